@@ -1,0 +1,153 @@
+# Every command of a newcomer. Each target sets up what it needs and lacks: Debian packages (packages.txt),
+# .venv (python/requirements), the native build (build/release), and corro itself, installed in .venv.
+# Stamp files say what is done; a second run does no set-up work and needs no network.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# Debian 12's own Python, whatever else is first on PATH: python3-dev's headers belong to it.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3)
+# Seconds that `make fuzz` runs, all targets together.
+SECONDS ?= 60
+
+VENV := .venv/bin
+STAMPS := build/stamps
+UV := $(VENV)/uv
+WHEEL_BUILD := $(UV) build --wheel --no-build-isolation --python $(VENV)/python
+# Shows a command's output only if it fails.
+quiet = @mkdir -p build && $(1) >build/$(2).log 2>&1 || { cat build/$(2).log >&2; exit 1; }
+# One wheel per CPython; glibc as in cmake/zig-toolchain.cmake.
+WHEEL_TAG = $(shell $(VENV)/python -c "import platform, sys; v = 'cp%d%d' % sys.version_info[:2]; \
+  print(f'{v}-{v}-manylinux_2_28_{platform.machine()}')")
+
+NATIVE_SOURCES := CMakeLists.txt CMakePresets.json \
+  $(shell find cmake cpp python/src python/CMakeLists.txt python/corro/VERSION -type f 2>/dev/null)
+PYTHON_SOURCES := pyproject.toml README.md LICENSE \
+  $(shell find python/corro -type f -not -name '*.pyc' 2>/dev/null)
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- What people call ------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup $(STAMPS)/packages-data ## Train on the 60 000 images of Fashion-MNIST with two processes
+	@$(VENV)/corro run -np 2 $(VENV)/python examples/fashion_mnist.py $(ARGS)
+
+.PHONY: test
+test: test-setup ## Run the tests: C++, Python, Python with the oldest torch
+	@$(VENV)/python tools/run_tests.py
+
+.PHONY: test-all
+test-all: test-setup ## Run every test, the slow ones too
+	@$(VENV)/python tools/run_tests.py --select all
+
+.PHONY: faults
+faults: test-setup ## Run only the tests that kill, stop and starve processes
+	@$(VENV)/python tools/run_tests.py --select faults
+
+.PHONY: asan tsan
+asan tsan: setup $(STAMPS)/packages-clang ## Run the C++ tests under sanitizers
+	$(call quiet,cmake --preset $@,cmake-$@)
+	@cmake --build build/$@
+	@$(VENV)/python tools/run_tests.py --preset $@ --cpp-only
+
+.PHONY: fuzz
+fuzz: setup $(STAMPS)/packages-clang ## Fuzz every decoder of foreign bytes [SECONDS=60 in all]
+	$(call quiet,cmake --preset asan,cmake-asan)
+	@cmake --build build/asan --target corro_fuzzers
+	@$(VENV)/python tools/run_fuzz.py --seconds $(SECONDS)
+
+.PHONY: bench
+bench: setup $(STAMPS)/packages-bench ## Compare with Gloo and Open MPI [ONLY=...] [QUICK=1]
+	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON,cmake-bench)
+	@cmake --build build/release
+	@$(VENV)/python cpp/bench/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)
+
+.PHONY: lint
+lint: setup $(STAMPS)/packages-clang $(STAMPS)/packages-lint ## Run every formatter's check and linter
+	$(call quiet,cmake --preset ci,cmake-ci)
+	@tools/lint.sh
+
+.PHONY: floors
+floors: setup ## Check every include and import against the floors
+	@$(VENV)/python tools/check_floors.py
+	@$(VENV)/python -m pytest -q -p no:cacheprovider tools/check_floors_test.py
+
+.PHONY: format
+format: setup $(STAMPS)/packages-clang ## Format C++, CMake and Python sources
+	@tools/format.sh
+
+.PHONY: docs
+docs: setup ## Build the documentation (build/docs) and run the code in it
+	@$(VENV)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@$(VENV)/python tools/run_docs.py
+
+.PHONY: wheel
+wheel: setup ## Build the wheel for other machines (dist/) and print its tag and highest GLIBC symbol
+	@rm -rf dist
+	@echo "corro: building the wheel with zig's clang against glibc 2.28 (the first time a minute more)"
+	$(call quiet,$(WHEEL_BUILD) -C build-dir=build/wheel -C wheel.tags=$(WHEEL_TAG) \
+	  -C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/zig-toolchain.cmake -o dist,wheel)
+	@$(VENV)/python tools/check_wheel.py dist/*.whl
+
+.PHONY: install-test
+install-test: setup wheel ## Use what is installed from outside the tree: the wheel, find_package(corro)
+	@tests/install/run.sh
+
+.PHONY: clean
+clean: ## Remove what was built; .venv and the caches stay
+	@rm -rf build
+
+.PHONY: lock
+lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
+	@for name in dev torch22; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	  --custom-compile-command 'make lock' python/requirements/$$name.in \
+	  --output-file python/requirements/$$name.txt; done
+
+# --- What they stand on ----------------------------------------------------------------------------------
+
+.PHONY: setup test-setup
+setup: .venv/.corro
+test-setup: setup .venv-torch22/.corro $(STAMPS)/packages-test $(STAMPS)/packages-data
+
+$(STAMPS)/packages-%: packages.txt tools/system_packages.sh
+	@tools/system_packages.sh $*
+	@mkdir -p $(@D) && touch $@
+
+# uv is bootstrapped by the interpreter's own venv and pip; from then on it keeps one cache for all environments.
+.venv/.ready: python/requirements/dev.txt | $(STAMPS)/packages-build
+	@echo "corro: making .venv ($(PYTHON)): torch, tests, lint, docs; about 5 GB"
+	@$(PYTHON) -m venv --clear .venv
+	@$(VENV)/pip install --quiet --disable-pip-version-check $$(grep '^uv==' $<)
+	@$(UV) pip sync --python $(VENV)/python $<
+	@touch $@
+
+.venv-torch22/.ready: python/requirements/torch22.txt .venv/.ready
+	@echo "corro: making .venv-torch22: the oldest torch that is tested; about 5 GB"
+	@$(UV) venv --quiet --clear --python $(PYTHON) .venv-torch22
+	@$(UV) pip sync --python .venv-torch22/bin/python $<
+	@touch $@
+
+$(STAMPS)/native: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
+	@echo "corro: building the native code in build/release"
+	$(call quiet,cmake --preset release -DCORRO_BUILD_PYTHON=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/python,cmake-release)
+	@cmake --build build/release
+	@mkdir -p $(@D) && touch $@
+
+# The wheel reuses build/release, so nothing is compiled twice.
+$(STAMPS)/wheel: $(STAMPS)/native $(PYTHON_SOURCES)
+	@rm -rf build/dist
+	$(call quiet,$(WHEEL_BUILD) -C build-dir=build/release -C cmake.define.CORRO_BUILD_TESTS=ON \
+	  -o build/dist,wheel-release)
+	@touch $@
+
+%/.corro: %/.ready $(STAMPS)/wheel
+	@echo "corro: installing corro in $*"
+	@$(UV) pip install --quiet --python $*/bin/python --no-deps --reinstall build/dist/corro-*.whl
+	@touch $@

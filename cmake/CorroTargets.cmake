@@ -1,0 +1,89 @@
+# corro_library(NAME SOURCES ... USES ... [LINKS ...]): one folder, one static target, one floor.
+# USES names the floors below it (cmake/floors.txt says which are allowed), LINKS libraries that are not ours.
+function(corro_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;USES;LINKS" ${ARGN})
+  add_library(corro_${name} STATIC ${arg_SOURCES})
+  target_link_libraries(corro_${name} PUBLIC corro_flags)
+  corro_use_floors(corro_${name} PUBLIC ${arg_USES})
+  target_link_libraries(corro_${name} PUBLIC ${arg_LINKS})
+endfunction()
+
+# corro_use_floors(TARGET PUBLIC|PRIVATE FLOOR...): links the floors' libraries.
+function(corro_use_floors target scope)
+  foreach(floor IN LISTS ARGN)
+    target_link_libraries(${target} ${scope} corro_${floor})
+  endforeach()
+endfunction()
+
+# corro_shared_library(NAME SOURCES ... USES ... [LINKS ...]): the one shared object, a client's corro::NAME.
+# It exports what cmake/exports.map names and nothing else: not even the symbols of what it is linked with.
+function(corro_shared_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;USES;LINKS" ${ARGN})
+  add_library(${name} SHARED ${arg_SOURCES})
+  add_library(corro::${name} ALIAS ${name})
+  target_link_libraries(${name} PRIVATE corro_flags ${arg_LINKS})
+  corro_use_floors(${name} PRIVATE ${arg_USES})
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/cpp/include>)
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  target_link_options(${name} PRIVATE -Wl,--version-script=${exports})
+  set_target_properties(${name} PROPERTIES LINK_DEPENDS ${exports})
+  if(NOT CORRO_SANITIZE)
+    # A missing symbol is an error of this build, not of whoever loads the library.
+    target_link_options(${name} PRIVATE -Wl,-z,defs)
+  endif()
+endfunction()
+
+# corro_test(NAME SOURCES ... USES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds]): one gtest program of a
+# folder, found by ctest. Label `faults`: kills or starves processes, runs alone; `slow`: only in `make test-all`.
+function(corro_test name)
+  if(NOT CORRO_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;USES;LINKS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  corro_use_floors(${name} PRIVATE ${arg_USES})
+  # Nobody measures a test's own code, and optimizing gtest's macros takes half of the time.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_link_libraries(${name} PRIVATE corro_flags GTest::gmock GTest::gtest_main ${arg_LINKS})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  if("faults" IN_LIST arg_LABELS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+# corro_fuzz(NAME SOURCES ... USES ... [SEEDS DIR]): one libFuzzer target, run by `make fuzz`. docs/wire.md
+# names it beside the decoder it attacks. SEEDS is a folder of inputs to start from.
+function(corro_fuzz name)
+  if(NOT CORRO_BUILD_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "SEEDS" "SOURCES;USES" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  corro_use_floors(${name} PRIVATE ${arg_USES})
+  target_link_libraries(${name} PRIVATE corro_flags)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  if(arg_SEEDS)
+    cmake_path(ABSOLUTE_PATH arg_SEEDS)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY corro_fuzz_names ${name})
+  set_property(
+    GLOBAL
+    APPEND_STRING
+    PROPERTY corro_fuzz_list "${name} $<TARGET_FILE:${name}> ${arg_SEEDS}\n"
+  )
+endfunction()
+
+# Called once, after every folder: the target that builds all fuzzers, and the list that tools/run_fuzz.py reads.
+function(corro_finish_fuzz)
+  if(NOT CORRO_BUILD_FUZZ)
+    return()
+  endif()
+  get_property(names GLOBAL PROPERTY corro_fuzz_names)
+  get_property(list GLOBAL PROPERTY corro_fuzz_list)
+  add_custom_target(corro_fuzzers DEPENDS ${names})
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/fuzz_targets.txt CONTENT "${list}")
+endfunction()

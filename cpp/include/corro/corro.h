@@ -1,0 +1,210 @@
+/* corro's C ABI: the only symbols libcorro.so exports.
+ *
+ *   corro_error error;
+ *   corro_engine *engine = NULL;
+ *   corro_options options = {.struct_size = sizeof options};      // all else from the environment
+ *   if (corro_engine_create(&options, &engine, &error)) { puts(error.message); return 1; }
+ *   float x[4] = {1, 2, 3, 4};
+ *   corro_op op = {.struct_size = sizeof op, .kind = CORRO_ALLREDUCE, .dtype = CORRO_F32,
+ * .reduce_op = CORRO_SUM, .input = x, .output = x, .count = 4}; if
+ * (corro_run(corro_engine_world(engine), &op, 1, &error)) puts(error.message);
+ *   corro_engine_destroy(engine);
+ *
+ * Every function is thread-safe unless it says otherwise. Functions that can fail return a
+ * corro_code (0 is success) and fill *error when it is not NULL. Nothing here prints, exits or
+ * throws.
+ */
+#ifndef CORRO_CORRO_H_
+#define CORRO_CORRO_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CORRO_API __attribute__((visibility("default")))
+
+/* gRPC's canonical codes. */
+typedef int32_t corro_code;
+enum {
+  CORRO_OK = 0,
+  CORRO_CANCELLED = 1,
+  CORRO_UNKNOWN = 2,
+  CORRO_INVALID_ARGUMENT = 3, /* also: ranks called with different shapes, dtypes, ops or roots */
+  CORRO_DEADLINE_EXCEEDED = 4,
+  CORRO_NOT_FOUND = 5,
+  CORRO_ALREADY_EXISTS = 6,
+  CORRO_PERMISSION_DENIED = 7,
+  CORRO_RESOURCE_EXHAUSTED = 8,
+  CORRO_FAILED_PRECONDITION = 9, /* for example: used in a forked child, or after destroy */
+  CORRO_ABORTED = 10,
+  CORRO_OUT_OF_RANGE = 11,
+  CORRO_UNIMPLEMENTED = 12,
+  CORRO_INTERNAL = 13,
+  CORRO_UNAVAILABLE = 14, /* a rank was lost: error.rank says which */
+  CORRO_DATA_LOSS = 15,
+  CORRO_UNAUTHENTICATED = 16
+};
+
+typedef struct corro_error {
+  corro_code code;
+  int32_t rank;   /* world rank of the culprit, or -1 */
+  uint8_t torn;   /* 1 if the output buffer may hold partial results */
+  char op[24];    /* "allreduce", ... */
+  char phase[40]; /* what the operation was doing */
+  char message[640];
+} corro_error;
+
+enum {
+  CORRO_BOOL,
+  CORRO_U8,
+  CORRO_I8,
+  CORRO_I16,
+  CORRO_I32,
+  CORRO_I64,
+  CORRO_F16,
+  CORRO_BF16,
+  CORRO_F32,
+  CORRO_F64
+};
+enum { CORRO_SUM, CORRO_AVERAGE, CORRO_MIN, CORRO_MAX, CORRO_PRODUCT };
+enum {
+  CORRO_ALLREDUCE,
+  CORRO_ALLGATHER,
+  CORRO_REDUCESCATTER,
+  CORRO_ALLTOALL,
+  CORRO_BROADCAST,
+  CORRO_REDUCE,
+  CORRO_GATHER,
+  CORRO_SCATTER,
+  CORRO_BARRIER,
+  CORRO_SEND,
+  CORRO_RECV
+};
+
+typedef struct corro_engine corro_engine;
+typedef struct corro_group corro_group;
+typedef struct corro_work corro_work;
+
+/* A key-value store to find the other ranks with (for example a torch Store). Called on the thread
+ * that creates the engine only. put and get return 0 on success; get blocks until the key exists or
+ * timeout_ms is over, copies at most capacity bytes and returns the length in *length. */
+typedef struct corro_store {
+  void* context;
+  int (*put)(void* context, const char* key, const void* value, size_t length);
+  int (*get)(void* context, const char* key, void* value, size_t capacity, size_t* length,
+             int64_t timeout_ms);
+} corro_store;
+
+/* Zero means: from the environment (CORRO_RANK, CORRO_SIZE, ...; see docs/environment.md), else a
+ * world of one. */
+typedef struct corro_options {
+  size_t struct_size; /* sizeof(corro_options) */
+  int32_t has_rank;   /* 1: rank and size below count, not the environment's */
+  int32_t rank;
+  int32_t size;
+  const char* job;          /* names the rendezvous; the same on every rank. NULL: CORRO_JOB_ID */
+  const corro_store* store; /* NULL: the agent, or CORRO_BOOTSTRAP */
+  int64_t timeout_ns;       /* default deadline of every wait, and of the rendezvous */
+} corro_options;
+
+/* Finds the other ranks, connects to them and starts the progress thread. Blocks until every rank
+ * has joined or the deadline is over. A process may hold several engines. */
+CORRO_API corro_code corro_engine_create(const corro_options* options, corro_engine** engine,
+                                         corro_error* error);
+/* Says goodbye to the peers and releases everything; pending works fail with CANCELLED. Groups and
+ * arena memory of this engine are invalid afterwards. In a forked child it only frees memory. */
+CORRO_API void corro_engine_destroy(corro_engine* engine);
+
+CORRO_API int32_t corro_engine_rank(const corro_engine* engine);
+CORRO_API int32_t corro_engine_size(const corro_engine* engine);
+CORRO_API int32_t corro_engine_local_rank(
+    const corro_engine* engine); /* among the ranks on this host, in rank order */
+CORRO_API int32_t corro_engine_local_size(const corro_engine* engine);
+CORRO_API int32_t
+corro_engine_node_rank(const corro_engine* engine); /* hosts numbered by their lowest rank */
+CORRO_API int32_t corro_engine_nodes(const corro_engine* engine);
+/* Tells observers (launcher, doctor) which optimizer step the program is in. Never blocks. */
+CORRO_API void corro_engine_set_step(corro_engine* engine, uint64_t step);
+
+CORRO_API corro_group* corro_engine_world(corro_engine* engine);
+/* Makes a group of the given world ranks (ascending or not: the order is the group's rank order).
+ * Every rank of the world has to make the same calls in the same order; a rank that is no member
+ * gets NULL. Does not communicate. */
+CORRO_API corro_code corro_group_create(corro_engine* engine, const int32_t* ranks, int32_t size,
+                                        corro_group** group, corro_error* error);
+CORRO_API void corro_group_destroy(
+    corro_group* group); /* not while it has works in flight; never the world */
+CORRO_API int32_t corro_group_rank(const corro_group* group);
+CORRO_API int32_t corro_group_size(const corro_group* group);
+
+/* One operation. Buffers are contiguous and stay valid and untouched until the work is done. input
+ * may equal output (in place) for every kind except where sizes differ; counts are elements of
+ * dtype: ALLREDUCE      input[count] -> output[count] on every rank ALLGATHER      input[count] ->
+ * output[sum of counts]; counts[r] = rank r's count, NULL: all equal to count REDUCESCATTER
+ * input[sum of counts] -> output[counts[rank]]; NULL: count elements for each rank ALLTOALL input:
+ * send_counts[r] for rank r; output: counts[r] from rank r; both NULL: count each way BROADCAST
+ * root's input[count] -> output[count] on every rank (input is read at the root only) REDUCE
+ * input[count] -> the root's output[count]; others' output may be NULL GATHER         input[count]
+ * -> the root's output, counts[r] from rank r; NULL: count each SCATTER        the root's input,
+ * counts[r] for rank r (NULL: count each) -> output[count] BARRIER        no buffers SEND, RECV
+ * input[count] to / output[count] from group rank root, matched by tag in order Where counts is
+ * given, it has to be given on every rank (GATHER, SCATTER: the same array). */
+typedef struct corro_op {
+  size_t struct_size; /* sizeof(corro_op) */
+  uint8_t kind;
+  uint8_t dtype;
+  uint8_t reduce_op;
+  int32_t root; /* group rank of the root, or the peer of SEND and RECV */
+  uint32_t tag; /* SEND and RECV */
+  const void* input;
+  void* output;
+  uint64_t count;
+  const uint64_t* counts;
+  const uint64_t* send_counts;
+  double prescale;    /* 0 means 1: each contribution is multiplied and rounded to dtype before the
+                         reduction */
+  double postscale;   /* 0 means 1: the result is multiplied before it is rounded to dtype */
+  int64_t timeout_ns; /* 0: the engine's default */
+  const char* name;   /* for messages and records; NULL for none */
+} corro_op;
+
+/* Starts n operations as one unit and returns at once; operations of a group start in the order of
+ * these calls, which has to be the same on every member. *work is done when all are; release it
+ * once. */
+CORRO_API corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n,
+                                  corro_work** work, corro_error* error);
+/* submit and wait in one; takes the engine's fast path: the calling thread moves the operation
+ * itself. */
+CORRO_API corro_code corro_run(corro_group* group, const corro_op* ops, size_t n,
+                               corro_error* error);
+
+/* Blocks until the work is done; timeout_ns < 0: the operation's own deadline only. Returns the
+ * work's result, or DEADLINE_EXCEEDED with the work still going when timeout_ns is over. May be
+ * called by several threads. */
+CORRO_API corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error);
+CORRO_API int corro_work_done(const corro_work* work);
+CORRO_API void corro_work_release(corro_work* work);
+/* Puts cookie on the engine's completion queue once the work is done (at once if it is). */
+CORRO_API void corro_work_notify(corro_work* work, uint64_t cookie);
+/* Blocks for the next cookie. DEADLINE_EXCEEDED after timeout_ns; CANCELLED once the engine is
+ * being destroyed. */
+CORRO_API corro_code corro_engine_next_completed(corro_engine* engine, uint64_t* cookie,
+                                                 int64_t timeout_ns);
+
+/* Memory that local peers can map: collectives on it need no copy. 64-byte aligned, zero-filled. */
+CORRO_API void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_error* error);
+CORRO_API void corro_arena_free(corro_engine* engine, void* memory);
+
+/* Counters by name ("ops", "messages_sent", "bytes_sent", "handshakes_refused", "wakeups", ...); 0
+ * if unknown. */
+CORRO_API uint64_t corro_engine_counter(const corro_engine* engine, const char* name);
+CORRO_API const char* corro_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CORRO_CORRO_H_ */

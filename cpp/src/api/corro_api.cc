@@ -1,0 +1,342 @@
+// The C ABI of corro.h over runtime::Driver. No logic: convert, check, catch.
+#include <corro/corro.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "api/fork_guard.h"
+#include "base/env.h"
+#include "runtime/join.h"
+#include "wire/store_bootstrap.h"
+
+using corro::Code;
+using corro::Duration;
+using corro::Result;
+using corro::Status;
+namespace runtime = corro::runtime;
+
+struct corro_group {
+  corro_engine* engine;
+  runtime::Group* group;
+};
+
+struct corro_work {
+  corro_engine* engine;
+  std::shared_ptr<runtime::WorkState> state;
+};
+
+struct corro_engine {
+  runtime::Joined joined;
+  std::shared_ptr<runtime::CompletionQueue> completions =
+      std::make_shared<runtime::CompletionQueue>();
+  corro_group world{};
+  std::unique_ptr<corro::api::ForkGuard> fork_guard;
+
+  [[nodiscard]] runtime::Driver& driver() const { return *joined.driver; }
+};
+
+namespace {
+
+template <size_t Size>
+void copy_text(char (&into)[Size], std::string_view text) {
+  const size_t length = std::min(text.size(), Size - 1);
+  text.copy(into, length);
+  into[length] = '\0';
+}
+
+corro_code report(const Status& status, corro_error* error) {
+  const auto code = static_cast<corro_code>(status.code());
+  if (error == nullptr) return code;
+  *error = {};
+  error->code = code;
+  error->rank = -1;
+  if (status.ok()) return code;
+  copy_text(error->message, status.message());
+  if (const auto& detail = status.detail()) {
+    error->rank = detail->rank;
+    error->torn = detail->torn ? 1 : 0;
+    copy_text(error->op, detail->op);
+    copy_text(error->phase, detail->phase);
+  }
+  return code;
+}
+
+/// Runs a call; a broken contract or an exhausted heap becomes a code, never an exception through
+/// C.
+template <typename Call>
+corro_code guarded(corro_error* error, const Call& call) {
+  try {
+    return report(call(), error);
+  } catch (const std::bad_alloc&) {
+    return report({Code::kResourceExhausted, "out of memory"}, error);
+  } catch (const std::exception& broken) {
+    return report({Code::kInternal, broken.what()}, error);
+  }
+}
+
+Status check_alive(const corro_engine* engine) {
+  if (engine == nullptr)
+    return {Code::kFailedPrecondition, "corro is not initialized: call corro.init() first"};
+  if (engine->driver().abandoned()) {
+    return {Code::kFailedPrecondition,
+            "corro cannot be used in a forked child: its connections belong to the parent process"};
+  }
+  return {};
+}
+
+/// Structs grow at their end: a caller with an older, shorter one gets zeros for what it does not
+/// know.
+template <typename Struct>
+Result<Struct> read_struct(const Struct* given) {
+  if (given == nullptr || given->struct_size < sizeof(size_t) ||
+      given->struct_size > sizeof(Struct)) {
+    return Status(Code::kInvalidArgument, "struct_size is not that of this version of corro.h");
+  }
+  Struct full{};
+  std::memcpy(&full, given, given->struct_size);
+  full.struct_size = sizeof(Struct);
+  return full;
+}
+
+Result<corro::collective::OpRequest> to_request(const corro_op* given, int32_t size) {
+  CORRO_ASSIGN(const corro_op op, read_struct(given));
+  if (op.kind >= corro::kOpKindCount || op.dtype >= corro::kDTypeCount ||
+      op.reduce_op >= corro::kReduceOpCount) {
+    return Status(Code::kInvalidArgument, fmt::format("unknown kind {}, dtype {} or reduce_op {}",
+                                                      op.kind, op.dtype, op.reduce_op));
+  }
+  corro::collective::OpRequest request{.kind = static_cast<corro::OpKind>(op.kind),
+                                       .dtype = static_cast<corro::DType>(op.dtype),
+                                       .reduce_op = static_cast<corro::ReduceOp>(op.reduce_op),
+                                       .root = op.root,
+                                       .tag = op.tag,
+                                       .input = static_cast<const std::byte*>(op.input),
+                                       .output = static_cast<std::byte*>(op.output),
+                                       .count = op.count,
+                                       .prescale = op.prescale == 0 ? 1 : op.prescale,
+                                       .postscale = op.postscale == 0 ? 1 : op.postscale,
+                                       .timeout = Duration(op.timeout_ns)};
+  const auto ranks = static_cast<size_t>(size);
+  if (op.counts != nullptr) request.counts.assign(op.counts, op.counts + ranks);
+  if (op.send_counts != nullptr) request.send_counts.assign(op.send_counts, op.send_counts + ranks);
+  if (op.name != nullptr) request.name = op.name;
+  return request;
+}
+
+Result<std::shared_ptr<runtime::WorkState>> to_work(corro_group* group, const corro_op* ops,
+                                                    size_t n) {
+  if (group == nullptr)
+    return Status(Code::kInvalidArgument, "this rank is not a member of the group");
+  CORRO_TRY(check_alive(group->engine));
+  if (n == 0) return Status(Code::kInvalidArgument, "no operations given");
+  std::vector<corro::collective::OpRequest> requests;
+  requests.reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    CORRO_ASSIGN(auto request, to_request(ops + i, group->group->size()));
+    requests.push_back(std::move(request));
+  }
+  return std::make_shared<runtime::WorkState>(std::move(requests));
+}
+
+std::unique_ptr<corro::wire::Bootstrap> wrap_store(const corro_store* store) {
+  constexpr size_t kLargest = corro::wire::kMaxBootstrapValue;
+  return std::make_unique<corro::wire::StoreBootstrap>(corro::wire::StoreCallbacks{
+      .put =
+          [store](const std::string& key, corro::BytesView value) {
+            if (store->put(store->context, key.c_str(), value.data(), value.size()) == 0)
+              return Status();
+            return Status(Code::kUnavailable, "the store refused " + key);
+          },
+      .get = [store](const std::string& key,
+                     std::chrono::milliseconds timeout) -> Result<corro::Bytes> {
+        corro::Bytes value(kLargest);
+        size_t length = 0;
+        if (store->get(store->context, key.c_str(), value.data(), value.size(), &length,
+                       timeout.count()) != 0) {
+          return Status(Code::kDeadlineExceeded, "the store has no " + key);
+        }
+        if (length > kLargest)
+          return Status(Code::kDataLoss, "the store's value of " + key + " is too long");
+        value.resize(length);
+        return value;
+      }});
+}
+
+}  // namespace
+
+extern "C" {
+
+corro_code corro_engine_create(const corro_options* given, corro_engine** engine,
+                               corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *engine = nullptr;
+    CORRO_ASSIGN(const corro_options options, read_struct(given));
+    CORRO_ASSIGN(const corro::Environment environment, corro::read_environment());
+    runtime::JoinOptions join;
+    if (options.has_rank != 0) {
+      join.rank = options.rank;
+      join.size = options.size;
+    }
+    if (options.job != nullptr) join.job = options.job;
+    if (options.timeout_ns > 0) join.timeout = Duration(options.timeout_ns);
+    if (const corro_store* store = options.store) {
+      join.make_store = [store] { return wrap_store(store); };
+    }
+    auto made = std::make_unique<corro_engine>();
+    CORRO_ASSIGN(made->joined, runtime::join_job(environment, join));
+    made->world = {made.get(), &made->driver().engine().world()};
+    made->fork_guard = std::make_unique<corro::api::ForkGuard>(made->driver());
+    *engine = made.release();
+    return {};
+  });
+}
+
+void corro_engine_destroy(corro_engine* engine) {
+  if (engine == nullptr || engine->driver().abandoned())
+    return;  // in a forked child its memory is let go
+  engine->completions->close();
+  engine->fork_guard.reset();
+  delete engine;
+}
+
+int32_t corro_engine_rank(const corro_engine* engine) { return engine->joined.layout.rank; }
+int32_t corro_engine_size(const corro_engine* engine) { return engine->joined.layout.size; }
+int32_t corro_engine_local_rank(const corro_engine* engine) {
+  return engine->joined.layout.local_rank;
+}
+int32_t corro_engine_local_size(const corro_engine* engine) {
+  return engine->joined.layout.local_size;
+}
+int32_t corro_engine_node_rank(const corro_engine* engine) {
+  return engine->joined.layout.node_rank;
+}
+int32_t corro_engine_nodes(const corro_engine* engine) { return engine->joined.layout.nodes; }
+
+void corro_engine_set_step(corro_engine* engine, uint64_t step) {
+  engine->driver().engine().recorder().set_step(step);
+}
+
+corro_group* corro_engine_world(corro_engine* engine) { return &engine->world; }
+
+corro_code corro_group_create(corro_engine* engine, const int32_t* ranks, int32_t size,
+                              corro_group** group, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *group = nullptr;
+    CORRO_TRY(check_alive(engine));
+    if (ranks == nullptr || size < 1)
+      return {Code::kInvalidArgument, "a group needs at least one rank"};
+    const std::vector<int32_t> members(ranks, ranks + size);
+    Result<runtime::Group*> made = static_cast<runtime::Group*>(nullptr);
+    engine->driver().call([&](runtime::Engine& running) { made = running.create_group(members); });
+    CORRO_TRY(made.status());
+    if (*made != nullptr) *group = new corro_group{engine, *made};
+    return {};
+  });
+}
+
+void corro_group_destroy(corro_group* group) {
+  if (group == nullptr || group == &group->engine->world) return;
+  if (!group->engine->driver().abandoned()) {
+    group->engine->driver().call(
+        [group](runtime::Engine& running) { (void)running.destroy_group(*group->group); });
+  }
+  delete group;
+}
+
+int32_t corro_group_rank(const corro_group* group) { return group->group->rank; }
+int32_t corro_group_size(const corro_group* group) { return group->group->size(); }
+
+corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
+                        corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *work = nullptr;
+    CORRO_ASSIGN(auto state, to_work(group, ops, n));
+    *work = new corro_work{group->engine, state};
+    group->engine->driver().submit(*group->group, std::move(state));
+    return {};
+  });
+}
+
+corro_code corro_run(corro_group* group, const corro_op* ops, size_t n, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_ASSIGN(const auto state, to_work(group, ops, n));
+    group->engine->driver().run(*group->group, state);
+    return state->status();
+  });
+}
+
+corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_TRY(check_alive(work->engine));
+    const Duration timeout = timeout_ns < 0 ? Duration(-1) : Duration(timeout_ns);
+    if (!work->state->wait(timeout)) {
+      return {Code::kDeadlineExceeded,
+              fmt::format("the work is still going after {} ms", timeout_ns / 1'000'000)};
+    }
+    return work->state->status();
+  });
+}
+
+int corro_work_done(const corro_work* work) { return work->state->done() ? 1 : 0; }
+void corro_work_release(corro_work* work) { delete work; }
+void corro_work_notify(corro_work* work, uint64_t cookie) {
+  work->state->notify(work->engine->completions, cookie);
+}
+
+corro_code corro_engine_next_completed(corro_engine* engine, uint64_t* cookie, int64_t timeout_ns) {
+  return guarded(nullptr, [&]() -> Status {
+    const auto completions = engine->completions;
+    CORRO_ASSIGN(*cookie, completions->pop(Duration(timeout_ns)));
+    return {};
+  });
+}
+
+void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_error* error) {
+  void* memory = nullptr;
+  (void)guarded(error, [&]() -> Status {
+    CORRO_TRY(check_alive(engine));
+    CORRO_ASSIGN(memory, engine->driver().engine().segment().allocate(bytes));
+    return {};
+  });
+  return memory;
+}
+
+void corro_arena_free(corro_engine* engine, void* memory) {
+  if (engine->driver().abandoned()) return;
+  (void)guarded(nullptr, [&]() -> Status {
+    engine->driver().engine().segment().free(static_cast<std::byte*>(memory));
+    return {};
+  });
+}
+
+uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
+  if (engine->driver().abandoned()) return 0;
+  const std::string_view wanted(name);
+  if (wanted == "wakeups") return engine->driver().wakeups();
+  if (wanted == "handshakes_refused") return engine->joined.handshakes_refused;
+  uint64_t value = 0;
+  engine->driver().call([&](runtime::Engine& running) {
+    const runtime::EngineCounters& counters = running.counters();
+    const auto messages = running.message_counters();
+    value = wanted == "ops"                 ? counters.operations
+            : wanted == "failures"          ? counters.failures
+            : wanted == "polls"             ? counters.polls
+            : wanted == "messages_sent"     ? messages.messages_sent
+            : wanted == "messages_received" ? messages.messages_received
+            : wanted == "bytes_sent"        ? messages.bytes_sent
+            : wanted == "bytes_received"    ? messages.bytes_received
+            : wanted == "bounced"           ? messages.bounced
+            : wanted == "pauses"            ? messages.pauses
+                                            : 0;
+  });
+  return value;
+}
+
+const char* corro_version(void) { return CORRO_VERSION; }
+
+}  // extern "C"

@@ -1,0 +1,251 @@
+#include "app/cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "app/completion.h"
+
+namespace corro::app {
+namespace {
+
+constexpr const char* kRunExamples = R"(
+Examples:
+  corro run train.py                     as many ranks as this machine is good for
+  corro run -np 4 train.py --lr 0.1      four ranks; what follows the program is the program's
+  corro run -np 2 --show all python -m my.train
+  corro run --dry-run -np 2 train.py     shows what would be started
+
+Rank 0's output goes to the screen, other ranks' where it differs; everything is in
+corro-runs/<time>-<name>/rank-N.log. One Ctrl-C asks the ranks to stop, two stop them, three kill.
+)";
+
+/// Options as CLI11 fills them, before they are checked.
+struct Raw {
+  launch::RunOptions run;
+  int ranks = 0;
+  std::string show = "different";
+  std::string bind = "auto";
+  std::string timeout;
+  std::string shell;
+  std::vector<int> pids;
+  bool json = false;
+};
+
+/// Seconds, or a number with s, m or h: "90", "1.5h".
+std::optional<Duration> parse_duration(const std::string& text) {
+  char* unit = nullptr;
+  double seconds = std::strtod(text.c_str(), &unit);  // libc++ has no from_chars for it
+  if (unit == text.c_str()) return std::nullopt;
+  switch (*unit) {
+    case 'h':
+      seconds *= 60;
+      [[fallthrough]];
+    case 'm':
+      seconds *= 60;
+      [[fallthrough]];
+    case 's':
+      ++unit;
+      break;
+    default:
+      break;
+  }
+  constexpr double kMaxSeconds = 10.0 * 365 * 24 * 3600;
+  const bool sensible = seconds >= 0 && seconds <= kMaxSeconds;  // false for "nan"
+  if (*unit != '\0' || !sensible) return std::nullopt;
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+/// The program and its arguments are not CLI11's business, but belong into the usage line.
+class RunFormatter final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
+    return "Usage: corro run [options] [--] program [arguments]\n";
+  }
+};
+
+const CLI::App* find_command(const CLI::App& program, const std::string& name) {
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
+void describe_run(CLI::App& run, Raw& raw) {
+  run.formatter(std::make_shared<RunFormatter>());
+  run.footer(kRunExamples);
+  run.add_option("-n,--np,--nproc-per-node,--nproc_per_node", raw.ranks,
+                 "Ranks to start (also -np N); default: as many as the machine is good for")
+      ->type_name("N");
+  run.add_flag("-m,--module", raw.run.module, "The program is a Python module");
+  run.add_option("--show", raw.show,
+                 "Whose output goes to the screen: different (rank 0, and others where they "
+                 "differ), errors, all, or ranks such as 0,3")
+      ->type_name("WHAT");
+  run.add_option("--log-dir", raw.run.log_dir, "Directory of rank-N.log and failure.json")
+      ->type_name("DIR");
+  run.add_option("--env", raw.run.env, "Set a variable for the ranks (K=V), or insist on one (K)")
+      ->type_name("K[=V]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  run.add_option("--bind", raw.bind, "Processors of each rank: auto, none or core")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"auto", "none", "core"}));
+  run.add_option("--timeout", raw.timeout, "Stop the job after this time (90, 30m, 2h): status 124")
+      ->type_name("TIME");
+  run.add_flag("--allow-single-node", raw.run.allow_single_node,
+               "Use this host alone although a scheduler announces more");
+  run.add_flag("--dry-run", raw.run.dry_run, "Show what would be started, and start nothing");
+  run.add_flag("--verbose", raw.run.verbose, "Say what is done and why");
+  run.add_flag("--quiet", raw.run.quiet, "Say nothing but failures");
+}
+
+std::unique_ptr<CLI::App> describe_program(Raw& raw) {
+  auto program = std::make_unique<CLI::App>(
+      "corro trains on every core, GPU and machine you give it.", "corro");
+  program->require_subcommand(0, 1);
+  program->add_flag("--version")->description("Print the version");
+  describe_run(*program->add_subcommand("run", "Start a program as several ranks on this host"),
+               raw);
+  CLI::App* doctor = program->add_subcommand(
+      "doctor", "Show what the ranks on this host are doing, also in a hang");
+  doctor->add_option("pid", raw.pids, "Look at these processes only")->type_name("PID");
+  doctor->add_flag("--json", raw.json, "Print JSON");
+  program->add_subcommand("completion", "Print completion for bash, zsh or fish")
+      ->add_option("shell", raw.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  program->add_subcommand("version", "Print the version");
+  program->add_subcommand("help", "Print this help")
+      ->add_option("command", raw.shell, "Whose help")
+      ->type_name("");
+  return program;
+}
+
+/// How many of `arguments` are options of `app` with their values: the program begins behind them.
+/// mpirun's -np becomes --np on the way.
+size_t count_options(const CLI::App& app, std::vector<std::string>& arguments) {
+  size_t i = 0;
+  while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
+    std::string& word = arguments[i];
+    if (word == "-np") word = "--np";
+    const CLI::Option* option = app.get_option_no_throw(word);
+    const bool takes_value = option != nullptr && option->get_items_expected_min() > 0;
+    i += takes_value ? 2 : 1;
+  }
+  return std::min(i, arguments.size());
+}
+
+/// One line out of CLI11's words, which may be several.
+Status usage_error(const std::string& command, const CLI::ParseError& error) {
+  std::string what = error.what();
+  if (const auto* extra = dynamic_cast<const CLI::ExtrasError*>(&error)) {
+    what = extra->what();
+    const size_t colon = what.rfind(": ");
+    what = "unknown argument " + (colon == std::string::npos ? what : what.substr(colon + 2));
+  }
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    what = "not a number" + what.substr(std::min(what.size(), what.find(':')));
+  }
+  for (char& c : what) c = c == '\n' ? ' ' : c;
+  return {Code::kInvalidArgument, fmt::format("{}: {}; see {} --help", command, what, command)};
+}
+
+/// Moves the checked values into the request.
+Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
+  request.action = Action::kRun;
+  request.run = std::move(raw.run);
+  if (run.count("--np") > 0) request.run.ranks = raw.ranks;
+  CORRO_ASSIGN(request.run.show, launch::parse_show(raw.show));
+  request.run.bind = raw.bind == "core"   ? launch::Bind::kCore
+                     : raw.bind == "none" ? launch::Bind::kNone
+                                          : launch::Bind::kAuto;
+  if (run.count("--timeout") > 0) {
+    request.run.timeout = parse_duration(raw.timeout);
+    if (!request.run.timeout) {
+      return {Code::kInvalidArgument,
+              "--timeout " + raw.timeout + ": give a time such as 90, 30m or 2h"};
+    }
+  }
+  return {};
+}
+
+Status parse_run(std::vector<std::string> arguments, CLI::App& run, Raw& raw, Request& request) {
+  const size_t options = count_options(run, arguments);
+  size_t program = options;
+  if (program < arguments.size() && arguments[program] == "--") ++program;
+  raw.run.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(program), arguments.end());
+  // CLI11 takes its arguments from the back.
+  std::vector<std::string> own(arguments.rend() - static_cast<std::ptrdiff_t>(options),
+                               arguments.rend());
+  try {
+    run.parse(own);
+  } catch (const CLI::CallForHelp&) {
+    request.text = run.help();
+    return {};
+  } catch (const CLI::ParseError& error) {
+    return usage_error("corro run", error);
+  }
+  const Status status = finish_run(raw, run, request);
+  return status.with_context("corro run");
+}
+
+/// Everything but `run` and `help`.
+Status parse_other(const std::vector<std::string>& arguments, CLI::App& program, const Raw& raw,
+                   const std::string& version, Request& request) {
+  const std::string command = "corro " + arguments[0];
+  try {
+    program.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::CallForHelp&) {
+    request.text = program.help();  // of the subcommand, if one was given
+    return {};
+  } catch (const CLI::ParseError& error) {
+    return usage_error(arguments[0].starts_with("-") ? "corro" : command, error);
+  }
+  if (program.got_subcommand("doctor")) {
+    request.action = Action::kDoctor;
+    request.doctor_pids.assign(raw.pids.begin(), raw.pids.end());
+    request.doctor_json = raw.json;
+  } else if (program.got_subcommand("completion")) {
+    request.text = write_completion(program, raw.shell);
+  } else {
+    request.text = fmt::format("corro {}\n", version);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Request> parse_command_line(const std::vector<std::string>& arguments,
+                                   const std::string& version) {
+  Raw raw;
+  const auto program = describe_program(raw);
+  Request request;
+  if (!arguments.empty() && arguments[0] == "run") {
+    CORRO_TRY(parse_run({arguments.begin() + 1, arguments.end()}, *program->get_subcommand("run"),
+                        raw, request));
+    return request;
+  }
+  if (arguments.empty() || arguments[0] == "help") {
+    const CLI::App* shown =
+        arguments.size() < 2 ? program.get() : find_command(*program, arguments[1]);
+    if (shown == nullptr) {
+      return Status(Code::kInvalidArgument, "corro help: no command '" + arguments[1] + "'");
+    }
+    request.text = shown->help();
+    return request;
+  }
+  if (!arguments[0].starts_with("-") && find_command(*program, arguments[0]) == nullptr) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("corro: no command '{}'; to start a program: corro run {}",
+                              arguments[0], arguments[0]));
+  }
+  CORRO_TRY(parse_other(arguments, *program, raw, version, request));
+  return request;
+}
+
+}  // namespace corro::app

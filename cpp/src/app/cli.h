@@ -1,0 +1,28 @@
+// The command line of the corro program.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "launch/options.h"
+
+namespace corro::app {
+
+enum class Action : uint8_t { kPrint, kRun, kDoctor };
+
+struct Request {
+  Action action = Action::kPrint;
+  std::string text;  ///< kPrint: for stdout (help, version, completion).
+  launch::RunOptions run;
+  std::vector<pid_t> doctor_pids;  ///< Empty: every process of this user.
+  bool doctor_json = false;
+};
+
+/// Reads the arguments after the program's name. A mistake is INVALID_ARGUMENT in one line that
+/// says what to do.
+[[nodiscard]] Result<Request> parse_command_line(const std::vector<std::string>& arguments,
+                                                 const std::string& version);
+
+}  // namespace corro::app

@@ -1,0 +1,130 @@
+#include "app/cli.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace corro::app {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+Result<Request> parse(const std::vector<std::string>& arguments) {
+  return parse_command_line(arguments, "1.2.3");
+}
+
+TEST(CommandLine, SplitsTheLaunchersOptionsFromTheProgramsArguments) {
+  const auto request =
+      parse({"run", "-np", "4", "--show", "all", "train.py", "-np", "8", "--show"});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->action, Action::kRun);
+  EXPECT_EQ(request->run.ranks, 4);
+  EXPECT_EQ(request->run.show.mode, launch::ShowMode::kAll);
+  EXPECT_THAT(request->run.command, ElementsAre("train.py", "-np", "8", "--show"));
+}
+
+TEST(CommandLine, TwoDashesEndTheOptions) {
+  EXPECT_THAT(parse({"run", "-n", "2", "--", "--odd-name", "--"})->run.command,
+              ElementsAre("--odd-name", "--"));
+  EXPECT_THAT(parse({"run", "x", "--", "y"})->run.command, ElementsAre("x", "--", "y"));
+}
+
+TEST(CommandLine, UnderstandsEverySpellingOfTheNumberOfRanks) {
+  for (const std::vector<std::string>& spelling : {std::vector<std::string>{"-np", "3"},
+                                                   {"-n", "3"},
+                                                   {"-n3"},
+                                                   {"--np=3"},
+                                                   {"--np", "3"},
+                                                   {"--nproc-per-node", "3"},
+                                                   {"--nproc_per_node=3"}}) {
+    std::vector<std::string> arguments = {"run"};
+    arguments.insert(arguments.end(), spelling.begin(), spelling.end());
+    arguments.insert(arguments.end(), {"--quiet", "x.py"});
+    const auto request = parse(arguments);
+    ASSERT_TRUE(request.ok()) << spelling[0] << ": " << request.status().message();
+    EXPECT_EQ(request->run.ranks, 3) << spelling[0];
+    EXPECT_THAT(request->run.command, ElementsAre("x.py")) << spelling[0];
+  }
+}
+
+TEST(CommandLine, LeavesTheNumberOfRanksOpenIfItIsNotGiven) {
+  EXPECT_FALSE(parse({"run", "x.py"})->run.ranks);
+}
+
+TEST(CommandLine, ReadsTimes) {
+  using std::chrono::milliseconds;
+  EXPECT_EQ(parse({"run", "--timeout", "90", "x"})->run.timeout, milliseconds(90'000));
+  EXPECT_EQ(parse({"run", "--timeout", "1.5m", "x"})->run.timeout, milliseconds(90'000));
+  EXPECT_EQ(parse({"run", "--timeout=2h", "x"})->run.timeout, milliseconds(7'200'000));
+  EXPECT_FALSE(parse({"run", "x"})->run.timeout);
+  for (const char* bad : {"", "x", "5d", "-1", "1e99", "5 s", "nan"}) {
+    EXPECT_FALSE(parse({"run", "--timeout", bad, "x"}).ok()) << bad;
+  }
+}
+
+TEST(CommandLine, CollectsVariables) {
+  const auto request = parse({"run", "--env", "A=1", "--env", "B", "--env=C=2", "x", "--env", "D"});
+  ASSERT_TRUE(request.ok());
+  EXPECT_THAT(request->run.env, ElementsAre("A=1", "B", "C=2"));
+  EXPECT_THAT(request->run.command, ElementsAre("x", "--env", "D"));
+}
+
+TEST(CommandLine, MistakesAreOneLineThatNamesTheCommand) {
+  const std::vector<std::vector<std::string>> mistakes = {{"run", "--wrong", "x"},
+                                                          {"run", "-np", "x", "y"},
+                                                          {"run", "-np"},
+                                                          {"run", "--show", "x"},
+                                                          {"run", "--bind", "x", "y"},
+                                                          {"doctor", "x"},
+                                                          {"completion"},
+                                                          {"completion", "tcsh"},
+                                                          {"version", "x"},
+                                                          {"--wrong"},
+                                                          {"trian.py"},
+                                                          {"help", "x"}};
+  for (const auto& arguments : mistakes) {
+    const auto request = parse(arguments);
+    ASSERT_FALSE(request.ok()) << arguments[0];
+    EXPECT_THAT(request.status().message(), testing::StartsWith("corro")) << arguments[0];
+    EXPECT_THAT(request.status().message(), Not(HasSubstr("\n")));
+  }
+}
+
+TEST(CommandLine, AProgramWithoutRunGetsAHint) {
+  EXPECT_THAT(parse({"train.py"}).status().message(), HasSubstr("corro run train.py"));
+}
+
+TEST(CommandLine, PrintsHelpAndVersion) {
+  for (const std::vector<std::string>& help :
+       {std::vector<std::string>{}, {"help"}, {"--help"}, {"-h"}}) {
+    EXPECT_THAT(parse(help)->text, HasSubstr("doctor"));
+  }
+  for (const std::vector<std::string>& help :
+       {std::vector<std::string>{"run", "--help"}, {"help", "run"}, {"run", "-np", "2", "-h"}}) {
+    EXPECT_THAT(parse(help)->text, HasSubstr("--allow-single-node"));
+  }
+  EXPECT_EQ(parse({"run", "x.py", "--help"})->action, Action::kRun) << "the program's own --help";
+  EXPECT_EQ(parse({"version"})->text, "corro 1.2.3\n");
+  EXPECT_EQ(parse({"--version"})->text, "corro 1.2.3\n");
+}
+
+TEST(CommandLine, ReadsDoctorsArguments) {
+  const auto request = parse({"doctor", "--json", "12", "34"});
+  EXPECT_EQ(request->action, Action::kDoctor);
+  EXPECT_TRUE(request->doctor_json);
+  EXPECT_THAT(request->doctor_pids, ElementsAre(12, 34));
+}
+
+TEST(Completion, KnowsEveryCommandAndOption) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const std::string text = parse({"completion", shell})->text;
+    for (const char* word : {"run", "doctor", "completion", "version", "help", "show", "log-dir",
+                             "timeout", "allow-single-node", "json"}) {
+      EXPECT_THAT(text, HasSubstr(word)) << shell;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace corro::app

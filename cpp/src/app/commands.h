@@ -1,0 +1,18 @@
+// The subcommands of the corro program.
+#pragma once
+
+#include "app/cli.h"
+
+namespace corro::app {
+
+/// Starts the job, or with --dry-run prints what would be started. Returns the exit status.
+[[nodiscard]] int run_command(const launch::RunOptions& options,
+                              const launch::Variables& environment);
+
+/// Prints what the ranks on this host are doing. Status 1 if there are none.
+[[nodiscard]] int doctor_command(const Request& request);
+
+/// Prints "corro: ..." to stderr.
+void complain(const std::string& line);
+
+}  // namespace corro::app

@@ -1,0 +1,156 @@
+#include "app/completion.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <vector>
+
+namespace corro::app {
+namespace {
+
+struct Word {
+  std::string text;  ///< "--show"
+  std::string description;
+};
+
+/// Values that are known for an option or a positional argument.
+const std::map<std::string, std::string>& known_values() {
+  static const std::map<std::string, std::string> kValues = {
+      {"--show", "different errors all"}, {"--bind", "auto none core"}, {"shell", "bash zsh fish"}};
+  return kValues;
+}
+
+std::vector<Word> commands_of(const CLI::App& program) {
+  std::vector<Word> words;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    words.push_back({command->get_name(), command->get_description()});
+  }
+  return words;
+}
+
+std::vector<Word> options_of(const CLI::App& command) {
+  std::vector<Word> words;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name.find('_') != std::string::npos) continue;  // an old spelling
+      words.push_back({"--" + name, option->get_description()});
+    }
+  }
+  return words;
+}
+
+std::string joined(const std::vector<Word>& words) {
+  std::string text;
+  for (const Word& word : words) text += (text.empty() ? "" : " ") + word.text;
+  return text;
+}
+
+/// A description inside single quotes.
+std::string quoted(std::string text) {
+  for (size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4) {
+    text.replace(at, 1, "'\\''");
+  }
+  return "'" + text + "'";
+}
+
+std::string write_bash(const CLI::App& program) {
+  std::string cases;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    cases +=
+        fmt::format("    {}) words=\"{}\" ;;\n", command->get_name(), joined(options_of(*command)));
+  }
+  return fmt::format(R"(_corro() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} last=${{COMP_WORDS[COMP_CWORD-1]}} words
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W "{}" -- "$word"))
+    return
+  fi
+  case $last in
+    --show) words="{}" ;;
+    --bind) words="{}" ;;
+    completion) words="{}" ;;
+    --log-dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
+    --np | -np | -n | --nproc-per-node | --timeout | --env) return ;;
+  esac
+  if [ -n "$words" ]; then
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+    return
+  fi
+  case ${{COMP_WORDS[1]}} in
+{}  esac
+  if [[ $word == -* ]]; then
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+  else
+    COMPREPLY=($(compgen -f -- "$word"))
+  fi
+}}
+complete -o filenames -F _corro corro
+)",
+                     joined(commands_of(program)), known_values().at("--show"),
+                     known_values().at("--bind"), known_values().at("shell"), cases);
+}
+
+std::string write_zsh(const CLI::App& program) {
+  std::string commands;
+  for (const Word& word : commands_of(program)) {
+    commands += "    " + quoted(word.text + ":" + word.description) + "\n";
+  }
+  std::string cases;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    cases += fmt::format("    {})\n      _arguments", command->get_name());
+    for (const Word& word : options_of(*command)) {
+      const auto values = known_values().find(word.text);
+      std::string text = word.text + "[" + word.description + "]";
+      if (values != known_values().end()) text += ":value:(" + values->second + ")";
+      cases += " \\\n        " + quoted(text);
+    }
+    cases += command->get_name() == "completion" ? " '1:shell:(bash zsh fish)' ;;\n"
+                                                 : " '*:file:_files' ;;\n";
+  }
+  return fmt::format(R"(#compdef corro
+_corro() {{
+  local -a commands=(
+{}  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  (( CURRENT-- ))
+  case $command in
+{}  esac
+}}
+compdef _corro corro
+)",
+                     commands, cases);
+}
+
+std::string write_fish(const CLI::App& program) {
+  std::string text = "complete -c corro -n __fish_use_subcommand -f\n";
+  for (const Word& word : commands_of(program)) {
+    text += fmt::format("complete -c corro -n __fish_use_subcommand -a {} -d {}\n", word.text,
+                        quoted(word.description));
+  }
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    for (const Word& word : options_of(*command)) {
+      const auto values = known_values().find(word.text);
+      text += fmt::format("complete -c corro -n '__fish_seen_subcommand_from {}' -l {} -d {}{}\n",
+                          command->get_name(), word.text.substr(2), quoted(word.description),
+                          values == known_values().end() ? "" : " -x -a '" + values->second + "'");
+    }
+  }
+  return text +
+         fmt::format("complete -c corro -n '__fish_seen_subcommand_from completion' -f -a '{}'\n",
+                     known_values().at("shell"));
+}
+
+}  // namespace
+
+std::string write_completion(const CLI::App& program, const std::string& shell) {
+  if (shell == "zsh") return write_zsh(program);
+  return shell == "fish" ? write_fish(program) : write_bash(program);
+}
+
+}  // namespace corro::app

@@ -1,0 +1,30 @@
+#include <fmt/format.h>
+
+#include "app/commands.h"
+#include "launch/doctor.h"
+
+namespace corro::app {
+
+int doctor_command(const Request& request) {
+  std::vector<launch::Patient> patients;
+  for (const pid_t pid : request.doctor_pids) {
+    auto patient = launch::read_patient(pid);
+    if (!patient.ok()) {
+      complain("corro doctor: " + patient.status().message());
+      return 1;
+    }
+    patients.push_back(std::move(*patient));
+  }
+  if (request.doctor_pids.empty()) patients = launch::find_patients();
+  const Time now = monotonic_now();
+  if (request.doctor_json) {
+    fmt::print("{}", launch::format_patients_json(patients, now));
+  } else if (patients.empty()) {
+    complain("corro doctor: no process of yours on this host has called corro.init()");
+  } else {
+    fmt::print("{}", launch::format_table(patients, now));
+  }
+  return patients.empty() ? 1 : 0;
+}
+
+}  // namespace corro::app

@@ -1,0 +1,59 @@
+// corro: starts and watches training jobs. `corro help` says more.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "app/cli.h"
+#include "app/commands.h"
+
+namespace corro::app {
+namespace {
+
+constexpr int kUsageExit = 2;
+
+launch::Variables read_variables() {
+  launch::Variables variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos && equals > 0) {
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  return variables;
+}
+
+int run_program(const std::vector<std::string>& arguments) {
+  const auto request = parse_command_line(arguments, CORRO_VERSION);
+  if (!request.ok()) {
+    complain(request.status().message());
+    return kUsageExit;
+  }
+  switch (request->action) {
+    case Action::kRun:
+      return run_command(request->run, read_variables());
+    case Action::kDoctor:
+      return doctor_command(*request);
+    case Action::kPrint:
+      break;
+  }
+  fmt::print("{}", request->text);
+  return 0;
+}
+
+}  // namespace
+
+void complain(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+
+}  // namespace corro::app
+
+int main(int argc, char** argv) {
+  try {
+    return corro::app::run_program({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    corro::app::complain(std::string("corro: a defect of corro itself: ") + error.what());
+    return 70;  // EX_SOFTWARE
+  }
+}

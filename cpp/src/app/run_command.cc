@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <climits>
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+
+#include "app/commands.h"
+#include "launch/front.h"
+#include "launch/plan.h"
+#include "launch/supervisor.h"
+
+namespace corro::app {
+namespace {
+
+constexpr int kUsageExit = 2;
+
+std::string own_directory() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  const std::string text(path.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  return text.substr(0, text.rfind('/') == std::string::npos ? 0 : text.rfind('/'));
+}
+
+std::string working_directory() {
+  std::array<char, PATH_MAX> path{};
+  return getcwd(path.data(), path.size()) == nullptr ? "." : path.data();
+}
+
+std::string random_name() {
+  uint64_t value = 0;
+  (void)!getrandom(&value, sizeof(value), 0);
+  return fmt::format("{:016x}", value);
+}
+
+std::string local_time() {
+  const time_t now = time(nullptr);
+  tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &parts);
+  return text.data();
+}
+
+}  // namespace
+
+int run_command(const launch::RunOptions& options, const launch::Variables& environment) {
+  const launch::PlanInputs inputs{.environment = environment,
+                                  .machine = launch::read_machine(environment),
+                                  .files = launch::real_files(),
+                                  .own_directory = own_directory(),
+                                  .working_directory = working_directory(),
+                                  .job_id = random_name(),
+                                  .time = local_time(),
+                                  .master_port = launch::find_free_port()};
+  const auto plan = launch::make_plan(options, inputs);
+  if (!plan.ok()) {
+    complain("corro run: " + plan.status().message());
+    return kUsageExit;
+  }
+  if (options.dry_run) {
+    fmt::print("{}", launch::describe_plan(*plan));
+    return 0;
+  }
+  return launch::run_behind_front(
+      [&plan](const launch::FrontLink& link) { return launch::supervise(*plan, link); });
+}
+
+}  // namespace corro::app

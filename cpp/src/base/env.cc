@@ -1,0 +1,193 @@
+#include "base/env.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+namespace corro {
+namespace {
+
+constexpr int32_t kMaxRanks = 1 << 20;
+
+/// How one launcher tells a process its place. nullptr: it does not.
+struct LauncherNames {
+  const char* launcher;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+  const char* node_rank;
+  const char* nodes;
+};
+
+/// The innermost launcher first: torchrun runs inside Slurm's jobs, not the other way round.
+/// Slurm's variables are those that exist only for processes started by srun: in a batch script
+/// SLURM_PROCID and SLURM_NTASKS promise ranks that nobody has started.
+constexpr std::array<LauncherNames, 5> kLaunchers = {{
+    {"corro", "CORRO_RANK", "CORRO_SIZE", "CORRO_LOCAL_RANK", "CORRO_LOCAL_SIZE", "CORRO_NODE_RANK",
+     "CORRO_NODES"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+     "GROUP_WORLD_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, nullptr},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURM_NODEID",
+     "SLURM_STEP_NUM_NODES"},
+}};
+
+Status invalid(const char* name, std::string_view value, std::string_view expected) {
+  return {Code::kInvalidArgument, fmt::format("{}={}: expected {}", name, value, expected)};
+}
+
+/// Reads variables one after the other and keeps the first thing that is wrong with them.
+class Reader {
+ public:
+  explicit Reader(const EnvironmentLookup& lookup) : lookup_(lookup) {}
+
+  /// An empty variable counts as not set, as shells' `X= command` means it.
+  std::optional<std::string> text(const char* name) {
+    if (name == nullptr) return std::nullopt;
+    auto value = lookup_(name);
+    return value && !value->empty() ? value : std::nullopt;
+  }
+
+  template <typename T = int32_t>
+  std::optional<T> number(const char* name, T lowest, T highest = kMaxRanks) {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    T result = 0;
+    const char* end = value->data() + value->size();
+    const auto [stop, error] = std::from_chars(value->data(), end, result);
+    if (error == std::errc() && stop == end && result >= lowest && result <= highest) return result;
+    fail(invalid(name, *value, fmt::format("a whole number from {} to {}", lowest, highest)));
+    return std::nullopt;
+  }
+
+  /// A decimal number of `unit`s above zero.
+  std::optional<Duration> duration(const char* name, Duration unit, std::string_view unit_name) {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    char* stop = nullptr;
+    const double count = std::strtod(value->c_str(), &stop);
+    constexpr double kYear = 365.0 * 24 * 3600 * 1e9;
+    const double nanoseconds = count * static_cast<double>(unit.count());
+    if (stop == value->c_str() + value->size() && nanoseconds >= 1 && nanoseconds <= kYear) {
+      return Duration(static_cast<Duration::rep>(nanoseconds));
+    }
+    fail(invalid(name, *value, fmt::format("a number of {} above 0", unit_name)));
+    return std::nullopt;
+  }
+
+  bool flag(const char* name) {
+    const auto value = text(name);
+    if (value && *value != "0" && *value != "1") fail(invalid(name, *value, "0 or 1"));
+    return value == "1";
+  }
+
+  void fail(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  const EnvironmentLookup& lookup_;
+  Status status_;
+};
+
+/// Takes the place in the job from the first launcher that tells rank and size.
+void read_place(Reader& reader, Environment& environment) {
+  for (const LauncherNames& names : kLaunchers) {
+    const auto rank_text = reader.text(names.rank);
+    const auto size_text = reader.text(names.size);
+    const bool ours = names.launcher == std::string_view("corro");
+    if (ours && rank_text.has_value() != size_text.has_value()) {
+      reader.fail(
+          {Code::kInvalidArgument,
+           fmt::format("{}={} is set, but {} is not: set both or none",
+                       rank_text ? names.rank : names.size, rank_text ? *rank_text : *size_text,
+                       rank_text ? names.size : names.rank)});
+      return;
+    }
+    // Another launcher's half pair is a stray variable, not ours to judge.
+    if (!rank_text || !size_text || environment.rank) continue;
+    environment.launcher = names.launcher;
+    environment.rank = reader.number(names.rank, 0);
+    environment.size = reader.number(names.size, 1);
+    environment.local_rank = reader.number(names.local_rank, 0);
+    environment.local_size = reader.number(names.local_size, 1);
+    environment.node_rank = reader.number(names.node_rank, 0);
+    environment.nodes = reader.number(names.nodes, 1);
+    if (environment.rank && environment.size && *environment.rank >= *environment.size) {
+      reader.fail(invalid(names.rank, *rank_text,
+                          fmt::format("a rank below {}={}", names.size, *size_text)));
+    }
+    if (environment.local_rank && environment.local_size &&
+        *environment.local_rank >= *environment.local_size) {
+      reader.fail(
+          invalid(names.local_rank, fmt::to_string(*environment.local_rank),
+                  fmt::format("a rank below {}={}", names.local_size, *environment.local_size)));
+    }
+  }
+}
+
+std::string read_job_id(Reader& reader) {
+  for (const char* name : {"CORRO_JOB_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
+    if (auto value = reader.text(name)) return *value;
+  }
+  return {};
+}
+
+bool read_local_tcp(Reader& reader) {
+  const auto value = reader.text("CORRO_TRANSPORT");
+  if (value && *value != "shm" && *value != "tcp")
+    reader.fail(invalid("CORRO_TRANSPORT", *value, "shm or tcp"));
+  return value == "tcp";
+}
+
+std::string read_bootstrap_directory(Reader& reader) {
+  constexpr std::string_view kPrefix = "dir:";
+  const auto value = reader.text("CORRO_BOOTSTRAP");
+  if (!value) return {};
+  if (!value->starts_with(kPrefix) || value->size() == kPrefix.size()) {
+    reader.fail(
+        invalid("CORRO_BOOTSTRAP", *value, "dir:PATH with a directory that all ranks share"));
+    return {};
+  }
+  return value->substr(kPrefix.size());
+}
+
+}  // namespace
+
+Result<Environment> read_environment(const EnvironmentLookup& lookup) {
+  Reader reader(lookup);
+  Environment environment;
+  read_place(reader, environment);
+  environment.job_id = read_job_id(reader);
+  environment.agent = reader.text("CORRO_AGENT").value_or("");
+  environment.secret_file = reader.text("CORRO_SECRET_FILE").value_or("");
+  environment.bootstrap_directory = read_bootstrap_directory(reader);
+  environment.listen = reader.text("CORRO_LISTEN").value_or("");
+  environment.host_id = reader.text("CORRO_HOST_ID").value_or("");
+  environment.local_tcp = read_local_tcp(reader);
+  environment.deterministic = reader.flag("CORRO_DETERMINISTIC");
+  environment.timeout = reader.duration("CORRO_TIMEOUT", std::chrono::seconds(1), "seconds");
+  environment.spin = reader.duration("CORRO_SPIN", std::chrono::microseconds(1), "microseconds");
+  environment.fusion_bytes = reader.number<uint64_t>("CORRO_FUSION_BYTES", 0, uint64_t{1} << 40U);
+  environment.scheduler_nodes = reader.number("SLURM_JOB_NUM_NODES", 1);
+  if (!reader.status().ok()) return reader.status();
+  return environment;
+}
+
+Result<Environment> read_environment() {
+  return read_environment([](const char* name) -> std::optional<std::string> {
+    const char* value =
+        std::getenv(name);  // NOLINT(concurrency-mt-unsafe): read once, before any thread
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  });
+}
+
+}  // namespace corro

@@ -1,0 +1,62 @@
+// Environment: every variable that corro reads, read once, as values. Table for users:
+// docs/environment.md.
+//
+//   CORRO_ASSIGN(const Environment environment, read_environment());
+//   options.rank = environment.rank.value_or(0);
+//
+// Nothing else in corro calls getenv(). Precedence: argument > file > environment > default.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace corro {
+
+/// Immutable value. Empty or nullopt: not set.
+struct Environment {
+  /// Who started this process: "corro", "torchrun", "Open MPI", "PMI", "Slurm", or "" (nobody: a
+  /// world of one). Rank and size, and all that is known of their layout, come from this one
+  /// launcher's variables.
+  std::string launcher;
+  std::optional<int32_t>
+      rank;  ///< CORRO_RANK: this process's number in the job, from 0. Set together with size.
+  std::optional<int32_t> size;        ///< CORRO_SIZE: processes in the job.
+  std::optional<int32_t> local_rank;  ///< CORRO_LOCAL_RANK: this process's number on its host.
+  std::optional<int32_t> local_size;  ///< CORRO_LOCAL_SIZE: processes of the job on this host.
+  std::optional<int32_t> node_rank;   ///< CORRO_NODE_RANK: this host's number in the job.
+  std::optional<int32_t> nodes;       ///< CORRO_NODES: hosts in the job.
+  std::string
+      job_id;         ///< CORRO_JOB_ID: names the job; else TORCHELASTIC_RUN_ID, else SLURM_JOB_ID.
+  std::string agent;  ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
+  std::string secret_file;          ///< CORRO_SECRET_FILE: 0600 file with the job's secret in 64
+                                    ///< hexadecimal digits.
+  std::string bootstrap_directory;  ///< CORRO_BOOTSTRAP=dir:PATH: shared directory through which
+                                    ///< ranks meet.
+  std::string listen;               ///< CORRO_LISTEN: address for TCP; default 127.0.0.1.
+  std::string
+      host_id;  ///< CORRO_HOST_ID: says which ranks share a host (tests); default: found out.
+  bool local_tcp = false;      ///< CORRO_TRANSPORT=tcp: ranks of one host use TCP; default shm.
+  bool deterministic = false;  ///< CORRO_DETERMINISTIC=1: repeated runs agree bit for bit.
+  std::optional<Duration> timeout;  ///< CORRO_TIMEOUT: seconds; the deadline of every wait.
+  std::optional<Duration>
+      spin;  ///< CORRO_SPIN: microseconds a waiting rank spins before it sleeps.
+  std::optional<uint64_t>
+      fusion_bytes;  ///< CORRO_FUSION_BYTES: a bucket of small tensors is no larger.
+  std::optional<int32_t>
+      scheduler_nodes;  ///< SLURM_JOB_NUM_NODES: hosts that the batch system gave to this job.
+};
+
+/// Looks a variable up; nullopt if it is not set.
+using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
+
+/// Reads the process's environment. INVALID_ARGUMENT in one line that names variable and value.
+[[nodiscard]] Result<Environment> read_environment();
+/// Reads any environment; for tests and launchers.
+[[nodiscard]] Result<Environment> read_environment(const EnvironmentLookup& lookup);
+
+}  // namespace corro

@@ -1,0 +1,75 @@
+#include "base/status.h"
+
+#include <array>
+#include <cstring>
+
+namespace corro {
+
+std::string_view code_name(Code code) {
+  static constexpr std::array<std::string_view, 17> kNames = {"OK",
+                                                              "CANCELLED",
+                                                              "UNKNOWN",
+                                                              "INVALID_ARGUMENT",
+                                                              "DEADLINE_EXCEEDED",
+                                                              "NOT_FOUND",
+                                                              "ALREADY_EXISTS",
+                                                              "PERMISSION_DENIED",
+                                                              "RESOURCE_EXHAUSTED",
+                                                              "FAILED_PRECONDITION",
+                                                              "ABORTED",
+                                                              "OUT_OF_RANGE",
+                                                              "UNIMPLEMENTED",
+                                                              "INTERNAL",
+                                                              "UNAVAILABLE",
+                                                              "DATA_LOSS",
+                                                              "UNAUTHENTICATED"};
+  const auto index = static_cast<size_t>(code);
+  return index < kNames.size() ? kNames[index] : "UNKNOWN";
+}
+
+Status Status::with_context(std::string_view context) const {
+  Status copy = *this;
+  if (!ok()) copy.message_ = std::string(context) + ": " + message_;
+  return copy;
+}
+
+std::string Status::to_string() const {
+  if (ok()) return "OK";
+  return std::string(code_name(code_)) + ": " + message_;
+}
+
+Status status_from_errno(std::string_view what, int error_number) {
+  Code code = Code::kUnavailable;
+  switch (error_number) {
+    case EACCES:
+    case EPERM:
+      code = Code::kPermissionDenied;
+      break;
+    case ENOENT:
+      code = Code::kNotFound;
+      break;
+    case EEXIST:
+    case EADDRINUSE:
+      code = Code::kAlreadyExists;
+      break;
+    case ENOMEM:
+    case ENOSPC:
+    case EMFILE:
+    case ENFILE:
+      code = Code::kResourceExhausted;
+      break;
+    case EINVAL:
+      code = Code::kInvalidArgument;
+      break;
+    case ETIMEDOUT:
+      code = Code::kDeadlineExceeded;
+      break;
+    default:
+      break;
+  }
+  std::array<char, 128> buffer{};
+  const char* text = strerror_r(error_number, buffer.data(), buffer.size());
+  return {code, std::string(what) + ": " + text};
+}
+
+}  // namespace corro

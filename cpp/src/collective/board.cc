@@ -1,0 +1,110 @@
+#include "collective/board.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace corro::collective {
+
+Board::Board(uint32_t lane, int32_t rank, std::vector<Member> members, Wake wake)
+    : lane_(lane), rank_(rank), members_(std::move(members)), wake_(std::move(wake)) {}
+
+Result<std::unique_ptr<Board>> Board::create(uint32_t lane, int32_t rank,
+                                             std::vector<Member> members, Wake wake) {
+  auto board = std::unique_ptr<Board>(new Board(lane, rank, std::move(members), std::move(wake)));
+  Member& self = board->members_[static_cast<size_t>(rank)];
+  CORRO_ASSIGN(board->section_index_, self.segment->open_section(lane));
+  self.section = &self.segment->section(board->section_index_);
+  return board;
+}
+
+Board::~Board() {
+  const Member& self = members_[static_cast<size_t>(rank_)];
+  if (self.section != nullptr) self.segment->close_section(section_index_);
+}
+
+int32_t Board::missing_member() {
+  for (Member& member : members_) {
+    if (member.section != nullptr) continue;
+    const auto index = member.segment->find_section(lane_);
+    if (!index) return static_cast<int32_t>(&member - members_.data());
+    member.section = &member.segment->section(*index);
+  }
+  return -1;
+}
+
+bool Board::line_free(uint64_t op) {
+  if (op < all_completed_ + kLines) return true;
+  uint64_t lowest = UINT64_MAX;
+  for (int32_t r = 0; r < size(); ++r) {
+    const uint64_t completed = member(r).section->completed.load(std::memory_order_seq_cst);
+    if (completed < lowest) {
+      lowest = completed;
+      slowest_ = r;
+    }
+  }
+  all_completed_ = lowest;
+  return op < all_completed_ + kLines;
+}
+
+void Board::set_completed(uint64_t op) { store_and_wake(own().completed, op, kAsleepForLines); }
+
+void Board::publish(std::atomic<uint64_t>& word, uint64_t value) {
+  store_and_wake(word, value, kAsleep);
+}
+
+void Board::store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest) {
+  // Sequentially consistent on both sides: either the sleeper sees the value when it looks once
+  // more, or this rank sees its sleeping word.
+  word.store(value, std::memory_order_seq_cst);
+  for (int32_t r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    const Member& other = member(r);
+    if (other.segment->header().sleeping.load(std::memory_order_seq_cst) >= deepest) {
+      wake_(other.world_rank);
+    }
+  }
+}
+
+void Board::set_failed(Code code, int32_t culprit_world_rank) {
+  publish(own().failed, static_cast<uint64_t>(code) | static_cast<uint64_t>(culprit_world_rank + 1)
+                                                          << 8U);
+}
+
+std::optional<Board::Failure> Board::find_failure() const {
+  for (int32_t r = 0; r < size(); ++r) {
+    if (r == rank_ || member(r).section == nullptr) continue;
+    const uint64_t word = member(r).section->failed.load(std::memory_order_acquire);
+    if (word == 0) continue;
+    return Failure{.reporter = r,
+                   .code = static_cast<Code>(std::min<uint64_t>(word & 0xFFU, 16)),
+                   .culprit = static_cast<int32_t>(word >> 8U) - 1};
+  }
+  return std::nullopt;
+}
+
+Status Board::prepare_stages() {
+  if (stages_ready_) return {};
+  CORRO_TRY(members_[static_cast<size_t>(rank_)].segment->commit_stages(section_index_));
+  stages_ready_ = true;
+  return {};
+}
+
+std::string Board::last_operation_of(int32_t r) const {
+  const GroupSection* section = member(r).section;
+  if (section == nullptr) return "it has not made this group yet";
+  uint64_t last = 0;
+  uint64_t signature = 0;
+  for (const Line& line : section->lines) {
+    const uint64_t stamp = line.stamp.load(std::memory_order_acquire);
+    if (stamp > last) {
+      last = stamp;
+      signature = line.signature;
+    }
+  }
+  if (last == 0) return "it has not called anything on this group yet";
+  return fmt::format("its last call on this group was #{} {}", last,
+                     Signature::unpack(signature).describe());
+}
+
+}  // namespace corro::collective

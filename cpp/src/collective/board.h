@@ -1,0 +1,92 @@
+// Board: how the ranks of one host run a collective over shared memory.
+//
+// Each rank publishes one cache line per operation (what it is, where its data is, or the data
+// itself) and reads the others'. All see the same lines, so mismatch detection and the choice of
+// path need no further message:
+//   line, slot   small contributions are in shared memory already: take them.
+//   mapped       all buffers are in arenas: take from the owners' memory; for folds, slice owners
+//   write all results. staged       private memory: pipelined through staging buffers, chunk by
+//   chunk.
+// All paths fold left to right in rank order: the same bits whichever is taken.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "collective/operation.h"
+#include "collective/request.h"
+#include "collective/segment.h"
+
+namespace corro::collective {
+
+/// One group's view of the sections of all its members. Loop-confined.
+class Board {
+ public:
+  struct Member {
+    Segment* segment = nullptr;  ///< Borrowed from the engine.
+    GroupSection* section = nullptr;
+    int32_t world_rank = -1;
+  };
+  /// Rings the doorbell of a world rank that sleeps with operations in flight.
+  using Wake = std::function<void(int32_t world_rank)>;
+
+  /// Opens this rank's section. `members` in group rank order, with segment and world_rank set.
+  static Result<std::unique_ptr<Board>> create(uint32_t lane, int32_t rank,
+                                               std::vector<Member> members, Wake wake);
+  ~Board();
+
+  [[nodiscard]] int32_t rank() const { return rank_; }
+  [[nodiscard]] int32_t size() const { return static_cast<int32_t>(members_.size()); }
+  [[nodiscard]] const Member& member(int32_t r) const { return members_[static_cast<size_t>(r)]; }
+  [[nodiscard]] GroupSection& own() const { return *members_[static_cast<size_t>(rank_)].section; }
+
+  /// Looks for sections of members that had not opened theirs yet; returns the first still missing,
+  /// or -1.
+  int32_t missing_member();
+  /// True once operation `op`'s line may be written: everyone has completed the one that used it
+  /// before.
+  bool line_free(uint64_t op);
+  /// The group rank that holds the line back; only after line_free() returned false.
+  [[nodiscard]] int32_t holds_back() const { return slowest_; }
+
+  /// Operations below `op` are over here.
+  void set_completed(uint64_t op);
+  /// Stores to an atomic of the own section and wakes members asleep.
+  void publish(std::atomic<uint64_t>& word, uint64_t value);
+  /// Marks the group failed for everyone who still waits on this rank.
+  void set_failed(Code code, int32_t culprit_world_rank);
+  /// The first member that has failed the group, with its cause; nullopt if none.
+  struct Failure {
+    int32_t reporter;
+    Code code;
+    int32_t culprit;
+  };
+  [[nodiscard]] std::optional<Failure> find_failure() const;
+  /// Commits the own staging buffers on first use.
+  Status prepare_stages();
+  /// Describes what a member did last on this group, for messages.
+  [[nodiscard]] std::string last_operation_of(int32_t r) const;
+
+  /// Chunks staged so far on this group; equal on all members between operations.
+  uint64_t staged_chunks = 0;
+
+ private:
+  Board(uint32_t lane, int32_t rank, std::vector<Member> members, Wake wake);
+  void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
+
+  uint32_t lane_;
+  int32_t rank_;
+  std::vector<Member> members_;
+  Wake wake_;
+  uint32_t section_index_ = 0;
+  uint64_t all_completed_ = 0;  ///< Lower bound of every member's completed count.
+  int32_t slowest_ = -1;
+  bool stages_ready_ = false;
+};
+
+/// One collective over a board. The request is borrowed and outlives the operation.
+[[nodiscard]] std::unique_ptr<Operation> make_board_operation(Board& board, uint64_t op,
+                                                              const OpRequest& request);
+
+}  // namespace corro::collective

@@ -1,0 +1,167 @@
+#include "collective/segment.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include <fmt/format.h>
+
+namespace corro::collective {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+constexpr size_t kSectionsStart = round_up(sizeof(SegmentHeader), kPage);
+constexpr size_t kSectionBytes = round_up(sizeof(GroupSection), kPage);
+constexpr size_t kHeapStart = kSectionsStart + kSections * kSectionBytes;
+
+constexpr size_t section_start(uint32_t index) { return kSectionsStart + index * kSectionBytes; }
+
+}  // namespace
+
+Segment::Segment(io::Fd fd, io::Mapping mapping)
+    : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
+
+Result<std::unique_ptr<Segment>> Segment::create(size_t heap_bytes) {
+  const size_t bytes = kHeapStart + round_up(heap_bytes, kPage);
+  CORRO_ASSIGN(io::Fd fd, io::create_memfd("corro-segment", bytes));
+  CORRO_TRY(io::commit(fd.get(), 0, kSectionsStart));
+  CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), bytes));
+  auto segment = std::unique_ptr<Segment>(new Segment(std::move(fd), std::move(mapping)));
+  auto* header = new (segment->mapping_.data()) SegmentHeader{};
+  header->magic = kSegmentMagic;
+  header->bytes = bytes;
+  header->sleeping.store(kIdle, std::memory_order_release);
+  segment->heap_.lock()->free.emplace(kHeapStart, bytes - kHeapStart);
+  return segment;
+}
+
+Result<std::unique_ptr<Segment>> Segment::attach(io::Fd fd) {
+  struct stat status{};
+  if (fstat(fd.get(), &status) != 0) return status_from_errno("fstat of a peer's segment", errno);
+  const auto bytes = static_cast<size_t>(status.st_size);
+  if (bytes < kHeapStart) {
+    return Status(
+        Code::kDataLoss,
+        fmt::format("a peer's segment has {} bytes, at least {} expected", bytes, kHeapStart));
+  }
+  CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), bytes));
+  auto segment = std::unique_ptr<Segment>(new Segment(io::Fd(), std::move(mapping)));
+  const SegmentHeader& header = segment->header();
+  if (header.magic != kSegmentMagic || header.bytes != bytes) {
+    return Status(Code::kDataLoss,
+                  "a peer's segment has a wrong header: do all ranks run the same corro?");
+  }
+  return segment;
+}
+
+SegmentHeader& Segment::header() const {
+  return *std::launder(reinterpret_cast<SegmentHeader*>(mapping_.data()));
+}
+
+GroupSection& Segment::section(uint32_t index) const {
+  return *std::launder(reinterpret_cast<GroupSection*>(mapping_.data() + section_start(index)));
+}
+
+Result<uint32_t> Segment::open_section(uint32_t lane) {
+  SegmentHeader& own = header();
+  for (uint32_t index = 0; index < kSections; ++index) {
+    if (own.sections[index].load(std::memory_order_relaxed) != 0) continue;
+    const size_t start = section_start(index);
+    CORRO_TRY(io::commit(fd_.get(), start, offsetof(GroupSection, stage)));
+    auto* place = mapping_.data() + start;
+    std::fill_n(place, offsetof(GroupSection, slots), std::byte{0});
+    own.sections[index].store(uint64_t{lane} + 1, std::memory_order_release);
+    return index;
+  }
+  return Status(Code::kResourceExhausted,
+                fmt::format("{} groups are alive in this process; destroy some first", kSections));
+}
+
+Status Segment::commit_stages(uint32_t index) {
+  return io::commit(fd_.get(), section_start(index) + offsetof(GroupSection, stage),
+                    sizeof(GroupSection) - offsetof(GroupSection, stage));
+}
+
+void Segment::close_section(uint32_t index) {
+  header().sections[index].store(0, std::memory_order_release);
+}
+
+std::optional<uint32_t> Segment::find_section(uint32_t lane) const {
+  for (uint32_t index = 0; index < kSections; ++index) {
+    if (header().sections[index].load(std::memory_order_acquire) == uint64_t{lane} + 1)
+      return index;
+  }
+  return std::nullopt;
+}
+
+Result<std::byte*> Segment::allocate(size_t size) {
+  const uint64_t wanted = round_up(std::max<size_t>(size, 1), kPage);
+  uint64_t offset = 0;
+  {
+    auto heap = heap_.lock();
+    const auto fits = [wanted](const auto& range) { return range.second >= wanted; };
+    const auto found = std::find_if(heap->free.begin(), heap->free.end(), fits);
+    if (found == heap->free.end()) {
+      return Status(Code::kResourceExhausted,
+                    fmt::format("the arena has no room for {} MiB more", wanted >> 20U));
+    }
+    offset = found->first;
+    const uint64_t rest = found->second - wanted;
+    heap->free.erase(found);
+    if (rest > 0) heap->free.emplace(offset + wanted, rest);
+    heap->used.emplace(offset, wanted);
+  }
+  if (Status committed = io::commit(fd_.get(), offset, wanted); !committed.ok()) {
+    free(mapping_.data() + offset);
+    return committed.with_context("arena");
+  }
+  return mapping_.data() + offset;
+}
+
+void Segment::free(std::byte* memory) {
+  if (memory == nullptr) return;
+  const auto offset = static_cast<uint64_t>(memory - mapping_.data());
+  auto heap = heap_.lock();
+  const auto found = heap->used.find(offset);
+  CORRO_CHECK(found != heap->used.end(), "arena memory freed twice, or not from this arena");
+  const uint64_t size = found->second;
+  heap->used.erase(found);
+  // Giving the pages back also zeroes them for the next allocation; it cannot fail on a committed
+  // range.
+  (void)io::release_pages(fd_.get(), offset, size);
+  auto place = heap->free.emplace(offset, size).first;
+  if (const auto next = std::next(place);
+      next != heap->free.end() && offset + size == next->first) {
+    place->second += next->second;
+    heap->free.erase(next);
+  }
+  if (place != heap->free.begin()) {
+    const auto before = std::prev(place);
+    if (before->first + before->second == offset) {
+      before->second += place->second;
+      heap->free.erase(place);
+    }
+  }
+}
+
+std::optional<uint64_t> Segment::offset_of(const std::byte* memory, size_t size) const {
+  const auto base = reinterpret_cast<uintptr_t>(mapping_.data());
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  if (address < base + kHeapStart || address - base > bytes() ||
+      size > bytes() - (address - base)) {
+    return std::nullopt;
+  }
+  return address - base;
+}
+
+std::byte* Segment::at(uint64_t offset, size_t size) const {
+  if (offset < kHeapStart || offset > bytes() || size > bytes() - offset) return nullptr;
+  return mapping_.data() + offset;
+}
+
+}  // namespace corro::collective

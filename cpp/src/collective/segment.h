@@ -1,0 +1,126 @@
+// Segment: the shared memory of one process: a header, one section per group (the board), and the
+// arena heap.
+//
+// One sealed memfd, mapped once by every local peer. All fields that others read while the owner
+// writes are atomics; plain bytes are published by a stamp (store-release by the writer,
+// load-acquire by the reader) and stay put until every reader has counted the operation as
+// completed.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/guarded.h"
+#include "base/status.h"
+#include "io/fd.h"
+#include "io/memory.h"
+
+namespace corro::collective {
+
+inline constexpr uint32_t kLines = 16;    ///< Operations of one group in flight over the board.
+inline constexpr size_t kLineBytes = 40;  ///< Payload that fits into the line itself.
+inline constexpr size_t kSlotBytes = size_t{16} << 10U;  ///< Payload that fits into a slot.
+inline constexpr uint32_t kStages = 4;                   ///< Staging buffers, used in turn.
+inline constexpr size_t kStageBytes = size_t{128} << 10U;
+inline constexpr uint32_t kSections = 64;  ///< Groups of one process alive at a time.
+inline constexpr int32_t kMaxBoardRanks = 256;
+inline constexpr uint64_t kSegmentMagic = 0x3147455335524f43;  // "CORRSEG1"
+
+/// Where a rank's contribution (and result buffer) of one operation is.
+enum class Where : uint8_t { kLine, kSlot, kMapped, kPrivate };
+
+/// What one rank publishes for one operation: one cache line.
+struct alignas(64) Line {
+  std::atomic<uint64_t> stamp;  ///< Operation id + 1 once the rest is valid.
+  uint64_t signature;
+  Where where;
+  uint8_t reserved[7];
+  union {
+    std::byte data[kLineBytes];
+    struct {
+      uint64_t input_offset;  ///< kMapped: in the owner's segment.
+      uint64_t output_offset;
+      uint64_t largest_block;  ///< Uneven alltoall: elements of the largest block sent or received.
+    };
+  };
+};
+static_assert(sizeof(Line) == 64);
+
+/// One rank's part of one group's board. Counters only grow; each is written by the owner alone.
+struct GroupSection {
+  alignas(64) std::atomic<uint64_t> completed;  ///< Operations below this are over here: their
+                                                ///< lines may be reused.
+  std::atomic<uint64_t> failed;  ///< Not 0: the group failed here: code | (world rank + 1) << 8.
+  alignas(64) std::atomic<uint64_t> put;     ///< Staged chunks published.
+  alignas(64) std::atomic<uint64_t> folded;  ///< Staged results published.
+  alignas(64) std::atomic<uint64_t> taken;   ///< Staged chunks (and results) consumed.
+  alignas(64)
+      std::atomic<uint64_t> finished;  ///< Operation id + 1 of the last mapped operation done here.
+  Line lines[kLines];
+  std::byte slots[kLines][kSlotBytes];
+  std::byte stage[kStages][kStageBytes];
+  std::byte results[kStages][kStageBytes];
+};
+
+/// Values of SegmentHeader::sleeping. Peers ring the doorbell: never while kAwake; for messages
+/// while kIdle (nothing in flight); for messages and the board while kAsleep; for freed lines too
+/// while kAsleepForLines.
+enum : uint32_t { kAwake = 0, kIdle = 1, kAsleep = 2, kAsleepForLines = 3 };
+
+struct SegmentHeader {
+  uint64_t magic;
+  uint64_t bytes;
+  alignas(64) std::atomic<uint32_t> sleeping;
+  /// Lane id + 1 of the group that uses section i, 0 if free.
+  alignas(64) std::atomic<uint64_t> sections[kSections];
+};
+
+/// Own segments are thread-safe where marked; a peer's segment is read through its atomics only.
+class Segment {
+ public:
+  /// Makes this process's segment with a heap of `heap_bytes` (address space; memory is committed
+  /// as it is used).
+  static Result<std::unique_ptr<Segment>> create(size_t heap_bytes);
+  /// Maps a peer's segment; refuses one whose size or header is wrong.
+  static Result<std::unique_ptr<Segment>> attach(io::Fd fd);
+
+  [[nodiscard]] SegmentHeader& header() const;
+  [[nodiscard]] GroupSection& section(uint32_t index) const;
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] size_t bytes() const { return mapping_.size(); }
+
+  /// Claims a section for a lane, zeroed and committed. RESOURCE_EXHAUSTED when kSections groups
+  /// are alive.
+  Result<uint32_t> open_section(uint32_t lane);
+  /// Commits the staging buffers of a section, once; needed before the first large operation on
+  /// private memory.
+  Status commit_stages(uint32_t index);
+  /// Frees a section; only once every member has completed every operation of the group.
+  void close_section(uint32_t index);
+  /// Finds the section a lane uses in this (a peer's) segment.
+  [[nodiscard]] std::optional<uint32_t> find_section(uint32_t lane) const;
+
+  /// Arena memory, zero-filled, page-aligned. Thread-safe.
+  Result<std::byte*> allocate(size_t size);
+  void free(std::byte* memory);
+  /// Offset of a range that lies wholly in the heap, else nullopt. Thread-safe.
+  [[nodiscard]] std::optional<uint64_t> offset_of(const std::byte* memory, size_t size) const;
+  /// The address of `size` bytes at a foreign offset; null when outside the heap.
+  [[nodiscard]] std::byte* at(uint64_t offset, size_t size) const;
+
+ private:
+  struct Heap {
+    std::map<uint64_t, uint64_t> free, used;  ///< Offset to size.
+  };
+  Segment(io::Fd fd, io::Mapping mapping);
+
+  io::Fd fd_;
+  io::Mapping mapping_;
+  Guarded<Heap> heap_;
+};
+
+}  // namespace corro::collective

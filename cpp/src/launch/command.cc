@@ -1,0 +1,119 @@
+#include "launch/command.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string_view>
+
+namespace corro::launch {
+namespace {
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// The name without its ending, and with nothing that a directory's name should not have.
+std::string short_name(const std::string& path) {
+  std::string name = base_name(path);
+  if (name.ends_with(".py")) name.resize(name.size() - 3);
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.')
+      c = '_';
+  }
+  constexpr size_t kMaxName = 40;
+  return name.substr(0, kMaxName);
+}
+
+std::optional<std::string> find_on_path(const std::string& name, const Variables& environment,
+                                        const FileFacts& files) {
+  std::string_view rest = environment.contains("PATH") ? std::string_view(environment.at("PATH"))
+                                                       : "/usr/local/bin:/usr/bin:/bin";
+  while (true) {
+    const size_t colon = rest.find(':');
+    const std::string directory(rest.substr(0, colon));
+    std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
+    if (files.executable(candidate)) return candidate;
+    if (colon == std::string_view::npos) return std::nullopt;
+    rest.remove_prefix(colon + 1);
+  }
+}
+
+Result<std::string> find_python(const Variables& environment, const std::string& own_directory,
+                                const FileFacts& files) {
+  const std::string venv = value_of(environment, "VIRTUAL_ENV");
+  if (!venv.empty() && files.executable(venv + "/bin/python")) return venv + "/bin/python";
+  for (const char* name : {"/python", "/python3"}) {
+    if (files.executable(own_directory + name)) return own_directory + name;
+  }
+  if (auto found = find_on_path("python3", environment, files)) return *found;
+  return Status(Code::kNotFound,
+                "no Python found: neither in $VIRTUAL_ENV, nor beside corro, nor python3 on PATH");
+}
+
+Result<Command> python_command(const RunOptions& options, const Variables& environment,
+                               const std::string& own_directory, const FileFacts& files) {
+  const std::string& script = options.command[0];
+  if (!options.module && !files.exists(script)) {
+    return Status(Code::kNotFound, script + ": no such file");
+  }
+  CORRO_ASSIGN(std::string python, find_python(environment, own_directory, files));
+  // Python finds its own prefix by argv[0]: it has to be the whole path.
+  Command command{
+      .program = python, .arguments = {python, "-u"}, .name = short_name(script), .python = true};
+  if (options.module) command.arguments.emplace_back("-m");
+  command.arguments.insert(command.arguments.end(), options.command.begin(), options.command.end());
+  return command;
+}
+
+}  // namespace
+
+FileFacts real_files() {
+  return {
+      .exists = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; },
+      .executable =
+          [](const std::string& path) {
+            struct stat info{};
+            return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+                   access(path.c_str(), X_OK) == 0;
+          },
+  };
+}
+
+Result<Command> resolve_command(const RunOptions& options, const Variables& environment,
+                                const std::string& own_directory, const FileFacts& files) {
+  if (options.command.empty()) {
+    return Status(Code::kInvalidArgument, "no program given; for example: corro run train.py");
+  }
+  const std::string& name = options.command[0];
+  if (options.module || name.ends_with(".py")) {
+    return python_command(options, environment, own_directory, files);
+  }
+  Command command{
+      .program = name, .arguments = options.command, .name = short_name(name), .python = false};
+  // python -m package or python train.py: the script names the run, not the interpreter.
+  if (command.name.starts_with("python") && options.command.size() > 1) {
+    for (size_t i = 1; i < options.command.size(); ++i) {
+      if (options.command[i] == "-c") break;
+      if (options.command[i].starts_with("-")) continue;
+      command.name = short_name(options.command[i]);
+      break;
+    }
+  }
+  if (name.find('/') == std::string::npos) {
+    const auto found = find_on_path(name, environment, files);
+    if (found) {
+      command.program = *found;
+      return command;
+    }
+    const char* hint = files.exists(name) ? " (there is one here: write ./ in front)" : "";
+    return Status(Code::kNotFound, fmt::format("no program '{}' on PATH{}", name, hint));
+  }
+  if (!files.exists(name)) return Status(Code::kNotFound, name + ": no such file");
+  if (!files.executable(name)) {
+    return Status(Code::kPermissionDenied,
+                  name + ": not an executable file (chmod +x, or give its interpreter first)");
+  }
+  return command;
+}
+
+}  // namespace corro::launch

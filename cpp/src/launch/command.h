@@ -1,0 +1,35 @@
+// What to execute: the program's path and its arguments.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "launch/options.h"
+
+namespace corro::launch {
+
+/// What resolve_command() wants to know about files; injected so that it is pure.
+struct FileFacts {
+  std::function<bool(const std::string&)> exists;
+  std::function<bool(const std::string&)> executable;  ///< A regular file with permission to run.
+};
+[[nodiscard]] FileFacts real_files();
+
+struct Command {
+  std::string program;                 ///< Path to execute.
+  std::vector<std::string> arguments;  ///< argv, the program's name first.
+  std::string name;                    ///< "train" for train.py: names the log directory.
+  bool python = false;                 ///< The interpreter was put in front.
+};
+
+/// A .py file (and -m MODULE) gets the interpreter of the current environment with -u:
+/// $VIRTUAL_ENV's, else the one beside this program (`own_directory`), else python3 on PATH. Any
+/// other program is looked up on PATH. NOT_FOUND and PERMISSION_DENIED in one line.
+[[nodiscard]] Result<Command> resolve_command(const RunOptions& options,
+                                              const Variables& environment,
+                                              const std::string& own_directory,
+                                              const FileFacts& files);
+
+}  // namespace corro::launch

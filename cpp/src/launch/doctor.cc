@@ -1,0 +1,170 @@
+#include "launch/doctor.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "launch/flight_text.h"
+#include "launch/machine.h"
+#include "launch/report.h"
+
+namespace corro::launch {
+namespace {
+
+std::vector<pid_t> own_processes() {
+  std::vector<pid_t> pids;
+  DIR* folder = opendir("/proc");
+  if (folder == nullptr) return pids;
+  while (const dirent* entry = readdir(folder)) {
+    if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+    struct stat info{};
+    const std::string path = std::string("/proc/") + entry->d_name;
+    if (stat(path.c_str(), &info) == 0 && info.st_uid == geteuid()) {
+      pids.push_back(static_cast<pid_t>(std::atol(entry->d_name)));
+    }
+  }
+  closedir(folder);
+  std::ranges::sort(pids);
+  return pids;
+}
+
+std::string variable_of(pid_t pid, const std::string& name) {
+  const std::string all =
+      std::string(1, '\0') + read_small_file(fmt::format("/proc/{}/environ", pid));
+  const std::string wanted = std::string(1, '\0') + name + "=";
+  const size_t at = all.find(wanted);
+  return at == std::string::npos ? "" : std::string(all.c_str() + at + wanted.size());
+}
+
+char state_of(pid_t pid) {
+  const std::string stat = read_small_file(fmt::format("/proc/{}/stat", pid));
+  const size_t name_end = stat.rfind(')');
+  return name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
+}
+
+bool is_going_on(const obs::OpSnapshot* op) {
+  return op != nullptr && op->phase != obs::Phase::kDone && op->phase != obs::Phase::kFailed;
+}
+
+std::string since_text(const obs::OpSnapshot& op, Time now) {
+  const uint64_t stamp = std::max({op.queued_ns, op.started_ns, op.done_ns});
+  const Duration span = now.since_start - Duration(static_cast<int64_t>(stamp));
+  return format_span(std::max(span, Duration::zero()));
+}
+
+std::string instead(const Patient& patient, Time now) {
+  if (patient.state == 'T' || patient.state == 't') {
+    return fmt::format("stopped; kill -CONT {} lets it go on", patient.pid);
+  }
+  if (patient.state == 'Z') return "ended";
+  return describe_progress(patient.flight, now);
+}
+
+}  // namespace
+
+Result<Patient> read_patient(pid_t pid) {
+  CORRO_ASSIGN(auto flight, obs::read_flight_of(pid));
+  return Patient{.pid = pid,
+                 .job = variable_of(pid, "CORRO_JOB_ID"),
+                 .state = state_of(pid),
+                 .flight = std::move(flight)};
+}
+
+std::vector<Patient> find_patients() {
+  // A forked child holds its parent's recorder: of those with one recorder, the writer counts.
+  std::map<std::tuple<std::string, int32_t, int32_t>, Patient> by_recorder;
+  for (const pid_t pid : own_processes()) {
+    auto patient = read_patient(pid);
+    if (!patient.ok()) continue;
+    const auto key = std::tuple(patient->job, patient->flight.pid, patient->flight.rank);
+    const bool writer = patient->flight.pid == pid;
+    if (writer || !by_recorder.contains(key)) by_recorder[key] = std::move(*patient);
+  }
+  std::vector<Patient> patients;
+  patients.reserve(by_recorder.size());
+  for (auto& [key, patient] : by_recorder) patients.push_back(std::move(patient));
+  std::ranges::sort(patients, [](const Patient& a, const Patient& b) {
+    return std::tie(a.job, a.flight.rank, a.pid) < std::tie(b.job, b.flight.rank, b.pid);
+  });
+  return patients;
+}
+
+std::vector<std::string> diagnose(const std::vector<Patient>& patients, Time now) {
+  std::map<std::pair<std::string, int>, std::vector<int>> waiting;  // (job, awaited) -> ranks
+  for (const Patient& patient : patients) {
+    const auto* op = telling_operation(patient.flight);
+    if (is_going_on(op) && op->waiting_for >= 0) {
+      waiting[{patient.job, op->waiting_for}].push_back(patient.flight.rank);
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [who, ranks] : waiting) {
+    const auto awaited = std::ranges::find_if(patients, [&](const Patient& p) {
+      return p.job == who.first && p.flight.rank == who.second;
+    });
+    std::string what = ": not on this host, or it has ended";
+    if (awaited != patients.end()) {
+      what = fmt::format(" (pid {}): {}", awaited->pid, instead(*awaited, now));
+    }
+    lines.push_back(fmt::format("{} {} for rank {}{}", format_ranks(ranks),
+                                ranks.size() == 1 ? "waits" : "wait", who.second, what));
+  }
+  return lines;
+}
+
+std::string format_table(const std::vector<Patient>& patients, Time now) {
+  std::string text =
+      fmt::format("{:<18} {:>4} {:>8} {:<2} {:>7} {:<40} {:<9} {:<12} {}\n", "job", "rank", "pid",
+                  "st", "step", "last operation", "phase", "waiting for", "since");
+  for (const Patient& patient : patients) {
+    const auto* op = telling_operation(patient.flight);
+    const bool waits = op != nullptr && op->waiting_for >= 0;
+    text += fmt::format(
+        "{:<18} {:>4} {:>8} {:<2} {:>7} {:<40} {:<9} {:<12} {}\n",
+        patient.job.empty() ? "-" : patient.job, patient.flight.rank, patient.pid, patient.state,
+        patient.flight.step, op ? describe_operation(*op) : "none", op ? name_of(op->phase) : "-",
+        waits ? fmt::format("rank {}", op->waiting_for) : "-", op ? since_text(*op, now) : "-");
+  }
+  for (const std::string& line : diagnose(patients, now)) text += "\n" + line;
+  return text + (text.ends_with("\n") ? "" : "\n");
+}
+
+std::string format_patients_json(const std::vector<Patient>& patients, Time now) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Patient& patient : patients) {
+    const auto* op = telling_operation(patient.flight);
+    nlohmann::ordered_json json;
+    json["job"] = patient.job;
+    json["rank"] = patient.flight.rank;
+    json["size"] = patient.flight.size;
+    json["pid"] = patient.pid;
+    json["state"] = std::string(1, patient.state);
+    json["step"] = patient.flight.step;
+    json["operations"] = patient.flight.operations;
+    json["op"] = op ? nlohmann::ordered_json(name_of(op->op.kind)) : nlohmann::ordered_json();
+    if (op != nullptr) {
+      const uint64_t stamp = std::max({op->queued_ns, op->started_ns, op->done_ns});
+      json["op_id"] = op->op.op_id;
+      json["name"] = op->name;
+      json["dtype"] = name_of(op->op.dtype);
+      json["count"] = op->op.count;
+      json["phase"] = name_of(op->phase);
+      json["code"] = code_name(op->code);
+      json["waiting_for"] = op->waiting_for;
+      json["since_seconds"] =
+          std::chrono::duration<double>(now.since_start - Duration(static_cast<int64_t>(stamp)))
+              .count();
+    }
+    list.push_back(std::move(json));
+  }
+  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace corro::launch

@@ -1,0 +1,144 @@
+#include "launch/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launch/scheduler.h"
+
+namespace corro::launch {
+namespace {
+
+constexpr int kMaxRanks = 1024;
+
+Status check_options(const RunOptions& options, const PlanInputs& inputs) {
+  if (options.ranks && (*options.ranks < 1 || *options.ranks > kMaxRanks)) {
+    return {Code::kInvalidArgument,
+            fmt::format("-np {}: give 1 to {} ranks", *options.ranks, kMaxRanks)};
+  }
+  if (options.timeout && *options.timeout <= Duration::zero()) {
+    return {Code::kInvalidArgument, "--timeout: give a time above 0, such as 90, 30m or 2h"};
+  }
+  if (options.allow_single_node) return {};
+  const auto surplus = find_surplus(inputs.environment, read_small_file);
+  return surplus ? Status(Code::kFailedPrecondition, refusal(*surplus)) : Status();
+}
+
+Status check_shown_ranks(const Show& show, int ranks) {
+  if (show.mode != ShowMode::kRanks || show.ranks.back() < ranks) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("--show {}: the ranks are 0 to {}", show.ranks.back(), ranks - 1)};
+}
+
+/// corro-runs/<time>-<name>, with a number behind it if a job of the same second has that one.
+std::string new_log_dir(const PlanInputs& inputs, const std::string& name) {
+  const std::string wanted = fmt::format("corro-runs/{}-{}", inputs.time, name);
+  std::string directory = wanted;
+  for (int i = 2; inputs.files.exists(directory); ++i) directory = fmt::format("{}-{}", wanted, i);
+  return directory;
+}
+
+/// What a rank's environment has beyond what the launcher found in its own.
+Variables added_variables(const LaunchPlan& plan, int rank) {
+  Variables added;
+  for (const auto& [name, value] : environment_of(plan, rank)) {
+    const auto found = plan.inherited.find(name);
+    if (found == plan.inherited.end() || found->second != value) added[name] = value;
+  }
+  for (const std::string& option : plan.options.env) {
+    const std::string name = option.substr(0, option.find('='));
+    added[name] = plan.base.at(name);
+  }
+  return added;
+}
+
+/// The variables that have the same value everywhere.
+Variables common_to(const std::vector<Variables>& all) {
+  Variables common = all[0];
+  for (const Variables& variables : all) {
+    std::erase_if(common, [&](const auto& entry) {
+      const auto found = variables.find(entry.first);
+      return found == variables.end() || found->second != entry.second;
+    });
+  }
+  return common;
+}
+
+/// Writes a word so that a shell reads it back.
+std::string quoted(const std::string& word) {
+  constexpr const char* kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
+
+Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs) {
+  CORRO_TRY(check_options(options, inputs));
+  LaunchPlan plan;
+  plan.options = options;
+  plan.machine = inputs.machine;
+  CORRO_ASSIGN(plan.command,
+               resolve_command(options, inputs.environment, inputs.own_directory, inputs.files));
+  plan.inherited = inputs.environment;
+  CORRO_ASSIGN(plan.base, apply_env_options(inputs.environment, options.env));
+  const RankChoice choice = choose_ranks(inputs.machine.facts);
+  plan.job.ranks = options.ranks.value_or(choice.ranks);
+  if (!options.ranks) plan.ranks_reason = choice.reason;
+  CORRO_TRY(check_shown_ranks(options.show, plan.job.ranks));
+  CORRO_ASSIGN(plan.binding,
+               decide_binding(options.bind, plan.job.ranks, inputs.machine.processors));
+  plan.job.job_id = inputs.job_id;
+  plan.job.agent = "corro-" + inputs.job_id;
+  plan.job.master_port = inputs.master_port;
+  plan.job.threads = std::max(1, usable_cores(inputs.machine.facts) / plan.job.ranks);
+  plan.job.log_dir =
+      options.log_dir.empty() ? new_log_dir(inputs, plan.command.name) : options.log_dir;
+  const bool absolute = plan.job.log_dir.starts_with("/");
+  plan.job.error_dir = (absolute ? "" : inputs.working_directory + "/") + plan.job.log_dir;
+  return plan;
+}
+
+Variables environment_of(const LaunchPlan& plan, int rank) {
+  Variables variables = worker_variables(plan.job, rank, plan.base);
+  for (const std::string& option : plan.options.env) {
+    // What the user sets on the command line wins, MASTER_PORT for example.
+    if (option.find('=') != std::string::npos) variables.erase(option.substr(0, option.find('=')));
+  }
+  Variables environment = plan.base;
+  for (auto& [name, value] : variables) environment[name] = value;
+  return environment;
+}
+
+std::string describe_plan(const LaunchPlan& plan) {
+  const JobFacts& job = plan.job;
+  std::string text = fmt::format("host {}: {} {}{}\n", plan.machine.host, job.ranks,
+                                 job.ranks == 1 ? "rank" : "ranks",
+                                 plan.ranks_reason.empty() ? "" : ", " + plan.ranks_reason);
+  text += "command:";
+  for (const std::string& word : plan.command.arguments) text += " " + quoted(word);
+  text += fmt::format("\nprogram: {}\nlogs: {}/rank-N.log\n", plan.command.program, job.log_dir);
+  text +=
+      fmt::format("binding: {}\n", plan.binding.ranks.empty() ? "none (" + plan.binding.reason + ")"
+                                                              : plan.binding.reason);
+  std::vector<Variables> added;
+  added.reserve(static_cast<size_t>(job.ranks));
+  for (int rank = 0; rank < job.ranks; ++rank) added.push_back(added_variables(plan, rank));
+  const Variables shared = common_to(added);
+  text += "variables of every rank:\n";
+  for (const auto& [name, value] : shared) text += fmt::format("  {}={}\n", name, quoted(value));
+  for (size_t rank = 0; rank < added.size(); ++rank) {
+    text += fmt::format(
+        "rank {} on {}, processors {}:\n", rank, plan.machine.host,
+        plan.binding.ranks.empty() ? "any" : format_processors(plan.binding.ranks[rank]));
+    for (const auto& [name, value] : added[rank]) {
+      if (!shared.contains(name)) text += fmt::format("  {}={}\n", name, quoted(value));
+    }
+  }
+  return text;
+}
+
+}  // namespace corro::launch

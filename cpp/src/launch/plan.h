@@ -1,0 +1,49 @@
+// Everything that is decided before the first process starts: --dry-run prints it, the supervisor
+// carries it out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "launch/binding.h"
+#include "launch/command.h"
+#include "launch/machine.h"
+#include "launch/options.h"
+#include "launch/worker_env.h"
+
+namespace corro::launch {
+
+struct LaunchPlan {
+  RunOptions options;
+  Machine machine;
+  Command command;
+  JobFacts job;
+  Variables inherited;  ///< As the launcher found it.
+  Variables base;       ///< The same with --env applied.
+  Binding binding;
+  std::string ranks_reason;  ///< Why so many ranks; "" if the user said how many.
+};
+
+/// What the plan needs from outside, so that making it is pure.
+struct PlanInputs {
+  Variables environment;
+  Machine machine;
+  FileFacts files;
+  std::string own_directory;  ///< Of the corro program.
+  std::string working_directory;
+  std::string job_id;
+  std::string time;  ///< "20261121-111249", for the log directory.
+  int master_port = 0;
+};
+
+/// Every failure is a mistake on the command line or a program that is not there: exit status 2.
+[[nodiscard]] Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs);
+
+/// The whole environment of a rank.
+[[nodiscard]] Variables environment_of(const LaunchPlan& plan, int rank);
+
+/// What --dry-run prints: hosts, ranks, bindings, the command and the variables.
+[[nodiscard]] std::string describe_plan(const LaunchPlan& plan);
+
+}  // namespace corro::launch

@@ -1,0 +1,292 @@
+#include "launch/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "launch/scheduler.h"
+
+namespace corro::launch {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string no_file(const std::string& /*path*/) { return ""; }
+
+/// Files that exist; those that end in .py or .txt cannot be executed.
+FileFacts files(std::set<std::string> paths) {
+  return {.exists = [paths](const std::string& path) { return paths.contains(path); },
+          .executable =
+              [paths](const std::string& path) {
+                return paths.contains(path) && !path.ends_with(".py") && !path.ends_with(".txt");
+              }};
+}
+
+PlanInputs inputs() {
+  PlanInputs made;
+  made.environment = {{"PATH", "/usr/bin:/bin"}, {"HOME", "/home/me"}};
+  made.machine.host = "node7";
+  made.machine.facts = {.gpus = 0, .cores = 2, .cpu_quota = 0, .memory_bytes = 8ULL << 30U};
+  made.machine.processors = {{0, 0, 0, 0}, {1, 1, 0, 0}};
+  made.files = files({"train.py", "/usr/bin/python3", "/bin/echo", "notes.txt", "here"});
+  made.own_directory = "/opt/corro/bin";
+  made.working_directory = "/work";
+  made.job_id = "abc";
+  made.time = "20260101-000000";
+  made.master_port = 23456;
+  return made;
+}
+
+RunOptions run(std::vector<std::string> command, std::optional<int> ranks = {}) {
+  RunOptions options;
+  options.command = std::move(command);
+  options.ranks = ranks;
+  return options;
+}
+
+TEST(ChooseRanks, OnePerGpuIfThereAreAny) {
+  EXPECT_EQ(choose_ranks({.gpus = 8, .cores = 2}).ranks, 8);
+}
+
+TEST(ChooseRanks, OnePerCoreOnSmallMachinesAndFewerOnLargeOnes) {
+  EXPECT_EQ(choose_ranks({.cores = 1}).ranks, 1);
+  EXPECT_EQ(choose_ranks({.cores = 2}).ranks, 2);
+  EXPECT_EQ(choose_ranks({.cores = 8}).ranks, 8);
+  EXPECT_EQ(choose_ranks({.cores = 16}).ranks, 8);
+  EXPECT_EQ(choose_ranks({.cores = 64}).ranks, 16);
+}
+
+TEST(ChooseRanks, KeepsToTheQuotaAndToTheMemory) {
+  EXPECT_EQ(choose_ranks({.cores = 64, .cpu_quota = 2.5}).ranks, 2);
+  EXPECT_EQ(choose_ranks({.cores = 64, .cpu_quota = 0.5}).ranks, 1);
+  const RankChoice choice = choose_ranks({.cores = 8, .memory_bytes = 3ULL << 30U});
+  EXPECT_EQ(choice.ranks, 3);
+  EXPECT_THAT(choice.reason, HasSubstr("memory"));
+  EXPECT_EQ(choose_ranks({.cores = 8, .memory_bytes = 1000}).ranks, 1);
+}
+
+TEST(VisibleGpus, FollowsCudaVisibleDevices) {
+  EXPECT_EQ(visible_gpus(4, {}), 4);
+  EXPECT_EQ(visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", "0,2"}}), 2);
+  EXPECT_EQ(visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", ""}}), 0);
+  EXPECT_EQ(visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", "1,-1,2"}}), 1);
+}
+
+std::vector<Processor> two_sockets() {
+  std::vector<Processor> processors;  // 2 nodes x 4 cores x 2 threads, numbered as Linux does
+  for (int id = 0; id < 16; ++id) processors.push_back({id, id % 8, id % 8 / 4, id % 8 / 4});
+  return processors;
+}
+
+TEST(Binding, GivesEachRankNeighbouringCoresWithAllTheirThreads) {
+  const auto binding = decide_binding(Bind::kAuto, 2, two_sockets());
+  ASSERT_TRUE(binding.ok());
+  EXPECT_THAT(binding->ranks[0], ElementsAre(0, 1, 2, 3, 8, 9, 10, 11));
+  EXPECT_THAT(binding->ranks[1], ElementsAre(4, 5, 6, 7, 12, 13, 14, 15));
+}
+
+TEST(Binding, AutoLeavesRanksAloneWhereCoresAreFew) {
+  EXPECT_TRUE(decide_binding(Bind::kAuto, 1, two_sockets())->ranks.empty());
+  EXPECT_TRUE(decide_binding(Bind::kAuto, 5, two_sockets())->ranks.empty());
+  EXPECT_TRUE(decide_binding(Bind::kNone, 2, two_sockets())->ranks.empty());
+}
+
+TEST(Binding, CoreWantsACoreForEachRank) {
+  EXPECT_EQ(decide_binding(Bind::kCore, 8, two_sockets())->ranks[7], (std::vector<int>{7, 15}));
+  const auto refused = decide_binding(Bind::kCore, 9, two_sockets());
+  EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), HasSubstr("9 ranks but only 8 cores"));
+}
+
+TEST(FormatProcessors, WritesRanges) {
+  EXPECT_EQ(format_processors({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
+  EXPECT_EQ(format_processors({}), "");
+}
+
+TEST(Scheduler, NothingIsAnnouncedOnAnOrdinaryMachine) {
+  EXPECT_FALSE(find_surplus({{"SLURM_JOB_NUM_NODES", "1"}, {"PET_NNODES", "1:1"}}, no_file));
+}
+
+TEST(Scheduler, NoticesEverySchedulerWithMoreNodes) {
+  const std::vector<std::pair<std::string, std::string>> announced = {
+      {"SLURM_JOB_NUM_NODES", "4"},
+      {"SLURM_NNODES", "2"},
+      {"SLURM_STEP_NUM_TASKS", "8"},
+      {"PBS_NUM_NODES", "2"},
+      {"PET_NNODES", "1:4"},
+      {"OMPI_COMM_WORLD_SIZE", "2"},
+      {"PMI_SIZE", "2"},
+      {"GROUP_WORLD_SIZE", "2"},
+      {"SKYPILOT_NUM_NODES", "2"},
+      {"AZUREML_NODE_COUNT", "2"},
+      {"CORRO_NODES", "2"},
+      {"CORRO_SIZE", "2"},
+      {"LSB_MCPU_HOSTS", "h1 4 h2 4"},
+      {"SM_HOSTS", R"(["a","b"])"}};
+  for (const auto& [name, value] : announced) {
+    const auto surplus = find_surplus({{name, value}}, no_file);
+    ASSERT_TRUE(surplus) << name;
+    EXPECT_THAT(refusal(*surplus), HasSubstr(name));
+    EXPECT_THAT(refusal(*surplus), HasSubstr("--allow-single-node"));
+  }
+}
+
+TEST(Scheduler, CountsTheHostsOfAPbsNodeFileAndThePodsOfKubernetes) {
+  const auto file = [](const std::string& path) { return path == "/nodes" ? "h1\nh1\nh2\n" : ""; };
+  EXPECT_TRUE(find_surplus({{"PBS_NODEFILE", "/nodes"}}, file));
+  EXPECT_FALSE(find_surplus({{"PBS_NODEFILE", "/other"}}, file));
+  Variables pod = {{"WORLD_SIZE", "3"}, {"MASTER_ADDR", "job-0"}, {"KUBERNETES_SERVICE_HOST", "x"}};
+  EXPECT_TRUE(find_surplus(pod, no_file));
+  pod["MASTER_ADDR"] = "localhost";
+  EXPECT_FALSE(find_surplus(pod, no_file));
+}
+
+TEST(MakePlan, RefusesToTrainAloneUnlessToldTo) {
+  PlanInputs many = inputs();
+  many.environment["SLURM_JOB_NUM_NODES"] = "4";
+  const auto refused = make_plan(run({"train.py"}), many);
+  EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
+  RunOptions options = run({"train.py"});
+  options.allow_single_node = true;
+  EXPECT_TRUE(make_plan(options, many).ok());
+}
+
+TEST(MakePlan, GivesAScriptTheInterpreterOfTheEnvironment) {
+  PlanInputs facts = inputs();
+  auto plan = make_plan(run({"train.py", "--lr", "1"}), facts);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->command.program, "/usr/bin/python3");
+  EXPECT_THAT(plan->command.arguments,
+              ElementsAre("/usr/bin/python3", "-u", "train.py", "--lr", "1"));
+  EXPECT_EQ(plan->command.name, "train");
+  facts.files = files({"train.py", "/usr/bin/python3", "/opt/corro/bin/python"});
+  EXPECT_EQ(make_plan(run({"train.py"}), facts)->command.program, "/opt/corro/bin/python");
+  facts.environment["VIRTUAL_ENV"] = "/venv";
+  facts.files = files({"train.py", "/opt/corro/bin/python", "/venv/bin/python"});
+  EXPECT_EQ(make_plan(run({"train.py"}), facts)->command.program, "/venv/bin/python");
+}
+
+TEST(MakePlan, StartsModulesAndOtherPrograms) {
+  RunOptions module = run({"my.train", "x"});
+  module.module = true;
+  EXPECT_THAT(make_plan(module, inputs())->command.arguments,
+              ElementsAre("/usr/bin/python3", "-u", "-m", "my.train", "x"));
+  EXPECT_EQ(make_plan(run({"echo", "hi"}), inputs())->command.program, "/bin/echo");
+  const auto plan = make_plan(run({"python3", "-u", "train.py"}), inputs());
+  EXPECT_EQ(plan->command.name, "train");
+}
+
+TEST(MakePlan, SaysInOneLineWhatIsMissing) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{}, "no program given"},
+      {{"trian.py"}, "trian.py: no such file"},
+      {{"nope"}, "no program 'nope' on PATH"},
+      {{"here"}, "write ./ in front"},
+      {{"./nope"}, "./nope: no such file"}};
+  for (const auto& [command, words] : mistakes) {
+    const auto plan = make_plan(run(command), inputs());
+    ASSERT_FALSE(plan.ok());
+    EXPECT_THAT(plan.status().message(), HasSubstr(words));
+    EXPECT_THAT(plan.status().message(), Not(HasSubstr("\n")));
+  }
+  EXPECT_EQ(make_plan(run({"./notes.txt"}), inputs()).status().code(), Code::kNotFound);
+  EXPECT_EQ(make_plan(run({"echo"}, 0), inputs()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(make_plan(run({"echo"}, 99999), inputs()).status().code(), Code::kInvalidArgument);
+}
+
+TEST(MakePlan, RefusesToShowRanksThatWillNotExist) {
+  RunOptions options = run({"echo"}, 2);
+  options.show = {ShowMode::kRanks, {0, 3}};
+  EXPECT_THAT(make_plan(options, inputs()).status().message(), HasSubstr("0 to 1"));
+}
+
+TEST(Environment, HasOurNamesAndTorchruns) {
+  const auto plan = make_plan(run({"train.py"}, 4), inputs());
+  const Variables rank = environment_of(*plan, 3);
+  const Variables wanted = {
+      {"CORRO_RUN", "1"},
+      {"CORRO_RANK", "3"},
+      {"CORRO_SIZE", "4"},
+      {"CORRO_LOCAL_RANK", "3"},
+      {"CORRO_LOCAL_SIZE", "4"},
+      {"CORRO_NODE_RANK", "0"},
+      {"CORRO_NODES", "1"},
+      {"CORRO_JOB_ID", "abc"},
+      {"CORRO_AGENT", "corro-abc"},
+      {"RANK", "3"},
+      {"WORLD_SIZE", "4"},
+      {"LOCAL_RANK", "3"},
+      {"LOCAL_WORLD_SIZE", "4"},
+      {"GROUP_RANK", "0"},
+      {"GROUP_WORLD_SIZE", "1"},
+      {"ROLE_RANK", "3"},
+      {"ROLE_WORLD_SIZE", "4"},
+      {"ROLE_NAME", "default"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", "23456"},
+      {"TORCHELASTIC_RUN_ID", "abc"},
+      {"TORCHELASTIC_RESTART_COUNT", "0"},
+      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+      {"OMP_NUM_THREADS", "1"},
+      {"PYTHONUNBUFFERED", "1"},
+      {"HOME", "/home/me"},
+      {"TORCHELASTIC_ERROR_FILE", "/work/corro-runs/20260101-000000-train/rank-3.error.json"}};
+  for (const auto& [name, value] : wanted) EXPECT_EQ(value_of(rank, name, "(none)"), value) << name;
+  for (const auto& [name, value] : rank) EXPECT_THAT(name, Not(HasSubstr("SECRET")));
+}
+
+TEST(Environment, KeepsWhatTheUserHasSet) {
+  PlanInputs facts = inputs();
+  facts.environment["OMP_NUM_THREADS"] = "3";
+  facts.environment["MASTER_PORT"] = "1";
+  RunOptions options = run({"train.py"}, 2);
+  auto plan = make_plan(options, facts);
+  EXPECT_EQ(environment_of(*plan, 0).at("OMP_NUM_THREADS"), "3");
+  EXPECT_EQ(environment_of(*plan, 0).at("MASTER_PORT"), "23456") << "left by an earlier job";
+  options.env = {"MASTER_PORT=4711", "A=b=c", "HOME"};
+  plan = make_plan(options, facts);
+  EXPECT_EQ(environment_of(*plan, 0).at("MASTER_PORT"), "4711") << "asked for";
+  EXPECT_EQ(environment_of(*plan, 0).at("A"), "b=c");
+}
+
+TEST(Environment, RefusesVariablesThatMakeNoSense) {
+  for (const char* bad : {"=x", "A B=x", "1A=x", "NOT_SET", "CORRO_RANK=3"}) {
+    RunOptions options = run({"train.py"});
+    options.env = {bad};
+    EXPECT_EQ(make_plan(options, inputs()).status().code(), Code::kInvalidArgument) << bad;
+  }
+}
+
+TEST(LogDirectory, IsNewForEachJob) {
+  PlanInputs facts = inputs();
+  facts.files = files({"train.py", "/usr/bin/python3", "corro-runs/20260101-000000-train"});
+  EXPECT_EQ(make_plan(run({"train.py"}), facts)->job.log_dir, "corro-runs/20260101-000000-train-2");
+}
+
+TEST(DryRun, ShowsHostsRanksBindingsAndVariables) {
+  RunOptions options = run({"train.py", "a b"}, 2);
+  options.bind = Bind::kCore;
+  options.env = {"X=it's"};
+  const std::string text = describe_plan(*make_plan(options, inputs()));
+  EXPECT_THAT(text, HasSubstr("host node7: 2 ranks\n"));
+  EXPECT_THAT(text, HasSubstr("command: /usr/bin/python3 -u train.py 'a b'\n"));
+  EXPECT_THAT(text, HasSubstr("  WORLD_SIZE=2\n"));
+  EXPECT_THAT(text, HasSubstr("  X='it'\\''s'\n"));
+  EXPECT_THAT(text, HasSubstr("rank 1 on node7, processors 1:\n  CORRO_LOCAL_RANK=1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("HOME")));
+}
+
+TEST(ParseShow, ReadsModesAndRanks) {
+  EXPECT_EQ(parse_show("all")->mode, ShowMode::kAll);
+  EXPECT_EQ(parse_show("errors")->mode, ShowMode::kErrors);
+  EXPECT_THAT(parse_show("3,0-1,3")->ranks, ElementsAre(0, 1, 3));
+  for (const char* bad : {"", "x", "1,", ",1", "2-1", "-1", "1-", "99999999999"}) {
+    EXPECT_FALSE(parse_show(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace corro::launch

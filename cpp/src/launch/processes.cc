@@ -1,0 +1,81 @@
+#include "launch/processes.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
+
+#include <cstdlib>
+#include <string>
+#include <unordered_map>
+
+#include "launch/machine.h"
+
+namespace corro::launch {
+namespace {
+
+struct Status {
+  pid_t parent = 0;
+  bool ended = false;
+};
+
+/// Reads the state and the parent from /proc/<pid>/stat: "12 (a name) S 11 ...".
+Status read_status(const char* pid) {
+  const std::string stat = read_small_file(std::string("/proc/") + pid + "/stat");
+  const size_t name_end = stat.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos || name_end + 4 > stat.size())
+    return {.parent = 0, .ended = true};
+  const char state = stat[name_end + 2];
+  return {.parent = static_cast<pid_t>(std::strtol(stat.c_str() + name_end + 4, nullptr, 10)),
+          .ended = state == 'Z' || state == 'X'};
+}
+
+std::unordered_map<pid_t, Status> read_processes() {
+  std::unordered_map<pid_t, Status> processes;
+  DIR* folder = opendir("/proc");
+  if (folder == nullptr) return processes;
+  while (const dirent* entry = readdir(folder)) {
+    if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+    processes[static_cast<pid_t>(std::atol(entry->d_name))] = read_status(entry->d_name);
+  }
+  closedir(folder);
+  return processes;
+}
+
+}  // namespace
+
+std::vector<pid_t> descendants_of(pid_t root) {
+  const auto processes = read_processes();
+  std::vector<pid_t> found;
+  for (const auto& [pid, status] : processes) {
+    if (status.ended || pid == root) continue;
+    pid_t ancestor = status.parent;
+    // A chain of parents is no longer than there are processes, even if pids changed meanwhile.
+    for (size_t i = 0; i < processes.size() && ancestor > 1 && ancestor != root; ++i) {
+      const auto parent = processes.find(ancestor);
+      ancestor = parent == processes.end() ? 0 : parent->second.parent;
+    }
+    if (ancestor == root) found.push_back(pid);
+  }
+  return found;
+}
+
+void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+bool kill_descendants(Duration patience) {
+  const Time end = monotonic_now() + patience;
+  while (true) {
+    const auto left = descendants_of(getpid());
+    for (const pid_t pid : left) kill(pid, SIGKILL);
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    if (left.empty()) return true;
+    if (monotonic_now() > end) return false;
+    constexpr int kPauseMs = 2;
+    poll(nullptr, 0, kPauseMs);
+  }
+}
+
+}  // namespace corro::launch

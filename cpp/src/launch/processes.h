@@ -1,0 +1,23 @@
+// The processes below this one: finding and ending them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+#include "base/clock.h"
+
+namespace corro::launch {
+
+/// Every living process that descends from `root`, `root` left out. A snapshot of /proc.
+[[nodiscard]] std::vector<pid_t> descendants_of(pid_t root);
+
+/// Makes this process the parent of whatever its descendants leave behind, so that none of them
+/// gets out of sight.
+void adopt_orphans();
+
+/// Sends SIGKILL to every descendant and reaps, again and again until none is left or `patience`
+/// is over. Needs adopt_orphans() before the first child. Returns false if some are left.
+bool kill_descendants(Duration patience);
+
+}  // namespace corro::launch

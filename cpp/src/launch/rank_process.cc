@@ -1,0 +1,69 @@
+#include "launch/rank_process.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <csignal>
+
+#include <cerrno>
+
+namespace corro::launch {
+namespace {
+
+constexpr size_t kTailBytes = 64U << 10U;
+
+}  // namespace
+
+RankProcess::RankProcess(int rank, Worker worker)
+    : out_(std::move(worker.out)), err_(std::move(worker.err)) {
+  end_.rank = rank;
+  end_.pid = worker.pid;
+}
+
+int RankProcess::fd(Stream stream) const {
+  return stream == Stream::kOut ? out_.get() : err_.get();
+}
+
+std::string_view RankProcess::read(Stream stream, std::span<char> buffer) {
+  io::Fd& fd = stream == Stream::kOut ? out_ : err_;
+  if (!fd.valid()) return {};
+  const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
+  if (count <= 0) {
+    const bool later = count < 0 && (errno == EAGAIN || errno == EINTR);
+    if (!later) fd.reset();  // end of file, or EIO: the last holder of a pseudo terminal is gone
+    return {};
+  }
+  const std::string_view bytes(buffer.data(), static_cast<size_t>(count));
+  if (stream == Stream::kErr) {
+    stderr_tail_ += bytes;
+    if (stderr_tail_.size() > 2 * kTailBytes)
+      stderr_tail_.erase(0, stderr_tail_.size() - kTailBytes);
+  }
+  return bytes;
+}
+
+void RankProcess::send(int signal) const {
+  if (running()) kill(pid(), signal);  // not reaped yet: the pid is still its own
+}
+
+void RankProcess::set_terminal_size(Stream stream, const winsize& size) const {
+  if (fd(stream) >= 0) ioctl(fd(stream), TIOCSWINSZ, &size);  // does nothing to a pipe
+}
+
+void RankProcess::set_ended(int status, bool stopped, Time when) {
+  end_.ended = true;
+  end_.status = status;
+  end_.stopped = stopped;
+  end_.when = when;
+}
+
+RankEnd RankProcess::describe() const {
+  RankEnd end = end_;
+  end.crash = parse_crash(stderr_tail_);
+  if (flight_.valid()) {
+    auto flight = obs::read_flight(flight_.get());
+    if (flight.ok()) end.flight = std::move(flight).value();
+  }
+  return end;
+}
+
+}  // namespace corro::launch

@@ -1,0 +1,45 @@
+// One rank as the supervisor sees it: its process, its output, its flight recorder, its end.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/fd.h"
+#include "launch/folding.h"
+#include "launch/verdict.h"
+#include "launch/worker.h"
+
+namespace corro::launch {
+
+/// Loop-confined.
+class RankProcess {
+ public:
+  RankProcess(int rank, Worker worker);
+
+  [[nodiscard]] int rank() const { return end_.rank; }
+  [[nodiscard]] pid_t pid() const { return end_.pid; }
+  [[nodiscard]] bool running() const { return !end_.ended; }
+  /// The descriptor of a stream; -1 once it has ended.
+  [[nodiscard]] int fd(Stream stream) const;
+
+  /// Reads what is there into `buffer`; keeps the end of stderr. Empty: nothing now, or the stream
+  /// has ended and was closed.
+  [[nodiscard]] std::string_view read(Stream stream, std::span<char> buffer);
+  /// Sends a signal to the worker alone, if it runs.
+  void send(int signal) const;
+  void set_terminal_size(Stream stream, const winsize& size) const;
+  void set_flight(io::Fd flight) { flight_ = std::move(flight); }
+
+  void set_ended(int status, bool stopped, Time when);
+  void set_out_of_memory(std::string limit) { end_.out_of_memory = std::move(limit); }
+  /// What is known now, with the crash read from stderr and the flight recorder read again.
+  [[nodiscard]] RankEnd describe() const;
+
+ private:
+  RankEnd end_;
+  io::Fd out_, err_, flight_;
+  std::string stderr_tail_;
+};
+
+}  // namespace corro::launch

@@ -1,0 +1,241 @@
+#include "launch/report.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "launch/binding.h"
+#include "launch/flight_text.h"
+#include "launch/signals.h"
+
+namespace corro::launch {
+namespace {
+
+constexpr int kTimeoutExit = 124;
+
+std::string describe_cause(const RankEnd& end) {
+  if (!end.out_of_memory.empty()) return end.out_of_memory;
+  std::string said = end.crash.error.empty() ? end.crash.last_line : end.crash.error;
+  if (end.ended && WIFSIGNALED(end.status)) {
+    const int signal = WTERMSIG(end.status);
+    const std::string meaning = signal_meaning(signal);
+    std::string text = "killed by " + signal_name(signal);
+    if (!meaning.empty()) text += " (" + meaning + ")";
+    // Python's own words about a signal repeat it.
+    const bool repeats = said.starts_with("Fatal Python error") || end.crash.error.empty();
+    return repeats ? text : text + ": " + said;
+  }
+  if (said.empty()) return fmt::format("exited with status {}", exit_code(end.status));
+  return said;
+}
+
+std::string describe_place(const Frame& frame) {
+  if (frame.file.empty()) return "";
+  std::string text = fmt::format("{}:{}", frame.file, frame.line);
+  if (!frame.function.empty()) text += " in " + frame.function;
+  if (!frame.code.empty()) text += ": " + frame.code;
+  return text;
+}
+
+std::string advise(const RankEnd& end, const Verdict& verdict) {
+  const std::string& error = end.crash.error;
+  const bool by_signal = end.ended && WIFSIGNALED(end.status);
+  if (!end.out_of_memory.empty()) return "use a smaller batch or fewer ranks, or raise the limit";
+  if (error.find("out of memory") != std::string::npos) return "use a smaller batch or model";
+  if (error.starts_with("ModuleNotFoundError") || error.starts_with("ImportError")) {
+    return "install what is missing into the environment that runs this program";
+  }
+  if (verdict.absent >= 0) {
+    return fmt::format(
+        "rank {} had ended without an error; make every rank call the same operations",
+        verdict.absent);
+  }
+  if (is_witness(end)) return "look into the log of the rank that it names";
+  if (by_signal && WTERMSIG(end.status) == SIGKILL) {
+    return "find out who killed it: the out-of-memory killer, a scheduler, an administrator";
+  }
+  if (by_signal) return "read the end of the log; a debugger on a core dump shows more";
+  if (!end.crash.where.file.empty()) return "mend that line; the full traceback is in the log";
+  return "read the end of the log";
+}
+
+/// Cuts a line to `width` characters (not bytes: UTF-8 sequences stay whole), and makes it one line
+/// that changes nothing on a terminal.
+std::string fit(std::string line, size_t width) {
+  std::string fitted;
+  size_t characters = 0;
+  for (char i : line) {
+    const auto byte = static_cast<unsigned char>(i);
+    if ((byte & 0xC0U) != 0x80U && ++characters > width) {
+      fitted.resize(fitted.size() - std::min<size_t>(3, fitted.size()));
+      return fitted + "...";
+    }
+    fitted += byte < 0x20 || byte == 0x7F ? ' ' : i;
+  }
+  return fitted;
+}
+
+class Block {
+ public:
+  Block(std::string title, size_t width) : width_(width) { add_line(std::move(title)); }
+  void add(std::string_view label, const std::string& text) {
+    if (!text.empty()) add_line(fmt::format("  {:<6} {}", label, text));
+  }
+  void add_line(std::string line) {
+    if (lines_++ < kMaxBlockLines) text_ += fit(std::move(line), width_) + "\n";
+  }
+  [[nodiscard]] size_t lines() const { return lines_; }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  size_t width_;
+  size_t lines_ = 0;
+  std::string text_;
+};
+
+const RankEnd& end_of(std::span<const RankEnd> ends, int rank) {
+  const auto found =
+      std::ranges::find_if(ends, [&](const RankEnd& end) { return end.rank == rank; });
+  CORRO_CHECK(found != ends.end(), rank);
+  return *found;
+}
+
+void add_flight(const RankEnd& end, Time now, FailureReport& report) {
+  if (!end.flight) return;
+  report.step = end.flight->step;
+  report.with = describe_progress(*end.flight, now);
+  if (const auto* op = telling_operation(*end.flight)) {
+    report.op = name_of(op->op.kind);
+    report.phase = name_of(op->phase);
+  }
+}
+
+std::string describe_others(const FailureReport& report) {
+  std::string text;
+  if (!report.alike.empty()) text = format_ranks(report.alike) + " failed in the same way";
+  if (report.victims.empty()) return text;
+  const size_t count = report.victims.size();
+  return text + (text.empty() ? "" : "; ") +
+         fmt::format("{} {} stopped because of it ({})", count,
+                     count == 1 ? "rank was" : "ranks were", format_ranks(report.victims));
+}
+
+}  // namespace
+
+std::string format_ranks(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_processors(ranks);
+}
+
+FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> ends,
+                               const ReportContext& context) {
+  const RankEnd& end = end_of(ends, verdict.culprit);
+  FailureReport report;
+  report.rank = end.rank;
+  report.host = context.host;
+  report.pid = end.pid;
+  report.cause = describe_cause(end);
+  // A rank that had printed its error and was stopped on its way out would have ended with 1.
+  report.exit = end.stopped && !end.crash.error.empty() ? 1 : exit_code(end.status);
+  report.where = describe_place(end.crash.where);
+  report.log = fmt::format("{}/rank-{}.log", context.log_dir, end.rank);
+  report.advice = advise(end, verdict);
+  report.alike = verdict.alike;
+  report.victims = verdict.victims;
+  report.absent = verdict.absent;
+  add_flight(end, end.ended ? end.when : context.now, report);
+  return report;
+}
+
+std::string format_block(const FailureReport& report, size_t width) {
+  std::string who =
+      fmt::format("corro: rank {} failed on {} (pid {}", report.rank, report.host, report.pid);
+  if (report.step && *report.step > 0) who += fmt::format(", step {}", *report.step);
+  Block block(who + ")", width);
+  block.add("what", report.cause);
+  block.add("where", report.where);
+  block.add("with", report.with);
+  block.add("others", describe_others(report));
+  block.add("exit", fmt::format("{}", report.exit));
+  block.add("log", report.log);
+  block.add("do", report.advice);
+  return block.take();
+}
+
+std::string format_json(const FailureReport& report) {
+  const auto text_or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
+  };
+  nlohmann::ordered_json json;
+  json["rank"] = report.rank;
+  json["host"] = report.host;
+  json["pid"] = report.pid;
+  json["step"] = report.step ? nlohmann::ordered_json(*report.step) : nlohmann::ordered_json();
+  json["op"] = text_or_null(report.op);
+  json["phase"] = text_or_null(report.phase);
+  json["cause"] = report.cause;
+  json["exit"] = report.exit;
+  json["where"] = text_or_null(report.where);
+  json["with"] = text_or_null(report.with);
+  json["log"] = report.log;
+  json["advice"] = report.advice;
+  json["alike"] = report.alike;
+  json["victims"] = report.victims;
+  // Foreign bytes may be no UTF-8: they are replaced, never an exception.
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+FailureReport describe_timeout(Duration timeout, std::span<const RankEnd> ends,
+                               const ReportContext& context) {
+  FailureReport report;
+  report.host = context.host;
+  report.exit = kTimeoutExit;
+  report.cause = fmt::format("still running at --timeout {}", format_span(timeout));
+  for (const RankEnd& end : ends) {
+    if (end.ended && !end.stopped) continue;
+    if (report.rank >= 0) {
+      report.victims.push_back(end.rank);
+      continue;
+    }
+    report.rank = end.rank;
+    report.pid = end.pid;
+    add_flight(end, context.now, report);
+  }
+  report.log = fmt::format("{}/rank-{}.log", context.log_dir, std::max(0, report.rank));
+  report.advice = "look for the rank that does something else than the others";
+  return report;
+}
+
+std::string format_timeout_block(Duration timeout, std::span<const RankEnd> ends,
+                                 const ReportContext& context, size_t width) {
+  std::vector<int> running;
+  std::map<std::string, std::vector<int>> doing;  // what -> ranks
+  for (const RankEnd& end : ends) {
+    if (end.ended && !end.stopped) continue;
+    running.push_back(end.rank);
+    std::string what = "no flight recorder: it has not called corro.init()";
+    if (end.flight) {
+      what = end.flight->step > 0 ? fmt::format("step {}, ", end.flight->step) : "";
+      what += describe_progress(*end.flight, context.now);
+    }
+    doing[what].push_back(end.rank);
+  }
+  Block block(fmt::format("corro: stopped on {} at --timeout {}; still running: {}", context.host,
+                          format_span(timeout), format_ranks(running)),
+              width);
+  constexpr size_t kLastLines = 3;
+  for (const auto& [what, ranks] : doing) {
+    if (block.lines() + kLastLines >= kMaxBlockLines) {
+      block.add_line("  ...");
+      break;
+    }
+    block.add_line(fmt::format("  {}: {}", format_ranks(ranks), what));
+  }
+  block.add("exit", fmt::format("{}", kTimeoutExit));
+  block.add("logs", context.log_dir);
+  return block.take();
+}
+
+}  // namespace corro::launch

@@ -1,0 +1,88 @@
+// What goes to the screen: rank 0 as it is, other ranks' lines folded or prefixed, and progress
+// bars that stay readable when a line of another rank comes in between.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "launch/folding.h"
+#include "launch/lines.h"
+#include "launch/show.h"
+
+namespace corro::launch {
+
+/// Loop-confined; time and output are injected.
+class Screen {
+ public:
+  struct Options {
+    Show show = {};
+    int ranks = 1;
+    bool out_is_terminal = false;
+    bool err_is_terminal = false;
+    bool colour = false;
+    Duration hold = std::chrono::seconds(1);
+  };
+  using Sink = std::function<void(Stream, std::string)>;
+
+  Screen(Options options, Sink sink);
+
+  /// Bytes that a rank has printed.
+  void feed(int rank, Stream stream, std::string_view bytes, Time now);
+  /// The rank's stream has ended: a last line without an end counts.
+  void finish(int rank, Stream stream, Time now);
+  /// Shows what has waited long enough.
+  void tick(Time now);
+  /// When tick() has something to do; Time::never() if nothing waits.
+  [[nodiscard]] Time next_tick() const;
+  /// A rank has failed: until settle(), stderr waits, because most of it only says that the one to
+  /// blame has failed. Where every line was asked for, neither does anything.
+  void suspend_errors() { suspended_ = folds_; }
+  /// Forgets what waits of stderr but the culprit's (-1: nothing is forgotten).
+  void settle(int culprit);
+  /// Shows everything that waits.
+  void flush(Time now);
+  /// A line of corro itself (or several), on stderr, never in the middle of another line.
+  void note(const std::string& lines);
+
+ private:
+  /// Where the cursor of a terminal or file stands.
+  struct Cursor {
+    std::string segment;    ///< What stands on the current line.
+    bool returned = false;  ///< The last byte was \r.
+    Time last_write{};
+    [[nodiscard]] bool at_start() const { return segment.empty(); }
+  };
+  struct Splitters {
+    LineSplitter out, err;
+    [[nodiscard]] LineSplitter& of(Stream stream) { return stream == Stream::kOut ? out : err; }
+  };
+
+  [[nodiscard]] bool shown(int rank, Stream stream) const;
+  [[nodiscard]] Cursor& cursor_of(Stream stream);
+  [[nodiscard]] bool is_terminal(Stream stream) const;
+  void write_raw(Stream stream, std::string_view bytes, Time now);
+  [[nodiscard]] std::string_view hold_errors(std::string_view bytes, Time now);
+  void feed_lead(int rank, Stream stream, std::string_view bytes, Time now);
+  void feed_lines(int rank, Stream stream, const std::vector<Line>& lines, Time now);
+  void show_line(Stream stream, const std::string& line);
+  void show_folded(const FoldedLine& line);
+  void release_errors(Time now);
+  [[nodiscard]] std::string prefix_of(const std::vector<int>& ranks) const;
+
+  Options options_;
+  Sink sink_;
+  int lead_ = 0;  ///< The rank whose bytes go through unchanged; -1: none.
+  Folder folder_;
+  std::vector<Splitters> splitters_;
+  Cursor out_cursor_, err_cursor_;
+  /// The lead's stderr since "Traceback", or since a failure: it may turn out to be a victim's.
+  std::string held_errors_;
+  Time held_until_ = Time::never();
+  bool folds_ = false;      ///< Lines of other ranks are shown only where they differ.
+  bool suspended_ = false;  ///< Between a failure and settle().
+};
+
+}  // namespace corro::launch

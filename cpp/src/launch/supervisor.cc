@@ -1,0 +1,491 @@
+#include "launch/supervisor.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <fstream>
+
+#include "io/event.h"
+#include "launch/conclusion.h"
+#include "launch/error_file.h"
+#include "launch/log_files.h"
+#include "launch/out_of_memory.h"
+#include "launch/processes.h"
+#include "launch/rank_process.h"
+#include "launch/screen.h"
+#include "launch/screen_writer.h"
+#include "launch/signals.h"
+#include "wire/agent_service.h"
+
+namespace corro::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kUsageExit = 2;
+constexpr int kFrontGoneExit = 137;
+/// From a failure to the end of every rank there is one second. These fit into it.
+/// Ranks that fail in the same way, and one that others say is lost, end by themselves first.
+constexpr Duration kFailureGrace = milliseconds(200);
+constexpr Duration kStopGrace = milliseconds(500);    ///< From TERM to KILL.
+constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished rank left running.
+constexpr Duration kDrainGrace = milliseconds(300);   ///< For output that is still on its way.
+constexpr Duration kKillPatience = seconds(2);
+
+enum class Source : uint32_t { kSignals, kChildren, kAgent, kRoom, kOut, kErr };
+
+constexpr uint64_t key_of(Source source, int rank = 0) {
+  return static_cast<uint64_t>(source) << 32U | static_cast<uint32_t>(rank);
+}
+
+/// The supervisor's loop and state. Loop-confined.
+class Supervisor {
+ public:
+  Supervisor(const LaunchPlan& plan, const FrontLink& link, LogFiles logs, io::Epoll epoll,
+             std::unique_ptr<ScreenWriter> writer)
+      : plan_(plan),
+        link_(link),
+        logs_(std::move(logs)),
+        epoll_(std::move(epoll)),
+        writer_(std::move(writer)),
+        screen_(screen_options(plan), [this](Stream stream, std::string bytes) {
+          writer_->write(stream == Stream::kOut ? STDOUT_FILENO : STDERR_FILENO, std::move(bytes));
+        }) {}
+
+  [[nodiscard]] int run() {
+    if (const Status started = start(); !started.ok()) {
+      kill_descendants(kKillPatience);
+      screen_.note(fmt::format("corro run: {}\n", started.message()));
+      flush_screen();
+      return kUsageExit;
+    }
+    while (any_running() && !front_gone_) step(Time::never());
+    end_processes();
+    if (front_gone_) return kFrontGoneExit;
+    drain();
+    return finish();
+  }
+
+ private:
+  static Screen::Options screen_options(const LaunchPlan& plan) {
+    const bool err = isatty(STDERR_FILENO) != 0;
+    const bool out = isatty(STDOUT_FILENO) != 0;
+    return {.show = plan.options.show,
+            .ranks = plan.job.ranks,
+            .out_is_terminal = out,
+            .err_is_terminal = err,
+            .colour = out && err && value_of(plan.base, "NO_COLOR").empty()};
+  }
+
+  // Starting.
+  Status start();
+  Status start_agent();
+  Status start_rank(int rank, bool own_terminal);
+  void say_plan();
+
+  // The loop.
+  void step(Time until);
+  void dispatch(const epoll_event& event);
+  [[nodiscard]] Time next_timer() const;
+  void on_timers(Time now);
+  void on_signals();
+  void on_signal(int signal);
+  void on_children();
+  void on_rank_end(RankProcess& rank, int status);
+  void on_output(RankProcess& rank, Stream stream);
+  void pause_or_resume();
+
+  // The end.
+  void stop_ranks(Time now);
+  void end_processes();
+  void drain();
+  [[nodiscard]] int finish();
+  void save_failure(const FailureReport& report);
+  void flush_screen();
+
+  void watch(const RankProcess& rank, Stream stream);
+  [[nodiscard]] bool any_running() const;
+  [[nodiscard]] bool any_output() const;
+  [[nodiscard]] std::vector<RankEnd> describe_ranks() const;
+  void send_all(int signal) {
+    for (const RankProcess& rank : ranks_) rank.send(signal);
+  }
+
+  const LaunchPlan& plan_;
+  const FrontLink& link_;
+  LogFiles logs_;
+  io::Epoll epoll_;
+  std::unique_ptr<ScreenWriter> writer_;
+  Screen screen_;
+  OutOfMemoryWatch out_of_memory_;
+  io::Fd children_;
+  std::unique_ptr<wire::AgentService> agent_;
+  std::vector<RankProcess> ranks_;
+  std::array<char, 64U << 10U> buffer_{};
+
+  Time started_ = monotonic_now();
+  Time stop_at_ = Time::never();  ///< A rank has failed; others may be on their way out.
+  Time kill_at_ = Time::never();
+  Time timeout_at_ = Time::never();
+  bool stopping_ = false;  ///< TERM was sent to whoever still ran.
+  bool paused_ = false;    ///< The screen is full: nothing is read from the ranks.
+  bool front_gone_ = false;
+  bool impatient_ = false;  ///< The user wants out now: no more waiting for the screen.
+  int interrupts_ = 0;
+  std::optional<int> asked_;
+  std::vector<RankEnd> at_timeout_;  ///< As the ranks were when --timeout was over.
+};
+
+Status Supervisor::start() {
+  CORRO_TRY(start_agent());
+  sigset_t child_signal;
+  sigemptyset(&child_signal);
+  sigaddset(&child_signal, SIGCHLD);
+  children_.reset(signalfd(-1, &child_signal, SFD_CLOEXEC | SFD_NONBLOCK));
+  CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, key_of(Source::kChildren)));
+  CORRO_TRY(epoll_.add(link_.signals, EPOLLIN, key_of(Source::kSignals)));
+  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, key_of(Source::kRoom)));
+  say_plan();
+  ranks_.reserve(static_cast<size_t>(plan_.job.ranks));
+  const Show& show = plan_.options.show;
+  const int lead = show.mode == ShowMode::kRanks && show.ranks.size() == 1 ? show.ranks[0] : 0;
+  for (int rank = 0; rank < plan_.job.ranks; ++rank) {
+    const bool own_terminal = rank == lead && (plan_.job.ranks == 1 || show.mode != ShowMode::kAll);
+    CORRO_TRY(start_rank(rank, own_terminal));
+  }
+  if (plan_.options.timeout) timeout_at_ = monotonic_now() + *plan_.options.timeout;
+  return {};
+}
+
+Status Supervisor::start_agent() {
+  wire::AgentService::Options options;
+  options.job = plan_.job.job_id;
+  options.secret = wire::random_secret();
+  options.size = plan_.job.ranks;
+  options.name = plan_.job.agent;
+  options.on_hello = [this](wire::WorkerHello hello) {
+    const auto rank = static_cast<size_t>(hello.rank);
+    if (rank < ranks_.size() && !hello.descriptors.empty()) {
+      ranks_[rank].set_flight(std::move(hello.descriptors[0]));
+    }
+  };
+  CORRO_ASSIGN(agent_, wire::AgentService::create(std::move(options)));
+  return epoll_.add(agent_->poll_fd(), EPOLLIN, key_of(Source::kAgent));
+}
+
+Status Supervisor::start_rank(int rank, bool own_terminal) {
+  WorkerSpec spec;
+  spec.program = plan_.command.program;
+  spec.arguments = plan_.command.arguments;
+  spec.environment = environment_of(plan_, rank);
+  if (!plan_.binding.ranks.empty())
+    spec.processors = plan_.binding.ranks[static_cast<size_t>(rank)];
+  // A terminal cannot be read from the background: then there is no input.
+  spec.inherits_stdin = rank == 0 && isatty(STDIN_FILENO) == 0;
+  if (own_terminal) {
+    spec.out_terminal = terminal_size(STDOUT_FILENO);
+    spec.err_terminal = terminal_size(STDERR_FILENO);
+  }
+  CORRO_ASSIGN(Worker worker, start_worker(spec, link_.signal_mask));
+  const RankProcess& process = ranks_.emplace_back(rank, std::move(worker));
+  watch(process, Stream::kOut);
+  watch(process, Stream::kErr);
+  if (plan_.options.verbose) {
+    screen_.note(fmt::format("corro: rank {} has pid {}\n", rank, process.pid()));
+  }
+  return {};
+}
+
+void Supervisor::say_plan() {
+  const JobFacts& job = plan_.job;
+  if (!plan_.ranks_reason.empty() && !plan_.options.quiet) {
+    screen_.note(fmt::format("corro: {} {}, {}; logs in {}\n", job.ranks,
+                             job.ranks == 1 ? "rank" : "ranks", plan_.ranks_reason, job.log_dir));
+  }
+  if (!plan_.options.verbose) return;
+  screen_.note(fmt::format("corro: job {}, {} ranks on {}, logs in {}\n", job.job_id, job.ranks,
+                           plan_.machine.host, job.log_dir));
+  screen_.note(fmt::format("corro: running {}\n", plan_.command.program));
+  const bool theirs = plan_.base.contains("OMP_NUM_THREADS");
+  screen_.note(fmt::format("corro: OMP_NUM_THREADS={} ({})\n",
+                           environment_of(plan_, 0).at("OMP_NUM_THREADS"),
+                           theirs ? "set by you" : "cores / ranks; set it yourself to change it"));
+  screen_.note(fmt::format("corro: binding: {}{}\n", plan_.binding.ranks.empty() ? "none, " : "",
+                           plan_.binding.reason));
+}
+
+void Supervisor::step(Time until) {
+  std::array<epoll_event, 64> events{};
+  const Time wake = std::min(until, next_timer());
+  Duration wait = Duration(-1);
+  if (wake != Time::never()) wait = std::max(wake - monotonic_now(), Duration::zero());
+  const auto ready = epoll_.wait(events, wait);
+  const size_t count = ready.ok() ? *ready : 0;
+  for (size_t i = 0; i < count; ++i) dispatch(events[i]);
+  on_timers(monotonic_now());
+  pause_or_resume();
+}
+
+void Supervisor::dispatch(const epoll_event& event) {
+  const auto rank = static_cast<size_t>(event.data.u64 & 0xFFFFFFFFU);
+  switch (static_cast<Source>(event.data.u64 >> 32U)) {
+    case Source::kSignals:
+      return on_signals();
+    case Source::kChildren:
+      return on_children();
+    case Source::kAgent:
+      if (const Status status = agent_->poll(); !status.ok()) {
+        screen_.note(fmt::format("corro: the agent has to stop: {}\n", status.message()));
+        epoll_.remove(agent_->poll_fd());
+      }
+      return;
+    case Source::kRoom:
+      (void)writer_->room().drain();
+      return;
+    case Source::kOut:
+      return on_output(ranks_[rank], Stream::kOut);
+    case Source::kErr:
+      return on_output(ranks_[rank], Stream::kErr);
+  }
+}
+
+Time Supervisor::next_timer() const {
+  return std::min({stop_at_, kill_at_, timeout_at_, screen_.next_tick()});
+}
+
+void Supervisor::on_timers(Time now) {
+  screen_.tick(now);
+  if (timeout_at_ <= now) {
+    timeout_at_ = Time::never();
+    if (!stopping_) {
+      at_timeout_ = describe_ranks();
+      stop_ranks(now);
+    }
+  }
+  if (stop_at_ <= now) stop_ranks(now);
+  if (kill_at_ <= now) {
+    kill_at_ = Time::never();
+    send_all(SIGKILL);
+  }
+}
+
+void Supervisor::on_signals() {
+  std::array<uint8_t, 64> signals{};
+  const ssize_t count = read(link_.signals, signals.data(), signals.size());
+  if (count == 0) {
+    front_gone_ = true;
+    epoll_.remove(link_.signals);
+  }
+  for (ssize_t i = 0; i < count; ++i) on_signal(signals[static_cast<size_t>(i)]);
+}
+
+void Supervisor::on_signal(int signal) {
+  if (signal == SIGWINCH) {
+    for (const RankProcess& rank : ranks_) {
+      if (const auto size = terminal_size(STDOUT_FILENO)) {
+        rank.set_terminal_size(Stream::kOut, *size);
+      }
+      if (const auto size = terminal_size(STDERR_FILENO)) {
+        rank.set_terminal_size(Stream::kErr, *size);
+      }
+    }
+  }
+  if (asks_to_stop(signal) && !asked_) asked_ = signal;
+  if (signal != SIGINT || ++interrupts_ == 1) {
+    impatient_ = impatient_ || (asks_to_stop(signal) && !any_running());
+    return send_all(signal);
+  }
+  if (interrupts_ == 2) return stop_ranks(monotonic_now());
+  impatient_ = true;
+  send_all(SIGKILL);
+}
+
+void Supervisor::on_children() {
+  signalfd_siginfo ignored{};
+  while (read(children_.get(), &ignored, sizeof(ignored)) > 0) {
+  }
+  while (true) {
+    siginfo_t ended{};
+    // Looked at first: the cgroup of a process can be read until it is reaped.
+    if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
+    const auto rank = std::ranges::find_if(
+        ranks_, [&](const RankProcess& r) { return r.running() && r.pid() == ended.si_pid; });
+    if (rank != ranks_.end() && ended.si_code == CLD_KILLED && ended.si_status == SIGKILL &&
+        !stopping_ && interrupts_ < 3) {
+      if (auto limit = out_of_memory_.explain(ended.si_pid)) rank->set_out_of_memory(*limit);
+    }
+    int status = 0;
+    if (waitpid(ended.si_pid, &status, WNOHANG) == ended.si_pid && rank != ranks_.end()) {
+      on_rank_end(*rank, status);
+    }
+  }
+}
+
+void Supervisor::on_rank_end(RankProcess& rank, int status) {
+  const Time now = monotonic_now();
+  rank.set_ended(status, stopping_, now);
+  // What it wrote before its end is in the pipes; what its children still write comes later.
+  for (const Stream stream : {Stream::kErr, Stream::kOut}) {
+    constexpr int kPipeReads = 32;
+    for (int i = 0; i < kPipeReads && rank.fd(stream) >= 0; ++i) on_output(rank, stream);
+  }
+  const RankEnd end = rank.describe();
+  if (!stopping_ && !asked_ && !ended_well(end)) {
+    stop_at_ = std::min(stop_at_, now + kFailureGrace);
+    screen_.suspend_errors();
+  }
+}
+
+void Supervisor::on_output(RankProcess& rank, Stream stream) {
+  const int fd = rank.fd(stream);
+  if (fd < 0) return;
+  const std::string_view bytes = rank.read(stream, buffer_);
+  const Time now = monotonic_now();
+  if (rank.fd(stream) < 0) {
+    // Closed: epoll has forgotten the descriptor.
+    return screen_.finish(rank.rank(), stream, now);
+  }
+  if (bytes.empty()) return;
+  if (const Status status = logs_.append(rank.rank(), bytes); !status.ok()) {
+    screen_.note(
+        fmt::format("corro: the logs are incomplete from here on: {}\n", status.message()));
+  }
+  screen_.feed(rank.rank(), stream, bytes, now);
+}
+
+void Supervisor::pause_or_resume() {
+  if (writer_->full() == paused_) return;
+  paused_ = !paused_;
+  for (const RankProcess& rank : ranks_) {
+    for (const Stream stream : {Stream::kOut, Stream::kErr}) {
+      if (rank.fd(stream) < 0) continue;
+      if (paused_) {
+        epoll_.remove(rank.fd(stream));
+      } else {
+        watch(rank, stream);
+      }
+    }
+  }
+}
+
+void Supervisor::stop_ranks(Time now) {
+  stop_at_ = Time::never();
+  if (std::exchange(stopping_, true)) return;
+  kill_at_ = now + kStopGrace;
+  send_all(SIGTERM);
+}
+
+void Supervisor::end_processes() {
+  const bool patient = !stopping_ && !front_gone_ && interrupts_ < 2;
+  const Time end = monotonic_now() + kOrphanGrace;
+  while (patient && monotonic_now() < end && !descendants_of(getpid()).empty()) {
+    step(monotonic_now() + milliseconds(10));
+  }
+  if (!kill_descendants(kKillPatience)) {
+    screen_.note("corro: some processes of this job cannot be killed; the kernel holds them\n");
+  }
+}
+
+void Supervisor::drain() {
+  const Time end = monotonic_now() + kDrainGrace;
+  while (any_output() && !front_gone_ && !impatient_ && (paused_ || monotonic_now() < end)) {
+    step(paused_ ? Time::never() : end);
+  }
+}
+
+int Supervisor::finish() {
+  std::vector<RankEnd> ends = describe_ranks();
+  for (RankEnd& end : ends) {
+    if (!end.crash.error.empty() || ended_well(end)) continue;
+    const std::string path = fmt::format("{}/rank-{}.error.json", logs_.directory(), end.rank);
+    if (const auto message = read_error_message(read_small_file(path))) end.crash.error = *message;
+  }
+  const bool timed_out = !at_timeout_.empty();
+  const auto terminal = terminal_size(STDERR_FILENO);
+  constexpr size_t kWidth = 160;
+  const JobEnd job{.ranks = timed_out ? at_timeout_ : ends,
+                   .asked = asked_,
+                   .timeout = timed_out ? plan_.options.timeout : std::nullopt,
+                   .width = terminal && terminal->ws_col > 40 ? terminal->ws_col : kWidth};
+  const Conclusion end = conclude(
+      job, {.host = plan_.machine.host, .log_dir = logs_.directory(), .now = monotonic_now()});
+  screen_.settle(end.failure ? end.failure->rank : -1);
+  screen_.flush(monotonic_now());
+  if (end.failure) save_failure(*end.failure);
+  if (plan_.options.verbose) {
+    const double took = std::chrono::duration<double>(monotonic_now() - started_).count();
+    screen_.note(fmt::format("corro: {} ranks ended after {:.2f} s, status {}\n", ends.size(), took,
+                             end.exit));
+  }
+  if (!end.text.empty()) screen_.note(end.text);
+  flush_screen();
+  return end.exit;
+}
+
+void Supervisor::save_failure(const FailureReport& report) {
+  if (const Status status = logs_.write_file("failure.json", format_json(report)); !status.ok()) {
+    screen_.note(fmt::format("corro: {}\n", status.message()));
+  }
+  const std::string wanted = value_of(plan_.base, "TORCHELASTIC_ERROR_FILE");
+  if (wanted.empty()) return;
+  std::ofstream file(wanted);
+  file << format_error_file(report, time(nullptr));
+}
+
+void Supervisor::flush_screen() {
+  while (!writer_->empty() && !front_gone_ && !impatient_) step(Time::never());
+  if (!writer_->empty()) (void)writer_.release();  // its thread may hang in write() for ever
+}
+
+void Supervisor::watch(const RankProcess& rank, Stream stream) {
+  const Source source = stream == Stream::kOut ? Source::kOut : Source::kErr;
+  if (const Status status = epoll_.add(rank.fd(stream), EPOLLIN, key_of(source, rank.rank()));
+      !status.ok()) {
+    screen_.note(
+        fmt::format("corro: output of rank {} is lost: {}\n", rank.rank(), status.message()));
+  }
+}
+
+bool Supervisor::any_running() const {
+  return std::ranges::any_of(ranks_, [](const RankProcess& r) { return r.running(); });
+}
+
+bool Supervisor::any_output() const {
+  return std::ranges::any_of(ranks_, [](const RankProcess& r) {
+    return r.fd(Stream::kOut) >= 0 || r.fd(Stream::kErr) >= 0;
+  });
+}
+
+std::vector<RankEnd> Supervisor::describe_ranks() const {
+  std::vector<RankEnd> ends;
+  for (const RankProcess& rank : ranks_) ends.push_back(rank.describe());
+  return ends;
+}
+
+}  // namespace
+
+int supervise(const LaunchPlan& plan, const FrontLink& link) {
+  const auto fail = [](const Status& status) {
+    const std::string line = "corro run: " + status.message() + "\n";
+    (void)!write(STDERR_FILENO, line.data(), line.size());
+    return kUsageExit;
+  };
+  auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
+  if (!logs.ok()) return fail(logs.status());
+  auto epoll = io::Epoll::create();
+  if (!epoll.ok()) return fail(epoll.status());
+  auto writer = ScreenWriter::create();
+  if (!writer.ok()) return fail(writer.status());
+  Supervisor supervisor(plan, link, std::move(logs).value(), std::move(epoll).value(),
+                        std::move(writer).value());
+  return supervisor.run();
+}
+
+}  // namespace corro::launch

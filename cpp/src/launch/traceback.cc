@@ -1,0 +1,162 @@
+#include "launch/traceback.h"
+
+#include <charconv>
+#include <optional>
+#include <vector>
+
+namespace corro::launch {
+namespace {
+
+constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
+/// Takes away what exception groups draw in front of a line: "  | ", "  +-+-----".
+std::string_view without_margin(std::string_view line) {
+  const size_t bar = line.find_first_not_of(' ');
+  if (bar == std::string_view::npos || (line[bar] != '|' && line[bar] != '+')) return line;
+  const size_t text = line.find_first_of('|', bar);
+  if (text == std::string_view::npos) return line;
+  return line.substr(text + 1).starts_with(' ') ? line.substr(text + 2) : line.substr(text + 1);
+}
+
+/// Reads `  File "train.py", line 12, in main` and, as a fatal error prints it, `line 12 in main`.
+std::optional<Frame> parse_frame(std::string_view line) {
+  constexpr std::string_view kFile = "  File \"";
+  constexpr std::string_view kLine = "\", line ";
+  if (!line.starts_with(kFile)) return std::nullopt;
+  line.remove_prefix(kFile.size());
+  const size_t quote = line.rfind(kLine);
+  if (quote == std::string_view::npos) return std::nullopt;
+  Frame frame;
+  frame.file = line.substr(0, quote);
+  line.remove_prefix(quote + kLine.size());
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), frame.line);
+  if (error != std::errc()) return std::nullopt;
+  line.remove_prefix(static_cast<size_t>(end - line.data()));
+  if (line.starts_with(',')) line.remove_prefix(1);
+  if (line.starts_with(" in ")) frame.function = line.substr(4);
+  return frame;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+bool is_marker(std::string_view code) {  // "    ~~~~~^^^^^" under a source line
+  return code.find_first_not_of("~^ ") == std::string_view::npos;
+}
+
+/// Said before the traceback of an exception that ended nothing: in a destructor, in a log handler.
+bool is_harmless(std::string_view line_before) {
+  return line_before.starts_with("Exception ignored in") ||
+         line_before.starts_with("--- Logging error ---");
+}
+
+/// Collects the frames and the exception that follow `first`, the line after "Traceback".
+class TracebackReader {
+ public:
+  explicit TracebackReader(const std::vector<std::string_view>& lines) : lines_(lines) {}
+
+  /// Reads one traceback; the crash keeps what it had if the traceback is cut off.
+  void read(size_t first, Crash& crash) {
+    Frame user;
+    Frame last;
+    for (size_t i = first; i < lines_.size(); ++i) {
+      const std::string_view line = without_margin(lines_[i]);
+      if (auto frame = parse_frame(line)) {
+        read_code(i + 1, *frame);
+        last = *frame;
+        if (is_user_code(last.file)) user = last;
+      } else if (!line.empty() && line[0] != ' ') {
+        crash.error = trimmed(line);
+        crash.where = user.file.empty() ? last : user;
+        return;
+      }
+    }
+  }
+
+ private:
+  void read_code(size_t i, Frame& frame) const {
+    if (i >= lines_.size()) return;
+    const std::string_view line = without_margin(lines_[i]);
+    const std::string_view code = trimmed(line);
+    if (line.starts_with("    ") && !is_marker(code)) frame.code = code;
+  }
+
+  const std::vector<std::string_view>& lines_;
+};
+
+/// "Fatal Python error: Segmentation fault", then the stack of the current thread, innermost first.
+void read_fatal(const std::vector<std::string_view>& lines, size_t first, Crash& crash) {
+  crash.error = lines[first];
+  crash.where = {};
+  bool current = false;
+  for (size_t i = first + 1; i < lines.size(); ++i) {
+    if (lines[i].starts_with("Thread ")) current = false;
+    if (lines[i].starts_with("Current thread ")) current = true;
+    const auto frame = parse_frame(lines[i]);
+    if (!current || !frame) continue;
+    if (crash.where.file.empty() || is_user_code(frame->file)) crash.where = *frame;
+    if (is_user_code(frame->file)) return;
+  }
+}
+
+/// "terminate called after throwing an instance of 'std::runtime_error'" / "  what():  text".
+void read_terminate(const std::vector<std::string_view>& lines, size_t i, Crash& crash) {
+  constexpr std::string_view kWhat = "  what():  ";
+  const size_t quote = lines[i].find('\'');
+  if (quote == std::string_view::npos) return;
+  const size_t end = lines[i].find('\'', quote + 1);
+  crash.error = lines[i].substr(quote + 1, end == std::string_view::npos ? end : end - quote - 1);
+  crash.where = {};
+  if (i + 1 < lines.size() && lines[i + 1].starts_with(kWhat)) {
+    crash.error += ": " + std::string(lines[i + 1].substr(kWhat.size()));
+  }
+}
+
+}  // namespace
+
+bool is_user_code(std::string_view file) {
+  for (const std::string_view library :
+       {"/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<frozen "}) {
+    if (file.find(library) != std::string_view::npos) return false;
+  }
+  return !file.empty();
+}
+
+Crash parse_crash(std::string_view stderr_tail) {
+  const auto lines = split_lines(stderr_tail);
+  TracebackReader reader(lines);
+  Crash crash;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = without_margin(lines[i]);
+    if (!trimmed(line).empty()) crash.last_line = trimmed(line);
+    if (line.find(kTraceback) != std::string_view::npos) {
+      if (i > 0 && is_harmless(lines[i - 1])) continue;
+      reader.read(i + 1, crash);
+    } else if (line.starts_with("  File \"") && crash.error.empty()) {
+      reader.read(i, crash);  // a syntax error in the script itself has no "Traceback" line
+    } else if (line.starts_with("Fatal Python error: ")) {
+      read_fatal(lines, i, crash);
+    } else if (line.starts_with("terminate called after throwing")) {
+      read_terminate(lines, i, crash);
+    }
+  }
+  return crash;
+}
+
+}  // namespace corro::launch

@@ -1,0 +1,31 @@
+// Reads what a dying process has written to stderr: which exception, and where in the user's code.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace corro::launch {
+
+struct Frame {
+  std::string file;
+  int line = 0;
+  std::string function;  ///< "" for a syntax error.
+  std::string code;      ///< The source line, if it was printed.
+};
+
+struct Crash {
+  std::string error;  ///< "ValueError: no such column"; "" if nothing was recognised.
+  Frame where;        ///< Last frame of the user's code; file "" if none.
+  /// The last line that says anything: for programs that do not print a traceback.
+  std::string last_line;
+};
+
+/// Finds the last Python traceback (chained and grouped ones too), a Python "Fatal Python error",
+/// or a C++ "terminate called" in the end of a stderr stream. The text is foreign: any bytes. Pure.
+[[nodiscard]] Crash parse_crash(std::string_view stderr_tail);
+
+/// True if a frame's file belongs to the user and not to Python, an installed package or the
+/// import machinery.
+[[nodiscard]] bool is_user_code(std::string_view file);
+
+}  // namespace corro::launch

@@ -1,0 +1,147 @@
+#include "launch/traceback.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace corro::launch {
+namespace {
+
+constexpr const char* kPlain =
+    "some log line\n"
+    "Traceback (most recent call last):\n"
+    "  File \"/home/me/train.py\", line 20, in <module>\n"
+    "    main()\n"
+    "  File \"/home/me/train.py\", line 12, in main\n"
+    "    loss = step(batch)\n"
+    "           ^^^^^^^^^^^\n"
+    "  File \"/venv/lib/python3.11/site-packages/torch/nn/module.py\", line 1, in forward\n"
+    "    raise ValueError('x')\n"
+    "ValueError: expected 3 channels, got 1\n";
+
+TEST(ParseCrash, NamesTheErrorAndTheLastFrameOfTheUsersCode) {
+  const Crash crash = parse_crash(kPlain);
+  EXPECT_EQ(crash.error, "ValueError: expected 3 channels, got 1");
+  EXPECT_EQ(crash.where.file, "/home/me/train.py");
+  EXPECT_EQ(crash.where.line, 12);
+  EXPECT_EQ(crash.where.function, "main");
+  EXPECT_EQ(crash.where.code, "loss = step(batch)");
+}
+
+TEST(ParseCrash, TakesTheLastOfChainedErrors) {
+  const Crash crash = parse_crash(std::string(kPlain) +
+                                  "\nDuring handling of the above exception, another exception "
+                                  "occurred:\n\n"
+                                  "Traceback (most recent call last):\n"
+                                  "  File \"train.py\", line 30, in <module>\n"
+                                  "    save()\n"
+                                  "OSError: disk full\n");
+  EXPECT_EQ(crash.error, "OSError: disk full");
+  EXPECT_EQ(crash.where.line, 30);
+}
+
+TEST(ParseCrash, LooksIntoADataLoadersTraceback) {
+  const Crash crash = parse_crash(
+      "Traceback (most recent call last):\n"
+      "  File \"train.py\", line 9, in <module>\n"
+      "    for x in loader:\n"
+      "RuntimeError: Caught KeyError in DataLoader worker process 0.\n"
+      "Original Traceback (most recent call last):\n"
+      "  File \"/x/site-packages/torch/fetch.py\", line 4, in fetch\n"
+      "    data = self.dataset[i]\n"
+      "  File \"/home/me/data.py\", line 77, in __getitem__\n"
+      "    return self.rows[i]\n"
+      "KeyError: 'label'\n\n");
+  EXPECT_EQ(crash.error, "KeyError: 'label'");
+  EXPECT_EQ(crash.where.file, "/home/me/data.py");
+}
+
+TEST(ParseCrash, ReadsExceptionGroups) {
+  const Crash crash = parse_crash(
+      "  + Exception Group Traceback (most recent call last):\n"
+      "  |   File \"train.py\", line 3, in <module>\n"
+      "  |     raise group\n"
+      "  | ExceptionGroup: many (1 sub-exception)\n"
+      "  +-+---------------- 1 ----------------\n"
+      "    | Traceback (most recent call last):\n"
+      "    |   File \"train.py\", line 2, in part\n"
+      "    |     raise ValueError(1)\n"
+      "    | ValueError: 1\n"
+      "    +------------------------------------\n");
+  EXPECT_EQ(crash.error, "ValueError: 1");
+  EXPECT_EQ(crash.where.line, 2);
+}
+
+TEST(ParseCrash, ReadsASyntaxErrorOfTheScriptItself) {
+  const Crash crash = parse_crash(
+      "  File \"/home/me/train.py\", line 3\n"
+      "    print(\n"
+      "         ^\n"
+      "SyntaxError: '(' was never closed\n");
+  EXPECT_EQ(crash.error, "SyntaxError: '(' was never closed");
+  EXPECT_EQ(crash.where.line, 3);
+  EXPECT_EQ(crash.where.function, "");
+}
+
+TEST(ParseCrash, ReadsPythonsFatalErrors) {
+  const Crash crash = parse_crash(
+      "Fatal Python error: Segmentation fault\n\n"
+      "Thread 0x1 (most recent call first):\n"
+      "  File \"/home/me/other.py\", line 1 in run\n\n"
+      "Current thread 0x2 (most recent call first):\n"
+      "  File \"/usr/lib/python3.11/ctypes/__init__.py\", line 519 in string_at\n"
+      "  File \"/home/me/train.py\", line 4 in crash\n"
+      "  File \"/home/me/train.py\", line 5 in <module>\n");
+  EXPECT_EQ(crash.error, "Fatal Python error: Segmentation fault");
+  EXPECT_EQ(crash.where.file, "/home/me/train.py");
+  EXPECT_EQ(crash.where.line, 4);
+}
+
+TEST(ParseCrash, ReadsUncaughtCppExceptions) {
+  const Crash crash = parse_crash(
+      "terminate called after throwing an instance of 'std::runtime_error'\n"
+      "  what():  no such file\n");
+  EXPECT_EQ(crash.error, "std::runtime_error: no such file");
+}
+
+TEST(ParseCrash, IgnoresExceptionsThatEndedNothing) {
+  const Crash crash = parse_crash(std::string(kPlain) +
+                                  "Exception ignored in: <function Pool.__del__>\n"
+                                  "Traceback (most recent call last):\n"
+                                  "  File \"pool.py\", line 1, in __del__\n"
+                                  "AttributeError: no pool\n");
+  EXPECT_EQ(crash.error, "ValueError: expected 3 channels, got 1");
+}
+
+TEST(ParseCrash, KeepsTheLastLineOfOtherPrograms) {
+  const Crash crash = parse_crash("starting\ncannot open data.bin\n\n");
+  EXPECT_EQ(crash.error, "");
+  EXPECT_EQ(crash.last_line, "cannot open data.bin");
+}
+
+TEST(ParseCrash, SurvivesATracebackThatIsCutOffAnywhere) {
+  const std::string whole = kPlain;
+  for (size_t size = 0; size <= whole.size(); ++size) (void)parse_crash(whole.substr(0, size));
+  for (size_t size = 0; size <= whole.size(); ++size) (void)parse_crash(whole.substr(size));
+}
+
+TEST(ParseCrash, SurvivesAnyBytes) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    std::string text = kPlain;
+    for (int i = 0; i < 30; ++i) text[random() % text.size()] = static_cast<char>(random());
+    (void)parse_crash(text);
+  }
+}
+
+TEST(IsUserCode, LeavesOutLibrariesAndTheImportMachinery) {
+  EXPECT_TRUE(is_user_code("/home/me/train.py"));
+  EXPECT_TRUE(is_user_code("<string>"));
+  EXPECT_FALSE(is_user_code("/usr/lib/python3.11/json/decoder.py"));
+  EXPECT_FALSE(is_user_code("/venv/lib/python3.11/site-packages/torch/x.py"));
+  EXPECT_FALSE(is_user_code("<frozen importlib._bootstrap>"));
+  EXPECT_FALSE(is_user_code(""));
+}
+
+}  // namespace
+}  // namespace corro::launch

@@ -1,0 +1,24 @@
+// read_flight() with a sealed memfd that holds anything.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "obs/flight_layout.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const int fd = memfd_create("corro-fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  CORRO_CHECK(fd >= 0);
+  CORRO_CHECK(::write(fd, data, size) == static_cast<ssize_t>(size));
+  CORRO_CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  const auto snapshot = corro::obs::read_flight(fd);
+  close(fd);
+  if (!snapshot.ok()) return 0;
+  for (const corro::obs::OpSnapshot& op : snapshot->recent) {
+    (void)corro::name_of(op.op.kind);
+    (void)corro::name_of(op.op.dtype);
+    (void)corro::obs::name_of(op.phase);
+    CORRO_CHECK(op.name.size() < corro::obs::kFlightNameBytes);
+  }
+  return 0;
+}

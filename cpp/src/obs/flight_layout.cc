@@ -1,0 +1,108 @@
+#include "obs/flight_layout.h"
+
+#include <algorithm>
+#include <array>
+
+namespace corro::obs {
+namespace {
+
+constexpr auto kNewest = std::memory_order_acquire;
+
+std::string read_name(const FlightRecord& record) {
+  std::string name;
+  for (const auto& word : record.name) {
+    uint64_t rest = word.load(kNewest);
+    for (size_t i = 0; i < sizeof(rest); ++i, rest >>= 8U) {
+      const auto byte = static_cast<unsigned char>(rest & 0xFFU);
+      if (byte == 0 || name.size() == kFlightNameBytes - 1) return name;
+      name += byte >= 0x20 && byte < 0x7F ? static_cast<char>(byte)
+                                          : '?';  // it may be shown on a terminal
+    }
+  }
+  return name;
+}
+
+bool unpack_what(uint64_t what, OpRecord& op) {
+  const auto kind = static_cast<uint8_t>(what);
+  const auto dtype = static_cast<uint8_t>(what >> 8U);
+  const auto reduce_op = static_cast<uint8_t>(what >> 16U);
+  if (kind >= kOpKindCount || dtype >= kDTypeCount || reduce_op >= kReduceOpCount) return false;
+  op.kind = static_cast<OpKind>(kind);
+  op.dtype = static_cast<DType>(dtype);
+  op.reduce_op = static_cast<ReduceOp>(reduce_op);
+  return true;
+}
+
+bool unpack_state(uint64_t packed, OpSnapshot& snapshot) {
+  const auto phase = static_cast<uint8_t>(packed);
+  const auto code = static_cast<uint8_t>(packed >> 8U);
+  if (phase > static_cast<uint8_t>(Phase::kFailed) ||
+      code > static_cast<uint8_t>(Code::kUnauthenticated))
+    return false;
+  snapshot.phase = static_cast<Phase>(phase);
+  snapshot.code = static_cast<Code>(code);
+  snapshot.waiting_for = static_cast<int32_t>(packed >> 32U);
+  return true;
+}
+
+}  // namespace
+
+std::string_view name_of(Phase phase) {
+  static constexpr std::array<std::string_view, 8> kNames = {
+      "none", "queued", "exchange", "transfer", "reduce", "finish", "done", "failed"};
+  const auto index = static_cast<size_t>(phase);
+  return index < kNames.size() ? kNames[index] : "unknown";
+}
+
+uint64_t pack_state(FlightState state) {
+  return uint64_t{static_cast<uint8_t>(state.phase)} |
+         uint64_t{static_cast<uint8_t>(state.code)} << 8U |
+         uint64_t{static_cast<uint32_t>(state.waiting_for)} << 32U;
+}
+
+uint64_t pack_what(const OpRecord& op) {
+  return uint64_t{static_cast<uint8_t>(op.kind)} | uint64_t{static_cast<uint8_t>(op.dtype)} << 8U |
+         uint64_t{static_cast<uint8_t>(op.reduce_op)} << 16U;
+}
+
+std::optional<OpSnapshot> read_record(const FlightRecord& record) {
+  OpSnapshot snapshot;
+  snapshot.sequence = record.sequence.load(kNewest);
+  if (snapshot.sequence == 0) return std::nullopt;
+  snapshot.op.op_id = record.op_id.load(kNewest);
+  snapshot.op.count = record.count.load(kNewest);
+  const uint64_t where = record.where.load(kNewest);
+  snapshot.op.lane = static_cast<uint32_t>(where);
+  snapshot.op.root = static_cast<int32_t>(where >> 32U);
+  snapshot.queued_ns = record.queued_ns.load(kNewest);
+  snapshot.started_ns = record.started_ns.load(kNewest);
+  snapshot.done_ns = record.done_ns.load(kNewest);
+  snapshot.name = read_name(record);
+  if (!unpack_what(record.what.load(kNewest), snapshot.op)) return std::nullopt;
+  if (!unpack_state(record.state.load(kNewest), snapshot)) return std::nullopt;
+  if (record.sequence.load(std::memory_order_relaxed) != snapshot.sequence) return std::nullopt;
+  return snapshot;
+}
+
+ProcessSnapshot read_memory(const FlightHeader& header, const FlightRecord* records,
+                            uint32_t capacity) {
+  ProcessSnapshot snapshot;
+  snapshot.rank = header.rank.load(kNewest);
+  snapshot.size = header.size.load(kNewest);
+  snapshot.pid = header.pid.load(kNewest);
+  snapshot.step = header.step.load(kNewest);
+  for (uint32_t i = 0; i < capacity; ++i) {
+    auto record = read_record(records[i]);
+    if (record && (record->sequence - 1) % capacity == i)
+      snapshot.recent.push_back(std::move(*record));
+  }
+  snapshot.operations = header.operations.load(kNewest);  // last: no record read above is newer
+  std::erase_if(snapshot.recent,
+                [&](const OpSnapshot& op) { return op.sequence > snapshot.operations; });
+  std::ranges::sort(snapshot.recent, [](const OpSnapshot& a, const OpSnapshot& b) {
+    return a.sequence < b.sequence;
+  });
+  return snapshot;
+}
+
+}  // namespace corro::obs

@@ -1,0 +1,151 @@
+#include "obs/flight_recorder.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+
+#include "obs/flight_layout.h"
+
+namespace corro::obs {
+namespace {
+
+constexpr auto kPublish = std::memory_order_release;
+
+#ifndef F_SEAL_FUTURE_WRITE
+constexpr int F_SEAL_FUTURE_WRITE = 0x10;
+#endif
+
+uint64_t now_ns() { return static_cast<uint64_t>(monotonic_now().since_start.count()); }
+
+/// Makes the memfd at its full size, with its pages committed so that a full machine is an error
+/// here and no SIGBUS later. Returns the descriptor.
+Result<int> make_memfd(size_t bytes) {
+  const int fd = memfd_create(kFlightMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return status_from_errno("flight recorder: memfd_create", errno);
+  const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  if (error != 0) {
+    close(fd);
+    return status_from_errno("flight recorder: no memory for " + std::to_string(bytes) + " bytes",
+                             error);
+  }
+  return fd;
+}
+
+/// Fixes the size; then forbids new writable mappings where the kernel can (5.1), so that readers
+/// cannot write.
+Status seal(int fd) {
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    return status_from_errno("flight recorder: sealing", errno);
+  }
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0 && errno != EINVAL) {
+    return status_from_errno("flight recorder: sealing", errno);
+  }
+  return {};
+}
+
+}  // namespace
+
+struct FlightRecorder::Impl {
+  ~Impl() {
+    if (memory != MAP_FAILED) munmap(memory, bytes);
+    if (fd >= 0) close(fd);
+  }
+  [[nodiscard]] FlightHeader& header() const { return *static_cast<FlightHeader*>(memory); }
+  [[nodiscard]] FlightRecord* records() const {
+    return reinterpret_cast<FlightRecord*>(static_cast<std::byte*>(memory) + sizeof(FlightHeader));
+  }
+  /// The handle's record, or null once the ring has gone round and it is another operation's.
+  [[nodiscard]] FlightRecord* find(Handle handle) const {
+    FlightRecord& record = records()[(handle - 1) & (capacity - 1)];
+    return record.sequence.load(std::memory_order_relaxed) == handle ? &record : nullptr;
+  }
+
+  int fd = -1;
+  void* memory = MAP_FAILED;
+  size_t bytes = 0;
+  uint32_t capacity = 0;
+  uint64_t begun = 0;
+};
+
+Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(Options options) {
+  if (!std::has_single_bit(options.capacity) || options.capacity > kMaxFlightCapacity) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("flight recorder: capacity {} is not a power of two up to {}",
+                              options.capacity, kMaxFlightCapacity));
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->capacity = options.capacity;
+  impl->bytes = flight_bytes(options.capacity);
+  CORRO_ASSIGN(impl->fd, make_memfd(impl->bytes));
+  impl->memory = mmap(nullptr, impl->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, impl->fd, 0);
+  if (impl->memory == MAP_FAILED) return status_from_errno("flight recorder: mmap", errno);
+  CORRO_TRY(seal(impl->fd));
+  FlightHeader& header = impl->header();
+  header.capacity.store(options.capacity, kPublish);
+  header.rank.store(options.rank, kPublish);
+  header.size.store(options.size, kPublish);
+  header.pid.store(getpid(), kPublish);
+  header.magic.store(kFlightMagic, kPublish);
+  return std::unique_ptr<FlightRecorder>(new FlightRecorder(std::move(impl)));
+}
+
+FlightRecorder::FlightRecorder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+FlightRecorder::~FlightRecorder() = default;
+
+FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op) {
+  const Handle handle = ++impl_->begun;
+  FlightRecord& record = impl_->records()[(handle - 1) & (impl_->capacity - 1)];
+  record.sequence.store(
+      0, std::memory_order_relaxed);  // ordered before the fields by their release stores
+  impl_->header().operations.store(handle, kPublish);
+  record.op_id.store(op.op_id, kPublish);
+  record.count.store(op.count, kPublish);
+  record.what.store(pack_what(op), kPublish);
+  record.where.store(uint64_t{op.lane} | uint64_t{static_cast<uint32_t>(op.root)} << 32U, kPublish);
+  record.state.store(pack_state({.phase = Phase::kQueued}), kPublish);
+  record.queued_ns.store(now_ns(), kPublish);
+  record.started_ns.store(0, kPublish);
+  record.done_ns.store(0, kPublish);
+  std::array<char, kFlightNameBytes> name{};
+  op.name.copy(name.data(), kFlightNameBytes - 1);
+  const auto words = std::bit_cast<std::array<uint64_t, kFlightNameBytes / sizeof(uint64_t)>>(name);
+  for (size_t i = 0; i < words.size(); ++i) record.name[i].store(words[i], kPublish);
+  record.sequence.store(handle, kPublish);
+  return handle;
+}
+
+void FlightRecorder::set_phase(Handle handle, Phase phase, int32_t waiting_for) {
+  FlightRecord* record = impl_->find(handle);
+  if (record == nullptr) return;
+  if (phase != Phase::kQueued && record->started_ns.load(std::memory_order_relaxed) == 0) {
+    record->started_ns.store(now_ns(), kPublish);
+  }
+  record->state.store(pack_state({.phase = phase, .waiting_for = waiting_for}), kPublish);
+}
+
+void FlightRecorder::end(Handle handle, Code code) {
+  FlightRecord* record = impl_->find(handle);
+  if (record == nullptr) return;
+  // A failed operation keeps the peer it was waiting for: that is what one wants to know about it.
+  const bool failed = code != Code::kOk;
+  const uint64_t last = record->state.load(std::memory_order_relaxed);
+  const int32_t waited_for = failed ? static_cast<int32_t>(last >> 32U) : -1;
+  record->done_ns.store(now_ns(), kPublish);
+  record->state.store(pack_state({.phase = failed ? Phase::kFailed : Phase::kDone,
+                                  .code = code,
+                                  .waiting_for = waited_for}),
+                      kPublish);
+}
+
+void FlightRecorder::set_step(uint64_t step) { impl_->header().step.store(step, kPublish); }
+
+int FlightRecorder::fd() const { return impl_->fd; }
+
+ProcessSnapshot FlightRecorder::snapshot() const {
+  return read_memory(impl_->header(), impl_->records(), impl_->capacity);
+}
+
+}  // namespace corro::obs

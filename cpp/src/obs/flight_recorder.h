@@ -1,0 +1,99 @@
+// The flight recorder: a ring of per-operation records in a memfd, written by the engine with plain
+// atomics and read from outside (corro doctor, the agent) while the process hangs or after it was
+// killed.
+//
+//   auto recorder = FlightRecorder::create({.rank = 0, .size = 4}).value();
+//   auto record = recorder->begin({.op_id = 7, .kind = OpKind::kAllreduce, .count = 1000});
+//   recorder->set_phase(record, Phase::kTransfer, /*waiting_for=*/2);
+//   recorder->end(record, Code::kOk);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/status.h"
+
+namespace corro::obs {
+
+enum class Phase : uint8_t {
+  kNone,
+  kQueued,
+  kExchange,
+  kTransfer,
+  kReduce,
+  kFinish,
+  kDone,
+  kFailed
+};
+[[nodiscard]] std::string_view name_of(Phase phase);
+
+/// What an operation is; fixed at begin().
+struct OpRecord {
+  uint64_t op_id = 0;
+  uint32_t lane = 0;
+  OpKind kind = OpKind::kBarrier;
+  DType dtype = DType::kU8;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  int32_t root = -1;
+  uint64_t count = 0;
+  std::string_view name = {};  ///< Truncated to 31 bytes.
+};
+
+/// A record as read back.
+struct OpSnapshot {
+  uint64_t sequence = 0;  ///< 1 for the first operation of the process.
+  OpRecord op;            ///< op.name is empty: the text is in `name`.
+  std::string name;
+  Phase phase = Phase::kNone;
+  int32_t waiting_for = -1;  ///< World rank whose data or arrival is awaited, or -1.
+  Code code = Code::kOk;
+  uint64_t queued_ns = 0, started_ns = 0, done_ns = 0;  ///< CLOCK_MONOTONIC; 0 = not yet.
+};
+
+struct ProcessSnapshot {
+  int32_t rank = -1, size = 0, pid = 0;
+  uint64_t step = 0;                    ///< As told by corro_engine_set_step.
+  uint64_t operations = 0;              ///< Begun so far.
+  std::vector<OpSnapshot> recent = {};  ///< Oldest first; at most the ring's capacity.
+};
+
+/// begin/set_phase/end: one writer at a time (the holder of the baton). set_step: any thread. Never
+/// blocks or allocates.
+class FlightRecorder {
+ public:
+  struct Options {
+    int32_t rank = 0;
+    int32_t size = 1;
+    uint32_t capacity = 1024;  ///< Records; a power of two.
+  };
+  using Handle = uint64_t;  ///< The record's sequence.
+
+  static Result<std::unique_ptr<FlightRecorder>> create(Options options);
+  ~FlightRecorder();
+
+  Handle begin(const OpRecord& op);
+  void set_phase(Handle handle, Phase phase, int32_t waiting_for = -1);
+  void end(Handle handle, Code code);
+  void set_step(uint64_t step);
+  /// The sealed memfd named "corro-flight"; pass it on to let others read. Owned by the recorder.
+  [[nodiscard]] int fd() const;
+  [[nodiscard]] ProcessSnapshot snapshot() const;
+
+ private:
+  struct Impl;
+  explicit FlightRecorder(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Reads a recorder's memory through its descriptor; foreign bytes, so everything is checked. Does
+/// not keep the fd.
+[[nodiscard]] Result<ProcessSnapshot> read_flight(int fd);
+/// Finds the "corro-flight" memfd of a process under /proc/<pid>/fd and reads it.
+[[nodiscard]] Result<ProcessSnapshot> read_flight_of(int pid);
+
+}  // namespace corro::obs

@@ -1,0 +1,268 @@
+#include "runtime/driver.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+#include "io/futex.h"
+#include "io/process.h"
+
+namespace corro::runtime {
+namespace {
+
+constexpr uint64_t kWakeEvent = UINT64_MAX;       ///< A post; nothing to do but look.
+constexpr uint64_t kDataEvent = UINT64_MAX - 1;   ///< Doorbell or stream; polling finds out.
+constexpr uint64_t kWatchEvent = UINT64_MAX - 2;  ///< The nested set: a post or a loss.
+constexpr Duration kLongestSleep = std::chrono::milliseconds(50);
+
+}  // namespace
+
+Result<std::unique_ptr<Driver>> Driver::create(DriverOptions options) {
+  auto driver = std::unique_ptr<Driver>(new Driver(options.caller_ladder, options.progress_ladder));
+  CORRO_TRY(driver->set_up(std::move(options)));
+  return driver;
+}
+
+Status Driver::set_up(DriverOptions options) {
+  doorbell_ = std::make_unique<io::EventFd>(std::move(options.doorbell));
+  peer_bells_ = std::move(options.peer_bells);
+  CORRO_ASSIGN(io::EventFd wake, io::EventFd::create());
+  wake_ = std::make_unique<io::EventFd>(std::move(wake));
+  CORRO_ASSIGN(io::Epoll watch, io::Epoll::create());
+  watch_ = std::make_unique<io::Epoll>(std::move(watch));
+  CORRO_ASSIGN(io::Epoll all, io::Epoll::create());
+  all_ = std::make_unique<io::Epoll>(std::move(all));
+
+  options.engine.wake = [this](int32_t rank) {
+    io::EventFd::ring(peer_bells_[static_cast<size_t>(rank)].get());
+  };
+  std::vector<int> stream_fds;
+  for (const EnginePeer& peer : options.engine.peers) {
+    if (peer.stream != nullptr && peer.stream->poll_fd() >= 0)
+      stream_fds.push_back(peer.stream->poll_fd());
+  }
+  CORRO_ASSIGN(engine_, Engine::create(std::move(options.engine)));
+
+  CORRO_TRY(watch_->add(wake_->fd(), EPOLLIN, kWakeEvent));
+  CORRO_TRY(watch_peers(options.peer_pids));
+  CORRO_TRY(all_->add(watch_->fd(), EPOLLIN, kWatchEvent));
+  CORRO_TRY(all_->add(doorbell_->fd(), EPOLLIN, kDataEvent, io::Trigger::kEdge));
+  for (const int fd : stream_fds) {
+    CORRO_TRY(all_->add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP, kDataEvent, io::Trigger::kEdge));
+  }
+  // Signals are for the program's threads.
+  sigset_t all_signals, before;
+  sigfillset(&all_signals);
+  pthread_sigmask(SIG_SETMASK, &all_signals, &before);
+  thread_ = std::thread([this] { progress_main(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "corro-progress");
+  return {};
+}
+
+Status Driver::watch_peers(const std::vector<int32_t>& pids) {
+  pidfds_.resize(pids.size());
+  for (size_t r = 0; r < pids.size(); ++r) {
+    if (pids[r] == 0) continue;
+    auto pidfd = io::open_pidfd(pids[r]);
+    if (!pidfd.ok()) return pidfd.status().with_context("watching rank " + std::to_string(r));
+    CORRO_TRY(watch_->add(pidfd->get(), EPOLLIN, r));
+    pidfds_[r] = std::move(pidfd).value();
+  }
+  return {};
+}
+
+Driver::~Driver() {
+  CORRO_CHECK(!abandoned(), "a driver in a forked child is let go, not destroyed");
+  if (thread_.joinable()) {
+    call([](Engine& engine) { engine.close(); });
+    stopping_.store(true, std::memory_order_seq_cst);
+    wake_->ring();
+    thread_.join();
+  }
+}
+
+void Driver::abandon_in_child() {
+  abandoned_.store(true, std::memory_order_release);
+  for (io::Fd& bell : peer_bells_) bell.reset();
+  for (io::Fd& pidfd : pidfds_) pidfd.reset();
+  engine_->close_descriptors();
+  doorbell_.reset();
+  wake_.reset();
+  watch_.reset();
+  all_.reset();
+}
+
+// -- the baton ------------------------------------------------------------------------------------
+
+bool Driver::try_take_baton() {
+  uint32_t free = 0;
+  return baton_.compare_exchange_strong(free, 1, std::memory_order_acquire);
+}
+
+void Driver::take_baton() {
+  if (try_take_baton()) return;
+  while (baton_.exchange(2, std::memory_order_acquire) != 0)
+    io::futex_wait(baton_, 2, Duration(-1));
+}
+
+void Driver::release_baton() {
+  // What the holder leaves undone is the progress thread's.
+  const bool work_left = !engine_->idle() || posted_.load(std::memory_order_seq_cst) > 0 ||
+                         attention_.load(std::memory_order_seq_cst) > 0;
+  if (baton_.exchange(0, std::memory_order_release) == 2) io::futex_wake_all(baton_);
+  if (work_left && parked_.exchange(0, std::memory_order_seq_cst) == 1) wake_->ring();
+}
+
+// -- what callers do ------------------------------------------------------------------------------
+
+void Driver::post(Task task) {
+  tasks_.lock()->push_back(std::move(task));
+  posted_.fetch_add(1, std::memory_order_seq_cst);
+  if (parked_.exchange(0, std::memory_order_seq_cst) == 1) wake_->ring();
+}
+
+void Driver::submit(Group& group, std::shared_ptr<WorkState> work) {
+  post([&group, work = std::move(work)](Engine& engine) {
+    engine.submit(group, work, monotonic_now());
+  });
+}
+
+void Driver::run(Group& group, const std::shared_ptr<WorkState>& work) {
+  if (!try_take_baton()) {
+    submit(group, work);
+    (void)work->wait(Duration(-1));
+    return;
+  }
+  run_tasks();
+  engine_->submit(group, work, monotonic_now());
+  Ladder ladder(caller_ladder_);
+  while (!work->done()) {
+    if (pass()) {
+      ladder.reset();
+    } else if (!ladder.climb()) {
+      break;
+    }
+  }
+  release_baton();
+  (void)work->wait(Duration(-1));
+}
+
+void Driver::call(const std::function<void(Engine&)>& task) {
+  if (try_take_baton()) {
+    run_tasks();
+    task(*engine_);
+    release_baton();
+    return;
+  }
+  std::atomic<uint32_t> done{0};
+  post([&task, &done](Engine& engine) {
+    task(engine);
+    done.store(1, std::memory_order_release);
+    io::futex_wake_all(done);
+  });
+  while (done.load(std::memory_order_acquire) == 0) io::futex_wait(done, 0, Duration(-1));
+}
+
+// -- what the holder of the baton does
+// --------------------------------------------------------------
+
+void Driver::run_tasks() {
+  if (posted_.load(std::memory_order_seq_cst) == 0) return;
+  std::vector<Task> tasks;
+  tasks.swap(*tasks_.lock());
+  posted_.fetch_sub(static_cast<uint32_t>(tasks.size()), std::memory_order_seq_cst);
+  for (const Task& task : tasks) task(*engine_);
+}
+
+void Driver::apply_losses() {
+  if (attention_.load(std::memory_order_acquire) == 0) return;
+  attention_.store(0, std::memory_order_seq_cst);
+  std::vector<int32_t> losses;
+  losses.swap(*losses_.lock());
+  for (const int32_t rank : losses) engine_->peer_ended(rank);
+}
+
+/// One look at everything; true if anything moved.
+bool Driver::pass() {
+  run_tasks();
+  apply_losses();
+  return engine_->poll(monotonic_now());
+}
+
+void Driver::progress_main() {
+  std::array<epoll_event, 16> events{};
+  while (!stopping_.load(std::memory_order_seq_cst)) {
+    parked_.store(1, std::memory_order_seq_cst);
+    if (posted_.load(std::memory_order_seq_cst) == 0 &&
+        attention_.load(std::memory_order_seq_cst) == 0) {
+      const auto ready = watch_->wait(events, Duration(-1));
+      for (size_t i = 0; ready.ok() && i < *ready; ++i) handle(events[i].data.u64);
+      wakeups_.fetch_add(1, std::memory_order_relaxed);
+    }
+    parked_.store(0, std::memory_order_seq_cst);
+    take_baton();
+    move_until_idle();
+    release_baton();
+  }
+}
+
+void Driver::move_until_idle() {
+  Ladder ladder(progress_ladder_);
+  while (true) {
+    const bool moved = pass();
+    if (engine_->idle() && posted_.load(std::memory_order_seq_cst) == 0) return;
+    if (moved) {
+      ladder.reset();
+    } else if (!ladder.climb()) {
+      sleep_once();
+      ladder.reset();
+    }
+  }
+}
+
+/// Sleeps until a peer rings, a stream moves, somebody posts, a rank dies, or a deadline may be
+/// over.
+void Driver::sleep_once() {
+  parked_.store(1, std::memory_order_seq_cst);
+  engine_->set_sleeping(true);
+  // Once more with the flags set: whoever publishes from now on rings.
+  const bool moved = pass();
+  const Duration left = engine_->next_deadline() - monotonic_now();
+  if (!moved && !engine_->idle() && posted_.load(std::memory_order_seq_cst) == 0) {
+    std::array<epoll_event, 16> events{};
+    const auto ready = all_->wait(events, std::clamp(left, Duration::zero(), kLongestSleep));
+    for (size_t i = 0; ready.ok() && i < *ready; ++i) handle(events[i].data.u64);
+    wakeups_.fetch_add(1, std::memory_order_relaxed);
+  }
+  engine_->set_sleeping(false);
+  parked_.store(0, std::memory_order_seq_cst);
+}
+
+void Driver::handle(uint64_t event) {
+  if (event == kDataEvent) {
+    doorbell_->drain();
+    return;
+  }
+  if (event == kWakeEvent) {
+    wake_->drain();
+    return;
+  }
+  if (event == kWatchEvent) {
+    std::array<epoll_event, 16> events{};
+    const auto ready = watch_->wait(events, Duration::zero());
+    for (size_t i = 0; ready.ok() && i < *ready; ++i) handle(events[i].data.u64);
+    return;
+  }
+  // A pidfd stays readable for ever: look at it once only.
+  const auto rank = static_cast<int32_t>(event);
+  watch_->remove(pidfds_[static_cast<size_t>(rank)].get());
+  losses_.lock()->push_back(rank);
+  attention_.store(1, std::memory_order_seq_cst);
+}
+
+}  // namespace corro::runtime

@@ -1,0 +1,612 @@
+#include "runtime/engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace corro::runtime {
+namespace {
+
+/// While no operation uses messages, endpoints are looked at this often, for goodbyes and
+/// cancellations.
+constexpr uint32_t kIdlePollsPerEndpointCheck = 32;
+
+bool is_pair(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+Engine::Engine(EngineOptions options)
+    : options_(std::move(options)),
+      endpoints_(static_cast<size_t>(options_.size)),
+      lost_(static_cast<size_t>(options_.size)),
+      departed_(static_cast<size_t>(options_.size)) {}
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
+  CORRO_CHECK(
+      options.segment != nullptr && options.peers.size() == static_cast<size_t>(options.size),
+      options.peers.size(), options.size);
+  auto engine = std::unique_ptr<Engine>(new Engine(std::move(options)));
+  CORRO_TRY(engine->open_world());
+  return engine;
+}
+
+Status Engine::open_world() {
+  recorder_ = std::move(options_.recorder);
+  if (recorder_ == nullptr) {
+    CORRO_ASSIGN(recorder_, obs::FlightRecorder::create({.rank = rank(), .size = size()}));
+  }
+  CORRO_ASSIGN(executor_, Executor::create(Plan{}, {}));
+  descriptors_ = {recorder_->fd(), options_.segment->fd()};
+  for (int32_t r = 0; r < size(); ++r) {
+    EnginePeer& peer = options_.peers[static_cast<size_t>(r)];
+    if (peer.stream == nullptr) continue;
+    if (peer.stream->poll_fd() >= 0) descriptors_.push_back(peer.stream->poll_fd());
+    endpoints_[static_cast<size_t>(r)] = std::make_unique<transport::Endpoint>(
+        std::move(peer.stream), [this, r](const wire::Control& control) { on_control(r, control); },
+        transport::EndpointLimits{},
+        [this, r](const transport::MessageKey& key, uint64_t signature) {
+          strays_.push_back({r, key, signature});
+        });
+  }
+  std::vector<int32_t> everyone(static_cast<size_t>(size()));
+  for (int32_t r = 0; r < size(); ++r) everyone[static_cast<size_t>(r)] = r;
+  return create_group(everyone).status();
+}
+
+// -- groups ---------------------------------------------------------------------------------------
+
+Result<Group*> Engine::create_group(const std::vector<int32_t>& members) {
+  const uint32_t lane = next_lane_++;
+  std::vector<int32_t> sorted = members;
+  std::sort(sorted.begin(), sorted.end());
+  const bool unique = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  if (members.empty() || !unique || sorted.front() < 0 || sorted.back() >= size()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("a group needs distinct ranks between 0 and {}, got [{}]", size() - 1,
+                              fmt::join(members, ", ")));
+  }
+  if (std::find(members.begin(), members.end(), rank()) == members.end())
+    return static_cast<Group*>(nullptr);
+  return open_group(members, lane);
+}
+
+Result<Group*> Engine::open_group(const std::vector<int32_t>& members, uint32_t lane) {
+  auto group = std::make_unique<Group>();
+  group->lane = lane;
+  group->members = members;
+  group->rank =
+      static_cast<int32_t>(std::find(members.begin(), members.end(), rank()) - members.begin());
+  group->links = {.lane = lane, .rank = group->rank, .endpoints = {}, .world_ranks = members};
+  for (const int32_t member : members) {
+    group->links.endpoints.push_back(endpoints_[static_cast<size_t>(member)].get());
+  }
+  CORRO_TRY(open_board(*group));
+  group->executor_lane = executor_->add_lane({.name = fmt::format("group {}", lane),
+                                              .order = LaneOrder::kAgreed,
+                                              .depth = collective::kLines},
+                                             inline_lane_);
+  for (const int32_t member : members) {
+    const std::string& how = lost_[static_cast<size_t>(member)];
+    if (!how.empty()) {
+      group->failed = {
+          Code::kUnavailable, fmt::format("rank {} was lost: {}", member, how), {.rank = member}};
+    }
+  }
+  groups_.push_back(std::move(group));
+  return groups_.back().get();
+}
+
+Status Engine::open_board(Group& group) {
+  if (!options_.use_board || group.size() > collective::kMaxBoardRanks) return {};
+  std::vector<collective::Board::Member> members;
+  for (const int32_t member : group.members) {
+    const EnginePeer& peer = options_.peers[static_cast<size_t>(member)];
+    if (member != rank() && peer.segment == nullptr) return {};
+    auto* segment = member == rank() ? options_.segment.get() : peer.segment.get();
+    members.push_back({.segment = segment, .world_rank = member});
+  }
+  CORRO_ASSIGN(group.board, collective::Board::create(group.lane, group.rank, std::move(members),
+                                                      options_.wake));
+  return {};
+}
+
+Status Engine::destroy_group(Group& group) {
+  CORRO_CHECK(&group != groups_.front().get(), "the world cannot be destroyed");
+  if (group.busy()) {
+    return {Code::kFailedPrecondition,
+            "a group cannot be destroyed while it has operations in flight"};
+  }
+  CORRO_TRY(executor_->remove_lane(group.executor_lane));
+  if (group.board != nullptr) quiet_boards_.push_back(std::move(group.board));
+  std::erase_if(groups_, [&group](const auto& held) { return held.get() == &group; });
+  close_quiet_boards();
+  return {};
+}
+
+/// A section may be reused once every member has completed what this rank completed: nobody reads
+/// its lines any more.
+void Engine::close_quiet_boards() {
+  std::erase_if(quiet_boards_, [](const auto& board) {
+    if (board->missing_member() >= 0) return board->own().completed.load() == 0;
+    const uint64_t done = board->own().completed.load();
+    for (int32_t r = 0; r < board->size(); ++r) {
+      if (board->member(r).section->completed.load() < done) return false;
+    }
+    return true;
+  });
+}
+
+Group* Engine::group_of_lane(uint32_t lane) {
+  for (const auto& group : groups_) {
+    if (group->lane == (lane & ~collective::kPairLaneBit)) return group.get();
+  }
+  return nullptr;
+}
+
+// -- submission -----------------------------------------------------------------------------------
+
+void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time now) {
+  CORRO_CHECK(!work->requests.empty());
+  now_ = now;
+  const size_t count =
+      work->requests.size();  // a refused work may be done and gone before the loop ends
+  for (size_t i = 0; i < count; ++i) submit_one(group, work, i, now);
+}
+
+Status Engine::refusal(Group& group, const collective::OpRequest& request) {
+  if (!group.failed.ok()) return group.failed.with_context(name_of(request.kind));
+  if (!group.next_error.ok()) return std::exchange(group.next_error, Status());
+  return collective::validate(request, group.rank, group.size());
+}
+
+void Engine::submit_one(Group& group, const std::shared_ptr<WorkState>& work, size_t index,
+                        Time now) {
+  const collective::OpRequest& request = work->requests[index];
+  if (Status refused = refusal(group, request); !refused.ok()) {
+    ++counters_.failures;
+    work->finish_one(refused);
+    return;
+  }
+  auto flight = std::make_unique<Flight>();
+  flight->group = &group;
+  flight->work = work;
+  flight->request = &request;
+  flight->submitted = now;
+  const Duration timeout = request.timeout > Duration::zero() ? request.timeout : options_.timeout;
+  flight->deadline = now + timeout;
+  const bool pair = is_pair(request.kind);
+  flight->op =
+      pair ? group.pair_sequences[{request.kind, request.root, request.tag}]++ : group.next_op++;
+  flight->record = recorder_->begin({.op_id = flight->op,
+                                     .lane = group.lane,
+                                     .kind = request.kind,
+                                     .dtype = request.dtype,
+                                     .reduce_op = request.reduce_op,
+                                     .root = request.root,
+                                     .count = request.count,
+                                     .name = request.name});
+  ++flights_;
+  ++counters_.operations;
+  Flight* raw = flight.get();
+  if (pair) {
+    group.pairs.push_back(std::move(flight));
+    launch(*raw, now);
+    return;
+  }
+  group.flights.push_back(std::move(flight));
+  auto ticket = executor_->submit(group.executor_lane, {.name = name_of(request.kind),
+                                                        .launch =
+                                                            [this, raw](const Firing& firing) {
+                                                              raw->ticket = firing.ticket;
+                                                              launch(*raw, now_);
+                                                            },
+                                                        .on_done = {}});
+  CORRO_CHECK(ticket.ok(), ticket.status().message());
+}
+
+void Engine::launch(Flight& flight, Time /*now*/) {
+  Group& group = *flight.group;
+  flight.operation = group.make_operation(flight);
+  if (group.board == nullptr || is_pair(flight.request->kind)) ++message_flights_;
+  recorder_->set_phase(flight.record, obs::Phase::kExchange);
+  if (is_pair(flight.request->kind)) return;
+  flight.signature = collective::signature_of(*flight.request, group.size()).pack();
+  if (const auto found = group.early.find(flight.op); found != group.early.end()) {
+    const auto [from, signature] = found->second;
+    group.early.erase(found);
+    judge(from, group, flight.op, signature);
+    if (flight.over) return;
+  }
+  if (const auto found = group.cancelled.find(flight.op); found != group.cancelled.end()) {
+    conclude(flight, found->second);
+    group.cancelled.erase(found);
+  }
+}
+
+// -- progress -------------------------------------------------------------------------------------
+
+bool Engine::poll(Time now) {
+  now_ = now;
+  ++counters_.polls;
+  bool moved = executor_->poll(now);
+  const bool look = message_flights_ > 0 || idle_polls_ >= kIdlePollsPerEndpointCheck;
+  if (look) moved = poll_endpoints() || moved;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i]->busy()) moved = poll_group(*groups_[i]) || moved;
+  }
+  if (flights_ > 0) {
+    if (any_departed_ && !moved) check_departed();
+    check_deadlines(now);
+  }
+  idle_polls_ = moved || idle_polls_ >= kIdlePollsPerEndpointCheck ? 0 : idle_polls_ + 1;
+  return moved;
+}
+
+bool Engine::poll_endpoints() {
+  bool moved = false;
+  for (int32_t r = 0; r < size(); ++r) {
+    transport::Endpoint* endpoint = endpoints_[static_cast<size_t>(r)].get();
+    if (endpoint == nullptr || !lost_[static_cast<size_t>(r)].empty()) continue;
+    moved = endpoint->progress() || moved;
+    if (endpoint->closed() && !departed_[static_cast<size_t>(r)]) {
+      peer_lost(r, endpoint->describe());
+      moved = true;
+    }
+  }
+  judge_strays();
+  return moved;
+}
+
+bool Engine::poll_group(Group& group) {
+  bool moved = false;
+  bool oldest = true;
+  for (size_t i = 0; i < group.flights.size(); ++i) {
+    Flight& flight = *group.flights[i];
+    if (flight.over) continue;
+    if (flight.operation == nullptr) break;  // started in order: none behind it has started
+    moved = poll_flight(flight, oldest) || moved;
+    if (!flight.over) oldest = false;
+  }
+  for (size_t i = 0; i < group.pairs.size(); ++i) {
+    if (!group.pairs[i]->over) moved = poll_flight(*group.pairs[i], true) || moved;
+  }
+  if (moved) sweep(group);
+  return moved;
+}
+
+bool Engine::poll_flight(Flight& flight, bool oldest) {
+  const obs::Phase before = flight.operation->phase();
+  const int32_t waited = flight.operation->waiting_for();
+  const collective::Progress progress = flight.operation->poll(oldest);
+  if (progress == collective::Progress::kDone) {
+    const Status outcome = flight.operation->status();  // conclude() destroys the operation
+    conclude(flight, outcome);
+    return true;
+  }
+  const int32_t waits = flight.operation->waiting_for();
+  if (flight.operation->phase() != before || waits != waited) {
+    const int32_t world = waits < 0 ? -1 : flight.group->members[static_cast<size_t>(waits)];
+    recorder_->set_phase(flight.record, flight.operation->phase(), world);
+  }
+  return progress == collective::Progress::kMoved;
+}
+
+/// An operation has ended here by itself or by a cancellation. Its failure is the others' too where
+/// they cannot see it.
+void Engine::conclude(Flight& flight, const Status& outcome) {
+  Group& group = *flight.group;
+  const bool by_messages = group.board == nullptr && !is_pair(flight.request->kind);
+  const bool first =
+      flight.operation != nullptr && flight.operation->status().code() == outcome.code();
+  if (!outcome.ok() && by_messages && first) {
+    tell_group(group, wire::ControlKind::kCancel, flight.op, outcome, -1);
+  }
+  end(flight, outcome);
+}
+
+void Engine::end(Flight& flight, const Status& status) {
+  if (flight.over) return;
+  Group& group = *flight.group;
+  const bool pair = is_pair(flight.request->kind);
+  if (flight.operation != nullptr) {
+    if (!status.ok()) flight.operation->abandon();
+    if (group.board == nullptr || pair) --message_flights_;
+    flight.operation.reset();
+    if (!pair) executor_->complete(flight.ticket);
+  }
+  flight.over = true;
+  if (!pair) group.past_of(flight.op) = {flight.op, flight.signature, !status.ok()};
+  --flights_;
+  if (!status.ok()) ++counters_.failures;
+  recorder_->end(flight.record, status.code());
+  flight.request = nullptr;
+  const std::shared_ptr<WorkState> work = std::move(flight.work);
+  work->finish_one(status);
+}
+
+/// Forgets operations that are over, and tells the board how far this rank is.
+void Engine::sweep(Group& group) {
+  const uint64_t before = group.completed();
+  while (!group.flights.empty() && group.flights.front()->over) group.flights.pop_front();
+  std::erase_if(group.pairs, [](const auto& flight) { return flight->over; });
+  const uint64_t completed = group.completed();
+  if (completed == before) return;
+  if (group.board != nullptr) {
+    group.board->set_completed(completed);
+    return;
+  }
+  for (transport::Endpoint* endpoint : group.links.endpoints) {
+    if (endpoint != nullptr) endpoint->retire_below(group.lane, completed);
+  }
+}
+
+bool Engine::unsent() const {
+  return std::any_of(endpoints_.begin(), endpoints_.end(), [](const auto& endpoint) {
+    return endpoint != nullptr && !endpoint->closed() && endpoint->has_unsent();
+  });
+}
+
+bool Engine::idle() const { return flights_ == 0 && !unsent(); }
+
+Time Engine::next_deadline() const {
+  Time earliest = Time::never();
+  for (const auto& group : groups_) {
+    for (const auto& flight : group->flights)
+      earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
+    for (const auto& flight : group->pairs)
+      earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
+  }
+  return earliest;
+}
+
+void Engine::set_sleeping(bool asleep) {
+  uint32_t depth = collective::kAwake;
+  if (asleep) {
+    idle_polls_ = kIdlePollsPerEndpointCheck;  // the last look before the sleep is at everything
+    depth = flights_ == 0 ? collective::kIdle : collective::kAsleep;
+    for (const auto& group : groups_) {
+      for (const auto& flight : group->flights) {
+        const bool queued =
+            flight->operation != nullptr && flight->operation->phase() == obs::Phase::kQueued;
+        if (!flight->over && queued) depth = collective::kAsleepForLines;
+      }
+    }
+  }
+  auto& word = options_.segment->header().sleeping;
+  if (word.load(std::memory_order_relaxed) != depth) word.store(depth, std::memory_order_seq_cst);
+}
+
+// -- failure --------------------------------------------------------------------------------------
+
+void Engine::check_deadlines(Time now) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = *groups_[g];
+    for (size_t i = 0; i < group.flights.size(); ++i) {
+      if (!group.flights[i]->over && now >= group.flights[i]->deadline)
+        return expire(*group.flights[i], now);
+    }
+    for (size_t i = 0; i < group.pairs.size(); ++i) {
+      if (!group.pairs[i]->over && now >= group.pairs[i]->deadline)
+        return expire(*group.pairs[i], now);
+    }
+  }
+}
+
+void Engine::expire(Flight& flight, Time now) {
+  Group& group = *flight.group;
+  const int32_t waits = flight.operation != nullptr ? flight.operation->waiting_for() : -1;
+  const int32_t culprit = waits < 0 ? -1 : group.members[static_cast<size_t>(waits)];
+  std::string message = culprit < 0 ? "waited" : fmt::format("waited for rank {}", culprit);
+  message += fmt::format(" for {:.3g} s", seconds(now - flight.submitted));
+  if (culprit >= 0 && group.board != nullptr)
+    message += "; " + group.board->last_operation_of(waits);
+  fail_group(group, {Code::kDeadlineExceeded, message, {.rank = culprit}}, culprit);
+}
+
+Status Engine::describe_failure(const Flight& flight, const Status& cause) const {
+  const collective::OpRequest& request = *flight.request;
+  const obs::Phase phase =
+      flight.operation != nullptr ? flight.operation->phase() : obs::Phase::kQueued;
+  const int32_t culprit = cause.detail() ? cause.detail()->rank : -1;
+  std::string what = fmt::format("{} #{}", name_of(request.kind), flight.op + 1);
+  if (!request.name.empty()) what += fmt::format(" \"{}\"", request.name);
+  return {cause.code(),
+          fmt::format("{} on rank {} (phase {}): {}", what, rank(), obs::name_of(phase),
+                      cause.message()),
+          {.rank = culprit,
+           .op = std::string(name_of(request.kind)),
+           .phase = std::string(obs::name_of(phase)),
+           .torn = flight.operation != nullptr && flight.operation->torn()}};
+}
+
+/// Ends everything of the group with the same cause, here and for whoever waits on this rank.
+void Engine::fail_group(Group& group, const Status& cause, int32_t culprit) {
+  if (!group.failed.ok()) return;
+  group.failed = cause;
+  if (group.board != nullptr) group.board->set_failed(cause.code(), culprit);
+  tell_group(group, wire::ControlKind::kAbort, group.completed(), cause, culprit);
+  for (size_t i = 0; i < group.flights.size(); ++i) {
+    Flight& flight = *group.flights[i];
+    if (!flight.over) end(flight, describe_failure(flight, cause));
+  }
+  for (size_t i = 0; i < group.pairs.size(); ++i) {
+    Flight& flight = *group.pairs[i];
+    if (!flight.over) end(flight, describe_failure(flight, cause));
+  }
+  (void)executor_->cancel_pending(group.executor_lane, cause);
+  sweep(group);
+}
+
+void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
+  std::string& known = lost_[static_cast<size_t>(lost_rank)];
+  if (!known.empty()) return;
+  known = how;
+  if (auto* endpoint = endpoints_[static_cast<size_t>(lost_rank)].get(); endpoint != nullptr)
+    endpoint->close();
+  const EnginePeer& peer = options_.peers[static_cast<size_t>(lost_rank)];
+  const Status cause(Code::kUnavailable,
+                     fmt::format("rank {} ({}) was lost: {}", lost_rank, peer.where, how),
+                     {.rank = lost_rank});
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i]->contains(lost_rank)) fail_group(*groups_[i], cause, lost_rank);
+  }
+}
+
+void Engine::peer_ended(int32_t ended) {
+  const auto index = static_cast<size_t>(ended);
+  while (poll(now_)) {
+  }
+  if (auto* endpoint = endpoints_[index].get(); endpoint != nullptr && lost_[index].empty()) {
+    while (endpoint->progress()) {
+    }
+  }
+  if (!departed_[index]) return peer_lost(ended, "its process has ended");
+  check_departed();
+}
+
+/// Operations that wait for a rank that has left will wait for ever.
+void Engine::check_departed() {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = *groups_[g];
+    for (const auto& flight : group.flights) {
+      if (flight->over || flight->operation == nullptr || flight->operation->waiting_for() < 0)
+        continue;
+      const int32_t awaited = group.members[static_cast<size_t>(flight->operation->waiting_for())];
+      if (!departed_[static_cast<size_t>(awaited)]) continue;
+      fail_group(
+          group,
+          {Code::kUnavailable, fmt::format("rank {} has left the job", awaited), {.rank = awaited}},
+          awaited);
+      break;
+    }
+  }
+}
+
+void Engine::close_descriptors() {
+  for (const int fd : descriptors_) ::close(fd);
+}
+
+void Engine::tell_group(const Group& group, wire::ControlKind kind, uint64_t op,
+                        const Status& status, int32_t culprit) {
+  if (group.board != nullptr) return;  // the board has told everyone
+  wire::Control control{.kind = kind,
+                        .code = static_cast<uint8_t>(status.code()),
+                        .lane = group.lane,
+                        .rank = culprit,
+                        .op = op,
+                        .text = status.message()};
+  for (transport::Endpoint* endpoint : group.links.endpoints) {
+    if (endpoint != nullptr && !endpoint->closed()) endpoint->send_control(control);
+  }
+}
+
+void Engine::on_control(int32_t from, const wire::Control& control) {
+  if (control.kind == wire::ControlKind::kGoodbye) {
+    departed_[static_cast<size_t>(from)] = true;
+    any_departed_ = true;
+    return;
+  }
+  Group* group = group_of_lane(control.lane);
+  if (group == nullptr || !group->contains(from)) return;
+  const auto code = static_cast<Code>(std::clamp<int>(control.code, 1, 16));
+  const int32_t culprit = control.rank >= 0 && control.rank < size() ? control.rank : -1;
+  const Status cause(code, control.text, {.rank = culprit});
+  if (control.kind == wire::ControlKind::kAbort) fail_group(*group, cause, culprit);
+  if (control.kind == wire::ControlKind::kCancel) cancel_operation(*group, control.op, cause);
+}
+
+void Engine::cancel_operation(Group& group, uint64_t op, const Status& cause) {
+  if (!group.failed.ok()) return;
+  if (Flight* flight = group.find(op); flight != nullptr && flight->operation != nullptr) {
+    conclude(*flight, describe_failure(*flight, cause));
+    return;
+  }
+  const PastOperation& past = group.past_of(op);
+  if (past.op == op) {
+    if (!past.failed) group.next_error = cause;  // it had returned here
+  } else if (op >= group.completed()) {
+    group.cancelled.emplace(op, cause);
+  }
+}
+
+/// Messages without a receive show what their senders called: compare with what was, is or will be
+/// called here.
+void Engine::judge_strays() {
+  if (strays_.empty()) return;
+  std::vector<Stray> strays;
+  strays.swap(strays_);
+  for (const Stray& stray : strays) {
+    if ((stray.key.lane & collective::kPairLaneBit) != 0) continue;
+    Group* group = group_of_lane(stray.key.lane);
+    if (group != nullptr && group->failed.ok())
+      judge(stray.from, *group, stray.key.op, stray.signature);
+  }
+}
+
+void Engine::judge(int32_t from, Group& group, uint64_t op, uint64_t signature) {
+  if (Flight* flight = group.find(op); flight != nullptr && flight->operation != nullptr) {
+    if (flight->signature == signature) return;
+    const Status error = disagreement(from, flight->signature, signature);
+    tell_group(group, wire::ControlKind::kCancel, op, error, -1);
+    end(*flight, describe_failure(*flight, error));
+    return;
+  }
+  PastOperation& past = group.past_of(op);
+  if (past.op != op) {
+    if (op >= group.completed()) group.early.emplace(op, std::pair(from, signature));
+    return;
+  }
+  if (past.failed || past.signature == signature) return;
+  past.failed = true;
+  group.next_error = disagreement(from, past.signature, signature);
+  tell_group(group, wire::ControlKind::kCancel, op, group.next_error, -1);
+}
+
+Status Engine::disagreement(int32_t other, uint64_t own_signature, uint64_t other_signature) const {
+  return {Code::kInvalidArgument,
+          fmt::format("ranks disagree: rank {} called {}, rank {} called {}", rank(),
+                      collective::Signature::unpack(own_signature).describe(), other,
+                      collective::Signature::unpack(other_signature).describe())};
+}
+
+void Engine::close() {
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    Group& group = *groups_[i];
+    const Status cause(Code::kCancelled, "the engine was closed");
+    for (const auto& flight : group.pairs) end(*flight, cause);
+    for (const auto& flight : group.flights) end(*flight, cause);
+    (void)executor_->cancel_pending(group.executor_lane, cause);
+    if (group.failed.ok()) group.failed = cause;
+    group.flights.clear();
+    group.pairs.clear();
+  }
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint == nullptr || endpoint->closed()) continue;
+    endpoint->send_control({.kind = wire::ControlKind::kGoodbye});
+    (void)endpoint->progress();
+    endpoint->close();
+  }
+}
+
+transport::EndpointCounters Engine::message_counters() const {
+  transport::EndpointCounters total;
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint == nullptr) continue;
+    const auto& one = endpoint->counters();
+    total.messages_sent += one.messages_sent;
+    total.messages_received += one.messages_received;
+    total.bytes_sent += one.bytes_sent;
+    total.bytes_received += one.bytes_received;
+    total.bounced += one.bounced;
+    total.pauses += one.pauses;
+  }
+  return total;
+}
+
+}  // namespace corro::runtime

@@ -1,0 +1,169 @@
+// Engine: all groups and operations of one rank. Sans-I/O: poll(now) moves everything and never
+// blocks.
+//
+//   engine->submit(engine->world(), work);
+//   while (!work->done()) engine->poll(now);
+//
+// The process's driver (driver.h) or a World (cpp/testing) decides who polls, and when to sleep.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collective/segment.h"
+#include "obs/flight_recorder.h"
+#include "runtime/executor.h"
+#include "runtime/group.h"
+#include "transport/endpoint.h"
+#include "transport/stream.h"
+
+namespace corro::runtime {
+
+/// What the engine knows of another rank.
+struct EnginePeer {
+  std::string where;                          ///< For messages: "pid 4711" or "host:port".
+  std::unique_ptr<transport::Stream> stream;  ///< Null for the own rank.
+  std::shared_ptr<collective::Segment>
+      segment;  ///< Set for ranks on this host; shared by the engines of a process.
+  bool local = false;
+};
+
+struct EngineOptions {
+  int32_t rank = 0;
+  int32_t size = 1;
+  Duration timeout = std::chrono::seconds(60);              ///< Of every operation that names none.
+  std::unique_ptr<obs::FlightRecorder> recorder = nullptr;  ///< Null: the engine makes its own.
+  bool use_board = true;  ///< false: schedules over streams even among local ranks.
+  std::shared_ptr<collective::Segment> segment;  ///< The own one; shared as above.
+  std::vector<EnginePeer> peers;                 ///< By rank.
+  /// Rings the doorbell of a local rank asleep with operations in flight.
+  std::function<void(int32_t rank)> wake;
+};
+
+/// What happened so far; read by counters and tests.
+struct EngineCounters {
+  uint64_t operations = 0;
+  uint64_t failures = 0;
+  uint64_t polls = 0;
+};
+
+/// Externally synchronized: one thread at a time (the holder of the baton), any thread over time.
+class Engine final {
+ public:
+  static Result<std::unique_ptr<Engine>> create(EngineOptions options);
+  ~Engine();
+
+  [[nodiscard]] int32_t rank() const { return options_.rank; }
+  [[nodiscard]] int32_t size() const { return options_.size; }
+  [[nodiscard]] Group& world() { return *groups_.front(); }
+  [[nodiscard]] collective::Segment& segment() { return *options_.segment; }
+  [[nodiscard]] obs::FlightRecorder& recorder() { return *recorder_; }
+
+  /// Makes a group of world ranks, in the given rank order; null if this rank is no member. Every
+  /// rank of the world makes the same calls in the same order. Does not communicate.
+  Result<Group*> create_group(const std::vector<int32_t>& members);
+  /// FAILED_PRECONDITION while operations are in flight. The board section is freed once all
+  /// members are done with it.
+  Status destroy_group(Group& group);
+
+  /// Queues the work's operations; invalid ones and those of a dead group make it done at once.
+  void submit(Group& group, const std::shared_ptr<WorkState>& work, Time now);
+  /// Moves everything; true if anything moved. Deadlines are checked against `now`.
+  bool poll(Time now);
+  /// No operation waits or is in flight and nothing is left to send.
+  [[nodiscard]] bool idle() const;
+  /// The earliest deadline of an operation in flight.
+  [[nodiscard]] Time next_deadline() const;
+  /// True while operations of this engine use streams, so that their descriptors are worth
+  /// watching.
+  [[nodiscard]] bool uses_streams() const { return message_flights_ > 0 || unsent(); }
+
+  /// A rank is gone: every group that has it as a member fails. `how` for the message.
+  void peer_lost(int32_t rank, const std::string& how);
+  /// A rank's process has ended. Takes in all it has left behind first; if it had said goodbye,
+  /// only operations that still wait for it fail, else it is lost.
+  void peer_ended(int32_t rank);
+  /// Sets the sleeping word as deep as the operations in flight need, or clears it.
+  void set_sleeping(bool asleep);
+  /// In a forked child: closes every descriptor without a word to the peers. Nothing else may be
+  /// called after it.
+  void close_descriptors();
+  /// Says goodbye to the peers and fails what is in flight with CANCELLED.
+  void close();
+
+  [[nodiscard]] const EngineCounters& counters() const { return counters_; }
+  [[nodiscard]] transport::EndpointCounters message_counters() const;
+  [[nodiscard]] transport::Endpoint* endpoint(int32_t rank) {
+    return endpoints_[static_cast<size_t>(rank)].get();
+  }
+
+ private:
+  /// Every group's lane begins its work at once, where the engine polls.
+  class InlineLane final : public Lane {
+   public:
+    void start(Time /*now*/, const Work& work) override { work.launch(work.firing); }
+  };
+
+  explicit Engine(EngineOptions options);
+  Status open_world();
+  Result<Group*> open_group(const std::vector<int32_t>& members, uint32_t lane);
+  Status open_board(Group& group);
+
+  void submit_one(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
+  Status refusal(Group& group, const collective::OpRequest& request);
+  void launch(Flight& flight, Time now);
+  bool poll_group(Group& group);
+  bool poll_flight(Flight& flight, bool oldest);
+  void conclude(Flight& flight, const Status& outcome);
+  void end(Flight& flight, const Status& status);
+  void sweep(Group& group);
+  void check_deadlines(Time now);
+  void expire(Flight& flight, Time now);
+  void check_departed();
+
+  void fail_group(Group& group, const Status& cause, int32_t culprit);
+  [[nodiscard]] Status describe_failure(const Flight& flight, const Status& cause) const;
+  void tell_group(const Group& group, wire::ControlKind kind, uint64_t op, const Status& status,
+                  int32_t culprit);
+  void on_control(int32_t from, const wire::Control& control);
+  void cancel_operation(Group& group, uint64_t op, const Status& cause);
+  void judge_strays();
+  void judge(int32_t from, Group& group, uint64_t op, uint64_t signature);
+  [[nodiscard]] Status disagreement(int32_t other, uint64_t own_signature,
+                                    uint64_t other_signature) const;
+  [[nodiscard]] Group* group_of_lane(uint32_t lane);
+  [[nodiscard]] bool unsent() const;
+  bool poll_endpoints();
+  void close_quiet_boards();
+
+  EngineOptions options_;
+  std::unique_ptr<obs::FlightRecorder> recorder_;
+  InlineLane inline_lane_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::unique_ptr<transport::Endpoint>> endpoints_;  ///< By rank; null for the own.
+  std::vector<std::string> lost_;  ///< By rank: how it was lost, or empty.
+  std::vector<bool> departed_;     ///< By rank: said goodbye.
+  bool any_departed_ = false;
+  std::vector<int> descriptors_;                ///< For close_descriptors().
+  std::vector<std::unique_ptr<Group>> groups_;  ///< The world first.
+  std::vector<std::unique_ptr<collective::Board>>
+      quiet_boards_;  ///< Of destroyed groups, until all members are done.
+  struct Stray {
+    int32_t from;
+    transport::MessageKey key;
+    uint64_t signature;
+  };
+  std::vector<Stray> strays_;  ///< Heard of during this look at the endpoints.
+  uint32_t next_lane_ = 0;
+  uint32_t idle_polls_ = 0;     ///< In a row.
+  size_t flights_ = 0;          ///< Submitted and not over.
+  size_t message_flights_ = 0;  ///< Of these, started and using endpoints.
+  Time now_;
+  EngineCounters counters_;
+};
+
+}  // namespace corro::runtime

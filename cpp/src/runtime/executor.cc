@@ -1,0 +1,398 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace corro::runtime {
+
+Result<std::unique_ptr<Executor>> Executor::create(Plan plan, const std::vector<Lane*>& lanes,
+                                                   const ExecutorOptions& options) {
+  CORRO_TRY(check(plan, options.limits));
+  std::unique_ptr<Executor> executor(new Executor(std::move(plan)));
+  CORRO_TRY(executor->build(lanes, options));
+  return executor;
+}
+
+Status Executor::build(const std::vector<Lane*>& lanes, const ExecutorOptions& options) {
+  if (lanes.size() != plan_.lanes.size()) {
+    return {Code::kInvalidArgument, fmt::format("executor: {} lanes were given, the plan has {}",
+                                                lanes.size(), plan_.lanes.size())};
+  }
+  for (size_t i = 0; i < lanes.size(); ++i) (void)add_lane(plan_.lanes[i], *lanes[i]);
+  CORRO_TRY(build_channels(options));
+  build_services();
+  CORRO_TRY(restart({.epoch = plan_.epoch, .micro = 0}));
+  return {};
+}
+
+Status Executor::build_channels(const ExecutorOptions& options) {
+  producers_.resize(plan_.channels.size());
+  consumers_.resize(plan_.channels.size());
+  for (ServiceId id = 0; id < plan_.services.size(); ++id) {
+    for (const ChannelId channel : plan_.services[id].outputs) producers_[channel] = id;
+    for (const ChannelId channel : plan_.services[id].inputs) consumers_[channel].push_back(id);
+  }
+  channels_.reserve(plan_.channels.size());
+  for (ChannelId id = 0; id < plan_.channels.size(); ++id) {
+    const ChannelSpec& spec = plan_.channels[id];
+    const auto consumers = static_cast<uint32_t>(consumers_[id].size());
+    Channel& channel = channels_.emplace_back(spec.slots, consumers, spec.initial);
+    if (!options.allocate || spec.slot_bytes == 0) continue;
+    for (uint32_t slot = 0; slot < spec.slots; ++slot) {
+      CORRO_ASSIGN(channel.slot(slot).data, options.allocate(spec, slot));
+    }
+  }
+  return {};
+}
+
+void Executor::build_services() {
+  services_.resize(plan_.services.size());
+  for (ServiceId id = 0; id < plan_.services.size(); ++id) {
+    const ServiceSpec& spec = plan_.services[id];
+    Task& task = tasks_.emplace_back();
+    task.lane = spec.lane;
+    task.priority = spec.priority;
+    task.name = spec.name;
+    task.launch = spec.launch;
+    Service& service = services_[id];
+    service.outputs = spec.outputs;
+    service.input_slots.resize(spec.inputs.size());
+    service.output_slots.resize(spec.outputs.size());
+    for (const ChannelId channel : spec.inputs) {
+      const auto& readers = consumers_[channel];
+      const auto number = std::find(readers.begin(), readers.end(), id) - readers.begin();
+      service.inputs.push_back({channel, static_cast<uint32_t>(number)});
+    }
+    lanes_[spec.lane].services.push_back(id);
+  }
+  for (LaneState& lane : lanes_) {
+    if (lane.spec.order != LaneOrder::kPriority) continue;
+    std::stable_sort(lane.services.begin(), lane.services.end(), [this](ServiceId a, ServiceId b) {
+      return tasks_[a].priority < tasks_[b].priority;
+    });
+  }
+}
+
+LaneId Executor::add_lane(LaneSpec spec, Lane& lane) {
+  CORRO_CHECK(spec.depth > 0, spec.name);
+  LaneId id = 0;
+  while (id < lanes_.size() && lanes_[id].lane != nullptr) ++id;
+  if (id == lanes_.size()) {
+    lanes_.emplace_back();
+    std::rotate(dirty_.begin(), dirty_.begin() + static_cast<std::ptrdiff_t>(dirty_first_),
+                dirty_.end());
+    dirty_first_ = 0;
+    dirty_.push_back(0);
+  }
+  lanes_[id].spec = std::move(spec);
+  lanes_[id].lane = &lane;
+  return id;
+}
+
+Status Executor::remove_lane(LaneId lane) {
+  LaneState& state = lanes_[lane];
+  if (!state.services.empty() || state.one_shots != 0) {
+    return {Code::kFailedPrecondition,
+            fmt::format("executor: lane {} still serves {} services and {} one-shots",
+                        state.spec.name, state.services.size(), state.one_shots)};
+  }
+  state.lane = nullptr;
+  return {};
+}
+
+void Executor::run_until(uint32_t micro) {
+  end_ = std::max(end_, micro);
+  unfinished_ = static_cast<size_t>(
+      std::count_if(services_.begin(), services_.end(),
+                    [this](const Service& service) { return service.done < end_; }));
+  mark_all_dirty();
+}
+
+bool Executor::poll(Time now) {
+  CORRO_CHECK(starting_ == kNone, "poll() from inside a launch");
+  bool started = false;
+  while (dirty_count_ > 0) {
+    const LaneId id = dirty_[dirty_first_];
+    dirty_first_ = (dirty_first_ + 1) % dirty_.size();
+    --dirty_count_;
+    lanes_[id].dirty = false;
+    started |= fire_lane(id, now);
+  }
+  return started;
+}
+
+bool Executor::fire_lane(LaneId id, Time now) {
+  bool started = false;
+  while (lanes_[id].in_flight < lanes_[id].spec.depth) {
+    const uint32_t task = pick(lanes_[id]);
+    if (task == kNone) break;
+    started = true;
+    if (task < services_.size()) {
+      start_service(task, now);
+    } else {
+      start_one_shot(task, now);
+    }
+  }
+  return started;
+}
+
+uint32_t Executor::pick(const LaneState& lane) const {
+  if (lane.spec.order == LaneOrder::kAgreed) {
+    if (lane.services.empty()) return lane.first_waiting;
+    const ServiceId next = lane.services[lane.turn];
+    return ready(next) ? next : kNone;
+  }
+  const auto found = std::find_if(lane.services.begin(), lane.services.end(),
+                                  [this](ServiceId id) { return ready(id); });
+  if (found == lane.services.end()) return lane.first_waiting;
+  const bool one_shot_first =
+      lane.first_waiting != kNone && tasks_[lane.first_waiting].priority < tasks_[*found].priority;
+  return one_shot_first ? lane.first_waiting : *found;
+}
+
+bool Executor::ready(ServiceId id) const {
+  const Service& service = services_[id];
+  if (tasks_[id].state != TaskState::kIdle || service.started >= end_ || !status_.ok())
+    return false;
+  return std::all_of(service.inputs.begin(), service.inputs.end(),
+                     [this](const InputEnd& input) {
+                       return channels_[input.channel].can_read(input.consumer);
+                     }) &&
+         std::all_of(service.outputs.begin(), service.outputs.end(),
+                     [this](ChannelId output) { return channels_[output].can_write(); });
+}
+
+void Executor::start_service(ServiceId id, Time now) {
+  Service& service = services_[id];
+  const Generation generation = next_generation(id);
+  for (size_t i = 0; i < service.inputs.size(); ++i) {
+    const InputEnd& input = service.inputs[i];
+    service.input_slots[i] = &channels_[input.channel].front(input.consumer);
+    CORRO_CHECK(service.input_slots[i]->generation == generation, plan_.services[id].name,
+                generation.micro, service.input_slots[i]->generation.micro);
+  }
+  for (size_t i = 0; i < service.outputs.size(); ++i) {
+    const ChannelId output = service.outputs[i];
+    // A channel's token is named after the firing that reads it, which comes `initial` later.
+    const Generation token{generation.epoch, generation.micro + channels_[output].initial()};
+    service.output_slots[i] = &channels_[output].begin_write(token);
+  }
+  ++service.started;
+  ++services_in_flight_;
+  LaneState& lane = lanes_[tasks_[id].lane];
+  lane.turn = (lane.turn + 1) % lane.services.size();
+  begin(id, plan_.services[id].duration,
+        {.ticket = {},
+         .generation = generation,
+         .inputs = service.input_slots,
+         .outputs = service.output_slots},
+        now);
+}
+
+void Executor::start_one_shot(uint32_t task, Time now) {
+  LaneState& lane = lanes_[tasks_[task].lane];
+  lane.first_waiting = tasks_[task].next;
+  if (lane.first_waiting == kNone) lane.last_waiting = kNone;
+  --waiting_;
+  begin(task, Duration::zero(), {}, now);
+}
+
+void Executor::begin(uint32_t task, Duration duration, const Firing& firing, Time now) {
+  Task& entry = tasks_[task];
+  entry.state = TaskState::kRunning;
+  ++in_flight_;
+  LaneState& lane = lanes_[entry.lane];
+  ++lane.in_flight;
+  if (task < services_.size()) ++entry.sequence;
+  Work work{.name = entry.name, .duration = duration, .launch = entry.launch, .firing = firing};
+  work.firing.ticket = {.task = task, .sequence = entry.sequence};
+  starting_ = task;
+  lane.lane->start(now, work);
+  starting_ = kNone;
+  if (std::exchange(entry.recycle_after_start, false)) recycle(task);
+}
+
+void Executor::complete(Ticket ticket, const Status& status) {
+  if (ticket.task >= tasks_.size()) return;
+  Task& task = tasks_[ticket.task];
+  if (task.state != TaskState::kRunning || task.sequence != ticket.sequence) return;
+  task.state = TaskState::kIdle;
+  --in_flight_;
+  --lanes_[task.lane].in_flight;
+  mark_dirty(task.lane);
+  if (ticket.task < services_.size()) {
+    finish_service(ticket.task, status);
+  } else {
+    finish_one_shot(ticket.task, status);
+  }
+}
+
+void Executor::finish_service(ServiceId id, const Status& status) {
+  Service& service = services_[id];
+  --services_in_flight_;
+  if (!status.ok()) {
+    const auto& name = plan_.services[id].name;
+    stop(status.with_context(
+        fmt::format("service {}, epoch {}, micro-batch {}", name, epoch_, service.done)));
+    return;
+  }
+  for (const ChannelId output : service.outputs) {
+    channels_[output].end_write();
+    for (const ServiceId consumer : consumers_[output]) mark_dirty(tasks_[consumer].lane);
+  }
+  for (const InputEnd& input : service.inputs) {
+    channels_[input.channel].release(input.consumer);
+    mark_dirty(tasks_[producers_[input.channel]].lane);
+  }
+  if (++service.done == end_) --unfinished_;
+}
+
+void Executor::finish_one_shot(uint32_t task, const Status& status) {
+  const auto on_done = std::move(tasks_[task].on_done);
+  --lanes_[tasks_[task].lane].one_shots;
+  if (task == starting_) {
+    tasks_[task].recycle_after_start = true;  // Its launch is still on the stack.
+  } else {
+    recycle(task);
+  }
+  if (on_done) on_done(status);
+}
+
+Result<Ticket> Executor::submit(LaneId lane, OneShot one_shot) {
+  CORRO_CHECK(lane < lanes_.size() && lanes_[lane].lane != nullptr, lane);
+  LaneState& state = lanes_[lane];
+  if (state.spec.order == LaneOrder::kAgreed && !state.services.empty()) {
+    return Status(Code::kFailedPrecondition,
+                  fmt::format("executor: {}: lane {} starts the plan's services in agreed order; "
+                              "submit to a lane of its own",
+                              one_shot.name, state.spec.name));
+  }
+  const uint32_t id = take_free_task();
+  Task& task = tasks_[id];
+  task.state = TaskState::kQueued;
+  task.lane = lane;
+  task.priority = state.spec.order == LaneOrder::kPriority ? one_shot.priority : 0;
+  ++task.sequence;
+  task.name = one_shot.name;
+  task.launch = std::move(one_shot.launch);
+  task.on_done = std::move(one_shot.on_done);
+  enqueue(state, id);
+  ++state.one_shots;
+  ++waiting_;
+  mark_dirty(lane);
+  return Ticket{.task = id, .sequence = task.sequence};
+}
+
+void Executor::enqueue(LaneState& lane, uint32_t task) {
+  const int32_t priority = tasks_[task].priority;
+  uint32_t before = lane.last_waiting;
+  if (before != kNone && tasks_[before].priority > priority) {
+    before = kNone;
+    uint32_t after = lane.first_waiting;
+    while (tasks_[after].priority <= priority) before = std::exchange(after, tasks_[after].next);
+  }
+  uint32_t& link = before == kNone ? lane.first_waiting : tasks_[before].next;
+  tasks_[task].next = std::exchange(link, task);
+  if (tasks_[task].next == kNone) lane.last_waiting = task;
+}
+
+size_t Executor::cancel_pending(LaneId lane, const Status& status) {
+  // Only those that wait now: on_done may submit new ones.
+  uint32_t task = std::exchange(lanes_[lane].first_waiting, kNone);
+  lanes_[lane].last_waiting = kNone;
+  size_t count = 0;
+  while (task != kNone) {
+    const uint32_t next = tasks_[task].next;
+    --waiting_;
+    finish_one_shot(task, status);
+    task = next;
+    ++count;
+  }
+  return count;
+}
+
+void Executor::stop(const Status& reason) {
+  CORRO_CHECK(!reason.ok(), "a plan stops for a reason");
+  if (status_.ok()) status_ = reason;
+}
+
+Status Executor::restart(Generation first) {
+  if (services_in_flight_ > 0) {
+    for (ServiceId id = 0; id < services_.size(); ++id) {
+      if (tasks_[id].state != TaskState::kRunning) continue;
+      return {Code::kFailedPrecondition,
+              fmt::format("executor: cannot restart, service {} and {} more are in flight",
+                          plan_.services[id].name, services_in_flight_ - 1)};
+    }
+  }
+  epoch_ = first.epoch;
+  end_ = first.micro;
+  unfinished_ = 0;
+  status_ = Status();
+  for (Channel& channel : channels_) channel.reset(first);
+  for (Service& service : services_) service.started = service.done = first.micro;
+  for (LaneState& lane : lanes_) lane.turn = 0;
+  return {};
+}
+
+Generation Executor::next_generation(ServiceId service) const {
+  return {.epoch = epoch_, .micro = services_[service].started};
+}
+
+uint32_t Executor::take_free_task() {
+  if (free_task_ == kNone) {
+    tasks_.emplace_back();
+    return static_cast<uint32_t>(tasks_.size() - 1);
+  }
+  return std::exchange(free_task_, tasks_[free_task_].next);
+}
+
+void Executor::recycle(uint32_t task) {
+  Task& entry = tasks_[task];
+  entry.state = TaskState::kIdle;
+  entry.launch = nullptr;
+  entry.next = std::exchange(free_task_, task);
+}
+
+void Executor::mark_dirty(LaneId id) {
+  if (std::exchange(lanes_[id].dirty, true)) return;
+  dirty_[(dirty_first_ + dirty_count_) % dirty_.size()] = id;
+  ++dirty_count_;
+}
+
+void Executor::mark_all_dirty() {
+  for (LaneId id = 0; id < lanes_.size(); ++id) mark_dirty(id);
+}
+
+std::string Executor::describe_waiting() const {
+  std::string text;
+  for (ServiceId id = 0; id < services_.size(); ++id) {
+    if (services_[id].done >= end_) continue;
+    text += fmt::format("{} {}: {}\n", plan_.services[id].name, services_[id].done, waits_for(id));
+  }
+  for (const LaneState& lane : lanes_) {
+    if (lane.one_shots == 0) continue;
+    text += fmt::format("lane {}: {} one-shots, {} in flight\n", lane.spec.name, lane.one_shots,
+                        lane.in_flight);
+  }
+  return text;
+}
+
+std::string Executor::waits_for(ServiceId id) const {
+  if (tasks_[id].state == TaskState::kRunning) return "in flight";
+  for (const InputEnd& input : services_[id].inputs) {
+    if (channels_[input.channel].can_read(input.consumer)) continue;
+    return fmt::format("waits for {} from {}", plan_.channels[input.channel].name,
+                       plan_.services[producers_[input.channel]].name);
+  }
+  for (const ChannelId output : services_[id].outputs) {
+    if (channels_[output].can_write()) continue;
+    return fmt::format("waits for a free slot of {}", plan_.channels[output].name);
+  }
+  return fmt::format("waits for its lane {}", plan_.lanes[tasks_[id].lane].name);
+}
+
+}  // namespace corro::runtime

@@ -1,0 +1,192 @@
+// Executor: fires the services of a plan, and single operations, on lanes. One rule, no thread, no
+// clock.
+//
+//   CORRO_ASSIGN(auto executor, Executor::create(plan, {&gpu, &communicator}));
+//   executor->run_until(8);
+//   while (!executor->reached()) { executor->poll(now); ... executor->complete(ticket); }
+//
+// Rule: inputs readable, outputs have a free slot, the lane has room and it is the service's turn
+// -> start it. When it is complete: outputs become readable, inputs free. Nothing else triggers
+// anything. A one-shot is the same thing without channels: it starts when its lane has room and it
+// is its turn.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "runtime/channel.h"
+#include "runtime/lane.h"
+#include "runtime/plan.h"
+#include "runtime/service.h"
+
+namespace corro::runtime {
+
+/// A single operation for a lane. Captures of up to two pointers do not allocate.
+struct OneShot {
+  std::string_view name;  ///< For messages; the text stays valid until on_done has returned.
+  int32_t priority = 0;   ///< Less goes first (LaneOrder::kPriority).
+  Launch launch = {};
+  /// Called once: with the status given to complete(), or to cancel_pending(). May submit; may not
+  /// poll.
+  std::function<void(const Status&)> on_done = {};
+};
+
+struct ExecutorOptions {
+  PlanLimits limits = {};
+  /// Gives the memory of one slot; called slots() times for each channel with slot_bytes > 0 while
+  /// creating. Without it slots have no memory (virtual time).
+  std::function<Result<std::span<std::byte>>(const ChannelSpec& channel, uint32_t slot)> allocate =
+      {};
+};
+
+/// Loop-confined. In steady state neither a firing nor a one-shot allocates.
+class Executor final {
+ public:
+  /// Fails as check() does, or with INVALID_ARGUMENT when lanes and plan.lanes differ in number.
+  /// Nothing fires before run_until(). The lanes outlive the executor.
+  [[nodiscard]] static Result<std::unique_ptr<Executor>> create(
+      Plan plan, const std::vector<Lane*>& lanes, const ExecutorOptions& options = {});
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  ~Executor() = default;
+
+  /// Lets every service fire for generations below `micro`; never takes back what was allowed
+  /// before.
+  void run_until(uint32_t micro);
+  /// Starts everything the rule allows; true if anything started. Completions inside a start count
+  /// at once.
+  bool poll(Time now);
+  /// Ends a firing. A failed service stops the plan (see stop); a failed one-shot only tells its
+  /// on_done. Unknown and late tickets are ignored.
+  void complete(Ticket ticket, const Status& status = {});
+
+  /// Queues a one-shot; poll() starts it. FAILED_PRECONDITION for a lane in agreed order that
+  /// serves the plan: between the two there is no agreed order, so one-shots need a communicator of
+  /// their own.
+  [[nodiscard]] Result<Ticket> submit(LaneId lane, OneShot one_shot);
+  /// Ends every one-shot of the lane that has not started, in order, with `status`; returns how
+  /// many.
+  size_t cancel_pending(LaneId lane, const Status& status);
+
+  /// Adds a lane for one-shots (a group made while running).
+  [[nodiscard]] LaneId add_lane(LaneSpec spec, Lane& lane);
+  /// Forgets a lane without services and without one-shots, else FAILED_PRECONDITION; its id may be
+  /// given out again.
+  [[nodiscard]] Status remove_lane(LaneId lane);
+
+  /// Stops the plan: no service starts any more, firings in flight still have to complete. The
+  /// first reason stays.
+  void stop(const Status& reason);
+  /// Takes every slot back and sets all services to fire `first` next; run_until() starts again
+  /// from there. Slots that are filled at the start carry `first` and what follows; their contents
+  /// are the caller's to restore. FAILED_PRECONDITION, naming one, while a service is in flight.
+  /// One-shots go on untouched.
+  [[nodiscard]] Status restart(Generation first);
+
+  /// OK, or why the plan stopped.
+  [[nodiscard]] const Status& status() const { return status_; }
+  /// Every service has completed all generations allowed by run_until().
+  [[nodiscard]] bool reached() const { return unfinished_ == 0; }
+  /// Nothing is in flight and no one-shot waits.
+  [[nodiscard]] bool idle() const { return in_flight_ == 0 && waiting_ == 0; }
+  /// How many one-shots of the lane wait or are in flight.
+  [[nodiscard]] size_t one_shots(LaneId lane) const { return lanes_[lane].one_shots; }
+  /// The generation the service fires next.
+  [[nodiscard]] Generation next_generation(ServiceId service) const;
+  /// One line per service and lane that waits, and for what. For stall reports.
+  [[nodiscard]] std::string describe_waiting() const;
+
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+  [[nodiscard]] Channel& channel(ChannelId id) { return channels_[id]; }
+
+ private:
+  enum class TaskState : uint8_t { kIdle, kQueued, kRunning };
+  static constexpr uint32_t kNone = 0xffffffffU;
+
+  /// A service (tasks 0 to n-1, for ever) or a one-shot (the rest, recycled).
+  struct Task {
+    TaskState state = TaskState::kIdle;
+    bool recycle_after_start = false;
+    LaneId lane = 0;
+    int32_t priority = 0;
+    uint32_t sequence = 0;
+    uint32_t next = kNone;  ///< One-shots: the next in the lane's queue or the free list.
+    std::string_view name;
+    Launch launch;
+    std::function<void(const Status&)> on_done;
+  };
+  struct InputEnd {
+    ChannelId channel;
+    uint32_t consumer;
+  };
+  struct Service {
+    std::vector<InputEnd> inputs;
+    std::vector<ChannelId> outputs;
+    std::vector<Slot*> input_slots;
+    std::vector<Slot*> output_slots;
+    uint32_t started = 0;
+    uint32_t done = 0;
+  };
+  struct LaneState {
+    LaneSpec spec;
+    Lane* lane = nullptr;
+    uint32_t in_flight = 0;
+    size_t one_shots = 0;
+    bool dirty = false;
+    std::vector<ServiceId> services;  ///< Agreed: plan order. Priority: by priority.
+    size_t turn = 0;
+    uint32_t first_waiting = kNone;
+    uint32_t last_waiting = kNone;
+  };
+
+  explicit Executor(Plan plan) : plan_(std::move(plan)) {}
+  Status build(const std::vector<Lane*>& lanes, const ExecutorOptions& options);
+  Status build_channels(const ExecutorOptions& options);
+  void build_services();
+
+  [[nodiscard]] bool ready(ServiceId id) const;
+  [[nodiscard]] uint32_t pick(const LaneState& lane) const;
+  bool fire_lane(LaneId id, Time now);
+  void start_service(ServiceId id, Time now);
+  void start_one_shot(uint32_t task, Time now);
+  void begin(uint32_t task, Duration duration, const Firing& firing, Time now);
+  void finish_service(ServiceId id, const Status& status);
+  void finish_one_shot(uint32_t task, const Status& status);
+  void enqueue(LaneState& lane, uint32_t task);
+  uint32_t take_free_task();
+  void recycle(uint32_t task);
+  void mark_dirty(LaneId id);
+  void mark_all_dirty();
+  [[nodiscard]] std::string waits_for(ServiceId id) const;
+
+  Plan plan_;
+  std::vector<Channel> channels_;
+  std::vector<ServiceId> producers_;               ///< By channel.
+  std::vector<std::vector<ServiceId>> consumers_;  ///< By channel, by consumer number.
+  std::vector<Service> services_;
+  std::deque<Task> tasks_;  ///< A deque: a launch that runs may submit, and must stay where it is.
+  std::deque<LaneState> lanes_;  ///< A deque: a launch may add a lane.
+  std::vector<LaneId> dirty_;    ///< A ring: each lane is in it at most once.
+  size_t dirty_first_ = 0;
+  size_t dirty_count_ = 0;
+  uint32_t free_task_ = kNone;
+  uint32_t starting_ = kNone;  ///< The task whose start() is on the stack.
+  uint32_t epoch_ = 0;
+  uint32_t end_ = 0;
+  size_t unfinished_ = 0;
+  size_t in_flight_ = 0;
+  size_t waiting_ = 0;
+  size_t services_in_flight_ = 0;
+  Status status_;
+};
+
+}  // namespace corro::runtime

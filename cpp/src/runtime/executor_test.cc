@@ -1,0 +1,441 @@
+#include "runtime/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/virtual_lanes.h"
+
+namespace corro::runtime {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Duration kUnit = std::chrono::milliseconds(1);
+
+/// Launches at once and remembers what it started.
+class ManualLane final : public Lane {
+ public:
+  void start(Time, const Work& work) override {
+    started.emplace_back(work.name);
+    tickets.push_back(work.firing.ticket);
+    if (work.launch) work.launch(work.firing);
+  }
+  std::vector<std::string> started;
+  std::vector<Ticket> tickets;
+};
+
+std::unique_ptr<Executor> make(const Plan& plan, std::vector<Lane*> lanes) {
+  auto executor = Executor::create(plan, std::move(lanes));
+  CORRO_CHECK(executor.ok(), executor.status().to_string());
+  return std::move(executor).value();
+}
+
+/// source -> channel -> sink, each on a lane of its own.
+Plan chain(uint32_t slots) {
+  Plan plan;
+  const LaneId first = plan.add_lane({.name = "first"});
+  const LaneId second = plan.add_lane({.name = "second"});
+  const ChannelId data = plan.add_channel({.name = "data", .slots = slots, .slot_bytes = 16});
+  plan.add_service({.name = "source", .lane = first, .outputs = {data}});
+  plan.add_service({.name = "sink", .lane = second, .inputs = {data}});
+  return plan;
+}
+
+TEST(Executor, NothingFiresBeforeItIsAllowed) {
+  ManualLane a, b;
+  auto executor = make(chain(1), {&a, &b});
+  EXPECT_FALSE(executor->poll({}));
+  EXPECT_TRUE(executor->reached());
+  executor->run_until(1);
+  EXPECT_TRUE(executor->poll({}));
+  EXPECT_THAT(a.started, ElementsAre("source"));
+  EXPECT_TRUE(b.started.empty()) << "its input is not there yet";
+}
+
+TEST(Executor, ProducerRunsAheadByItsCreditsAndNoFurther) {
+  ManualLane a, b;
+  auto executor = make(chain(2), {&a, &b});
+  executor->run_until(10);
+  for (int i = 0; i < 2; ++i) {
+    executor->poll({});
+    executor->complete(a.tickets.back());
+  }
+  EXPECT_FALSE(executor->poll({}) && a.started.size() > 2);
+  EXPECT_EQ(a.started.size(), 2U);
+  EXPECT_EQ(b.started.size(), 1U);
+  EXPECT_THAT(executor->describe_waiting(), HasSubstr("source 2: waits for a free slot of data"));
+  executor->complete(b.tickets.back());
+  executor->poll({});
+  EXPECT_EQ(a.started.size(), 3U);
+}
+
+TEST(Executor, SlotsCarryMemoryGenerationAndSize) {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<uint64_t> sizes;
+  Plan plan = chain(2);
+  std::vector<Ticket> done;
+  plan.services[0].launch = [&done](const Firing& firing) {
+    firing.outputs[0]->data[0] = static_cast<std::byte>(firing.generation.micro + 40);
+    firing.outputs[0]->size_bytes = firing.generation.micro + 1;
+    done.push_back(firing.ticket);
+  };
+  plan.services[1].launch = [&](const Firing& firing) {
+    EXPECT_EQ(firing.inputs[0]->data[0], static_cast<std::byte>(firing.generation.micro + 40));
+    EXPECT_EQ(firing.inputs[0]->generation, firing.generation);
+    sizes.push_back(firing.inputs[0]->size_bytes);
+    done.push_back(firing.ticket);
+  };
+  plan.epoch = 7;
+  ManualLane a, b;
+  auto created = Executor::create(
+      plan, {&a, &b}, {.allocate = [&memory](const ChannelSpec& channel, uint32_t) {
+        return Result(std::span(memory.emplace_back(channel.slot_bytes)));
+      }});
+  ASSERT_TRUE(created.ok());
+  Executor& executor = **created;
+  EXPECT_EQ(executor.next_generation(0), (Generation{7, 0}));
+  executor.run_until(5);
+  while (executor.poll({})) {
+    const auto ended = std::exchange(done, {});
+    for (const Ticket ticket : ended) executor.complete(ticket);
+  }
+  EXPECT_TRUE(executor.reached());
+  EXPECT_THAT(sizes, ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_EQ(memory.size(), 2U) << "one buffer a slot, made once";
+}
+
+TEST(Executor, FailsToBeCreatedWhenMemoryFails) {
+  ManualLane a, b;
+  const auto created = Executor::create(
+      chain(2), {&a, &b}, {.allocate = [](const ChannelSpec&, uint32_t) {
+        return Result<std::span<std::byte>>(Status(Code::kResourceExhausted, "arena is full"));
+      }});
+  EXPECT_EQ(created.status().code(), Code::kResourceExhausted);
+}
+
+TEST(Executor, RefusesAnotherNumberOfLanes) {
+  ManualLane a;
+  EXPECT_EQ(Executor::create(chain(1), {&a}).status().code(), Code::kInvalidArgument);
+}
+
+TEST(Executor, LaneInAgreedOrderWaitsForItsTurn) {
+  // Two buckets become ready in reverse order; the communicator starts them in plan order all the
+  // same.
+  Plan plan;
+  const LaneId compute = plan.add_lane({.name = "compute", .depth = 2});
+  const LaneId communicator =
+      plan.add_lane({.name = "dp", .order = LaneOrder::kAgreed, .depth = 2});
+  const ChannelId first = plan.add_channel({.name = "bucket0"});
+  const ChannelId second = plan.add_channel({.name = "bucket1"});
+  plan.add_service({.name = "grad0", .lane = compute, .outputs = {first}});
+  plan.add_service({.name = "grad1", .lane = compute, .outputs = {second}});
+  plan.add_service({.name = "reduce0", .lane = communicator, .inputs = {first}});
+  plan.add_service({.name = "reduce1", .lane = communicator, .inputs = {second}});
+  ManualLane a, b;
+  auto executor = make(plan, {&a, &b});
+  executor->run_until(1);
+  executor->poll({});
+  ASSERT_THAT(a.started, ElementsAre("grad0", "grad1"));
+  executor->complete(a.tickets[1]);
+  executor->poll({});
+  EXPECT_TRUE(b.started.empty()) << "bucket 1 is ready, but it is bucket 0's turn";
+  executor->complete(a.tickets[0]);
+  executor->poll({});
+  EXPECT_THAT(b.started, ElementsAre("reduce0", "reduce1")) << "both in flight: depth 2";
+}
+
+TEST(Executor, LaneByPriorityTakesTheMostUrgentOfThoseReady) {
+  Plan plan;
+  const LaneId lane = plan.add_lane({.name = "gpu"});
+  for (const int priority : {5, 1, 3, 1}) {
+    const auto name = "p" + std::to_string(plan.services.size());
+    const ChannelId own = plan.add_channel({.name = name, .slots = 2, .initial = 1});
+    plan.add_service(
+        {.name = name, .lane = lane, .priority = priority, .inputs = {own}, .outputs = {own}});
+  }
+  VirtualLanes virtual_lanes(plan);
+  ManualLane a;
+  auto executor = make(plan, {&a});
+  executor->run_until(1);
+  while (executor->poll({})) executor->complete(a.tickets.back());
+  EXPECT_THAT(a.started, ElementsAre("p1", "p3", "p2", "p0"));
+}
+
+TEST(Executor, BarrierWaitsForAllAndFiresOnce) {
+  Plan plan;
+  std::vector<ChannelId> arrivals;
+  std::vector<ManualLane> lanes(5);
+  std::vector<Lane*> pointers;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const LaneId lane = plan.add_lane({.name = "worker"});
+    arrivals.push_back(plan.add_channel({.name = "arrived"}));
+    plan.add_service({.name = "work", .lane = lane, .outputs = {arrivals.back()}});
+  }
+  const LaneId lane = plan.add_lane({.name = "control"});
+  const ChannelId passed = plan.add_channel({.name = "passed"});
+  plan.add_service({.name = "barrier", .lane = lane, .inputs = arrivals, .outputs = {passed}});
+  plan.add_service({.name = "after", .lane = lane, .inputs = {passed}});
+  for (ManualLane& each : lanes) pointers.push_back(&each);
+  auto executor = make(plan, pointers);
+  executor->run_until(1);
+  executor->poll({});
+  for (const size_t worker : {2U, 0U, 3U, 1U}) {
+    EXPECT_TRUE(lanes[4].started.empty());
+    executor->complete(lanes[worker].tickets[0]);
+    executor->poll({});
+  }
+  ASSERT_THAT(lanes[4].started, ElementsAre("barrier"));
+  executor->complete(lanes[4].tickets[0]);
+  executor->poll({});
+  EXPECT_THAT(lanes[4].started, ElementsAre("barrier", "after"));
+}
+
+TEST(Executor, SlotIsFreeOnlyWhenEveryConsumerHasReadIt) {
+  Plan plan;
+  const ChannelId data = plan.add_channel({.name = "data"});
+  for (const char* name : {"source", "left", "right"}) plan.add_lane({.name = name});
+  plan.add_service({.name = "source", .lane = 0, .outputs = {data}});
+  plan.add_service({.name = "left", .lane = 1, .inputs = {data}});
+  plan.add_service({.name = "right", .lane = 2, .inputs = {data}});
+  ManualLane a, b, c;
+  auto executor = make(plan, {&a, &b, &c});
+  executor->run_until(2);
+  executor->poll({});
+  executor->complete(a.tickets[0]);
+  executor->poll({});
+  executor->complete(b.tickets[0]);
+  executor->poll({});
+  EXPECT_EQ(a.started.size(), 1U);
+  executor->complete(c.tickets[0]);
+  executor->poll({});
+  EXPECT_EQ(a.started.size(), 2U);
+}
+
+TEST(Executor, BoundedStalenessIsInitialTokens) {
+  // A pull may be s versions old: the store's channel starts with s + 1 versions.
+  for (const uint32_t staleness : {0U, 1U, 3U}) {
+    Plan plan;
+    plan.add_lane({.name = "worker"});
+    plan.add_lane({.name = "server"});
+    const ChannelId version =
+        plan.add_channel({.name = "version", .slots = staleness + 1, .initial = staleness + 1});
+    const ChannelId gradient = plan.add_channel({.name = "gradient", .slots = 8});
+    plan.add_service({.name = "step", .lane = 0, .inputs = {version}, .outputs = {gradient}});
+    plan.add_service({.name = "update", .lane = 1, .inputs = {gradient}, .outputs = {version}});
+    ManualLane worker, server;
+    auto executor = make(plan, {&worker, &server});
+    executor->run_until(100);
+    while (executor->poll({}) && worker.started.size() < 50)
+      executor->complete(worker.tickets.back());
+    EXPECT_EQ(worker.started.size(), staleness + 1) << "then it waits for the first update";
+  }
+}
+
+TEST(Executor, CompletionInsideTheLaunchCounts) {
+  Plan plan = chain(1);
+  std::unique_ptr<Executor> executor;
+  int reads = 0;
+  plan.services[0].launch = [&executor](const Firing& firing) {
+    executor->complete(firing.ticket);
+  };
+  plan.services[1].launch = [&](const Firing& firing) {
+    ++reads;
+    executor->complete(firing.ticket);
+  };
+  ManualLane a, b;
+  executor = make(plan, {&a, &b});
+  executor->run_until(1000);
+  EXPECT_TRUE(executor->poll({}));
+  EXPECT_EQ(reads, 1000);
+  EXPECT_TRUE(executor->reached());
+  EXPECT_FALSE(executor->poll({}));
+}
+
+TEST(Executor, FailedServiceStopsThePlanAndIsNamed) {
+  ManualLane a, b;
+  auto executor = make(chain(3), {&a, &b});
+  executor->run_until(10);
+  executor->poll({});
+  executor->complete(a.tickets[0]);
+  executor->poll({});
+  executor->complete(b.tickets[0], {Code::kUnavailable, "rank 2 was lost"});
+  EXPECT_THAT(executor->status().message(), HasSubstr("service sink"));
+  EXPECT_THAT(executor->status().message(), HasSubstr("rank 2 was lost"));
+  EXPECT_THAT(executor->restart({1, 0}).message(), HasSubstr("source"))
+      << "source is still in flight";
+  executor->complete(a.tickets[1], {Code::kAborted, "lane aborted"});
+  EXPECT_THAT(executor->status().message(), HasSubstr("rank 2 was lost"))
+      << "the first reason stays";
+  EXPECT_FALSE(executor->poll({}));
+  EXPECT_FALSE(executor->reached());
+  EXPECT_TRUE(executor->idle());
+}
+
+TEST(Executor, RestartTakesEverySlotBackAndDropsLateTickets) {
+  ManualLane a, b;
+  auto executor = make(chain(3), {&a, &b});
+  executor->run_until(4);
+  executor->poll({});
+  executor->complete(a.tickets[0]);
+  executor->poll({});
+  executor->complete(a.tickets[1]);
+  executor->complete(b.tickets[0], {Code::kUnavailable, "lost"});
+  EXPECT_LT(executor->channel(0).free_slots(), 3U);
+  ASSERT_TRUE(executor->restart({.epoch = 1, .micro = 2}).ok());
+  EXPECT_EQ(executor->channel(0).free_slots(), 3U);
+  executor->complete(b.tickets[0]);  // From the old epoch.
+  EXPECT_EQ(executor->channel(0).free_slots(), 3U);
+  EXPECT_FALSE(executor->poll({})) << "not before run_until";
+  executor->run_until(4);
+  while (executor->poll({})) {
+    if (executor->next_generation(0).micro > 2) executor->complete(a.tickets.back());
+    if (executor->next_generation(1).micro > 2) executor->complete(b.tickets.back());
+  }
+  EXPECT_TRUE(executor->reached());
+  EXPECT_EQ(executor->next_generation(1), (Generation{1, 4}));
+}
+
+TEST(Executor, FaultInVirtualTimeStopsEverythingAndSlotsComeBack) {
+  const Plan plan = chain(2);
+  VirtualLanes lanes(plan, {.outcome = [](const VirtualFiring& firing) {
+                       return firing.name == "sink" && firing.generation.micro == 3
+                                  ? Status(Code::kDataLoss, "checksum")
+                                  : Status();
+                     }});
+  auto executor = make(plan, lanes.lanes());
+  executor->run_until(10);
+  lanes.run(*executor);
+  EXPECT_EQ(executor->status().code(), Code::kDataLoss);
+  EXPECT_TRUE(executor->idle());
+  ASSERT_TRUE(executor->restart({1, 3}).ok());
+  EXPECT_TRUE(executor->status().ok());
+}
+
+struct OneShotLane : ::testing::Test {
+  Ticket submit(LaneId id, const char* name, int32_t priority = 0) {
+    auto ticket = executor->submit(id, {.name = name,
+                                        .priority = priority,
+                                        .launch = {},
+                                        .on_done = [this, name](const Status& s) {
+                                          done.push_back(std::string(name) + (s.ok() ? "" : "!"));
+                                        }});
+    return ticket.value();
+  }
+  ManualLane lane;
+  std::unique_ptr<Executor> executor = make({}, {});
+  std::vector<std::string> done;
+};
+
+TEST_F(OneShotLane, StartsInOrderOfSubmissionUpToItsDepth) {
+  const LaneId id =
+      executor->add_lane({.name = "dp", .order = LaneOrder::kAgreed, .depth = 2}, lane);
+  const Ticket a = submit(id, "a");
+  const Ticket b = submit(id, "b");
+  submit(id, "c");
+  EXPECT_TRUE(lane.started.empty()) << "only poll starts";
+  executor->poll({});
+  EXPECT_THAT(lane.started, ElementsAre("a", "b"));
+  executor->complete(b);
+  EXPECT_THAT(done, ElementsAre("b"));
+  executor->poll({});
+  EXPECT_THAT(lane.started, ElementsAre("a", "b", "c"));
+  executor->complete(a, {Code::kInvalidArgument, "mismatch"});
+  executor->complete(a);
+  EXPECT_THAT(done, ElementsAre("b", "a!")) << "a ticket counts once";
+  EXPECT_EQ(executor->one_shots(id), 1U);
+  EXPECT_TRUE(executor->status().ok()) << "a failed one-shot stops nothing";
+}
+
+TEST_F(OneShotLane, GoesByPriorityWhereTheLaneDoes) {
+  const LaneId id = executor->add_lane({.name = "pool"}, lane);
+  submit(id, "low", 5);
+  submit(id, "high", 1);
+  submit(id, "middle", 3);
+  submit(id, "high again", 1);
+  while (executor->poll({})) executor->complete(lane.tickets.back());
+  EXPECT_THAT(done, ElementsAre("high", "high again", "middle", "low"));
+}
+
+TEST_F(OneShotLane, CancelEndsThoseThatWaitAndLeavesThoseInFlight) {
+  const LaneId id = executor->add_lane({.name = "dp", .order = LaneOrder::kAgreed}, lane);
+  submit(id, "running");
+  submit(id, "first");
+  submit(id, "second");
+  executor->poll({});
+  EXPECT_EQ(executor->cancel_pending(id, {Code::kUnavailable, "rank 1 was lost"}), 2U);
+  EXPECT_THAT(done, ElementsAre("first!", "second!"));
+  EXPECT_FALSE(executor->idle());
+  EXPECT_EQ(executor->remove_lane(id).code(), Code::kFailedPrecondition);
+  executor->complete(lane.tickets[0]);
+  EXPECT_THAT(done, ElementsAre("first!", "second!", "running"));
+  EXPECT_TRUE(executor->idle());
+  EXPECT_TRUE(executor->remove_lane(id).ok());
+  EXPECT_EQ(executor->add_lane({.name = "other"}, lane), id);
+}
+
+TEST_F(OneShotLane, LanesDoNotWaitForEachOther) {
+  ManualLane other;
+  const LaneId first = executor->add_lane({.name = "a", .order = LaneOrder::kAgreed}, lane);
+  submit(first, "stuck");
+  submit(first, "behind");
+  executor->poll({});
+  const LaneId second = executor->add_lane({.name = "b", .order = LaneOrder::kAgreed}, other);
+  submit(second, "free");
+  executor->poll({});
+  EXPECT_THAT(other.started, ElementsAre("free"));
+}
+
+TEST_F(OneShotLane, LaunchMayCompleteItselfAndDoneMaySubmitMore) {
+  const LaneId id = executor->add_lane({.name = "dp", .order = LaneOrder::kAgreed}, lane);
+  int left = 100;
+  std::function<void()> next = [&] {
+    const std::string kept(64,
+                           'x');  // Too large for the small buffer: freed too early, it would show.
+    (void)executor
+        ->submit(id, {.name = "again",
+                      .launch =
+                          [this, kept](const Firing& firing) {
+                            executor->complete(firing.ticket);
+                            EXPECT_EQ(kept, std::string(64, 'x'));
+                          },
+                      .on_done =
+                          [&](const Status&) {
+                            if (--left > 0) next();
+                          }})
+        .value();
+  };
+  next();
+  executor->poll({});
+  EXPECT_EQ(left, 0);
+  EXPECT_TRUE(executor->idle());
+}
+
+TEST(Executor, LaneInAgreedOrderServesThePlanOrOneShotsNotBoth) {
+  Plan plan = chain(1);
+  plan.lanes[0].order = LaneOrder::kAgreed;
+  ManualLane a, b;
+  auto executor = make(plan, {&a, &b});
+  EXPECT_EQ(executor->submit(0, {.name = "barrier"}).status().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(executor->submit(1, {.name = "log"}).ok());
+}
+
+TEST(Executor, OneShotsAndServicesShareALaneByPriority) {
+  Plan plan;
+  plan.add_lane({.name = "pool"});
+  const ChannelId own = plan.add_channel({.name = "own", .slots = 2, .initial = 1});
+  plan.add_service({.name = "cell", .lane = 0, .priority = 2, .inputs = {own}, .outputs = {own}});
+  ManualLane a;
+  auto executor = make(plan, {&a});
+  executor->run_until(2);
+  ASSERT_TRUE(executor->submit(0, {.name = "urgent", .priority = 1}).ok());
+  ASSERT_TRUE(executor->submit(0, {.name = "later", .priority = 9}).ok());
+  while (executor->poll({})) executor->complete(a.tickets.back());
+  EXPECT_THAT(a.started, ElementsAre("urgent", "cell", "cell", "later"));
+}
+
+}  // namespace
+}  // namespace corro::runtime

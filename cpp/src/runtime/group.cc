@@ -1,0 +1,62 @@
+#include "runtime/group.h"
+
+#include <algorithm>
+
+namespace corro::runtime {
+namespace {
+
+constexpr size_t kCachedSchedules = 256;
+constexpr uint64_t kPipelineChunkBytes = 256U << 10U;
+
+bool is_pair(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
+
+}  // namespace
+
+bool Group::contains(int32_t world_rank) const {
+  return std::find(members.begin(), members.end(), world_rank) != members.end();
+}
+
+Flight* Group::find(uint64_t op) const {
+  for (const auto& flight : flights) {
+    if (flight->op == op && !flight->over) return flight.get();
+  }
+  return nullptr;
+}
+
+std::unique_ptr<collective::Operation> Group::make_operation(const Flight& flight) {
+  const collective::OpRequest& request = *flight.request;
+  if (is_pair(request.kind)) return collective::make_pair_operation(links, flight.op, request);
+  if (board != nullptr) return collective::make_board_operation(*board, flight.op, request);
+  return collective::make_schedule_operation(links, flight.op, request, schedule_for(request));
+}
+
+std::shared_ptr<const collective::Schedule> Group::schedule_for(
+    const collective::OpRequest& request) {
+  const bool in_place = request.input != nullptr && request.output != nullptr &&
+                        request.input == static_cast<const std::byte*>(request.output);
+  const bool even = request.counts.empty() && request.send_counts.empty();
+  const std::pair key(collective::signature_of(request, size()).pack(), in_place);
+  if (even) {
+    if (const auto found = schedules_.find(key); found != schedules_.end()) return found->second;
+  }
+  const uint64_t element = size_of(request.dtype);
+  const collective::Problem problem{.kind = request.kind,
+                                    .size = size(),
+                                    .rank = rank,
+                                    .root = request.root,
+                                    .count = request.count,
+                                    .counts = request.counts,
+                                    .send_counts = request.send_counts,
+                                    .in_place = in_place,
+                                    .chunk_count = kPipelineChunkBytes / element};
+  const auto algorithm = collective::select(problem, element, collective::LinkModel{});
+  auto schedule =
+      std::make_shared<const collective::Schedule>(collective::generate(problem, algorithm));
+  if (even) {
+    if (schedules_.size() >= kCachedSchedules) schedules_.clear();
+    schedules_.emplace(key, schedule);
+  }
+  return schedule;
+}
+
+}  // namespace corro::runtime

@@ -1,0 +1,93 @@
+// Group: a communicator as the engine sees it: members, lane, board or links, operations in flight.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "collective/board.h"
+#include "collective/runner.h"
+#include "obs/flight_recorder.h"
+#include "runtime/lane.h"
+#include "runtime/work.h"
+
+namespace corro::runtime {
+
+class Group;
+
+/// One operation of a work, from its submission until it is over.
+struct Flight {
+  Group* group = nullptr;
+  std::shared_ptr<WorkState> work;
+  const collective::OpRequest* request = nullptr;  ///< In `work`.
+  uint64_t op = 0;
+  uint64_t signature = 0;
+  std::unique_ptr<collective::Operation> operation;  ///< Null until the lane has started it.
+  obs::FlightRecorder::Handle record = 0;
+  Ticket ticket;
+  Time deadline;
+  Time submitted;
+  bool over = false;
+};
+
+/// What is remembered of an operation that is over, to judge messages that come late.
+struct PastOperation {
+  uint64_t op = UINT64_MAX;
+  uint64_t signature = 0;
+  bool failed = false;
+};
+
+/// Loop-confined. Made and destroyed by the engine.
+class Group {
+ public:
+  uint32_t lane = 0;  ///< Agreed by all members: names the group on the wire and on the board.
+  LaneId executor_lane = 0;
+  int32_t rank = 0;
+  std::vector<int32_t> members;  ///< World ranks in group rank order.
+
+  std::unique_ptr<collective::Board> board;  ///< Set if all members share this host.
+  collective::Links links;
+
+  uint64_t next_op = 0;
+  std::deque<std::unique_ptr<Flight>>
+      flights;  ///< Collectives in order of op id; those that are over stay until first.
+  std::vector<std::unique_ptr<Flight>> pairs;  ///< send and recv, in no order.
+  std::map<std::tuple<OpKind, int32_t, uint32_t>, uint64_t>
+      pair_sequences;  ///< By (kind, peer, tag).
+
+  Status failed;  ///< Not OK: the group is dead, with this cause.
+  Status
+      next_error;  ///< For the next call: an operation that had already returned failed elsewhere.
+  std::map<uint64_t, Status>
+      cancelled;  ///< Operations failed elsewhere that have not started here.
+  std::map<uint64_t, std::pair<int32_t, uint64_t>>
+      early;                           ///< Not started here: a (world rank, signature) seen.
+  std::array<PastOperation, 64> past;  ///< By op id modulo its size.
+  bool closing = false;
+
+  [[nodiscard]] int32_t size() const { return static_cast<int32_t>(members.size()); }
+  /// Operations below this are over here.
+  [[nodiscard]] uint64_t completed() const {
+    return flights.empty() ? next_op : flights.front()->op;
+  }
+  [[nodiscard]] bool busy() const { return !flights.empty() || !pairs.empty(); }
+  [[nodiscard]] bool contains(int32_t world_rank) const;
+  /// The collective in flight (started or not) with this op id, or null.
+  [[nodiscard]] Flight* find(uint64_t op) const;
+  [[nodiscard]] PastOperation& past_of(uint64_t op) { return past[op % past.size()]; }
+  /// The board if the operation can run on it, else links.
+  [[nodiscard]] std::unique_ptr<collective::Operation> make_operation(const Flight& flight);
+
+ private:
+  [[nodiscard]] std::shared_ptr<const collective::Schedule> schedule_for(
+      const collective::OpRequest& request);
+  /// Schedules of even operations, by (signature, in place); bounded.
+  std::map<std::pair<uint64_t, bool>, std::shared_ptr<const collective::Schedule>> schedules_;
+};
+
+}  // namespace corro::runtime

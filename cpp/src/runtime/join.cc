@@ -1,0 +1,180 @@
+#include "runtime/join.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "transport/doorbell.h"
+#include "transport/mesh.h"
+#include "wire/agent_bootstrap.h"
+#include "wire/directory_bootstrap.h"
+#include "wire/secret.h"
+
+namespace corro::runtime {
+namespace {
+
+constexpr Duration kDefaultTimeout = std::chrono::seconds(60);
+
+/// The arena's address space: all of the machine's memory. Pages are committed as they are handed
+/// out.
+size_t arena_bytes() {
+  const auto pages = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L));
+  return std::max<size_t>(pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)), size_t{1} << 30U);
+}
+
+/// Cores this process may use.
+int32_t allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(CPU_COUNT(&set), 1);
+}
+
+LadderOptions caller_ladder(const Environment& environment, int32_t local_size) {
+  LadderOptions ladder;
+  if (local_size > allowed_cores()) ladder.spins = 0;
+  // A spin with its poll takes about 50 ns.
+  if (environment.spin)
+    ladder.spins =
+        static_cast<uint32_t>(std::min<int64_t>(environment.spin->count() / 50, 1 << 30));
+  return ladder;
+}
+
+Result<std::unique_ptr<wire::Bootstrap>> open_bootstrap(const Environment& environment,
+                                                        const JoinOptions& options, int32_t rank,
+                                                        int recorder_fd, Time deadline) {
+  if (!environment.agent.empty()) {
+    const std::array<int, 1> descriptors = {recorder_fd};
+    CORRO_ASSIGN(auto agent, wire::AgentBootstrap::connect({.name = environment.agent,
+                                                            .rank = rank,
+                                                            .descriptors = descriptors,
+                                                            .deadline = deadline}));
+    return std::unique_ptr<wire::Bootstrap>(std::move(agent));
+  }
+  if (options.make_store) return options.make_store();
+  if (!environment.bootstrap_directory.empty()) {
+    CORRO_ASSIGN(auto directory, wire::DirectoryBootstrap::open(environment.bootstrap_directory));
+    return std::unique_ptr<wire::Bootstrap>(std::move(directory));
+  }
+  return Status(Code::kFailedPrecondition,
+                "several ranks, but no way to find each other: start them with `corro run`, or set "
+                "CORRO_BOOTSTRAP=dir:PATH to a directory that all ranks reach");
+}
+
+struct Rendezvous {
+  std::unique_ptr<wire::Bootstrap> bootstrap;
+  transport::MeshResult mesh;
+};
+
+/// Finds the peers; for a world of one there is nobody to find, but an agent may want to know this
+/// process.
+Result<Rendezvous> meet(const Environment& environment, const JoinOptions& options, int32_t rank,
+                        int32_t size, const obs::FlightRecorder& recorder, std::vector<int> shared,
+                        Time deadline) {
+  Rendezvous met;
+  const std::string job = !options.job.empty() ? options.job : environment.job_id;
+  if (size > 1 || !environment.agent.empty()) {
+    CORRO_ASSIGN(met.bootstrap,
+                 open_bootstrap(environment, options, rank, recorder.fd(), deadline));
+  }
+  met.mesh.peers.resize(static_cast<size_t>(size));
+  if (size == 1) return met;
+  std::optional<wire::Secret> secret = met.bootstrap->secret();
+  if (!secret && !environment.secret_file.empty()) {
+    CORRO_ASSIGN(secret, wire::read_secret_file(environment.secret_file));
+  }
+  transport::MeshOptions mesh{
+      .rank = rank,
+      .size = size,
+      .job = job,
+      .bootstrap = met.bootstrap.get(),
+      .secret = secret,
+      .local =
+          environment.local_tcp ? transport::LocalTransport::kTcp : transport::LocalTransport::kShm,
+      .listen_address = environment.listen.empty() ? "127.0.0.1" : environment.listen,
+      .host_id = environment.host_id,
+      .deadline = deadline,
+      .shared_descriptors = std::move(shared)};
+  CORRO_ASSIGN(met.mesh, transport::connect_mesh(mesh));
+  return met;
+}
+
+std::string where_is(const transport::MeshPeer& peer) {
+  if (peer.local) return fmt::format("pid {}", peer.pid);
+  return peer.stream != nullptr ? peer.stream->describe() : "this process";
+}
+
+}  // namespace
+
+Layout layout_of(int32_t rank, const std::vector<std::string>& hosts) {
+  Layout layout{
+      .rank = rank, .size = static_cast<int32_t>(hosts.size()), .local_size = 0, .nodes = 0};
+  const std::string& own = hosts[static_cast<size_t>(rank)];
+  for (size_t r = 0; r < hosts.size(); ++r) {
+    const bool first = std::find(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(r),
+                                 hosts[r]) == hosts.begin() + static_cast<std::ptrdiff_t>(r);
+    if (first && hosts[r] == own) layout.node_rank = layout.nodes;
+    if (first) ++layout.nodes;
+    if (hosts[r] != own) continue;
+    if (static_cast<int32_t>(r) == rank) layout.local_rank = layout.local_size;
+    ++layout.local_size;
+  }
+  return layout;
+}
+
+Result<Joined> join_job(const Environment& environment, const JoinOptions& options) {
+  const int32_t rank = options.rank ? *options.rank : environment.rank.value_or(0);
+  const int32_t size = options.size ? *options.size : environment.size.value_or(1);
+  if (size < 1 || rank < 0 || rank >= size) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("rank {} of {} ranks is impossible", rank, size));
+  }
+  const Duration timeout = options.timeout.value_or(environment.timeout.value_or(kDefaultTimeout));
+  const Time deadline = monotonic_now() + timeout;
+
+  DriverOptions driver;
+  driver.engine.rank = rank;
+  driver.engine.size = size;
+  driver.engine.timeout = timeout;
+  CORRO_ASSIGN(driver.engine.recorder, obs::FlightRecorder::create({.rank = rank, .size = size}));
+  CORRO_ASSIGN(std::shared_ptr<collective::Segment> segment,
+               collective::Segment::create(arena_bytes()));
+  CORRO_ASSIGN(driver.doorbell, io::EventFd::create());
+  CORRO_ASSIGN(Rendezvous met, meet(environment, options, rank, size, *driver.engine.recorder,
+                                    {segment->fd(), driver.doorbell.fd()}, deadline));
+
+  std::vector<std::string> hosts;
+  driver.engine.segment = segment;
+  driver.engine.use_board = !environment.local_tcp;
+  driver.peer_bells.resize(static_cast<size_t>(size));
+  driver.peer_pids.resize(static_cast<size_t>(size));
+  for (int32_t r = 0; r < size; ++r) {
+    const auto i = static_cast<size_t>(r);
+    transport::MeshPeer& peer = met.mesh.peers[i];
+    EnginePeer known{.where = where_is(peer),
+                     .stream = std::move(peer.stream),
+                     .segment = nullptr,
+                     .local = peer.local};
+    hosts.push_back(r == rank ? "" : peer.local ? "" : peer.host_id);
+    if (r != rank && peer.local && peer.descriptors.size() == 2) {
+      CORRO_ASSIGN(known.segment, collective::Segment::attach(std::move(peer.descriptors[0])));
+      driver.peer_bells[i] = std::move(peer.descriptors[1]);
+      known.stream->set_doorbell(
+          transport::Doorbell(&known.segment->header().sleeping, driver.peer_bells[i].get()));
+    }
+    if (r != rank && peer.local) driver.peer_pids[i] = peer.pid;
+    driver.engine.peers.push_back(std::move(known));
+  }
+  Joined joined;
+  joined.layout = layout_of(rank, hosts);
+  joined.handshakes_refused = met.mesh.handshakes_refused;
+  joined.bootstrap = std::move(met.bootstrap);
+  driver.caller_ladder = caller_ladder(environment, joined.layout.local_size);
+  CORRO_ASSIGN(joined.driver, Driver::create(std::move(driver)));
+  return joined;
+}
+
+}  // namespace corro::runtime

@@ -1,0 +1,72 @@
+#include "transport/endpoint.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "transport/inbox.h"
+#include "transport/outbox.h"
+
+namespace corro::transport {
+
+struct Endpoint::Impl {
+  Impl(std::unique_ptr<Stream> its_stream, ControlHandler on_control, EndpointLimits limits,
+       StrayHandler on_stray)
+      : stream(std::move(its_stream)),
+        outbox(*stream, counters),
+        inbox(*stream, outbox, counters, limits, std::move(on_control), std::move(on_stray)) {}
+
+  std::unique_ptr<Stream> stream;
+  EndpointCounters counters;
+  Outbox outbox;
+  Inbox inbox;
+};
+
+Endpoint::Endpoint(std::unique_ptr<Stream> stream, ControlHandler on_control, EndpointLimits limits,
+                   StrayHandler on_stray)
+    : impl_(std::make_unique<Impl>(std::move(stream), std::move(on_control), limits,
+                                   std::move(on_stray))) {}
+
+Endpoint::~Endpoint() { close(); }
+
+void Endpoint::post_send(SendRequest& request) {
+  CORRO_CHECK(!request.done, request.key.lane, request.key.op, request.key.step);
+  impl_->outbox.post(request);
+}
+
+void Endpoint::post_recv(RecvRequest& request) {
+  CORRO_CHECK(!request.done, request.key.lane, request.key.op, request.key.step);
+  impl_->inbox.post(request);
+}
+
+void Endpoint::send_control(const wire::Control& control) { impl_->outbox.post(control); }
+
+void Endpoint::cancel(uint32_t lane, uint64_t op) {
+  impl_->outbox.cancel(lane, op);
+  impl_->inbox.cancel(lane, op);
+}
+
+void Endpoint::retire_below(uint32_t lane, uint64_t op) { impl_->inbox.retire_below(lane, op); }
+
+bool Endpoint::progress() {
+  if (closed()) return false;
+  const bool received = impl_->inbox.fill();
+  const bool sent = impl_->outbox.flush();
+  return received || sent;
+}
+
+bool Endpoint::closed() const { return impl_->inbox.ended(); }
+
+std::string Endpoint::describe() const {
+  const std::string& failure = impl_->inbox.failure();
+  return failure.empty() ? impl_->stream->describe() : impl_->stream->describe() + ": " + failure;
+}
+
+bool Endpoint::has_unsent() const { return !closed() && impl_->outbox.has_unsent(); }
+
+int Endpoint::poll_fd() const { return impl_->stream->poll_fd(); }
+
+const EndpointCounters& Endpoint::counters() const { return impl_->counters; }
+
+void Endpoint::close() { impl_->inbox.end({}); }
+
+}  // namespace corro::transport

@@ -1,0 +1,352 @@
+#include "transport/inbox.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace corro::transport {
+namespace {
+
+constexpr size_t kStagingBytes = 64U << 10U;
+/// The least that a read into staging asks for. More while frames are small and many, so that one
+/// read takes many of them; not more before a large payload, which would be copied twice.
+constexpr size_t kLeastAsked = 4U << 10U;
+/// One fill() reads at most about this much, so that other peers get their turn.
+constexpr size_t kFillBytes = 4U << 20U;
+/// What an early message costs beside its payload: many empty ones must reach the limit, too.
+constexpr size_t kBounceOverhead = 64;
+
+}  // namespace
+
+Inbox::Inbox(Stream& stream, Outbox& outbox, EndpointCounters& counters, EndpointLimits limits,
+             Endpoint::ControlHandler on_control, Endpoint::StrayHandler on_stray)
+    : stream_(stream),
+      outbox_(outbox),
+      counters_(counters),
+      limits_(limits),
+      on_control_(std::move(on_control)),
+      on_stray_(std::move(on_stray)),
+      staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)),
+      staging_ask_(kLeastAsked) {}
+
+Inbox::Lane& Inbox::lane_of(uint32_t lane) {
+  if (last_lane_ == nullptr || last_lane_id_ != lane) {
+    last_lane_ = &lanes_[lane];
+    last_lane_id_ = lane;
+  }
+  return *last_lane_;
+}
+
+bool Inbox::is_over(const Lane& lane, uint64_t op) {
+  if (op < lane.retired_below) return true;
+  return !lane.cancelled.empty() &&
+         std::find(lane.cancelled.begin(), lane.cancelled.end(), op) != lane.cancelled.end();
+}
+
+void Inbox::started(uint32_t id, Lane& lane, uint64_t below) {
+  if (below <= lane.first_unstarted) return;
+  lane.first_unstarted = below;
+  if (lane.paused) outbox_.send_flow(wire::ControlKind::kPause, id, below);
+}
+
+void Inbox::add_bounced(uint32_t id, Lane& lane, Incoming& message, size_t size) {
+  message.bounced.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
+  lane.bounced_bytes += size + kBounceOverhead;
+  counters_.bounced_bytes += size;
+  counters_.bounced_bytes_peak = std::max(counters_.bounced_bytes_peak, counters_.bounced_bytes);
+  if (lane.paused || lane.bounced_bytes <= limits_.bounce_bytes_per_lane) return;
+  lane.paused = true;
+  ++counters_.pauses;
+  outbox_.send_flow(wire::ControlKind::kPause, id, lane.first_unstarted);
+}
+
+void Inbox::free_bounced(uint32_t id, Lane& lane, Incoming& message) {
+  for (const Piece& piece : message.bounced) {
+    lane.bounced_bytes -= piece.size + kBounceOverhead;
+    counters_.bounced_bytes -= piece.size;
+  }
+  message.bounced = std::vector<Piece>();
+  if (!lane.paused || lane.bounced_bytes * 2 > limits_.bounce_bytes_per_lane) return;
+  lane.paused = false;
+  outbox_.send_flow(wire::ControlKind::kResume, id, 0);
+}
+
+bool Inbox::arriving(const MessageKey& key) const {
+  return payload_left_ > 0 && frame_.kind == wire::FrameKind::kMessage && key_ == key;
+}
+
+void Inbox::report_mismatch(RecvRequest& request, const Incoming& message) {
+  request.mismatch = true;
+  request.peer_signature = message.signature;
+  request.peer_bytes = message.length;
+  request.done = true;
+}
+
+void Inbox::post(RecvRequest& request) {
+  const MessageKey key = request.key;
+  Lane& lane = lane_of(key.lane);
+  Incoming* message = messages_.find(key);
+  if (message == nullptr) {
+    messages_.insert(key).request = &request;
+  } else {
+    CORRO_CHECK(message->request == nullptr && !message->drop, "posted twice", key.lane, key.op,
+                key.step);
+    claim(lane, *message, request);
+  }
+  started(key.lane, lane, key.op + 1);
+}
+
+/// Gives a message that was early to the request it waited for.
+void Inbox::claim(Lane& lane, Incoming& message, RecvRequest& request) {
+  const MessageKey key = request.key;
+  const bool whole = message.received == message.length && !arriving(key);
+  if (message.signature != request.signature || message.length != request.into.size()) {
+    report_mismatch(request, message);
+    message.drop = true;
+    if (arriving(key)) sink_ = nullptr;
+  } else {
+    std::byte* into = request.into.data();
+    for (const Piece& piece : message.bounced) {
+      const bool last = &piece == &message.bounced.back();
+      const size_t here = last && arriving(key) ? piece.size - payload_left_ : piece.size;
+      if (here > 0) std::memcpy(into, piece.bytes.get(), here);
+      into += here;
+    }
+    if (arriving(key)) sink_ = into;
+    message.request = &request;
+    request.done = whole;
+    --lane.unclaimed;
+  }
+  free_bounced(key.lane, lane, message);
+  if (!whole) return;
+  if (message.drop) --lane.unclaimed;
+  messages_.erase(key);
+}
+
+void Inbox::cancel(uint32_t id, uint64_t op) {
+  Lane& lane = lane_of(id);
+  forget(id, lane, op, op + 1);
+  if (!is_over(lane, op)) lane.cancelled.push_back(op);
+  started(id, lane, op + 1);
+}
+
+void Inbox::retire_below(uint32_t id, uint64_t op) {
+  Lane& lane = lane_of(id);
+  if (op <= lane.retired_below) return;
+  if (lane.unclaimed > 0) forget(id, lane, 0, op);
+  std::erase_if(lane.cancelled, [&](uint64_t over) { return over < op; });
+  lane.retired_below = op;
+  started(id, lane, op);
+}
+
+/// Drops every entry of the lane's operations in [op_from, op_below).
+void Inbox::forget(uint32_t id, Lane& lane, uint64_t op_from, uint64_t op_below) {
+  messages_.erase_if([&](const MessageKey& key, Incoming& message) {
+    if (key.lane != id || key.op < op_from || key.op >= op_below) return false;
+    if (message.request == nullptr) --lane.unclaimed;
+    free_bounced(id, lane, message);
+    if (arriving(key)) sink_ = nullptr;
+    return true;
+  });
+}
+
+bool Inbox::fill() {
+  size_t moved = 0;
+  while (!ended_ && moved < kFillBytes) {
+    std::array<iovec, 2> pieces{};
+    const size_t count = read_pieces(pieces);
+    const bool straight = count == 2;
+    const Moved result = stream_.read(std::span(pieces).first(count));
+    moved += result.bytes;
+    size_t rest = result.bytes;
+    if (straight) {
+      const size_t placed = std::min(rest, payload_left_);
+      sink_ += placed;
+      payload_left_ -= placed;
+      rest -= placed;
+      if (payload_left_ == 0) finish_frame();
+    }
+    staged_end_ += rest;
+    consume();
+    if (result.closed) at_end_of_stream();
+    const size_t asked = pieces[0].iov_len + pieces[1].iov_len;
+    if (result.bytes < asked) break;
+    const bool large = payload_left_ > kLeastAsked;
+    staging_ask_ = large ? kLeastAsked : std::min(staging_ask_ * 2, kStagingBytes);
+  }
+  return moved > 0;
+}
+
+/// Chooses where the next bytes go; returns 2 if the first piece is the payload's own place.
+size_t Inbox::read_pieces(std::span<iovec, 2> pieces) {
+  if (payload_left_ > 0 && sink_ != nullptr) {
+    // Between the pieces of one message only a header goes through staging.
+    const bool more = frame_.offset + frame_.piece < frame_.length;
+    pieces[0] = {sink_, payload_left_};
+    pieces[1] = {staging_.get(), more ? wire::kFrameHeaderBytes : staging_ask_};
+    return 2;
+  }
+  const size_t end = payload_left_ > 0 ? kStagingBytes : staging_ask_;
+  pieces[0] = {staging_.get() + staged_end_, end - staged_end_};
+  return 1;
+}
+
+/// Looks at everything staged; what is left is the beginning of a header, moved to the front.
+void Inbox::consume() {
+  while (!ended_) {
+    if (payload_left_ > 0) {
+      const size_t take = std::min(payload_left_, staged());
+      if (take == 0) break;
+      if (sink_ != nullptr) {
+        std::memcpy(sink_, staging_.get() + staged_begin_, take);
+        sink_ += take;
+      }
+      staged_begin_ += take;
+      payload_left_ -= take;
+      if (payload_left_ > 0) break;
+    } else {
+      if (staged() < wire::kFrameHeaderBytes) break;
+      if (const Status status = start_frame(); !status.ok()) {
+        end("protocol error: " + status.message());
+        return;
+      }
+      if (payload_left_ > 0) continue;
+    }
+    finish_frame();
+  }
+  if (staged_begin_ > 0 && staged() > 0) {
+    std::memmove(staging_.get(), staging_.get() + staged_begin_, staged());
+  }
+  staged_end_ -= staged_begin_;
+  staged_begin_ = 0;
+}
+
+Status Inbox::start_frame() {
+  const std::span<const std::byte, wire::kFrameHeaderBytes> raw(staging_.get() + staged_begin_,
+                                                                wire::kFrameHeaderBytes);
+  CORRO_ASSIGN(frame_, wire::decode_frame(raw, limits_.max_message_bytes));
+  staged_begin_ += wire::kFrameHeaderBytes;
+  payload_left_ = frame_.piece;
+  if (frame_.kind == wire::FrameKind::kMessage) return start_message();
+  control_text_.resize(frame_.piece);
+  sink_ = reinterpret_cast<std::byte*>(control_text_.data());
+  return {};
+}
+
+Status Inbox::start_message() {
+  key_ = {frame_.lane, frame_.op, frame_.step};
+  sink_ = nullptr;
+  Lane& lane = lane_of(key_.lane);
+  if (is_over(lane, key_.op)) {
+    if (on_stray_ && frame_.offset == 0) on_stray_(key_, frame_.signature);
+    return {};
+  }
+  Incoming* message = messages_.find(key_);
+  const bool unknown = message == nullptr;
+  if (unknown) message = &messages_.insert(key_);
+  if (unknown) ++lane.unclaimed;
+  CORRO_TRY(check_continuation(*message));
+  if (!message->begun) {
+    message->begun = true;
+    message->signature = frame_.signature;
+    message->length = frame_.length;
+    RecvRequest* request = message->request;
+    if (request == nullptr) {
+      ++counters_.bounced;
+      if (on_stray_) on_stray_(key_, frame_.signature);
+    }
+    if (request != nullptr &&
+        (request->signature != frame_.signature || request->into.size() != frame_.length)) {
+      report_mismatch(*request, *message);
+      message->request = nullptr;
+      message->drop = true;
+      ++lane.unclaimed;
+    }
+  }
+  if (message->drop) return {};
+  if (message->request != nullptr) {
+    sink_ = message->request->into.data() + frame_.offset;
+    return {};
+  }
+  const size_t size = frame_.piece;
+  add_bounced(key_.lane, lane, *message, size);
+  sink_ = message->bounced.back().bytes.get();
+  return {};
+}
+
+/// Data from the peer: a piece must go on where its message stands.
+Status Inbox::check_continuation(const Incoming& message) const {
+  const bool follows = message.begun ? frame_.offset > 0 && frame_.offset == message.received &&
+                                           frame_.length == message.length
+                                     : frame_.offset == 0;
+  if (follows && (!message.begun || frame_.signature == message.signature)) return {};
+  const uint64_t length = message.begun ? message.length : frame_.length;
+  const std::string what =
+      follows ? std::string("another signature than the pieces before")
+              : fmt::format("piece at {} of {} where byte {} of {} is next", frame_.offset,
+                            frame_.length, message.received, length);
+  return {Code::kInvalidArgument,
+          fmt::format("message lane {} op {} step {}: {}", key_.lane, key_.op, key_.step, what)};
+}
+
+void Inbox::finish_frame() {
+  if (frame_.kind == wire::FrameKind::kControl) {
+    finish_control();
+  } else {
+    finish_message_piece();
+  }
+}
+
+void Inbox::finish_message_piece() {
+  Incoming* message = messages_.find(key_);
+  if (message == nullptr || !message->begun) return;  // Cancelled or retired meanwhile.
+  message->received += frame_.piece;
+  counters_.bytes_received += frame_.piece;
+  if (message->received < message->length) return;
+  ++counters_.messages_received;
+  if (message->request != nullptr) {
+    message->request->done = true;
+  } else if (message->drop) {
+    --lane_of(key_.lane).unclaimed;
+  } else {
+    return;  // Early: waits for its request.
+  }
+  messages_.erase(key_);
+}
+
+void Inbox::finish_control() {
+  if (frame_.control == wire::ControlKind::kPause) {
+    outbox_.hold_from(frame_.lane, frame_.op);
+  } else if (frame_.control == wire::ControlKind::kResume) {
+    outbox_.release(frame_.lane);
+  } else {
+    on_control_(wire::control_from(frame_, std::move(control_text_)));
+    control_text_.clear();
+  }
+}
+
+void Inbox::at_end_of_stream() {
+  if (ended_) return;
+  if (payload_left_ > 0 || staged() > 0) {
+    end(fmt::format(
+        "the stream ended inside a frame ({} header bytes there, {} payload bytes missing)",
+        staged(), payload_left_));
+  } else {
+    end({});
+  }
+}
+
+void Inbox::end(std::string reason) {
+  if (ended_) return;
+  ended_ = true;
+  failure_ = std::move(reason);
+  stream_.close();
+}
+
+}  // namespace corro::transport

@@ -1,0 +1,119 @@
+// Inbox: the receiving half of an Endpoint. Reads frames and places each piece by its key.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "transport/endpoint.h"
+#include "transport/key_table.h"
+#include "transport/outbox.h"
+#include "transport/stream.h"
+#include "wire/frame_codec.h"
+
+namespace corro::transport {
+
+/// Loop-confined. Borrows the stream, the outbox (for PAUSE and RESUME, both ways) and the
+/// counters.
+class Inbox {
+ public:
+  Inbox(Stream& stream, Outbox& outbox, EndpointCounters& counters, EndpointLimits limits,
+        Endpoint::ControlHandler on_control, Endpoint::StrayHandler on_stray);
+
+  /// See Endpoint::post_recv.
+  void post(RecvRequest& request);
+  /// See Endpoint::cancel.
+  void cancel(uint32_t lane, uint64_t op);
+  /// See Endpoint::retire_below.
+  void retire_below(uint32_t lane, uint64_t op);
+
+  /// Reads until the stream is empty or the turn is over; true if anything moved. A read that
+  /// returned less than it asked for counts as empty: the caller comes back until nothing moves.
+  bool fill();
+  /// Takes no more from the stream; `reason` is empty for an orderly end.
+  void end(std::string reason);
+  /// True once nothing will arrive any more.
+  [[nodiscard]] bool ended() const { return ended_; }
+  /// Why the stream is useless, if it did not end between two frames.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
+ private:
+  struct Piece {
+    std::unique_ptr<std::byte[]> bytes;
+    size_t size = 0;
+  };
+  /// A message that is posted, arriving, early, or being dropped because it does not match.
+  struct Incoming {
+    RecvRequest* request = nullptr;
+    bool begun = false;  ///< A header has arrived: signature and length are known.
+    bool drop = false;
+    uint64_t signature = 0;
+    uint64_t length = 0;
+    uint64_t received = 0;  ///< Bytes of finished pieces.
+    std::vector<Piece>
+        bounced;  ///< Without a request: what has arrived, the last one perhaps not whole.
+  };
+  struct Lane {
+    uint64_t retired_below = 0;
+    uint64_t first_unstarted = 0;
+    std::vector<uint64_t> cancelled;  ///< Operations not below retired_below.
+    size_t unclaimed = 0;             ///< Entries without a request.
+    size_t bounced_bytes = 0;
+    bool paused = false;  ///< The peer was told to hold back what is not started.
+  };
+
+  Lane& lane_of(uint32_t lane);
+  [[nodiscard]] static bool is_over(const Lane& lane, uint64_t op);
+  void started(uint32_t id, Lane& lane, uint64_t below);
+  void add_bounced(uint32_t id, Lane& lane, Incoming& message, size_t size);
+  void free_bounced(uint32_t id, Lane& lane, Incoming& message);
+  void forget(uint32_t id, Lane& lane, uint64_t op_from, uint64_t op_below);
+  [[nodiscard]] bool arriving(const MessageKey& key) const;
+  void report_mismatch(RecvRequest& request, const Incoming& message);
+  void claim(Lane& lane, Incoming& message, RecvRequest& request);
+
+  void consume();
+  [[nodiscard]] Status start_frame();
+  [[nodiscard]] Status start_message();
+  [[nodiscard]] Status check_continuation(const Incoming& message) const;
+  void finish_frame();
+  void finish_message_piece();
+  void finish_control();
+  [[nodiscard]] size_t staged() const { return staged_end_ - staged_begin_; }
+  size_t read_pieces(std::span<iovec, 2> pieces);
+  void at_end_of_stream();
+
+  Stream& stream_;
+  Outbox& outbox_;
+  EndpointCounters& counters_;
+  EndpointLimits limits_;
+  Endpoint::ControlHandler on_control_;
+  Endpoint::StrayHandler on_stray_;
+  bool ended_ = false;
+  std::string failure_;
+
+  KeyTable<Incoming> messages_;
+  std::unordered_map<uint32_t, Lane> lanes_;
+  uint32_t last_lane_id_ = 0;
+  Lane* last_lane_ = nullptr;  ///< The lane looked up last; map nodes stay in place.
+
+  // Bytes read and not looked at yet; empty while a payload is read straight to its place.
+  std::unique_ptr<std::byte[]> staging_;
+  size_t staging_ask_;  ///< How much of it the next read may fill.
+  size_t staged_begin_ = 0;
+  size_t staged_end_ = 0;
+
+  // The frame being read; idle between frames.
+  wire::FrameHeader frame_;
+  MessageKey key_;
+  size_t payload_left_ = 0;
+  std::byte* sink_ = nullptr;  ///< Where the next payload byte goes; null: dropped.
+  std::string control_text_;
+};
+
+}  // namespace corro::transport

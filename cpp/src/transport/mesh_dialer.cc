@@ -1,0 +1,159 @@
+#include "transport/mesh_dialer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "io/socket.h"
+#include "transport/shm_stream.h"
+#include "transport/tcp_stream.h"
+
+namespace corro::transport {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(5);
+constexpr Duration kLongestPause = std::chrono::milliseconds(500);
+/// A TCP connection that the network neither makes nor refuses in this time is tried again.
+constexpr Duration kConnectPatience = std::chrono::seconds(5);
+
+}  // namespace
+
+Time Dialer::next_start() const {
+  if (state_ == State::kPaused) return next_start_;
+  return state_ == State::kConnecting ? attempt_ends_ : Time::never();
+}
+
+Status Dialer::start_if_due(Time now) {
+  if (state_ == State::kConnecting && attempt_ends_ <= now) try_later(now, "no connection");
+  if (state_ != State::kPaused || next_start_ > now) return {};
+  return place_.over_tcp ? dial_tcp(now) : dial_local(now);
+}
+
+Status Dialer::on_event(Time now) {
+  if (state_ == State::kPaused || state_ == State::kDone) return {};
+  return place_.over_tcp ? on_tcp(now) : on_local(now);
+}
+
+void Dialer::try_later(Time now, std::string reason) {
+  if (socket_.valid()) epoll_.remove(socket_.get());
+  socket_.reset();
+  stream_.reset();
+  handshake_.reset();
+  state_ = State::kPaused;
+  reason_ = std::move(reason);
+  pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
+  next_start_ = now + pause_;
+}
+
+Status Dialer::dial_local(Time now) {
+  auto connected = io::connect_abstract(place_.record.unix_name);
+  if (!connected.ok()) {
+    try_later(now, connected.status().message());
+    return {};
+  }
+  socket_ = std::move(connected).value();
+  const auto listener = io::peer_credentials(socket_.get());
+  if (!listener.ok() || listener->uid != geteuid()) {
+    try_later(now, "its socket belongs to another user");
+    return {};
+  }
+  const std::string peer = fmt::format("rank {} (pid {})", peer_, place_.record.pid);
+  CORRO_ASSIGN(ShmCreated created, ShmStream::create({}, peer));
+  stream_ = std::move(created.stream);
+  std::vector<int> descriptors = {created.fd.get()};
+  descriptors.insert(descriptors.end(), options_.shared_descriptors.begin(),
+                     options_.shared_descriptors.end());
+  const auto sent = send_local_hello(options_, socket_.get(), peer_, std::move(descriptors));
+  if (!sent.ok() || !*sent) {
+    try_later(now, "its socket takes no message");
+    return {};
+  }
+  state_ = State::kShakingHands;
+  return epoll_.add(socket_.get(), EPOLLIN,
+                    Admission::kFirstForeign + static_cast<uint64_t>(peer_));
+}
+
+Status Dialer::on_local(Time now) {
+  auto greeting = receive_local_hello(options_, socket_.get());
+  if (greeting.ok() && !greeting->has_value()) return {};
+  if (!greeting.ok() || (*greeting)->from != peer_) {
+    try_later(now, greeting.ok() ? "another rank answered" : greeting.status().message());
+    return {};
+  }
+  epoll_.remove(socket_.get());
+  socket_.reset();
+  joined_ = JoinedPeer{.rank = peer_,
+                       .stream = std::move(stream_),
+                       .descriptors = std::move((*greeting)->descriptors)};
+  state_ = State::kDone;
+  return {};
+}
+
+Status Dialer::dial_tcp(Time now) {
+  auto connecting = io::connect_tcp(*place_.tcp);
+  if (!connecting.ok()) {
+    try_later(now, connecting.status().message());
+    return {};
+  }
+  socket_ = std::move(connecting).value();
+  state_ = State::kConnecting;
+  attempt_ends_ = now + kConnectPatience;
+  return epoll_.add(socket_.get(), EPOLLOUT,
+                    Admission::kFirstForeign + static_cast<uint64_t>(peer_));
+}
+
+Status Dialer::on_connected(Time now) {
+  const Status connected = io::connect_result(socket_.get());
+  if (!connected.ok()) {
+    const bool elsewhere = options_.local != LocalTransport::kTcp && place_.tcp->is_loopback();
+    const char* hint = elsewhere ? " (a loopback address: set CORRO_LISTEN on its host)" : "";
+    try_later(now, fmt::format("{}: {}{}", place_.tcp->to_string(), connected.message(), hint));
+    return {};
+  }
+  handshake_.emplace(identity_of(options_), peer_, *options_.secret);
+  if (!send_output()) {
+    try_later(now, place_.tcp->to_string() + ": hung up");
+    return {};
+  }
+  state_ = State::kShakingHands;
+  return epoll_.modify(socket_.get(), EPOLLIN,
+                       Admission::kFirstForeign + static_cast<uint64_t>(peer_));
+}
+
+bool Dialer::send_output() {
+  const Bytes output = handshake_->take_output();
+  if (output.empty()) return true;
+  // The buffer of a connection that has sent next to nothing has room for this.
+  const auto sent = io::send_message(socket_.get(), output);
+  return sent.ok() && *sent;
+}
+
+Status Dialer::on_tcp(Time now) {
+  if (state_ == State::kConnecting) return on_connected(now);
+  std::array<std::byte, wire::kChallengeBytes> buffer;
+  while (!handshake_->done()) {
+    const io::Received received =
+        io::receive_message(socket_.get(), std::span(buffer).first(handshake_->wanted()));
+    if (received.would_block) return {};
+    const std::string where = place_.tcp->to_string();
+    if (received.closed) {
+      try_later(now, where + ": hung up during the handshake: another job or another secret?");
+      return {};
+    }
+    const Status fed = handshake_->feed(std::span(buffer).first(received.bytes));
+    if (!fed.ok() || !send_output()) {
+      try_later(now, fed.ok() ? where + ": hung up" : fmt::format("{}: {}", where, fed.message()));
+      return {};
+    }
+  }
+  epoll_.remove(socket_.get());
+  joined_ = JoinedPeer{
+      .rank = peer_, .stream = std::make_unique<TcpStream>(std::move(socket_)), .descriptors = {}};
+  state_ = State::kDone;
+  return {};
+}
+
+}  // namespace corro::transport

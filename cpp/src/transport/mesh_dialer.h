@@ -1,0 +1,62 @@
+// Dialer: connects to one rank and authenticates, again and again until it works.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "io/event.h"
+#include "io/fd.h"
+#include "transport/mesh_admission.h"
+#include "transport/mesh_rendezvous.h"
+
+namespace corro::transport {
+
+/// Loop-confined; everything is borrowed. Its events carry Admission::kFirstForeign + the peer's
+/// rank.
+class Dialer {
+ public:
+  Dialer(const MeshOptions& options, const PeerPlace& place, int32_t peer, io::Epoll& epoll)
+      : options_(options), place_(place), peer_(peer), epoll_(epoll) {}
+
+  /// Starts a new attempt if it is time. A failure is one that no further attempt mends.
+  [[nodiscard]] Status start_if_due(Time now);
+  [[nodiscard]] Status on_event(Time now);
+  /// When start_if_due() has something to do next.
+  [[nodiscard]] Time next_start() const;
+  /// The peer, once.
+  [[nodiscard]] std::optional<JoinedPeer> take_joined() { return std::exchange(joined_, {}); }
+  /// Why there is no connection yet.
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  enum class State : uint8_t { kPaused, kConnecting, kShakingHands, kDone };
+
+  Status dial_local(Time now);
+  Status dial_tcp(Time now);
+  Status on_local(Time now);
+  Status on_tcp(Time now);
+  Status on_connected(Time now);
+  /// Sends what the handshake has to say; false if it could not.
+  bool send_output();
+  void try_later(Time now, std::string reason);
+
+  const MeshOptions& options_;
+  const PeerPlace& place_;
+  const int32_t peer_;
+  io::Epoll& epoll_;
+  State state_ = State::kPaused;
+  Time next_start_{};
+  Duration pause_{};
+  Time attempt_ends_{};
+  io::Fd socket_;
+  std::unique_ptr<Stream> stream_;  ///< Over shared memory, while the peer has not answered.
+  std::optional<wire::ClientHandshake> handshake_;
+  std::optional<JoinedPeer> joined_;
+  std::string reason_ = "no answer";
+};
+
+}  // namespace corro::transport

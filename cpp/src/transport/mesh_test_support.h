@@ -1,0 +1,107 @@
+// What the tests of the mesh have in common: a store in this process, settings, and ranks that
+// talk.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/guarded.h"
+#include "transport/mesh.h"
+#include "wire/store_bootstrap.h"
+
+namespace corro::transport {
+
+inline constexpr std::string_view kJob = "job";
+
+inline Time soon() { return monotonic_now() + std::chrono::seconds(60); }
+
+/// A store in this process; every rank (a thread) joins it.
+class Meeting {
+ public:
+  /// `before_get` runs before each look for a key; it may block.
+  wire::StoreBootstrap join(std::function<void()> before_get = [] {}) {
+    wire::StoreCallbacks callbacks;
+    callbacks.put = [this](const std::string& key, BytesView value) {
+      (*store_.lock())[key] = Bytes(value.begin(), value.end());
+      store_.notify_all();
+      return Status();
+    };
+    callbacks.get = [this, before_get = std::move(before_get)](
+                        const std::string& key,
+                        std::chrono::milliseconds timeout) -> Result<Bytes> {
+      if (timeout > std::chrono::milliseconds(1)) before_get();
+      const Time deadline = monotonic_now() + timeout;
+      auto held = store_.lock();
+      while (!held->contains(key)) {
+        if (monotonic_now() >= deadline) return Status(Code::kUnknown, "wait timeout");
+        held.wait_for(deadline - monotonic_now());
+      }
+      return held->at(key);
+    };
+    return wire::StoreBootstrap(std::move(callbacks));
+  }
+
+ private:
+  Guarded<std::map<std::string, Bytes>> store_;
+};
+
+/// How the ranks of a test are spread and connected.
+struct Setting {
+  std::string name = {};
+  LocalTransport local = LocalTransport::kShm;
+  std::string listen_address = "127.0.0.1";
+  int32_t hosts = 1;
+};
+
+inline MeshOptions options_for(int32_t rank, int32_t size, const Setting& setting,
+                               wire::Bootstrap& store, const std::optional<wire::Secret>& secret) {
+  return {.rank = rank,
+          .size = size,
+          .job = std::string(kJob),
+          .bootstrap = &store,
+          .secret = secret,
+          .local = setting.local,
+          .listen_address = setting.listen_address,
+          .host_id = fmt::format("host-{}", rank % setting.hosts),
+          .deadline = soon(),
+          .shared_descriptors = {}};
+}
+
+inline Moved write_some(Stream& stream, std::span<std::byte> bytes) {
+  const iovec piece{bytes.data(), bytes.size()};
+  return stream.write(std::span(&piece, 1));
+}
+
+/// Reads exactly one byte; streams never block, so it looks again until there is one.
+inline std::byte read_byte(Stream& stream) {
+  std::byte byte{0xFF};
+  const iovec piece{&byte, 1};
+  const Time deadline = soon();
+  while (monotonic_now() < deadline) {
+    const Moved moved = stream.read(std::span(&piece, 1));
+    if (moved.bytes == 1 || moved.closed) return byte;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return std::byte{0xFE};
+}
+
+/// Sends this rank's number to everybody and reads theirs.
+inline void expect_talking(MeshResult& mesh, int32_t rank) {
+  for (MeshPeer& peer : mesh.peers) {
+    if (peer.rank == rank) continue;
+    std::byte mine{static_cast<uint8_t>(rank)};
+    ASSERT_EQ(write_some(*peer.stream, std::span(&mine, 1)).bytes, 1U) << peer.stream->describe();
+  }
+  for (MeshPeer& peer : mesh.peers) {
+    if (peer.rank == rank) continue;
+    EXPECT_EQ(read_byte(*peer.stream), std::byte{static_cast<uint8_t>(peer.rank)});
+  }
+}
+
+}  // namespace corro::transport

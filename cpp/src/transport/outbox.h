@@ -1,0 +1,107 @@
+// Outbox: the sending half of an Endpoint. Queues messages and control frames and writes them piece
+// by piece.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "transport/endpoint.h"
+#include "transport/stream.h"
+#include "wire/frame_codec.h"
+
+namespace corro::transport {
+
+/// Loop-confined. Borrows the stream and the counters.
+class Outbox {
+ public:
+  Outbox(Stream& stream, EndpointCounters& counters) : stream_(stream), counters_(counters) {}
+
+  /// See Endpoint::post_send.
+  void post(SendRequest& request);
+  /// See Endpoint::send_control.
+  void post(const wire::Control& control);
+  /// See Endpoint::cancel.
+  void cancel(uint32_t lane, uint64_t op);
+  /// The peer's PAUSE: operations of the lane from `op` on stay here; what was held below flows
+  /// again.
+  void hold_from(uint32_t lane, uint64_t op);
+  /// The peer's RESUME: everything held of the lane flows again.
+  void release(uint32_t lane);
+  /// Sends a PAUSE or RESUME before anything queued; replaces one for the same lane that has not
+  /// left.
+  void send_flow(wire::ControlKind kind, uint32_t lane, uint64_t op);
+
+  /// Writes until the stream is full, everything is written or the turn is over; true if anything
+  /// moved.
+  bool flush();
+  /// True while something is queued or held and the stream can still take it.
+  [[nodiscard]] bool has_unsent() const;
+  /// True once the stream takes no more.
+  [[nodiscard]] bool broken() const { return broken_; }
+
+ private:
+  /// A message (`request`) or a control frame; neither: cancelled while queued.
+  struct Item {
+    SendRequest* request = nullptr;
+    size_t sent = 0;  ///< Payload bytes in frames that have left.
+    std::unique_ptr<wire::Control> control;
+    [[nodiscard]] bool empty() const { return request == nullptr && control == nullptr; }
+    [[nodiscard]] bool belongs_to(uint32_t lane, uint64_t op) const {
+      return request != nullptr && request->key.lane == lane && request->key.op == op;
+    }
+  };
+  /// First in, first out; allocates only while it grows.
+  class Queue {
+   public:
+    [[nodiscard]] bool empty() const { return head_ == items_.size(); }
+    void push(Item item) { items_.push_back(std::move(item)); }
+    Item pop();
+    void drop(uint32_t lane, uint64_t op);
+
+   private:
+    std::vector<Item> items_;
+    size_t head_ = 0;
+  };
+  struct Hold {
+    uint64_t from = 0;
+    std::vector<Item> items;
+  };
+  struct Flow {
+    wire::ControlKind kind;
+    uint32_t lane;
+    uint64_t op;
+  };
+
+  bool start_frame();
+  bool start_flow_frame();
+  void start_item_frame();
+  void begin(const wire::FrameHeader& header, BytesView payload, bool of_current);
+  void finish_frame();
+  bool put_on_hold(Item& item);
+  void release_below(Hold& hold, uint64_t op);
+
+  Stream& stream_;
+  EndpointCounters& counters_;
+  bool broken_ = false;
+
+  // The frame being written.
+  bool frame_active_ = false;
+  bool frame_of_current_ =
+      false;  ///< Otherwise it is a flow frame or what is left of a cancelled message.
+  std::array<std::byte, wire::kFrameHeaderBytes> header_{};
+  BytesView payload_;
+  size_t written_ = 0;  ///< Of header and payload together.
+  Bytes private_copy_;  ///< The payload of a frame whose request was cancelled.
+
+  Item current_;  ///< Started and not finished; goes on at the next frame.
+  Queue queue_;
+  std::vector<Flow> flow_;
+  std::unordered_map<uint32_t, Hold> holds_;  ///< By lane; only lanes the peer has paused.
+};
+
+}  // namespace corro::transport

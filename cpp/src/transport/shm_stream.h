@@ -1,0 +1,110 @@
+// ShmStream: a Stream through memory that two processes of one host share. Two byte rings, one for
+// each direction.
+//
+//   CORRO_ASSIGN(ShmCreated mine, ShmStream::create({}, "rank 3 (pid 4711)"));   // pass mine.fd to
+//   the peer, who calls CORRO_ASSIGN(auto stream, ShmStream::attach(fd, "rank 2 (pid 4710)"));
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "io/fd.h"
+#include "io/memory.h"
+#include "transport/doorbell.h"
+#include "transport/stream.h"
+
+namespace corro::transport {
+
+struct ShmOptions {
+  size_t ring_bytes = 1U << 20U;  ///< Of each direction; a power of two from 4 KiB to 1 GiB.
+};
+
+/// One direction's words in shared memory. Positions count bytes since the start; each is written
+/// by one side alone.
+struct ShmRing {
+  alignas(64) std::atomic<uint64_t> written;
+  alignas(64) std::atomic<uint64_t> read;
+  /// The writer found the ring full; the reader clears it when it makes room and rings.
+  alignas(64) std::atomic<uint32_t> writer_waits;
+};
+
+/// What the memory starts with; the rings' bytes follow.
+struct ShmHeader {
+  uint64_t magic;
+  uint64_t ring_bytes;
+  alignas(64) std::atomic<uint32_t> closed[2];  ///< By side.
+  ShmRing rings[2];                             ///< By the side that writes.
+};
+
+struct ShmCreated;
+
+/// Loop-confined, one side each. The peer's words are foreign data: positions that cannot be close
+/// the stream. A peer that was killed leaves the memory as it is; who learns of it calls close().
+class ShmStream final : public Stream {
+ public:
+  /// Makes the memory, committed, and side 0. RESOURCE_EXHAUSTED if the machine has no room.
+  static Result<ShmCreated> create(const ShmOptions& options, std::string peer);
+  /// Side 1 of memory that a peer made. The descriptor is not needed any more afterwards.
+  static Result<std::unique_ptr<ShmStream>> attach(int fd, std::string peer);
+  /// Use create() and attach(). The mapping is shared with the other side where both are in one
+  /// process.
+  ShmStream(std::shared_ptr<const io::Mapping> memory, size_t ring_bytes, int side,
+            std::string peer);
+  ~ShmStream() override { close(); }
+
+  Moved write(std::span<const iovec> pieces) override;
+  Moved read(std::span<const iovec> pieces) override;
+  [[nodiscard]] int poll_fd() const override { return -1; }
+  void set_doorbell(const Doorbell& bell) override { bell_ = bell; }
+  void close() override;
+  [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] const Doorbell& doorbell() const { return bell_; }
+
+ private:
+  [[nodiscard]] ShmHeader& header() const;
+  [[nodiscard]] std::byte* bytes_of(int writer) const;
+  bool see_room();
+  bool see_data();
+  void publish_written();
+  void publish_read();
+  void broken(const char* what, uint64_t value);
+
+  const std::shared_ptr<const io::Mapping> memory_;
+  const size_t ring_bytes_;
+  const int side_;
+  const std::string peer_;
+  ShmRing& out_;
+  ShmRing& in_;
+  std::byte* const out_bytes_;
+  std::byte* const in_bytes_;
+  Doorbell bell_;
+
+  // Own positions are kept here and never read back: the peer could have changed the words.
+  uint64_t written_ = 0;
+  uint64_t read_ = 0;
+  // The peer's positions as seen last.
+  uint64_t peer_read_ = 0;
+  uint64_t peer_written_ = 0;
+  bool closed_ = false;
+  std::string reason_;
+};
+
+struct ShmCreated {
+  io::Fd fd;
+  std::unique_ptr<ShmStream> stream;
+};
+
+struct ShmPair {
+  std::unique_ptr<ShmStream> first;
+  std::unique_ptr<ShmStream> second;
+};
+/// Both sides in this process, on one mapping, so that the thread sanitizer sees what they share.
+/// For tests.
+[[nodiscard]] Result<ShmPair> make_shm_pair(const ShmOptions& options = {});
+
+}  // namespace corro::transport

@@ -1,0 +1,129 @@
+#include "transport/shm_stream.h"
+
+#include "transport/endpoint_conformance.h"
+#include "transport/stream_conformance.h"
+
+namespace corro::transport {
+namespace {
+
+StreamPair one_mapping(size_t ring_bytes) {
+  ShmPair pair = make_shm_pair({.ring_bytes = ring_bytes}).value();
+  return {.first = std::move(pair.first), .second = std::move(pair.second), .capacity = ring_bytes};
+}
+
+StreamPair two_mappings(size_t ring_bytes) {
+  ShmCreated created = ShmStream::create({.ring_bytes = ring_bytes}, "the other side").value();
+  auto attached = ShmStream::attach(created.fd.get(), "this side").value();
+  return {
+      .first = std::move(created.stream), .second = std::move(attached), .capacity = ring_bytes};
+}
+
+const auto kMakers =
+    testing::Values(StreamMaker{"default", [] { return one_mapping(1U << 20U); }},
+                    StreamMaker{"small", [] { return one_mapping(4096); }},
+                    StreamMaker{"mapped_twice", [] { return two_mappings(65536); }});
+INSTANTIATE_TEST_SUITE_P(Shm, StreamConformance, kMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Shm, StreamWakeConformance, kMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Shm, EndpointConformance, kMakers, maker_name);
+
+iovec piece_of(Bytes& bytes) { return {bytes.data(), bytes.size()}; }
+
+/// Side 0 over memory whose words the test sets as a hostile peer would.
+struct Hostile {
+  Hostile() : created(ShmStream::create({.ring_bytes = 4096}, "rank 1").value()) {
+    mapping = io::map_shared(created.fd.get(), 4096 + 2 * 4096).value();
+  }
+  ShmHeader& header() { return *reinterpret_cast<ShmHeader*>(mapping.data()); }
+  ShmCreated created;
+  io::Mapping mapping;
+};
+
+TEST(ShmStream, APeerThatWroteMoreThanFitsClosesTheStream) {
+  Hostile hostile;
+  hostile.header().rings[1].written.store(4097);
+  Bytes into(100);
+  const iovec piece = piece_of(into);
+  EXPECT_TRUE(hostile.created.stream->read(std::span(&piece, 1)).closed);
+  EXPECT_NE(
+      hostile.created.stream->describe().find("rank 1: the peer's position \"written\" is 4097"),
+      std::string::npos)
+      << hostile.created.stream->describe();
+}
+
+TEST(ShmStream, APeerThatTakesBackWhatItWroteClosesTheStream) {
+  Hostile hostile;
+  hostile.header().rings[1].written.store(100);
+  Bytes into(100);
+  const iovec piece = piece_of(into);
+  EXPECT_EQ(hostile.created.stream->read(std::span(&piece, 1)).bytes, 100U);
+  hostile.header().rings[1].written.store(99);
+  EXPECT_TRUE(hostile.created.stream->read(std::span(&piece, 1)).closed);
+}
+
+TEST(ShmStream, APeerThatReadMoreThanThereIsClosesTheStream) {
+  Hostile hostile;
+  Bytes out(5000);
+  const iovec piece = piece_of(out);
+  EXPECT_EQ(hostile.created.stream->write(std::span(&piece, 1)).bytes, 4096U);
+  hostile.header().rings[0].read.store(5000);
+  EXPECT_TRUE(hostile.created.stream->write(std::span(&piece, 1)).closed);
+  EXPECT_NE(hostile.created.stream->describe().find("\"read\""), std::string::npos);
+}
+
+TEST(ShmStream, OwnPositionsAreNotBelievedFromSharedMemory) {
+  Hostile hostile;
+  hostile.header().rings[0].written.store(1U << 30U);
+  hostile.header().rings[1].read.store(1U << 30U);
+  Bytes out(10);
+  const iovec piece = piece_of(out);
+  EXPECT_EQ(hostile.created.stream->write(std::span(&piece, 1)).bytes, 10U);
+  EXPECT_EQ(hostile.header().rings[0].written.load(), 10U);
+}
+
+TEST(ShmStream, RefusesMemoryThatIsNoStream) {
+  const io::Fd empty = io::create_memfd("corro-test", 4096 + 2 * 4096).value();
+  EXPECT_EQ(ShmStream::attach(empty.get(), "rank 1").status().code(), Code::kInvalidArgument);
+  const io::Fd small = io::create_memfd("corro-test", 64).value();
+  EXPECT_EQ(ShmStream::attach(small.get(), "rank 1").status().code(), Code::kInvalidArgument);
+  Hostile hostile;
+  hostile.header().ring_bytes = 8192;
+  EXPECT_EQ(ShmStream::attach(hostile.created.fd.get(), "rank 1").status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(ShmStream::create({.ring_bytes = 5000}, "rank 1").status().code(),
+            Code::kInvalidArgument);
+}
+
+TEST(ShmStream, RingsOnlyAPeerThatSleeps) {
+  ShmPair pair = make_shm_pair().value();
+  const io::EventFd bell = io::EventFd::create().value();
+  std::atomic<uint32_t> sleeping{0};
+  pair.first->set_doorbell(Doorbell(&sleeping, bell.fd()));
+  Bytes out(10);
+  const iovec piece = piece_of(out);
+  (void)pair.first->write(std::span(&piece, 1));
+  EXPECT_FALSE(bell.drain());
+  EXPECT_EQ(pair.first->doorbell().rings(), 0U);
+  sleeping = 1;
+  (void)pair.first->write(std::span(&piece, 1));
+  EXPECT_TRUE(bell.drain());
+  EXPECT_EQ(pair.first->doorbell().rings(), 1U);
+}
+
+TEST(ShmStream, ReadingRingsOnlyAWriterThatWaitsForRoom) {
+  ShmPair pair = make_shm_pair({.ring_bytes = 4096}).value();
+  const io::EventFd bell = io::EventFd::create().value();
+  std::atomic<uint32_t> sleeping{1};
+  pair.second->set_doorbell(Doorbell(&sleeping, bell.fd()));
+  Bytes bytes(3000);
+  const iovec piece = piece_of(bytes);
+  (void)pair.first->write(std::span(&piece, 1));
+  (void)pair.second->read(std::span(&piece, 1));
+  EXPECT_EQ(pair.second->doorbell().rings(), 0U);
+  (void)pair.first->write(std::span(&piece, 1));
+  (void)pair.first->write(std::span(&piece, 1));
+  (void)pair.second->read(std::span(&piece, 1));
+  EXPECT_EQ(pair.second->doorbell().rings(), 1U);
+}
+
+}  // namespace
+}  // namespace corro::transport

@@ -1,0 +1,115 @@
+#include "wire/agent_bootstrap.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "io/socket.h"
+
+namespace corro::wire {
+namespace {
+
+Status gone(const std::string& name) {
+  return {Code::kUnavailable,
+          fmt::format("agent @{}: the connection is closed: is the launcher still running?", name)};
+}
+
+Status late(const std::string& name) {
+  return {Code::kDeadlineExceeded, fmt::format("agent @{}: no answer in time", name)};
+}
+
+std::string text_of(BytesView bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AgentBootstrap>> AgentBootstrap::connect(const Options& options) {
+  auto connected = io::connect_abstract(options.name);
+  if (!connected.ok()) {
+    return connected.status().with_context(
+        "CORRO_AGENT: no agent there, is the launcher still running?");
+  }
+  CORRO_ASSIGN(const io::PeerCredentials peer, io::peer_credentials(connected->get()));
+  if (peer.uid != geteuid()) {
+    return Status(Code::kPermissionDenied,
+                  fmt::format("agent @{}: belongs to user {}, this process to user {}: refused",
+                              options.name, peer.uid, geteuid()));
+  }
+  auto self = std::unique_ptr<AgentBootstrap>(
+      new AgentBootstrap(std::move(connected).value(), options.name));
+  CORRO_TRY(self->greet(options));
+  return self;
+}
+
+Status AgentBootstrap::greet(const Options& options) {
+  CORRO_TRY(send({.kind = AgentMessageKind::kHello, .rank = options.rank, .key = {}, .value = {}},
+                 options.descriptors, options.deadline));
+  CORRO_ASSIGN(const AgentMessage answer, receive(options.deadline));
+  if (answer.kind == AgentMessageKind::kReply && answer.code != Code::kOk) {
+    return {answer.code, fmt::format("agent @{}: {}", name_, text_of(answer.value))};
+  }
+  if (answer.kind != AgentMessageKind::kWelcome || answer.value.size() != secret_.size()) {
+    return {Code::kInvalidArgument,
+            fmt::format("agent @{}: not a welcome: another version of corro?", name_)};
+  }
+  std::memcpy(secret_.data(), answer.value.data(), secret_.size());
+  job_ = answer.key;
+  return {};
+}
+
+Status AgentBootstrap::send(const AgentMessage& message, std::span<const int> descriptors,
+                            Time deadline) {
+  const Bytes packet = encode_agent_message(message);
+  while (true) {
+    const auto sent = io::send_message(fd_.get(), packet, descriptors);
+    if (!sent.ok()) return gone(name_);
+    if (*sent) return {};
+    if (!io::wait_ready(fd_.get(), POLLOUT, deadline)) return late(name_);
+  }
+}
+
+Result<AgentMessage> AgentBootstrap::receive(Time deadline) {
+  std::array<std::byte, kMaxAgentMessage> packet;
+  while (true) {
+    const io::Received received = io::receive_message(fd_.get(), packet);
+    if (received.closed || received.truncated) return gone(name_);
+    if (!received.would_block) return decode_agent_message(std::span(packet).first(received.bytes));
+    if (!io::wait_ready(fd_.get(), POLLIN, deadline)) return late(name_);
+  }
+}
+
+Result<Bytes> AgentBootstrap::ask(AgentMessage message, Time deadline) {
+  message.request = next_request_++;
+  CORRO_TRY(send(message, {}, deadline));
+  while (true) {
+    CORRO_ASSIGN(AgentMessage answer, receive(deadline));
+    if (answer.kind != AgentMessageKind::kReply || answer.request != message.request) continue;
+    if (answer.code == Code::kOk) return std::move(answer.value);
+    return Status(answer.code, text_of(answer.value));
+  }
+}
+
+Status AgentBootstrap::put(std::string_view key, BytesView value) {
+  CORRO_TRY(check_bootstrap_put(key, value));
+  constexpr auto kPatience = std::chrono::seconds(30);
+  auto done = ask({.kind = AgentMessageKind::kPut,
+                   .key = std::string(key),
+                   .value = Bytes(value.begin(), value.end())},
+                  monotonic_now() + kPatience);
+  return done.status().with_context(fmt::format("put {}", key));
+}
+
+Result<Bytes> AgentBootstrap::get(std::string_view key, Time deadline) {
+  CORRO_TRY(check_bootstrap_key(key));
+  auto found =
+      ask({.kind = AgentMessageKind::kGet, .key = std::string(key), .value = {}}, deadline);
+  if (!found.ok()) return found.status().with_context(fmt::format("get {}", key));
+  return found;
+}
+
+}  // namespace corro::wire

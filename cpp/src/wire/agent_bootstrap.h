@@ -1,0 +1,52 @@
+// AgentBootstrap: a worker's connection to the agent on its host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "io/fd.h"
+#include "wire/agent_protocol.h"
+#include "wire/bootstrap.h"
+
+namespace corro::wire {
+
+/// Externally synchronized. The connection stays open as long as the object lives.
+class AgentBootstrap final : public Bootstrap {
+ public:
+  struct Options {
+    std::string name;  ///< CORRO_AGENT.
+    int32_t rank = 0;
+    std::span<const int> descriptors =
+        {};  ///< Passed to the agent with the HELLO; borrowed during connect().
+    Time deadline;
+  };
+  /// Connects and says HELLO. PERMISSION_DENIED if another user listens at the name, UNAVAILABLE if
+  /// nobody does.
+  static Result<std::unique_ptr<AgentBootstrap>> connect(const Options& options);
+
+  [[nodiscard]] Status put(std::string_view key, BytesView value) override;
+  [[nodiscard]] Result<Bytes> get(std::string_view key, Time deadline) override;
+  [[nodiscard]] std::optional<Secret> secret() const override { return secret_; }
+  /// The job's name as the agent states it.
+  [[nodiscard]] const std::string& job() const { return job_; }
+
+ private:
+  AgentBootstrap(io::Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  Status greet(const Options& options);
+  Status send(const AgentMessage& message, std::span<const int> descriptors, Time deadline);
+  Result<AgentMessage> receive(Time deadline);
+  /// Sends a request and waits for its own reply; late replies of requests given up before are
+  /// dropped.
+  Result<Bytes> ask(AgentMessage message, Time deadline);
+
+  io::Fd fd_;
+  std::string name_;
+  std::string job_;
+  Secret secret_{};
+  uint32_t next_request_ = 1;
+};
+
+}  // namespace corro::wire

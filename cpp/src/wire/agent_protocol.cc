@@ -1,0 +1,72 @@
+#include "wire/agent_protocol.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace corro::wire {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+
+/// The fixed part of a packet, little-endian; key and value follow.
+struct RawHeader {
+  uint8_t kind = 0;
+  uint8_t version = kVersion;
+  uint8_t code = 0;
+  uint8_t reserved = 0;
+  uint32_t request = 0;
+  int32_t rank = -1;
+  uint32_t key_bytes = 0;
+  uint32_t value_bytes = 0;
+};
+static_assert(sizeof(RawHeader) == kAgentHeaderBytes);
+
+Status refused(const char* what, uint64_t value) {
+  return {Code::kInvalidArgument, fmt::format("agent message: {} {} is not valid", what, value)};
+}
+
+}  // namespace
+
+Bytes encode_agent_message(const AgentMessage& message) {
+  CORRO_CHECK(message.key.size() <= kMaxBootstrapKey, message.key.size());
+  CORRO_CHECK(message.value.size() <= kMaxBootstrapValue, message.value.size());
+  const RawHeader raw{.kind = static_cast<uint8_t>(message.kind),
+                      .code = static_cast<uint8_t>(message.code),
+                      .request = message.request,
+                      .rank = message.rank,
+                      .key_bytes = static_cast<uint32_t>(message.key.size()),
+                      .value_bytes = static_cast<uint32_t>(message.value.size())};
+  ByteWriter writer;
+  writer.write_bytes(std::as_bytes(std::span(&raw, 1)));
+  writer.write_bytes(std::as_bytes(std::span(message.key)));
+  writer.write_bytes(message.value);
+  return writer.take();
+}
+
+Result<AgentMessage> decode_agent_message(BytesView packet) {
+  if (packet.size() < kAgentHeaderBytes) return refused("size", packet.size());
+  RawHeader raw;
+  std::memcpy(&raw, packet.data(), sizeof(raw));
+  if (raw.kind < static_cast<uint8_t>(AgentMessageKind::kHello) ||
+      raw.kind > static_cast<uint8_t>(AgentMessageKind::kReply)) {
+    return refused("kind", raw.kind);
+  }
+  if (raw.version != kVersion) return refused("version", raw.version);
+  if (raw.code > static_cast<uint8_t>(Code::kUnauthenticated)) return refused("code", raw.code);
+  if (raw.reserved != 0) return refused("reserved byte", raw.reserved);
+  if (raw.key_bytes > kMaxBootstrapKey) return refused("key length", raw.key_bytes);
+  if (raw.value_bytes > kMaxBootstrapValue) return refused("value length", raw.value_bytes);
+  if (packet.size() != kAgentHeaderBytes + raw.key_bytes + raw.value_bytes)
+    return refused("size", packet.size());
+  const BytesView key = packet.subspan(kAgentHeaderBytes, raw.key_bytes);
+  const BytesView value = packet.subspan(kAgentHeaderBytes + raw.key_bytes);
+  return AgentMessage{.kind = static_cast<AgentMessageKind>(raw.kind),
+                      .request = raw.request,
+                      .rank = raw.rank,
+                      .code = static_cast<Code>(raw.code),
+                      .key = std::string(reinterpret_cast<const char*>(key.data()), key.size()),
+                      .value = Bytes(value.begin(), value.end())};
+}
+
+}  // namespace corro::wire

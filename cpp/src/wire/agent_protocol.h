@@ -1,0 +1,42 @@
+// The messages between a worker and the agent on its host, one per packet of an abstract Unix
+// socket (SOCK_SEQPACKET): HELLO (with descriptors) -> WELCOME, then any number of PUT and GET,
+// each answered by one REPLY. Bytes: docs/wire.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "wire/bootstrap.h"
+
+namespace corro::wire {
+
+enum class AgentMessageKind : uint8_t {
+  kHello = 1,    ///< Worker: `rank`; may carry descriptors (its flight recorder).
+  kWelcome = 2,  ///< Agent: `key` is the job, `value` the 32 bytes of the secret.
+  kPut = 3,      ///< Worker: stores `value` under `key`.
+  kGet = 4,      ///< Worker: asks for `key`; answered once it exists.
+  kReply =
+      5,  ///< Agent: `code` and the value (GET), or the reason as text; `request` says to what.
+};
+
+struct AgentMessage {
+  AgentMessageKind kind = AgentMessageKind::kHello;
+  uint32_t request = 0;  ///< Chosen by the worker, repeated in the reply.
+  int32_t rank = -1;
+  Code code = Code::kOk;
+  std::string key;  ///< At most kMaxBootstrapKey bytes.
+  Bytes value;      ///< At most kMaxBootstrapValue bytes.
+};
+
+inline constexpr size_t kAgentHeaderBytes = 20;
+inline constexpr size_t kMaxAgentMessage =
+    kAgentHeaderBytes + kMaxBootstrapKey + kMaxBootstrapValue;
+
+[[nodiscard]] Bytes encode_agent_message(const AgentMessage& message);
+/// Reads one whole packet. INVALID_ARGUMENT unless it is exactly what encode_agent_message writes.
+[[nodiscard]] Result<AgentMessage> decode_agent_message(BytesView packet);
+
+}  // namespace corro::wire

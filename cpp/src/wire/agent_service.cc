@@ -1,0 +1,256 @@
+#include "wire/agent_service.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "io/event.h"
+#include "io/socket.h"
+#include "wire/agent_protocol.h"
+#include "wire/digest.h"
+
+namespace corro::wire {
+namespace {
+
+constexpr uint64_t kListener = 0;
+constexpr size_t kBatch = 64;
+/// More than a worker that reads its replies can ever have; one that passes them loses its
+/// connection.
+constexpr size_t kMaxUnsent = 64;
+constexpr size_t kMaxWaiting = 256;
+
+}  // namespace
+
+struct AgentService::Impl {
+  struct Connection {
+    io::Fd fd;
+    pid_t pid = 0;
+    bool greeted = false;
+    size_t waiting = 0;  ///< Entries of waiters_ that are this connection's.
+    std::deque<Bytes> unsent;
+  };
+  struct Waiter {
+    uint64_t connection = 0;
+    uint32_t request = 0;
+  };
+
+  Impl(Options given, std::string listen_name, io::Fd listening, io::Epoll set)
+      : options(std::move(given)),
+        name(std::move(listen_name)),
+        listener(std::move(listening)),
+        epoll(std::move(set)),
+        max_connections(4 * static_cast<size_t>(options.size) + 64) {}
+
+  Status accept_waiting();
+  void receive_from(uint64_t id);
+  /// Handles one packet; false if the connection has to go.
+  bool handle(uint64_t id, const AgentMessage& message, std::vector<io::Fd> descriptors);
+  bool greet(uint64_t id, int32_t rank, std::vector<io::Fd> descriptors);
+  bool put(uint64_t id, const AgentMessage& message);
+  bool get(uint64_t id, const AgentMessage& message);
+  void answer_waiters(const std::string& key, const Bytes& value);
+  bool send(uint64_t id, const AgentMessage& message);
+  bool reply(uint64_t id, uint32_t request, Code code, BytesView value);
+  bool refuse(uint64_t id, uint32_t request, Code code, std::string_view why);
+  bool flush(uint64_t id);
+  void drop(uint64_t id);
+
+  Options options;
+  std::string name;
+  io::Fd listener;
+  io::Epoll epoll;
+  size_t max_connections;
+  uint64_t next_id = kListener + 1;
+  std::map<uint64_t, Connection> connections;
+  std::map<std::string, Bytes> store;
+  std::multimap<std::string, Waiter> waiters;
+  size_t store_bytes = 0;
+  Counters counters;
+};
+
+Result<std::unique_ptr<AgentService>> AgentService::create(Options options) {
+  CORRO_CHECK(options.size >= 1, options.size);
+  CORRO_CHECK(options.job.size() <= kMaxBootstrapKey, options.job);
+  const std::string name = options.name.empty() ? "corro-agent-" + random_hex(12) : options.name;
+  CORRO_ASSIGN(io::Fd listener, io::listen_abstract(name));
+  CORRO_ASSIGN(io::Epoll epoll, io::Epoll::create());
+  CORRO_TRY(epoll.add(listener.get(), EPOLLIN, kListener));
+  auto impl =
+      std::make_unique<Impl>(std::move(options), name, std::move(listener), std::move(epoll));
+  return std::unique_ptr<AgentService>(new AgentService(std::move(impl)));
+}
+
+AgentService::AgentService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AgentService::~AgentService() = default;
+
+const std::string& AgentService::name() const { return impl_->name; }
+int AgentService::poll_fd() const { return impl_->epoll.fd(); }
+const AgentService::Counters& AgentService::counters() const { return impl_->counters; }
+
+Status AgentService::poll() {
+  std::array<epoll_event, kBatch> events{};
+  CORRO_ASSIGN(const size_t count, impl_->epoll.wait(events, Duration::zero()));
+  for (const epoll_event& event : std::span(events).first(count)) {
+    const uint64_t id = event.data.u64;
+    if (id == kListener) {
+      CORRO_TRY(impl_->accept_waiting());
+      continue;
+    }
+    // Dropped while an earlier event of this batch was handled.
+    if (!impl_->connections.contains(id)) continue;
+    if ((event.events & EPOLLOUT) != 0 && !impl_->flush(id)) {
+      impl_->drop(id);
+      continue;
+    }
+    if ((event.events & ~static_cast<uint32_t>(EPOLLOUT)) != 0) impl_->receive_from(id);
+  }
+  return {};
+}
+
+Status AgentService::Impl::accept_waiting() {
+  for (size_t i = 0; i < kBatch; ++i) {
+    CORRO_ASSIGN(io::Fd fd, io::accept_connection(listener.get()));
+    if (!fd.valid()) return {};
+    ++counters.connections;
+    const auto peer = io::peer_credentials(fd.get());
+    if (!peer.ok() || peer->uid != geteuid() || connections.size() >= max_connections) {
+      ++counters.refused;
+      continue;
+    }
+    const uint64_t id = next_id++;
+    CORRO_TRY(epoll.add(fd.get(), EPOLLIN, id));
+    connections[id] = Connection{.fd = std::move(fd), .pid = peer->pid, .unsent = {}};
+  }
+  return {};
+}
+
+void AgentService::Impl::receive_from(uint64_t id) {
+  std::array<std::byte, kMaxAgentMessage> packet;
+  for (size_t i = 0; i < kBatch; ++i) {
+    io::Received received = io::receive_message(connections.at(id).fd.get(), packet);
+    if (received.would_block) return;
+    if (received.closed) return drop(id);
+    const auto message = decode_agent_message(std::span(packet).first(received.bytes));
+    if (received.truncated || !message.ok() ||
+        !handle(id, *message, std::move(received.descriptors))) {
+      ++counters.refused;
+      return drop(id);
+    }
+  }
+}
+
+bool AgentService::Impl::handle(uint64_t id, const AgentMessage& message,
+                                std::vector<io::Fd> descriptors) {
+  if (message.kind == AgentMessageKind::kHello)
+    return greet(id, message.rank, std::move(descriptors));
+  if (!connections.at(id).greeted || !descriptors.empty()) return false;
+  if (message.kind == AgentMessageKind::kPut) return put(id, message);
+  if (message.kind == AgentMessageKind::kGet) return get(id, message);
+  return false;
+}
+
+bool AgentService::Impl::greet(uint64_t id, int32_t rank, std::vector<io::Fd> descriptors) {
+  Connection& connection = connections.at(id);
+  if (connection.greeted) return false;
+  if (rank < 0 || rank >= options.size) {
+    refuse(id, 0, Code::kInvalidArgument,
+           fmt::format("rank {} is not in this job: it has ranks 0 to {}", rank, options.size - 1));
+    return false;
+  }
+  connection.greeted = true;
+  const AgentMessage welcome{.kind = AgentMessageKind::kWelcome,
+                             .rank = rank,
+                             .key = options.job,
+                             .value = Bytes(options.secret.begin(), options.secret.end())};
+  const pid_t pid = connection.pid;
+  const bool sent = send(id, welcome);
+  if (options.on_hello)
+    options.on_hello({.rank = rank, .pid = pid, .descriptors = std::move(descriptors)});
+  return sent;
+}
+
+bool AgentService::Impl::put(uint64_t id, const AgentMessage& message) {
+  const auto existing = store.find(message.key);
+  if (existing != store.end()) {
+    if (existing->second == message.value) return reply(id, message.request, Code::kOk, {});
+    return refuse(id, message.request, Code::kAlreadyExists, "the key has another value");
+  }
+  const size_t bytes = message.key.size() + message.value.size();
+  if (bytes > options.max_store_bytes - store_bytes) {
+    return refuse(id, message.request, Code::kResourceExhausted,
+                  fmt::format("the agent's store is full ({} bytes)", options.max_store_bytes));
+  }
+  store_bytes += bytes;
+  store.emplace(message.key, message.value);
+  answer_waiters(message.key, message.value);
+  return connections.contains(id) && reply(id, message.request, Code::kOk, {});
+}
+
+bool AgentService::Impl::get(uint64_t id, const AgentMessage& message) {
+  const auto found = store.find(message.key);
+  if (found != store.end()) return reply(id, message.request, Code::kOk, found->second);
+  Connection& connection = connections.at(id);
+  if (connection.waiting >= kMaxWaiting) return false;
+  ++connection.waiting;
+  waiters.emplace(message.key, Waiter{id, message.request});
+  return true;
+}
+
+void AgentService::Impl::answer_waiters(const std::string& key, const Bytes& value) {
+  std::vector<Waiter> ready;
+  const auto [first, last] = waiters.equal_range(key);
+  for (auto entry = first; entry != last; ++entry) ready.push_back(entry->second);
+  waiters.erase(first, last);
+  for (const Waiter& waiter : ready) {
+    const auto connection = connections.find(waiter.connection);
+    if (connection == connections.end()) continue;
+    --connection->second.waiting;
+    if (!reply(waiter.connection, waiter.request, Code::kOk, value)) drop(waiter.connection);
+  }
+}
+
+bool AgentService::Impl::reply(uint64_t id, uint32_t request, Code code, BytesView value) {
+  return send(id, {.kind = AgentMessageKind::kReply,
+                   .request = request,
+                   .code = code,
+                   .key = {},
+                   .value = Bytes(value.begin(), value.end())});
+}
+
+bool AgentService::Impl::refuse(uint64_t id, uint32_t request, Code code, std::string_view why) {
+  return reply(id, request, code, std::as_bytes(std::span(why)));
+}
+
+bool AgentService::Impl::send(uint64_t id, const AgentMessage& message) {
+  Connection& connection = connections.at(id);
+  if (connection.unsent.size() >= kMaxUnsent) return false;
+  connection.unsent.push_back(encode_agent_message(message));
+  return connection.unsent.size() > 1 || flush(id);
+}
+
+bool AgentService::Impl::flush(uint64_t id) {
+  Connection& connection = connections.at(id);
+  while (!connection.unsent.empty()) {
+    const auto sent = io::send_message(connection.fd.get(), connection.unsent.front());
+    if (!sent.ok()) return false;
+    if (!*sent) return epoll.modify(connection.fd.get(), EPOLLIN | EPOLLOUT, id).ok();
+    connection.unsent.pop_front();
+  }
+  return epoll.modify(connection.fd.get(), EPOLLIN, id).ok();
+}
+
+void AgentService::Impl::drop(uint64_t id) {
+  std::erase_if(waiters, [id](const auto& entry) { return entry.second.connection == id; });
+  const auto found = connections.find(id);
+  if (found == connections.end()) return;
+  epoll.remove(found->second.fd.get());
+  connections.erase(found);
+}
+
+}  // namespace corro::wire

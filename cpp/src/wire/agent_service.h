@@ -1,0 +1,69 @@
+// AgentService: the agent's half of the bootstrap, embedded in the launcher's event loop.
+//
+//   AgentService::Options options{.job = "job-7f", .secret = random_secret(), .size = 4};
+//   options.on_hello = [&](WorkerHello hello) { flights[hello.rank] = std::move(hello.descriptors);
+//   }; auto service = AgentService::create(std::move(options)).value(); environment["CORRO_AGENT"]
+//   = service->name(); epoll.add(service->poll_fd(), EPOLLIN, kAgent);   // level-triggered
+//   ... on kAgent: CORRO_TRY(service->poll());
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "io/fd.h"
+#include "wire/bootstrap.h"
+#include "wire/secret.h"
+
+namespace corro::wire {
+
+/// A worker that has introduced itself.
+struct WorkerHello {
+  int32_t rank = -1;
+  pid_t pid = 0;  ///< As the kernel knows it (SO_PEERCRED), not as the worker says.
+  std::vector<io::Fd> descriptors;  ///< What it passed: its flight recorder's memfd, or nothing.
+};
+
+/// A key-value store, greeting and hand-out of the secret for the workers of one host, over an
+/// abstract Unix socket that only processes of this user may use. Never blocks. Loop-confined.
+class AgentService {
+ public:
+  struct Options {
+    std::string job;
+    Secret secret{};
+    int32_t size = 1;  ///< Ranks of the job; a HELLO with another rank is refused.
+    /// Abstract name to listen on; "": a random one.
+    std::string name;
+    /// Called in poll() for each HELLO; a rank says HELLO once per engine.
+    std::function<void(WorkerHello)> on_hello;
+    size_t max_store_bytes = 64U << 20U;  ///< Keys and values together.
+  };
+  struct Counters {
+    uint64_t connections = 0;
+    uint64_t refused = 0;  ///< Other users, garbage, too many.
+  };
+
+  static Result<std::unique_ptr<AgentService>> create(Options options);
+  ~AgentService();
+
+  /// The abstract name, for CORRO_AGENT.
+  [[nodiscard]] const std::string& name() const;
+  /// Readable while poll() has something to do.
+  [[nodiscard]] int poll_fd() const;
+  /// Handles what is ready and returns. A failure means that the service cannot go on (out of
+  /// descriptors, ...); what a worker does wrong only costs it its connection.
+  [[nodiscard]] Status poll();
+  [[nodiscard]] const Counters& counters() const;
+
+ private:
+  struct Impl;
+  explicit AgentService(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace corro::wire

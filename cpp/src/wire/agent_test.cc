@@ -1,0 +1,241 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <stop_token>
+
+#include "base/guarded.h"
+#include "io/event.h"
+#include "io/socket.h"
+#include "wire/agent_bootstrap.h"
+#include "wire/agent_service.h"
+#include "wire/bootstrap_conformance.h"
+
+namespace corro::wire {
+namespace {
+
+using ::testing::HasSubstr;
+
+Time soon() { return monotonic_now() + std::chrono::seconds(60); }
+
+/// An agent whose service is polled by a thread, as the launcher's loop would.
+class RunningAgent {
+ public:
+  explicit RunningAgent(int32_t size = 8, size_t max_store_bytes = 1U << 20U) {
+    AgentService::Options options{.job = "job-1",
+                                  .secret = random_secret(),
+                                  .size = size,
+                                  .name = {},
+                                  .on_hello = {},
+                                  .max_store_bytes = max_store_bytes};
+    secret_ = options.secret;
+    options.on_hello = [this](WorkerHello hello) { hellos_.lock()->push_back(std::move(hello)); };
+    service_ = AgentService::create(std::move(options)).value();
+    loop_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  }
+  RunningAgent(const RunningAgent&) = delete;
+  RunningAgent& operator=(const RunningAgent&) = delete;
+  ~RunningAgent() { stop(); }
+
+  /// Ends the agent; afterwards its counters may be read.
+  void stop() {
+    loop_.request_stop();
+    wake_.ring();
+    if (loop_.joinable()) loop_.join();
+  }
+  [[nodiscard]] AgentService& service() { return *service_; }
+  [[nodiscard]] const Secret& secret() const { return secret_; }
+  [[nodiscard]] auto hellos() { return hellos_.lock(); }
+
+  Result<std::unique_ptr<AgentBootstrap>> connect(int32_t rank,
+                                                  std::span<const int> descriptors = {}) {
+    return AgentBootstrap::connect(
+        {.name = service_->name(), .rank = rank, .descriptors = descriptors, .deadline = soon()});
+  }
+
+ private:
+  void run(const std::stop_token& stop) {
+    io::Epoll epoll = io::Epoll::create().value();
+    ASSERT_TRUE(epoll.add(service_->poll_fd(), EPOLLIN, 1).ok());
+    ASSERT_TRUE(epoll.add(wake_.fd(), EPOLLIN, 2).ok());
+    std::array<epoll_event, 4> events{};
+    while (!stop.stop_requested()) {
+      ASSERT_TRUE(epoll.wait(events, Duration(-1)).ok());
+      ASSERT_TRUE(service_->poll().ok());
+    }
+  }
+
+  Secret secret_{};
+  Guarded<std::vector<WorkerHello>> hellos_;
+  io::EventFd wake_ = io::EventFd::create().value();
+  std::unique_ptr<AgentService> service_;
+  std::jthread loop_;
+};
+
+struct AgentMeeting {
+  std::unique_ptr<Bootstrap> join(int32_t rank) { return agent.connect(rank).value(); }
+  RunningAgent agent;
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Agent, BootstrapConformance, AgentMeeting);
+
+TEST(AgentService, HandsOutJobAndSecretAndHearsWhoComes) {
+  RunningAgent agent;
+  std::array<int, 2> pipes{};
+  ASSERT_EQ(pipe2(pipes.data(), O_CLOEXEC), 0);
+  const io::Fd reader(pipes[0]);
+  const io::Fd writer(pipes[1]);
+  const auto worker = agent.connect(3, std::array{writer.get()}).value();
+  EXPECT_EQ(worker->job(), "job-1");
+  EXPECT_EQ(worker->secret(), agent.secret());
+  // A reply proves that the HELLO has been handled.
+  ASSERT_TRUE(worker->put("k", {}).ok());
+  auto hellos = agent.hellos();
+  ASSERT_EQ(hellos->size(), 1U);
+  EXPECT_EQ(hellos->front().rank, 3);
+  EXPECT_EQ(hellos->front().pid, getpid());
+  ASSERT_EQ(hellos->front().descriptors.size(), 1U);
+  ASSERT_EQ(::write(hellos->front().descriptors.front().get(), "x", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 1);
+}
+
+TEST(AgentService, RefusesARankThatIsNotInTheJob) {
+  RunningAgent agent(/*size=*/4);
+  for (const int32_t rank : {-1, 4}) {
+    const auto refused = agent.connect(rank);
+    EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(refused.status().message(), HasSubstr("it has ranks 0 to 3"));
+  }
+  agent.stop();
+  EXPECT_EQ(agent.service().counters().refused, 2U);
+}
+
+/// Sends a packet and returns what the agent answers; nullopt if it hangs up.
+std::optional<AgentMessage> talk(const io::Fd& fd, BytesView packet) {
+  if (!io::send_message(fd.get(), packet).ok()) return std::nullopt;
+  std::array<std::byte, kMaxAgentMessage> into{};
+  EXPECT_TRUE(io::wait_ready(fd.get(), POLLIN, soon()));
+  const io::Received received = io::receive_message(fd.get(), into);
+  if (received.closed) return std::nullopt;
+  return decode_agent_message(std::span(into).first(received.bytes)).value();
+}
+
+TEST(AgentService, GarbageCostsOnlyItsOwnConnection) {
+  RunningAgent agent;
+  const auto worker = agent.connect(0).value();
+  const std::string http = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+  const Bytes hello =
+      encode_agent_message({.kind = AgentMessageKind::kHello, .rank = 1, .key = {}, .value = {}});
+  const Bytes early =
+      encode_agent_message({.kind = AgentMessageKind::kPut, .key = "k", .value = {}});
+  Bytes overlong(kMaxAgentMessage + 100);
+  std::copy(hello.begin(), hello.end(), overlong.begin());
+  for (const BytesView packet :
+       {std::as_bytes(std::span(http)), BytesView(early), BytesView(overlong)}) {
+    const io::Fd stranger = io::connect_abstract(agent.service().name()).value();
+    EXPECT_FALSE(talk(stranger, packet).has_value());
+  }
+  const io::Fd twice = io::connect_abstract(agent.service().name()).value();
+  EXPECT_EQ(talk(twice, hello)->kind, AgentMessageKind::kWelcome);
+  EXPECT_FALSE(talk(twice, hello).has_value()) << "one HELLO a connection";
+  EXPECT_TRUE(worker->put("still", {}).ok());
+  agent.stop();
+  EXPECT_EQ(agent.service().counters().refused, 4U);
+}
+
+TEST(AgentService, AWorkerThatNeverReadsDoesNotDelayOthersOrGrowTheAgent) {
+  RunningAgent agent;
+  const auto worker = agent.connect(0).value();
+  ASSERT_TRUE(worker->put("big", Bytes(kMaxBootstrapValue)).ok());
+  const io::Fd glutton = io::connect_abstract(agent.service().name()).value();
+  ASSERT_TRUE(
+      io::send_message(glutton.get(), encode_agent_message({.rank = 1, .key = {}, .value = {}}))
+          .value());
+  const Bytes ask =
+      encode_agent_message({.kind = AgentMessageKind::kGet, .key = "big", .value = {}});
+  while (true) {
+    const auto sent = io::send_message(glutton.get(), ask);
+    if (!sent.ok()) break;  // The agent hung up.
+    if (!*sent) {
+      ASSERT_TRUE(io::wait_ready(glutton.get(), POLLOUT, soon()));
+    }
+  }
+  EXPECT_TRUE(worker->get("big", soon()).ok());
+}
+
+TEST(AgentService, FloodsAreBounded) {
+  RunningAgent agent(/*size=*/1, /*max_store_bytes=*/2 * kMaxBootstrapValue);
+  const auto worker = agent.connect(0).value();
+  EXPECT_TRUE(worker->put("1", Bytes(kMaxBootstrapValue)).ok());
+  EXPECT_EQ(worker->put("2", Bytes(kMaxBootstrapValue)).code(), Code::kResourceExhausted);
+  EXPECT_TRUE(worker->put("1", Bytes(kMaxBootstrapValue)).ok());
+  std::vector<io::Fd> strangers;
+  for (int i = 0; i < 200; ++i)
+    strangers.push_back(io::connect_abstract(agent.service().name()).value());
+  EXPECT_TRUE(io::wait_ready(strangers.back().get(), POLLIN, soon())) << "hung up on";
+  EXPECT_TRUE(worker->get("1", soon()).ok());
+  agent.stop();
+  EXPECT_GT(agent.service().counters().refused, 0U);
+}
+
+TEST(AgentBootstrap, SaysThatTheLauncherIsGone) {
+  const auto missing =
+      AgentBootstrap::connect({.name = "corro-nobody-here", .rank = 0, .deadline = soon()});
+  EXPECT_THAT(missing.status().message(), HasSubstr("is the launcher still running?"));
+  RunningAgent agent;
+  const std::string name = agent.service().name();
+  const auto worker = agent.connect(0).value();
+  EXPECT_EQ(worker->get("x", monotonic_now()).status().code(), Code::kDeadlineExceeded);
+}
+
+TEST(AgentBootstrap, FailsAtOnceWhenTheAgentEnds) {
+  auto service = AgentService::create({.job = "j", .size = 1, .name = {}, .on_hello = {}}).value();
+  Result<std::unique_ptr<AgentBootstrap>> worker = Status(Code::kUnknown, "not yet");
+  {
+    const std::jthread thread([&] {
+      worker = AgentBootstrap::connect({.name = service->name(), .rank = 0, .deadline = soon()});
+    });
+    while (service->counters().connections == 0) {
+      ASSERT_TRUE(io::wait_ready(service->poll_fd(), POLLIN, soon()));
+      ASSERT_TRUE(service->poll().ok());
+    }
+    ASSERT_TRUE(io::wait_ready(service->poll_fd(), POLLIN, soon()));
+    ASSERT_TRUE(service->poll().ok());
+  }
+  ASSERT_TRUE(worker.ok()) << worker.status().message();
+  service.reset();
+  EXPECT_EQ((*worker)->get("k", soon()).status().code(), Code::kUnavailable);
+  EXPECT_EQ((*worker)->put("k", {}).code(), Code::kUnavailable);
+}
+
+TEST(AgentProtocol, ReadsBackWhatItWritesAndNothingElse) {
+  const AgentMessage message{.kind = AgentMessageKind::kReply,
+                             .request = 7,
+                             .rank = -1,
+                             .code = Code::kAlreadyExists,
+                             .key = "key",
+                             .value = Bytes(5, std::byte{1})};
+  const Bytes packet = encode_agent_message(message);
+  const AgentMessage read = decode_agent_message(packet).value();
+  EXPECT_EQ(read.request, 7U);
+  EXPECT_EQ(read.rank, -1);
+  EXPECT_EQ(read.code, Code::kAlreadyExists);
+  EXPECT_EQ(read.key, "key");
+  EXPECT_EQ(read.value, message.value);
+  for (size_t length = 0; length < packet.size(); ++length) {
+    EXPECT_FALSE(decode_agent_message(BytesView(packet).first(length)).ok()) << length;
+  }
+  // kind, version, code, reserved, key length, value length
+  for (const auto& [at, value] : std::vector<std::pair<size_t, uint8_t>>{
+           {0, 0}, {0, 6}, {1, 2}, {2, 17}, {3, 1}, {12, 4}, {17, 255}}) {
+    Bytes changed = packet;
+    changed[at] = std::byte{value};
+    EXPECT_FALSE(decode_agent_message(changed).ok()) << "byte " << at;
+  }
+}
+
+}  // namespace
+}  // namespace corro::wire

@@ -1,0 +1,33 @@
+// Frames: what travels on a data connection after the handshake. Byte layout: docs/wire.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace corro::wire {
+
+enum class ControlKind : uint8_t {
+  kGoodbye = 1,  ///< The sender closes in an orderly way; end of stream after it is no failure.
+  kAbort = 2,   ///< The lane (group) is dead: `rank` was lost while in `op`; `text` says how it was
+                ///< noticed.
+  kCancel = 3,  ///< Operation `op` of the lane failed here with `code`; everyone still inside it
+                ///< fails with `text`.
+  kPause = 4,   ///< Flow control, used by Endpoint: hold back operations >= op of the lane.
+  kResume = 5,  ///< Flow control, used by Endpoint.
+  kReady = 6,   ///< Named operations: `rank` has submitted the operation described by `text`
+                ///< (encoded entry).
+  kOrder = 7,   ///< Named operations: the leader's decision (encoded list).
+};
+
+/// A small message about the connection or an operation.
+struct Control {
+  ControlKind kind = ControlKind::kGoodbye;
+  uint8_t code = 0;  ///< A corro::Code.
+  uint32_t lane = 0;
+  int32_t rank = -1;
+  uint64_t op = 0;
+  std::string text = {};  ///< At most kMaxControlText bytes.
+};
+inline constexpr uint32_t kMaxControlText = 64U << 10U;
+
+}  // namespace corro::wire

@@ -1,0 +1,126 @@
+#include "wire/frame_codec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace corro::wire {
+namespace {
+
+/// First byte of every header: a stream that lost its place is noticed at the next frame.
+constexpr uint8_t kMagic = 0xC7;
+
+/// The header as it lies on the wire, little-endian.
+struct RawHeader {
+  uint8_t magic = kMagic;
+  uint8_t kind = 0;
+  uint8_t control = 0;
+  uint8_t code = 0;
+  uint32_t lane = 0;
+  uint64_t op = 0;
+  uint32_t step_or_rank = 0;
+  uint32_t piece = 0;
+  uint64_t length = 0;
+  uint64_t signature = 0;
+  uint64_t offset = 0;
+};
+static_assert(sizeof(RawHeader) == kFrameHeaderBytes);
+
+Status refused(const char* what, uint64_t value) {
+  return {Code::kInvalidArgument, fmt::format("frame: {} {} is not valid", what, value)};
+}
+
+Status check_piece(const RawHeader& raw) {
+  if (raw.piece > kMaxPieceBytes) return refused("piece length", raw.piece);
+  if (raw.offset > raw.length) return refused("offset", raw.offset);
+  if (raw.piece > raw.length - raw.offset) return refused("piece length", raw.piece);
+  // An empty piece moves nothing forward: only an empty message has one.
+  if (raw.piece == 0 && raw.length != 0) return refused("piece length", raw.piece);
+  return {};
+}
+
+}  // namespace
+
+void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
+  RawHeader raw{.kind = static_cast<uint8_t>(header.kind),
+                .lane = header.lane,
+                .op = header.op,
+                .step_or_rank = header.step,
+                .piece = header.piece,
+                .length = header.length,
+                .signature = header.signature,
+                .offset = header.offset};
+  if (header.kind == FrameKind::kControl) {
+    raw.control = static_cast<uint8_t>(header.control);
+    raw.code = header.code;
+    raw.step_or_rank = static_cast<uint32_t>(header.rank);
+    raw.piece = static_cast<uint32_t>(header.length);
+    raw.signature = 0;
+    raw.offset = 0;
+  }
+  std::memcpy(out.data(), &raw, sizeof(raw));
+}
+
+Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> raw_bytes,
+                                 uint64_t max_message_bytes) {
+  RawHeader raw;
+  std::memcpy(&raw, raw_bytes.data(), sizeof(raw));
+  if (raw.magic != kMagic) return refused("first byte", raw.magic);
+  FrameHeader header{.lane = raw.lane,
+                     .op = raw.op,
+                     .length = raw.length,
+                     .piece = raw.piece,
+                     .offset = raw.offset};
+  if (raw.kind == static_cast<uint8_t>(FrameKind::kMessage)) {
+    if (raw.control != 0) return refused("control kind of a message", raw.control);
+    if (raw.code != 0) return refused("code of a message", raw.code);
+    if (raw.length > max_message_bytes) return refused("message length", raw.length);
+    CORRO_TRY(check_piece(raw));
+    header.step = raw.step_or_rank;
+    header.signature = raw.signature;
+    return header;
+  }
+  if (raw.kind != static_cast<uint8_t>(FrameKind::kControl)) return refused("kind", raw.kind);
+  if (raw.control < static_cast<uint8_t>(ControlKind::kGoodbye) ||
+      raw.control > static_cast<uint8_t>(ControlKind::kOrder)) {
+    return refused("control kind", raw.control);
+  }
+  if (raw.code > static_cast<uint8_t>(Code::kUnauthenticated)) return refused("code", raw.code);
+  if (raw.length > kMaxControlText) return refused("control length", raw.length);
+  if (raw.piece != raw.length) return refused("piece of a control", raw.piece);
+  if (raw.offset != 0) return refused("offset of a control", raw.offset);
+  if (raw.signature != 0) return refused("signature of a control", raw.signature);
+  header.kind = FrameKind::kControl;
+  header.control = static_cast<ControlKind>(raw.control);
+  header.code = raw.code;
+  header.rank = static_cast<int32_t>(raw.step_or_rank);
+  return header;
+}
+
+Bytes encode_control(const Control& control) {
+  const size_t text_bytes = std::min<size_t>(control.text.size(), kMaxControlText);
+  Bytes bytes(kFrameHeaderBytes + text_bytes);
+  encode_frame({.kind = FrameKind::kControl,
+                .lane = control.lane,
+                .op = control.op,
+                .length = text_bytes,
+                .control = control.kind,
+                .code = control.code,
+                .rank = control.rank},
+               std::span(bytes).first<kFrameHeaderBytes>());
+  std::memcpy(bytes.data() + kFrameHeaderBytes, control.text.data(), text_bytes);
+  return bytes;
+}
+
+Control control_from(const FrameHeader& header, std::string text) {
+  return {.kind = header.control,
+          .code = header.code,
+          .lane = header.lane,
+          .rank = header.rank,
+          .op = header.op,
+          .text = std::move(text)};
+}
+
+}  // namespace corro::wire

@@ -1,0 +1,130 @@
+#include "wire/frame_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+namespace corro::wire {
+namespace {
+
+using Raw = std::array<std::byte, kFrameHeaderBytes>;
+constexpr uint64_t kCap = 1ULL << 40U;
+
+Raw encoded(const FrameHeader& header) {
+  Raw raw{};
+  encode_frame(header, raw);
+  return raw;
+}
+
+Raw message() {
+  return encoded({.lane = 0x01020304,
+                  .op = 0x1112131415161718,
+                  .length = 5,
+                  .step = 9,
+                  .signature = 0x2122232425262728,
+                  .piece = 3,
+                  .offset = 2});
+}
+
+Raw with_byte(Raw raw, size_t at, uint8_t value) {
+  raw.at(at) = std::byte{value};
+  return raw;
+}
+
+TEST(Frame, MessageReadsBackAsWritten) {
+  const FrameHeader header = decode_frame(message(), kCap).value();
+  EXPECT_EQ(header.kind, FrameKind::kMessage);
+  EXPECT_EQ(header.lane, 0x01020304U);
+  EXPECT_EQ(header.op, 0x1112131415161718U);
+  EXPECT_EQ(header.length, 5U);
+  EXPECT_EQ(header.step, 9U);
+  EXPECT_EQ(header.signature, 0x2122232425262728U);
+  EXPECT_EQ(header.piece, 3U);
+  EXPECT_EQ(header.offset, 2U);
+}
+
+TEST(Frame, BytesAreThoseOfTheDocument) {
+  const std::array<uint8_t, kFrameHeaderBytes> want = {
+      0xC7, 1,    0,    0,                             // magic, kind, control, code
+      4,    3,    2,    1,                             // lane
+      0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,  // op
+      9,    0,    0,    0,                             // step
+      3,    0,    0,    0,                             // piece
+      5,    0,    0,    0,    0,    0,    0,    0,     // length
+      0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,  // signature
+      2,    0,    0,    0,    0,    0,    0,    0};    // offset
+  const Raw raw = message();
+  EXPECT_EQ(std::memcmp(raw.data(), want.data(), want.size()), 0);
+}
+
+TEST(Frame, ControlReadsBackAsWritten) {
+  const Control sent{.kind = ControlKind::kCancel,
+                     .code = 3,
+                     .lane = 2,
+                     .rank = -1,
+                     .op = 77,
+                     .text = "rank 3: 4 not 5"};
+  const Bytes bytes = encode_control(sent);
+  const auto header = decode_frame(std::span(bytes).first<kFrameHeaderBytes>(), 0).value();
+  ASSERT_EQ(header.length, bytes.size() - kFrameHeaderBytes);
+  const auto* text = reinterpret_cast<const char*>(bytes.data()) + kFrameHeaderBytes;
+  const Control got = control_from(header, std::string(text, header.length));
+  EXPECT_EQ(got.kind, sent.kind);
+  EXPECT_EQ(got.code, sent.code);
+  EXPECT_EQ(got.lane, sent.lane);
+  EXPECT_EQ(got.rank, sent.rank);
+  EXPECT_EQ(got.op, sent.op);
+  EXPECT_EQ(got.text, sent.text);
+}
+
+TEST(Frame, LongControlTextIsCutAndStillValid) {
+  const Bytes bytes = encode_control({.text = std::string(kMaxControlText + 100, 'x')});
+  EXPECT_EQ(bytes.size(), kFrameHeaderBytes + kMaxControlText);
+  EXPECT_TRUE(decode_frame(std::span(bytes).first<kFrameHeaderBytes>(), 0).ok());
+}
+
+TEST(Frame, LengthsAboveTheCapAreRefused) {
+  EXPECT_TRUE(decode_frame(encoded({.length = 100, .piece = 1}), 100).ok());
+  EXPECT_FALSE(decode_frame(encoded({.length = 101, .piece = 1}), 100).ok());
+  EXPECT_FALSE(
+      decode_frame(encoded({.length = std::numeric_limits<uint64_t>::max(), .piece = 1}), kCap)
+          .ok());
+  EXPECT_FALSE(
+      decode_frame(encoded({.kind = FrameKind::kControl, .length = kMaxControlText + 1}), kCap)
+          .ok());
+}
+
+TEST(Frame, PiecesOutsideTheirMessageAreRefused) {
+  const auto accepted = [](uint64_t length, uint64_t offset, uint32_t piece) {
+    return decode_frame(encoded({.length = length, .piece = piece, .offset = offset}), kCap).ok();
+  };
+  EXPECT_TRUE(accepted(0, 0, 0));
+  EXPECT_TRUE(accepted(kMaxPieceBytes, 0, kMaxPieceBytes));
+  EXPECT_TRUE(accepted(10, 9, 1));
+  EXPECT_FALSE(accepted(kMaxPieceBytes + 1, 0, kMaxPieceBytes + 1)) << "longer than a piece";
+  EXPECT_FALSE(accepted(10, 9, 2)) << "past the end";
+  EXPECT_FALSE(accepted(10, 11, 1)) << "starts past the end";
+  EXPECT_FALSE(accepted(10, 5, 0)) << "moves nothing forward";
+  EXPECT_FALSE(accepted(kCap, std::numeric_limits<uint64_t>::max(), 2)) << "wraps around";
+}
+
+TEST(Frame, EveryFieldThatIsNotWrittenIsRefused) {
+  const Raw control = encoded({.kind = FrameKind::kControl, .control = ControlKind::kPause});
+  ASSERT_TRUE(decode_frame(control, kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(message(), 0, 'G'), kCap).ok()) << "GET / HTTP/1.1";
+  EXPECT_FALSE(decode_frame(with_byte(message(), 1, 0), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(message(), 1, 3), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(message(), 2, 1), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(message(), 3, 1), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(control, 2, 0), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(control, 2, 8), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(control, 3, 17), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(control, 20, 1), kCap).ok()) << "piece";
+  EXPECT_FALSE(decode_frame(with_byte(control, 39, 1), kCap).ok()) << "signature";
+  EXPECT_FALSE(decode_frame(with_byte(control, 40, 1), kCap).ok()) << "offset";
+}
+
+}  // namespace
+}  // namespace corro::wire

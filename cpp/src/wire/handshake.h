@@ -1,0 +1,133 @@
+// The handshake that opens every TCP connection: mutual challenge and response under the job's
+// secret, as two state machines without any I/O. Bytes and reasons: docs/wire.md.
+//
+//   ClientHandshake client(identity, /*server_rank=*/0, secret);     ServerHandshake
+//   server(identity, secret); send(client.take_output());                                 // 72
+//   bytes: HELLO
+//                                    server.feed(read up to server.wanted());
+//                                    send(server.take_output());   // 64 bytes
+//   client.feed(read up to client.wanted()); send(client.take_output()); // 32 bytes
+//                                    server.feed(...); server.done(), server.peer_rank()
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "wire/bootstrap.h"
+#include "wire/digest.h"
+
+namespace corro::wire {
+
+inline constexpr size_t kHelloBytes = 72;
+inline constexpr size_t kNonceBytes = 32;
+inline constexpr size_t kProofBytes = 32;
+inline constexpr size_t kChallengeBytes = kNonceBytes + kProofBytes;
+static_assert(kHelloBytes + kProofBytes <= 128, "read from a stranger before it is authenticated");
+
+using Nonce = std::array<std::byte, kNonceBytes>;
+
+/// Who takes part; the same on both sides but for `rank`.
+struct HandshakeIdentity {
+  Digest job{};  ///< digest_of() the job's name.
+  uint32_t epoch = 0;
+  int32_t rank = 0;  ///< Of the side that holds this.
+  int32_t size = 1;
+};
+
+/// The first message of a client.
+struct Hello {
+  uint32_t epoch = 0;
+  Digest job{};
+  int32_t from = -1;
+  int32_t to = -1;
+  Nonce nonce{};
+};
+using RawHello = std::array<std::byte, kHelloBytes>;
+[[nodiscard]] RawHello encode_hello(const Hello& hello);
+/// INVALID_ARGUMENT unless magic, version and reserved bytes are right.
+[[nodiscard]] Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> raw);
+
+/// What both sides have in common: bytes collected up to a known length. Loop-confined.
+class HandshakeBuffer {
+ public:
+  explicit HandshakeBuffer(size_t wanted) : wanted_(wanted) {}
+  [[nodiscard]] size_t wanted() const { return wanted_ - bytes_.size(); }
+  /// Appends; true once everything wanted is here.
+  bool collect(BytesView bytes);
+  /// Starts over with the next message; returns the one collected.
+  Bytes take(size_t next_wanted);
+
+ private:
+  size_t wanted_;
+  Bytes bytes_;
+};
+
+/// The side that connected. Loop-confined.
+class ClientHandshake {
+ public:
+  ClientHandshake(const HandshakeIdentity& identity, int32_t server_rank, const Secret& secret);
+  /// Never read more than this: what follows belongs to the stream.
+  [[nodiscard]] size_t wanted() const { return in_.wanted(); }
+  /// Takes 1 to wanted() bytes. UNAUTHENTICATED if the server does not know the secret.
+  [[nodiscard]] Status feed(BytesView bytes);
+  /// What to send now; empty if nothing.
+  [[nodiscard]] Bytes take_output() { return std::exchange(output_, {}); }
+  /// The server is authenticated; once the output is sent, so is this side.
+  [[nodiscard]] bool done() const { return done_; }
+
+ private:
+  Secret secret_;
+  RawHello hello_;
+  HandshakeBuffer in_{kChallengeBytes};
+  Bytes output_;
+  bool done_ = false;
+};
+
+/// The side that accepted. Loop-confined.
+class ServerHandshake {
+ public:
+  ServerHandshake(const HandshakeIdentity& identity, const Secret& secret);
+  [[nodiscard]] size_t wanted() const { return in_.wanted(); }
+  /// Takes 1 to wanted() bytes. Any failure: hang up without an answer.
+  [[nodiscard]] Status feed(BytesView bytes);
+  [[nodiscard]] Bytes take_output() { return std::exchange(output_, {}); }
+  /// The client is authenticated.
+  [[nodiscard]] bool done() const { return done_; }
+  /// Who the client is; only when done.
+  [[nodiscard]] int32_t peer_rank() const { return peer_rank_; }
+
+ private:
+  Status take_hello(BytesView bytes);
+  Status take_proof(BytesView bytes);
+
+  HandshakeIdentity identity_;
+  Secret secret_;
+  Nonce nonce_{};
+  RawHello hello_{};
+  HandshakeBuffer in_{kHelloBytes};
+  Bytes output_;
+  int32_t peer_rank_ = -1;
+  bool hello_taken_ = false;
+  bool done_ = false;
+};
+
+/// What two ranks of one host tell each other, beside descriptors, over a Unix socket whose peer
+/// the kernel vouches for.
+struct LocalHello {
+  Digest job{};
+  uint32_t epoch = 0;
+  int32_t from = -1;
+  int32_t to = -1;
+  uint32_t descriptors = 0;  ///< How many come with this message.
+};
+inline constexpr size_t kLocalHelloBytes = 48;
+using RawLocalHello = std::array<std::byte, kLocalHelloBytes>;
+[[nodiscard]] RawLocalHello encode_local_hello(const LocalHello& hello);
+/// Reads one whole packet. INVALID_ARGUMENT unless encode_local_hello could have written it.
+[[nodiscard]] Result<LocalHello> decode_local_hello(BytesView packet);
+
+}  // namespace corro::wire

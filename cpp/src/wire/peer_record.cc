@@ -1,0 +1,34 @@
+#include "wire/peer_record.h"
+
+namespace corro::wire {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+
+}  // namespace
+
+Bytes encode_peer_record(const PeerRecord& record) {
+  CORRO_CHECK(record.host_id.size() <= kMaxHostId, record.host_id);
+  CORRO_CHECK(record.unix_name.size() <= kMaxUnixName, record.unix_name);
+  ByteWriter writer;
+  writer.write(kVersion);
+  writer.write(record.pid);
+  writer.write_string(record.host_id);
+  writer.write_string(record.unix_name);
+  return writer.take();
+}
+
+Result<PeerRecord> decode_peer_record(BytesView bytes) {
+  ByteReader reader(bytes);
+  const auto version = reader.read<uint32_t>();
+  const auto pid = reader.read<int32_t>();
+  auto host_id = reader.read_string(kMaxHostId);
+  auto unix_name = reader.read_string(kMaxUnixName);
+  if (version != kVersion || !pid || !host_id || !unix_name || !reader.done()) {
+    return Status(Code::kInvalidArgument, "peer record: not one of corro's, or of another version");
+  }
+  return PeerRecord{
+      .pid = *pid, .host_id = std::move(*host_id), .unix_name = std::move(*unix_name)};
+}
+
+}  // namespace corro::wire

@@ -1,0 +1,26 @@
+// PeerRecord: what a rank puts into the bootstrap so that the others find it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace corro::wire {
+
+inline constexpr size_t kMaxHostId = 256;
+inline constexpr size_t kMaxUnixName = 100;
+
+struct PeerRecord {
+  int32_t pid = 0;
+  std::string host_id = {};    ///< Ranks with the same one share a host.
+  std::string unix_name = {};  ///< Abstract Unix socket for ranks of the same host.
+};
+
+[[nodiscard]] Bytes encode_peer_record(const PeerRecord& record);
+/// INVALID_ARGUMENT unless it is exactly what encode_peer_record writes.
+[[nodiscard]] Result<PeerRecord> decode_peer_record(BytesView bytes);
+
+}  // namespace corro::wire

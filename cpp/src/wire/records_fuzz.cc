@@ -1,0 +1,22 @@
+// What other ranks and the user leave in files and stores: peer records and secrets.
+#include <algorithm>
+#include <string_view>
+
+#include "base/check.h"
+#include "wire/digest.h"
+#include "wire/peer_record.h"
+#include "wire/secret.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto record = corro::wire::decode_peer_record(bytes);
+  if (record.ok()) {
+    CORRO_CHECK(std::ranges::equal(bytes, corro::wire::encode_peer_record(*record)));
+  }
+  const auto secret = corro::wire::parse_secret({reinterpret_cast<const char*>(data), size});
+  if (secret.ok()) {
+    const auto again = corro::wire::parse_secret(corro::wire::to_hex(*secret));
+    CORRO_CHECK(again.ok() && *again == *secret);
+  }
+  return 0;
+}

@@ -1,0 +1,200 @@
+// What every survivor is told when ranks die, stall or disagree: on the board and over streams.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "testing/world.h"
+
+namespace corro::testing {
+namespace {
+
+using collective::OpRequest;
+using ::testing::HasSubstr;
+
+OpRequest allreduce(std::vector<float>& data) {
+  OpRequest request;
+  request.kind = OpKind::kAllreduce;
+  request.dtype = DType::kF32;
+  request.input = reinterpret_cast<const std::byte*>(data.data());
+  request.output = reinterpret_cast<std::byte*>(data.data());
+  request.count = data.size();
+  return request;
+}
+
+struct Case {
+  int32_t size;
+  bool board;
+  uint64_t count;
+};
+
+class Failures : public ::testing::TestWithParam<Case> {
+ protected:
+  Failures()
+      : world_({.size = GetParam().size, .seed = 3, .board = GetParam().board}),
+        data_(static_cast<size_t>(GetParam().size), std::vector<float>(GetParam().count, 1)) {}
+  [[nodiscard]] int32_t size() const { return GetParam().size; }
+  std::vector<float>& data(int32_t rank) { return data_[static_cast<size_t>(rank)]; }
+  World::Works submit_all_but(int32_t missing) {
+    World::Works works;
+    for (int32_t r = 0; r < size(); ++r) {
+      if (r != missing) works.push_back(world_.submit(r, {allreduce(data(r))}));
+    }
+    return works;
+  }
+
+  void expect_usable_again() {
+    // Over streams a rank that had returned is told by its next call; so everyone calls until
+    // nobody is told.
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      World::Works works;
+      world_.poll_rounds(100);
+      for (int32_t r = 0; r < size(); ++r) {
+        auto work = world_.submit(r, {allreduce(data(r))});
+        if (work->done() && !work->status().ok()) work = world_.submit(r, {allreduce(data(r))});
+        works.push_back(work);
+      }
+      world_.run(works);
+      for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+    }
+  }
+
+  World world_;
+  std::vector<std::vector<float>> data_;
+};
+
+TEST_P(Failures, AKilledRankIsNamedToEverySurvivor) {
+  const int32_t victim = size() - 1;
+  const World::Works works = submit_all_but(victim);
+  world_.poll_rounds(3);
+  world_.kill(victim);
+  world_.run(works);
+  for (const auto& work : works) {
+    EXPECT_EQ(work->status().code(), Code::kUnavailable);
+    ASSERT_TRUE(work->status().detail().has_value());
+    EXPECT_EQ(work->status().detail()->rank, victim);
+    EXPECT_EQ(work->status().detail()->op, "allreduce");
+    EXPECT_NE(work->status().detail()->phase, "");
+  }
+}
+
+TEST_P(Failures, KilledInTheMiddleAtEveryPointEndsForAllSurvivors) {
+  for (int rounds = 0; rounds < 40; rounds += 3) {
+    World world({.size = size(), .seed = static_cast<uint64_t>(rounds), .board = GetParam().board});
+    World::Works works;
+    for (int32_t r = 0; r < size(); ++r) works.push_back(world.submit(r, {allreduce(data(r))}));
+    world.poll_rounds(rounds);
+    world.kill(0);
+    works.erase(works.begin());
+    world.run(works);
+    for (const auto& work : works) {
+      // It may have completed before the death; else it says who.
+      if (work->status().ok()) continue;
+      EXPECT_EQ(work->status().code(), Code::kUnavailable) << work->status().to_string();
+      EXPECT_EQ(work->status().detail()->rank, 0) << work->status().to_string();
+    }
+  }
+}
+
+TEST_P(Failures, AfterALossEveryCallFailsFastWithTheSameCause) {
+  world_.kill(0);
+  const auto work = world_.submit(1, {allreduce(data(1))});
+  ASSERT_TRUE(work->done());
+  EXPECT_EQ(work->status().code(), Code::kUnavailable);
+  EXPECT_EQ(work->status().detail()->rank, 0);
+}
+
+TEST_P(Failures, ARankThatNeverCallsIsNamedWithWhatItDidLast) {
+  std::vector<Status> first = world_.run_all([this](int32_t r) { return allreduce(data(r)); });
+  for (const Status& status : first) ASSERT_TRUE(status.ok()) << status.to_string();
+  const int32_t absent = size() - 1;
+  const World::Works works = submit_all_but(absent);
+  world_.run(works);
+  bool named = false;
+  for (const auto& work : works) {
+    EXPECT_EQ(work->status().code(), Code::kDeadlineExceeded) << work->status().to_string();
+    named = named || work->status().detail()->rank == absent;
+    if (GetParam().board) {
+      EXPECT_THAT(work->status().message(), HasSubstr("#1 allreduce"));
+    }
+  }
+  EXPECT_TRUE(named) << works.front()->status().to_string();
+}
+
+TEST_P(Failures, DifferentShapesAreAnErrorThatNamesBothSidesAndTheGroupGoesOn) {
+  std::vector<float> longer(GetParam().count + 1, 1);
+  World::Works works;
+  for (int32_t r = 0; r < size(); ++r) {
+    works.push_back(world_.submit(r, {allreduce(r == 1 ? longer : data(r))}));
+  }
+  world_.run(works);
+  int failures = 0;
+  for (const auto& work : works) {
+    if (work->status().ok()) continue;
+    ++failures;
+    EXPECT_EQ(work->status().code(), Code::kInvalidArgument) << work->status().to_string();
+    EXPECT_THAT(work->status().message(), HasSubstr("rank 1 called allreduce(f32["));
+  }
+  EXPECT_GE(failures, GetParam().board ? size() : 1);
+  expect_usable_again();
+}
+
+TEST_P(Failures, DifferentOperationsAreAnErrorOnEveryRankSoonerOrLater) {
+  World::Works works;
+  for (int32_t r = 0; r < size(); ++r) {
+    OpRequest request = allreduce(data(r));
+    if (r == 1) request.kind = OpKind::kBroadcast;
+    works.push_back(world_.submit(r, {request}));
+  }
+  world_.run(works);
+  int told = 0;
+  for (int32_t r = 0; r < size(); ++r) {
+    Status status = works[static_cast<size_t>(r)]->status();
+    if (status.ok()) {  // it had returned: its next call says so
+      world_.poll_rounds(50);
+      auto next = world_.submit(r, {allreduce(data(r))});
+      if (next->done()) status = next->status();
+    }
+    if (status.code() == Code::kInvalidArgument) ++told;
+    EXPECT_THAT(status.message(), HasSubstr("broadcast")) << status.to_string();
+  }
+  EXPECT_EQ(told, size());
+}
+
+TEST_P(Failures, AStoppedRankEndsInADeadlineAndNotInAHang) {
+  world_.stop(0);
+  World::Works works = submit_all_but(0);
+  world_.run(works);
+  for (const auto& work : works) EXPECT_EQ(work->status().code(), Code::kDeadlineExceeded);
+}
+
+TEST_P(Failures, ARankThatLeavesInAnOrderlyWayFailsOnlyThoseWhoWaitForIt) {
+  world_.engine(0).close();
+  World::Works works = submit_all_but(0);
+  world_.run(works);
+  for (const auto& work : works) {
+    EXPECT_EQ(work->status().code(), Code::kUnavailable) << work->status().to_string();
+    EXPECT_THAT(work->status().message(), HasSubstr("rank 0 has left the job"));
+  }
+}
+
+TEST_P(Failures, InvalidRequestsAreRefusedBeforeAnythingIsSent) {
+  OpRequest request = allreduce(data(0));
+  request.kind = OpKind::kBroadcast;
+  request.root = size();
+  const auto work = world_.submit(0, {request});
+  ASSERT_TRUE(work->done());
+  EXPECT_EQ(work->status().code(), Code::kInvalidArgument);
+  expect_usable_again();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Failures,
+                         ::testing::Values(Case{2, true, 5}, Case{3, true, 5},
+                                           Case{5, true, 100000}, Case{2, false, 5},
+                                           Case{3, false, 5}, Case{5, false, 100000}),
+                         [](const auto& test) {
+                           const Case& c = test.param;
+                           return std::to_string(c.size) + (c.board ? "_board_" : "_streams_") +
+                                  std::to_string(c.count);
+                         });
+
+}  // namespace
+}  // namespace corro::testing

@@ -1,0 +1,128 @@
+#include "testing/world.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace corro::testing {
+namespace {
+
+constexpr Duration kTick = std::chrono::microseconds(100);
+constexpr int kQuietRounds =
+    64;  ///< Rounds without movement before time jumps to the next deadline.
+
+}  // namespace
+
+World::World(WorldOptions options)
+    : options_(options), random_(options.seed), live_(static_cast<size_t>(options.size), true) {
+  const auto ranks = static_cast<size_t>(options.size);
+  std::vector<std::shared_ptr<collective::Segment>> segments;
+  for (size_t r = 0; r < ranks; ++r) {
+    segments.push_back(collective::Segment::create(options.heap_bytes).value());
+  }
+  std::vector<std::vector<std::unique_ptr<transport::Stream>>> streams(ranks);
+  for (auto& row : streams) row.resize(ranks);
+  for (size_t a = 0; a < ranks; ++a) {
+    for (size_t b = a + 1; b < ranks; ++b) {
+      auto pair = transport::make_memory_pair({.capacity = options.stream_bytes,
+                                               .short_moves = options.short_moves,
+                                               .seed = random_()});
+      streams[a][b] = std::move(pair.first);
+      streams[b][a] = std::move(pair.second);
+      links_[{a, b}] = std::move(pair.link);
+    }
+  }
+  for (size_t r = 0; r < ranks; ++r) {
+    runtime::EngineOptions engine{.rank = static_cast<int32_t>(r),
+                                  .size = options.size,
+                                  .timeout = options.timeout,
+                                  .use_board = options.board,
+                                  .segment = segments[r],
+                                  .peers = {},
+                                  .wake = [](int32_t) {}};
+    for (size_t p = 0; p < ranks; ++p) {
+      engine.peers.push_back({.where = "in this process",
+                              .stream = std::move(streams[r][p]),
+                              .segment = segments[p],
+                              .local = true});
+    }
+    engines_.push_back(runtime::Engine::create(std::move(engine)).value());
+  }
+}
+
+World::~World() = default;
+
+std::shared_ptr<runtime::WorkState> World::submit(int32_t rank,
+                                                  std::vector<collective::OpRequest> requests) {
+  return submit(engine(rank), engine(rank).world(), std::move(requests));
+}
+
+std::shared_ptr<runtime::WorkState> World::submit(runtime::Engine& engine, runtime::Group& group,
+                                                  std::vector<collective::OpRequest> requests) {
+  auto work = std::make_shared<runtime::WorkState>(std::move(requests));
+  engine.submit(group, work, now_);
+  return work;
+}
+
+bool World::poll_once() {
+  std::vector<size_t> order(engines_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), random_);
+  bool moved = false;
+  for (const size_t r : order) {
+    if (live_[r]) moved = engines_[r]->poll(now_) || moved;
+  }
+  return moved;
+}
+
+void World::poll_rounds(int rounds) {
+  for (int i = 0; i < rounds; ++i) (void)poll_once();
+}
+
+void World::run(const Works& works) {
+  int quiet = 0;
+  const auto all_done = [&works] {
+    return std::all_of(works.begin(), works.end(), [](const auto& work) { return work->done(); });
+  };
+  while (!all_done()) {
+    if (poll_once()) {
+      quiet = 0;
+      continue;
+    }
+    now_ = now_ + kTick;
+    if (++quiet < kQuietRounds) continue;
+    quiet = 0;
+    Time next = Time::never();
+    for (size_t r = 0; r < engines_.size(); ++r) {
+      if (live_[r]) next = std::min(next, engines_[r]->next_deadline());
+    }
+    CORRO_CHECK(next != Time::never(),
+                "the world stands still: nothing moves and no deadline is left");
+    now_ = std::max(now_, next);
+  }
+}
+
+std::vector<Status> World::run_all(const std::function<collective::OpRequest(int32_t)>& make) {
+  Works works;
+  for (int32_t r = 0; r < size(); ++r) {
+    if (live_[static_cast<size_t>(r)]) works.push_back(submit(r, {make(r)}));
+  }
+  run(works);
+  std::vector<Status> results;
+  results.reserve(works.size());
+  for (const auto& work : works) results.push_back(work->status());
+  return results;
+}
+
+void World::kill(int32_t rank) {
+  live_[static_cast<size_t>(rank)] = false;
+  for (auto& [ends, link] : links_) {
+    if (ends.first == static_cast<size_t>(rank) || ends.second == static_cast<size_t>(rank)) {
+      link->sever("connection reset");
+    }
+  }
+  for (int32_t r = 0; r < size(); ++r) {
+    if (live_[static_cast<size_t>(r)]) engine(r).peer_ended(rank);
+  }
+}
+
+}  // namespace corro::testing

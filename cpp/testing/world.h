@@ -1,0 +1,77 @@
+// World: N engines in one process, polled by one thread in seeded order under a virtual clock.
+//
+//   World world({.size = 4});
+//   auto results = world.run_all([&](int32_t rank) { return allreduce_of(buffers[rank]); });
+//   EXPECT_TRUE(results[0].ok());
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "base/clock.h"
+#include "collective/request.h"
+#include "runtime/engine.h"
+#include "transport/memory_stream.h"
+
+namespace corro::testing {
+
+struct WorldOptions {
+  int32_t size = 2;
+  uint64_t seed = 1;
+  bool board = true;  ///< false: schedules over in-memory streams.
+  Duration timeout = std::chrono::seconds(60);
+  size_t heap_bytes = size_t{64} << 20U;
+  size_t stream_bytes = size_t{64} << 10U;
+  bool short_moves = false;  ///< Streams move a random part of what they could.
+};
+
+/// Loop-confined: every engine is polled by the thread that calls run().
+class World {
+ public:
+  using Works = std::vector<std::shared_ptr<runtime::WorkState>>;
+
+  explicit World(WorldOptions options);
+  ~World();
+
+  [[nodiscard]] int32_t size() const { return options_.size; }
+  [[nodiscard]] runtime::Engine& engine(int32_t rank) {
+    return *engines_[static_cast<size_t>(rank)];
+  }
+  [[nodiscard]] Time now() const { return now_; }
+
+  /// Submits one unit of operations on a rank's world group (or the given group).
+  std::shared_ptr<runtime::WorkState> submit(int32_t rank,
+                                             std::vector<collective::OpRequest> requests);
+  std::shared_ptr<runtime::WorkState> submit(runtime::Engine& engine, runtime::Group& group,
+                                             std::vector<collective::OpRequest> requests);
+  /// Polls all live engines until the works are done. Virtual time passes only while nothing moves.
+  /// Throws when nothing moves and no deadline is left: a hang.
+  void run(const Works& works);
+  /// Polls a number of rounds, in seeded order; for stopping in the middle.
+  void poll_rounds(int rounds);
+  /// Each rank submits what `make` gives it; returns every rank's result.
+  std::vector<Status> run_all(const std::function<collective::OpRequest(int32_t rank)>& make);
+
+  /// The rank is never polled again, its streams break and the others learn that its process has
+  /// ended.
+  void kill(int32_t rank);
+  /// The rank is not polled until resumed, as if stopped by SIGSTOP.
+  void stop(int32_t rank) { live_[static_cast<size_t>(rank)] = false; }
+  void resume(int32_t rank) { live_[static_cast<size_t>(rank)] = true; }
+
+ private:
+  bool poll_once();
+
+  WorldOptions options_;
+  std::mt19937_64 random_;
+  Time now_;
+  std::vector<std::unique_ptr<runtime::Engine>> engines_;
+  std::vector<bool> live_;
+  std::map<std::pair<size_t, size_t>, std::shared_ptr<transport::MemoryLink>> links_;
+};
+
+}  // namespace corro::testing

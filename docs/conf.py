@@ -1,0 +1,15 @@
+"""Sphinx settings: `make docs` builds build/docs, warnings are errors."""
+
+from pathlib import Path
+
+project = "corro"
+author = "the corro developers"
+release = (Path(__file__).parent.parent / "python/corro/VERSION").read_text().strip()
+
+extensions = ["myst_parser"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["README.md"]
+
+html_theme = "furo"
+html_title = f"corro {release}"

@@ -1,0 +1,101 @@
+"""corro: collectives and a launcher for distributed deep learning.
+
+    import corro.torch as corro
+
+    corro.init()
+    print(f"rank {corro.rank()} of {corro.size()}")
+
+This package alone needs neither numpy nor torch: the verbs are in corro.numpy and corro.torch.
+"""
+
+from corro._context import (
+    Group,
+    barrier,
+    cross_rank,
+    cross_size,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    new_group,
+    node_rank,
+    rank,
+    set_step,
+    shutdown,
+    size,
+    world,
+)
+from corro._reduce_op import Average, Max, Min, Product, ReduceOp, Sum
+from corro.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    CancelledError,
+    CorroError,
+    DataLossError,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    MismatchError,
+    NotFoundError,
+    OutOfRangeError,
+    PermissionDeniedError,
+    RankLostError,
+    ResourceExhaustedError,
+    TimeoutError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnimplementedError,
+    UnknownError,
+)
+
+__all__ = [
+    "AbortedError",
+    "AlreadyExistsError",
+    "Average",
+    "CancelledError",
+    "CorroError",
+    "DataLossError",
+    "FailedPreconditionError",
+    "Group",
+    "InternalError",
+    "InvalidArgumentError",
+    "Max",
+    "Min",
+    "MismatchError",
+    "NotFoundError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "Product",
+    "RankLostError",
+    "ReduceOp",
+    "ResourceExhaustedError",
+    "Sum",
+    "TimeoutError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+    "__version__",
+    "barrier",
+    "cross_rank",
+    "cross_size",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "new_group",
+    "node_rank",
+    "rank",
+    "set_step",
+    "shutdown",
+    "size",
+    "world",
+]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from corro import _native
+
+        return _native.version()
+    raise AttributeError(f"module 'corro' has no attribute {name!r}")

@@ -1,0 +1,117 @@
+"""A described operation, carried out at once, or in the background behind a Handle."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from corro import _native
+from corro._context import Group
+
+R = TypeVar("R")
+P = ParamSpec("P")
+
+
+class Handle(Generic[R]):
+    """An operation that was started. Dropping it does not cancel the operation."""
+
+    __slots__ = ("_finish", "_work")
+
+    def __init__(self, work: _native.Work, finish: Callable[[], R]) -> None:
+        self._work = work
+        self._finish = finish
+
+    def done(self) -> bool:
+        """Returns whether wait() would return at once."""
+        return self._work.done()
+
+    def wait(self, timeout: float | None = None) -> R:
+        """Blocks until the operation is done and returns its result; raises what it failed with."""
+        self._work.wait(timeout)
+        return self._finish()
+
+
+class Call(Generic[R]):
+    """One or more operations of a group, not started yet, and what makes their result."""
+
+    __slots__ = ("buffers", "finish", "group", "ops")
+
+    def __init__(
+        self,
+        group: Group,
+        ops: list[_native.Op],
+        buffers: object,
+        finish: Callable[[], R],
+    ) -> None:
+        self.group = group
+        self.ops = ops
+        self.buffers = buffers
+        self.finish = finish
+
+    @staticmethod
+    def joined(calls: Sequence[Call[R]]) -> Call[list[R]]:
+        """Returns calls of one group as one unit."""
+        return Call(
+            calls[0].group,
+            [op for call in calls for op in call.ops],
+            [call.buffers for call in calls],
+            lambda: [call.finish() for call in calls],
+        )
+
+    def run(self) -> R:
+        """Carries the operations out on this thread."""
+        self.group.native.run(self.ops)
+        return self.finish()
+
+    def start(self) -> Handle[R]:
+        """Starts the operations and returns at once."""
+        native = self.group.native
+        work = native.submit(self.ops)
+        keep_until_done(work, self.buffers)
+        return Handle(work, self.finish)
+
+
+# Buffers of works in flight: the engine uses them even if the caller has dropped all handles.
+_in_flight: deque[tuple[_native.Work, object]] = deque()
+
+
+def keep_until_done(work: _native.Work, buffers: object) -> None:
+    """Keeps buffers alive until the work is done; forgets those of works that are."""
+    _in_flight.append((work, buffers))
+    while _in_flight and _in_flight[0][0].done():
+        _in_flight.popleft()
+
+
+def running(build: Callable[P, Call[R]]) -> Callable[P, R]:
+    """Makes the blocking function of a description."""
+
+    @functools.wraps(build)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return build(*args, **kwargs).run()
+
+    return run
+
+
+def starting(build: Callable[P, Call[R]]) -> Callable[P, Handle[R]]:
+    """Makes the function of a description that returns a Handle at once."""
+
+    @functools.wraps(build)
+    def start(*args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        return build(*args, **kwargs).start()
+
+    in_place = build.__name__.endswith("_")
+    start.__name__ = f"{build.__name__.rstrip('_')}_async{'_' if in_place else ''}"
+    start.__qualname__ = start.__name__
+    return start
+
+
+def synchronize(handle: Handle[R]) -> R:
+    """Blocks until the handle's operation is done and returns its result."""
+    return handle.wait()
+
+
+def poll(handle: Handle[Any]) -> bool:
+    """Returns whether synchronize(handle) would return at once."""
+    return handle.done()

@@ -1,0 +1,243 @@
+"""The one engine of a process, made by init(), and the groups of ranks that it serves."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from corro.errors import FailedPreconditionError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from weakref import WeakSet
+
+    from corro import _native
+
+
+class Group:
+    """Ranks that run operations together, in the order of `ranks`.
+
+    `corro.world()` is the group of all ranks; others come from `new_group`. A group is also valid
+    on ranks that are not in it: there `included()` is False and operations raise.
+    """
+
+    __slots__ = ("_index", "_native", "ranks")
+
+    def __init__(self, ranks: Sequence[int], native: _native.Group | None) -> None:
+        self.ranks = tuple(ranks)
+        self._index = {rank: index for index, rank in enumerate(self.ranks)}
+        self._native = native
+
+    def size(self) -> int:
+        """Returns the number of ranks in this group."""
+        return len(self.ranks)
+
+    def rank(self) -> int:
+        """Returns this process's rank within the group."""
+        return self.native.rank
+
+    def included(self) -> bool:
+        """Returns whether this process is in the group."""
+        return self._native is not None
+
+    def index_of(self, rank: int) -> int:
+        """Returns the position in this group of a rank of the world."""
+        try:
+            return self._index[rank]
+        except KeyError:
+            raise InvalidArgumentError(
+                f"rank {rank} is not in the group {list(self.ranks)}"
+            ) from None
+
+    @property
+    def native(self) -> _native.Group:
+        """The engine's group."""
+        if self._native is None:
+            raise FailedPreconditionError(f"this rank is not in the group {list(self.ranks)}")
+        return self._native
+
+    def __repr__(self) -> str:
+        return f"Group({list(self.ranks)})"
+
+
+class Dependent(Protocol):
+    """What has to let go of the engine's memory before the engine is closed."""
+
+    def close(self) -> None:
+        """Lets go of it."""
+
+
+class Context:
+    """An engine, its world, and the thread that waits for its works."""
+
+    def __init__(self, engine: _native.Engine, store: _native.Store | None = None) -> None:
+        from weakref import WeakSet
+
+        from corro._completion import Completions
+
+        self.engine = engine
+        self.store = store  # Rank 0 may serve it: alive as long as others may still ask.
+        self.world = Group(range(engine.size), engine.world)
+        self.completions = Completions(engine)
+        self.groups_made = 0
+        self.dependents: WeakSet[Dependent] = WeakSet()
+        _open.append(self)
+
+    def new_group(self, ranks: Sequence[int]) -> Group:
+        """Makes a group; every rank makes the same ones in the same order, member or not."""
+        self.groups_made += 1
+        return Group(ranks, self.engine.group(list(ranks)))
+
+    def skip_groups(self, groups_made: int) -> None:
+        """Makes this the number of groups made: for ranks that others' groups were not made on."""
+        others = [(self.engine.rank + 1) % self.engine.size]
+        while self.groups_made < groups_made:
+            self.new_group(others)
+
+    def close(self) -> None:
+        """Says goodbye to the other ranks."""
+        if self not in _open:
+            return
+        _open.remove(self)
+        for dependent in list(self.dependents):
+            dependent.close()
+        self.engine.close()
+        self.completions.join()
+
+
+_current: Context | None = None  # The one that init() has made.
+_open: list[Context] = []  # That, and those of torch's groups in another back end's world.
+_generation = 0
+
+
+def init(*, timeout: float | None = None) -> None:
+    """Joins the job: finds the other ranks, connects to them and waits until all have come.
+
+    Who this process is comes from the environment that `corro run`, torchrun and others set;
+    without one it is a world of one. Calling it again does nothing.
+
+    Args:
+        timeout: the default deadline of every operation, and of joining, in seconds.
+    """
+    start(timeout=timeout)
+
+
+def start(
+    *,
+    rank: int | None = None,
+    size: int | None = None,
+    store: _native.Store | None = None,
+    timeout: float | None = None,
+) -> None:
+    """As init, for callers that know rank, size and how to find the others, as torch does."""
+    global _current, _generation
+    if _current is not None:
+        return
+    from corro import _native
+
+    if rank is None and _is_under_torchrun():
+        # By name: the core stands below corro.torch, and torchrun's ranks have torch.
+        store = import_module("corro.torch.store").store_of_environment(timeout)
+    # The keys of a rendezvous are written once, so each time has a name of its own.
+    job = f"{os.environ.get('CORRO_JOB_ID', 'corro')}/{_generation}" if _generation else None
+    engine = _native.Engine(rank=rank, size=size, job=job, store=store, timeout=timeout)
+    _generation += 1
+    _current = Context(engine, store)
+
+
+def _is_under_torchrun() -> bool:
+    """Returns whether torch's store is where the ranks meet."""
+    known = os.environ.keys()
+    return known >= {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} and not (
+        known & {"CORRO_AGENT", "CORRO_BOOTSTRAP", "CORRO_RANK"} or os.environ["WORLD_SIZE"] == "1"
+    )
+
+
+def shutdown() -> None:
+    """Says goodbye to the other ranks. Runs by itself at exit; init() may follow it."""
+    global _current
+    context, _current = _current, None
+    if context is not None:
+        context.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    shutdown()
+    for context in _open:
+        context.close()
+
+
+def current() -> Context:
+    """Returns this process's engine and world; raises before init."""
+    if _current is None:
+        raise FailedPreconditionError("corro has not been initialized; call corro.init() first")
+    return _current
+
+
+def is_initialized() -> bool:
+    """Returns whether init() was called (and shutdown() was not)."""
+    return _current is not None
+
+
+def rank() -> int:
+    """Returns this process's rank: 0 ... size() - 1."""
+    return current().engine.rank
+
+
+def size() -> int:
+    """Returns the number of ranks."""
+    return current().engine.size
+
+
+def local_rank() -> int:
+    """Returns this process's rank among those on the same host."""
+    return current().engine.local_rank
+
+
+def local_size() -> int:
+    """Returns the number of ranks on this host."""
+    return current().engine.local_size
+
+
+def node_rank() -> int:
+    """Returns this host's number; hosts are numbered by their lowest rank."""
+    return current().engine.node_rank
+
+
+def cross_rank() -> int:
+    """Returns node_rank(), under Horovod's name."""
+    return node_rank()
+
+
+def cross_size() -> int:
+    """Returns the number of hosts."""
+    return current().engine.nodes
+
+
+def set_step(step: int) -> None:
+    """Tells the launcher and `corro doctor` which optimizer step this is; never blocks."""
+    current().engine.set_step(step)
+
+
+def world() -> Group:
+    """Returns the group of all ranks."""
+    return current().world
+
+
+def new_group(ranks: Sequence[int]) -> Group:
+    """Makes a group; every rank makes the same ones in the same order, member or not."""
+    ranks = list(ranks)
+    if len(set(ranks)) != len(ranks):
+        raise InvalidArgumentError(f"a rank is in the group twice: {ranks}")
+    return current().new_group(ranks)
+
+
+def barrier(group: Group | None = None, *, timeout: float | None = None) -> None:
+    """Blocks until every rank of the group has called it."""
+    from corro import _native
+
+    group = group if group is not None else world()
+    group.native.run([_native.Op(kind=_native.BARRIER, timeout=timeout)])

@@ -1,0 +1,460 @@
+"""The verbs, once for every array library: what differs between libraries is a Frontend.
+
+Each method describes an operation and returns it as a Call; corro.numpy and corro.torch make the
+functions that run or start it (`_calls.running`, `_calls.starting`). Ranks in arguments are ranks
+of the world, also with a group.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from corro import _context, _native
+from corro._calls import Call
+from corro._context import Group
+from corro._reduce_op import Average, ReduceOp
+from corro.errors import InvalidArgumentError, MismatchError
+
+T = TypeVar("T")
+
+
+class Frontend(ABC, Generic[T]):
+    """What the verbs need of an array library. *Host* arrays are contiguous and in CPU memory."""
+
+    @abstractmethod
+    def dtype(self, x: T) -> int | None:
+        """Returns the engine's number of x's dtype; None if the engine can only move its bytes."""
+
+    @abstractmethod
+    def itemsize(self, x: T) -> int:
+        """Returns the size of an element in bytes."""
+
+    @abstractmethod
+    def shape(self, x: T) -> tuple[int, ...]:
+        """Returns x's shape."""
+
+    @abstractmethod
+    def count(self, x: T) -> int:
+        """Returns the number of x's elements."""
+
+    @abstractmethod
+    def pointer(self, host: T) -> int:
+        """Returns the address of a host array."""
+
+    @abstractmethod
+    def readable(self, x: T) -> T:
+        """Returns a host array with x's content: x itself if it is one."""
+
+    @abstractmethod
+    def writable(self, x: T) -> T:
+        """Returns a host array to write x's new content to: x itself if it is one."""
+
+    @abstractmethod
+    def empty(self, shape: Sequence[int], like: T) -> T:
+        """Returns a new host array of like's dtype."""
+
+    @abstractmethod
+    def assign(self, target: T, host: T) -> None:
+        """Copies a host array into target."""
+
+    @abstractmethod
+    def home(self, host: T, like: T) -> T:
+        """Returns a host array's content where like's is."""
+
+
+def _world_or(group: Group | None) -> Group:
+    return group if group is not None else _context.world()
+
+
+def exchange(group: Group, values: Sequence[int], timeout: float | None = None) -> list[list[int]]:
+    """Returns every rank's values, in the group's order; all give the same number of values."""
+    mine, all_of = array("q", values), array("q", bytes(8 * len(values) * group.size()))
+    op = _native.Op(
+        kind=_native.ALLGATHER,
+        dtype=_native.I64,
+        input=mine.buffer_info()[0],
+        output=all_of.buffer_info()[0],
+        count=len(mine),
+        timeout=timeout,
+    )
+    group.native.run([op])
+    return [list(all_of[i : i + len(mine)]) for i in range(0, len(all_of), len(mine))]
+
+
+class Verbs(Generic[T]):
+    """The operations on arrays of type T. Immutable."""
+
+    def __init__(self, frontend: Frontend[T]) -> None:
+        self._of = frontend
+
+    def allreduce(
+        self,
+        x: T,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        out: T | None = None,
+        group: Group | None = None,
+    ) -> Call[T]:
+        """Reduces x over all ranks and returns the result; the average by default.
+
+        Args:
+            x: the array; same shape and dtype on every rank.
+            op: the reduction.
+            name: for messages and records of the engine.
+            prescale_factor: each rank's x is multiplied by it (and rounded) first.
+            postscale_factor: the result is multiplied by it before it is rounded.
+            out: where the result goes; may be x. A new array if not given.
+            group: the ranks that take part; the world if not given.
+        """
+        source = self._of.readable(x)
+        target, finish = self._target(x, out, self._of.shape(x))
+        native = _native.Op(
+            kind=_native.ALLREDUCE,
+            dtype=self._reducible(x, "allreduce"),
+            reduce_op=op,
+            input=self._of.pointer(source),
+            output=self._of.pointer(target),
+            count=self._of.count(x),
+            prescale=prescale_factor,
+            postscale=postscale_factor,
+            name=name,
+        )
+        return Call(_world_or(group), [native], (source, target), finish)
+
+    def grouped_allreduce(
+        self,
+        xs: Sequence[T],
+        op: ReduceOp = Average,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        outs: Sequence[T] | None = None,
+        group: Group | None = None,
+    ) -> Call[list[T]]:
+        """Reduces several arrays as one unit; otherwise as allreduce."""
+        targets = outs if outs is not None else [None] * len(xs)
+        if not xs or len(targets) != len(xs):
+            raise InvalidArgumentError(
+                f"grouped_allreduce: {len(targets)} outs for {len(xs)} arrays"
+            )
+        return Call.joined(
+            [
+                self.allreduce(
+                    x,
+                    op,
+                    prescale_factor=prescale_factor,
+                    postscale_factor=postscale_factor,
+                    out=out,
+                    group=group,
+                )
+                for x, out in zip(xs, targets, strict=True)
+            ]
+        )
+
+    def allgather(
+        self, x: T, *, sizes: Sequence[int] | None = None, group: Group | None = None
+    ) -> Call[T]:
+        """Returns every rank's x, one after the other along dim 0, which may differ between ranks.
+
+        Args:
+            x: the array, with at least one dim; the other dims are the same on every rank.
+            sizes: every rank's dim 0 if known; else the ranks tell each other first.
+            group: the ranks that take part; the world if not given.
+        """
+        group = _world_or(group)
+        rows, row, shape = self._rows(x, "allgather")
+        sizes = self._sizes(group, rows, row, "allgather") if sizes is None else sizes
+        return self._joined(
+            _native.ALLGATHER, x, [size * row for size in sizes], sizes, shape, group
+        )
+
+    def broadcast(
+        self,
+        x: T,
+        root_rank: int = 0,
+        name: str | None = None,
+        *,
+        out: T | None = None,
+        group: Group | None = None,
+    ) -> Call[T]:
+        """Returns the root's x on every rank; name, out and group are as in allreduce."""
+        group = _world_or(group)
+        source = self._of.readable(x)
+        target, finish = self._target(x, out, self._of.shape(x))
+        dtype, count = self._bytes(x)
+        op = _native.Op(
+            kind=_native.BROADCAST,
+            dtype=dtype,
+            root=group.index_of(root_rank),
+            input=self._of.pointer(source),
+            output=self._of.pointer(target),
+            count=count,
+            name=name,
+        )
+        return Call(group, [op], (source, target), finish)
+
+    def reduce(
+        self, x: T, root_rank: int = 0, op: ReduceOp = Average, *, group: Group | None = None
+    ) -> Call[T | None]:
+        """Reduces x over all ranks and returns the result on the root, None elsewhere."""
+        group = _world_or(group)
+        source, root = self._of.readable(x), group.index_of(root_rank)
+        is_root = group.rank() == root
+        target, finish = self._target(x, None, self._of.shape(x) if is_root else (0,))
+        native = _native.Op(
+            kind=_native.REDUCE,
+            dtype=self._reducible(x, "reduce"),
+            reduce_op=op,
+            root=root,
+            input=self._of.pointer(source),
+            output=self._of.pointer(target),
+            count=self._of.count(x),
+        )
+        return Call(group, [native], (source, target), lambda: finish() if is_root else None)
+
+    def reducescatter(
+        self,
+        x: T,
+        op: ReduceOp = Average,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+    ) -> Call[T]:
+        """Reduces x over all ranks and returns this rank's part of dim 0.
+
+        If dim 0 cannot be divided evenly, the first ranks get one row more.
+        """
+        group = _world_or(group)
+        rows, row, shape = self._rows(x, "reducescatter")
+        sizes = [rows // group.size() + (i < rows % group.size()) for i in range(group.size())]
+        source = self._of.readable(x)
+        target, finish = self._target(x, None, (sizes[group.rank()], *shape))
+        native = _native.Op(
+            kind=_native.REDUCESCATTER,
+            dtype=self._reducible(x, "reducescatter"),
+            reduce_op=op,
+            input=self._of.pointer(source),
+            output=self._of.pointer(target),
+            count=sizes[group.rank()] * row,
+            counts=[size * row for size in sizes],
+            prescale=prescale_factor,
+            postscale=postscale_factor,
+        )
+        return Call(group, [native], (source, target), finish)
+
+    def alltoall(
+        self, x: T, splits: Sequence[int] | None = None, *, group: Group | None = None
+    ) -> Call[tuple[T, list[int]]]:
+        """Sends splits[r] rows of dim 0 to each rank r.
+
+        Returns what came, in rank order, and how many rows came from each rank.
+
+        Args:
+            x: the array, with at least one dim; the other dims are the same on every rank.
+            splits: rows for each rank; equal parts if not given.
+            group: the ranks that take part; the world if not given.
+        """
+        group = _world_or(group)
+        rows, row, shape = self._rows(x, "alltoall")
+        if splits is None and rows % group.size() != 0:
+            raise InvalidArgumentError(
+                f"alltoall: {rows} rows do not divide by {group.size()} ranks; give splits"
+            )
+        splits = (
+            [rows // group.size()] * group.size() if splits is None else [int(n) for n in splits]
+        )
+        if len(splits) != group.size() or min(splits) < 0 or sum(splits) != rows:
+            raise InvalidArgumentError(
+                f"alltoall: splits {splits} have to be {group.size()} numbers with the sum {rows}"
+            )
+        table = exchange(group, [row, *splits])
+        self._same_rows(group, row, [line[0] for line in table], "alltoall")
+        received = [line[1 + group.rank()] for line in table]
+        source = self._of.readable(x)
+        target, finish = self._target(x, None, (sum(received), *shape))
+        dtype, width = self._unit(x)
+        native = _native.Op(
+            kind=_native.ALLTOALL,
+            dtype=dtype,
+            input=self._of.pointer(source),
+            output=self._of.pointer(target),
+            counts=[n * row * width for n in received],
+            send_counts=[n * row * width for n in splits],
+        )
+        return Call(group, [native], (source, target), lambda: (finish(), received))
+
+    def gather(self, x: T, root_rank: int = 0, *, group: Group | None = None) -> Call[T | None]:
+        """Returns every rank's x on the root, joined along dim 0, and None elsewhere."""
+        group = _world_or(group)
+        rows, row, shape = self._rows(x, "gather")
+        sizes = self._sizes(group, rows, row, "gather")
+        root = group.index_of(root_rank)
+        is_root = group.rank() == root
+        call = self._joined(
+            _native.GATHER,
+            x,
+            [size * row for size in sizes],
+            sizes if is_root else [0],
+            shape,
+            group,
+            root,
+        )
+        finish = call.finish
+        return Call(group, call.ops, call.buffers, lambda: finish() if is_root else None)
+
+    def scatter(
+        self, x: T | None, out: T, root_rank: int = 0, *, group: Group | None = None
+    ) -> Call[T]:
+        """Fills every rank's out from the root's x, in rank order; dim 0 of outs may differ."""
+        group = _world_or(group)
+        _, row, _ = self._rows(out, "scatter")
+        counts = self._sizes(group, self._of.count(out), row, "scatter")
+        root = group.index_of(root_rank)
+        source = out
+        if group.rank() == root:
+            if x is None or self._of.count(x) != sum(counts):
+                raise InvalidArgumentError(
+                    f"scatter: the root needs {sum(counts)} elements: {counts} for the ranks"
+                )
+            source = self._of.readable(x)
+        target, finish = self._target(out, out, self._of.shape(out))
+        dtype, width = self._unit(out)
+        native = _native.Op(
+            kind=_native.SCATTER,
+            dtype=dtype,
+            root=root,
+            input=self._of.pointer(source) if group.rank() == root else 0,
+            output=self._of.pointer(target),
+            count=counts[group.rank()] * width,
+            counts=[count * width for count in counts],
+        )
+        return Call(group, [native], (source, target), finish)
+
+    def send(self, x: T, dst: int, tag: int = 0, *, group: Group | None = None) -> Call[None]:
+        """Sends x to a rank, which receives it with the same tag."""
+        group = _world_or(group)
+        source = self._of.readable(x)
+        dtype, count = self._bytes(x)
+        native = _native.Op(
+            kind=_native.SEND,
+            dtype=dtype,
+            root=group.index_of(dst),
+            tag=tag,
+            input=self._of.pointer(source),
+            count=count,
+        )
+        return Call(group, [native], source, lambda: None)
+
+    def recv(self, out: T, src: int, tag: int = 0, *, group: Group | None = None) -> Call[T]:
+        """Fills out with what a rank has sent with the same tag, and returns it."""
+        group = _world_or(group)
+        target, finish = self._target(out, out, self._of.shape(out))
+        dtype, count = self._bytes(out)
+        native = _native.Op(
+            kind=_native.RECV,
+            dtype=dtype,
+            root=group.index_of(src),
+            tag=tag,
+            output=self._of.pointer(target),
+            count=count,
+        )
+        return Call(group, [native], target, finish)
+
+    def _joined(
+        self,
+        kind: int,
+        x: T,
+        counts: Sequence[int],
+        rows: Sequence[int],
+        shape: tuple[int, ...],
+        group: Group,
+        root: int = 0,
+    ) -> Call[T]:
+        source = self._of.readable(x)
+        target, finish = self._target(x, None, (sum(rows), *shape))
+        dtype, width = self._unit(x)
+        native = _native.Op(
+            kind=kind,
+            dtype=dtype,
+            root=root,
+            input=self._of.pointer(source),
+            output=self._of.pointer(target),
+            count=counts[group.rank()] * width,
+            counts=[count * width for count in counts],
+        )
+        return Call(group, [native], (source, target), finish)
+
+    def _target(self, x: T, out: T | None, shape: tuple[int, ...]) -> tuple[T, Callable[[], T]]:
+        """Returns the host array that the engine writes to, and what brings it to its place."""
+        if out is None:
+            host = self._of.empty(shape, x)
+            return host, lambda: self._of.home(host, x)
+        if out is not x and (
+            self._of.shape(out) != shape or self._of.dtype(out) != self._of.dtype(x)
+        ):
+            raise InvalidArgumentError(
+                f"out has another shape or dtype than the result, whose shape is {shape}"
+            )
+        target = self._of.writable(out)
+
+        def finish() -> T:
+            if target is not out:
+                self._of.assign(out, target)
+            return out
+
+        return target, finish
+
+    def _reducible(self, x: T, verb: str) -> int:
+        dtype = self._of.dtype(x)
+        if dtype is None:
+            raise InvalidArgumentError(
+                f"{verb}: no arithmetic for this dtype: {getattr(x, 'dtype', x)}"
+            )
+        return dtype
+
+    def _unit(self, x: T) -> tuple[int, int]:
+        """Returns a dtype to move x with, and how many of it make an element."""
+        dtype = self._of.dtype(x)
+        return (_native.U8, self._of.itemsize(x)) if dtype is None else (dtype, 1)
+
+    def _bytes(self, x: T) -> tuple[int, int]:
+        dtype, width = self._unit(x)
+        return dtype, self._of.count(x) * width
+
+    def _rows(self, x: T, verb: str) -> tuple[int, int, tuple[int, ...]]:
+        """Returns dim 0, the elements of a row, and the shape of a row."""
+        shape = self._of.shape(x)
+        if not shape:
+            raise InvalidArgumentError(
+                f"{verb}: at least one dim is needed; reshape a scalar to (1,)"
+            )
+        return shape[0], _product(shape[1:]), shape[1:]
+
+    def _sizes(self, group: Group, rows: int, row: int, verb: str) -> list[int]:
+        table = exchange(group, [rows, row])
+        self._same_rows(group, row, [line[1] for line in table], verb)
+        return [line[0] for line in table]
+
+    def _same_rows(self, group: Group, row: int, rows: Sequence[int], verb: str) -> None:
+        for rank, other in zip(group.ranks, rows, strict=True):
+            if other != rows[0]:
+                raise MismatchError(
+                    f"{verb}: a row has {rows[0]} elements on rank {group.ranks[0]} but {other} on"
+                    f" rank {rank} ({row} here)",
+                    rank=rank,
+                    op=verb,
+                )
+
+
+def _product(shape: Sequence[int]) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count

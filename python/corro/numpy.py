@@ -1,0 +1,148 @@
+"""corro's verbs on numpy arrays.
+
+    import numpy, corro, corro.numpy
+
+    corro.init()
+    mean = corro.numpy.allreduce(numpy.arange(4.0))
+
+Anything that numpy.asarray takes is an array here. Every verb also has an *_async form, which
+returns a Handle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+from numpy.typing import DTypeLike, NDArray
+
+from corro import _context, _native
+from corro._calls import Handle, poll, running, starting, synchronize
+from corro._context import Group, barrier
+from corro._reduce_op import Average, Max, Min, Product, ReduceOp, Sum
+from corro._verbs import Frontend, Verbs
+from corro.errors import InvalidArgumentError
+
+__all__ = [
+    "Average",
+    "Group",
+    "Handle",
+    "Max",
+    "Min",
+    "Product",
+    "ReduceOp",
+    "Sum",
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_async",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_async",
+    "empty",
+    "gather",
+    "gather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_async",
+    "poll",
+    "recv",
+    "recv_async",
+    "reduce",
+    "reduce_async",
+    "reducescatter",
+    "reducescatter_async",
+    "scatter",
+    "scatter_async",
+    "send",
+    "send_async",
+    "synchronize",
+]
+
+Array = NDArray[Any]
+
+_DTYPES = {
+    numpy.dtype(numpy.bool_): _native.BOOL,
+    numpy.dtype(numpy.uint8): _native.U8,
+    numpy.dtype(numpy.int8): _native.I8,
+    numpy.dtype(numpy.int16): _native.I16,
+    numpy.dtype(numpy.int32): _native.I32,
+    numpy.dtype(numpy.int64): _native.I64,
+    numpy.dtype(numpy.float16): _native.F16,
+    numpy.dtype(numpy.float32): _native.F32,
+    numpy.dtype(numpy.float64): _native.F64,
+}
+
+
+class _Numpy(Frontend[Array]):
+    """numpy behind the verbs."""
+
+    def dtype(self, x: Array) -> int | None:
+        dtype = numpy.asarray(x).dtype
+        if dtype.hasobject:
+            raise InvalidArgumentError(
+                "an array of Python objects cannot be sent; use corro.torch's *_object verbs"
+            )
+        return _DTYPES.get(dtype)
+
+    def itemsize(self, x: Array) -> int:
+        return numpy.asarray(x).itemsize
+
+    def shape(self, x: Array) -> tuple[int, ...]:
+        return numpy.asarray(x).shape
+
+    def count(self, x: Array) -> int:
+        return numpy.asarray(x).size
+
+    def pointer(self, host: Array) -> int:
+        try:
+            return _native.address(host)
+        except ValueError:  # A dtype that the buffer protocol has no word for.
+            return int(host.__array_interface__["data"][0])
+
+    def readable(self, x: Array) -> Array:
+        return numpy.asarray(x, order="C")
+
+    def writable(self, x: Array) -> Array:
+        if not isinstance(x, numpy.ndarray) or not x.flags.writeable:
+            raise InvalidArgumentError("out has to be a writable numpy array")
+        return x if x.flags.c_contiguous else numpy.empty(x.shape, x.dtype)
+
+    def empty(self, shape: Sequence[int], like: Array) -> Array:
+        return numpy.empty(shape, numpy.asarray(like).dtype)
+
+    def assign(self, target: Array, host: Array) -> None:
+        numpy.copyto(target, host)
+
+    def home(self, host: Array, like: Array) -> Array:  # noqa: ARG002
+        return host
+
+
+def empty(shape: int | Sequence[int], dtype: DTypeLike = numpy.float64) -> Array:
+    """Returns a zero-filled array in memory that this host's ranks share: verbs need no copy.
+
+    It must not be used after corro.shutdown().
+    """
+    kind = numpy.dtype(dtype)
+    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    count = int(numpy.prod(dims, dtype=numpy.int64))
+    memory = _context.current().engine.alloc(max(1, count * kind.itemsize))
+    return numpy.frombuffer(memory, dtype=kind, count=count).reshape(dims)
+
+
+_verbs = Verbs(_Numpy())
+
+allreduce, allreduce_async = running(_verbs.allreduce), starting(_verbs.allreduce)
+grouped_allreduce = running(_verbs.grouped_allreduce)
+grouped_allreduce_async = starting(_verbs.grouped_allreduce)
+allgather, allgather_async = running(_verbs.allgather), starting(_verbs.allgather)
+broadcast, broadcast_async = running(_verbs.broadcast), starting(_verbs.broadcast)
+reduce, reduce_async = running(_verbs.reduce), starting(_verbs.reduce)
+reducescatter, reducescatter_async = running(_verbs.reducescatter), starting(_verbs.reducescatter)
+alltoall, alltoall_async = running(_verbs.alltoall), starting(_verbs.alltoall)
+gather, gather_async = running(_verbs.gather), starting(_verbs.gather)
+scatter, scatter_async = running(_verbs.scatter), starting(_verbs.scatter)
+send, send_async = running(_verbs.send), starting(_verbs.send)
+recv, recv_async = running(_verbs.recv), starting(_verbs.recv)

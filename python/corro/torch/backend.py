@@ -1,0 +1,644 @@
+"""The torch.distributed back end "corro", for DDP, FSDP2, DeviceMesh and distributed checkpoints.
+
+The operations are written once (Collectives); torch finds them through a subclass of Backend where
+Python can override it (torch 2.15), of ProcessGroup before.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C import _distributed_c10d as c10d
+from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads torch.distributed.
+
+from corro import _context, _native
+from corro._calls import keep_until_done
+from corro._completion import Completions
+from corro._context import Context, Group
+from corro.errors import CorroError, InvalidArgumentError, UnimplementedError
+from corro.torch.store import TorchStore
+from corro.torch.verbs import DTYPES, host_like, is_host, to_host
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_REDUCE_OPS = (
+    (c10d.ReduceOp.SUM, _native.SUM),
+    (c10d.ReduceOp.AVG, _native.AVERAGE),
+    (c10d.ReduceOp.MIN, _native.MIN),
+    (c10d.ReduceOp.MAX, _native.MAX),
+    (c10d.ReduceOp.PRODUCT, _native.PRODUCT),
+)
+_BITWISE = (
+    (c10d.ReduceOp.BAND, torch.bitwise_and),
+    (c10d.ReduceOp.BOR, torch.bitwise_or),
+    (c10d.ReduceOp.BXOR, torch.bitwise_xor),
+)
+
+
+class CorroWork(c10d.Work):
+    """Operations in the background, and the copies that follow them. Thread-safe."""
+
+    def __init__(self, completions: Completions, result: list[Tensor]) -> None:
+        super().__init__()
+        self._completions = completions
+        self._result = result
+        self._native: _native.Work | None = None
+        self._after: list[Callable[[], None]] = []
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def begin(self, native: _native.Work, after: list[Callable[[], None]]) -> None:
+        """From now on wait() waits for `native` and then calls each of `after`, once."""
+        self._native, self._after = native, after
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Blocks until the result is there; raises what the operation failed with."""
+        if self._native is not None:
+            self._native.wait(timeout.total_seconds() or None)
+            self._conclude()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        """Returns whether wait() would return at once."""
+        return self._native is None or self._native.done()
+
+    def is_success(self) -> bool:
+        """Returns whether it is done and has not failed."""
+        if not self.is_completed():
+            return False
+        try:
+            return self.wait()
+        except CorroError:
+            return False
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def result(self) -> list[Tensor]:
+        """Returns the output tensors."""
+        return self._result
+
+    def get_future(self) -> Any:
+        """Returns a future of the output tensors, completed by the engine's Python thread."""
+        devices: Any = sorted({str(t.device) for t in self._result if t.is_cuda}) or None
+        future: Any = torch.futures.Future(devices=devices)
+        if self._native is None:
+            self._complete(future)
+        else:
+            self._completions.watch(self._native, lambda: self._complete(future))
+        return future
+
+    def _complete(self, future: Any) -> None:
+        try:
+            self.wait()
+        except Exception as error:  # The future's owner gets it.
+            future.set_exception(error)
+        else:
+            future.set_result(self._result)
+
+    def _conclude(self) -> None:
+        with self._lock:
+            after, self._after = self._after, []
+            try:
+                for step in after:
+                    step()
+            except Exception as error:
+                self._error = error
+            self._native = None
+
+
+class _Plan:
+    """The engine's operations for one collective, and the copies after them."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.ops: list[_native.Op] = []
+        self.after: list[Callable[[], None]] = []
+        self.buffers: list[Tensor] = []
+        self._timeout = timeout
+
+    def add(
+        self,
+        kind: int,
+        source: Tensor | None,
+        target: Tensor | None,
+        *,
+        count: int = 0,
+        counts: Sequence[int] | None = None,
+        send_counts: Sequence[int] | None = None,
+        **more: Any,
+    ) -> None:
+        """Adds an operation on host tensors; counts are elements."""
+        like = source if source is not None else target
+        dtype, width = _unit(like) if like is not None else (_native.U8, 1)
+        self.buffers += [tensor for tensor in (source, target) if tensor is not None]
+        self.ops.append(
+            _native.Op(
+                kind=kind,
+                dtype=dtype,
+                input=source.data_ptr() if source is not None else 0,
+                output=target.data_ptr() if target is not None else 0,
+                count=count * width,
+                counts=None if counts is None else [n * width for n in counts],
+                send_counts=None if send_counts is None else [n * width for n in send_counts],
+                timeout=self._timeout,
+                **more,
+            )
+        )
+
+    def target(self, tensor: Tensor) -> Tensor:
+        """Returns host memory that the tensor gets after the operations: its own if possible."""
+        if is_host(tensor):
+            return tensor
+        host = host_like(tensor, tensor.shape)
+        self.after.append(lambda: _copy(tensor, host))
+        return host
+
+    def updated(self, tensor: Tensor) -> Tensor:
+        """As target, but with the tensor's content in it."""
+        host = self.target(tensor)
+        return host if host is tensor else host.copy_(tensor.detach())
+
+    def scattered(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Returns flat host memory whose parts the tensors get after the operations."""
+        sizes = [tensor.numel() for tensor in tensors]
+        flat = host_like(tensors[0], (sum(sizes),))
+        parts = torch.split(flat, sizes)
+
+        def copy() -> None:
+            for tensor, part in zip(tensors, parts, strict=True):
+                _copy(tensor, part.view(tensor.shape))
+
+        self.after.append(copy)
+        return flat
+
+
+def _copy(tensor: Tensor, host: Tensor) -> None:
+    with torch.no_grad():
+        tensor.copy_(host)
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([to_host(tensor).reshape(-1) for tensor in tensors])
+
+
+def _unit(tensor: Tensor) -> tuple[int, int]:
+    """Returns a dtype to move the tensor with, and how many of it make an element."""
+    dtype = DTYPES.get(tensor.dtype)
+    return (_native.U8, tensor.element_size()) if dtype is None else (dtype, 1)
+
+
+def _arithmetic(tensor: Tensor, op: Any) -> tuple[Tensor, dict[str, Any]]:
+    """Returns the tensor as numbers that the engine can reduce, and the operation's arguments."""
+    arguments = _reduction(op)
+    if tensor.is_complex() and arguments["reduce_op"] in (_native.SUM, _native.AVERAGE):
+        tensor = torch.view_as_real(tensor)
+    if tensor.dtype not in DTYPES:
+        raise InvalidArgumentError(f"corro: no arithmetic for dtype {tensor.dtype}")
+    return tensor, arguments
+
+
+def _reduction(op: Any) -> dict[str, Any]:
+    for theirs, ours in _REDUCE_OPS:
+        if op == theirs:
+            return {"reduce_op": ours}
+    if op == c10d.ReduceOp.PREMUL_SUM:
+        if not hasattr(op, "factor"):
+            raise _needs_newer("ReduceOp.PREMUL_SUM")
+        return {"reduce_op": _native.SUM, "prescale": float(op.factor)}
+    raise UnimplementedError(f"corro: reduce op {op} is not supported here")
+
+
+def _needs_newer(what: str) -> UnimplementedError:
+    return UnimplementedError(
+        f"corro: {what} needs torch 2.15 or later; this is {torch.__version__}"
+    )
+
+
+class Collectives:
+    """torch's operations, on one group; every rank starts them in the same order."""
+
+    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+        self._context = context
+        self._group = group
+        self._timeout = timeout
+        self._owner = owner
+        self._unit: tuple[CorroWork, _Plan] | None = None  # While coalescing.
+        self._sequence = 0
+
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
+        """Fills the tensors with the root's."""
+        plan = self._plan(opts)
+        for tensor in tensors:
+            host = plan.updated(tensor)
+            plan.add(_native.BROADCAST, host, host, count=host.numel(), root=opts.rootRank)
+        return self._go(plan, opts, tensors)
+
+    def allreduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
+        """Reduces the tensors, in place."""
+        plan = self._plan(opts)
+        for tensor in tensors:
+            bitwise = [fold for op, fold in _BITWISE if opts.reduceOp == op]
+            if bitwise:
+                self._allreduce_bitwise(plan, tensor, bitwise[0])
+                continue
+            numbers, arguments = _arithmetic(tensor, opts.reduceOp)
+            host = plan.updated(numbers)
+            plan.add(_native.ALLREDUCE, host, host, count=host.numel(), **arguments)
+        return self._go(plan, opts, tensors)
+
+    def _allreduce_bitwise(
+        self, plan: _Plan, tensor: Tensor, fold: Callable[[Tensor, Tensor], Tensor]
+    ) -> None:
+        source = to_host(tensor)
+        parts = host_like(tensor, (self._group.size(), *tensor.shape))
+        plan.add(_native.ALLGATHER, source, parts, count=source.numel())
+
+        def reduce() -> None:
+            result = parts[0]
+            for part in parts[1:]:
+                result = fold(result, part)
+            _copy(tensor, result)
+
+        plan.after.append(reduce)
+
+    def reduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
+        """Reduces the tensors into the root's."""
+        plan = self._plan(opts)
+        is_root = self._group.rank() == opts.rootRank
+        for tensor in tensors:
+            numbers, arguments = _arithmetic(tensor, opts.reduceOp)
+            source = plan.updated(numbers) if is_root else to_host(numbers)
+            target = source if is_root else None
+            plan.add(
+                _native.REDUCE,
+                source,
+                target,
+                count=source.numel(),
+                root=opts.rootRank,
+                **arguments,
+            )
+        return self._go(plan, opts, tensors)
+
+    def allgather(
+        self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None
+    ) -> c10d.Work:
+        """Fills each list of outputs with every rank's input."""
+        plan = self._plan(opts)
+        for outs, source in zip(outputs, inputs, strict=True):
+            flat = plan.scattered(outs)
+            plan.add(
+                _native.ALLGATHER,
+                to_host(source),
+                flat,
+                count=source.numel(),
+                counts=[out.numel() for out in outs],
+            )
+        return self._go(plan, opts, [out for outs in outputs for out in outs])
+
+    def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> c10d.Work:
+        """Fills output with every rank's input."""
+        return self.all_gather_single_coalesced([output], [source], opts)
+
+    def all_gather_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+    ) -> c10d.Work:
+        """Fills each output with every rank's input."""
+        plan = self._plan(opts)
+        for output, source in zip(outputs, inputs, strict=True):
+            plan.add(_native.ALLGATHER, to_host(source), plan.target(output), count=source.numel())
+        return self._go(plan, opts, outputs)
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> c10d.Work:
+        """Fills the root's list of outputs with every rank's input."""
+        plan = self._plan(opts)
+        for index, source in enumerate(inputs):
+            is_root = self._group.rank() == opts.rootRank
+            target = plan.scattered(outputs[index]) if is_root else None
+            plan.add(
+                _native.GATHER, to_host(source), target, count=source.numel(), root=opts.rootRank
+            )
+        return self._go(plan, opts, [out for outs in outputs for out in outs])
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> c10d.Work:
+        """Fills every rank's output from the root's list of inputs."""
+        plan = self._plan(opts)
+        for index, output in enumerate(outputs):
+            is_root = self._group.rank() == opts.rootRank
+            source = _joined(inputs[index]) if is_root else None
+            target = plan.target(output)
+            plan.add(_native.SCATTER, source, target, count=output.numel(), root=opts.rootRank)
+        return self._go(plan, opts, outputs)
+
+    def reduce_scatter(
+        self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any
+    ) -> c10d.Work:
+        """Reduces each list of inputs; every rank's output gets the part of its rank."""
+        plan = self._plan(opts)
+        for output, parts in zip(outputs, inputs, strict=True):
+            numbers, arguments = _arithmetic(output, opts.reduceOp)
+            source, _ = _arithmetic(_joined(parts), opts.reduceOp)
+            scale = numbers.numel() // max(1, output.numel())
+            plan.add(
+                _native.REDUCESCATTER,
+                source,
+                plan.target(numbers),
+                count=numbers.numel(),
+                counts=[part.numel() * scale for part in parts],
+                **arguments,
+            )
+        return self._go(plan, opts, outputs)
+
+    def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any) -> c10d.Work:
+        """Reduces input; every rank's output gets the part of its rank."""
+        return self.reduce_scatter_single_coalesced([output], [source], opts)
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any
+    ) -> c10d.Work:
+        """Reduces each input; every rank's output gets the part of its rank."""
+        plan = self._plan(opts)
+        for output, source in zip(outputs, inputs, strict=True):
+            numbers, arguments = _arithmetic(output, opts.reduceOp)
+            parts, _ = _arithmetic(to_host(source), opts.reduceOp)
+            target = plan.target(numbers)
+            plan.add(_native.REDUCESCATTER, parts, target, count=numbers.numel(), **arguments)
+        return self._go(plan, opts, outputs)
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        source: Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> c10d.Work:
+        """Sends input_splits[r] rows to rank r, receives output_splits[r]; none: equal parts."""
+        plan = self._plan(opts)
+        plan.add(
+            _native.ALLTOALL,
+            to_host(source),
+            plan.target(output),
+            counts=self._split(output, output_splits),
+            send_counts=self._split(source, input_splits),
+        )
+        return self._go(plan, opts, [output])
+
+    def _split(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
+        size = self._group.size()
+        if not splits:
+            if tensor.numel() % size != 0:
+                raise InvalidArgumentError(
+                    f"all_to_all_single: {tensor.numel()} elements do not divide by {size} ranks"
+                )
+            return [tensor.numel() // size] * size
+        rows = tensor.size(0)
+        if len(splits) != size or sum(splits) != rows:
+            raise InvalidArgumentError(
+                f"all_to_all_single: {list(splits)} are not {size} splits with the sum {rows}"
+            )
+        return [n * (tensor.numel() // max(1, rows)) for n in splits]
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> c10d.Work:
+        """Sends inputs[r] to each rank r and receives outputs[r] from it."""
+        plan = self._plan(opts)
+        plan.add(
+            _native.ALLTOALL,
+            _joined(inputs),
+            plan.scattered(outputs),
+            counts=[out.numel() for out in outputs],
+            send_counts=[part.numel() for part in inputs],
+        )
+        return self._go(plan, opts, outputs)
+
+    def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
+        """Sends a tensor to a rank of the group."""
+        plan = self._plan(None)
+        for tensor in tensors:
+            source = to_host(tensor)
+            plan.add(_native.SEND, source, None, count=source.numel(), root=peer, tag=tag)
+        return self._go(plan, None, tensors)
+
+    def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
+        """Fills a tensor with what a rank of the group sends."""
+        plan = self._plan(None)
+        for tensor in tensors:
+            target = plan.target(tensor)
+            plan.add(_native.RECV, None, target, count=target.numel(), root=peer, tag=tag)
+        return self._go(plan, None, tensors)
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> c10d.Work:  # noqa: ARG002
+        """Not supported: a message is received from a named rank."""
+        raise UnimplementedError("corro: recv without a source rank is not supported; give src")
+
+    def barrier(self, opts: Any = None) -> c10d.Work:
+        """Done once every rank has come."""
+        plan = self._plan(opts)
+        plan.add(_native.BARRIER, None, None)
+        return self._go(plan, opts, [])
+
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:  # noqa: ARG002
+        """A barrier; corro's errors name the rank that is missing anyway."""
+        self.barrier(opts).wait()
+
+    @property
+    def supports_coalescing(self) -> bool:
+        """Whether start_coalescing() works: yes."""
+        return True
+
+    def start_coalescing(self, _device: Any = None) -> None:
+        """Collects the operations that follow."""
+        work = CorroWork(self._context.completions, [])
+        self._unit = (work, _Plan(self._timeout.total_seconds()))
+
+    def end_coalescing(self, _device: Any = None) -> c10d.Work:
+        """Starts what was collected as one unit."""
+        assert self._unit is not None, "end_coalescing() without start_coalescing()"
+        (work, plan), self._unit = self._unit, None
+        if plan.ops:
+            self._submit(plan, work)
+        return work
+
+    # Names that torch has, or had, besides.
+    allreduce_coalesced = allreduce
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+    _start_coalescing = start_coalescing
+    _end_coalescing = end_coalescing
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """Returns the name in torch.distributed."""
+        return "corro"
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Sets the deadline of operations that have none."""
+        self._timeout = timeout
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def shutdown(self) -> None:
+        """Leaves the group; the world's leaves the job, if init_process_group has joined it."""
+        if self._owner:
+            self._owner = False
+            leave(self._context)
+
+    def abort(self) -> None:
+        """As shutdown(): operations in flight fail."""
+        self.shutdown()
+
+    def _plan(self, opts: Any) -> _Plan:
+        if self._unit is not None:
+            return self._unit[1]
+        timeout = getattr(opts, "timeout", None)
+        if timeout is None or timeout <= timedelta(0):
+            timeout = self._timeout
+        return _Plan(timeout.total_seconds())
+
+    def _go(self, plan: _Plan, opts: Any, result: list[Tensor]) -> c10d.Work:
+        self._sequence += 1
+        if self._unit is not None:
+            return self._unit[0]
+        work = CorroWork(self._context.completions, result)
+        if getattr(opts, "asyncOp", True):
+            self._submit(plan, work)
+        else:  # The caller waits: this thread moves the operation itself.
+            self._group.native.run(plan.ops)
+            for step in plan.after:
+                step()
+        return work
+
+    def _submit(self, plan: _Plan, work: CorroWork) -> None:
+        native = self._group.native.submit(plan.ops)
+        work.begin(native, plan.after)
+        keep_until_done(native, (plan.buffers, work))
+
+
+class CorroBackend(Collectives, c10d.Backend):
+    """torch 2.15 and later call the operations through Backend."""
+
+    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+        c10d.Backend.__init__(self, group.rank(), group.size())
+        Collectives.__init__(self, context, group, timeout, owner)
+        self._options = c10d.Backend.Options("corro", timeout)
+
+    @property
+    def options(self) -> c10d.Backend.Options:
+        """torch's options of this group."""
+        return self._options
+
+
+class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
+    """Older torch calls the operations through ProcessGroup, under older names."""
+
+    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+        c10d.ProcessGroup.__init__(self, group.rank(), group.size())
+        Collectives.__init__(self, context, group, timeout, owner)
+        # This torch keeps only the C++ half of a Work, and calls it a little later.
+        self._works: deque[c10d.Work] = deque(maxlen=4096)
+
+    def _go(self, plan: _Plan, opts: Any, result: list[Tensor]) -> c10d.Work:
+        work = super()._go(plan, opts, result)
+        self._works.append(work)
+        return work
+
+    @property
+    def group_name(self) -> str:  # type: ignore[override]
+        """What functional collectives ask for first."""
+        raise _needs_newer("functional collectives (DTensor, FSDP2)")
+
+
+def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
+    """Makes a process group's object: what init_process_group and new_group call."""
+    store, rank, size = options.store, options.group_rank, options.group_size
+    ranks = list(options.global_ranks_in_group) or list(range(size))
+    is_world = not options.global_ranks_in_group
+    owner = False
+    if is_world and not _context.is_initialized():
+        _join(store, rank, size, options.timeout)
+        owner = True
+    context = _shared_context(ranks, rank)
+    if context is None:  # The world belongs to another back end: an engine for this group alone.
+        context = _private_context(options)
+        ranks, owner = list(range(size)), True
+    context.skip_groups(_agreed_number(store, rank, size, context.groups_made))
+    group = context.new_group(ranks)
+    cls = CorroBackend if _backend_can_be_subclassed() else CorroProcessGroup
+    return cls(context, group, options.timeout, owner)
+
+
+def _private_context(options: Any) -> Context:
+    store = TorchStore(options.store)
+    engine = _native.Engine(
+        rank=options.group_rank,
+        size=options.group_size,
+        job=f"torch/{options.group_id}",
+        store=store,
+        timeout=options.timeout.total_seconds(),
+    )
+    return Context(engine, store)
+
+
+def leave(context: Context) -> None:
+    """Closes an engine that a process group has made."""
+    if _context.is_initialized() and context is _context.current():
+        _context.shutdown()
+    else:
+        context.close()
+
+
+def _join(store: Any, rank: int, size: int, timeout: timedelta) -> None:
+    """Makes this process's engine, through `corro run`'s agent or else through torch's store."""
+    if os.environ.get("CORRO_RANK") == str(rank) and os.environ.get("CORRO_SIZE") == str(size):
+        _context.init(timeout=timeout.total_seconds())
+    else:
+        _context.start(
+            rank=rank, size=size, store=TorchStore(store), timeout=timeout.total_seconds()
+        )
+
+
+def _shared_context(ranks: Sequence[int], rank: int) -> Context | None:
+    """Returns the process's engine if its ranks are torch's."""
+    if not _context.is_initialized():
+        return None
+    context = _context.current()
+    mine = context.engine.rank
+    return context if max(ranks) < context.engine.size and ranks[rank] == mine else None
+
+
+def _agreed_number(store: Any, rank: int, size: int, made: int) -> int:
+    """Returns the most groups made on any rank: only members of torch's groups make them."""
+    if rank != 0:
+        store.set(f"groups/{rank}", str(made))
+        return int(store.get("groups"))
+    agreed = max([made, *(int(store.get(f"groups/{other}")) for other in range(1, size))])
+    store.set("groups", str(agreed))
+    return agreed
+
+
+def _backend_can_be_subclassed() -> bool:
+    """Returns whether this torch lets Python override Backend's operations."""
+
+    class Probe(c10d.Backend):
+        pass
+
+    try:
+        Probe(0, 1)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,285 @@
+"""Gradient buckets: gradients that are reduced together are views of one flat tensor in the arena.
+
+Autograd adds into the views, the engine reduces the flat tensor in place, the optimizer reads the
+views: nothing is copied. A bucket is reduced in the background as soon as its gradients, and those
+of all buckets before it, are there; so every rank starts the buckets in the same order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from corro import _context, _native
+from corro._calls import keep_until_done
+from corro._context import Group
+from corro._reduce_op import Average, ReduceOp
+from corro.errors import FailedPreconditionError, InvalidArgumentError
+from corro.torch.compression import Compression, Compressor
+from corro.torch.verbs import DTYPES, arena_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Parameter
+
+_ALIGNMENT = 64  # Bytes; of every gradient within its bucket.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BucketOptions:
+    """How gradients are gathered in buckets, and reduced."""
+
+    first_bytes: int = 1 << 20  # Small, so that communication begins early.
+    bytes: int = 25 << 20
+    passes: int = 1  # Backward passes between two reductions.
+    op: ReduceOp = Average
+    prescale: float = 1.0
+    postscale: float = 1.0
+    compression: Compressor = Compression.none
+
+    def __post_init__(self) -> None:
+        if self.passes < 1:
+            raise InvalidArgumentError(f"passes has to be at least 1, not {self.passes}")
+
+
+class _Slot:
+    """The place of one parameter's gradient in its bucket."""
+
+    __slots__ = ("bucket", "name", "param", "passes_left", "view")
+
+    def __init__(self, param: Parameter, name: str, bucket: Bucket, view: Tensor) -> None:
+        self.param = param
+        self.name = name
+        self.bucket = bucket
+        self.view = view
+        self.passes_left = 0
+
+    def adopt(self) -> None:
+        """Makes param.grad a view of the bucket, whoever replaced or removed it."""
+        grad = self.param.grad
+        if grad is self.view:
+            return
+        if grad is None:
+            self.view.zero_()
+        else:
+            self.view.copy_(grad.detach())
+        self.attach()
+
+    def attach(self) -> None:
+        """A parameter frozen since then has no gradient, so the optimizer leaves it alone."""
+        self.param.grad = self.view if self.param.requires_grad else None
+
+
+class Bucket:
+    """Gradients of one dtype on one device. Externally synchronized."""
+
+    def __init__(
+        self, params: Sequence[Parameter], names: Sequence[str], index: int, options: BucketOptions
+    ) -> None:
+        first = params[0]
+        step = max(1, _ALIGNMENT // first.element_size())
+        offsets, total = [], 0
+        for param in params:
+            offsets.append(total)
+            total += -(-param.numel() // step) * step
+        engine = _context.current().engine
+        wire_dtype = options.compression.wire_dtype(first.dtype)
+        if first.is_cuda:
+            self._wire = torch.zeros(total, dtype=wire_dtype, pin_memory=True)
+        else:
+            self._wire = arena_tensor(engine, (total,), wire_dtype)
+        if first.device.type == "cpu" and wire_dtype == first.dtype:
+            self._flat = self._wire
+        else:
+            self._flat = torch.zeros(total, dtype=first.dtype, device=first.device)
+        self.slots = [
+            _Slot(param, name, self, _view(self._flat, param, offset))
+            for param, name, offset in zip(params, names, offsets, strict=True)
+        ]
+        self._op = _native.Op(
+            kind=_native.ALLREDUCE,
+            dtype=DTYPES[wire_dtype],
+            reduce_op=options.op,
+            input=self._wire.data_ptr(),
+            output=self._wire.data_ptr(),
+            count=total,
+            prescale=options.prescale,
+            postscale=options.postscale,
+            name=f"gradients {index}: {names[0]}...",
+        )
+        self._work: _native.Work | None = None
+        self.missing = 0
+
+    def launch(self, group: Group) -> None:
+        """Starts the reduction."""
+        if self._wire is not self._flat:
+            self._wire.copy_(self._flat)
+        self._work = group.native.submit([self._op])
+        keep_until_done(self._work, self)
+
+    def wait(self) -> None:
+        """Blocks until the views hold the result."""
+        if self._work is None:
+            return
+        work, self._work = self._work, None
+        work.wait()
+        if self._wire is not self._flat:
+            self._flat.copy_(self._wire)
+
+    def zero(self) -> None:
+        """Zeroes all gradients."""
+        self._flat.zero_()
+
+
+class Reducer:
+    """The buckets of an optimizer, and which of them are in flight.
+
+    Thread-safe between autograd's threads; otherwise externally synchronized.
+    """
+
+    def __init__(self, group: Group, options: BucketOptions) -> None:
+        self._group = group
+        self._options = options
+        self._buckets: list[Bucket] = []
+        self._slots: dict[Tensor, _Slot] = {}
+        self._next = 0  # The first bucket that has not been launched.
+        self._started = False  # A gradient has come since the last reset.
+        self._lock = threading.Lock()
+        self._closed = False
+        _context.current().dependents.add(self)
+
+    def close(self) -> None:
+        """Takes the gradients away before the engine's memory goes."""
+        with self._lock:
+            self._closed = True
+            for slot in self._slots.values():
+                if slot.param.grad is slot.view:
+                    slot.param.grad = None
+            self._buckets, self._slots = [], {}
+
+    def add(self, sets: Iterable[Sequence[tuple[str, Parameter]]]) -> None:
+        """Makes buckets for sets of parameters; a set shares no bucket with another."""
+        for members in sets:
+            for part in _cut(members, self._options, first=not self._buckets):
+                names = [name for name, _ in part]
+                params = [param for _, param in part]
+                bucket = Bucket(params, names, len(self._buckets), self._options)
+                self._buckets.append(bucket)
+                for slot in bucket.slots:
+                    self._slots[slot.param] = slot
+                    slot.adopt()
+                    register: Any = slot.param.register_post_accumulate_grad_hook
+                    register(self._hook(slot))
+        self._reset()
+
+    def knows(self, param: Tensor) -> bool:
+        """Returns whether the parameter has a place in a bucket."""
+        return param in self._slots
+
+    def set_passes(self, passes: int) -> None:
+        """Sets the number of backward passes between two reductions."""
+        if self._started:
+            raise FailedPreconditionError("backward_passes_per_step cannot change after backward()")
+        self._options = replace(self._options, passes=passes)
+        self._reset()
+
+    @property
+    def started(self) -> bool:
+        """Whether a gradient has come since the last finish()."""
+        return self._started
+
+    def finish(self) -> None:
+        """Reduces what was not reduced yet and waits for all; missing gradients count as zeros."""
+        with self._lock:
+            if self._closed:
+                raise FailedPreconditionError(
+                    "corro was shut down after this DistributedOptimizer was made; make a new one"
+                )
+            for bucket in self._buckets[self._next :]:
+                for slot in bucket.slots:
+                    slot.adopt()
+                bucket.launch(self._group)
+        try:
+            for bucket in self._buckets:
+                bucket.wait()
+        finally:
+            self._reset()
+        for slot in self._slots.values():
+            slot.attach()
+
+    def zero(self) -> None:
+        """Zeroes all gradients; one that was removed or replaced becomes a view again."""
+        for bucket in self._buckets:
+            bucket.zero()
+        for slot in self._slots.values():
+            slot.attach()
+
+    def _reset(self) -> None:
+        self._next = 0
+        self._started = False
+        for bucket in self._buckets:
+            bucket.missing = len(bucket.slots)
+            for slot in bucket.slots:
+                slot.passes_left = self._options.passes
+
+    def _hook(self, slot: _Slot) -> Callable[[Tensor], None]:
+        def ready(_: Tensor) -> None:
+            with self._lock:
+                self._gradient_came(slot)
+
+        return ready
+
+    def _gradient_came(self, slot: _Slot) -> None:
+        if self._closed:
+            return
+        if slot.passes_left == 0:
+            raise FailedPreconditionError(
+                f"the gradient of {slot.name} came more than {self._options.passes} times before"
+                " optimizer.step(); to accumulate gradients over several backward passes, give"
+                " DistributedOptimizer backward_passes_per_step"
+            )
+        self._started = True
+        slot.adopt()
+        slot.passes_left -= 1
+        if slot.passes_left == 0:
+            slot.bucket.missing -= 1
+        while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
+            self._buckets[self._next].launch(self._group)
+            self._next += 1
+
+
+def _cut(
+    members: Sequence[tuple[str, Parameter]], options: BucketOptions, first: bool
+) -> list[list[tuple[str, Parameter]]]:
+    """Cuts parameters, in order, into buckets of one dtype and device each."""
+    parts: list[list[tuple[str, Parameter]]] = []
+    open_parts: dict[tuple[torch.dtype, torch.device], tuple[list[tuple[str, Parameter]], int]] = {}
+    for name, param in members:
+        if param.dtype not in DTYPES:
+            raise InvalidArgumentError(
+                f"{name}: gradients of dtype {param.dtype} cannot be reduced"
+            )
+        key = (param.dtype, param.device)
+        size = param.numel() * param.element_size()
+        part, filled = open_parts.get(key, ([], 0))
+        limit = options.first_bytes if first and len(parts) <= 1 else options.bytes
+        if not part or filled + size > limit:
+            part, filled = [], 0
+            parts.append(part)
+        part.append((name, param))
+        open_parts[key] = (part, filled + size)
+    return parts
+
+
+def _view(flat: Tensor, param: Parameter, offset: int) -> Tensor:
+    """Returns the gradient's place, laid out as the parameter where that is dense."""
+    dense = param.is_contiguous() or (
+        param.dim() == 4 and param.is_contiguous(memory_format=torch.channels_last)
+    )
+    if dense:
+        return flat.as_strided(param.size(), param.stride(), offset)
+    return flat[offset : offset + param.numel()].view(param.shape)

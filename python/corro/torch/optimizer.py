@@ -1,0 +1,212 @@
+"""DistributedOptimizer: averages gradients over all ranks while backward is still running.
+
+optimizer = corro.DistributedOptimizer(optimizer, model.named_parameters())
+for x, y in batches:
+    optimizer.zero_grad()
+    loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import Parameter
+
+from corro import _context
+from corro._context import Group
+from corro._reduce_op import Average, ReduceOp
+from corro.errors import InvalidArgumentError
+from corro.torch.buckets import BucketOptions, Reducer
+from corro.torch.compression import Compression, Compressor
+
+Closure = Callable[[], Any]
+
+
+def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, Parameter]] | None = None,
+    compression: Compressor = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    groups: int | Sequence[Sequence[Parameter]] | None = None,
+    group: Group | None = None,
+) -> DistributedOptimizerBase:
+    """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
+
+    Gradients are views of buckets that the engine owns. Gradients that did not come on this rank
+    count as zeros.
+
+    Args:
+        optimizer: what to wrap; it must not be used by itself afterwards.
+        named_parameters: names of all its parameters, for messages; model.named_parameters().
+        compression: a smaller dtype to reduce in.
+        backward_passes_per_step: how often backward() runs before each step().
+        op: the reduction.
+        gradient_predivide_factor: a part of the average's division that comes before the sum.
+        groups: parameters that are reduced together, or the number of groups to cut them into; by
+            size if not given.
+        group: the ranks; the world if not given. Not for other operations while backward runs.
+    """
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise InvalidArgumentError("gradient_predivide_factor needs op=Average")
+    options = BucketOptions(
+        passes=backward_passes_per_step,
+        op=op,
+        prescale=1.0 / gradient_predivide_factor,
+        postscale=gradient_predivide_factor,
+        compression=compression,
+    )
+    base = type(optimizer)
+    cls = type(base.__name__, (DistributedOptimizerBase, base), {"__module__": base.__module__})
+    wrapped: DistributedOptimizerBase = object.__new__(cls)
+    # A scheduler may have put a step() bound to the old object among the attributes.
+    vars(wrapped).update({k: v for k, v in vars(optimizer).items() if k != "step"})
+    # A group of its own, so that other operations never come between the buckets.
+    own = group if group is not None else _context.new_group(_context.world().ranks)
+    wrapped._distribute(own, options, list(named_parameters or ()), groups)
+    return wrapped
+
+
+class DistributedOptimizerBase(torch.optim.Optimizer):
+    """What DistributedOptimizer adds to an optimizer's class."""
+
+    _reducer: Reducer | None
+    _names: dict[torch.Tensor, str]
+    _synchronized: bool
+    _steps: int
+
+    def _distribute(
+        self,
+        group: Group,
+        options: BucketOptions,
+        named: Sequence[tuple[str, Parameter]],
+        groups: int | Sequence[Sequence[Parameter]] | None,
+    ) -> None:
+        params = self._trainable()
+        self._names = _names_of(named, params)
+        self._synchronized = False
+        self._steps = 0
+        sets = [[(self._names[p], p) for p in members] for members in _sets(params, groups)]
+        self._reducer = Reducer(group, options) if group.size() > 1 else None
+        if self._reducer is not None:
+            self._reducer.add(sets)
+
+    def _trainable(self) -> list[Parameter]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def synchronize(self) -> None:
+        """Waits until all gradients are reduced; step() after it does not do so again."""
+        if self._reducer is not None:
+            self._adopt_new()
+            self._reducer.finish()
+        self._synchronized = True
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Within it step() does not reduce: gradients are used as they are."""
+        self._synchronized = True
+        try:
+            yield
+        finally:
+            self._synchronized = False
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Changes how often backward() runs before each step()."""
+        if self._reducer is not None:
+            self._reducer.set_passes(passes)
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Reduces the gradients, unless synchronize() has, and lets the optimizer use them."""
+        self._steps += 1
+        _context.current().engine.set_step(self._steps)
+        if closure is not None:
+            return super().step(self._reducing(closure))
+        if not self._synchronized or self._in_flight():
+            self.synchronize()
+        self._synchronized = False
+        return super().step()
+
+    step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Zeroes the gradients; they stay views of the buckets also with set_to_none."""
+        if self._reducer is None:
+            super().zero_grad(set_to_none)
+            return
+        if self._in_flight():  # A step was skipped: the other ranks still need this one's part.
+            self._reducer.finish()
+        self._synchronized = False
+        self._reducer.zero()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters, as the optimizer does; their gradients are reduced, too."""
+        super().add_param_group(param_group)
+        if self._reducer is not None:
+            self._adopt_new()
+
+    def _in_flight(self) -> bool:
+        return self._reducer is not None and self._reducer.started
+
+    def _reducing(self, closure: Closure) -> Closure:
+        def run() -> Any:
+            loss = closure()
+            self.synchronize()
+            self._synchronized = False
+            return loss
+
+        return run
+
+    def _adopt_new(self) -> None:
+        """Makes buckets for parameters that were added or unfrozen."""
+        assert self._reducer is not None
+        new = [p for p in self._trainable() if not self._reducer.knows(p)]
+        if new:
+            self._reducer.add([[(self._names.get(p, "?"), p) for p in reversed(new)]])
+
+
+def _names_of(
+    named: Sequence[tuple[str, Parameter]], params: Sequence[Parameter]
+) -> dict[torch.Tensor, str]:
+    if not named:
+        return {param: f"parameter {i}" for i, param in enumerate(params)}
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in named):
+        raise InvalidArgumentError("named_parameters has to be (name, parameter) tuples")
+    counts: dict[str, int] = {}
+    for name, _ in named:
+        counts[name] = counts.get(name, 0) + 1
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise InvalidArgumentError(f"named_parameters has names twice: {', '.join(twice)}")
+    names: dict[torch.Tensor, str] = {param: name for name, param in named}
+    unnamed = sum(param not in names for param in params)
+    if unnamed:
+        raise InvalidArgumentError(
+            f"named_parameters lacks {unnamed} of the optimizer's parameters"
+        )
+    return names
+
+
+def _sets(
+    params: Sequence[Parameter], groups: int | Sequence[Sequence[Parameter]] | None
+) -> list[list[Parameter]]:
+    """Returns parameters in the order in which gradients are expected: the last layer's first."""
+    backward = list(reversed(params))
+    if groups is None:
+        return [backward]
+    if isinstance(groups, int):
+        if groups < 1:
+            raise InvalidArgumentError(f"groups has to be positive, not {groups}")
+        size = -(-len(backward) // groups)
+        return [backward[i : i + size] for i in range(0, len(backward), size)]
+    members = [param for members in groups for param in members]
+    if len(set(members)) != len(members):
+        raise InvalidArgumentError("groups has a parameter twice")
+    chosen = set(members)
+    own = [list(reversed([p for p in part if p.requires_grad])) for part in groups]
+    rest = [param for param in backward if param not in chosen]
+    return [part for part in (*own, rest) if part]

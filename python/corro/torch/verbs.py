@@ -1,0 +1,206 @@
+"""corro's verbs on torch tensors.
+
+Contiguous CPU tensors are used where they are. Others are copied: tensors of a GPU through pinned
+memory, on the current stream, before the call returns (results: when it is waited for).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from corro import _context, _native
+from corro._calls import Call, Handle, poll, running, starting, synchronize
+from corro._context import Group
+from corro._reduce_op import Average, ReduceOp
+from corro._verbs import Frontend, Verbs
+from corro.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "Handle",
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "empty",
+    "gather",
+    "gather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "poll",
+    "recv",
+    "recv_async",
+    "reduce",
+    "reduce_async",
+    "reducescatter",
+    "reducescatter_async",
+    "scatter",
+    "scatter_async",
+    "send",
+    "send_async",
+    "synchronize",
+]
+
+DTYPES = {
+    torch.bool: _native.BOOL,
+    torch.uint8: _native.U8,
+    torch.int8: _native.I8,
+    torch.int16: _native.I16,
+    torch.int32: _native.I32,
+    torch.int64: _native.I64,
+    torch.float16: _native.F16,
+    torch.bfloat16: _native.BF16,
+    torch.float32: _native.F32,
+    torch.float64: _native.F64,
+}
+
+
+def is_host(tensor: Tensor) -> bool:
+    """Returns whether the engine can use the tensor's memory as it is."""
+    return tensor.is_cpu and tensor.is_contiguous()
+
+
+def host_like(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Returns a new host tensor; pinned if it is to travel to or from a GPU."""
+    return torch.empty(tuple(shape), dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+
+
+def to_host(tensor: Tensor) -> Tensor:
+    """Returns a host tensor with the tensor's content: itself if it is one."""
+    if is_host(tensor):
+        return tensor
+    return host_like(tensor, tensor.shape).copy_(tensor.detach())
+
+
+class _Torch(Frontend["Tensor"]):
+    """torch behind the verbs."""
+
+    def dtype(self, x: Tensor) -> int | None:
+        return DTYPES.get(x.dtype)
+
+    def itemsize(self, x: Tensor) -> int:
+        return x.element_size()
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return tuple(x.shape)
+
+    def count(self, x: Tensor) -> int:
+        return x.numel()
+
+    def pointer(self, host: Tensor) -> int:
+        return host.data_ptr()
+
+    def readable(self, x: Tensor) -> Tensor:
+        if not isinstance(x, torch.Tensor):
+            raise InvalidArgumentError(f"a torch tensor is needed, not a {type(x).__name__}")
+        if x.layout != torch.strided:
+            raise InvalidArgumentError(f"a dense tensor is needed, not one of layout {x.layout}")
+        return to_host(x)
+
+    def writable(self, x: Tensor) -> Tensor:
+        return x if is_host(x) else host_like(x, x.shape)
+
+    def empty(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        return host_like(like, shape)
+
+    def assign(self, target: Tensor, host: Tensor) -> None:
+        target.detach().copy_(host)
+
+    def home(self, host: Tensor, like: Tensor) -> Tensor:
+        return host.to(like.device)
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+    """Returns a zero-filled tensor in memory that this host's ranks share: verbs need no copy.
+
+    It must not be used after corro.shutdown().
+    """
+    return arena_tensor(_context.current().engine, shape, dtype)
+
+
+def arena_tensor(engine: _native.Engine, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Returns a zero-filled tensor in an engine's arena."""
+    count = 1
+    for n in shape:
+        count *= n
+    if count == 0:
+        return torch.empty(tuple(shape), dtype=dtype)
+    memory = engine.alloc(count * torch.empty((), dtype=dtype).element_size())
+    return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))
+
+
+class TorchVerbs(Verbs["Tensor"]):
+    """The verbs, and their in-place forms."""
+
+    def allreduce_(
+        self,
+        x: Tensor,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+    ) -> Call[Tensor]:
+        """Reduces x over all ranks, in place; otherwise as allreduce."""
+        return self.allreduce(
+            x,
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            out=x,
+            group=group,
+        )
+
+    def grouped_allreduce_(
+        self, xs: Sequence[Tensor], op: ReduceOp = Average, *, group: Group | None = None
+    ) -> Call[list[Tensor]]:
+        """Reduces several tensors as one unit, in place."""
+        return self.grouped_allreduce(xs, op, outs=xs, group=group)
+
+    def broadcast_(
+        self,
+        x: Tensor,
+        root_rank: int = 0,
+        name: str | None = None,
+        *,
+        group: Group | None = None,
+    ) -> Call[Tensor]:
+        """Fills x with the root's x on every rank."""
+        return self.broadcast(x, root_rank, name, out=x, group=group)
+
+
+calls = TorchVerbs(_Torch())
+
+allreduce, allreduce_async = running(calls.allreduce), starting(calls.allreduce)
+allreduce_, allreduce_async_ = running(calls.allreduce_), starting(calls.allreduce_)
+grouped_allreduce = running(calls.grouped_allreduce)
+grouped_allreduce_async = starting(calls.grouped_allreduce)
+grouped_allreduce_ = running(calls.grouped_allreduce_)
+grouped_allreduce_async_ = starting(calls.grouped_allreduce_)
+allgather, allgather_async = running(calls.allgather), starting(calls.allgather)
+broadcast, broadcast_async = running(calls.broadcast), starting(calls.broadcast)
+broadcast_, broadcast_async_ = running(calls.broadcast_), starting(calls.broadcast_)
+reduce, reduce_async = running(calls.reduce), starting(calls.reduce)
+reducescatter, reducescatter_async = running(calls.reducescatter), starting(calls.reducescatter)
+alltoall, alltoall_async = running(calls.alltoall), starting(calls.alltoall)
+gather, gather_async = running(calls.gather), starting(calls.gather)
+scatter, scatter_async = running(calls.scatter), starting(calls.scatter)
+send, send_async = running(calls.send), starting(calls.send)
+recv, recv_async = running(calls.recv), starting(calls.recv)

@@ -1,0 +1,431 @@
+// corro._native: the C ABI as Python objects. No logic here: it converts, releases the GIL around
+// every call that may block, and turns a corro_error into the exception class of its code
+// (corro.errors.make).
+//
+//   engine = _native.Engine()
+//   op = _native.Op(kind=_native.ALLREDUCE, dtype=_native.F32, input=ptr, output=ptr, count=n)
+//   engine.world.run([op])
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "corro/corro.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using Seconds = std::optional<double>;
+
+/// Raises what corro.errors.make says this code is. Needs the GIL.
+[[noreturn]] void raise(const corro_error& error) {
+  const nb::object exception =
+      nb::module_::import_("corro.errors")
+          .attr("make")(error.code, nb::str(error.message), error.rank, nb::str(error.op),
+                        nb::str(error.phase), error.torn != 0);
+  PyErr_SetObject(exception.type().ptr(), exception.ptr());
+  throw nb::python_error();
+}
+
+[[noreturn]] void raise(corro_code code, const char* message) {
+  corro_error error{};
+  error.code = code;
+  error.rank = -1;
+  std::strncpy(error.message, message, sizeof error.message - 1);
+  raise(error);
+}
+
+/// Runs a C ABI call without the GIL and raises if it failed.
+template <typename Call>
+void checked(Call call) {
+  corro_error error{};
+  error.rank = -1;
+  corro_code code = CORRO_OK;
+  {
+    const nb::gil_scoped_release release;
+    code = call(&error);
+  }
+  if (code != CORRO_OK) {
+    error.code = code;
+    raise(error);
+  }
+}
+
+int64_t nanoseconds(const Seconds& timeout, int64_t if_none) {
+  if (!timeout) return if_none;
+  if (std::isnan(*timeout) || *timeout < 0)
+    raise(CORRO_INVALID_ARGUMENT, "timeout must be a number of seconds >= 0");
+  return static_cast<int64_t>(std::min(*timeout * 1e9, 9e18));
+}
+
+/// One operation. Immutable; may be submitted again once it is done (buckets are).
+class Op {
+ public:
+  Op(uint8_t kind, uint8_t dtype, uint8_t reduce_op, int root, uint32_t tag, uintptr_t input,
+     uintptr_t output, uint64_t count, std::optional<std::vector<uint64_t>> counts,
+     std::optional<std::vector<uint64_t>> send_counts, double prescale, double postscale,
+     const Seconds& timeout, std::optional<std::string> name)
+      : counts_(std::move(counts)), send_counts_(std::move(send_counts)), name_(std::move(name)) {
+    op_.struct_size = sizeof op_;
+    op_.kind = kind;
+    op_.dtype = dtype;
+    op_.reduce_op = reduce_op;
+    op_.root = root;
+    op_.tag = tag;
+    op_.input = reinterpret_cast<const void*>(input);
+    op_.output = reinterpret_cast<void*>(output);
+    op_.count = count;
+    op_.counts = counts_ ? counts_->data() : nullptr;
+    op_.send_counts = send_counts_ ? send_counts_->data() : nullptr;
+    op_.prescale = prescale;
+    op_.postscale = postscale;
+    op_.timeout_ns = nanoseconds(timeout, 0);
+    op_.name = name_ ? name_->c_str() : nullptr;
+  }
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+
+  [[nodiscard]] const corro_op& get() const { return op_; }
+  [[nodiscard]] bool fits(size_t group_size) const {
+    return (!counts_ || counts_->size() == group_size) &&
+           (!send_counts_ || send_counts_->size() == group_size);
+  }
+
+ private:
+  corro_op op_{};
+  std::optional<std::vector<uint64_t>> counts_;
+  std::optional<std::vector<uint64_t>> send_counts_;
+  std::optional<std::string> name_;
+};
+
+/// The engine's lifetime, shared by all that points into it: null once it is closed. Guarded by the
+/// GIL.
+struct EngineRef {
+  corro_engine* engine = nullptr;
+
+  [[nodiscard]] corro_engine* get() const {
+    if (engine == nullptr)
+      raise(CORRO_FAILED_PRECONDITION, "corro: this engine was shut down; call corro.init() again");
+    return engine;
+  }
+};
+using EnginePtr = std::shared_ptr<EngineRef>;
+
+/// Operations started together. Dropping it never blocks; whoever submits keeps the buffers alive
+/// until done.
+class Work {
+ public:
+  Work(EnginePtr engine, corro_work* work) : engine_(std::move(engine)), work_(work) {}
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+  ~Work() { corro_work_release(work_); }
+
+  void wait(const Seconds& timeout) {
+    const int64_t timeout_ns = nanoseconds(timeout, -1);
+    if (engine_->engine == nullptr)
+      raise(CORRO_CANCELLED, "corro was shut down before this operation was waited for");
+    checked([&](corro_error* error) { return corro_work_wait(work_, timeout_ns, error); });
+  }
+  [[nodiscard]] bool done() const {
+    return engine_->engine == nullptr || corro_work_done(work_) != 0;
+  }
+  void notify(uint64_t cookie) {
+    static_cast<void>(engine_->get());
+    corro_work_notify(work_, cookie);
+  }
+
+ private:
+  EnginePtr engine_;
+  corro_work* work_;
+};
+
+class Group {
+ public:
+  Group(EnginePtr engine, corro_group* group, bool owned)
+      : engine_(std::move(engine)),
+        group_(group),
+        owned_(owned),
+        rank_(corro_group_rank(group)),
+        size_(corro_group_size(group)) {}
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group() {
+    if (owned_ && engine_->engine != nullptr) corro_group_destroy(group_);
+  }
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+
+  void run(const std::vector<const Op*>& ops) {
+    const std::vector<corro_op> list = collect(ops);
+    checked([&](corro_error* error) { return corro_run(group_, list.data(), list.size(), error); });
+  }
+
+  std::unique_ptr<Work> submit(const std::vector<const Op*>& ops) {
+    const std::vector<corro_op> list = collect(ops);
+    corro_work* work = nullptr;
+    checked([&](corro_error* error) {
+      return corro_submit(group_, list.data(), list.size(), &work, error);
+    });
+    return std::make_unique<Work>(engine_, work);
+  }
+
+ private:
+  [[nodiscard]] std::vector<corro_op> collect(const std::vector<const Op*>& ops) const {
+    static_cast<void>(engine_->get());
+    std::vector<corro_op> list;
+    list.reserve(ops.size());
+    for (const Op* op : ops) {
+      if (op == nullptr || !op->fits(static_cast<size_t>(size_))) {
+        raise(CORRO_INVALID_ARGUMENT, "an Op is needed, whose counts have one entry for each rank");
+      }
+      list.push_back(op->get());
+    }
+    return list;
+  }
+
+  EnginePtr engine_;
+  corro_group* group_;
+  bool owned_;
+  int rank_;
+  int size_;
+};
+
+/// A Python object with put(key, bytes) and get(key, timeout_seconds) -> bytes as a corro_store. An
+/// exception in it is kept, and raised instead of the engine's own error.
+class PythonStore {
+ public:
+  explicit PythonStore(nb::object store)
+      : store_(std::move(store)), table_{this, &PythonStore::put, &PythonStore::get} {}
+
+  [[nodiscard]] const corro_store* table() const { return store_.is_none() ? nullptr : &table_; }
+  void rethrow() {
+    if (failure_) throw nb::python_error(*std::exchange(failure_, std::nullopt));
+  }
+
+ private:
+  static int put(void* context, const char* key, const void* value, size_t length) {
+    auto& self = *static_cast<PythonStore*>(context);
+    return self.guarded([&] { self.store_.attr("put")(nb::str(key), nb::bytes(value, length)); });
+  }
+
+  static int get(void* context, const char* key, void* value, size_t capacity, size_t* length,
+                 int64_t timeout_ms) {
+    auto& self = *static_cast<PythonStore*>(context);
+    return self.guarded([&] {
+      const nb::object seconds = nb::float_(static_cast<double>(timeout_ms) / 1e3);
+      const auto bytes = nb::cast<nb::bytes>(self.store_.attr("get")(nb::str(key), seconds));
+      *length = std::min(bytes.size(), capacity);
+      std::memcpy(value, bytes.data(), *length);
+    });
+  }
+
+  template <typename Call>
+  int guarded(Call call) {
+    const nb::gil_scoped_acquire acquire;
+    try {
+      call();
+      return 0;
+    } catch (nb::python_error& error) {
+      failure_.emplace(error);
+    } catch (const nb::cast_error&) {
+    }
+    return 1;
+  }
+
+  nb::object store_;
+  corro_store table_;
+  std::optional<nb::python_error> failure_;
+};
+
+class Engine {
+ public:
+  Engine(std::optional<int> rank, std::optional<int> size, std::optional<std::string> job,
+         nb::object store, const Seconds& timeout) {
+    if (rank.has_value() != size.has_value())
+      raise(CORRO_INVALID_ARGUMENT, "give both rank and size, or neither");
+    PythonStore python_store(std::move(store));
+    corro_options options{};
+    options.struct_size = sizeof options;
+    options.has_rank = rank.has_value() ? 1 : 0;
+    options.rank = rank.value_or(0);
+    options.size = size.value_or(0);
+    options.job = job ? job->c_str() : nullptr;
+    options.store = python_store.table();
+    options.timeout_ns = nanoseconds(timeout, 0);
+    try {
+      checked(
+          [&](corro_error* error) { return corro_engine_create(&options, &ref_->engine, error); });
+    } catch (nb::python_error&) {
+      python_store.rethrow();
+      throw;
+    }
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine() { close(); }
+
+  void close() {
+    corro_engine* engine = std::exchange(ref_->engine, nullptr);
+    if (engine == nullptr) return;
+    const nb::gil_scoped_release release;
+    corro_engine_destroy(engine);
+  }
+
+  [[nodiscard]] bool closed() const { return ref_->engine == nullptr; }
+  [[nodiscard]] int rank() const { return corro_engine_rank(ref_->get()); }
+  [[nodiscard]] int size() const { return corro_engine_size(ref_->get()); }
+  [[nodiscard]] int local_rank() const { return corro_engine_local_rank(ref_->get()); }
+  [[nodiscard]] int local_size() const { return corro_engine_local_size(ref_->get()); }
+  [[nodiscard]] int node_rank() const { return corro_engine_node_rank(ref_->get()); }
+  [[nodiscard]] int nodes() const { return corro_engine_nodes(ref_->get()); }
+  void set_step(uint64_t step) { corro_engine_set_step(ref_->get(), step); }
+  [[nodiscard]] uint64_t counter(const std::string& name) const {
+    return corro_engine_counter(ref_->get(), name.c_str());
+  }
+
+  std::unique_ptr<Group> world() {
+    return std::make_unique<Group>(ref_, corro_engine_world(ref_->get()), false);
+  }
+
+  std::unique_ptr<Group> group(const std::vector<int32_t>& ranks) {
+    corro_engine* engine = ref_->get();
+    corro_group* group = nullptr;
+    checked([&](corro_error* error) {
+      return corro_group_create(engine, ranks.data(), static_cast<int32_t>(ranks.size()), &group,
+                                error);
+    });
+    return group == nullptr ? nullptr : std::make_unique<Group>(ref_, group, true);
+  }
+
+  /// Blocks for the next cookie; None after the timeout, or after an hour.
+  std::optional<uint64_t> next_completed(const Seconds& timeout) {
+    corro_engine* engine = ref_->get();
+    constexpr int64_t kHour = 3'600'000'000'000;
+    const int64_t timeout_ns = nanoseconds(timeout, kHour);
+    uint64_t cookie = 0;
+    corro_code code = CORRO_OK;
+    {
+      const nb::gil_scoped_release release;
+      code = corro_engine_next_completed(engine, &cookie, timeout_ns);
+    }
+    if (code == CORRO_DEADLINE_EXCEEDED) return std::nullopt;
+    if (code != CORRO_OK) raise(code, "the engine is shutting down");
+    return cookie;
+  }
+
+  /// Arena memory as a memoryview of bytes; freed with the last object that uses it.
+  nb::ndarray<nb::memview, uint8_t, nb::ndim<1>> alloc(size_t bytes) {
+    corro_engine* engine = ref_->get();
+    corro_error error{};
+    error.rank = -1;
+    void* memory = corro_arena_alloc(engine, std::max<size_t>(bytes, 1), &error);
+    if (memory == nullptr) raise(error);
+    auto* block = new Block{ref_, memory};
+    const nb::capsule owner(block, [](void* pointer) noexcept {
+      const std::unique_ptr<Block> owned(static_cast<Block*>(pointer));
+      if (owned->engine->engine != nullptr) corro_arena_free(owned->engine->engine, owned->memory);
+    });
+    return {memory, {bytes}, owner};
+  }
+
+ private:
+  struct Block {
+    EnginePtr engine;
+    void* memory;
+  };
+
+  EnginePtr ref_ = std::make_shared<EngineRef>();
+};
+
+/// The address of a contiguous buffer, which has to outlive its use.
+uintptr_t address(nb::handle buffer) {
+  Py_buffer view{};
+  if (PyObject_GetBuffer(buffer.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  const auto result = reinterpret_cast<uintptr_t>(view.buf);
+  PyBuffer_Release(&view);
+  return result;
+}
+
+void add_constants(nb::module_& module) {
+  constexpr std::array kKinds = {"ALLREDUCE", "ALLGATHER", "REDUCESCATTER", "ALLTOALL",
+                                 "BROADCAST", "REDUCE",    "GATHER",        "SCATTER",
+                                 "BARRIER",   "SEND",      "RECV"};
+  constexpr std::array kDTypes = {"BOOL", "U8",  "I8",   "I16", "I32",
+                                  "I64",  "F16", "BF16", "F32", "F64"};
+  constexpr std::array kReduceOps = {"SUM", "AVERAGE", "MIN", "MAX", "PRODUCT"};
+  static_assert(kKinds.size() == CORRO_RECV + 1);
+  static_assert(kDTypes.size() == CORRO_F64 + 1);
+  static_assert(kReduceOps.size() == CORRO_PRODUCT + 1);
+  for (size_t i = 0; i < kKinds.size(); ++i) module.attr(kKinds[i]) = i;
+  for (size_t i = 0; i < kDTypes.size(); ++i) module.attr(kDTypes[i]) = i;
+  for (size_t i = 0; i < kReduceOps.size(); ++i) module.attr(kReduceOps[i]) = i;
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  nb::set_leak_warnings(
+      false);  // Objects of other extensions (torch's hooks) outlive the interpreter.
+  module.doc() =
+      "The C ABI of libcorro.so as Python objects; use corro, corro.numpy or corro.torch.";
+  add_constants(module);
+  module.def("version", [] { return corro_version(); });
+  module.def("address", &address, "buffer"_a);
+
+  nb::class_<Op>(module, "Op")
+      .def(nb::init<uint8_t, uint8_t, uint8_t, int, uint32_t, uintptr_t, uintptr_t, uint64_t,
+                    std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>,
+                    double, double, Seconds, std::optional<std::string>>(),
+           nb::kw_only(), "kind"_a, "dtype"_a = static_cast<int>(CORRO_U8),
+           "reduce_op"_a = static_cast<int>(CORRO_SUM), "root"_a = 0, "tag"_a = 0, "input"_a = 0,
+           "output"_a = 0, "count"_a = 0, "counts"_a = nb::none(), "send_counts"_a = nb::none(),
+           "prescale"_a = 1.0, "postscale"_a = 1.0, "timeout"_a = nb::none(),
+           "name"_a = nb::none());
+
+  nb::class_<Work>(module, "Work")
+      .def("wait", &Work::wait, "timeout"_a = nb::none())
+      .def("done", &Work::done)
+      .def("notify", &Work::notify, "cookie"_a);
+
+  nb::class_<Group>(module, "Group")
+      .def_prop_ro("rank", &Group::rank)
+      .def_prop_ro("size", &Group::size)
+      .def("run", &Group::run, "ops"_a)
+      .def("submit", &Group::submit, "ops"_a);
+
+  nb::class_<Engine>(module, "Engine")
+      .def(nb::init<std::optional<int>, std::optional<int>, std::optional<std::string>, nb::object,
+                    Seconds>(),
+           nb::kw_only(), "rank"_a = nb::none(), "size"_a = nb::none(), "job"_a = nb::none(),
+           "store"_a = nb::none(), "timeout"_a = nb::none())
+      .def("close", &Engine::close)
+      .def_prop_ro("closed", &Engine::closed)
+      .def_prop_ro("rank", &Engine::rank)
+      .def_prop_ro("size", &Engine::size)
+      .def_prop_ro("local_rank", &Engine::local_rank)
+      .def_prop_ro("local_size", &Engine::local_size)
+      .def_prop_ro("node_rank", &Engine::node_rank)
+      .def_prop_ro("nodes", &Engine::nodes)
+      .def_prop_ro("world", &Engine::world)
+      .def("group", &Engine::group, "ranks"_a)
+      .def("set_step", &Engine::set_step, "step"_a)
+      .def("counter", &Engine::counter, "name"_a)
+      .def("next_completed", &Engine::next_completed, "timeout"_a = nb::none())
+      .def("alloc", &Engine::alloc, "size"_a, nb::sig("def alloc(self, size: int) -> memoryview"));
+}

@@ -1,0 +1,83 @@
+"""Fixtures of the Python tests.
+
+Tests under ranks/ run inside of every rank of a job: test_ranks.py starts pytest there, with
+several numbers of ranks. All other tests are ordinary ones and start jobs through the fixture
+`launch`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+collect_ignore = [] if "CORRO_TEST_IN_RANKS" in os.environ else ["ranks"]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A job that has ended."""
+
+    code: int
+    output: str
+
+    def check(self) -> Finished:
+        assert self.code == 0, f"exit status {self.code}\n{self.output}"
+        return self
+
+
+Launch = Callable[..., Finished]
+
+
+def command(launcher: str, ranks: int) -> list[str]:
+    """Returns what starts a Python program on so many ranks."""
+    if launcher == "torchrun":
+        run = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1"]
+        return [
+            *run,
+            "--rdzv-backend=c10d",
+            "--rdzv-endpoint=127.0.0.1:0",
+            f"--nproc-per-node={ranks}",
+        ]
+    program = Path(sys.executable).with_name("corro")
+    return [str(program), "run", "-np", str(ranks), "--show", "all", sys.executable]
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Launch]:
+    """Starts a Python program on several ranks and waits for its end; ends what is left of it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(
+        *arguments: str, ranks: int = 2, launcher: str = "corro", seconds: float = 150, **env: str
+    ) -> Finished:
+        process = subprocess.Popen(
+            [*command(launcher, ranks), *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "CORRO_TIMEOUT": "60", "OMP_NUM_THREADS": "1", **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            output += f"\nended by the test after {seconds} s"
+        return Finished(process.returncode, output)
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,0 +1,103 @@
+"""One rank of test_faults.py: `python fault_worker.py SCENARIO`. Prints one JSON line and exits 0.
+
+The faults are the point, so the ranks run without a launcher that would stop the survivors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+
+import numpy
+
+import corro
+import corro.numpy
+
+VICTIM = 1
+
+
+def say(**facts: object) -> None:
+    print(json.dumps({"rank": corro.rank(), **facts}), flush=True)
+
+
+def failure_of_next(data: numpy.ndarray) -> dict[str, object]:
+    """Calls until something fails and returns what the error says."""
+    started = time.monotonic()
+    try:
+        while True:
+            corro.numpy.allreduce(data)
+    except corro.CorroError as error:
+        return {
+            "error": type(error).__name__,
+            "message": str(error),
+            "culprit": getattr(error, "rank", None),
+            "op": getattr(error, "op", None),
+            "phase": getattr(error, "phase", None),
+            "at": time.monotonic(),
+            "waited": time.monotonic() - started,
+        }
+
+
+def killed_with_forked_children() -> None:
+    """Two forked data-loader workers outlive the victim and hold copies of its descriptors."""
+    corro.numpy.allreduce(numpy.ones(4))
+    if corro.rank() == VICTIM:
+        for _ in range(2):
+            if os.fork() == 0:
+                time.sleep(5)
+                os._exit(0)
+        say(killed_at=time.monotonic())
+        os.kill(os.getpid(), signal.SIGKILL)
+    say(**failure_of_next(numpy.ones(100_000)))
+
+
+def stopped() -> None:
+    corro.numpy.allreduce(numpy.ones(4))
+    if corro.rank() == VICTIM:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    say(**failure_of_next(numpy.ones(4)))
+
+
+def mismatch() -> None:
+    """One rank comes with another shape; afterwards the group works."""
+    try:
+        corro.numpy.allreduce(numpy.ones(5 if corro.rank() == VICTIM else 4))
+        say(error=None)
+    except corro.CorroError as error:
+        corro.barrier()
+        total = corro.numpy.allreduce(numpy.ones(3), op=corro.Sum)
+        say(error=type(error).__name__, message=str(error), after=total.tolist())
+
+
+def used_in_child() -> None:
+    """In a forked child every call raises; the parent goes on."""
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        try:
+            corro.numpy.allreduce(numpy.ones(4))
+            os.write(write_end, b"no error")
+        except corro.CorroError as error:
+            os.write(write_end, type(error).__name__.encode())
+        os._exit(0)
+    os.wait()
+    corro.barrier()
+    say(child=os.read(read_end, 100).decode())
+
+
+def leaves_nothing() -> None:
+    """Starting and stopping the engine again and again leaks neither descriptors nor threads."""
+    counts = []
+    for _ in range(5):
+        corro.numpy.allreduce(numpy.ones(4))
+        corro.shutdown()
+        counts.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
+        corro.init()
+    say(counts=counts)
+
+
+if __name__ == "__main__":
+    corro.init()
+    globals()[sys.argv[1]]()

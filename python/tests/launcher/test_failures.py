@@ -1,0 +1,231 @@
+"""A rank fails: the others stop, one block says why, the status is the culprit's."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import Launcher, is_alive, pids_in, wait_until
+
+pytestmark = pytest.mark.faults
+
+START = (
+    "import os, sys, time, signal\n"
+    "rank = int(os.environ['CORRO_RANK'])\n"
+    "open('pid-%d' % os.getpid(), 'w')\n"
+    "def others_started():\n"
+    "    while sum(f[:4] == 'pid-' for f in os.listdir()) < int(os.environ['CORRO_SIZE']):\n"
+    "        time.sleep(0.01)\n"
+    "others_started()\n"
+)
+HANG = "\nwhile True: time.sleep(0.1)\n"
+
+
+def test_the_block_names_the_rank_the_error_the_line_and_the_log(launcher: Launcher) -> None:
+    script = launcher.script(
+        START
+        + "def main():\n"
+        + "    if rank == 2: raise ValueError('root cause here')\n"
+        + "main()"
+        + HANG
+    )
+    job = launcher.run("-np", 4, script)
+    assert job.process.returncode == 1
+    block = job.block()
+    assert block[0].startswith("corro: rank 2 failed on ")
+    text = "\n".join(block)
+    assert "ValueError: root cause here" in text
+    assert f"{script}:9 in main" in text
+    assert "3 ranks were stopped because of it (ranks 0-1,3)" in text
+    assert str(job.logs / "rank-2.log") in text
+    assert b"Traceback" in job.log(2)
+    failure = job.failure()
+    assert failure["rank"] == 2
+    assert failure["cause"] == "ValueError: root cause here"
+    assert failure["exit"] == 1
+    assert failure["victims"] == [0, 1, 3]
+    assert {"host", "pid", "step", "op", "phase"} <= failure.keys()
+    assert not any(is_alive(pid) for pid in pids_in(launcher.directory, 4))
+
+
+@pytest.mark.parametrize(
+    ("death", "status"),
+    [
+        ("sys.exit(7)", 7),
+        ("os._exit(200)", 200),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 139),
+        ("os.abort()", 134),
+    ],
+)
+def test_the_status_is_the_culprits(launcher: Launcher, death: str, status: int) -> None:
+    job = launcher.run("-np", 2, launcher.script(START + f"if rank == 1: {death}" + HANG))
+    assert job.process.returncode == status
+    assert job.failure()["exit"] == status
+    assert job.failure()["rank"] == 1
+    assert "rank 1 failed" in job.block()[0]
+
+
+def test_a_signal_is_named(launcher: Launcher) -> None:
+    job = launcher.run(
+        "-np", 2, launcher.script(START + "if rank == 1: os.kill(os.getpid(), 11)" + HANG)
+    )
+    assert "SIGSEGV (segmentation fault)" in job.failure()["cause"]
+
+
+def test_ranks_that_ignore_term_are_killed(launcher: Launcher) -> None:
+    script = launcher.script(
+        START + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "time.sleep(0.2)\nif rank == 0: sys.exit(5)" + HANG
+    )
+    job = launcher.run("-np", 3, script)
+    assert job.process.returncode == 5
+    assert not any(is_alive(pid) for pid in pids_in(launcher.directory, 3))
+
+
+def test_a_stopped_rank_is_ended_too(launcher: Launcher) -> None:
+    script = launcher.script(
+        START + "if rank == 0: os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "time.sleep(0.2)\nif rank == 1: sys.exit(4)" + HANG
+    )
+    assert launcher.run("-np", 2, script).process.returncode == 4
+
+
+def test_ranks_that_report_the_loss_are_not_blamed_for_it(launcher: Launcher) -> None:
+    """The witnesses end before the culprit: its connections break before its process ends."""
+    script = launcher.script(
+        START + "class RankLostError(Exception): pass\n"
+        "if rank != 2:\n"
+        "    raise RankLostError('allreduce: rank 2 was lost')\n"
+        "time.sleep(0.1)\n"
+        'sys.stderr.write(\'Traceback (most recent call last):\\n  File "x.py", line 3, in f\\n'
+        "KeyError: 1\\n')\n"
+        "os._exit(9)"
+    )
+    job = launcher.run("-np", 4, script)
+    assert job.failure()["rank"] == 2
+    assert job.failure()["cause"] == "KeyError: 1"
+    assert b"RankLostError" not in job.err, "victims get one line"
+
+
+def test_ranks_that_fail_alike_are_summed_up(launcher: Launcher) -> None:
+    job = launcher.run("-np", 2, launcher.script(START + "import no_such_module_here"))
+    assert job.process.returncode == 1
+    failure = job.failure()
+    assert "no_such_module_here" in failure["cause"]
+    assert len(failure["alike"]) + len(failure["victims"]) == 1
+    assert job.err.count(b"ModuleNotFoundError: No module") <= 3
+
+
+def test_a_rank_may_end_well_before_the_others(launcher: Launcher) -> None:
+    script = launcher.script(START + "if rank == 0: sys.exit(0)\ntime.sleep(0.5); print('later')")
+    job = launcher.run("-np", 2, script)
+    assert (job.process.returncode, job.out) == (0, b"[rank 1] later\n")
+
+
+def test_timeout_stops_the_job_with_124_and_says_who_was_running(launcher: Launcher) -> None:
+    script = launcher.script(START + "if rank == 1: sys.exit(0)" + HANG)
+    job = launcher.run("-np", 3, "--timeout", "3", script)
+    assert job.process.returncode == 124
+    assert "still running: ranks 0,2" in job.block()[0]
+    assert job.failure()["exit"] == 124
+    assert not any(is_alive(pid) for pid in pids_in(launcher.directory, 3))
+
+
+def test_more_ranks_than_cores(launcher: Launcher) -> None:
+    job = launcher.run("-np", 8, launcher.script(START + "print('here')"))
+    assert (job.process.returncode, job.out) == (0, b"here\n")
+
+
+def test_torchs_error_files_are_read_and_written(launcher: Launcher) -> None:
+    script = launcher.script(
+        START + "import json\n"
+        "if rank == 1:\n"
+        "    error = {'message': {'message': 'MyError: said in the file', 'extraInfo': {}}}\n"
+        "    open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write(json.dumps(error))\n"
+        "    os._exit(6)" + HANG
+    )
+    outer = launcher.directory / "outer.json"
+    job = launcher.run("-np", 2, script, env={"TORCHELASTIC_ERROR_FILE": str(outer)})
+    assert job.failure()["cause"] == "MyError: said in the file"
+    assert json.loads(outer.read_text())["message"]["message"] == "MyError: said in the file"
+
+
+def memory_cgroup() -> tuple[Path, str, str] | str:
+    """A new memory cgroup with the names of its limit and swap limit, or why there is none."""
+    name = f"corro-test-{os.getpid()}"
+    for root, limit, swap in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
+    ):
+        if root.endswith("cgroup"):
+            controllers = Path(root, "cgroup.subtree_control")
+            if not controllers.exists() or "memory" not in controllers.read_text():
+                continue
+        own = Path("/proc/self/cgroup").read_text().splitlines()
+        key = ":memory:" if "memory" in root else "0::"
+        path = next((line.split(key, 1)[1] for line in own if key in line), "/")
+        group = Path(root + path.rstrip("/")) / name
+        try:
+            group.mkdir()
+        except OSError as error:
+            return f"cannot make the cgroup {group}: {error}"
+        return group, limit, swap
+    return "no cgroup hierarchy with a memory controller is mounted"
+
+
+def test_out_of_memory_is_named_with_its_limit(launcher: Launcher) -> None:
+    made = memory_cgroup()
+    if isinstance(made, str):
+        pytest.skip(made)
+    group, limit, swap = made
+    try:
+        try:
+            (group / limit).write_text(str(96 << 20))
+        except OSError as error:
+            pytest.skip(f"cannot limit memory: {error}")
+        if (group / swap).exists():
+            (group / swap).write_text("0" if "max" in swap else str(96 << 20))
+        script = launcher.script(
+            START + "if rank == 1:\n"
+            "    data = []\n"
+            "    while True: data.append(bytearray(b'x' * (1 << 20)))" + HANG
+        )
+        enter = f"import os; open('{group}/cgroup.procs', 'w').write(str(os.getpid())); "
+        enter += "os.execv(os.sys.argv[1], os.sys.argv[1:])"
+        logs = launcher.directory / "oom"
+        import subprocess
+
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                enter,
+                launcher.program,
+                "run",
+                "-np",
+                "2",
+                "--log-dir",
+                str(logs),
+                sys.executable,
+                "-u",
+                str(script),
+            ],
+            cwd=launcher.directory,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 128 + signal.SIGKILL, done.stderr
+        failure = json.loads((logs / "failure.json").read_text())
+        assert failure["rank"] == 1
+        assert "out of memory" in failure["cause"]
+        assert "96 MiB" in failure["cause"]
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), "the cgroup is empty")
+        group.rmdir()

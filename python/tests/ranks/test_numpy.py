@@ -1,0 +1,197 @@
+"""corro.numpy, on every rank."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+import corro
+import corro.numpy as cn
+
+pytestmark = pytest.mark.usefixtures("job")
+
+DTYPES = ["bool", "u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8"]
+
+
+def of(rank: int, dtype: str, count: int = 7) -> numpy.ndarray:
+    return (numpy.arange(count) % 251 + 1 + rank).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [0, 1, 7, 100_003])
+def test_allreduce_sums_every_dtype(dtype: str, count: int) -> None:
+    result = cn.allreduce(of(corro.rank(), dtype, count), corro.Sum)
+    expected = of(0, dtype, count)
+    for rank in range(1, corro.size()):
+        expected = expected + of(rank, dtype, count)
+    assert result.dtype == expected.dtype
+    numpy.testing.assert_array_equal(result, expected)
+
+
+def test_allreduce_averages_by_default() -> None:
+    result = cn.allreduce(numpy.full(3, float(corro.rank())))
+    numpy.testing.assert_allclose(result, (corro.size() - 1) / 2)
+
+
+def test_averages_of_integers_round_toward_zero() -> None:
+    # The sum is -(1 + 2 + ... + n), its average -(n + 1) / 2.
+    result = cn.allreduce(numpy.array([-1 - corro.rank()]))
+    assert result[0] == -((corro.size() + 1) // 2)
+
+
+def test_scales() -> None:
+    ones = numpy.ones(4, numpy.float32)
+    result = cn.allreduce(ones, corro.Sum, prescale_factor=3.0, postscale_factor=0.5)
+    numpy.testing.assert_array_equal(result, numpy.full(4, 1.5 * corro.size(), numpy.float32))
+
+
+def test_the_argument_is_not_changed_but_out_is() -> None:
+    x = numpy.ones(5)
+    cn.allreduce(x, corro.Sum)
+    numpy.testing.assert_array_equal(x, 1.0)
+    assert cn.allreduce(x, corro.Sum, out=x) is x
+    numpy.testing.assert_array_equal(x, float(corro.size()))
+
+
+def test_lists_scalars_and_strided_arrays() -> None:
+    numpy.testing.assert_array_equal(
+        cn.allreduce([1, 2], corro.Sum), numpy.array([1, 2]) * corro.size()
+    )
+    assert cn.allreduce(numpy.float64(2.5)).shape == ()
+    table = numpy.arange(12.0).reshape(3, 4)
+    numpy.testing.assert_array_equal(cn.allreduce(table.T), table.T)
+    cn.allreduce(table.T, corro.Sum, out=table.T)
+    numpy.testing.assert_array_equal(table.ravel(), numpy.arange(12.0) * corro.size())
+
+
+def test_allgather_takes_another_number_of_rows_from_each_rank() -> None:
+    result = cn.allgather(numpy.full((corro.rank(), 2), corro.rank(), numpy.int16))
+    expected = numpy.concatenate([numpy.full((r, 2), r, numpy.int16) for r in range(corro.size())])
+    numpy.testing.assert_array_equal(result, expected)
+
+
+def test_allgather_refuses_other_rows_on_every_rank_and_goes_on() -> None:
+    if corro.size() == 1:
+        return
+    with pytest.raises(corro.MismatchError, match="rank"):
+        cn.allgather(numpy.zeros((1, 2 + (corro.rank() == 1))))
+    assert cn.allreduce(1, corro.Sum) == corro.size()
+
+
+@pytest.mark.parametrize("root", ["first", "last"])
+def test_rooted_verbs(root: str) -> None:
+    chosen = 0 if root == "first" else corro.size() - 1
+    mine = numpy.arange(3) + 10 * corro.rank()
+    numpy.testing.assert_array_equal(cn.broadcast(mine, chosen), numpy.arange(3) + 10 * chosen)
+    reduced = cn.reduce(mine, chosen, corro.Max)
+    gathered = cn.gather(mine[: 1 + corro.rank() % 2], chosen)
+    every = numpy.concatenate([numpy.arange(1 + r % 2) + 10 * r for r in range(corro.size())])
+    out = numpy.empty(2, numpy.int64)
+    cn.scatter(numpy.arange(2 * corro.size()) if corro.rank() == chosen else None, out, chosen)
+    numpy.testing.assert_array_equal(out, [2 * corro.rank(), 2 * corro.rank() + 1])
+    if corro.rank() != chosen:
+        assert reduced is None
+        assert gathered is None
+    else:
+        numpy.testing.assert_array_equal(reduced, numpy.arange(3) + 10 * (corro.size() - 1))
+        numpy.testing.assert_array_equal(gathered, every)
+
+
+def test_reducescatter_gives_the_first_ranks_one_row_more() -> None:
+    n = corro.size()
+    rows = 2 * n + n // 2
+    result = cn.reducescatter(numpy.arange(3.0 * rows).reshape(rows, 3), corro.Sum)
+    expected = numpy.array_split(numpy.arange(3.0 * rows).reshape(rows, 3) * n, n)[corro.rank()]
+    numpy.testing.assert_array_equal(result, expected)
+
+
+def test_alltoall_with_and_without_splits() -> None:
+    n, rank = corro.size(), corro.rank()
+    result, received = cn.alltoall(numpy.full((n, 2), rank))
+    assert received == [1] * n
+    numpy.testing.assert_array_equal(result[:, 0], numpy.arange(n))
+    splits = [(rank + other) % 3 for other in range(n)]
+    result, received = cn.alltoall(numpy.full(sum(splits), rank), splits)
+    assert received == splits  # (rank + other) is symmetric.
+    numpy.testing.assert_array_equal(result, numpy.repeat(numpy.arange(n), splits))
+
+
+def test_send_and_recv_in_a_ring() -> None:
+    n, rank = corro.size(), corro.rank()
+    if n == 1:
+        return
+    sending = cn.send_async(numpy.full(4, rank), (rank + 1) % n, tag=7)
+    got = cn.recv(numpy.empty(4, numpy.int64), (rank - 1) % n, tag=7)
+    sending.wait()
+    numpy.testing.assert_array_equal(got, (rank - 1) % n)
+
+
+def test_dtypes_without_arithmetic_can_move() -> None:
+    mine = numpy.array([1 + 2j, corro.rank()])
+    numpy.testing.assert_array_equal(cn.broadcast(mine), numpy.array([1 + 2j, 0]))
+    assert cn.allgather(mine).shape == (2 * corro.size(),)
+    with pytest.raises(corro.InvalidArgumentError, match="complex128"):
+        cn.allreduce(mine)
+    with pytest.raises(ValueError, match="Python objects"):
+        cn.broadcast(numpy.array([object()]))
+
+
+def test_many_in_flight_and_dropped_handles() -> None:
+    handles = [cn.allreduce_async(numpy.full(100, float(i)), corro.Sum) for i in range(64)]
+    for _ in range(64):
+        cn.allreduce_async(numpy.ones(1000))  # Nobody waits: its buffers live until it is done.
+    for i, handle in enumerate(handles):
+        numpy.testing.assert_array_equal(cn.synchronize(handle), i * corro.size())
+        assert cn.poll(handle)
+    cn.barrier()
+
+
+def test_grouped_allreduce() -> None:
+    xs = [numpy.full(n, 1.0 + n) for n in (1, 0, 5)]
+    results = cn.grouped_allreduce(xs, corro.Sum)
+    for x, result in zip(xs, results, strict=True):
+        numpy.testing.assert_array_equal(result, x * corro.size())
+    with pytest.raises(corro.InvalidArgumentError):
+        cn.grouped_allreduce([])
+
+
+def test_arena_arrays() -> None:
+    x = cn.empty((3, 5), numpy.float32)
+    numpy.testing.assert_array_equal(x, 0)
+    x[:] = corro.rank()
+    cn.allreduce(x, corro.Sum, out=x)
+    numpy.testing.assert_array_equal(x, sum(range(corro.size())))
+    assert cn.empty(0).shape == (0,)
+
+
+def test_groups() -> None:
+    n, rank = corro.size(), corro.rank()
+    even = corro.new_group(range(0, n, 2))
+    assert even.included() == (rank % 2 == 0)
+    if rank % 2 == 0:
+        assert cn.allreduce(rank, corro.Sum, group=even) == sum(range(0, n, 2))
+        # Ranks in arguments are ranks of the world.
+        last = even.ranks[-1]
+        assert cn.broadcast(rank, last, group=even) == last
+        assert even.rank() == rank // 2
+    else:
+        with pytest.raises(corro.FailedPreconditionError, match="not in the group"):
+            cn.allreduce(rank, group=even)
+    with pytest.raises(corro.InvalidArgumentError, match="twice"):
+        corro.new_group([0, 0])
+
+
+def test_another_shape_is_an_error_on_every_rank_and_the_group_goes_on() -> None:
+    if corro.size() == 1:
+        return
+
+    def disagree() -> None:
+        cn.allreduce(numpy.zeros(3 + (corro.rank() == 1)))
+        cn.barrier()  # A rank that had returned already hears of it from its next call.
+
+    with pytest.raises(corro.MismatchError) as caught:
+        disagree()
+    assert caught.value.op == "allreduce"
+    assert isinstance(caught.value, ValueError)
+    cn.barrier()
+    assert cn.allreduce(1, corro.Sum) == corro.size()

@@ -1,0 +1,354 @@
+"""DistributedOptimizer, on every rank, against one process with the same global batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import corro.torch as corro
+from corro import _context
+
+pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
+
+GLOBAL_BATCH = 24
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(
+        nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1)
+    )
+
+
+def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(step)
+    x = torch.randn(GLOBAL_BATCH, 6, generator=random)
+    return x, x.sum(1, keepdim=True).sin()
+
+
+def mine(x: torch.Tensor) -> torch.Tensor:
+    return x[corro.rank() :: corro.size()]
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def losses(
+    model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, shared: bool
+) -> list[float]:
+    history = []
+    for step in range(steps):
+        x, y = batch(step)
+        if shared:
+            x, y = mine(x), mine(y)
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        history.append(corro.allreduce(loss.detach()).item() if shared else loss.item())
+    return history
+
+
+@pytest.mark.parametrize("make", [sgd, adam])
+def test_the_first_100_losses_are_those_of_one_process(
+    make: Callable[[nn.Module], torch.optim.Optimizer],
+) -> None:
+    alone, together = network(), network()
+    want = losses(alone, make(alone), 100, shared=False)
+    optimizer = corro.DistributedOptimizer(make(together), together.named_parameters())
+    got = losses(together, optimizer, 100, shared=True)
+    assert got == pytest.approx(want, abs=1e-4)
+    # And all ranks have the same weights, bit for bit.
+    for param in together.parameters():
+        assert torch.equal(corro.broadcast(param), param)
+
+
+def test_it_is_an_optimizer_of_the_same_class() -> None:
+    model = network()
+    inner = adam(model)
+    scheduler = torch.optim.lr_scheduler.StepLR(inner, 1, gamma=0.5)
+    optimizer = corro.DistributedOptimizer(inner, model.named_parameters())
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert type(optimizer).__name__ == "AdamW"
+    losses(model, optimizer, 2, shared=True)
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.005)
+    later = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    losses(model, optimizer, 1, shared=True)
+    later.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.0025)
+
+
+def test_gradients_are_views_of_one_bucket_and_stay_so() -> None:
+    if corro.size() == 1:
+        return
+    model = network()
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    places = [p.grad.data_ptr() for p in model.parameters()]
+    assert len({p.grad.untyped_storage().data_ptr() for p in model.parameters()}) == 1
+    losses(model, optimizer, 2, shared=True)
+    model.zero_grad(set_to_none=True)  # Takes the views away: the next step brings them back.
+    losses(model, optimizer, 1, shared=True)
+    assert [p.grad.data_ptr() for p in model.parameters()] == places
+
+
+def test_reduction_begins_while_backward_runs() -> None:
+    if corro.size() == 1:
+        return
+    model = network()
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters(), groups=6)
+    started = []
+    # The first layer's gradient comes last: by then the other layers' buckets are on their way.
+    model[0].weight.register_hook(
+        lambda _: started.append(_context.current().engine.counter("ops"))
+    )
+    before = _context.current().engine.counter("ops")
+    x, y = batch(0)
+    F.mse_loss(model(mine(x)), mine(y)).backward()
+    assert started[0] >= before + 4
+    optimizer.step()
+
+
+def test_replaced_gradients_are_reduced() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    optimizer = corro.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0))
+    model.weight.grad = torch.full((1, 2), float(corro.rank()))
+    optimizer.step()
+    assert model.weight.tolist() == [[-(corro.size() - 1) / 2] * 2]
+
+
+def test_clipping_between_synchronize_and_step() -> None:
+    alone, together = network(), network()
+    one, many = sgd(alone), corro.DistributedOptimizer(sgd(together), together.named_parameters())
+    for step in range(20):
+        x, y = batch(step)
+        one.zero_grad()
+        F.mse_loss(alone(x), y).backward()
+        nn.utils.clip_grad_norm_(alone.parameters(), 0.1)
+        one.step()
+        many.zero_grad()
+        F.mse_loss(together(mine(x)), mine(y)).backward()
+        many.synchronize()
+        nn.utils.clip_grad_norm_(together.parameters(), 0.1)
+        if step % 2:
+            many.step()
+        else:
+            with many.skip_synchronize():
+                many.step()
+    for a, b in zip(alone.parameters(), together.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_unused_parameters_count_as_zeros() -> None:
+    model = nn.ModuleDict({"a": nn.Linear(2, 1, bias=False), "b": nn.Linear(2, 1, bias=False)})
+    for param in model.parameters():
+        nn.init.zeros_(param)
+    optimizer = corro.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters()
+    )
+    for _ in range(2):  # Ranks take other branches: even ones a, odd ones b.
+        optimizer.zero_grad()
+        model["a" if corro.rank() % 2 == 0 else "b"](torch.ones(2)).sum().backward()
+        optimizer.step()
+    even = (corro.size() + 1) // 2
+    assert model["a"].weight.tolist() == [[pytest.approx(-2 * even / corro.size())] * 2]
+    assert model["b"].weight.tolist() == [
+        [pytest.approx(-2 * (corro.size() - even) / corro.size())] * 2
+    ]
+
+
+def test_several_backward_passes_a_step() -> None:
+    alone, together = network(), network()
+    one = sgd(alone)
+    many = corro.DistributedOptimizer(
+        sgd(together), together.named_parameters(), backward_passes_per_step=2
+    )
+    for step in range(10):
+        one.zero_grad()
+        many.zero_grad()
+        for half in (2 * step, 2 * step + 1):
+            x, y = batch(half)
+            F.mse_loss(alone(x), y).backward()
+            F.mse_loss(together(mine(x)), mine(y)).backward()
+        one.step()
+        many.step()
+    for a, b in zip(alone.parameters(), together.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_too_many_backward_passes_are_an_error_that_says_what_to_do() -> None:
+    if corro.size() == 1:
+        return
+    model = network()
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    x, y = batch(0)
+    F.mse_loss(model(x), y).backward()
+    with pytest.raises(RuntimeError, match="backward_passes_per_step"):
+        F.mse_loss(model(x), y).backward()
+    optimizer.zero_grad()
+    losses(model, optimizer, 2, shared=True)
+
+
+def test_a_skipped_step() -> None:
+    model = network()
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    before = copy.deepcopy(model.state_dict())
+    for step in range(3):  # As a GradScaler that finds infinities does.
+        optimizer.zero_grad()
+        x, y = batch(step)
+        F.mse_loss(model(mine(x)), mine(y)).backward()
+    optimizer.zero_grad()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
+    losses(model, optimizer, 2, shared=True)
+
+
+def test_a_shared_parameter_used_twice() -> None:
+    layer = nn.Linear(4, 4, bias=False)
+    nn.init.eye_(layer.weight)
+    optimizer = corro.DistributedOptimizer(torch.optim.SGD(layer.parameters(), lr=1.0))
+    layer(layer(torch.ones(1, 4))).sum().backward()
+    optimizer.step()
+    # d/dW sum(W W x) = 1 (W x)' + W' 1 x' = 2 everywhere.
+    assert torch.equal(layer.weight, torch.eye(4) - 2)
+
+
+def test_parameters_added_and_unfrozen_later() -> None:
+    model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 1, bias=False))
+    for param in model.parameters():
+        nn.init.constant_(param, 0.1)
+    model[0].weight.requires_grad_(False)
+    optimizer = corro.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    extra = nn.Parameter(torch.zeros(2))
+    for step in range(3):
+        if step == 1:
+            model[0].weight.requires_grad_(True)
+        if step == 2:
+            optimizer.add_param_group({"params": [extra]})
+        optimizer.zero_grad()
+        x = torch.full((1, 3), 1.0 + corro.rank())
+        (model(x).sum() + (extra * corro.rank()).sum()).backward()
+        optimizer.step()
+    for param in [*model.parameters(), extra]:
+        assert torch.equal(corro.broadcast(param), param)
+    assert extra[0].item() == pytest.approx(-0.1 * (corro.size() - 1) / 2)
+
+
+@pytest.mark.parametrize("groups", [1, 3, "lists"])
+def test_groups_of_parameters(groups: int | str) -> None:
+    model = network()
+    params = list(model.parameters())
+    chosen = [params[:2], params[3:5]] if groups == "lists" else groups
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters(), groups=chosen)
+    alone = network()
+    want = losses(alone, sgd(alone), 10, shared=False)
+    assert losses(model, optimizer, 10, shared=True) == pytest.approx(want, abs=1e-4)
+
+
+@pytest.mark.parametrize("compression", ["fp16", "bf16"])
+def test_compression(compression: str) -> None:
+    model, alone = network(), network()
+    optimizer = corro.DistributedOptimizer(
+        sgd(model), model.named_parameters(), compression=getattr(corro.Compression, compression)
+    )
+    want = losses(alone, sgd(alone), 20, shared=False)
+    assert losses(model, optimizer, 20, shared=True) == pytest.approx(want, rel=0.05, abs=0.02)
+
+
+def test_predivide_and_sum() -> None:
+    for arguments, factor in [
+        ({"gradient_predivide_factor": 2.0}, 1.0),
+        ({"op": corro.Sum}, float(corro.size())),
+    ]:
+        layer = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(layer.weight)
+        optimizer = corro.DistributedOptimizer(
+            torch.optim.SGD(layer.parameters(), lr=1.0), **arguments
+        )
+        layer(torch.ones(1)).sum().backward()
+        optimizer.step()
+        assert layer.weight.item() == -factor
+
+
+def test_a_closure() -> None:
+    model = network()
+    optimizer = corro.DistributedOptimizer(torch.optim.LBFGS(model.parameters(), max_iter=3))
+    x, y = batch(0)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(mine(x)), mine(y))
+        loss.backward()
+        return loss
+
+    first = F.mse_loss(model(x), y).item()
+    optimizer.step(closure)
+    assert F.mse_loss(model(x), y).item() < first
+
+
+def test_channels_last_and_mixed_dtypes() -> None:
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(32, 2)).to(
+        memory_format=torch.channels_last
+    )
+    model[2].to(torch.float64)
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    corro.broadcast_parameters(model.state_dict())
+    features = model[1](model[0](torch.ones(2, 4, 4, 4)))
+    model[2](features.double()).sum().backward()
+    if corro.size() > 1:
+        assert model[0].weight.grad.stride() == model[0].weight.stride()
+    optimizer.step()
+    for param in model.parameters():
+        assert torch.equal(corro.broadcast(param), param)
+
+
+def test_wrong_arguments_name_what_is_wrong() -> None:
+    model = network()
+    with pytest.raises(ValueError, match="lacks 5"):
+        corro.DistributedOptimizer(sgd(model), list(model.named_parameters())[:1])
+    with pytest.raises(ValueError, match="twice"):
+        corro.DistributedOptimizer(sgd(model), [("w", p) for p in model.parameters()])
+    with pytest.raises(ValueError, match="tuples"):
+        corro.DistributedOptimizer(sgd(model), list(model.parameters()))
+    with pytest.raises(ValueError, match="passes"):
+        corro.DistributedOptimizer(sgd(model), backward_passes_per_step=0)
+    with pytest.raises(ValueError, match="op=Average"):
+        corro.DistributedOptimizer(sgd(model), op=corro.Sum, gradient_predivide_factor=2.0)
+    with pytest.raises(ValueError, match="positive"):
+        corro.DistributedOptimizer(sgd(model), groups=0)
+
+
+def test_states_are_made_equal() -> None:
+    torch.manual_seed(corro.rank())
+    model = nn.Linear(3, 2)
+    optimizer = adam(model)
+    for _ in range(corro.rank() + 1):  # Only rank 1 and later have taken two steps.
+        model(torch.randn(4, 3)).sum().backward()
+        optimizer.step()
+    optimizer.param_groups[0]["lr"] = 0.1 * (1 + corro.rank())
+    corro.broadcast_parameters(model.state_dict())
+    corro.broadcast_optimizer_state(optimizer)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+    for state in optimizer.state.values():
+        assert state["step"] == 1
+        assert torch.equal(corro.broadcast(state["exp_avg"]), state["exp_avg"])
+    for param in model.parameters():
+        assert torch.equal(corro.broadcast(param), param)
+    with pytest.raises(ValueError, match="dict"):
+        corro.broadcast_parameters(["weight"])  # type: ignore[list-item]

@@ -1,0 +1,342 @@
+"""torch.distributed over the back end "corro", on every rank."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import corro.torch as corro
+
+NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
+needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
+pytestmark = pytest.mark.torch22
+
+
+@pytest.fixture(scope="module", autouse=True)
+def world() -> Iterator[None]:
+    torch.set_num_threads(1)
+    dist.init_process_group("corro")
+    yield
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def rank() -> int:
+    return dist.get_rank()
+
+
+def size() -> int:
+    return dist.get_world_size()
+
+
+def total() -> int:
+    return sum(range(size()))
+
+
+def test_its_name_and_that_corro_works_beside_it() -> None:
+    assert dist.get_backend() == "corro"
+    assert (corro.rank(), corro.size()) == (rank(), size())
+    assert corro.allreduce(torch.ones(1), corro.Sum).item() == size()
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_all_reduce(background: bool) -> None:
+    for op, want in [
+        (dist.ReduceOp.SUM, total()),
+        (dist.ReduceOp.AVG, total() / size()),
+        (dist.ReduceOp.MIN, 0),
+        (dist.ReduceOp.MAX, size() - 1),
+    ]:
+        x = torch.full((3,), float(rank()))
+        work = dist.all_reduce(x, op, async_op=background)
+        if background:
+            assert work.wait()
+        assert x.tolist() == [want] * 3
+
+
+def test_all_reduce_of_bits_complex_and_strided() -> None:
+    x = torch.tensor([1 << rank(), 3])
+    dist.all_reduce(x, dist.ReduceOp.BOR)
+    assert x.tolist() == [(1 << size()) - 1, 3]
+    z = torch.tensor([1 + 2j])
+    dist.all_reduce(z)
+    assert z.item() == (1 + 2j) * size()
+    table = torch.arange(6.0).view(2, 3)
+    dist.all_reduce(table[:, 1])
+    assert table[:, 1].tolist() == [1.0 * size(), 4.0 * size()]
+
+
+@needs_new
+def test_premultiplied_sum() -> None:
+    x = torch.ones(2)
+    dist.all_reduce(x, dist._make_nccl_premul_sum(0.25))
+    assert x.tolist() == [0.25 * size()] * 2
+
+
+def test_futures() -> None:
+    x = torch.full((2,), float(rank()))
+    work = dist.all_reduce(x, async_op=True)
+    doubled = work.get_future().then(lambda future: 2 * future.value()[0])
+    assert doubled.wait().tolist() == [2.0 * total()] * 2
+    done = dist.all_reduce(x, async_op=True)
+    done.wait()
+    assert done.get_future().wait()[0] is not None
+
+
+def test_broadcast_reduce_and_scatter() -> None:
+    last = size() - 1
+    x = torch.full((2,), rank())
+    dist.broadcast(x, last)
+    assert x.tolist() == [last] * 2
+    y = torch.full((2,), rank())
+    dist.reduce(y, 0)
+    if rank() == 0:
+        assert y.tolist() == [total()] * 2
+    z = torch.empty(2, dtype=torch.int64)
+    dist.scatter(z, [torch.full((2,), r) for r in range(size())] if rank() == last else None, last)
+    assert z.tolist() == [rank()] * 2
+
+
+def test_gathers() -> None:
+    parts = [torch.empty(2, dtype=torch.int16) for _ in range(size())]
+    dist.all_gather(parts, torch.full((2,), rank(), dtype=torch.int16))
+    assert [p.tolist() for p in parts] == [[r, r] for r in range(size())]
+    into = torch.empty(size(), 3)
+    dist.all_gather_into_tensor(into, torch.full((3,), float(rank())))
+    assert into[:, 0].tolist() == list(range(size()))
+    got = [torch.empty(1) for _ in range(size())] if rank() == 0 else None
+    dist.gather(torch.tensor([float(rank())]), got, 0)
+    assert got is None or [t.item() for t in got] == list(range(size()))
+
+
+def test_all_gather_of_other_sizes() -> None:
+    parts = [torch.empty(r + 1) for r in range(size())]
+    dist.all_gather(parts, torch.full((rank() + 1,), float(rank())))
+    assert [p.tolist() for p in parts] == [[float(r)] * (r + 1) for r in range(size())]
+
+
+def test_reduce_scatters() -> None:
+    out = torch.empty(2)
+    dist.reduce_scatter(out, [torch.full((2,), float(r)) for r in range(size())])
+    assert out.tolist() == [rank() * size()] * 2
+    dist.reduce_scatter_tensor(out, torch.arange(2.0 * size()), op=dist.ReduceOp.AVG)
+    assert out.tolist() == [2 * rank(), 2 * rank() + 1]
+
+
+def test_all_to_alls() -> None:
+    out = torch.empty(size())
+    dist.all_to_all_single(out, torch.full((size(),), float(rank())))
+    assert out.tolist() == list(range(size()))
+    splits = [(rank() + other) % 3 for other in range(size())]
+    out = torch.empty(sum(splits), 2)
+    dist.all_to_all_single(out, torch.full((sum(splits), 2), float(rank())), splits, splits)
+    assert out[:, 0].tolist() == [r for r in range(size()) for _ in range(splits[r])]
+    outs = [torch.empty(r + 1) for r in range(size())]
+    dist.all_to_all(outs, [torch.full((rank() + 1,), float(rank())) for _ in range(size())])
+    assert [t.tolist() for t in outs] == [[float(r)] * (r + 1) for r in range(size())]
+
+
+def test_send_and_recv() -> None:
+    if size() == 1:
+        return
+    right, left = (rank() + 1) % size(), (rank() - 1) % size()
+    sending = dist.isend(torch.tensor([rank()]), right, tag=3)
+    got = torch.empty(1, dtype=torch.int64)
+    dist.recv(got, left, tag=3)
+    sending.wait()
+    assert got.item() == left
+    ops = [
+        dist.P2POp(dist.isend, torch.tensor([10 * rank()]), right),
+        dist.P2POp(dist.irecv, got, left),
+    ]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert got.item() == 10 * left
+
+
+def test_objects_and_barriers() -> None:
+    every = [None] * size()
+    dist.all_gather_object(every, {"rank": rank()})
+    assert [o["rank"] for o in every] == list(range(size()))
+    box = [f"from {rank()}"]
+    dist.broadcast_object_list(box, src=size() - 1)
+    assert box == [f"from {size() - 1}"]
+    got = [None] * size() if rank() == 0 else None
+    dist.gather_object(rank(), got)
+    assert got is None or got == list(range(size()))
+    dist.barrier()
+
+
+def test_groups() -> None:
+    evens = dist.new_group(list(range(0, size(), 2)))
+    everyone = dist.new_group(list(range(size())))  # Some ranks have made more groups before.
+    x = torch.ones(1)
+    dist.all_reduce(x, group=everyone)
+    assert x.item() == size()
+    if rank() % 2 == 0:
+        y = torch.tensor([float(rank())])
+        dist.all_reduce(y, group=evens)
+        assert y.item() == sum(range(0, size(), 2))
+        dist.broadcast(y, dist.get_global_rank(evens, 0), group=evens)
+    ends = sorted({0, size() - 1})
+    pair = dist.new_group(ends)
+    if rank() in ends:
+        z = torch.tensor([1.0])
+        dist.all_reduce(z, group=pair)
+        assert z.item() == len(ends)
+    dist.destroy_process_group(everyone)
+
+
+def test_coalescing() -> None:
+    xs = [torch.ones(n) for n in (1, 5, 0, 3)]
+    with dist._coalescing_manager(device=torch.device("cpu")) as manager:
+        for x in xs:
+            dist.all_reduce(x)
+    del manager
+    assert [x.unique().tolist() for x in xs if x.numel()] == [[size()]] * 3
+    outs = [torch.empty(size() * n) for n in (1, 2)]
+    with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as works:
+        for out, n in zip(outs, (1, 2), strict=True):
+            dist.all_gather_into_tensor(out, torch.full((n,), float(rank())))
+    works.wait()
+    assert outs[1].tolist() == [r for r in range(size()) for _ in range(2)]
+
+
+def test_another_shape_is_an_error_that_names_both_sides() -> None:
+    if size() == 1:
+        return
+
+    def disagree() -> None:
+        dist.all_reduce(torch.zeros(2 + (rank() == 1)))
+        dist.barrier()
+
+    with pytest.raises(corro.MismatchError):
+        disagree()
+    dist.barrier()
+
+
+def network() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1)
+    )
+
+
+def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(step)
+    x = torch.randn(8 * size(), 8, generator=random)
+    return x, x.sum(1, keepdim=True).sin()
+
+
+def history(model: nn.Module, shared: bool, steps: int = 20) -> list[float]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    losses = []
+    for step in range(steps):
+        x, y = batch(step)
+        if shared:
+            x, y = x[rank() :: size()], y[rank() :: size()]
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach().clone()
+        if shared:
+            dist.all_reduce(mean, dist.ReduceOp.SUM)
+            mean /= size()
+        losses.append(mean.item())
+    return losses
+
+
+@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True, "static_graph": True}])
+def test_ddp_has_the_losses_of_one_process(options: dict[str, bool]) -> None:
+    want = history(network(), shared=False)
+    got = history(DistributedDataParallel(network(), **options), shared=True)
+    assert got == pytest.approx(want, abs=1e-4)
+
+
+def test_ddp_with_unused_parameters_and_no_sync() -> None:
+    model = nn.ModuleDict({"a": nn.Linear(2, 1), "b": nn.Linear(2, 1)})
+
+    class Choice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = model
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.parts["a" if rank() % 2 == 0 else "b"](x)
+
+    ddp = DistributedDataParallel(Choice(), find_unused_parameters=True)
+    ddp(torch.ones(1, 2)).sum().backward()
+    even = (size() + 1) // 2
+    assert model["a"].weight.grad.tolist() == [[pytest.approx(even / size())] * 2]
+    with ddp.no_sync():
+        ddp(torch.ones(1, 2)).sum().backward()
+    ddp(torch.ones(1, 2)).sum().backward()
+
+
+@needs_new
+def test_fsdp2_has_the_losses_of_one_process() -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    want = history(network(), shared=False)
+    model = network()
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    fully_shard(model)
+    assert history(model, shared=True) == pytest.approx(want, abs=1e-4)
+
+
+@needs_new
+def test_device_mesh_and_dtensor() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    shape = (2, size() // 2) if size() > 1 else (1, 1)
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("dp", "tp"))
+    x = torch.ones(1) * rank()
+    dist.all_reduce(x, group=mesh.get_group("tp"))
+    row = rank() // shape[1]
+    assert x.item() == sum(range(row * shape[1], (row + 1) * shape[1]))
+    whole = torch.arange(4.0 * size()).view(-1, 4)
+    sharded = distribute_tensor(whole, mesh["tp"], [Shard(0)])
+    assert torch.equal(sharded.redistribute(placements=[Replicate()]).to_local(), whole)
+    assert sharded.sum().full_tensor().item() == whole.sum().item()
+
+
+@needs_new
+def test_distributed_checkpoint_of_a_sharded_model(tmp_path: Path) -> None:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+    from torch.distributed.fsdp import fully_shard
+
+    box = [str(tmp_path)]
+    dist.broadcast_object_list(box)
+    first = fully_shard(network())
+    history(first, shared=True, steps=3)
+    dcp.save({"model": get_model_state_dict(first)}, checkpoint_id=box[0])
+    second = network()
+    nn.init.zeros_(second[0].weight)
+    second = fully_shard(second)
+    state = {"model": get_model_state_dict(second)}
+    dcp.load(state, checkpoint_id=box[0])
+    set_model_state_dict(second, state["model"])
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a.to_local(), b.to_local())
+    assert os.listdir(box[0])
+
+
+@pytest.mark.skipif(NEW, reason="for torch before 2.15")
+def test_what_an_old_torch_cannot_do_names_the_version() -> None:
+    with pytest.raises(corro.UnimplementedError, match=r"needs torch 2\.15"):
+        dist.all_reduce(torch.ones(1), dist._make_nccl_premul_sum(0.5))
+    with pytest.raises(corro.UnimplementedError, match=r"FSDP2.* needs torch 2\.15"):
+        _ = dist.group.WORLD.group_name

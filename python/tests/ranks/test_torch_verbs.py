@@ -1,0 +1,179 @@
+"""corro.torch's verbs, on every rank, against torch's own arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import corro.torch as corro
+
+pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+HALVES = [torch.float16, torch.bfloat16]
+FLOATS = [*HALVES, torch.float32, torch.float64]
+OPS = [corro.Sum, corro.Average, corro.Min, corro.Max, corro.Product]
+
+
+def values(rank: int, dtype: torch.dtype, count: int = 10_007) -> torch.Tensor:
+    """Returns a rank's contribution: any bits for floats, NaN and infinities included."""
+    random = torch.Generator().manual_seed(1000 + rank)
+    if dtype == torch.bool:
+        return torch.rand(count, generator=random) < 0.5
+    if not dtype.is_floating_point:
+        info = torch.iinfo(dtype)
+        return torch.randint(info.min, info.max, (count,), generator=random, dtype=dtype)
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[
+        torch.empty((), dtype=dtype).element_size()
+    ]
+    info = torch.iinfo(bits)
+    return torch.randint(info.min, info.max, (count,), generator=random, dtype=bits).view(dtype)
+
+
+def expected(op: corro.ReduceOp, dtype: torch.dtype, count: int = 10_007) -> torch.Tensor:
+    """Folds all contributions from the left, f16 and bf16 in f32, and rounds once."""
+    wide = torch.float32 if dtype in HALVES else dtype
+    parts = [values(rank, dtype, count).to(wide) for rank in range(corro.size())]
+    fold = {
+        corro.Sum: torch.add,
+        corro.Average: torch.add,
+        corro.Min: torch.minimum,
+        corro.Max: torch.maximum,
+        corro.Product: torch.mul,
+    }[op]
+    result = parts[0]
+    for part in parts[1:]:
+        result = fold(result, part)
+    if op == corro.Average:
+        if dtype.is_floating_point:
+            result = result * torch.tensor(1.0 / corro.size(), dtype=torch.float64).to(wide)
+        else:
+            result = torch.div(result, corro.size(), rounding_mode="trunc")
+    return result.to(dtype)
+
+
+def assert_same(got: torch.Tensor, want: torch.Tensor) -> None:
+    assert got.dtype == want.dtype
+    torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+def test_allreduce_equals_torch(op: corro.ReduceOp, dtype: torch.dtype) -> None:
+    assert_same(corro.allreduce(values(corro.rank(), dtype), op), expected(op, dtype))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_rounding_of_ties_is_to_even(dtype: torch.dtype) -> None:
+    if corro.size() < 2:
+        return
+    # 1 + ulp/2 lies between 1 and 1 + ulp: to 1, which is even; 1 + 3 ulp/2: to 1 + 2 ulp.
+    ulp = torch.finfo(dtype).eps
+    ranks = [torch.tensor([1.0, 1.0 + ulp]), torch.tensor([ulp / 2, ulp / 2])]
+    mine = ranks[corro.rank()] if corro.rank() < 2 else torch.zeros(2)
+    assert_same(
+        corro.allreduce(mine.to(dtype), corro.Sum), torch.tensor([1.0, 1.0 + 2 * ulp]).to(dtype)
+    )
+
+
+def test_bool() -> None:
+    parts = torch.stack([values(rank, torch.bool) for rank in range(corro.size())])
+    mine = values(corro.rank(), torch.bool)
+    assert_same(corro.allreduce(mine, corro.Sum), parts.any(0))
+    assert_same(corro.allreduce(mine, corro.Max), parts.any(0))
+    assert_same(corro.allreduce(mine, corro.Product), parts.all(0))
+    assert_same(corro.allreduce(mine, corro.Min), parts.all(0))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 65_537])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_odd_counts(dtype: torch.dtype, count: int) -> None:
+    got = corro.allreduce(values(corro.rank(), dtype, count), corro.Sum)
+    assert_same(got, expected(corro.Sum, dtype, count))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, *INTEGERS, *FLOATS, torch.complex64])
+def test_moving_verbs_keep_every_bit(dtype: torch.dtype) -> None:
+    def of(rank: int) -> torch.Tensor:
+        plain = torch.float32 if dtype == torch.complex64 else dtype
+        return values(rank, plain, 12).view(dtype)
+
+    n, rank, mine = corro.size(), corro.rank(), of(corro.rank())
+    every = torch.cat([of(r) for r in range(n)])
+    assert corro.broadcast(mine, n - 1).view(torch.uint8).equal(of(n - 1).view(torch.uint8))
+    assert corro.allgather(mine).view(torch.uint8).equal(every.view(torch.uint8))
+    got, rows = corro.alltoall(torch.cat([mine] * n))
+    assert rows == [len(mine)] * n
+    assert got.view(torch.uint8).equal(every.view(torch.uint8))
+    assert rank == corro.rank()
+
+
+def test_in_place_and_async_forms() -> None:
+    x = torch.ones(3)
+    assert corro.allreduce_(x, corro.Sum) is x
+    assert x.tolist() == [corro.size()] * 3
+    handle = corro.allreduce_async_(x, corro.Max)
+    assert corro.synchronize(handle) is x
+    y = torch.full((2,), float(corro.rank()))
+    corro.broadcast_(y, corro.size() - 1)
+    assert y.tolist() == [corro.size() - 1] * 2
+    xs = [torch.ones(2), torch.ones(3, dtype=torch.int32)]
+    corro.grouped_allreduce_(xs, corro.Sum)
+    assert [t.tolist() for t in xs] == [[corro.size()] * 2, [corro.size()] * 3]
+
+
+def test_tensors_that_are_not_contiguous() -> None:
+    base = torch.arange(12.0).view(3, 4)
+    corro.allreduce_(base[:, 1], corro.Sum)
+    assert base[:, 1].tolist() == [x * corro.size() for x in (1.0, 5.0, 9.0)]
+    assert base[:, 2].tolist() == [2.0, 6.0, 10.0]
+    assert torch.equal(corro.allreduce(base.t(), corro.Max), base.t())
+
+
+def test_tensors_that_require_grad() -> None:
+    x = torch.ones(3, requires_grad=True)
+    assert not corro.allreduce(x).requires_grad
+    corro.broadcast_parameters([x])
+    with pytest.raises(corro.InvalidArgumentError, match="tensor is needed"):
+        corro.allreduce(3.0)  # type: ignore[arg-type]
+    with pytest.raises(corro.InvalidArgumentError, match="dense"):
+        corro.allreduce(torch.ones(3).to_sparse())
+
+
+def test_arena_tensors() -> None:
+    x = corro.empty((4, 5), torch.bfloat16)
+    assert x.count_nonzero() == 0
+    x.fill_(1)
+    corro.allreduce_(x, corro.Sum)
+    assert x.float().unique().tolist() == [corro.size()]
+
+
+def test_objects() -> None:
+    mine = {"rank": corro.rank(), "list": [None] * corro.rank()}
+    assert corro.broadcast_object(mine, corro.size() - 1)["rank"] == corro.size() - 1
+    assert [o["rank"] for o in corro.allgather_object(mine)] == list(range(corro.size()))
+
+
+def test_compression_casts_only_what_is_larger() -> None:
+    x = torch.tensor([1.0, 1 / 3])
+    for compression, dtype in [
+        (corro.Compression.fp16, torch.float16),
+        (corro.Compression.bf16, torch.bfloat16),
+    ]:
+        small, context = compression.compress(x)
+        assert small.dtype == dtype
+        assert compression.decompress(small, context).dtype == torch.float32
+    assert corro.Compression.fp16.compress(torch.arange(3))[0].dtype == torch.int64
+    assert corro.Compression.bf16.compress(x.half())[0].dtype == torch.float16
+    assert corro.Compression.none.compress(x)[0] is x
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_gpu_tensors() -> None:
+    x = torch.arange(5.0, device="cuda")
+    y = corro.allreduce(x, corro.Sum)
+    assert y.is_cuda
+    assert y.tolist() == [i * corro.size() for i in range(5)]
+    corro.allreduce_(x, corro.Max)
+    assert x.tolist() == [0, 1, 2, 3, 4]

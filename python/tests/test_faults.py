@@ -1,0 +1,123 @@
+"""What survivors learn when a rank is killed, stopped, forks or disagrees: real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.faults
+WORKER = Path(__file__).with_name("fault_worker.py")
+VICTIM = 1
+
+
+class Job:
+    """Ranks that meet in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, scenario: str, ranks: int, **env: str) -> None:
+        secret = self.directory / "secret"
+        secret.touch(mode=0o600)
+        secret.write_text(os.urandom(32).hex())
+        for rank in range(ranks):
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, str(WORKER), scenario],
+                    env={
+                        **os.environ,
+                        "CORRO_RANK": str(rank),
+                        "CORRO_SIZE": str(ranks),
+                        "CORRO_BOOTSTRAP": f"dir:{self.directory / 'meet'}",
+                        "CORRO_SECRET_FILE": str(secret),
+                        "CORRO_JOB_ID": scenario,
+                        "CORRO_TIMEOUT": "60",
+                        "OMP_NUM_THREADS": "1",
+                        **env,
+                    },
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
+
+    def facts(self, rank: int) -> dict[str, Any]:
+        """Returns what a rank printed, once it has ended."""
+        output, errors = self.processes[rank].communicate(timeout=100)
+        assert output, errors
+        facts: dict[str, Any] = json.loads(output.splitlines()[-1])
+        return facts
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture(params=["shm", "tcp"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_killed_rank_with_forked_children_is_named_by_every_survivor(
+    job: Job, transport: str
+) -> None:
+    job.start("killed_with_forked_children", 3, CORRO_TRANSPORT=transport)
+    killed_at = json.loads(job.processes[VICTIM].stdout.readline())["killed_at"]  # type: ignore[union-attr]
+    for rank in (0, 2):
+        facts = job.facts(rank)
+        assert facts["error"] == "RankLostError", facts
+        assert (facts["culprit"], facts["op"]) == (VICTIM, "allreduce")
+        assert facts["phase"]
+        milliseconds = (facts["at"] - killed_at) * 1000
+        print(f"rank {rank} named the killed rank after {milliseconds:.1f} ms ({transport})")
+        assert milliseconds < 5000, "not even near the 100 ms that a quiet machine needs at most"
+
+
+def test_a_stopped_rank_is_named_at_the_deadline(job: Job, transport: str) -> None:
+    job.start("stopped", 3, CORRO_TRANSPORT=transport, CORRO_TIMEOUT="4")
+    culprits = []
+    for rank in (0, 2):
+        facts = job.facts(rank)
+        assert facts["error"] == "TimeoutError", facts
+        culprits.append(facts["culprit"])
+    assert VICTIM in culprits
+
+
+def test_a_mismatch_names_both_sides_and_the_group_goes_on(job: Job) -> None:
+    job.start("mismatch", 3)
+    for rank in range(3):
+        facts = job.facts(rank)
+        assert "rank 0 called allreduce(f64[4]" in facts["message"], facts
+        assert "rank 1 called allreduce(f64[5]" in facts["message"]
+        assert facts["after"] == [3.0] * 3
+
+
+def test_a_forked_child_cannot_use_the_engine(job: Job, transport: str) -> None:
+    job.start("used_in_child", 2, CORRO_TRANSPORT=transport)
+    for rank in range(2):
+        assert job.facts(rank)["child"] == "FailedPreconditionError"
+
+
+def test_engines_leave_no_descriptors_and_threads_behind(job: Job, transport: str) -> None:
+    job.start("leaves_nothing", 2, CORRO_TRANSPORT=transport)
+    for rank in range(2):
+        counts = job.facts(rank)["counts"]
+        assert counts[1:] == [counts[1]] * 4, counts

@@ -1,0 +1,157 @@
+"""What `import corro` promises, its errors, and its life: init, shutdown, fork."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import corro
+from corro import errors
+
+pytestmark = pytest.mark.torch22
+
+ALONE = {k: v for k, v in os.environ.items() if not k.startswith(("CORRO_", "SLURM_", "OMPI_"))}
+
+
+def run(code: str) -> str:
+    """Runs a program in a process of its own, as a world of one."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code],
+        env=ALONE,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_import_loads_neither_numpy_nor_torch_nor_the_engine() -> None:
+    loaded = run("import sys, corro; print(*sorted(sys.modules))").split()
+    assert not {"numpy", "torch", "corro._native", "threading"} & set(loaded)
+
+
+def test_the_entry_point_registers_without_loading_the_engine() -> None:
+    out = run(
+        "import sys, torch; from corro._autoload import register; register(); register();"
+        "print(torch.distributed.is_backend_available('corro'), 'corro._native' in sys.modules)"
+    )
+    assert out.split() == ["True", "False"]
+
+
+def test_the_entry_point_never_raises() -> None:
+    run(
+        "import sys, types; sys.modules['torch.distributed'] = None;"
+        "sys.modules['torch'] = types.ModuleType('torch');"
+        "from corro._autoload import register; register()"
+    )
+
+
+def test_a_world_of_one() -> None:
+    out = run(
+        "import corro, corro.numpy as cn\n"
+        "corro.init(); corro.init()\n"
+        "assert corro.is_initialized()\n"
+        "print(corro.rank(), corro.size(), corro.local_rank(), corro.local_size())\n"
+        "print(corro.node_rank(), corro.cross_rank(), corro.cross_size())\n"
+        "print(cn.allreduce([1.0, 2.0]).tolist(), corro.world())\n"
+        "corro.set_step(3); corro.barrier(); corro.shutdown(); corro.shutdown()\n"
+        "assert not corro.is_initialized()\n"
+        "corro.init(); print(cn.allreduce(7, corro.Sum))\n"
+    )
+    assert out.splitlines() == ["0 1 0 1", "0 0 1", "[1.0, 2.0] Group([0])", "7"]
+
+
+def test_calls_before_init_say_what_to_do() -> None:
+    for call in (corro.rank, corro.size, corro.barrier, corro.world):
+        with pytest.raises(corro.FailedPreconditionError, match=r"corro\.init\(\)"):
+            call()
+
+
+def test_a_forked_child_knows_its_rank_but_cannot_communicate() -> None:
+    out = run(
+        "import os, corro, corro.numpy as cn\n"
+        "corro.init()\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try:\n"
+        "        cn.allreduce(corro.rank())\n"
+        "    except corro.FailedPreconditionError as error:\n"
+        "        print(error, flush=True)\n"
+        "    raise SystemExit(7)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7\n"
+        "print(cn.allreduce(5))\n"
+    )
+    assert "fork" in out.splitlines()[0]
+    assert out.splitlines()[1] == "5"
+
+
+def test_gradients_survive_shutdown_as_nothing() -> None:
+    run(
+        "import corro.torch as corro, torch\n"
+        "corro.init()\n"
+        "p = torch.nn.Parameter(torch.zeros(3))\n"
+        "optimizer = corro.DistributedOptimizer(torch.optim.SGD([p], 0.1))\n"
+        "p.sum().backward(); optimizer.step()\n"
+        "corro.shutdown()\n"
+        "optimizer.zero_grad()\n"
+        "try:\n"
+        "    optimizer.step()\n"
+        "except corro.FailedPreconditionError:\n"
+        "    print('refused')\n"
+    )
+
+
+def test_works_in_flight_at_exit_do_no_harm() -> None:
+    run(
+        "import corro.torch as corro, torch\n"
+        "corro.init()\n"
+        "handles = [corro.allreduce_async(torch.ones(1 << 20)) for _ in range(8)]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "builtin"),
+    [
+        ("TimeoutError", builtins.TimeoutError),
+        ("MismatchError", ValueError),
+        ("RankLostError", ConnectionError),
+        ("PermissionDeniedError", PermissionError),
+        ("ResourceExhaustedError", MemoryError),
+        ("UnimplementedError", NotImplementedError),
+        ("FailedPreconditionError", RuntimeError),
+        ("OutOfRangeError", IndexError),
+    ],
+)
+def test_errors_are_also_the_fitting_built_in(name: str, builtin: type[Exception]) -> None:
+    assert issubclass(getattr(corro, name), builtin)
+    assert issubclass(getattr(corro, name), corro.CorroError)
+
+
+@pytest.mark.parametrize("code", range(1, 17))
+def test_every_code_has_a_class_that_says_all(code: int) -> None:
+    error = errors.make(code, "rank 3 was lost", 3, "allreduce", "exchange", torn=True)
+    assert error.code == code
+    assert (error.rank, error.op, error.phase, error.torn) == (3, "allreduce", "exchange", True)
+    assert str(error) == "rank 3 was lost"
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert vars(copy) == vars(error)
+
+
+def test_classes_say_more_than_codes_where_the_engine_knows_more() -> None:
+    assert type(errors.make(14, "", 2, "", "", torn=False)) is corro.RankLostError
+    assert type(errors.make(14, "", -1, "", "", torn=False)) is corro.UnavailableError
+    assert type(errors.make(3, "", -1, "allreduce", "exchange", torn=False)) is corro.MismatchError
+    assert type(errors.make(3, "", -1, "", "", torn=False)) is corro.InvalidArgumentError
+    assert type(errors.make(99, "", -1, "", "", torn=False)) is corro.UnknownError
+
+
+def test_the_version() -> None:
+    assert run("import corro; print(corro.__version__)").strip().count(".") == 2

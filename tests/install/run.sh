@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Uses what is installed from outside the tree: find_package(corro), and the wheel in an empty environment.
+# `make install-test` builds both first.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset PYTHONPATH
+
+echo "install: find_package(corro) from an outside project"
+cmake --install "$root/build/release" --component development --prefix "$work/prefix" >/dev/null
+cmake -S "$here" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
+cmake --build "$work/build"
+"$work/build/use_corro_c"
+"$work/build/use_corro_cc"
+"$work/prefix/bin/corro" --version
+
+echo "install: the wheel in an empty environment, used from an empty folder"
+uv=$root/.venv/bin/uv
+"$uv" venv --quiet --python "$(readlink -f "$root/.venv/bin/python")" "$work/env"
+files() { find "$work/env" -name __pycache__ -prune -o -type f -print | sort; }
+files >"$work/before"
+install=("$uv" pip install --quiet --python "$work/env/bin/python")
+"${install[@]}" "$root"/dist/corro-*.whl
+# numpy is the user's choice; corro imports without it.
+(cd "$work" && env/bin/python -c "import corro")
+"${install[@]}" "$(grep '^numpy==' "$root/python/requirements/dev.txt")"
+cp "$here/allreduce.py" "$work/"
+(cd "$work" && env/bin/corro run -np 2 --show all env/bin/python allreduce.py)
+
+echo "install: uninstalling leaves nothing"
+"$uv" pip uninstall --quiet --python "$work/env/bin/python" corro numpy
+diff "$work/before" <(files)
+echo "install: fine"

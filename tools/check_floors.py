@@ -1,0 +1,144 @@
+"""Checks every include, link and import against cmake/floors.txt.
+
+    tools/check_floors.py [ROOT]
+
+A folder of cpp/src (and cpp/testing, cpp/bench) is a floor. It may include and link what its line
+allows and nothing else. In python/, a front end may import the core and its own framework, the
+core neither.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = "tests"
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"/]+)/|<(corro)/)')
+CALL = re.compile(
+    r"\b(?:corro_library|corro_shared_library|corro_test|corro_fuzz|corro_use_floors)\s*\(([^)]*)\)"
+)
+LINKED = re.compile(r"\bcorro_(\w+)")
+KEYWORDS = {"SOURCES", "LINKS", "LABELS", "TIMEOUT", "SEEDS"}
+
+Floors = dict[str, set[str]]
+
+
+def read_floors(path: Path) -> tuple[Floors, list[str]]:
+    """Reads the table; a name used before its own line is an arrow up (or part of a circle)."""
+    floors: Floors = {}
+    problems = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        text = line.split("#")[0].strip()
+        if not text:
+            continue
+        name, _, uses = text.partition(":")
+        allowed = set(uses.split())
+        if not name.startswith("python/"):
+            problems += [
+                f"{path}:{number}: {name} uses {up}, which does not stand below it"
+                for up in sorted(allowed - floors.keys())
+            ]
+        floors[name] = allowed
+    return floors, problems
+
+
+def folders(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yields (floor, folder) for every native folder there is."""
+    for folder in sorted((root / "cpp/src").iterdir()):
+        if folder.is_dir():
+            yield folder.name, folder
+    for name, path in {"testing": "cpp/testing", "bench": "cpp/bench"}.items():
+        if (root / path).is_dir():
+            yield name, root / path
+
+
+def linked_floors(cmake: str, floors: Floors) -> Iterator[str]:
+    """Yields the floors that a CMakeLists.txt links: in USES lists, and by a target's full name."""
+    for call in CALL.findall(cmake):
+        keyword = ""
+        for word in call.split():
+            if word in KEYWORDS or word == "USES":
+                keyword = word
+            elif keyword == "USES":
+                yield word
+    for name in LINKED.findall(cmake):
+        if name in floors:
+            yield name
+
+
+def check_native(root: Path, floors: Floors) -> Iterator[str]:
+    for floor, folder in folders(root):
+        if floor not in floors:
+            yield f"{folder}: no line for it in cmake/floors.txt"
+            continue
+        allowed = floors[floor] | {floor}
+        of_tests = allowed | floors.get(TESTS, set())
+        for path in sorted(folder.rglob("*")):
+            if path.name == "CMakeLists.txt":
+                for used in linked_floors(path.read_text(), floors):
+                    if used not in of_tests:
+                        yield f"{path}: {floor} may not link {used}"
+            elif path.suffix in {".h", ".cc", ".cu"}:
+                own = of_tests if path.stem.endswith("_test") else allowed
+                for number, line in enumerate(path.read_text().splitlines(), start=1):
+                    match = INCLUDE.match(line)
+                    used = (match[1] or match[2]) if match else floor
+                    if used in floors and used not in own:
+                        yield f"{path}:{number}: {floor} may not include {used}/"
+
+
+def imports(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
+    """Yields (line, absolute module name) of every import; `package` is where it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1]
+            module = ".".join(base) if node.level else ""
+            module = ".".join(part for part in (module, node.module or "") if part)
+            # `from x import y`: y may be a module of x.
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def owner(module: str, names: list[str]) -> str | None:
+    """The longest name of the table that the module is or lies in."""
+    fitting = [name for name in names if module == name or module.startswith(name + ".")]
+    return max(fitting, key=len, default=None)
+
+
+def check_python(root: Path, floors: Floors) -> Iterator[str]:
+    table = {
+        name.removeprefix("python/"): {use.removeprefix("python/") for use in uses}
+        for name, uses in floors.items()
+        if name.startswith("python/")
+    }
+    known = [*table, *(use for uses in table.values() for use in uses if use not in table)]
+    for path in sorted((root / "python").glob("corro/**/*.py")):
+        parts = path.relative_to(root / "python").with_suffix("").parts
+        package = ".".join(parts[:-1])
+        own = owner(".".join(parts).removesuffix(".__init__"), list(table))
+        for line, module in imports(ast.parse(path.read_text()), package):
+            used = owner(module, known)
+            if own and used and used != own and used not in table[own]:
+                yield f"{path}:{line}: {own} may not import {used}"
+
+
+def check(root: Path) -> list[str]:
+    floors, problems = read_floors(root / "cmake/floors.txt")
+    return [*problems, *check_native(root, floors), *check_python(root, floors)]
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    problems = check(root)
+    for problem in problems:
+        print(problem.removeprefix(f"{root}/"), file=sys.stderr)
+    print(f"floors: {len(problems)} problems" if problems else "floors: every arrow points down")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

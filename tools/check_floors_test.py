@@ -1,0 +1,77 @@
+"""Plants one broken rule at a time in a small tree, and looks whether the checker names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from check_floors import check
+
+FLOORS = """\
+corro:
+base:
+io: base  # sockets
+wire: base io
+testing: base io wire
+tests: testing
+python/corro:
+python/corro.numpy: python/corro numpy
+python/corro.torch: python/corro torch
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    files = {
+        "cmake/floors.txt": FLOORS,
+        "cpp/src/base/status.h": "#pragma once\n#include <string>\n",
+        "cpp/src/io/socket.h": '#include <sys/socket.h>\n#include "base/status.h"\n',
+        "cpp/src/io/socket_test.cc": '#include "io/socket.h"\n#include "testing/world.h"\n',
+        "cpp/src/io/CMakeLists.txt": "corro_library(io SOURCES socket.cc USES base LINKS fmt)\n"
+        "corro_test(io_test SOURCES socket_test.cc USES io testing)\n",
+        "cpp/src/wire/frame.h": '#include "io/socket.h"\n',
+        "python/corro/__init__.py": "from . import _engine\nimport json\n",
+        "python/corro/torch/__init__.py": "import torch\nfrom .. import _engine\n",
+    }
+    for name, text in files.items():
+        write(tmp_path, name, text)
+    return tmp_path
+
+
+def write(tree: Path, name: str, text: str) -> None:
+    path = tree / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_clean_tree_has_no_problem(tree: Path) -> None:
+    assert check(tree) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("cpp/src/io/up.cc", '#include "wire/frame.h"\n', "io may not include wire/"),
+        ("cpp/src/io/up.h", '#  include "wire/frame.h"\n', "io may not include wire/"),
+        ("cpp/src/io/abi.h", "#include <corro/corro.h>\n", "io may not include corro/"),
+        ("cpp/src/io/double.cc", '#include "testing/world.h"\n', "io may not include testing/"),
+        ("cpp/src/base/up_test.cc", '#include "io/socket.h"\n', "base may not include io/"),
+        ("cpp/src/loft/x.h", "", "no line for it"),
+        ("cpp/src/base/CMakeLists.txt", "corro_library(base SOURCES a.cc USES io)\n", "link io"),
+        ("cpp/src/base/CMakeLists.txt", "target_link_libraries(x corro_wire)\n", "link wire"),
+        ("cmake/floors.txt", "base: io\nio:\nwire:\ntesting:\n", "base uses io"),
+        ("cmake/floors.txt", "base: base\nio:\nwire:\ntesting:\n", "base uses base"),
+        ("python/corro/core.py", "def late():\n    import torch\n", "corro may not import torch"),
+        ("python/corro/core.py", "from corro import torch\n", "may not import corro.torch"),
+        ("python/corro/torch/a.py", "from ..numpy import x\n", "may not import corro.numpy"),
+        ("python/corro/numpy.py", "import torch.nn\n", "corro.numpy may not import torch"),
+    ],
+)
+def test_a_planted_arrow_is_named(tree: Path, name: str, text: str, complaint: str) -> None:
+    write(tree, name, text)
+    assert any(complaint in problem for problem in check(tree))
+
+
+def test_this_tree_stands(request: pytest.FixtureRequest) -> None:
+    assert check(request.config.rootpath) == []

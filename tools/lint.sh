@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Every formatter's check and every linter, all of them even when one complains. `make lint` prepares what it needs.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+export PATH="$PWD/.venv/bin:$PATH"
+
+# Sources that git knows or would know: what is built or installed here is none of ours.
+sources() { git ls-files --cached --others --exclude-standard --deduplicate -- "$@" | while read -r f; do
+  [[ -e $f ]] && printf '%s\0' "$f"; done; }
+
+failed=()
+check() {
+  local name=$1
+  shift
+  echo "lint: $name"
+  "$@" || failed+=("$name")
+}
+clang_format() { sources '*.h' '*.cc' | xargs -0 clang-format-19 --dry-run --Werror; }
+cmake_format() { sources '*CMakeLists.txt' '*.cmake' | xargs -0 gersemi --check --quiet; }
+shell() { sources '*.sh' .ci/run | xargs -0 shellcheck; }
+spelling() { sources . | xargs -0 codespell; }
+
+check clang-format clang_format
+check gersemi cmake_format
+check "ruff format" ruff format --check --quiet
+check ruff ruff check --quiet
+check mypy mypy --no-error-summary
+check "mypy tools" mypy --no-error-summary tools
+check shellcheck shell
+check codespell spelling
+check clang-tidy .venv/bin/python tools/run_tidy.py
+
+if [[ ${#failed[@]} -gt 0 ]]; then
+  echo "lint: failed: ${failed[*]} (make format mends what a formatter decides)" >&2
+  exit 1
+fi
+echo "lint: clean"

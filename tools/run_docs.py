@@ -1,0 +1,126 @@
+"""Runs the code in the documents, so that none of it is stale.
+
+    tools/run_docs.py [FILE...]
+
+Each document gets an empty folder, with .venv first on PATH. A fence says after its language what
+it is:
+
+    bash run, python run    runs; a failure fails the document
+    text output             every line must occur, in this order, in what the last block printed;
+                            `...` stands for anything within a line
+    ANY file=NAME           is written to NAME, for later blocks to use
+    bash norun              is only shown: it would change the machine, or take minutes
+
+A block of bash or python without a word is an error: somebody has to decide.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FENCE = re.compile(r"^( *)```+(\w+)[ \t]*([^\n`]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+TIMEOUT_S = 120
+
+
+class DocumentError(Exception):
+    """A block that is wrong; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Block:
+    line: int
+    language: str
+    word: str
+    text: str
+
+
+def blocks(document: str) -> Iterator[Block]:
+    for match in FENCE.finditer(document):
+        line = document.count("\n", 0, match.start()) + 1
+        yield Block(line, match[2], match[3].strip(), match[4])
+
+
+def run(block: Block, folder: Path) -> str:
+    venv = ROOT / ".venv/bin"
+    command = {
+        "bash": ["bash", "-euo", "pipefail", "-c", block.text],
+        "python": [str(venv / "python"), "-c", block.text],
+    }[block.language]
+    environment = os.environ | {"PATH": f"{venv}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise DocumentError(f"exit status {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def expect(output: str, wanted: str) -> None:
+    lines = iter(output.splitlines())
+    for want in filter(None, map(str.strip, wanted.splitlines())):
+        pattern = ".*".join(map(re.escape, want.split("...")))
+        if not any(re.fullmatch(pattern, line.strip()) for line in lines):
+            raise DocumentError(f"no line '{want}' (in this order) in:\n{output}")
+
+
+def run_block(block: Block, folder: Path, output: str) -> str:
+    """Does what the block says; returns what the next `text output` compares with."""
+    if block.word.startswith("file="):
+        (folder / block.word.removeprefix("file=")).write_text(block.text)
+    elif block.word == "run" and block.language in ("bash", "python"):
+        return run(block, folder)
+    elif block.word == "output":
+        expect(output, block.text)
+    elif block.language in ("bash", "python") and block.word != "norun":
+        raise DocumentError(f"say after ```{block.language} what it is: run, norun or file=NAME")
+    return output
+
+
+def check(path: Path) -> int:
+    """Runs one document; returns how many of its blocks did something."""
+    output = ""
+    active = 0
+    with tempfile.TemporaryDirectory(prefix="corro-docs-") as folder:
+        for block in blocks(path.read_text()):
+            try:
+                output = run_block(block, Path(folder), output)
+            except (DocumentError, subprocess.TimeoutExpired) as error:
+                raise DocumentError(f"{path}:{block.line}: {error}") from error
+            active += block.word not in ("", "norun")
+    return active
+
+
+def main() -> int:
+    named = [Path(name) for name in sys.argv[1:]]
+    documents = named or [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+    failed = False
+    for path in documents:
+        try:
+            active = check(path)
+        except DocumentError as error:
+            print(f"docs: {error}", file=sys.stderr)
+            failed = True
+        else:
+            if active:
+                print(f"docs: {path.name}: {active} blocks of code hold", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

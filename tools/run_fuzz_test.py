@@ -1,0 +1,54 @@
+"""The bookkeeping of the fuzz runner: every decoder has a target, every target a decoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from run_fuzz import Target, compare, read_decoders, read_targets
+
+DOCUMENT = """\
+| field | bytes |
+|---|---|
+| magic | 4 |
+
+| decoder | function | fuzz target |
+|:--|--|--:|
+| frame header | `wire::decode_header` | `fuzz_frame` |
+| hello | `wire::decode_hello` | `fuzz_hello` |
+
+| another | table |
+| x | y |
+"""
+FRAME = Target("fuzz_frame", Path("/b/fuzz_frame"), ())
+HELLO = Target("fuzz_hello", Path("/b/fuzz_hello"), ("/seeds",))
+
+
+def test_reads_only_tables_with_a_fuzz_target() -> None:
+    assert read_decoders(DOCUMENT) == {"frame header": "fuzz_frame", "hello": "fuzz_hello"}
+
+
+def test_reads_what_cmake_writes() -> None:
+    assert read_targets("fuzz_frame /b/fuzz_frame \nfuzz_hello /b/fuzz_hello /seeds\n") == [
+        FRAME,
+        HELLO,
+    ]
+
+
+def test_complete_lists_agree() -> None:
+    assert compare(read_decoders(DOCUMENT), [FRAME, HELLO]) == []
+
+
+def test_a_decoder_without_target_is_named() -> None:
+    (problem,) = compare(read_decoders(DOCUMENT), [FRAME])
+    assert "decoder hello" in problem
+    assert "fuzz_hello" in problem
+
+
+def test_a_target_without_decoder_is_named() -> None:
+    stray = Target("fuzz_stray", Path("/b/s"), ())
+    (problem,) = compare(read_decoders(DOCUMENT), [FRAME, HELLO, stray])
+    assert "fuzz_stray" in problem
+
+
+def test_a_document_without_table_fails() -> None:
+    assert compare(read_decoders("# wire\n"), [])

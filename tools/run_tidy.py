@@ -1,0 +1,84 @@
+"""Runs clang-tidy over the native code, two passes never over the same content.
+
+    tools/run_tidy.py [--build build/ci]
+
+What passed is remembered in the build folder under a hash of the file, the project's headers that
+it reaches, its command and the configuration, so that only what changed is read again. Tests are
+left to the compilers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+def reached(source: Path) -> list[Path]:
+    """The source and every header of the project that it includes, at any depth."""
+    found = [source]
+    for path in found:
+        for name in INCLUDE.findall(path.read_bytes()):
+            for folder in (ROOT / "cpp/src", ROOT / "cpp", path.parent):
+                header = folder / os.fsdecode(name)
+                if header.exists() and header not in found:
+                    found.append(header)
+    return found
+
+
+def fingerprint(source: Path, command: str) -> str:
+    digest = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
+    digest.update(command.encode())
+    for path in reached(source):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def tidy(build: Path, source: Path) -> str:
+    """Returns what clang-tidy complains about, or nothing."""
+    command = ["clang-tidy-19", "--quiet", f"-p={build}", str(source)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return run.stdout if run.returncode else ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=ROOT / "build/ci")
+    build = parser.parse_args().build
+
+    passed = build / "tidy"
+    passed.mkdir(parents=True, exist_ok=True)
+    todo = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        source = Path(entry["file"])
+        if source.is_relative_to(ROOT / "cpp") and not source.stem.endswith("_test"):
+            stamp = passed / fingerprint(source, entry["command"])
+            if not stamp.exists():
+                todo[source] = stamp
+
+    bad = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (source, stamp), complaint in zip(
+            todo.items(), pool.map(lambda source: tidy(build, source), todo), strict=True
+        ):
+            if complaint:
+                bad += 1
+                print(complaint, flush=True)
+            else:
+                stamp.touch()
+                print(f"clang-tidy: {source.relative_to(ROOT)}", flush=True)
+    print(f"clang-tidy: {len(todo)} files read, {bad} with complaints")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
