@@ -197,7 +197,6 @@ bool Driver::pass() {
 void Driver::progress_main() {
   std::array<epoll_event, 16> events{};
   while (!stopping_.load(std::memory_order_seq_cst)) {
-    parked_.store(1, std::memory_order_seq_cst);
     if (posted_.load(std::memory_order_seq_cst) == 0 &&
         attention_.load(std::memory_order_seq_cst) == 0) {
       const auto ready = watch_->wait(events, Duration(-1));
@@ -207,6 +206,7 @@ void Driver::progress_main() {
     parked_.store(0, std::memory_order_seq_cst);
     take_baton();
     move_until_idle();
+    parked_.store(1, std::memory_order_seq_cst);
     release_baton();
   }
 }

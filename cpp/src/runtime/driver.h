@@ -88,7 +88,9 @@ class Driver {
   std::atomic<uint32_t> baton_{0};      ///< 0 free, 1 taken, 2 taken and somebody sleeps for it.
   std::atomic<uint32_t> posted_{0};     ///< Tasks in tasks_.
   std::atomic<uint32_t> attention_{0};  ///< Losses in losses_.
-  std::atomic<uint32_t> parked_{0};     ///< The progress thread sleeps or is about to.
+  /// The progress thread sleeps or is about to: whoever leaves work to it clears this and rings. Set
+  /// before the baton is let go, so that nobody can take it and leave work behind unseen.
+  std::atomic<uint32_t> parked_{1};
   std::atomic<bool> stopping_{false}, abandoned_{false};
   std::atomic<uint64_t> wakeups_{0};
   Guarded<std::vector<Task>> tasks_;

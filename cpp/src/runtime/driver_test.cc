@@ -1,0 +1,99 @@
+// Drivers with their real threads: what no single-threaded World can show.
+#include "runtime/driver.h"
+
+#include <unistd.h>
+
+#include <future>
+
+#include <gtest/gtest.h>
+
+#include "collective/segment.h"
+
+namespace corro::runtime {
+namespace {
+
+/// Two drivers of this process that share segments and doorbells, as two local processes would.
+struct Pair {
+  explicit Pair(LadderOptions caller) {
+    std::array<std::shared_ptr<collective::Segment>, 2> segments;
+    std::array<std::optional<io::EventFd>, 2> bells;
+    for (size_t r = 0; r < 2; ++r) {
+      segments[r] = collective::Segment::create(size_t{1} << 20U).value();
+      bells[r] = io::EventFd::create().value();
+    }
+    std::array<io::Fd, 2> copies = {io::Fd(::dup(bells[0]->fd())), io::Fd(::dup(bells[1]->fd()))};
+    for (size_t r = 0; r < 2; ++r) {
+      DriverOptions options;
+      options.caller_ladder = caller;
+      options.engine.rank = static_cast<int32_t>(r);
+      options.engine.size = 2;
+      options.engine.segment = segments[r];
+      for (size_t p = 0; p < 2; ++p) {
+        EnginePeer peer{.where = "in this process", .stream = nullptr, .segment = segments[p]};
+        options.engine.peers.push_back(std::move(peer));
+      }
+      options.peer_bells.resize(2);
+      options.peer_bells[1 - r] = std::move(copies[1 - r]);
+      options.peer_pids = {0, 0};
+      options.doorbell = std::move(*bells[r]);
+      drivers[r] = Driver::create(std::move(options)).value();
+    }
+  }
+  std::array<std::unique_ptr<Driver>, 2> drivers;
+};
+
+/// One synchronous allreduce of one number.
+Status allreduce(Driver& driver, int32_t& value) {
+  collective::OpRequest request;
+  request.kind = OpKind::kAllreduce;
+  request.dtype = DType::kI32;
+  request.count = 1;
+  request.input = reinterpret_cast<const std::byte*>(&value);
+  request.output = reinterpret_cast<std::byte*>(&value);
+  const auto work = std::make_shared<WorkState>(std::vector{request});
+  driver.run(driver.engine().world(), work);
+  return work->status();
+}
+
+/// Every rank calls so often. Ends the test program where that is not over in half a minute: a
+/// thread that hangs cannot be ended.
+void expect_return(Pair& pair, int calls) {
+  std::vector<std::thread> ranks;
+  std::vector<std::future<void>> done;
+  for (auto& driver : pair.drivers) {
+    std::packaged_task<void()> task([&driver, calls] {
+      for (int i = 0; i < calls; ++i) {
+        int32_t value = i;
+        const Status status = allreduce(*driver, value);
+        ASSERT_TRUE(status.ok()) << status.message();
+        ASSERT_EQ(value, 2 * i);
+      }
+    });
+    done.push_back(task.get_future());
+    ranks.emplace_back(std::move(task));
+  }
+  for (auto& future : done) {
+    if (future.wait_for(std::chrono::seconds(30)) == std::future_status::ready) continue;
+    std::fputs("a call has not returned\n", stderr);
+    std::_Exit(1);
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+/// A caller that gives up polling at once leaves its operation to the progress thread, which may
+/// just be going to sleep.
+TEST(DriverTest, WorkThatACallerLeavesBehindIsNeverForgotten) {
+  Pair pair({.spins = 0, .yields = 0});
+  expect_return(pair, 20000);
+}
+
+/// The same before the progress thread has run for the first time.
+TEST(DriverTest, TheFirstCallMayComeBeforeTheProgressThread) {
+  for (int i = 0; i < 200; ++i) {
+    Pair pair({.spins = 0, .yields = 0});
+    expect_return(pair, 1);
+  }
+}
+
+}  // namespace
+}  // namespace corro::runtime
