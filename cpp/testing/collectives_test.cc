@@ -14,7 +14,14 @@ namespace {
 
 using collective::OpRequest;
 
-enum class Memory { kPrivate, kArena };
+/// Where buffers are: private memory that peers can read, or cannot; arenas; arenas of odd ranks
+/// only.
+enum class Memory { kPrivate, kStaged, kArena, kMixed };
+
+std::string_view name_of(Memory memory) {
+  constexpr std::array<std::string_view, 4> kNames = {"private", "staged", "arena", "mixed"};
+  return kNames[static_cast<size_t>(memory)];
+}
 
 struct Case {
   int32_t size;
@@ -26,12 +33,16 @@ struct Case {
 std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   return fmt::format("{}_ranks_{}_{}_{}", c.size, c.board ? "board" : "streams", c.count,
-                     c.memory == Memory::kArena ? "arena" : "private");
+                     name_of(c.memory));
 }
 
 class Collectives : public ::testing::TestWithParam<Case> {
  protected:
-  Collectives() : world_({.size = GetParam().size, .seed = 7, .board = GetParam().board}) {}
+  Collectives()
+      : world_({.size = GetParam().size,
+                .seed = 7,
+                .board = GetParam().board,
+                .private_reads = GetParam().memory != Memory::kStaged}) {}
 
   [[nodiscard]] int32_t size() const { return GetParam().size; }
   [[nodiscard]] uint64_t count() const { return GetParam().count; }
@@ -39,7 +50,8 @@ class Collectives : public ::testing::TestWithParam<Case> {
   /// A buffer of rank r in the kind of memory under test, filled by `fill(i)`.
   float* buffer(int32_t rank, uint64_t elements, const std::function<float(uint64_t)>& fill) {
     float* data = nullptr;
-    if (GetParam().memory == Memory::kArena) {
+    const bool mixed = GetParam().memory == Memory::kMixed && rank % 2 == 1;
+    if (GetParam().memory == Memory::kArena || mixed) {
       data = reinterpret_cast<float*>(
           world_.engine(rank).segment().allocate(elements * 4 + 4).value());
     } else {
@@ -327,6 +339,9 @@ std::vector<Case> cases() {
         all.push_back({size, board, count, Memory::kPrivate});
       }
       all.push_back({size, true, count, Memory::kArena});
+      if (count < 5001) continue;  // in a line or a slot, wherever it was
+      all.push_back({size, true, count, Memory::kStaged});
+      all.push_back({size, true, count, Memory::kMixed});
     }
   }
   return all;

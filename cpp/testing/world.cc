@@ -1,5 +1,7 @@
 #include "testing/world.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -43,7 +45,7 @@ World::World(WorldOptions options)
       engine.peers.push_back({.where = "in this process",
                               .stream = std::move(streams[r][p]),
                               .segment = segments[p],
-                              .local = true});
+                              .pid = options_.private_reads ? getpid() : 0});
     }
     engines_.push_back(runtime::Engine::create(std::move(engine)).value());
   }

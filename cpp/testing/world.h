@@ -22,7 +22,8 @@ namespace corro::testing {
 struct WorldOptions {
   int32_t size = 2;
   uint64_t seed = 1;
-  bool board = true;  ///< false: schedules over in-memory streams.
+  bool board = true;          ///< false: schedules over in-memory streams.
+  bool private_reads = true;  ///< Ranks may read each other's private memory.
   Duration timeout = std::chrono::seconds(60);
   size_t heap_bytes = size_t{64} << 20U;
   size_t stream_bytes = size_t{64} << 10U;

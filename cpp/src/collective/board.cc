@@ -7,7 +7,10 @@
 namespace corro::collective {
 
 Board::Board(uint32_t lane, int32_t rank, std::vector<Member> members, Wake wake)
-    : lane_(lane), rank_(rank), members_(std::move(members)), wake_(std::move(wake)) {}
+    : lane_(lane), rank_(rank), members_(std::move(members)), wake_(std::move(wake)) {
+  reads_everyone_ = std::all_of(members_.begin(), members_.end(),
+                                [](const Member& member) { return member.pid != 0; });
+}
 
 Result<std::unique_ptr<Board>> Board::create(uint32_t lane, int32_t rank,
                                              std::vector<Member> members, Wake wake) {
@@ -81,6 +84,11 @@ std::optional<Board::Failure> Board::find_failure() const {
                    .culprit = static_cast<int32_t>(word >> 8U) - 1};
   }
   return std::nullopt;
+}
+
+std::byte* Board::scratch(size_t bytes) {
+  if (scratch_.size() < bytes) scratch_.resize(bytes);
+  return scratch_.data();
 }
 
 Status Board::prepare_stages() {

@@ -4,9 +4,8 @@
 // itself) and reads the others'. All see the same lines, so mismatch detection and the choice of
 // path need no further message:
 //   line, slot   small contributions are in shared memory already: take them.
-//   mapped       all buffers are in arenas: take from the owners' memory; for folds, slice owners
-//   write all results. staged       private memory: pipelined through staging buffers, chunk by
-//   chunk.
+//   direct       every rank reaches every buffer, in an arena or in its owner's memory.
+//   staged       private memory, pipelined through staging buffers, chunk by chunk.
 // All paths fold left to right in rank order: the same bits whichever is taken.
 #pragma once
 
@@ -27,6 +26,7 @@ class Board {
     Segment* segment = nullptr;  ///< Borrowed from the engine.
     GroupSection* section = nullptr;
     int32_t world_rank = -1;
+    int32_t pid = 0;  ///< Not 0: this process may read that one's memory.
   };
   /// Rings the doorbell of a world rank that sleeps with operations in flight.
   using Wake = std::function<void(int32_t world_rank)>;
@@ -40,6 +40,11 @@ class Board {
   [[nodiscard]] int32_t size() const { return static_cast<int32_t>(members_.size()); }
   [[nodiscard]] const Member& member(int32_t r) const { return members_[static_cast<size_t>(r)]; }
   [[nodiscard]] GroupSection& own() const { return *members_[static_cast<size_t>(rank_)].section; }
+
+  /// True if every member's private memory can be read from here.
+  [[nodiscard]] bool reads_everyone() const { return reads_everyone_; }
+  /// Memory for an operation's own use between polls, at least so large; made on first use.
+  [[nodiscard]] std::byte* scratch(size_t bytes);
 
   /// Looks for sections of members that had not opened theirs yet; returns the first still missing,
   /// or -1.
@@ -83,10 +88,14 @@ class Board {
   uint64_t all_completed_ = 0;  ///< Lower bound of every member's completed count.
   int32_t slowest_ = -1;
   bool stages_ready_ = false;
+  bool reads_everyone_ = false;
+  std::vector<std::byte> scratch_;
 };
 
-/// One collective over a board. The request is borrowed and outlives the operation.
+/// One collective over a board. The request is borrowed and outlives the operation. `published`:
+/// its line is out already (BoardExchange::publish()).
 [[nodiscard]] std::unique_ptr<Operation> make_board_operation(Board& board, uint64_t op,
-                                                              const OpRequest& request);
+                                                              const OpRequest& request,
+                                                              bool published = false);
 
 }  // namespace corro::collective

@@ -30,21 +30,23 @@ inline constexpr uint32_t kSections = 64;  ///< Groups of one process alive at a
 inline constexpr int32_t kMaxBoardRanks = 256;
 inline constexpr uint64_t kSegmentMagic = 0x3147455335524f43;  // "CORRSEG1"
 
-/// Where a rank's contribution (and result buffer) of one operation is.
-enum class Where : uint8_t { kLine, kSlot, kMapped, kPrivate };
+/// Where a rank's contribution (and result buffer) of one operation is: in the line or a slot; in
+/// its arena; in private memory that peers may read where it is (process_vm_readv), or that has to
+/// be staged.
+enum class Where : uint8_t { kLine, kSlot, kMapped, kCopied, kPrivate };
 
 /// What one rank publishes for one operation: one cache line.
 struct alignas(64) Line {
   std::atomic<uint64_t> stamp;  ///< Operation id + 1 once the rest is valid.
   uint64_t signature;
   Where where;
-  uint8_t reserved[7];
+  uint8_t reads;  ///< 1: this rank may read every member's private memory.
+  uint8_t reserved[6];
   union {
     std::byte data[kLineBytes];
     struct {
-      uint64_t input_offset;  ///< kMapped: in the owner's segment.
-      uint64_t output_offset;
-      uint64_t largest_block;  ///< Uneven alltoall: elements of the largest block sent or received.
+      uint64_t input_place;  ///< kMapped: offset in the owner's segment; kCopied: its address.
+      uint64_t output_place;
     };
   };
 };
@@ -55,11 +57,11 @@ struct GroupSection {
   alignas(64) std::atomic<uint64_t> completed;  ///< Operations below this are over here: their
                                                 ///< lines may be reused.
   std::atomic<uint64_t> failed;  ///< Not 0: the group failed here: code | (world rank + 1) << 8.
-  alignas(64) std::atomic<uint64_t> put;     ///< Staged chunks published.
-  alignas(64) std::atomic<uint64_t> folded;  ///< Staged results published.
-  alignas(64) std::atomic<uint64_t> taken;   ///< Staged chunks (and results) consumed.
-  alignas(64)
-      std::atomic<uint64_t> finished;  ///< Operation id + 1 of the last mapped operation done here.
+  alignas(64) std::atomic<uint64_t> put;       ///< Staged chunks published.
+  alignas(64) std::atomic<uint64_t> folded;    ///< Staged results published.
+  alignas(64) std::atomic<uint64_t> taken;     ///< Staged chunks (and results) consumed.
+  alignas(64) std::atomic<uint64_t> finished;  ///< How far the last direct operation is here: twice
+                                               ///< its id; + 1: its own part is made; + 2: over.
   Line lines[kLines];
   std::byte slots[kLines][kSlotBytes];
   std::byte stage[kStages][kStageBytes];

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 #include <fstream>
 
 namespace corro::io {
@@ -44,6 +45,26 @@ std::string boot_id() {
 std::string boot_host_id() {
   return fmt::format("{}/{}/{}/{}", boot_id(), namespace_id("pid"), namespace_id("ipc"),
                      namespace_id("net"));
+}
+
+Status read_process(pid_t pid, uint64_t address, std::byte* into, size_t bytes) {
+  while (bytes > 0) {
+    iovec here{into, bytes};
+    iovec there{reinterpret_cast<void*>(address), bytes};  // NOLINT(performance-no-int-to-ptr)
+    const ssize_t moved = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) {
+      const int error = moved == 0 ? EFAULT : errno;
+      const Code code = error == ESRCH   ? Code::kNotFound
+                        : error == EPERM ? Code::kPermissionDenied
+                                         : Code::kInvalidArgument;
+      return {code, fmt::format("reading the memory of process {}: {}", pid, strerror(error))};
+    }
+    into += moved;  // it may stop early, at the end of a mapping
+    address += static_cast<uint64_t>(moved);
+    bytes -= static_cast<size_t>(moved);
+  }
+  return {};
 }
 
 bool vm_access_permitted(pid_t pid) {

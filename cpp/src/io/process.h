@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/status.h"
@@ -22,5 +24,10 @@ namespace corro::io {
 
 /// True if this process may read the other's memory with process_vm_readv. Reads nothing.
 [[nodiscard]] bool vm_access_permitted(pid_t pid);
+
+/// Copies `bytes` of another process's memory at `address`. NOT_FOUND if the process has ended;
+/// PERMISSION_DENIED; INVALID_ARGUMENT where it has no such memory. Part of the bytes may have been
+/// copied then.
+[[nodiscard]] Status read_process(pid_t pid, uint64_t address, std::byte* into, size_t bytes);
 
 }  // namespace corro::io

@@ -109,7 +109,7 @@ Status Engine::open_board(Group& group) {
     const EnginePeer& peer = options_.peers[static_cast<size_t>(member)];
     if (member != rank() && peer.segment == nullptr) return {};
     auto* segment = member == rank() ? options_.segment.get() : peer.segment.get();
-    members.push_back({.segment = segment, .world_rank = member});
+    members.push_back({.segment = segment, .world_rank = member, .pid = peer.pid});
   }
   CORRO_ASSIGN(group.board, collective::Board::create(group.lane, group.rank, std::move(members),
                                                       options_.wake));

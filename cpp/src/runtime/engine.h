@@ -28,8 +28,8 @@ struct EnginePeer {
   std::string where;                          ///< For messages: "pid 4711" or "host:port".
   std::unique_ptr<transport::Stream> stream;  ///< Null for the own rank.
   std::shared_ptr<collective::Segment>
-      segment;  ///< Set for ranks on this host; shared by the engines of a process.
-  bool local = false;
+      segment;      ///< Set for ranks on this host; shared by the engines of a process.
+  int32_t pid = 0;  ///< Not 0: this process may read that one's memory (own entry: its own pid).
 };
 
 struct EngineOptions {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "io/process.h"
 #include "transport/doorbell.h"
 #include "transport/mesh.h"
 #include "wire/agent_bootstrap.h"
@@ -107,6 +108,12 @@ std::string where_is(const transport::MeshPeer& peer) {
   return peer.stream != nullptr ? peer.stream->describe() : "this process";
 }
 
+/// The pid of a rank on this host whose memory this process may read (Yama, seccomp and containers
+/// may forbid it), else 0. Large private buffers are staged then.
+int32_t readable_pid(const transport::MeshPeer& peer) {
+  return peer.local && io::vm_access_permitted(peer.pid) ? peer.pid : 0;
+}
+
 }  // namespace
 
 Layout layout_of(int32_t rank, const std::vector<std::string>& hosts) {
@@ -157,7 +164,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
     EnginePeer known{.where = where_is(peer),
                      .stream = std::move(peer.stream),
                      .segment = nullptr,
-                     .local = peer.local};
+                     .pid = readable_pid(peer)};
     hosts.push_back(r == rank ? "" : peer.local ? "" : peer.host_id);
     if (r != rank && peer.local && peer.descriptors.size() == 2) {
       CORRO_ASSIGN(known.segment, collective::Segment::attach(std::move(peer.descriptors[0])));
@@ -166,6 +173,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
           transport::Doorbell(&known.segment->header().sleeping, driver.peer_bells[i].get()));
     }
     if (r != rank && peer.local) driver.peer_pids[i] = peer.pid;
+    if (r == rank) known.pid = getpid();
     driver.engine.peers.push_back(std::move(known));
   }
   Joined joined;

@@ -82,7 +82,7 @@ class EndpointConformance : public testing::TestWithParam<StreamMaker> {
 TEST_P(EndpointConformance, PostedMessagesOfAnySizeArrive) {
   EndpointPair pair(GetParam().make());
   for (const size_t size :
-       {0, 1, 47, 48, 49, 1000, 65535, 65536, 262143, 262144, 262145, 700'001}) {
+       {0U, 1U, 47U, 48U, 49U, 1000U, 65535U, 65536U, 262143U, 262144U, 262145U, 700'001U}) {
     TestMessage message({1, size, 3}, size);
     pair.second.post_recv(message.recv);
     pair.first.post_send(message.send);
@@ -97,7 +97,7 @@ TEST_P(EndpointConformance, PostedMessagesOfAnySizeArrive) {
 
 TEST_P(EndpointConformance, EarlyMessagesWaitForTheirRequest) {
   EndpointPair pair(GetParam().make());
-  for (const size_t size : {0, 1, 1000, 300'000, 700'001}) {
+  for (const size_t size : {0U, 1U, 1000U, 300'000U, 700'001U}) {
     TestMessage message({1, size, 3}, size);
     pair.first.post_send(message.send);
     ASSERT_TRUE(pair.run_until([&] { return message.send.done; }));
@@ -394,7 +394,7 @@ TEST_P(EndpointConformance, AGoodbyeComesBeforeTheEnd) {
 }
 
 TEST_P(EndpointConformance, AnEndInsideAFrameSaysSo) {
-  for (const size_t size : {20, 60}) {
+  for (const size_t size : {20U, 60U}) {
     StreamPair streams = GetParam().make();
     Endpoint endpoint(std::move(streams.second), [](const auto&) {});
     Bytes frame(wire::kFrameHeaderBytes + 100);

@@ -1,0 +1,238 @@
+"""Runs corro beside its peers, interleaved, and writes build/bench/results.{json,md}.
+
+    cpp/bench/run.py [--only PATTERN] [--quick]
+
+Every setting (ranks, transport) is run in several rounds; a round starts every implementation once,
+so that what else the machine does hits all of them alike. A figure is the median of the rounds'
+medians; the least is the least of all. Each driver checks its answers before it takes a time.
+
+A row compares: `peer` is whose times min_us and median_us are. For a peer, `ratio` is corro's median
+divided by the peer's, `bar` is the ratio that corro must not exceed, and `ok` whether it does not.
+For corro itself, `bar` is null, or a figure in microseconds where the goal is an absolute one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "build/release/cpp/bench"
+CORRO = ROOT / ".venv/bin/corro"
+PYTHON = ROOT / ".venv/bin/python"
+OUT = ROOT / "build/bench"
+
+SIZES = [4 * 4**i for i in range(13)]  # 4 B, 16 B, ... 64 MiB
+QUICK_SIZES = [4, 1 << 12, 1 << 16, 1 << 20, 1 << 24]
+SMALL = 64 << 10
+
+Figures = dict[int, tuple[float, float]]  # bytes: (min_us, median_us)
+
+
+@dataclass(frozen=True)
+class Setting:
+    ranks: int
+    transport: str
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An implementation that is measured; `of` names what it is compared with."""
+
+    name: str
+    memory: str
+    command: Callable[[Setting, list[str]], list[str]]
+
+
+@dataclass
+class Row:
+    op: str
+    bytes: int
+    ranks: int
+    transport: str
+    memory: str
+    peer: str
+    min_us: float
+    median_us: float
+    ratio: float | None = None
+    bar: float | None = None
+    ok: bool = True
+
+
+def corro_run(setting: Setting, *command: str) -> list[str]:
+    return [str(CORRO), "run", "-np", str(setting.ranks), "--log-dir", str(OUT / "logs"), *command]
+
+
+def corro_peer(memory: str) -> Peer:
+    def command(setting: Setting, sizes: list[str]) -> list[str]:
+        return corro_run(setting, str(PROGRAMS / "allreduce_corro"), memory, *sizes)
+
+    return Peer("corro", memory, command)
+
+
+def torch_peer(backend: str) -> Peer:
+    def command(setting: Setting, sizes: list[str]) -> list[str]:
+        script = str(ROOT / "cpp/bench/allreduce_torch.py")
+        return corro_run(setting, str(PYTHON), script, backend, *sizes)
+
+    return Peer("gloo" if backend == "gloo" else "corro (torch)", "private", command)
+
+
+def open_mpi_command(setting: Setting, sizes: list[str]) -> list[str]:
+    layers = "tcp,self" if setting.transport == "tcp" else "vader,self"
+    options = ["--oversubscribe", "--mca", "btl", layers]
+    if os.geteuid() == 0:
+        options.append("--allow-run-as-root")
+    program = str(PROGRAMS / "allreduce_mpi")
+    return ["mpirun", "-np", str(setting.ranks), *options, program, *sizes]
+
+
+PEERS = [
+    corro_peer("private"),
+    corro_peer("arena"),
+    torch_peer("corro"),
+    Peer("openmpi", "private", open_mpi_command),
+    torch_peer("gloo"),
+]
+
+
+def run(command: Sequence[str], transport: str) -> Figures:
+    """Runs one driver once; its JSON lines are the figures."""
+    environment = dict(os.environ, CORRO_TRANSPORT="tcp") if transport == "tcp" else None
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    found = [json.loads(line) for line in re.findall(r"\{.*\}", done.stdout)]
+    return {line["bytes"]: (line["min_us"], line["median_us"]) for line in found}
+
+
+def combine(rounds: list[Figures]) -> Figures:
+    return {
+        size: (min(r[size][0] for r in rounds), statistics.median(r[size][1] for r in rounds))
+        for size in rounds[0]
+    }
+
+
+def bar_for(peer: str, size: int) -> float:
+    """The ratio that corro must not exceed: docs/benchmarks.md."""
+    if peer == "openmpi":
+        return 1.5
+    return 0.2 if size <= SMALL else 1.0
+
+
+def measure_setting(setting: Setting, sizes: Sequence[int], rounds: int, seconds: float) -> list[Row]:
+    arguments = [str(seconds), *map(str, sizes)]
+    taken: dict[Peer, list[Figures]] = {peer: [] for peer in PEERS}
+    for number in range(rounds):
+        for peer in PEERS:
+            note(f"{setting.ranks} ranks, {setting.transport}, round {number + 1}/{rounds}: {peer.name}")
+            taken[peer].append(run(peer.command(setting, arguments), setting.transport))
+    return compare(setting, {peer: combine(figures) for peer, figures in taken.items()})
+
+
+def compare(setting: Setting, figures: dict[Peer, Figures]) -> list[Row]:
+    rows = []
+    ours = {peer.memory: figures[peer] for peer in figures if peer.name == "corro"}
+    for peer, by_size in figures.items():
+        for size, (least, median) in by_size.items():
+            row = Row("allreduce", size, setting.ranks, setting.transport, peer.memory, peer.name, least, median)
+            if peer.name.startswith("corro"):
+                rows.append(row)
+                continue
+            for memory, own in ours.items():
+                ratio = own[size][1] / median
+                bar = bar_for(peer.name, size)
+                rows.append(Row(**{**vars(row), "memory": memory, "ratio": ratio, "bar": bar, "ok": ratio <= bar}))
+    rows.sort(key=lambda row: (row.memory, row.bytes, row.peer))
+    return rows
+
+
+def measure_idle() -> Row:
+    """CPU time of an idle group: microseconds for each second and rank; the goal is 0.0 %."""
+    note("idle group")
+    setting = Setting(2, "shm")
+    least, median = run(corro_run(setting, str(PROGRAMS / "idle_corro"), "3"), "shm")[0]
+    return Row("idle", 0, 2, "shm", "", "corro", least, median, None, 500.0, median <= 500.0)
+
+
+def measure_launch(rounds: int) -> Row:
+    """What the launcher adds to two processes that do nothing."""
+    note("launcher")
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(rounds):
+        for launched in (True, False):
+            command = corro_run(Setting(2, "shm"), "/bin/true") if launched else ["/bin/true"]
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            times[launched].append((time.perf_counter() - start) * 1e6)
+    bare = statistics.median(times[False])
+    median = statistics.median(times[True]) - bare
+    return Row("launch", 0, 2, "shm", "", "corro", min(times[True]) - bare, median, None, 50e3, median <= 50e3)
+
+
+def note(text: str) -> None:
+    """One line of progress, on a terminal over the one before."""
+    end = "\r" if sys.stderr.isatty() else "\n"
+    print(f"bench: {text:<70}", end=end, file=sys.stderr, flush=True)
+
+
+def table(rows: list[Row]) -> str:
+    head = list(vars(rows[0]))
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        cells = [show(key, value) for key, value in vars(row).items()]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def show(key: str, value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "**no**"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 or key == "ratio" else f"{value:.0f}"
+    return str(value)
+
+
+def wanted(row_name: str, only: str) -> bool:
+    return re.search(only, row_name) is not None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compares corro with its peers.")
+    parser.add_argument("--only", default="", help="a pattern: of allreduce-2-shm, idle, launch, ...")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes, one round")
+    options = parser.parse_args()
+    sizes, rounds, seconds = (QUICK_SIZES, 1, 0.1) if options.quick else (SIZES, 3, 0.2)
+    OUT.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    for setting in [Setting(r, t) for r in (2, 4) for t in ("shm", "tcp")]:
+        if wanted(f"allreduce-{setting.ranks}-{setting.transport}", options.only):
+            rows += measure_setting(setting, sizes, rounds, seconds)
+    if wanted("idle", options.only):
+        rows.append(measure_idle())
+    if wanted("launch", options.only):
+        rows.append(measure_launch(10 if options.quick else 30))
+    if not rows:
+        sys.exit(f"bench: nothing is called {options.only}: allreduce-{{2,4}}-{{shm,tcp}}, idle, launch")
+    (OUT / "results.json").write_text(json.dumps([vars(row) for row in rows], indent=1) + "\n")
+    (OUT / "results.md").write_text(table(rows))
+    print(table(rows))
+    missed = sum(not row.ok for row in rows)
+    print(f"bench: {len(rows)} rows, {missed} missed their bar; build/bench/results.md")
+
+
+if __name__ == "__main__":
+    main()

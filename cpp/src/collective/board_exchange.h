@@ -1,0 +1,87 @@
+// BoardExchange: how every collective on a board begins. Each rank publishes one cache line (its
+// signature, and its data or where that is) and reads the others'; small operations end here.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "collective/board.h"
+
+namespace corro::collective {
+
+using Sources = std::array<const std::byte*, kMaxBoardRanks>;
+
+/// True if the result is made slice by slice, each slice by its owner, who also hands it out.
+[[nodiscard]] constexpr bool is_sliced(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kReduce;
+}
+
+/// Loop-confined, without memory of its own. Board and request are borrowed.
+class BoardExchange {
+ public:
+  BoardExchange(Board& board, uint64_t op, const OpRequest& request);
+
+  /// True if all ranks know beforehand that every contribution fits into a line or a slot.
+  [[nodiscard]] bool certainly_small() const {
+    return shape_.agreed() && largest_contribution() * element_ <= kSlotBytes;
+  }
+  /// Publishes the own line; only while Board::line_free().
+  void publish();
+  /// Looks further; the first rank whose line is not there yet, or size() once all are.
+  int32_t arrived();
+  /// The rest is for when all lines are there. INVALID_ARGUMENT that names both sides where ranks
+  /// called different operations.
+  [[nodiscard]] Status agreement() const;
+  /// True if all contributions are in lines and slots: take_small() makes the result.
+  [[nodiscard]] bool all_small() const;
+  void take_small();
+
+  [[nodiscard]] Board& board() const { return board_; }
+  [[nodiscard]] const OpRequest& request() const { return request_; }
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] uint64_t op() const { return op_; }
+  [[nodiscard]] int32_t rank() const { return board_.rank(); }
+  [[nodiscard]] int32_t size() const { return size_; }
+  [[nodiscard]] uint64_t element() const { return element_; }  ///< Bytes.
+  [[nodiscard]] const Line& line_of(int32_t r) const {
+    return board_.member(r).section->lines[op_ % kLines];
+  }
+  /// Rank r's slice of the result, in elements: as even as possible, the first ones get the rest.
+  [[nodiscard]] std::pair<uint64_t, uint64_t> slice_of(int32_t r) const;
+  /// What rank `from` sends to `to` (index 0), or expects from it (index 1): uneven alltoall.
+  [[nodiscard]] uint64_t table_entry(int32_t from, int32_t to, size_t index) const;
+  /// Where the block for this rank starts in rank r's contribution, in elements.
+  [[nodiscard]] uint64_t block_offset_in(int32_t r) const;
+  /// Elements of rank r's contribution up to the last that this rank reads.
+  [[nodiscard]] uint64_t contribution_of(int32_t r) const;
+
+ private:
+  [[nodiscard]] std::byte* slot_of(int32_t r) const {
+    return board_.member(r).section->slots[op_ % kLines];
+  }
+  [[nodiscard]] uint64_t largest_contribution() const;
+  [[nodiscard]] uint64_t table_bytes() const;
+  void write_table();
+  void publish_place(Line& line, uint64_t bytes);
+  [[nodiscard]] bool overlaps(uint64_t input_bytes, uint64_t output_bytes) const;
+  [[nodiscard]] bool ranges_meet(uint64_t input_bytes, uint64_t output_bytes) const;
+  [[nodiscard]] Status mismatch(const std::string& difference) const;
+  [[nodiscard]] const std::byte* small_data(int32_t r) const;
+
+  Board& board_;
+  const uint64_t op_;
+  const OpRequest& request_;
+  const int32_t size_;
+  const uint64_t element_;
+  const Shape shape_;
+  const uint64_t signature_;
+  int32_t arrived_ = 0;
+};
+
+/// The large paths, chosen by every rank alike once all lines are there. The exchange is borrowed.
+/// Direct: every buffer can be read and written by every rank; else null.
+[[nodiscard]] std::unique_ptr<Operation> make_direct_path(const BoardExchange& exchange);
+/// Staged: private memory, chunk by chunk through staging buffers. For the oldest operation only.
+[[nodiscard]] std::unique_ptr<Operation> make_staged_path(const BoardExchange& exchange);
+
+}  // namespace corro::collective
