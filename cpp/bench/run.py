@@ -131,12 +131,16 @@ def bar_for(peer: str, size: int) -> float:
     return 0.2 if size <= SMALL else 1.0
 
 
-def measure_setting(setting: Setting, sizes: Sequence[int], rounds: int, seconds: float) -> list[Row]:
+def measure_setting(
+    setting: Setting, sizes: Sequence[int], rounds: int, seconds: float
+) -> list[Row]:
     arguments = [str(seconds), *map(str, sizes)]
     taken: dict[Peer, list[Figures]] = {peer: [] for peer in PEERS}
     for number in range(rounds):
         for peer in PEERS:
-            note(f"{setting.ranks} ranks, {setting.transport}, round {number + 1}/{rounds}: {peer.name}")
+            note(
+                f"{setting.ranks} ranks, {setting.transport}, round {number + 1}/{rounds}: {peer.name}"
+            )
             taken[peer].append(run(peer.command(setting, arguments), setting.transport))
     return compare(setting, {peer: combine(figures) for peer, figures in taken.items()})
 
@@ -146,14 +150,33 @@ def compare(setting: Setting, figures: dict[Peer, Figures]) -> list[Row]:
     ours = {peer.memory: figures[peer] for peer in figures if peer.name == "corro"}
     for peer, by_size in figures.items():
         for size, (least, median) in by_size.items():
-            row = Row("allreduce", size, setting.ranks, setting.transport, peer.memory, peer.name, least, median)
+            row = Row(
+                "allreduce",
+                size,
+                setting.ranks,
+                setting.transport,
+                peer.memory,
+                peer.name,
+                least,
+                median,
+            )
             if peer.name.startswith("corro"):
                 rows.append(row)
                 continue
             for memory, own in ours.items():
                 ratio = own[size][1] / median
                 bar = bar_for(peer.name, size)
-                rows.append(Row(**{**vars(row), "memory": memory, "ratio": ratio, "bar": bar, "ok": ratio <= bar}))
+                rows.append(
+                    Row(
+                        **{
+                            **vars(row),
+                            "memory": memory,
+                            "ratio": ratio,
+                            "bar": bar,
+                            "ok": ratio <= bar,
+                        }
+                    )
+                )
     rows.sort(key=lambda row: (row.memory, row.bytes, row.peer))
     return rows
 
@@ -178,7 +201,19 @@ def measure_launch(rounds: int) -> Row:
             times[launched].append((time.perf_counter() - start) * 1e6)
     bare = statistics.median(times[False])
     median = statistics.median(times[True]) - bare
-    return Row("launch", 0, 2, "shm", "", "corro", min(times[True]) - bare, median, None, 50e3, median <= 50e3)
+    return Row(
+        "launch",
+        0,
+        2,
+        "shm",
+        "",
+        "corro",
+        min(times[True]) - bare,
+        median,
+        None,
+        50e3,
+        median <= 50e3,
+    )
 
 
 def note(text: str) -> None:
@@ -212,7 +247,9 @@ def wanted(row_name: str, only: str) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compares corro with its peers.")
-    parser.add_argument("--only", default="", help="a pattern: of allreduce-2-shm, idle, launch, ...")
+    parser.add_argument(
+        "--only", default="", help="a pattern: of allreduce-2-shm, idle, launch, ..."
+    )
     parser.add_argument("--quick", action="store_true", help="fewer sizes, one round")
     options = parser.parse_args()
     sizes, rounds, seconds = (QUICK_SIZES, 1, 0.1) if options.quick else (SIZES, 3, 0.2)
@@ -226,7 +263,9 @@ def main() -> None:
     if wanted("launch", options.only):
         rows.append(measure_launch(10 if options.quick else 30))
     if not rows:
-        sys.exit(f"bench: nothing is called {options.only}: allreduce-{{2,4}}-{{shm,tcp}}, idle, launch")
+        sys.exit(
+            f"bench: nothing is called {options.only}: allreduce-{{2,4}}-{{shm,tcp}}, idle, launch"
+        )
     (OUT / "results.json").write_text(json.dumps([vars(row) for row in rows], indent=1) + "\n")
     (OUT / "results.md").write_text(table(rows))
     print(table(rows))

@@ -2,12 +2,12 @@
  *
  *   corro_error error;
  *   corro_engine *engine = NULL;
- *   corro_options options = {.struct_size = sizeof options};      // all else from the environment
+ *   corro_options options = {.struct_size = sizeof options};  // all else from the environment
  *   if (corro_engine_create(&options, &engine, &error)) { puts(error.message); return 1; }
  *   float x[4] = {1, 2, 3, 4};
  *   corro_op op = {.struct_size = sizeof op, .kind = CORRO_ALLREDUCE, .dtype = CORRO_F32,
- * .reduce_op = CORRO_SUM, .input = x, .output = x, .count = 4}; if
- * (corro_run(corro_engine_world(engine), &op, 1, &error)) puts(error.message);
+ *                  .reduce_op = CORRO_SUM, .input = x, .output = x, .count = 4};
+ *   if (corro_run(corro_engine_world(engine), &op, 1, &error)) puts(error.message);
  *   corro_engine_destroy(engine);
  *
  * Every function is thread-safe unless it says otherwise. Functions that can fail return a
@@ -140,18 +140,24 @@ CORRO_API void corro_group_destroy(
 CORRO_API int32_t corro_group_rank(const corro_group* group);
 CORRO_API int32_t corro_group_size(const corro_group* group);
 
+/* clang-format off */
 /* One operation. Buffers are contiguous and stay valid and untouched until the work is done. input
- * may equal output (in place) for every kind except where sizes differ; counts are elements of
- * dtype: ALLREDUCE      input[count] -> output[count] on every rank ALLGATHER      input[count] ->
- * output[sum of counts]; counts[r] = rank r's count, NULL: all equal to count REDUCESCATTER
- * input[sum of counts] -> output[counts[rank]]; NULL: count elements for each rank ALLTOALL input:
- * send_counts[r] for rank r; output: counts[r] from rank r; both NULL: count each way BROADCAST
- * root's input[count] -> output[count] on every rank (input is read at the root only) REDUCE
- * input[count] -> the root's output[count]; others' output may be NULL GATHER         input[count]
- * -> the root's output, counts[r] from rank r; NULL: count each SCATTER        the root's input,
- * counts[r] for rank r (NULL: count each) -> output[count] BARRIER        no buffers SEND, RECV
- * input[count] to / output[count] from group rank root, matched by tag in order Where counts is
- * given, it has to be given on every rank (GATHER, SCATTER: the same array). */
+ * may equal output (in place) for every kind except where sizes differ. Counts are elements of dtype;
+ * where counts is NULL, all are equal to count:
+ *
+ *   ALLREDUCE      input[count] -> output[count] on every rank
+ *   ALLGATHER      input[count] -> output[sum of counts] on every rank; counts[r] = rank r's count
+ *   REDUCESCATTER  input[sum of counts] -> output[counts[rank]]; without counts: count for each rank
+ *   ALLTOALL       input: send_counts[r] for rank r; output: counts[r] from rank r; both or neither
+ *   BROADCAST      the root's input[count] -> output[count] on every rank
+ *   REDUCE         input[count] -> the root's output[count]; others' output may be NULL
+ *   GATHER         input[count] -> the root's output: counts[r] from rank r
+ *   SCATTER        the root's input: counts[r] for rank r -> output[count]
+ *   BARRIER        no buffers
+ *   SEND, RECV     input[count] to, output[count] from group rank root, matched by tag in order
+ *
+ * Where counts is given, it has to be given on every rank (GATHER, SCATTER: the same array). */
+/* clang-format on */
 typedef struct corro_op {
   size_t struct_size; /* sizeof(corro_op) */
   uint8_t kind;

@@ -52,9 +52,10 @@ void copy_text(char (&into)[Size], std::string_view text) {
 corro_code report(const Status& status, corro_error* error) {
   const auto code = static_cast<corro_code>(status.code());
   if (error == nullptr) return code;
-  *error = {};
   error->code = code;
   error->rank = -1;
+  error->torn = 0;
+  error->op[0] = error->phase[0] = error->message[0] = '\0';
   if (status.ok()) return code;
   copy_text(error->message, status.message());
   if (const auto& detail = status.detail()) {
@@ -103,43 +104,43 @@ Result<Struct> read_struct(const Struct* given) {
   return full;
 }
 
-Result<corro::collective::OpRequest> to_request(const corro_op* given, int32_t size) {
+Status read_request(const corro_op* given, int32_t size, corro::collective::OpRequest& request) {
   CORRO_ASSIGN(const corro_op op, read_struct(given));
   if (op.kind >= corro::kOpKindCount || op.dtype >= corro::kDTypeCount ||
       op.reduce_op >= corro::kReduceOpCount) {
     return Status(Code::kInvalidArgument, fmt::format("unknown kind {}, dtype {} or reduce_op {}",
                                                       op.kind, op.dtype, op.reduce_op));
   }
-  corro::collective::OpRequest request{.kind = static_cast<corro::OpKind>(op.kind),
-                                       .dtype = static_cast<corro::DType>(op.dtype),
-                                       .reduce_op = static_cast<corro::ReduceOp>(op.reduce_op),
-                                       .root = op.root,
-                                       .tag = op.tag,
-                                       .input = static_cast<const std::byte*>(op.input),
-                                       .output = static_cast<std::byte*>(op.output),
-                                       .count = op.count,
-                                       .prescale = op.prescale == 0 ? 1 : op.prescale,
-                                       .postscale = op.postscale == 0 ? 1 : op.postscale,
-                                       .timeout = Duration(op.timeout_ns)};
+  request.kind = static_cast<corro::OpKind>(op.kind);
+  request.dtype = static_cast<corro::DType>(op.dtype);
+  request.reduce_op = static_cast<corro::ReduceOp>(op.reduce_op);
+  request.root = op.root;
+  request.tag = op.tag;
+  request.input = static_cast<const std::byte*>(op.input);
+  request.output = static_cast<std::byte*>(op.output);
+  request.count = op.count;
+  request.prescale = op.prescale == 0 ? 1 : op.prescale;
+  request.postscale = op.postscale == 0 ? 1 : op.postscale;
+  request.timeout = Duration(op.timeout_ns);
   const auto ranks = static_cast<size_t>(size);
   if (op.counts != nullptr) request.counts.assign(op.counts, op.counts + ranks);
   if (op.send_counts != nullptr) request.send_counts.assign(op.send_counts, op.send_counts + ranks);
   if (op.name != nullptr) request.name = op.name;
-  return request;
+  return {};
+}
+
+Status check_group(const corro_group* group) {
+  if (group == nullptr) return {Code::kInvalidArgument, "this rank is not a member of the group"};
+  return check_alive(group->engine);
 }
 
 Result<std::shared_ptr<runtime::WorkState>> to_work(corro_group* group, const corro_op* ops,
                                                     size_t n) {
-  if (group == nullptr)
-    return Status(Code::kInvalidArgument, "this rank is not a member of the group");
-  CORRO_TRY(check_alive(group->engine));
+  CORRO_TRY(check_group(group));
   if (n == 0) return Status(Code::kInvalidArgument, "no operations given");
-  std::vector<corro::collective::OpRequest> requests;
-  requests.reserve(n);
-  for (size_t i = 0; i < n; ++i) {
-    CORRO_ASSIGN(auto request, to_request(ops + i, group->group->size()));
-    requests.push_back(std::move(request));
-  }
+  std::vector<corro::collective::OpRequest> requests(n);
+  for (size_t i = 0; i < n; ++i)
+    CORRO_TRY(read_request(ops + i, group->group->size(), requests[i]));
   return std::make_shared<runtime::WorkState>(std::move(requests));
 }
 
@@ -264,6 +265,12 @@ corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, corro
 
 corro_code corro_run(corro_group* group, const corro_op* ops, size_t n, corro_error* error) {
   return guarded(error, [&]() -> Status {
+    if (n == 1) {
+      CORRO_TRY(check_group(group));
+      corro::collective::OpRequest request;
+      CORRO_TRY(read_request(ops, group->group->size(), request));
+      return group->engine->driver().run(*group->group, request);
+    }
     CORRO_ASSIGN(const auto state, to_work(group, ops, n));
     group->engine->driver().run(*group->group, state);
     return state->status();

@@ -27,15 +27,29 @@ std::string_view code_name(Code code) {
   return index < kNames.size() ? kNames[index] : "UNKNOWN";
 }
 
+Status::Status(Code code, std::string message, std::optional<FailureDetail> detail) {
+  if (code == Code::kOk) return;
+  failure_ = std::make_shared<const Failure>(Failure{code, std::move(message), std::move(detail)});
+}
+
+const std::string& Status::message() const {
+  static const std::string kNone;
+  return ok() ? kNone : failure_->message;
+}
+
+const std::optional<FailureDetail>& Status::detail() const {
+  static const std::optional<FailureDetail> kNone;
+  return ok() ? kNone : failure_->detail;
+}
+
 Status Status::with_context(std::string_view context) const {
-  Status copy = *this;
-  if (!ok()) copy.message_ = std::string(context) + ": " + message_;
-  return copy;
+  if (ok()) return {};
+  return {failure_->code, std::string(context) + ": " + failure_->message, failure_->detail};
 }
 
 std::string Status::to_string() const {
   if (ok()) return "OK";
-  return std::string(code_name(code_)) + ": " + message_;
+  return std::string(code_name(code())) + ": " + message();
 }
 
 Status status_from_errno(std::string_view what, int error_number) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,28 +48,34 @@ struct FailureDetail {
   bool torn = false;       ///< True if the caller's output buffer may hold partial results.
 };
 
-/// A code and a one-line message; immutable value. A successful Status carries nothing.
+/// A code and a one-line message; immutable value. A successful Status is a null pointer: it costs
+/// nothing to make, copy or drop.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(Code code, std::string message) : Status(code, std::move(message), std::nullopt) {}
   Status(Code code, std::string message, FailureDetail detail)
-      : code_(code), message_(std::move(message)), detail_(std::move(detail)) {}
+      : Status(code, std::move(message), std::optional(std::move(detail))) {}
 
-  [[nodiscard]] bool ok() const { return code_ == Code::kOk; }
-  [[nodiscard]] Code code() const { return code_; }
-  [[nodiscard]] const std::string& message() const { return message_; }
+  [[nodiscard]] bool ok() const { return failure_ == nullptr; }
+  [[nodiscard]] Code code() const { return ok() ? Code::kOk : failure_->code; }
+  [[nodiscard]] const std::string& message() const;
   /// Set for failures of an operation (a lost rank, a mismatch, a deadline).
-  [[nodiscard]] const std::optional<FailureDetail>& detail() const { return detail_; }
+  [[nodiscard]] const std::optional<FailureDetail>& detail() const;
   /// Returns the same failure with "context: " before its message.
   [[nodiscard]] Status with_context(std::string_view context) const;
   /// Returns "CODE: message", or "OK".
   [[nodiscard]] std::string to_string() const;
 
  private:
-  Code code_ = Code::kOk;
-  std::string message_;
-  std::optional<FailureDetail> detail_;
+  struct Failure {
+    Code code;
+    std::string message;
+    std::optional<FailureDetail> detail;
+  };
+  Status(Code code, std::string message, std::optional<FailureDetail> detail);
+
+  std::shared_ptr<const Failure> failure_;
 };
 
 /// Builds kUnavailable etc. from the current errno: "what: Connection refused".

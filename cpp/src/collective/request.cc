@@ -41,7 +41,7 @@ Status check_counts(const OpRequest& request, const std::vector<uint64_t>& count
 
 }  // namespace
 
-Status validate(const OpRequest& request, int32_t rank, int32_t size) {
+Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size) {
   if (needs_root(request.kind) && (request.root < 0 || request.root >= size)) {
     return {Code::kInvalidArgument, fmt::format("{}: rank {} is not in a group of {} ranks",
                                                 name_of(request.kind), request.root, size)};
@@ -61,22 +61,24 @@ Status validate(const OpRequest& request, int32_t rank, int32_t size) {
     return {Code::kInvalidArgument,
             fmt::format("{}: more than 2^40 elements", name_of(request.kind))};
   }
-  if (point_to_point) {
-    const bool missing =
-        request.kind == OpKind::kSend ? request.input == nullptr : request.output == nullptr;
-    if (request.count > 0 && missing) {
-      return {Code::kInvalidArgument, fmt::format("{}: no buffer", name_of(request.kind))};
-    }
-    return {};
-  }
-  const Shape shape(request, rank, size);
-  if (shape.contribution() > 0 && request.input == nullptr) {
-    return {Code::kInvalidArgument, fmt::format("{}: no input buffer", name_of(request.kind))};
-  }
-  if (shape.takes() && shape.output_count() > 0 && request.output == nullptr) {
-    return {Code::kInvalidArgument, fmt::format("{}: no output buffer", name_of(request.kind))};
-  }
   return {};
+}
+
+Status validate_buffers(const OpRequest& request, const Shape& shape) {
+  const bool sends = request.kind == OpKind::kSend;
+  const bool receives = request.kind == OpKind::kRecv;
+  const uint64_t in = sends ? request.count : shape.contribution();
+  const uint64_t out = receives ? request.count : shape.takes() ? shape.output_count() : 0;
+  if (in > 0 && request.input == nullptr)
+    return {Code::kInvalidArgument, fmt::format("{}: no input buffer", name_of(request.kind))};
+  if (out > 0 && request.output == nullptr)
+    return {Code::kInvalidArgument, fmt::format("{}: no output buffer", name_of(request.kind))};
+  return {};
+}
+
+Status validate(const OpRequest& request, int32_t rank, int32_t size) {
+  CORRO_TRY(validate_sizes(request, rank, size));
+  return validate_buffers(request, Shape(request, rank, size));
 }
 
 Signature signature_of(const OpRequest& request, int32_t size) {
@@ -152,8 +154,8 @@ Shape::Shape(const OpRequest& request, int32_t rank, int32_t size) {
       takes_ = false;
       break;
   }
-  put_start_ = starts_of(put_);
-  take_start_ = starts_of(take_);
+  if (!put_.empty()) put_start_ = starts_of(put_);
+  if (!take_.empty()) take_start_ = starts_of(take_);
   largest_block_ = split_ ? largest_of(put_, even_put_) : largest_of(take_, even_put_);
   if (contributes(rank)) {
     contribution_ = !split_ ? even_put_ : put_.empty() ? even_put_ * ranks : sum_of(put_);

@@ -32,9 +32,8 @@ struct OpRequest {
   std::string name = {};
 };
 
-/// Refuses what no group could run: roots and counts out of range, missing buffers, byte sizes that
-/// overflow.
-[[nodiscard]] Status validate(const OpRequest& request, int32_t rank, int32_t size);
+/// Refuses what no group could run: roots and counts out of range, byte sizes that overflow.
+[[nodiscard]] Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size);
 
 /// What all ranks have to agree on.
 [[nodiscard]] Signature signature_of(const OpRequest& request, int32_t size);
@@ -73,5 +72,10 @@ class Shape {
   uint64_t even_put_ = 0, even_take_ = 0;
   std::vector<uint64_t> put_, take_, put_start_, take_start_;  ///< Empty: even.
 };
+
+/// Refuses missing buffers, for a request of valid sizes.
+[[nodiscard]] Status validate_buffers(const OpRequest& request, const Shape& shape);
+/// Both of the above.
+[[nodiscard]] Status validate(const OpRequest& request, int32_t rank, int32_t size);
 
 }  // namespace corro::collective

@@ -95,7 +95,8 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(Options options) 
 FlightRecorder::FlightRecorder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 FlightRecorder::~FlightRecorder() = default;
 
-FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op) {
+FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op, Phase phase) {
+  const uint64_t now = now_ns();
   const Handle handle = ++impl_->begun;
   FlightRecord& record = impl_->records()[(handle - 1) & (impl_->capacity - 1)];
   record.sequence.store(
@@ -105,9 +106,9 @@ FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op) {
   record.count.store(op.count, kPublish);
   record.what.store(pack_what(op), kPublish);
   record.where.store(uint64_t{op.lane} | uint64_t{static_cast<uint32_t>(op.root)} << 32U, kPublish);
-  record.state.store(pack_state({.phase = Phase::kQueued}), kPublish);
-  record.queued_ns.store(now_ns(), kPublish);
-  record.started_ns.store(0, kPublish);
+  record.state.store(pack_state({.phase = phase}), kPublish);
+  record.queued_ns.store(now, kPublish);
+  record.started_ns.store(phase == Phase::kQueued ? 0 : now, kPublish);
   record.done_ns.store(0, kPublish);
   std::array<char, kFlightNameBytes> name{};
   op.name.copy(name.data(), kFlightNameBytes - 1);

@@ -76,7 +76,8 @@ class FlightRecorder {
   static Result<std::unique_ptr<FlightRecorder>> create(Options options);
   ~FlightRecorder();
 
-  Handle begin(const OpRecord& op);
+  /// `phase`: kQueued, or a later one for an operation that starts at once.
+  Handle begin(const OpRecord& op, Phase phase = Phase::kQueued);
   void set_phase(Handle handle, Phase phase, int32_t waiting_for = -1);
   void end(Handle handle, Code code);
   void set_step(uint64_t step);

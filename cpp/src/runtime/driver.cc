@@ -152,6 +152,39 @@ void Driver::run(Group& group, const std::shared_ptr<WorkState>& work) {
   (void)work->wait(Duration(-1));
 }
 
+Status Driver::run(Group& group, const collective::OpRequest& request) {
+  Status status;
+  std::shared_ptr<WorkState> rest;
+  if (run_quick(group, request, status, rest)) {
+    if (rest == nullptr) return status;
+  } else {
+    rest = std::make_shared<WorkState>(std::vector{request});
+    run(group, rest);
+  }
+  (void)rest->wait(Duration(-1));
+  return rest->status();
+}
+
+/// False if the operation has to be submitted. Else it is over, with `status`, or the progress
+/// thread has it as `rest`.
+bool Driver::run_quick(Group& group, const collective::OpRequest& request, Status& status,
+                       std::shared_ptr<WorkState>& rest) {
+  if (posted_.load(std::memory_order_relaxed) > 0 || !try_take_baton()) return false;
+  std::optional<Engine::Quick> quick;
+  if (engine_->begin_quick(group, request, quick)) {
+    Ladder ladder(caller_ladder_);
+    bool over = engine_->finish_quick(*quick, status);
+    while (!over && posted_.load(std::memory_order_relaxed) == 0 && ladder.climb())
+      over = engine_->finish_quick(*quick, status);
+    if (!over) {
+      rest = std::make_shared<WorkState>(std::vector{request});
+      engine_->slow_down(*quick, rest, monotonic_now());
+    }
+  }
+  release_baton();
+  return quick.has_value();
+}
+
 void Driver::call(const std::function<void(Engine&)>& task) {
   if (try_take_baton()) {
     run_tasks();

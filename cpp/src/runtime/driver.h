@@ -46,6 +46,9 @@ class Driver {
   void submit(Group& group, std::shared_ptr<WorkState> work);
   /// Starts the work and returns when it is done, moving it on the calling thread where possible.
   void run(Group& group, const std::shared_ptr<WorkState>& work);
+  /// The same for one operation, whose result it returns. One that is small and whose peers are
+  /// there costs no memory and no hand-off.
+  Status run(Group& group, const collective::OpRequest& request);
   /// Runs `task` with the baton, on this thread or the progress thread, and returns when it is
   /// done.
   void call(const std::function<void(Engine&)>& task);
@@ -72,6 +75,8 @@ class Driver {
   void release_baton();
   void run_tasks();
   void apply_losses();
+  bool run_quick(Group& group, const collective::OpRequest& request, Status& status,
+                 std::shared_ptr<WorkState>& rest);
   bool pass();
   void progress_main();
   void move_until_idle();
@@ -88,8 +93,8 @@ class Driver {
   std::atomic<uint32_t> baton_{0};      ///< 0 free, 1 taken, 2 taken and somebody sleeps for it.
   std::atomic<uint32_t> posted_{0};     ///< Tasks in tasks_.
   std::atomic<uint32_t> attention_{0};  ///< Losses in losses_.
-  /// The progress thread sleeps or is about to: whoever leaves work to it clears this and rings. Set
-  /// before the baton is let go, so that nobody can take it and leave work behind unseen.
+  /// The progress thread sleeps or is about to: whoever leaves work to it clears this and rings.
+  /// Set before the baton is let go, so that nobody can take it and leave work behind unseen.
   std::atomic<uint32_t> parked_{1};
   std::atomic<bool> stopping_{false}, abandoned_{false};
   std::atomic<uint64_t> wakeups_{0};

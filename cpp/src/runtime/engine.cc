@@ -173,6 +173,17 @@ void Engine::submit_one(Group& group, const std::shared_ptr<WorkState>& work, si
     work->finish_one(refused);
     return;
   }
+  auto flight = make_flight(group, work, request, now);
+  flight->op = is_pair(request.kind)
+                   ? group.pair_sequences[{request.kind, request.root, request.tag}]++
+                   : group.next_op++;
+  flight->record = recorder_->begin(record_of(group, request, flight->op));
+  ++counters_.operations;
+  enqueue(std::move(flight));
+}
+
+std::unique_ptr<Flight> Engine::make_flight(Group& group, const std::shared_ptr<WorkState>& work,
+                                            const collective::OpRequest& request, Time now) const {
   auto flight = std::make_unique<Flight>();
   flight->group = &group;
   flight->work = work;
@@ -180,27 +191,32 @@ void Engine::submit_one(Group& group, const std::shared_ptr<WorkState>& work, si
   flight->submitted = now;
   const Duration timeout = request.timeout > Duration::zero() ? request.timeout : options_.timeout;
   flight->deadline = now + timeout;
-  const bool pair = is_pair(request.kind);
-  flight->op =
-      pair ? group.pair_sequences[{request.kind, request.root, request.tag}]++ : group.next_op++;
-  flight->record = recorder_->begin({.op_id = flight->op,
-                                     .lane = group.lane,
-                                     .kind = request.kind,
-                                     .dtype = request.dtype,
-                                     .reduce_op = request.reduce_op,
-                                     .root = request.root,
-                                     .count = request.count,
-                                     .name = request.name});
+  return flight;
+}
+
+obs::OpRecord Engine::record_of(const Group& group, const collective::OpRequest& request,
+                                uint64_t op) {
+  return {.op_id = op,
+          .lane = group.lane,
+          .kind = request.kind,
+          .dtype = request.dtype,
+          .reduce_op = request.reduce_op,
+          .root = request.root,
+          .count = request.count,
+          .name = request.name};
+}
+
+void Engine::enqueue(std::unique_ptr<Flight> flight) {
   ++flights_;
-  ++counters_.operations;
   Flight* raw = flight.get();
-  if (pair) {
+  Group& group = *raw->group;
+  if (is_pair(raw->request->kind)) {
     group.pairs.push_back(std::move(flight));
-    launch(*raw, now);
+    launch(*raw, now_);
     return;
   }
   group.flights.push_back(std::move(flight));
-  auto ticket = executor_->submit(group.executor_lane, {.name = name_of(request.kind),
+  auto ticket = executor_->submit(group.executor_lane, {.name = name_of(raw->request->kind),
                                                         .launch =
                                                             [this, raw](const Firing& firing) {
                                                               raw->ticket = firing.ticket;
@@ -208,6 +224,52 @@ void Engine::submit_one(Group& group, const std::shared_ptr<WorkState>& work, si
                                                             },
                                                         .on_done = {}});
   CORRO_CHECK(ticket.ok(), ticket.status().message());
+}
+
+// -- small and at once ----------------------------------------------------------------------------
+
+bool Engine::begin_quick(Group& group, const collective::OpRequest& request,
+                         std::optional<Quick>& quick) {
+  collective::Board* board = group.board.get();
+  if (board == nullptr || group.busy() || is_pair(request.kind) || !request.counts.empty() ||
+      !request.send_counts.empty() || !group.failed.ok() || !group.next_error.ok() ||
+      !collective::validate_sizes(request, group.rank, group.size()).ok()) {
+    return false;
+  }
+  quick.emplace(group, request);
+  if (!quick->exchange.certainly_small() || board->missing_member() >= 0 ||
+      !board->line_free(group.next_op) ||
+      !collective::validate_buffers(request, quick->exchange.shape()).ok()) {
+    quick.reset();
+    return false;
+  }
+  quick->record =
+      recorder_->begin(record_of(group, request, group.next_op++), obs::Phase::kExchange);
+  ++counters_.operations;
+  quick->exchange.publish();
+  return true;
+}
+
+bool Engine::finish_quick(Quick& quick, Status& status) {
+  if (quick.exchange.arrived() < quick.exchange.size()) return false;
+  status = quick.exchange.agreement();
+  if (status.ok()) {
+    quick.exchange.take_small();
+  } else {
+    ++counters_.failures;
+  }
+  quick.group->board->set_completed(quick.exchange.op() + 1);
+  recorder_->end(quick.record, status.code());
+  return true;
+}
+
+void Engine::slow_down(Quick& quick, const std::shared_ptr<WorkState>& work, Time now) {
+  now_ = now;
+  auto flight = make_flight(*quick.group, work, work->requests.front(), now);
+  flight->op = quick.exchange.op();
+  flight->record = quick.record;
+  flight->published = true;
+  enqueue(std::move(flight));
 }
 
 void Engine::launch(Flight& flight, Time /*now*/) {

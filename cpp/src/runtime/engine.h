@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/board_exchange.h"
 #include "collective/segment.h"
 #include "obs/flight_recorder.h"
 #include "runtime/executor.h"
@@ -72,6 +73,17 @@ class Engine final {
 
   /// Queues the work's operations; invalid ones and those of a dead group make it done at once.
   void submit(Group& group, const std::shared_ptr<WorkState>& work, Time now);
+  /// One small collective that starts and, mostly, ends at once: no flight, no memory. Sets `quick`
+  /// unless it has to go through submit(): nothing may be in flight on the group, its board must
+  /// have room, and all must know that it fits into the board's lines and slots. Its line is out
+  /// then.
+  class Quick;
+  bool begin_quick(Group& group, const collective::OpRequest& request, std::optional<Quick>& quick);
+  /// True once every member is there: the result is made and `status` set.
+  bool finish_quick(Quick& quick, Status& status);
+  /// Its peers are late: it goes on as `work`, whose only request is the same.
+  void slow_down(Quick& quick, const std::shared_ptr<WorkState>& work, Time now);
+
   /// Moves everything; true if anything moved. Deadlines are checked against `now`.
   bool poll(Time now);
   /// No operation waits or is in flight and nothing is left to send.
@@ -113,6 +125,11 @@ class Engine final {
   Result<Group*> open_group(const std::vector<int32_t>& members, uint32_t lane);
   Status open_board(Group& group);
 
+  std::unique_ptr<Flight> make_flight(Group& group, const std::shared_ptr<WorkState>& work,
+                                      const collective::OpRequest& request, Time now) const;
+  void enqueue(std::unique_ptr<Flight> flight);
+  [[nodiscard]] static obs::OpRecord record_of(const Group& group,
+                                               const collective::OpRequest& request, uint64_t op);
   void submit_one(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
   Status refusal(Group& group, const collective::OpRequest& request);
   void launch(Flight& flight, Time now);
@@ -164,6 +181,19 @@ class Engine final {
   size_t message_flights_ = 0;  ///< Of these, started and using endpoints.
   Time now_;
   EngineCounters counters_;
+};
+
+/// A small collective between begin_quick() and its end. The group and the request are borrowed.
+class Engine::Quick {
+ public:
+  Quick(Group& of, const collective::OpRequest& request)
+      : group(&of), exchange(*of.board, of.next_op, request) {}
+
+ private:
+  friend class Engine;
+  Group* group;
+  collective::BoardExchange exchange;
+  obs::FlightRecorder::Handle record = 0;
 };
 
 }  // namespace corro::runtime

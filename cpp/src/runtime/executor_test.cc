@@ -14,8 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Duration kUnit = std::chrono::milliseconds(1);
-
 /// Launches at once and remembers what it started.
 class ManualLane final : public Lane {
  public:

@@ -26,7 +26,8 @@ Flight* Group::find(uint64_t op) const {
 std::unique_ptr<collective::Operation> Group::make_operation(const Flight& flight) {
   const collective::OpRequest& request = *flight.request;
   if (is_pair(request.kind)) return collective::make_pair_operation(links, flight.op, request);
-  if (board != nullptr) return collective::make_board_operation(*board, flight.op, request);
+  if (board != nullptr)
+    return collective::make_board_operation(*board, flight.op, request, flight.published);
   return collective::make_schedule_operation(links, flight.op, request, schedule_for(request));
 }
 

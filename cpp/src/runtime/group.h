@@ -32,6 +32,7 @@ struct Flight {
   Ticket ticket;
   Time deadline;
   Time submitted;
+  bool published = false;  ///< Its line is on the board already.
   bool over = false;
 };
 
