@@ -459,7 +459,8 @@ class BoardOperation final : public Operation {
     return moved ? Progress::kMoved : Progress::kIdle;
   }
 
-  /// True once `counter` of every member is at least base + wanted.
+  /// True once `counter` of every member is at least `wanted`, counted as the group's chunks are:
+  /// over all operations.
   template <typename Counter>
   bool all_reached(Counter GroupSection::* counter, uint64_t wanted, uint64_t& known) {
     if (known >= wanted) return true;
@@ -468,10 +469,10 @@ class BoardOperation final : public Operation {
       const uint64_t value = (board_.member(r).section->*counter).load(std::memory_order_seq_cst);
       if (value < lowest) {
         lowest = value;
-        if (value < base_ + wanted) wait(obs::Phase::kTransfer, r);
+        if (value < wanted) wait(obs::Phase::kTransfer, r);
       }
     }
-    known = lowest > base_ ? lowest - base_ : 0;
+    known = lowest;
     return known >= wanted;
   }
 
@@ -489,7 +490,9 @@ class BoardOperation final : public Operation {
 
   bool put_chunk() {
     if (put_ == chunks_) return false;
-    if (put_ >= kStages && !all_reached(&GroupSection::taken, put_ + 1 - kStages, known_taken_))
+    // The buffer may still hold a chunk of the operation before, which is over here, not there.
+    const uint64_t next = base_ + put_ + 1;
+    if (next > kStages && !all_reached(&GroupSection::taken, next - kStages, known_taken_))
       return false;
     if (shape_.contributes(rank_)) {
       for (int32_t d = 0; d < (split_in_stage() ? size_ : 1); ++d) {
@@ -514,7 +517,7 @@ class BoardOperation final : public Operation {
 
   /// allreduce and reduce: folds chunk `folded_` of the own slice into the results buffer.
   bool fold_chunk() {
-    if (folded_ == chunks_ || !all_reached(&GroupSection::put, folded_ + 1, known_put_))
+    if (folded_ == chunks_ || !all_reached(&GroupSection::put, base_ + folded_ + 1, known_put_))
       return false;
     const auto [begin, end] = slice_of(rank_);
     Sources sources;
@@ -532,10 +535,10 @@ class BoardOperation final : public Operation {
   bool take_chunk() {
     if (taken_ == chunks_) return false;
     if (is_sliced(request_.kind)) {
-      if (!all_reached(&GroupSection::folded, taken_ + 1, known_folded_)) return false;
+      if (!all_reached(&GroupSection::folded, base_ + taken_ + 1, known_folded_)) return false;
       if (shape_.takes()) take_results();
     } else {
-      if (!all_reached(&GroupSection::put, taken_ + 1, known_put_)) return false;
+      if (!all_reached(&GroupSection::put, base_ + taken_ + 1, known_put_)) return false;
       if (shape_.takes()) take_blocks();
     }
     ++taken_;
