@@ -25,7 +25,9 @@ def test_the_same_functions_classes_and_constants() -> None:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             described.add(node.target.id)
             assert isinstance(getattr(_native, node.target.id), int)
-        elif isinstance(node, ast.FunctionDef) or (isinstance(node, ast.ClassDef) and node.name != "Store"):
+        elif isinstance(node, ast.FunctionDef) or (
+            isinstance(node, ast.ClassDef) and node.name != "Store"
+        ):
             described.add(node.name)
     assert described == public(dir(_native))
 
