@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,10 +56,15 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
     started: list[subprocess.Popen[str]] = []
 
     def run(
-        *arguments: str, ranks: int = 2, launcher: str = "corro", seconds: float = 150, **env: str
+        *arguments: str,
+        ranks: int = 2,
+        launcher: str = "corro",
+        inside: Sequence[str] = (),
+        seconds: float = 150,
+        **env: str,
     ) -> Finished:
         process = subprocess.Popen(
-            [*command(launcher, ranks), *arguments],
+            [*inside, *command(launcher, ranks), *arguments],
             cwd=tmp_path,
             env={**os.environ, "CORRO_TIMEOUT": "60", "OMP_NUM_THREADS": "1", **env},
             stdout=subprocess.PIPE,

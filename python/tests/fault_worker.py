@@ -15,6 +15,7 @@ import numpy
 
 import corro
 import corro.numpy
+from corro import _context
 
 VICTIM = 1
 
@@ -96,6 +97,18 @@ def leaves_nothing() -> None:
         counts.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
         corro.init()
     say(counts=counts)
+
+
+def adds() -> None:
+    """Sums of several sizes, and what the engine has counted."""
+    sums = []
+    for count in (1, 1000, 300_000):
+        data = numpy.arange(count) + corro.rank()
+        sums.append(int(corro.numpy.allreduce(data, op=corro.Sum).sum()))
+    engine = _context.current().engine
+    names = ("ops", "failures", "messages_sent", "messages_received")
+    counters = {name: engine.counter(name) for name in names}
+    say(sums=sums, counters=counters, refused=engine.counter("handshakes_refused"))
 
 
 if __name__ == "__main__":

@@ -26,33 +26,38 @@ class Job:
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(self, scenario: str, ranks: int, **env: str) -> None:
+        self.make_secret()
+        for rank in range(ranks):
+            self.start_rank(rank, scenario, ranks, **env)
+
+    def make_secret(self) -> None:
         secret = self.directory / "secret"
         secret.touch(mode=0o600)
         secret.write_text(os.urandom(32).hex())
-        for rank in range(ranks):
-            self.processes.append(
-                subprocess.Popen(
-                    [sys.executable, str(WORKER), scenario],
-                    env={
-                        **os.environ,
-                        "CORRO_RANK": str(rank),
-                        "CORRO_SIZE": str(ranks),
-                        "CORRO_BOOTSTRAP": f"dir:{self.directory / 'meet'}",
-                        "CORRO_SECRET_FILE": str(secret),
-                        "CORRO_JOB_ID": scenario,
-                        "CORRO_TIMEOUT": "60",
-                        "OMP_NUM_THREADS": "1",
-                        **env,
-                    },
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
 
-    def facts(self, rank: int) -> dict[str, Any]:
-        """Returns what a rank printed, once it has ended."""
-        output, errors = self.processes[rank].communicate(timeout=100)
+    def start_rank(self, rank: int, scenario: str, ranks: int, **env: str) -> None:
+        place = {
+            "CORRO_RANK": str(rank),
+            "CORRO_SIZE": str(ranks),
+            "CORRO_BOOTSTRAP": f"dir:{self.directory / 'meet'}",
+            "CORRO_SECRET_FILE": str(self.directory / "secret"),
+            "CORRO_JOB_ID": scenario,
+            "CORRO_TIMEOUT": "60",
+            "OMP_NUM_THREADS": "1",
+        }
+        self.processes.append(
+            subprocess.Popen(
+                [sys.executable, str(WORKER), scenario],
+                env={**os.environ, **place, **env},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+
+    def facts(self, index: int) -> dict[str, Any]:
+        """Returns what the process started as this one printed, once it has ended."""
+        output, errors = self.processes[index].communicate(timeout=100)
         assert output, errors
         facts: dict[str, Any] = json.loads(output.splitlines()[-1])
         return facts

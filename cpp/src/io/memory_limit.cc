@@ -118,11 +118,11 @@ std::optional<MemoryLimit> tightest_memory_limit(const MemoryLimitPaths& paths) 
 Status check_memory_limit(const std::optional<MemoryLimit>& limit, uint64_t bytes) {
   if (!limit || bytes <= room_in(*limit)) return {};
   constexpr uint64_t kMib = 1U << 20U;
-  return {Code::kResourceExhausted, fmt::format("shared memory: needs {} MiB more, but {} is {} "
-                                                "MiB with {} MiB in use: raise the limit, or lower "
-                                                "the number of ranks or the size of the arena",
-                                                (bytes + kMib - 1) / kMib, limit->what,
-                                                limit->limit / kMib, limit->used / kMib)};
+  return {
+      Code::kResourceExhausted,
+      fmt::format("shared memory: needs {} MiB more, but the limit is {} MiB with {} MiB in use: "
+                  "raise it, or lower the number of ranks or the size of the arena ({})",
+                  (bytes + kMib - 1) / kMib, limit->limit / kMib, limit->used / kMib, limit->what)};
 }
 
 }  // namespace corro::io

@@ -140,8 +140,8 @@ TEST_F(MemoryLimitTest, VersionTwoLimitOfAnAncestorCountsAndPageCacheDoesNot) {
   const Status refused = check_memory_limit(limit, 41 * kMib);
   EXPECT_EQ(refused.code(), Code::kResourceExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("needs 41 MiB more"));
-  EXPECT_THAT(refused.message(), HasSubstr("cgroup/job is 100 MiB with 60 MiB in use"));
-  EXPECT_THAT(refused.message(), HasSubstr("raise the limit"));
+  EXPECT_THAT(refused.message(), HasSubstr("the limit is 100 MiB with 60 MiB in use: raise it"));
+  EXPECT_THAT(refused.message(), HasSubstr("cgroup/job)"));
 }
 
 TEST_F(MemoryLimitTest, VersionOneLimitIsFoundBesideOtherControllers) {

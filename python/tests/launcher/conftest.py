@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,15 @@ class Launcher:
         path.write_text(text)
         return path
 
-    def start(self, *arguments: object, env: dict[str, str] | None = None, **popen: Any) -> Job:
+    def start(
+        self,
+        *arguments: object,
+        env: dict[str, str] | None = None,
+        inside: Sequence[str] = (),
+        **popen: Any,
+    ) -> Job:
         logs = self.directory / f"logs-{len(self.jobs)}"
-        command = [self.program, "run", "--log-dir", str(logs), *map(str, arguments)]
+        command = [*inside, self.program, "run", "--log-dir", str(logs), *map(str, arguments)]
         popen = {
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
@@ -81,8 +87,8 @@ class Launcher:
         self.jobs.append(job)
         return job
 
-    def run(self, *arguments: object, env: dict[str, str] | None = None, **popen: Any) -> Job:
-        job = self.start(*arguments, env=env, **popen)
+    def run(self, *arguments: object, **options: Any) -> Job:
+        job = self.start(*arguments, **options)
         job.wait()
         return job
 

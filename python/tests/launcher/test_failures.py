@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
+from cgroup import memory_cgroup
 
-from .conftest import Launcher, is_alive, pids_in, wait_until
+from .conftest import Launcher, is_alive, pids_in
 
 pytestmark = pytest.mark.faults
 
@@ -156,76 +155,15 @@ def test_torchs_error_files_are_read_and_written(launcher: Launcher) -> None:
     assert json.loads(outer.read_text())["message"]["message"] == "MyError: said in the file"
 
 
-def memory_cgroup() -> tuple[Path, str, str] | str:
-    """A new memory cgroup with the names of its limit and swap limit, or why there is none."""
-    name = f"corro-test-{os.getpid()}"
-    for root, limit, swap in (
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
-        ("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
-    ):
-        if root.endswith("cgroup"):
-            controllers = Path(root, "cgroup.subtree_control")
-            if not controllers.exists() or "memory" not in controllers.read_text():
-                continue
-        own = Path("/proc/self/cgroup").read_text().splitlines()
-        key = ":memory:" if "memory" in root else "0::"
-        path = next((line.split(key, 1)[1] for line in own if key in line), "/")
-        group = Path(root + path.rstrip("/")) / name
-        try:
-            group.mkdir()
-        except OSError as error:
-            return f"cannot make the cgroup {group}: {error}"
-        return group, limit, swap
-    return "no cgroup hierarchy with a memory controller is mounted"
-
-
 def test_out_of_memory_is_named_with_its_limit(launcher: Launcher) -> None:
-    made = memory_cgroup()
-    if isinstance(made, str):
-        pytest.skip(made)
-    group, limit, swap = made
-    try:
-        try:
-            (group / limit).write_text(str(96 << 20))
-        except OSError as error:
-            pytest.skip(f"cannot limit memory: {error}")
-        if (group / swap).exists():
-            (group / swap).write_text("0" if "max" in swap else str(96 << 20))
-        script = launcher.script(
-            START + "if rank == 1:\n"
-            "    data = []\n"
-            "    while True: data.append(bytearray(b'x' * (1 << 20)))" + HANG
-        )
-        enter = f"import os; open('{group}/cgroup.procs', 'w').write(str(os.getpid())); "
-        enter += "os.execv(os.sys.argv[1], os.sys.argv[1:])"
-        logs = launcher.directory / "oom"
-        import subprocess
-
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                enter,
-                launcher.program,
-                "run",
-                "-np",
-                "2",
-                "--log-dir",
-                str(logs),
-                sys.executable,
-                "-u",
-                str(script),
-            ],
-            cwd=launcher.directory,
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 128 + signal.SIGKILL, done.stderr
-        failure = json.loads((logs / "failure.json").read_text())
-        assert failure["rank"] == 1
-        assert "out of memory" in failure["cause"]
-        assert "96 MiB" in failure["cause"]
-    finally:
-        wait_until(lambda: not (group / "cgroup.procs").read_text(), "the cgroup is empty")
-        group.rmdir()
+    script = launcher.script(
+        START + "if rank == 1:\n"
+        "    data = []\n"
+        "    while True: data.append(bytearray(b'x' * (1 << 20)))" + HANG
+    )
+    with memory_cgroup(96 << 20) as inside:
+        job = launcher.run("-np", 2, sys.executable, "-u", script, inside=inside)
+    assert job.process.returncode == 128 + signal.SIGKILL, job.err
+    assert job.failure()["rank"] == 1
+    assert "out of memory" in job.failure()["cause"]
+    assert "96 MiB" in job.failure()["cause"]

@@ -1,0 +1,60 @@
+"""Jobs on a machine that is short of something: of /dev/shm, of memory, of cores."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+from cgroup import memory_cgroup
+from conftest import Launch
+
+pytestmark = pytest.mark.faults
+
+# Adds small arrays, large ones of private memory, and large ones in an arena.
+ADD = """
+import os
+import numpy
+import corro, corro.numpy
+from corro import _context
+
+corro.init()
+arena = numpy.frombuffer(_context.current().engine.alloc(4 << 20), dtype=numpy.float32)
+for data in (numpy.ones(3), numpy.ones(1 << 20, numpy.float32), arena):
+    data[:] = corro.rank() + 1
+    total = corro.numpy.allreduce(data, op=corro.Sum)
+    assert (total == sum(range(1, corro.size() + 1))).all(), total
+"""
+
+
+@pytest.fixture(params=["shm", "tcp"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_full_dev_shm_does_not_matter(launch: Launch, transport: str) -> None:
+    own = ["unshare", "--mount", "sh", "-c"]
+    mount = "mount -t tmpfs -o size=64k tmpfs /dev/shm"
+    tried = subprocess.run([*own, mount], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"cannot mount a /dev/shm of a test's own: {tried.stderr.strip()}")
+    fill = "head -c 1M /dev/zero >/dev/shm/full 2>/dev/null"
+    full = ADD + "assert os.statvfs('/dev/shm').f_bavail == 0, 'not full'\n"
+    inside = [*own, f'{mount}; {fill}; exec "$@"', "sh"]
+    launch("-c", full, inside=inside, CORRO_TRANSPORT=transport).check()
+
+
+def test_more_ranks_than_cores(launch: Launch, transport: str) -> None:
+    ranks = 2 * len(os.sched_getaffinity(0)) + 1
+    launch("-c", ADD, ranks=ranks, CORRO_TRANSPORT=transport).check()
+
+
+def test_an_arena_above_the_memory_limit_is_one_line(launch: Launch) -> None:
+    ask = ADD + "_context.current().engine.alloc(1 << 30)\n"
+    with memory_cgroup(256 << 20) as inside:
+        job = launch("-c", ask, inside=inside)
+    assert job.code == 1, job.output
+    said = r"ResourceExhaustedError: .* needs 1024 MiB more, but the limit is 256 MiB with .*"
+    assert re.search(said, job.output), job.output
+    assert "SIG" not in job.output
