@@ -3,6 +3,7 @@ option(CORRO_BUILD_TESTS "Build the C++ tests" ON)
 option(CORRO_BUILD_BENCH "Build the benchmarks and the peers' drivers" OFF)
 option(CORRO_BUILD_FUZZ "Build the fuzz targets (clang)" OFF)
 option(CORRO_BUILD_PYTHON "Build the Python extension" OFF)
+option(CORRO_PCH "Parse common headers once (set by the sanitizer presets)" OFF)
 option(CORRO_WERROR "Treat warnings as errors (set by the presets)" OFF)
 set(
   CORRO_SANITIZE
@@ -13,8 +14,10 @@ set(
 
 find_program(CORRO_CCACHE ccache)
 if(CORRO_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  # The sloppiness is what ccache asks for to cache files that use precompiled headers.
+  set(sloppiness CCACHE_SLOPPINESS=pch_defines,time_macros)
   set(CMAKE_C_COMPILER_LAUNCHER ${CORRO_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CORRO_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${sloppiness} ${CORRO_CCACHE})
 endif()
 
 add_library(corro_flags INTERFACE)
