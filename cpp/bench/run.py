@@ -2,13 +2,7 @@
 
     cpp/bench/run.py [--only PATTERN] [--quick]
 
-Every setting (ranks, transport) is run in several rounds; a round starts every implementation once,
-so that what else the machine does hits all of them alike. A figure is the median of the rounds'
-medians; the least is the least of all. Each driver checks its answers before it takes a time.
-
-A row compares: `peer` is whose times min_us and median_us are. For a peer, `ratio` is corro's median
-divided by the peer's, `bar` is the ratio that corro must not exceed, and `ok` whether it does not.
-For corro itself, `bar` is null, or a figure in microseconds where the goal is an absolute one.
+docs/benchmarks.md says what is measured and how, and what the columns of a row mean.
 """
 
 from __future__ import annotations
@@ -138,9 +132,8 @@ def measure_setting(
     taken: dict[Peer, list[Figures]] = {peer: [] for peer in PEERS}
     for number in range(rounds):
         for peer in PEERS:
-            note(
-                f"{setting.ranks} ranks, {setting.transport}, round {number + 1}/{rounds}: {peer.name}"
-            )
+            place = f"{setting.ranks} ranks, {setting.transport}, round {number + 1}/{rounds}"
+            note(f"{place}: {peer.name}")
             taken[peer].append(run(peer.command(setting, arguments), setting.transport))
     return compare(setting, {peer: combine(figures) for peer, figures in taken.items()})
 
