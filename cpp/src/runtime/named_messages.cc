@@ -199,6 +199,7 @@ Bytes encode(const Announcement& message) {
   writer.write(message.mode);
   switch (message.kind) {
     case Announcement::Kind::kReady:
+    case Announcement::Kind::kWaiting:
       write_refs(writer, message.ready);
       break;
     case Announcement::Kind::kAccept:
@@ -254,10 +255,11 @@ Bytes encode(const Decision& message) {
 Result<Announcement> decode_announcement(BytesView bytes) {
   MessageReader reader(bytes);
   Announcement message;
-  reader.read_enum(message.kind, 4);
+  reader.read_enum(message.kind, 5);
   reader.read(message.mode);
   switch (message.kind) {
     case Announcement::Kind::kReady:
+    case Announcement::Kind::kWaiting:
       reader.read(message.ready);
       break;
     case Announcement::Kind::kAccept:

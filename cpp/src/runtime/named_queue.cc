@@ -43,6 +43,7 @@ Status NamedQueue::submit(NamedEntry entry, uint64_t token, Time now) {
     }
     pending.withdrawn = false;
     pending.token = token;
+    pending.missing.reset();
     return {};
   }
   pending.entry = std::move(entry);
@@ -172,6 +173,14 @@ void NamedQueue::withdraw(const std::string& name, uint64_t token) {
     settle(pending);
     start_planned();
   }
+}
+
+void NamedQueue::ask(const std::string& name) {
+  const auto found = pending_.find(name);
+  if (found == pending_.end() || !found->second.announced) return;
+  outbox_.push_back(encode(Announcement{.kind = Announcement::Kind::kWaiting,
+                                        .mode = mode_,
+                                        .ready = {cache_.refer(found->second.entry)}}));
 }
 
 void NamedQueue::hurry(const std::string& name) {
@@ -418,10 +427,16 @@ std::string NamedQueue::describe(const std::string& name) const {
       }
     }
   }
-  if (!pending.missing.empty()) {
-    return fmt::format("not submitted by rank {}", fmt::join(pending.missing, ", "));
-  }
-  return "waits for the other ranks";
+  if (planned()) return "its static plan is being left, and a rank has not answered";
+  if (!pending.missing) return "";
+  if (pending.missing->empty()) return "submitted by every rank, waits for its turn";
+  return fmt::format("not submitted by rank {}", fmt::join(*pending.missing, ", "));
+}
+
+std::vector<int32_t> NamedQueue::missing(const std::string& name) const {
+  const auto found = pending_.find(name);
+  if (found == pending_.end()) return {};
+  return found->second.missing.value_or(std::vector<int32_t>());
 }
 
 }  // namespace corro::runtime

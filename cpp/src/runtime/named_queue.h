@@ -73,6 +73,8 @@ class NamedQueue {
   /// The submission's owner no longer waits for it (a deadline). If its peers still decide to run
   /// it, it comes back as a failure that cancels the operation.
   void withdraw(const std::string& name, uint64_t token);
+  /// A submission's deadline comes near: asks the leader who has not submitted it, for describe().
+  void ask(const std::string& name);
   /// A caller blocks until this submission has run: if its plan holds it back, the plan is left at
   /// once.
   void hurry(const std::string& name);
@@ -90,9 +92,11 @@ class NamedQueue {
   void check_patience(Time now);
 
   [[nodiscard]] bool has_pending() const { return !pending_.empty(); }
-  /// What a pending submission waits for: "rank 2 has not submitted it", "its static plan waits for
-  /// grad.6".
+  /// What a pending submission waits for: "not submitted by rank 2", "its static plan waits for
+  /// "grad.6", not submitted here". Empty as long as nobody has said.
   [[nodiscard]] std::string describe(const std::string& name) const;
+  /// The ranks that had not submitted it when the leader was asked.
+  [[nodiscard]] std::vector<int32_t> missing(const std::string& name) const;
   /// True while this member follows a plan.
   [[nodiscard]] bool planned() const { return mode_ % 2 == 1; }
 
@@ -105,7 +109,7 @@ class NamedQueue {
     bool announced = false;
     bool planned = false;  ///< Counted in plan_.
     bool withdrawn = false;
-    std::vector<int32_t> missing;
+    std::optional<std::vector<int32_t>> missing;  ///< As the leader has said.
   };
   struct Ordered {
     uint32_t number;
