@@ -27,6 +27,7 @@ struct WorldOptions {
   size_t heap_bytes = size_t{64} << 20U;
   size_t stream_bytes = size_t{64} << 10U;
   bool short_moves = false;  ///< Streams move a random part of what they could.
+  runtime::FusionOptions fusion = {};
 };
 
 /// Loop-confined: every engine is polled by the thread that calls run().
