@@ -93,18 +93,78 @@ TEST_P(NamedFailures, ARankThatNeverSubmitsIsNamedAndTheGroupGoesOn) {
   }
 }
 
-TEST_P(NamedFailures, WhoSubmitsLateIsToldThatTheOthersHaveGivenUp) {
+TEST_P(NamedFailures, WhoSubmitsLateWaitsUntilTheOthersSubmitAgain) {
   for (int32_t late = 0; late < size(); ++late) {
     SCOPED_TRACE(late);
     const std::string name = fmt::format("late {}", late);
     world_.run(submit_all_but(late, name));
+    world_.poll_rounds(20);
     const auto work = submit(late, name);
     world_.run({work});
     EXPECT_EQ(work->status().code(), Code::kDeadlineExceeded);
-    EXPECT_THAT(work->status().message(), HasSubstr("given up"));
-    expect_ok(submit_all_but(-1, name));
+    const int32_t other = late == 0 ? 1 : 0;
+    EXPECT_EQ(work->status().detail()->rank, other) << work->status().to_string();
+
+    const auto again = submit(late, name);
+    world_.poll_rounds(20);
+    World::Works works = submit_all_but(late, name);
+    works.push_back(again);
+    expect_ok(works);
     expect_usable();
   }
+}
+
+TEST_P(NamedFailures, AfterADeadlineNobodyHasAnythingToWakeUpFor) {
+  world_.run(submit_all_but(0, "x"));
+  world_.poll_rounds(100);
+  for (int32_t r = 0; r < size(); ++r) {
+    EXPECT_TRUE(world_.engine(r).idle()) << r;
+    EXPECT_EQ(world_.engine(r).next_deadline(), Time::never());
+  }
+}
+
+TEST_P(NamedFailures, GivingUpWhileTheLeaderDecidesEndsTheOperationOnEveryRank) {
+  int crossed = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(GetParam().world(seed));
+    Tensors tensors(size(), 2);
+    const int32_t hasty = size() - 1;
+    World::Works works;
+    for (int32_t r = hasty; r >= 0; --r) {
+      if (r == 0) {  // The leader is the last, when the time of the hasty one is over.
+        world.poll_rounds(20);
+        for (const int ms : {800, 300}) {
+          world.poll_rounds(ms == 300 ? 20 : 0);
+          world.pass_time(std::chrono::milliseconds(ms));
+        }
+      }
+      OpRequest request = tensors.of(r)[0].request();
+      request.timeout = std::chrono::seconds(r == hasty ? 1 : 50);
+      works.push_back(submit_named(world, r, request));
+    }
+    world.run({works.front()});
+    if (works.front()->status().ok()) continue;
+    EXPECT_EQ(works.front()->status().code(), Code::kDeadlineExceeded);
+    world.poll_rounds(50);
+    const bool decided = works.back()->done();
+    crossed += decided ? 1 : 0;
+    if (!decided) works.push_back(submit_named(world, hasty, tensors.of(hasty)[0].request()));
+    works.erase(works.begin());
+    world.run(works);
+    for (const auto& work : works) {
+      EXPECT_EQ(work->status().ok(), !decided) << work->status().to_string();
+      if (decided) {
+        EXPECT_THAT(work->status().message(), HasSubstr("given up by a rank"));
+      }
+    }
+    works.clear();
+    for (int32_t r = 0; r < size(); ++r)
+      works.push_back(submit_named(world, r, tensors.of(r)[1].request()));
+    world.run(works);
+    for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+  }
+  EXPECT_GT(crossed, 0);
 }
 
 TEST_P(NamedFailures, WhatWasGivenUpRunsWhenItIsSubmittedAgain) {

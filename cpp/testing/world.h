@@ -54,6 +54,8 @@ class World {
   void run(const Works& works);
   /// Polls a number of rounds, in seeded order; for stopping in the middle.
   void poll_rounds(int rounds);
+  /// Nobody is polled meanwhile.
+  void pass_time(Duration time) { now_ = now_ + time; }
   /// Each rank submits what `make` gives it; returns every rank's result.
   std::vector<Status> run_all(const std::function<collective::OpRequest(int32_t rank)>& make);
 

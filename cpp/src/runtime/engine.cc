@@ -184,7 +184,7 @@ void Engine::submit_one(Group& group, const std::shared_ptr<WorkState>& work, si
     work->finish_one(refused);
     return;
   }
-  begin(group, work, index, deadline_of(request, now), now);
+  begin(group, work, index, now);
 }
 
 Time Engine::deadline_of(const collective::OpRequest& request, Time now) const {
@@ -192,15 +192,14 @@ Time Engine::deadline_of(const collective::OpRequest& request, Time now) const {
 }
 
 /// Gives an operation its id and place in the group's lane.
-void Engine::begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index,
-                   Time deadline, Time now) {
+void Engine::begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now) {
   const collective::OpRequest& request = work->requests[index];
   auto flight = std::make_unique<Flight>();
   flight->group = &group;
   flight->work = work;
   flight->request = &request;
   flight->submitted = now;
-  flight->deadline = deadline;
+  flight->deadline = deadline_of(request, now);
   const bool pair = is_pair(request.kind);
   flight->op =
       pair ? group.pair_sequences[{request.kind, request.root, request.tag}]++ : group.next_op++;
@@ -542,6 +541,7 @@ void Engine::on_control(int32_t from, const wire::Control& control) {
   if (control.kind == wire::ControlKind::kReady || control.kind == wire::ControlKind::kOrder)
     return hear_named(from, control);
   Group* group = group_of_lane(control.lane);
+  if (group == nullptr) group = named_lane_of(control.lane);
   if (group == nullptr || !group->contains(from)) return;
   const auto code = static_cast<Code>(std::clamp<int>(control.code, 1, 16));
   const int32_t culprit = control.rank >= 0 && control.rank < size() ? control.rank : -1;

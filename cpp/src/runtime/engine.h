@@ -120,8 +120,7 @@ class Engine final {
   void submit_one(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
   Status refusal(Group& group, const collective::OpRequest& request);
   [[nodiscard]] Time deadline_of(const collective::OpRequest& request, Time now) const;
-  void begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time deadline,
-             Time now);
+  void begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
   void launch(Flight& flight, Time now);
   bool poll_group(Group& group);
   bool poll_flight(Flight& flight, bool oldest);
@@ -152,6 +151,7 @@ class Engine final {
   [[nodiscard]] Status named_refusal(Group& group, const collective::OpRequest& request);
   NamedChannel& open_channel(Group& group);
   Result<Group*> open_named_lane(Group& group, NamedLane which);
+  Group* named_lane_of(uint32_t lane);
   [[nodiscard]] static bool in_use(const Group& group);
   [[nodiscard]] bool named_busy() const;
   bool poll_named(Group& group, Time now);

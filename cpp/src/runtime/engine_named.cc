@@ -69,6 +69,21 @@ Result<Group*> Engine::open_named_lane(Group& group, NamedLane which) {
   return lane;
 }
 
+/// The lane with this id, made if nothing has run on it here yet: a member may give up its first
+/// operation before this rank hears of it. Null if it is no lane of a group of this rank.
+Group* Engine::named_lane_of(uint32_t lane) {
+  constexpr uint32_t kBits = kOrderedLaneBit | kPlannedLaneBit;
+  const uint32_t bit = lane & kBits;
+  if (bit != kOrderedLaneBit && bit != kPlannedLaneBit) return nullptr;
+  Group* owner = group_of_lane(lane & ~kBits);
+  if (owner == nullptr || (lane & collective::kPairLaneBit) != 0) return nullptr;
+  const auto which = bit == kOrderedLaneBit ? NamedLane::kOrdered : NamedLane::kPlanned;
+  const auto opened = open_named_lane(*owner, which);
+  if (opened.ok()) return *opened;
+  fail_group(*owner, opened.status(), rank());
+  return nullptr;
+}
+
 bool Engine::in_use(const Group& group) {
   const auto busy = [](const Group* lane) { return lane != nullptr && lane->busy(); };
   return group.busy() || (group.named != nullptr && group.named->waiting()) ||
@@ -87,14 +102,15 @@ bool Engine::poll_named(Group& group, Time now) {
   NamedChannel& named = *group.named;
   const bool moved = named.finish_buckets();
   if (!group.failed.ok() || (!named.busy() && !named.heard())) return moved;
-  named.check(now);
   const Group* ordered = group.named_lanes[static_cast<size_t>(NamedLane::kOrdered)];
   const bool room = ordered == nullptr || ordered->flights.size() < kDecidedAhead;
   if (const Status kept = named.advance(room); !kept.ok()) {
     fail_group(group, kept, kept.detail() ? kept.detail()->rank : -1);
     return true;
   }
-  return carry_out(group, now) || moved;
+  // What has been decided starts, whatever the time is.
+  const bool carried = carry_out(group, now);
+  return named.check(now) || carried || moved;
 }
 
 /// Sends and runs what the channel has decided.
@@ -142,7 +158,7 @@ void Engine::run_step(Group& group, const NamedStep& step, Time now) {
   } else {
     pass_over(lane);
     CORRO_CHECK(lane.next_op == step.op, lane.next_op, step.op);
-    begin(lane, step.work, step.index, step.deadline, now);
+    begin(lane, step.work, step.index, now);
   }
   pass_over(lane);
 }

@@ -37,23 +37,12 @@ Status part_failure(const OpRequest& part, const Status& status) {
           std::move(detail)};
 }
 
-OpRequest bucket_request(const Fusible& as_one, std::byte* data, std::string name) {
-  return {.kind = as_one.signature.kind,
-          .dtype = as_one.signature.dtype,
-          .reduce_op = as_one.signature.reduce_op,
-          .root = as_one.signature.root,
-          .input = data,
-          .output = data,
-          .count = as_one.signature.count,
-          .prescale = as_one.prescale,
-          .postscale = as_one.postscale,
-          .name = std::move(name)};
-}
-
 }  // namespace
 
 NamedChannel::NamedChannel(NamedChannelOptions options)
-    : options_(std::move(options)), staging_(*options_.segment) {
+    : options_(std::move(options)),
+      queue_({.rank = own_world_rank()}),
+      staging_(*options_.segment) {
   if (options_.rank == 0) negotiator_.emplace(options_.members, NegotiatorOptions{options_.fusion});
 }
 
@@ -147,11 +136,10 @@ NamedChannel::Submission NamedChannel::take(uint64_t token) {
 // -- running --------------------------------------------------------------------------------------
 
 NamedStep NamedChannel::begin(const NamedStart& start) {
-  NamedStep step{.lane = start.lane, .op = start.op, .deadline = Time::never()};
+  NamedStep step{.lane = start.lane, .op = start.op};
   std::vector<Part> parts;
   for (const NamedStart::Part& part : start.parts) {
     parts.push_back({take(part.token), part.offset_bytes});
-    step.deadline = std::min(step.deadline, parts.back().submission.deadline);
   }
   if (parts.size() == 1) {
     step.work = std::move(parts[0].submission.work);
@@ -165,6 +153,27 @@ NamedStep NamedChannel::begin(const NamedStart& start) {
     step.cause = filled.status();
   }
   return step;
+}
+
+collective::OpRequest NamedChannel::bucket_request(const NamedStart& start,
+                                                   const std::vector<Part>& parts,
+                                                   std::byte* data) {
+  Duration timeout = Duration::max();
+  for (const Part& part : parts)
+    timeout = std::min(timeout, part.submission.deadline - part.submission.submitted);
+  const collective::Signature& signature = start.as_one.signature;
+  return {
+      .kind = signature.kind,
+      .dtype = signature.dtype,
+      .reduce_op = signature.reduce_op,
+      .root = signature.root,
+      .input = data,
+      .output = data,
+      .count = signature.count,
+      .prescale = start.as_one.prescale,
+      .postscale = start.as_one.postscale,
+      .timeout = timeout,
+      .name = fmt::format("{} and {} more", parts[0].submission.request().name, parts.size() - 1)};
 }
 
 Result<std::shared_ptr<WorkState>> NamedChannel::fill_bucket(const NamedStart& start,
@@ -186,10 +195,8 @@ Result<std::shared_ptr<WorkState>> NamedChannel::fill_bucket(const NamedStart& s
     filled = part.offset_bytes + bytes;
   }
   std::memset(buffer->data + filled, 0, total - filled);
-  std::string name =
-      fmt::format("{} and {} more", parts[0].submission.request().name, parts.size() - 1);
   std::vector<OpRequest> as_one;
-  as_one.push_back(bucket_request(start.as_one, buffer->data, std::move(name)));
+  as_one.push_back(bucket_request(start, parts, buffer->data));
   auto work = std::make_shared<WorkState>(std::move(as_one));
   buckets_.push_back({work, std::move(parts), *buffer});
   return work;
@@ -225,9 +232,9 @@ Time NamedChannel::next_check() const {
   return submissions_.empty() ? Time::never() : std::min(next_due_, queue_.next_check());
 }
 
-void NamedChannel::check(Time now) {
+bool NamedChannel::check(Time now) {
+  if (now < next_check()) return false;
   queue_.check_patience(now);
-  if (now < next_due_) return;
   next_due_ = Time::never();
   std::vector<uint64_t> expired;
   for (auto& [token, submission] : submissions_) {
@@ -243,6 +250,7 @@ void NamedChannel::check(Time now) {
   }
   std::sort(expired.begin(), expired.end());
   for (const uint64_t token : expired) expire(token, now);
+  return true;
 }
 
 void NamedChannel::expire(uint64_t token, Time now) {
@@ -267,7 +275,7 @@ void NamedChannel::end(const Submission& submission, const Status& cause) {
   submission.work->finish_one(
       {cause.code(),
        fmt::format("{} \"{}\" on rank {} (phase negotiate): {}", kind, submission.request().name,
-                   options_.members[static_cast<size_t>(options_.rank)], cause.message()),
+                   own_world_rank(), cause.message()),
        {.rank = cause.detail() ? cause.detail()->rank : -1,
         .op = std::string(kind),
         .phase = "negotiate"}});
@@ -277,7 +285,7 @@ void NamedChannel::fail(const Status& cause) {
   (void)finish_buckets();
   auto submissions = std::exchange(submissions_, {});
   for (const auto& [token, submission] : submissions) end(submission, cause);
-  queue_ = NamedQueue();
+  queue_ = NamedQueue({.rank = own_world_rank()});
   messages_.clear();
   given_up_.clear();
   next_due_ = Time::never();

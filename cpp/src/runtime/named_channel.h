@@ -33,13 +33,13 @@ struct NamedMessage {
   std::string text;
 };
 
-/// The next operation of a lane, or one that is given up on all members.
+/// The next operation of a lane, which has all of its request's timeout from now on, or one that is
+/// given up on all members.
 struct NamedStep {
   NamedLane lane = NamedLane::kOrdered;
   uint64_t op = 0;
   std::shared_ptr<WorkState> work = nullptr;  ///< Null: given up because of `cause`.
   size_t index = 0;                           ///< The request in `work`.
-  Time deadline = {};
   Status cause = {};
 };
 
@@ -70,8 +70,9 @@ class NamedChannel {
 
   /// Hands the results of buckets that have run to their parts; true if there were any.
   bool finish_buckets();
-  /// Ends submissions whose deadline is over, and asks about those that come near it.
-  void check(Time now);
+  /// Ends submissions whose deadline is over, and asks about those that come near it; true if there
+  /// were any. Requires that all steps have been taken.
+  bool check(Time now);
   /// Ends everything with this cause; called once, when the lanes' operations are over.
   void fail(const Status& cause);
 
@@ -87,12 +88,13 @@ class NamedChannel {
   [[nodiscard]] Time next_check() const;
 
  private:
+  using OpRequest = collective::OpRequest;
   struct Submission {
     std::shared_ptr<WorkState> work;
     size_t index = 0;
     Time submitted, ask_at, deadline;
     bool asked = false;  ///< Who has not submitted it.
-    [[nodiscard]] const collective::OpRequest& request() const { return work->requests[index]; }
+    [[nodiscard]] const OpRequest& request() const { return work->requests[index]; }
   };
   struct Part {
     Submission submission;
@@ -104,9 +106,14 @@ class NamedChannel {
     NamedStaging::Buffer buffer;
   };
 
+  [[nodiscard]] int32_t own_world_rank() const {
+    return options_.members[static_cast<size_t>(options_.rank)];
+  }
   [[nodiscard]] bool leads() const { return negotiator_.has_value(); }
   [[nodiscard]] Submission take(uint64_t token);
   NamedStep begin(const NamedStart& start);
+  [[nodiscard]] static OpRequest bucket_request(const NamedStart& start,
+                                                const std::vector<Part>& parts, std::byte* data);
   Result<std::shared_ptr<WorkState>> fill_bucket(const NamedStart& start, std::vector<Part> parts);
   void take_failures();
   void expire(uint64_t token, Time now);

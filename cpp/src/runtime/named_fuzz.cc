@@ -44,6 +44,7 @@ void run_commands(BytesView bytes) {
     } else if (*command == 255) {
       now = now + std::chrono::seconds(which);
       honest.ask(entry(which).name);
+      if (which % 2 == 0) honest.withdraw(entry(which).name, token);
       deceived.check_patience(now);
       deceived.withdraw(entry(which).name, token);
     } else if (const auto message = reader.read_bytes(*command)) {

@@ -67,6 +67,7 @@ struct Announcement {
     kRefuse = 2,
     kFrozen = 3,   ///< Starts nothing more of the plan; has started its operations below `started`.
     kWaiting = 4,  ///< `ready` has been submitted long ago: who has not?
+    kWithdraw = 5,  ///< `ready` has been submitted and is given up, unless it is decided already.
   };
   Kind kind = Kind::kReady;
   uint32_t mode = 0;  ///< Changes between negotiating (even) and following a plan (odd) that the
@@ -88,6 +89,7 @@ struct Decision {
                    ///< planned lane.
     kFreeze = 5,   ///< Someone cannot follow: start nothing more, answer with kFrozen.
     kCut = 6,      ///< The plan is over after its operations below `op`. Negotiate again.
+    kWithdrawn = 7,  ///< `name` counts as not submitted by `rank`, which had given it up.
   };
   Kind kind = Kind::kRun;
   uint32_t mode = 0;  ///< After this decision.

@@ -37,6 +37,8 @@ Status Negotiator::receive(int32_t rank, BytesView announcement) {
       return {};
     case Announcement::Kind::kWaiting:
       return receive_waiting(rank, *message);
+    case Announcement::Kind::kWithdraw:
+      return receive_withdraw(rank, *message);
     case Announcement::Kind::kFrozen:
       if (!planned()) return protocol_error(members_[place], "leaves a plan that nobody follows");
       receive_frozen(rank, *message);
@@ -84,6 +86,37 @@ Status Negotiator::receive_waiting(int32_t rank, const Announcement& message) {
     outbox_.push_back(std::move(decision));
   }
   return {};
+}
+
+Status Negotiator::receive_withdraw(int32_t rank, const Announcement& message) {
+  const auto place = static_cast<size_t>(rank);
+  for (const NamedRef& ref : message.ready) {
+    auto entry = cache_.resolve(ref);
+    if (!entry.ok()) return protocol_error(members_[place], entry.status().message());
+    const auto found = pending_.find(entry->name);
+    // Else its run or failure is on the way to the rank.
+    if (found == pending_.end() || !found->second.ready[place]) continue;
+    Decision decision = make(Decision::Kind::kWithdrawn);
+    decision.name = entry->name;
+    decision.rank = members_[place];
+    outbox_.push_back(std::move(decision));
+    take_back(found->second, place);
+    if (found->second.count == 0) pending_.erase(found);
+  }
+  return {};
+}
+
+void Negotiator::take_back(Pending& pending, size_t place) {
+  if (pending.count == members_.size()) {
+    std::erase_if(complete_,
+                  [&](const NamedEntry& entry) { return entry.name == pending.first.name; });
+  }
+  pending.ready[place] = false;
+  --pending.count;
+  const auto other = std::find(pending.ready.begin(), pending.ready.end(), true);
+  if (pending.first_rank == static_cast<int32_t>(place) && !pending.other) {
+    pending.first_rank = static_cast<int32_t>(other - pending.ready.begin());
+  }
 }
 
 void Negotiator::decide(const std::string& name, const Pending& pending) {

@@ -70,8 +70,10 @@ class Negotiator {
 
   Status receive_ready(int32_t rank, const Announcement& message);
   Status receive_waiting(int32_t rank, const Announcement& message);
+  Status receive_withdraw(int32_t rank, const Announcement& message);
   void receive_answer(int32_t rank, const Announcement& message);
   void receive_frozen(int32_t rank, const Announcement& message);
+  void take_back(Pending& pending, size_t place);
   void decide(const std::string& name, const Pending& pending);
   [[nodiscard]] Decision make(Decision::Kind kind) const;
   [[nodiscard]] bool at_round_end() const;

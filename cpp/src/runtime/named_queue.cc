@@ -166,8 +166,9 @@ void NamedQueue::withdraw(const std::string& name, uint64_t token) {
     return;
   }
   pending.withdrawn = true;
-  if (!pending.planned) return;
-  if (planned()) {
+  if (pending.announced) {
+    say(Announcement::Kind::kWithdraw, pending);
+  } else if (planned()) {
     leave();
   } else {
     settle(pending);
@@ -175,12 +176,15 @@ void NamedQueue::withdraw(const std::string& name, uint64_t token) {
   }
 }
 
+void NamedQueue::say(Announcement::Kind kind, const Pending& pending) {
+  outbox_.push_back(
+      encode(Announcement{.kind = kind, .mode = mode_, .ready = {cache_.refer(pending.entry)}}));
+}
+
 void NamedQueue::ask(const std::string& name) {
   const auto found = pending_.find(name);
   if (found == pending_.end() || !found->second.announced) return;
-  outbox_.push_back(encode(Announcement{.kind = Announcement::Kind::kWaiting,
-                                        .mode = mode_,
-                                        .ready = {cache_.refer(found->second.entry)}}));
+  say(Announcement::Kind::kWaiting, found->second);
 }
 
 void NamedQueue::hurry(const std::string& name) {
@@ -225,6 +229,8 @@ Status NamedQueue::receive(BytesView decision) {
       return {};
     case Decision::Kind::kCut:
       return receive_cut(message);
+    case Decision::Kind::kWithdrawn:
+      return receive_withdrawn(message);
   }
   return {};
 }
@@ -375,6 +381,21 @@ Status NamedQueue::receive_cut(const Decision& decision) {
     if (const auto found = pending_.find(name); found != pending_.end()) settle(found->second);
   }
   start_planned();
+  return {};
+}
+
+Status NamedQueue::receive_withdrawn(const Decision& decision) {
+  if (decision.rank != options_.rank) return {};
+  const auto found = pending_.find(decision.name);
+  if (found == pending_.end() || !found->second.announced) {
+    return out_of_step(fmt::format("takes \"{}\" back that was not announced", decision.name));
+  }
+  if (found->second.withdrawn) {
+    (void)take_pending(decision.name);
+  } else {  // Submitted again meanwhile.
+    found->second.announced = false;
+    to_announce_.push_back(decision.name);
+  }
   return {};
 }
 

@@ -157,7 +157,8 @@ TEST(NamedQueue, WithdrawnAndRunByThePeersCancelsTheOperation) {
   ASSERT_TRUE(failure->cancel);
   EXPECT_EQ(failure->cancel->op, 0U);
   ASSERT_TRUE(queue.submit(entry("b"), 4, {}).ok());
-  (void)queue.take_announcement();
+  while (queue.take_announcement()) {
+  }
   ASSERT_TRUE(queue.receive(encode(run_of({entry("b")}))).ok());
   EXPECT_EQ(queue.take_start()->op, 1U) << "the cancelled one has used its id";
 }
@@ -168,7 +169,8 @@ TEST(NamedQueue, WithdrawnAndSubmittedAgainRunsOnce) {
   (void)queue.take_announcement();
   queue.withdraw("a", 1);
   ASSERT_TRUE(queue.submit(entry("a"), 2, {}).ok());
-  EXPECT_FALSE(queue.take_announcement()) << "it is announced already";
+  EXPECT_EQ(decode_announcement(*queue.take_announcement())->kind, Announcement::Kind::kWithdraw);
+  EXPECT_FALSE(queue.take_announcement()) << "it is announced until the leader takes it back";
   ASSERT_TRUE(queue.receive(encode(run_of({entry("a")}))).ok());
   EXPECT_EQ(queue.take_start()->parts[0].token, 2U);
 }
@@ -226,6 +228,42 @@ TEST(Negotiator, TellsWhoIsMissingWhenAsked) {
   }
   EXPECT_THAT(answer(negotiator, queue, "a")->missing, IsEmpty());
   EXPECT_THAT(queue.describe("a"), HasSubstr("every rank"));
+}
+
+TEST(Negotiator, TakesBackWhatWasGivenUp) {
+  Negotiator negotiator({10, 11});
+  NamedQueue queue({.rank = 11});
+  const auto deliver = [&] {
+    while (const auto bytes = queue.take_announcement()) {
+      ASSERT_TRUE(negotiator.receive(1, *bytes).ok());
+    }
+    while (const auto bytes = negotiator.take_decision()) ASSERT_TRUE(queue.receive(*bytes).ok());
+  };
+  ASSERT_TRUE(queue.submit(entry("a"), 1, {}).ok());
+  deliver();
+  queue.withdraw("a", 1);
+  EXPECT_TRUE(queue.has_pending()) << "it may have been decided to run";
+  deliver();
+  EXPECT_FALSE(queue.has_pending());
+
+  // Rank 10 alone is ready now.
+  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("a"))})).ok());
+  EXPECT_FALSE(negotiator.take_decision());
+  ASSERT_TRUE(queue.submit(entry("a", 17), 2, {}).ok()) << "another one may have the name";
+  queue.withdraw("a", 2);
+
+  // Given up and submitted again before the leader has heard of it.
+  ASSERT_TRUE(queue.submit(entry("a"), 3, {}).ok());
+  const auto announced = queue.take_announcement();
+  queue.withdraw("a", 3);
+  ASSERT_TRUE(queue.submit(entry("a"), 4, {}).ok());
+  ASSERT_TRUE(negotiator.receive(1, *announced).ok());
+  deliver();  // It is taken back,
+  deliver();  // and announced again.
+  const auto start = queue.take_start();
+  ASSERT_TRUE(start);
+  EXPECT_EQ(start->parts[0].token, 4U);
+  EXPECT_FALSE(queue.has_pending());
 }
 
 TEST(Negotiator, SaysNothingOfNamesItDoesNotKnow) {

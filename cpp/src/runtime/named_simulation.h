@@ -42,6 +42,8 @@ class NamedSimulation {
     for (size_t i = 0; i < members.size(); ++i) members[i] = static_cast<int32_t>(i);
     negotiator_ = std::make_unique<Negotiator>(members, options_.negotiator);
     ranks_ = std::vector<Rank>(members.size());
+    for (const int32_t rank : members)
+      ranks_[static_cast<size_t>(rank)].queue = NamedQueue({.rank = rank});
   }
 
   void submit(int32_t rank, NamedEntry entry) {
