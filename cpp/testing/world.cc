@@ -40,7 +40,8 @@ World::World(WorldOptions options)
                                   .use_board = options.board,
                                   .segment = segments[r],
                                   .peers = {},
-                                  .wake = [](int32_t) {}};
+                                  .wake = [](int32_t) {},
+                                  .fusion = options.fusion};
     for (size_t p = 0; p < ranks; ++p) {
       engine.peers.push_back({.where = "in this process",
                               .stream = std::move(streams[r][p]),

@@ -28,6 +28,7 @@ struct WorldOptions {
   size_t heap_bytes = size_t{64} << 20U;
   size_t stream_bytes = size_t{64} << 10U;
   bool short_moves = false;  ///< Streams move a random part of what they could.
+  runtime::FusionOptions fusion = {};
 };
 
 /// Loop-confined: every engine is polled by the thread that calls run().
@@ -54,6 +55,8 @@ class World {
   void run(const Works& works);
   /// Polls a number of rounds, in seeded order; for stopping in the middle.
   void poll_rounds(int rounds);
+  /// Nobody is polled meanwhile.
+  void pass_time(Duration time) { now_ = now_ + time; }
   /// Each rank submits what `make` gives it; returns every rank's result.
   std::vector<Status> run_all(const std::function<collective::OpRequest(int32_t rank)>& make);
 

@@ -34,9 +34,12 @@ class Handle(Generic[R]):
 
 
 class Call(Generic[R]):
-    """One or more operations of a group, not started yet, and what makes their result."""
+    """One or more operations of a group, not started yet, and what makes their result.
 
-    __slots__ = ("buffers", "finish", "group", "ops")
+    Named ones take their place by their names, others by the order of the calls.
+    """
+
+    __slots__ = ("buffers", "finish", "group", "named", "ops")
 
     def __init__(
         self,
@@ -44,8 +47,11 @@ class Call(Generic[R]):
         ops: list[_native.Op],
         buffers: object,
         finish: Callable[[], R],
+        *,
+        named: bool = False,
     ) -> None:
         self.group = group
+        self.named = named
         self.ops = ops
         self.buffers = buffers
         self.finish = finish
@@ -58,17 +64,18 @@ class Call(Generic[R]):
             [op for call in calls for op in call.ops],
             [call.buffers for call in calls],
             lambda: [call.finish() for call in calls],
+            named=calls[0].named,
         )
 
     def run(self) -> R:
         """Carries the operations out on this thread."""
-        self.group.native.run(self.ops)
+        self.group.native.run(self.ops, self.named)
         return self.finish()
 
     def start(self) -> Handle[R]:
         """Starts the operations and returns at once."""
         native = self.group.native
-        work = native.submit(self.ops)
+        work = native.submit(self.ops, self.named)
         keep_until_done(work, self.buffers)
         return Handle(work, self.finish)
 

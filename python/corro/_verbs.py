@@ -106,7 +106,8 @@ class Verbs(Generic[T]):
         Args:
             x: the array; same shape and dtype on every rank.
             op: the reduction.
-            name: for messages and records of the engine.
+            name: says which array this is: ranks may reduce named arrays in different orders, and
+                small ones travel together. Without a name the order of the calls says it.
             prescale_factor: each rank's x is multiplied by it (and rounded) first.
             postscale_factor: the result is multiplied by it before it is rounded.
             out: where the result goes; may be x. A new array if not given.
@@ -125,19 +126,23 @@ class Verbs(Generic[T]):
             postscale=postscale_factor,
             name=name,
         )
-        return Call(_world_or(group), [native], (source, target), finish)
+        return Call(_world_or(group), [native], (source, target), finish, named=name is not None)
 
     def grouped_allreduce(
         self,
         xs: Sequence[T],
         op: ReduceOp = Average,
+        name: str | None = None,
         *,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         outs: Sequence[T] | None = None,
         group: Group | None = None,
     ) -> Call[list[T]]:
-        """Reduces several arrays as one unit; otherwise as allreduce."""
+        """Reduces several arrays as one unit; otherwise as allreduce.
+
+        With a name, the arrays have the names `name.0`, `name.1` and so on.
+        """
         targets = outs if outs is not None else [None] * len(xs)
         if not xs or len(targets) != len(xs):
             raise InvalidArgumentError(
@@ -148,12 +153,13 @@ class Verbs(Generic[T]):
                 self.allreduce(
                     x,
                     op,
+                    None if name is None else f"{name}.{i}",
                     prescale_factor=prescale_factor,
                     postscale_factor=postscale_factor,
                     out=out,
                     group=group,
                 )
-                for x, out in zip(xs, targets, strict=True)
+                for i, (x, out) in enumerate(zip(xs, targets, strict=True))
             ]
         )
 
@@ -197,12 +203,21 @@ class Verbs(Generic[T]):
             count=count,
             name=name,
         )
-        return Call(group, [op], (source, target), finish)
+        return Call(group, [op], (source, target), finish, named=name is not None)
 
     def reduce(
-        self, x: T, root_rank: int = 0, op: ReduceOp = Average, *, group: Group | None = None
+        self,
+        x: T,
+        root_rank: int = 0,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        group: Group | None = None,
     ) -> Call[T | None]:
-        """Reduces x over all ranks and returns the result on the root, None elsewhere."""
+        """Reduces x over all ranks and returns the result on the root, None elsewhere.
+
+        The name is as in allreduce.
+        """
         group = _world_or(group)
         source, root = self._of.readable(x), group.index_of(root_rank)
         is_root = group.rank() == root
@@ -215,19 +230,27 @@ class Verbs(Generic[T]):
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=self._of.count(x),
+            name=name,
         )
-        return Call(group, [native], (source, target), lambda: finish() if is_root else None)
+        return Call(
+            group,
+            [native],
+            (source, target),
+            lambda: finish() if is_root else None,
+            named=name is not None,
+        )
 
     def reducescatter(
         self,
         x: T,
         op: ReduceOp = Average,
+        name: str | None = None,
         *,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         group: Group | None = None,
     ) -> Call[T]:
-        """Reduces x over all ranks and returns this rank's part of dim 0.
+        """Reduces x over all ranks and returns this rank's part of dim 0; name as in allreduce.
 
         If dim 0 cannot be divided evenly, the first ranks get one row more.
         """
@@ -246,8 +269,9 @@ class Verbs(Generic[T]):
             counts=[size * row for size in sizes],
             prescale=prescale_factor,
             postscale=postscale_factor,
+            name=name,
         )
-        return Call(group, [native], (source, target), finish)
+        return Call(group, [native], (source, target), finish, named=name is not None)
 
     def alltoall(
         self, x: T, splits: Sequence[int] | None = None, *, group: Group | None = None

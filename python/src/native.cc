@@ -171,17 +171,19 @@ class Group {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  void run(const std::vector<const Op*>& ops) {
+  /// `named`: members may give the operations in different orders; their names say which is which.
+  void run(const std::vector<const Op*>& ops, bool named) {
     const std::vector<corro_op> list = collect(ops);
-    checked([&](corro_error* error) { return corro_run(group_, list.data(), list.size(), error); });
+    const auto call = named ? corro_run_named : corro_run;
+    checked([&](corro_error* error) { return call(group_, list.data(), list.size(), error); });
   }
 
-  std::unique_ptr<Work> submit(const std::vector<const Op*>& ops) {
+  std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, bool named) {
     const std::vector<corro_op> list = collect(ops);
+    const auto call = named ? corro_submit_named : corro_submit;
     corro_work* work = nullptr;
-    checked([&](corro_error* error) {
-      return corro_submit(group_, list.data(), list.size(), &work, error);
-    });
+    checked(
+        [&](corro_error* error) { return call(group_, list.data(), list.size(), &work, error); });
     return std::make_unique<Work>(engine_, work);
   }
 
@@ -406,8 +408,8 @@ NB_MODULE(_native, module) {
   nb::class_<Group>(module, "Group")
       .def_prop_ro("rank", &Group::rank)
       .def_prop_ro("size", &Group::size)
-      .def("run", &Group::run, "ops"_a)
-      .def("submit", &Group::submit, "ops"_a);
+      .def("run", &Group::run, "ops"_a, "named"_a = false)
+      .def("submit", &Group::submit, "ops"_a, "named"_a = false);
 
   nb::class_<Engine>(module, "Engine")
       .def(nb::init<std::optional<int>, std::optional<int>, std::optional<std::string>, nb::object,

@@ -174,7 +174,7 @@ typedef struct corro_op {
                          reduction */
   double postscale;   /* 0 means 1: the result is multiplied before it is rounded to dtype */
   int64_t timeout_ns; /* 0: the engine's default */
-  const char* name;   /* for messages and records; NULL for none */
+  const char* name; /* for messages and records, and what corro_submit_named goes by; NULL: none */
 } corro_op;
 
 /* Starts n operations as one unit and returns at once; operations of a group start in the order of
@@ -186,6 +186,19 @@ CORRO_API corro_code corro_submit(corro_group* group, const corro_op* ops, size_
  * itself. */
 CORRO_API corro_code corro_run(corro_group* group, const corro_op* ops, size_t n,
                                corro_error* error);
+
+/* As corro_submit, for operations that members may submit in different orders: each starts once
+ * every member has submitted one of its name (1 to 512 bytes), which need not be in one call. Small
+ * ones that are ready together run as one, in buckets of at most CORRO_FUSION_BYTES; results are
+ * the same. They keep no order with operations without names. INVALID_ARGUMENT on every rank,
+ * naming both sides, where members' operations of a name differ; ALREADY_EXISTS for a name that
+ * waits; DEADLINE_EXCEEDED, naming them, for ranks that have not submitted it in time: the group
+ * stays usable. Not for SEND and RECV. */
+CORRO_API corro_code corro_submit_named(corro_group* group, const corro_op* ops, size_t n,
+                                        corro_work** work, corro_error* error);
+/* corro_submit_named and wait in one. */
+CORRO_API corro_code corro_run_named(corro_group* group, const corro_op* ops, size_t n,
+                                     corro_error* error);
 
 /* Blocks until the work is done; timeout_ns < 0: the operation's own deadline only. Returns the
  * work's result, or DEADLINE_EXCEEDED with the work still going when timeout_ns is over. May be
@@ -204,7 +217,8 @@ CORRO_API corro_code corro_engine_next_completed(corro_engine* engine, uint64_t*
 CORRO_API void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_error* error);
 CORRO_API void corro_arena_free(corro_engine* engine, void* memory);
 
-/* Counters by name ("ops", "messages_sent", "bytes_sent", "handshakes_refused", "wakeups", ...); 0
+/* Counters by name ("ops", "messages_sent", "bytes_sent", "handshakes_refused", "wakeups",
+ * "named_messages", ...); 0
  * if unknown. */
 CORRO_API uint64_t corro_engine_counter(const corro_engine* engine, const char* name);
 CORRO_API const char* corro_version(void);

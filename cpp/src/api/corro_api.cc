@@ -144,6 +144,36 @@ Result<std::shared_ptr<runtime::WorkState>> to_work(corro_group* group, const co
   return std::make_shared<runtime::WorkState>(std::move(requests));
 }
 
+/// What decides when the operations start: the order of the calls, or their names.
+enum class Order : uint8_t { kCalls, kNames };
+
+corro_code submit(corro_group* group, const corro_op* ops, size_t n, Order order, corro_work** work,
+                  corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *work = nullptr;
+    CORRO_ASSIGN(auto state, to_work(group, ops, n));
+    state->named = order == Order::kNames;
+    *work = new corro_work{group->engine, state};
+    group->engine->driver().submit(*group->group, std::move(state));
+    return {};
+  });
+}
+
+corro_code run(corro_group* group, const corro_op* ops, size_t n, Order order, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (n == 1 && order == Order::kCalls) {
+      CORRO_TRY(check_group(group));
+      corro::collective::OpRequest request;
+      CORRO_TRY(read_request(ops, group->group->size(), request));
+      return group->engine->driver().run(*group->group, request);
+    }
+    CORRO_ASSIGN(const auto state, to_work(group, ops, n));
+    state->named = state->hurry = order == Order::kNames;
+    group->engine->driver().run(*group->group, state);
+    return state->status();
+  });
+}
+
 std::unique_ptr<corro::wire::Bootstrap> wrap_store(const corro_store* store) {
   constexpr size_t kLargest = corro::wire::kMaxBootstrapValue;
   return std::make_unique<corro::wire::StoreBootstrap>(corro::wire::StoreCallbacks{
@@ -254,27 +284,20 @@ int32_t corro_group_size(const corro_group* group) { return group->group->size()
 
 corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
                         corro_error* error) {
-  return guarded(error, [&]() -> Status {
-    *work = nullptr;
-    CORRO_ASSIGN(auto state, to_work(group, ops, n));
-    *work = new corro_work{group->engine, state};
-    group->engine->driver().submit(*group->group, std::move(state));
-    return {};
-  });
+  return submit(group, ops, n, Order::kCalls, work, error);
 }
 
 corro_code corro_run(corro_group* group, const corro_op* ops, size_t n, corro_error* error) {
-  return guarded(error, [&]() -> Status {
-    if (n == 1) {
-      CORRO_TRY(check_group(group));
-      corro::collective::OpRequest request;
-      CORRO_TRY(read_request(ops, group->group->size(), request));
-      return group->engine->driver().run(*group->group, request);
-    }
-    CORRO_ASSIGN(const auto state, to_work(group, ops, n));
-    group->engine->driver().run(*group->group, state);
-    return state->status();
-  });
+  return run(group, ops, n, Order::kCalls, error);
+}
+
+corro_code corro_submit_named(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
+                              corro_error* error) {
+  return submit(group, ops, n, Order::kNames, work, error);
+}
+
+corro_code corro_run_named(corro_group* group, const corro_op* ops, size_t n, corro_error* error) {
+  return run(group, ops, n, Order::kNames, error);
 }
 
 corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error) {
@@ -333,6 +356,7 @@ uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
     value = wanted == "ops"                 ? counters.operations
             : wanted == "failures"          ? counters.failures
             : wanted == "polls"             ? counters.polls
+            : wanted == "named_messages"    ? counters.named_messages
             : wanted == "messages_sent"     ? messages.messages_sent
             : wanted == "messages_received" ? messages.messages_received
             : wanted == "bytes_sent"        ? messages.bytes_sent

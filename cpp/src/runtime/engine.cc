@@ -73,7 +73,9 @@ Result<Group*> Engine::create_group(const std::vector<int32_t>& members) {
   }
   if (std::find(members.begin(), members.end(), rank()) == members.end())
     return static_cast<Group*>(nullptr);
-  return open_group(members, lane);
+  CORRO_ASSIGN(Group * group, open_group(members, lane));
+  hear_early(lane);
+  return group;
 }
 
 Result<Group*> Engine::open_group(const std::vector<int32_t>& members, uint32_t lane) {
@@ -118,9 +120,12 @@ Status Engine::open_board(Group& group) {
 
 Status Engine::destroy_group(Group& group) {
   CORRO_CHECK(&group != groups_.front().get(), "the world cannot be destroyed");
-  if (group.busy()) {
+  if (in_use(group)) {
     return {Code::kFailedPrecondition,
             "a group cannot be destroyed while it has operations in flight"};
+  }
+  for (Group* lane : group.named_lanes) {
+    if (lane != nullptr) CORRO_TRY(destroy_group(*lane));
   }
   CORRO_TRY(executor_->remove_lane(group.executor_lane));
   if (group.board != nullptr) quiet_boards_.push_back(std::move(group.board));
@@ -156,7 +161,13 @@ void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time n
   now_ = now;
   const size_t count =
       work->requests.size();  // a refused work may be done and gone before the loop ends
-  for (size_t i = 0; i < count; ++i) submit_one(group, work, i, now);
+  for (size_t i = 0; i < count; ++i) {
+    if (work->named) {
+      submit_named(group, work, i, now);
+    } else {
+      submit_one(group, work, i, now);
+    }
+  }
 }
 
 Status Engine::refusal(Group& group, const collective::OpRequest& request) {
@@ -173,6 +184,16 @@ void Engine::submit_one(Group& group, const std::shared_ptr<WorkState>& work, si
     work->finish_one(refused);
     return;
   }
+  begin(group, work, index, now);
+}
+
+Time Engine::deadline_of(const collective::OpRequest& request, Time now) const {
+  return now + (request.timeout > Duration::zero() ? request.timeout : options_.timeout);
+}
+
+/// Gives an operation its id and place in the group's lane.
+void Engine::begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now) {
+  const collective::OpRequest& request = work->requests[index];
   auto flight = make_flight(group, work, request, now);
   flight->op = is_pair(request.kind)
                    ? group.pair_sequences[{request.kind, request.root, request.tag}]++
@@ -189,8 +210,7 @@ std::unique_ptr<Flight> Engine::make_flight(Group& group, const std::shared_ptr<
   flight->work = work;
   flight->request = &request;
   flight->submitted = now;
-  const Duration timeout = request.timeout > Duration::zero() ? request.timeout : options_.timeout;
-  flight->deadline = now + timeout;
+  flight->deadline = deadline_of(request, now);
   return flight;
 }
 
@@ -297,12 +317,16 @@ bool Engine::poll(Time now) {
   now_ = now;
   ++counters_.polls;
   bool moved = executor_->poll(now);
-  const bool look = message_flights_ > 0 || idle_polls_ >= kIdlePollsPerEndpointCheck;
+  const bool look =
+      message_flights_ > 0 || idle_polls_ >= kIdlePollsPerEndpointCheck || named_busy();
   if (look) moved = poll_endpoints() || moved;
   for (size_t i = 0; i < groups_.size(); ++i) {
     if (groups_[i]->busy()) moved = poll_group(*groups_[i]) || moved;
   }
-  if (flights_ > 0) {
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i]->named != nullptr) moved = poll_named(*groups_[i], now) || moved;
+  }
+  if (flights_ > 0 || named_busy()) {
     if (any_departed_ && !moved) check_departed();
     check_deadlines(now);
   }
@@ -414,7 +438,7 @@ bool Engine::unsent() const {
   });
 }
 
-bool Engine::idle() const { return flights_ == 0 && !unsent(); }
+bool Engine::idle() const { return flights_ == 0 && !named_busy() && !unsent(); }
 
 Time Engine::next_deadline() const {
   Time earliest = Time::never();
@@ -423,6 +447,7 @@ Time Engine::next_deadline() const {
       earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
     for (const auto& flight : group->pairs)
       earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
+    if (group->named != nullptr) earliest = std::min(earliest, group->named->next_check());
   }
   return earliest;
 }
@@ -503,6 +528,7 @@ void Engine::fail_group(Group& group, const Status& cause, int32_t culprit) {
   }
   (void)executor_->cancel_pending(group.executor_lane, cause);
   sweep(group);
+  fail_named(group, cause, culprit);
 }
 
 void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
@@ -547,6 +573,7 @@ void Engine::check_departed() {
           awaited);
       break;
     }
+    check_departed_named(group);
   }
 }
 
@@ -556,16 +583,15 @@ void Engine::close_descriptors() {
 
 void Engine::tell_group(const Group& group, wire::ControlKind kind, uint64_t op,
                         const Status& status, int32_t culprit) {
-  if (group.board != nullptr) return;  // the board has told everyone
-  wire::Control control{.kind = kind,
-                        .code = static_cast<uint8_t>(status.code()),
-                        .lane = group.lane,
-                        .rank = culprit,
-                        .op = op,
-                        .text = status.message()};
-  for (transport::Endpoint* endpoint : group.links.endpoints) {
-    if (endpoint != nullptr && !endpoint->closed()) endpoint->send_control(control);
-  }
+  // The board tells everyone who is in an operation; who waits for a name looks elsewhere.
+  const bool by_names = group.named != nullptr || group.owner != nullptr;
+  if (group.board != nullptr && !by_names) return;
+  tell_members(group, {.kind = kind,
+                       .code = static_cast<uint8_t>(status.code()),
+                       .lane = group.lane,
+                       .rank = culprit,
+                       .op = op,
+                       .text = status.message()});
 }
 
 void Engine::on_control(int32_t from, const wire::Control& control) {
@@ -574,7 +600,10 @@ void Engine::on_control(int32_t from, const wire::Control& control) {
     any_departed_ = true;
     return;
   }
+  if (control.kind == wire::ControlKind::kReady || control.kind == wire::ControlKind::kOrder)
+    return hear_named(from, control);
   Group* group = group_of_lane(control.lane);
+  if (group == nullptr) group = named_lane_of(control.lane);
   if (group == nullptr || !group->contains(from)) return;
   const auto code = static_cast<Code>(std::clamp<int>(control.code, 1, 16));
   const int32_t culprit = control.rank >= 0 && control.rank < size() ? control.rank : -1;
@@ -647,6 +676,9 @@ void Engine::close() {
     if (group.failed.ok()) group.failed = cause;
     group.flights.clear();
     group.pairs.clear();
+  }
+  for (const auto& group : groups_) {
+    if (group->named != nullptr) group->named->fail({Code::kCancelled, "the engine was closed"});
   }
   for (const auto& endpoint : endpoints_) {
     if (endpoint == nullptr || endpoint->closed()) continue;

@@ -43,6 +43,8 @@ struct EngineOptions {
   std::vector<EnginePeer> peers;                 ///< By rank.
   /// Rings the doorbell of a local rank asleep with operations in flight.
   std::function<void(int32_t rank)> wake;
+  FusionOptions fusion = {};   ///< Of named operations; the leader's counts.
+  bool deterministic = false;  ///< Nothing that timing decides may change a result's bits.
 };
 
 /// What happened so far; read by counters and tests.
@@ -50,6 +52,7 @@ struct EngineCounters {
   uint64_t operations = 0;
   uint64_t failures = 0;
   uint64_t polls = 0;
+  uint64_t named_messages = 0;  ///< Announcements and decisions of named operations sent.
 };
 
 /// Externally synchronized: one thread at a time (the holder of the baton), any thread over time.
@@ -71,7 +74,8 @@ class Engine final {
   /// members are done with it.
   Status destroy_group(Group& group);
 
-  /// Queues the work's operations; invalid ones and those of a dead group make it done at once.
+  /// Queues the work's operations, in the order of these calls or, if the work is named, by their
+  /// names; invalid ones and those of a dead group make it done at once.
   void submit(Group& group, const std::shared_ptr<WorkState>& work, Time now);
   /// One small collective that starts and, mostly, ends at once: no flight, no memory. Sets `quick`
   /// unless it has to go through submit(): nothing may be in flight on the group, its board must
@@ -88,7 +92,7 @@ class Engine final {
   bool poll(Time now);
   /// No operation waits or is in flight and nothing is left to send.
   [[nodiscard]] bool idle() const;
-  /// The earliest deadline of an operation in flight.
+  /// The earliest time at which poll() has something to do by itself: a deadline, mostly.
   [[nodiscard]] Time next_deadline() const;
   /// True while operations of this engine use streams, so that their descriptors are worth
   /// watching.
@@ -132,6 +136,8 @@ class Engine final {
                                                const collective::OpRequest& request, uint64_t op);
   void submit_one(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
   Status refusal(Group& group, const collective::OpRequest& request);
+  [[nodiscard]] Time deadline_of(const collective::OpRequest& request, Time now) const;
+  void begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
   void launch(Flight& flight, Time now);
   bool poll_group(Group& group);
   bool poll_flight(Flight& flight, bool oldest);
@@ -157,6 +163,24 @@ class Engine final {
   bool poll_endpoints();
   void close_quiet_boards();
 
+  // engine_named.cc
+  void submit_named(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
+  [[nodiscard]] Status named_refusal(Group& group, const collective::OpRequest& request);
+  NamedChannel& open_channel(Group& group);
+  Result<Group*> open_named_lane(Group& group, NamedLane which);
+  Group* named_lane_of(uint32_t lane);
+  [[nodiscard]] static bool in_use(const Group& group);
+  [[nodiscard]] bool named_busy() const;
+  bool poll_named(Group& group, Time now);
+  bool carry_out(Group& group, Time now);
+  void run_step(Group& group, const NamedStep& step, Time now);
+  void pass_over(Group& lane);
+  void tell_members(const Group& group, const wire::Control& control);
+  void hear_named(int32_t from, const wire::Control& control);
+  void hear_early(uint32_t lane);
+  void fail_named(Group& group, const Status& cause, int32_t culprit);
+  void check_departed_named(Group& group);
+
   EngineOptions options_;
   std::unique_ptr<obs::FlightRecorder> recorder_;
   InlineLane inline_lane_;
@@ -175,6 +199,8 @@ class Engine final {
     uint64_t signature;
   };
   std::vector<Stray> strays_;  ///< Heard of during this look at the endpoints.
+  /// What was said of named operations on groups that are still to be made here.
+  std::vector<std::pair<int32_t, wire::Control>> early_named_;
   uint32_t next_lane_ = 0;
   uint32_t idle_polls_ = 0;     ///< In a row.
   size_t flights_ = 0;          ///< Submitted and not over.

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "collective/runner.h"
 #include "obs/flight_recorder.h"
 #include "runtime/lane.h"
+#include "runtime/named_channel.h"
 #include "runtime/work.h"
 
 namespace corro::runtime {
@@ -70,6 +72,13 @@ class Group {
       early;                           ///< Not started here: a (world rank, signature) seen.
   std::array<PastOperation, 64> past;  ///< By op id modulo its size.
   bool closing = false;
+
+  // Named operations run on two groups of their own, with the same members, boards and op ids
+  // apart.
+  std::unique_ptr<NamedChannel> named;     ///< Made with the first named operation.
+  std::array<Group*, 2> named_lanes = {};  ///< By NamedLane; null until something runs there.
+  Group* owner = nullptr;                  ///< Set in such a lane: the group it belongs to.
+  std::set<uint64_t> given_up;  ///< In a lane: operations that take their op id and do not run.
 
   [[nodiscard]] int32_t size() const { return static_cast<int32_t>(members.size()); }
   /// Operations below this are over here.

@@ -146,6 +146,8 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   driver.engine.rank = rank;
   driver.engine.size = size;
   driver.engine.timeout = timeout;
+  driver.engine.deterministic = environment.deterministic;
+  if (environment.fusion_bytes) driver.engine.fusion.threshold_bytes = *environment.fusion_bytes;
   CORRO_ASSIGN(driver.engine.recorder, obs::FlightRecorder::create({.rank = rank, .size = size}));
   CORRO_ASSIGN(std::shared_ptr<collective::Segment> segment,
                collective::Segment::create(arena_bytes()));

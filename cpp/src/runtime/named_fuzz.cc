@@ -43,16 +43,17 @@ void run_commands(BytesView bytes) {
       (void)deceived.submit(entry(which), ++token, now);
     } else if (*command == 255) {
       now = now + std::chrono::seconds(which);
-      negotiator.check_stalls(now);
+      honest.ask(entry(which).name);
+      if (which % 2 == 0) honest.withdraw(entry(which).name, token);
       deceived.check_patience(now);
       deceived.withdraw(entry(which).name, token);
     } else if (const auto message = reader.read_bytes(*command)) {
-      (void)negotiator.receive(1, *message, now);
+      (void)negotiator.receive(1, *message);
       (void)deceived.receive(*message);
     }
     (void)deceived.take_announcement();
     while (const auto announcement = honest.take_announcement()) {
-      CORRO_CHECK(negotiator.receive(0, *announcement, now).ok(), "an honest rank is refused");
+      CORRO_CHECK(negotiator.receive(0, *announcement).ok(), "an honest rank is refused");
     }
     while (const auto decision = negotiator.take_decision()) {
       CORRO_CHECK(honest.receive(*decision).ok(), "an honest leader is refused");

@@ -199,6 +199,8 @@ Bytes encode(const Announcement& message) {
   writer.write(message.mode);
   switch (message.kind) {
     case Announcement::Kind::kReady:
+    case Announcement::Kind::kWaiting:
+    case Announcement::Kind::kWithdraw:
       write_refs(writer, message.ready);
       break;
     case Announcement::Kind::kAccept:
@@ -247,6 +249,10 @@ Bytes encode(const Decision& message) {
     case Decision::Kind::kCut:
       writer.write(message.op);
       break;
+    case Decision::Kind::kWithdrawn:
+      writer.write_string(message.name);
+      writer.write(message.rank);
+      break;
   }
   return writer.take();
 }
@@ -254,10 +260,12 @@ Bytes encode(const Decision& message) {
 Result<Announcement> decode_announcement(BytesView bytes) {
   MessageReader reader(bytes);
   Announcement message;
-  reader.read_enum(message.kind, 4);
+  reader.read_enum(message.kind, 6);
   reader.read(message.mode);
   switch (message.kind) {
     case Announcement::Kind::kReady:
+    case Announcement::Kind::kWaiting:
+    case Announcement::Kind::kWithdraw:
       reader.read(message.ready);
       break;
     case Announcement::Kind::kAccept:
@@ -275,7 +283,7 @@ Result<Announcement> decode_announcement(BytesView bytes) {
 Result<Decision> decode_decision(BytesView bytes) {
   MessageReader reader(bytes);
   Decision message;
-  reader.read_enum(message.kind, 7);
+  reader.read_enum(message.kind, 8);
   reader.read(message.mode);
   switch (message.kind) {
     case Decision::Kind::kRun:
@@ -302,6 +310,10 @@ Result<Decision> decode_decision(BytesView bytes) {
       break;
     case Decision::Kind::kCut:
       reader.read(message.op);
+      break;
+    case Decision::Kind::kWithdrawn:
+      reader.read(message.name, kMaxOperationName);
+      reader.read(message.rank);
       break;
   }
   if (!reader.done()) return malformed("decision", bytes.size());

@@ -65,7 +65,9 @@ struct Announcement {
     kReady = 0,   ///< `ready` has been submitted.
     kAccept = 1,  ///< The proposed plan `plan` can be followed.
     kRefuse = 2,
-    kFrozen = 3,  ///< Starts nothing more of the plan; has started its operations below `started`.
+    kFrozen = 3,   ///< Starts nothing more of the plan; has started its operations below `started`.
+    kWaiting = 4,  ///< `ready` has been submitted long ago: who has not?
+    kWithdraw = 5,  ///< `ready` has been submitted and is given up, unless it is decided already.
   };
   Kind kind = Kind::kReady;
   uint32_t mode = 0;  ///< Changes between negotiating (even) and following a plan (odd) that the
@@ -81,12 +83,13 @@ struct Decision {
     kRun = 0,      ///< Run `run`, cut by fuse(run, fusion), each bucket with the next op id of the
                    ///< ordered lane.
     kFail = 1,     ///< `name` has failed on every member: `text`; `rank` differs from the others.
-    kStalled = 2,  ///< `name` waits for `missing`.
+    kStalled = 2,  ///< `name` waits for `missing`, or for its turn if that is empty; to who asked.
     kPropose = 3,  ///< Could everyone follow `segments` as plan `plan`?
     kEngage = 4,   ///< From here on follow plan `plan`, its first operation has id `op` of the
                    ///< planned lane.
     kFreeze = 5,   ///< Someone cannot follow: start nothing more, answer with kFrozen.
     kCut = 6,      ///< The plan is over after its operations below `op`. Negotiate again.
+    kWithdrawn = 7,  ///< `name` counts as not submitted by `rank`, which had given it up.
   };
   Kind kind = Kind::kRun;
   uint32_t mode = 0;  ///< After this decision.

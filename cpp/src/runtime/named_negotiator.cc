@@ -1,11 +1,9 @@
 #include "runtime/named_negotiator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace corro::runtime {
 namespace {
@@ -21,7 +19,7 @@ Status protocol_error(int32_t member, std::string_view what) {
 Negotiator::Negotiator(std::vector<int32_t> members, NegotiatorOptions options)
     : members_(std::move(members)), options_(options), frozen_(members_.size()) {}
 
-Status Negotiator::receive(int32_t rank, BytesView announcement, Time now) {
+Status Negotiator::receive(int32_t rank, BytesView announcement) {
   const auto place = static_cast<size_t>(rank);
   CORRO_CHECK(rank >= 0 && place < members_.size(), rank);
   auto message = decode_announcement(announcement);
@@ -32,11 +30,15 @@ Status Negotiator::receive(int32_t rank, BytesView announcement, Time now) {
   switch (message->kind) {
     case Announcement::Kind::kReady:
       return planned() ? protocol_error(members_[place], "negotiates inside a plan")
-                       : receive_ready(rank, *message, now);
+                       : receive_ready(rank, *message);
     case Announcement::Kind::kAccept:
     case Announcement::Kind::kRefuse:
       receive_answer(rank, *message);
       return {};
+    case Announcement::Kind::kWaiting:
+      return receive_waiting(rank, *message);
+    case Announcement::Kind::kWithdraw:
+      return receive_withdraw(rank, *message);
     case Announcement::Kind::kFrozen:
       if (!planned()) return protocol_error(members_[place], "leaves a plan that nobody follows");
       receive_frozen(rank, *message);
@@ -45,18 +47,16 @@ Status Negotiator::receive(int32_t rank, BytesView announcement, Time now) {
   return {};
 }
 
-Status Negotiator::receive_ready(int32_t rank, const Announcement& message, Time now) {
+Status Negotiator::receive_ready(int32_t rank, const Announcement& message) {
   const auto place = static_cast<size_t>(rank);
   for (const NamedRef& ref : message.ready) {
     auto entry = cache_.resolve(ref);
     if (!entry.ok()) return protocol_error(members_[place], entry.status().message());
     Pending& pending = pending_[entry->name];
     if (pending.count == 0) {
-      if (pending_.size() == 1) next_check_ = now + options_.stall_after;
       pending.first = *entry;
       pending.first_rank = rank;
       pending.ready.resize(members_.size());
-      pending.since = now;
     }
     if (pending.ready[place]) {
       return protocol_error(members_[place], fmt::format("announced \"{}\" twice", entry->name));
@@ -69,6 +69,54 @@ Status Negotiator::receive_ready(int32_t rank, const Announcement& message, Time
     if (++pending.count == members_.size()) decide(entry->name, pending);
   }
   return {};
+}
+
+/// Answers whoever nears its deadline; the others hear it too.
+Status Negotiator::receive_waiting(int32_t rank, const Announcement& message) {
+  for (const NamedRef& ref : message.ready) {
+    auto entry = cache_.resolve(ref);
+    if (!entry.ok()) {
+      return protocol_error(members_[static_cast<size_t>(rank)], entry.status().message());
+    }
+    const auto found = pending_.find(entry->name);
+    if (found == pending_.end()) continue;  // Its end is on the way.
+    Decision decision = make(Decision::Kind::kStalled);
+    decision.name = entry->name;
+    decision.missing = missing(found->second);
+    outbox_.push_back(std::move(decision));
+  }
+  return {};
+}
+
+Status Negotiator::receive_withdraw(int32_t rank, const Announcement& message) {
+  const auto place = static_cast<size_t>(rank);
+  for (const NamedRef& ref : message.ready) {
+    auto entry = cache_.resolve(ref);
+    if (!entry.ok()) return protocol_error(members_[place], entry.status().message());
+    const auto found = pending_.find(entry->name);
+    // Else its run or failure is on the way to the rank.
+    if (found == pending_.end() || !found->second.ready[place]) continue;
+    Decision decision = make(Decision::Kind::kWithdrawn);
+    decision.name = entry->name;
+    decision.rank = members_[place];
+    outbox_.push_back(std::move(decision));
+    take_back(found->second, place);
+    if (found->second.count == 0) pending_.erase(found);
+  }
+  return {};
+}
+
+void Negotiator::take_back(Pending& pending, size_t place) {
+  if (pending.count == members_.size()) {
+    std::erase_if(complete_,
+                  [&](const NamedEntry& entry) { return entry.name == pending.first.name; });
+  }
+  pending.ready[place] = false;
+  --pending.count;
+  const auto other = std::find(pending.ready.begin(), pending.ready.end(), true);
+  if (pending.first_rank == static_cast<int32_t>(place) && !pending.other) {
+    pending.first_rank = static_cast<int32_t>(other - pending.ready.begin());
+  }
 }
 
 void Negotiator::decide(const std::string& name, const Pending& pending) {
@@ -120,13 +168,13 @@ void Negotiator::cut() {
   outbox_.push_back(std::move(decision));
 }
 
-std::optional<Bytes> Negotiator::take_decision() {
+std::optional<Bytes> Negotiator::take_decision(bool room) {
   if (!outbox_.empty()) {
     const Decision decision = std::move(outbox_.front());
     outbox_.pop_front();
     return encode(decision);
   }
-  if (planned()) return std::nullopt;
+  if (planned() || !room) return std::nullopt;
   if (at_round_end()) {
     if (may_engage()) return encode(engage());
     if (!proposal_) {
@@ -227,44 +275,12 @@ Decision Negotiator::make(Decision::Kind kind) const {
   return decision;
 }
 
-Time Negotiator::next_check() const { return pending_.empty() ? Time::never() : next_check_; }
-
-void Negotiator::check_stalls(Time now) {
-  if (next_check() > now) return;
-  next_check_ = Time::never();
-  for (auto& [name, pending] : pending_) {
-    if (pending.told) continue;
-    const Time due = pending.since + options_.stall_after;
-    if (due > now) {
-      next_check_ = std::min(next_check_, due);
-      continue;
-    }
-    pending.told = true;
-    if (pending.count == members_.size()) continue;  // Not missing, only not run yet.
-    Decision decision = make(Decision::Kind::kStalled);
-    decision.name = name;
-    decision.missing = missing(pending);
-    outbox_.push_back(std::move(decision));
-  }
-}
-
 std::vector<int32_t> Negotiator::missing(const Pending& pending) const {
   std::vector<int32_t> ranks;
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     if (!pending.ready[rank]) ranks.push_back(members_[rank]);
   }
   return ranks;
-}
-
-std::string Negotiator::describe_waiting(Time now) const {
-  std::string text;
-  for (const auto& [name, pending] : pending_) {
-    if (pending.count == members_.size()) continue;
-    const std::chrono::duration<double> waited = now - pending.since;
-    text += fmt::format("{}: not submitted by rank {}, {:.1f} s\n", name,
-                        fmt::join(missing(pending), ", "), waited.count());
-  }
-  return text;
 }
 
 }  // namespace corro::runtime

@@ -3,7 +3,7 @@
 // I/O or clock.
 //
 //   Negotiator negotiator({0, 1, 2, 3});
-//   CORRO_TRY(negotiator.receive(rank, announcement, now));
+//   CORRO_TRY(negotiator.receive(rank, announcement));
 //   while (auto decision = negotiator.take_decision()) send_to_every_member(*decision);   // the
 //   leader itself included
 //
@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/status.h"
 #include "runtime/fusion.h"
 #include "runtime/named_messages.h"
@@ -31,8 +30,6 @@ struct NegotiatorOptions {
   FusionOptions fusion = {};
   /// A step that repeats becomes a static plan.
   bool plans = true;
-  /// Members are told who is missing once a name has waited so long.
-  Duration stall_after = std::chrono::seconds(10);
 };
 
 /// Decides, at the leader, what runs next. Errors of receive() mean that a member does not keep to
@@ -44,19 +41,11 @@ class Negotiator {
 
   /// Takes in what `rank` of the group announces. Announcements of one rank come in the order they
   /// were made.
-  [[nodiscard]] Status receive(int32_t rank, BytesView announcement, Time now);
+  [[nodiscard]] Status receive(int32_t rank, BytesView announcement);
   /// The next message for every member, this one included; empty if there is nothing to say. All
-  /// operations complete so far go into one run, so a caller that waits until its lane has room
-  /// gets larger buckets.
-  [[nodiscard]] std::optional<Bytes> take_decision();
-
-  /// The earliest time at which check_stalls() has something to do; never() if no name waits.
-  [[nodiscard]] Time next_check() const;
-  /// Tells members of every name that has waited for stall_after, once.
-  void check_stalls(Time now);
-  /// One line for each name that waits: "grad.7: rank 2 has not submitted it, 12.0 s". Empty if
-  /// none does.
-  [[nodiscard]] std::string describe_waiting(Time now) const;
+  /// operations complete so far go into one run: a caller whose lane has no room for it gets larger
+  /// buckets later.
+  [[nodiscard]] std::optional<Bytes> take_decision(bool room = true);
 
   /// True while the members follow a plan.
   [[nodiscard]] bool planned() const { return mode_ % 2 == 1; }
@@ -69,8 +58,6 @@ class Negotiator {
     int32_t other_rank = -1;
     std::vector<bool> ready;
     size_t count = 0;
-    Time since;
-    bool told = false;
   };
   struct Proposal {
     uint32_t plan = 0;
@@ -81,9 +68,12 @@ class Negotiator {
     std::vector<bool> accepted;
   };
 
-  Status receive_ready(int32_t rank, const Announcement& message, Time now);
+  Status receive_ready(int32_t rank, const Announcement& message);
+  Status receive_waiting(int32_t rank, const Announcement& message);
+  Status receive_withdraw(int32_t rank, const Announcement& message);
   void receive_answer(int32_t rank, const Announcement& message);
   void receive_frozen(int32_t rank, const Announcement& message);
+  void take_back(Pending& pending, size_t place);
   void decide(const std::string& name, const Pending& pending);
   [[nodiscard]] Decision make(Decision::Kind kind) const;
   [[nodiscard]] bool at_round_end() const;
@@ -109,8 +99,6 @@ class Negotiator {
   uint64_t next_planned_op_ = 0;  ///< Where the next plan begins.
   size_t buckets_ = 0;            ///< Of the plan that is followed.
   uint32_t plans_ = 0;
-  Time next_check_;  ///< No later than the first pending name is due; counts while names are
-                     ///< pending.
   uint32_t mode_ = 0;
 
   static constexpr uint64_t kFirstRounds =

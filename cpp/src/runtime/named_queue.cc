@@ -43,6 +43,7 @@ Status NamedQueue::submit(NamedEntry entry, uint64_t token, Time now) {
     }
     pending.withdrawn = false;
     pending.token = token;
+    pending.missing.reset();
     return {};
   }
   pending.entry = std::move(entry);
@@ -165,13 +166,25 @@ void NamedQueue::withdraw(const std::string& name, uint64_t token) {
     return;
   }
   pending.withdrawn = true;
-  if (!pending.planned) return;
-  if (planned()) {
+  if (pending.announced) {
+    say(Announcement::Kind::kWithdraw, pending);
+  } else if (planned()) {
     leave();
   } else {
     settle(pending);
     start_planned();
   }
+}
+
+void NamedQueue::say(Announcement::Kind kind, const Pending& pending) {
+  outbox_.push_back(
+      encode(Announcement{.kind = kind, .mode = mode_, .ready = {cache_.refer(pending.entry)}}));
+}
+
+void NamedQueue::ask(const std::string& name) {
+  const auto found = pending_.find(name);
+  if (found == pending_.end() || !found->second.announced) return;
+  say(Announcement::Kind::kWaiting, found->second);
 }
 
 void NamedQueue::hurry(const std::string& name) {
@@ -216,6 +229,8 @@ Status NamedQueue::receive(BytesView decision) {
       return {};
     case Decision::Kind::kCut:
       return receive_cut(message);
+    case Decision::Kind::kWithdrawn:
+      return receive_withdrawn(message);
   }
   return {};
 }
@@ -369,6 +384,21 @@ Status NamedQueue::receive_cut(const Decision& decision) {
   return {};
 }
 
+Status NamedQueue::receive_withdrawn(const Decision& decision) {
+  if (decision.rank != options_.rank) return {};
+  const auto found = pending_.find(decision.name);
+  if (found == pending_.end() || !found->second.announced) {
+    return out_of_step(fmt::format("takes \"{}\" back that was not announced", decision.name));
+  }
+  if (found->second.withdrawn) {
+    (void)take_pending(decision.name);
+  } else {  // Submitted again meanwhile.
+    found->second.announced = false;
+    to_announce_.push_back(decision.name);
+  }
+  return {};
+}
+
 std::optional<Bytes> NamedQueue::take_announcement() {
   if (!outbox_.empty()) {
     Bytes bytes = std::move(outbox_.front());
@@ -418,10 +448,16 @@ std::string NamedQueue::describe(const std::string& name) const {
       }
     }
   }
-  if (!pending.missing.empty()) {
-    return fmt::format("not submitted by rank {}", fmt::join(pending.missing, ", "));
-  }
-  return "waits for the other ranks";
+  if (planned()) return "its static plan is being left, and a rank has not answered";
+  if (!pending.missing) return "";
+  if (pending.missing->empty()) return "submitted by every rank, waits for its turn";
+  return fmt::format("not submitted by rank {}", fmt::join(*pending.missing, ", "));
+}
+
+std::vector<int32_t> NamedQueue::missing(const std::string& name) const {
+  const auto found = pending_.find(name);
+  if (found == pending_.end()) return {};
+  return found->second.missing.value_or(std::vector<int32_t>());
 }
 
 }  // namespace corro::runtime

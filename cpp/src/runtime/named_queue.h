@@ -56,6 +56,7 @@ struct NamedFailure {
 };
 
 struct NamedQueueOptions {
+  int32_t rank = 0;  ///< As decisions name it (the world rank).
   /// A submission that its plan holds back for so long ends the plan: somebody may be waiting for
   /// it.
   Duration patience = std::chrono::seconds(1);
@@ -70,9 +71,12 @@ class NamedQueue {
   /// Takes in a submission; `token` is handed back when it starts or fails. ALREADY_EXISTS while
   /// the name has not started; INVALID_ARGUMENT for a name that is empty or too long.
   [[nodiscard]] Status submit(NamedEntry entry, uint64_t token, Time now);
-  /// The submission's owner no longer waits for it (a deadline). If its peers still decide to run
-  /// it, it comes back as a failure that cancels the operation.
+  /// The submission's owner no longer waits for it (a deadline). The leader is told, and takes it
+  /// back or has decided already to run it: then it comes back as a failure that cancels the
+  /// operation.
   void withdraw(const std::string& name, uint64_t token);
+  /// A submission's deadline comes near: asks the leader who has not submitted it, for describe().
+  void ask(const std::string& name);
   /// A caller blocks until this submission has run: if its plan holds it back, the plan is left at
   /// once.
   void hurry(const std::string& name);
@@ -90,9 +94,11 @@ class NamedQueue {
   void check_patience(Time now);
 
   [[nodiscard]] bool has_pending() const { return !pending_.empty(); }
-  /// What a pending submission waits for: "rank 2 has not submitted it", "its static plan waits for
-  /// grad.6".
+  /// What a pending submission waits for: "not submitted by rank 2", "its static plan waits for
+  /// "grad.6", not submitted here". Empty as long as nobody has said.
   [[nodiscard]] std::string describe(const std::string& name) const;
+  /// The ranks that had not submitted it when the leader was asked.
+  [[nodiscard]] std::vector<int32_t> missing(const std::string& name) const;
   /// True while this member follows a plan.
   [[nodiscard]] bool planned() const { return mode_ % 2 == 1; }
 
@@ -105,7 +111,7 @@ class NamedQueue {
     bool announced = false;
     bool planned = false;  ///< Counted in plan_.
     bool withdrawn = false;
-    std::vector<int32_t> missing;
+    std::optional<std::vector<int32_t>> missing;  ///< As the leader has said.
   };
   struct Ordered {
     uint32_t number;
@@ -117,6 +123,7 @@ class NamedQueue {
   Status receive_propose(const Decision& decision);
   Status receive_engage(const Decision& decision);
   Status receive_cut(const Decision& decision);
+  Status receive_withdrawn(const Decision& decision);
 
   Status start_bucket(const Bucket& bucket, const std::vector<NamedEntry>& entries);
   Pending take_pending(const std::string& name);
@@ -125,6 +132,7 @@ class NamedQueue {
   void follow(Pending& pending);
   void settle(Pending& pending);
   void leave();
+  void say(Announcement::Kind kind, const Pending& pending);
   void start_planned();
   void fail_planned(uint64_t op, const Pending& culprit);
   void fail(std::vector<uint64_t> tokens, Status status);

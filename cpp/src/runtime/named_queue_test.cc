@@ -49,7 +49,6 @@ TEST(NamedQueue, SaysNothingWhenNothingWasSubmitted) {
   EXPECT_EQ(queue.next_check(), Time::never());
   Negotiator negotiator({0, 1});
   EXPECT_FALSE(negotiator.take_decision());
-  EXPECT_EQ(negotiator.next_check(), Time::never());
 }
 
 TEST(NamedQueue, GathersSubmissionsIntoOneAnnouncement) {
@@ -158,7 +157,8 @@ TEST(NamedQueue, WithdrawnAndRunByThePeersCancelsTheOperation) {
   ASSERT_TRUE(failure->cancel);
   EXPECT_EQ(failure->cancel->op, 0U);
   ASSERT_TRUE(queue.submit(entry("b"), 4, {}).ok());
-  (void)queue.take_announcement();
+  while (queue.take_announcement()) {
+  }
   ASSERT_TRUE(queue.receive(encode(run_of({entry("b")}))).ok());
   EXPECT_EQ(queue.take_start()->op, 1U) << "the cancelled one has used its id";
 }
@@ -169,16 +169,17 @@ TEST(NamedQueue, WithdrawnAndSubmittedAgainRunsOnce) {
   (void)queue.take_announcement();
   queue.withdraw("a", 1);
   ASSERT_TRUE(queue.submit(entry("a"), 2, {}).ok());
-  EXPECT_FALSE(queue.take_announcement()) << "it is announced already";
+  EXPECT_EQ(decode_announcement(*queue.take_announcement())->kind, Announcement::Kind::kWithdraw);
+  EXPECT_FALSE(queue.take_announcement()) << "it is announced until the leader takes it back";
   ASSERT_TRUE(queue.receive(encode(run_of({entry("a")}))).ok());
   EXPECT_EQ(queue.take_start()->parts[0].token, 2U);
 }
 
 TEST(Negotiator, RunsWhatEveryoneHasAnnouncedAndNothingElse) {
   Negotiator negotiator({0, 1});
-  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("a")), full(entry("b"))}), {}).ok());
+  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("a")), full(entry("b"))})).ok());
   EXPECT_FALSE(negotiator.take_decision());
-  ASSERT_TRUE(negotiator.receive(1, ready({full(entry("b"))}), {}).ok());
+  ASSERT_TRUE(negotiator.receive(1, ready({full(entry("b"))})).ok());
   const auto decision = decode_decision(*negotiator.take_decision());
   ASSERT_EQ(decision->run.size(), 1U);
   EXPECT_EQ(decision->run[0].entry.name, "b");
@@ -187,41 +188,97 @@ TEST(Negotiator, RunsWhatEveryoneHasAnnouncedAndNothingElse) {
 
 TEST(Negotiator, RefusesWhatBreaksTheProtocolAndNamesTheRank) {
   Negotiator negotiator({10, 11});
-  ASSERT_TRUE(negotiator.receive(1, ready({full(entry("a"))}), {}).ok());
-  EXPECT_THAT(negotiator.receive(1, ready({full(entry("a"))}), {}).message(),
+  ASSERT_TRUE(negotiator.receive(1, ready({full(entry("a"))})).ok());
+  EXPECT_THAT(negotiator.receive(1, ready({full(entry("a"))})).message(),
               AllOf(HasSubstr("rank 11"), HasSubstr("twice")));
-  EXPECT_THAT(negotiator.receive(1, ready({}, 2), {}).message(), HasSubstr("ahead"));
-  EXPECT_THAT(negotiator.receive(1, ready({{.cached = 5}}), {}).message(), HasSubstr("number 5"));
-  EXPECT_THAT(negotiator.receive(1, Bytes(3), {}).message(), HasSubstr("malformed"));
+  EXPECT_THAT(negotiator.receive(1, ready({}, 2)).message(), HasSubstr("ahead"));
+  EXPECT_THAT(negotiator.receive(1, ready({{.cached = 5}})).message(), HasSubstr("number 5"));
+  EXPECT_THAT(negotiator.receive(1, Bytes(3)).message(), HasSubstr("malformed"));
   EXPECT_FALSE(
-      negotiator.receive(1, encode(Announcement{.kind = Announcement::Kind::kFrozen}), {}).ok());
+      negotiator.receive(1, encode(Announcement{.kind = Announcement::Kind::kFrozen})).ok());
 }
 
-TEST(Negotiator, TellsOnceWhoIsMissing) {
-  Negotiator negotiator({10, 11, 12}, {.stall_after = std::chrono::seconds(5)});
-  const Time start{};
-  ASSERT_TRUE(negotiator.receive(1, ready({full(entry("a"))}), start).ok());
-  EXPECT_EQ(negotiator.next_check(), start + std::chrono::seconds(5));
-  negotiator.check_stalls(start + std::chrono::seconds(4));
-  EXPECT_FALSE(negotiator.take_decision());
-  negotiator.check_stalls(start + std::chrono::seconds(5));
+/// What the leader answers to a question.
+Result<Decision> answer(Negotiator& negotiator, NamedQueue& queue, const std::string& name) {
+  queue.ask(name);
+  CORRO_TRY(negotiator.receive(1, *queue.take_announcement()));
   const auto bytes = negotiator.take_decision();
-  ASSERT_TRUE(bytes);
-  EXPECT_THAT(decode_decision(*bytes)->missing, ElementsAre(10, 12));
-  EXPECT_EQ(negotiator.next_check(), Time::never());
-  EXPECT_THAT(negotiator.describe_waiting(start + std::chrono::seconds(6)),
-              HasSubstr("a: not submitted by rank 10, 12, 6.0 s"));
-
-  NamedQueue queue;
-  ASSERT_TRUE(queue.submit(entry("a"), 0, start).ok());
-  ASSERT_TRUE(queue.receive(*bytes).ok());
-  EXPECT_THAT(queue.describe("a"), HasSubstr("rank 10, 12"));
+  CORRO_CHECK(bytes.has_value());
+  CORRO_TRY(queue.receive(*bytes));
+  return decode_decision(*bytes);
 }
 
-TEST(Negotiator, StallReportIsEmptyWhenEveryoneIsThere) {
+TEST(Negotiator, TellsWhoIsMissingWhenAsked) {
+  Negotiator negotiator({10, 11, 12});
+  NamedQueue queue;
+  ASSERT_TRUE(queue.submit(entry("a"), 0, {}).ok());
+  queue.ask("a");
+  const auto announced = queue.take_announcement();
+  EXPECT_FALSE(queue.take_announcement()) << "what has not been announced is not asked for";
+  ASSERT_TRUE(negotiator.receive(1, *announced).ok());
+  EXPECT_FALSE(negotiator.take_decision());
+  EXPECT_EQ(queue.describe("a"), "") << "nobody has said anything";
+
+  EXPECT_THAT(answer(negotiator, queue, "a")->missing, ElementsAre(10, 12));
+  EXPECT_THAT(queue.describe("a"), HasSubstr("rank 10, 12"));
+  EXPECT_THAT(queue.missing("a"), ElementsAre(10, 12));
+
+  for (const int32_t rank : {0, 2}) {
+    ASSERT_TRUE(negotiator.receive(rank, ready({full(entry("a"))})).ok());
+  }
+  EXPECT_THAT(answer(negotiator, queue, "a")->missing, IsEmpty());
+  EXPECT_THAT(queue.describe("a"), HasSubstr("every rank"));
+}
+
+TEST(Negotiator, TakesBackWhatWasGivenUp) {
+  Negotiator negotiator({10, 11});
+  NamedQueue queue({.rank = 11});
+  const auto deliver = [&] {
+    while (const auto bytes = queue.take_announcement()) {
+      ASSERT_TRUE(negotiator.receive(1, *bytes).ok());
+    }
+    while (const auto bytes = negotiator.take_decision()) ASSERT_TRUE(queue.receive(*bytes).ok());
+  };
+  ASSERT_TRUE(queue.submit(entry("a"), 1, {}).ok());
+  deliver();
+  queue.withdraw("a", 1);
+  EXPECT_TRUE(queue.has_pending()) << "it may have been decided to run";
+  deliver();
+  EXPECT_FALSE(queue.has_pending());
+
+  // Rank 10 alone is ready now.
+  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("a"))})).ok());
+  EXPECT_FALSE(negotiator.take_decision());
+  ASSERT_TRUE(queue.submit(entry("a", 17), 2, {}).ok()) << "another one may have the name";
+  queue.withdraw("a", 2);
+
+  // Given up and submitted again before the leader has heard of it.
+  ASSERT_TRUE(queue.submit(entry("a"), 3, {}).ok());
+  const auto announced = queue.take_announcement();
+  queue.withdraw("a", 3);
+  ASSERT_TRUE(queue.submit(entry("a"), 4, {}).ok());
+  ASSERT_TRUE(negotiator.receive(1, *announced).ok());
+  deliver();  // It is taken back,
+  deliver();  // and announced again.
+  const auto start = queue.take_start();
+  ASSERT_TRUE(start);
+  EXPECT_EQ(start->parts[0].token, 4U);
+  EXPECT_FALSE(queue.has_pending());
+}
+
+TEST(Negotiator, SaysNothingOfNamesItDoesNotKnow) {
+  Negotiator negotiator({0, 1});
+  const Announcement question{.kind = Announcement::Kind::kWaiting, .ready = {full(entry("a"))}};
+  ASSERT_TRUE(negotiator.receive(1, encode(question)).ok());
+  EXPECT_FALSE(negotiator.take_decision());
+}
+
+TEST(Negotiator, HoldsRunsBackWhileThereIsNoRoom) {
   Negotiator negotiator({0});
-  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("a"))}), {}).ok());
-  EXPECT_THAT(negotiator.describe_waiting({}), IsEmpty());
+  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("a"))})).ok());
+  EXPECT_FALSE(negotiator.take_decision(false));
+  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("b"))})).ok());
+  EXPECT_EQ(decode_decision(*negotiator.take_decision())->run.size(), 2U);
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ class NamedSimulation {
     for (size_t i = 0; i < members.size(); ++i) members[i] = static_cast<int32_t>(i);
     negotiator_ = std::make_unique<Negotiator>(members, options_.negotiator);
     ranks_ = std::vector<Rank>(members.size());
+    for (const int32_t rank : members)
+      ranks_[static_cast<size_t>(rank)].queue = NamedQueue({.rank = rank});
   }
 
   void submit(int32_t rank, NamedEntry entry) {
@@ -85,7 +87,7 @@ class NamedSimulation {
   struct Token {
     std::string name;
     uint64_t instance = 0;
-    bool over = false;
+    bool asked = false, over = false;
   };
   struct Rank {
     NamedQueue queue;
@@ -154,7 +156,7 @@ class NamedSimulation {
     rank.program.pop_front();
     if (action.kind == NamedAction::Kind::kWait) return;
     const auto token = static_cast<uint64_t>(rank.tokens.size());
-    rank.tokens.push_back({action.entry.name, rank.instances[action.entry.name]++, false});
+    rank.tokens.push_back({action.entry.name, rank.instances[action.entry.name]++});
     rank.last_token[action.entry.name] = token;
     const Status status = rank.queue.submit(action.entry, token, now_);
     CORRO_CHECK(status.ok(), status.message());
@@ -168,7 +170,7 @@ class NamedSimulation {
   void deliver_up(size_t index) {
     const Bytes bytes = std::move(ranks_[index].to_leader.front());
     ranks_[index].to_leader.pop_front();
-    const Status status = negotiator_->receive(static_cast<int32_t>(index), bytes, now_);
+    const Status status = negotiator_->receive(static_cast<int32_t>(index), bytes);
     CORRO_CHECK(status.ok(), status.message());
     publish();
   }
@@ -271,7 +273,7 @@ class NamedSimulation {
   }
 
   bool pass_time() {
-    Time next = negotiator_->next_check();
+    Time next = Time::never();
     for (const Rank& rank : ranks_) next = std::min(next, rank.queue.next_check());
     bool more = false;
     for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -283,22 +285,30 @@ class NamedSimulation {
     if (more) return true;
     if (next == Time::never()) return false;
     now_ = std::max(now_, next);
-    negotiator_->check_stalls(now_);
     for (Rank& rank : ranks_) rank.queue.check_patience(now_);
     return true;
   }
 
-  /// The first rank that waits gives up what it waits for, or fails the operation it is in.
+  /// The first rank that waits asks whom for, then gives up what it waits for, or fails the
+  /// operation it is in.
   bool give_up() {
     for (size_t i = 0; i < ranks_.size(); ++i) {
       Rank& rank = ranks_[i];
       if (rank.program.empty() && rank.running.empty() && !rank.queue.has_pending()) continue;
-      ++given_up_;
       for (uint64_t token = 0; token < rank.tokens.size(); ++token) {
         Token& each = rank.tokens[token];
         if (each.over) continue;
-        if (fail_running(rank, token, i)) return true;
+        if (fail_running(rank, token, i)) {
+          ++given_up_;
+          return true;
+        }
         const std::string name = each.name;
+        if (!std::exchange(each.asked, true)) {
+          rank.queue.ask(name);
+          collect(i);
+          return true;
+        }
+        ++given_up_;
         end(rank, token, "deadline: " + rank.queue.describe(name));
         rank.queue.withdraw(name, token);
         collect(i);

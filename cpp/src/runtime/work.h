@@ -51,6 +51,8 @@ class WorkState {
 
   std::vector<collective::OpRequest> requests;  ///< Borrowed by the operations in flight.
   size_t left;
+  bool named = false;  ///< Each request takes its place by its name, not by the order of calls.
+  bool hurry = false;  ///< With named: the caller blocks until it is done.
 
  private:
   static constexpr uint32_t kDone = 1, kNotify = 2, kWaiting = 4;

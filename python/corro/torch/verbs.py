@@ -169,10 +169,15 @@ class TorchVerbs(Verbs["Tensor"]):
         )
 
     def grouped_allreduce_(
-        self, xs: Sequence[Tensor], op: ReduceOp = Average, *, group: Group | None = None
+        self,
+        xs: Sequence[Tensor],
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        group: Group | None = None,
     ) -> Call[list[Tensor]]:
-        """Reduces several tensors as one unit, in place."""
-        return self.grouped_allreduce(xs, op, outs=xs, group=group)
+        """Reduces several tensors as one unit, in place; name as in grouped_allreduce."""
+        return self.grouped_allreduce(xs, op, name, outs=xs, group=group)
 
     def broadcast_(
         self,

@@ -1,0 +1,38 @@
+// NamedStaging: the arena buffers in which fused operations run, kept for the next step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "collective/segment.h"
+
+namespace corro::runtime {
+
+/// Loop-confined. The segment outlives it.
+class NamedStaging {
+ public:
+  struct Buffer {
+    std::byte* data = nullptr;
+    uint64_t capacity = 0;
+  };
+
+  explicit NamedStaging(collective::Segment& segment) : segment_(&segment) {}
+  NamedStaging(const NamedStaging&) = delete;
+  NamedStaging& operator=(const NamedStaging&) = delete;
+  ~NamedStaging();
+
+  /// A buffer of at least `bytes` that nobody uses; its content is arbitrary. Allocates only where
+  /// none of the kept ones fits.
+  Result<Buffer> take(uint64_t bytes);
+  /// Keeps a buffer for later. One that peers may still write to is not given back: it lives as
+  /// long as this.
+  void give_back(Buffer buffer) { free_.push_back(buffer); }
+
+ private:
+  collective::Segment* segment_;
+  std::vector<Buffer> all_, free_;
+};
+
+}  // namespace corro::runtime

@@ -1,0 +1,168 @@
+"""Names may come in any order, on every rank."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import numpy
+import pytest
+import torch
+
+import corro
+import corro.numpy as cn
+import corro.torch as ct
+from corro import _native
+
+pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
+
+
+def shuffled(count: int, seed: int) -> list[int]:
+    """Returns 0 ... count - 1 in an order that differs from rank to rank."""
+    order = list(range(count))
+    random.Random(seed * 1000 + corro.rank()).shuffle(order)
+    return order
+
+
+def total(i: int) -> int:
+    """Returns the sum of every rank's i * 10 + rank."""
+    return sum(i * 10 + rank for rank in range(corro.size()))
+
+
+def test_numpy_arrays_in_another_order_on_each_rank() -> None:
+    for step in range(5):
+        handles = {
+            i: cn.allreduce_async(
+                numpy.full(1 + i * 7, i * 10 + corro.rank()), corro.Sum, f"numpy.{i}"
+            )
+            for i in shuffled(40, step)
+        }
+        for i in shuffled(40, step + 100):
+            numpy.testing.assert_array_equal(
+                handles[i].wait(), numpy.full(1 + i * 7, total(i)), strict=True
+            )
+
+
+def test_torch_tensors_in_another_order_on_each_rank() -> None:
+    for step in range(5):
+        tensors = [torch.full((1 + i * 7,), float(i * 10 + corro.rank())) for i in range(40)]
+        handles = [
+            ct.allreduce_async_(tensors[i], ct.Sum, f"torch.{i}") for i in shuffled(40, step)
+        ]
+        for handle in handles:
+            handle.wait()
+        for i, tensor in enumerate(tensors):
+            assert torch.equal(tensor, torch.full((1 + i * 7,), float(total(i))))
+
+
+def test_other_verbs_by_name() -> None:
+    n, rank = corro.size(), corro.rank()
+    pair = [numpy.ones(3), numpy.ones((2, 2))]
+    start = {
+        "grouped": lambda: cn.grouped_allreduce_async(pair, corro.Sum, "pair"),
+        "broadcast": lambda: cn.broadcast_async(numpy.full(3, rank), n - 1, "model"),
+        "reduce": lambda: cn.reduce_async(numpy.full(3, 1.0), 0, corro.Sum, "loss"),
+        "scattered": lambda: cn.reducescatter_async(numpy.ones(2 * n), corro.Sum, "rows"),
+    }
+    names = list(start)
+    handles = {names[i]: start[names[i]]() for i in shuffled(len(names), 7)}
+    results = {name: handle.wait() for name, handle in handles.items()}
+    assert [array.shape for array in results["grouped"]] == [(3,), (2, 2)]
+    assert all((array == n).all() for array in results["grouped"])
+    numpy.testing.assert_array_equal(results["broadcast"], n - 1)
+    if rank == 0:
+        numpy.testing.assert_array_equal(results["reduce"], float(n))
+    numpy.testing.assert_array_equal(results["scattered"], float(n))
+
+
+def test_named_and_unnamed_calls_do_not_wait_for_each_other() -> None:
+    early = cn.allreduce_async(1, corro.Sum, "mixed") if corro.rank() % 2 else None
+    assert cn.allreduce(1, corro.Sum) == corro.size()
+    late = early or cn.allreduce_async(1, corro.Sum, "mixed")
+    assert late.wait() == corro.size()
+
+
+def test_threads_may_block_in_any_order() -> None:
+    results = {}
+
+    def reduce(i: int) -> None:
+        results[i] = cn.allreduce(i, corro.Sum, f"thread.{i}")
+
+    threads = [threading.Thread(target=reduce, args=(i,)) for i in shuffled(6, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {i: i * corro.size() for i in range(6)}
+
+
+def test_overlapping_groups() -> None:
+    if corro.size() < 3:
+        return
+    groups = [corro.new_group([0, 1]), corro.new_group([2, 1])]
+    mine = [i for i in shuffled(2, 5) if groups[i].included()]
+    handles = {i: cn.allreduce_async(1, corro.Sum, "shared", group=groups[i]) for i in mine}
+    assert all(handle.wait() == 2 for handle in handles.values())
+
+
+def test_a_repeated_step_sends_no_message_and_an_idle_one_wakes_nobody() -> None:
+    engine = corro._context.current().engine
+
+    def step() -> None:
+        handles = [cn.allreduce_async(numpy.ones(i), corro.Sum, f"step.{i}") for i in range(20)]
+        assert all((handle.wait() == corro.size()).all() for handle in handles)
+
+    for _ in range(30):
+        step()
+        corro.barrier()
+    messages = engine.counter("named_messages")
+    for _ in range(5):
+        step()
+        corro.barrier()
+    assert engine.counter("named_messages") == messages
+    corro.barrier()
+    time.sleep(0.05)  # The progress thread goes to sleep for good.
+    before = engine.counter("wakeups")
+    time.sleep(0.3)
+    assert engine.counter("wakeups") - before <= 2, "an idle engine sleeps without a timer"
+
+
+def test_a_difference_names_both_sides_and_the_group_goes_on() -> None:
+    if corro.size() == 1:
+        return
+    handle = cn.allreduce_async(numpy.ones(3 + (corro.rank() == 1)), corro.Sum, "differs")
+    with pytest.raises(corro.MismatchError, match=r"differs.*f64\[[34]\].*rank 1.*") as error:
+        handle.wait()
+    assert error.value.op == "allreduce"
+    assert cn.allreduce(1, corro.Sum, "differs") == corro.size()
+
+
+def test_a_name_that_waits_cannot_be_given_twice() -> None:
+    if corro.size() == 1:
+        return
+    corro.barrier()
+    if corro.rank() == 0:
+        first = cn.allreduce_async(1, corro.Sum, "twice")
+        with pytest.raises(corro.AlreadyExistsError, match="twice"):
+            cn.allreduce(1, corro.Sum, "twice")
+    corro.barrier()
+    if corro.rank() != 0:
+        first = cn.allreduce_async(1, corro.Sum, "twice")
+    assert first.wait() == corro.size()
+
+
+def test_a_rank_that_never_gives_the_name_is_named() -> None:
+    n = corro.size()
+    if n == 1:
+        return
+    for absent in (0, n - 1):
+        if corro.rank() != absent:
+            op = _native.Op(kind=_native.BARRIER, timeout=0.5, name=f"without {absent}")
+            with pytest.raises(
+                corro.TimeoutError, match=f"not submitted by rank {absent}"
+            ) as error:
+                corro.world().native.run([op], named=True)
+            assert error.value.rank == absent
+        corro.barrier()
+    assert cn.allreduce(1, corro.Sum, "afterwards") == n
