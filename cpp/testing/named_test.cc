@@ -215,6 +215,30 @@ TEST_P(Named, ARepeatedStepNeedsNoMessageAndIsLeftWithoutAnError) {
   for (uint64_t round = 0; round < 12; ++round) same_step(world, 32, round);
 }
 
+TEST_P(Named, OneRankAloneMayLeaveAPlan) {
+  for (int32_t leaver = 0; leaver < size(); ++leaver) {
+    SCOPED_TRACE(leaver);
+    World world(GetParam().world(static_cast<uint64_t>(leaver) + 20));
+    std::mt19937_64 random(static_cast<uint64_t>(leaver));
+    for (uint64_t round = 0; round < 30; ++round) {
+      Tensors tensors(size(), 24, round);
+      World::Works works;
+      for (size_t i = 0; i < 24; ++i) {
+        for (int32_t r = 0; r < size(); ++r) {
+          // In two rounds, long after the plan has begun, one rank has another order.
+          const bool leaves = r == leaver && (round == 15 || round == 20);
+          Tensor& tensor = tensors.of(r)[leaves ? (i * 7 + 3) % 24 : i];
+          works.push_back(submit_named(world, r, tensor.request()));
+          if (random() % 4 == 0) world.poll_rounds(1);
+        }
+      }
+      world.run(works);
+      for (const auto& work : works) ASSERT_TRUE(work->status().ok()) << work->status().to_string();
+      ASSERT_EQ(tensors.wrong(round), "");
+    }
+  }
+}
+
 TEST_P(Named, ABucketsBufferIsKeptForTheNextStep) {
   World world(GetParam().world(5));
   for (uint64_t round = 0; round < 20; ++round) same_step(world, 32, round);

@@ -14,9 +14,8 @@ enum class ControlKind : uint8_t {
                 ///< fails with `text`.
   kPause = 4,   ///< Flow control, used by Endpoint: hold back operations >= op of the lane.
   kResume = 5,  ///< Flow control, used by Endpoint.
-  kReady = 6,   ///< Named operations: `rank` has submitted the operation described by `text`
-                ///< (encoded entry).
-  kOrder = 7,   ///< Named operations: the leader's decision (encoded list).
+  kReady = 6,   ///< Named operations: a member's announcement to its group's leader (`text`).
+  kOrder = 7,   ///< Named operations: the leader's decision, to every other member (`text`).
 };
 
 /// A small message about the connection or an operation.
