@@ -38,9 +38,9 @@ corro.init()  # (corro) Who we are and where the others are comes from `corro ru
 rank, ranks = corro.rank(), corro.size()
 torch.manual_seed(args.seed)
 model = nn.Sequential(
-    nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10),
+    nn.Conv2d(1, 16, 3, padding=1), nn.GELU(), nn.AvgPool2d(2),
+    nn.Conv2d(16, 32, 3, padding=1), nn.GELU(), nn.AvgPool2d(2),
+    nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.GELU(), nn.Linear(128, 10),
 )  # fmt: skip
 images, labels = dataset("train")
 steps = len(images) // (args.batch * ranks)

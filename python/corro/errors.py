@@ -22,7 +22,11 @@ class CorroError(Exception):
         torn: whether the output buffer may hold partial results.
     """
 
+    __module__ = "corro"  # Tracebacks say the public name.
     code = 2
+
+    def __init_subclass__(cls) -> None:
+        cls.__module__ = "corro"
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Runs a training script and keeps its first losses: record_losses.py COUNT FILE SCRIPT ARGUMENT...
+"""Runs a training script and keeps its losses: record_losses.py COUNT FILE SCRIPT ARGUMENT...
 
-Rank R's losses go to FILE-R, as JSON. The script is the user's, unchanged: losses are what its
-calls of cross_entropy return, and it ends when it asks for one more.
+Rank R's losses go to FILE-R, as JSON. The script is the user's, unchanged: a loss is what a call of
+cross_entropy returns. It ends by itself, or when it asks for one more than COUNT.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch.nn.functional as F
 
@@ -20,9 +21,8 @@ cross_entropy = F.cross_entropy
 losses: list[float] = []
 
 
-def recorded(*args, **kwargs):
+def recorded(*args: Any, **kwargs: Any) -> Any:
     if len(losses) == count:
-        Path(f"{file}-{corro.rank()}").write_text(json.dumps(losses))
         raise SystemExit
     loss = cross_entropy(*args, **kwargs)
     losses.append(loss.item())
@@ -31,4 +31,7 @@ def recorded(*args, **kwargs):
 
 F.cross_entropy = recorded
 sys.argv = sys.argv[3:]
-runpy.run_path(script, run_name="__main__")
+try:
+    runpy.run_path(script, run_name="__main__")
+finally:
+    Path(f"{file}-{corro.rank()}").write_text(json.dumps(losses))

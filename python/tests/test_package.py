@@ -140,6 +140,7 @@ def test_every_code_has_a_class_that_says_all(code: int) -> None:
     assert error.code == code
     assert (error.rank, error.op, error.phase, error.torn) == (3, "allreduce", "exchange", True)
     assert str(error) == "rank 3 was lost"
+    assert type(error).__module__ == "corro"
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
     assert vars(copy) == vars(error)

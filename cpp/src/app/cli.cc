@@ -126,13 +126,23 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   return program;
 }
 
+/// Turns mpirun's -np, -np=4 and -np4 into --np and --np=4.
+void spell_out_np(std::string& word) {
+  if (!word.starts_with("-np")) return;
+  const std::string value = word.substr(3);
+  if (value.empty() || value[0] == '=') word = "--np" + value;
+  if (value.find_first_not_of("0123456789") == std::string::npos && !value.empty()) {
+    word = "--np=" + value;
+  }
+}
+
 /// How many of `arguments` are options of `app` with their values: the program begins behind them.
 /// mpirun's -np becomes --np on the way.
 size_t count_options(const CLI::App& app, std::vector<std::string>& arguments) {
   size_t i = 0;
   while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
     std::string& word = arguments[i];
-    if (word == "-np") word = "--np";
+    spell_out_np(word);
     const CLI::Option* option = app.get_option_no_throw(word);
     const bool takes_value = option != nullptr && option->get_items_expected_min() > 0;
     i += takes_value ? 2 : 1;
@@ -146,7 +156,8 @@ Status usage_error(const std::string& command, const CLI::ParseError& error) {
   if (const auto* extra = dynamic_cast<const CLI::ExtrasError*>(&error)) {
     what = extra->what();
     const size_t colon = what.rfind(": ");
-    what = "unknown argument " + (colon == std::string::npos ? what : what.substr(colon + 2));
+    what = "unknown option " + (colon == std::string::npos ? what : what.substr(colon + 2));
+    if (command == "corro run") what += " (the program's own options come after the program)";
   }
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     what = "not a number" + what.substr(std::min(what.size(), what.find(':')));
@@ -243,6 +254,14 @@ Result<Request> parse_command_line(const std::vector<std::string>& arguments,
     return Status(Code::kInvalidArgument,
                   fmt::format("corro: no command '{}'; to start a program: corro run {}",
                               arguments[0], arguments[0]));
+  }
+  const CLI::App& run = *program->get_subcommand("run");
+  const std::string option = arguments[0].substr(0, arguments[0].find('='));
+  const bool own = program->get_option_no_throw(option) != nullptr;
+  if (option.starts_with("-np") || (!own && run.get_option_no_throw(option) != nullptr)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("corro: {} is an option of `corro run`: corro run {}", option,
+                              fmt::join(arguments, " ")));
   }
   CORRO_TRY(parse_other(arguments, *program, raw, version, request));
   return request;

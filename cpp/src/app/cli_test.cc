@@ -32,6 +32,8 @@ TEST(CommandLine, TwoDashesEndTheOptions) {
 
 TEST(CommandLine, UnderstandsEverySpellingOfTheNumberOfRanks) {
   for (const std::vector<std::string>& spelling : {std::vector<std::string>{"-np", "3"},
+                                                   {"-np3"},
+                                                   {"-np=3"},
                                                    {"-n", "3"},
                                                    {"-n3"},
                                                    {"--np=3"},

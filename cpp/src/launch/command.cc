@@ -105,7 +105,11 @@ Result<Command> resolve_command(const RunOptions& options, const Variables& envi
       command.program = *found;
       return command;
     }
-    const char* hint = files.exists(name) ? " (there is one here: write ./ in front)" : "";
+    const bool is_number = name.find_first_not_of("0123456789") == std::string::npos;
+    const std::string hint = files.exists(name) ? " (there is one here: write ./ in front)"
+                             : is_number
+                                 ? fmt::format(" (for {} ranks: corro run -np {} ...)", name, name)
+                                 : "";
     return Status(Code::kNotFound, fmt::format("no program '{}' on PATH{}", name, hint));
   }
   if (!files.exists(name)) return Status(Code::kNotFound, name + ": no such file");

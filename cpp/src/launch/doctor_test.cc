@@ -56,7 +56,7 @@ TEST(Diagnose, SaysThatARankIsNotHere) {
 
 TEST(Table, HasALineForEachProcess) {
   const std::string table = format_table({patient(0, 'S', obs::Phase::kReduce, 3)}, {seconds(4)});
-  EXPECT_THAT(table, HasSubstr("allreduce #9 (f32 x 10)"));
+  EXPECT_THAT(table, HasSubstr("allreduce #10 (f32 x 10)"));
   EXPECT_THAT(table, HasSubstr("rank 3"));
   EXPECT_THAT(table, HasSubstr("3.0 s"));
   const auto json = nlohmann::json::parse(

@@ -13,7 +13,7 @@ namespace corro::launch {
 /// Null if there is none. Borrowed from the snapshot.
 [[nodiscard]] const obs::OpSnapshot* telling_operation(const obs::ProcessSnapshot& process);
 
-/// "allreduce #16 'layer1' (f32 x 1000)".
+/// "allreduce #16 'layer1' (f32 x 1000)": the sixteenth of its group, as in errors.
 [[nodiscard]] std::string describe_operation(const obs::OpSnapshot& op);
 
 /// "in allreduce #16 (f32 x 1000), phase transfer for 1.2 s, waiting for rank 2"; "last operation

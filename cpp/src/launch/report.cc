@@ -15,6 +15,8 @@ namespace corro::launch {
 namespace {
 
 constexpr int kTimeoutExit = 124;
+constexpr size_t kLabelWidth = 9;
+constexpr size_t kCauseLines = 3;
 
 std::string describe_cause(const RankEnd& end) {
   if (!end.out_of_memory.empty()) return end.out_of_memory;
@@ -43,7 +45,15 @@ std::string describe_place(const Frame& frame) {
 std::string advise(const RankEnd& end, const Verdict& verdict) {
   const std::string& error = end.crash.error;
   const bool by_signal = end.ended && WIFSIGNALED(end.status);
-  if (!end.out_of_memory.empty()) return "use a smaller batch or fewer ranks, or raise the limit";
+  const auto raised = [&error](std::string_view name) {
+    return error.find(fmt::format("{}: ", name)) != std::string::npos;
+  };
+  if (!end.out_of_memory.empty() || raised("corro.ResourceExhaustedError")) {
+    return "use a smaller batch or fewer ranks, or raise the limit";
+  }
+  if (raised("corro.MismatchError")) {
+    return "make every rank call the same operation with the same shape and type";
+  }
   if (error.find("out of memory") != std::string::npos) return "use a smaller batch or model";
   if (error.starts_with("ModuleNotFoundError") || error.starts_with("ImportError")) {
     return "install what is missing into the environment that runs this program";
@@ -81,8 +91,16 @@ std::string fit(std::string line, size_t width) {
 class Block {
  public:
   Block(std::string title, size_t width) : width_(width) { add_line(std::move(title)); }
-  void add(std::string_view label, const std::string& text) {
-    if (!text.empty()) add_line(fmt::format("  {:<6} {}", label, text));
+  /// Adds a text that may go on in the lines below, up to `lines` in all.
+  void add(std::string_view label, std::string text, size_t lines = 1) {
+    if (text.empty()) return;
+    for (; lines > 1; --lines, label = "") {
+      const size_t space = text.rfind(' ', width_ - kLabelWidth);
+      if (text.size() <= width_ - kLabelWidth || space == std::string::npos) break;
+      add_line(fmt::format("  {:<6} {}", label, text.substr(0, space)));
+      text.erase(0, space + 1);
+    }
+    add_line(fmt::format("  {:<6} {}", label, text));
   }
   void add_line(std::string line) {
     if (lines_++ < kMaxBlockLines) text_ += fit(std::move(line), width_) + "\n";
@@ -154,7 +172,7 @@ std::string format_block(const FailureReport& report, size_t width) {
       fmt::format("corro: rank {} failed on {} (pid {}", report.rank, report.host, report.pid);
   if (report.step && *report.step > 0) who += fmt::format(", step {}", *report.step);
   Block block(who + ")", width);
-  block.add("what", report.cause);
+  block.add("what", report.cause, kCauseLines);
   block.add("where", report.where);
   block.add("with", report.with);
   block.add("others", describe_others(report));

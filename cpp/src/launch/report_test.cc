@@ -58,7 +58,7 @@ TEST(FailureBlock, SaysWhoWhatWhereWithWhomAndWhatToDo) {
             "corro: rank 2 failed on node7 (pid 102, step 17)\n"
             "  what   ValueError: root cause here\n"
             "  where  train.py:12 in main: loss.backward()\n"
-            "  with   in allreduce #16 'layer1' (bf16 x 5), phase reduce for 0.5 s, waiting for "
+            "  with   in allreduce #17 'layer1' (bf16 x 5), phase reduce for 0.5 s, waiting for "
             "rank 3\n"
             "  others 3 ranks were stopped because of it (ranks 0-1,3)\n"
             "  exit   1\n"
@@ -75,6 +75,18 @@ TEST(FailureBlock, NeverHasMoreThanTwelveLinesNorWideOnes) {
   EXPECT_THAT(block, Not(HasSubstr("\x1b")));
   std::istringstream lines(block);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+}
+
+TEST(FailureBlock, ALongCauseGoesOnBelowSoThatItsEndIsSeen) {
+  auto ends = four_ranks();
+  ends[2].crash.error =
+      "corro.MismatchError: rank 0 called allreduce(f64[2], average), rank 1 called "
+      "allreduce(f64[3], average)";
+  const std::string block = format_block(report_of(ends), 80);
+  EXPECT_THAT(block,
+              HasSubstr("  what   corro.MismatchError: rank 0 called allreduce(f64[2], average), "
+                        "rank 1\n         called allreduce(f64[3], average)\n  where"));
+  EXPECT_THAT(block, HasSubstr("make every rank call the same operation"));
 }
 
 TEST(FailureBlock, OutOfMemoryIsTheCauseAndNamesTheLimit) {

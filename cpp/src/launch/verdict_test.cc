@@ -175,7 +175,7 @@ TEST(Conclude, ATimeoutNamesWhoWasStillRunningAndWhatTheyDid) {
       {.ranks = ends, .asked = {}, .timeout = std::chrono::seconds(30), .width = 200}, kContext);
   EXPECT_EQ(end.exit, 124);
   EXPECT_THAT(end.text, HasSubstr("still running: ranks 1-2"));
-  EXPECT_THAT(end.text, HasSubstr("rank 1: step 7, in allreduce #16 (f32 x 1000), phase transfer"));
+  EXPECT_THAT(end.text, HasSubstr("rank 1: step 7, in allreduce #17 (f32 x 1000), phase transfer"));
   EXPECT_THAT(end.text, HasSubstr("waiting for rank 2"));
   ASSERT_TRUE(end.failure);
   EXPECT_EQ(end.failure->rank, 1);
