@@ -257,37 +257,37 @@ bool Engine::begin_quick(Group& group, const collective::OpRequest& request,
     return false;
   }
   quick.emplace(group, request);
-  if (!quick->exchange.certainly_small() || board->missing_member() >= 0 ||
+  if (!quick->exchange_.certainly_small() || board->missing_member() >= 0 ||
       !board->line_free(group.next_op) ||
-      !collective::validate_buffers(request, quick->exchange.shape()).ok()) {
+      !collective::validate_buffers(request, quick->exchange_.shape()).ok()) {
     quick.reset();
     return false;
   }
-  quick->record =
+  quick->record_ =
       recorder_->begin(record_of(group, request, group.next_op++), obs::Phase::kExchange);
   ++counters_.operations;
-  quick->exchange.publish();
+  quick->exchange_.publish();
   return true;
 }
 
 bool Engine::finish_quick(Quick& quick, Status& status) {
-  if (quick.exchange.arrived() < quick.exchange.size()) return false;
-  status = quick.exchange.agreement();
+  if (quick.exchange_.arrived() < quick.exchange_.size()) return false;
+  status = quick.exchange_.agreement();
   if (status.ok()) {
-    quick.exchange.take_small();
+    quick.exchange_.take_small();
   } else {
     ++counters_.failures;
   }
-  quick.group->board->set_completed(quick.exchange.op() + 1);
-  recorder_->end(quick.record, status.code());
+  quick.group_->board->set_completed(quick.exchange_.op() + 1);
+  recorder_->end(quick.record_, status.code());
   return true;
 }
 
 void Engine::slow_down(Quick& quick, const std::shared_ptr<WorkState>& work, Time now) {
   now_ = now;
-  auto flight = make_flight(*quick.group, work, work->requests.front(), now);
-  flight->op = quick.exchange.op();
-  flight->record = quick.record;
+  auto flight = make_flight(*quick.group_, work, work->requests.front(), now);
+  flight->op = quick.exchange_.op();
+  flight->record = quick.record_;
   flight->published = true;
   enqueue(std::move(flight));
 }

@@ -213,13 +213,13 @@ class Engine final {
 class Engine::Quick {
  public:
   Quick(Group& of, const collective::OpRequest& request)
-      : group(&of), exchange(*of.board, of.next_op, request) {}
+      : group_(&of), exchange_(*of.board, of.next_op, request) {}
 
  private:
   friend class Engine;
-  Group* group;
-  collective::BoardExchange exchange;
-  obs::FlightRecorder::Handle record = 0;
+  Group* group_;
+  collective::BoardExchange exchange_;
+  obs::FlightRecorder::Handle record_ = 0;
 };
 
 }  // namespace corro::runtime
