@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <vector>
 
 #include "base/clock.h"
 #include "io/socket.h"
@@ -36,6 +37,19 @@ TEST(VmAccess, OwnMemoryIsReadableAndAMissingProcessIsNot) {
   if (child == 0) _exit(0);
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(vm_access_permitted(child));
+}
+
+TEST(ReadProcess, CopiesAcrossPagesOrSaysWhyNot) {
+  const std::vector<std::byte> source(100'000, std::byte{7});
+  std::vector<std::byte> copy(source.size());
+  const auto address = reinterpret_cast<uintptr_t>(source.data());
+  EXPECT_TRUE(read_process(getpid(), address, copy.data(), copy.size()).ok());
+  EXPECT_EQ(copy, source);
+  EXPECT_EQ(read_process(getpid(), 1, copy.data(), 1).code(), Code::kInvalidArgument);
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(read_process(child, address, copy.data(), 1).code(), Code::kNotFound);
 }
 
 }  // namespace
