@@ -42,7 +42,8 @@ def recorded(
 ) -> list[float]:
     """Returns the first losses of the example: over all ranks, each of which has its part."""
     record = (str(HERE / "record_losses.py"), str(count), str(kept))
-    launch(*record, str(EXAMPLES / "fashion_mnist.py"), *arguments, ranks=ranks).check()
+    example = str(EXAMPLES / "fashion_mnist.py")
+    launch(*record, example, *arguments, ranks=ranks, seconds=400).check()
     of_ranks = [json.loads(Path(f"{kept}-{rank}").read_text()) for rank in range(ranks)]
     return [sum(parts) / ranks for parts in zip(*of_ranks, strict=True)]
 
