@@ -40,10 +40,10 @@ class BoardOperation final : public Operation {
   Progress check_members() {
     const auto failure = board().find_failure();
     if (!failure) return Progress::kIdle;
-    return finish({failure->code,
-                   fmt::format("{}: rank {} gave the group up", name_of(exchange_.request().kind),
-                               board().member(failure->reporter).world_rank),
-                   {.rank = failure->culprit}});
+    return give_group_up(
+        {failure->code,
+         fmt::format("rank {} gave the group up", board().member(failure->reporter).world_rank),
+         {.rank = failure->culprit}});
   }
 
   Progress admit() {
@@ -81,8 +81,7 @@ class BoardOperation final : public Operation {
   Progress start_large() {
     path_ = make_direct_path(exchange_);
     if (path_ == nullptr) {
-      if (Status ready = board().prepare_stages(); !ready.ok())
-        return finish(ready.with_context(name_of(exchange_.request().kind)));
+      if (Status ready = board().prepare_stages(); !ready.ok()) return give_group_up(ready);
       path_ = make_staged_path(exchange_);
     }
     torn_ = true;
@@ -93,7 +92,8 @@ class BoardOperation final : public Operation {
   Progress work() {
     const Progress now = path_->poll(true);
     wait(path_->phase(), path_->waiting_for());
-    return now == Progress::kDone ? finish(path_->status()) : now;
+    if (now != Progress::kDone) return now;
+    return path_->fatal() ? give_group_up(path_->status()) : finish(path_->status());
   }
 
   BoardExchange exchange_;

@@ -89,12 +89,11 @@ class DirectPath final : public Operation {
     return is_sliced(request_.kind) && exchange_.line_of(rank_).where == Where::kCopied;
   }
 
-  /// Another rank's memory could not be reached. One that has ended will be missed soon, and by its
+  /// Another rank's memory could not be read. One that has ended will be missed soon, and by its
   /// right name; anything else ends the group: others may have used what this rank could not.
   Progress refuse(const Status& failure) {
     if (failure.code() == Code::kNotFound) return Progress::kIdle;
-    exchange_.board().set_failed(failure.code(), exchange_.board().member(rank_).world_rank);
-    return finish(failure.with_context(name_of(request_.kind)));
+    return give_group_up(failure);
   }
 
   // -- other ranks' memory ------------------------------------------------------------------------

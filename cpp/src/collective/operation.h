@@ -31,6 +31,8 @@ class Operation {
   [[nodiscard]] obs::Phase phase() const { return phase_; }
   /// The group rank awaited, or -1.
   [[nodiscard]] int32_t waiting_for() const { return waiting_for_; }
+  /// True if, having failed, it leaves the other ranks inside: the group cannot go on.
+  [[nodiscard]] bool fatal() const { return fatal_; }
   /// True once the output buffer may hold partial results.
   [[nodiscard]] bool torn() const { return torn_; }
 
@@ -39,6 +41,10 @@ class Operation {
     status_ = std::move(status);
     phase_ = status_.ok() ? obs::Phase::kDone : obs::Phase::kFailed;
     return Progress::kDone;
+  }
+  Progress give_group_up(Status status) {
+    fatal_ = true;
+    return finish(std::move(status));
   }
   void wait(obs::Phase phase, int32_t rank) {
     phase_ = phase;
@@ -49,6 +55,7 @@ class Operation {
   obs::Phase phase_ = obs::Phase::kQueued;
   int32_t waiting_for_ = -1;
   bool torn_ = false;
+  bool fatal_ = false;
 };
 
 }  // namespace corro::collective

@@ -387,6 +387,10 @@ bool Engine::poll_flight(Flight& flight, bool oldest) {
 /// they cannot see it.
 void Engine::conclude(Flight& flight, const Status& outcome) {
   Group& group = *flight.group;
+  if (flight.operation != nullptr && flight.operation->fatal() && group.failed.ok()) {
+    const int32_t culprit = outcome.detail() ? outcome.detail()->rank : rank();
+    return fail_group(group, outcome, culprit);
+  }
   const bool by_messages = group.board == nullptr && !is_pair(flight.request->kind);
   const bool first =
       flight.operation != nullptr && flight.operation->status().code() == outcome.code();
