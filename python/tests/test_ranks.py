@@ -7,26 +7,37 @@ from pathlib import Path
 import pytest
 from conftest import HERE, Launch
 
-FILES = sorted(path.name for path in (HERE / "ranks").glob("test_*.py"))
 INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
+BACK_END = "test_process_group.py"
+# One job for all other files: most of a job's time is `import torch`.
+VERBS = sorted(file.name for file in (HERE / "ranks").glob("test_*.py") if file.name != BACK_END)
+RANKS = [1, pytest.param(2, marks=pytest.mark.torch22), 4]
 
 
-@pytest.mark.torch22
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_in_ranks(launch: Launch, file: str, ranks: int) -> None:
-    launch(*INSIDE, str(HERE / "ranks" / file), ranks=ranks, CORRO_TEST_IN_RANKS="1").check()
+def inside(*files: str) -> list[str]:
+    """Returns the arguments of Python that run these files' tests."""
+    return [*INSIDE, *(str(HERE / "ranks" / file) for file in files)]
+
+
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_verbs(launch: Launch, ranks: int) -> None:
+    launch(*inside(*VERBS), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_torch_back_end(launch: Launch, ranks: int) -> None:
+    launch(*inside(BACK_END), ranks=ranks, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_torch_back_end_under_torchrun(launch: Launch, ranks: int) -> None:
-    path = str(HERE / "ranks" / "test_process_group.py")
-    launch(*INSIDE, path, ranks=ranks, launcher="torchrun", CORRO_TEST_IN_RANKS="1").check()
+    launch(*inside(BACK_END), ranks=ranks, launcher="torchrun", CORRO_TEST_IN_RANKS="1").check()
 
 
 def test_verbs_over_tcp(launch: Launch) -> None:
-    path = str(HERE / "ranks" / "test_numpy.py")
-    launch(*INSIDE, path, ranks=3, CORRO_TRANSPORT="tcp", CORRO_TEST_IN_RANKS="1").check()
+    files = inside("test_names.py", "test_numpy.py")
+    launch(*files, ranks=3, CORRO_TRANSPORT="tcp", CORRO_TEST_IN_RANKS="1").check()
 
 
 # Leaves with works in flight on the world and on a group, and without a goodbye.
