@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,38 +140,30 @@ def measure_setting(
 
 def compare(setting: Setting, figures: dict[Peer, Figures]) -> list[Row]:
     rows = []
-    ours = {peer.memory: figures[peer] for peer in figures if peer.name == "corro"}
-    for peer, by_size in figures.items():
+    by_name = {(peer.name, peer.memory): by_size for peer, by_size in figures.items()}
+    for (name, memory), by_size in by_name.items():
         for size, (least, median) in by_size.items():
-            row = Row(
-                "allreduce",
-                size,
-                setting.ranks,
-                setting.transport,
-                peer.memory,
-                peer.name,
-                least,
-                median,
-            )
-            if peer.name.startswith("corro"):
-                rows.append(row)
-                continue
-            for memory, own in ours.items():
-                ratio = own[size][1] / median
-                bar = bar_for(peer.name, size)
+            times = (size, setting.ranks, setting.transport)
+            if name == "corro":
+                rows.append(Row("allreduce", *times, memory, name, least, median))
+            elif name == "corro (torch)":
+                gloo = by_name["gloo", memory][size][1]
                 rows.append(
-                    Row(
-                        **{
-                            **vars(row),
-                            "memory": memory,
-                            "ratio": ratio,
-                            "bar": bar,
-                            "ok": ratio <= bar,
-                        }
-                    )
+                    judged(Row("allreduce", *times, memory, name, least, median), median / gloo)
                 )
+            else:
+                for kind in ("private", "arena"):
+                    own = by_name["corro", kind][size][1]
+                    rows.append(
+                        judged(Row("allreduce", *times, kind, name, least, median), own / median)
+                    )
     rows.sort(key=lambda row: (row.memory, row.bytes, row.peer))
     return rows
+
+
+def judged(row: Row, ratio: float) -> Row:
+    bar = bar_for(row.peer, row.bytes)
+    return replace(row, ratio=ratio, bar=bar, ok=ratio <= bar)
 
 
 def measure_idle() -> Row:

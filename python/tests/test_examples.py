@@ -31,7 +31,7 @@ def figures(job: Finished) -> dict[str, float]:
 @needs_images
 def test_fashion_mnist_learns(launch: Launch) -> None:
     script = str(EXAMPLES / "fashion_mnist.py")
-    job = figures(launch(script, "--batch", "512", "--lr", "0.2", "--epochs", "1"))
+    job = figures(launch(script, "--batch", "256", "--epochs", "1"))
     assert job["accuracy"] > 0.5
     assert job["ranks"] == 2
     assert job["images_per_s"] > 0

@@ -1,9 +1,6 @@
 #include "collective/segment.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <new>
 
 #include <fmt/format.h>
@@ -41,9 +38,9 @@ Result<std::unique_ptr<Segment>> Segment::create(size_t heap_bytes) {
 }
 
 Result<std::unique_ptr<Segment>> Segment::attach(io::Fd fd) {
-  struct stat status{};
-  if (fstat(fd.get(), &status) != 0) return status_from_errno("fstat of a peer's segment", errno);
-  const auto bytes = static_cast<size_t>(status.st_size);
+  const auto size = io::sealed_size(fd.get());
+  if (!size.ok()) return size.status().with_context("a peer's segment");
+  const size_t bytes = *size;
   if (bytes < kHeapStart) {
     return Status(
         Code::kDataLoss,

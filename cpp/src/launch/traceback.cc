@@ -9,13 +9,23 @@ namespace {
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 
+/// Takes away what torch.distributed writes in front of every line of a traceback: "[rank1]: ".
+std::string_view without_rank(std::string_view line) {
+  constexpr std::string_view kRank = "[rank";
+  constexpr std::string_view kEnd = "]: ";
+  if (!line.starts_with(kRank)) return line;
+  const size_t end = line.find_first_not_of("0123456789", kRank.size());
+  if (end == kRank.size() || end == std::string_view::npos) return line;
+  return line.substr(end).starts_with(kEnd) ? line.substr(end + kEnd.size()) : line;
+}
+
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(line);
+    lines.push_back(without_rank(line));
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
   }

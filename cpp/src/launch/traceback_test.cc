@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <sstream>
+#include <string>
 
 namespace corro::launch {
 namespace {
@@ -25,6 +27,16 @@ TEST(ParseCrash, NamesTheErrorAndTheLastFrameOfTheUsersCode) {
   EXPECT_EQ(crash.where.file, "/home/me/train.py");
   EXPECT_EQ(crash.where.line, 12);
   EXPECT_EQ(crash.where.function, "main");
+  EXPECT_EQ(crash.where.code, "loss = step(batch)");
+}
+
+TEST(ParseCrash, ReadsWhatTorchDistributedWritesInFrontOfEachLine) {
+  std::string prefixed;
+  std::istringstream lines(kPlain);
+  for (std::string line; std::getline(lines, line);) prefixed += "[rank12]: " + line + "\n";
+  const Crash crash = parse_crash(prefixed);
+  EXPECT_EQ(crash.error, "ValueError: expected 3 channels, got 1");
+  EXPECT_EQ(crash.where.line, 12);
   EXPECT_EQ(crash.where.code, "loss = step(batch)");
 }
 
