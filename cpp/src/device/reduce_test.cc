@@ -269,9 +269,9 @@ void expect_fold(const Kernels& kernels, const Case& c, const std::vector<Bytes>
   const FoldFunction fold = kernels.fold[static_cast<size_t>(c.dtype)][static_cast<size_t>(c.op)];
   const Placed into(Bytes(want.size(), std::byte{0xa5}), offset_bytes);
   fold(into.at, pointers.data(), pointers.size(), count, make_scale(c.scale));
-  ASSERT_EQ(std::memcmp(into.at, want.data(), want.size()), 0) << "out of place";
+  ASSERT_TRUE(std::equal(want.begin(), want.end(), into.at)) << "out of place";
   fold(placed.back().at, pointers.data(), pointers.size(), count, make_scale(c.scale));
-  ASSERT_EQ(std::memcmp(placed.back().at, want.data(), want.size()), 0) << "into a source";
+  ASSERT_TRUE(std::equal(want.begin(), want.end(), placed.back().at)) << "into a source";
 }
 
 void check_case(const Case& c, size_t sources_count, std::mt19937_64& random) {

@@ -94,9 +94,9 @@ TEST(ShmStream, RefusesMemoryThatIsNoStream) {
 }
 
 TEST(ShmStream, RingsOnlyAPeerThatSleeps) {
-  ShmPair pair = make_shm_pair().value();
   const io::EventFd bell = io::EventFd::create().value();
   std::atomic<uint32_t> sleeping{0};
+  ShmPair pair = make_shm_pair().value();  // its end rings too
   pair.first->set_doorbell(Doorbell(&sleeping, bell.fd()));
   Bytes out(10);
   const iovec piece = piece_of(out);
@@ -110,9 +110,9 @@ TEST(ShmStream, RingsOnlyAPeerThatSleeps) {
 }
 
 TEST(ShmStream, ReadingRingsOnlyAWriterThatWaitsForRoom) {
-  ShmPair pair = make_shm_pair({.ring_bytes = 4096}).value();
   const io::EventFd bell = io::EventFd::create().value();
   std::atomic<uint32_t> sleeping{1};
+  ShmPair pair = make_shm_pair({.ring_bytes = 4096}).value();  // its end rings too
   pair.second->set_doorbell(Doorbell(&sleeping, bell.fd()));
   Bytes bytes(3000);
   const iovec piece = piece_of(bytes);
