@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -220,6 +220,80 @@ def test_another_shape_is_an_error_that_names_both_sides() -> None:
 
     with pytest.raises(corro.MismatchError):
         disagree()
+    dist.barrier()
+
+
+@pytest.fixture(scope="module")
+def alone() -> dist.ProcessGroup:
+    """Only this rank: the root's own errors, without others that wait for it."""
+    return [dist.new_group([other]) for other in range(size())][rank()]
+
+
+def wrong_calls(group: dist.ProcessGroup, right: torch.Tensor) -> dict[str, Callable[[], object]]:
+    """Returns calls whose own tensors have 4 float32 for each rank, and the others are `right`."""
+    n = dist.get_world_size(group)
+    mine, one = torch.ones(4 * n), torch.ones(4)
+    root = rank() if n == 1 else 0
+    many = torch.cat([right] * n)
+    return {
+        "all_gather": lambda: dist.all_gather([right] * n, one, group=group),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(many, one, group=group),
+        "gather": lambda: dist.gather(one, [right] * n, root, group=group),
+        "scatter": lambda: dist.scatter(one, [right] * n, root, group=group),
+        "reduce_scatter": lambda: dist.reduce_scatter(one, [right] * n, group=group),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, many, group=group),
+        "all_to_all": lambda: dist.all_to_all([right] * n, [one] * n, group=group),
+        "all_to_all_single": lambda: dist.all_to_all_single(many, mine, group=group),
+    }
+
+
+COLLECTIVES = [
+    "all_gather",
+    "all_gather_into_tensor",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+]
+
+
+@pytest.mark.parametrize("verb", COLLECTIVES)
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_wrong_size_is_an_error(alone: dist.ProcessGroup, verb: str, count: int) -> None:
+    for group in [alone] if verb in ("gather", "scatter") else [alone, dist.group.WORLD]:
+        with pytest.raises(corro.InvalidArgumentError, match="elements"):
+            wrong_calls(group, torch.ones(count))[verb]()
+    dist.barrier()
+
+
+@pytest.mark.parametrize("verb", COLLECTIVES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int32])
+def test_a_wrong_dtype_is_an_error(alone: dist.ProcessGroup, verb: str, dtype: torch.dtype) -> None:
+    for group in [alone] if verb in ("gather", "scatter") else [alone, dist.group.WORLD]:
+        with pytest.raises(ValueError, match="dtype"):  # torch itself finds some.
+            wrong_calls(group, torch.ones(4, dtype=dtype))[verb]()
+    dist.barrier()
+
+
+def test_lists_of_a_wrong_length_or_of_many_dtypes_are_errors(alone: dist.ProcessGroup) -> None:
+    one = torch.ones(4)
+    for call in (
+        lambda: dist.all_gather([one] * 2, one, group=alone),
+        lambda: dist.gather(one, [one] * 2, rank(), group=alone),
+        lambda: dist.scatter(one, [one] * 2, rank(), group=alone),
+        lambda: dist.reduce_scatter(one, [one] * 2, group=alone),
+        lambda: dist.all_to_all([one] * 2, [one], group=alone),
+        lambda: dist.all_to_all([one], [one] * 2, group=alone),
+    ):
+        with pytest.raises(corro.InvalidArgumentError, match=r"has 2 tensors.* 1 "):
+            call()
+    if size() > 1:
+        with pytest.raises(ValueError, match="dtype"):
+            dist.all_to_all([one] * size(), [one] * (size() - 1) + [one.double()])
+    with pytest.raises(corro.InvalidArgumentError, match="splits"):
+        dist.all_to_all_single(one, one, [5, -1], [5, -1], group=alone)
     dist.barrier()
 
 
