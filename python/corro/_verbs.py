@@ -32,6 +32,10 @@ class Frontend(ABC, Generic[T]):
         """Returns the engine's number of x's dtype; None if the engine can only move its bytes."""
 
     @abstractmethod
+    def same_dtype(self, x: T, y: T) -> bool:
+        """Returns whether x and y have one dtype, also one that the engine does not know."""
+
+    @abstractmethod
     def itemsize(self, x: T) -> int:
         """Returns the size of an element in bytes."""
 
@@ -354,6 +358,8 @@ class Verbs(Generic[T]):
                 raise InvalidArgumentError(
                     f"scatter: the root needs {sum(counts)} elements: {counts} for the ranks"
                 )
+            if not self._of.same_dtype(x, out):
+                raise InvalidArgumentError("scatter: the root's x and out have different dtypes")
             source = self._of.readable(x)
         target, finish = self._target(out, out, self._of.shape(out))
         dtype, width = self._unit(out)
@@ -427,9 +433,7 @@ class Verbs(Generic[T]):
         if out is None:
             host = self._of.empty(shape, x)
             return host, lambda: self._of.home(host, x)
-        if out is not x and (
-            self._of.shape(out) != shape or self._of.dtype(out) != self._of.dtype(x)
-        ):
+        if out is not x and (self._of.shape(out) != shape or not self._of.same_dtype(out, x)):
             raise InvalidArgumentError(
                 f"out has another shape or dtype than the result, whose shape is {shape}"
             )

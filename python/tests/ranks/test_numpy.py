@@ -110,6 +110,18 @@ def test_rooted_verbs(root: str) -> None:
         numpy.testing.assert_array_equal(gathered, every)
 
 
+@pytest.mark.parametrize(("dtype", "other"), [("f4", "f8"), ("f8", "f4"), ("c8", "c16")])
+def test_another_dtype_than_out_is_an_error(dtype: str, other: str) -> None:
+    alone = [corro.new_group([r]) for r in range(corro.size())][corro.rank()]
+    x, out = numpy.ones(3, other), numpy.zeros(3, dtype)
+    with pytest.raises(corro.InvalidArgumentError, match="dtype"):
+        cn.scatter(x, out, corro.rank(), group=alone)
+    with pytest.raises(corro.InvalidArgumentError, match="dtype"):
+        cn.broadcast(x, corro.rank(), out=out, group=alone)
+    assert not out.any()
+    cn.scatter(x, numpy.zeros(3, other), corro.rank(), group=alone)
+
+
 def test_reducescatter_gives_the_first_ranks_one_row_more() -> None:
     n = corro.size()
     rows = 2 * n + n // 2
