@@ -18,7 +18,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads torch.distributed.
 
 from corro import _context, _native
-from corro._calls import keep_until_done
+from corro._calls import keep_until_done, wait_for
 from corro._completion import Completions
 from corro._context import Context, Group
 from corro.errors import CorroError, InvalidArgumentError, UnimplementedError
@@ -67,8 +67,9 @@ class CorroWork(c10d.Work):
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the result is there; raises what the operation failed with."""
-        if self._native is not None:
-            self._native.wait(timeout.total_seconds() or None)
+        native = self._native  # Another thread's _conclude() may take it away.
+        if native is not None:
+            wait_for(native, timeout.total_seconds() or None)
             self._conclude()
         if self._error is not None:
             raise self._error
@@ -76,7 +77,8 @@ class CorroWork(c10d.Work):
 
     def is_completed(self) -> bool:
         """Returns whether wait() would return at once."""
-        return self._native is None or self._native.done()
+        native = self._native
+        return native is None or native.done()
 
     def is_success(self) -> bool:
         """Returns whether it is done and has not failed."""
@@ -99,10 +101,11 @@ class CorroWork(c10d.Work):
         """Returns a future of the output tensors, completed by the engine's Python thread."""
         devices: Any = sorted({str(t.device) for t in self._result if t.is_cuda}) or None
         future: Any = torch.futures.Future(devices=devices)
-        if self._native is None:
+        native = self._native
+        if native is None:
             self._complete(future)
         else:
-            self._completions.watch(self._native, lambda: self._complete(future))
+            self._completions.watch(native, lambda: self._complete(future))
         return future
 
     def _complete(self, future: Any) -> None:
@@ -546,8 +549,8 @@ class Collectives:
 
     def _submit(self, plan: _Plan, work: CorroWork) -> None:
         native = self._group.native.submit(plan.ops)
-        work.begin(native, plan.after)
         keep_until_done(native, (plan.buffers, work))
+        work.begin(native, plan.after)
 
 
 class CorroBackend(Collectives, c10d.Backend):

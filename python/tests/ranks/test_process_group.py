@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import corro.torch as corro
+from corro.torch.backend import CorroWork
 
 NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
 needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
@@ -74,6 +75,28 @@ def test_all_reduce_of_bits_complex_and_strided() -> None:
     assert table[:, 1].tolist() == [1.0 * size(), 4.0 * size()]
 
 
+def test_conjugates_and_negatives_that_torch_has_not_carried_out() -> None:
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    conj, negative = z.conj(), z.conj().imag
+    assert conj.is_conj()
+    assert negative.is_neg()
+    dist.all_reduce(conj)
+    assert torch.equal(conj, size() * torch.tensor([1 - 2j, 3 + 4j]))
+    assert torch.equal(z, size() * torch.tensor([1 + 2j, 3 - 4j]))
+    dist.all_reduce(negative)
+    assert torch.equal(negative, size() ** 2 * torch.tensor([-2.0, 4.0]))
+    z = torch.tensor([1 + 2j])
+    into, out = torch.empty(size(), dtype=z.dtype).conj(), torch.empty(1, dtype=z.dtype).conj()
+    dist.all_gather_into_tensor(into, z.conj())
+    assert torch.equal(into, torch.tensor([1 - 2j] * size()))
+    dist.reduce_scatter_tensor(out, into)
+    assert torch.equal(out, size() * torch.tensor([1 - 2j]))
+    dist.reduce_scatter(out, [z.conj()] * size())
+    assert torch.equal(out, size() * torch.tensor([1 - 2j]))
+    with pytest.raises(corro.InvalidArgumentError, match="complex64"):
+        dist.all_reduce(z, dist.ReduceOp.PRODUCT)
+
+
 @needs_new
 def test_premultiplied_sum() -> None:
     x = torch.ones(2)
@@ -89,6 +112,32 @@ def test_futures() -> None:
     done = dist.all_reduce(x, async_op=True)
     done.wait()
     assert done.get_future().wait()[0] is not None
+
+
+def test_a_work_that_another_thread_concludes_meanwhile() -> None:
+    class Done:
+        def wait(self, timeout: float | None) -> None:
+            pass
+
+        def done(self) -> bool:
+            return True
+
+    class Raced(CorroWork):
+        """Its native work is there when it is first looked at, and never again."""
+
+        looks = 0
+
+        @property
+        def _native(self) -> Done | None:
+            self.looks += 1
+            return Done() if self.looks == 1 else None
+
+        @_native.setter
+        def _native(self, value: object) -> None:
+            pass
+
+    for call in (Raced.wait, Raced.is_completed):
+        assert call(Raced(None, []))
 
 
 def test_broadcast_reduce_and_scatter() -> None:
