@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -25,11 +25,11 @@ class Handle(Generic[R]):
 
     def done(self) -> bool:
         """Returns whether wait() would return at once."""
-        return self._work.done()
+        return forget_if_done(self._work)
 
     def wait(self, timeout: float | None = None) -> R:
         """Blocks until the operation is done and returns its result; raises what it failed with."""
-        self._work.wait(timeout)
+        wait_for(self._work, timeout)
         return self._finish()
 
 
@@ -81,14 +81,35 @@ class Call(Generic[R]):
 
 
 # Buffers of works in flight: the engine uses them even if the caller has dropped all handles.
-_in_flight: deque[tuple[_native.Work, object]] = deque()
+_in_flight: dict[_native.Work, object] = {}
+_in_flight_lock = threading.RLock()  # A finalizer may start a work at any place.
 
 
 def keep_until_done(work: _native.Work, buffers: object) -> None:
-    """Keeps buffers alive until the work is done; forgets those of works that are."""
-    _in_flight.append((work, buffers))
-    while _in_flight and _in_flight[0][0].done():
-        _in_flight.popleft()
+    """Keeps buffers alive until the work is done; forgets those of works that are. Thread-safe."""
+    with _in_flight_lock:
+        _in_flight[work] = buffers
+        works = list(_in_flight)
+    for other in works:
+        forget_if_done(other)
+
+
+def forget_if_done(work: _native.Work) -> bool:
+    """Lets go of the work's buffers if it is done, and returns whether it is. Thread-safe."""
+    if not work.done():
+        return False
+    with _in_flight_lock:
+        buffers = _in_flight.pop(work, None)
+    del buffers  # Only now: what their end calls may start other works.
+    return True
+
+
+def wait_for(work: _native.Work, timeout: float | None = None) -> None:
+    """Blocks until the work is done and lets go of its buffers; raises what it failed with."""
+    try:
+        work.wait(timeout)
+    finally:
+        forget_if_done(work)
 
 
 def running(build: Callable[P, Call[R]]) -> Callable[P, R]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Generic, TypeVar
 
 from corro import _context, _native
@@ -20,6 +21,8 @@ from corro.errors import InvalidArgumentError, MismatchError
 
 T = TypeVar("T")
 
+_MOST = 1 << 40  # Elements of an array: the engine refuses more.
+
 
 class Frontend(ABC, Generic[T]):
     """What the verbs need of an array library. *Host* arrays are contiguous and in CPU memory."""
@@ -27,6 +30,10 @@ class Frontend(ABC, Generic[T]):
     @abstractmethod
     def dtype(self, x: T) -> int | None:
         """Returns the engine's number of x's dtype; None if the engine can only move its bytes."""
+
+    @abstractmethod
+    def same_dtype(self, x: T, y: T) -> bool:
+        """Returns whether x and y have one dtype, also one that the engine does not know."""
 
     @abstractmethod
     def itemsize(self, x: T) -> int:
@@ -170,12 +177,16 @@ class Verbs(Generic[T]):
 
         Args:
             x: the array, with at least one dim; the other dims are the same on every rank.
-            sizes: every rank's dim 0 if known; else the ranks tell each other first.
+            sizes: every rank's dim 0 if known; else the ranks tell each other first. All ranks give
+                the same sizes, or none.
             group: the ranks that take part; the world if not given.
         """
         group = _world_or(group)
         rows, row, shape = self._rows(x, "allgather")
-        sizes = self._sizes(group, rows, row, "allgather") if sizes is None else sizes
+        if sizes is None:
+            sizes = self._sizes(group, rows, row, "allgather")
+        else:
+            sizes = _checked_sizes(sizes, group, rows, row)
         return self._joined(
             _native.ALLGATHER, x, [size * row for size in sizes], sizes, shape, group
         )
@@ -347,6 +358,8 @@ class Verbs(Generic[T]):
                 raise InvalidArgumentError(
                     f"scatter: the root needs {sum(counts)} elements: {counts} for the ranks"
                 )
+            if not self._of.same_dtype(x, out):
+                raise InvalidArgumentError("scatter: the root's x and out have different dtypes")
             source = self._of.readable(x)
         target, finish = self._target(out, out, self._of.shape(out))
         dtype, width = self._unit(out)
@@ -420,9 +433,7 @@ class Verbs(Generic[T]):
         if out is None:
             host = self._of.empty(shape, x)
             return host, lambda: self._of.home(host, x)
-        if out is not x and (
-            self._of.shape(out) != shape or self._of.dtype(out) != self._of.dtype(x)
-        ):
+        if out is not x and (self._of.shape(out) != shape or not self._of.same_dtype(out, x)):
             raise InvalidArgumentError(
                 f"out has another shape or dtype than the result, whose shape is {shape}"
             )
@@ -475,6 +486,24 @@ class Verbs(Generic[T]):
                     rank=rank,
                     op=verb,
                 )
+
+
+def _checked_sizes(sizes: Sequence[int], group: Group, rows: int, row: int) -> list[int]:
+    """Returns allgather's sizes as ints; raises InvalidArgumentError if they could never be."""
+    sizes = [index(size) for size in sizes]
+    if len(sizes) != group.size():
+        raise InvalidArgumentError(
+            f"allgather: {len(sizes)} sizes were given for {group.size()} ranks"
+        )
+    if min(sizes) < 0 or max(sizes) * row > _MOST:
+        raise InvalidArgumentError(
+            f"allgather: sizes {sizes} have to lie between 0 and 2^40 elements, of {row} a row"
+        )
+    if sizes[group.rank()] != rows:
+        raise InvalidArgumentError(
+            f"allgather: sizes has {sizes[group.rank()]} rows for this rank, but its array {rows}"
+        )
+    return sizes
 
 
 def _product(shape: Sequence[int]) -> int:

@@ -87,6 +87,9 @@ class _Numpy(Frontend[Array]):
             )
         return _DTYPES.get(dtype)
 
+    def same_dtype(self, x: Array, y: Array) -> bool:
+        return bool(numpy.asarray(x).dtype == numpy.asarray(y).dtype)
+
     def itemsize(self, x: Array) -> int:
         return numpy.asarray(x).itemsize
 

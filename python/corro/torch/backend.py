@@ -18,10 +18,11 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads torch.distributed.
 
 from corro import _context, _native
-from corro._calls import keep_until_done
+from corro._calls import keep_until_done, wait_for
 from corro._completion import Completions
 from corro._context import Context, Group
 from corro.errors import CorroError, InvalidArgumentError, UnimplementedError
+from corro.torch import extents
 from corro.torch.store import TorchStore
 from corro.torch.verbs import DTYPES, host_like, is_host, to_host
 
@@ -40,6 +41,12 @@ _BITWISE = (
     (c10d.ReduceOp.BOR, torch.bitwise_or),
     (c10d.ReduceOp.BXOR, torch.bitwise_xor),
 )
+# A complex number's real and imaginary part.
+_PARTS = {
+    torch.complex32: _native.F16,
+    torch.complex64: _native.F32,
+    torch.complex128: _native.F64,
+}
 
 
 class CorroWork(c10d.Work):
@@ -60,8 +67,9 @@ class CorroWork(c10d.Work):
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the result is there; raises what the operation failed with."""
-        if self._native is not None:
-            self._native.wait(timeout.total_seconds() or None)
+        native = self._native  # Another thread's _conclude() may take it away.
+        if native is not None:
+            wait_for(native, timeout.total_seconds() or None)
             self._conclude()
         if self._error is not None:
             raise self._error
@@ -69,7 +77,8 @@ class CorroWork(c10d.Work):
 
     def is_completed(self) -> bool:
         """Returns whether wait() would return at once."""
-        return self._native is None or self._native.done()
+        native = self._native
+        return native is None or native.done()
 
     def is_success(self) -> bool:
         """Returns whether it is done and has not failed."""
@@ -92,10 +101,11 @@ class CorroWork(c10d.Work):
         """Returns a future of the output tensors, completed by the engine's Python thread."""
         devices: Any = sorted({str(t.device) for t in self._result if t.is_cuda}) or None
         future: Any = torch.futures.Future(devices=devices)
-        if self._native is None:
+        native = self._native
+        if native is None:
             self._complete(future)
         else:
-            self._completions.watch(self._native, lambda: self._complete(future))
+            self._completions.watch(native, lambda: self._complete(future))
         return future
 
     def _complete(self, future: Any) -> None:
@@ -120,10 +130,11 @@ class CorroWork(c10d.Work):
 class _Plan:
     """The engine's operations for one collective, and the copies after them."""
 
-    def __init__(self, timeout: float | None) -> None:
+    def __init__(self, group: Group, timeout: float | None) -> None:
         self.ops: list[_native.Op] = []
         self.after: list[Callable[[], None]] = []
         self.buffers: list[Tensor] = []
+        self._rank, self._size = group.rank(), group.size()
         self._timeout = timeout
 
     def add(
@@ -135,11 +146,25 @@ class _Plan:
         count: int = 0,
         counts: Sequence[int] | None = None,
         send_counts: Sequence[int] | None = None,
+        op: Any = None,
         **more: Any,
     ) -> None:
-        """Adds an operation on host tensors; counts are elements."""
+        """Adds an operation on host tensors; counts are elements, op is torch's reduction."""
+        even = [count] * self._size
+        extents.check(
+            kind,
+            source,
+            target,
+            rank=self._rank,
+            counts=even if counts is None else counts,
+            send_counts=even if send_counts is None else send_counts,
+            count=count,
+        )
         like = source if source is not None else target
         dtype, width = _unit(like) if like is not None else (_native.U8, 1)
+        if op is not None and like is not None:
+            more |= _reduction(op)
+            dtype, width = _arithmetic(like, more["reduce_op"])
         self.buffers += [tensor for tensor in (source, target) if tensor is not None]
         self.ops.append(
             _native.Op(
@@ -168,8 +193,14 @@ class _Plan:
         host = self.target(tensor)
         return host if host is tensor else host.copy_(tensor.detach())
 
-    def scattered(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Returns flat host memory whose parts the tensors get after the operations."""
+    def joined(self, kind: int, tensors: Sequence[Tensor], count: int | None = None) -> Tensor:
+        """Returns flat host memory with every rank's tensor, of count elements if given."""
+        extents.check_parts(kind, tensors, self._size, count)
+        return torch.cat([to_host(tensor).reshape(-1) for tensor in tensors])
+
+    def scattered(self, kind: int, tensors: Sequence[Tensor], count: int | None = None) -> Tensor:
+        """As joined, but its parts are what the tensors get after the operations."""
+        extents.check_parts(kind, tensors, self._size, count)
         sizes = [tensor.numel() for tensor in tensors]
         flat = host_like(tensors[0], (sum(sizes),))
         parts = torch.split(flat, sizes)
@@ -187,24 +218,19 @@ def _copy(tensor: Tensor, host: Tensor) -> None:
         tensor.copy_(host)
 
 
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.cat([to_host(tensor).reshape(-1) for tensor in tensors])
-
-
 def _unit(tensor: Tensor) -> tuple[int, int]:
     """Returns a dtype to move the tensor with, and how many of it make an element."""
     dtype = DTYPES.get(tensor.dtype)
     return (_native.U8, tensor.element_size()) if dtype is None else (dtype, 1)
 
 
-def _arithmetic(tensor: Tensor, op: Any) -> tuple[Tensor, dict[str, Any]]:
-    """Returns the tensor as numbers that the engine can reduce, and the operation's arguments."""
-    arguments = _reduction(op)
-    if tensor.is_complex() and arguments["reduce_op"] in (_native.SUM, _native.AVERAGE):
-        tensor = torch.view_as_real(tensor)
+def _arithmetic(tensor: Tensor, reduce_op: int) -> tuple[int, int]:
+    """Returns a dtype to reduce the tensor with, and how many of it make an element."""
+    if tensor.dtype in _PARTS and reduce_op in (_native.SUM, _native.AVERAGE):
+        return _PARTS[tensor.dtype], 2
     if tensor.dtype not in DTYPES:
-        raise InvalidArgumentError(f"corro: no arithmetic for dtype {tensor.dtype}")
-    return tensor, arguments
+        raise InvalidArgumentError(f"corro: no such arithmetic for dtype {tensor.dtype}")
+    return DTYPES[tensor.dtype], 1
 
 
 def _reduction(op: Any) -> dict[str, Any]:
@@ -251,9 +277,8 @@ class Collectives:
             if bitwise:
                 self._allreduce_bitwise(plan, tensor, bitwise[0])
                 continue
-            numbers, arguments = _arithmetic(tensor, opts.reduceOp)
-            host = plan.updated(numbers)
-            plan.add(_native.ALLREDUCE, host, host, count=host.numel(), **arguments)
+            host = plan.updated(tensor)
+            plan.add(_native.ALLREDUCE, host, host, count=host.numel(), op=opts.reduceOp)
         return self._go(plan, opts, tensors)
 
     def _allreduce_bitwise(
@@ -276,8 +301,7 @@ class Collectives:
         plan = self._plan(opts)
         is_root = self._group.rank() == opts.rootRank
         for tensor in tensors:
-            numbers, arguments = _arithmetic(tensor, opts.reduceOp)
-            source = plan.updated(numbers) if is_root else to_host(numbers)
+            source = plan.updated(tensor) if is_root else to_host(tensor)
             target = source if is_root else None
             plan.add(
                 _native.REDUCE,
@@ -285,7 +309,7 @@ class Collectives:
                 target,
                 count=source.numel(),
                 root=opts.rootRank,
-                **arguments,
+                op=opts.reduceOp,
             )
         return self._go(plan, opts, tensors)
 
@@ -295,7 +319,7 @@ class Collectives:
         """Fills each list of outputs with every rank's input."""
         plan = self._plan(opts)
         for outs, source in zip(outputs, inputs, strict=True):
-            flat = plan.scattered(outs)
+            flat = plan.scattered(_native.ALLGATHER, outs)
             plan.add(
                 _native.ALLGATHER,
                 to_host(source),
@@ -323,10 +347,9 @@ class Collectives:
         plan = self._plan(opts)
         for index, source in enumerate(inputs):
             is_root = self._group.rank() == opts.rootRank
-            target = plan.scattered(outputs[index]) if is_root else None
-            plan.add(
-                _native.GATHER, to_host(source), target, count=source.numel(), root=opts.rootRank
-            )
+            count = source.numel()
+            target = plan.scattered(_native.GATHER, outputs[index], count) if is_root else None
+            plan.add(_native.GATHER, to_host(source), target, count=count, root=opts.rootRank)
         return self._go(plan, opts, [out for outs in outputs for out in outs])
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> c10d.Work:
@@ -334,9 +357,10 @@ class Collectives:
         plan = self._plan(opts)
         for index, output in enumerate(outputs):
             is_root = self._group.rank() == opts.rootRank
-            source = _joined(inputs[index]) if is_root else None
+            count = output.numel()
+            source = plan.joined(_native.SCATTER, inputs[index], count) if is_root else None
             target = plan.target(output)
-            plan.add(_native.SCATTER, source, target, count=output.numel(), root=opts.rootRank)
+            plan.add(_native.SCATTER, source, target, count=count, root=opts.rootRank)
         return self._go(plan, opts, outputs)
 
     def reduce_scatter(
@@ -345,16 +369,13 @@ class Collectives:
         """Reduces each list of inputs; every rank's output gets the part of its rank."""
         plan = self._plan(opts)
         for output, parts in zip(outputs, inputs, strict=True):
-            numbers, arguments = _arithmetic(output, opts.reduceOp)
-            source, _ = _arithmetic(_joined(parts), opts.reduceOp)
-            scale = numbers.numel() // max(1, output.numel())
             plan.add(
                 _native.REDUCESCATTER,
-                source,
-                plan.target(numbers),
-                count=numbers.numel(),
-                counts=[part.numel() * scale for part in parts],
-                **arguments,
+                plan.joined(_native.REDUCESCATTER, parts),
+                plan.target(output),
+                count=output.numel(),
+                counts=[part.numel() for part in parts],
+                op=opts.reduceOp,
             )
         return self._go(plan, opts, outputs)
 
@@ -368,10 +389,13 @@ class Collectives:
         """Reduces each input; every rank's output gets the part of its rank."""
         plan = self._plan(opts)
         for output, source in zip(outputs, inputs, strict=True):
-            numbers, arguments = _arithmetic(output, opts.reduceOp)
-            parts, _ = _arithmetic(to_host(source), opts.reduceOp)
-            target = plan.target(numbers)
-            plan.add(_native.REDUCESCATTER, parts, target, count=numbers.numel(), **arguments)
+            plan.add(
+                _native.REDUCESCATTER,
+                to_host(source),
+                plan.target(output),
+                count=output.numel(),
+                op=opts.reduceOp,
+            )
         return self._go(plan, opts, outputs)
 
     def all_to_all_single(
@@ -402,7 +426,7 @@ class Collectives:
                 )
             return [tensor.numel() // size] * size
         rows = tensor.size(0)
-        if len(splits) != size or sum(splits) != rows:
+        if len(splits) != size or min(splits) < 0 or sum(splits) != rows:
             raise InvalidArgumentError(
                 f"all_to_all_single: {list(splits)} are not {size} splits with the sum {rows}"
             )
@@ -413,8 +437,8 @@ class Collectives:
         plan = self._plan(opts)
         plan.add(
             _native.ALLTOALL,
-            _joined(inputs),
-            plan.scattered(outputs),
+            plan.joined(_native.ALLTOALL, inputs),
+            plan.scattered(_native.ALLTOALL, outputs),
             counts=[out.numel() for out in outputs],
             send_counts=[part.numel() for part in inputs],
         )
@@ -458,7 +482,7 @@ class Collectives:
     def start_coalescing(self, _device: Any = None) -> None:
         """Collects the operations that follow."""
         work = CorroWork(self._context.completions, [])
-        self._unit = (work, _Plan(self._timeout.total_seconds()))
+        self._unit = (work, _Plan(self._group, self._timeout.total_seconds()))
 
     def end_coalescing(self, _device: Any = None) -> c10d.Work:
         """Starts what was collected as one unit."""
@@ -508,7 +532,7 @@ class Collectives:
         timeout = getattr(opts, "timeout", None)
         if timeout is None or timeout <= timedelta(0):
             timeout = self._timeout
-        return _Plan(timeout.total_seconds())
+        return _Plan(self._group, timeout.total_seconds())
 
     def _go(self, plan: _Plan, opts: Any, result: list[Tensor]) -> c10d.Work:
         self._sequence += 1
@@ -525,8 +549,8 @@ class Collectives:
 
     def _submit(self, plan: _Plan, work: CorroWork) -> None:
         native = self._group.native.submit(plan.ops)
-        work.begin(native, plan.after)
         keep_until_done(native, (plan.buffers, work))
+        work.begin(native, plan.after)
 
 
 class CorroBackend(Collectives, c10d.Backend):

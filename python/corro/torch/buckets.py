@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from corro import _context, _native
-from corro._calls import keep_until_done
+from corro._calls import keep_until_done, wait_for
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import FailedPreconditionError, InvalidArgumentError
@@ -126,7 +126,7 @@ class Bucket:
         if self._work is None:
             return
         work, self._work = self._work, None
-        work.wait()
+        wait_for(work)
         if self._wire is not self._flat:
             self._flat.copy_(self._wire)
 

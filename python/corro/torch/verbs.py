@@ -71,8 +71,12 @@ DTYPES = {
 
 
 def is_host(tensor: Tensor) -> bool:
-    """Returns whether the engine can use the tensor's memory as it is."""
-    return tensor.is_cpu and tensor.is_contiguous()
+    """Returns whether the engine can use the tensor's memory as it is.
+
+    Not if torch only notes that it is to be conjugated or negated.
+    """
+    as_is = not tensor.is_conj() and not tensor.is_neg()
+    return as_is and tensor.is_cpu and tensor.is_contiguous()
 
 
 def host_like(tensor: Tensor, shape: Sequence[int]) -> Tensor:
@@ -92,6 +96,9 @@ class _Torch(Frontend["Tensor"]):
 
     def dtype(self, x: Tensor) -> int | None:
         return DTYPES.get(x.dtype)
+
+    def same_dtype(self, x: Tensor, y: Tensor) -> bool:
+        return x.dtype == y.dtype
 
     def itemsize(self, x: Tensor) -> int:
         return x.element_size()

@@ -78,6 +78,19 @@ def test_allgather_refuses_other_rows_on_every_rank_and_goes_on() -> None:
     assert cn.allreduce(1, corro.Sum) == corro.size()
 
 
+def test_allgather_with_known_sizes() -> None:
+    n, rank = corro.size(), corro.rank()
+    result = cn.allgather(numpy.full((rank, 2), rank), sizes=list(range(n)))
+    assert result[:, 0].tolist() == [r for r in range(n) for _ in range(r)]
+    right = [3] * n
+    own_differs = [4 if r == rank else 3 for r in range(n)]
+    other = [[3] * rank + [3, bad] + [3] * (n - rank - 2) for bad in (-1, -(1 << 63), 1 << 62)]
+    for wrong in ([], right[1:], [*right, 3], own_differs, [-3] * n, [1 << 62] * n, *other):
+        with pytest.raises(corro.InvalidArgumentError, match="sizes"):
+            cn.allgather(numpy.zeros((3, 2)), sizes=wrong)
+    assert cn.allreduce(1, corro.Sum) == n
+
+
 @pytest.mark.parametrize("root", ["first", "last"])
 def test_rooted_verbs(root: str) -> None:
     chosen = 0 if root == "first" else corro.size() - 1
@@ -95,6 +108,18 @@ def test_rooted_verbs(root: str) -> None:
     else:
         numpy.testing.assert_array_equal(reduced, numpy.arange(3) + 10 * (corro.size() - 1))
         numpy.testing.assert_array_equal(gathered, every)
+
+
+@pytest.mark.parametrize(("dtype", "other"), [("f4", "f8"), ("f8", "f4"), ("c8", "c16")])
+def test_another_dtype_than_out_is_an_error(dtype: str, other: str) -> None:
+    alone = [corro.new_group([r]) for r in range(corro.size())][corro.rank()]
+    x, out = numpy.ones(3, other), numpy.zeros(3, dtype)
+    with pytest.raises(corro.InvalidArgumentError, match="dtype"):
+        cn.scatter(x, out, corro.rank(), group=alone)
+    with pytest.raises(corro.InvalidArgumentError, match="dtype"):
+        cn.broadcast(x, corro.rank(), out=out, group=alone)
+    assert not out.any()
+    cn.scatter(x, numpy.zeros(3, other), corro.rank(), group=alone)
 
 
 def test_reducescatter_gives_the_first_ranks_one_row_more() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import corro.torch as corro
+from corro.torch.backend import CorroWork
 
 NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
 needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
@@ -74,6 +75,28 @@ def test_all_reduce_of_bits_complex_and_strided() -> None:
     assert table[:, 1].tolist() == [1.0 * size(), 4.0 * size()]
 
 
+def test_conjugates_and_negatives_that_torch_has_not_carried_out() -> None:
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    conj, negative = z.conj(), z.conj().imag
+    assert conj.is_conj()
+    assert negative.is_neg()
+    dist.all_reduce(conj)
+    assert torch.equal(conj, size() * torch.tensor([1 - 2j, 3 + 4j]))
+    assert torch.equal(z, size() * torch.tensor([1 + 2j, 3 - 4j]))
+    dist.all_reduce(negative)
+    assert torch.equal(negative, size() ** 2 * torch.tensor([-2.0, 4.0]))
+    z = torch.tensor([1 + 2j])
+    into, out = torch.empty(size(), dtype=z.dtype).conj(), torch.empty(1, dtype=z.dtype).conj()
+    dist.all_gather_into_tensor(into, z.conj())
+    assert torch.equal(into, torch.tensor([1 - 2j] * size()))
+    dist.reduce_scatter_tensor(out, into)
+    assert torch.equal(out, size() * torch.tensor([1 - 2j]))
+    dist.reduce_scatter(out, [z.conj()] * size())
+    assert torch.equal(out, size() * torch.tensor([1 - 2j]))
+    with pytest.raises(corro.InvalidArgumentError, match="complex64"):
+        dist.all_reduce(z, dist.ReduceOp.PRODUCT)
+
+
 @needs_new
 def test_premultiplied_sum() -> None:
     x = torch.ones(2)
@@ -89,6 +112,32 @@ def test_futures() -> None:
     done = dist.all_reduce(x, async_op=True)
     done.wait()
     assert done.get_future().wait()[0] is not None
+
+
+def test_a_work_that_another_thread_concludes_meanwhile() -> None:
+    class Done:
+        def wait(self, timeout: float | None) -> None:
+            pass
+
+        def done(self) -> bool:
+            return True
+
+    class Raced(CorroWork):
+        """Its native work is there when it is first looked at, and never again."""
+
+        looks = 0
+
+        @property
+        def _native(self) -> Done | None:
+            self.looks += 1
+            return Done() if self.looks == 1 else None
+
+        @_native.setter
+        def _native(self, value: object) -> None:
+            pass
+
+    for call in (Raced.wait, Raced.is_completed):
+        assert call(Raced(None, []))
 
 
 def test_broadcast_reduce_and_scatter() -> None:
@@ -220,6 +269,80 @@ def test_another_shape_is_an_error_that_names_both_sides() -> None:
 
     with pytest.raises(corro.MismatchError):
         disagree()
+    dist.barrier()
+
+
+@pytest.fixture(scope="module")
+def alone() -> dist.ProcessGroup:
+    """Only this rank: the root's own errors, without others that wait for it."""
+    return [dist.new_group([other]) for other in range(size())][rank()]
+
+
+def wrong_calls(group: dist.ProcessGroup, right: torch.Tensor) -> dict[str, Callable[[], object]]:
+    """Returns calls whose own tensors have 4 float32 for each rank, and the others are `right`."""
+    n = dist.get_world_size(group)
+    mine, one = torch.ones(4 * n), torch.ones(4)
+    root = rank() if n == 1 else 0
+    many = torch.cat([right] * n)
+    return {
+        "all_gather": lambda: dist.all_gather([right] * n, one, group=group),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(many, one, group=group),
+        "gather": lambda: dist.gather(one, [right] * n, root, group=group),
+        "scatter": lambda: dist.scatter(one, [right] * n, root, group=group),
+        "reduce_scatter": lambda: dist.reduce_scatter(one, [right] * n, group=group),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, many, group=group),
+        "all_to_all": lambda: dist.all_to_all([right] * n, [one] * n, group=group),
+        "all_to_all_single": lambda: dist.all_to_all_single(many, mine, group=group),
+    }
+
+
+COLLECTIVES = [
+    "all_gather",
+    "all_gather_into_tensor",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+]
+
+
+@pytest.mark.parametrize("verb", COLLECTIVES)
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_a_wrong_size_is_an_error(alone: dist.ProcessGroup, verb: str, count: int) -> None:
+    for group in [alone] if verb in ("gather", "scatter") else [alone, dist.group.WORLD]:
+        with pytest.raises(corro.InvalidArgumentError, match="elements"):
+            wrong_calls(group, torch.ones(count))[verb]()
+    dist.barrier()
+
+
+@pytest.mark.parametrize("verb", COLLECTIVES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int32])
+def test_a_wrong_dtype_is_an_error(alone: dist.ProcessGroup, verb: str, dtype: torch.dtype) -> None:
+    for group in [alone] if verb in ("gather", "scatter") else [alone, dist.group.WORLD]:
+        with pytest.raises(ValueError, match="dtype"):  # torch itself finds some.
+            wrong_calls(group, torch.ones(4, dtype=dtype))[verb]()
+    dist.barrier()
+
+
+def test_lists_of_a_wrong_length_or_of_many_dtypes_are_errors(alone: dist.ProcessGroup) -> None:
+    one = torch.ones(4)
+    for call in (
+        lambda: dist.all_gather([one] * 2, one, group=alone),
+        lambda: dist.gather(one, [one] * 2, rank(), group=alone),
+        lambda: dist.scatter(one, [one] * 2, rank(), group=alone),
+        lambda: dist.reduce_scatter(one, [one] * 2, group=alone),
+        lambda: dist.all_to_all([one] * 2, [one], group=alone),
+        lambda: dist.all_to_all([one], [one] * 2, group=alone),
+    ):
+        with pytest.raises(corro.InvalidArgumentError, match=r"has 2 tensors.* 1 "):
+            call()
+    if size() > 1:
+        with pytest.raises(ValueError, match="dtype"):
+            dist.all_to_all([one] * size(), [one] * (size() - 1) + [one.double()])
+    with pytest.raises(corro.InvalidArgumentError, match="splits"):
+        dist.all_to_all_single(one, one, [5, -1], [5, -1], group=alone)
     dist.barrier()
 
 

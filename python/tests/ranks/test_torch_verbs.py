@@ -130,6 +130,36 @@ def test_tensors_that_are_not_contiguous() -> None:
     assert torch.equal(corro.allreduce(base.t(), corro.Max), base.t())
 
 
+def test_scatter_refuses_another_dtype_than_outs() -> None:
+    alone = [corro.new_group([r]) for r in range(corro.size())][corro.rank()]
+    for dtype, other in [(torch.float32, torch.float64), (torch.complex64, torch.complex128)]:
+        with pytest.raises(corro.InvalidArgumentError, match="dtype"):
+            corro.scatter(
+                torch.ones(3, dtype=other), torch.ones(3, dtype=dtype), corro.rank(), group=alone
+            )
+
+
+def test_conjugates_and_negatives_that_torch_has_not_carried_out() -> None:
+    n = corro.size()
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    conj, negative = z.conj(), z.conj().imag
+    assert conj.is_conj()
+    assert negative.is_neg()
+    want = torch.tensor([-2.0, 4.0])
+    assert torch.equal(corro.allreduce(negative, corro.Sum), n * want)
+    assert torch.equal(corro.broadcast(negative), want)
+    assert torch.equal(corro.broadcast(conj), torch.tensor([1 - 2j, 3 + 4j]))
+    assert torch.equal(corro.allgather(conj), torch.tensor([1 - 2j, 3 + 4j] * n))
+    corro.allreduce_(negative, corro.Sum)
+    assert torch.equal(negative, n * want)
+    assert torch.equal(z.imag, -n * want)
+    corro.broadcast(torch.tensor([5 + 6j, 7j]), out=conj)
+    assert torch.equal(conj, torch.tensor([5 + 6j, 7j]))
+    assert torch.equal(z, torch.tensor([5 - 6j, -7j]))
+    with pytest.raises(corro.InvalidArgumentError, match="complex64"):
+        corro.allreduce(z)
+
+
 def test_tensors_that_require_grad() -> None:
     x = torch.ones(3, requires_grad=True)
     assert not corro.allreduce(x).requires_grad

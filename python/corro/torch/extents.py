@@ -1,0 +1,100 @@
+"""Whether tensors fit a collective: the engine reads and writes through bare addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from corro import _native
+from corro.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_VERBS = {
+    _native.ALLREDUCE: "allreduce",
+    _native.ALLGATHER: "allgather",
+    _native.REDUCESCATTER: "reducescatter",
+    _native.ALLTOALL: "alltoall",
+    _native.BROADCAST: "broadcast",
+    _native.REDUCE: "reduce",
+    _native.GATHER: "gather",
+    _native.SCATTER: "scatter",
+    _native.BARRIER: "barrier",
+    _native.SEND: "send",
+    _native.RECV: "recv",
+}
+
+
+def check(
+    kind: int,
+    source: Tensor | None,
+    target: Tensor | None,
+    *,
+    rank: int,
+    counts: Sequence[int],
+    send_counts: Sequence[int],
+    count: int,
+) -> None:
+    """Raises InvalidArgumentError unless the tensors are of one dtype and as long as they have to.
+
+    Args:
+        kind: the engine's operation.
+        source: what is read; None if this rank sends nothing.
+        target: what is written; None if this rank receives nothing.
+        rank: this rank in the group.
+        counts: elements of every rank's part of the joined tensor.
+        send_counts: alltoall: elements for every rank.
+        count: elements of this rank's part.
+    """
+    verb = _VERBS[kind]
+    if source is not None and target is not None and source.dtype != target.dtype:
+        raise InvalidArgumentError(
+            f"{verb}: the output's dtype has to be the input's, {source.dtype}, not {target.dtype}"
+        )
+    own = send_counts[rank] if kind == _native.ALLTOALL else count
+    if kind in (_native.ALLGATHER, _native.REDUCESCATTER, _native.ALLTOALL) and counts[rank] != own:
+        raise InvalidArgumentError(
+            f"{verb}: rank {rank}'s own part has {own} elements on one side but {counts[rank]} on"
+            " the other"
+        )
+    joined = sum(counts)
+    needed = {
+        _native.ALLGATHER: (count, joined),
+        _native.GATHER: (count, joined),
+        _native.SCATTER: (joined, count),
+        _native.REDUCESCATTER: (joined, count),
+        _native.ALLTOALL: (sum(send_counts), joined),
+    }.get(kind, (count, count))
+    for side, tensor, elements in zip(("input", "output"), (source, target), needed, strict=True):
+        if tensor is not None and tensor.numel() != elements:
+            raise InvalidArgumentError(
+                f"{verb}: the {side} has {tensor.numel()} elements, but {elements} are needed"
+            )
+
+
+def check_parts(kind: int, parts: Sequence[Tensor], size: int, count: int | None) -> None:
+    """Raises InvalidArgumentError unless there is one part for each rank, all of one dtype.
+
+    Args:
+        kind: the engine's operation.
+        parts: the tensors that together are its input or its output.
+        size: ranks in the group.
+        count: elements of each part; None if they may differ.
+    """
+    verb = _VERBS[kind]
+    if len(parts) != size:
+        raise InvalidArgumentError(
+            f"{verb}: the list has {len(parts)} tensors, but {size} are needed, one for each rank"
+        )
+    for index, part in enumerate(parts):
+        if part.dtype != parts[0].dtype:
+            raise InvalidArgumentError(
+                f"{verb}: the list's tensors have to be of one dtype: {parts[0].dtype} is the"
+                f" first's, {part.dtype} that of number {index}"
+            )
+        if count is not None and part.numel() != count:
+            raise InvalidArgumentError(
+                f"{verb}: tensor {index} of the list has {part.numel()} elements, but {count} are"
+                " needed"
+            )
