@@ -1,6 +1,7 @@
 // Every kernel of every instruction set this processor has, against slow references in this file.
 #include "device/reduce.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -262,13 +262,16 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StreamWakeConformance);
 class Sleeper {
  public:
   Sleeper(Stream& own, Stream& peers)
-      : bell_(io::EventFd::create().value()), epoll_(io::Epoll::create().value()) {
+      : peers_(peers), bell_(io::EventFd::create().value()), epoll_(io::Epoll::create().value()) {
     peers.set_doorbell(Doorbell(&sleeping_, bell_.fd()));
     const bool polled = own.poll_fd() >= 0;
     const uint32_t events = polled ? EPOLLIN | EPOLLOUT | EPOLLRDHUP : EPOLLIN;
     EXPECT_TRUE(
         epoll_.add(polled ? own.poll_fd() : bell_.fd(), events, 0, io::Trigger::kEdge).ok());
   }
+  ~Sleeper() { peers_.set_doorbell(Doorbell()); }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
   void prepare() { sleeping_.store(1, std::memory_order_seq_cst); }
   /// True if woken before the deadline.
   bool sleep() {
@@ -289,6 +292,7 @@ class Sleeper {
   }
 
  private:
+  Stream& peers_;
   std::atomic<uint32_t> sleeping_{0};
   io::EventFd bell_;
   io::Epoll epoll_;
