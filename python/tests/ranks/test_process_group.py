@@ -84,20 +84,14 @@ def negatives(values: list[float]) -> torch.Tensor:
 
 
 def test_negatives_that_torch_has_not_carried_out() -> None:
-    n = size()
-    x = negatives([1.0, 2.0])
-    dist.all_reduce(x)
-    assert x.tolist() == [1.0 * n, 2.0 * n]
-    into, out = torch.empty(n), torch.empty(1)  # torch itself loses marked outputs here.
+    n = size()  # Only as inputs: torch hands the back end copies, so marked outputs stay as is.
+    into, out = torch.empty(n), torch.empty(1)
     dist.all_gather_into_tensor(into, negatives([3.0]))
     assert into.tolist() == [3.0] * n
     dist.reduce_scatter_tensor(out, negatives([3.0] * n))
     assert out.tolist() == [3.0 * n]
     dist.reduce_scatter(out, [negatives([4.0])] * n)
     assert out.tolist() == [4.0 * n]
-    last = negatives([float(rank())])
-    dist.broadcast(last, n - 1)
-    assert last.item() == n - 1
     z = torch.tensor([1 + 2j])
     with pytest.raises(RuntimeError, match="conjugated"):  # torch itself refuses these.
         dist.all_reduce(z.conj())
