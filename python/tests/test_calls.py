@@ -68,7 +68,7 @@ def test_two_threads_let_go_of_a_done_work_only() -> None:
 
     class Slow(Work):
         def done(self) -> bool:
-            if threading.current_thread() is thread and self.finished:
+            if threading.current_thread().name == "slow" and self.finished:
                 entered.set()
                 go_on.wait(60)
             return self.finished
@@ -76,7 +76,7 @@ def test_two_threads_let_go_of_a_done_work_only() -> None:
     first, second = Slow(), Work()
     keep(first)
     held = keep(second)
-    thread = threading.Thread(target=lambda: keep(Work(finished=True)))
+    thread = threading.Thread(target=lambda: keep(Work(finished=True)), name="slow")
     first.finished = True
     thread.start()
     entered.wait(60)
