@@ -17,7 +17,14 @@ if(CORRO_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   # The sloppiness is what ccache asks for to cache files that use precompiled headers.
   set(sloppiness CCACHE_SLOPPINESS=pch_defines,time_macros)
   set(CMAKE_C_COMPILER_LAUNCHER ${CORRO_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${sloppiness} ${CORRO_CCACHE})
+  set(
+    CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND}
+    -E
+    env
+    ${sloppiness}
+    ${CORRO_CCACHE}
+  )
 endif()
 
 add_library(corro_flags INTERFACE)

@@ -9,7 +9,17 @@ function(corro_precompile target kind)
     file(WRITE ${PROJECT_BINARY_DIR}/${owner}.cc "")
     add_library(${owner} OBJECT ${PROJECT_BINARY_DIR}/${owner}.cc)
     target_link_libraries(${owner} PRIVATE corro_flags corro_fmt Threads::Threads)
-    set(headers <algorithm> <chrono> <functional> <map> <memory> <string> <vector> <fmt/format.h>)
+    set(
+      headers
+      <algorithm>
+      <chrono>
+      <functional>
+      <map>
+      <memory>
+      <string>
+      <vector>
+      <fmt/format.h>
+    )
     if(kind STREQUAL test)
       target_link_libraries(${owner} PRIVATE GTest::gmock GTest::gtest_main)
       list(APPEND headers <gmock/gmock.h> <gtest/gtest.h>)
@@ -63,11 +73,16 @@ endfunction()
 
 # corro_test(NAME SOURCES ... USES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds]): one gtest program of a
 # folder, found by ctest. Label `faults`: kills or starves processes, runs alone; `slow`: only in `make test-all`.
+# REPLACES_NEW: counts allocations with an operator new of its own, which sanitizers replace themselves.
 function(corro_test name)
   if(NOT CORRO_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;USES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "REPLACES_NEW" "TIMEOUT" "SOURCES;USES;LINKS;LABELS" ${ARGN})
+  if(arg_REPLACES_NEW AND CORRO_SANITIZE)
+    message(STATUS "${name}: left out, since sanitizers replace operator new themselves")
+    return()
+  endif()
   add_executable(${name} ${arg_SOURCES})
   corro_use_floors(${name} PRIVATE ${arg_USES})
   # Nobody measures a test's own code, and optimizing gtest's macros takes half of the time.
