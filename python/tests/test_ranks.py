@@ -44,6 +44,7 @@ def test_verbs_over_tcp(launch: Launch) -> None:
 NO_GOODBYE = """
 import torch
 import torch.distributed as dist
+import corro.torch  # torch before 2.5 finds no back end by itself
 
 dist.init_process_group("corro")
 pair = dist.new_group([0, 1])

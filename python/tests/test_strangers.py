@@ -50,6 +50,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def give(file: Path, job: Job, text: str | None = None) -> None:
     """Puts a file, or a text under its name, into a job's directory in one piece."""
     meet = job.directory / "meet"
+    wait_until(meet.is_dir)  # Its rank makes it.
     shutil.copy2(file, meet / "new")
     if text is not None:
         (meet / "new").write_text(text)
