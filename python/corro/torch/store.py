@@ -20,11 +20,12 @@ class TorchStore:
 
     def get(self, key: str, timeout: float) -> bytes:
         """Returns a key's value once there is one."""
-        if not self._store.check([key]):
-            if timeout < 0.01:  # A glance; torch would print a warning about the timeout.
+        check = getattr(self._store, "check", None)  # Prefixed stores have none before torch 2.3.
+        if check is None or not check([key]):
+            if check is not None and timeout < 0.01:  # A glance; torch would warn of the timeout.
                 raise NotFoundError(f"torch's store has no {key}")
             try:
-                self._store.wait([key], timedelta(seconds=timeout))
+                self._store.wait([key], timedelta(seconds=max(timeout, 0.01)))
             except RuntimeError as error:  # torch's DistStoreError is one.
                 raise NotFoundError(f"torch's store has no {key} after {timeout:.0f} s") from error
         return bytes(self._store.get(key))
