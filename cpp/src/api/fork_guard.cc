@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/thread_annotations.h"
+
 namespace corro::api {
 namespace {
 
@@ -16,15 +18,23 @@ struct Registry {
   std::vector<runtime::Driver*> drivers;
 };
 
+Registry& registry();
+
+// Locked before fork() and unlocked after it, in other functions: nothing that can be analysed.
+void before_fork() CORRO_THREAD_ATTRIBUTE(no_thread_safety_analysis) { registry().mutex.lock(); }
+void after_fork_in_parent() CORRO_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  registry().mutex.unlock();
+}
+void after_fork_in_child() CORRO_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+  for (runtime::Driver* driver : registry().drivers) driver->abandon_in_child();
+  registry().drivers.clear();
+  registry().mutex.unlock();
+}
+
 Registry& registry() {
   static Registry* const kInstance = [] {
     auto* made = new Registry;  // never destroyed: a fork may happen while the process exits
-    pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
-                   [] {
-                     for (runtime::Driver* driver : registry().drivers) driver->abandon_in_child();
-                     registry().drivers.clear();
-                     registry().mutex.unlock();
-                   });
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     return made;
   }();
   return *kInstance;
