@@ -19,7 +19,8 @@ cmake --build "$work/build"
 echo "install: the wheel in an empty environment, used from an empty folder"
 uv=$root/.venv/bin/uv
 "$uv" venv --quiet --python "$(readlink -f "$root/.venv/bin/python")" "$work/env"
-files() { find "$work/env" -name __pycache__ -prune -o -type f -print | sort; }
+# uv leaves a .lock of its own in the environments that it has worked on.
+files() { find "$work/env" -name __pycache__ -prune -o -type f ! -name .lock -print | sort; }
 files >"$work/before"
 install=("$uv" pip install --quiet --python "$work/env/bin/python")
 "${install[@]}" "$root"/dist/corro-*.whl
