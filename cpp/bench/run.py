@@ -40,7 +40,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Peer:
-    """An implementation that is measured; `of` names what it is compared with."""
+    """An implementation that is measured."""
 
     name: str
     memory: str

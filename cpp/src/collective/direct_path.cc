@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/format.h>
-
 #include "collective/board_exchange.h"
 #include "collective/fold.h"
 #include "io/process.h"

@@ -33,7 +33,7 @@ PlanInputs inputs() {
   made.machine.processors = {{0, 0, 0, 0}, {1, 1, 0, 0}};
   made.files = files({"train.py", "/usr/bin/python3", "/bin/echo", "notes.txt", "here"});
   made.own_directory = "/opt/corro/bin";
-  made.working_directory = "/work";
+  made.working_directory = "/home/me";
   made.job_id = "abc";
   made.time = "20260101-000000";
   made.master_port = 23456;
@@ -233,7 +233,7 @@ TEST(Environment, HasOurNamesAndTorchruns) {
       {"OMP_NUM_THREADS", "1"},
       {"PYTHONUNBUFFERED", "1"},
       {"HOME", "/home/me"},
-      {"TORCHELASTIC_ERROR_FILE", "/work/corro-runs/20260101-000000-train/rank-3.error.json"}};
+      {"TORCHELASTIC_ERROR_FILE", "/home/me/corro-runs/20260101-000000-train/rank-3.error.json"}};
   for (const auto& [name, value] : wanted) EXPECT_EQ(value_of(rank, name, "(none)"), value) << name;
   for (const auto& [name, value] : rank) EXPECT_THAT(name, Not(HasSubstr("SECRET")));
 }

@@ -155,12 +155,11 @@ void Driver::run(Group& group, const std::shared_ptr<WorkState>& work) {
 Status Driver::run(Group& group, const collective::OpRequest& request) {
   Status status;
   std::shared_ptr<WorkState> rest;
-  if (run_quick(group, request, status, rest)) {
-    if (rest == nullptr) return status;
-  } else {
+  if (!run_quick(group, request, status, rest)) {
     rest = std::make_shared<WorkState>(std::vector{request});
     run(group, rest);
   }
+  if (rest == nullptr) return status;
   (void)rest->wait(Duration(-1));
   return rest->status();
 }
