@@ -65,18 +65,18 @@ def main() -> int:
             if not stamp.exists():
                 todo[source] = stamp
 
-    bad = 0
+    bad = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for (source, stamp), complaint in zip(
             todo.items(), pool.map(lambda source: tidy(build, source), todo), strict=True
         ):
             if complaint:
-                bad += 1
+                bad.append(str(source.relative_to(ROOT)))
                 print(complaint, flush=True)
             else:
                 stamp.touch()
                 print(f"clang-tidy: {source.relative_to(ROOT)}", flush=True)
-    print(f"clang-tidy: {len(todo)} files read, {bad} with complaints")
+    print(f"clang-tidy: {len(todo)} files read, {len(bad)} with complaints", *bad)
     return 1 if bad else 0
 
 

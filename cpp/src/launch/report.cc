@@ -74,10 +74,10 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
 
 /// Cuts a line to `width` characters (not bytes: UTF-8 sequences stay whole), and makes it one line
 /// that changes nothing on a terminal.
-std::string fit(std::string line, size_t width) {
+std::string fit(const std::string& line, size_t width) {
   std::string fitted;
   size_t characters = 0;
-  for (char i : line) {
+  for (const char i : line) {
     const auto byte = static_cast<unsigned char>(i);
     if ((byte & 0xC0U) != 0x80U && ++characters > width) {
       fitted.resize(fitted.size() - std::min<size_t>(3, fitted.size()));
@@ -90,7 +90,7 @@ std::string fit(std::string line, size_t width) {
 
 class Block {
  public:
-  Block(std::string title, size_t width) : width_(width) { add_line(std::move(title)); }
+  Block(const std::string& title, size_t width) : width_(width) { add_line(title); }
   /// Adds a text that may go on in the lines below, up to `lines` in all.
   void add(std::string_view label, std::string text, size_t lines = 1) {
     if (text.empty()) return;
@@ -102,8 +102,8 @@ class Block {
     }
     add_line(fmt::format("  {:<6} {}", label, text));
   }
-  void add_line(std::string line) {
-    if (lines_++ < kMaxBlockLines) text_ += fit(std::move(line), width_) + "\n";
+  void add_line(const std::string& line) {
+    if (lines_++ < kMaxBlockLines) text_ += fit(line, width_) + "\n";
   }
   [[nodiscard]] size_t lines() const { return lines_; }
   [[nodiscard]] std::string take() { return std::move(text_); }
