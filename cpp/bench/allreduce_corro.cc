@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     if (memory == nullptr) must(CORRO_RESOURCE_EXHAUSTED, error);
     return static_cast<float*>(memory);
   };
-  peer.release = [&](float* data) { arena ? corro_arena_free(engine, data) : std::free(data); };
+  peer.release = [&](float* data) { arena ? corro_arena_free(data) : std::free(data); };
   corro::bench::measure(peer, corro::bench::Sizes::parse(argc, argv, 2));
   corro_engine_destroy(engine);
 }

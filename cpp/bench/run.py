@@ -107,8 +107,11 @@ def run(command: Sequence[str], transport: str) -> Figures:
     )
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
-    found = [json.loads(line) for line in re.findall(r"\{.*\}", done.stdout)]
-    return {line["bytes"]: (line["min_us"], line["median_us"]) for line in found}
+    return {line["bytes"]: (line["min_us"], line["median_us"]) for line in figures_of(done.stdout)}
+
+
+def figures_of(output: str) -> list[dict[str, float]]:
+    return [json.loads(line) for line in re.findall(r"\{.*\}", output)]
 
 
 def combine(rounds: list[Figures]) -> Figures:
@@ -174,6 +177,21 @@ def measure_idle() -> Row:
     return Row("idle", 0, 2, "shm", "", "corro", least, median, None, 500.0, median <= 500.0)
 
 
+def measure_loss(rounds: int) -> Row:
+    """From a rank's kill -9 to the error of the slowest survivor."""
+    note("loss of a rank")
+    command = corro_run(Setting(4, "shm"), "--show", "all", str(PROGRAMS / "loss_corro"))
+    slowest = []
+    for _ in range(rounds):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        times = [line["median_us"] for line in figures_of(done.stdout)]
+        if len(times) != 3:
+            sys.exit(f"loss: {len(times)} of 3 survivors\n{done.stdout}{done.stderr}")
+        slowest.append(max(times))
+    median = statistics.median(slowest)
+    return Row("loss", 0, 4, "shm", "", "corro", min(slowest), median, None, 100e3, median <= 100e3)
+
+
 def measure_launch(rounds: int) -> Row:
     """What the launcher adds to two processes that do nothing."""
     note("launcher")
@@ -233,7 +251,7 @@ def wanted(row_name: str, only: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compares corro with its peers.")
     parser.add_argument(
-        "--only", default="", help="a pattern: of allreduce-2-shm, idle, launch, ..."
+        "--only", default="", help="a pattern: of allreduce-2-shm, idle, loss, launch, ..."
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes, one round")
     options = parser.parse_args()
@@ -245,11 +263,14 @@ def main() -> None:
             rows += measure_setting(setting, sizes, rounds, seconds)
     if wanted("idle", options.only):
         rows.append(measure_idle())
+    if wanted("loss", options.only):
+        rows.append(measure_loss(10 if options.quick else 30))
     if wanted("launch", options.only):
         rows.append(measure_launch(10 if options.quick else 30))
     if not rows:
         sys.exit(
-            f"bench: nothing is called {options.only}: allreduce-{{2,4}}-{{shm,tcp}}, idle, launch"
+            f"bench: nothing is called {options.only}: allreduce-{{2,4}}-{{shm,tcp}}, idle, loss,"
+            " launch"
         )
     (OUT / "results.json").write_text(json.dumps([vars(row) for row in rows], indent=1) + "\n")
     (OUT / "results.md").write_text(table(rows))

@@ -53,7 +53,7 @@ class Collectives : public ::testing::TestWithParam<Case> {
     const bool mixed = GetParam().memory == Memory::kMixed && rank % 2 == 1;
     if (GetParam().memory == Memory::kArena || mixed) {
       data = reinterpret_cast<float*>(
-          world_.engine(rank).segment().allocate(elements * 4 + 4).value());
+          world_.engine(rank).segment()->allocate(elements * 4 + 4).value());
     } else {
       owned_.push_back(std::make_unique<std::vector<float>>(elements + 1));
       data = owned_.back()->data();

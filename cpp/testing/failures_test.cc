@@ -2,6 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
 #include "testing/world.h"
 
 namespace corro::testing {
@@ -39,6 +45,37 @@ class Failures : public ::testing::TestWithParam<Case> {
       if (r != missing) works.push_back(world_.submit(r, {allreduce(data(r))}));
     }
     return works;
+  }
+
+  /// Rank 1 calls something else. Every rank gets an error with the text, from the operation or,
+  /// where it had returned, from its next call; the group goes on.
+  void expect_everyone_is_told(const std::function<void(OpRequest&)>& change,
+                               const std::string& text) {
+    World::Works works;
+    for (int32_t r = 0; r < size(); ++r) {
+      OpRequest request = allreduce(data(r));
+      if (r == 1) change(request);
+      works.push_back(world_.submit(r, {request}));
+    }
+    world_.run(works);
+    int inside = 0;
+    for (int32_t r = 0; r < size(); ++r) {
+      Status status = works[static_cast<size_t>(r)]->status();
+      if (status.ok()) {
+        world_.poll_rounds(50);
+        auto next = world_.submit(r, {allreduce(data(r))});
+        if (next->done()) status = next->status();
+      } else {
+        ++inside;
+      }
+      EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.to_string();
+      EXPECT_THAT(status.message(), HasSubstr("called allreduce(f32[")) << "the other side";
+      EXPECT_THAT(status.message(), HasSubstr(text));
+      ASSERT_TRUE(status.detail().has_value()) << status.to_string();
+      EXPECT_NE(status.detail()->op, "") << status.to_string();
+    }
+    EXPECT_GE(inside, GetParam().board ? size() : 1);
+    expect_usable_again();
   }
 
   void expect_usable_again() {
@@ -112,51 +149,44 @@ TEST_P(Failures, ARankThatNeverCallsIsNamedWithWhatItDidLast) {
   for (const auto& work : works) {
     EXPECT_EQ(work->status().code(), Code::kDeadlineExceeded) << work->status().to_string();
     named = named || work->status().detail()->rank == absent;
-    if (GetParam().board) {
-      EXPECT_THAT(work->status().message(), HasSubstr("#1 allreduce"));
+    if (work->status().detail()->rank == absent) {
+      EXPECT_THAT(work->status().message(), HasSubstr("#1 allreduce(f32["));
     }
   }
   EXPECT_TRUE(named) << works.front()->status().to_string();
 }
 
-TEST_P(Failures, DifferentShapesAreAnErrorThatNamesBothSidesAndTheGroupGoesOn) {
+TEST_P(Failures, DifferentCountsAreAnErrorOnEveryRankSoonerOrLater) {
   std::vector<float> longer(GetParam().count + 1, 1);
-  World::Works works;
-  for (int32_t r = 0; r < size(); ++r) {
-    works.push_back(world_.submit(r, {allreduce(r == 1 ? longer : data(r))}));
-  }
-  world_.run(works);
-  int failures = 0;
-  for (const auto& work : works) {
-    if (work->status().ok()) continue;
-    ++failures;
-    EXPECT_EQ(work->status().code(), Code::kInvalidArgument) << work->status().to_string();
-    EXPECT_THAT(work->status().message(), HasSubstr("rank 1 called allreduce(f32["));
-  }
-  EXPECT_GE(failures, GetParam().board ? size() : 1);
-  expect_usable_again();
+  expect_everyone_is_told([&](OpRequest& request) { request = allreduce(longer); },
+                          fmt::format("rank 1 called allreduce(f32[{}], sum)", longer.size()));
 }
 
 TEST_P(Failures, DifferentOperationsAreAnErrorOnEveryRankSoonerOrLater) {
-  World::Works works;
-  for (int32_t r = 0; r < size(); ++r) {
-    OpRequest request = allreduce(data(r));
-    if (r == 1) request.kind = OpKind::kBroadcast;
-    works.push_back(world_.submit(r, {request}));
-  }
-  world_.run(works);
-  int told = 0;
-  for (int32_t r = 0; r < size(); ++r) {
-    Status status = works[static_cast<size_t>(r)]->status();
-    if (status.ok()) {  // it had returned: its next call says so
-      world_.poll_rounds(50);
-      auto next = world_.submit(r, {allreduce(data(r))});
-      if (next->done()) status = next->status();
-    }
-    if (status.code() == Code::kInvalidArgument) ++told;
-    EXPECT_THAT(status.message(), HasSubstr("broadcast")) << status.to_string();
-  }
-  EXPECT_EQ(told, size());
+  expect_everyone_is_told([](OpRequest& request) { request.kind = OpKind::kBroadcast; },
+                          "rank 1 called broadcast(f32[");
+}
+
+TEST_P(Failures, DifferentDTypesAreAnErrorOnEveryRankSoonerOrLater) {
+  expect_everyone_is_told([](OpRequest& request) { request.dtype = DType::kI32; },
+                          "rank 1 called allreduce(i32[");
+}
+
+TEST_P(Failures, DifferentReduceOpsAreAnErrorOnEveryRankSoonerOrLater) {
+  expect_everyone_is_told([](OpRequest& request) { request.reduce_op = ReduceOp::kMax; }, ", max)");
+}
+
+TEST_P(Failures, DifferentShapesOfOneCountAreAnErrorOnEveryRankSoonerOrLater) {
+  expect_everyone_is_told(
+      [this](OpRequest& request) {
+        request.shape = collective::pack_shape(std::vector<uint64_t>{1, GetParam().count});
+      },
+      fmt::format("rank 1 called allreduce(f32[1,{}], sum)", GetParam().count));
+}
+
+TEST_P(Failures, DifferentScalesAreAnErrorOnEveryRankSoonerOrLater) {
+  expect_everyone_is_told([](OpRequest& request) { request.prescale = 0.5; },
+                          "with other scales or other counts per rank");
 }
 
 TEST_P(Failures, AStoppedRankEndsInADeadlineAndNotInAHang) {

@@ -243,10 +243,10 @@ TEST_P(Named, ABucketsBufferIsKeptForTheNextStep) {
   World world(GetParam().world(5));
   for (uint64_t round = 0; round < 20; ++round) same_step(world, 32, round);
   // What is allocated next lies where it lay before: nothing was taken for buckets since.
-  std::byte* before = world.engine(0).segment().allocate(size_t{1} << 20U).value();
-  world.engine(0).segment().free(before);
+  std::byte* before = world.engine(0).segment()->allocate(size_t{1} << 20U).value();
+  world.engine(0).segment()->free(before);
   for (uint64_t round = 0; round < 20; ++round) same_step(world, 32, round);
-  EXPECT_EQ(world.engine(0).segment().allocate(size_t{1} << 20U).value(), before);
+  EXPECT_EQ(world.engine(0).segment()->allocate(size_t{1} << 20U).value(), before);
 }
 
 TEST_P(Named, OverlappingGroupsHaveNamesOfTheirOwn) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from corro import _native
@@ -80,6 +81,10 @@ class Call(Generic[R]):
         return Handle(work, self.finish)
 
 
+_LOOKS = (
+    4  # Works that a start asks whether they are done: more than it adds, so that none pile up.
+)
+
 # Buffers of works in flight: the engine uses them even if the caller has dropped all handles.
 _in_flight: dict[_native.Work, object] = {}
 _in_flight_lock = threading.RLock()  # A finalizer may start a work at any place.
@@ -89,8 +94,10 @@ def keep_until_done(work: _native.Work, buffers: object) -> None:
     """Keeps buffers alive until the work is done; forgets those of works that are. Thread-safe."""
     with _in_flight_lock:
         _in_flight[work] = buffers
-        works = list(_in_flight)
-    for other in works:
+        oldest = list(islice(_in_flight, _LOOKS))
+        for other in oldest:  # The next start looks at others.
+            _in_flight[other] = _in_flight.pop(other)
+    for other in oldest:
         forget_if_done(other)
 
 

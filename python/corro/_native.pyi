@@ -1,5 +1,6 @@
 """The C ABI of libcorro.so as Python objects; use corro, corro.numpy or corro.torch."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 ALLREDUCE: int
@@ -58,6 +59,7 @@ class Op:
         postscale: float = 1.0,
         timeout: float | None = None,
         name: str | None = None,
+        dims: Sequence[int] | None = None,
     ) -> None: ...
 
 class Work:

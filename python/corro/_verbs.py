@@ -132,6 +132,7 @@ class Verbs(Generic[T]):
             prescale=prescale_factor,
             postscale=postscale_factor,
             name=name,
+            dims=self._of.shape(x),
         )
         return Call(_world_or(group), [native], (source, target), finish, named=name is not None)
 
@@ -213,6 +214,7 @@ class Verbs(Generic[T]):
             output=self._of.pointer(target),
             count=count,
             name=name,
+            dims=self._of.shape(x),
         )
         return Call(group, [op], (source, target), finish, named=name is not None)
 
@@ -242,6 +244,7 @@ class Verbs(Generic[T]):
             output=self._of.pointer(target),
             count=self._of.count(x),
             name=name,
+            dims=self._of.shape(x),
         )
         return Call(
             group,
@@ -281,6 +284,7 @@ class Verbs(Generic[T]):
             prescale=prescale_factor,
             postscale=postscale_factor,
             name=name,
+            dims=self._of.shape(x),
         )
         return Call(group, [native], (source, target), finish, named=name is not None)
 
@@ -322,6 +326,7 @@ class Verbs(Generic[T]):
             output=self._of.pointer(target),
             counts=[n * row * width for n in received],
             send_counts=[n * row * width for n in splits],
+            dims=shape,
         )
         return Call(group, [native], (source, target), lambda: (finish(), received))
 
@@ -349,7 +354,7 @@ class Verbs(Generic[T]):
     ) -> Call[T]:
         """Fills every rank's out from the root's x, in rank order; dim 0 of outs may differ."""
         group = _world_or(group)
-        _, row, _ = self._rows(out, "scatter")
+        _, row, shape = self._rows(out, "scatter")
         counts = self._sizes(group, self._of.count(out), row, "scatter")
         root = group.index_of(root_rank)
         source = out
@@ -371,6 +376,7 @@ class Verbs(Generic[T]):
             output=self._of.pointer(target),
             count=counts[group.rank()] * width,
             counts=[count * width for count in counts],
+            dims=shape,
         )
         return Call(group, [native], (source, target), finish)
 
@@ -425,6 +431,7 @@ class Verbs(Generic[T]):
             output=self._of.pointer(target),
             count=counts[group.rank()] * width,
             counts=[count * width for count in counts],
+            dims=shape,
         )
         return Call(group, [native], (source, target), finish)
 

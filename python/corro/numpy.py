@@ -126,7 +126,7 @@ class _Numpy(Frontend[Array]):
 def empty(shape: int | Sequence[int], dtype: DTypeLike = numpy.float64) -> Array:
     """Returns a zero-filled array in memory that this host's ranks share: verbs need no copy.
 
-    It must not be used after corro.shutdown().
+    It stays valid after corro.shutdown().
     """
     kind = numpy.dtype(dtype)
     dims = (shape,) if isinstance(shape, int) else tuple(shape)

@@ -79,8 +79,12 @@ class Op {
   Op(uint8_t kind, uint8_t dtype, uint8_t reduce_op, int root, uint32_t tag, uintptr_t input,
      uintptr_t output, uint64_t count, std::optional<std::vector<uint64_t>> counts,
      std::optional<std::vector<uint64_t>> send_counts, double prescale, double postscale,
-     const Seconds& timeout, std::optional<std::string> name)
-      : counts_(std::move(counts)), send_counts_(std::move(send_counts)), name_(std::move(name)) {
+     const Seconds& timeout, std::optional<std::string> name,
+     std::optional<std::vector<uint64_t>> dims)
+      : counts_(std::move(counts)),
+        send_counts_(std::move(send_counts)),
+        name_(std::move(name)),
+        dims_(std::move(dims)) {
     op_.struct_size = sizeof op_;
     op_.kind = kind;
     op_.dtype = dtype;
@@ -96,6 +100,10 @@ class Op {
     op_.postscale = postscale;
     op_.timeout_ns = nanoseconds(timeout, 0);
     op_.name = name_ ? name_->c_str() : nullptr;
+    if (!dims_) return;
+    op_.ndim = static_cast<int32_t>(dims_->size());
+    dims_->reserve(1);  // A scalar's dims are an address too.
+    op_.dims = dims_->data();
   }
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
@@ -111,6 +119,7 @@ class Op {
   std::optional<std::vector<uint64_t>> counts_;
   std::optional<std::vector<uint64_t>> send_counts_;
   std::optional<std::string> name_;
+  std::optional<std::vector<uint64_t>> dims_;
 };
 
 /// The engine's lifetime, shared by all that points into it: null once it is closed. Guarded by the
@@ -338,20 +347,11 @@ class Engine {
     error.rank = -1;
     void* memory = corro_arena_alloc(engine, std::max<size_t>(bytes, 1), &error);
     if (memory == nullptr) raise(error);
-    auto* block = new Block{ref_, memory};
-    const nb::capsule owner(block, [](void* pointer) noexcept {
-      const std::unique_ptr<Block> owned(static_cast<Block*>(pointer));
-      if (owned->engine->engine != nullptr) corro_arena_free(owned->engine->engine, owned->memory);
-    });
+    const nb::capsule owner(memory, [](void* held) noexcept { corro_arena_free(held); });
     return {memory, {bytes}, owner};
   }
 
  private:
-  struct Block {
-    EnginePtr engine;
-    void* memory;
-  };
-
   EnginePtr ref_ = std::make_shared<EngineRef>();
 };
 
@@ -393,12 +393,13 @@ NB_MODULE(_native, module) {
   nb::class_<Op>(module, "Op")
       .def(nb::init<uint8_t, uint8_t, uint8_t, int, uint32_t, uintptr_t, uintptr_t, uint64_t,
                     std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>,
-                    double, double, Seconds, std::optional<std::string>>(),
+                    double, double, Seconds, std::optional<std::string>,
+                    std::optional<std::vector<uint64_t>>>(),
            nb::kw_only(), "kind"_a, "dtype"_a = static_cast<int>(CORRO_U8),
            "reduce_op"_a = static_cast<int>(CORRO_SUM), "root"_a = 0, "tag"_a = 0, "input"_a = 0,
            "output"_a = 0, "count"_a = 0, "counts"_a = nb::none(), "send_counts"_a = nb::none(),
-           "prescale"_a = 1.0, "postscale"_a = 1.0, "timeout"_a = nb::none(),
-           "name"_a = nb::none());
+           "prescale"_a = 1.0, "postscale"_a = 1.0, "timeout"_a = nb::none(), "name"_a = nb::none(),
+           "dims"_a = nb::none());
 
   nb::class_<Work>(module, "Work")
       .def("wait", &Work::wait, "timeout"_a = nb::none())

@@ -65,7 +65,8 @@ def stopped() -> None:
 def mismatch() -> None:
     """One rank comes with another shape; afterwards the group works."""
     try:
-        corro.numpy.allreduce(numpy.ones(5 if corro.rank() == VICTIM else 4))
+        shape = (3, 2) if corro.rank() == VICTIM else (2, 3)
+        corro.numpy.allreduce(numpy.ones(shape), op=corro.Sum)
         say(error=None)
     except corro.CorroError as error:
         corro.barrier()
@@ -92,8 +93,12 @@ def leaves_nothing() -> None:
     """Starting and stopping the engine again and again leaks neither descriptors nor threads."""
     counts = []
     for _ in range(5):
-        corro.numpy.allreduce(numpy.ones(4))
+        kept = corro.numpy.empty(4)
+        kept[:] = rank = corro.rank()
+        corro.numpy.allreduce(kept)
         corro.shutdown()
+        assert kept.tolist() == [rank] * 4, "arena memory outlives its engine"
+        del kept
         counts.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
         corro.init()
     say(counts=counts)

@@ -106,12 +106,13 @@ def test_a_stopped_rank_is_named_at_the_deadline(job: Job, transport: str) -> No
     assert VICTIM in culprits
 
 
-def test_a_mismatch_names_both_sides_and_the_group_goes_on(job: Job) -> None:
-    job.start("mismatch", 3)
+def test_a_mismatch_names_both_sides_and_the_group_goes_on(job: Job, transport: str) -> None:
+    job.start("mismatch", 3, CORRO_TRANSPORT=transport)
     for rank in range(3):
         facts = job.facts(rank)
-        assert "rank 0 called allreduce(f64[4]" in facts["message"], facts
-        assert "rank 1 called allreduce(f64[5]" in facts["message"]
+        assert facts["error"] == "MismatchError", facts
+        assert "called allreduce(f64[2,3], sum)" in facts["message"], facts
+        assert "rank 1 called allreduce(f64[3,2], sum)" in facts["message"], facts
         assert facts["after"] == [3.0] * 3
 
 

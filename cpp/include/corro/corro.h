@@ -175,6 +175,9 @@ typedef struct corro_op {
   double postscale;   /* 0 means 1: the result is multiplied before it is rounded to dtype */
   int64_t timeout_ns; /* 0: the engine's default */
   const char* name; /* for messages and records, and what corro_submit_named goes by; NULL: none */
+  const uint64_t* dims; /* what the ranks' shapes have to agree in beside the count: all dims, or
+                           those of a row where dim 0 may differ. NULL: not compared */
+  int32_t ndim;         /* dims has so many, 0 for a scalar */
 } corro_op;
 
 /* Starts n operations as one unit and returns at once; operations of a group start in the order of
@@ -213,9 +216,11 @@ CORRO_API void corro_work_notify(corro_work* work, uint64_t cookie);
 CORRO_API corro_code corro_engine_next_completed(corro_engine* engine, uint64_t* cookie,
                                                  int64_t timeout_ns);
 
-/* Memory that local peers can map: collectives on it need no copy. 64-byte aligned, zero-filled. */
+/* Memory that local peers can map: collectives on it need no copy. 64-byte aligned, zero-filled. It
+ * is valid until it is freed, also after its engine has been destroyed. NULL on failure. */
 CORRO_API void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_error* error);
-CORRO_API void corro_arena_free(corro_engine* engine, void* memory);
+/* In a forked child, or with NULL, this does nothing. */
+CORRO_API void corro_arena_free(void* memory);
 
 /* Counters by name ("ops", "messages_sent", "bytes_sent", "handshakes_refused", "wakeups",
  * "named_messages", ...); 0 if unknown. */

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "api/arena_blocks.h"
 #include "api/fork_guard.h"
 #include "base/env.h"
 #include "runtime/join.h"
@@ -104,6 +105,8 @@ Result<Struct> read_struct(const Struct* given) {
   return full;
 }
 
+constexpr int32_t kMostDims = 1024;
+
 Status read_request(const corro_op* given, int32_t size, corro::collective::OpRequest& request) {
   CORRO_ASSIGN(const corro_op op, read_struct(given));
   if (op.kind >= corro::kOpKindCount || op.dtype >= corro::kDTypeCount ||
@@ -126,6 +129,10 @@ Status read_request(const corro_op* given, int32_t size, corro::collective::OpRe
   if (op.counts != nullptr) request.counts.assign(op.counts, op.counts + ranks);
   if (op.send_counts != nullptr) request.send_counts.assign(op.send_counts, op.send_counts + ranks);
   if (op.name != nullptr) request.name = op.name;
+  if (op.ndim < 0 || op.ndim > kMostDims)
+    return {Code::kInvalidArgument, fmt::format("ndim is {}, not 0 to {}", op.ndim, kMostDims)};
+  if (op.dims != nullptr)
+    request.shape = corro::collective::pack_shape({op.dims, static_cast<size_t>(op.ndim)});
   return {};
 }
 
@@ -330,19 +337,13 @@ void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_error* error) 
   void* memory = nullptr;
   (void)guarded(error, [&]() -> Status {
     CORRO_TRY(check_alive(engine));
-    CORRO_ASSIGN(memory, engine->driver().engine().segment().allocate(bytes));
+    CORRO_ASSIGN(memory, corro::api::allocate_arena(engine->driver().engine().segment(), bytes));
     return {};
   });
   return memory;
 }
 
-void corro_arena_free(corro_engine* engine, void* memory) {
-  if (engine->driver().abandoned()) return;
-  (void)guarded(nullptr, [&]() -> Status {
-    engine->driver().engine().segment().free(static_cast<std::byte*>(memory));
-    return {};
-  });
-}
+void corro_arena_free(void* memory) { corro::api::free_arena(memory); }
 
 uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
   if (engine->driver().abandoned()) return 0;

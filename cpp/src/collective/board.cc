@@ -102,12 +102,12 @@ std::string Board::last_operation_of(int32_t r) const {
   const GroupSection* section = member(r).section;
   if (section == nullptr) return "it has not made this group yet";
   uint64_t last = 0;
-  uint64_t signature = 0;
+  SignatureBits signature;
   for (const Line& line : section->lines) {
     const uint64_t stamp = line.stamp.load(std::memory_order_acquire);
     if (stamp > last) {
       last = stamp;
-      signature = line.signature;
+      signature = line.signature();
     }
   }
   if (last == 0) return "it has not called anything on this group yet";

@@ -32,7 +32,9 @@ BoardExchange::BoardExchange(Board& board, uint64_t op, const OpRequest& request
 
 void BoardExchange::publish() {
   Line& line = board_.own().lines[op_ % kLines];
-  line.signature = signature_;
+  line.call = signature_.call;
+  line.shape = signature_.shape;
+  line.extras = signature_.extras;
   line.reads = board_.reads_everyone() ? 1 : 0;
   const uint64_t bytes = shape_.contribution() * element_;
   const uint64_t most = largest_contribution() * element_ + table_bytes();
@@ -132,11 +134,9 @@ int32_t BoardExchange::arrived() {
 
 Status BoardExchange::agreement() const {
   for (int32_t r = 0; r < size_; ++r) {
-    if (line_of(r).signature == line_of(0).signature) continue;
-    return mismatch(fmt::format("rank {} called {}, rank {} called {}", board_.member(0).world_rank,
-                                Signature::unpack(line_of(0).signature).describe(),
-                                board_.member(r).world_rank,
-                                Signature::unpack(line_of(r).signature).describe()));
+    if (line_of(r).signature() == line_of(0).signature()) continue;
+    return mismatch(describe_difference(board_.member(0).world_rank, line_of(0).signature(),
+                                        board_.member(r).world_rank, line_of(r).signature()));
   }
   if (shape_.agreed()) return {};
   for (int32_t from = 0; from < size_; ++from) {

@@ -74,7 +74,7 @@ class BoardExchange {
   const int32_t size_;
   const uint64_t element_;
   const Shape shape_;
-  const uint64_t signature_;
+  const SignatureBits signature_;
   int32_t arrived_ = 0;
 };
 

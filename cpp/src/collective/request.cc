@@ -108,6 +108,11 @@ Signature signature_of(const OpRequest& request, int32_t size) {
   const bool folds = request.kind == OpKind::kAllreduce || request.kind == OpKind::kReduce ||
                      request.kind == OpKind::kReducescatter;
   if (!folds) signature.reduce_op = ReduceOp::kSum;
+  if (request.kind == OpKind::kBarrier) return signature;
+  const bool shared_counts = request.kind != OpKind::kAlltoall;
+  signature.shape = request.shape;
+  signature.extras = hash_extras(request.prescale, request.postscale,
+                                 shared_counts ? std::span(request.counts) : std::span<uint64_t>());
   return signature;
 }
 

@@ -28,6 +28,7 @@ struct OpRequest {
   std::vector<uint64_t> send_counts = {};
   double prescale = 1;
   double postscale = 1;
+  uint64_t shape = 0;  ///< pack_shape() of the dims that all ranks share; 0: not compared.
   Duration timeout{};  ///< Zero: the engine's default.
   std::string name = {};
 };

@@ -14,13 +14,12 @@ using transport::RecvRequest;
 using transport::SendRequest;
 
 Status mismatch_error(const OpRequest& request, const Links& links, int32_t peer,
-                      uint64_t own_signature, const RecvRequest& received) {
+                      const SignatureBits& own_signature, const RecvRequest& received) {
   const auto own = links.world_ranks[static_cast<size_t>(links.rank)];
   const auto other = links.world_ranks[static_cast<size_t>(peer)];
   std::string difference =
-      fmt::format("{}: ranks disagree: rank {} called {}, rank {} called {}", name_of(request.kind),
-                  own, Signature::unpack(own_signature).describe(), other,
-                  Signature::unpack(received.peer_signature).describe());
+      fmt::format("{}: ranks disagree: {}", name_of(request.kind),
+                  describe_difference(own, own_signature, other, received.peer_signature));
   if (received.peer_signature == own_signature) {
     difference += fmt::format(" (rank {} sent {} bytes where rank {} expects {})", other,
                               received.peer_bytes, own, received.into.size());
@@ -214,7 +213,7 @@ class ScheduleOperation final : public Operation {
   const OpRequest& request_;
   const std::shared_ptr<const Schedule> schedule_;
   const uint64_t element_;
-  const uint64_t signature_;
+  const SignatureBits signature_;
   std::vector<SendRequest> sends_;
   std::vector<RecvRequest> recvs_;
   std::vector<std::byte> scratch_, scaled_;
@@ -234,7 +233,7 @@ class PairOperation final : public Operation {
         endpoint_(*links.endpoints[static_cast<size_t>(request.root)]) {
     const MessageKey key{.lane = links.lane | kPairLaneBit, .op = sequence, .step = request.tag};
     // Both sides carry the sender's view, so they compare equal.
-    const uint64_t signature =
+    const SignatureBits signature =
         Signature{.kind = OpKind::kSend, .dtype = request.dtype, .count = request.count}.pack();
     const uint64_t bytes = request.count * size_of(request.dtype);
     send_ = {.key = key, .signature = signature, .payload = {request.input, bytes}};

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "base/guarded.h"
+#include "base/signature_bits.h"
 #include "base/status.h"
 #include "io/fd.h"
 #include "io/memory.h"
@@ -22,7 +23,7 @@
 namespace corro::collective {
 
 inline constexpr uint32_t kLines = 16;    ///< Operations of one group in flight over the board.
-inline constexpr size_t kLineBytes = 40;  ///< Payload that fits into the line itself.
+inline constexpr size_t kLineBytes = 32;  ///< Payload that fits into the line itself.
 inline constexpr size_t kSlotBytes = size_t{16} << 10U;  ///< Payload that fits into a slot.
 inline constexpr uint32_t kStages = 4;                   ///< Staging buffers, used in turn.
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
@@ -38,10 +39,11 @@ enum class Where : uint8_t { kLine, kSlot, kMapped, kCopied, kPrivate };
 /// What one rank publishes for one operation: one cache line.
 struct alignas(64) Line {
   std::atomic<uint64_t> stamp;  ///< Operation id + 1 once the rest is valid.
-  uint64_t signature;
+  uint64_t call, shape;         ///< SignatureBits, with extras.
+  uint32_t extras;
   Where where;
   uint8_t reads;  ///< 1: this rank may read every member's private memory.
-  uint8_t reserved[6];
+  uint8_t reserved[2];
   union {
     std::byte data[kLineBytes];
     struct {
@@ -49,6 +51,8 @@ struct alignas(64) Line {
       uint64_t output_place;
     };
   };
+
+  [[nodiscard]] SignatureBits signature() const { return {call, shape, extras}; }
 };
 static_assert(sizeof(Line) == 64);
 

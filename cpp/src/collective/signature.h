@@ -1,12 +1,13 @@
-// Signatures: what an operation is, packed into 64 bits that travel with the data. Decodable, so
-// that a mismatch names both sides: kind (bits 0-3), dtype (4-7), reduce op (8-10), root (11-26),
-// count (27-63, saturated).
+// Signatures: what an operation is, packed into 160 bits that travel with the data. Decodable, so
+// that a mismatch names both sides. Bit tables: docs/wire.md.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/dtype.h"
+#include "base/signature_bits.h"
 
 namespace corro::collective {
 
@@ -18,12 +19,27 @@ struct Signature {
   uint16_t root = 0;
   uint64_t count =
       0;  ///< Elements that all ranks agree on: counts are summed; uneven alltoall has 0.
+  uint64_t shape = 0;   ///< pack_shape() of the caller's dims; 0: not given.
+  uint32_t extras = 0;  ///< hash_extras() of what the words above do not say; 0: nothing.
 
-  [[nodiscard]] uint64_t pack() const;
+  [[nodiscard]] SignatureBits pack() const;
   /// Foreign bits: values out of range become the nearest valid ones, so describe() is always safe.
-  [[nodiscard]] static Signature unpack(uint64_t bits);
-  /// For example "allreduce(f32[100], sum)" or "broadcast(i64[3], root 2)".
+  [[nodiscard]] static Signature unpack(const SignatureBits& bits);
+  /// For example "allreduce(f32[2,3], sum)" or "broadcast(i64[3], root 2)".
   [[nodiscard]] std::string describe() const;
 };
+
+/// Packs dims into a word that is never 0: the dims themselves where they fit (four of 2^10, say),
+/// else a hash of them.
+[[nodiscard]] uint64_t pack_shape(std::span<const uint64_t> dims);
+
+/// A hash of scales and counts per rank; 0 if the scales are 1 and the counts even.
+[[nodiscard]] uint32_t hash_extras(double prescale, double postscale,
+                                   std::span<const uint64_t> counts);
+
+/// Both sides of a disagreement in words: "rank 0 called allreduce(f32[4], sum), rank 1 called
+/// ...".
+[[nodiscard]] std::string describe_difference(int32_t rank, const SignatureBits& signature,
+                                              int32_t other_rank, const SignatureBits& other);
 
 }  // namespace corro::collective

@@ -50,7 +50,7 @@ Status Engine::open_world() {
     endpoints_[static_cast<size_t>(r)] = std::make_unique<transport::Endpoint>(
         std::move(peer.stream), [this, r](const wire::Control& control) { on_control(r, control); },
         transport::EndpointLimits{},
-        [this, r](const transport::MessageKey& key, uint64_t signature) {
+        [this, r](const transport::MessageKey& key, const SignatureBits& signature) {
           strays_.push_back({r, key, signature});
         });
   }
@@ -306,7 +306,7 @@ void Engine::launch(Flight& flight, Time /*now*/) {
     if (flight.over) return;
   }
   if (const auto found = group.cancelled.find(flight.op); found != group.cancelled.end()) {
-    conclude(flight, found->second);
+    conclude(flight, describe_failure(flight, found->second));
     group.cancelled.erase(found);
   }
 }
@@ -495,9 +495,23 @@ void Engine::expire(Flight& flight, Time now) {
   const int32_t culprit = waits < 0 ? -1 : group.members[static_cast<size_t>(waits)];
   std::string message = culprit < 0 ? "waited" : fmt::format("waited for rank {}", culprit);
   message += fmt::format(" for {:.3g} s", seconds(now - flight.submitted));
-  if (culprit >= 0 && group.board != nullptr)
-    message += "; " + group.board->last_operation_of(waits);
+  if (culprit >= 0) {
+    message += "; " + (group.board != nullptr && !is_pair(flight.request->kind)
+                           ? group.board->last_operation_of(waits)
+                           : last_message_of(group, culprit));
+  }
   fail_group(group, {Code::kDeadlineExceeded, message, {.rank = culprit}}, culprit);
+}
+
+/// What a rank was doing, as far as its messages tell.
+std::string Engine::last_message_of(const Group& group, int32_t from) const {
+  const auto last = endpoints_[static_cast<size_t>(from)]->last_message();
+  if (!last) return "it has sent nothing yet";
+  if ((last->key.lane & ~collective::kPairLaneBit) != group.lane)
+    return "its last message was of another group";
+  const std::string call = collective::Signature::unpack(last->signature).describe();
+  if ((last->key.lane & collective::kPairLaneBit) != 0) return "its last message was of " + call;
+  return fmt::format("its last message on this group was of #{} {}", last->key.op + 1, call);
 }
 
 Status Engine::describe_failure(const Flight& flight, const Status& cause) const {
@@ -514,6 +528,15 @@ Status Engine::describe_failure(const Flight& flight, const Status& cause) const
            .op = std::string(name_of(request.kind)),
            .phase = std::string(obs::name_of(phase)),
            .torn = flight.operation != nullptr && flight.operation->torn()}};
+}
+
+/// The same for an operation that had returned here without a failure.
+Status Engine::describe_past(const PastOperation& past, const Status& cause) const {
+  const auto name = std::string(name_of(collective::Signature::unpack(past.signature).kind));
+  return {cause.code(),
+          fmt::format("{} #{} on rank {} (it had returned): {}", name, past.op + 1, rank(),
+                      cause.message()),
+          {.rank = cause.detail() ? cause.detail()->rank : -1, .op = name, .phase = "exchange"}};
 }
 
 /// Ends everything of the group with the same cause, here and for whoever waits on this rank.
@@ -624,7 +647,7 @@ void Engine::cancel_operation(Group& group, uint64_t op, const Status& cause) {
   }
   const PastOperation& past = group.past_of(op);
   if (past.op == op) {
-    if (!past.failed) group.next_error = cause;  // it had returned here
+    if (!past.failed) group.next_error = describe_past(past, cause);  // it had returned here
   } else if (op >= group.completed()) {
     group.cancelled.emplace(op, cause);
   }
@@ -644,7 +667,7 @@ void Engine::judge_strays() {
   }
 }
 
-void Engine::judge(int32_t from, Group& group, uint64_t op, uint64_t signature) {
+void Engine::judge(int32_t from, Group& group, uint64_t op, const SignatureBits& signature) {
   if (Flight* flight = group.find(op); flight != nullptr && flight->operation != nullptr) {
     if (flight->signature == signature) return;
     const Status error = disagreement(from, flight->signature, signature);
@@ -659,15 +682,17 @@ void Engine::judge(int32_t from, Group& group, uint64_t op, uint64_t signature) 
   }
   if (past.failed || past.signature == signature) return;
   past.failed = true;
-  group.next_error = disagreement(from, past.signature, signature);
-  tell_group(group, wire::ControlKind::kCancel, op, group.next_error, -1);
+  const Status error = disagreement(from, past.signature, signature);
+  group.next_error = describe_past(past, error);
+  tell_group(group, wire::ControlKind::kCancel, op, error, -1);
 }
 
-Status Engine::disagreement(int32_t other, uint64_t own_signature, uint64_t other_signature) const {
+Status Engine::disagreement(int32_t other, const SignatureBits& own,
+                            const SignatureBits& others) const {
   return {Code::kInvalidArgument,
-          fmt::format("ranks disagree: rank {} called {}, rank {} called {}", rank(),
-                      collective::Signature::unpack(own_signature).describe(), other,
-                      collective::Signature::unpack(other_signature).describe())};
+          fmt::format("ranks disagree: {}",
+                      collective::describe_difference(rank(), own, other, others)),
+          {.rank = other}};
 }
 
 void Engine::close() {

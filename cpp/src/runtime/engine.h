@@ -64,7 +64,9 @@ class Engine final {
   [[nodiscard]] int32_t rank() const { return options_.rank; }
   [[nodiscard]] int32_t size() const { return options_.size; }
   [[nodiscard]] Group& world() { return *groups_.front(); }
-  [[nodiscard]] collective::Segment& segment() { return *options_.segment; }
+  [[nodiscard]] const std::shared_ptr<collective::Segment>& segment() const {
+    return options_.segment;
+  }
   [[nodiscard]] obs::FlightRecorder& recorder() { return *recorder_; }
 
   /// Makes a group of world ranks, in the given rank order; null if this rank is no member. Every
@@ -150,14 +152,16 @@ class Engine final {
 
   void fail_group(Group& group, const Status& cause, int32_t culprit);
   [[nodiscard]] Status describe_failure(const Flight& flight, const Status& cause) const;
+  [[nodiscard]] Status describe_past(const PastOperation& past, const Status& cause) const;
+  [[nodiscard]] std::string last_message_of(const Group& group, int32_t from) const;
   void tell_group(const Group& group, wire::ControlKind kind, uint64_t op, const Status& status,
                   int32_t culprit);
   void on_control(int32_t from, const wire::Control& control);
   void cancel_operation(Group& group, uint64_t op, const Status& cause);
   void judge_strays();
-  void judge(int32_t from, Group& group, uint64_t op, uint64_t signature);
-  [[nodiscard]] Status disagreement(int32_t other, uint64_t own_signature,
-                                    uint64_t other_signature) const;
+  void judge(int32_t from, Group& group, uint64_t op, const SignatureBits& signature);
+  [[nodiscard]] Status disagreement(int32_t other, const SignatureBits& own,
+                                    const SignatureBits& others) const;
   [[nodiscard]] Group* group_of_lane(uint32_t lane);
   [[nodiscard]] bool unsent() const;
   bool poll_endpoints();
@@ -196,7 +200,7 @@ class Engine final {
   struct Stray {
     int32_t from;
     transport::MessageKey key;
-    uint64_t signature;
+    SignatureBits signature;
   };
   std::vector<Stray> strays_;  ///< Heard of during this look at the endpoints.
   /// What was said of named operations on groups that are still to be made here.

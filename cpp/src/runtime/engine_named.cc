@@ -170,7 +170,7 @@ void Engine::pass_over(Group& lane) {
     flight->group = &lane;
     flight->op = lane.next_op++;
     flight->over = true;
-    lane.past_of(flight->op) = {.op = flight->op, .signature = 0, .failed = true};
+    lane.past_of(flight->op) = {.op = flight->op, .signature = {}, .failed = true};
     lane.cancelled.erase(flight->op);
     lane.early.erase(flight->op);
     lane.flights.push_back(std::move(flight));

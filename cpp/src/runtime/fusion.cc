@@ -63,6 +63,7 @@ class Cutter {
     }
     if (bucket.parts.size() > 1) {
       bucket.as_one.signature.count = fused / size_of(bucket.as_one.signature.dtype);
+      bucket.as_one.signature.shape = 0;
     }
   }
 

@@ -36,7 +36,7 @@ std::shared_ptr<const collective::Schedule> Group::schedule_for(
   const bool in_place = request.input != nullptr && request.output != nullptr &&
                         request.input == static_cast<const std::byte*>(request.output);
   const bool even = request.counts.empty() && request.send_counts.empty();
-  const std::pair key(collective::signature_of(request, size()).pack(), in_place);
+  const std::pair key(collective::signature_of(request, size()).pack().call, in_place);
   if (even) {
     if (const auto found = schedules_.find(key); found != schedules_.end()) return found->second;
   }

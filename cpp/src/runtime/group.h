@@ -28,7 +28,7 @@ struct Flight {
   std::shared_ptr<WorkState> work;
   const collective::OpRequest* request = nullptr;  ///< In `work`.
   uint64_t op = 0;
-  uint64_t signature = 0;
+  SignatureBits signature = {};
   std::unique_ptr<collective::Operation> operation;  ///< Null until the lane has started it.
   obs::FlightRecorder::Handle record = 0;
   Ticket ticket;
@@ -41,7 +41,7 @@ struct Flight {
 /// What is remembered of an operation that is over, to judge messages that come late.
 struct PastOperation {
   uint64_t op = UINT64_MAX;
-  uint64_t signature = 0;
+  SignatureBits signature = {};
   bool failed = false;
 };
 
@@ -68,7 +68,7 @@ class Group {
       next_error;  ///< For the next call: an operation that had already returned failed elsewhere.
   std::map<uint64_t, Status>
       cancelled;  ///< Operations failed elsewhere that have not started here.
-  std::map<uint64_t, std::pair<int32_t, uint64_t>>
+  std::map<uint64_t, std::pair<int32_t, SignatureBits>>
       early;                           ///< Not started here: a (world rank, signature) seen.
   std::array<PastOperation, 64> past;  ///< By op id modulo its size.
   bool closing = false;

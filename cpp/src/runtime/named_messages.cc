@@ -11,7 +11,7 @@ namespace {
 constexpr uint8_t kTagCached = 0;
 constexpr uint8_t kTagEntry = 1;
 constexpr size_t kCachedBytes = 5;
-constexpr size_t kEntryBytes = 34;  // Without the name.
+constexpr size_t kEntryBytes = 46;  // Without the name.
 
 void write_ref(ByteWriter& writer, const NamedRef& ref) {
   if (ref.cached != NamedRef::kNone) {
@@ -27,6 +27,8 @@ void write_ref(ByteWriter& writer, const NamedRef& ref) {
   writer.write(static_cast<uint8_t>(op.signature.reduce_op));
   writer.write(op.signature.root);
   writer.write(op.signature.count);
+  writer.write(op.signature.shape);
+  writer.write(op.signature.extras);
   writer.write(std::bit_cast<uint64_t>(op.prescale));
   writer.write(std::bit_cast<uint64_t>(op.postscale));
 }
@@ -91,6 +93,8 @@ class MessageReader {
     read_enum(op.signature.reduce_op, kReduceOpCount);
     read(op.signature.root);
     read(op.signature.count);
+    read(op.signature.shape);
+    read(op.signature.extras);
     read(op.prescale);
     read(op.postscale);
   }
@@ -137,8 +141,7 @@ void read_segments(MessageReader& reader, Decision& message) {
 bool same(const NamedEntry& a, const NamedEntry& b) {
   const collective::Signature& x = a.op.signature;
   const collective::Signature& y = b.op.signature;
-  return a.name == b.name && x.kind == y.kind && x.dtype == y.dtype && x.reduce_op == y.reduce_op &&
-         x.root == y.root && x.count == y.count &&
+  return a.name == b.name && x.pack() == y.pack() && x.count == y.count &&
          std::bit_cast<uint64_t>(a.op.prescale) == std::bit_cast<uint64_t>(b.op.prescale) &&
          std::bit_cast<uint64_t>(a.op.postscale) == std::bit_cast<uint64_t>(b.op.postscale);
 }

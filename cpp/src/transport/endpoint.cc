@@ -66,6 +66,9 @@ bool Endpoint::has_unsent() const { return !closed() && impl_->outbox.has_unsent
 int Endpoint::poll_fd() const { return impl_->stream->poll_fd(); }
 
 const EndpointCounters& Endpoint::counters() const { return impl_->counters; }
+const std::optional<MessageHead>& Endpoint::last_message() const {
+  return impl_->inbox.last_message();
+}
 
 void Endpoint::close() { impl_->inbox.end({}); }
 

@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "base/bytes.h"
+#include "base/signature_bits.h"
 #include "transport/stream.h"
 #include "wire/frame.h"
 
@@ -35,21 +36,27 @@ struct MessageKey {
 /// Owned by the poster, who keeps it and the payload in place until done.
 struct SendRequest {
   MessageKey key;
-  uint64_t signature = 0;
+  SignatureBits signature = {};
   BytesView payload;
   bool done = false;  ///< The payload has left; the buffer may be reused.
 };
 
 struct RecvRequest {
   MessageKey key;
-  uint64_t signature = 0;
+  SignatureBits signature = {};
   std::span<std::byte> into;
   bool done = false;
   /// Set with done when the peer's signature or length differs: nothing was written; the peer's
   /// values are here.
   bool mismatch = false;
-  uint64_t peer_signature = 0;
+  SignatureBits peer_signature = {};
   uint64_t peer_bytes = 0;
+};
+
+/// What the first piece of a message said of it.
+struct MessageHead {
+  MessageKey key;
+  SignatureBits signature = {};
 };
 
 struct EndpointLimits {
@@ -72,7 +79,7 @@ class Endpoint final {
   /// `on_stray` hears, during progress(), of every message that has no posted receive (early, or
   /// its operation is over) when its first piece arrives: its signature may show that the peer
   /// called something else. It may not call back.
-  using StrayHandler = std::function<void(const MessageKey&, uint64_t signature)>;
+  using StrayHandler = std::function<void(const MessageKey&, const SignatureBits& signature)>;
 
   Endpoint(std::unique_ptr<Stream> stream, ControlHandler on_control, EndpointLimits limits = {},
            StrayHandler on_stray = {});
@@ -103,6 +110,8 @@ class Endpoint final {
   [[nodiscard]] bool has_unsent() const;
   [[nodiscard]] int poll_fd() const;
   [[nodiscard]] const EndpointCounters& counters() const;
+  /// The message that came last, whether it is wanted or not; none if there was none.
+  [[nodiscard]] const std::optional<MessageHead>& last_message() const;
   void close();
 
  private:

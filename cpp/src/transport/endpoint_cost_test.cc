@@ -40,8 +40,8 @@ struct Ends {
     second.retire_below(1, op + 1);
   }
   void pass(Endpoint& from, Endpoint& to, MessageKey key) {
-    SendRequest send{.key = key, .signature = 5, .payload = out};
-    RecvRequest recv{.key = key, .signature = 5, .into = in};
+    SendRequest send{.key = key, .signature = {5}, .payload = out};
+    RecvRequest recv{.key = key, .signature = {5}, .into = in};
     to.post_recv(recv);
     from.post_send(send);
     wait_readable(to);

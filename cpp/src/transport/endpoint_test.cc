@@ -48,7 +48,8 @@ struct Raw {
 
 TEST(EndpointReader, GarbageClosesWithAReason) {
   Raw raw;
-  const std::string text = "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/7.88.1\r\n\r\n";
+  const std::string text =
+      "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n";
   raw.feed(std::as_bytes(std::span(text)));
   raw.expect_closed_because("memory end 1");
   raw.expect_closed_because("protocol error: frame: first byte 71");
@@ -75,7 +76,7 @@ TEST(EndpointReader, ManyEmptyEarlyMessagesReachTheLimitToo) {
 }
 
 TEST(EndpointReader, APieceThatDoesNotContinueItsMessageIsAnError) {
-  const wire::FrameHeader first{.lane = 1, .op = 2, .length = 30, .signature = 5, .piece = 10};
+  const wire::FrameHeader first{.lane = 1, .op = 2, .length = 30, .signature = {5}, .piece = 10};
   wire::FrameHeader second = first;
   second.offset = 10;
   {
@@ -98,13 +99,13 @@ TEST(EndpointReader, APieceThatDoesNotContinueItsMessageIsAnError) {
   changed.length = 40;
   refuse(changed, "piece at 10 of 40 where byte 10 of 30 is next");
   changed = second;
-  changed.signature = 6;
+  changed.signature.extras = 6;
   refuse(changed, "another signature");
 }
 
 TEST(EndpointReader, AMessageThatComesTwiceIsAnErrorWhileTheFirstWaits) {
   Raw raw;
-  const wire::FrameHeader whole{.lane = 1, .op = 2, .length = 10, .signature = 5, .piece = 10};
+  const wire::FrameHeader whole{.lane = 1, .op = 2, .length = 10, .signature = {5}, .piece = 10};
   raw.feed(whole, 10);
   raw.feed(whole, 10);
   raw.expect_closed_because("protocol error");

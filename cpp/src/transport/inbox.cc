@@ -242,6 +242,7 @@ Status Inbox::start_frame() {
 Status Inbox::start_message() {
   key_ = {frame_.lane, frame_.op, frame_.step};
   sink_ = nullptr;
+  if (frame_.offset == 0) last_message_ = {key_, frame_.signature};
   Lane& lane = lane_of(key_.lane);
   if (is_over(lane, key_.op)) {
     if (on_stray_ && frame_.offset == 0) on_stray_(key_, frame_.signature);

@@ -39,6 +39,8 @@ class Inbox {
   void end(std::string reason);
   /// True once nothing will arrive any more.
   [[nodiscard]] bool ended() const { return ended_; }
+  /// See Endpoint::last_message.
+  [[nodiscard]] const std::optional<MessageHead>& last_message() const { return last_message_; }
   /// Why the stream is useless, if it did not end between two frames.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
@@ -52,7 +54,7 @@ class Inbox {
     RecvRequest* request = nullptr;
     bool begun = false;  ///< A header has arrived: signature and length are known.
     bool drop = false;
-    uint64_t signature = 0;
+    SignatureBits signature;
     uint64_t length = 0;
     uint64_t received = 0;  ///< Bytes of finished pieces.
     std::vector<Piece>
@@ -99,6 +101,7 @@ class Inbox {
 
   KeyTable<Incoming> messages_;
   std::unordered_map<uint32_t, Lane> lanes_;
+  std::optional<MessageHead> last_message_;
   uint32_t last_lane_id_ = 0;
   Lane* last_lane_ = nullptr;  ///< The lane looked up last; map nodes stay in place.
 

@@ -35,8 +35,8 @@ struct TestMessage {
   TestMessage(MessageKey key, size_t size, uint64_t seed = 1)
       : payload(random_bytes(size, seed + size)),
         received(size),
-        send{.key = key, .signature = key.op + 7, .payload = payload},
-        recv{.key = key, .signature = key.op + 7, .into = received} {}
+        send{.key = key, .signature = {key.op + 7}, .payload = payload},
+        recv{.key = key, .signature = {key.op + 7}, .into = received} {}
   TestMessage(const TestMessage&) = delete;
   TestMessage& operator=(const TestMessage&) = delete;
   ~TestMessage() = default;

@@ -23,8 +23,11 @@ struct RawHeader {
   uint32_t step_or_rank = 0;
   uint32_t piece = 0;
   uint64_t length = 0;
-  uint64_t signature = 0;
   uint64_t offset = 0;
+  uint64_t call = 0;
+  uint64_t shape = 0;
+  uint32_t extras = 0;
+  uint32_t reserved = 0;
 };
 static_assert(sizeof(RawHeader) == kFrameHeaderBytes);
 
@@ -50,15 +53,16 @@ void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameHeaderBy
                 .step_or_rank = header.step,
                 .piece = header.piece,
                 .length = header.length,
-                .signature = header.signature,
-                .offset = header.offset};
+                .offset = header.offset,
+                .call = header.signature.call,
+                .shape = header.signature.shape,
+                .extras = header.signature.extras};
   if (header.kind == FrameKind::kControl) {
     raw.control = static_cast<uint8_t>(header.control);
     raw.code = header.code;
     raw.step_or_rank = static_cast<uint32_t>(header.rank);
     raw.piece = static_cast<uint32_t>(header.length);
-    raw.signature = 0;
-    raw.offset = 0;
+    raw.offset = raw.call = raw.shape = raw.extras = 0;
   }
   std::memcpy(out.data(), &raw, sizeof(raw));
 }
@@ -68,6 +72,7 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
   RawHeader raw;
   std::memcpy(&raw, raw_bytes.data(), sizeof(raw));
   if (raw.magic != kMagic) return refused("first byte", raw.magic);
+  if (raw.reserved != 0) return refused("reserved field", raw.reserved);
   FrameHeader header{.lane = raw.lane,
                      .op = raw.op,
                      .length = raw.length,
@@ -79,7 +84,7 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
     if (raw.length > max_message_bytes) return refused("message length", raw.length);
     CORRO_TRY(check_piece(raw));
     header.step = raw.step_or_rank;
-    header.signature = raw.signature;
+    header.signature = {raw.call, raw.shape, raw.extras};
     return header;
   }
   if (raw.kind != static_cast<uint8_t>(FrameKind::kControl)) return refused("kind", raw.kind);
@@ -91,7 +96,9 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
   if (raw.length > kMaxControlText) return refused("control length", raw.length);
   if (raw.piece != raw.length) return refused("piece of a control", raw.piece);
   if (raw.offset != 0) return refused("offset of a control", raw.offset);
-  if (raw.signature != 0) return refused("signature of a control", raw.signature);
+  for (const uint64_t word : {raw.call, raw.shape, static_cast<uint64_t>(raw.extras)}) {
+    if (word != 0) return refused("signature of a control", word);
+  }
   header.kind = FrameKind::kControl;
   header.control = static_cast<ControlKind>(raw.control);
   header.code = raw.code;

@@ -13,12 +13,13 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/signature_bits.h"
 #include "base/status.h"
 #include "wire/frame.h"
 
 namespace corro::wire {
 
-inline constexpr size_t kFrameHeaderBytes = 48;
+inline constexpr size_t kFrameHeaderBytes = 64;
 inline constexpr uint32_t kMaxPieceBytes = 256U << 10U;
 
 enum class FrameKind : uint8_t { kMessage = 1, kControl = 2 };
@@ -28,9 +29,9 @@ struct FrameHeader {
   FrameKind kind = FrameKind::kMessage;
   uint32_t lane = 0;
   uint64_t op = 0;
-  uint64_t length = 0;     ///< Bytes of the whole message, or of the control's text.
-  uint32_t step = 0;       ///< Message: tag of the schedule step.
-  uint64_t signature = 0;  ///< Message: what the sender believes the operation to be.
+  uint64_t length = 0;           ///< Bytes of the whole message, or of the control's text.
+  uint32_t step = 0;             ///< Message: tag of the schedule step.
+  SignatureBits signature = {};  ///< Message: what the sender believes the operation to be.
   ControlKind control = ControlKind::kGoodbye;
   uint8_t code = 0;     ///< Control: a corro::Code.
   int32_t rank = -1;    ///< Control.

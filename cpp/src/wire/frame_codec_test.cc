@@ -19,13 +19,14 @@ Raw encoded(const FrameHeader& header) {
 }
 
 Raw message() {
-  return encoded({.lane = 0x01020304,
-                  .op = 0x1112131415161718,
-                  .length = 5,
-                  .step = 9,
-                  .signature = 0x2122232425262728,
-                  .piece = 3,
-                  .offset = 2});
+  return encoded(
+      {.lane = 0x01020304,
+       .op = 0x1112131415161718,
+       .length = 5,
+       .step = 9,
+       .signature = {.call = 0x2122232425262728, .shape = 0x3132333435363738, .extras = 0x41424344},
+       .piece = 3,
+       .offset = 2});
 }
 
 Raw with_byte(Raw raw, size_t at, uint8_t value) {
@@ -40,7 +41,9 @@ TEST(Frame, MessageReadsBackAsWritten) {
   EXPECT_EQ(header.op, 0x1112131415161718U);
   EXPECT_EQ(header.length, 5U);
   EXPECT_EQ(header.step, 9U);
-  EXPECT_EQ(header.signature, 0x2122232425262728U);
+  EXPECT_EQ(header.signature.call, 0x2122232425262728U);
+  EXPECT_EQ(header.signature.shape, 0x3132333435363738U);
+  EXPECT_EQ(header.signature.extras, 0x41424344U);
   EXPECT_EQ(header.piece, 3U);
   EXPECT_EQ(header.offset, 2U);
 }
@@ -53,8 +56,10 @@ TEST(Frame, BytesAreThoseOfTheDocument) {
       9,    0,    0,    0,                             // step
       3,    0,    0,    0,                             // piece
       5,    0,    0,    0,    0,    0,    0,    0,     // length
-      0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,  // signature
-      2,    0,    0,    0,    0,    0,    0,    0};    // offset
+      2,    0,    0,    0,    0,    0,    0,    0,     // offset
+      0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,  // call
+      0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31,  // shape
+      0x44, 0x43, 0x42, 0x41, 0,    0,    0,    0};    // extras, reserved
   const Raw raw = message();
   EXPECT_EQ(std::memcmp(raw.data(), want.data(), want.size()), 0);
 }
@@ -122,8 +127,11 @@ TEST(Frame, EveryFieldThatIsNotWrittenIsRefused) {
   EXPECT_FALSE(decode_frame(with_byte(control, 2, 8), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(control, 3, 17), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(control, 20, 1), kCap).ok()) << "piece";
-  EXPECT_FALSE(decode_frame(with_byte(control, 39, 1), kCap).ok()) << "signature";
-  EXPECT_FALSE(decode_frame(with_byte(control, 40, 1), kCap).ok()) << "offset";
+  EXPECT_FALSE(decode_frame(with_byte(control, 32, 1), kCap).ok()) << "offset";
+  EXPECT_FALSE(decode_frame(with_byte(control, 47, 1), kCap).ok()) << "call";
+  EXPECT_FALSE(decode_frame(with_byte(control, 48, 1), kCap).ok()) << "shape";
+  EXPECT_FALSE(decode_frame(with_byte(control, 56, 1), kCap).ok()) << "extras";
+  EXPECT_FALSE(decode_frame(with_byte(message(), 60, 1), kCap).ok()) << "reserved";
 }
 
 }  // namespace

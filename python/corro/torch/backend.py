@@ -49,6 +49,10 @@ _PARTS = {
 }
 
 
+# Operations whose tensors have one shape on all ranks.
+_WHOLE = (_native.ALLREDUCE, _native.BROADCAST, _native.REDUCE)
+
+
 class CorroWork(c10d.Work):
     """Operations in the background, and the copies that follow them. Thread-safe."""
 
@@ -169,6 +173,7 @@ class _Plan:
         self.ops.append(
             _native.Op(
                 kind=kind,
+                dims=tuple(like.shape) if like is not None and kind in _WHOLE else None,
                 dtype=dtype,
                 input=source.data_ptr() if source is not None else 0,
                 output=target.data_ptr() if target is not None else 0,

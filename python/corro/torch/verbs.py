@@ -135,7 +135,7 @@ class _Torch(Frontend["Tensor"]):
 def empty(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
     """Returns a zero-filled tensor in memory that this host's ranks share: verbs need no copy.
 
-    It must not be used after corro.shutdown().
+    It stays valid after corro.shutdown().
     """
     return arena_tensor(_context.current().engine, shape, dtype)
 

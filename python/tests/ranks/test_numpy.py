@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy
 import pytest
 
@@ -204,6 +206,29 @@ def test_groups() -> None:
             cn.allreduce(rank, group=even)
     with pytest.raises(corro.InvalidArgumentError, match="twice"):
         corro.new_group([0, 0])
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "told"),
+    [
+        ({"x": numpy.ones((2, 3))}, {"x": numpy.ones((3, 2))}, r"allreduce\(f64\[3,2\]"),
+        ({"x": numpy.ones(4)}, {"x": numpy.ones((4, 1))}, r"allreduce\(f64\[4,1\]"),
+        ({"x": numpy.float64(1)}, {"x": numpy.ones(1)}, r"allreduce\(f64\[\], average\)"),
+        (
+            {"x": numpy.ones(4)},
+            {"x": numpy.ones(4), "postscale_factor": 0.5},
+            "with other scales",
+        ),
+    ],
+)
+def test_arguments_that_differ_in_no_count_are_an_error_too(
+    mine: dict[str, Any], theirs: dict[str, Any], told: str
+) -> None:
+    if corro.size() == 1:
+        return
+    with pytest.raises(corro.MismatchError, match=told):
+        cn.allreduce(**(theirs if corro.rank() == 1 else mine))
+    cn.barrier()
 
 
 def test_another_shape_is_an_error_on_every_rank_and_the_group_goes_on() -> None:
