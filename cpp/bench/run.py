@@ -76,7 +76,8 @@ def corro_peer(memory: str) -> Peer:
 def torch_peer(backend: str) -> Peer:
     def command(setting: Setting, sizes: list[str]) -> list[str]:
         script = str(ROOT / "cpp/bench/allreduce_torch.py")
-        return corro_run(setting, str(PYTHON), script, backend, *sizes)
+        bind = "none" if backend == "gloo" else "auto"  # Gloo has a thread of its own.
+        return corro_run(setting, "--bind", bind, str(PYTHON), script, backend, *sizes)
 
     return Peer("gloo" if backend == "gloo" else "corro (torch)", "private", command)
 

@@ -40,10 +40,12 @@ class ScheduleOperation final : public Operation {
         element_(size_of(request.dtype)),
         signature_(signature_of(request, links.size()).pack()),
         sends_(schedule_->steps.size()),
-        recvs_(schedule_->steps.size()),
-        scratch_(schedule_->scratch_count * element_) {}
+        recvs_(schedule_->steps.size()) {}
 
-  ~ScheduleOperation() override = default;
+  ~ScheduleOperation() override {
+    links_.buffers.give(std::move(scratch_));
+    links_.buffers.give(std::move(scaled_));
+  }
 
   Progress poll(bool /*oldest*/) override {
     if (!started_) start();
@@ -81,8 +83,9 @@ class ScheduleOperation final : public Operation {
     torn_ = true;
     const Shape shape(request_, links_.rank, links_.size());
     input_ = request_.input;
+    scratch_ = links_.buffers.take(schedule_->scratch_count * element_);
     if (request_.prescale != 1 && shape.contribution() > 0) {
-      scaled_.resize(shape.contribution() * element_);
+      scaled_ = links_.buffers.take(shape.contribution() * element_);
       copy_contribution(request_, scaled_.data(), request_.input, shape.contribution());
       input_ = scaled_.data();
     }
@@ -216,7 +219,7 @@ class ScheduleOperation final : public Operation {
   const SignatureBits signature_;
   std::vector<SendRequest> sends_;
   std::vector<RecvRequest> recvs_;
-  std::vector<std::byte> scratch_, scaled_;
+  BufferPool::Buffer scratch_, scaled_;
   std::vector<const std::byte*> fold_sources_;
   const std::byte* input_ = nullptr;
   std::vector<Strand> active_;

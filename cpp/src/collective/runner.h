@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer_pool.h"
 #include "collective/operation.h"
 #include "collective/request.h"
 #include "collective/schedule.h"
@@ -12,12 +13,16 @@
 
 namespace corro::collective {
 
+/// Bytes that a group keeps for its next operation over messages.
+inline constexpr size_t kMostKept = size_t{32} << 20U;
+
 /// How a group's messages travel. Loop-confined; outlives its operations.
 struct Links {
   uint32_t lane = 0;
   int32_t rank = 0;
   std::vector<transport::Endpoint*> endpoints;  ///< By group rank; the own entry is null.
   std::vector<int32_t> world_ranks;             ///< By group rank.
+  BufferPool buffers{kMostKept};                ///< For what operations keep between their steps.
   [[nodiscard]] int32_t size() const { return static_cast<int32_t>(endpoints.size()); }
 };
 

@@ -27,7 +27,7 @@ inline constexpr size_t kLineBytes = 32;  ///< Payload that fits into the line i
 inline constexpr size_t kSlotBytes = size_t{16} << 10U;  ///< Payload that fits into a slot.
 inline constexpr uint32_t kStages = 4;                   ///< Staging buffers, used in turn.
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
-inline constexpr uint32_t kSections = 64;  ///< Groups of one process alive at a time.
+inline constexpr uint32_t kSections = 256;  ///< Groups of one process alive at a time.
 inline constexpr int32_t kMaxBoardRanks = 256;
 inline constexpr uint64_t kSegmentMagic = 0x3147455335524f43;  // "CORRSEG1"
 

@@ -30,6 +30,7 @@ Inbox::Inbox(Stream& stream, Outbox& outbox, EndpointCounters& counters, Endpoin
       outbox_(outbox),
       counters_(counters),
       limits_(limits),
+      spare_pieces_(limits.bounce_bytes_per_lane),
       on_control_(std::move(on_control)),
       on_stray_(std::move(on_stray)),
       staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)),
@@ -56,7 +57,7 @@ void Inbox::started(uint32_t id, Lane& lane, uint64_t below) {
 }
 
 void Inbox::add_bounced(uint32_t id, Lane& lane, Incoming& message, size_t size) {
-  message.bounced.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
+  message.bounced.push_back({spare_pieces_.take(size), size});
   lane.bounced_bytes += size + kBounceOverhead;
   counters_.bounced_bytes += size;
   counters_.bounced_bytes_peak = std::max(counters_.bounced_bytes_peak, counters_.bounced_bytes);
@@ -67,9 +68,10 @@ void Inbox::add_bounced(uint32_t id, Lane& lane, Incoming& message, size_t size)
 }
 
 void Inbox::free_bounced(uint32_t id, Lane& lane, Incoming& message) {
-  for (const Piece& piece : message.bounced) {
+  for (Piece& piece : message.bounced) {
     lane.bounced_bytes -= piece.size + kBounceOverhead;
     counters_.bounced_bytes -= piece.size;
+    spare_pieces_.give(std::move(piece.bytes));
   }
   message.bounced = std::vector<Piece>();
   if (!lane.paused || lane.bounced_bytes * 2 > limits_.bounce_bytes_per_lane) return;
@@ -115,7 +117,7 @@ void Inbox::claim(Lane& lane, Incoming& message, RecvRequest& request) {
     for (const Piece& piece : message.bounced) {
       const bool last = &piece == &message.bounced.back();
       const size_t here = last && arriving(key) ? piece.size - payload_left_ : piece.size;
-      if (here > 0) std::memcpy(into, piece.bytes.get(), here);
+      if (here > 0) std::memcpy(into, piece.bytes.data(), here);
       into += here;
     }
     if (arriving(key)) sink_ = into;
@@ -277,7 +279,7 @@ Status Inbox::start_message() {
   }
   const size_t size = frame_.piece;
   add_bounced(key_.lane, lane, *message, size);
-  sink_ = message->bounced.back().bytes.get();
+  sink_ = message->bounced.back().bytes.data();
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/buffer_pool.h"
 #include "base/status.h"
 #include "transport/endpoint.h"
 #include "transport/key_table.h"
@@ -46,7 +47,7 @@ class Inbox {
 
  private:
   struct Piece {
-    std::unique_ptr<std::byte[]> bytes;
+    BufferPool::Buffer bytes;
     size_t size = 0;
   };
   /// A message that is posted, arriving, early, or being dropped because it does not match.
@@ -94,6 +95,7 @@ class Inbox {
   Outbox& outbox_;
   EndpointCounters& counters_;
   EndpointLimits limits_;
+  BufferPool spare_pieces_;
   Endpoint::ControlHandler on_control_;
   Endpoint::StrayHandler on_stray_;
   bool ended_ = false;

@@ -29,18 +29,19 @@ from corro.torch.verbs import DTYPES, host_like, is_host, to_host
 if TYPE_CHECKING:
     from torch import Tensor
 
-_REDUCE_OPS = (
-    (c10d.ReduceOp.SUM, _native.SUM),
-    (c10d.ReduceOp.AVG, _native.AVERAGE),
-    (c10d.ReduceOp.MIN, _native.MIN),
-    (c10d.ReduceOp.MAX, _native.MAX),
-    (c10d.ReduceOp.PRODUCT, _native.PRODUCT),
-)
-_BITWISE = (
-    (c10d.ReduceOp.BAND, torch.bitwise_and),
-    (c10d.ReduceOp.BOR, torch.bitwise_or),
-    (c10d.ReduceOp.BXOR, torch.bitwise_xor),
-)
+_REDUCE_OPS = {
+    c10d.ReduceOp.SUM: _native.SUM,
+    c10d.ReduceOp.AVG: _native.AVERAGE,
+    c10d.ReduceOp.MIN: _native.MIN,
+    c10d.ReduceOp.MAX: _native.MAX,
+    c10d.ReduceOp.PRODUCT: _native.PRODUCT,
+}
+_BITWISE = {
+    c10d.ReduceOp.BAND: torch.bitwise_and,
+    c10d.ReduceOp.BOR: torch.bitwise_or,
+    c10d.ReduceOp.BXOR: torch.bitwise_xor,
+}
+_NO_TIME = timedelta(0)
 # A complex number's real and imaginary part.
 _PARTS = {
     torch.complex32: _native.F16,
@@ -56,18 +57,18 @@ _WHOLE = (_native.ALLREDUCE, _native.BROADCAST, _native.REDUCE)
 class CorroWork(c10d.Work):
     """Operations in the background, and the copies that follow them. Thread-safe."""
 
+    _native: _native.Work | None = None
+    _error: BaseException | None = None
+
     def __init__(self, completions: Completions, result: list[Tensor]) -> None:
         super().__init__()
         self._completions = completions
         self._result = result
-        self._native: _native.Work | None = None
-        self._after: list[Callable[[], None]] = []
-        self._error: BaseException | None = None
-        self._lock = threading.Lock()
 
     def begin(self, native: _native.Work, after: list[Callable[[], None]]) -> None:
         """From now on wait() waits for `native` and then calls each of `after`, once."""
-        self._native, self._after = native, after
+        self._after, self._lock = after, threading.Lock()
+        self._native = native
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the result is there; raises what the operation failed with."""
@@ -154,16 +155,17 @@ class _Plan:
         **more: Any,
     ) -> None:
         """Adds an operation on host tensors; counts are elements, op is torch's reduction."""
-        even = [count] * self._size
-        extents.check(
-            kind,
-            source,
-            target,
-            rank=self._rank,
-            counts=even if counts is None else counts,
-            send_counts=even if send_counts is None else send_counts,
-            count=count,
-        )
+        if source is not target:
+            even = [count] * self._size
+            extents.check(
+                kind,
+                source,
+                target,
+                rank=self._rank,
+                counts=even if counts is None else counts,
+                send_counts=even if send_counts is None else send_counts,
+                count=count,
+            )
         like = source if source is not None else target
         dtype, width = _unit(like) if like is not None else (_native.U8, 1)
         if op is not None and like is not None:
@@ -239,9 +241,9 @@ def _arithmetic(tensor: Tensor, reduce_op: int) -> tuple[int, int]:
 
 
 def _reduction(op: Any) -> dict[str, Any]:
-    for theirs, ours in _REDUCE_OPS:
-        if op == theirs:
-            return {"reduce_op": ours}
+    ours = _REDUCE_OPS.get(op.op)
+    if ours is not None:
+        return {"reduce_op": ours}
     if op == c10d.ReduceOp.PREMUL_SUM:
         if not hasattr(op, "factor"):
             raise _needs_newer("ReduceOp.PREMUL_SUM")
@@ -277,13 +279,14 @@ class Collectives:
     def allreduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
         """Reduces the tensors, in place."""
         plan = self._plan(opts)
+        op = opts.reduceOp
+        bitwise = _BITWISE.get(op.op)
         for tensor in tensors:
-            bitwise = [fold for op, fold in _BITWISE if opts.reduceOp == op]
-            if bitwise:
-                self._allreduce_bitwise(plan, tensor, bitwise[0])
+            if bitwise is not None:
+                self._allreduce_bitwise(plan, tensor, bitwise)
                 continue
             host = plan.updated(tensor)
-            plan.add(_native.ALLREDUCE, host, host, count=host.numel(), op=opts.reduceOp)
+            plan.add(_native.ALLREDUCE, host, host, count=host.numel(), op=op)
         return self._go(plan, opts, tensors)
 
     def _allreduce_bitwise(
@@ -535,7 +538,7 @@ class Collectives:
         if self._unit is not None:
             return self._unit[1]
         timeout = getattr(opts, "timeout", None)
-        if timeout is None or timeout <= timedelta(0):
+        if timeout is None or timeout <= _NO_TIME:
             timeout = self._timeout
         return _Plan(self._group, timeout.total_seconds())
 
