@@ -144,7 +144,7 @@ void Driver::run(Group& group, const std::shared_ptr<WorkState>& work) {
   while (!work->done()) {
     if (pass()) {
       ladder.reset();
-    } else if (!ladder.climb()) {
+    } else if (!ladder.climb(engine_->uses_streams() ? kStreamPoll : 1)) {
       break;
     }
   }

@@ -317,9 +317,11 @@ bool Engine::poll(Time now) {
   now_ = now;
   ++counters_.polls;
   bool moved = executor_->poll(now);
-  const bool look =
-      message_flights_ > 0 || idle_polls_ >= kIdlePollsPerEndpointCheck || named_busy();
-  if (look) moved = poll_endpoints() || moved;
+  const bool due = idle_polls_ >= kIdlePollsPerEndpointCheck;
+  const bool everyone = due || named_busy();
+  if (everyone || message_flights_ > 0)
+    moved = poll_endpoints(everyone || idle_polls_ == 0) || moved;
+  awaited_ = kNobody;
   for (size_t i = 0; i < groups_.size(); ++i) {
     if (groups_[i]->busy()) moved = poll_group(*groups_[i]) || moved;
   }
@@ -334,11 +336,14 @@ bool Engine::poll(Time now) {
   return moved;
 }
 
-bool Engine::poll_endpoints() {
+/// Looks at every peer's stream or, as long as nothing moves, at those that matter now: each look
+/// is a system call.
+bool Engine::poll_endpoints(bool everyone) {
   bool moved = false;
   for (int32_t r = 0; r < size(); ++r) {
     transport::Endpoint* endpoint = endpoints_[static_cast<size_t>(r)].get();
     if (endpoint == nullptr || !lost_[static_cast<size_t>(r)].empty()) continue;
+    if (!everyone && awaited_ >= 0 && awaited_ != r && !endpoint->has_unsent()) continue;
     moved = endpoint->progress() || moved;
     if (endpoint->closed() && !departed_[static_cast<size_t>(r)]) {
       peer_lost(r, endpoint->describe());
@@ -376,8 +381,9 @@ bool Engine::poll_flight(Flight& flight, bool oldest) {
     return true;
   }
   const int32_t waits = flight.operation->waiting_for();
+  const int32_t world = waits < 0 ? -1 : flight.group->members[static_cast<size_t>(waits)];
+  awaited_ = awaited_ == kNobody || awaited_ == world ? world : kSeveral;
   if (flight.operation->phase() != before || waits != waited) {
-    const int32_t world = waits < 0 ? -1 : flight.group->members[static_cast<size_t>(waits)];
     recorder_->set_phase(flight.record, flight.operation->phase(), world);
   }
   return progress == collective::Progress::kMoved;

@@ -164,7 +164,7 @@ class Engine final {
                                     const SignatureBits& others) const;
   [[nodiscard]] Group* group_of_lane(uint32_t lane);
   [[nodiscard]] bool unsent() const;
-  bool poll_endpoints();
+  bool poll_endpoints(bool everyone);
   void close_quiet_boards();
 
   // engine_named.cc
@@ -207,6 +207,8 @@ class Engine final {
   std::vector<std::pair<int32_t, wire::Control>> early_named_;
   uint32_t next_lane_ = 0;
   uint32_t idle_polls_ = 0;     ///< In a row.
+  static constexpr int32_t kNobody = -1, kSeveral = -2;
+  int32_t awaited_ = kNobody;   ///< The rank that all operations in flight wait for.
   size_t flights_ = 0;          ///< Submitted and not over.
   size_t message_flights_ = 0;  ///< Of these, started and using endpoints.
   Time now_;

@@ -167,7 +167,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
                      .stream = std::move(peer.stream),
                      .segment = nullptr,
                      .pid = readable_pid(peer)};
-    hosts.push_back(r == rank ? "" : peer.local ? "" : peer.host_id);
+    hosts.push_back(peer.host_id);
     if (r != rank && peer.local && peer.descriptors.size() == 2) {
       CORRO_ASSIGN(known.segment, collective::Segment::attach(std::move(peer.descriptors[0])));
       driver.peer_bells[i] = std::move(peer.descriptors[1]);

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace corro::runtime {
@@ -14,20 +15,26 @@ struct LadderOptions {
   uint32_t yields = 1000;  ///< Polls with sched_yield between.
 };
 
+/// A poll that asks the kernel for each peer's stream takes as long as so many of memory alone.
+inline constexpr uint32_t kStreamPoll = 32;
+
 /// Loop-confined.
 class Ladder {
  public:
   explicit Ladder(LadderOptions options) : options_(options) {}
 
   void reset() { step_ = 0; }
-  /// Waits a little; false when the next rung is to sleep.
-  bool climb() {
+  /// Waits a little; false when the next rung is to sleep. `poll` is what the poll before it cost,
+  /// in polls of memory.
+  bool climb(uint32_t poll = 1) {
     if (step_ >= options_.spins + options_.yields) return false;
-    if (step_++ < options_.spins) {
+    if (step_ < options_.spins) {
+      step_ = std::min(step_ + poll, options_.spins);
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
     } else {
+      ++step_;
       sched_yield();
     }
     return true;
