@@ -1,7 +1,7 @@
 # The wheel's compiler: clang with libc++ from the ziglang package, which links against an older glibc than this
 # machine's, so that the wheel runs wherever glibc is at least as new (2.28: RHEL 8, Debian 10, Ubuntu 20.04).
 # Headers of third parties come from /usr/include, and this machine's newer glibc headers with them: what
-# glibc 2.28 lacks fails to link, and tools/tag_wheel.py reads the versions from the finished files.
+# glibc 2.28 lacks fails to link, and tools/check_wheel.py reads the versions from the finished files.
 # libc++ is linked statically and stays hidden: nothing of it meets the libstdc++ that torch loads.
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES Python_EXECUTABLE)
 execute_process(

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = "tests"
-INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"/]+)/|<(corro)/)')
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\.?/)*([^"<>/]+)/')
 CALL = re.compile(
     r"\b(?:corro_library|corro_shared_library|corro_test|corro_fuzz|corro_use_floors)\s*\(([^)]*)\)"
 )
@@ -85,7 +85,7 @@ def check_native(root: Path, floors: Floors) -> Iterator[str]:
                 own = of_tests if path.stem.endswith("_test") else allowed
                 for number, line in enumerate(path.read_text().splitlines(), start=1):
                     match = INCLUDE.match(line)
-                    used = (match[1] or match[2]) if match else floor
+                    used = match[1] if match else floor
                     if used in floors and used not in own:
                         yield f"{path}:{number}: {floor} may not include {used}/"
 

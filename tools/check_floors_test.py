@@ -54,6 +54,8 @@ def test_a_clean_tree_has_no_problem(tree: Path) -> None:
     [
         ("cpp/src/io/up.cc", '#include "wire/frame.h"\n', "io may not include wire/"),
         ("cpp/src/io/up.h", '#  include "wire/frame.h"\n', "io may not include wire/"),
+        ("cpp/src/io/up.h", "#include <wire/frame.h>\n", "io may not include wire/"),
+        ("cpp/src/io/up.h", '#include "../wire/frame.h"\n', "io may not include wire/"),
         ("cpp/src/io/abi.h", "#include <corro/corro.h>\n", "io may not include corro/"),
         ("cpp/src/io/double.cc", '#include "testing/world.h"\n', "io may not include testing/"),
         ("cpp/src/base/up_test.cc", '#include "io/socket.h"\n', "base may not include io/"),

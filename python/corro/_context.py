@@ -228,11 +228,21 @@ def world() -> Group:
 
 
 def new_group(ranks: Sequence[int]) -> Group:
-    """Makes a group; every rank makes the same ones in the same order, member or not."""
+    """Makes a group; every rank makes the same ones in the same order, member or not.
+
+    Blocks until every rank of the world has called it.
+    """
     ranks = list(ranks)
     if len(set(ranks)) != len(ranks):
         raise InvalidArgumentError(f"a rank is in the group twice: {ranks}")
-    return current().new_group(ranks)
+    context = current()
+    if len(context.world.ranks) > 1:
+        from corro._verbs import exchange
+
+        # torch.distributed's groups are made on their members only.
+        made = [line[0] for line in exchange(context.world, [context.groups_made])]
+        context.skip_groups(max(made))
+    return context.new_group(ranks)
 
 
 def barrier(group: Group | None = None, *, timeout: float | None = None) -> None:

@@ -5,8 +5,8 @@
     corro.init()
     mean = corro.numpy.allreduce(numpy.arange(4.0))
 
-Anything that numpy.asarray takes is an array here. Every verb also has an *_async form, which
-returns a Handle.
+Anything that numpy.asarray takes, or that speaks DLPack, is an array here. Every verb also has an
+*_async form, which returns a Handle.
 """
 
 from __future__ import annotations
@@ -76,11 +76,18 @@ _DTYPES = {
 }
 
 
+def _array(x: Any) -> Array:
+    """Returns x as an array, without a copy where x's library offers DLPack."""
+    if not isinstance(x, numpy.ndarray) and hasattr(x, "__dlpack__"):
+        return numpy.from_dlpack(x)
+    return numpy.asarray(x)
+
+
 class _Numpy(Frontend[Array]):
     """numpy behind the verbs."""
 
     def dtype(self, x: Array) -> int | None:
-        dtype = numpy.asarray(x).dtype
+        dtype = _array(x).dtype
         if dtype.hasobject:
             raise InvalidArgumentError(
                 "an array of Python objects cannot be sent; use corro.torch's *_object verbs"
@@ -88,16 +95,16 @@ class _Numpy(Frontend[Array]):
         return _DTYPES.get(dtype)
 
     def same_dtype(self, x: Array, y: Array) -> bool:
-        return bool(numpy.asarray(x).dtype == numpy.asarray(y).dtype)
+        return bool(_array(x).dtype == _array(y).dtype)
 
     def itemsize(self, x: Array) -> int:
-        return numpy.asarray(x).itemsize
+        return _array(x).itemsize
 
     def shape(self, x: Array) -> tuple[int, ...]:
-        return numpy.asarray(x).shape
+        return _array(x).shape
 
     def count(self, x: Array) -> int:
-        return numpy.asarray(x).size
+        return _array(x).size
 
     def pointer(self, host: Array) -> int:
         try:
@@ -106,7 +113,7 @@ class _Numpy(Frontend[Array]):
             return int(host.__array_interface__["data"][0])
 
     def readable(self, x: Array) -> Array:
-        return numpy.asarray(x, order="C")
+        return numpy.asarray(_array(x), order="C")
 
     def writable(self, x: Array) -> Array:
         if not isinstance(x, numpy.ndarray) or not x.flags.writeable:
@@ -114,7 +121,7 @@ class _Numpy(Frontend[Array]):
         return x if x.flags.c_contiguous else numpy.empty(x.shape, x.dtype)
 
     def empty(self, shape: Sequence[int], like: Array) -> Array:
-        return numpy.empty(shape, numpy.asarray(like).dtype)
+        return numpy.empty(shape, _array(like).dtype)
 
     def assign(self, target: Array, host: Array) -> None:
         numpy.copyto(target, host)

@@ -46,11 +46,13 @@ def killed_with_forked_children() -> None:
     """Two forked data-loader workers outlive the victim and hold copies of its descriptors."""
     corro.numpy.allreduce(numpy.ones(4))
     if corro.rank() == VICTIM:
+        children = []
         for _ in range(2):
-            if os.fork() == 0:
-                time.sleep(5)
+            children.append(os.fork())
+            if children[-1] == 0:
+                time.sleep(60)
                 os._exit(0)
-        say(killed_at=time.monotonic())
+        say(killed_at=time.monotonic(), children=children)
         os.kill(os.getpid(), signal.SIGKILL)
     say(**failure_of_next(numpy.ones(100_000)))
 

@@ -114,8 +114,8 @@ typedef struct corro_options {
  * has joined or the deadline is over. A process may hold several engines. */
 CORRO_API corro_code corro_engine_create(const corro_options* options, corro_engine** engine,
                                          corro_error* error);
-/* Says goodbye to the peers and releases everything; pending works fail with CANCELLED. Groups and
- * arena memory of this engine are invalid afterwards. In a forked child it only frees memory. */
+/* Says goodbye to the peers and releases everything; pending works fail with CANCELLED. Groups of
+ * this engine are invalid afterwards. In a forked child it does nothing. */
 CORRO_API void corro_engine_destroy(corro_engine* engine);
 
 CORRO_API int32_t corro_engine_rank(const corro_engine* engine);

@@ -228,7 +228,7 @@ corro_code corro_engine_create(const corro_options* given, corro_engine** engine
     auto made = std::make_unique<corro_engine>();
     CORRO_ASSIGN(made->joined, runtime::join_job(environment, join));
     made->world = {made.get(), &made->driver().engine().world()};
-    made->fork_guard = std::make_unique<corro::api::ForkGuard>(made->driver());
+    made->fork_guard = std::make_unique<corro::api::ForkGuard>(made->joined);
     *engine = made.release();
     return {};
   });

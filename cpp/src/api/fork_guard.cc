@@ -15,7 +15,7 @@ namespace {
 /// child sees it whole.
 struct Registry {
   std::mutex mutex;
-  std::vector<runtime::Driver*> drivers;
+  std::vector<const runtime::Joined*> joined;
 };
 
 Registry& registry();
@@ -26,8 +26,8 @@ void after_fork_in_parent() CORRO_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
   registry().mutex.unlock();
 }
 void after_fork_in_child() CORRO_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
-  for (runtime::Driver* driver : registry().drivers) driver->abandon_in_child();
-  registry().drivers.clear();
+  for (const runtime::Joined* joined : registry().joined) joined->abandon_in_child();
+  registry().joined.clear();
   registry().mutex.unlock();
 }
 
@@ -42,14 +42,14 @@ Registry& registry() {
 
 }  // namespace
 
-ForkGuard::ForkGuard(runtime::Driver& driver) : driver_(driver) {
+ForkGuard::ForkGuard(const runtime::Joined& joined) : joined_(joined) {
   const std::scoped_lock lock(registry().mutex);
-  registry().drivers.push_back(&driver);
+  registry().joined.push_back(&joined);
 }
 
 ForkGuard::~ForkGuard() {
   const std::scoped_lock lock(registry().mutex);
-  std::erase(registry().drivers, &driver_);
+  std::erase(registry().joined, &joined_);
 }
 
 }  // namespace corro::api

@@ -2,20 +2,20 @@
 // connection would keep it open after its parent died, and the peers would wait for ever.
 #pragma once
 
-#include "runtime/driver.h"
+#include "runtime/join.h"
 
 namespace corro::api {
 
-/// While it lives, a fork() abandons the driver in the child. Thread-safe.
+/// While it lives, a fork() abandons what joined the job in the child. Thread-safe.
 class ForkGuard {
  public:
-  explicit ForkGuard(runtime::Driver& driver);
+  explicit ForkGuard(const runtime::Joined& joined);
   ~ForkGuard();
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 
  private:
-  runtime::Driver& driver_;
+  const runtime::Joined& joined_;
 };
 
 }  // namespace corro::api

@@ -136,7 +136,8 @@ Status BoardExchange::agreement() const {
   for (int32_t r = 0; r < size_; ++r) {
     if (line_of(r).signature() == line_of(0).signature()) continue;
     return mismatch(describe_difference(board_.member(0).world_rank, line_of(0).signature(),
-                                        board_.member(r).world_rank, line_of(r).signature()));
+                                        board_.member(r).world_rank, line_of(r).signature()),
+                    r);
   }
   if (shape_.agreed()) return {};
   for (int32_t from = 0; from < size_; ++from) {
@@ -146,17 +147,20 @@ Status BoardExchange::agreement() const {
       if (sent == expected) continue;
       return mismatch(fmt::format("rank {} sends {} elements to rank {}, which expects {}",
                                   board_.member(from).world_rank, sent,
-                                  board_.member(to).world_rank, expected));
+                                  board_.member(to).world_rank, expected),
+                      to);
     }
   }
   return {};
 }
 
-Status BoardExchange::mismatch(const std::string& difference) const {
+Status BoardExchange::mismatch(const std::string& difference, int32_t who) const {
   return {Code::kInvalidArgument,
           fmt::format("{}: ranks disagree on operation #{} of this group: {}",
                       name_of(request_.kind), op_ + 1, difference),
-          {.rank = -1, .op = std::string(name_of(request_.kind)), .phase = "exchange"}};
+          {.rank = board_.member(who).world_rank,
+           .op = std::string(name_of(request_.kind)),
+           .phase = "exchange"}};
 }
 
 // -- small: contributions are in lines and slots --------------------------------------------------

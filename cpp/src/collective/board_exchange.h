@@ -65,7 +65,8 @@ class BoardExchange {
   void publish_place(Line& line, uint64_t bytes);
   [[nodiscard]] bool overlaps(uint64_t input_bytes, uint64_t output_bytes) const;
   [[nodiscard]] bool ranges_meet(uint64_t input_bytes, uint64_t output_bytes) const;
-  [[nodiscard]] Status mismatch(const std::string& difference) const;
+  /// `who`: the group rank that differs from those before it.
+  [[nodiscard]] Status mismatch(const std::string& difference, int32_t who) const;
   [[nodiscard]] const std::byte* small_data(int32_t r) const;
 
   Board& board_;

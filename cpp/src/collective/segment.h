@@ -29,7 +29,7 @@ inline constexpr uint32_t kStages = 4;                   ///< Staging buffers, u
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
 inline constexpr uint32_t kSections = 256;  ///< Groups of one process alive at a time.
 inline constexpr int32_t kMaxBoardRanks = 256;
-inline constexpr uint64_t kSegmentMagic = 0x3147455335524f43;  // "CORRSEG1"
+inline constexpr uint64_t kSegmentMagic = 0x3247455335524f43;  // "CORRSEG2"
 
 /// Where a rank's contribution (and result buffer) of one operation is: in the line or a slot; in
 /// its arena; in private memory that peers may read where it is (process_vm_readv), or that has to

@@ -58,6 +58,14 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
   if (error.starts_with("ModuleNotFoundError") || error.starts_with("ImportError")) {
     return "install what is missing into the environment that runs this program";
   }
+  if (raised("corro.TimeoutError")) {
+    const int slow = named_by(end);
+    const std::string whom = slow < 0 ? "every rank" : fmt::format("rank {}", slow);
+    return fmt::format(
+        "see what {} did: its log, or `corro doctor` while it hangs; raise CORRO_TIMEOUT if it is "
+        "only slow",
+        whom);
+  }
   if (verdict.absent >= 0) {
     return fmt::format(
         "rank {} had ended without an error; make every rank call the same operations",

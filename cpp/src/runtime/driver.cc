@@ -69,7 +69,11 @@ Status Driver::watch_peers(const std::vector<int32_t>& pids) {
   for (size_t r = 0; r < pids.size(); ++r) {
     if (pids[r] == 0) continue;
     auto pidfd = io::open_pidfd(pids[r]);
-    if (!pidfd.ok()) return pidfd.status().with_context("watching rank " + std::to_string(r));
+    if (pidfd.status().code() == Code::kNotFound) {  // It died while this rank connected.
+      losses_.lock()->push_back(static_cast<int32_t>(r));
+      attention_.store(1, std::memory_order_seq_cst);
+    }
+    if (!pidfd.ok()) continue;  // A kernel without pidfds: streams and deadlines are left.
     CORRO_TRY(watch_->add(pidfd->get(), EPOLLIN, r));
     pidfds_[r] = std::move(pidfd).value();
   }

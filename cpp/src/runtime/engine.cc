@@ -453,8 +453,11 @@ bool Engine::idle() const { return flights_ == 0 && !named_busy() && !unsent(); 
 Time Engine::next_deadline() const {
   Time earliest = Time::never();
   for (const auto& group : groups_) {
-    for (const auto& flight : group->flights)
-      earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
+    for (const auto& flight : group->flights) {
+      if (flight->over) continue;
+      earliest = std::min(earliest, tells(*flight) && flight->told < 0 ? flight->tell_at()
+                                                                       : flight->deadline);
+    }
     for (const auto& flight : group->pairs)
       earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
     if (group->named != nullptr) earliest = std::min(earliest, group->named->next_check());
@@ -485,8 +488,10 @@ void Engine::check_deadlines(Time now) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = *groups_[g];
     for (size_t i = 0; i < group.flights.size(); ++i) {
-      if (!group.flights[i]->over && now >= group.flights[i]->deadline)
-        return expire(*group.flights[i], now);
+      Flight& flight = *group.flights[i];
+      if (flight.over) continue;
+      if (now >= flight.deadline) return expire(flight, now);
+      if (tells(flight) && now >= flight.tell_at()) tell_waiting(flight);
     }
     for (size_t i = 0; i < group.pairs.size(); ++i) {
       if (!group.pairs[i]->over && now >= group.pairs[i]->deadline)
@@ -495,11 +500,44 @@ void Engine::check_deadlines(Time now) {
   }
 }
 
+/// Over streams a rank knows whom it waits for itself, but not for whom that one waits.
+bool Engine::tells(const Flight& flight) {
+  return flight.group->board == nullptr && flight.operation != nullptr &&
+         flight.operation->waiting_for() >= 0;
+}
+
+void Engine::tell_waiting(Flight& flight) {
+  const Group& group = *flight.group;
+  const int32_t awaited = group.members[static_cast<size_t>(flight.operation->waiting_for())];
+  if (flight.told == awaited) return;
+  flight.told = awaited;
+  tell_members(group, {.kind = wire::ControlKind::kWaiting,
+                       .code = 0,
+                       .lane = group.lane,
+                       .rank = awaited,
+                       .op = flight.op,
+                       .text = {}});
+}
+
+/// The rank at the end of the chain: it is not in the operation, or does not say anything.
+int32_t Engine::follow_waiting(const Group& group, uint64_t op, int32_t first) const {
+  int32_t last = first;
+  for (int32_t hops = 0; hops < group.size(); ++hops) {
+    const auto found = group.waiting.find(last);
+    if (found == group.waiting.end() || found->second.first != op) return last;
+    last = found->second.second;
+    if (last == rank()) break;
+  }
+  return first;  // They wait in a circle.
+}
+
 void Engine::expire(Flight& flight, Time now) {
   Group& group = *flight.group;
   const int32_t waits = flight.operation != nullptr ? flight.operation->waiting_for() : -1;
-  const int32_t culprit = waits < 0 ? -1 : group.members[static_cast<size_t>(waits)];
+  const int32_t awaited = waits < 0 ? -1 : group.members[static_cast<size_t>(waits)];
+  const int32_t culprit = awaited < 0 ? -1 : follow_waiting(group, flight.op, awaited);
   std::string message = culprit < 0 ? "waited" : fmt::format("waited for rank {}", culprit);
+  if (culprit != awaited) message += fmt::format(" (by way of rank {})", awaited);
   message += fmt::format(" for {:.3g} s", seconds(now - flight.submitted));
   if (culprit >= 0) {
     message += "; " + (group.board != nullptr && !is_pair(flight.request->kind)
@@ -638,6 +676,10 @@ void Engine::on_control(int32_t from, const wire::Control& control) {
   Group* group = group_of_lane(control.lane);
   if (group == nullptr) group = named_lane_of(control.lane);
   if (group == nullptr || !group->contains(from)) return;
+  if (control.kind == wire::ControlKind::kWaiting) {
+    if (group->contains(control.rank)) group->waiting[from] = {control.op, control.rank};
+    return;
+  }
   const auto code = static_cast<Code>(std::clamp<int>(control.code, 1, 16));
   const int32_t culprit = control.rank >= 0 && control.rank < size() ? control.rank : -1;
   const Status cause(code, control.text, {.rank = culprit});

@@ -148,6 +148,9 @@ class Engine final {
   void sweep(Group& group);
   void check_deadlines(Time now);
   void expire(Flight& flight, Time now);
+  [[nodiscard]] static bool tells(const Flight& flight);
+  void tell_waiting(Flight& flight);
+  [[nodiscard]] int32_t follow_waiting(const Group& group, uint64_t op, int32_t first) const;
   void check_departed();
 
   void fail_group(Group& group, const Status& cause, int32_t culprit);

@@ -34,8 +34,12 @@ struct Flight {
   Ticket ticket;
   Time deadline;
   Time submitted;
+  int32_t told = -1;  ///< The world rank that the others were told this waits for.
   bool published = false;  ///< Its line is on the board already.
   bool over = false;
+
+  /// When the others are told whom this waits for: somebody waits for this rank, too.
+  [[nodiscard]] Time tell_at() const { return deadline - (deadline - submitted) / 4; }
 };
 
 /// What is remembered of an operation that is over, to judge messages that come late.
@@ -70,6 +74,8 @@ class Group {
       cancelled;  ///< Operations failed elsewhere that have not started here.
   std::map<uint64_t, std::pair<int32_t, SignatureBits>>
       early;                           ///< Not started here: a (world rank, signature) seen.
+  std::map<int32_t, std::pair<uint64_t, int32_t>>
+      waiting;  ///< By world rank: the operation in which it waits for long, and for whom.
   std::array<PastOperation, 64> past;  ///< By op id modulo its size.
   bool closing = false;
 

@@ -31,6 +31,12 @@ struct Layout {
 };
 
 struct Joined {
+  /// In a forked child: closes every descriptor without a word to anybody.
+  void abandon_in_child() const {
+    driver->abandon_in_child();
+    if (bootstrap != nullptr) bootstrap->abandon_in_child();
+  }
+
   Layout layout;
   std::unique_ptr<wire::Bootstrap>
       bootstrap;  ///< Kept: the agent sees this process by its connection.

@@ -30,6 +30,7 @@ class AgentBootstrap final : public Bootstrap {
   [[nodiscard]] Status put(std::string_view key, BytesView value) override;
   [[nodiscard]] Result<Bytes> get(std::string_view key, Time deadline) override;
   [[nodiscard]] std::optional<Secret> secret() const override { return secret_; }
+  void abandon_in_child() override { fd_.reset(); }
   /// The job's name as the agent states it.
   [[nodiscard]] const std::string& job() const { return job_; }
 

@@ -38,6 +38,8 @@ class Bootstrap {
   /// The job's secret if this bootstrap hands one out (the agent does), else nullopt: then
   /// CORRO_SECRET_FILE, else one host over Unix sockets with SO_PEERCRED, else refuse.
   [[nodiscard]] virtual std::optional<Secret> secret() const = 0;
+  /// In a forked child: closes its descriptors without a word. Nothing else may be called after it.
+  virtual void abandon_in_child() {}
 };
 
 }  // namespace corro::wire

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads torch.distributed.
+from torch.distributed.distributed_c10d import default_pg_timeout
 
 from corro import _context, _native
+from corro._native import Work as NativeWork
 from corro._calls import keep_until_done, wait_for
 from corro._completion import Completions
 from corro._context import Context, Group
@@ -57,7 +59,10 @@ _WHOLE = (_native.ALLREDUCE, _native.BROADCAST, _native.REDUCE)
 class CorroWork(c10d.Work):
     """Operations in the background, and the copies that follow them. Thread-safe."""
 
-    _native: _native.Work | None = None
+    # Those that are done from the start, as most are, keep these: making them costs time.
+    _native: NativeWork | None = None
+    _after: Sequence[Callable[[], None]] = ()
+    _lock = threading.Lock()
     _error: BaseException | None = None
 
     def __init__(self, completions: Completions, result: list[Tensor]) -> None:
@@ -123,7 +128,7 @@ class CorroWork(c10d.Work):
 
     def _conclude(self) -> None:
         with self._lock:
-            after, self._after = self._after, []
+            after, self._after = self._after, ()
             try:
                 for step in after:
                     step()
@@ -598,11 +603,12 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
 def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     """Makes a process group's object: what init_process_group and new_group call."""
     store, rank, size = options.store, options.group_rank, options.group_size
+    timeout = _timeout(options)
     ranks = list(options.global_ranks_in_group) or list(range(size))
     is_world = not options.global_ranks_in_group
     owner = False
     if is_world and not _context.is_initialized():
-        _join(store, rank, size, options.timeout)
+        _join(store, rank, size, timeout)
         owner = True
     context = _shared_context(ranks, rank)
     if context is None:  # The world belongs to another back end: an engine for this group alone.
@@ -611,7 +617,7 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     context.skip_groups(_agreed_number(store, rank, size, context.groups_made))
     group = context.new_group(ranks)
     cls = CorroBackend if _backend_can_be_subclassed() else CorroProcessGroup
-    return cls(context, group, options.timeout, owner)
+    return cls(context, group, timeout, owner)
 
 
 def _private_context(options: Any) -> Context:
@@ -621,9 +627,16 @@ def _private_context(options: Any) -> Context:
         size=options.group_size,
         job=f"torch/{options.group_id}",
         store=store,
-        timeout=options.timeout.total_seconds(),
+        timeout=_timeout(options).total_seconds(),
     )
     return Context(engine, store)
+
+
+def _timeout(options: Any) -> timedelta:
+    """Returns the group's deadline: CORRO_TIMEOUT where torch was given none."""
+    given: timedelta = options.timeout
+    seconds = os.environ.get("CORRO_TIMEOUT")
+    return timedelta(seconds=float(seconds)) if seconds and given == default_pg_timeout else given
 
 
 def leave(context: Context) -> None:

@@ -25,6 +25,7 @@ from corro.torch.verbs import DTYPES, arena_tensor
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Parameter
+    from torch.utils.hooks import RemovableHandle
 
 _ALIGNMENT = 64  # Bytes; of every gradient within its bucket.
 
@@ -149,20 +150,37 @@ class Reducer:
         self._next = 0  # The first bucket that has not been launched.
         self._started = False  # A gradient has come since the last reset.
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = ""  # Why, once it is.
+        self._hooks: list[RemovableHandle] = []
         _context.current().dependents.add(self)
 
-    def close(self) -> None:
-        """Takes the gradients away before the engine's memory goes."""
+    def close(
+        self,
+        why: str = "corro was shut down after this DistributedOptimizer was made; make a new one",
+    ) -> None:
+        """Lets go of the parameters and takes its gradients away; finish() raises `why` then."""
         with self._lock:
-            self._closed = True
+            self._closed = why
+            for hook in self._hooks:
+                hook.remove()
             for slot in self._slots.values():
                 if slot.param.grad is slot.view:
                     slot.param.grad = None
-            self._buckets, self._slots = [], {}
+            self._buckets, self._slots, self._hooks = [], {}, []
+
+    def _take_over(self, params: Iterable[Parameter]) -> None:
+        """Ends the reducers that had these parameters: two would reduce one gradient twice."""
+        mine = set(params)
+        for other in list(_context.current().dependents):
+            if isinstance(other, Reducer) and other is not self and mine & other._slots.keys():
+                for bucket in other._buckets:
+                    bucket.wait()
+                other.close("its parameters belong to another DistributedOptimizer now; use that")
 
     def add(self, sets: Iterable[Sequence[tuple[str, Parameter]]]) -> None:
         """Makes buckets for sets of parameters; a set shares no bucket with another."""
+        sets = [list(members) for members in sets]
+        self._take_over(param for members in sets for _, param in members)
         for members in sets:
             for part in _cut(members, self._options, first=not self._buckets):
                 names = [name for name, _ in part]
@@ -173,7 +191,7 @@ class Reducer:
                     self._slots[slot.param] = slot
                     slot.adopt()
                     register: Any = slot.param.register_post_accumulate_grad_hook
-                    register(self._hook(slot))
+                    self._hooks.append(register(self._hook(slot)))
         self._reset()
 
     def knows(self, param: Tensor) -> bool:
@@ -196,9 +214,7 @@ class Reducer:
         """Reduces what was not reduced yet and waits for all; missing gradients count as zeros."""
         with self._lock:
             if self._closed:
-                raise FailedPreconditionError(
-                    "corro was shut down after this DistributedOptimizer was made; make a new one"
-                )
+                raise FailedPreconditionError(self._closed)
             for bucket in self._buckets[self._next :]:
                 for slot in bucket.slots:
                     slot.adopt()

@@ -38,8 +38,9 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
 ) -> DistributedOptimizerBase:
     """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
 
-    Gradients are views of buckets that the engine owns. Gradients that did not come on this rank
-    count as zeros.
+    Gradients are views of buckets that the engine owns, and reduces in the background: to look at
+    them or change them before step() (clipping, GradScaler.unscale_), call synchronize() first.
+    Gradients that did not come on this rank count as zeros.
 
     Args:
         optimizer: what to wrap; it must not be used by itself afterwards.

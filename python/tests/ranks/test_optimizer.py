@@ -205,6 +205,22 @@ def test_too_many_backward_passes_are_an_error_that_says_what_to_do() -> None:
     losses(model, optimizer, 2, shared=True)
 
 
+def test_a_model_wrapped_again_belongs_to_the_new_optimizer() -> None:
+    model, reference = network(), network()
+    first = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    losses(model, first, 2, shared=True)
+    x, y = batch(2)
+    F.mse_loss(model(mine(x)), mine(y)).backward()  # Reductions may be in flight.
+    model.load_state_dict(reference.state_dict())
+    second = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    got = losses(model, second, 4, shared=True)
+    want = losses(reference, sgd(reference), 4, shared=False)
+    assert got == pytest.approx(want, abs=1e-5)
+    if corro.size() > 1:
+        with pytest.raises(corro.FailedPreconditionError, match="another DistributedOptimizer"):
+            first.step()
+
+
 def test_a_skipped_step() -> None:
     model = network()
     optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())

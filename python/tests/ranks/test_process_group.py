@@ -237,6 +237,9 @@ def test_groups() -> None:
         dist.all_reduce(y, group=evens)
         assert y.item() == sum(range(0, size(), 2))
         dist.broadcast(y, dist.get_global_rank(evens, 0), group=evens)
+    # corro's own groups beside them: not all ranks have made equally many.
+    ours = corro.new_group(range(size()))
+    assert corro.allreduce(torch.ones(1), corro.Sum, group=ours).item() == size()
     ends = sorted({0, size() - 1})
     pair = dist.new_group(ends)
     if rank() in ends:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import corro.numpy as cn
 import corro.torch as corro
 
 pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
@@ -128,6 +129,12 @@ def test_tensors_that_are_not_contiguous() -> None:
     assert base[:, 1].tolist() == [x * corro.size() for x in (1.0, 5.0, 9.0)]
     assert base[:, 2].tolist() == [2.0, 6.0, 10.0]
     assert torch.equal(corro.allreduce(base.t(), corro.Max), base.t())
+
+
+def test_corro_numpy_takes_what_speaks_dlpack() -> None:
+    tensor = torch.arange(6.0).view(2, 3).t()
+    got = cn.allreduce(tensor, corro.Sum)
+    assert got.tolist() == (tensor * corro.size()).tolist()
 
 
 def test_scatter_refuses_another_dtype_than_outs() -> None:
