@@ -16,7 +16,7 @@ import corro.torch as corro  # (corro)
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
-parser.add_argument("--epochs", type=int, default=5)
+parser.add_argument("--epochs", type=int, default=6)
 parser.add_argument("--batch", type=int, default=64, help="images a rank and step")
 parser.add_argument("--lr", type=float, default=0.05, help="for one rank; scaled by their number")
 parser.add_argument("--seed", type=int, default=1)

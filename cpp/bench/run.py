@@ -220,6 +220,63 @@ def measure_launch(rounds: int) -> Row:
     )
 
 
+def timed_row(name: str, times: list[float], bar: float) -> Row:
+    """A row of corro alone; `times` in microseconds."""
+    median = statistics.median(times)
+    return Row(name, 0, 2, "shm", "", "corro", min(times), median, None, bar, median <= bar)
+
+
+def measure_help(rounds: int) -> Row:
+    """From the start of `corro --help` to its end."""
+    note("help")
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        subprocess.run([str(CORRO), "--help"], check=True, capture_output=True)
+        times.append((time.perf_counter() - start) * 1e6)
+    return timed_row("help", times, 10e3)
+
+
+def measure_first_line(rounds: int) -> Row:
+    """From the start of the launcher to the first line of a worker on the screen."""
+    note("first line")
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        command = corro_run(Setting(2, "shm"), "/bin/echo", "here")
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            if not process.stdout.readline():
+                sys.exit("first_line: no line")
+            times.append((time.perf_counter() - start) * 1e6)
+    return timed_row("first_line", times, 50e3)
+
+
+# What torch does with the package's entry point at the end of `import torch`; it looks for entry
+# points in any case.
+IMPORT = """
+import time
+from importlib.metadata import entry_points
+import torch
+[found] = [point for point in entry_points(group="torch.backends") if point.name == "corro"]
+start = time.perf_counter()
+found.load()()
+print((time.perf_counter() - start) * 1e6)
+"""
+
+
+def measure_import(rounds: int) -> Row:
+    """What the installed package adds to `import torch`."""
+    note("import torch")
+    environment = dict(os.environ, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    command = [str(PYTHON), "-c", IMPORT]
+    times = []
+    for _ in range(rounds):
+        done = subprocess.run(command, env=environment, capture_output=True, check=True)
+        times.append(float(done.stdout))
+    return timed_row("import_torch", times, 5e3)
+
+
 def note(text: str) -> None:
     """One line of progress, on a terminal over the one before."""
     end = "\r" if sys.stderr.isatty() else "\n"
@@ -268,10 +325,16 @@ def main() -> None:
         rows.append(measure_loss(10 if options.quick else 30))
     if wanted("launch", options.only):
         rows.append(measure_launch(10 if options.quick else 30))
+    if wanted("help", options.only):
+        rows.append(measure_help(10 if options.quick else 30))
+    if wanted("first_line", options.only):
+        rows.append(measure_first_line(10 if options.quick else 30))
+    if wanted("import_torch", options.only):
+        rows.append(measure_import(3 if options.quick else 10))
     if not rows:
         sys.exit(
             f"bench: nothing is called {options.only}: allreduce-{{2,4}}-{{shm,tcp}}, idle, loss,"
-            " launch"
+            " launch, help, first_line, import_torch"
         )
     (OUT / "results.json").write_text(json.dumps([vars(row) for row in rows], indent=1) + "\n")
     (OUT / "results.md").write_text(table(rows))

@@ -19,10 +19,10 @@ from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads tor
 from torch.distributed.distributed_c10d import default_pg_timeout
 
 from corro import _context, _native
-from corro._native import Work as NativeWork
 from corro._calls import keep_until_done, wait_for
 from corro._completion import Completions
 from corro._context import Context, Group
+from corro._native import Work as NativeWork
 from corro.errors import CorroError, InvalidArgumentError, UnimplementedError
 from corro.torch import extents
 from corro.torch.store import TorchStore
@@ -70,7 +70,7 @@ class CorroWork(c10d.Work):
         self._completions = completions
         self._result = result
 
-    def begin(self, native: _native.Work, after: list[Callable[[], None]]) -> None:
+    def begin(self, native: NativeWork, after: list[Callable[[], None]]) -> None:
         """From now on wait() waits for `native` and then calls each of `after`, once."""
         self._after, self._lock = after, threading.Lock()
         self._native = native

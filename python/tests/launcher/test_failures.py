@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 
 import pytest
 from cgroup import memory_cgroup
 
-from .conftest import Launcher, is_alive, pids_in
+from .conftest import Launcher, is_alive, pids_in, wait_until
 
 pytestmark = pytest.mark.faults
 
@@ -50,6 +51,66 @@ def test_the_block_names_the_rank_the_error_the_line_and_the_log(launcher: Launc
     assert failure["victims"] == [0, 1, 3]
     assert {"host", "pid", "step", "op", "phase"} <= failure.keys()
     assert not any(is_alive(pid) for pid in pids_in(launcher.directory, 4))
+
+
+ENGINE = """
+import os, signal, numpy
+import corro
+import corro.numpy as cn
+
+corro.init()
+for step in range(5):
+    corro.set_step(step)
+    if step == 3 and corro.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    cn.allreduce(numpy.ones(1000, numpy.float32))
+"""
+
+
+def test_a_rank_killed_in_its_third_step_is_named_with_what_it_did(launcher: Launcher) -> None:
+    job = launcher.run("-np", 3, launcher.script(ENGINE))
+    assert job.process.returncode == 128 + signal.SIGKILL
+    failure = job.failure()
+    assert (failure["rank"], failure["step"], failure["exit"]) == (1, 3, 137)
+    assert failure["op"] == "allreduce"
+    block = "\n".join(job.block())
+    assert "corro: rank 1 failed on" in block
+    assert "step 3)" in block
+    assert "allreduce" in block
+    assert "SIGKILL" in block
+    assert "2 ranks were stopped because of it (ranks 0,2)" in block
+    assert b"corro.RankLostError" in job.log(0) + job.log(2)
+
+
+HANGING = """
+import time
+import corro
+import corro.numpy as cn
+
+corro.init()
+cn.allreduce(1)
+print("here", flush=True)
+if corro.rank() == 1:
+    time.sleep(600)
+cn.allreduce(2.5)
+"""
+
+
+def test_the_doctor_sees_whom_a_hanging_job_waits_for(launcher: Launcher) -> None:
+    job = launcher.start("-np", 2, launcher.script(HANGING))
+    seen: dict[str, object] = {}
+
+    def waits() -> bool:
+        doctor = [launcher.program, "doctor", "--json"]
+        found = json.loads(subprocess.run(doctor, capture_output=True, check=True).stdout)
+        ranks = [patient for patient in found if patient["rank"] == 0 and patient["size"] == 2]
+        seen.update(ranks[-1] if ranks else {})
+        return seen.get("waiting_for") == 1 and seen.get("dtype") == "f64"
+
+    wait_until(waits, "rank 0 waits for rank 1")
+    assert (seen["op"], seen["op_number"], seen["count"]) == ("allreduce", 2, 1)
+    job.process.terminate()
+    job.process.communicate()
 
 
 @pytest.mark.parametrize(
