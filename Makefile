@@ -113,7 +113,7 @@ lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
 
 .PHONY: setup test-setup
 setup: .venv/.corro
-test-setup: setup .venv-torch22/.corro $(STAMPS)/packages-test $(STAMPS)/packages-data
+test-setup: setup .venv-torch22/.corro $(STAMPS)/packages-data
 
 $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@tools/system_packages.sh $*

@@ -41,7 +41,8 @@ World::World(WorldOptions options)
                                   .segment = segments[r],
                                   .peers = {},
                                   .wake = [](int32_t) {},
-                                  .fusion = options.fusion};
+                                  .fusion = options.fusion,
+                                  .deterministic = options.deterministic};
     for (size_t p = 0; p < ranks; ++p) {
       engine.peers.push_back({.where = "in this process",
                               .stream = std::move(streams[r][p]),

@@ -29,6 +29,7 @@ struct WorldOptions {
   size_t stream_bytes = size_t{64} << 10U;
   bool short_moves = false;  ///< Streams move a random part of what they could.
   runtime::FusionOptions fusion = {};
+  bool deterministic = false;  ///< As CORRO_DETERMINISTIC=1.
 };
 
 /// Loop-confined: every engine is polled by the thread that calls run().
