@@ -112,7 +112,7 @@ class Verbs(Generic[T]):
 
         Args:
             x: the array; same shape and dtype on every rank.
-            op: the reduction.
+            op: the reduction; averages of integers round toward zero.
             name: says which array this is: ranks may reduce named arrays in different orders, and
                 small ones travel together. Without a name the order of the calls says it.
             prescale_factor: each rank's x is multiplied by it (and rounded) first.
@@ -125,13 +125,13 @@ class Verbs(Generic[T]):
         native = _native.Op(
             kind=_native.ALLREDUCE,
             dtype=self._reducible(x, "allreduce"),
-            reduce_op=op,
+            reduce_op=_checked_op(op),
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=self._of.count(x),
             prescale=prescale_factor,
             postscale=postscale_factor,
-            name=name,
+            name=_checked_name(name),
             dims=self._of.shape(x),
         )
         return Call(_world_or(group), [native], (source, target), finish, named=name is not None)
@@ -213,7 +213,7 @@ class Verbs(Generic[T]):
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=count,
-            name=name,
+            name=_checked_name(name),
             dims=self._of.shape(x),
         )
         return Call(group, [op], (source, target), finish, named=name is not None)
@@ -238,12 +238,12 @@ class Verbs(Generic[T]):
         native = _native.Op(
             kind=_native.REDUCE,
             dtype=self._reducible(x, "reduce"),
-            reduce_op=op,
+            reduce_op=_checked_op(op),
             root=root,
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=self._of.count(x),
-            name=name,
+            name=_checked_name(name),
             dims=self._of.shape(x),
         )
         return Call(
@@ -276,14 +276,14 @@ class Verbs(Generic[T]):
         native = _native.Op(
             kind=_native.REDUCESCATTER,
             dtype=self._reducible(x, "reducescatter"),
-            reduce_op=op,
+            reduce_op=_checked_op(op),
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=sizes[group.rank()] * row,
             counts=[size * row for size in sizes],
             prescale=prescale_factor,
             postscale=postscale_factor,
-            name=name,
+            name=_checked_name(name),
             dims=self._of.shape(x),
         )
         return Call(group, [native], (source, target), finish, named=name is not None)
@@ -493,6 +493,20 @@ class Verbs(Generic[T]):
                     rank=rank,
                     op=verb,
                 )
+
+
+def _checked_op(op: object) -> ReduceOp:
+    if not isinstance(op, ReduceOp):
+        raise InvalidArgumentError(
+            f"op has to be corro.Sum, Average, Min, Max or Product, not {op!r}"
+        )
+    return op
+
+
+def _checked_name(name: object) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise InvalidArgumentError(f"name has to be a string, not {name!r}")
+    return name
 
 
 def _checked_sizes(sizes: Sequence[int], group: Group, rows: int, row: int) -> list[int]:

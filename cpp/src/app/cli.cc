@@ -106,7 +106,7 @@ void describe_run(CLI::App& run, Raw& raw) {
 
 std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   auto program = std::make_unique<CLI::App>(
-      "corro trains on every core, GPU and machine you give it.", "corro");
+      "corro starts the ranks of a training job on this machine and looks after them.", "corro");
   program->require_subcommand(0, 1);
   program->add_flag("--version")->description("Print the version");
   describe_run(*program->add_subcommand("run", "Start a program as several ranks on this host"),

@@ -87,6 +87,14 @@ std::vector<Patient> find_patients() {
     const bool writer = patient->flight.pid == pid;
     if (writer || !by_recorder.contains(key)) by_recorder[key] = std::move(*patient);
   }
+  // The launcher holds them all, to read them when a rank has ended.
+  std::erase_if(by_recorder, [&](const auto& entry) {
+    return entry.second.job.empty() && std::ranges::any_of(by_recorder, [&](const auto& other) {
+             return !other.second.job.empty() &&
+                    other.second.flight.pid == entry.second.flight.pid &&
+                    other.second.flight.rank == entry.second.flight.rank;
+           });
+  });
   std::vector<Patient> patients;
   patients.reserve(by_recorder.size());
   for (auto& [key, patient] : by_recorder) patients.push_back(std::move(patient));

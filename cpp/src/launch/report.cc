@@ -58,6 +58,8 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
   if (error.starts_with("ModuleNotFoundError") || error.starts_with("ImportError")) {
     return "install what is missing into the environment that runs this program";
   }
+  if (error.find("call corro.init() first") != std::string::npos)
+    return "call corro.init() before the first operation";
   if (raised("corro.TimeoutError")) {
     const int slow = named_by(end);
     const std::string whom = slow < 0 ? "every rank" : fmt::format("rank {}", slow);

@@ -149,6 +149,7 @@ class Reducer:
         self._slots: dict[Tensor, _Slot] = {}
         self._next = 0  # The first bucket that has not been launched.
         self._started = False  # A gradient has come since the last reset.
+        self._called_back = False  # At the end of this backward pass.
         self._lock = threading.Lock()
         self._closed = ""  # Why, once it is.
         self._hooks: list[RemovableHandle] = []
@@ -237,6 +238,7 @@ class Reducer:
     def _reset(self) -> None:
         self._next = 0
         self._started = False
+        self._called_back = False
         for bucket in self._buckets:
             bucket.missing = len(bucket.slots)
             for slot in bucket.slots:
@@ -259,6 +261,10 @@ class Reducer:
                 " DistributedOptimizer backward_passes_per_step"
             )
         self._started = True
+        if not self._called_back:
+            self._called_back = True
+            engine: Any = torch.autograd.Variable._execution_engine
+            engine.queue_callback(self._backward_ended)
         slot.adopt()
         slot.passes_left -= 1
         if slot.passes_left == 0:
@@ -266,6 +272,14 @@ class Reducer:
         while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
             self._buckets[self._next].launch(self._group)
             self._next += 1
+
+    def _backward_ended(self) -> None:
+        """Waits for what is on its way: whoever looks at gradients now finds the result."""
+        with self._lock:
+            self._called_back = False
+            launched = self._buckets[: self._next]
+        for bucket in launched:
+            bucket.wait()
 
 
 def _cut(

@@ -38,9 +38,9 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
 ) -> DistributedOptimizerBase:
     """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
 
-    Gradients are views of buckets that the engine owns, and reduces in the background: to look at
-    them or change them before step() (clipping, GradScaler.unscale_), call synchronize() first.
-    Gradients that did not come on this rank count as zeros.
+    Gradients are views of buckets that the engine owns and reduces while backward() runs; when it
+    returns they are reduced, and can be clipped or unscaled. Gradients that did not come on this
+    rank count as zeros, and their buckets wait for step() or synchronize().
 
     Args:
         optimizer: what to wrap; it must not be used by itself afterwards.
@@ -55,6 +55,8 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
         raise InvalidArgumentError("gradient_predivide_factor needs op=Average")
+    if isinstance(optimizer, DistributedOptimizerBase):
+        raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
     options = BucketOptions(
         passes=backward_passes_per_step,
         op=op,

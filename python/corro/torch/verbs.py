@@ -132,12 +132,13 @@ class _Torch(Frontend["Tensor"]):
         return host.to(like.device)
 
 
-def empty(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+def empty(shape: int | Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
     """Returns a zero-filled tensor in memory that this host's ranks share: verbs need no copy.
 
     It stays valid after corro.shutdown().
     """
-    return arena_tensor(_context.current().engine, shape, dtype)
+    dims = (shape,) if isinstance(shape, int) else shape
+    return arena_tensor(_context.current().engine, dims, dtype)
 
 
 def arena_tensor(engine: _native.Engine, shape: Sequence[int], dtype: torch.dtype) -> Tensor:

@@ -96,19 +96,26 @@ cn.allreduce(2.5)
 """
 
 
+def doctor(launcher: Launcher) -> list[str]:
+    return [launcher.program, "doctor", "--json"]
+
+
 def test_the_doctor_sees_whom_a_hanging_job_waits_for(launcher: Launcher) -> None:
     job = launcher.start("-np", 2, launcher.script(HANGING))
     seen: dict[str, object] = {}
 
     def waits() -> bool:
-        doctor = [launcher.program, "doctor", "--json"]
-        found = json.loads(subprocess.run(doctor, capture_output=True, check=True).stdout)
+        # Its status says whether it has found anybody.
+        done = subprocess.run(doctor(launcher), capture_output=True, check=False)
+        found = json.loads(done.stdout or "[]")
         ranks = [patient for patient in found if patient["rank"] == 0 and patient["size"] == 2]
         seen.update(ranks[-1] if ranks else {})
         return seen.get("waiting_for") == 1 and seen.get("dtype") == "f64"
 
     wait_until(waits, "rank 0 waits for rank 1")
     assert (seen["op"], seen["op_number"], seen["count"]) == ("allreduce", 2, 1)
+    patients = json.loads(subprocess.run(doctor(launcher), capture_output=True, check=True).stdout)
+    assert not [p for p in patients if not p["job"]], "the launcher is no rank"
     job.process.terminate()
     job.process.communicate()
 

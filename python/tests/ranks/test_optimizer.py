@@ -155,6 +155,34 @@ def test_clipping_between_synchronize_and_step() -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+def test_gradients_are_reduced_when_backward_returns() -> None:
+    """So clipping, GradScaler and p.grad /= 2 work as in one process."""
+    model, reference = network(), network()
+    optimizer, alone = corro.DistributedOptimizer(sgd(model)), sgd(reference)
+    for step in range(3):
+        x, y = batch(step)
+        for net, optim, inputs in (
+            (model, optimizer, (mine(x), mine(y))),
+            (reference, alone, (x, y)),
+        ):
+            optim.zero_grad()
+            (1024 * F.mse_loss(net(inputs[0]), inputs[1])).backward()
+            for param in net.parameters():
+                assert param.grad is not None
+                param.grad /= 1024
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.05)
+            optim.step()
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+        assert torch.equal(corro.broadcast(ours.detach()), ours), "on all ranks"
+
+
+def test_an_optimizer_is_wrapped_once() -> None:
+    optimizer = corro.DistributedOptimizer(sgd(network()))
+    with pytest.raises(corro.InvalidArgumentError, match="already"):
+        corro.DistributedOptimizer(optimizer)
+
+
 def test_unused_parameters_count_as_zeros() -> None:
     model = nn.ModuleDict({"a": nn.Linear(2, 1, bias=False), "b": nn.Linear(2, 1, bias=False)})
     for param in model.parameters():
