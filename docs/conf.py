@@ -6,7 +6,8 @@ project = "corro"
 author = "the corro developers"
 release = (Path(__file__).parent.parent / "python/corro/VERSION").read_text().strip()
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+autodoc_typehints = "description"
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["README.md"]

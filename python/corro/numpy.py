@@ -5,8 +5,8 @@
     corro.init()
     mean = corro.numpy.allreduce(numpy.arange(4.0))
 
-Anything that numpy.asarray takes, or that speaks DLPack, is an array here. Every verb also has an
-*_async form, which returns a Handle.
+Anything that numpy.asarray takes, or that speaks DLPack, is an array here. Every verb also has a
+form whose name ends in ``_async``, which returns a Handle.
 """
 
 from __future__ import annotations
