@@ -36,7 +36,8 @@ Result<void*> allocate_arena(const std::shared_ptr<collective::Segment>& segment
 }
 
 void free_arena(void* memory) {
-  std::shared_ptr<collective::Segment> segment;  // Unmapped, if this was the last, without the lock.
+  std::shared_ptr<collective::Segment>
+      segment;  // Unmapped, if this was the last, without the lock.
   {
     auto blocks = books().blocks.lock();
     const auto found = blocks->find(memory);

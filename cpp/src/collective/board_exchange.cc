@@ -145,10 +145,10 @@ Status BoardExchange::agreement() const {
       const uint64_t sent = table_entry(from, to, 0);
       const uint64_t expected = table_entry(to, from, 1);
       if (sent == expected) continue;
-      return mismatch(fmt::format("rank {} sends {} elements to rank {}, which expects {}",
-                                  board_.member(from).world_rank, sent,
-                                  board_.member(to).world_rank, expected),
-                      to);
+      return mismatch(
+          fmt::format("rank {} sends {} elements to rank {}, which expects {}",
+                      board_.member(from).world_rank, sent, board_.member(to).world_rank, expected),
+          to);
     }
   }
   return {};

@@ -18,10 +18,8 @@ using Dims = std::vector<uint64_t>;
 Signature allreduce(const Dims& dims) {
   uint64_t count = 1;
   for (const uint64_t dim : dims) count *= dim;
-  return {.kind = OpKind::kAllreduce,
-          .dtype = DType::kF32,
-          .count = count,
-          .shape = pack_shape(dims)};
+  return {
+      .kind = OpKind::kAllreduce, .dtype = DType::kF32, .count = count, .shape = pack_shape(dims)};
 }
 
 TEST(Signature, ReadsBackAsPacked) {
@@ -48,10 +46,8 @@ TEST(Signature, SaysItsDimsAsFarAsTheyFit) {
 }
 
 TEST(Signature, RowsOfUnevenOperationsAreNamedAsSuch) {
-  const Signature gather{.kind = OpKind::kAllgather,
-                         .dtype = DType::kI64,
-                         .count = 12,
-                         .shape = pack_shape(Dims{3})};
+  const Signature gather{
+      .kind = OpKind::kAllgather, .dtype = DType::kI64, .count = 12, .shape = pack_shape(Dims{3})};
   EXPECT_EQ(gather.describe(), "allgather(i64[12], rows [3])");
 }
 

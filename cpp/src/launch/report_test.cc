@@ -91,7 +91,8 @@ TEST(FailureBlock, ALongCauseGoesOnBelowSoThatItsEndIsSeen) {
 
 TEST(FailureBlock, AtADeadlineItSendsToTheRankThatWasWaitedFor) {
   auto ends = four_ranks();
-  ends[2].crash.error = "corro.TimeoutError: allreduce #4 on rank 2 (phase exchange): waited for rank 3";
+  ends[2].crash.error =
+      "corro.TimeoutError: allreduce #4 on rank 2 (phase exchange): waited for rank 3";
   EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     see what rank 3 did: its log"));
 }
 

@@ -455,8 +455,8 @@ Time Engine::next_deadline() const {
   for (const auto& group : groups_) {
     for (const auto& flight : group->flights) {
       if (flight->over) continue;
-      earliest = std::min(earliest, tells(*flight) && flight->told < 0 ? flight->tell_at()
-                                                                       : flight->deadline);
+      earliest = std::min(
+          earliest, tells(*flight) && flight->told < 0 ? flight->tell_at() : flight->deadline);
     }
     for (const auto& flight : group->pairs)
       earliest = std::min(earliest, flight->over ? earliest : flight->deadline);

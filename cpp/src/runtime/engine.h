@@ -209,7 +209,7 @@ class Engine final {
   /// What was said of named operations on groups that are still to be made here.
   std::vector<std::pair<int32_t, wire::Control>> early_named_;
   uint32_t next_lane_ = 0;
-  uint32_t idle_polls_ = 0;     ///< In a row.
+  uint32_t idle_polls_ = 0;  ///< In a row.
   static constexpr int32_t kNobody = -1, kSeveral = -2;
   int32_t awaited_ = kNobody;   ///< The rank that all operations in flight wait for.
   size_t flights_ = 0;          ///< Submitted and not over.

@@ -34,7 +34,7 @@ struct Flight {
   Ticket ticket;
   Time deadline;
   Time submitted;
-  int32_t told = -1;  ///< The world rank that the others were told this waits for.
+  int32_t told = -1;       ///< The world rank that the others were told this waits for.
   bool published = false;  ///< Its line is on the board already.
   bool over = false;
 
@@ -73,7 +73,7 @@ class Group {
   std::map<uint64_t, Status>
       cancelled;  ///< Operations failed elsewhere that have not started here.
   std::map<uint64_t, std::pair<int32_t, SignatureBits>>
-      early;                           ///< Not started here: a (world rank, signature) seen.
+      early;  ///< Not started here: a (world rank, signature) seen.
   std::map<int32_t, std::pair<uint64_t, int32_t>>
       waiting;  ///< By world rank: the operation in which it waits for long, and for whom.
   std::array<PastOperation, 64> past;  ///< By op id modulo its size.

@@ -16,7 +16,7 @@ enum class ControlKind : uint8_t {
   kResume = 5,  ///< Flow control, used by Endpoint.
   kReady = 6,   ///< Named operations: a member's announcement to its group's leader (`text`).
   kOrder = 7,   ///< Named operations: the leader's decision, to every other member (`text`).
-  kWaiting = 8, ///< Operation `op` of the lane waits for `rank` here, and for long.
+  kWaiting = 8,  ///< Operation `op` of the lane waits for `rank` here, and for long.
 };
 
 /// A small message about the connection or an operation.
