@@ -12,6 +12,7 @@ form whose name ends in ``_async``, which returns a Handle.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy
@@ -79,7 +80,8 @@ _DTYPES = {
 def _array(x: Any) -> Array:
     """Returns x as an array, without a copy where x's library offers DLPack."""
     if not isinstance(x, numpy.ndarray) and hasattr(x, "__dlpack__"):
-        return numpy.from_dlpack(x)
+        with suppress(BufferError, RuntimeError, TypeError):  # DLPack has no word for some dtypes.
+            return numpy.from_dlpack(x)
     return numpy.asarray(x)
 
 
