@@ -195,7 +195,7 @@ TEST_P(Failures, DifferentReduceOpsAreAnErrorOnEveryRankSoonerOrLater) {
 
 TEST_P(Failures, DifferentShapesOfOneCountAreAnErrorOnEveryRankSoonerOrLater) {
   expect_everyone_is_told(
-      [this](OpRequest& request) {
+      [](OpRequest& request) {
         request.shape = collective::pack_shape(std::vector<uint64_t>{1, GetParam().count});
       },
       fmt::format("rank 1 called allreduce(f32[1,{}], sum)", GetParam().count));
