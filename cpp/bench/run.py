@@ -170,17 +170,20 @@ def judged(row: Row, ratio: float) -> Row:
     return replace(row, ratio=ratio, bar=bar, ok=ratio <= bar)
 
 
-def measure_idle() -> Row:
+def timed_row(name: str, times: list[float], bar: float, ranks: int = 2) -> Row:
+    """A row of corro alone; `times` in microseconds."""
+    median = statistics.median(times)
+    return Row(name, 0, ranks, "shm", "", "corro", min(times), median, None, bar, median <= bar)
+
+
+def measure_idle(rounds: int) -> Row:  # noqa: ARG001  # It is an average of seconds already.
     """CPU time of an idle group: microseconds for each second and rank; the goal is 0.0 %."""
-    note("idle group")
-    setting = Setting(2, "shm")
-    least, median = run(corro_run(setting, str(PROGRAMS / "idle_corro"), "3"), "shm")[0]
-    return Row("idle", 0, 2, "shm", "", "corro", least, median, None, 500.0, median <= 500.0)
+    _, median = run(corro_run(Setting(2, "shm"), str(PROGRAMS / "idle_corro"), "3"), "shm")[0]
+    return timed_row("idle", [median], 500.0)
 
 
 def measure_loss(rounds: int) -> Row:
     """From a rank's kill -9 to the error of the slowest survivor."""
-    note("loss of a rank")
     command = corro_run(Setting(4, "shm"), "--show", "all", str(PROGRAMS / "loss_corro"))
     slowest = []
     for _ in range(rounds):
@@ -189,57 +192,33 @@ def measure_loss(rounds: int) -> Row:
         if len(times) != 3:
             sys.exit(f"loss: {len(times)} of 3 survivors\n{done.stdout}{done.stderr}")
         slowest.append(max(times))
-    median = statistics.median(slowest)
-    return Row("loss", 0, 4, "shm", "", "corro", min(slowest), median, None, 100e3, median <= 100e3)
+    return timed_row("loss", slowest, 100e3, ranks=4)
+
+
+def duration(command: Sequence[str]) -> float:
+    """Runs a command to its end and returns how long that took, in microseconds."""
+    start = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return (time.perf_counter() - start) * 1e6
 
 
 def measure_launch(rounds: int) -> Row:
     """What the launcher adds to two processes that do nothing."""
-    note("launcher")
-    times: dict[bool, list[float]] = {True: [], False: []}
+    launched, bare = [], []
     for _ in range(rounds):
-        for launched in (True, False):
-            command = corro_run(Setting(2, "shm"), "/bin/true") if launched else ["/bin/true"]
-            start = time.perf_counter()
-            subprocess.run(command, check=True, capture_output=True)
-            times[launched].append((time.perf_counter() - start) * 1e6)
-    bare = statistics.median(times[False])
-    median = statistics.median(times[True]) - bare
-    return Row(
-        "launch",
-        0,
-        2,
-        "shm",
-        "",
-        "corro",
-        min(times[True]) - bare,
-        median,
-        None,
-        50e3,
-        median <= 50e3,
-    )
-
-
-def timed_row(name: str, times: list[float], bar: float) -> Row:
-    """A row of corro alone; `times` in microseconds."""
-    median = statistics.median(times)
-    return Row(name, 0, 2, "shm", "", "corro", min(times), median, None, bar, median <= bar)
+        launched.append(duration(corro_run(Setting(2, "shm"), "/bin/true")))
+        bare.append(duration(["/bin/true"]))
+    without = statistics.median(bare)
+    return timed_row("launch", [took - without for took in launched], 50e3)
 
 
 def measure_help(rounds: int) -> Row:
     """From the start of `corro --help` to its end."""
-    note("help")
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        subprocess.run([str(CORRO), "--help"], check=True, capture_output=True)
-        times.append((time.perf_counter() - start) * 1e6)
-    return timed_row("help", times, 10e3)
+    return timed_row("help", [duration([str(CORRO), "--help"]) for _ in range(rounds)], 10e3)
 
 
 def measure_first_line(rounds: int) -> Row:
     """From the start of the launcher to the first line of a worker on the screen."""
-    note("first line")
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -267,7 +246,6 @@ print((time.perf_counter() - start) * 1e6)
 
 def measure_import(rounds: int) -> Row:
     """What the installed package adds to `import torch`."""
-    note("import torch")
     environment = dict(os.environ, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     command = [str(PYTHON), "-c", IMPORT]
     times = []
@@ -275,6 +253,17 @@ def measure_import(rounds: int) -> Row:
         done = subprocess.run(command, env=environment, capture_output=True, check=True)
         times.append(float(done.stdout))
     return timed_row("import_torch", times, 5e3)
+
+
+# Rows of corro alone: how they are measured, and how often (with --quick).
+ALONE = {
+    "idle": (measure_idle, 1, 1),
+    "loss": (measure_loss, 30, 10),
+    "launch": (measure_launch, 30, 10),
+    "help": (measure_help, 30, 10),
+    "first_line": (measure_first_line, 30, 10),
+    "import_torch": (measure_import, 10, 3),
+}
 
 
 def note(text: str) -> None:
@@ -319,23 +308,13 @@ def main() -> None:
     for setting in [Setting(r, t) for r in (2, 4) for t in ("shm", "tcp")]:
         if wanted(f"allreduce-{setting.ranks}-{setting.transport}", options.only):
             rows += measure_setting(setting, sizes, rounds, seconds)
-    if wanted("idle", options.only):
-        rows.append(measure_idle())
-    if wanted("loss", options.only):
-        rows.append(measure_loss(10 if options.quick else 30))
-    if wanted("launch", options.only):
-        rows.append(measure_launch(10 if options.quick else 30))
-    if wanted("help", options.only):
-        rows.append(measure_help(10 if options.quick else 30))
-    if wanted("first_line", options.only):
-        rows.append(measure_first_line(10 if options.quick else 30))
-    if wanted("import_torch", options.only):
-        rows.append(measure_import(3 if options.quick else 10))
+    for name, (measure, often, seldom) in ALONE.items():
+        if wanted(name, options.only):
+            note(name)
+            rows.append(measure(seldom if options.quick else often))
     if not rows:
-        sys.exit(
-            f"bench: nothing is called {options.only}: allreduce-{{2,4}}-{{shm,tcp}}, idle, loss,"
-            " launch, help, first_line, import_torch"
-        )
+        names = ", ".join(["allreduce-{2,4}-{shm,tcp}", *ALONE])
+        sys.exit(f"bench: nothing is called {options.only}: {names}")
     (OUT / "results.json").write_text(json.dumps([vars(row) for row in rows], indent=1) + "\n")
     (OUT / "results.md").write_text(table(rows))
     print(table(rows))

@@ -81,9 +81,8 @@ class Call(Generic[R]):
         return Handle(work, self.finish)
 
 
-_LOOKS = (
-    4  # Works that a start asks whether they are done: more than it adds, so that none pile up.
-)
+# Works that a start asks whether they are done: more than it adds, so that none pile up.
+_LOOKS = 4
 
 # Buffers of works in flight: the engine uses them even if the caller has dropped all handles.
 _in_flight: dict[_native.Work, object] = {}

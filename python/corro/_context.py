@@ -237,12 +237,29 @@ def new_group(ranks: Sequence[int]) -> Group:
         raise InvalidArgumentError(f"a rank is in the group twice: {ranks}")
     context = current()
     if len(context.world.ranks) > 1:
-        from corro._verbs import exchange
-
         # torch.distributed's groups are made on their members only.
         made = [line[0] for line in exchange(context.world, [context.groups_made])]
         context.skip_groups(max(made))
     return context.new_group(ranks)
+
+
+def exchange(group: Group, values: Sequence[int], timeout: float | None = None) -> list[list[int]]:
+    """Returns every rank's values, in the group's order; all give the same number of values."""
+    from array import array
+
+    from corro import _native
+
+    mine, all_of = array("q", values), array("q", bytes(8 * len(values) * group.size()))
+    op = _native.Op(
+        kind=_native.ALLGATHER,
+        dtype=_native.I64,
+        input=mine.buffer_info()[0],
+        output=all_of.buffer_info()[0],
+        count=len(mine),
+        timeout=timeout,
+    )
+    group.native.run([op])
+    return [list(all_of[i : i + len(mine)]) for i in range(0, len(all_of), len(mine))]
 
 
 def barrier(group: Group | None = None, *, timeout: float | None = None) -> None:

@@ -8,14 +8,13 @@ of the world, also with a group.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Callable, Sequence
 from operator import index
 from typing import Generic, TypeVar
 
 from corro import _context, _native
 from corro._calls import Call
-from corro._context import Group
+from corro._context import Group, exchange
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import InvalidArgumentError, MismatchError
 
@@ -74,21 +73,6 @@ class Frontend(ABC, Generic[T]):
 
 def _world_or(group: Group | None) -> Group:
     return group if group is not None else _context.world()
-
-
-def exchange(group: Group, values: Sequence[int], timeout: float | None = None) -> list[list[int]]:
-    """Returns every rank's values, in the group's order; all give the same number of values."""
-    mine, all_of = array("q", values), array("q", bytes(8 * len(values) * group.size()))
-    op = _native.Op(
-        kind=_native.ALLGATHER,
-        dtype=_native.I64,
-        input=mine.buffer_info()[0],
-        output=all_of.buffer_info()[0],
-        count=len(mine),
-        timeout=timeout,
-    )
-    group.native.run([op])
-    return [list(all_of[i : i + len(mine)]) for i in range(0, len(all_of), len(mine))]
 
 
 class Verbs(Generic[T]):

@@ -50,7 +50,7 @@ def killed_with_forked_children() -> None:
         for _ in range(2):
             children.append(os.fork())
             if children[-1] == 0:
-                time.sleep(60)
+                time.sleep(60)  # The test ends it; a bound, should the test be gone.
                 os._exit(0)
         say(killed_at=time.monotonic(), children=children)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -343,7 +343,12 @@ void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_error* error) 
   return memory;
 }
 
-void corro_arena_free(void* memory) { corro::api::free_arena(memory); }
+void corro_arena_free(void* memory) {
+  (void)guarded(nullptr, [memory]() -> Status {
+    corro::api::free_arena(memory);
+    return {};
+  });
+}
 
 uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
   if (engine->driver().abandoned()) return 0;

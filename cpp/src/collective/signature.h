@@ -27,6 +27,7 @@ struct Signature {
   [[nodiscard]] static Signature unpack(const SignatureBits& bits);
   /// For example "allreduce(f32[2,3], sum)" or "broadcast(i64[3], root 2)".
   [[nodiscard]] std::string describe() const;
+  friend bool operator==(const Signature&, const Signature&) = default;
 };
 
 /// Packs dims into a word that is never 0: the dims themselves where they fit (four of 2^10, say),

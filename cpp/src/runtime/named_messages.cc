@@ -139,9 +139,7 @@ void read_segments(MessageReader& reader, Decision& message) {
 }  // namespace
 
 bool same(const NamedEntry& a, const NamedEntry& b) {
-  const collective::Signature& x = a.op.signature;
-  const collective::Signature& y = b.op.signature;
-  return a.name == b.name && x.pack() == y.pack() && x.count == y.count &&
+  return a.name == b.name && a.op.signature == b.op.signature &&
          std::bit_cast<uint64_t>(a.op.prescale) == std::bit_cast<uint64_t>(b.op.prescale) &&
          std::bit_cast<uint64_t>(a.op.postscale) == std::bit_cast<uint64_t>(b.op.postscale);
 }

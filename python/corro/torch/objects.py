@@ -15,8 +15,7 @@ import torch
 
 from corro import _context
 from corro._calls import Call
-from corro._context import Group
-from corro._verbs import exchange
+from corro._context import Group, exchange
 from corro.errors import InvalidArgumentError
 from corro.torch import verbs
 
