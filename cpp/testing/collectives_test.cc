@@ -1,12 +1,14 @@
 // Every collective on every path: against a slow reference, for many sizes, types and roots.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <tuple>
 
 #include <fmt/format.h>
 
+#include "base/sanitized.h"
 #include "testing/world.h"
 
 namespace corro::testing {
@@ -257,7 +259,8 @@ TEST_P(Collectives, AlltoallTakesUnevenCounts) {
 
 TEST_P(Collectives, RootedOperationsWorkForEveryRoot) {
   const auto ranks = static_cast<uint64_t>(size());
-  for (int32_t root = 0; root < size(); root += size() > 3 ? 3 : 1) {
+  const int32_t stride = kSanitized ? std::max(1, size() - 1) : size() > 3 ? 3 : 1;
+  for (int32_t root = 0; root < size(); root += stride) {
     const auto with_root = [root](int32_t, OpRequest& made) { made.root = root; };
     const auto one = [&](int32_t) { return count(); };
     const auto all = [&](int32_t) { return count() * ranks; };

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/sanitized.h"
 #include "runtime/named_simulation.h"
 
 namespace corro::runtime {
@@ -20,6 +21,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
+
+constexpr uint64_t kSeeds = kSanitized ? 6 : 25;
+constexpr uint64_t kPrograms = kSanitized ? 12 : 40;
 
 NamedEntry entry(const std::string& name, uint64_t count = 16) {
   return {.name = name,
@@ -44,7 +48,7 @@ class Seeds : public ::testing::TestWithParam<int32_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, Seeds, ::testing::Values(1, 2, 4));
 
 TEST_P(Seeds, AnyOrderOnAnyRankRuns) {
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     NamedSimulation simulation({.size = GetParam(), .seed = seed});
     std::mt19937_64 random(seed);
@@ -77,7 +81,7 @@ TEST_P(Seeds, RepeatedStepBecomesAPlanWithoutMessages) {
 
 TEST_P(Seeds, RanksWithDifferentFixedOrdersFollowOnePlan) {
   int following = 0;
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     NamedSimulation simulation({.size = GetParam(), .seed = seed});
     for (int step = 0; step < 12; ++step) {
@@ -94,7 +98,7 @@ TEST_P(Seeds, RanksWithDifferentFixedOrdersFollowOnePlan) {
 
 TEST_P(Seeds, LeavingAPlanFallsBackAndComesBack) {
   // Every few steps all ranks do something else: another name first, another shape, or fewer names.
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     NamedSimulation simulation({.size = GetParam(), .seed = seed, .hurry = seed % 2 == 0});
     uint64_t expected = 0;
@@ -126,7 +130,7 @@ TEST_P(Seeds, LeavingAPlanFallsBackAndComesBack) {
 TEST_P(Seeds, WaitingForOneBeforeSubmittingTheNextLeavesThePlan) {
   // The plan may have fused what is now submitted one by one: patience, or the wait itself, ends
   // it.
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     NamedSimulation simulation({.size = GetParam(), .seed = seed, .hurry = seed % 2 == 0});
     for (int step = 0; step < 8; ++step) add_step(simulation, GetParam(), 36);
@@ -145,7 +149,7 @@ TEST_P(Seeds, WaitingForOneBeforeSubmittingTheNextLeavesThePlan) {
 
 TEST_P(Seeds, MismatchFailsOnEveryRankNamesBothSidesAndTheRestGoesOn) {
   if (GetParam() == 1) GTEST_SKIP() << "one rank cannot differ";
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     NamedSimulation simulation({.size = GetParam(), .seed = seed});
     for (int32_t rank = 0; rank < GetParam(); ++rank) {
@@ -169,7 +173,7 @@ TEST_P(Seeds, MismatchFailsOnEveryRankNamesBothSidesAndTheRestGoesOn) {
 
 TEST_P(Seeds, MismatchInsideAPlanFailsOnEveryRankAndTheRestGoesOn) {
   if (GetParam() == 1) GTEST_SKIP() << "one rank cannot differ";
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     NamedSimulation simulation({.size = GetParam(), .seed = seed});
     for (int step = 0; step < 8; ++step) add_step(simulation, GetParam(), 36);
@@ -200,7 +204,7 @@ TEST_P(Seeds, RandomProgramsNeitherHangNorMixThingsUp) {
   // given up with an error.
   uint64_t planned = 0;
   uint64_t given_up = 0;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < kPrograms; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const int32_t size = GetParam();
@@ -245,7 +249,7 @@ TEST_P(Seeds, RandomProgramsNeitherHangNorMixThingsUp) {
 
 TEST(NamedOps, OneRankInOrderOfItsOwnOneByOneIsServed) {
   // Rank 0 submits everything at once, rank 1 one after the other in another order each step.
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     NamedSimulation simulation({.size = 2, .seed = seed});
@@ -269,7 +273,7 @@ TEST(NamedOps, WaitingOnOneRankAloneInsideAPlanEndsAtTheLatestWithAnError) {
   // The one thing a plan cannot undo: rank 0 is inside a fused bucket of which rank 1 submits one
   // operation and then waits for it. Whatever it meets, nobody hangs and everybody who is told so
   // is told why.
-  for (uint64_t seed = 0; seed < 25; ++seed) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     NamedSimulation simulation({.size = 2, .seed = seed, .hurry = seed % 2 == 0});
     for (int step = 0; step < 8; ++step) add_step(simulation, 2, 36);
