@@ -30,13 +30,18 @@ struct Case {
   int32_t size;
   bool board;
   uint64_t count;
+  bool commit = false;  ///< With closing rounds: nobody returns before all are told.
 };
 
 class Failures : public ::testing::TestWithParam<Case> {
  protected:
   Failures()
-      : world_({.size = GetParam().size, .seed = 3, .board = GetParam().board}),
+      : world_(options(3)),
         data_(static_cast<size_t>(GetParam().size), std::vector<float>(GetParam().count, 1)) {}
+  [[nodiscard]] static WorldOptions options(uint64_t seed) {
+    const Case& c = GetParam();
+    return {.size = c.size, .seed = seed, .board = c.board, .commit = c.commit};
+  }
   [[nodiscard]] int32_t size() const { return GetParam().size; }
   std::vector<float>& data(int32_t rank) { return data_[static_cast<size_t>(rank)]; }
   World::Works submit_all_but(int32_t missing) {
@@ -74,7 +79,7 @@ class Failures : public ::testing::TestWithParam<Case> {
       ASSERT_TRUE(status.detail().has_value()) << status.to_string();
       EXPECT_NE(status.detail()->op, "") << status.to_string();
     }
-    EXPECT_GE(inside, GetParam().board ? size() : 1);
+    EXPECT_GE(inside, GetParam().board || GetParam().commit ? size() : 1);
     expect_usable_again();
   }
 
@@ -115,7 +120,7 @@ TEST_P(Failures, AKilledRankIsNamedToEverySurvivor) {
 
 TEST_P(Failures, KilledInTheMiddleAtEveryPointEndsForAllSurvivors) {
   for (int rounds = 0; rounds < 40; rounds += 3) {
-    World world({.size = size(), .seed = static_cast<uint64_t>(rounds), .board = GetParam().board});
+    World world(options(static_cast<uint64_t>(rounds)));
     World::Works works;
     for (int32_t r = 0; r < size(); ++r) works.push_back(world.submit(r, {allreduce(data(r))}));
     world.poll_rounds(rounds);
@@ -157,7 +162,7 @@ TEST_P(Failures, ARankThatNeverCallsIsNamedByThoseWhoWaitForOthersToo) {
   std::vector<std::vector<float>> large(static_cast<size_t>(size()),
                                         std::vector<float>(1U << 18U, 1));
   for (const int32_t absent : {0, size() - 1}) {
-    World world({.size = size(), .seed = 7, .board = GetParam().board});
+    World world(options(7));
     World::Works works;
     for (int32_t r = 0; r < size(); ++r) {
       OpRequest request = allreduce(large[static_cast<size_t>(r)]);
@@ -236,11 +241,13 @@ TEST_P(Failures, InvalidRequestsAreRefusedBeforeAnythingIsSent) {
 INSTANTIATE_TEST_SUITE_P(All, Failures,
                          ::testing::Values(Case{2, true, 5}, Case{3, true, 5},
                                            Case{5, true, 100000}, Case{2, false, 5},
-                                           Case{3, false, 5}, Case{5, false, 100000}),
+                                           Case{3, false, 5}, Case{5, false, 100000},
+                                           Case{3, true, 5, true}, Case{5, true, 100000, true},
+                                           Case{3, false, 5, true}, Case{5, false, 100000, true}),
                          [](const auto& test) {
                            const Case& c = test.param;
                            return std::to_string(c.size) + (c.board ? "_board_" : "_streams_") +
-                                  std::to_string(c.count);
+                                  std::to_string(c.count) + (c.commit ? "_commit" : "");
                          });
 
 }  // namespace

@@ -42,7 +42,10 @@ World::World(WorldOptions options)
                                   .peers = {},
                                   .wake = [](int32_t) {},
                                   .fusion = options.fusion,
-                                  .deterministic = options.deterministic};
+                                  .deterministic = options.deterministic,
+                                  .commit = options.commit};
+    for (const int32_t without : options.uncommitted)
+      engine.commit = engine.commit && without != engine.rank;
     for (size_t p = 0; p < ranks; ++p) {
       engine.peers.push_back({.where = "in this process",
                               .stream = std::move(streams[r][p]),
@@ -78,6 +81,20 @@ bool World::poll_once() {
   return moved;
 }
 
+/// As processes before they sleep: everything once more, whatever could be left out; several times,
+/// since a stream with short moves may move nothing at first.
+bool World::last_look() {
+  for (int i = 0; i < 16; ++i) {
+    for (size_t r = 0; r < engines_.size(); ++r) {
+      if (!live_[r]) continue;
+      engines_[r]->set_sleeping(true);
+      engines_[r]->set_sleeping(false);
+    }
+    if (poll_once()) return true;
+  }
+  return false;
+}
+
 void World::poll_rounds(int rounds) {
   for (int i = 0; i < rounds; ++i) (void)poll_once();
 }
@@ -95,6 +112,7 @@ void World::run(const Works& works) {
     now_ = now_ + kTick;
     if (++quiet < kQuietRounds) continue;
     quiet = 0;
+    if (last_look()) continue;
     Time next = Time::never();
     for (size_t r = 0; r < engines_.size(); ++r) {
       if (live_[r]) next = std::min(next, engines_[r]->next_deadline());
@@ -117,7 +135,7 @@ std::vector<Status> World::run_all(const std::function<collective::OpRequest(int
   return results;
 }
 
-void World::kill(int32_t rank) {
+void World::kill(int32_t rank, bool told) {
   live_[static_cast<size_t>(rank)] = false;
   for (auto& [ends, link] : links_) {
     if (ends.first == static_cast<size_t>(rank) || ends.second == static_cast<size_t>(rank)) {
@@ -125,7 +143,7 @@ void World::kill(int32_t rank) {
     }
   }
   for (int32_t r = 0; r < size(); ++r) {
-    if (live_[static_cast<size_t>(r)]) engine(r).peer_ended(rank);
+    if (told && live_[static_cast<size_t>(r)]) engine(r).peer_ended(rank);
   }
 }
 

@@ -29,7 +29,9 @@ struct WorldOptions {
   size_t stream_bytes = size_t{64} << 10U;
   bool short_moves = false;  ///< Streams move a random part of what they could.
   runtime::FusionOptions fusion = {};
-  bool deterministic = false;  ///< As CORRO_DETERMINISTIC=1.
+  bool deterministic = false;             ///< As CORRO_DETERMINISTIC=1.
+  bool commit = false;                    ///< As CORRO_COMMIT=1.
+  std::vector<int32_t> uncommitted = {};  ///< Ranks without it all the same.
 };
 
 /// Loop-confined: every engine is polled by the thread that calls run().
@@ -61,15 +63,16 @@ class World {
   /// Each rank submits what `make` gives it; returns every rank's result.
   std::vector<Status> run_all(const std::function<collective::OpRequest(int32_t rank)>& make);
 
-  /// The rank is never polled again, its streams break and the others learn that its process has
-  /// ended.
-  void kill(int32_t rank);
+  /// The rank is never polled again and its streams break. `told`: the others learn at once that
+  /// its process has ended, else each when it sees a broken stream.
+  void kill(int32_t rank, bool told = true);
   /// The rank is not polled until resumed, as if stopped by SIGSTOP.
   void stop(int32_t rank) { live_[static_cast<size_t>(rank)] = false; }
   void resume(int32_t rank) { live_[static_cast<size_t>(rank)] = true; }
 
  private:
   bool poll_once();
+  bool last_look();
 
   WorldOptions options_;
   std::mt19937_64 random_;

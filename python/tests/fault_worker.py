@@ -76,6 +76,22 @@ def mismatch() -> None:
         say(error=type(error).__name__, message=str(error), after=total.tolist())
 
 
+def counted_until_killed() -> None:
+    """Rank 0 is killed by a timer, wherever it is then; the others count what has succeeded."""
+    if corro.rank() == 0:
+        for _ in range(20):
+            corro.numpy.broadcast(numpy.ones(4), root_rank=0)
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+    done = 0
+    try:
+        while True:
+            corro.numpy.broadcast(numpy.ones(4), root_rank=0)
+            done += 1
+    except corro.CorroError as error:
+        say(error=type(error).__name__, culprit=getattr(error, "rank", None), done=done)
+
+
 def used_in_child() -> None:
     """In a forked child every call raises; the parent goes on."""
     read_end, write_end = os.pipe()

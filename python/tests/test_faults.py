@@ -116,6 +116,19 @@ def test_a_mismatch_names_both_sides_and_the_group_goes_on(job: Job, transport: 
         assert facts["after"] == [3.0] * 3
 
 
+def test_with_closing_rounds_all_survivors_have_done_the_same_operations(
+    job: Job, transport: str
+) -> None:
+    job.start("counted_until_killed", 4, CORRO_TRANSPORT=transport, CORRO_COMMIT="1")
+    done = []
+    for rank in (1, 2, 3):  # Rank 0, which decides, was killed.
+        facts = job.facts(rank)
+        assert (facts["error"], facts["culprit"]) == ("RankLostError", 0), facts
+        done.append(facts["done"])
+    assert len(set(done)) == 1, done
+    assert done[0] >= 20
+
+
 def test_a_forked_child_cannot_use_the_engine(job: Job, transport: str) -> None:
     job.start("used_in_child", 2, CORRO_TRANSPORT=transport)
     for rank in range(2):

@@ -40,6 +40,11 @@ def test_verbs_over_tcp(launch: Launch) -> None:
     launch(*files, ranks=3, CORRO_TRANSPORT="tcp", CORRO_TEST_IN_RANKS="1").check()
 
 
+def test_verbs_with_closing_rounds(launch: Launch) -> None:
+    files = inside("test_names.py", "test_numpy.py")
+    launch(*files, ranks=2, CORRO_COMMIT="1", CORRO_TEST_IN_RANKS="1").check()
+
+
 # Leaves with works in flight on the world and on a group, and without a goodbye.
 NO_GOODBYE = """
 import torch

@@ -42,6 +42,11 @@ enum class OpKind : uint8_t {
 };
 inline constexpr int kOpKindCount = 11;
 
+/// True for what two ranks do among themselves: not a collective.
+[[nodiscard]] constexpr bool is_pair(OpKind kind) {
+  return kind == OpKind::kSend || kind == OpKind::kRecv;
+}
+
 /// Returns the size of one element in bytes.
 [[nodiscard]] constexpr size_t size_of(DType dtype) {
   constexpr size_t kSizes[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};

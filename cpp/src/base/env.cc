@@ -174,6 +174,7 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   environment.host_id = reader.text("CORRO_HOST_ID").value_or("");
   environment.local_tcp = read_local_tcp(reader);
   environment.deterministic = reader.flag("CORRO_DETERMINISTIC");
+  environment.commit = reader.flag("CORRO_COMMIT");
   environment.timeout = reader.duration("CORRO_TIMEOUT", std::chrono::seconds(1), "seconds");
   environment.spin = reader.duration("CORRO_SPIN", std::chrono::microseconds(1), "microseconds");
   environment.fusion_bytes = reader.number<uint64_t>("CORRO_FUSION_BYTES", 0, uint64_t{1} << 40U);

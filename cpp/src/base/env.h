@@ -42,6 +42,8 @@ struct Environment {
       host_id;  ///< CORRO_HOST_ID: says which ranks share a host (tests); default: found out.
   bool local_tcp = false;      ///< CORRO_TRANSPORT=tcp: ranks of one host use TCP; default shm.
   bool deterministic = false;  ///< CORRO_DETERMINISTIC=1: repeated runs agree bit for bit.
+  bool commit =
+      false;  ///< CORRO_COMMIT=1: a collective succeeds on all ranks that live or on none.
   std::optional<Duration> timeout;  ///< CORRO_TIMEOUT: seconds; the deadline of every wait.
   std::optional<Duration>
       spin;  ///< CORRO_SPIN: microseconds a waiting rank spins before it sleeps.

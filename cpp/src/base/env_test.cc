@@ -51,6 +51,7 @@ TEST(Environment, ReadsItsOwnNames) {
                                         {"CORRO_LISTEN", "::1"},
                                         {"CORRO_HOST_ID", "h"},
                                         {"CORRO_DETERMINISTIC", "1"},
+                                        {"CORRO_COMMIT", "1"},
                                         {"CORRO_TIMEOUT", "2.5"},
                                         {"CORRO_SPIN", "50"},
                                         {"CORRO_FUSION_BYTES", "8388608"}})
@@ -70,6 +71,7 @@ TEST(Environment, ReadsItsOwnNames) {
   EXPECT_EQ(environment.listen, "::1");
   EXPECT_EQ(environment.host_id, "h");
   EXPECT_TRUE(environment.deterministic);
+  EXPECT_TRUE(environment.commit);
   EXPECT_EQ(environment.timeout, std::chrono::milliseconds(2500));
   EXPECT_EQ(environment.spin, std::chrono::microseconds(50));
   EXPECT_EQ(environment.fusion_bytes, 8U << 20U);
@@ -134,6 +136,7 @@ TEST(Environment, ErrorsNameVariableAndValue) {
   EXPECT_THAT(error_of({{"CORRO_BOOTSTRAP", "/tmp/x"}}),
               HasSubstr("CORRO_BOOTSTRAP=/tmp/x: expected dir:PATH"));
   EXPECT_THAT(error_of({{"CORRO_DETERMINISTIC", "maybe"}}), HasSubstr("expected 0 or 1"));
+  EXPECT_THAT(error_of({{"CORRO_COMMIT", "yes"}}), HasSubstr("expected 0 or 1"));
   EXPECT_THAT(error_of({{"CORRO_FUSION_BYTES", "64MB"}}), HasSubstr("CORRO_FUSION_BYTES=64MB"));
   for (const char* bad : {"-1", "0", "1e-12", "nan", "inf", "1e300", "5s", " "}) {
     EXPECT_THAT(error_of({{"CORRO_TIMEOUT", bad}}), HasSubstr(std::string("CORRO_TIMEOUT=") + bad));

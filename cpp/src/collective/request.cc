@@ -26,7 +26,7 @@ uint64_t largest_of(const std::vector<uint64_t>& counts, uint64_t even) {
 
 bool needs_root(OpKind kind) {
   return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather ||
-         kind == OpKind::kScatter || kind == OpKind::kSend || kind == OpKind::kRecv;
+         kind == OpKind::kScatter || is_pair(kind);
 }
 
 Status check_counts(const OpRequest& request, const std::vector<uint64_t>& counts, int32_t size,
@@ -46,7 +46,7 @@ Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size) {
     return {Code::kInvalidArgument, fmt::format("{}: rank {} is not in a group of {} ranks",
                                                 name_of(request.kind), request.root, size)};
   }
-  const bool point_to_point = request.kind == OpKind::kSend || request.kind == OpKind::kRecv;
+  const bool point_to_point = is_pair(request.kind);
   if (point_to_point && request.root == rank) {
     return {Code::kInvalidArgument,
             fmt::format("{}: rank {} cannot exchange with itself", name_of(request.kind), rank)};
@@ -108,11 +108,15 @@ Signature signature_of(const OpRequest& request, int32_t size) {
   const bool folds = request.kind == OpKind::kAllreduce || request.kind == OpKind::kReduce ||
                      request.kind == OpKind::kReducescatter;
   if (!folds) signature.reduce_op = ReduceOp::kSum;
-  if (request.kind == OpKind::kBarrier) return signature;
+  const uint32_t commits = request.commits ? kCommits : 0;
+  if (request.kind == OpKind::kBarrier) {
+    signature.extras = commits;
+    return signature;
+  }
   const bool shared_counts = request.kind != OpKind::kAlltoall;
   signature.shape = request.shape;
-  signature.extras = hash_extras(request.prescale, request.postscale,
-                                 shared_counts ? std::span(request.counts) : std::span<uint64_t>());
+  const auto counts = shared_counts ? std::span(request.counts) : std::span<uint64_t>();
+  signature.extras = hash_extras(request.prescale, request.postscale, counts) | commits;
   return signature;
 }
 

@@ -140,7 +140,7 @@ TEST(Select, IsTheSameOnEveryRankOfAnUnevenOperation) {
 TEST(Select, FindsAnAlgorithmForEveryKindAlsoInAGroupOfOne) {
   for (int kind = 0; kind < kOpKindCount; ++kind) {
     const auto operation = static_cast<OpKind>(kind);
-    const bool pair = operation == OpKind::kSend || operation == OpKind::kRecv;
+    const bool pair = is_pair(operation);
     const Problem problem{
         .kind = operation, .size = pair ? 2 : 1, .root = pair ? 1 : 0, .count = 3};
     EXPECT_TRUE(supports(select(problem, 4, {}), problem)) << name_of(operation);

@@ -13,9 +13,7 @@ namespace {
 /// cancellations.
 constexpr uint32_t kIdlePollsPerEndpointCheck = 32;
 
-bool is_pair(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
-
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+constexpr size_t kMostEarlyMessages = 4096;
 
 }  // namespace
 
@@ -74,7 +72,7 @@ Result<Group*> Engine::create_group(const std::vector<int32_t>& members) {
   if (std::find(members.begin(), members.end(), rank()) == members.end())
     return static_cast<Group*>(nullptr);
   CORRO_ASSIGN(Group * group, open_group(members, lane));
-  hear_early(lane);
+  hear_early(*group);
   return group;
 }
 
@@ -154,6 +152,39 @@ Group* Engine::group_of_lane(uint32_t lane) {
   return nullptr;
 }
 
+// -- groups that are made without a word
+// -----------------------------------------------------------
+
+bool Engine::of_a_later_group(uint32_t lane) const { return group_lane(lane) >= next_lane_; }
+
+/// A member may be faster than this rank: what it says of the group is kept until that is made.
+void Engine::keep_early(int32_t from, const wire::Control& control) {
+  size_t kept = 0;
+  for (const auto& [lane, early] : early_) kept += early.said.size();
+  const uint32_t lane = group_lane(control.lane);
+  if (kept < kMostEarlyMessages) {
+    early_[lane].said.emplace_back(from, control);
+  } else if (early_.size() < kMostEarlyMessages) {
+    early_[lane].too_much_from = from;
+  }
+}
+
+void Engine::hear_early(Group& group) {
+  const auto found = early_.find(group.lane);
+  if (found == early_.end()) return;
+  const Early early = std::move(found->second);
+  early_.erase(found);
+  for (const auto& [from, control] : early.said) on_control(from, control);
+  if (early.too_much_from < 0) return;
+  fail_group(
+      group,
+      {Code::kResourceExhausted,
+       fmt::format("rank {} said more of this group than is kept until it is made on rank {}",
+                   early.too_much_from, rank()),
+       {.rank = early.too_much_from}},
+      early.too_much_from);
+}
+
 // -- submission -----------------------------------------------------------------------------------
 
 void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time now) {
@@ -193,7 +224,8 @@ Time Engine::deadline_of(const collective::OpRequest& request, Time now) const {
 
 /// Gives an operation its id and place in the group's lane.
 void Engine::begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now) {
-  const collective::OpRequest& request = work->requests[index];
+  collective::OpRequest& request = work->requests[index];
+  request.commits = options_.commit && !is_pair(request.kind);
   auto flight = make_flight(group, work, request, now);
   flight->op = is_pair(request.kind)
                    ? group.pair_sequences[{request.kind, request.root, request.tag}]++
@@ -251,8 +283,9 @@ void Engine::enqueue(std::unique_ptr<Flight> flight) {
 bool Engine::begin_quick(Group& group, const collective::OpRequest& request,
                          std::optional<Quick>& quick) {
   collective::Board* board = group.board.get();
-  if (board == nullptr || group.busy() || is_pair(request.kind) || !request.counts.empty() ||
-      !request.send_counts.empty() || !group.failed.ok() || !group.next_error.ok() ||
+  if (board == nullptr || commits(group) || group.busy() || is_pair(request.kind) ||
+      !request.counts.empty() || !request.send_counts.empty() || !group.failed.ok() ||
+      !group.next_error.ok() ||
       !collective::validate_sizes(request, group.rank, group.size()).ok()) {
     return false;
   }
@@ -292,10 +325,15 @@ void Engine::slow_down(Quick& quick, const std::shared_ptr<WorkState>& work, Tim
   enqueue(std::move(flight));
 }
 
+bool Engine::uses_messages(const Flight& flight) const {
+  const Group& group = *flight.group;
+  return group.board == nullptr || is_pair(flight.request->kind) || commits(group);
+}
+
 void Engine::launch(Flight& flight, Time /*now*/) {
   Group& group = *flight.group;
   flight.operation = group.make_operation(flight);
-  if (group.board == nullptr || is_pair(flight.request->kind)) ++message_flights_;
+  if (uses_messages(flight)) ++message_flights_;
   recorder_->set_phase(flight.record, obs::Phase::kExchange);
   if (is_pair(flight.request->kind)) return;
   flight.signature = collective::signature_of(*flight.request, group.size()).pack();
@@ -362,7 +400,7 @@ bool Engine::poll_group(Group& group) {
     if (flight.over) continue;
     if (flight.operation == nullptr) break;  // started in order: none behind it has started
     moved = poll_flight(flight, oldest) || moved;
-    if (!flight.over) oldest = false;
+    if (!flight.over && !flight.voted) oldest = false;
   }
   for (size_t i = 0; i < group.pairs.size(); ++i) {
     if (!group.pairs[i]->over) moved = poll_flight(*group.pairs[i], true) || moved;
@@ -372,6 +410,10 @@ bool Engine::poll_group(Group& group) {
 }
 
 bool Engine::poll_flight(Flight& flight, bool oldest) {
+  if (flight.voted) {
+    awaited_ = kSeveral;
+    return false;
+  }
   const obs::Phase before = flight.operation->phase();
   const int32_t waited = flight.operation->waiting_for();
   const collective::Progress progress = flight.operation->poll(oldest);
@@ -397,10 +439,13 @@ void Engine::conclude(Flight& flight, const Status& outcome) {
     const int32_t culprit = outcome.detail() ? outcome.detail()->rank : rank();
     return fail_group(group, outcome, culprit);
   }
-  const bool by_messages = group.board == nullptr && !is_pair(flight.request->kind);
+  const bool pair = is_pair(flight.request->kind);
+  if (outcome.ok() && !pair && commits(group)) return vote(flight);
+  const bool by_messages = (group.board == nullptr || commits(group)) && !pair;
   const bool first =
       flight.operation != nullptr && flight.operation->status().code() == outcome.code();
-  if (!outcome.ok() && by_messages && first) {
+  const bool decides = commits(group) && decider_of(group) == rank();
+  if (!outcome.ok() && by_messages && (first || decides)) {
     tell_group(group, wire::ControlKind::kCancel, flight.op, outcome, -1);
   }
   end(flight, outcome);
@@ -411,13 +456,16 @@ void Engine::end(Flight& flight, const Status& status) {
   Group& group = *flight.group;
   const bool pair = is_pair(flight.request->kind);
   if (flight.operation != nullptr) {
-    if (!status.ok()) flight.operation->abandon();
-    if (group.board == nullptr || pair) --message_flights_;
+    if (!status.ok() && !flight.voted) flight.operation->abandon();
+    if (uses_messages(flight)) --message_flights_;
     flight.operation.reset();
     if (!pair) executor_->complete(flight.ticket);
   }
   flight.over = true;
-  if (!pair) group.past_of(flight.op) = {flight.op, flight.signature, !status.ok()};
+  if (!pair) {
+    group.past_of(flight.op) = {flight.op, flight.signature, !status.ok()};
+    group.closing_rounds.votes.erase(flight.op);
+  }
   --flights_;
   if (!status.ok()) ++counters_.failures;
   recorder_->end(flight.record, status.code());
@@ -482,265 +530,11 @@ void Engine::set_sleeping(bool asleep) {
   if (word.load(std::memory_order_relaxed) != depth) word.store(depth, std::memory_order_seq_cst);
 }
 
-// -- failure --------------------------------------------------------------------------------------
-
-void Engine::check_deadlines(Time now) {
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    Group& group = *groups_[g];
-    for (size_t i = 0; i < group.flights.size(); ++i) {
-      Flight& flight = *group.flights[i];
-      if (flight.over) continue;
-      if (now >= flight.deadline) return expire(flight, now);
-      if (tells(flight) && now >= flight.tell_at()) tell_waiting(flight);
-    }
-    for (size_t i = 0; i < group.pairs.size(); ++i) {
-      if (!group.pairs[i]->over && now >= group.pairs[i]->deadline)
-        return expire(*group.pairs[i], now);
-    }
-  }
-}
-
-/// Over streams a rank knows whom it waits for itself, but not for whom that one waits.
-bool Engine::tells(const Flight& flight) {
-  return flight.group->board == nullptr && flight.operation != nullptr &&
-         flight.operation->waiting_for() >= 0;
-}
-
-void Engine::tell_waiting(Flight& flight) {
-  const Group& group = *flight.group;
-  const int32_t awaited = group.members[static_cast<size_t>(flight.operation->waiting_for())];
-  if (flight.told == awaited) return;
-  flight.told = awaited;
-  tell_members(group, {.kind = wire::ControlKind::kWaiting,
-                       .code = 0,
-                       .lane = group.lane,
-                       .rank = awaited,
-                       .op = flight.op,
-                       .text = {}});
-}
-
-/// The rank at the end of the chain: it is not in the operation, or does not say anything.
-int32_t Engine::follow_waiting(const Group& group, uint64_t op, int32_t first) const {
-  int32_t last = first;
-  for (int32_t hops = 0; hops < group.size(); ++hops) {
-    const auto found = group.waiting.find(last);
-    if (found == group.waiting.end() || found->second.first != op) return last;
-    last = found->second.second;
-    if (last == rank()) break;
-  }
-  return first;  // They wait in a circle.
-}
-
-void Engine::expire(Flight& flight, Time now) {
-  Group& group = *flight.group;
-  const int32_t waits = flight.operation != nullptr ? flight.operation->waiting_for() : -1;
-  const int32_t awaited = waits < 0 ? -1 : group.members[static_cast<size_t>(waits)];
-  const int32_t culprit = awaited < 0 ? -1 : follow_waiting(group, flight.op, awaited);
-  std::string message = culprit < 0 ? "waited" : fmt::format("waited for rank {}", culprit);
-  if (culprit != awaited) message += fmt::format(" (by way of rank {})", awaited);
-  message += fmt::format(" for {:.3g} s", seconds(now - flight.submitted));
-  if (culprit >= 0) {
-    message += "; " + (group.board != nullptr && !is_pair(flight.request->kind)
-                           ? group.board->last_operation_of(waits)
-                           : last_message_of(group, culprit));
-  }
-  fail_group(group, {Code::kDeadlineExceeded, message, {.rank = culprit}}, culprit);
-}
-
-/// What a rank was doing, as far as its messages tell.
-std::string Engine::last_message_of(const Group& group, int32_t from) const {
-  const auto last = endpoints_[static_cast<size_t>(from)]->last_message();
-  if (!last) return "it has sent nothing yet";
-  if ((last->key.lane & ~collective::kPairLaneBit) != group.lane)
-    return "its last message was of another group";
-  const std::string call = collective::Signature::unpack(last->signature).describe();
-  if ((last->key.lane & collective::kPairLaneBit) != 0) return "its last message was of " + call;
-  return fmt::format("its last message on this group was of #{} {}", last->key.op + 1, call);
-}
-
-Status Engine::describe_failure(const Flight& flight, const Status& cause) const {
-  const collective::OpRequest& request = *flight.request;
-  const obs::Phase phase =
-      flight.operation != nullptr ? flight.operation->phase() : obs::Phase::kQueued;
-  const int32_t culprit = cause.detail() ? cause.detail()->rank : -1;
-  std::string what = fmt::format("{} #{}", name_of(request.kind), flight.op + 1);
-  if (!request.name.empty()) what += fmt::format(" \"{}\"", request.name);
-  return {cause.code(),
-          fmt::format("{} on rank {} (phase {}): {}", what, rank(), obs::name_of(phase),
-                      cause.message()),
-          {.rank = culprit,
-           .op = std::string(name_of(request.kind)),
-           .phase = std::string(obs::name_of(phase)),
-           .torn = flight.operation != nullptr && flight.operation->torn()}};
-}
-
-/// The same for an operation that had returned here without a failure.
-Status Engine::describe_past(const PastOperation& past, const Status& cause) const {
-  const auto name = std::string(name_of(collective::Signature::unpack(past.signature).kind));
-  return {cause.code(),
-          fmt::format("{} #{} on rank {} (it had returned): {}", name, past.op + 1, rank(),
-                      cause.message()),
-          {.rank = cause.detail() ? cause.detail()->rank : -1, .op = name, .phase = "exchange"}};
-}
-
-/// Ends everything of the group with the same cause, here and for whoever waits on this rank.
-void Engine::fail_group(Group& group, const Status& cause, int32_t culprit) {
-  if (!group.failed.ok()) return;
-  group.failed = cause;
-  if (group.board != nullptr) group.board->set_failed(cause.code(), culprit);
-  tell_group(group, wire::ControlKind::kAbort, group.completed(), cause, culprit);
-  for (size_t i = 0; i < group.flights.size(); ++i) {
-    Flight& flight = *group.flights[i];
-    if (!flight.over) end(flight, describe_failure(flight, cause));
-  }
-  for (size_t i = 0; i < group.pairs.size(); ++i) {
-    Flight& flight = *group.pairs[i];
-    if (!flight.over) end(flight, describe_failure(flight, cause));
-  }
-  (void)executor_->cancel_pending(group.executor_lane, cause);
-  sweep(group);
-  fail_named(group, cause, culprit);
-}
-
-void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
-  std::string& known = lost_[static_cast<size_t>(lost_rank)];
-  if (!known.empty()) return;
-  known = how;
-  if (auto* endpoint = endpoints_[static_cast<size_t>(lost_rank)].get(); endpoint != nullptr)
-    endpoint->close();
-  const EnginePeer& peer = options_.peers[static_cast<size_t>(lost_rank)];
-  const Status cause(Code::kUnavailable,
-                     fmt::format("rank {} ({}) was lost: {}", lost_rank, peer.where, how),
-                     {.rank = lost_rank});
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    if (groups_[i]->contains(lost_rank)) fail_group(*groups_[i], cause, lost_rank);
-  }
-}
-
-void Engine::peer_ended(int32_t ended) {
-  const auto index = static_cast<size_t>(ended);
-  while (poll(now_)) {
-  }
-  if (auto* endpoint = endpoints_[index].get(); endpoint != nullptr && lost_[index].empty()) {
-    while (endpoint->progress()) {
-    }
-  }
-  if (!departed_[index]) return peer_lost(ended, "its process has ended");
-  check_departed();
-}
-
-/// Operations that wait for a rank that has left will wait for ever.
-void Engine::check_departed() {
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    Group& group = *groups_[g];
-    for (const auto& flight : group.flights) {
-      if (flight->over || flight->operation == nullptr || flight->operation->waiting_for() < 0)
-        continue;
-      const int32_t awaited = group.members[static_cast<size_t>(flight->operation->waiting_for())];
-      if (!departed_[static_cast<size_t>(awaited)]) continue;
-      fail_group(
-          group,
-          {Code::kUnavailable, fmt::format("rank {} has left the job", awaited), {.rank = awaited}},
-          awaited);
-      break;
-    }
-    check_departed_named(group);
-  }
-}
+// -- the end
+// ---------------------------------------------------------------------------------------
 
 void Engine::close_descriptors() {
   for (const int fd : descriptors_) ::close(fd);
-}
-
-void Engine::tell_group(const Group& group, wire::ControlKind kind, uint64_t op,
-                        const Status& status, int32_t culprit) {
-  // The board tells everyone who is in an operation; who waits for a name looks elsewhere.
-  const bool by_names = group.named != nullptr || group.owner != nullptr;
-  if (group.board != nullptr && !by_names) return;
-  tell_members(group, {.kind = kind,
-                       .code = static_cast<uint8_t>(status.code()),
-                       .lane = group.lane,
-                       .rank = culprit,
-                       .op = op,
-                       .text = status.message()});
-}
-
-void Engine::on_control(int32_t from, const wire::Control& control) {
-  if (control.kind == wire::ControlKind::kGoodbye) {
-    departed_[static_cast<size_t>(from)] = true;
-    any_departed_ = true;
-    return;
-  }
-  if (control.kind == wire::ControlKind::kReady || control.kind == wire::ControlKind::kOrder)
-    return hear_named(from, control);
-  Group* group = group_of_lane(control.lane);
-  if (group == nullptr) group = named_lane_of(control.lane);
-  if (group == nullptr || !group->contains(from)) return;
-  if (control.kind == wire::ControlKind::kWaiting) {
-    if (group->contains(control.rank)) group->waiting[from] = {control.op, control.rank};
-    return;
-  }
-  const auto code = static_cast<Code>(std::clamp<int>(control.code, 1, 16));
-  const int32_t culprit = control.rank >= 0 && control.rank < size() ? control.rank : -1;
-  const Status cause(code, control.text, {.rank = culprit});
-  if (control.kind == wire::ControlKind::kAbort) fail_group(*group, cause, culprit);
-  if (control.kind == wire::ControlKind::kCancel) cancel_operation(*group, control.op, cause);
-}
-
-void Engine::cancel_operation(Group& group, uint64_t op, const Status& cause) {
-  if (!group.failed.ok()) return;
-  if (Flight* flight = group.find(op); flight != nullptr && flight->operation != nullptr) {
-    conclude(*flight, describe_failure(*flight, cause));
-    return;
-  }
-  const PastOperation& past = group.past_of(op);
-  if (past.op == op) {
-    if (!past.failed) group.next_error = describe_past(past, cause);  // it had returned here
-  } else if (op >= group.completed()) {
-    group.cancelled.emplace(op, cause);
-  }
-}
-
-/// Messages without a receive show what their senders called: compare with what was, is or will be
-/// called here.
-void Engine::judge_strays() {
-  if (strays_.empty()) return;
-  std::vector<Stray> strays;
-  strays.swap(strays_);
-  for (const Stray& stray : strays) {
-    if ((stray.key.lane & collective::kPairLaneBit) != 0) continue;
-    Group* group = group_of_lane(stray.key.lane);
-    if (group != nullptr && group->failed.ok())
-      judge(stray.from, *group, stray.key.op, stray.signature);
-  }
-}
-
-void Engine::judge(int32_t from, Group& group, uint64_t op, const SignatureBits& signature) {
-  if (Flight* flight = group.find(op); flight != nullptr && flight->operation != nullptr) {
-    if (flight->signature == signature) return;
-    const Status error = disagreement(from, flight->signature, signature);
-    tell_group(group, wire::ControlKind::kCancel, op, error, -1);
-    end(*flight, describe_failure(*flight, error));
-    return;
-  }
-  PastOperation& past = group.past_of(op);
-  if (past.op != op) {
-    if (op >= group.completed()) group.early.emplace(op, std::pair(from, signature));
-    return;
-  }
-  if (past.failed || past.signature == signature) return;
-  past.failed = true;
-  const Status error = disagreement(from, past.signature, signature);
-  group.next_error = describe_past(past, error);
-  tell_group(group, wire::ControlKind::kCancel, op, error, -1);
-}
-
-Status Engine::disagreement(int32_t other, const SignatureBits& own,
-                            const SignatureBits& others) const {
-  return {Code::kInvalidArgument,
-          fmt::format("ranks disagree: {}",
-                      collective::describe_difference(rank(), own, other, others)),
-          {.rank = other}};
 }
 
 void Engine::close() {

@@ -45,6 +45,7 @@ struct EngineOptions {
   std::function<void(int32_t rank)> wake;
   FusionOptions fusion = {};   ///< Of named operations; the leader's counts.
   bool deterministic = false;  ///< Nothing that timing decides may change a result's bits.
+  bool commit = false;         ///< Collectives end with a closing round; the same on all ranks.
 };
 
 /// What happened so far; read by counters and tests.
@@ -140,6 +141,7 @@ class Engine final {
   Status refusal(Group& group, const collective::OpRequest& request);
   [[nodiscard]] Time deadline_of(const collective::OpRequest& request, Time now) const;
   void begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
+  [[nodiscard]] bool uses_messages(const Flight& flight) const;
   void launch(Flight& flight, Time now);
   bool poll_group(Group& group);
   bool poll_flight(Flight& flight, bool oldest);
@@ -148,7 +150,7 @@ class Engine final {
   void sweep(Group& group);
   void check_deadlines(Time now);
   void expire(Flight& flight, Time now);
-  [[nodiscard]] static bool tells(const Flight& flight);
+  [[nodiscard]] bool tells(const Flight& flight) const;
   void tell_waiting(Flight& flight);
   [[nodiscard]] int32_t follow_waiting(const Group& group, uint64_t op, int32_t first) const;
   void check_departed();
@@ -160,15 +162,31 @@ class Engine final {
   void tell_group(const Group& group, wire::ControlKind kind, uint64_t op, const Status& status,
                   int32_t culprit);
   void on_control(int32_t from, const wire::Control& control);
-  void cancel_operation(Group& group, uint64_t op, const Status& cause);
+  void cancel_operation(Group& group, int32_t from, uint64_t op, const Status& cause);
   void judge_strays();
   void judge(int32_t from, Group& group, uint64_t op, const SignatureBits& signature);
-  [[nodiscard]] Status disagreement(int32_t other, const SignatureBits& own,
-                                    const SignatureBits& others) const;
+  [[nodiscard]] static Status disagreement(int32_t one, const SignatureBits& signature,
+                                           int32_t other, const SignatureBits& others);
   [[nodiscard]] Group* group_of_lane(uint32_t lane);
+  [[nodiscard]] bool of_a_later_group(uint32_t lane) const;
   [[nodiscard]] bool unsent() const;
   bool poll_endpoints(bool everyone);
   void close_quiet_boards();
+
+  // engine_commit.cc
+  [[nodiscard]] bool commits(const Group& group) const;
+  [[nodiscard]] int32_t decider_of(const Group& group) const;
+  [[nodiscard]] int32_t waiting_for(const Flight& flight) const;
+  void vote(Flight& flight);
+  void count_vote(Group& group, int32_t from, uint64_t op, const SignatureBits& signature);
+  void hear_closing(int32_t from, Group& group, const wire::Control& control);
+  void settle(Group& group);
+  void report(Group& group, int32_t decider);
+  void tell_verdict(const Group& group, int32_t to);
+  void tell_commits(const Group& group, int32_t to);
+  void allow_time(Group& group);
+  void end_voted(Group& group, const std::string& doubt);
+  void tell(int32_t member, const wire::Control& control);
 
   // engine_named.cc
   void submit_named(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
@@ -184,7 +202,8 @@ class Engine final {
   void pass_over(Group& lane);
   void tell_members(const Group& group, const wire::Control& control);
   void hear_named(int32_t from, const wire::Control& control);
-  void hear_early(uint32_t lane);
+  void keep_early(int32_t from, const wire::Control& control);
+  void hear_early(Group& group);
   void fail_named(Group& group, const Status& cause, int32_t culprit);
   void check_departed_named(Group& group);
 
@@ -206,8 +225,12 @@ class Engine final {
     SignatureBits signature;
   };
   std::vector<Stray> strays_;  ///< Heard of during this look at the endpoints.
-  /// What was said of named operations on groups that are still to be made here.
-  std::vector<std::pair<int32_t, wire::Control>> early_named_;
+  /// What was said of groups that are still to be made here, by lane.
+  struct Early {
+    std::vector<std::pair<int32_t, wire::Control>> said;
+    int32_t too_much_from = -1;  ///< A rank that said more than is kept.
+  };
+  std::map<uint32_t, Early> early_;
   uint32_t next_lane_ = 0;
   uint32_t idle_polls_ = 0;  ///< In a row.
   static constexpr int32_t kNobody = -1, kSeveral = -2;

@@ -8,15 +8,9 @@
 namespace corro::runtime {
 namespace {
 
-/// A group's lanes for named operations: its own lane with one of these bits.
-constexpr uint32_t kOrderedLaneBit = 1U << 30U;
-constexpr uint32_t kPlannedLaneBit = 1U << 29U;
-
 /// The leader decides no further run while so many operations are on their way: what becomes ready
 /// meanwhile shares buckets.
 constexpr size_t kDecidedAhead = 2;
-
-constexpr size_t kMostEarlyMessages = 4096;
 
 }  // namespace
 
@@ -24,7 +18,7 @@ constexpr size_t kMostEarlyMessages = 4096;
 
 Status Engine::named_refusal(Group& group, const collective::OpRequest& request) {
   CORRO_TRY(refusal(group, request));
-  if (request.kind == OpKind::kSend || request.kind == OpKind::kRecv) {
+  if (is_pair(request.kind)) {
     return {Code::kInvalidArgument, "send and recv are matched by tag, not by name"};
   }
   for (Group* lane : group.named_lanes) {
@@ -35,7 +29,8 @@ Status Engine::named_refusal(Group& group, const collective::OpRequest& request)
 
 void Engine::submit_named(Group& group, const std::shared_ptr<WorkState>& work, size_t index,
                           Time now) {
-  const collective::OpRequest& request = work->requests[index];
+  collective::OpRequest& request = work->requests[index];
+  request.commits = options_.commit;
   Status status = named_refusal(group, request);
   if (status.ok()) status = open_channel(group).submit(work, index, now, deadline_of(request, now));
   if (status.ok()) return;
@@ -72,10 +67,9 @@ Result<Group*> Engine::open_named_lane(Group& group, NamedLane which) {
 /// The lane with this id, made if nothing has run on it here yet: a member may give up its first
 /// operation before this rank hears of it. Null if it is no lane of a group of this rank.
 Group* Engine::named_lane_of(uint32_t lane) {
-  constexpr uint32_t kBits = kOrderedLaneBit | kPlannedLaneBit;
-  const uint32_t bit = lane & kBits;
+  const uint32_t bit = lane & (kOrderedLaneBit | kPlannedLaneBit);
   if (bit != kOrderedLaneBit && bit != kPlannedLaneBit) return nullptr;
-  Group* owner = group_of_lane(lane & ~kBits);
+  Group* owner = group_of_lane(group_lane(lane));
   if (owner == nullptr || (lane & collective::kPairLaneBit) != 0) return nullptr;
   const auto which = bit == kOrderedLaneBit ? NamedLane::kOrdered : NamedLane::kPlanned;
   const auto opened = open_named_lane(*owner, which);
@@ -188,29 +182,10 @@ void Engine::tell_members(const Group& group, const wire::Control& control) {
 
 void Engine::hear_named(int32_t from, const wire::Control& control) {
   Group* group = group_of_lane(control.lane);
-  if (group == nullptr) {
-    // Groups are made without a word: a member may be faster than this rank.
-    if (control.lane >= next_lane_ && early_named_.size() < kMostEarlyMessages)
-      early_named_.emplace_back(from, control);
+  if (group == nullptr || !group->contains(from) || !group->failed.ok() || group->owner != nullptr)
     return;
-  }
-  if (!group->contains(from) || !group->failed.ok() || group->owner != nullptr) return;
-  const auto place = std::find(group->members.begin(), group->members.end(), from);
-  const auto member = static_cast<int32_t>(place - group->members.begin());
-  const Status heard = open_channel(*group).hear(member, control.kind, control.text);
+  const Status heard = open_channel(*group).hear(group->index_of(from), control.kind, control.text);
   if (!heard.ok()) fail_group(*group, heard, from);
-}
-
-void Engine::hear_early(uint32_t lane) {
-  std::vector<std::pair<int32_t, wire::Control>> early;
-  early.swap(early_named_);
-  for (auto& message : early) {
-    if (message.second.lane == lane) {
-      hear_named(message.first, message.second);
-    } else {
-      early_named_.push_back(std::move(message));
-    }
-  }
 }
 
 // -- failure --------------------------------------------------------------------------------------

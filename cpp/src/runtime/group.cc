@@ -8,12 +8,11 @@ namespace {
 constexpr size_t kCachedSchedules = 256;
 constexpr uint64_t kPipelineChunkBytes = 256U << 10U;
 
-bool is_pair(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
-
 }  // namespace
 
-bool Group::contains(int32_t world_rank) const {
-  return std::find(members.begin(), members.end(), world_rank) != members.end();
+int32_t Group::index_of(int32_t world_rank) const {
+  const auto found = std::find(members.begin(), members.end(), world_rank);
+  return found == members.end() ? -1 : static_cast<int32_t>(found - members.begin());
 }
 
 Flight* Group::find(uint64_t op) const {

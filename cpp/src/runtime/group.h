@@ -22,6 +22,15 @@ namespace corro::runtime {
 
 class Group;
 
+/// A group's lanes for named operations have its own lane's number with one of these bits.
+inline constexpr uint32_t kOrderedLaneBit = 1U << 30U;
+inline constexpr uint32_t kPlannedLaneBit = 1U << 29U;
+
+/// The lane of the group that a lane belongs to.
+[[nodiscard]] constexpr uint32_t group_lane(uint32_t lane) {
+  return lane & ~(collective::kPairLaneBit | kOrderedLaneBit | kPlannedLaneBit);
+}
+
 /// One operation of a work, from its submission until it is over.
 struct Flight {
   Group* group = nullptr;
@@ -36,6 +45,7 @@ struct Flight {
   Time submitted;
   int32_t told = -1;       ///< The world rank that the others were told this waits for.
   bool published = false;  ///< Its line is on the board already.
+  bool voted = false;      ///< Made here; waits for the closing round.
   bool over = false;
 
   /// When the others are told whom this waits for: somebody waits for this rank, too.
@@ -47,6 +57,19 @@ struct PastOperation {
   uint64_t op = UINT64_MAX;
   SignatureBits signature = {};
   bool failed = false;
+};
+
+/// The closing rounds of a group (CORRO_COMMIT=1). docs/design/0004-closing-round.md.
+struct ClosingRounds {
+  struct Votes {
+    int32_t first = -1;  ///< The world rank whose signature the others are compared with.
+    SignatureBits signature = {};
+    std::set<int32_t> from;  ///< World ranks.
+  };
+  std::map<uint64_t, Votes> votes;  ///< On the rank that decides: by op id.
+  std::set<int32_t> reports;        ///< After a loss: world ranks that have said all they know.
+  int32_t reported_to = -1;         ///< The world rank that was told all that is known here.
+  bool settled = false;
 };
 
 /// Loop-confined. Made and destroyed by the engine.
@@ -77,7 +100,7 @@ class Group {
   std::map<int32_t, std::pair<uint64_t, int32_t>>
       waiting;  ///< By world rank: the operation in which it waits for long, and for whom.
   std::array<PastOperation, 64> past;  ///< By op id modulo its size.
-  bool closing = false;
+  ClosingRounds closing_rounds;
 
   // Named operations run on two groups of their own, with the same members, boards and op ids
   // apart.
@@ -92,7 +115,9 @@ class Group {
     return flights.empty() ? next_op : flights.front()->op;
   }
   [[nodiscard]] bool busy() const { return !flights.empty() || !pairs.empty(); }
-  [[nodiscard]] bool contains(int32_t world_rank) const;
+  [[nodiscard]] bool contains(int32_t world_rank) const { return index_of(world_rank) >= 0; }
+  /// The group rank of a world rank, or -1.
+  [[nodiscard]] int32_t index_of(int32_t world_rank) const;
   /// The collective in flight (started or not) with this op id, or null.
   [[nodiscard]] Flight* find(uint64_t op) const;
   [[nodiscard]] PastOperation& past_of(uint64_t op) { return past[op % past.size()]; }

@@ -147,6 +147,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   driver.engine.size = size;
   driver.engine.timeout = timeout;
   driver.engine.deterministic = environment.deterministic;
+  driver.engine.commit = environment.commit;
   if (environment.fusion_bytes) driver.engine.fusion.threshold_bytes = *environment.fusion_bytes;
   CORRO_ASSIGN(driver.engine.recorder, obs::FlightRecorder::create({.rank = rank, .size = size}));
   CORRO_ASSIGN(std::shared_ptr<collective::Segment> segment,

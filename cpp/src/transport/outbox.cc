@@ -170,14 +170,7 @@ bool Outbox::start_flow_frame() {
 void Outbox::start_item_frame() {
   if (current_.control != nullptr) {
     const wire::Control& control = *current_.control;
-    begin({.kind = wire::FrameKind::kControl,
-           .lane = control.lane,
-           .op = control.op,
-           .length = control.text.size(),
-           .control = control.kind,
-           .code = control.code,
-           .rank = control.rank},
-          std::as_bytes(std::span(control.text)), true);
+    begin(wire::header_of(control), std::as_bytes(std::span(control.text)), true);
     return;
   }
   const SendRequest& request = *current_.request;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/signature_bits.h"
+
 namespace corro::wire {
 
 enum class ControlKind : uint8_t {
@@ -17,6 +19,10 @@ enum class ControlKind : uint8_t {
   kReady = 6,   ///< Named operations: a member's announcement to its group's leader (`text`).
   kOrder = 7,   ///< Named operations: the leader's decision, to every other member (`text`).
   kWaiting = 8,  ///< Operation `op` of the lane waits for `rank` here, and for long.
+  kVote = 9,     ///< Closing round, to who decides: `op` is made here, with this signature.
+  kCommit = 10,  ///< Closing round: `op` has succeeded, on every rank.
+  kReport = 11,  ///< Closing round, to who decides now that another is lost: all commits were said.
+  kSettled = 12,  ///< Closing round: what has not been committed by now has failed on every rank.
 };
 
 /// A small message about the connection or an operation.
@@ -26,7 +32,8 @@ struct Control {
   uint32_t lane = 0;
   int32_t rank = -1;
   uint64_t op = 0;
-  std::string text = {};  ///< At most kMaxControlText bytes.
+  std::string text = {};         ///< At most kMaxControlText bytes.
+  SignatureBits signature = {};  ///< Of a vote alone.
 };
 inline constexpr uint32_t kMaxControlText = 64U << 10U;
 

@@ -62,7 +62,7 @@ void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameHeaderBy
     raw.code = header.code;
     raw.step_or_rank = static_cast<uint32_t>(header.rank);
     raw.piece = static_cast<uint32_t>(header.length);
-    raw.offset = raw.call = raw.shape = raw.extras = 0;
+    raw.offset = 0;
   }
   std::memcpy(out.data(), &raw, sizeof(raw));
 }
@@ -89,34 +89,39 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
   }
   if (raw.kind != static_cast<uint8_t>(FrameKind::kControl)) return refused("kind", raw.kind);
   if (raw.control < static_cast<uint8_t>(ControlKind::kGoodbye) ||
-      raw.control > static_cast<uint8_t>(ControlKind::kWaiting)) {
+      raw.control > static_cast<uint8_t>(ControlKind::kSettled)) {
     return refused("control kind", raw.control);
   }
   if (raw.code > static_cast<uint8_t>(Code::kUnauthenticated)) return refused("code", raw.code);
   if (raw.length > kMaxControlText) return refused("control length", raw.length);
   if (raw.piece != raw.length) return refused("piece of a control", raw.piece);
   if (raw.offset != 0) return refused("offset of a control", raw.offset);
-  for (const uint64_t word : {raw.call, raw.shape, static_cast<uint64_t>(raw.extras)}) {
-    if (word != 0) return refused("signature of a control", word);
-  }
   header.kind = FrameKind::kControl;
   header.control = static_cast<ControlKind>(raw.control);
+  header.signature = {raw.call, raw.shape, raw.extras};
+  if (header.control != ControlKind::kVote && header.signature != SignatureBits{})
+    return refused("signature of a control", raw.call);
   header.code = raw.code;
   header.rank = static_cast<int32_t>(raw.step_or_rank);
   return header;
 }
 
+FrameHeader header_of(const Control& control) {
+  return {.kind = FrameKind::kControl,
+          .lane = control.lane,
+          .op = control.op,
+          .length = std::min<size_t>(control.text.size(), kMaxControlText),
+          .signature = control.signature,
+          .control = control.kind,
+          .code = control.code,
+          .rank = control.rank};
+}
+
 Bytes encode_control(const Control& control) {
-  const size_t text_bytes = std::min<size_t>(control.text.size(), kMaxControlText);
+  const FrameHeader header = header_of(control);
+  const auto text_bytes = static_cast<size_t>(header.length);
   Bytes bytes(kFrameHeaderBytes + text_bytes);
-  encode_frame({.kind = FrameKind::kControl,
-                .lane = control.lane,
-                .op = control.op,
-                .length = text_bytes,
-                .control = control.kind,
-                .code = control.code,
-                .rank = control.rank},
-               std::span(bytes).first<kFrameHeaderBytes>());
+  encode_frame(header, std::span(bytes).first<kFrameHeaderBytes>());
   std::memcpy(bytes.data() + kFrameHeaderBytes, control.text.data(), text_bytes);
   return bytes;
 }
@@ -127,7 +132,8 @@ Control control_from(const FrameHeader& header, std::string text) {
           .lane = header.lane,
           .rank = header.rank,
           .op = header.op,
-          .text = std::move(text)};
+          .text = std::move(text),
+          .signature = header.signature};
 }
 
 }  // namespace corro::wire

@@ -31,7 +31,7 @@ struct FrameHeader {
   uint64_t op = 0;
   uint64_t length = 0;           ///< Bytes of the whole message, or of the control's text.
   uint32_t step = 0;             ///< Message: tag of the schedule step.
-  SignatureBits signature = {};  ///< Message: what the sender believes the operation to be.
+  SignatureBits signature = {};  ///< Message, vote: what the sender believes the operation to be.
   ControlKind control = ControlKind::kGoodbye;
   uint8_t code = 0;     ///< Control: a corro::Code.
   int32_t rank = -1;    ///< Control.
@@ -48,7 +48,10 @@ void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameHeaderBy
 [[nodiscard]] Result<FrameHeader> decode_frame(
     std::span<const std::byte, kFrameHeaderBytes> raw_bytes, uint64_t max_message_bytes);
 
-/// Returns header and text of a control frame; a text above kMaxControlText is cut.
+/// Returns the header of a control frame; a text above kMaxControlText is cut.
+[[nodiscard]] FrameHeader header_of(const Control& control);
+
+/// Returns header and text of a control frame.
 [[nodiscard]] Bytes encode_control(const Control& control);
 
 /// Puts a decoded control header and the text behind it together.

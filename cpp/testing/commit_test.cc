@@ -1,0 +1,236 @@
+// CORRO_COMMIT=1: however ranks die, every operation has the same outcome on all that live.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/sanitized.h"
+#include "testing/named_support.h"
+
+namespace corro::testing {
+namespace {
+
+using collective::OpRequest;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSeeds = kSanitized ? 25 : 200;
+
+struct Case {
+  int32_t size;
+  bool board;
+};
+
+/// The kinds that leave ranks early (broadcast, reduce) and those that do not, small and large.
+constexpr OpKind kKinds[] = {OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kReduce,
+                             OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kBarrier};
+constexpr size_t kOperations = std::size(kKinds);
+
+/// Every rank's buffers and works of a few operations in flight at once.
+class Steps {
+ public:
+  Steps(World& world, uint64_t seed, bool named) : ranks_(static_cast<size_t>(world.size())) {
+    std::mt19937_64 random(seed);
+    for (size_t i = 0; i < kOperations; ++i) {
+      const size_t count = kKinds[i] == OpKind::kBarrier ? 0 : i == 3 ? 30000 : 1 + random() % 9;
+      const auto root = static_cast<int32_t>(random() % ranks_.size());
+      for (int32_t r = 0; r < world.size(); ++r) submit(world, r, i, count, root, named);
+    }
+  }
+
+  [[nodiscard]] World::Works works_of(int32_t rank) const {
+    World::Works works;
+    for (const auto& operation : ranks_[static_cast<size_t>(rank)]) works.push_back(operation.work);
+    return works;
+  }
+  /// The first operation whose outcome is not the same on all these ranks, in words.
+  [[nodiscard]] std::string difference(const std::vector<int32_t>& living) const {
+    for (size_t i = 0; i < kOperations; ++i) {
+      const Status& first = status(living.front(), i);
+      for (const int32_t rank : living) {
+        if (status(rank, i).ok() != first.ok()) {
+          return fmt::format("operation {}: rank {}: {}; rank {}: {}", i, living.front(),
+                             first.to_string(), rank, status(rank, i).to_string());
+        }
+      }
+    }
+    return "";
+  }
+  /// Operations that succeeded on a rank with something else than the sum or the root's values.
+  [[nodiscard]] int wrong(int32_t rank) const {
+    int wrong = 0;
+    for (const auto& operation : ranks_[static_cast<size_t>(rank)]) {
+      if (!operation.work->status().ok()) continue;
+      for (const float value : operation.data) wrong += value == operation.expected ? 0 : 1;
+    }
+    return wrong;
+  }
+
+ private:
+  struct Operation {
+    std::vector<float> data;
+    float expected = 0;
+    std::shared_ptr<runtime::WorkState> work;
+  };
+
+  void submit(World& world, int32_t rank, size_t i, size_t count, int32_t root, bool named) {
+    const auto own = static_cast<float>(rank + 1);
+    const auto all = static_cast<float>(world.size() * (world.size() + 1) / 2);
+    const bool summed = kKinds[i] == OpKind::kAllreduce ||
+                        (kKinds[i] == OpKind::kReduce && rank == root);
+    ranks_[static_cast<size_t>(rank)].push_back(
+        {.data = std::vector<float>(count, own),
+         .expected = summed                             ? all
+                     : kKinds[i] == OpKind::kBroadcast ? static_cast<float>(root + 1)
+                                                        : own,
+         .work = nullptr});
+    Operation& operation = ranks_[static_cast<size_t>(rank)].back();
+    auto* bytes = reinterpret_cast<std::byte*>(operation.data.data());
+    OpRequest request{.kind = kKinds[i], .dtype = DType::kF32, .root = root};
+    if (count > 0) {
+      request.input = bytes;
+      request.output = bytes;
+      request.count = count;
+    }
+    if (named) request.name = fmt::format("step.{}", i);
+    operation.work = named ? submit_named(world, rank, request) : world.submit(rank, {request});
+  }
+  [[nodiscard]] const Status& status(int32_t rank, size_t i) const {
+    return ranks_[static_cast<size_t>(rank)][i].work->status();
+  }
+
+  std::vector<std::deque<Operation>> ranks_;
+};
+
+/// What happens to a world while operations are in flight.
+struct Fate {
+  std::vector<int32_t> dead;
+  std::vector<int> rounds;  ///< Before each death.
+  bool told = true;         ///< All others learn of it at once.
+};
+
+Fate draw_fate(int32_t size, std::mt19937_64& random) {
+  Fate fate{.dead = {}, .rounds = {}, .told = random() % 2 == 0};
+  std::vector<int32_t> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  // Often the ranks that decide.
+  if (random() % 2 == 0) std::shuffle(ranks.begin(), ranks.end(), random);
+  const size_t most = static_cast<size_t>(size) - 1;
+  const size_t deaths = 1 + random() % std::min<size_t>(most, 3);
+  for (size_t i = 0; i < deaths; ++i) {
+    fate.dead.push_back(ranks[i]);
+    fate.rounds.push_back(static_cast<int>(random() % (i == 0 ? 40 : 6)));
+  }
+  return fate;
+}
+
+class Commit : public ::testing::TestWithParam<Case> {
+ protected:
+  [[nodiscard]] int32_t size() const { return GetParam().size; }
+  [[nodiscard]] World world(uint64_t seed, bool commit, std::vector<int32_t> without = {}) const {
+    return World({.size = size(),
+                  .seed = seed,
+                  .board = GetParam().board,
+                  .stream_bytes = 4096,
+                  .short_moves = seed % 3 == 0,
+                  .commit = commit,
+                  .uncommitted = std::move(without)});
+  }
+  /// Lets ranks die; "" or what differs among those that live.
+  std::string outcome(uint64_t seed, bool commit, bool named) {
+    std::mt19937_64 random(seed);
+    World mortal = world(seed, commit);
+    Steps steps(mortal, seed, named);
+    const Fate fate = draw_fate(size(), random);
+    for (size_t i = 0; i < fate.dead.size(); ++i) {
+      mortal.poll_rounds(fate.rounds[i]);
+      mortal.kill(fate.dead[i], fate.told);
+    }
+    std::vector<int32_t> living;
+    World::Works works;
+    for (int32_t r = 0; r < size(); ++r) {
+      if (std::find(fate.dead.begin(), fate.dead.end(), r) != fate.dead.end()) continue;
+      living.push_back(r);
+      for (auto& work : steps.works_of(r)) works.push_back(work);
+    }
+    mortal.run(works);
+    for (const int32_t r : living) EXPECT_EQ(steps.wrong(r), 0) << "on rank " << r;
+    return steps.difference(living);
+  }
+};
+
+TEST_P(Commit, WithoutADeathEverythingSucceeds) {
+  for (const bool named : {false, true}) {
+    World healthy = world(5, true);
+    Steps steps(healthy, 5, named);
+    for (int32_t r = 0; r < size(); ++r) {
+      healthy.run(steps.works_of(r));
+      for (const auto& work : steps.works_of(r))
+        EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+      EXPECT_EQ(steps.wrong(r), 0);
+    }
+  }
+}
+
+TEST_P(Commit, WhoeverDiesTheOthersAgreeOnEveryOutcome) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed)
+    ASSERT_EQ(outcome(seed, true, seed % 4 == 3), "") << "seed " << seed;
+}
+
+TEST_P(Commit, WithoutItTheyDoNotAlways) {
+  // Else the test above would prove nothing. A single survivor agrees with itself.
+  const uint64_t most = size() > 2 ? 4000 : 20;
+  bool differ = false;
+  for (uint64_t seed = 0; seed < most && !differ; ++seed) differ = !outcome(seed, false, false).empty();
+  EXPECT_EQ(differ, size() > 2);
+}
+
+TEST_P(Commit, ARankWithoutItIsAMismatchThatSaysSo) {
+  World mixed = world(3, true, {size() - 1});
+  std::vector<float> data(static_cast<size_t>(size()), 1);
+  const auto results = mixed.run_all([&](int32_t r) {
+    auto* bytes = reinterpret_cast<std::byte*>(&data[static_cast<size_t>(r)]);
+    return OpRequest{.kind = OpKind::kAllreduce,
+                     .dtype = DType::kF32,
+                     .input = bytes,
+                     .output = bytes,
+                     .count = 1};
+  });
+  for (const Status& status : results) {
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("only one of them with CORRO_COMMIT=1"));
+  }
+}
+
+TEST_P(Commit, ARankThatDecidesAndStopsEndsEveryWait) {
+  World stopped = world(3, true);
+  Steps steps(stopped, 3, false);
+  stopped.poll_rounds(2);
+  stopped.stop(0);
+  World::Works works;
+  for (int32_t r = 1; r < size(); ++r) {
+    for (auto& work : steps.works_of(r)) works.push_back(work);
+  }
+  stopped.run(works);
+  for (const auto& work : works) {
+    if (work->status().ok()) continue;
+    EXPECT_EQ(work->status().detail()->rank, 0) << work->status().to_string();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Commit,
+                         ::testing::Values(Case{2, true}, Case{3, true}, Case{5, true},
+                                           Case{2, false}, Case{3, false}, Case{5, false}),
+                         [](const auto& tested) {
+                           return fmt::format("{}_{}", tested.param.size,
+                                              tested.param.board ? "board" : "streams");
+                         });
+
+}  // namespace
+}  // namespace corro::testing
