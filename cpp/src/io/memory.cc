@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <limits>
@@ -69,6 +71,14 @@ Result<size_t> sealed_size(int fd) {
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return Status(Code::kPermissionDenied,
                   "shared memory from a peer is not sealed against shrinking: refused");
+  }
+  // Touching a huge page that the pool cannot give is a SIGBUS, however much memory is free.
+  struct statfs system{};
+  if (fstatfs(fd, &system) != 0)
+    return status_from_errno("shared memory from a peer: fstatfs", errno);
+  if (system.f_type == HUGETLBFS_MAGIC) {
+    return Status(Code::kPermissionDenied,
+                  "shared memory from a peer is made of huge pages: refused");
   }
   struct stat info{};
   if (fstat(fd, &info) != 0) return status_from_errno("shared memory from a peer: fstat", errno);

@@ -45,7 +45,7 @@ class Mapping {
 [[nodiscard]] Result<Fd> create_memfd(const std::string& name, size_t size);
 
 /// Returns the size of the memory behind a descriptor passed by a peer, after checking that it is a
-/// memfd that cannot shrink; PERMISSION_DENIED if it could.
+/// memfd of ordinary pages that cannot shrink; PERMISSION_DENIED otherwise.
 [[nodiscard]] Result<size_t> sealed_size(int fd);
 
 /// Maps [0, size) readable and writable. Reserves no memory. The mapping outlives `fd`.

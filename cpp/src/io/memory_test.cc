@@ -50,6 +50,15 @@ TEST(Memfd, UnsealedMemoryOfAPeerIsRefused) {
   EXPECT_EQ(sealed_size(null.get()).status().code(), Code::kPermissionDenied);
 }
 
+/// Mapped without a page in the pool behind it, it kills whoever touches it.
+TEST(Memfd, HugePagesOfAPeerAreRefused) {
+  const Fd fd(memfd_create("corro-test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!fd.valid()) GTEST_SKIP() << "this kernel has no huge pages";
+  ASSERT_EQ(ftruncate(fd.get(), 1 << 30), 0);
+  ASSERT_EQ(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(sealed_size(fd.get()).status().code(), Code::kPermissionDenied);
+}
+
 TEST(Memfd, TwoMappingsAreOneMemory) {
   const Fd fd = create_memfd("corro-test", kMib).value();
   ASSERT_TRUE(commit(fd.get(), 0, kMib).ok());
