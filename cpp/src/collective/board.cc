@@ -79,11 +79,20 @@ std::optional<Board::Failure> Board::find_failure() const {
     if (r == rank_ || member(r).section == nullptr) continue;
     const uint64_t word = member(r).section->failed.load(std::memory_order_acquire);
     if (word == 0) continue;
+    const uint64_t code = word & 0xFFU;
+    const bool known = code != 0 && code <= static_cast<uint64_t>(Code::kUnauthenticated);
     return Failure{.reporter = r,
-                   .code = static_cast<Code>(std::min<uint64_t>(word & 0xFFU, 16)),
-                   .culprit = static_cast<int32_t>(word >> 8U) - 1};
+                   .code = known ? static_cast<Code>(code) : Code::kUnknown,
+                   .culprit = member_or_nobody((word >> 8U) - 1)};
   }
   return std::nullopt;
+}
+
+int32_t Board::member_or_nobody(uint64_t world_rank) const {
+  const bool found = std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+    return static_cast<uint64_t>(member.world_rank) == world_rank;
+  });
+  return found ? static_cast<int32_t>(world_rank) : -1;
 }
 
 std::byte* Board::scratch(size_t bytes) {

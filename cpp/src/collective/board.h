@@ -63,9 +63,9 @@ class Board {
   void set_failed(Code code, int32_t culprit_world_rank);
   /// The first member that has failed the group, with its cause; nullopt if none.
   struct Failure {
-    int32_t reporter;
-    Code code;
-    int32_t culprit;
+    int32_t reporter;  ///< Group rank.
+    Code code;         ///< kUnknown if the word says none.
+    int32_t culprit;   ///< World rank of a member, or -1.
   };
   [[nodiscard]] std::optional<Failure> find_failure() const;
   /// Commits the own staging buffers on first use.
@@ -79,6 +79,7 @@ class Board {
  private:
   Board(uint32_t lane, int32_t rank, std::vector<Member> members, Wake wake);
   void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
+  [[nodiscard]] int32_t member_or_nobody(uint64_t world_rank) const;
 
   uint32_t lane_;
   int32_t rank_;

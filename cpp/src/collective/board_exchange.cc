@@ -38,7 +38,7 @@ void BoardExchange::publish() {
   line.reads = board_.reads_everyone() ? 1 : 0;
   const uint64_t bytes = shape_.contribution() * element_;
   const uint64_t most = largest_contribution() * element_ + table_bytes();
-  if (most <= kLineBytes && shape_.agreed()) {
+  if (in_lines()) {
     line.where = Where::kLine;
     copy_contribution(request_, line.data, request_.input, shape_.contribution());
   } else if (most <= kSlotBytes) {
@@ -117,10 +117,8 @@ void BoardExchange::write_table() {
 }
 
 uint64_t BoardExchange::table_entry(int32_t from, int32_t to, size_t index) const {
-  uint64_t value = 0;
-  std::memcpy(&value, slot_of(from) + (static_cast<size_t>(to) * 2 + index) * sizeof value,
-              sizeof value);
-  return value;
+  const auto* table = reinterpret_cast<const uint64_t*>(slot_of(from));
+  return std::min(read_once(table[static_cast<size_t>(to) * 2 + index]), kMostElements + 1);
 }
 
 // -- read everyone's line -------------------------------------------------------------------------
@@ -139,11 +137,15 @@ Status BoardExchange::agreement() const {
                                         board_.member(r).world_rank, line_of(r).signature()),
                     r);
   }
-  if (shape_.agreed()) return {};
+  return shape_.agreed() ? Status() : tables_agree();
+}
+
+Status BoardExchange::tables_agree() const {
   for (int32_t from = 0; from < size_; ++from) {
     for (int32_t to = 0; to < size_; ++to) {
       const uint64_t sent = table_entry(from, to, 0);
       const uint64_t expected = table_entry(to, from, 1);
+      if (sent > kMostElements) return impossible(from, "it sends more than 2^40 elements");
       if (sent == expected) continue;
       return mismatch(
           fmt::format("rank {} sends {} elements to rank {}, which expects {}",
@@ -163,37 +165,52 @@ Status BoardExchange::mismatch(const std::string& difference, int32_t who) const
            .phase = "exchange"}};
 }
 
+Status BoardExchange::impossible(int32_t r, std::string_view what) const {
+  const int32_t world_rank = board_.member(r).world_rank;
+  return {Code::kDataLoss,
+          fmt::format("{}: what rank {} has published of operation #{} of this group cannot be: {}",
+                      name_of(request_.kind), world_rank, op_ + 1, what),
+          {.rank = world_rank, .op = std::string(name_of(request_.kind)), .phase = "exchange"}};
+}
+
 // -- small: contributions are in lines and slots --------------------------------------------------
 
 bool BoardExchange::all_small() const {
+  if (shape_.agreed()) return certainly_small();
   for (int32_t r = 0; r < size_; ++r) {
-    if (line_of(r).where > Where::kSlot) return false;
+    if (read_once(line_of(r).where) > Where::kSlot) return false;
   }
   return true;
 }
 
 const std::byte* BoardExchange::small_data(int32_t r) const {
-  const Line& line = line_of(r);
-  return line.where == Where::kLine ? line.data : slot_of(r) + table_bytes();
+  return in_lines() ? line_of(r).data : slot_of(r) + table_bytes();
 }
 
-void BoardExchange::take_small() {
-  if (!shape_.takes()) return;
-  if (shape_.folds()) {
-    Sources sources;
-    for (int32_t r = 0; r < size_; ++r) {
-      sources[static_cast<size_t>(r)] = small_data(r) + shape_.put_offset(rank()) * element_;
-    }
-    fold_final(request_, size_, request_.output, {sources.data(), static_cast<size_t>(size_)},
-               shape_.output_count());
-    return;
-  }
+Status BoardExchange::take_small() {
+  if (!shape_.takes()) return {};
+  if (!shape_.folds()) return take_small_blocks();
+  Sources sources;
   for (int32_t r = 0; r < size_; ++r) {
-    const uint64_t bytes = shape_.take_count(r) * element_;
-    if (bytes == 0) continue;
-    std::memcpy(request_.output + shape_.take_offset(r) * element_,
-                small_data(r) + block_offset_in(r) * element_, bytes);
+    sources[static_cast<size_t>(r)] = small_data(r) + shape_.put_offset(rank()) * element_;
   }
+  fold_final(request_, size_, request_.output, {sources.data(), static_cast<size_t>(size_)},
+             shape_.output_count());
+  return {};
+}
+
+Status BoardExchange::take_small_blocks() {
+  for (int32_t r = 0; r < size_; ++r) {
+    const auto [begin, end] = read_range(r);
+    if (begin == end) continue;
+    if (!shape_.agreed() && end * element_ > kSlotBytes - table_bytes()) {
+      return impossible(r, fmt::format("its block for rank {} is not in its slot",
+                                       board_.member(rank()).world_rank));
+    }
+    std::memcpy(request_.output + shape_.take_offset(r) * element_,
+                small_data(r) + begin * element_, (end - begin) * element_);
+  }
+  return {};
 }
 
 // -- where things are -----------------------------------------------------------------------------
@@ -207,17 +224,18 @@ std::pair<uint64_t, uint64_t> BoardExchange::slice_of(int32_t r) const {
   return {begin, begin + each + (i < rest ? 1 : 0)};
 }
 
+/// Where the block for this rank starts in rank r's contribution, in elements.
 uint64_t BoardExchange::block_offset_in(int32_t r) const {
-  if (shape_.agreed()) return shape_.put_offset(rank());
+  if (shape_.agreed() || r == rank()) return shape_.put_offset(rank());
   uint64_t offset = 0;
   for (int32_t d = 0; d < rank(); ++d) offset += table_entry(r, d, 0);
   return offset;
 }
 
-uint64_t BoardExchange::contribution_of(int32_t r) const {
-  if (r == rank()) return shape_.contribution();
-  if (is_sliced(request_.kind)) return request_.count;
-  return block_offset_in(r) + shape_.take_count(r);
+std::pair<uint64_t, uint64_t> BoardExchange::read_range(int32_t r) const {
+  if (is_sliced(request_.kind)) return {0, request_.count};
+  const uint64_t begin = block_offset_in(r);
+  return {begin, begin + shape_.take_count(r)};
 }
 
 }  // namespace corro::collective

@@ -34,7 +34,9 @@ class BoardExchange {
   [[nodiscard]] Status agreement() const;
   /// True if all contributions are in lines and slots: take_small() makes the result.
   [[nodiscard]] bool all_small() const;
-  void take_small();
+  /// DATA_LOSS, with the result torn, where a rank's table and its slot cannot both be right; never
+  /// if certainly_small().
+  [[nodiscard]] Status take_small();
 
   [[nodiscard]] Board& board() const { return board_; }
   [[nodiscard]] const OpRequest& request() const { return request_; }
@@ -49,11 +51,13 @@ class BoardExchange {
   /// Rank r's slice of the result, in elements: as even as possible, the first ones get the rest.
   [[nodiscard]] std::pair<uint64_t, uint64_t> slice_of(int32_t r) const;
   /// What rank `from` sends to `to` (index 0), or expects from it (index 1): uneven alltoall.
+  /// Foreign: read once, at most kMostElements + 1.
   [[nodiscard]] uint64_t table_entry(int32_t from, int32_t to, size_t index) const;
-  /// Where the block for this rank starts in rank r's contribution, in elements.
-  [[nodiscard]] uint64_t block_offset_in(int32_t r) const;
-  /// Elements of rank r's contribution up to the last that this rank reads.
-  [[nodiscard]] uint64_t contribution_of(int32_t r) const;
+  /// The elements of rank r's contribution that this rank reads: begin and end. Of an uneven
+  /// alltoall foreign, and another one with every call: nothing says yet that r has so many.
+  [[nodiscard]] std::pair<uint64_t, uint64_t> read_range(int32_t r) const;
+  /// DATA_LOSS: what rank r has published is not what any rank publishes.
+  [[nodiscard]] Status impossible(int32_t r, std::string_view what) const;
 
  private:
   [[nodiscard]] std::byte* slot_of(int32_t r) const {
@@ -63,11 +67,18 @@ class BoardExchange {
   [[nodiscard]] uint64_t table_bytes() const;
   void write_table();
   void publish_place(Line& line, uint64_t bytes);
+  [[nodiscard]] uint64_t block_offset_in(int32_t r) const;
   [[nodiscard]] bool overlaps(uint64_t input_bytes, uint64_t output_bytes) const;
   [[nodiscard]] bool ranges_meet(uint64_t input_bytes, uint64_t output_bytes) const;
   /// `who`: the group rank that differs from those before it.
   [[nodiscard]] Status mismatch(const std::string& difference, int32_t who) const;
+  [[nodiscard]] Status tables_agree() const;
+  /// True if all contributions are in lines, as all ranks know beforehand.
+  [[nodiscard]] bool in_lines() const {
+    return shape_.agreed() && largest_contribution() * element_ <= kLineBytes;
+  }
   [[nodiscard]] const std::byte* small_data(int32_t r) const;
+  [[nodiscard]] Status take_small_blocks();
 
   Board& board_;
   const uint64_t op_;
@@ -80,8 +91,9 @@ class BoardExchange {
 };
 
 /// The large paths, chosen by every rank alike once all lines are there. The exchange is borrowed.
-/// Direct: every buffer can be read and written by every rank; else null.
-[[nodiscard]] std::unique_ptr<Operation> make_direct_path(const BoardExchange& exchange);
+/// Direct: every buffer can be read and written by every rank; else null. DATA_LOSS where a buffer
+/// is not in its owner's arena.
+[[nodiscard]] Result<std::unique_ptr<Operation>> make_direct_path(const BoardExchange& exchange);
 /// Staged: private memory, chunk by chunk through staging buffers. For the oldest operation only.
 [[nodiscard]] std::unique_ptr<Operation> make_staged_path(const BoardExchange& exchange);
 

@@ -67,10 +67,7 @@ class BoardOperation final : public Operation {
       return further ? Progress::kMoved : Progress::kIdle;
     }
     if (Status agreed = exchange_.agreement(); !agreed.ok()) return finish(std::move(agreed));
-    if (exchange_.all_small()) {
-      exchange_.take_small();
-      return finish({});
-    }
+    if (exchange_.all_small()) return take_small();
     if (!oldest) {
       wait(obs::Phase::kQueued, -1);
       return Progress::kIdle;
@@ -78,8 +75,17 @@ class BoardOperation final : public Operation {
     return start_large();
   }
 
+  Progress take_small() {
+    Status taken = exchange_.take_small();
+    if (taken.ok()) return finish({});
+    torn_ = true;
+    return give_group_up(std::move(taken));
+  }
+
   Progress start_large() {
-    path_ = make_direct_path(exchange_);
+    auto direct = make_direct_path(exchange_);
+    if (!direct.ok()) return give_group_up(direct.status());
+    path_ = std::move(*direct);
     if (path_ == nullptr) {
       if (Status ready = board().prepare_stages(); !ready.ok()) return give_group_up(ready);
       path_ = make_staged_path(exchange_);

@@ -16,24 +16,31 @@ constexpr uint64_t kMappedChunkBytes = 32U << 10U;  ///< Stays in L1 between fol
 constexpr uint64_t kCopiedChunkBytes = 64U << 10U;  ///< Where the kernel's copies are fastest.
 constexpr uint64_t kBytesPerPoll = 1U << 20U;       ///< Bounds how long one poll takes.
 
-/// A rank's buffer: mapped here, or at an address of its process.
+/// What this rank reads or writes of a rank's buffer: mapped here, or at an address of its process.
 struct Place {
   std::byte* mapped = nullptr;
   uint64_t address = 0;
 };
 
+/// Fixed before the work begins: what lines say may change afterwards.
+struct Buffers {
+  std::vector<Place> inputs, outputs;  ///< By group rank.
+  bool copied = false;                 ///< Some are in private memory.
+  bool fetches = false;                ///< Nobody else can store to this rank's result.
+};
+
 class DirectPath final : public Operation {
  public:
-  DirectPath(const BoardExchange& exchange, std::vector<Place> inputs, std::vector<Place> outputs,
-             bool copied)
+  DirectPath(const BoardExchange& exchange, Buffers buffers)
       : exchange_(exchange),
         request_(exchange.request()),
         element_(exchange.element()),
         rank_(exchange.rank()),
         size_(exchange.size()),
-        chunk_((copied ? kCopiedChunkBytes : kMappedChunkBytes) / element_),
-        inputs_(std::move(inputs)),
-        outputs_(std::move(outputs)) {
+        chunk_((buffers.copied ? kCopiedChunkBytes : kMappedChunkBytes) / element_),
+        fetches_(buffers.fetches),
+        inputs_(std::move(buffers.inputs)),
+        outputs_(std::move(buffers.outputs)) {
     phase_ = obs::Phase::kTransfer;
     torn_ = true;
   }
@@ -43,7 +50,7 @@ class DirectPath final : public Operation {
       case State::kWork:
         return move(make_own_part(), State::kFetch);
       case State::kFetch:
-        if (!fetches()) return move(true, State::kFinish);
+        if (!fetches_) return move(true, State::kFinish);
         if (!reached(arrived_, 1)) return Progress::kIdle;
         return move(fetch_slice(arrived_), State::kFinish);
       case State::kFinish:
@@ -80,11 +87,6 @@ class DirectPath final : public Operation {
     if (is_sliced(request_.kind)) return fold_own_slice();
     if (!exchange_.shape().takes()) return true;
     return exchange_.shape().folds() ? fold_own_block() : take_blocks();
-  }
-
-  /// True if nobody else can store to this rank's result.
-  [[nodiscard]] bool fetches() const {
-    return is_sliced(request_.kind) && exchange_.line_of(rank_).where == Where::kCopied;
   }
 
   /// Another rank's memory could not be read. One that has ended will be missed soon, and by its
@@ -162,11 +164,10 @@ class DirectPath final : public Operation {
   /// reducescatter: folds the block that is for this rank.
   Result<bool> fold_own_block() {
     const Shape& shape = exchange_.shape();
-    const uint64_t offset = shape.put_offset(rank_);
     for (uint64_t budget = kBytesPerPoll / element_; done_ < shape.output_count();) {
       if (budget == 0) return false;
       const uint64_t count = std::min(chunk_, shape.output_count() - done_);
-      CORRO_ASSIGN(const Sources sources, look_at_all(offset + done_, count));
+      CORRO_ASSIGN(const Sources sources, look_at_all(done_, count));
       fold_final(request_, size_, request_.output + done_ * element_,
                  {sources.data(), static_cast<size_t>(size_)}, count);
       done_ += count;
@@ -182,8 +183,7 @@ class DirectPath final : public Operation {
       const uint64_t count = shape.take_count(r);
       if (count == 0) continue;
       std::byte* into = request_.output + shape.take_offset(r) * element_;
-      CORRO_TRY(
-          read(r, inputs_[static_cast<size_t>(r)], exchange_.block_offset_in(r), count, into));
+      CORRO_TRY(read(r, inputs_[static_cast<size_t>(r)], 0, count, into));
     }
     return true;
   }
@@ -194,59 +194,92 @@ class DirectPath final : public Operation {
   const int32_t rank_;
   const int32_t size_;
   const uint64_t chunk_;  ///< Elements.
+  const bool fetches_;
   const std::vector<Place> inputs_, outputs_;
   uint64_t done_ = 0;
   State state_ = State::kWork;
   int32_t arrived_ = 0;
 };
 
-/// Where `elements` of a rank's buffer are; nullopt for an offset outside of its arena.
-std::optional<Place> resolve(const BoardExchange& exchange, int32_t r, uint64_t place,
-                             const std::byte* own, uint64_t elements) {
-  if (r == exchange.rank()) return Place{.mapped = const_cast<std::byte*>(own)};
-  if (exchange.line_of(r).where == Where::kCopied) return Place{.address = place};
-  std::byte* mapped = exchange.board().member(r).segment->at(place, elements * exchange.element());
-  if (mapped == nullptr) return std::nullopt;
-  return Place{.mapped = mapped};
-}
+/// What a rank offers in its line.
+struct Offer {
+  Where where;
+  bool reads;
+  uint64_t input, output;
+};
 
-/// Decided from the lines alone, so by every rank alike.
-bool reachable(const BoardExchange& exchange, bool& copied) {
-  bool all_read = true;
+std::vector<Offer> offers_of(const BoardExchange& exchange) {
+  std::vector<Offer> offers;
   for (int32_t r = 0; r < exchange.size(); ++r) {
     const Line& line = exchange.line_of(r);
-    if (line.where != Where::kMapped && line.where != Where::kCopied) return false;
-    copied = copied || line.where == Where::kCopied;
-    all_read = all_read && line.reads != 0;
+    offers.push_back({.where = read_once(line.where),
+                      .reads = read_once(line.reads) != 0,
+                      .input = read_once(line.input_place),
+                      .output = read_once(line.output_place)});
+  }
+  return offers;
+}
+
+/// Decided from the lines alone, so by every rank alike. Kernels fold from aligned places only, and
+/// the result of a reduce is stored by all: it has to be mapped.
+bool reachable(const BoardExchange& exchange, const std::vector<Offer>& offers) {
+  const bool folds = exchange.shape().folds();
+  bool copied = false;
+  bool all_read = true;
+  for (const Offer& offer : offers) {
+    const bool mapped = offer.where == Where::kMapped;
+    if (!mapped && offer.where != Where::kCopied) return false;
+    if (!mapped && exchange.request().kind == OpKind::kReduce) return false;
+    if (mapped && folds && (offer.input | offer.output) % exchange.element() != 0) return false;
+    copied = copied || !mapped;
+    all_read = all_read && offer.reads;
   }
   return !copied || all_read;
 }
 
+/// Where elements [begin, end) of another rank's buffer are, which starts at `place`.
+Result<Place> reach(const BoardExchange& exchange, int32_t r, Where where, uint64_t place,
+                    std::pair<uint64_t, uint64_t> range) {
+  const uint64_t start = range.first * exchange.element();
+  if (where == Where::kCopied) return Place{.address = place + start};
+  std::byte* mapped =
+      exchange.board().member(r).segment->at(place, range.second * exchange.element());
+  if (mapped == nullptr) return exchange.impossible(r, "its buffer is not in its arena");
+  return Place{.mapped = mapped + start};
+}
+
+Result<Place> input_of(const BoardExchange& exchange, int32_t r, const Offer& offer) {
+  const auto range = exchange.read_range(r);
+  if (range.first == range.second) return Place{};
+  if (r != exchange.rank()) return reach(exchange, r, offer.where, offer.input, range);
+  auto* own = const_cast<std::byte*>(exchange.request().input);
+  return Place{.mapped = own + range.first * exchange.element()};
+}
+
+/// Of those that get a folded result.
+Result<Place> output_of(const BoardExchange& exchange, int32_t r, const Offer& offer) {
+  const OpRequest& request = exchange.request();
+  if (request.kind != OpKind::kAllreduce && r != request.root) return Place{};
+  if (r == exchange.rank()) return Place{.mapped = request.output};
+  return reach(exchange, r, offer.where, offer.output, {0, request.count});
+}
+
 }  // namespace
 
-std::unique_ptr<Operation> make_direct_path(const BoardExchange& exchange) {
-  bool copied = false;
-  if (!reachable(exchange, copied)) return nullptr;
-  const OpRequest& request = exchange.request();
-  const auto ranks = static_cast<size_t>(exchange.size());
-  std::vector<Place> inputs(ranks);
-  std::vector<Place> outputs(ranks);
+Result<std::unique_ptr<Operation>> make_direct_path(const BoardExchange& exchange) {
+  const std::vector<Offer> offers = offers_of(exchange);
+  if (!reachable(exchange, offers)) return std::unique_ptr<Operation>();
+  const OpKind kind = exchange.request().kind;
+  const bool own_copied = offers[static_cast<size_t>(exchange.rank())].where == Where::kCopied;
+  Buffers buffers{.inputs = {}, .outputs = {}, .fetches = kind == OpKind::kAllreduce && own_copied};
   for (int32_t r = 0; r < exchange.size(); ++r) {
-    const Line& line = exchange.line_of(r);
-    if (exchange.shape().contributes(r) && exchange.contribution_of(r) > 0) {
-      const auto place =
-          resolve(exchange, r, line.input_place, request.input, exchange.contribution_of(r));
-      if (!place) return nullptr;
-      inputs[static_cast<size_t>(r)] = *place;
-    }
-    const bool gets = request.kind == OpKind::kAllreduce || r == request.root;
-    if (is_sliced(request.kind) && gets) {
-      const auto place = resolve(exchange, r, line.output_place, request.output, request.count);
-      if (!place) return nullptr;
-      outputs[static_cast<size_t>(r)] = *place;
-    }
+    const Offer& offer = offers[static_cast<size_t>(r)];
+    buffers.copied = buffers.copied || offer.where == Where::kCopied;
+    CORRO_ASSIGN(buffers.inputs.emplace_back(), input_of(exchange, r, offer));
+    if (!is_sliced(kind)) continue;
+    CORRO_ASSIGN(buffers.outputs.emplace_back(), output_of(exchange, r, offer));
   }
-  return std::make_unique<DirectPath>(exchange, std::move(inputs), std::move(outputs), copied);
+  return std::unique_ptr<Operation>(std::make_unique<DirectPath>(exchange, std::move(buffers)));
 }
 
 }  // namespace corro::collective

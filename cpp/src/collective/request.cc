@@ -53,11 +53,10 @@ Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size) {
   }
   CORRO_TRY(check_counts(request, request.counts, size, "counts"));
   CORRO_TRY(check_counts(request, request.send_counts, size, "send_counts"));
-  constexpr uint64_t kMost = uint64_t{1} << 40U;
   const auto too_many = [](const std::vector<uint64_t>& counts) {
-    return std::any_of(counts.begin(), counts.end(), [](uint64_t c) { return c > kMost; });
+    return std::any_of(counts.begin(), counts.end(), [](uint64_t c) { return c > kMostElements; });
   };
-  if (request.count > kMost || too_many(request.counts) || too_many(request.send_counts)) {
+  if (request.count > kMostElements || too_many(request.counts) || too_many(request.send_counts)) {
     return {Code::kInvalidArgument,
             fmt::format("{}: more than 2^40 elements", name_of(request.kind))};
   }

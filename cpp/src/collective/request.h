@@ -13,6 +13,9 @@
 
 namespace corro::collective {
 
+/// The largest count of any kind: with it, products of counts, ranks and sizes stay far below 2^64.
+inline constexpr uint64_t kMostElements = uint64_t{1} << 40U;
+
 /// See corro_op in corro.h for the meaning of each field. Buffers are borrowed until the operation
 /// is done.
 struct OpRequest {

@@ -4,7 +4,10 @@
 // One sealed memfd, mapped once by every local peer. All fields that others read while the owner
 // writes are atomics; plain bytes are published by a stamp (store-release by the writer,
 // load-acquire by the reader) and stay put until every reader has counted the operation as
-// completed.
+// completed. Byte tables: docs/wire.md.
+//
+// Peers can write all of it, at any time: whatever is read here, in the own segment too, is
+// foreign. What bounds a memory access is computed from the own request, or read once and checked.
 #pragma once
 
 #include <atomic>
@@ -30,6 +33,12 @@ inline constexpr size_t kStageBytes = size_t{128} << 10U;
 inline constexpr uint32_t kSections = 256;  ///< Groups of one process alive at a time.
 inline constexpr int32_t kMaxBoardRanks = 256;
 inline constexpr uint64_t kSegmentMagic = 0x3247455335524f43;  // "CORRSEG2"
+
+/// Reads a plain word of shared memory once: what was checked is what is used.
+template <typename T>
+[[nodiscard]] T read_once(const T& word) {
+  return *static_cast<const volatile T*>(&word);
+}
 
 /// Where a rank's contribution (and result buffer) of one operation is: in the line or a slot; in
 /// its arena; in private memory that peers may read where it is (process_vm_readv), or that has to

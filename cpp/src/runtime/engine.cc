@@ -306,11 +306,8 @@ bool Engine::begin_quick(Group& group, const collective::OpRequest& request,
 bool Engine::finish_quick(Quick& quick, Status& status) {
   if (quick.exchange_.arrived() < quick.exchange_.size()) return false;
   status = quick.exchange_.agreement();
-  if (status.ok()) {
-    quick.exchange_.take_small();
-  } else {
-    ++counters_.failures;
-  }
+  if (status.ok()) status = quick.exchange_.take_small();
+  if (!status.ok()) ++counters_.failures;
   quick.group_->board->set_completed(quick.exchange_.op() + 1);
   recorder_->end(quick.record_, status.code());
   return true;
