@@ -91,7 +91,8 @@ bool BoardExchange::overlaps(uint64_t input_bytes, uint64_t output_bytes) const 
   if (request_.kind == OpKind::kBroadcast) return false;
   const bool gathers = request_.kind == OpKind::kAllgather || request_.kind == OpKind::kGather;
   const bool in_place =
-      gathers && request_.input == request_.output + shape_.take_offset(rank()) * element_;
+      gathers && address_of(request_.input) ==
+                     address_of(request_.output) + shape_.take_offset(rank()) * element_;
   return !in_place && ranges_meet(input_bytes, output_bytes);
 }
 

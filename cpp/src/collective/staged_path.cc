@@ -155,18 +155,22 @@ class StagedPath final : public Operation {
     }
   }
 
+  /// reducescatter: folds chunk `taken_` of the block for this rank, which is at `place` in a
+  /// stage.
+  void fold_block(uint64_t place) {
+    const uint64_t n = chunk_count(taken_, exchange_.shape().output_count());
+    if (n == 0) return;
+    Sources sources;
+    for (int32_t r = 0; r < size_; ++r)
+      sources[static_cast<size_t>(r)] = stage_of(r, taken_) + place;
+    fold_final(request_, size_, request_.output + taken_ * quantum_ * element_,
+               {sources.data(), static_cast<size_t>(size_)}, n);
+  }
+
   void take_blocks() {
     const uint64_t place = split_ ? static_cast<uint64_t>(rank_) * quantum_ * element_ : 0;
     const uint64_t start = taken_ * quantum_;
-    if (exchange_.shape().folds()) {
-      Sources sources;
-      for (int32_t r = 0; r < size_; ++r)
-        sources[static_cast<size_t>(r)] = stage_of(r, taken_) + place;
-      fold_final(request_, size_, request_.output + start * element_,
-                 {sources.data(), static_cast<size_t>(size_)},
-                 chunk_count(taken_, exchange_.shape().output_count()));
-      return;
-    }
+    if (exchange_.shape().folds()) return fold_block(place);
     for (int32_t r = 0; r < size_; ++r) {
       const uint64_t n = chunk_count(taken_, exchange_.shape().take_count(r));
       if (n == 0) continue;
