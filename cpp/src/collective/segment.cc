@@ -15,6 +15,7 @@ constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1)
 constexpr size_t kSectionsStart = round_up(sizeof(SegmentHeader), kPage);
 constexpr size_t kSectionBytes = round_up(sizeof(GroupSection), kPage);
 constexpr size_t kHeapStart = kSectionsStart + kSections * kSectionBytes;
+static_assert(kSectionsStart == 4096 && kSectionBytes == 1'314'816 && kHeapStart == 336'596'992);
 
 constexpr size_t section_start(uint32_t index) { return kSectionsStart + index * kSectionBytes; }
 

@@ -32,7 +32,7 @@ inline constexpr uint32_t kStages = 4;                   ///< Staging buffers, u
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
 inline constexpr uint32_t kSections = 256;  ///< Groups of one process alive at a time.
 inline constexpr int32_t kMaxBoardRanks = 256;
-inline constexpr uint64_t kSegmentMagic = 0x3247455335524f43;  // "CORRSEG2"
+inline constexpr uint64_t kSegmentMagic = 0x3247455335524f43;  // "COR5SEG2"
 
 /// Reads a plain word of shared memory once: what was checked is what is used.
 template <typename T>
@@ -63,7 +63,11 @@ struct alignas(64) Line {
 
   [[nodiscard]] SignatureBits signature() const { return {call, shape, extras}; }
 };
-static_assert(sizeof(Line) == 64);
+static_assert(sizeof(Line) == 64 && offsetof(Line, stamp) == 0 && offsetof(Line, call) == 8 &&
+              offsetof(Line, shape) == 16 && offsetof(Line, extras) == 24 &&
+              offsetof(Line, where) == 28 && offsetof(Line, reads) == 29 &&
+              offsetof(Line, data) == 32 && offsetof(Line, input_place) == 32 &&
+              offsetof(Line, output_place) == 40);
 
 /// One rank's part of one group's board. Counters only grow; each is written by the owner alone.
 struct GroupSection {
@@ -80,6 +84,12 @@ struct GroupSection {
   std::byte stage[kStages][kStageBytes];
   std::byte results[kStages][kStageBytes];
 };
+static_assert(offsetof(GroupSection, completed) == 0 && offsetof(GroupSection, failed) == 8 &&
+              offsetof(GroupSection, put) == 64 && offsetof(GroupSection, folded) == 128 &&
+              offsetof(GroupSection, taken) == 192 && offsetof(GroupSection, finished) == 256 &&
+              offsetof(GroupSection, lines) == 320 && offsetof(GroupSection, slots) == 1344 &&
+              offsetof(GroupSection, stage) == 263'488 &&
+              offsetof(GroupSection, results) == 787'776 && sizeof(GroupSection) == 1'312'064);
 
 /// Values of SegmentHeader::sleeping. Peers ring the doorbell: never while kAwake; for messages
 /// while kIdle (nothing in flight); for messages and the board while kAsleep; for freed lines too
@@ -93,6 +103,9 @@ struct SegmentHeader {
   /// Lane id + 1 of the group that uses section i, 0 if free.
   alignas(64) std::atomic<uint64_t> sections[kSections];
 };
+static_assert(offsetof(SegmentHeader, magic) == 0 && offsetof(SegmentHeader, bytes) == 8 &&
+              offsetof(SegmentHeader, sleeping) == 64 && offsetof(SegmentHeader, sections) == 128 &&
+              sizeof(SegmentHeader) == 2176);
 
 /// Own segments are thread-safe where marked; a peer's segment is read through its atomics only.
 class Segment {

@@ -1,4 +1,5 @@
-// The memory of a flight recorder: one header, then `capacity` records. Private to obs/.
+// The memory of a flight recorder: one header, then `capacity` records. Private to obs/. Byte
+// tables: docs/wire.md.
 //
 // Every field is a lock-free atomic, so a reader in the same process, in another one, or after the
 // writer's death sees whole words. A record is valid when its `sequence` is the same, and not 0,
@@ -47,7 +48,15 @@ struct alignas(64) FlightRecord {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<int32_t>::is_always_lock_free);
-static_assert(sizeof(FlightHeader) == 64 && sizeof(FlightRecord) == 128);
+static_assert(offsetof(FlightHeader, capacity) == 8 && offsetof(FlightHeader, rank) == 12 &&
+              offsetof(FlightHeader, size) == 16 && offsetof(FlightHeader, pid) == 20 &&
+              offsetof(FlightHeader, step) == 24 && offsetof(FlightHeader, operations) == 32 &&
+              sizeof(FlightHeader) == 64);
+static_assert(offsetof(FlightRecord, op_id) == 8 && offsetof(FlightRecord, count) == 16 &&
+              offsetof(FlightRecord, what) == 24 && offsetof(FlightRecord, where) == 32 &&
+              offsetof(FlightRecord, state) == 40 && offsetof(FlightRecord, queued_ns) == 48 &&
+              offsetof(FlightRecord, started_ns) == 56 && offsetof(FlightRecord, done_ns) == 64 &&
+              offsetof(FlightRecord, name) == 72 && sizeof(FlightRecord) == 128);
 
 struct FlightState {
   Phase phase = Phase::kNone;

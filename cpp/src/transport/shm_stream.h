@@ -32,14 +32,19 @@ struct ShmRing {
   /// The writer found the ring full; the reader clears it when it makes room and rings.
   alignas(64) std::atomic<uint32_t> writer_waits;
 };
+static_assert(offsetof(ShmRing, written) == 0 && offsetof(ShmRing, read) == 64 &&
+              offsetof(ShmRing, writer_waits) == 128 && sizeof(ShmRing) == 192);
 
-/// What the memory starts with; the rings' bytes follow.
+/// What the memory starts with; the rings' bytes follow. Byte tables: docs/wire.md.
 struct ShmHeader {
   uint64_t magic;
   uint64_t ring_bytes;
   alignas(64) std::atomic<uint32_t> closed[2];  ///< By side.
   ShmRing rings[2];                             ///< By the side that writes.
 };
+static_assert(offsetof(ShmHeader, magic) == 0 && offsetof(ShmHeader, ring_bytes) == 8 &&
+              offsetof(ShmHeader, closed) == 64 && offsetof(ShmHeader, rings) == 128 &&
+              sizeof(ShmHeader) == 512);
 
 struct ShmCreated;
 
