@@ -102,8 +102,8 @@ function(corro_test name)
   endif()
 endfunction()
 
-# corro_fuzz(NAME SOURCES ... USES ... [SEEDS DIR]): one libFuzzer target, run by `make fuzz`. docs/wire.md
-# names it beside the decoder it attacks. SEEDS is a folder of inputs to start from.
+# corro_fuzz(NAME SOURCES ... USES ... [SEEDS FILE]): one libFuzzer target, run by `make fuzz`. docs/wire.md
+# names it beside the decoder it attacks. SEEDS lists inputs to start from: a name and hexadecimal digits a line.
 function(corro_fuzz name)
   if(NOT CORRO_BUILD_FUZZ)
     return()

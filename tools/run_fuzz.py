@@ -28,7 +28,7 @@ STATISTICS = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 class Target:
     name: str
     program: Path
-    seeds: tuple[str, ...]
+    seeds: Path | None  # A text file: a name and the input's bytes in hexadecimal digits a line.
 
 
 def read_decoders(document: str) -> dict[str, str]:
@@ -49,7 +49,16 @@ def read_decoders(document: str) -> dict[str, str]:
 def read_targets(listing: str) -> list[Target]:
     """Reads what corro_finish_fuzz() wrote: name, program and seeds, one target a line."""
     rows = [line.split() for line in listing.splitlines() if line]
-    return [Target(row[0], Path(row[1]), tuple(row[2:])) for row in rows]
+    return [Target(row[0], Path(row[1]), Path(row[2]) if row[2:] else None) for row in rows]
+
+
+def write_seeds(text: str, folder: Path) -> None:
+    """Writes the inputs that a file of seeds lists, where libFuzzer reads them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, digits = line.split()
+            (folder / name).write_bytes(bytes.fromhex(digits))
 
 
 def compare(decoders: dict[str, str], targets: Sequence[Target]) -> list[str]:
@@ -72,7 +81,9 @@ def run(target: Target, seconds: int, folder: Path) -> bool:
     corpus = folder / "corpus" / target.name
     corpus.mkdir(parents=True, exist_ok=True)
     log = folder / f"{target.name}.log"
-    command = [str(target.program), str(corpus), *target.seeds, f"-max_total_time={seconds}"]
+    if target.seeds:
+        write_seeds(target.seeds.read_text(), corpus)
+    command = [str(target.program), str(corpus), f"-max_total_time={seconds}"]
     command += ["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]
     command += [f"-artifact_prefix={folder / target.name}-"]
     with log.open("w") as output:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from run_fuzz import Target, compare, read_decoders, read_targets
+from run_fuzz import Target, compare, read_decoders, read_targets, write_seeds
 
 DOCUMENT = """\
 | field | bytes |
@@ -19,8 +19,8 @@ DOCUMENT = """\
 | another | table |
 | x | y |
 """
-FRAME = Target("fuzz_frame", Path("/b/fuzz_frame"), ())
-HELLO = Target("fuzz_hello", Path("/b/fuzz_hello"), ("/seeds",))
+FRAME = Target("fuzz_frame", Path("/b/fuzz_frame"), None)
+HELLO = Target("fuzz_hello", Path("/b/fuzz_hello"), Path("/seeds.txt"))
 
 
 def test_reads_only_tables_with_a_fuzz_target() -> None:
@@ -28,7 +28,7 @@ def test_reads_only_tables_with_a_fuzz_target() -> None:
 
 
 def test_reads_what_cmake_writes() -> None:
-    assert read_targets("fuzz_frame /b/fuzz_frame \nfuzz_hello /b/fuzz_hello /seeds\n") == [
+    assert read_targets("fuzz_frame /b/fuzz_frame \nfuzz_hello /b/fuzz_hello /seeds.txt\n") == [
         FRAME,
         HELLO,
     ]
@@ -45,10 +45,16 @@ def test_a_decoder_without_target_is_named() -> None:
 
 
 def test_a_target_without_decoder_is_named() -> None:
-    stray = Target("fuzz_stray", Path("/b/s"), ())
+    stray = Target("fuzz_stray", Path("/b/s"), None)
     (problem,) = compare(read_decoders(DOCUMENT), [FRAME, HELLO, stray])
     assert "fuzz_stray" in problem
 
 
 def test_a_document_without_table_fails() -> None:
     assert compare(read_decoders("# wire\n"), [])
+
+
+def test_seeds_become_files(tmp_path: Path) -> None:
+    write_seeds("# a comment\n\nline 0001ff\nempty_arena 00\n", tmp_path / "corpus")
+    assert (tmp_path / "corpus/line").read_bytes() == b"\x00\x01\xff"
+    assert {seed.name for seed in (tmp_path / "corpus").iterdir()} == {"line", "empty_arena"}
