@@ -49,6 +49,17 @@ char state_of(pid_t pid) {
   return name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
 }
 
+/// The pid that a process has for itself: another one than here if it runs in a container.
+pid_t pid_inside(pid_t pid) {
+  constexpr std::string_view kLabel = "\nNSpid:";
+  const std::string status = read_small_file(fmt::format("/proc/{}/status", pid));
+  const size_t line = status.find(kLabel);
+  if (line == std::string::npos) return pid;
+  const size_t end = status.find('\n', line + 1);
+  const size_t last = status.find_last_of(" \t", end);
+  return static_cast<pid_t>(std::atol(status.c_str() + last + 1));
+}
+
 bool is_going_on(const obs::OpSnapshot* op) {
   return op != nullptr && op->phase != obs::Phase::kDone && op->phase != obs::Phase::kFailed;
 }
@@ -78,26 +89,13 @@ Result<Patient> read_patient(pid_t pid) {
 }
 
 std::vector<Patient> find_patients() {
-  // A forked child holds its parent's recorder: of those with one recorder, the writer counts.
-  std::map<std::tuple<std::string, int32_t, int32_t>, Patient> by_recorder;
+  std::vector<Patient> patients;
   for (const pid_t pid : own_processes()) {
     auto patient = read_patient(pid);
-    if (!patient.ok()) continue;
-    const auto key = std::tuple(patient->job, patient->flight.pid, patient->flight.rank);
-    const bool writer = patient->flight.pid == pid;
-    if (writer || !by_recorder.contains(key)) by_recorder[key] = std::move(*patient);
+    if (patient.ok() && patient->flight.pid == pid_inside(pid)) {
+      patients.push_back(std::move(*patient));
+    }
   }
-  // The launcher holds them all, to read them when a rank has ended.
-  std::erase_if(by_recorder, [&](const auto& entry) {
-    return entry.second.job.empty() && std::ranges::any_of(by_recorder, [&](const auto& other) {
-             return !other.second.job.empty() &&
-                    other.second.flight.pid == entry.second.flight.pid &&
-                    other.second.flight.rank == entry.second.flight.rank;
-           });
-  });
-  std::vector<Patient> patients;
-  patients.reserve(by_recorder.size());
-  for (auto& [key, patient] : by_recorder) patients.push_back(std::move(patient));
   std::ranges::sort(patients, [](const Patient& a, const Patient& b) {
     return std::tie(a.job, a.flight.rank, a.pid) < std::tie(b.job, b.flight.rank, b.pid);
   });

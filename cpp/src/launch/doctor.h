@@ -19,8 +19,8 @@ struct Patient {
   obs::ProcessSnapshot flight;
 };
 
-/// Reads the flight recorders of all processes of this user. Forked children, which hold their
-/// parent's recorder, are left out.
+/// Reads the flight recorders of all processes of this user. A recorder says who writes it: whoever
+/// else holds it, a forked child or the launcher, is left out.
 [[nodiscard]] std::vector<Patient> find_patients();
 /// Reads the recorder of one process; the failure names it.
 [[nodiscard]] Result<Patient> read_patient(pid_t pid);

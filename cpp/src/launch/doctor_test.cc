@@ -96,5 +96,31 @@ TEST(FindPatients, ReadsAProcessFromOutsideAndLeavesItsForkedChildrenOut) {
   close(ready[1]);
 }
 
+TEST(FindPatients, AProcessThatOnlyHoldsTheRecorderOfAnotherIsNone) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  auto recorder = std::move(obs::FlightRecorder::create({.rank = 43, .size = 44})).value();
+  const pid_t holder = fork();
+  if (holder == 0) {
+    (void)!write(ready[1], "x", 1);
+    for (;;) pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  const auto pids = [] {
+    std::vector<pid_t> found;
+    for (const Patient& p : find_patients()) {
+      if (p.flight.rank == 43) found.push_back(p.pid);
+    }
+    return found;
+  };
+  EXPECT_THAT(pids(), ElementsAre(getpid()));
+  EXPECT_TRUE(read_patient(holder).ok()) << "asked for by its pid, it is read";
+  kill(holder, SIGKILL);
+  waitpid(holder, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
+}
+
 }  // namespace
 }  // namespace corro::launch
