@@ -26,8 +26,14 @@ int lead_of(const Show& show, int ranks) {
   return 0;
 }
 
-bool is_blank(std::string_view text) {
-  return text.find_first_not_of(" \t\r") == std::string_view::npos;
+/// Puts `prefix` before every line.
+std::string with_prefix(const std::string& prefix, const std::string& text) {
+  std::string prefixed = prefix;
+  for (const char c : text) {
+    prefixed += c;
+    if (c == '\n') prefixed += prefix;
+  }
+  return prefixed;
 }
 
 /// Where a traceback begins in `bytes` at the beginning of a line, or npos.
@@ -52,7 +58,7 @@ Screen::Screen(Options options, Sink sink)
 void Screen::feed(int rank, Stream stream, std::string_view bytes, Time now) {
   if (!shown(rank, stream)) return;
   if (rank == lead_) {
-    feed_lead(rank, stream, bytes, now);
+    feed_lead(stream, bytes, now);
   } else {
     feed_lines(rank, stream, splitters_[static_cast<size_t>(rank)].of(stream).feed(bytes), now);
   }
@@ -62,6 +68,7 @@ void Screen::finish(int rank, Stream stream, Time now) {
   if (!shown(rank, stream)) return;
   const auto lines = splitters_[static_cast<size_t>(rank)].of(stream).finish();
   if (rank != lead_) feed_lines(rank, stream, lines, now);
+  fold(tracebacks_.end(rank, stream), now);
 }
 
 void Screen::tick(Time now) {
@@ -71,6 +78,7 @@ void Screen::tick(Time now) {
     return;
   }
   if (held_until_ <= now) release_errors(now);
+  fold(tracebacks_.due(now), now);
   if (folder_.next_due() > now) return;
   const Time young = std::max(out_cursor_.last_write, err_cursor_.last_write) + kYoung;
   const bool between = out_cursor_.at_start() && err_cursor_.at_start();
@@ -80,21 +88,24 @@ void Screen::tick(Time now) {
 
 Time Screen::next_tick() const {
   if (suspended_) return Time::never();
+  const Time held = std::min(held_until_, tracebacks_.next_due());
   const Time due = folder_.next_due();
-  if (due == Time::never()) return held_until_;
+  if (due == Time::never()) return held;
   const bool between = out_cursor_.at_start() && err_cursor_.at_start();
   const Time young = std::max(out_cursor_.last_write, err_cursor_.last_write) + kYoung;
-  return std::min(held_until_, between ? due : std::max(due, young));
+  return std::min(held, between ? due : std::max(due, young));
 }
 
 void Screen::settle(int culprit) {
   if (!std::exchange(suspended_, false) || culprit < 0) return;
   if (culprit != lead_) held_errors_.clear();
+  fold(tracebacks_.due(Time::never()), Time{});
   folder_.drop_errors_but(culprit);
 }
 
 void Screen::flush(Time now) {
   release_errors(now);
+  fold(tracebacks_.due(Time::never()), now);
   for (const FoldedLine& line : folder_.flush()) show_folded(line);
 }
 
@@ -147,14 +158,17 @@ void Screen::write_raw(Stream stream, std::string_view bytes, Time now) {
   sink_(stream, std::string(bytes));
 }
 
-void Screen::feed_lead(int rank, Stream stream, std::string_view bytes, Time now) {
-  if (folds_) {
-    for (const Line& line : splitters_[static_cast<size_t>(rank)].of(stream).feed(bytes)) {
-      folder_.lead(rank, stream, line.text);
-    }
-    if (stream == Stream::kErr) bytes = hold_errors(bytes, now);
-  }
+void Screen::feed_lead(Stream stream, std::string_view bytes, Time now) {
+  if (folds_ && stream == Stream::kErr) bytes = hold_errors(bytes, now);
+  if (folds_) note_lead(stream, bytes, now);
   write_raw(stream, bytes, now);
+}
+
+/// Remembers what the lead has shown, for comparing.
+void Screen::note_lead(Stream stream, std::string_view bytes, Time now) {
+  for (const Line& line : splitters_[static_cast<size_t>(lead_)].of(stream).feed(bytes)) {
+    fold(tracebacks_.add(lead_, stream, line.text, now), now);
+  }
 }
 
 /// Keeps back what may be a victim's last words; returns the bytes before it.
@@ -174,9 +188,19 @@ void Screen::feed_lines(int rank, Stream stream, const std::vector<Line>& lines,
   for (const Line& line : lines) {
     if (!folds_) {
       show_line(stream, prefix_of({rank}) + line.text);
-    } else if (!line.progress && !is_blank(line.text)) {
+    } else if (!line.progress) {
       // Progress bars of other ranks only repeat rank 0's.
-      folder_.add(rank, stream, line.text, now);
+      fold(tracebacks_.add(rank, stream, line.text, now), now);
+    }
+  }
+}
+
+void Screen::fold(const std::vector<Passage>& passages, Time now) {
+  for (const Passage& passage : passages) {
+    if (passage.rank == lead_) {
+      folder_.lead(passage.rank, passage.stream, passage.text);
+    } else {
+      folder_.add(passage.rank, passage.stream, passage.text, now);
     }
   }
 }
@@ -201,13 +225,17 @@ void Screen::show_folded(const FoldedLine& line) {
   if (line.times > 1) {
     count += count.empty() ? fmt::format("x{}", line.times) : fmt::format(", {} times", line.times);
   }
-  show_line(line.stream,
-            prefix_of(line.ranks) + line.text + (count.empty() ? "" : " (" + count + ")"));
+  show_line(line.stream, with_prefix(prefix_of(line.ranks), line.text) +
+                             (count.empty() ? "" : " (" + count + ")"));
 }
 
 void Screen::release_errors(Time now) {
   held_until_ = Time::never();
-  write_raw(Stream::kErr, std::exchange(held_errors_, {}), now);
+  if (held_errors_.empty()) return;
+  const std::string held = std::exchange(held_errors_, {});
+  note_lead(Stream::kErr, held, now);
+  fold(tracebacks_.end(lead_, Stream::kErr), now);
+  write_raw(Stream::kErr, held, now);
 }
 
 std::string Screen::prefix_of(const std::vector<int>& ranks) const {

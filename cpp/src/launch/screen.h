@@ -11,6 +11,7 @@
 #include "launch/folding.h"
 #include "launch/lines.h"
 #include "launch/show.h"
+#include "launch/traceback_lines.h"
 
 namespace corro::launch {
 
@@ -65,8 +66,10 @@ class Screen {
   [[nodiscard]] bool is_terminal(Stream stream) const;
   void write_raw(Stream stream, std::string_view bytes, Time now);
   [[nodiscard]] std::string_view hold_errors(std::string_view bytes, Time now);
-  void feed_lead(int rank, Stream stream, std::string_view bytes, Time now);
+  void feed_lead(Stream stream, std::string_view bytes, Time now);
+  void note_lead(Stream stream, std::string_view bytes, Time now);
   void feed_lines(int rank, Stream stream, const std::vector<Line>& lines, Time now);
+  void fold(const std::vector<Passage>& passages, Time now);
   void show_line(Stream stream, const std::string& line);
   void show_folded(const FoldedLine& line);
   void release_errors(Time now);
@@ -74,7 +77,8 @@ class Screen {
 
   Options options_;
   Sink sink_;
-  int lead_ = 0;  ///< The rank whose bytes go through unchanged; -1: none.
+  int lead_ = 0;               ///< The rank whose bytes go through unchanged; -1: none.
+  TracebackLines tracebacks_;  ///< What is folded goes through it, so that they stay whole.
   Folder folder_;
   std::vector<Splitters> splitters_;
   Cursor out_cursor_, err_cursor_;

@@ -232,6 +232,47 @@ TEST(Screen, ATracebackOfRank0WaitsAMomentForTheFailureThatItMayReport) {
   EXPECT_EQ(caught.err, "before\n" + traceback);
 }
 
+const std::string kTraceback =
+    "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    g()\n";
+
+TEST(Screen, ATracebackOfAnotherRankIsShownWhole) {
+  Recorded recorded(of_ranks(3));
+  recorded.screen.feed(0, Stream::kErr, kTraceback + "KeyError: 0\n", at(0));
+  recorded.screen.feed(1, Stream::kErr, kTraceback + "KeyError: 1\n", at(1));
+  recorded.screen.feed(2, Stream::kErr, kTraceback + "KeyError: 0\n", at(2));
+  while (recorded.screen.next_tick() != Time::never()) {
+    recorded.screen.tick(recorded.screen.next_tick());
+  }
+  EXPECT_EQ(recorded.err, kTraceback +
+                              "KeyError: 0\n"
+                              "[rank 1] Traceback (most recent call last):\n"
+                              "[rank 1]   File \"a.py\", line 1, in f\n"
+                              "[rank 1]     g()\n"
+                              "[rank 1] KeyError: 1\n");
+}
+
+TEST(Screen, EqualTracebacksAreCountedAsAWhole) {
+  Recorded recorded(of_ranks(3));
+  for (const int rank : {1, 2}) recorded.screen.feed(rank, Stream::kErr, kTraceback + "E\n", at(0));
+  recorded.screen.flush(at(1));
+  EXPECT_EQ(recorded.err,
+            "[ranks 1-2] Traceback (most recent call last):\n"
+            "[ranks 1-2]   File \"a.py\", line 1, in f\n"
+            "[ranks 1-2]     g()\n"
+            "[ranks 1-2] E (x2 ranks)\n");
+}
+
+TEST(Screen, TheCulpritsTracebackIsShownWholeThoughRank0HadTheSame) {
+  Recorded recorded(of_ranks(2));
+  recorded.screen.feed(0, Stream::kErr, kTraceback + "E\n", at(0));
+  recorded.screen.feed(1, Stream::kErr, kTraceback + "E\n", at(0));
+  recorded.screen.suspend_errors();
+  recorded.screen.settle(1);
+  recorded.screen.flush(at(1));
+  EXPECT_THAT(recorded.err, testing::StartsWith("[rank 1] Traceback"));
+  EXPECT_THAT(recorded.err, testing::EndsWith("[rank 1] E\n"));
+}
+
 TEST(Screen, OtherEscapesThanColoursAreCompared) {
   Recorded recorded(of_ranks(2));
   recorded.screen.feed(0, Stream::kOut, "\x1b(B\n", at(0));

@@ -1,0 +1,61 @@
+// Joins the lines of a Python traceback into one passage, so that folding shows it whole or not at
+// all.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "launch/folding.h"
+
+namespace corro::launch {
+
+/// A line, or a whole traceback with newlines between its lines.
+struct Passage {
+  int rank = 0;
+  Stream stream = Stream::kOut;
+  std::string text;
+};
+
+/// Gives each stream's lines back in their order; those of a traceback (chained ones and groups
+/// too) as one passage when its end is seen, or when it has waited too long. Empty lines outside of
+/// tracebacks are left out. Loop-confined; time is injected.
+class TracebackLines {
+ public:
+  static constexpr Duration kPatience = std::chrono::milliseconds(500);
+  static constexpr size_t kMaxBytes = 256U << 10U;
+
+  [[nodiscard]] std::vector<Passage> add(int rank, Stream stream, std::string_view line, Time now);
+  /// The stream has ended, or is not expected to go on.
+  [[nodiscard]] std::vector<Passage> end(int rank, Stream stream);
+  /// Returns what has waited too long.
+  [[nodiscard]] std::vector<Passage> due(Time now);
+  /// When due() has something; Time::never() if no traceback is going on.
+  [[nodiscard]] Time next_due() const;
+
+ private:
+  /// What was read last.
+  enum class State : uint8_t {
+    kFrames,  ///< "Traceback", or what is indented below it.
+    kGroup,   ///< The same of an exception group, where the exception is indented too.
+    kError,   ///< The exception.
+    kLink,    ///< "During handling of the above exception ...": another one follows.
+  };
+  struct Open {
+    std::string text;
+    std::string gap;  ///< Empty lines behind it, part of it if it goes on.
+    State state = State::kFrames;
+    Time due;
+  };
+  using Key = std::pair<int, Stream>;
+
+  [[nodiscard]] static bool goes_on(Open& open, std::string_view line);
+
+  std::map<Key, Open> open_;
+};
+
+}  // namespace corro::launch

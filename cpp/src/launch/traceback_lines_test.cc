@@ -1,0 +1,99 @@
+#include "launch/traceback_lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace corro::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Time at(int ms) { return {milliseconds(ms)}; }
+
+std::vector<std::string> texts_of(const std::vector<Passage>& passages) {
+  std::vector<std::string> texts;
+  for (const Passage& passage : passages) texts.push_back(passage.text);
+  return texts;
+}
+
+/// The passages of a whole text.
+std::vector<std::string> cut(const std::string& text) {
+  TracebackLines lines;
+  std::vector<std::string> texts;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    for (auto& passage : lines.add(1, Stream::kErr, line, at(0))) texts.push_back(passage.text);
+  }
+  for (auto& passage : lines.end(1, Stream::kErr)) texts.push_back(passage.text);
+  return texts;
+}
+
+constexpr const char* kOne =
+    "Traceback (most recent call last):\n"
+    "  File \"a.py\", line 1, in f\n"
+    "    x[0]\n"
+    "    ~^^^\n"
+    "IndexError: list index out of range";
+
+TEST(TracebackLines, ATracebackIsOnePassageAndOtherLinesAreTheirOwn) {
+  EXPECT_THAT(cut(std::string("before\n\n") + kOne + "\nafter\n"),
+              ElementsAre("before", kOne, "after"));
+}
+
+TEST(TracebackLines, AChainIsOnePassage) {
+  for (const char* link :
+       {"\n\nDuring handling of the above exception, another exception occurred:",
+        "\n\nThe above exception was the direct cause of the following "
+        "exception:"}) {
+    const std::string chain = std::string(kOne) + link + "\n\n" + kOne;
+    EXPECT_THAT(cut(chain + "\n\nretrying\n"), ElementsAre(chain, "retrying"));
+  }
+}
+
+TEST(TracebackLines, TwoTracebacksAreTwoPassages) {
+  EXPECT_THAT(cut(std::string(kOne) + "\n" + kOne), ElementsAre(kOne, kOne));
+}
+
+TEST(TracebackLines, AnExceptionGroupIsOnePassage) {
+  const std::string group =
+      "  + Exception Group Traceback (most recent call last):\n"
+      "  |   File \"g.py\", line 1, in <module>\n"
+      "  | ExceptionGroup: two (2 sub-exceptions)\n"
+      "  +-+---------------- 1 ----------------\n"
+      "    | ValueError: a\n"
+      "    +------------------------------------";
+  EXPECT_THAT(cut(group + "\nafter\n"), ElementsAre(group, "after"));
+}
+
+TEST(TracebackLines, StreamsDoNotMix) {
+  TracebackLines lines;
+  EXPECT_THAT(lines.add(1, Stream::kErr, "Traceback (most recent call last):", at(0)), IsEmpty());
+  EXPECT_THAT(texts_of(lines.add(2, Stream::kErr, "x", at(0))), ElementsAre("x"));
+  EXPECT_THAT(texts_of(lines.add(1, Stream::kOut, "y", at(0))), ElementsAre("y"));
+}
+
+TEST(TracebackLines, WhatIsCutOffIsGivenBackInTime) {
+  TracebackLines lines;
+  EXPECT_EQ(lines.next_due(), Time::never());
+  EXPECT_THAT(lines.add(1, Stream::kErr, "Traceback (most recent call last):", at(5)), IsEmpty());
+  EXPECT_EQ(lines.next_due(), at(505));
+  EXPECT_THAT(lines.due(at(504)), IsEmpty());
+  EXPECT_THAT(texts_of(lines.due(at(505))), ElementsAre("Traceback (most recent call last):"));
+  EXPECT_THAT(lines.end(1, Stream::kErr), IsEmpty());
+}
+
+TEST(TracebackLines, OneWithoutAnEndIsNotKeptForEver) {
+  TracebackLines lines;
+  const std::string line = "  " + std::string(1000, 'x');
+  size_t given_back =
+      lines.add(1, Stream::kErr, "Traceback (most recent call last):", at(0)).size();
+  for (int i = 0; i < 300; ++i) given_back += lines.add(1, Stream::kErr, line, at(0)).size();
+  EXPECT_GE(given_back, 30U);
+}
+
+}  // namespace
+}  // namespace corro::launch
