@@ -24,11 +24,6 @@ std::string own_directory() {
   return text.substr(0, text.rfind('/') == std::string::npos ? 0 : text.rfind('/'));
 }
 
-std::string working_directory() {
-  std::array<char, PATH_MAX> path{};
-  return getcwd(path.data(), path.size()) == nullptr ? "." : path.data();
-}
-
 std::string random_name() {
   uint64_t value = 0;
   (void)!getrandom(&value, sizeof(value), 0);
@@ -51,7 +46,6 @@ int run_command(const launch::RunOptions& options, const launch::Variables& envi
                                   .machine = launch::read_machine(environment),
                                   .files = launch::real_files(),
                                   .own_directory = own_directory(),
-                                  .working_directory = working_directory(),
                                   .job_id = random_name(),
                                   .time = local_time(),
                                   .master_port = launch::find_free_port()};

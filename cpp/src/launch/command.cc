@@ -4,8 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <climits>
 #include <optional>
 #include <string_view>
+
+#include "launch/python_line.h"
 
 namespace corro::launch {
 namespace {
@@ -38,6 +42,30 @@ std::optional<std::string> find_on_path(const std::string& name, const Variables
   }
 }
 
+Status no_such_file(const std::string& path, const FileFacts& files) {
+  const bool absolute = path.starts_with('/');
+  return {Code::kNotFound, path + ": no such file" + (absolute ? "" : " in " + files.directory)};
+}
+
+Result<std::string> find_program(const std::string& name, const Variables& environment,
+                                 const FileFacts& files) {
+  if (name.find('/') == std::string::npos) {
+    if (auto found = find_on_path(name, environment, files)) return *found;
+    const bool is_number = name.find_first_not_of("0123456789") == std::string::npos;
+    const std::string hint = files.exists(name) ? " (there is one here: write ./ in front)"
+                             : is_number
+                                 ? fmt::format(" (for {} ranks: corro run -np {} ...)", name, name)
+                                 : "";
+    return Status(Code::kNotFound, fmt::format("no program '{}' on PATH{}", name, hint));
+  }
+  if (!files.exists(name)) return no_such_file(name, files);
+  if (!files.executable(name)) {
+    return Status(Code::kPermissionDenied,
+                  name + ": not an executable file (chmod +x, or give its interpreter first)");
+  }
+  return name;
+}
+
 Result<std::string> find_python(const Variables& environment, const std::string& own_directory,
                                 const FileFacts& files) {
   const std::string venv = value_of(environment, "VIRTUAL_ENV");
@@ -50,12 +78,15 @@ Result<std::string> find_python(const Variables& environment, const std::string&
                 "no Python found: neither in $VIRTUAL_ENV, nor beside corro, nor python3 on PATH");
 }
 
+std::string working_directory() {
+  std::array<char, PATH_MAX> path{};
+  return getcwd(path.data(), path.size()) == nullptr ? "." : path.data();
+}
+
 Result<Command> python_command(const RunOptions& options, const Variables& environment,
                                const std::string& own_directory, const FileFacts& files) {
   const std::string& script = options.command[0];
-  if (!options.module && !files.exists(script)) {
-    return Status(Code::kNotFound, script + ": no such file");
-  }
+  if (!options.module && !files.exists(script)) return no_such_file(script, files);
   CORRO_ASSIGN(std::string python, find_python(environment, own_directory, files));
   // Python finds its own prefix by argv[0]: it has to be the whole path.
   Command command{
@@ -69,6 +100,7 @@ Result<Command> python_command(const RunOptions& options, const Variables& envir
 
 FileFacts real_files() {
   return {
+      .directory = working_directory(),
       .exists = [](const std::string& path) { return access(path.c_str(), F_OK) == 0; },
       .executable =
           [](const std::string& path) {
@@ -90,32 +122,12 @@ Result<Command> resolve_command(const RunOptions& options, const Variables& envi
   }
   Command command{
       .program = name, .arguments = options.command, .name = short_name(name), .python = false};
-  // python -m package or python train.py: the script names the run, not the interpreter.
-  if (command.name.starts_with("python") && options.command.size() > 1) {
-    for (size_t i = 1; i < options.command.size(); ++i) {
-      if (options.command[i] == "-c") break;
-      if (options.command[i].starts_with("-")) continue;
-      command.name = short_name(options.command[i]);
-      break;
-    }
-  }
-  if (name.find('/') == std::string::npos) {
-    const auto found = find_on_path(name, environment, files);
-    if (found) {
-      command.program = *found;
-      return command;
-    }
-    const bool is_number = name.find_first_not_of("0123456789") == std::string::npos;
-    const std::string hint = files.exists(name) ? " (there is one here: write ./ in front)"
-                             : is_number
-                                 ? fmt::format(" (for {} ranks: corro run -np {} ...)", name, name)
-                                 : "";
-    return Status(Code::kNotFound, fmt::format("no program '{}' on PATH{}", name, hint));
-  }
-  if (!files.exists(name)) return Status(Code::kNotFound, name + ": no such file");
-  if (!files.executable(name)) {
-    return Status(Code::kPermissionDenied,
-                  name + ": not an executable file (chmod +x, or give its interpreter first)");
+  const auto target = is_python(name) ? python_target(options.command) : std::nullopt;
+  // The script names the run, not the interpreter.
+  if (target) command.name = short_name(target->name);
+  CORRO_ASSIGN(command.program, find_program(name, environment, files));
+  if (target && !target->module && !files.exists(target->name)) {
+    return no_such_file(target->name, files);
   }
   return command;
 }

@@ -12,6 +12,7 @@ namespace corro::launch {
 
 /// What resolve_command() wants to know about files; injected so that it is pure.
 struct FileFacts {
+  std::string directory = ".";  ///< Where relative paths start.
   std::function<bool(const std::string&)> exists;
   std::function<bool(const std::string&)> executable;  ///< A regular file with permission to run.
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/env.h"
 #include "launch/scheduler.h"
 
 namespace corro::launch {
@@ -28,6 +29,15 @@ Status check_shown_ranks(const Show& show, int ranks) {
   if (show.mode != ShowMode::kRanks || show.ranks.back() < ranks) return {};
   return {Code::kInvalidArgument,
           fmt::format("--show {}: the ranks are 0 to {}", show.ranks.back(), ranks - 1)};
+}
+
+/// What the engine would refuse in every rank is refused before the first one starts.
+Status check_variables(const Variables& environment) {
+  return read_environment([&environment](const char* name) {
+           const auto found = environment.find(name);
+           return found == environment.end() ? std::nullopt : std::optional(found->second);
+         })
+      .status();
 }
 
 /// corro-runs/<time>-<name>, with a number behind it if a job of the same second has that one.
@@ -98,7 +108,8 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
   plan.job.log_dir =
       options.log_dir.empty() ? new_log_dir(inputs, plan.command.name) : options.log_dir;
   const bool absolute = plan.job.log_dir.starts_with("/");
-  plan.job.error_dir = (absolute ? "" : inputs.working_directory + "/") + plan.job.log_dir;
+  plan.job.error_dir = (absolute ? "" : inputs.files.directory + "/") + plan.job.log_dir;
+  CORRO_TRY(check_variables(environment_of(plan, 0)));
   return plan;
 }
 

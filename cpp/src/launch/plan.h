@@ -31,7 +31,6 @@ struct PlanInputs {
   Machine machine;
   FileFacts files;
   std::string own_directory;  ///< Of the corro program.
-  std::string working_directory;
   std::string job_id;
   std::string time;  ///< "20261121-111249", for the log directory.
   int master_port = 0;

@@ -18,7 +18,8 @@ std::string no_file(const std::string& /*path*/) { return ""; }
 
 /// Files that exist; those that end in .py or .txt cannot be executed.
 FileFacts files(std::set<std::string> paths) {
-  return {.exists = [paths](const std::string& path) { return paths.contains(path); },
+  return {.directory = "/home/me",
+          .exists = [paths](const std::string& path) { return paths.contains(path); },
           .executable =
               [paths](const std::string& path) {
                 return paths.contains(path) && !path.ends_with(".py") && !path.ends_with(".txt");
@@ -33,7 +34,6 @@ PlanInputs inputs() {
   made.machine.processors = {{0, 0, 0, 0}, {1, 1, 0, 0}};
   made.files = files({"train.py", "/usr/bin/python3", "/bin/echo", "notes.txt", "here"});
   made.own_directory = "/opt/corro/bin";
-  made.working_directory = "/home/me";
   made.job_id = "abc";
   made.time = "20260101-000000";
   made.master_port = 23456;
@@ -182,7 +182,9 @@ TEST(MakePlan, StartsModulesAndOtherPrograms) {
 TEST(MakePlan, SaysInOneLineWhatIsMissing) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{}, "no program given"},
-      {{"trian.py"}, "trian.py: no such file"},
+      {{"trian.py"}, "trian.py: no such file in /home/me"},
+      {{"python3", "-u", "trian.py"}, "trian.py: no such file in /home/me"},
+      {{"python3", "/data/x"}, "/data/x: no such file"},
       {{"nope"}, "no program 'nope' on PATH"},
       {{"here"}, "write ./ in front"},
       {{"./nope"}, "./nope: no such file"}};
@@ -192,6 +194,8 @@ TEST(MakePlan, SaysInOneLineWhatIsMissing) {
     EXPECT_THAT(plan.status().message(), HasSubstr(words));
     EXPECT_THAT(plan.status().message(), Not(HasSubstr("\n")));
   }
+  EXPECT_TRUE(make_plan(run({"python3", "-m", "nope"}), inputs()).ok()) << "Python finds modules";
+  EXPECT_TRUE(make_plan(run({"echo", "nope"}), inputs()).ok());
   EXPECT_EQ(make_plan(run({"./notes.txt"}), inputs()).status().code(), Code::kNotFound);
   EXPECT_EQ(make_plan(run({"echo"}, 0), inputs()).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(make_plan(run({"echo"}, 99999), inputs()).status().code(), Code::kInvalidArgument);
@@ -258,6 +262,20 @@ TEST(Environment, RefusesVariablesThatMakeNoSense) {
     options.env = {bad};
     EXPECT_EQ(make_plan(options, inputs()).status().code(), Code::kInvalidArgument) << bad;
   }
+}
+
+TEST(Environment, AVariableThatTheEngineWouldRefuseIsRefusedAtOnce) {
+  PlanInputs facts = inputs();
+  facts.environment["CORRO_TIMEOUT"] = "abc";
+  const auto plan = make_plan(run({"train.py"}), facts);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().message(), "CORRO_TIMEOUT=abc: expected a number of seconds above 0");
+  RunOptions options = run({"train.py"});
+  options.env = {"CORRO_TIMEOUT=5", "CORRO_TRANSPORT=udp"};
+  EXPECT_EQ(make_plan(options, facts).status().message(),
+            "CORRO_TRANSPORT=udp: expected shm or tcp");
+  options.env = {"CORRO_TIMEOUT=5"};
+  EXPECT_TRUE(make_plan(options, facts).ok());
 }
 
 TEST(LogDirectory, IsNewForEachJob) {
