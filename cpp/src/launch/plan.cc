@@ -124,6 +124,25 @@ Variables environment_of(const LaunchPlan& plan, int rank) {
   return environment;
 }
 
+std::string announce_plan(const LaunchPlan& plan) {
+  const JobFacts& job = plan.job;
+  std::string text;
+  if (!plan.ranks_reason.empty() && !plan.options.quiet) {
+    text += fmt::format("corro: {} {}, {}; logs in {}\n", job.ranks,
+                        job.ranks == 1 ? "rank" : "ranks", plan.ranks_reason, job.log_dir);
+  }
+  if (!plan.options.verbose) return text;
+  text += fmt::format("corro: job {}, {} ranks on {}, logs in {}\n", job.job_id, job.ranks,
+                      plan.machine.host, job.log_dir);
+  text += fmt::format("corro: running {}\n", plan.command.program);
+  const bool theirs = plan.base.contains("OMP_NUM_THREADS");
+  text +=
+      fmt::format("corro: OMP_NUM_THREADS={} ({})\n", environment_of(plan, 0).at("OMP_NUM_THREADS"),
+                  theirs ? "set by you" : "cores / ranks; set it yourself to change it");
+  return text + fmt::format("corro: binding: {}{}\n", plan.binding.ranks.empty() ? "none, " : "",
+                            plan.binding.reason);
+}
+
 std::string describe_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
   std::string text = fmt::format("host {}: {} {}{}\n", plan.machine.host, job.ranks,

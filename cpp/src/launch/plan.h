@@ -42,6 +42,9 @@ struct PlanInputs {
 /// The whole environment of a rank.
 [[nodiscard]] Variables environment_of(const LaunchPlan& plan, int rank);
 
+/// What is said before the first rank starts: "" without --verbose if the user said how many.
+[[nodiscard]] std::string announce_plan(const LaunchPlan& plan);
+
 /// What --dry-run prints: hosts, ranks, bindings, the command and the variables.
 [[nodiscard]] std::string describe_plan(const LaunchPlan& plan);
 

@@ -14,10 +14,11 @@
 #include "io/event.h"
 #include "launch/conclusion.h"
 #include "launch/error_file.h"
+#include "launch/event_keys.h"
 #include "launch/log_files.h"
 #include "launch/out_of_memory.h"
 #include "launch/processes.h"
-#include "launch/rank_process.h"
+#include "launch/rank_group.h"
 #include "launch/screen.h"
 #include "launch/screen_writer.h"
 #include "launch/signals.h"
@@ -39,12 +40,6 @@ constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished r
 constexpr Duration kDrainGrace = milliseconds(300);   ///< For output that is still on its way.
 constexpr Duration kKillPatience = seconds(2);
 
-enum class Source : uint32_t { kSignals, kChildren, kAgent, kRoom, kOut, kErr };
-
-constexpr uint64_t key_of(Source source, int rank = 0) {
-  return static_cast<uint64_t>(source) << 32U | static_cast<uint32_t>(rank);
-}
-
 /// The supervisor's loop and state. Loop-confined.
 class Supervisor {
  public:
@@ -55,9 +50,12 @@ class Supervisor {
         logs_(std::move(logs)),
         epoll_(std::move(epoll)),
         writer_(std::move(writer)),
-        screen_(screen_options(plan), [this](Stream stream, std::string bytes) {
-          writer_->write(stream == Stream::kOut ? STDOUT_FILENO : STDERR_FILENO, std::move(bytes));
-        }) {}
+        screen_(screen_options(plan),
+                [this](Stream stream, std::string bytes) {
+                  writer_->write(stream == Stream::kOut ? STDOUT_FILENO : STDERR_FILENO,
+                                 std::move(bytes));
+                }),
+        ranks_(plan, link.signal_mask, epoll_) {}
 
   [[nodiscard]] int run() {
     if (const Status started = start(); !started.ok()) {
@@ -66,7 +64,7 @@ class Supervisor {
       flush_screen();
       return kUsageExit;
     }
-    while (any_running() && !front_gone_) step(Time::never());
+    while (ranks_.any_running() && !front_gone_) step(Time::never());
     end_processes();
     if (front_gone_) return kFrontGoneExit;
     drain();
@@ -87,8 +85,6 @@ class Supervisor {
   // Starting.
   Status start();
   Status start_agent();
-  Status start_rank(int rank, bool own_terminal);
-  void say_plan();
 
   // The loop.
   void step(Time until);
@@ -110,14 +106,6 @@ class Supervisor {
   void save_failure(const FailureReport& report);
   void flush_screen();
 
-  void watch(const RankProcess& rank, Stream stream);
-  [[nodiscard]] bool any_running() const;
-  [[nodiscard]] bool any_output() const;
-  [[nodiscard]] std::vector<RankEnd> describe_ranks() const;
-  void send_all(int signal) {
-    for (const RankProcess& rank : ranks_) rank.send(signal);
-  }
-
   const LaunchPlan& plan_;
   const FrontLink& link_;
   LogFiles logs_;
@@ -127,7 +115,7 @@ class Supervisor {
   OutOfMemoryWatch out_of_memory_;
   io::Fd children_;
   std::unique_ptr<wire::AgentService> agent_;
-  std::vector<RankProcess> ranks_;
+  RankGroup ranks_;
   std::array<char, 64U << 10U> buffer_{};
 
   Time started_ = monotonic_now();
@@ -152,13 +140,12 @@ Status Supervisor::start() {
   CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, key_of(Source::kChildren)));
   CORRO_TRY(epoll_.add(link_.signals, EPOLLIN, key_of(Source::kSignals)));
   CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, key_of(Source::kRoom)));
-  say_plan();
-  ranks_.reserve(static_cast<size_t>(plan_.job.ranks));
-  const Show& show = plan_.options.show;
-  const int lead = show.mode == ShowMode::kRanks && show.ranks.size() == 1 ? show.ranks[0] : 0;
+  if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
   for (int rank = 0; rank < plan_.job.ranks; ++rank) {
-    const bool own_terminal = rank == lead && (plan_.job.ranks == 1 || show.mode != ShowMode::kAll);
-    CORRO_TRY(start_rank(rank, own_terminal));
+    CORRO_TRY(ranks_.start_next());
+    if (!plan_.options.verbose) continue;
+    const pid_t pid = ranks_[static_cast<size_t>(rank)].pid();
+    screen_.note(fmt::format("corro: rank {} has pid {}\n", rank, pid));
   }
   if (plan_.options.timeout) timeout_at_ = monotonic_now() + *plan_.options.timeout;
   return {};
@@ -180,47 +167,6 @@ Status Supervisor::start_agent() {
   return epoll_.add(agent_->poll_fd(), EPOLLIN, key_of(Source::kAgent));
 }
 
-Status Supervisor::start_rank(int rank, bool own_terminal) {
-  WorkerSpec spec;
-  spec.program = plan_.command.program;
-  spec.arguments = plan_.command.arguments;
-  spec.environment = environment_of(plan_, rank);
-  if (!plan_.binding.ranks.empty())
-    spec.processors = plan_.binding.ranks[static_cast<size_t>(rank)];
-  // A terminal cannot be read from the background: then there is no input.
-  spec.inherits_stdin = rank == 0 && isatty(STDIN_FILENO) == 0;
-  if (own_terminal) {
-    spec.out_terminal = terminal_size(STDOUT_FILENO);
-    spec.err_terminal = terminal_size(STDERR_FILENO);
-  }
-  CORRO_ASSIGN(Worker worker, start_worker(spec, link_.signal_mask));
-  const RankProcess& process = ranks_.emplace_back(rank, std::move(worker));
-  watch(process, Stream::kOut);
-  watch(process, Stream::kErr);
-  if (plan_.options.verbose) {
-    screen_.note(fmt::format("corro: rank {} has pid {}\n", rank, process.pid()));
-  }
-  return {};
-}
-
-void Supervisor::say_plan() {
-  const JobFacts& job = plan_.job;
-  if (!plan_.ranks_reason.empty() && !plan_.options.quiet) {
-    screen_.note(fmt::format("corro: {} {}, {}; logs in {}\n", job.ranks,
-                             job.ranks == 1 ? "rank" : "ranks", plan_.ranks_reason, job.log_dir));
-  }
-  if (!plan_.options.verbose) return;
-  screen_.note(fmt::format("corro: job {}, {} ranks on {}, logs in {}\n", job.job_id, job.ranks,
-                           plan_.machine.host, job.log_dir));
-  screen_.note(fmt::format("corro: running {}\n", plan_.command.program));
-  const bool theirs = plan_.base.contains("OMP_NUM_THREADS");
-  screen_.note(fmt::format("corro: OMP_NUM_THREADS={} ({})\n",
-                           environment_of(plan_, 0).at("OMP_NUM_THREADS"),
-                           theirs ? "set by you" : "cores / ranks; set it yourself to change it"));
-  screen_.note(fmt::format("corro: binding: {}{}\n", plan_.binding.ranks.empty() ? "none, " : "",
-                           plan_.binding.reason));
-}
-
 void Supervisor::step(Time until) {
   std::array<epoll_event, 64> events{};
   const Time wake = std::min(until, next_timer());
@@ -234,8 +180,8 @@ void Supervisor::step(Time until) {
 }
 
 void Supervisor::dispatch(const epoll_event& event) {
-  const auto rank = static_cast<size_t>(event.data.u64 & 0xFFFFFFFFU);
-  switch (static_cast<Source>(event.data.u64 >> 32U)) {
+  const auto rank = static_cast<size_t>(rank_of(event.data.u64));
+  switch (source_of(event.data.u64)) {
     case Source::kSignals:
       return on_signals();
     case Source::kChildren:
@@ -265,14 +211,14 @@ void Supervisor::on_timers(Time now) {
   if (timeout_at_ <= now) {
     timeout_at_ = Time::never();
     if (!stopping_) {
-      at_timeout_ = describe_ranks();
+      at_timeout_ = ranks_.describe();
       stop_ranks(now);
     }
   }
   if (stop_at_ <= now) stop_ranks(now);
   if (kill_at_ <= now) {
     kill_at_ = Time::never();
-    send_all(SIGKILL);
+    ranks_.send(SIGKILL);
   }
 }
 
@@ -287,24 +233,15 @@ void Supervisor::on_signals() {
 }
 
 void Supervisor::on_signal(int signal) {
-  if (signal == SIGWINCH) {
-    for (const RankProcess& rank : ranks_) {
-      if (const auto size = terminal_size(STDOUT_FILENO)) {
-        rank.set_terminal_size(Stream::kOut, *size);
-      }
-      if (const auto size = terminal_size(STDERR_FILENO)) {
-        rank.set_terminal_size(Stream::kErr, *size);
-      }
-    }
-  }
+  if (signal == SIGWINCH) ranks_.resize_terminals();
   if (asks_to_stop(signal) && !asked_) asked_ = signal;
   if (signal != SIGINT || ++interrupts_ == 1) {
-    impatient_ = impatient_ || (asks_to_stop(signal) && !any_running());
-    return send_all(signal);
+    impatient_ = impatient_ || (asks_to_stop(signal) && !ranks_.any_running());
+    return ranks_.send(signal);
   }
   if (interrupts_ == 2) return stop_ranks(monotonic_now());
   impatient_ = true;
-  send_all(SIGKILL);
+  ranks_.send(SIGKILL);
 }
 
 void Supervisor::on_children() {
@@ -315,14 +252,13 @@ void Supervisor::on_children() {
     siginfo_t ended{};
     // Looked at first: the cgroup of a process can be read until it is reaped.
     if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
-    const auto rank = std::ranges::find_if(
-        ranks_, [&](const RankProcess& r) { return r.running() && r.pid() == ended.si_pid; });
-    if (rank != ranks_.end() && ended.si_code == CLD_KILLED && ended.si_status == SIGKILL &&
+    RankProcess* rank = ranks_.find(ended.si_pid);
+    if (rank != nullptr && ended.si_code == CLD_KILLED && ended.si_status == SIGKILL &&
         !stopping_ && interrupts_ < 3) {
       if (auto limit = out_of_memory_.explain(ended.si_pid)) rank->set_out_of_memory(*limit);
     }
     int status = 0;
-    if (waitpid(ended.si_pid, &status, WNOHANG) == ended.si_pid && rank != ranks_.end()) {
+    if (waitpid(ended.si_pid, &status, WNOHANG) == ended.si_pid && rank != nullptr) {
       on_rank_end(*rank, status);
     }
   }
@@ -363,15 +299,9 @@ void Supervisor::on_output(RankProcess& rank, Stream stream) {
 void Supervisor::pause_or_resume() {
   if (writer_->full() == paused_) return;
   paused_ = !paused_;
-  for (const RankProcess& rank : ranks_) {
-    for (const Stream stream : {Stream::kOut, Stream::kErr}) {
-      if (rank.fd(stream) < 0) continue;
-      if (paused_) {
-        epoll_.remove(rank.fd(stream));
-      } else {
-        watch(rank, stream);
-      }
-    }
+  if (paused_) return ranks_.pause();
+  if (const Status status = ranks_.resume(); !status.ok()) {
+    screen_.note(fmt::format("corro: {}\n", status.message()));
   }
 }
 
@@ -379,7 +309,7 @@ void Supervisor::stop_ranks(Time now) {
   stop_at_ = Time::never();
   if (std::exchange(stopping_, true)) return;
   kill_at_ = now + kStopGrace;
-  send_all(SIGTERM);
+  ranks_.send(SIGTERM);
 }
 
 void Supervisor::end_processes() {
@@ -395,13 +325,13 @@ void Supervisor::end_processes() {
 
 void Supervisor::drain() {
   const Time end = monotonic_now() + kDrainGrace;
-  while (any_output() && !front_gone_ && !impatient_ && (paused_ || monotonic_now() < end)) {
+  while (ranks_.any_output() && !front_gone_ && !impatient_ && (paused_ || monotonic_now() < end)) {
     step(paused_ ? Time::never() : end);
   }
 }
 
 int Supervisor::finish() {
-  std::vector<RankEnd> ends = describe_ranks();
+  std::vector<RankEnd> ends = ranks_.describe();
   for (RankEnd& end : ends) {
     if (!end.crash.error.empty() || ended_well(end)) continue;
     const std::string path = fmt::format("{}/rank-{}.error.json", logs_.directory(), end.rank);
@@ -442,31 +372,6 @@ void Supervisor::save_failure(const FailureReport& report) {
 void Supervisor::flush_screen() {
   while (!writer_->empty() && !front_gone_ && !impatient_) step(Time::never());
   if (!writer_->empty()) (void)writer_.release();  // its thread may hang in write() for ever
-}
-
-void Supervisor::watch(const RankProcess& rank, Stream stream) {
-  const Source source = stream == Stream::kOut ? Source::kOut : Source::kErr;
-  if (const Status status = epoll_.add(rank.fd(stream), EPOLLIN, key_of(source, rank.rank()));
-      !status.ok()) {
-    screen_.note(
-        fmt::format("corro: output of rank {} is lost: {}\n", rank.rank(), status.message()));
-  }
-}
-
-bool Supervisor::any_running() const {
-  return std::ranges::any_of(ranks_, [](const RankProcess& r) { return r.running(); });
-}
-
-bool Supervisor::any_output() const {
-  return std::ranges::any_of(ranks_, [](const RankProcess& r) {
-    return r.fd(Stream::kOut) >= 0 || r.fd(Stream::kErr) >= 0;
-  });
-}
-
-std::vector<RankEnd> Supervisor::describe_ranks() const {
-  std::vector<RankEnd> ends;
-  for (const RankProcess& rank : ranks_) ends.push_back(rank.describe());
-  return ends;
 }
 
 }  // namespace
