@@ -8,6 +8,8 @@
 This package alone needs neither numpy nor torch: the verbs are in corro.numpy and corro.torch.
 """
 
+import os
+
 from corro._context import (
     Group,
     barrier,
@@ -91,6 +93,12 @@ __all__ = [
     "size",
     "world",
 ]
+
+
+if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports this package.
+    from corro import _where
+
+    _where.offer()
 
 
 def __getattr__(name: str) -> str:

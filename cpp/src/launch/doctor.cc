@@ -13,6 +13,7 @@
 
 #include "launch/flight_text.h"
 #include "launch/machine.h"
+#include "launch/processes.h"
 #include "launch/report.h"
 
 namespace corro::launch {
@@ -43,21 +44,10 @@ std::string variable_of(pid_t pid, const std::string& name) {
   return at == std::string::npos ? "" : std::string(all.c_str() + at + wanted.size());
 }
 
-char state_of(pid_t pid) {
-  const std::string stat = read_small_file(fmt::format("/proc/{}/stat", pid));
-  const size_t name_end = stat.rfind(')');
-  return name_end + 2 < stat.size() ? stat[name_end + 2] : '?';
-}
-
 /// The pid that a process has for itself: another one than here if it runs in a container.
 pid_t pid_inside(pid_t pid) {
-  constexpr std::string_view kLabel = "\nNSpid:";
-  const std::string status = read_small_file(fmt::format("/proc/{}/status", pid));
-  const size_t line = status.find(kLabel);
-  if (line == std::string::npos) return pid;
-  const size_t end = status.find('\n', line + 1);
-  const size_t last = status.find_last_of(" \t", end);
-  return static_cast<pid_t>(std::atol(status.c_str() + last + 1));
+  const std::string all = status_field(pid, "NSpid");  // the innermost one is the last
+  return all.empty() ? pid : static_cast<pid_t>(std::atol(all.c_str() + all.rfind('\t') + 1));
 }
 
 bool is_going_on(const obs::OpSnapshot* op) {
@@ -84,7 +74,7 @@ Result<Patient> read_patient(pid_t pid) {
   CORRO_ASSIGN(auto flight, obs::read_flight_of(pid));
   return Patient{.pid = pid,
                  .job = variable_of(pid, "CORRO_JOB_ID"),
-                 .state = state_of(pid),
+                 .state = process_state(pid),
                  .flight = std::move(flight)};
 }
 

@@ -70,6 +70,22 @@ std::vector<pid_t> descendants_of(pid_t root) {
   return found;
 }
 
+char process_state(pid_t pid) {
+  const std::string stat = read_small_file("/proc/" + std::to_string(pid) + "/stat");
+  const size_t name_end = stat.rfind(')');
+  const bool known = name_end != std::string::npos && name_end + 2 < stat.size();
+  return known ? stat[name_end + 2] : '?';
+}
+
+std::string status_field(pid_t pid, const std::string& name) {
+  const std::string status = "\n" + read_small_file("/proc/" + std::to_string(pid) + "/status");
+  const std::string label = "\n" + name + ":\t";
+  const size_t at = status.find(label);
+  if (at == std::string::npos) return "";
+  const size_t first = at + label.size();
+  return status.substr(first, status.find('\n', first) - first);
+}
+
 void adopt_orphans() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 bool kill_descendants(Duration patience) {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -11,6 +12,12 @@ namespace corro::launch {
 
 /// Every living process that descends from `root`, `root` left out. A snapshot of /proc.
 [[nodiscard]] std::vector<pid_t> descendants_of(pid_t root);
+
+/// The state of a process as in /proc/<pid>/stat: R, S, D, T, Z; '?' if it is gone.
+[[nodiscard]] char process_state(pid_t pid);
+
+/// A field of /proc/<pid>/status, such as "NSpid"; "" if there is none.
+[[nodiscard]] std::string status_field(pid_t pid, const std::string& name);
 
 /// Makes this process the parent of whatever its descendants leave behind, so that none of them
 /// gets out of sight.

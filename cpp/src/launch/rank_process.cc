@@ -56,12 +56,24 @@ void RankProcess::set_ended(int status, bool stopped, Time when) {
   end_.when = when;
 }
 
+void RankProcess::ask() {
+  if (!running() || asked_) return;
+  const RankEnd now = describe();
+  end_.crash = now.crash;
+  // The process with the engine may be a child of the worker: a shell script that starts Python.
+  asked_ = ask_where(now.flight && now.flight->pid > 0 ? now.flight->pid : pid());
+}
+
 RankEnd RankProcess::describe() const {
   RankEnd end = end_;
-  end.crash = parse_crash(stderr_tail_);
+  if (!asked_ || !end.stopped) end.crash = parse_crash(stderr_tail_);
   if (flight_.valid()) {
     auto flight = obs::read_flight(flight_.get());
     if (flight.ok()) end.flight = std::move(flight).value();
+  }
+  if (asked_) {
+    end.at = read_where(*asked_);
+    end.paused = asked_->paused;
   }
   return end;
 }

@@ -8,6 +8,7 @@
 #include "io/fd.h"
 #include "launch/folding.h"
 #include "launch/verdict.h"
+#include "launch/whereabouts.h"
 #include "launch/worker.h"
 
 namespace corro::launch {
@@ -31,6 +32,10 @@ class RankProcess {
   void set_terminal_size(Stream stream, const winsize& size) const;
   void set_flight(io::Fd flight) { flight_ = std::move(flight); }
 
+  /// Another rank has given up waiting for this one: asks it where it is, if it runs and was not
+  /// asked before. What it prints about its end from now on is no cause.
+  void ask();
+
   void set_ended(int status, bool stopped, Time when);
   void set_out_of_memory(std::string limit) { end_.out_of_memory = std::move(limit); }
   /// What is known now, with the crash read from stderr and the flight recorder read again.
@@ -39,6 +44,7 @@ class RankProcess {
  private:
   RankEnd end_;
   io::Fd out_, err_, flight_;
+  std::optional<Whereabouts> asked_;
   std::string stderr_tail_;
 };
 

@@ -4,9 +4,11 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "launch/advice.h"
 #include "launch/binding.h"
 #include "launch/flight_text.h"
 #include "launch/signals.h"
@@ -40,46 +42,6 @@ std::string describe_place(const Frame& frame) {
   if (!frame.function.empty()) text += " in " + frame.function;
   if (!frame.code.empty()) text += ": " + frame.code;
   return text;
-}
-
-std::string advise(const RankEnd& end, const Verdict& verdict) {
-  const std::string& error = end.crash.error;
-  const bool by_signal = end.ended && WIFSIGNALED(end.status);
-  const auto raised = [&error](std::string_view name) {
-    return error.find(fmt::format("{}: ", name)) != std::string::npos;
-  };
-  if (!end.out_of_memory.empty() || raised("corro.ResourceExhaustedError")) {
-    return "use a smaller batch or fewer ranks, or raise the limit";
-  }
-  if (raised("corro.MismatchError")) {
-    return "make every rank call the same operation with the same shape and type";
-  }
-  if (error.find("out of memory") != std::string::npos) return "use a smaller batch or model";
-  if (error.starts_with("ModuleNotFoundError") || error.starts_with("ImportError")) {
-    return "install what is missing into the environment that runs this program";
-  }
-  if (error.find("call corro.init() first") != std::string::npos)
-    return "call corro.init() before the first operation";
-  if (raised("corro.TimeoutError")) {
-    const int slow = named_by(end);
-    const std::string whom = slow < 0 ? "every rank" : fmt::format("rank {}", slow);
-    return fmt::format(
-        "see what {} did: its log, or `corro doctor` while it hangs; raise CORRO_TIMEOUT if it is "
-        "only slow",
-        whom);
-  }
-  if (verdict.absent >= 0) {
-    return fmt::format(
-        "rank {} had ended without an error; make every rank call the same operations",
-        verdict.absent);
-  }
-  if (is_witness(end)) return "look into the log of the rank that it names";
-  if (by_signal && WTERMSIG(end.status) == SIGKILL) {
-    return "find out who killed it: the out-of-memory killer, a scheduler, an administrator";
-  }
-  if (by_signal) return "read the end of the log; a debugger on a core dump shows more";
-  if (!end.crash.where.file.empty()) return "mend that line; the full traceback is in the log";
-  return "read the end of the log";
 }
 
 /// Cuts a line to `width` characters (not bytes: UTF-8 sequences stay whole), and makes it one line
@@ -141,14 +103,40 @@ void add_flight(const RankEnd& end, Time now, FailureReport& report) {
   }
 }
 
+/// Those who were neither to blame nor gave up.
+std::vector<int> stopped_ranks(const FailureReport& report) {
+  std::vector<int> stopped;
+  std::ranges::copy_if(report.victims, std::back_inserter(stopped), [&](int rank) {
+    return std::ranges::find(report.waited, rank) == report.waited.end();
+  });
+  return stopped;
+}
+
 std::string describe_others(const FailureReport& report) {
   std::string text;
   if (!report.alike.empty()) text = format_ranks(report.alike) + " failed in the same way";
-  if (report.victims.empty()) return text;
-  const size_t count = report.victims.size();
+  if (!report.waited.empty()) {
+    text = format_ranks(report.waited) + " gave up";
+    if (!report.waited_at.empty()) text += " at " + report.waited_at;
+  }
+  const std::vector<int> stopped = stopped_ranks(report);
+  if (stopped.empty()) return text;
   return text + (text.empty() ? "" : "; ") +
-         fmt::format("{} {} stopped because of it ({})", count,
-                     count == 1 ? "rank was" : "ranks were", format_ranks(report.victims));
+         fmt::format("{} {} stopped because of it ({})", stopped.size(),
+                     stopped.size() == 1 ? "rank was" : "ranks were", format_ranks(stopped));
+}
+
+/// Makes a report that says of the culprit what it says of one that failed say what is known of one
+/// that did not come: what the first rank that gave up has seen, and where the culprit was.
+void add_missing(const RankEnd& end, const RankEnd& waiter, FailureReport& report) {
+  report.cause = (end.paused ? "stopped by a signal; " : "") + describe_cause(waiter);
+  report.exit = exit_code(waiter.status);
+  report.where = describe_place(end.at.file.empty() ? end.crash.where : end.at);
+  report.waited_at = describe_place(waiter.crash.where);
+  FailureReport theirs;
+  add_flight(waiter, waiter.when, theirs);
+  report.op = theirs.op;
+  report.phase = theirs.phase;
 }
 
 }  // namespace
@@ -172,14 +160,17 @@ FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> 
   report.advice = advise(end, verdict);
   report.alike = verdict.alike;
   report.victims = verdict.victims;
-  report.absent = verdict.absent;
   add_flight(end, end.ended ? end.when : context.now, report);
+  report.waited = verdict.waited;
+  if (!verdict.waited.empty()) add_missing(end, end_of(ends, verdict.waited.front()), report);
+  std::ranges::sort(report.waited);
   return report;
 }
 
 std::string format_block(const FailureReport& report, size_t width) {
-  std::string who =
-      fmt::format("corro: rank {} failed on {} (pid {}", report.rank, report.host, report.pid);
+  std::string who = fmt::format("corro: rank {} {} on {} (pid {}", report.rank,
+                                report.waited.empty() ? "failed" : "kept others waiting",
+                                report.host, report.pid);
   if (report.step && *report.step > 0) who += fmt::format(", step {}", *report.step);
   Block block(who + ")", width);
   block.add("what", report.cause, kCauseLines);
@@ -211,6 +202,7 @@ std::string format_json(const FailureReport& report) {
   json["advice"] = report.advice;
   json["alike"] = report.alike;
   json["victims"] = report.victims;
+  json["waited"] = report.waited;
   // Foreign bytes may be no UTF-8: they are replaced, never an exception.
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

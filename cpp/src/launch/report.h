@@ -28,7 +28,8 @@ struct FailureReport {
   std::string advice;
   std::vector<int> alike;
   std::vector<int> victims;
-  int absent = -1;
+  std::vector<int> waited;  ///< Gave up waiting for it; also victims. Empty: it failed by itself.
+  std::string waited_at;    ///< Where the first of them was, like `where`.
 };
 
 struct ReportContext {

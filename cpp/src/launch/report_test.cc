@@ -96,6 +96,18 @@ TEST(FailureBlock, AtADeadlineItSendsToTheRankThatWasWaitedFor) {
   EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     see what rank 3 did: its log"));
 }
 
+TEST(FailureBlock, SaysWhatToDoAboutAWrongVariableAndAScriptThatIsNotThere) {
+  auto ends = four_ranks();
+  ends[2].crash.error =
+      "corro.InvalidArgumentError: CORRO_SPIN=x: expected a number of microseconds above 0";
+  EXPECT_THAT(format_block(report_of(ends), 160),
+              HasSubstr("do     set CORRO_SPIN to what is expected, or unset it"));
+  ends[2].crash = {};
+  ends[2].crash.last_line =
+      "python: can't open file '/me/x.py': [Errno 2] No such file or directory";
+  EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     check that path"));
+}
+
 TEST(FailureBlock, OutOfMemoryIsTheCauseAndNamesTheLimit) {
   auto ends = four_ranks();
   ends[2].status = SIGKILL;
@@ -126,6 +138,7 @@ TEST(FailureJson, HasTheFixedKeys) {
   EXPECT_EQ(json["cause"], "ValueError: root cause here");
   EXPECT_EQ(json["exit"], 1);
   EXPECT_EQ(json["victims"], nlohmann::json({0, 1, 3}));
+  EXPECT_EQ(json["waited"], nlohmann::json::array());
 }
 
 TEST(FailureJson, KeepsTheKeysAndSurvivesForeignBytesWithoutARecorder) {

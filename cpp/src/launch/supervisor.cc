@@ -95,6 +95,7 @@ class Supervisor {
   void on_signal(int signal);
   void on_children();
   void on_rank_end(RankProcess& rank, int status);
+  void ask_missing(const RankEnd& end);
   void on_output(RankProcess& rank, Stream stream);
   void pause_or_resume();
 
@@ -274,8 +275,17 @@ void Supervisor::on_rank_end(RankProcess& rank, int status) {
   }
   const RankEnd end = rank.describe();
   if (!stopping_ && !asked_ && !ended_well(end)) {
+    ask_missing(end);
     stop_at_ = std::min(stop_at_, now + kFailureGrace);
     screen_.suspend_errors();
+  }
+}
+
+/// The rank that another one has waited for has until the end of the grace to say where it is.
+void Supervisor::ask_missing(const RankEnd& end) {
+  const int missing = gave_up(end) ? awaited_by(end) : -1;
+  if (missing >= 0 && static_cast<size_t>(missing) < ranks_.size()) {
+    ranks_[static_cast<size_t>(missing)].ask();
   }
 }
 

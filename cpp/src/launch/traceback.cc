@@ -148,6 +148,17 @@ bool is_user_code(std::string_view file) {
   return !file.empty();
 }
 
+Frame parse_stack(std::string_view dumps) {
+  Frame where;
+  for (const std::string_view line : split_lines(dumps)) {
+    if (line == "Stack (most recent call first):") where = {};
+    const auto frame = parse_frame(line);
+    if (!frame || is_user_code(where.file)) continue;
+    if (where.file.empty() || is_user_code(frame->file)) where = *frame;
+  }
+  return where;
+}
+
 Crash parse_crash(std::string_view stderr_tail) {
   const auto lines = split_lines(stderr_tail);
   TracebackReader reader(lines);

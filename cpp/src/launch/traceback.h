@@ -24,6 +24,10 @@ struct Crash {
 /// or a C++ "terminate called" in the end of a stderr stream. The text is foreign: any bytes. Pure.
 [[nodiscard]] Crash parse_crash(std::string_view stderr_tail);
 
+/// Finds the innermost frame of the user's code (else the innermost one) in the last dump of one
+/// thread that Python's faulthandler wrote. The text is foreign. Pure.
+[[nodiscard]] Frame parse_stack(std::string_view dumps);
+
 /// True if a frame's file belongs to the user and not to Python, an installed package or the
 /// import machinery.
 [[nodiscard]] bool is_user_code(std::string_view file);

@@ -146,6 +146,24 @@ TEST(ParseCrash, SurvivesAnyBytes) {
   }
 }
 
+TEST(ParseStack, IsTheInnermostFrameOfTheUsersCodeInTheLastDump) {
+  const std::string first = "Stack (most recent call first):\n  File \"/me/old.py\", line 1 in f\n";
+  const Frame frame = parse_stack(first +
+                                  "Stack (most recent call first):\n"
+                                  "  File \"/usr/lib/python3.11/threading.py\", line 320 in wait\n"
+                                  "  File \"/me/data.py\", line 7 in load\n"
+                                  "  File \"/me/train.py\", line 40 in <module>\n");
+  EXPECT_EQ(frame.file, "/me/data.py");
+  EXPECT_EQ(frame.line, 7);
+  EXPECT_EQ(frame.function, "load");
+  EXPECT_EQ(parse_stack(first + "Stack (most").file, "/me/old.py");
+  EXPECT_EQ(parse_stack("Stack (most recent call first):\n  File \"/usr/lib/python3.11/a.py\", "
+                        "line 1 in x\n")
+                .file,
+            "/usr/lib/python3.11/a.py");
+  EXPECT_EQ(parse_stack("").file, "");
+}
+
 TEST(IsUserCode, LeavesOutLibrariesAndTheImportMachinery) {
   EXPECT_TRUE(is_user_code("/home/me/train.py"));
   EXPECT_TRUE(is_user_code("<string>"));

@@ -18,6 +18,15 @@ const obs::OpSnapshot* failed_operation(const RankEnd& end) {
   return last.phase == obs::Phase::kFailed ? &last : nullptr;
 }
 
+/// N of "<phrase>N"; -1 if the text has none.
+int rank_behind(const std::string& text, std::string_view phrase) {
+  const size_t at = text.find(phrase);
+  if (at == std::string::npos) return -1;
+  int rank = -1;
+  std::from_chars(text.data() + at + phrase.size(), text.data() + text.size(), rank);
+  return rank;
+}
+
 /// The last "rank N" in a message where N is another rank.
 int rank_in_text(const std::string& text, int own) {
   constexpr std::string_view kRank = "rank ";
@@ -50,17 +59,63 @@ const RankEnd* find_rank(std::span<const RankEnd> ends, int rank) {
   return nullptr;
 }
 
-const RankEnd* choose(std::span<const RankEnd> ends, Verdict& verdict) {
-  const auto* by_itself =
-      earliest(ends, [](const RankEnd& e) { return failed_alone(e) && !is_witness(e); });
-  if (by_itself != nullptr) return by_itself;
-  const auto* witness = earliest(ends, failed_alone);
-  if (witness == nullptr) return nullptr;
-  const RankEnd* named = find_rank(ends, named_by(*witness));
-  if (named == nullptr || !named->ended) return witness;
+/// The rank that `waiter` gave up on; if that one had given up too, the one behind it.
+const RankEnd* last_awaited(std::span<const RankEnd> ends, const RankEnd& waiter) {
+  const RankEnd* last = &waiter;
+  for (size_t hops = 0; hops < ends.size(); ++hops) {
+    const RankEnd* next = find_rank(ends, awaited_by(*last));
+    if (next == nullptr) return last;
+    if (!gave_up(*next)) return next;
+    last = next;
+  }
+  return &waiter;  // They waited in a circle.
+}
+
+std::vector<int> ranks_that_gave_up(std::span<const RankEnd> ends, int first) {
+  std::vector<int> ranks = {first};
+  for (const RankEnd& end : ends) {
+    if (end.rank != first && failed_alone(end) && gave_up(end)) ranks.push_back(end.rank);
+  }
+  return ranks;
+}
+
+bool said_why(const RankEnd& end) {
+  return !end.crash.error.empty() && !is_witness(end) && !gave_up(end);
+}
+
+/// Others gave up at a deadline: `waiter` first.
+const RankEnd* choose_missing(std::span<const RankEnd> ends, const RankEnd& waiter,
+                              Verdict& verdict) {
+  const RankEnd* missing = last_awaited(ends, waiter);
+  if (missing == &waiter || said_why(*missing)) return missing;
+  if (ended_well(*missing) && missing->when < waiter.when) {
+    verdict.absent = missing->rank;
+    return &waiter;
+  }
+  verdict.waited = ranks_that_gave_up(ends, waiter.rank);
+  std::erase(verdict.waited, missing->rank);
+  return missing;
+}
+
+/// Others only report a loss: `witness` first.
+const RankEnd* choose_lost(std::span<const RankEnd> ends, const RankEnd& witness,
+                           Verdict& verdict) {
+  const RankEnd* named = find_rank(ends, named_by(witness));
+  if (named == nullptr || !named->ended) return &witness;
   if (ended_well(*named)) verdict.absent = named->rank;
-  const bool said_why = !named->crash.error.empty() && !is_witness(*named);
-  return !ended_well(*named) && said_why ? named : witness;
+  return !ended_well(*named) && said_why(*named) ? named : &witness;
+}
+
+const RankEnd* choose(std::span<const RankEnd> ends, Verdict& verdict) {
+  const auto* by_itself = earliest(ends, [](const RankEnd& end) {
+    return failed_alone(end) && !is_witness(end) && !gave_up(end);
+  });
+  if (by_itself != nullptr) return by_itself;
+  const auto* waiter =
+      earliest(ends, [](const RankEnd& end) { return failed_alone(end) && gave_up(end); });
+  if (waiter != nullptr) return choose_missing(ends, *waiter, verdict);
+  const auto* witness = earliest(ends, failed_alone);
+  return witness == nullptr ? nullptr : choose_lost(ends, *witness, verdict);
 }
 
 }  // namespace
@@ -85,6 +140,24 @@ int named_by(const RankEnd& witness) {
   return failed == nullptr ? -1 : failed->waiting_for;
 }
 
+bool gave_up(const RankEnd& end) {
+  if (end.ended && WIFSIGNALED(end.status) && !end.stopped) return false;
+  if (end.crash.error.find("corro.TimeoutError: ") != std::string::npos) return true;
+  const auto* failed = failed_operation(end);
+  return failed != nullptr && failed->code == Code::kDeadlineExceeded &&
+         !reports_loss(end.crash.error);
+}
+
+int awaited_by(const RankEnd& end) {
+  // As the engine says it: of an operation, of a named one, of the start.
+  for (const std::string_view phrase :
+       {"waited for rank ", "not submitted by rank ", "but rank "}) {
+    if (const int rank = rank_behind(end.crash.error, phrase); rank >= 0) return rank;
+  }
+  const auto* failed = failed_operation(end);
+  return failed == nullptr ? -1 : failed->waiting_for;
+}
+
 Verdict decide_culprit(std::span<const RankEnd> ends) {
   Verdict verdict;
   const RankEnd* culprit = choose(ends, verdict);
@@ -92,9 +165,9 @@ Verdict decide_culprit(std::span<const RankEnd> ends) {
   verdict.culprit = culprit->rank;
   for (const RankEnd& end : ends) {
     if (end.rank == culprit->rank || ended_well(end)) continue;
-    const bool alike = failed_alone(end) && (is_witness(*culprit) || !is_witness(end)) &&
-                       end.status == culprit->status &&
-                       error_type(end.crash) == error_type(culprit->crash);
+    const bool alike =
+        verdict.waited.empty() && failed_alone(end) && (is_witness(*culprit) || !is_witness(end)) &&
+        end.status == culprit->status && error_type(end.crash) == error_type(culprit->crash);
     (alike ? verdict.alike : verdict.victims).push_back(end.rank);
   }
   return verdict;

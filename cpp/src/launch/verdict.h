@@ -25,6 +25,9 @@ struct RankEnd {
   std::string out_of_memory;  ///< The limit, if the kernel killed it for that.
   Crash crash;
   std::optional<obs::ProcessSnapshot> flight;
+  /// Of a rank that others gave up waiting for: where its Python code was then; file "" if unknown.
+  Frame at;
+  bool paused = false;  ///< It was stopped by a signal (SIGSTOP, a debugger) then.
 };
 
 struct Verdict {
@@ -33,6 +36,9 @@ struct Verdict {
   std::vector<int> victims;  ///< Failed because of the culprit, or were stopped.
   /// The rank that a victim was waiting for although it had ended in good order; -1: none.
   int absent = -1;
+  /// The ranks that gave up waiting for the culprit, the first one first: it failed nobody's call
+  /// but did not come. Empty: the culprit failed by itself.
+  std::vector<int> waited;
 };
 
 /// Exit code of a rank as a shell shows it: its status, or 128 + signal.
@@ -43,8 +49,14 @@ struct Verdict {
 /// The rank whose loss a witness reports; -1 if it names none.
 [[nodiscard]] int named_by(const RankEnd& witness);
 
-/// Chooses the first rank in time that failed by itself. A rank that only reports another's loss is
-/// chosen only if no rank failed by itself: then the rank that it names, if that one had printed
+/// True if the rank failed because a deadline was over, waiting for another one.
+[[nodiscard]] bool gave_up(const RankEnd& end);
+/// The rank that one which gave up had waited for; -1 if it names none.
+[[nodiscard]] int awaited_by(const RankEnd& end);
+
+/// Chooses the first rank in time that failed by itself. Where the others only gave up at a
+/// deadline it is the rank that they waited for, in turn. A rank that only reports another's loss
+/// is chosen only if no rank failed by itself: then the rank that it names, if that one had printed
 /// an error before it was stopped, else the first witness.
 [[nodiscard]] Verdict decide_culprit(std::span<const RankEnd> ends);
 

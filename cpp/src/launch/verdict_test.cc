@@ -106,6 +106,95 @@ TEST(DecideCulprit, RanksWithTheSameErrorFailedAlike) {
   EXPECT_THAT(verdict.victims, ElementsAre(2));
 }
 
+constexpr const char* kGaveUp =
+    "corro.TimeoutError: allreduce #2 on rank 0 (phase exchange): waited for rank 2 (by way of "
+    "rank "
+    "1) for 2 s; its last call on this group was #1 barrier()";
+
+RankEnd still_there(int rank, int ms) {
+  RankEnd end = stopped(rank, ms);
+  end.at = {"train.py", 5, "load", "time.sleep(9)"};
+  return end;
+}
+
+TEST(DecideCulprit, AtADeadlineItIsTheRankThatDidNotCome) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 11, exited(1), kGaveUp), end_of(1, 10, exited(1), kGaveUp), still_there(2, 300),
+      stopped(3, 301), end_of(4, 12, exited(1), "corro.RankLostError: rank 0 has left the job")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 2);
+  EXPECT_THAT(verdict.waited, ElementsAre(1, 0));
+  EXPECT_THAT(verdict.victims, ElementsAre(0, 1, 3, 4));
+  EXPECT_THAT(verdict.alike, IsEmpty());
+}
+
+TEST(DecideCulprit, ARankThatCameTooLateIsTheMissingOne) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 10, exited(1), kGaveUp),
+      end_of(2, 15, exited(1), "corro.RankLostError: allreduce #2: rank 0 has left the job")};
+  EXPECT_EQ(decide_culprit(ends).culprit, 2);
+  EXPECT_THAT(decide_culprit(ends).waited, ElementsAre(0));
+}
+
+TEST(DecideCulprit, ALateRankMayEndWellWithWhatTheOthersHadSent) {
+  const std::vector<RankEnd> late = {end_of(0, 10, exited(1), kGaveUp), end_of(2, 15, exited(0))};
+  EXPECT_EQ(decide_culprit(late).culprit, 2);
+  EXPECT_THAT(decide_culprit(late).waited, ElementsAre(0));
+  const std::vector<RankEnd> gone = {end_of(0, 10, exited(1), kGaveUp), end_of(2, 5, exited(0))};
+  EXPECT_EQ(decide_culprit(gone).culprit, 0);
+  EXPECT_EQ(decide_culprit(gone).absent, 2);
+}
+
+TEST(DecideCulprit, WhoOnlyWaitedForTheMissingOneIsNotIt) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 10, exited(1), "corro.TimeoutError: recv #1 on rank 0: waited for rank 1 for 2 s"),
+      end_of(1, 11, exited(1), "corro.TimeoutError: recv #1 on rank 1: waited for rank 2 for 2 s"),
+      still_there(2, 300)};
+  EXPECT_EQ(decide_culprit(ends).culprit, 2);
+  EXPECT_THAT(decide_culprit(ends).waited, ElementsAre(0, 1));
+}
+
+TEST(DecideCulprit, RanksThatWaitedInACircleFailedThemselves) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 10, exited(1), "corro.TimeoutError: recv #1 on rank 0: waited for rank 1 for 2 s"),
+      end_of(1, 11, exited(1), "corro.TimeoutError: recv #1 on rank 1: waited for rank 0 for 2 s")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 0);
+  EXPECT_THAT(verdict.waited, IsEmpty());
+  EXPECT_THAT(verdict.alike, ElementsAre(1));
+}
+
+TEST(DecideCulprit, AnErrorOfItsOwnCountsMoreThanADeadline) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kGaveUp),
+                                     end_of(1, 15, exited(1), "ValueError: mine"),
+                                     still_there(2, 300)};
+  EXPECT_EQ(decide_culprit(ends).culprit, 1);
+  const std::vector<RankEnd> hanging = {end_of(0, 10, exited(1), kGaveUp),
+                                        stopped(2, 300, "ValueError: said, then it hung")};
+  EXPECT_EQ(decide_culprit(hanging).culprit, 2);
+  EXPECT_THAT(decide_culprit(hanging).waited, IsEmpty());
+}
+
+TEST(AwaitedBy, ReadsEveryWayInWhichTheEngineSaysIt) {
+  const auto awaited = [](const std::string& text) {
+    return awaited_by(end_of(0, 1, exited(1), text));
+  };
+  EXPECT_EQ(awaited(kGaveUp), 2);
+  EXPECT_EQ(awaited("corro.TimeoutError: allreduce \"x\" on rank 0 (phase negotiate): waited for 2 "
+                    "s: not submitted by rank 3, 4"),
+            3);
+  EXPECT_EQ(awaited("corro.TimeoutError: connect: rank 0 of 3 waited 2.0 s, but rank 1 did not "
+                    "start: are all ranks running?"),
+            1);
+  EXPECT_EQ(awaited("corro.TimeoutError: connect: rank 2 of 3 waited 2.0 s, but ranks 0 and 1 did "
+                    "not start"),
+            -1);
+  RankEnd caught = end_of(0, 1, exited(1), "RuntimeError: training failed");
+  caught.flight = flight_with(obs::Phase::kFailed, Code::kDeadlineExceeded, 2);
+  EXPECT_TRUE(gave_up(caught));
+  EXPECT_EQ(awaited_by(caught), 2);
+}
+
 TEST(NamedBy, TakesTheLastRankInTheMessageThatIsNotItself) {
   EXPECT_EQ(named_by(end_of(3, 1, exited(1),
                             "RankLostError: rank 3 of group dp: no data from "
@@ -139,6 +228,37 @@ TEST(Conclude, EndsWithTheCulpritsStatus) {
   const Conclusion end = conclude_ends(ends);
   EXPECT_EQ(end.exit, 128 + SIGSEGV);
   EXPECT_THAT(end.text, HasSubstr("SIGSEGV (segmentation fault)"));
+}
+
+TEST(Conclude, AMissingRankHasTheHeadlineAndTheOthersTheStatus) {
+  std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kGaveUp), still_there(2, 300),
+                               stopped(3, 301)};
+  ends[0].crash.where = {"train.py", 12, "main", "allreduce(x)"};
+  ends[0].flight = flight_with(obs::Phase::kFailed, Code::kDeadlineExceeded, 2);
+  ends[1].flight = flight_with(obs::Phase::kDone, Code::kOk, -1);
+  const Conclusion end = conclude_ends(ends);
+  EXPECT_EQ(end.exit, 1);
+  EXPECT_THAT(end.text, testing::StartsWith("corro: rank 2 kept others waiting on node7 (pid 1002, "
+                                            "step 7)\n  what   corro.TimeoutError: "));
+  EXPECT_THAT(end.text, HasSubstr("\n  where  train.py:5 in load: time.sleep(9)\n"
+                                  "  with   last operation was allreduce #17"));
+  EXPECT_THAT(end.text,
+              HasSubstr("\n  others rank 0 gave up at train.py:12 in main: allreduce(x); 1 rank "
+                        "was stopped because of it (rank 3)\n"));
+  EXPECT_THAT(end.text, HasSubstr("rank-2.log\n  do     see why rank 2 "));
+  ASSERT_TRUE(end.failure);
+  EXPECT_EQ(end.failure->rank, 2);
+  EXPECT_EQ(end.failure->op, "allreduce");
+  EXPECT_THAT(end.failure->waited, ElementsAre(0));
+  EXPECT_THAT(end.failure->victims, ElementsAre(0, 3));
+}
+
+TEST(Conclude, AMissingRankThatWasStoppedIsSaidToBe) {
+  std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kGaveUp), stopped(2, 300)};
+  ends[1].paused = true;
+  const Conclusion end = conclude_ends(ends);
+  EXPECT_THAT(end.text, HasSubstr("what   stopped by a signal; corro.TimeoutError: "));
+  EXPECT_THAT(end.text, HasSubstr("kill -CONT 1002"));
 }
 
 TEST(Conclude, AnInterruptThatWasAskedForIsNoFailure) {

@@ -1,0 +1,91 @@
+#include "launch/advice.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <string_view>
+
+namespace corro::launch {
+namespace {
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string see_what_it_did(const std::string& whom) {
+  return fmt::format(
+      "see what {} did: its log, or `corro doctor` while it hangs; raise CORRO_TIMEOUT if it is "
+      "only slow",
+      whom);
+}
+
+/// Of a rank that others gave up waiting for.
+std::string advise_about_missing(const RankEnd& end) {
+  if (end.paused) {
+    const int pid = end.flight ? end.flight->pid : end.pid;
+    return fmt::format("find out who stopped it; `kill -CONT {}` lets such a process go on", pid);
+  }
+  const std::string rank = fmt::format("rank {}", end.rank);
+  if (end.at.file.empty() && end.crash.where.file.empty()) return see_what_it_did(rank);
+  return fmt::format("see why {} stayed there; raise CORRO_TIMEOUT if it is only slow", rank);
+}
+
+/// "CORRO_TIMEOUT" of "... CORRO_TIMEOUT=x: expected a number ..."; "" if it is no such error.
+std::string wrong_variable(const std::string& error) {
+  const size_t name = error.find("CORRO_");
+  if (name == std::string::npos || !has(error, ": expected ")) return "";
+  const size_t end = error.find('=', name);
+  return end == std::string::npos ? "" : error.substr(name, end - name);
+}
+
+/// By what the rank said before its end; "" if that says nothing special.
+std::string advise_by_error(const std::string& error) {
+  const auto raised = [&error](std::string_view name) {
+    return has(error, fmt::format("{}: ", name));
+  };
+  if (raised("corro.ResourceExhaustedError")) {
+    return "use a smaller batch or fewer ranks, or raise the limit";
+  }
+  if (raised("corro.MismatchError")) {
+    return "make every rank call the same operation with the same shape and type";
+  }
+  if (has(error, "out of memory")) return "use a smaller batch or model";
+  if (error.starts_with("ModuleNotFoundError") || error.starts_with("ImportError") ||
+      has(error, ": No module named ")) {
+    return "install what is missing into the environment that runs this program";
+  }
+  if (has(error, "call corro.init() first")) return "call corro.init() before the first operation";
+  if (const std::string name = wrong_variable(error); !name.empty()) {
+    return fmt::format("set {} to what is expected, or unset it", name);
+  }
+  if (has(error, "can't open file '")) return "check that path: it is where Python looked";
+  return "";
+}
+
+}  // namespace
+
+std::string advise(const RankEnd& end, const Verdict& verdict) {
+  if (!verdict.waited.empty()) return advise_about_missing(end);
+  if (!end.out_of_memory.empty()) return "use a smaller batch or fewer ranks, or raise the limit";
+  const std::string& error = end.crash.error.empty() ? end.crash.last_line : end.crash.error;
+  if (const std::string advice = advise_by_error(error); !advice.empty()) return advice;
+  if (verdict.absent >= 0) {
+    return fmt::format(
+        "rank {} had ended without an error; make every rank call the same operations",
+        verdict.absent);
+  }
+  if (gave_up(end)) {
+    const int slow = awaited_by(end);
+    return see_what_it_did(slow < 0 ? "every rank" : fmt::format("rank {}", slow));
+  }
+  if (is_witness(end)) return "look into the log of the rank that it names";
+  const bool by_signal = end.ended && WIFSIGNALED(end.status);
+  if (by_signal && WTERMSIG(end.status) == SIGKILL) {
+    return "find out who killed it: the out-of-memory killer, a scheduler, an administrator";
+  }
+  if (by_signal) return "read the end of the log; a debugger on a core dump shows more";
+  if (!end.crash.where.file.empty()) return "mend that line; the full traceback is in the log";
+  return "read the end of the log";
+}
+
+}  // namespace corro::launch
