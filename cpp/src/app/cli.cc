@@ -150,6 +150,26 @@ size_t count_options(const CLI::App& app, std::vector<std::string>& arguments) {
   return std::min(i, arguments.size());
 }
 
+/// The program's arguments that are spelt like options of `app`, which is `corro run`.
+std::vector<launch::MisplacedOption> find_misplaced(const CLI::App& app,
+                                                    const std::vector<std::string>& command) {
+  std::vector<launch::MisplacedOption> found;
+  for (size_t i = 1; i < command.size() && command[i] != "--"; ++i) {
+    std::string word = command[i];
+    spell_out_np(word);
+    const size_t equals = word.find('=');
+    const CLI::Option* option = app.get_option_no_throw(word.substr(0, equals));
+    if (!word.starts_with("-") || option == nullptr || option == app.get_help_ptr()) continue;
+    launch::MisplacedOption misplaced{.name = command[i].substr(0, command[i].find('=')),
+                                      .words = command[i],
+                                      .is_ranks = option == app.get_option_no_throw("--np")};
+    const bool takes_next = equals == std::string::npos && option->get_items_expected_min() > 0;
+    if (takes_next && i + 1 < command.size()) misplaced.words += " " + command[i + 1];
+    found.push_back(std::move(misplaced));
+  }
+  return found;
+}
+
 /// One line out of CLI11's words, which may be several.
 Status usage_error(const std::string& command, const CLI::ParseError& error) {
   std::string what = error.what();
@@ -190,6 +210,7 @@ Status parse_run(std::vector<std::string> arguments, CLI::App& run, Raw& raw, Re
   size_t program = options;
   if (program < arguments.size() && arguments[program] == "--") ++program;
   raw.run.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(program), arguments.end());
+  raw.run.misplaced = find_misplaced(run, raw.run.command);
   // CLI11 takes its arguments from the back.
   std::vector<std::string> own(arguments.rend() - static_cast<std::ptrdiff_t>(options),
                                arguments.rend());

@@ -24,6 +24,23 @@ TEST(CommandLine, SplitsTheLaunchersOptionsFromTheProgramsArguments) {
   EXPECT_THAT(request->run.command, ElementsAre("train.py", "-np", "8", "--show"));
 }
 
+TEST(CommandLine, RemembersItsOwnOptionsBehindTheProgram) {
+  const auto misplaced = [](const std::vector<std::string>& arguments) {
+    std::vector<std::string> words;
+    const auto request = parse(arguments);
+    for (const auto& option : request->run.misplaced) {
+      words.push_back(option.name + "|" + option.words + (option.is_ranks ? "|ranks" : ""));
+    }
+    return words;
+  };
+  EXPECT_THAT(misplaced({"run", "-np", "4", "x.py", "-np", "2", "--lr", "1", "--show=all"}),
+              ElementsAre("-np|-np 2|ranks", "--show|--show=all"));
+  EXPECT_THAT(misplaced({"run", "x.py", "-np4", "--nproc_per_node=2", "--verbose", "-n"}),
+              ElementsAre("-np4|-np4|ranks", "--nproc_per_node|--nproc_per_node=2|ranks",
+                          "--verbose|--verbose", "-n|-n|ranks"));
+  EXPECT_THAT(misplaced({"run", "x.py", "--help", "np", "--", "-np", "2"}), ElementsAre());
+}
+
 TEST(CommandLine, TwoDashesEndTheOptions) {
   EXPECT_THAT(parse({"run", "-n", "2", "--", "--odd-name", "--"})->run.command,
               ElementsAre("--odd-name", "--"));

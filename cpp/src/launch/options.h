@@ -24,12 +24,20 @@ using Variables = std::map<std::string, std::string>;
 
 enum class Bind : uint8_t { kAuto, kNone, kCore };
 
+/// An argument of the program that is spelt like an option of `corro run`.
+struct MisplacedOption {
+  std::string name;       ///< As it was written: "-np".
+  std::string words;      ///< With its value: "-np 2".
+  bool is_ranks = false;  ///< It gives the number of ranks.
+};
+
 struct RunOptions {
   std::optional<int> ranks;          ///< -n, -np, --nproc-per-node; none: choose_ranks().
   bool module = false;               ///< -m: the program is a Python module.
   std::vector<std::string> command;  ///< The program and its arguments.
-  std::vector<std::string> env;      ///< "K=V" or "K" each.
-  std::string log_dir;               ///< "": corro-runs/<time>-<name>.
+  std::vector<MisplacedOption> misplaced;
+  std::vector<std::string> env;  ///< "K=V" or "K" each.
+  std::string log_dir;           ///< "": corro-runs/<time>-<name>.
   Show show;
   Bind bind = Bind::kAuto;
   std::optional<Duration> timeout;

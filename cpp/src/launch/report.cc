@@ -11,6 +11,7 @@
 #include "launch/advice.h"
 #include "launch/binding.h"
 #include "launch/flight_text.h"
+#include "launch/hint.h"
 #include "launch/signals.h"
 
 namespace corro::launch {
@@ -158,6 +159,7 @@ FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> 
   report.where = describe_place(end.crash.where);
   report.log = fmt::format("{}/rank-{}.log", context.log_dir, end.rank);
   report.advice = advise(end, verdict);
+  if (context.options != nullptr) report.hint = hint_about(*context.options, end.crash);
   report.alike = verdict.alike;
   report.victims = verdict.victims;
   add_flight(end, end.ended ? end.when : context.now, report);
@@ -180,6 +182,7 @@ std::string format_block(const FailureReport& report, size_t width) {
   block.add("exit", fmt::format("{}", report.exit));
   block.add("log", report.log);
   block.add("do", report.advice);
+  block.add("hint", report.hint);
   return block.take();
 }
 
@@ -200,6 +203,7 @@ std::string format_json(const FailureReport& report) {
   json["with"] = text_or_null(report.with);
   json["log"] = report.log;
   json["advice"] = report.advice;
+  json["hint"] = text_or_null(report.hint);
   json["alike"] = report.alike;
   json["victims"] = report.victims;
   json["waited"] = report.waited;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/options.h"
 #include "launch/verdict.h"
 
 namespace corro::launch {
@@ -26,6 +27,7 @@ struct FailureReport {
   std::string with;   ///< With whom it was communicating.
   std::string log;    ///< Its full log.
   std::string advice;
+  std::string hint;  ///< What may have been meant on the command line.
   std::vector<int> alike;
   std::vector<int> victims;
   std::vector<int> waited;  ///< Gave up waiting for it; also victims. Empty: it failed by itself.
@@ -36,6 +38,7 @@ struct ReportContext {
   std::string host;
   std::string log_dir;
   Time now{};
+  const RunOptions* options = nullptr;  ///< Borrowed; null: no hint about the command line.
 };
 
 /// Gathers what is known about the culprit of `verdict`. Pure.

@@ -10,6 +10,7 @@
 
 #include "launch/error_file.h"
 #include "launch/flight_text.h"
+#include "launch/hint.h"
 
 namespace corro::launch {
 namespace {
@@ -125,6 +126,43 @@ TEST(FailureBlock, WithoutATracebackTheLastLineOfStderrIsTheCause) {
   EXPECT_EQ(report_of(ends).cause, "cannot open data.bin");
   ends[2].crash = {};
   EXPECT_EQ(report_of(ends).cause, "exited with status 1");
+}
+
+/// The hint after `corro run train.py <words>`, the program having said `said`.
+std::string hint_after(const MisplacedOption& misplaced, const std::string& said,
+                       std::optional<int> ranks = {}) {
+  RunOptions options;
+  options.command = {"train.py", misplaced.words};
+  options.misplaced = {misplaced};
+  options.ranks = ranks;
+  return hint_about(options, {.error = "", .where = {}, .last_line = said});
+}
+
+TEST(Hint, IsGivenWhereTheProgramComplainsOfAnOptionOfCorro) {
+  EXPECT_EQ(
+      hint_after({"--show", "--show all"}, "train.py: error: unrecognized arguments: --show all"),
+      "--show all went to the program; if it was for corro: corro run --show all train.py ...");
+  EXPECT_EQ(hint_after({"--show", "--show all"}, "train.py: error: --show-all needs a file"), "");
+  EXPECT_EQ(hint_after({"-n", "-n 3"}, "cannot open my-n file"), "");
+}
+
+TEST(Hint, ANumberOfRanksIsPlainUnlessThereIsOneInFront) {
+  EXPECT_THAT(hint_after({"-np", "-np 2", true}, "KeyError: 0"),
+              HasSubstr("corro run -np 2 train.py"));
+  EXPECT_EQ(hint_after({"-np", "-np 2", true}, "KeyError: 0", 4), "");
+  EXPECT_THAT(hint_after({"-np", "-np 2", true}, "unrecognized arguments: -np 2", 4),
+              HasSubstr("corro run -np 2"));
+}
+
+TEST(Hint, StandsInTheBlockBelowTheAdvice) {
+  RunOptions options;
+  options.command = {"train.py", "-np", "2"};
+  options.misplaced = {{"-np", "-np 2", true}};
+  const auto ends = four_ranks();
+  const auto report = describe_failure(
+      decide_culprit(ends), ends, {.host = "h", .log_dir = "d", .now = {}, .options = &options});
+  EXPECT_THAT(format_block(report, 160),
+              HasSubstr("in the log\n  hint   -np 2 went to the program"));
 }
 
 TEST(FailureJson, HasTheFixedKeys) {

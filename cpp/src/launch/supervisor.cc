@@ -354,8 +354,10 @@ int Supervisor::finish() {
                    .asked = asked_,
                    .timeout = timed_out ? plan_.options.timeout : std::nullopt,
                    .width = terminal && terminal->ws_col > 40 ? terminal->ws_col : kWidth};
-  const Conclusion end = conclude(
-      job, {.host = plan_.machine.host, .log_dir = logs_.directory(), .now = monotonic_now()});
+  const Conclusion end = conclude(job, {.host = plan_.machine.host,
+                                        .log_dir = logs_.directory(),
+                                        .now = monotonic_now(),
+                                        .options = &plan_.options});
   screen_.settle(end.failure ? end.failure->rank : -1);
   screen_.flush(monotonic_now());
   if (end.failure) save_failure(*end.failure);

@@ -204,6 +204,22 @@ def test_timeout_stops_the_job_with_124_and_says_who_was_running(launcher: Launc
     assert not any(is_alive(pid) for pid in pids_in(launcher.directory, 3))
 
 
+def test_options_behind_the_script_get_a_hint_when_it_fails(launcher: Launcher) -> None:
+    script = launcher.script(
+        "import argparse, sys\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--show')\n"
+        "parser.parse_args()\n"
+    )
+    job = launcher.run(script, "--show", "all", "-np", "2")
+    assert job.process.returncode == 2
+    assert job.block()[-1] == (
+        f"  hint   -np 2 went to the program; if it was for corro: corro run -np 2 {script} ..."
+    )
+    job = launcher.run("-np", 2, script, "--show", "all", "--lr", "1")
+    assert job.failure()["hint"] is None, "the script has an option of this name"
+
+
 def test_more_ranks_than_cores(launcher: Launcher) -> None:
     job = launcher.run("-np", 8, launcher.script(START + "print('here')"))
     assert (job.process.returncode, job.out) == (0, b"here\n")
