@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import select
 import statistics
 import subprocess
 import sys
@@ -231,6 +232,71 @@ def measure_first_line(rounds: int) -> Row:
     return timed_row("first_line", times, 50e3)
 
 
+# Ranks that ignore the request to stop; one fails and says when, on the clock of all processes.
+STOP = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.environ["CORRO_RANK"] == "3":
+    time.sleep(0.3)  # The others are there.
+    print("failed at", time.monotonic_ns(), flush=True)
+    os._exit(1)
+time.sleep(60)
+"""
+
+
+def measure_stop(rounds: int) -> Row:
+    """From a rank's failure to the launcher's end, the other ranks ignoring TERM."""
+    command = corro_run(Setting(4, "shm"), "--show", "all", str(PYTHON), "-S", "-c", STOP)
+    times = []
+    for _ in range(rounds):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        end = time.monotonic_ns()
+        failed = re.search(r"failed at (\d+)", done.stdout)
+        if failed is None or done.returncode != 1:
+            sys.exit(f"stop: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+        times.append((end - int(failed[1])) / 1e3)
+    return timed_row("stop", times, 1e6, ranks=4)
+
+
+# A rank with a child in a session of its own, both deaf to every signal that can be ignored.
+FAMILY = """
+import os, signal, time
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+child = os.fork()
+if child:
+    print("pids", os.getppid(), os.getpid(), child, flush=True)
+else:
+    os.setsid()
+time.sleep(60)
+"""
+
+
+def wait_for_end(processes: list[int]) -> None:
+    """Waits until the processes behind these pidfds have ended."""
+    for descriptor in processes:
+        if not select.select([descriptor], [], [], 30)[0]:
+            sys.exit("launcher_kill: a process is left")
+        os.close(descriptor)
+
+
+def measure_launcher_kill(rounds: int) -> Row:
+    """From kill -9 of the launcher to the end of the last process below it."""
+    command = corro_run(Setting(2, "shm"), "--show", "all", str(PYTHON), "-S", "-c", FAMILY)
+    times = []
+    for _ in range(rounds):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+            assert launcher.stdout is not None
+            lines = [launcher.stdout.readline() for _ in range(2)]
+            pids = {int(pid) for line in lines for pid in line.split("pids")[1].split()}
+            processes = [os.pidfd_open(pid) for pid in pids]
+            start = time.perf_counter()
+            launcher.kill()
+            wait_for_end(processes)
+            times.append((time.perf_counter() - start) * 1e6)
+    return timed_row("launcher_kill", times, 1e6)
+
+
 # What torch does with the package's entry point at the end of `import torch`; it looks for entry
 # points in any case.
 IMPORT = """
@@ -262,6 +328,8 @@ ALONE = {
     "launch": (measure_launch, 30, 10),
     "help": (measure_help, 30, 10),
     "first_line": (measure_first_line, 30, 10),
+    "stop": (measure_stop, 10, 3),
+    "launcher_kill": (measure_launcher_kill, 10, 3),
     "import_torch": (measure_import, 10, 3),
 }
 
