@@ -1,6 +1,12 @@
 #include "launch/error_file.h"
 
+#include <fmt/format.h>
+
+#include <ctime>
+#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "launch/machine.h"
 
 namespace corro::launch {
 
@@ -26,6 +32,20 @@ std::string format_error_file(const FailureReport& report, int64_t unix_time) {
   json["message"]["extraInfo"]["timestamp"] = std::to_string(unix_time);
   json["message"]["extraInfo"]["rank"] = report.rank;
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+void read_error_files(std::vector<RankEnd>& ends, const std::string& directory) {
+  for (RankEnd& end : ends) {
+    if (!end.crash.error.empty() || ended_well(end)) continue;
+    const std::string path = fmt::format("{}/rank-{}.error.json", directory, end.rank);
+    if (const auto message = read_error_message(read_small_file(path))) end.crash.error = *message;
+  }
+}
+
+void write_error_file(const std::string& path, const FailureReport& report) {
+  if (path.empty()) return;
+  std::ofstream file(path);
+  file << format_error_file(report, time(nullptr));
 }
 
 }  // namespace corro::launch

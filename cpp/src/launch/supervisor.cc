@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
-#include <fstream>
 
 #include "io/event.h"
 #include "launch/conclusion.h"
@@ -342,11 +340,7 @@ void Supervisor::drain() {
 
 int Supervisor::finish() {
   std::vector<RankEnd> ends = ranks_.describe();
-  for (RankEnd& end : ends) {
-    if (!end.crash.error.empty() || ended_well(end)) continue;
-    const std::string path = fmt::format("{}/rank-{}.error.json", logs_.directory(), end.rank);
-    if (const auto message = read_error_message(read_small_file(path))) end.crash.error = *message;
-  }
+  read_error_files(ends, logs_.directory());
   const bool timed_out = !at_timeout_.empty();
   const auto terminal = terminal_size(STDERR_FILENO);
   constexpr size_t kWidth = 160;
@@ -375,10 +369,7 @@ void Supervisor::save_failure(const FailureReport& report) {
   if (const Status status = logs_.write_file("failure.json", format_json(report)); !status.ok()) {
     screen_.note(fmt::format("corro: {}\n", status.message()));
   }
-  const std::string wanted = value_of(plan_.base, "TORCHELASTIC_ERROR_FILE");
-  if (wanted.empty()) return;
-  std::ofstream file(wanted);
-  file << format_error_file(report, time(nullptr));
+  write_error_file(value_of(plan_.base, "TORCHELASTIC_ERROR_FILE"), report);
 }
 
 void Supervisor::flush_screen() {

@@ -59,10 +59,10 @@ std::string read_source_line(const std::string& path, int line) {
 Whereabouts ask_where(pid_t pid) {
   const char state = process_state(pid);
   Whereabouts found{.paused = state == 'T' || state == 't', .stack = {}};
-  if (found.paused || !catches(pid, kAskSignal)) return found;
+  if (found.paused || !catches(pid, ask_signal())) return found;
   found.stack = open_stack_of(pid);
   // The main thread has the number of its process.
-  if (found.stack.valid()) syscall(SYS_tgkill, pid, pid, kAskSignal);
+  if (found.stack.valid()) syscall(SYS_tgkill, pid, pid, ask_signal());
   return found;
 }
 

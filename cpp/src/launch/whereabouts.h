@@ -1,7 +1,7 @@
 // Asks a Python process from outside where it is, while it hangs.
 //
 // corro's Python side leaves a memfd named "corro-stack" in the process and lets faulthandler write
-// the asking thread's stack into it at kAskSignal (python/corro/_where.py): nothing of the user's
+// the main thread's stack into it at ask_signal() (python/corro/_where.py): nothing of the user's
 // runs. Without that memfd, which an exec takes away like the handler, nothing is sent.
 #pragma once
 
@@ -14,7 +14,8 @@
 
 namespace corro::launch {
 
-inline const int kAskSignal = SIGRTMAX - 3;  // NOLINT: a function call, for some reason
+/// The same on the Python side. SIGRTMAX is a call into the C library.
+[[nodiscard]] inline int ask_signal() { return SIGRTMAX - 3; }
 
 /// What was found at a process. Immutable.
 struct Whereabouts {
