@@ -82,14 +82,14 @@ class Steps {
   void submit(World& world, int32_t rank, size_t i, size_t count, int32_t root, bool named) {
     const auto own = static_cast<float>(rank + 1);
     const auto all = static_cast<float>(world.size() * (world.size() + 1) / 2);
-    const bool summed = kKinds[i] == OpKind::kAllreduce ||
-                        (kKinds[i] == OpKind::kReduce && rank == root);
-    ranks_[static_cast<size_t>(rank)].push_back(
-        {.data = std::vector<float>(count, own),
-         .expected = summed                             ? all
-                     : kKinds[i] == OpKind::kBroadcast ? static_cast<float>(root + 1)
-                                                        : own,
-         .work = nullptr});
+    const bool summed =
+        kKinds[i] == OpKind::kAllreduce || (kKinds[i] == OpKind::kReduce && rank == root);
+    ranks_[static_cast<size_t>(rank)].push_back({.data = std::vector<float>(count, own),
+                                                 .expected = summed ? all
+                                                             : kKinds[i] == OpKind::kBroadcast
+                                                                 ? static_cast<float>(root + 1)
+                                                                 : own,
+                                                 .work = nullptr});
     Operation& operation = ranks_[static_cast<size_t>(rank)].back();
     auto* bytes = reinterpret_cast<std::byte*>(operation.data.data());
     OpRequest request{.kind = kKinds[i], .dtype = DType::kF32, .root = root};
@@ -187,7 +187,8 @@ TEST_P(Commit, WithoutItTheyDoNotAlways) {
   // Else the test above would prove nothing. A single survivor agrees with itself.
   const uint64_t most = size() > 2 ? 4000 : 20;
   bool differ = false;
-  for (uint64_t seed = 0; seed < most && !differ; ++seed) differ = !outcome(seed, false, false).empty();
+  for (uint64_t seed = 0; seed < most && !differ; ++seed)
+    differ = !outcome(seed, false, false).empty();
   EXPECT_EQ(differ, size() > 2);
 }
 

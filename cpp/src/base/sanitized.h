@@ -1,5 +1,6 @@
-// sanitized.h: whether this is a build under a sanitizer, which runs 10 to 30 times as slowly. Tests
-// that go through every size or many seeds take a sample of them there; other builds take all.
+// sanitized.h: whether this is a build under a sanitizer, which runs 10 to 30 times as slowly.
+// Tests that go through every size or many seeds take a sample of them there; other builds take
+// all.
 #pragma once
 
 namespace corro {

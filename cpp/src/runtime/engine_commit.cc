@@ -1,5 +1,5 @@
-// Engine, closing rounds (CORRO_COMMIT=1): a collective succeeds on all ranks that live, or fails on
-// all of them. docs/design/0004-closing-round.md.
+// Engine, closing rounds (CORRO_COMMIT=1): a collective succeeds on all ranks that live, or fails
+// on all of them. docs/design/0004-closing-round.md.
 #include <algorithm>
 
 #include "runtime/engine.h"
@@ -37,7 +37,8 @@ int32_t Engine::waiting_for(const Flight& flight) const {
   return -1;
 }
 
-// -- every rank lives -------------------------------------------------------------------------------
+// -- every rank lives
+// -------------------------------------------------------------------------------
 
 /// The result is made here. From now on only the decider's word ends the operation.
 void Engine::vote(Flight& flight) {
@@ -96,7 +97,8 @@ void Engine::hear_closing(int32_t from, Group& group, const wire::Control& contr
   sweep(group);
 }
 
-// -- after a failure --------------------------------------------------------------------------------
+// -- after a failure
+// --------------------------------------------------------------------------------
 
 /// The first member knows of every commit. Who follows it has to hear first what all the others
 /// know: one of them may have been told of a commit, and have returned.
@@ -151,7 +153,8 @@ void Engine::allow_time(Group& group) {
 void Engine::end_voted(Group& group, const std::string& doubt) {
   group.closing_rounds.settled = true;
   const Status& failed = group.failed;
-  const Status cause(failed.code(), failed.message() + doubt, failed.detail().value_or(FailureDetail{}));
+  const Status cause(failed.code(), failed.message() + doubt,
+                     failed.detail().value_or(FailureDetail{}));
   for (size_t i = 0; i < group.flights.size(); ++i) {
     Flight& flight = *group.flights[i];
     if (!flight.over && flight.voted) end(flight, describe_failure(flight, cause));

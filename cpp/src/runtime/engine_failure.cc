@@ -20,8 +20,9 @@ void Engine::check_deadlines(Time now) {
       if (flight.over) continue;
       if (now >= flight.deadline) {
         if (group.failed.ok()) return expire(flight, now);
-        end_voted(group, fmt::format("; rank {}, which decides, does not say whether others succeeded",
-                                     decider_of(group)));
+        end_voted(group,
+                  fmt::format("; rank {}, which decides, does not say whether others succeeded",
+                              decider_of(group)));
         break;
       }
       if (tells(flight) && now >= flight.tell_at()) tell_waiting(flight);

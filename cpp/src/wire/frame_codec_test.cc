@@ -115,6 +115,16 @@ TEST(Frame, PiecesOutsideTheirMessageAreRefused) {
   EXPECT_FALSE(accepted(kCap, std::numeric_limits<uint64_t>::max(), 2)) << "wraps around";
 }
 
+TEST(Frame, AVoteAloneHasASignature) {
+  const SignatureBits signature{.call = 7, .shape = 8, .extras = 9};
+  const Raw vote =
+      encoded(header_of({.kind = ControlKind::kVote, .op = 3, .signature = signature}));
+  EXPECT_EQ(control_from(decode_frame(vote, kCap).value(), "").signature, signature);
+  const Raw commit =
+      encoded(header_of({.kind = ControlKind::kCommit, .op = 3, .signature = signature}));
+  EXPECT_FALSE(decode_frame(commit, kCap).ok());
+}
+
 TEST(Frame, EveryFieldThatIsNotWrittenIsRefused) {
   const Raw control = encoded({.kind = FrameKind::kControl, .control = ControlKind::kPause});
   ASSERT_TRUE(decode_frame(control, kCap).ok());
@@ -124,7 +134,7 @@ TEST(Frame, EveryFieldThatIsNotWrittenIsRefused) {
   EXPECT_FALSE(decode_frame(with_byte(message(), 2, 1), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(message(), 3, 1), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(control, 2, 0), kCap).ok());
-  EXPECT_FALSE(decode_frame(with_byte(control, 2, 9), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(control, 2, 13), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(control, 3, 17), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(control, 20, 1), kCap).ok()) << "piece";
   EXPECT_FALSE(decode_frame(with_byte(control, 32, 1), kCap).ok()) << "offset";
