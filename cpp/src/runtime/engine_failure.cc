@@ -8,6 +8,9 @@
 namespace corro::runtime {
 namespace {
 
+/// Enough for all that a dead rank can have left behind; a living one that floods cannot hold this.
+constexpr int kMostPollsForTheDead = 100'000;
+
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -153,7 +156,7 @@ void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
 
 void Engine::peer_ended(int32_t ended) {
   const auto index = static_cast<size_t>(ended);
-  while (poll(now_)) {
+  for (int i = 0; i < kMostPollsForTheDead && poll(now_); ++i) {
   }
   if (auto* endpoint = endpoints_[index].get(); endpoint != nullptr && lost_[index].empty()) {
     while (endpoint->progress()) {

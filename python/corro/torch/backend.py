@@ -636,7 +636,14 @@ def _timeout(options: Any) -> timedelta:
     """Returns the group's deadline: CORRO_TIMEOUT where torch was given none."""
     given: timedelta = options.timeout
     seconds = os.environ.get("CORRO_TIMEOUT")
-    return timedelta(seconds=float(seconds)) if seconds and given == default_pg_timeout else given
+    if not seconds or given != default_pg_timeout:
+        return given
+    try:
+        return timedelta(seconds=float(seconds))
+    except ValueError:
+        raise InvalidArgumentError(
+            f"CORRO_TIMEOUT={seconds}: expected a number of seconds above 0"
+        ) from None
 
 
 def leave(context: Context) -> None:

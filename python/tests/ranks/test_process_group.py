@@ -468,3 +468,11 @@ def test_what_an_old_torch_cannot_do_names_the_version() -> None:
         dist.all_reduce(torch.ones(1), dist._make_nccl_premul_sum(0.5))
     with pytest.raises(corro.UnimplementedError, match=r"FSDP2.* needs torch 2\.15"):
         _ = dist.group.WORLD.group_name
+
+
+def test_a_timeout_that_is_no_number_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORRO_TIMEOUT", "soon")
+    with pytest.raises(corro.InvalidArgumentError, match="CORRO_TIMEOUT=soon: expected a number"):
+        dist.new_group(list(range(dist.get_world_size())))
+    monkeypatch.delenv("CORRO_TIMEOUT")
+    dist.barrier()
