@@ -20,7 +20,7 @@ namespace {
 using collective::OpRequest;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kSeeds = kSanitized ? 25 : 200;
+constexpr uint64_t kSeeds = kSanitized ? 15 : 200;
 
 struct Case {
   int32_t size;
@@ -30,15 +30,19 @@ struct Case {
 /// The kinds that leave ranks early (broadcast, reduce) and those that do not, small and large.
 constexpr OpKind kKinds[] = {OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kReduce,
                              OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kBarrier};
-constexpr size_t kOperations = std::size(kKinds);
+/// More than are in flight at once, and more than are remembered.
+constexpr size_t kMany = 100;
 
 /// Every rank's buffers and works of a few operations in flight at once.
 class Steps {
  public:
-  Steps(World& world, uint64_t seed, bool named) : ranks_(static_cast<size_t>(world.size())) {
+  /// `groups`: the group of each rank; the world if empty.
+  Steps(World& world, uint64_t seed, bool named, std::vector<runtime::Group*> groups = {})
+      : ranks_(static_cast<size_t>(world.size())), groups_(std::move(groups)) {
     std::mt19937_64 random(seed);
-    for (size_t i = 0; i < kOperations; ++i) {
-      const size_t count = kKinds[i] == OpKind::kBarrier ? 0 : i == 3 ? 30000 : 1 + random() % 9;
+    const size_t operations = seed % 5 == 1 ? kMany : std::size(kKinds);
+    for (size_t i = 0; i < operations; ++i) {
+      const size_t count = kind_of(i) == OpKind::kBarrier ? 0 : i == 3 ? 30000 : 1 + random() % 9;
       const auto root = static_cast<int32_t>(random() % ranks_.size());
       for (int32_t r = 0; r < world.size(); ++r) submit(world, r, i, count, root, named);
     }
@@ -51,7 +55,7 @@ class Steps {
   }
   /// The first operation whose outcome is not the same on all these ranks, in words.
   [[nodiscard]] std::string difference(const std::vector<int32_t>& living) const {
-    for (size_t i = 0; i < kOperations; ++i) {
+    for (size_t i = 0; i < ranks_.front().size(); ++i) {
       const Status& first = status(living.front(), i);
       for (const int32_t rank : living) {
         if (status(rank, i).ok() != first.ok()) {
@@ -79,33 +83,39 @@ class Steps {
     std::shared_ptr<runtime::WorkState> work;
   };
 
+  static OpKind kind_of(size_t i) { return kKinds[i % std::size(kKinds)]; }
+
   void submit(World& world, int32_t rank, size_t i, size_t count, int32_t root, bool named) {
     const auto own = static_cast<float>(rank + 1);
     const auto all = static_cast<float>(world.size() * (world.size() + 1) / 2);
-    const bool summed =
-        kKinds[i] == OpKind::kAllreduce || (kKinds[i] == OpKind::kReduce && rank == root);
+    const OpKind kind = kind_of(i);
+    const bool summed = kind == OpKind::kAllreduce || (kind == OpKind::kReduce && rank == root);
     ranks_[static_cast<size_t>(rank)].push_back({.data = std::vector<float>(count, own),
                                                  .expected = summed ? all
-                                                             : kKinds[i] == OpKind::kBroadcast
+                                                             : kind == OpKind::kBroadcast
                                                                  ? static_cast<float>(root + 1)
                                                                  : own,
                                                  .work = nullptr});
     Operation& operation = ranks_[static_cast<size_t>(rank)].back();
     auto* bytes = reinterpret_cast<std::byte*>(operation.data.data());
-    OpRequest request{.kind = kKinds[i], .dtype = DType::kF32, .root = root};
+    OpRequest request{.kind = kind, .dtype = DType::kF32, .root = root};
     if (count > 0) {
       request.input = bytes;
       request.output = bytes;
       request.count = count;
     }
     if (named) request.name = fmt::format("step.{}", i);
-    operation.work = named ? submit_named(world, rank, request) : world.submit(rank, {request});
+    runtime::Engine& engine = world.engine(rank);
+    runtime::Group& group = groups_.empty() ? engine.world() : *groups_[static_cast<size_t>(rank)];
+    operation.work = named ? submit_named(world, engine, group, {request})
+                           : world.submit(engine, group, {request});
   }
   [[nodiscard]] const Status& status(int32_t rank, size_t i) const {
     return ranks_[static_cast<size_t>(rank)][i].work->status();
   }
 
   std::vector<std::deque<Operation>> ranks_;
+  std::vector<runtime::Group*> groups_;
 };
 
 /// What happens to a world while operations are in flight.
@@ -113,7 +123,11 @@ struct Fate {
   std::vector<int32_t> dead;
   std::vector<int> rounds;  ///< Before each death.
   bool told = true;         ///< All others learn of it at once.
+  int32_t stopped = -1;     ///< Does not run any more from the first death on: no survivor either.
 };
+
+/// What a rank does with its group once its own operations are over.
+enum class Parting { kStays, kDestroys, kLeaves };
 
 Fate draw_fate(int32_t size, std::mt19937_64& random) {
   Fate fate{.dead = {}, .rounds = {}, .told = random() % 2 == 0};
@@ -127,6 +141,10 @@ Fate draw_fate(int32_t size, std::mt19937_64& random) {
     fate.dead.push_back(ranks[i]);
     fate.rounds.push_back(static_cast<int>(random() % (i == 0 ? 40 : 6)));
   }
+  // One that does not decide: that is the exception (docs/design/0004-closing-round.md).
+  const bool decides = std::ssize(fate.dead) >= size - 1;
+  const bool dead = std::find(fate.dead.begin(), fate.dead.end(), size - 1) != fate.dead.end();
+  if (!decides && !dead && random() % 4 == 0) fate.stopped = size - 1;
   return fate;
 }
 
@@ -140,26 +158,54 @@ class Commit : public ::testing::TestWithParam<Case> {
                   .stream_bytes = 4096,
                   .short_moves = seed % 3 == 0,
                   .commit = commit,
+                  .rests = true,
                   .uncommitted = std::move(without)});
+  }
+  /// As a driver: what is said already gets out first.
+  static void leave(World& world, int32_t rank) {
+    for (int i = 0; i < 1000 && world.engine(rank).unsent(); ++i) world.poll_rounds(1);
+    world.engine(rank).close();
+  }
+  /// A rank whose operations are over goes its way.
+  static void part(World& world, const Steps& steps, int32_t rank,
+                   std::vector<runtime::Group*>& groups, Parting parting) {
+    runtime::Group*& group = groups[static_cast<size_t>(rank)];
+    const World::Works works = steps.works_of(rank);
+    const bool over =
+        std::all_of(works.begin(), works.end(), [](const auto& work) { return work->done(); });
+    if (group == nullptr || !over || parting == Parting::kStays) return;
+    if (parting == Parting::kLeaves) {
+      leave(world, rank);
+    } else if (!world.engine(rank).destroy_group(*group).ok()) {
+      return;
+    }
+    group = nullptr;
   }
   /// Lets ranks die; "" or what differs among those that live.
   std::string outcome(uint64_t seed, bool commit, bool named) {
     std::mt19937_64 random(seed);
     World mortal = world(seed, commit);
-    Steps steps(mortal, seed, named);
+    std::vector<int32_t> living(static_cast<size_t>(size()));
+    std::iota(living.begin(), living.end(), 0);
+    std::vector<runtime::Group*> groups;
+    for (const int32_t r : living) groups.push_back(*mortal.engine(r).create_group(living));
+    Steps steps(mortal, seed, named, groups);
     const Fate fate = draw_fate(size(), random);
+    const auto parting = commit ? static_cast<Parting>(random() % 3) : Parting::kStays;
     for (size_t i = 0; i < fate.dead.size(); ++i) {
-      mortal.poll_rounds(fate.rounds[i]);
+      for (int round = 0; round < fate.rounds[i]; ++round) {
+        mortal.poll_rounds(1);
+        for (const int32_t r : living) part(mortal, steps, r, groups, parting);
+      }
+      if (fate.stopped >= 0) mortal.stop(fate.stopped);
       mortal.kill(fate.dead[i], fate.told);
+      std::erase(living, fate.dead[i]);
+      std::erase(living, fate.stopped);
     }
-    std::vector<int32_t> living;
-    World::Works works;
-    for (int32_t r = 0; r < size(); ++r) {
-      if (std::find(fate.dead.begin(), fate.dead.end(), r) != fate.dead.end()) continue;
-      living.push_back(r);
-      for (auto& work : steps.works_of(r)) works.push_back(work);
+    for (const int32_t r : living) {
+      mortal.run(steps.works_of(r));
+      part(mortal, steps, r, groups, parting);
     }
-    mortal.run(works);
     for (const int32_t r : living) EXPECT_EQ(steps.wrong(r), 0) << "on rank " << r;
     return steps.difference(living);
   }
@@ -174,6 +220,19 @@ TEST_P(Commit, WithoutADeathEverythingSucceeds) {
       for (const auto& work : steps.works_of(r))
         EXPECT_TRUE(work->status().ok()) << work->status().to_string();
       EXPECT_EQ(steps.wrong(r), 0);
+    }
+  }
+}
+
+TEST_P(Commit, ARankThatSucceedsAndLeavesFailsNobody) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    World healthy = world(seed, true);
+    Steps steps(healthy, seed, false);
+    for (int32_t r = 0; r < size(); ++r) {
+      healthy.run(steps.works_of(r));
+      leave(healthy, r);
+      for (const auto& work : steps.works_of(r))
+        ASSERT_TRUE(work->status().ok()) << work->status().to_string();
     }
   }
 }

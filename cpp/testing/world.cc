@@ -14,7 +14,7 @@ constexpr int kQuietRounds =
 
 }  // namespace
 
-World::World(WorldOptions options)
+World::World(const WorldOptions& options)
     : options_(options), random_(options.seed), live_(static_cast<size_t>(options.size), true) {
   const auto ranks = static_cast<size_t>(options.size);
   std::vector<std::shared_ptr<collective::Segment>> segments;
@@ -76,7 +76,8 @@ bool World::poll_once() {
   std::shuffle(order.begin(), order.end(), random_);
   bool moved = false;
   for (const size_t r : order) {
-    if (live_[r]) moved = engines_[r]->poll(now_) || moved;
+    const bool rests = options_.rests && engines_[r]->idle();
+    if (live_[r] && !rests) moved = engines_[r]->poll(now_) || moved;
   }
   return moved;
 }

@@ -29,8 +29,9 @@ struct WorldOptions {
   size_t stream_bytes = size_t{64} << 10U;
   bool short_moves = false;  ///< Streams move a random part of what they could.
   runtime::FusionOptions fusion = {};
-  bool deterministic = false;             ///< As CORRO_DETERMINISTIC=1.
-  bool commit = false;                    ///< As CORRO_COMMIT=1.
+  bool deterministic = false;  ///< As CORRO_DETERMINISTIC=1.
+  bool commit = false;         ///< As CORRO_COMMIT=1.
+  bool rests = false;          ///< Idle engines are not polled, as a process's would not be.
   std::vector<int32_t> uncommitted = {};  ///< Ranks without it all the same.
 };
 
@@ -39,7 +40,7 @@ class World {
  public:
   using Works = std::vector<std::shared_ptr<runtime::WorkState>>;
 
-  explicit World(WorldOptions options);
+  explicit World(const WorldOptions& options);
   ~World();
 
   [[nodiscard]] int32_t size() const { return options_.size; }

@@ -47,7 +47,8 @@ std::string variable_of(pid_t pid, const std::string& name) {
 /// The pid that a process has for itself: another one than here if it runs in a container.
 pid_t pid_inside(pid_t pid) {
   const std::string all = status_field(pid, "NSpid");  // the innermost one is the last
-  return all.empty() ? pid : static_cast<pid_t>(std::atol(all.c_str() + all.rfind('\t') + 1));
+  const size_t last = all.rfind('\t') + 1;             // 0 where there is but one
+  return all.empty() ? pid : static_cast<pid_t>(std::atol(all.c_str() + last));
 }
 
 bool is_going_on(const obs::OpSnapshot* op) {

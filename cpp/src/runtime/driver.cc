@@ -18,6 +18,7 @@ constexpr uint64_t kWakeEvent = UINT64_MAX;       ///< A post; nothing to do but
 constexpr uint64_t kDataEvent = UINT64_MAX - 1;   ///< Doorbell or stream; polling finds out.
 constexpr uint64_t kWatchEvent = UINT64_MAX - 2;  ///< The nested set: a post or a loss.
 constexpr Duration kLongestSleep = std::chrono::milliseconds(50);
+constexpr Duration kFlushTime = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -83,10 +84,24 @@ Status Driver::watch_peers(const std::vector<int32_t>& pids) {
 Driver::~Driver() {
   CORRO_CHECK(!abandoned(), "a driver in a forked child is let go, not destroyed");
   if (thread_.joinable()) {
+    flush();
     call([](Engine& engine) { engine.close(); });
     stopping_.store(true, std::memory_order_seq_cst);
     wake_->ring();
     thread_.join();
+  }
+}
+
+/// What was said already gets out first: another rank may wait for it.
+void Driver::flush() {
+  const Time until = monotonic_now() + kFlushTime;
+  bool unsent = true;
+  while (unsent && monotonic_now() < until) {
+    call([&unsent](Engine& engine) {
+      (void)engine.poll(monotonic_now());
+      unsent = engine.unsent();
+    });
+    if (unsent) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 

@@ -80,6 +80,7 @@ class Driver {
   bool pass();
   void progress_main();
   void move_until_idle();
+  void flush();
   void sleep_once();
   void handle(uint64_t event);
 

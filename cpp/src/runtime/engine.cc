@@ -15,6 +15,12 @@ constexpr uint32_t kIdlePollsPerEndpointCheck = 32;
 
 constexpr size_t kMostEarlyMessages = 4096;
 
+/// A call after so long a pause looks at what has come meanwhile first.
+constexpr Duration kLookAgain = std::chrono::microseconds(20);
+
+/// How often close() tries to send what is left.
+constexpr int kMostFlushes = 1000;
+
 }  // namespace
 
 Engine::Engine(EngineOptions options)
@@ -99,6 +105,7 @@ Result<Group*> Engine::open_group(const std::vector<int32_t>& members, uint32_t 
     }
   }
   groups_.push_back(std::move(group));
+  if (!groups_.back()->failed.ok()) settle(*groups_.back());
   return groups_.back().get();
 }
 
@@ -127,7 +134,10 @@ Status Engine::destroy_group(Group& group) {
   }
   CORRO_TRY(executor_->remove_lane(group.executor_lane));
   if (group.board != nullptr) quiet_boards_.push_back(std::move(group.board));
-  std::erase_if(groups_, [&group](const auto& held) { return held.get() == &group; });
+  const auto held = std::find_if(groups_.begin(), groups_.end(),
+                                 [&group](const auto& one) { return one.get() == &group; });
+  if (commits(group)) retire(std::move(*held));
+  groups_.erase(held);
   close_quiet_boards();
   return {};
 }
@@ -189,7 +199,10 @@ void Engine::hear_early(Group& group) {
 
 void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time now) {
   CORRO_CHECK(!work->requests.empty());
+  const Duration since = now - now_;
   now_ = now;
+  // An operation that had returned here may have failed elsewhere meanwhile: this call is told.
+  if (group.board == nullptr && since > kLookAgain) (void)poll_endpoints(true);
   const size_t count =
       work->requests.size();  // a refused work may be done and gone before the loop ends
   for (size_t i = 0; i < count; ++i) {
@@ -367,6 +380,7 @@ bool Engine::poll(Time now) {
     if (any_departed_ && !moved) check_departed();
     check_deadlines(now);
   }
+  if (options_.commit) check_settling(now);
   idle_polls_ = moved || idle_polls_ >= kIdlePollsPerEndpointCheck ? 0 : idle_polls_ + 1;
   return moved;
 }
@@ -452,6 +466,7 @@ void Engine::end(Flight& flight, const Status& status) {
   if (flight.over) return;
   Group& group = *flight.group;
   const bool pair = is_pair(flight.request->kind);
+  const bool started = flight.operation != nullptr && !pair;
   if (flight.operation != nullptr) {
     if (!status.ok() && !flight.voted) flight.operation->abandon();
     if (uses_messages(flight)) --message_flights_;
@@ -459,7 +474,8 @@ void Engine::end(Flight& flight, const Status& status) {
     if (!pair) executor_->complete(flight.ticket);
   }
   flight.over = true;
-  if (!pair) {
+  // What never started must not push out what may be asked for.
+  if (started || (!pair && !commits(group))) {
     group.past_of(flight.op) = {flight.op, flight.signature, !status.ok()};
     group.closing_rounds.votes.erase(flight.op);
   }
@@ -493,19 +509,24 @@ bool Engine::unsent() const {
   });
 }
 
-bool Engine::idle() const { return flights_ == 0 && !named_busy() && !unsent(); }
+bool Engine::idle() const {
+  const bool listens = options_.commit && size() > 1 && !closed_;
+  return flights_ == 0 && !named_busy() && !unsent() && !listens;
+}
 
 Time Engine::next_deadline() const {
   Time earliest = Time::never();
   for (const auto& group : groups_) {
     for (const auto& flight : group->flights) {
-      if (flight->over) continue;
+      if (flight->over || !group->failed.ok()) continue;
       earliest = std::min(
           earliest, tells(*flight) && flight->told < 0 ? flight->tell_at() : flight->deadline);
     }
     for (const auto& flight : group->pairs)
       earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
     if (group->named != nullptr) earliest = std::min(earliest, group->named->next_check());
+    if (!group->closing_rounds.settled)
+      earliest = std::min(earliest, group->closing_rounds.settle_by);
   }
   return earliest;
 }
@@ -548,12 +569,16 @@ void Engine::close() {
   for (const auto& group : groups_) {
     if (group->named != nullptr) group->named->fail({Code::kCancelled, "the engine was closed"});
   }
+  tell_all_commits();
   for (const auto& endpoint : endpoints_) {
     if (endpoint == nullptr || endpoint->closed()) continue;
     endpoint->send_control({.kind = wire::ControlKind::kGoodbye});
-    (void)endpoint->progress();
-    endpoint->close();
   }
+  for (int i = 0; i < kMostFlushes && unsent(); ++i) (void)poll_endpoints(true);
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint != nullptr && !endpoint->closed()) endpoint->close();
+  }
+  closed_ = true;
 }
 
 transport::EndpointCounters Engine::message_counters() const {

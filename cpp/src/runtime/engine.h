@@ -93,13 +93,16 @@ class Engine final {
 
   /// Moves everything; true if anything moved. Deadlines are checked against `now`.
   bool poll(Time now);
-  /// No operation waits or is in flight and nothing is left to send.
+  /// No operation waits or is in flight, nothing is left to send, and nobody may ask this rank for
+  /// what it knows (closing rounds).
   [[nodiscard]] bool idle() const;
   /// The earliest time at which poll() has something to do by itself: a deadline, mostly.
   [[nodiscard]] Time next_deadline() const;
   /// True while operations of this engine use streams, so that their descriptors are worth
   /// watching.
   [[nodiscard]] bool uses_streams() const { return message_flights_ > 0 || unsent(); }
+  /// Something could not be sent yet.
+  [[nodiscard]] bool unsent() const;
 
   /// A rank is gone: every group that has it as a member fails. `how` for the message.
   void peer_lost(int32_t rank, const std::string& how);
@@ -169,7 +172,6 @@ class Engine final {
                                            int32_t other, const SignatureBits& others);
   [[nodiscard]] Group* group_of_lane(uint32_t lane);
   [[nodiscard]] bool of_a_later_group(uint32_t lane) const;
-  [[nodiscard]] bool unsent() const;
   bool poll_endpoints(bool everyone);
   void close_quiet_boards();
 
@@ -184,8 +186,15 @@ class Engine final {
   void report(Group& group, int32_t decider);
   void tell_verdict(const Group& group, int32_t to);
   void tell_commits(const Group& group, int32_t to);
-  void allow_time(Group& group);
   void end_voted(Group& group, const std::string& doubt);
+  [[nodiscard]] bool all_reported(const Group& group) const;
+  [[nodiscard]] bool is_gone(int32_t member) const;
+  [[nodiscard]] int32_t gone_from(const Group& group) const;
+  void settle_all(int32_t member);
+  void tell_all_commits();
+  void check_settling(Time now);
+  void retire(std::unique_ptr<Group> group);
+  [[nodiscard]] Group* retired_of_lane(uint32_t lane) const;
   void tell(int32_t member, const wire::Control& control);
 
   // engine_named.cc
@@ -217,6 +226,9 @@ class Engine final {
   bool any_departed_ = false;
   std::vector<int> descriptors_;                ///< For close_descriptors().
   std::vector<std::unique_ptr<Group>> groups_;  ///< The world first.
+  /// Destroyed groups with closing rounds, the last ones: what they know may still be asked for.
+  std::vector<std::unique_ptr<Group>> retired_;
+  bool closed_ = false;
   std::vector<std::unique_ptr<collective::Board>>
       quiet_boards_;  ///< Of destroyed groups, until all members are done.
   struct Stray {

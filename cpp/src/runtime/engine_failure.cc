@@ -18,16 +18,11 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 void Engine::check_deadlines(Time now) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = *groups_[g];
+    if (!group.failed.ok()) continue;  // check_settling() ends what is left
     for (size_t i = 0; i < group.flights.size(); ++i) {
       Flight& flight = *group.flights[i];
       if (flight.over) continue;
-      if (now >= flight.deadline) {
-        if (group.failed.ok()) return expire(flight, now);
-        end_voted(group,
-                  fmt::format("; rank {}, which decides, does not say whether others succeeded",
-                              decider_of(group)));
-        break;
-      }
+      if (now >= flight.deadline) return expire(flight, now);
       if (tells(flight) && now >= flight.tell_at()) tell_waiting(flight);
     }
     for (size_t i = 0; i < group.pairs.size(); ++i) {
@@ -152,6 +147,10 @@ void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
   for (size_t i = 0; i < groups_.size(); ++i) {
     if (groups_[i]->contains(lost_rank)) fail_group(*groups_[i], cause, lost_rank);
   }
+  for (const auto& group : retired_) {
+    if (group->contains(lost_rank) && group->failed.ok()) group->failed = cause;
+  }
+  settle_all(lost_rank);
 }
 
 void Engine::peer_ended(int32_t ended) {
@@ -201,11 +200,16 @@ void Engine::on_control(int32_t from, const wire::Control& control) {
   if (control.kind == wire::ControlKind::kGoodbye) {
     departed_[static_cast<size_t>(from)] = true;
     any_departed_ = true;
-    return;
+    return settle_all(from);
   }
   if (of_a_later_group(control.lane)) return keep_early(from, control);
   if (control.kind == wire::ControlKind::kReady || control.kind == wire::ControlKind::kOrder)
     return hear_named(from, control);
+  if (Group* retired = retired_of_lane(control.lane); retired != nullptr) {
+    if (control.kind >= wire::ControlKind::kVote && retired->contains(from))
+      hear_closing(from, *retired, control);
+    return;
+  }
   Group* group = group_of_lane(control.lane);
   if (group == nullptr) group = named_lane_of(control.lane);
   if (group == nullptr || !group->contains(from)) return;

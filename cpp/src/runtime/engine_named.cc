@@ -167,6 +167,7 @@ void Engine::pass_over(Group& lane) {
     lane.past_of(flight->op) = {.op = flight->op, .signature = {}, .failed = true};
     lane.cancelled.erase(flight->op);
     lane.early.erase(flight->op);
+    lane.closing_rounds.votes.erase(flight->op);
     lane.flights.push_back(std::move(flight));
     sweep(lane);
   }

@@ -67,8 +67,12 @@ struct ClosingRounds {
     std::set<int32_t> from;  ///< World ranks.
   };
   std::map<uint64_t, Votes> votes;  ///< On the rank that decides: by op id.
-  std::set<int32_t> reports;        ///< After a loss: world ranks that have said all they know.
-  int32_t reported_to = -1;         ///< The world rank that was told all that is known here.
+  /// After a loss: how many members were gone for a world rank when it said all that it knows.
+  std::map<int32_t, int32_t> reports;
+  /// The world rank that was told all that is known here, and how many members were gone then.
+  std::pair<int32_t, int32_t> reported = {-1, 0};
+  bool follows = false;            ///< This rank decides now, in place of one that is lost.
+  Time settle_by = Time::never();  ///< After a failure: the end of waiting for reports, or a word.
   bool settled = false;
 };
 
