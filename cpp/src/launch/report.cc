@@ -24,6 +24,7 @@ constexpr size_t kCauseLines = 3;
 std::string describe_cause(const RankEnd& end) {
   if (!end.out_of_memory.empty()) return end.out_of_memory;
   std::string said = end.crash.error.empty() ? end.crash.last_line : end.crash.error;
+  if (!end.crash.details.empty()) said += " " + end.crash.details;
   if (end.ended && WIFSIGNALED(end.status)) {
     const int signal = WTERMSIG(end.status);
     const std::string meaning = signal_meaning(signal);

@@ -90,6 +90,14 @@ TEST(FailureBlock, ALongCauseGoesOnBelowSoThatItsEndIsSeen) {
   EXPECT_THAT(block, HasSubstr("make every rank call the same operation"));
 }
 
+TEST(FailureBlock, TheCauseHasTheRestOfTheMessage) {
+  auto ends = four_ranks();
+  ends[2].crash.details = "and its details";
+  EXPECT_EQ(report_of(ends).cause, "ValueError: root cause here and its details");
+  ends[2].status = SIGABRT;
+  EXPECT_THAT(report_of(ends).cause, testing::EndsWith(": root cause here and its details"));
+}
+
 TEST(FailureBlock, AtADeadlineItSendsToTheRankThatWasWaitedFor) {
   auto ends = four_ranks();
   ends[2].crash.error =
@@ -135,7 +143,7 @@ std::string hint_after(const MisplacedOption& misplaced, const std::string& said
   options.command = {"train.py", misplaced.words};
   options.misplaced = {misplaced};
   options.ranks = ranks;
-  return hint_about(options, {.error = "", .where = {}, .last_line = said});
+  return hint_about(options, {.error = "", .details = "", .where = {}, .last_line = said});
 }
 
 TEST(Hint, IsGivenWhereTheProgramComplainsOfAnOptionOfCorro) {

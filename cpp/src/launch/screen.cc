@@ -164,10 +164,14 @@ void Screen::feed_lead(Stream stream, std::string_view bytes, Time now) {
   write_raw(stream, bytes, now);
 }
 
-/// Remembers what the lead has shown, for comparing.
+/// Remembers what the lead has shown, for comparing. A progress bar is no part of a traceback.
 void Screen::note_lead(Stream stream, std::string_view bytes, Time now) {
   for (const Line& line : splitters_[static_cast<size_t>(lead_)].of(stream).feed(bytes)) {
-    fold(tracebacks_.add(lead_, stream, line.text, now), now);
+    if (line.progress) {
+      folder_.lead(lead_, stream, line.text);
+    } else {
+      fold(tracebacks_.add(lead_, stream, line.text, now), now);
+    }
   }
 }
 

@@ -262,6 +262,17 @@ TEST(Screen, EqualTracebacksAreCountedAsAWhole) {
             "[ranks 1-2] E (x2 ranks)\n");
 }
 
+TEST(Screen, AProgressBarBelowATracebackOfRank0DoesNotMakeItDiffer) {
+  Recorded recorded(of_ranks(2));
+  for (const int rank : {0, 1}) {
+    recorded.screen.feed(rank, Stream::kErr, kTraceback + "E\n", at(0));
+    recorded.screen.feed(rank, Stream::kErr, "\r 10%|#  | 1/10\n", at(0));
+    recorded.screen.finish(rank, Stream::kErr, at(0));
+  }
+  recorded.screen.flush(at(1));
+  EXPECT_EQ(recorded.err, kTraceback + "E\n\r 10%|#  | 1/10\n");
+}
+
 TEST(Screen, TheCulpritsTracebackIsShownWholeThoughRank0HadTheSame) {
   Recorded recorded(of_ranks(2));
   recorded.screen.feed(0, Stream::kErr, kTraceback + "E\n", at(0));

@@ -1,5 +1,6 @@
 #include "launch/traceback.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <vector>
@@ -8,6 +9,9 @@ namespace corro::launch {
 namespace {
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+constexpr std::string_view kFatal = "Fatal Python error: ";
+constexpr std::string_view kTerminate = "terminate called after throwing";
+constexpr size_t kMaxDetailsLines = 6;
 
 /// Takes away what torch.distributed writes in front of every line of a traceback: "[rank1]: ".
 std::string_view without_rank(std::string_view line) {
@@ -70,6 +74,46 @@ bool is_marker(std::string_view code) {  // "    ~~~~~^^^^^" under a source line
   return code.find_first_not_of("~^ ") == std::string_view::npos;
 }
 
+/// Whether the lines of a message end before this one: a progress bar is none of them either.
+bool ends_message(std::string_view line) {
+  return trimmed(line).empty() || line.find(kTraceback) != std::string_view::npos ||
+         line.find('\r') != std::string_view::npos || begins_other_error(line);
+}
+
+/// The lines of a message from `first` on, without their indent; `grouped`: those with a margin.
+std::vector<std::string_view> read_message(const std::vector<std::string_view>& lines, size_t first,
+                                           bool grouped) {
+  std::vector<std::string_view> message;
+  size_t indented = 0;  // At its beginning.
+  size_t others = 0;
+  for (size_t i = first; i < lines.size(); ++i) {
+    const std::string_view line = grouped ? without_margin(lines[i]) : lines[i];
+    if (ends_message(line) || (grouped && line.size() == lines[i].size())) break;
+    const bool is_indented = line[0] == ' ' || line[0] == '\t';
+    if (!is_indented && ++others > kMaxMessageLines) {
+      message.resize(indented);
+      break;
+    }
+    message.push_back(trimmed(line));
+    if (others == 0) indented = message.size();
+  }
+  return message;
+}
+
+/// Joins the lines in one, cut between characters.
+std::string join_details(const std::vector<std::string_view>& lines) {
+  std::string details;
+  for (size_t i = 0; i < std::min(lines.size(), kMaxDetailsLines); ++i) {
+    details.append(i == 0 ? "" : " ").append(lines[i]);
+  }
+  if (details.size() <= kMaxDetailsBytes) {
+    return lines.size() > kMaxDetailsLines ? details + " ..." : details;
+  }
+  size_t end = kMaxDetailsBytes;
+  while (end > 0 && (static_cast<unsigned char>(details[end]) & 0xC0U) == 0x80U) --end;
+  return details.substr(0, end) + "...";
+}
+
 /// Said before the traceback of an exception that ended nothing: in a destructor, in a log handler.
 bool is_harmless(std::string_view line_before) {
   return line_before.starts_with("Exception ignored in") ||
@@ -93,6 +137,8 @@ class TracebackReader {
         if (is_user_code(last.file)) user = last;
       } else if (!line.empty() && line[0] != ' ') {
         crash.error = trimmed(line);
+        const bool grouped = line.size() < lines_[i].size();
+        crash.details = join_details(read_message(lines_, i + 1, grouped));
         crash.where = user.file.empty() ? last : user;
         return;
       }
@@ -113,6 +159,7 @@ class TracebackReader {
 /// "Fatal Python error: Segmentation fault", then the stack of the current thread, innermost first.
 void read_fatal(const std::vector<std::string_view>& lines, size_t first, Crash& crash) {
   crash.error = lines[first];
+  crash.details.clear();
   crash.where = {};
   bool current = false;
   for (size_t i = first + 1; i < lines.size(); ++i) {
@@ -132,13 +179,19 @@ void read_terminate(const std::vector<std::string_view>& lines, size_t i, Crash&
   if (quote == std::string_view::npos) return;
   const size_t end = lines[i].find('\'', quote + 1);
   crash.error = lines[i].substr(quote + 1, end == std::string_view::npos ? end : end - quote - 1);
+  crash.details.clear();
   crash.where = {};
   if (i + 1 < lines.size() && lines[i + 1].starts_with(kWhat)) {
     crash.error += ": " + std::string(lines[i + 1].substr(kWhat.size()));
+    crash.details = join_details(read_message(lines, i + 2, /*grouped=*/false));
   }
 }
 
 }  // namespace
+
+bool begins_other_error(std::string_view line) {
+  return is_harmless(line) || line.starts_with(kFatal) || line.starts_with(kTerminate);
+}
 
 bool is_user_code(std::string_view file) {
   for (const std::string_view library :
@@ -171,9 +224,9 @@ Crash parse_crash(std::string_view stderr_tail) {
       reader.read(i + 1, crash);
     } else if (line.starts_with("  File \"") && crash.error.empty()) {
       reader.read(i, crash);  // a syntax error in the script itself has no "Traceback" line
-    } else if (line.starts_with("Fatal Python error: ")) {
+    } else if (line.starts_with(kFatal)) {
       read_fatal(lines, i, crash);
-    } else if (line.starts_with("terminate called after throwing")) {
+    } else if (line.starts_with(kTerminate)) {
       read_terminate(lines, i, crash);
     }
   }

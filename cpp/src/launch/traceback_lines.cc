@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "launch/traceback.h"
+
 namespace corro::launch {
 namespace {
 
@@ -55,12 +57,17 @@ bool TracebackLines::goes_on(Open& open, std::string_view line) {
   const bool indented = line.starts_with(' ');
   switch (open.state) {
     case State::kFrames:
-      if (!indented) open.state = State::kError;
+      if (!indented) {
+        open.state = State::kMessage;
+        open.message_lines = 0;
+      }
       return true;
     case State::kGroup:
       if (indented) return true;
-      [[fallthrough]];
-    case State::kError:
+      open.state = State::kLink;
+      return is_link(line);
+    case State::kMessage:
+      if (is_message(open, line)) return true;
       open.state = State::kLink;
       return is_link(line);
     case State::kLink:
@@ -68,6 +75,15 @@ bool TracebackLines::goes_on(Open& open, std::string_view line) {
       return is_header(line);
   }
   return false;
+}
+
+/// Whether the line is one more of an exception's message; counts it.
+bool TracebackLines::is_message(Open& open, std::string_view line) {
+  if (!open.gap.empty() || is_header(line) || is_link(line) || begins_other_error(line)) {
+    return false;
+  }
+  const bool indented = line.starts_with(' ') || line.starts_with('\t');
+  return indented || ++open.message_lines <= kMaxMessageLines;
 }
 
 std::vector<Passage> TracebackLines::end(int rank, Stream stream) {

@@ -22,8 +22,9 @@ struct Passage {
 };
 
 /// Gives each stream's lines back in their order; those of a traceback (chained ones and groups
-/// too) as one passage when its end is seen, or when it has waited too long. Empty lines outside of
-/// tracebacks are left out. Loop-confined; time is injected.
+/// too) as one passage when its end is seen, or when it has waited too long. What stands right
+/// behind an exception is taken for lines of its message: at most kMaxMessageLines that are not
+/// indented. Empty lines outside of tracebacks are left out. Loop-confined; time is injected.
 class TracebackLines {
  public:
   static constexpr Duration kPatience = std::chrono::milliseconds(500);
@@ -40,20 +41,22 @@ class TracebackLines {
  private:
   /// What was read last.
   enum class State : uint8_t {
-    kFrames,  ///< "Traceback", or what is indented below it.
-    kGroup,   ///< The same of an exception group, where the exception is indented too.
-    kError,   ///< The exception.
-    kLink,    ///< "During handling of the above exception ...": another one follows.
+    kFrames,   ///< "Traceback", or what is indented below it.
+    kGroup,    ///< The same of an exception group, where the exception is indented too.
+    kMessage,  ///< The exception, or a line of its message below it.
+    kLink,     ///< "During handling of the above exception ...": another one follows.
   };
   struct Open {
     std::string text;
     std::string gap;  ///< Empty lines behind it, part of it if it goes on.
     State state = State::kFrames;
+    size_t message_lines = 0;  ///< Those that are not indented.
     Time due;
   };
   using Key = std::pair<int, Stream>;
 
   [[nodiscard]] static bool goes_on(Open& open, std::string_view line);
+  [[nodiscard]] static bool is_message(Open& open, std::string_view line);
 
   std::map<Key, Open> open_;
 };

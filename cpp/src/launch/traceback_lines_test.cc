@@ -5,6 +5,8 @@
 
 #include <sstream>
 
+#include "launch/traceback.h"
+
 namespace corro::launch {
 namespace {
 
@@ -40,8 +42,39 @@ constexpr const char* kOne =
     "IndexError: list index out of range";
 
 TEST(TracebackLines, ATracebackIsOnePassageAndOtherLinesAreTheirOwn) {
-  EXPECT_THAT(cut(std::string("before\n\n") + kOne + "\nafter\n"),
+  EXPECT_THAT(cut(std::string("before\n\n") + kOne + "\n\nafter\n"),
               ElementsAre("before", kOne, "after"));
+}
+
+TEST(TracebackLines, TheLinesOfAMessageBelongToIt) {
+  const std::string whole = std::string(kOne) + "\n  expected (3, 4)\n\tor more\nsee the manual";
+  EXPECT_THAT(cut(whole), ElementsAre(whole));
+  EXPECT_THAT(cut(whole + "\n\nafter\n"), ElementsAre(whole, "after"));
+  EXPECT_THAT(cut(whole + "\n" + whole), ElementsAre(whole, whole));
+  const std::string chain =
+      whole + "\n\nDuring handling of the above exception, another exception occurred:\n\n" + whole;
+  EXPECT_THAT(cut(chain + "\n\nafter\n"), ElementsAre(chain, "after"));
+}
+
+TEST(TracebackLines, AnErrorOfAnotherKindEndsAMessage) {
+  EXPECT_THAT(cut(std::string(kOne) + "\nnote\nException ignored in: <x>\n" + kOne),
+              ElementsAre(std::string(kOne) + "\nnote", "Exception ignored in: <x>", kOne));
+}
+
+TEST(TracebackLines, OutputBehindATracebackIsNeitherLostNorKept) {
+  std::string output;
+  for (size_t i = 0; i < kMaxMessageLines; ++i) output += "\nstep " + std::to_string(i);
+  EXPECT_THAT(cut(kOne + output + "\na\n  b\n"), ElementsAre(kOne + output, "a", "  b"));
+}
+
+TEST(TracebackLines, APauseEndsAMessage) {
+  TracebackLines lines;
+  std::istringstream stream(kOne + std::string("\nsee the manual"));
+  for (std::string line; std::getline(stream, line);) {
+    EXPECT_THAT(lines.add(1, Stream::kErr, line, at(0)), IsEmpty());
+  }
+  EXPECT_THAT(texts_of(lines.due(at(500))), ElementsAre(kOne + std::string("\nsee the manual")));
+  EXPECT_THAT(texts_of(lines.add(1, Stream::kErr, "after", at(501))), ElementsAre("after"));
 }
 
 TEST(TracebackLines, AChainIsOnePassage) {

@@ -40,6 +40,45 @@ TEST(ParseCrash, ReadsWhatTorchDistributedWritesInFrontOfEachLine) {
   EXPECT_EQ(crash.where.code, "loss = step(batch)");
 }
 
+/// What a rank says that ends with `message` after kPlain's frames.
+Crash crash_with(const std::string& message) {
+  return parse_crash("Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n" +
+                     message);
+}
+
+TEST(ParseCrash, JoinsTheOtherLinesOfTheMessageInTheDetails) {
+  const Crash crash = crash_with(
+      "RuntimeError: Error(s) in loading state_dict for Net:\n"
+      "\tMissing key(s) in state_dict: \"a.weight\".\r\n"
+      "see the manual\n");
+  EXPECT_EQ(crash.error, "RuntimeError: Error(s) in loading state_dict for Net:");
+  EXPECT_EQ(crash.details, "Missing key(s) in state_dict: \"a.weight\". see the manual");
+  EXPECT_EQ(crash_with("ValueError: x\na note\n").details, "a note");
+  EXPECT_EQ(crash_with("ValueError: x\n").details, "");
+}
+
+TEST(ParseCrash, TheDetailsEndWhereTheMessageDoes) {
+  for (const char* next : {"\n", " \t\n", "Exception ignored in: <x>\n", "--- Logging error ---\n",
+                           "\r 10%|#  | 1/10\n"}) {
+    EXPECT_EQ(crash_with(std::string("E: x\n  y\n") + next + "other\n").details, "y") << next;
+  }
+  EXPECT_EQ(crash_with("E: x\n  y\nTraceback (most recent call last):\n").details, "y");
+  EXPECT_EQ(crash_with("E: x\n  y\n" + std::string(kPlain)).details, "");
+  EXPECT_EQ(crash_with("E: x\n  y\nFatal Python error: Aborted\n\n").details, "");
+}
+
+TEST(ParseCrash, TheDetailsAreAFewLinesOfAFewHundredBytes) {
+  EXPECT_EQ(crash_with("E: x\n 1\n 2\n 3\n 4\n 5\n 6\n 7\n").details, "1 2 3 4 5 6 ...");
+  const std::string most(kMaxDetailsBytes - 1, 'x');
+  EXPECT_EQ(crash_with("E: x\n " + most + "\xc3\xa4\n").details, most + "...");
+}
+
+TEST(ParseCrash, ALongOutputBehindATracebackIsNoMessage) {
+  std::string output;
+  for (size_t i = 0; i <= kMaxMessageLines; ++i) output += "step " + std::to_string(i) + "\n";
+  EXPECT_EQ(crash_with("E: x\n  y\n" + output).details, "y");
+}
+
 TEST(ParseCrash, TakesTheLastOfChainedErrors) {
   const Crash crash = parse_crash(std::string(kPlain) +
                                   "\nDuring handling of the above exception, another exception "
@@ -79,8 +118,11 @@ TEST(ParseCrash, ReadsExceptionGroups) {
       "    |   File \"train.py\", line 2, in part\n"
       "    |     raise ValueError(1)\n"
       "    | ValueError: 1\n"
-      "    +------------------------------------\n");
+      "    |   of two lines\n"
+      "    +------------------------------------\n"
+      "other\n");
   EXPECT_EQ(crash.error, "ValueError: 1");
+  EXPECT_EQ(crash.details, "of two lines");
   EXPECT_EQ(crash.where.line, 2);
 }
 
@@ -112,8 +154,10 @@ TEST(ParseCrash, ReadsPythonsFatalErrors) {
 TEST(ParseCrash, ReadsUncaughtCppExceptions) {
   const Crash crash = parse_crash(
       "terminate called after throwing an instance of 'std::runtime_error'\n"
-      "  what():  no such file\n");
+      "  what():  no such file\n"
+      "in this directory\n");
   EXPECT_EQ(crash.error, "std::runtime_error: no such file");
+  EXPECT_EQ(crash.details, "in this directory");
 }
 
 TEST(ParseCrash, IgnoresExceptionsThatEndedNothing) {

@@ -53,6 +53,22 @@ def test_the_block_names_the_rank_the_error_the_line_and_the_log(launcher: Launc
     assert not any(is_alive(pid) for pid in pids_in(launcher.directory, 4))
 
 
+def test_a_message_of_several_lines_stays_whole(launcher: Launcher) -> None:
+    script = launcher.script(
+        START
+        + "if rank: raise ValueError('shape is wrong:\\n  expected (3, 4)\\nsee the manual')"
+        + HANG
+    )
+    job = launcher.run("-np", 3, script)
+    cause = "ValueError: shape is wrong: expected (3, 4) see the manual"
+    assert job.failure()["cause"] == cause
+    assert cause in "\n".join(job.block())
+    head = job.err.index(b"ValueError: shape is wrong:\n")
+    shown = [line.split(b"] ", 1)[1] for line in job.err[head:].splitlines()[1:3]]
+    assert shown[0] == b"  expected (3, 4)"
+    assert shown[1].startswith(b"see the manual")
+
+
 ENGINE = """
 import os, signal, numpy
 import corro
