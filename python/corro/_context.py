@@ -108,6 +108,7 @@ class Context:
 
 
 _current: Context | None = None  # The one that init() has made.
+_was_shut_down = False  # At least once.
 _open: list[Context] = []  # That, and those of torch's groups in another back end's world.
 _generation = 0
 
@@ -157,9 +158,10 @@ def _is_under_torchrun() -> bool:
 
 def shutdown() -> None:
     """Says goodbye to the other ranks. Runs by itself at exit; init() may follow it."""
-    global _current
+    global _current, _was_shut_down
     context, _current = _current, None
     if context is not None:
+        _was_shut_down = True
         context.close()
 
 
@@ -173,7 +175,8 @@ def _close_all() -> None:
 def current() -> Context:
     """Returns this process's engine and world; raises before init."""
     if _current is None:
-        raise FailedPreconditionError("corro has not been initialized; call corro.init() first")
+        state = "was shut down" if _was_shut_down else "has not been initialized"
+        raise FailedPreconditionError(f"corro {state}; call corro.init() first")
     return _current
 
 

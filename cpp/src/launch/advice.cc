@@ -14,8 +14,8 @@ bool has(const std::string& text, std::string_view part) {
 
 std::string see_what_it_did(const std::string& whom) {
   return fmt::format(
-      "see what {} did: its log, or `corro doctor` while it hangs; raise CORRO_TIMEOUT if it is "
-      "only slow",
+      "see what {} did: its log, or `corro doctor` while it hangs; raise CORRO_TIMEOUT (or "
+      "torch's timeout=) if it is only slow",
       whom);
 }
 
@@ -27,7 +27,9 @@ std::string advise_about_missing(const RankEnd& end) {
   }
   const std::string rank = fmt::format("rank {}", end.rank);
   if (end.at.file.empty() && end.crash.where.file.empty()) return see_what_it_did(rank);
-  return fmt::format("see why {} stayed there; raise CORRO_TIMEOUT if it is only slow", rank);
+  return fmt::format(
+      "see why {} stayed there; raise CORRO_TIMEOUT (or torch's timeout=) if it is only slow",
+      rank);
 }
 
 /// "CORRO_TIMEOUT" of "... CORRO_TIMEOUT=x: expected a number ..."; "" if it is no such error.
@@ -45,6 +47,9 @@ std::string advise_by_error(const std::string& error) {
   };
   if (raised("corro.ResourceExhaustedError")) {
     return "use a smaller batch or fewer ranks, or raise the limit";
+  }
+  if (has(error, "only one of them with CORRO_COMMIT=1")) {
+    return "set CORRO_COMMIT to the same value on every rank";
   }
   if (raised("corro.MismatchError")) {
     return "make every rank call the same operation with the same shape and type";

@@ -55,6 +55,10 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
         raise InvalidArgumentError("gradient_predivide_factor needs op=Average")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidArgumentError(
+            f"DistributedOptimizer: expected a torch optimizer, got {type(optimizer).__name__}"
+        )
     if isinstance(optimizer, DistributedOptimizerBase):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
     options = BucketOptions(

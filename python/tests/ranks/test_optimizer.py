@@ -177,6 +177,11 @@ def test_gradients_are_reduced_when_backward_returns() -> None:
         assert torch.equal(corro.broadcast(ours.detach()), ours), "on all ranks"
 
 
+def test_what_is_no_optimizer_is_refused() -> None:
+    with pytest.raises(corro.InvalidArgumentError, match="torch optimizer, got generator"):
+        corro.DistributedOptimizer(torch.nn.Linear(2, 1).parameters())
+
+
 def test_an_optimizer_is_wrapped_once() -> None:
     optimizer = corro.DistributedOptimizer(sgd(network()))
     with pytest.raises(corro.InvalidArgumentError, match="already"):
