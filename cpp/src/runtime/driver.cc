@@ -219,8 +219,7 @@ void Driver::call(const std::function<void(Engine&)>& task) {
   while (done.load(std::memory_order_acquire) == 0) io::futex_wait(done, 0, Duration(-1));
 }
 
-// -- what the holder of the baton does
-// --------------------------------------------------------------
+// -- what the holder of the baton does ------------------------------------------------------------
 
 void Driver::run_tasks() {
   if (posted_.load(std::memory_order_seq_cst) == 0) return;

@@ -162,8 +162,7 @@ Group* Engine::group_of_lane(uint32_t lane) {
   return nullptr;
 }
 
-// -- groups that are made without a word
-// -----------------------------------------------------------
+// -- groups that are made without a word ----------------------------------------------------------
 
 bool Engine::of_a_later_group(uint32_t lane) const { return group_lane(lane) >= next_lane_; }
 
@@ -548,8 +547,7 @@ void Engine::set_sleeping(bool asleep) {
   if (word.load(std::memory_order_relaxed) != depth) word.store(depth, std::memory_order_seq_cst);
 }
 
-// -- the end
-// ---------------------------------------------------------------------------------------
+// -- the end --------------------------------------------------------------------------------------
 
 void Engine::close_descriptors() {
   for (const int fd : descriptors_) ::close(fd);

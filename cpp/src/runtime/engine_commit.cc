@@ -41,8 +41,7 @@ int32_t Engine::waiting_for(const Flight& flight) const {
   return -1;
 }
 
-// -- every rank lives
-// -------------------------------------------------------------------------------
+// -- every rank lives -----------------------------------------------------------------------------
 
 /// The result is made here. From now on only the decider's word ends the operation.
 void Engine::vote(Flight& flight) {
@@ -102,8 +101,7 @@ void Engine::hear_closing(int32_t from, Group& group, const wire::Control& contr
   sweep(group);
 }
 
-// -- after a failure
-// --------------------------------------------------------------------------------
+// -- after a failure ------------------------------------------------------------------------------
 
 /// The first member knows of every commit. Who follows it has to hear first what the others know:
 /// one of them may have been told of a commit, and have returned.
