@@ -18,6 +18,7 @@ constexpr uint64_t kWakeEvent = UINT64_MAX;       ///< A post; nothing to do but
 constexpr uint64_t kDataEvent = UINT64_MAX - 1;   ///< Doorbell or stream; polling finds out.
 constexpr uint64_t kWatchEvent = UINT64_MAX - 2;  ///< The nested set: a post or a loss.
 constexpr Duration kLongestSleep = std::chrono::milliseconds(50);
+constexpr Duration kLongestRest = std::chrono::hours(1);  ///< Nothing in flight: only listening.
 constexpr Duration kFlushTime = std::chrono::seconds(1);
 
 }  // namespace
@@ -285,7 +286,8 @@ void Driver::sleep_once() {
   const Duration left = engine_->next_deadline() - monotonic_now();
   if (!moved && !engine_->idle() && posted_.load(std::memory_order_seq_cst) == 0) {
     std::array<epoll_event, 16> events{};
-    const auto ready = all_->wait(events, std::clamp(left, Duration::zero(), kLongestSleep));
+    const Duration longest = engine_->quiet() ? kLongestRest : kLongestSleep;
+    const auto ready = all_->wait(events, std::clamp(left, Duration::zero(), longest));
     for (size_t i = 0; ready.ok() && i < *ready; ++i) handle(events[i].data.u64);
     wakeups_.fetch_add(1, std::memory_order_relaxed);
   }

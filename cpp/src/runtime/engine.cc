@@ -510,8 +510,10 @@ bool Engine::unsent() const {
 
 bool Engine::idle() const {
   const bool listens = options_.commit && size() > 1 && !closed_;
-  return flights_ == 0 && !named_busy() && !unsent() && !listens;
+  return quiet() && !listens;
 }
+
+bool Engine::quiet() const { return flights_ == 0 && !named_busy() && !unsent(); }
 
 Time Engine::next_deadline() const {
   Time earliest = Time::never();
@@ -524,6 +526,10 @@ Time Engine::next_deadline() const {
     for (const auto& flight : group->pairs)
       earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
     if (group->named != nullptr) earliest = std::min(earliest, group->named->next_check());
+    if (!group->closing_rounds.settled)
+      earliest = std::min(earliest, group->closing_rounds.settle_by);
+  }
+  for (const auto& group : retired_) {
     if (!group->closing_rounds.settled)
       earliest = std::min(earliest, group->closing_rounds.settle_by);
   }

@@ -93,8 +93,9 @@ class Engine final {
 
   /// Moves everything; true if anything moved. Deadlines are checked against `now`.
   bool poll(Time now);
-  /// No operation waits or is in flight, nothing is left to send, and nobody may ask this rank for
-  /// what it knows (closing rounds).
+  /// No operation waits or is in flight, and nothing is left to send.
+  [[nodiscard]] bool quiet() const;
+  /// The same, and nobody may ask this rank for what it knows (closing rounds).
   [[nodiscard]] bool idle() const;
   /// The earliest time at which poll() has something to do by itself: a deadline, mostly.
   [[nodiscard]] Time next_deadline() const;
