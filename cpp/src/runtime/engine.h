@@ -173,6 +173,8 @@ class Engine final {
                                            int32_t other, const SignatureBits& others);
   [[nodiscard]] Group* group_of_lane(uint32_t lane);
   [[nodiscard]] bool of_a_later_group(uint32_t lane) const;
+  void keep_early(int32_t from, const wire::Control& control);
+  void hear_early(Group& group);
   bool poll_endpoints(bool everyone);
   void close_quiet_boards();
 
@@ -196,7 +198,6 @@ class Engine final {
   void check_settling(Time now);
   void retire(std::unique_ptr<Group> group);
   [[nodiscard]] Group* retired_of_lane(uint32_t lane) const;
-  void tell(int32_t member, const wire::Control& control);
 
   // engine_named.cc
   void submit_named(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now);
@@ -210,10 +211,9 @@ class Engine final {
   bool carry_out(Group& group, Time now);
   void run_step(Group& group, const NamedStep& step, Time now);
   void pass_over(Group& lane);
+  bool tell(int32_t member, const wire::Control& control);
   void tell_members(const Group& group, const wire::Control& control);
   void hear_named(int32_t from, const wire::Control& control);
-  void keep_early(int32_t from, const wire::Control& control);
-  void hear_early(Group& group);
   void fail_named(Group& group, const Status& cause, int32_t culprit);
   void check_departed_named(Group& group);
 

@@ -50,10 +50,10 @@ void Engine::vote(Flight& flight) {
   flight.voted = true;
   recorder_->set_phase(flight.record, obs::Phase::kFinish, decider);
   if (decider == rank()) return count_vote(group, decider, flight.op, flight.signature);
-  tell(decider, {.kind = wire::ControlKind::kVote,
-                 .lane = group.lane,
-                 .op = flight.op,
-                 .signature = flight.signature});
+  (void)tell(decider, {.kind = wire::ControlKind::kVote,
+                       .lane = group.lane,
+                       .op = flight.op,
+                       .signature = flight.signature});
 }
 
 void Engine::count_vote(Group& group, int32_t from, uint64_t op, const SignatureBits& signature) {
@@ -192,19 +192,20 @@ void Engine::report(Group& group, int32_t decider) {
   group.closing_rounds.reported = told;
   // To all: should the decider live and say nothing, they know as much as this rank.
   for (const int32_t member : group.members) tell_commits(group, member);
-  tell(decider, {.kind = wire::ControlKind::kReport, .lane = group.lane, .rank = told.second});
+  (void)tell(decider,
+             {.kind = wire::ControlKind::kReport, .lane = group.lane, .rank = told.second});
   if (!group.closing_rounds.settled) group.closing_rounds.settle_by = now_ + kVerdictTime;
 }
 
 void Engine::tell_verdict(const Group& group, int32_t to) {
   tell_commits(group, to);
-  tell(to, {.kind = wire::ControlKind::kSettled, .lane = group.lane});
+  (void)tell(to, {.kind = wire::ControlKind::kSettled, .lane = group.lane});
 }
 
 void Engine::tell_commits(const Group& group, int32_t to) {
   for (const PastOperation& past : group.past) {
     if (past.op == UINT64_MAX || past.failed) continue;
-    tell(to, {.kind = wire::ControlKind::kCommit, .lane = group.lane, .op = past.op});
+    (void)tell(to, {.kind = wire::ControlKind::kCommit, .lane = group.lane, .op = past.op});
   }
 }
 
@@ -229,11 +230,6 @@ void Engine::end_voted(Group& group, const std::string& doubt) {
     if (!flight.over && flight.voted) end(flight, describe_failure(flight, cause));
   }
   sweep(group);
-}
-
-void Engine::tell(int32_t member, const wire::Control& control) {
-  transport::Endpoint* endpoint = endpoints_[static_cast<size_t>(member)].get();
-  if (endpoint != nullptr && !endpoint->closed()) endpoint->send_control(control);
 }
 
 }  // namespace corro::runtime

@@ -114,12 +114,10 @@ bool Engine::carry_out(Group& group, Time now) {
   while (const auto message = named.take_message()) {
     const wire::Control control{
         .kind = message->kind, .lane = group.lane, .rank = rank(), .text = message->text};
-    transport::Endpoint* leader = group.links.endpoints.front();
     if (message->kind == wire::ControlKind::kOrder) {
       tell_members(group, control);
       counters_.named_messages += group.members.size() - 1;
-    } else if (!leader->closed()) {
-      leader->send_control(control);
+    } else if (tell(group.members.front(), control)) {
       ++counters_.named_messages;
     }
     moved = true;
@@ -175,10 +173,16 @@ void Engine::pass_over(Group& lane) {
 
 // -- messages -------------------------------------------------------------------------------------
 
+/// False if nothing can be sent there: the connection is closed, or it is this rank.
+bool Engine::tell(int32_t member, const wire::Control& control) {
+  transport::Endpoint* endpoint = endpoints_[static_cast<size_t>(member)].get();
+  if (endpoint == nullptr || endpoint->closed()) return false;
+  endpoint->send_control(control);
+  return true;
+}
+
 void Engine::tell_members(const Group& group, const wire::Control& control) {
-  for (transport::Endpoint* endpoint : group.links.endpoints) {
-    if (endpoint != nullptr && !endpoint->closed()) endpoint->send_control(control);
-  }
+  for (const int32_t member : group.members) (void)tell(member, control);
 }
 
 void Engine::hear_named(int32_t from, const wire::Control& control) {
