@@ -30,12 +30,14 @@ struct Case {
   bool board;
   uint64_t count;
   Memory memory;
+  std::string_view rules = {};  ///< As in CORRO_ALGORITHMS.
 };
 
 std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_ranks_{}_{}_{}", c.size, c.board ? "board" : "streams", c.count,
-                     name_of(c.memory));
+  const std::string_view algorithm = c.rules.substr(c.rules.rfind('=') + 1);
+  return fmt::format("{}_ranks_{}_{}_{}{}{}", c.size, c.board ? "board" : "streams", c.count,
+                     name_of(c.memory), algorithm.empty() ? "" : "_", algorithm);
 }
 
 class Collectives : public ::testing::TestWithParam<Case> {
@@ -44,7 +46,8 @@ class Collectives : public ::testing::TestWithParam<Case> {
       : world_({.size = GetParam().size,
                 .seed = 7,
                 .board = GetParam().board,
-                .private_reads = GetParam().memory != Memory::kStaged}) {}
+                .private_reads = GetParam().memory != Memory::kStaged,
+                .selection = {.rules = parse_selection_rules(GetParam().rules).value()}}) {}
 
   [[nodiscard]] int32_t size() const { return GetParam().size; }
   [[nodiscard]] uint64_t count() const { return GetParam().count; }
@@ -353,6 +356,27 @@ std::vector<Case> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Collectives, ::testing::ValuesIn(cases()), name_of_case);
+
+/// Each algorithm through the engine, wherever it can do the operation.
+std::vector<Case> forced_cases() {
+  std::vector<Case> all;
+  for (const int32_t size : {4, 5}) {
+    for (const uint64_t count : {0U, 5001U}) {
+      for (const std::string_view rules :
+           {"allreduce=one_shot", "allreduce=two_shot,reducescatter=two_shot",
+            "allreduce=ring,reducescatter=ring,allgather=ring,broadcast=ring",
+            "allreduce=recursive_doubling", "allreduce=rabenseifner",
+            "broadcast=binomial,reduce=binomial,gather=binomial,scatter=binomial,barrier=binomial",
+            "broadcast=direct,reduce=direct,gather=direct,scatter=direct,allgather=direct,"
+            "alltoall=direct,barrier=direct",
+            "allgather=bruck,alltoall=bruck"}) {
+        all.push_back({size, false, count, Memory::kPrivate, rules});
+      }
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Forced, Collectives, ::testing::ValuesIn(forced_cases()), name_of_case);
 
 }  // namespace
 }  // namespace corro::testing

@@ -41,6 +41,7 @@ World::World(const WorldOptions& options)
                                   .segment = segments[r],
                                   .peers = {},
                                   .wake = [](int32_t) {},
+                                  .selection = options.selection,
                                   .fusion = options.fusion,
                                   .deterministic = options.deterministic,
                                   .commit = options.commit};

@@ -28,6 +28,7 @@ struct WorldOptions {
   size_t heap_bytes = size_t{64} << 20U;
   size_t stream_bytes = size_t{64} << 10U;
   bool short_moves = false;  ///< Streams move a random part of what they could.
+  collective::SelectionTable selection = {};
   runtime::FusionOptions fusion = {};
   bool deterministic = false;  ///< As CORRO_DETERMINISTIC=1.
   bool commit = false;         ///< As CORRO_COMMIT=1.

@@ -51,6 +51,15 @@ class Group:
                 f"rank {rank} is not in the group {list(self.ranks)}"
             ) from None
 
+    def selection_table(self) -> str:
+        """Returns how operations of each size run in this group, as a text to print.
+
+        Where ranks exchange messages: the algorithm from each size on, its predicted time, and the
+        latency and bandwidth that were measured when the job started. CORRO_ALGORITHMS chooses
+        otherwise; see docs/algorithms.md.
+        """
+        return self.native.selection_table()
+
     @property
     def native(self) -> _native.Group:
         """The engine's group."""

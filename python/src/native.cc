@@ -180,6 +180,13 @@ class Group {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
+  [[nodiscard]] std::string selection_table() const {
+    static_cast<void>(engine_->get());
+    std::string text(corro_group_selection_table(group_, nullptr, 0), '\0');
+    corro_group_selection_table(group_, text.data(), text.size() + 1);
+    return text;
+  }
+
   /// `named`: members may give the operations in different orders; their names say which is which.
   void run(const std::vector<const Op*>& ops, bool named) {
     const std::vector<corro_op> list = collect(ops);
@@ -409,6 +416,7 @@ NB_MODULE(_native, module) {
   nb::class_<Group>(module, "Group")
       .def_prop_ro("rank", &Group::rank)
       .def_prop_ro("size", &Group::size)
+      .def("selection_table", &Group::selection_table)
       .def("run", &Group::run, "ops"_a, "named"_a = false)
       .def("submit", &Group::submit, "ops"_a, "named"_a = false);
 

@@ -139,6 +139,10 @@ CORRO_API void corro_group_destroy(
     corro_group* group); /* not while it has works in flight; never the world */
 CORRO_API int32_t corro_group_rank(const corro_group* group);
 CORRO_API int32_t corro_group_size(const corro_group* group);
+/* Writes at most size bytes, the terminating NUL among them, of a text that says how the group's
+ * operations run: which algorithm from which size on, predicted times, and the measured link.
+ * Returns the length of the whole text without its NUL. Never blocks. */
+CORRO_API size_t corro_group_selection_table(const corro_group* group, char* text, size_t size);
 
 /* clang-format off */
 /* One operation. Buffers are contiguous and stay valid and untouched until the work is done. input

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -288,6 +289,16 @@ void corro_group_destroy(corro_group* group) {
 
 int32_t corro_group_rank(const corro_group* group) { return group->group->rank; }
 int32_t corro_group_size(const corro_group* group) { return group->group->size(); }
+
+size_t corro_group_selection_table(const corro_group* group, char* text, size_t size) {
+  const std::string whole = group->group->describe_selection();
+  if (size > 0) {
+    const size_t length = std::min(whole.size(), size - 1);
+    whole.copy(text, length);
+    text[length] = '\0';
+  }
+  return whole.size();
+}
 
 corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
                         corro_error* error) {

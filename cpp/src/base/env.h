@@ -11,7 +11,9 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/algorithm.h"
 #include "base/clock.h"
 #include "base/status.h"
 
@@ -49,6 +51,8 @@ struct Environment {
       spin;  ///< CORRO_SPIN: microseconds a waiting rank spins before it sleeps.
   std::optional<uint64_t>
       fusion_bytes;  ///< CORRO_FUSION_BYTES: a bucket of small tensors is no larger.
+  std::vector<SelectionRule>
+      selection_rules;  ///< CORRO_ALGORITHMS: the user's choice of algorithms.
   std::optional<int32_t>
       scheduler_nodes;  ///< SLURM_JOB_NUM_NODES: hosts that the batch system gave to this job.
 };

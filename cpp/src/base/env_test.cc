@@ -54,7 +54,8 @@ TEST(Environment, ReadsItsOwnNames) {
                                         {"CORRO_COMMIT", "1"},
                                         {"CORRO_TIMEOUT", "2.5"},
                                         {"CORRO_SPIN", "50"},
-                                        {"CORRO_FUSION_BYTES", "8388608"}})
+                                        {"CORRO_FUSION_BYTES", "8388608"},
+                                        {"CORRO_ALGORITHMS", "allreduce=ring"}})
                                       .value();
   EXPECT_EQ(environment.launcher, "corro");
   EXPECT_EQ(environment.rank, 3);
@@ -75,6 +76,8 @@ TEST(Environment, ReadsItsOwnNames) {
   EXPECT_EQ(environment.timeout, std::chrono::milliseconds(2500));
   EXPECT_EQ(environment.spin, std::chrono::microseconds(50));
   EXPECT_EQ(environment.fusion_bytes, 8U << 20U);
+  EXPECT_EQ(environment.selection_rules,
+            (std::vector{SelectionRule{OpKind::kAllreduce, Algorithm::kRing}}));
 }
 
 TEST(Environment, UnderstandsOtherLaunchers) {
@@ -138,6 +141,8 @@ TEST(Environment, ErrorsNameVariableAndValue) {
   EXPECT_THAT(error_of({{"CORRO_DETERMINISTIC", "maybe"}}), HasSubstr("expected 0 or 1"));
   EXPECT_THAT(error_of({{"CORRO_COMMIT", "yes"}}), HasSubstr("expected 0 or 1"));
   EXPECT_THAT(error_of({{"CORRO_FUSION_BYTES", "64MB"}}), HasSubstr("CORRO_FUSION_BYTES=64MB"));
+  EXPECT_THAT(error_of({{"CORRO_ALGORITHMS", "allreduce=fast"}}),
+              HasSubstr("CORRO_ALGORITHMS: 'allreduce=fast': the algorithms of"));
   for (const char* bad : {"-1", "0", "1e-12", "nan", "inf", "1e300", "5s", " "}) {
     EXPECT_THAT(error_of({{"CORRO_TIMEOUT", bad}}), HasSubstr(std::string("CORRO_TIMEOUT=") + bad));
   }

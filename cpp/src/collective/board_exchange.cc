@@ -10,11 +10,6 @@
 namespace corro::collective {
 namespace {
 
-/// Above this staging is faster than the kernel's copies: it keeps the private buffers in the cache
-/// between their reading and their writing (measured; collectives of one host in
-/// docs/algorithms.md).
-constexpr uint64_t kMostCopiedBytes = uint64_t{8} << 20U;
-
 uint64_t address_of(const std::byte* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
 }  // namespace

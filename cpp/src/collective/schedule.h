@@ -7,9 +7,9 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "base/algorithm.h"
 #include "base/dtype.h"
 
 namespace corro::collective {
@@ -60,19 +60,6 @@ struct Schedule {
   bool rank_order = false;
 };
 
-/// docs/algorithms.md says what each does and costs.
-enum class Algorithm : uint8_t {
-  kOneShot,  ///< Everyone sends everything to all, folds locally: allreduce.
-  kTwoShot,  ///< Owners of shares fold and send back: allreduce; first half: reducescatter.
-  kRing,     ///< Neighbours only: allreduce, reducescatter, allgather, broadcast (a chain).
-  kRecursiveDoubling,  ///< Allreduce of small messages for many ranks.
-  kRabenseifner,       ///< Halving, then doubling: allreduce.
-  kBinomial,           ///< Trees: broadcast, reduce, gather, scatter; barrier (dissemination).
-  kDirect,  ///< All at once, to where it belongs: everything but allreduce and reducescatter.
-  kBruck,   ///< Few, larger messages: allgather, alltoall with equal counts.
-};
-inline constexpr int kAlgorithmCount = 8;
-
 /// What is to be done, as one rank sees it. All ranks pass the same values but for `rank`,
 /// `send_counts`, alltoall's `counts`, allgather's `count`, and `in_place`.
 struct Problem {
@@ -103,23 +90,5 @@ struct Problem {
 [[nodiscard]] bool supports(Algorithm algorithm, const Problem& problem);
 /// Requires supports(). Cost: O(steps). Pure.
 [[nodiscard]] Schedule generate(const Problem& problem, Algorithm algorithm);
-[[nodiscard]] std::string_view name_of(Algorithm algorithm);  ///< For example "two_shot".
-
-/// Latency and bandwidth of the links, measured or assumed, agreed by the group; chooses the
-/// algorithm.
-struct LinkModel {
-  double latency_us = 20;  ///< One message, one way.
-  double overhead_us = 1;  ///< CPU time per message.
-  double us_per_byte = 1.0 / 1500;
-};
-/// Predicts the time of an operation from closed forms (docs/algorithms.md). Requires supports().
-[[nodiscard]] double modelled_cost_us(const Problem& problem, Algorithm algorithm,
-                                      uint64_t element_bytes, const LinkModel& link);
-/// Returns the algorithm with the least modelled cost among those admitted; the first of equals.
-/// Uses only what all ranks agree on, so every rank of a group gets the same answer. Every
-/// algorithm gives all ranks the same bits; only those with Schedule::rank_order give the same bits
-/// as each other.
-[[nodiscard]] Algorithm select(const Problem& problem, uint64_t element_bytes,
-                               const LinkModel& link);
 
 }  // namespace corro::collective

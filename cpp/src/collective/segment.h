@@ -28,7 +28,10 @@ namespace corro::collective {
 inline constexpr uint32_t kLines = 16;    ///< Operations of one group in flight over the board.
 inline constexpr size_t kLineBytes = 32;  ///< Payload that fits into the line itself.
 inline constexpr size_t kSlotBytes = size_t{16} << 10U;  ///< Payload that fits into a slot.
-inline constexpr uint32_t kStages = 4;                   ///< Staging buffers, used in turn.
+/// Private memory above this is staged: that keeps it in the cache between reading and writing,
+/// which the kernel's copies do not (measured; collectives of one host in docs/algorithms.md).
+inline constexpr uint64_t kMostCopiedBytes = uint64_t{8} << 20U;
+inline constexpr uint32_t kStages = 4;  ///< Staging buffers, used in turn.
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
 inline constexpr uint32_t kSections = 256;  ///< Groups of one process alive at a time.
 inline constexpr int32_t kMaxBoardRanks = 256;

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "collective/schedule.h"
+#include "collective/selection.h"
 
 namespace corro::collective {
 

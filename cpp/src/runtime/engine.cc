@@ -63,6 +63,11 @@ Status Engine::open_world() {
   return create_group(everyone).status();
 }
 
+void Engine::set_selection(collective::SelectionTable table) {
+  options_.selection = std::move(table);
+  for (const auto& group : groups_) group->forget_schedules();
+}
+
 // -- groups ---------------------------------------------------------------------------------------
 
 Result<Group*> Engine::create_group(const std::vector<int32_t>& members) {
@@ -93,6 +98,7 @@ Result<Group*> Engine::open_group(const std::vector<int32_t>& members, uint32_t 
     group->links.endpoints.push_back(endpoints_[static_cast<size_t>(member)].get());
   }
   CORRO_TRY(open_board(*group));
+  group->selection = &options_.selection;
   group->executor_lane = executor_->add_lane({.name = fmt::format("group {}", lane),
                                               .order = LaneOrder::kAgreed,
                                               .depth = collective::kLines},

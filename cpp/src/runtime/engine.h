@@ -43,6 +43,8 @@ struct EngineOptions {
   std::vector<EnginePeer> peers;                 ///< By rank.
   /// Rings the doorbell of a local rank asleep with operations in flight.
   std::function<void(int32_t rank)> wake;
+  /// Chooses algorithms where ranks exchange messages; the same on all ranks.
+  collective::SelectionTable selection = {};
   FusionOptions fusion = {};   ///< Of named operations; the leader's counts.
   bool deterministic = false;  ///< Nothing that timing decides may change a result's bits.
   bool commit = false;         ///< Collectives end with a closing round; the same on all ranks.
@@ -73,6 +75,8 @@ class Engine final {
   /// Makes a group of world ranks, in the given rank order; null if this rank is no member. Every
   /// rank of the world makes the same calls in the same order. Does not communicate.
   Result<Group*> create_group(const std::vector<int32_t>& members);
+  /// Every rank sets the same, after the same operations.
+  void set_selection(collective::SelectionTable table);
   /// FAILED_PRECONDITION while operations are in flight. The board section is freed once all
   /// members are done with it.
   Status destroy_group(Group& group);

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace corro::runtime {
 namespace {
 
 constexpr size_t kCachedSchedules = 256;
-constexpr uint64_t kPipelineChunkBytes = 256U << 10U;
 
 }  // namespace
 
@@ -20,6 +21,14 @@ Flight* Group::find(uint64_t op) const {
     if (flight->op == op && !flight->over) return flight.get();
   }
   return nullptr;
+}
+
+std::string Group::describe_selection() const {
+  if (board == nullptr) return collective::describe(*selection, size());
+  return fmt::format(
+      "{} ranks that share memory: up to {} bytes in a line, up to {} through a slot, above that "
+      "directly; private memory above {} bytes, or that may not be read, in stages\n",
+      size(), collective::kLineBytes, collective::kSlotBytes, collective::kMostCopiedBytes);
 }
 
 std::unique_ptr<collective::Operation> Group::make_operation(const Flight& flight) {
@@ -48,8 +57,8 @@ std::shared_ptr<const collective::Schedule> Group::schedule_for(
                                     .counts = request.counts,
                                     .send_counts = request.send_counts,
                                     .in_place = in_place,
-                                    .chunk_count = kPipelineChunkBytes / element};
-  const auto algorithm = collective::select(problem, element, collective::LinkModel{});
+                                    .chunk_count = collective::kPipelineChunkBytes / element};
+  const auto algorithm = collective::choose(*selection, problem, element);
   auto schedule =
       std::make_shared<const collective::Schedule>(collective::generate(problem, algorithm));
   if (even) {

@@ -13,6 +13,7 @@
 
 #include "collective/board.h"
 #include "collective/runner.h"
+#include "collective/selection.h"
 #include "obs/flight_recorder.h"
 #include "runtime/lane.h"
 #include "runtime/named_channel.h"
@@ -86,6 +87,8 @@ class Group {
 
   std::unique_ptr<collective::Board> board;  ///< Set if all members share this host.
   collective::Links links;
+  /// The engine's; chooses the algorithms of schedules. Set with forget_schedules().
+  const collective::SelectionTable* selection = nullptr;
 
   uint64_t next_op = 0;
   std::deque<std::unique_ptr<Flight>>
@@ -125,6 +128,10 @@ class Group {
   /// The collective in flight (started or not) with this op id, or null.
   [[nodiscard]] Flight* find(uint64_t op) const;
   [[nodiscard]] PastOperation& past_of(uint64_t op) { return past[op % past.size()]; }
+  /// How operations of each size run, as text for people.
+  [[nodiscard]] std::string describe_selection() const;
+  /// After another selection.
+  void forget_schedules() { schedules_.clear(); }
   /// The board if the operation can run on it, else links.
   [[nodiscard]] std::unique_ptr<collective::Operation> make_operation(const Flight& flight);
 

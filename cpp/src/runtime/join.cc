@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "io/process.h"
+#include "runtime/link_probe.h"
 #include "transport/doorbell.h"
 #include "transport/mesh.h"
 #include "wire/agent_bootstrap.h"
@@ -114,6 +115,21 @@ int32_t readable_pid(const transport::MeshPeer& peer) {
   return peer.local && io::vm_access_permitted(peer.pid) ? peer.pid : 0;
 }
 
+/// Where ranks exchange messages: measures the link, and agrees on how algorithms are chosen. With
+/// CORRO_DETERMINISTIC=1 nothing measured may decide what a result is folded from.
+Status agree_on_selection(Driver& driver, const Environment& environment,
+                          const std::vector<std::string>& hosts, Time deadline) {
+  if (driver.engine().world().board != nullptr || hosts.size() == 1) return {};
+  collective::SelectionTable table{.rules = environment.selection_rules};
+  const int32_t rank = driver.engine().rank();
+  const int32_t other = probed_rank(hosts);
+  if (!environment.deterministic && (rank == 0 || rank == other)) {
+    CORRO_ASSIGN(table.link, probe_link(driver, other, deadline - monotonic_now()));
+    table.measured = true;
+  }
+  return share_selection(driver, std::move(table), deadline - monotonic_now());
+}
+
 }  // namespace
 
 Layout layout_of(int32_t rank, const std::vector<std::string>& hosts) {
@@ -185,6 +201,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   joined.bootstrap = std::move(met.bootstrap);
   driver.caller_ladder = caller_ladder(environment, joined.layout.local_size);
   CORRO_ASSIGN(joined.driver, Driver::create(std::move(driver)));
+  CORRO_TRY(agree_on_selection(*joined.driver, environment, hosts, deadline));
   return joined;
 }
 

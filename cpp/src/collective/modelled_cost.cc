@@ -1,10 +1,9 @@
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "base/check.h"
 #include "collective/patterns.h"
-#include "collective/schedule.h"
+#include "collective/selection.h"
 
 namespace corro::collective {
 namespace {
@@ -158,27 +157,6 @@ double modelled_cost_us(const Problem& problem, Algorithm algorithm, uint64_t el
                         const LinkModel& link) {
   CORRO_CHECK(supports(algorithm, problem), name_of(algorithm), name_of(problem.kind));
   return Costs(problem, element_bytes, link).of(algorithm);
-}
-
-Algorithm select(const Problem& problem, uint64_t element_bytes, const LinkModel& link) {
-  // Counts of an uneven alltoall differ from rank to rank, so they may not decide; nor do they have
-  // to.
-  if (problem.kind == OpKind::kAlltoall && !problem.counts.empty()) return Algorithm::kDirect;
-  const Costs costs(problem, element_bytes, link);
-  auto best = Algorithm::kDirect;
-  double least = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kAlgorithmCount; ++i) {
-    const auto algorithm = static_cast<Algorithm>(i);
-    if (!supports(algorithm, problem)) continue;
-    const double cost = costs.of(algorithm);
-    if (cost < least) {
-      least = cost;
-      best = algorithm;
-    }
-  }
-  CORRO_CHECK(least != std::numeric_limits<double>::infinity(), name_of(problem.kind), problem.size,
-              problem.rank);
-  return best;
 }
 
 }  // namespace corro::collective

@@ -1,0 +1,64 @@
+#include "base/algorithm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace corro {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string error_of(std::string_view text) {
+  const auto rules = parse_selection_rules(text);
+  EXPECT_EQ(rules.status().code(), Code::kInvalidArgument) << text;
+  EXPECT_EQ(rules.status().message().find('\n'), std::string::npos);
+  return rules.status().message();
+}
+
+TEST(SelectionRules, NameOperationSizesAndAlgorithm) {
+  EXPECT_THAT(parse_selection_rules("").value(), ElementsAre());
+  EXPECT_THAT(
+      parse_selection_rules("allreduce:64K-4M=ring,broadcast=binomial,alltoall:1G-=direct,"
+                            "allgather:-3=bruck")
+          .value(),
+      ElementsAre(SelectionRule{OpKind::kAllreduce, Algorithm::kRing, 64U << 10U, 4U << 20U},
+                  SelectionRule{OpKind::kBroadcast, Algorithm::kBinomial, 0, UINT64_MAX},
+                  SelectionRule{OpKind::kAlltoall, Algorithm::kDirect, 1U << 30U, UINT64_MAX},
+                  SelectionRule{OpKind::kAllgather, Algorithm::kBruck, 0, 3}));
+}
+
+TEST(SelectionRules, CoverFromTheFirstSizeToBelowTheLast) {
+  const SelectionRule rule{OpKind::kAllreduce, Algorithm::kRing, 10, 20};
+  EXPECT_FALSE(rule.covers(OpKind::kAllreduce, 9));
+  EXPECT_TRUE(rule.covers(OpKind::kAllreduce, 10));
+  EXPECT_TRUE(rule.covers(OpKind::kAllreduce, 19));
+  EXPECT_FALSE(rule.covers(OpKind::kAllreduce, 20));
+  EXPECT_FALSE(rule.covers(OpKind::kReduce, 15));
+}
+
+TEST(SelectionRules, ErrorsSayWhatThereIs) {
+  EXPECT_THAT(error_of("ring"), HasSubstr("'ring': expected OPERATION=ALGORITHM or"));
+  EXPECT_THAT(error_of("allreduce=ring,"
+                       "sum=ring"),
+              HasSubstr("'sum=ring': the operations are allreduce, allgather, reducescatter,"));
+  EXPECT_THAT(error_of("send=direct"), HasSubstr("the operations are")) << "nothing to choose";
+  EXPECT_THAT(
+      error_of("allreduce=fast"),
+      HasSubstr("'allreduce=fast': the algorithms of allreduce are one_shot, two_shot, ring, "
+                "recursive_doubling, rabenseifner"));
+  EXPECT_THAT(error_of("barrier=ring"),
+              HasSubstr("the algorithms of barrier are binomial, direct"));
+  for (const std::string_view range : {"", "-", "5", "9-3", "4-4", "1k-2k", "1T-", "a-b",
+                                       "99999999999999999999-", "18446744073709551615K-"}) {
+    EXPECT_THAT(error_of("allreduce:" + std::string(range) + "=ring"),
+                HasSubstr("expected a range of bytes FROM-UNTIL"))
+        << range;
+  }
+  std::string many;
+  for (size_t i = 0; i <= kMaxSelectionRules; ++i) many += "allreduce=ring,";
+  EXPECT_THAT(error_of(many), HasSubstr("more than 32 rules"));
+}
+
+}  // namespace
+}  // namespace corro
