@@ -118,8 +118,15 @@ def wait_for(work: _native.Work, timeout: float | None = None) -> None:
         forget_if_done(work)
 
 
+def _name_as_called(build: Callable[..., Any]) -> None:
+    """Makes Python's errors about arguments say allreduce(), not Verbs.allreduce()."""
+    function = getattr(build, "__func__", build)
+    function.__qualname__ = function.__name__
+
+
 def running(build: Callable[P, Call[R]]) -> Callable[P, R]:
     """Makes the blocking function of a description."""
+    _name_as_called(build)
 
     @functools.wraps(build)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -441,7 +441,8 @@ class Verbs(Generic[T]):
         dtype = self._of.dtype(x)
         if dtype is None:
             raise InvalidArgumentError(
-                f"{verb}: no arithmetic for this dtype: {getattr(x, 'dtype', x)}"
+                f"{verb}: no arithmetic for this dtype: {getattr(x, 'dtype', x)}; there is for "
+                "bool, uint8, int8 to int64, float16, bfloat16, float32 and float64"
             )
         return dtype
 

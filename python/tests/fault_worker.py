@@ -64,6 +64,15 @@ def stopped() -> None:
     say(**failure_of_next(numpy.ones(4)))
 
 
+def killed_while_others_rest() -> None:
+    """Nobody is in an operation when a rank dies; the survivors come back later."""
+    corro.numpy.allreduce(numpy.ones(4))
+    if corro.rank() == VICTIM:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdin.read()  # The test closes it once the victim is gone.
+    say(**failure_of_next(numpy.ones(4)))
+
+
 def mismatch() -> None:
     """One rank comes with another shape; afterwards the group works."""
     try:

@@ -49,6 +49,7 @@ class Job:
             subprocess.Popen(
                 [sys.executable, str(WORKER), scenario],
                 env={**os.environ, **place, **env},
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -96,6 +97,17 @@ def test_a_killed_rank_with_forked_children_is_named_by_every_survivor(
         milliseconds = (facts["at"] - victim["killed_at"]) * 1000
         print(f"rank {rank} named the killed rank after {milliseconds:.1f} ms ({transport})")
         assert milliseconds < 5000, "not even near the 100 ms that a quiet machine needs at most"
+
+
+def test_a_rank_killed_while_the_others_rest_is_named_by_their_next_calls(
+    job: Job, transport: str
+) -> None:
+    job.start("killed_while_others_rest", 3, CORRO_TRANSPORT=transport)
+    assert job.processes[VICTIM].wait(100) == -signal.SIGKILL
+    for rank in (0, 2):
+        facts = job.facts(rank)
+        assert (facts["error"], facts["culprit"]) == ("RankLostError", VICTIM), facts
+        assert facts["waited"] < 30, "found out by the deadline of 60 s only"
 
 
 def test_a_stopped_rank_is_named_at_the_deadline(job: Job, transport: str) -> None:

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "app/commands.h"
 #include "launch/doctor.h"
 
@@ -8,12 +11,12 @@ namespace corro::app {
 int doctor_command(const Request& request) {
   std::vector<launch::Patient> patients;
   for (const pid_t pid : request.doctor_pids) {
-    auto patient = launch::read_patient(pid);
-    if (!patient.ok()) {
-      complain("corro doctor: " + patient.status().message());
+    auto found = launch::find_patients_of(pid);
+    if (!found.ok()) {
+      complain("corro doctor: " + found.status().message());
       return 1;
     }
-    patients.push_back(std::move(*patient));
+    std::ranges::move(*found, std::back_inserter(patients));
   }
   if (request.doctor_pids.empty()) patients = launch::find_patients();
   const Time now = monotonic_now();

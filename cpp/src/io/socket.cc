@@ -138,6 +138,19 @@ bool SocketAddress::is_loopback() const {
   return storage_.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
 }
 
+Result<SocketAddress> SocketAddress::parse_listen(std::string_view host) {
+  const std::string context = fmt::format("CORRO_LISTEN={}", host);
+  auto address = parse_host(host, 0);
+  if (!address.ok()) {
+    return Status(Code::kInvalidArgument, context + ": expected a numeric address without a port");
+  }
+  if (address->is_wildcard()) {
+    return Status(Code::kInvalidArgument,
+                  context + ": name the one address at which the other hosts reach this one");
+  }
+  return address;
+}
+
 bool SocketAddress::is_wildcard() const {
   if (storage_.ss_family == AF_INET) return as_v4(storage_).sin_addr.s_addr == INADDR_ANY;
   const sockaddr_in6 v6 = as_v6(storage_);

@@ -32,6 +32,8 @@ class SocketAddress {
   /// Reads an address without a port, with or without brackets.
   static Result<SocketAddress> parse_host(std::string_view host, uint16_t port);
   static SocketAddress from(const sockaddr_storage& storage);
+  /// Reads CORRO_LISTEN: one numeric address without a port that others can connect to.
+  static Result<SocketAddress> parse_listen(std::string_view host);
 
   /// "127.0.0.1:80" or "[::1]:80"; parse() reads it back.
   [[nodiscard]] std::string to_string() const;

@@ -69,6 +69,21 @@ std::string instead(const Patient& patient, Time now) {
   return describe_progress(patient.flight, now);
 }
 
+/// Those that write the recorder which they hold: no forked children, no launcher.
+std::vector<Patient> writers_among(const std::vector<pid_t>& pids) {
+  std::vector<Patient> patients;
+  for (const pid_t pid : pids) {
+    auto patient = read_patient(pid);
+    if (patient.ok() && patient->flight.pid == pid_inside(pid)) {
+      patients.push_back(std::move(*patient));
+    }
+  }
+  std::ranges::sort(patients, [](const Patient& a, const Patient& b) {
+    return std::tie(a.job, a.flight.rank, a.pid) < std::tie(b.job, b.flight.rank, b.pid);
+  });
+  return patients;
+}
+
 }  // namespace
 
 Result<Patient> read_patient(pid_t pid) {
@@ -79,18 +94,13 @@ Result<Patient> read_patient(pid_t pid) {
                  .flight = std::move(flight)};
 }
 
-std::vector<Patient> find_patients() {
-  std::vector<Patient> patients;
-  for (const pid_t pid : own_processes()) {
-    auto patient = read_patient(pid);
-    if (patient.ok() && patient->flight.pid == pid_inside(pid)) {
-      patients.push_back(std::move(*patient));
-    }
-  }
-  std::ranges::sort(patients, [](const Patient& a, const Patient& b) {
-    return std::tie(a.job, a.flight.rank, a.pid) < std::tie(b.job, b.flight.rank, b.pid);
-  });
-  return patients;
+std::vector<Patient> find_patients() { return writers_among(own_processes()); }
+
+Result<std::vector<Patient>> find_patients_of(pid_t pid) {
+  if (auto own = writers_among({pid}); !own.empty()) return own;
+  if (auto below = writers_among(descendants_of(pid)); !below.empty()) return below;
+  CORRO_ASSIGN(Patient holder, read_patient(pid));
+  return std::vector{std::move(holder)};
 }
 
 std::vector<std::string> diagnose(const std::vector<Patient>& patients, Time now) {

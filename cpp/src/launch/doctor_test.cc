@@ -86,6 +86,11 @@ TEST(FindPatients, ReadsAProcessFromOutsideAndLeavesItsForkedChildrenOut) {
   const auto ours = std::count_if(patients.begin(), patients.end(),
                                   [](const Patient& p) { return p.flight.rank == 41; });
   EXPECT_EQ(ours, 1);
+  const auto of_launcher = find_patients_of(getpid());
+  ASSERT_TRUE(of_launcher.ok()) << of_launcher.status().to_string();
+  ASSERT_EQ(of_launcher->size(), 1U);
+  EXPECT_EQ(of_launcher->front().pid, child);
+  EXPECT_FALSE(find_patients_of(1 << 30).ok()) << "no such process";
   const auto found = read_patient(child);
   ASSERT_TRUE(found.ok()) << found.status().to_string();
   EXPECT_EQ(found->state, 'T');
@@ -116,6 +121,7 @@ TEST(FindPatients, AProcessThatOnlyHoldsTheRecorderOfAnotherIsNone) {
   };
   EXPECT_THAT(pids(), ElementsAre(getpid()));
   EXPECT_TRUE(read_patient(holder).ok()) << "asked for by its pid, it is read";
+  EXPECT_EQ(find_patients_of(holder).value().size(), 1U) << "for want of ranks below it";
   kill(holder, SIGKILL);
   waitpid(holder, nullptr, 0);
   close(ready[0]);

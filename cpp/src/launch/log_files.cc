@@ -45,6 +45,10 @@ Result<LogFiles> LogFiles::create(const std::string& directory, int ranks) {
     CORRO_ASSIGN(io::Fd file, open_empty(fmt::format("{}/rank-{}.log", directory, rank)));
     logs.files_.push_back(std::move(file));
   }
+  // Those of an earlier job with more ranks would look like this one's.
+  for (int rank = ranks; unlink(fmt::format("{}/rank-{}.log", directory, rank).c_str()) == 0;
+       ++rank)
+    unlink(fmt::format("{}/rank-{}.error.json", directory, rank).c_str());
   return logs;
 }
 

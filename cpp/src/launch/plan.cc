@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/env.h"
+#include "io/socket.h"
 #include "launch/scheduler.h"
 
 namespace corro::launch {
@@ -33,11 +34,12 @@ Status check_shown_ranks(const Show& show, int ranks) {
 
 /// What the engine would refuse in every rank is refused before the first one starts.
 Status check_variables(const Variables& environment) {
-  return read_environment([&environment](const char* name) {
-           const auto found = environment.find(name);
-           return found == environment.end() ? std::nullopt : std::optional(found->second);
-         })
-      .status();
+  CORRO_ASSIGN(const Environment read, read_environment([&environment](const char* name) {
+                 const auto found = environment.find(name);
+                 return found == environment.end() ? std::nullopt : std::optional(found->second);
+               }));
+  if (read.listen.empty()) return {};
+  return io::SocketAddress::parse_listen(read.listen).status();
 }
 
 /// corro-runs/<time>-<name>, with a number behind it if a job of the same second has that one.

@@ -269,11 +269,18 @@ TEST(Environment, AVariableThatTheEngineWouldRefuseIsRefusedAtOnce) {
   facts.environment["CORRO_TIMEOUT"] = "abc";
   const auto plan = make_plan(run({"train.py"}), facts);
   ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.status().message(), "CORRO_TIMEOUT=abc: expected a number of seconds above 0");
+  EXPECT_EQ(plan.status().message(),
+            "CORRO_TIMEOUT=abc: expected a number of seconds above 0, at most those of a year");
   RunOptions options = run({"train.py"});
   options.env = {"CORRO_TIMEOUT=5", "CORRO_TRANSPORT=udp"};
   EXPECT_EQ(make_plan(options, facts).status().message(),
             "CORRO_TRANSPORT=udp: expected shm or tcp");
+  options.env = {"CORRO_TIMEOUT=5", "CORRO_LISTEN=localhost"};
+  EXPECT_EQ(make_plan(options, facts).status().message(),
+            "CORRO_LISTEN=localhost: expected a numeric address without a port");
+  options.env = {"CORRO_TIMEOUT=5", "CORRO_ALGORITHMS=allreduce=fast"};
+  EXPECT_THAT(make_plan(options, facts).status().message(),
+              HasSubstr("CORRO_ALGORITHMS: 'allreduce=fast': the algorithms of allreduce are"));
   options.env = {"CORRO_TIMEOUT=5"};
   EXPECT_TRUE(make_plan(options, facts).ok());
 }

@@ -37,6 +37,7 @@ constexpr Duration kStopGrace = milliseconds(500);    ///< From TERM to KILL.
 constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished rank left running.
 constexpr Duration kDrainGrace = milliseconds(300);   ///< For output that is still on its way.
 constexpr Duration kKillPatience = seconds(2);
+constexpr Duration kInterruptPatience = seconds(1);  ///< Until Ctrl-C needs an explanation.
 
 /// The supervisor's loop and state. Loop-confined.
 class Supervisor {
@@ -89,6 +90,7 @@ class Supervisor {
   void dispatch(const epoll_event& event);
   [[nodiscard]] Time next_timer() const;
   void on_timers(Time now);
+  void remind();
   void on_signals();
   void on_signal(int signal);
   void on_children();
@@ -121,8 +123,9 @@ class Supervisor {
   Time stop_at_ = Time::never();  ///< A rank has failed; others may be on their way out.
   Time kill_at_ = Time::never();
   Time timeout_at_ = Time::never();
-  bool stopping_ = false;  ///< TERM was sent to whoever still ran.
-  bool paused_ = false;    ///< The screen is full: nothing is read from the ranks.
+  Time remind_at_ = Time::never();  ///< The ranks were asked to stop by Ctrl-C a while ago.
+  bool stopping_ = false;           ///< TERM was sent to whoever still ran.
+  bool paused_ = false;             ///< The screen is full: nothing is read from the ranks.
   bool front_gone_ = false;
   bool impatient_ = false;  ///< The user wants out now: no more waiting for the screen.
   int interrupts_ = 0;
@@ -202,7 +205,7 @@ void Supervisor::dispatch(const epoll_event& event) {
 }
 
 Time Supervisor::next_timer() const {
-  return std::min({stop_at_, kill_at_, timeout_at_, screen_.next_tick()});
+  return std::min({stop_at_, kill_at_, timeout_at_, remind_at_, screen_.next_tick()});
 }
 
 void Supervisor::on_timers(Time now) {
@@ -214,11 +217,18 @@ void Supervisor::on_timers(Time now) {
       stop_ranks(now);
     }
   }
+  if (remind_at_ <= now) remind();
   if (stop_at_ <= now) stop_ranks(now);
   if (kill_at_ <= now) {
     kill_at_ = Time::never();
     ranks_.send(SIGKILL);
   }
+}
+
+void Supervisor::remind() {
+  remind_at_ = Time::never();
+  if (stopping_ || !ranks_.any_running() || plan_.options.quiet) return;
+  screen_.note("corro: waiting for the ranks to end; Ctrl-C once more stops them\n");
 }
 
 void Supervisor::on_signals() {
@@ -235,6 +245,7 @@ void Supervisor::on_signal(int signal) {
   if (signal == SIGWINCH) ranks_.resize_terminals();
   if (asks_to_stop(signal) && !asked_) asked_ = signal;
   if (signal != SIGINT || ++interrupts_ == 1) {
+    if (signal == SIGINT) remind_at_ = monotonic_now() + kInterruptPatience;
     impatient_ = impatient_ || (asks_to_stop(signal) && !ranks_.any_running());
     return ranks_.send(signal);
   }

@@ -74,17 +74,10 @@ std::vector<int32_t> choose_transports(const MeshOptions& options, std::vector<P
 }
 
 Result<io::Fd> listen_on_tcp(const MeshOptions& options) {
-  const std::string context = fmt::format("CORRO_LISTEN={}", options.listen_address);
-  auto address = io::SocketAddress::parse_host(options.listen_address, 0);
-  if (!address.ok()) {
-    return Status(Code::kInvalidArgument, context + ": expected a numeric address without a port");
-  }
-  if (address->is_wildcard()) {
-    return Status(Code::kInvalidArgument,
-                  context + ": name the one address at which the other hosts reach this one");
-  }
-  auto listener = io::listen_tcp(*address);
-  if (!listener.ok()) return listener.status().with_context(context);
+  CORRO_ASSIGN(const auto address, io::SocketAddress::parse_listen(options.listen_address));
+  auto listener = io::listen_tcp(address);
+  if (!listener.ok())
+    return listener.status().with_context("CORRO_LISTEN=" + options.listen_address);
   return listener;
 }
 

@@ -73,6 +73,18 @@ def test_a_log_directory_that_cannot_be_made_is_one_line(program: str, tmp_path:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_log_directory_has_files_of_the_last_job_only(program: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for ranks in ("4", "2"):
+        done = corro(program, "run", "-np", ranks, "--log-dir", str(tmp_path), "echo")
+        assert done.returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "notes.txt",
+        "rank-0.log",
+        "rank-1.log",
+    ]
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["help"], ["help", "run"]])
 def test_help_is_printed_to_stdout(program: str, arguments: list[str]) -> None:
     done = corro(program, *arguments)

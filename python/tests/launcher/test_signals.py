@@ -143,13 +143,14 @@ def interrupts_seen(launcher: Launcher) -> int:
 
 
 def test_the_second_ctrl_c_stops_even_who_ignores_it(launcher: Launcher) -> None:
-    script = launcher.script(
-        STUBBORN.replace("{{", "{").replace("}}", "}").replace("{term}", "signal.SIG_IGN")
-    )
-    job = launcher.start("-np", 2, script)
+    screen = launcher.directory / "screen"
+    with screen.open("wb") as file:
+        job = launcher.start("-np", 2, launcher.script(STUBBORN), stderr=file)
     pids = pids_in(launcher.directory, 2)
     job.send(signal.SIGINT)
     wait_until(lambda: interrupts_seen(launcher) == 2, "both have seen the first")
+    reminder = "corro: waiting for the ranks to end; Ctrl-C once more stops them\n"
+    wait_until(lambda: reminder in screen.read_text(), "the launcher says what it waits for")
     assert job.process.poll() is None
     job.send(signal.SIGINT)
     assert job.wait() == 130
