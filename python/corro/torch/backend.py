@@ -283,8 +283,13 @@ class Collectives:
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
         """Reduces the tensors, in place."""
-        plan = self._plan(opts)
         op = opts.reduceOp
+        if len(tensors) == 1 and self._unit is None and not getattr(opts, "asyncOp", True):
+            tensor, reduce_op = tensors[0], _REDUCE_OPS.get(op.op)
+            dtype = DTYPES.get(tensor.dtype)
+            if dtype is not None and reduce_op is not None and is_host(tensor):
+                return self._allreduce_now(tensor, dtype, reduce_op, opts)
+        plan = self._plan(opts)
         bitwise = _BITWISE.get(op.op)
         for tensor in tensors:
             if bitwise is not None:
@@ -293,6 +298,23 @@ class Collectives:
             host = plan.updated(tensor)
             plan.add(_native.ALLREDUCE, host, host, count=host.numel(), op=op)
         return self._go(plan, opts, tensors)
+
+    def _allreduce_now(self, tensor: Tensor, dtype: int, reduce_op: int, opts: Any) -> c10d.Work:
+        """As a plan of this one operation; measured, that costs as much as all of torch's call."""
+        self._sequence += 1
+        address = tensor.data_ptr()
+        op = _native.Op(
+            kind=_native.ALLREDUCE,
+            dims=tuple(tensor.shape),
+            dtype=dtype,
+            reduce_op=reduce_op,
+            input=address,
+            output=address,
+            count=tensor.numel(),
+            timeout=self._seconds(opts),
+        )
+        self._group.native.run([op])
+        return CorroWork(self._context.completions, [tensor])
 
     def _allreduce_bitwise(
         self, plan: _Plan, tensor: Tensor, fold: Callable[[Tensor, Tensor], Tensor]
@@ -542,10 +564,14 @@ class Collectives:
     def _plan(self, opts: Any) -> _Plan:
         if self._unit is not None:
             return self._unit[1]
-        timeout = getattr(opts, "timeout", None)
+        return _Plan(self._group, self._seconds(opts))
+
+    def _seconds(self, opts: Any) -> float:
+        """Returns the deadline that the caller gave, else the group's."""
+        timeout: timedelta | None = getattr(opts, "timeout", None)
         if timeout is None or timeout <= _NO_TIME:
             timeout = self._timeout
-        return _Plan(self._group, timeout.total_seconds())
+        return timeout.total_seconds()
 
     def _go(self, plan: _Plan, opts: Any, result: list[Tensor]) -> c10d.Work:
         self._sequence += 1
