@@ -13,6 +13,9 @@
 namespace corro::collective {
 namespace {
 
+/// Costs that differ by less are equal but for rounding: the first algorithm of equals is taken.
+constexpr double kRounding = 1e-9;
+
 /// The size that rules go by: the same on all ranks.
 uint64_t bytes_of(const Problem& problem, uint64_t element_bytes) {
   if (problem.counts.empty()) return problem.count * element_bytes;
@@ -128,7 +131,7 @@ Algorithm choose(const SelectionTable& table, const Problem& problem, uint64_t e
     const auto algorithm = static_cast<Algorithm>(i);
     if (!supports(algorithm, problem)) continue;
     const double cost = modelled_cost_us(problem, algorithm, element_bytes, table.link);
-    if (cost < least) {
+    if (cost < least * (1 - kRounding)) {
       least = cost;
       best = algorithm;
     }

@@ -1,6 +1,7 @@
 // The closed forms against the timed simulation, what they and rules choose, and the table as text
 // and bytes.
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,21 @@ TEST(Choose, ChangesFromOneShotToTwoShotWhereTheCurvesCross) {
   };
   EXPECT_EQ(chosen(13000), Algorithm::kOneShot);
   EXPECT_EQ(chosen(13700), Algorithm::kTwoShot);
+}
+
+TEST(Choose, TakesTheFirstOfEqualsWhateverRoundingSays) {
+  // Between two ranks one-shot, recursive doubling and a chain of one are the same messages, but
+  // only the first is cut into chunks.
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> about(0.1, 10);
+  for (int i = 0; i < 1000; ++i) {
+    const LinkModel link{.latency_us = about(random),
+                         .overhead_us = about(random),
+                         .us_per_byte = about(random) * 1e-4};
+    const uint64_t count = uint64_t{1} << (random() % 27);
+    const Problem problem{.kind = OpKind::kAllreduce, .size = 2, .count = count + random() % count};
+    EXPECT_EQ(choose({.link = link}, problem, 4), Algorithm::kOneShot) << problem.count;
+  }
 }
 
 TEST(Choose, LeavesFanInForTheRingWhenManyLargeMessagesWouldMeet) {
