@@ -288,6 +288,15 @@ TEST_P(Collectives, RootedOperationsWorkForEveryRoot) {
   }
 }
 
+TEST_P(Collectives, ARootWhereThereIsNoneMeansNothing) {
+  const auto outputs = run(
+      OpKind::kAllreduce, [&](int32_t) { return count(); }, [&](int32_t) { return count(); },
+      [&](int32_t r, OpRequest& made) { made.root = 7 * r + size(); });
+  for (const float* output : outputs) {
+    expect_values(output, count(), [&](uint64_t i) { return sum(i); });
+  }
+}
+
 TEST_P(Collectives, BarrierCompletes) {
   expect_all_ok(world_.run_all([&](int32_t) { return OpRequest{.kind = OpKind::kBarrier}; }));
 }

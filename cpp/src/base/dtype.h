@@ -47,6 +47,12 @@ inline constexpr int kOpKindCount = 11;
   return kind == OpKind::kSend || kind == OpKind::kRecv;
 }
 
+/// True for collectives in which one rank, the root, differs from the others.
+[[nodiscard]] constexpr bool has_root(OpKind kind) {
+  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather ||
+         kind == OpKind::kScatter;
+}
+
 /// Returns the size of one element in bytes.
 [[nodiscard]] constexpr size_t size_of(DType dtype) {
   constexpr size_t kSizes[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};

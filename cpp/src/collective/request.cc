@@ -24,10 +24,7 @@ uint64_t largest_of(const std::vector<uint64_t>& counts, uint64_t even) {
   return counts.empty() ? even : *std::max_element(counts.begin(), counts.end());
 }
 
-bool needs_root(OpKind kind) {
-  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather ||
-         kind == OpKind::kScatter || is_pair(kind);
-}
+bool needs_root(OpKind kind) { return has_root(kind) || is_pair(kind); }
 
 Status check_counts(const OpRequest& request, const std::vector<uint64_t>& counts, int32_t size,
                     std::string_view what) {

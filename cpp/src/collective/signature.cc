@@ -33,11 +33,6 @@ bool reduces(OpKind kind) {
   return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter || kind == OpKind::kReduce;
 }
 
-bool rooted(OpKind kind) {
-  return kind == OpKind::kBroadcast || kind == OpKind::kReduce || kind == OpKind::kGather ||
-         kind == OpKind::kScatter;
-}
-
 /// The shape is that of the whole tensor; of the others, of one row: dim 0 differs between ranks.
 bool whole(OpKind kind) {
   return kind == OpKind::kAllreduce || kind == OpKind::kReduce || kind == OpKind::kBroadcast ||
@@ -98,7 +93,7 @@ std::string Signature::describe() const {
   std::string text =
       fmt::format("{}({}{}", name_of(kind), name_of(dtype), describe_elements(*this));
   if (reduces(kind)) text += fmt::format(", {}", name_of(reduce_op));
-  if (rooted(kind)) text += fmt::format(", root {}", root);
+  if (has_root(kind)) text += fmt::format(", root {}", root);
   return text + ")";
 }
 

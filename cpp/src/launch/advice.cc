@@ -63,6 +63,8 @@ std::string advise_by_error(const std::string& error) {
   if (const std::string name = wrong_variable(error); !name.empty()) {
     return fmt::format("set {} to what is expected, or unset it", name);
   }
+  // Python's argparse, which has no traceback.
+  if (has(error, ".py: error: ")) return "check the program's own arguments: its --help lists them";
   if (has(error, "can't open file '")) return "check that path: it is where Python looked";
   return "";
 }

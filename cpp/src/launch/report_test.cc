@@ -115,6 +115,8 @@ TEST(FailureBlock, SaysWhatToDoAboutAWrongVariableAndAScriptThatIsNotThere) {
   ends[2].crash.last_line =
       "python: can't open file '/me/x.py': [Errno 2] No such file or directory";
   EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     check that path"));
+  ends[2].crash.last_line = "train.py: error: unrecognized arguments: --epoch 3";
+  EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     check the program's own"));
 }
 
 TEST(FailureBlock, OutOfMemoryIsTheCauseAndNamesTheLimit) {

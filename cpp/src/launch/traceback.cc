@@ -13,16 +13,6 @@ constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kTerminate = "terminate called after throwing";
 constexpr size_t kMaxDetailsLines = 6;
 
-/// Takes away what torch.distributed writes in front of every line of a traceback: "[rank1]: ".
-std::string_view without_rank(std::string_view line) {
-  constexpr std::string_view kRank = "[rank";
-  constexpr std::string_view kEnd = "]: ";
-  if (!line.starts_with(kRank)) return line;
-  const size_t end = line.find_first_not_of("0123456789", kRank.size());
-  if (end == kRank.size() || end == std::string_view::npos) return line;
-  return line.substr(end).starts_with(kEnd) ? line.substr(end + kEnd.size()) : line;
-}
-
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -188,6 +178,15 @@ void read_terminate(const std::vector<std::string_view>& lines, size_t i, Crash&
 }
 
 }  // namespace
+
+std::string_view without_rank(std::string_view line) {
+  constexpr std::string_view kRank = "[rank";
+  constexpr std::string_view kEnd = "]: ";
+  if (!line.starts_with(kRank)) return line;
+  const size_t end = line.find_first_not_of("0123456789", kRank.size());
+  if (end == kRank.size() || end == std::string_view::npos) return line;
+  return line.substr(end).starts_with(kEnd) ? line.substr(end + kEnd.size()) : line;
+}
 
 bool begins_other_error(std::string_view line) {
   return is_harmless(line) || line.starts_with(kFatal) || line.starts_with(kTerminate);

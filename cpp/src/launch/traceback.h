@@ -40,6 +40,9 @@ struct Crash {
 /// to no message before it.
 [[nodiscard]] bool begins_other_error(std::string_view line);
 
+/// Takes away what torch.distributed writes in front of every line of a traceback: "[rank1]: ".
+[[nodiscard]] std::string_view without_rank(std::string_view line);
+
 /// True if a frame's file belongs to the user and not to Python, an installed package or the
 /// import machinery.
 [[nodiscard]] bool is_user_code(std::string_view file);

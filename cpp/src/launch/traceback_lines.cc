@@ -28,24 +28,25 @@ bool is_link(std::string_view line) {
 
 std::vector<Passage> TracebackLines::add(int rank, Stream stream, std::string_view line, Time now) {
   std::vector<Passage> passages;
+  const std::string_view plain = without_rank(line);
   const auto found = open_.find({rank, stream});
   if (found != open_.end()) {
     Open& open = found->second;
-    if (is_blank(line)) {
-      open.gap += "\n" + std::string(line);
+    if (is_blank(plain)) {
+      open.gap += "\n" + std::string(plain);
       return passages;
     }
-    if (open.text.size() < kMaxBytes && goes_on(open, line)) {
-      open.text.append(open.gap).append("\n").append(line);
+    if (open.text.size() < kMaxBytes && goes_on(open, plain)) {
+      open.text.append(open.gap).append("\n").append(plain);
       open.gap.clear();
       return passages;
     }
     passages = end(rank, stream);
   }
-  if (is_header(line)) {
-    const State state = line.starts_with(kHeader) ? State::kFrames : State::kGroup;
+  if (is_header(plain)) {
+    const State state = plain.starts_with(kHeader) ? State::kFrames : State::kGroup;
     open_[{rank, stream}] = {
-        .text = std::string(line), .gap = "", .state = state, .due = now + kPatience};
+        .text = std::string(plain), .gap = "", .state = state, .due = now + kPatience};
   } else if (!is_blank(line)) {
     passages.push_back({rank, stream, std::string(line)});
   }

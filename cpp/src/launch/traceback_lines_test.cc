@@ -56,6 +56,14 @@ TEST(TracebackLines, TheLinesOfAMessageBelongToIt) {
   EXPECT_THAT(cut(chain + "\n\nafter\n"), ElementsAre(chain, "after"));
 }
 
+TEST(TracebackLines, TorchsRankInFrontOfEachLineIsLeftOut) {
+  std::istringstream lines(kOne);
+  std::string text;
+  for (std::string line; std::getline(lines, line);) text += "[rank1]: " + line + "\n";
+  EXPECT_THAT(cut(text + "[rank1]: \n[rank1]:[W1122 10:00:00] leaked\n[rank1]: mine\n"),
+              ElementsAre(kOne, "[rank1]:[W1122 10:00:00] leaked", "[rank1]: mine"));
+}
+
 TEST(TracebackLines, AnErrorOfAnotherKindEndsAMessage) {
   EXPECT_THAT(cut(std::string(kOne) + "\nnote\nException ignored in: <x>\n" + kOne),
               ElementsAre(std::string(kOne) + "\nnote", "Exception ignored in: <x>", kOne));

@@ -52,7 +52,7 @@ std::shared_ptr<const collective::Schedule> Group::schedule_for(
   const collective::Problem problem{.kind = request.kind,
                                     .size = size(),
                                     .rank = rank,
-                                    .root = request.root,
+                                    .root = has_root(request.kind) ? request.root : 0,
                                     .count = request.count,
                                     .counts = request.counts,
                                     .send_counts = request.send_counts,
