@@ -120,14 +120,23 @@ int32_t readable_pid(const transport::MeshPeer& peer) {
 Status agree_on_selection(Driver& driver, const Environment& environment,
                           const std::vector<std::string>& hosts, Time deadline) {
   if (driver.engine().world().board != nullptr || hosts.size() == 1) return {};
+  // In a group of its own: the operations of the world are the program's, and numbered from 1.
+  Result<Group*> group = nullptr;
+  driver.call([&group](Engine& engine) { group = engine.create_group(engine.world().members); });
+  CORRO_TRY(group.status());
   collective::SelectionTable table{.rules = environment.selection_rules};
   const int32_t rank = driver.engine().rank();
   const int32_t other = probed_rank(hosts);
   if (!environment.deterministic && (rank == 0 || rank == other)) {
-    CORRO_ASSIGN(table.link, probe_link(driver, other, deadline - monotonic_now()));
+    CORRO_ASSIGN(table.link, probe_link(driver, **group, other, deadline - monotonic_now()));
     table.measured = true;
   }
-  return share_selection(driver, std::move(table), deadline - monotonic_now());
+  CORRO_ASSIGN(table, share_selection(driver, **group, table, deadline - monotonic_now()));
+  driver.call([&](Engine& engine) {
+    (void)engine.destroy_group(**group);
+    engine.set_selection(std::move(table));
+  });
+  return {};
 }
 
 }  // namespace

@@ -24,8 +24,9 @@ struct Round {
 /// ready for it, so that no message has to wait for its receiver.
 class Probe {
  public:
-  Probe(Driver& driver, int32_t other, Duration timeout)
+  Probe(Driver& driver, Group& group, int32_t other, Duration timeout)
       : driver_(driver),
+        group_(group),
         other_(other),
         timeout_(timeout),
         buffer_(std::max(kBulkBytes, kBurstMessages * kPingBytes)) {}
@@ -68,7 +69,7 @@ class Probe {
 
   Status run(std::vector<collective::OpRequest> requests) {
     const auto work = std::make_shared<WorkState>(std::move(requests));
-    driver_.run(driver_.engine().world(), work);
+    driver_.run(group_, work);
     return work->status();
   }
 
@@ -94,6 +95,7 @@ class Probe {
   }
 
   Driver& driver_;
+  Group& group_;
   int32_t other_;
   Duration timeout_;
   Bytes buffer_;
@@ -157,25 +159,26 @@ int32_t probed_rank(const std::vector<std::string>& hosts) {
   return elsewhere == hosts.end() ? 1 : static_cast<int32_t>(elsewhere - hosts.begin());
 }
 
-Result<collective::LinkModel> probe_link(Driver& driver, int32_t other, Duration timeout) {
-  const bool leads = driver.engine().rank() == 0;
-  Probe probe(driver, leads ? other : 0, timeout);
+Result<collective::LinkModel> probe_link(Driver& driver, Group& group, int32_t other,
+                                         Duration timeout) {
+  const bool leads = group.rank == 0;
+  Probe probe(driver, group, leads ? other : 0, timeout);
   if (leads) return lead(probe);
   CORRO_TRY(probe.answer());
   return collective::LinkModel{};
 }
 
-Status share_selection(Driver& driver, collective::SelectionTable table, Duration timeout) {
+Result<collective::SelectionTable> share_selection(Driver& driver, Group& group,
+                                                   const collective::SelectionTable& table,
+                                                   Duration timeout) {
   Bytes bytes = collective::encode(table);
-  CORRO_TRY(driver.run(driver.engine().world(), {.kind = OpKind::kBroadcast,
-                                                 .dtype = DType::kU8,
-                                                 .input = bytes.data(),
-                                                 .output = bytes.data(),
-                                                 .count = bytes.size(),
-                                                 .timeout = timeout}));
-  CORRO_ASSIGN(table, collective::decode_selection_table(bytes));
-  driver.call([&table](Engine& engine) { engine.set_selection(std::move(table)); });
-  return {};
+  CORRO_TRY(driver.run(group, {.kind = OpKind::kBroadcast,
+                               .dtype = DType::kU8,
+                               .input = bytes.data(),
+                               .output = bytes.data(),
+                               .count = bytes.size(),
+                               .timeout = timeout}));
+  return collective::decode_selection_table(bytes);
 }
 
 }  // namespace corro::runtime

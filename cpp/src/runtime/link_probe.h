@@ -20,11 +20,11 @@ namespace corro::runtime {
 /// Rounds of one small message, of many, and of a large one between rank 0 and `other`: on those
 /// two ranks only. Takes about 20 ms at most, on rank 0's clock, but for a large message that is
 /// on its way then. Returns what rank 0 has measured, and there only.
-[[nodiscard]] Result<collective::LinkModel> probe_link(Driver& driver, int32_t other,
+[[nodiscard]] Result<collective::LinkModel> probe_link(Driver& driver, Group& group, int32_t other,
                                                        Duration timeout);
 
-/// Makes rank 0's table that of every rank of the world: one broadcast. Blocks.
-[[nodiscard]] Status share_selection(Driver& driver, collective::SelectionTable table,
-                                     Duration timeout);
+/// Makes rank 0's table that of every rank of the group: one broadcast. Blocks.
+[[nodiscard]] Result<collective::SelectionTable> share_selection(
+    Driver& driver, Group& group, const collective::SelectionTable& table, Duration timeout);
 
 }  // namespace corro::runtime
