@@ -366,6 +366,32 @@ std::vector<Case> cases() {
 
 INSTANTIATE_TEST_SUITE_P(All, Collectives, ::testing::ValuesIn(cases()), name_of_case);
 
+TEST(Selection, DecidesHowManyMessagesThereAre) {
+  World world({.size = 4, .board = false});
+  std::vector<float> data(4, 1.0F);
+  const auto sent_by = [&](std::string_view rules) {
+    if (!rules.empty()) {
+      for (int32_t r = 0; r < world.size(); ++r)
+        world.engine(r).set_selection({.rules = parse_selection_rules(rules).value()});
+    }
+    const uint64_t before = world.engine(1).message_counters().messages_sent;
+    for (const Status& result : world.run_all([&](int32_t r) {
+           auto* own = reinterpret_cast<std::byte*>(&data[static_cast<size_t>(r)]);
+           OpRequest made{.kind = OpKind::kAllreduce, .dtype = DType::kF32};
+           made.input = made.output = own;
+           made.count = 1;
+           return made;
+         })) {
+      EXPECT_TRUE(result.ok()) << result.to_string();
+    }
+    return world.engine(1).message_counters().messages_sent - before;
+  };
+  EXPECT_EQ(sent_by(""), 3U) << "one-shot";
+  EXPECT_EQ(sent_by("allreduce=ring"), 6U) << "and not the schedule of before";
+  EXPECT_EQ(sent_by("allreduce=recursive_doubling"), 2U);
+  EXPECT_EQ(sent_by("allreduce:1K-=ring"), 3U);
+}
+
 /// Each algorithm through the engine, wherever it can do the operation.
 std::vector<Case> forced_cases() {
   std::vector<Case> all;

@@ -34,6 +34,8 @@ class Finished:
 
 
 Launch = Callable[..., Finished]
+# What is measured when a job starts decides nothing, but where that is the subject.
+DEFAULTS = {"CORRO_TIMEOUT": "60", "CORRO_DETERMINISTIC": "1", "OMP_NUM_THREADS": "1"}
 
 
 def command(launcher: str, ranks: int) -> list[str]:
@@ -66,7 +68,7 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
         process = subprocess.Popen(
             [*inside, *command(launcher, ranks), *arguments],
             cwd=tmp_path,
-            env={**os.environ, "CORRO_TIMEOUT": "60", "OMP_NUM_THREADS": "1", **env},
+            env={**os.environ, **DEFAULTS, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -43,6 +43,7 @@ class Job:
             "CORRO_SECRET_FILE": str(self.directory / "secret"),
             "CORRO_JOB_ID": scenario,
             "CORRO_TIMEOUT": "60",
+            "CORRO_DETERMINISTIC": "1",
             "OMP_NUM_THREADS": "1",
         }
         self.processes.append(

@@ -19,8 +19,6 @@ pytestmark = pytest.mark.faults
 SECONDS = 60
 HELLO_BYTES = 72  # docs/wire.md
 Address = tuple[str, int]
-# How often the link is measured depends on the time that it takes; without it counters are equal.
-OVER_TCP = {"CORRO_TRANSPORT": "tcp", "CORRO_DETERMINISTIC": "1"}
 
 
 @contextmanager
@@ -97,7 +95,7 @@ def knock_in_every_wrong_way(address: Address, hello: bytes) -> int:
 
 def test_strangers_change_nothing_but_a_counter(tmp_path: Path) -> None:
     with job_in(tmp_path / "quiet") as job:
-        job.start("adds", 2, **OVER_TCP)
+        job.start("adds", 2, CORRO_TRANSPORT="tcp")
         quiet = [job.facts(rank) for rank in range(2)]
     # The ranks meet in directories of their own, and the test carries the entries over: rank 1 is
     # led to the test's listener, from which its hello is heard and its bytes are passed on.
@@ -107,8 +105,8 @@ def test_strangers_change_nothing_but_a_counter(tmp_path: Path) -> None:
         socket.create_server(("127.0.0.1", 0)) as listener,
     ):
         shutil.copy2(zero.directory / "secret", one.directory / "secret")
-        zero.start_rank(0, "adds", 2, **OVER_TCP)
-        one.start_rank(1, "adds", 2, **OVER_TCP)
+        zero.start_rank(0, "adds", 2, CORRO_TRANSPORT="tcp")
+        one.start_rank(1, "adds", 2, CORRO_TRANSPORT="tcp")
         give(entry(zero, "rank_0"), one)
         give(entry(one, "rank_1"), zero)
         told = entry(zero, "tcp_0")

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "app/commands.h"
 #include "launch/doctor.h"
@@ -16,7 +15,10 @@ int doctor_command(const Request& request) {
       complain("corro doctor: " + found.status().message());
       return 1;
     }
-    std::ranges::move(*found, std::back_inserter(patients));
+    for (launch::Patient& patient : *found) {  // A launcher and its rank: that rank once.
+      const auto same = [&](const launch::Patient& known) { return known.pid == patient.pid; };
+      if (std::ranges::none_of(patients, same)) patients.push_back(std::move(patient));
+    }
   }
   if (request.doctor_pids.empty()) patients = launch::find_patients();
   const Time now = monotonic_now();

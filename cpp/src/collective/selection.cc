@@ -114,8 +114,11 @@ std::optional<SelectionRule> read_rule(ByteReader& reader) {
   const auto from = reader.read<uint64_t>();
   const auto until = reader.read<uint64_t>();
   if (!until || *kind >= kOpKindCount || *algorithm >= kAlgorithmCount) return std::nullopt;
-  return SelectionRule{static_cast<OpKind>(*kind), static_cast<Algorithm>(*algorithm), *from,
-                       *until};
+  const SelectionRule rule{static_cast<OpKind>(*kind), static_cast<Algorithm>(*algorithm), *from,
+                           *until};
+  const bool sensible =
+      !is_pair(rule.kind) && can_do(rule.algorithm, rule.kind) && rule.from < rule.until;
+  return sensible ? std::optional(rule) : std::nullopt;
 }
 
 }  // namespace
@@ -142,6 +145,7 @@ Algorithm choose(const SelectionTable& table, const Problem& problem, uint64_t e
 }
 
 std::string describe(const SelectionTable& table, int32_t size) {
+  if (size == 1) return "1 rank: nothing to exchange\n";
   const LinkModel& link = table.link;
   std::string text = fmt::format(
       "{} ranks that exchange messages: latency {:.1f} us, overhead {:.2f} us a message, {:.0f} "
@@ -192,6 +196,7 @@ Result<SelectionTable> decode_selection_table(BytesView bytes) {
     if (!value) return refused("impossible time");
     *us = *value;
   }
+  if (table.link.us_per_byte == 0) return refused("impossible time");
   const auto measured = reader.read<uint32_t>();
   const auto rules = reader.read<uint32_t>();
   if (*measured > 1 || *rules > kMaxSelectionRules) return refused("impossible number");

@@ -217,6 +217,7 @@ TEST(SelectionTable, SurvivesTheWire) {
   table.measured = true;
   for (size_t i = 0; i < kMaxSelectionRules; ++i)
     table.rules.push_back({OpKind::kReduce, Algorithm::kBinomial, i, i + 7});
+  EXPECT_EQ(describe(table, 1), "1 rank: nothing to exchange\n");
   EXPECT_EQ(encode(table).size(), kEncodedTableBytes);
   EXPECT_EQ(decode_selection_table(encode(table)).value(), table);
 }
@@ -234,6 +235,8 @@ TEST(SelectionTable, RefusesForeignBytes) {
   EXPECT_EQ(code_with(28, 33), Code::kInvalidArgument) << "too many rules";
   EXPECT_EQ(code_with(32, 11), Code::kInvalidArgument) << "an unknown operation";
   EXPECT_EQ(code_with(33, 8), Code::kInvalidArgument) << "an unknown algorithm";
+  EXPECT_EQ(code_with(32, 0), Code::kInvalidArgument) << "direct is no allreduce";
+  EXPECT_EQ(code_with(32, 9), Code::kInvalidArgument) << "nothing to choose for a send";
   EXPECT_EQ(code_with(50, 1), Code::kInvalidArgument) << "more than the rules";
   EXPECT_FALSE(decode_selection_table(BytesView(good).first(good.size() - 1)).ok());
 }

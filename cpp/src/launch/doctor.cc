@@ -98,9 +98,15 @@ std::vector<Patient> find_patients() { return writers_among(own_processes()); }
 
 Result<std::vector<Patient>> find_patients_of(pid_t pid) {
   if (auto own = writers_among({pid}); !own.empty()) return own;
-  if (auto below = writers_among(descendants_of(pid)); !below.empty()) return below;
-  CORRO_ASSIGN(Patient holder, read_patient(pid));
-  return std::vector{std::move(holder)};
+  const std::vector<pid_t> below = descendants_of(pid);
+  if (auto ranks = writers_among(below); !ranks.empty()) return ranks;
+  auto holder = read_patient(pid);
+  // A rank's child holds its recorder; so does a launcher, which is not below it.
+  if (holder.ok() && std::ranges::count(descendants_of(holder->flight.pid), pid) > 0)
+    return std::vector{std::move(holder).value()};
+  if (!holder.ok() && below.empty()) return holder.status();
+  return Status(Code::kNotFound,
+                fmt::format("neither process {} nor one below it has called corro.init()", pid));
 }
 
 std::vector<std::string> diagnose(const std::vector<Patient>& patients, Time now) {

@@ -24,8 +24,8 @@ struct Patient {
 [[nodiscard]] std::vector<Patient> find_patients();
 /// Reads the recorder of one process; the failure names it.
 [[nodiscard]] Result<Patient> read_patient(pid_t pid);
-/// The process itself or, if it is no rank but a launcher, say, the ranks below it. The failure
-/// names it.
+/// The process itself or, if it is no rank but a launcher, say, the ranks below it; for a rank's
+/// child, what the rank does. The failure names it.
 [[nodiscard]] Result<std::vector<Patient>> find_patients_of(pid_t pid);
 
 /// Says in one line each which ranks the others wait for and what these do instead; nothing if no

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 
 namespace corro::launch {
@@ -28,6 +29,26 @@ Result<io::Fd> open_empty(const std::string& path) {
   return fd;
 }
 
+/// N of "rank-N.log" and "rank-N.error.json"; -1 for other names.
+int rank_of_file(std::string_view name) {
+  constexpr std::string_view kRank = "rank-";
+  if (!name.starts_with(kRank)) return -1;
+  name.remove_prefix(kRank.size());
+  int rank = -1;
+  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
+  const std::string_view rest = name.substr(static_cast<size_t>(stop - name.data()));
+  const bool ours = error == std::errc() && (rest == ".log" || rest == ".error.json");
+  return ours ? rank : -1;
+}
+
+/// An earlier job's files of ranks that this one has not would look like its own.
+void remove_files_from(const std::string& directory, int ranks) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    if (rank_of_file(entry.path().filename().native()) >= ranks) unlink(entry.path().c_str());
+  }
+}
+
 }  // namespace
 
 Result<LogFiles> LogFiles::create(const std::string& directory, int ranks) {
@@ -45,10 +66,7 @@ Result<LogFiles> LogFiles::create(const std::string& directory, int ranks) {
     CORRO_ASSIGN(io::Fd file, open_empty(fmt::format("{}/rank-{}.log", directory, rank)));
     logs.files_.push_back(std::move(file));
   }
-  // Those of an earlier job with more ranks would look like this one's.
-  for (int rank = ranks; unlink(fmt::format("{}/rank-{}.log", directory, rank).c_str()) == 0;
-       ++rank)
-    unlink(fmt::format("{}/rank-{}.error.json", directory, rank).c_str());
+  remove_files_from(directory, ranks);
   return logs;
 }
 

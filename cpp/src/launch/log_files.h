@@ -13,8 +13,9 @@ namespace corro::launch {
 /// Loop-confined.
 class LogFiles {
  public:
-  /// Makes the directory and its parents, removes what an earlier job left of failure.json, and
-  /// opens rank-N.log for each rank, empty. The failure says what to do: --log-dir.
+  /// Makes the directory and its parents, removes an earlier job's failure.json, error files and
+  /// logs of further ranks, and opens rank-N.log for each rank, empty. The failure says what to do:
+  /// --log-dir.
   static Result<LogFiles> create(const std::string& directory, int ranks);
 
   /// Appends to a rank's file. The first failure (a full disk) is returned, later ones are not.

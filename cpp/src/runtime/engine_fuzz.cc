@@ -3,6 +3,7 @@
 // ends by its deadline, and the engine closes.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <deque>
@@ -13,6 +14,7 @@
 #include "base/check.h"
 #include "collective/segment.h"
 #include "runtime/engine.h"
+#include "runtime/link_probe.h"
 #include "transport/memory_stream.h"
 #include "wire/frame_codec.h"
 
@@ -90,10 +92,10 @@ class Conversation {
     }
   }
 
-  /// Nothing more is said; deadlines and verdicts pass.
+  /// Nothing more is said; the deadline of 60 s and the time for a verdict pass.
   void finish() {
     for (int jump = 0; jump < 8; ++jump) {
-      now_ = now_ + std::chrono::seconds(10);
+      now_ = now_ + std::chrono::seconds(8);
       for (int turn = 0; turn < 4; ++turn) move();
     }
     for (const auto& work : works_) CORRO_CHECK(work->done(), "an operation waits for ever");
@@ -233,8 +235,10 @@ class Conversation {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  (void)corro::runtime::decode_probe_round(bytes.first(std::min(size, size_t{16})));
   corro::runtime::Conversation conversation(data[0]);
-  corro::ByteReader reader(std::as_bytes(std::span(data + 1, size - 1)));
+  corro::ByteReader reader(bytes.subspan(1));
   conversation.run(reader);
   conversation.finish();
   return 0;

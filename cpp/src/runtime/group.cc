@@ -24,7 +24,7 @@ Flight* Group::find(uint64_t op) const {
 }
 
 std::string Group::describe_selection() const {
-  if (board == nullptr) return collective::describe(*selection, size());
+  if (board == nullptr || size() == 1) return collective::describe(*selection, size());
   return fmt::format(
       "{} ranks that share memory: up to {} bytes in a line, up to {} through a slot, above that "
       "directly; private memory above {} bytes, or that may not be read, in stages\n",

@@ -127,9 +127,13 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
   collective::SelectionTable table{.rules = environment.selection_rules};
   const int32_t rank = driver.engine().rank();
   const int32_t other = probed_rank(hosts);
-  if (!environment.deterministic && (rank == 0 || rank == other)) {
-    CORRO_ASSIGN(table.link, probe_link(driver, **group, other, deadline - monotonic_now()));
-    table.measured = true;
+  const Duration left = deadline - monotonic_now();
+  if (rank == other) CORRO_TRY(answer_probe(driver, **group, left));
+  if (rank == 0) {
+    CORRO_ASSIGN(const auto link,
+                 probe_link(driver, **group, other, !environment.deterministic, left));
+    table.measured = link.has_value();
+    table.link = link.value_or(table.link);
   }
   CORRO_ASSIGN(table, share_selection(driver, **group, table, deadline - monotonic_now()));
   driver.call([&](Engine& engine) {

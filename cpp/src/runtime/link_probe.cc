@@ -10,15 +10,14 @@ namespace {
 /// Far from the tags that programs use.
 constexpr uint32_t kProbeTag = std::numeric_limits<uint32_t>::max();
 constexpr Duration kBudget = std::chrono::milliseconds(20);
-constexpr int kPings = 32, kBursts = 3, kBulks = 3;
-constexpr uint64_t kPingBytes = 8, kBurstMessages = 32;
-constexpr uint64_t kFirstBulkBytes = 64U << 10U, kBulkBytes = 1U << 20U;
+constexpr uint64_t kPingBytes = 8;
 
-/// One round: `messages` of `bytes` each, and an answer. No messages: the end.
-struct Round {
-  uint64_t messages = 0;
-  uint64_t bytes = 0;
-};
+Bytes encode(const ProbeRound& round) {
+  ByteWriter writer;
+  writer.write(round.messages);
+  writer.write(round.bytes);
+  return writer.take();
+}
 
 /// Both sides of the rounds. Before each the leader says what comes, and the other side that it is
 /// ready for it, so that no message has to wait for its receiver.
@@ -29,68 +28,60 @@ class Probe {
         group_(group),
         other_(other),
         timeout_(timeout),
-        buffer_(std::max(kBulkBytes, kBurstMessages * kPingBytes)) {}
+        announced_(kProbeRoundBytes),
+        answer_(kPingBytes),
+        buffer_(ProbeTimes::kLongBytes) {}
 
   /// On rank 0: the microseconds from the first message to the answer.
-  Result<double> time(Round round) {
-    CORRO_TRY(announce(round));
+  Result<double> time(const ProbeRound& round) {
+    announced_ = encode(round);
+    CORRO_TRY(run({request(OpKind::kSend, announced_), request(OpKind::kRecv, answer_)}));
     const Time start = monotonic_now();
     std::vector<collective::OpRequest> data = messages(OpKind::kSend, round);
-    data.push_back(small(OpKind::kRecv, answer_));
+    data.push_back(request(OpKind::kRecv, answer_));
     CORRO_TRY(run(std::move(data)));
     return std::chrono::duration<double, std::micro>(monotonic_now() - start).count();
   }
   Status finish() {
-    announced_ = {};
-    return run({small(OpKind::kSend, announced_)});
+    announced_ = encode({});
+    return run({request(OpKind::kSend, announced_)});
   }
 
   /// On the other rank, until the leader ends it.
   Status answer() {
     while (true) {
-      CORRO_TRY(run({small(OpKind::kRecv, announced_)}));
-      const Round round = announced_;
+      CORRO_TRY(run({request(OpKind::kRecv, announced_)}));
+      CORRO_ASSIGN(const ProbeRound round, decode_probe_round(announced_));
       if (round.messages == 0) return {};
-      if (round.messages > kBurstMessages || round.bytes > buffer_.size() / round.messages) {
-        return {Code::kDataLoss, "rank 0 announced an impossible round of measuring the link"};
-      }
       std::vector<collective::OpRequest> data = messages(OpKind::kRecv, round);
-      data.push_back(small(OpKind::kSend, answer_));
+      data.push_back(request(OpKind::kSend, answer_));
       CORRO_TRY(run(std::move(data)));
-      CORRO_TRY(run({small(OpKind::kSend, answer_)}));
+      CORRO_TRY(run({request(OpKind::kSend, answer_)}));
     }
   }
 
  private:
-  Status announce(Round round) {
-    announced_ = round;
-    return run({small(OpKind::kSend, announced_), small(OpKind::kRecv, answer_)});
-  }
-
   Status run(std::vector<collective::OpRequest> requests) {
     const auto work = std::make_shared<WorkState>(std::move(requests));
     driver_.run(group_, work);
     return work->status();
   }
 
-  [[nodiscard]] collective::OpRequest request(OpKind kind, std::byte* at, uint64_t bytes) const {
+  [[nodiscard]] collective::OpRequest request(OpKind kind, std::span<std::byte> at) const {
     return {.kind = kind,
             .dtype = DType::kU8,
             .root = other_,
             .tag = kProbeTag,
-            .input = kind == OpKind::kSend ? at : nullptr,
-            .output = kind == OpKind::kRecv ? at : nullptr,
-            .count = bytes,
-            .timeout = timeout_};
+            .input = kind == OpKind::kSend ? at.data() : nullptr,
+            .output = kind == OpKind::kRecv ? at.data() : nullptr,
+            .count = at.size(),
+            .timeout = timeout_,
+            .name = "measures the link"};
   }
-  template <typename Value>
-  collective::OpRequest small(OpKind kind, Value& value) const {
-    return request(kind, reinterpret_cast<std::byte*>(&value), sizeof value);
-  }
-  std::vector<collective::OpRequest> messages(OpKind kind, Round round) {
+  std::vector<collective::OpRequest> messages(OpKind kind, const ProbeRound& round) {
     std::vector<collective::OpRequest> requests;
     for (uint64_t i = 0; i < round.messages; ++i)
-      requests.push_back(request(kind, buffer_.data() + i * round.bytes, round.bytes));
+      requests.push_back(request(kind, std::span(buffer_).subspan(i * round.bytes, round.bytes)));
     return requests;
   }
 
@@ -98,57 +89,36 @@ class Probe {
   Group& group_;
   int32_t other_;
   Duration timeout_;
-  Bytes buffer_;
-  Round announced_;
-  uint64_t answer_ = 0;
+  Bytes announced_, answer_, buffer_;
 };
 
-/// The median of times, which it sorts.
-double median(std::vector<double>& times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
-/// The least time of some rounds, fewer once the budget is spent.
-Result<double> least(Probe& probe, Round round, int rounds, Time end) {
+/// The least time of up to `rounds` rounds, at least of one; no further ones after `end`.
+Result<double> least(Probe& probe, const ProbeRound& round, int rounds, Time end) {
   double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < rounds; ++i) {
+  for (int i = 0; i == 0 || (i < rounds && monotonic_now() < end); ++i) {
     CORRO_ASSIGN(const double us, probe.time(round));
     best = std::min(best, us);
-    if (monotonic_now() >= end) break;
   }
   return best;
 }
 
-Result<collective::LinkModel> lead(Probe& probe) {
+Result<ProbeTimes> take_times(Probe& probe) {
+  constexpr int kPings = 32, kRounds = 3;
   const Time start = monotonic_now();
-  std::vector<double> round_trips;
-  for (int i = 0; i < kPings && monotonic_now() - start < kBudget / 4; ++i) {
-    CORRO_ASSIGN(const double us, probe.time({1, kPingBytes}));
-    round_trips.push_back(us);
-  }
-  const double round_trip = median(round_trips);
-  CORRO_ASSIGN(const double burst,
-               least(probe, {kBurstMessages, kPingBytes}, kBursts, start + kBudget / 2));
-  // A slow link gets no megabyte: one of 1 Gbit/s takes 8 ms for it.
   const Time end = start + kBudget;
-  Round bulk{1, kFirstBulkBytes};
-  CORRO_ASSIGN(double us, least(probe, bulk, kBulks, end));
-  constexpr int64_t kTimesLarger = kBulkBytes / kFirstBulkBytes;
-  const auto expected = std::chrono::microseconds(static_cast<int64_t>(us) * kTimesLarger);
+  ProbeTimes times;
+  CORRO_ASSIGN(times.round_trip, least(probe, {1, kPingBytes}, kPings, start + kBudget / 4));
+  CORRO_ASSIGN(times.burst, least(probe, {ProbeTimes::kBurstMessages, kPingBytes}, kRounds,
+                                  start + kBudget / 2));
+  CORRO_ASSIGN(times.short_bulk, least(probe, {1, ProbeTimes::kShortBytes}, kRounds, end));
+  // A slow link gets no megabyte: one of 1 Gbit/s takes 8 ms for it.
+  constexpr int64_t kTimesLonger = ProbeTimes::kLongBytes / ProbeTimes::kShortBytes;
+  const auto expected =
+      std::chrono::microseconds(static_cast<int64_t>(times.short_bulk) * kTimesLonger);
   if (monotonic_now() + expected < end) {
-    bulk.bytes = kBulkBytes;
-    CORRO_ASSIGN(us, least(probe, bulk, kBulks, end));
+    CORRO_ASSIGN(times.long_bulk, least(probe, {1, ProbeTimes::kLongBytes}, kRounds, end));
   }
-  CORRO_TRY(probe.finish());
-  constexpr double kLeastUs = 0.01, kLeastUsPerByte = 1e-6;  // Above what clocks make of nothing.
-  const double overhead =
-      std::max((burst - round_trip) / static_cast<double>(kBurstMessages - 1), kLeastUs);
-  return collective::LinkModel{
-      .latency_us = std::max(round_trip / 2 - overhead, kLeastUs),
-      .overhead_us = overhead,
-      .us_per_byte =
-          std::max((us - round_trip) / static_cast<double>(bulk.bytes), kLeastUsPerByte)};
+  return times;
 }
 
 }  // namespace
@@ -159,13 +129,49 @@ int32_t probed_rank(const std::vector<std::string>& hosts) {
   return elsewhere == hosts.end() ? 1 : static_cast<int32_t>(elsewhere - hosts.begin());
 }
 
-Result<collective::LinkModel> probe_link(Driver& driver, Group& group, int32_t other,
-                                         Duration timeout) {
-  const bool leads = group.rank == 0;
-  Probe probe(driver, group, leads ? other : 0, timeout);
-  if (leads) return lead(probe);
-  CORRO_TRY(probe.answer());
-  return collective::LinkModel{};
+std::optional<collective::LinkModel> fit_link(const ProbeTimes& times) {
+  constexpr auto kMessages = static_cast<double>(ProbeTimes::kBurstMessages);
+  constexpr auto kShort = static_cast<double>(ProbeTimes::kShortBytes);
+  constexpr auto kLong = static_cast<double>(ProbeTimes::kLongBytes);
+  const double overhead = (times.burst - times.round_trip) / (kMessages - 1);
+  const double us_per_byte = times.long_bulk > 0
+                                 ? (times.long_bulk - times.short_bulk) / (kLong - kShort)
+                                 : (times.short_bulk - times.round_trip) / kShort;
+  // Messages one by one cost no less than in a row, and no link carries 100 GB/s.
+  constexpr double kLeastUsPerByte = 1e-5;
+  const bool sensible = times.round_trip > 0 && overhead > 0 && overhead <= times.round_trip &&
+                        us_per_byte >= kLeastUsPerByte;
+  if (!sensible) return std::nullopt;
+  return collective::LinkModel{.latency_us = std::max(times.round_trip / 2 - overhead, 0.0),
+                               .overhead_us = overhead,
+                               .us_per_byte = us_per_byte};
+}
+
+Result<ProbeRound> decode_probe_round(BytesView bytes) {
+  ByteReader reader(bytes);
+  const auto messages = reader.read<uint64_t>();
+  const auto length = reader.read<uint64_t>();
+  if (!length || !reader.done() || *messages > ProbeTimes::kBurstMessages ||
+      *length > ProbeTimes::kLongBytes / std::max<uint64_t>(*messages, 1)) {
+    return Status(Code::kInvalidArgument, "an impossible round of measuring the link");
+  }
+  return ProbeRound{*messages, *length};
+}
+
+Result<std::optional<collective::LinkModel>> probe_link(Driver& driver, Group& group, int32_t other,
+                                                        bool measure, Duration timeout) {
+  Probe probe(driver, group, other, timeout);
+  std::optional<collective::LinkModel> link;
+  if (measure) {
+    CORRO_ASSIGN(const ProbeTimes times, take_times(probe));
+    link = fit_link(times);
+  }
+  CORRO_TRY(probe.finish());
+  return link;
+}
+
+Status answer_probe(Driver& driver, Group& group, Duration timeout) {
+  return Probe(driver, group, 0, timeout).answer();
 }
 
 Result<collective::SelectionTable> share_selection(Driver& driver, Group& group,
@@ -177,7 +183,8 @@ Result<collective::SelectionTable> share_selection(Driver& driver, Group& group,
                                .input = bytes.data(),
                                .output = bytes.data(),
                                .count = bytes.size(),
-                               .timeout = timeout}));
+                               .timeout = timeout,
+                               .name = "agrees on algorithms"}));
   return collective::decode_selection_table(bytes);
 }
 

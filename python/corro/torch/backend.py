@@ -44,6 +44,7 @@ _BITWISE = {
     c10d.ReduceOp.BXOR: torch.bitwise_xor,
 }
 _NO_TIME = timedelta(0)
+_YEAR = 365 * 24 * 3600.0
 # A complex number's real and imaginary part.
 _PARTS = {
     torch.complex32: _native.F16,
@@ -314,7 +315,7 @@ class Collectives:
             timeout=self._seconds(opts),
         )
         self._group.native.run([op])
-        return CorroWork(self._context.completions, [tensor])
+        return self._keep(CorroWork(self._context.completions, [tensor]))
 
     def _allreduce_bitwise(
         self, plan: _Plan, tensor: Tensor, fold: Callable[[Tensor, Tensor], Tensor]
@@ -525,7 +526,7 @@ class Collectives:
         (work, plan), self._unit = self._unit, None
         if plan.ops:
             self._submit(plan, work)
-        return work
+        return self._keep(work)
 
     # Names that torch has, or had, besides.
     allreduce_coalesced = allreduce
@@ -584,6 +585,10 @@ class Collectives:
             self._group.native.run(plan.ops)
             for step in plan.after:
                 step()
+        return self._keep(work)
+
+    def _keep(self, work: c10d.Work) -> c10d.Work:
+        """Returns the work, which torch holds; where it does not, someone else has to."""
         return work
 
     def _submit(self, plan: _Plan, work: CorroWork) -> None:
@@ -615,8 +620,7 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
         # This torch keeps only the C++ half of a Work, and calls it a little later.
         self._works: deque[c10d.Work] = deque(maxlen=4096)
 
-    def _go(self, plan: _Plan, opts: Any, result: list[Tensor]) -> c10d.Work:
-        work = super()._go(plan, opts, result)
+    def _keep(self, work: c10d.Work) -> c10d.Work:
         self._works.append(work)
         return work
 
@@ -665,11 +669,15 @@ def _timeout(options: Any) -> timedelta:
     if not seconds or given != default_pg_timeout:
         return given
     try:
-        return timedelta(seconds=float(seconds))
+        value = float(seconds)
     except ValueError:
-        raise InvalidArgumentError(
-            f"CORRO_TIMEOUT={seconds}: expected a number of seconds above 0"
-        ) from None
+        value = 0
+    if not 0 < value <= _YEAR:
+        raise InvalidArgumentError(  # As the engine says it.
+            f"CORRO_TIMEOUT={seconds}: expected a number of seconds above 0, "
+            "at most those of a year"
+        )
+    return timedelta(seconds=value)
 
 
 def leave(context: Context) -> None:

@@ -75,6 +75,8 @@ def test_a_log_directory_that_cannot_be_made_is_one_line(program: str, tmp_path:
 
 def test_a_log_directory_has_files_of_the_last_job_only(program: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "rank-9.error.json").write_text("of an old job")
+    (tmp_path / "rank-x.log").write_text("mine, too")
     for ranks in ("4", "2"):
         done = corro(program, "run", "-np", ranks, "--log-dir", str(tmp_path), "echo")
         assert done.returncode == 0
@@ -82,6 +84,7 @@ def test_a_log_directory_has_files_of_the_last_job_only(program: str, tmp_path: 
         "notes.txt",
         "rank-0.log",
         "rank-1.log",
+        "rank-x.log",
     ]
 
 

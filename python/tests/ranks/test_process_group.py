@@ -471,8 +471,10 @@ def test_what_an_old_torch_cannot_do_names_the_version() -> None:
 
 
 def test_a_timeout_that_is_no_number_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CORRO_TIMEOUT", "soon")
-    with pytest.raises(corro.InvalidArgumentError, match="CORRO_TIMEOUT=soon: expected a number"):
-        dist.new_group(list(range(dist.get_world_size())))
+    for wrong in ("soon", "-5", "0", "nan", "inf", "1e300"):
+        monkeypatch.setenv("CORRO_TIMEOUT", wrong)
+        message = f"CORRO_TIMEOUT={wrong}: expected a number of seconds above 0, at most"
+        with pytest.raises(corro.InvalidArgumentError, match=message):
+            dist.new_group(list(range(dist.get_world_size())))
     monkeypatch.delenv("CORRO_TIMEOUT")
     dist.barrier()
