@@ -72,3 +72,35 @@ def test_no_crash_at_exit_without_destroy_process_group(
     assert job.output.count("last line") == 2
     assert "Traceback" not in job.output
     assert "terminate" not in job.output
+
+
+# Rank 0's reducer gets an error instead of its gradients.
+FAILS = """
+import os, time
+import torch
+import torch.distributed as dist
+import corro.torch  # torch before 2.5 finds no back end by itself
+
+dist.init_process_group("corro")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+if dist.get_rank() == 1:
+    {end}
+model(torch.ones(3, 4)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds"),
+    [
+        pytest.param("raise ValueError('bad batch')", "60", marks=pytest.mark.torch22),
+        ("os.kill(os.getpid(), 9)", "60"),
+        ("time.sleep(1000)", "8"),
+    ],
+)
+def test_a_rank_that_fails_below_ddp_is_blamed(launch: Launch, end: str, seconds: str) -> None:
+    job = launch("-c", FAILS.format(end=end), ranks=2, CORRO_TIMEOUT=seconds)
+    assert job.code != 0
+    blocks = [line for line in job.output.splitlines() if line.startswith("corro: ")]
+    assert blocks, job.output
+    assert blocks[-1].startswith("corro: rank 1 "), job.output
+    assert "Fatal Python error" not in job.output

@@ -113,7 +113,7 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
                raw);
   CLI::App* doctor = program->add_subcommand(
       "doctor", "Show what the ranks on this host are doing, also in a hang");
-  doctor->add_option("pid", raw.pids, "Look at these ranks only, or at those of these launchers")
+  doctor->add_option("pid", raw.pids, "Look at these processes only, or at the ranks below them")
       ->type_name("PID");
   doctor->add_flag("--json", raw.json, "Print JSON");
   program->add_subcommand("completion", "Print completion for bash, zsh or fish")

@@ -1,5 +1,6 @@
 #include "base/algorithm.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -69,19 +70,24 @@ std::optional<Algorithm> algorithm_named(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view without_blanks(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
 /// "64K" is 65536; nothing for anything else than a number with one of the suffixes, or none.
 std::optional<uint64_t> read_bytes(std::string_view text) {
   uint64_t number = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc()) return std::nullopt;
   const std::string_view suffix = text.substr(static_cast<size_t>(stop - text.data()));
-  const std::array<std::string_view, 4> suffixes = {"", "K", "M", "G"};
-  for (size_t i = 0; i < suffixes.size(); ++i) {
-    if (suffix != suffixes[i]) continue;
-    if (number > UINT64_MAX >> (10 * i)) return std::nullopt;
-    return number << (10 * i);
-  }
-  return std::nullopt;
+  if (suffix.empty()) return number;
+  constexpr std::string_view kSuffixes = "KkMmGg";
+  const size_t which = kSuffixes.find(suffix[0]);
+  if (suffix.size() > 1 || which == std::string_view::npos) return std::nullopt;
+  const size_t bits = 10 * (which / 2 + 1);
+  if (number > UINT64_MAX >> bits) return std::nullopt;
+  return number << bits;
 }
 
 /// "64K-4M", "-4M" or "64K-" into the rule; false if it is none of them.
@@ -106,15 +112,16 @@ Result<SelectionRule> parse_rule(std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos)
     return wrong(text, "expected OPERATION=ALGORITHM or OPERATION:FROM-UNTIL=ALGORITHM");
-  const std::string_view about = text.substr(0, equals);
-  const std::string_view name = text.substr(equals + 1);
+  const std::string_view about = without_blanks(text.substr(0, equals));
+  const std::string_view name = without_blanks(text.substr(equals + 1));
   const size_t colon = about.find(':');
   SelectionRule rule;
   const auto kind = collective_named(about.substr(0, colon));
   if (!kind) return wrong(text, "the operations are " + names_of_collectives());
   rule.kind = *kind;
   if (colon != std::string_view::npos && !read_range(about.substr(colon + 1), rule))
-    return wrong(text, "expected a range of bytes FROM-UNTIL such as 64K-4M, 64K- or -4M");
+    return wrong(
+        text, "expected a range of bytes FROM-UNTIL such as 64K-4M, 64K- or -4M, FROM below UNTIL");
   const auto algorithm = algorithm_named(name);
   if (!algorithm || !can_do(*algorithm, *kind)) {
     return wrong(text, fmt::format("the algorithms of {} are {}", name_of(*kind),

@@ -20,12 +20,12 @@ TEST(SelectionRules, NameOperationSizesAndAlgorithm) {
   EXPECT_THAT(parse_selection_rules("").value(), ElementsAre());
   EXPECT_THAT(
       parse_selection_rules("allreduce:64K-4M=ring,broadcast=binomial,alltoall:1G-=direct,"
-                            "allgather:-3=bruck")
+                            " allgather:-3k = bruck")
           .value(),
       ElementsAre(SelectionRule{OpKind::kAllreduce, Algorithm::kRing, 64U << 10U, 4U << 20U},
                   SelectionRule{OpKind::kBroadcast, Algorithm::kBinomial, 0, UINT64_MAX},
                   SelectionRule{OpKind::kAlltoall, Algorithm::kDirect, 1U << 30U, UINT64_MAX},
-                  SelectionRule{OpKind::kAllgather, Algorithm::kBruck, 0, 3}));
+                  SelectionRule{OpKind::kAllgather, Algorithm::kBruck, 0, 3U << 10U}));
 }
 
 TEST(SelectionRules, CoverFromTheFirstSizeToBelowTheLast) {
@@ -49,7 +49,7 @@ TEST(SelectionRules, ErrorsSayWhatThereIs) {
                 "recursive_doubling, rabenseifner"));
   EXPECT_THAT(error_of("barrier=ring"),
               HasSubstr("the algorithms of barrier are binomial, direct"));
-  for (const std::string_view range : {"", "-", "5", "9-3", "4-4", "1k-2k", "1T-", "a-b",
+  for (const std::string_view range : {"", "-", "5", "9-3", "4-4", "1KB-", "1T-", "a-b",
                                        "99999999999999999999-", "18446744073709551615K-"}) {
     EXPECT_THAT(error_of("allreduce:" + std::string(range) + "=ring"),
                 HasSubstr("expected a range of bytes FROM-UNTIL"))

@@ -35,9 +35,11 @@ std::string advise_about_missing(const RankEnd& end) {
 /// "CORRO_TIMEOUT" of "... CORRO_TIMEOUT=x: expected a number ..."; "" if it is no such error.
 std::string wrong_variable(const std::string& error) {
   const size_t name = error.find("CORRO_");
-  if (name == std::string::npos || !has(error, ": expected ")) return "";
-  const size_t end = error.find('=', name);
-  return end == std::string::npos ? "" : error.substr(name, end - name);
+  if (name == std::string::npos) return "";
+  const size_t end = error.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", name);
+  std::string variable = error.substr(name, end - name);
+  const bool wrong = has(error, ": expected ") || variable == "CORRO_ALGORITHMS";
+  return wrong && end != std::string::npos ? variable : "";
 }
 
 /// By what the rank said before its end; "" if that says nothing special.
@@ -60,6 +62,8 @@ std::string advise_by_error(const std::string& error) {
     return "install what is missing into the environment that runs this program";
   }
   if (has(error, "call corro.init() first")) return "call corro.init() before the first operation";
+  if (has(error, "CORRO_LISTEN=") && has(error, "Cannot assign requested address"))
+    return "set CORRO_LISTEN to an address of this host";
   if (const std::string name = wrong_variable(error); !name.empty()) {
     return fmt::format("set {} to what is expected, or unset it", name);
   }

@@ -98,6 +98,7 @@ std::vector<Patient> find_patients() { return writers_among(own_processes()); }
 
 Result<std::vector<Patient>> find_patients_of(pid_t pid) {
   if (auto own = writers_among({pid}); !own.empty()) return own;
+  if (process_state(pid) == '?') return Status(Code::kNotFound, fmt::format("no process {}", pid));
   const std::vector<pid_t> below = descendants_of(pid);
   if (auto ranks = writers_among(below); !ranks.empty()) return ranks;
   auto holder = read_patient(pid);

@@ -111,6 +111,15 @@ TEST(FailureBlock, SaysWhatToDoAboutAWrongVariableAndAScriptThatIsNotThere) {
       "corro.InvalidArgumentError: CORRO_SPIN=x: expected a number of microseconds above 0";
   EXPECT_THAT(format_block(report_of(ends), 160),
               HasSubstr("do     set CORRO_SPIN to what is expected, or unset it"));
+  ends[2].crash.error =
+      "corro.InvalidArgumentError: CORRO_ALGORITHMS: 'x': expected OPERATION=ALGORITHM or so";
+  EXPECT_THAT(format_block(report_of(ends), 160),
+              HasSubstr("do     set CORRO_ALGORITHMS to what is expected, or unset it"));
+  ends[2].crash.error =
+      "corro.UnavailableError: CORRO_LISTEN=1.2.3.4: listen on 1.2.3.4:0: Cannot assign requested "
+      "address";
+  EXPECT_THAT(format_block(report_of(ends), 160),
+              HasSubstr("do     set CORRO_LISTEN to an address of this host"));
   ends[2].crash = {};
   ends[2].crash.last_line =
       "python: can't open file '/me/x.py': [Errno 2] No such file or directory";

@@ -287,6 +287,9 @@ void Supervisor::on_rank_end(RankProcess& rank, int status) {
     ask_missing(end);
     stop_at_ = std::min(stop_at_, now + kFailureGrace);
     screen_.suspend_errors();
+  } else if (asked_ && !stopping_ && gave_up(end)) {
+    // Whom it has waited for in vain was asked to stop, too, and does not.
+    stop_at_ = std::min(stop_at_, now + kFailureGrace);
   }
 }
 

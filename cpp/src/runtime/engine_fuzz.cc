@@ -92,9 +92,10 @@ class Conversation {
     }
   }
 
-  /// Nothing more is said; the deadline of 60 s and the time for a verdict pass.
+  /// Nothing more is said; deadlines pass: 60 s until all have named an operation, 60 s for its
+  /// run, and the time for a verdict.
   void finish() {
-    for (int jump = 0; jump < 8; ++jump) {
+    for (int jump = 0; jump < 16; ++jump) {
       now_ = now_ + std::chrono::seconds(8);
       for (int turn = 0; turn < 4; ++turn) move();
     }

@@ -27,7 +27,8 @@ std::string Group::describe_selection() const {
   if (board == nullptr || size() == 1) return collective::describe(*selection, size());
   return fmt::format(
       "{} ranks that share memory: up to {} bytes in a line, up to {} through a slot, above that "
-      "directly; private memory above {} bytes, or that may not be read, in stages\n",
+      "directly; private memory above {} bytes, or that may not be read, in stages. "
+      "CORRO_ALGORITHMS chooses nothing here\n",
       size(), collective::kLineBytes, collective::kSlotBytes, collective::kMostCopiedBytes);
 }
 

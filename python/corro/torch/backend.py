@@ -109,23 +109,25 @@ class CorroWork(c10d.Work):
         return self._result
 
     def get_future(self) -> Any:
-        """Returns a future of the output tensors, completed by the engine's Python thread."""
+        """Returns a future of the output tensors, completed by the engine's Python thread.
+
+        If the operation fails, its wait() raises a RuntimeError with the text of the error.
+        """
         devices: Any = sorted({str(t.device) for t in self._result if t.is_cuda}) or None
-        future: Any = torch.futures.Future(devices=devices)
+        done: Any = torch.futures.Future(devices=devices)
+        # Only what a callback raises is an error to torch's C++, such as DDP's reducer: to that an
+        # exception of set_exception() is a value, and no list of tensors.
+        future = done.then(lambda _: self._outcome())
         native = self._native
         if native is None:
-            self._complete(future)
+            done.set_result(None)
         else:
-            self._completions.watch(native, lambda: self._complete(future))
+            self._completions.watch(native, lambda: done.set_result(None))
         return future
 
-    def _complete(self, future: Any) -> None:
-        try:
-            self.wait()
-        except Exception as error:  # The future's owner gets it.
-            future.set_exception(error)
-        else:
-            future.set_result(self._result)
+    def _outcome(self) -> list[Tensor]:
+        self.wait()
+        return self._result
 
     def _conclude(self) -> None:
         with self._lock:

@@ -157,6 +157,27 @@ def test_the_second_ctrl_c_stops_even_who_ignores_it(launcher: Launcher) -> None
     gone(pids)
 
 
+GIVES_UP = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: open(f'int-{os.environ["RANK"]}', 'a').write('x'))
+open(f'pid-{os.getpid()}', 'w')
+while os.environ["RANK"] != "0" or not os.path.exists("int-0"): time.sleep(0.01)
+sys.exit('''Traceback (most recent call last):
+  File "script.py", line 1, in <module>
+corro.TimeoutError: allreduce #1 on rank 0 (phase exchange): waited for rank 1 for 5 s''')
+"""
+
+
+def test_a_rank_that_gives_up_after_ctrl_c_ends_the_job(launcher: Launcher) -> None:
+    """The rank that it has waited for does not listen to Ctrl-C."""
+    job = launcher.start("-np", 2, launcher.script(GIVES_UP))
+    pids = pids_in(launcher.directory, 2)
+    job.send(signal.SIGINT)
+    assert job.wait() != 0
+    assert "waited for rank 1" in job.err.decode()
+    gone(pids)
+
+
 def test_a_worker_that_fails_to_save_after_term_is_a_failure(launcher: Launcher) -> None:
     script = launcher.script(
         "import os, signal, sys, time\n"
