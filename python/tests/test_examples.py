@@ -59,8 +59,9 @@ def some_images(directory: Path, count: int) -> Path:
 
 
 @needs_images
+@pytest.mark.slow  # `make demo`, which .ci/run looks at, is the whole of it.
 def test_fashion_mnist_learns(launch: Launch, tmp_path: Path) -> None:
-    images = str(some_images(tmp_path, 12800))  # All of them are for `make demo`.
+    images = str(some_images(tmp_path, 12800))
     job = figures(launch(str(EXAMPLES / "fashion_mnist.py"), "--data", images, "--epochs", "1"))
     assert job["accuracy"] > 0.5
     assert job["ranks"] == 2

@@ -93,8 +93,7 @@ model(torch.ones(3, 4)).sum().backward()
     ("end", "seconds"),
     [
         pytest.param("raise ValueError('bad batch')", "60", marks=pytest.mark.torch22),
-        ("os.kill(os.getpid(), 9)", "60"),
-        ("time.sleep(1000)", "8"),
+        ("time.sleep(1000)", "5"),
     ],
 )
 def test_a_rank_that_fails_below_ddp_is_blamed(launch: Launch, end: str, seconds: str) -> None:
