@@ -211,6 +211,34 @@ TEST_P(Failures, DifferentScalesAreAnErrorOnEveryRankSoonerOrLater) {
                           "with other scales or other counts per rank");
 }
 
+TEST_P(Failures, AReceiveThatDoesNotFitItsMessageNamesBothAndTheGroupGoesOn) {
+  const auto exchange = [this](const std::function<void(OpRequest&)>& change) {
+    OpRequest send = allreduce(data(0)), recv = allreduce(data(1));
+    send.kind = OpKind::kSend;
+    send.root = 1;
+    recv.kind = OpKind::kRecv;
+    recv.root = 0;
+    change(recv);
+    World::Works works = {world_.submit(0, {send}), world_.submit(1, {recv})};
+    world_.run(works);
+    EXPECT_TRUE(works[0]->status().ok()) << works[0]->status().to_string();
+    return works[1]->status();
+  };
+  const uint64_t count = GetParam().count;
+  const Status smaller = exchange([](OpRequest& recv) { --recv.count; });
+  EXPECT_EQ(smaller.code(), Code::kInvalidArgument) << smaller.to_string();
+  EXPECT_THAT(smaller.message(),
+              HasSubstr(fmt::format("rank 1 called recv(f32[{}]), rank 0 called send(f32[{}])",
+                                    count - 1, count)));
+  const Status of_integers = exchange([](OpRequest& recv) { recv.dtype = DType::kI32; });
+  EXPECT_THAT(of_integers.message(), HasSubstr("rank 1 called recv(i32["));
+  data(0).assign(count, 7);
+  const Status fitting = exchange([](OpRequest&) {});
+  EXPECT_TRUE(fitting.ok()) << fitting.to_string();
+  EXPECT_EQ(data(1), data(0));
+  expect_usable_again();
+}
+
 TEST_P(Failures, AStoppedRankEndsInADeadlineAndNotInAHang) {
   world_.stop(0);
   World::Works works = submit_all_but(0);

@@ -76,7 +76,7 @@ def test_no_crash_at_exit_without_destroy_process_group(
 
 # Rank 0's reducer gets an error instead of its gradients.
 FAILS = """
-import os, time
+import time
 import torch
 import torch.distributed as dist
 import corro.torch  # torch before 2.5 finds no back end by itself

@@ -117,14 +117,14 @@ Result<SelectionRule> parse_rule(std::string_view text) {
   const size_t colon = about.find(':');
   SelectionRule rule;
   const auto kind = collective_named(about.substr(0, colon));
-  if (!kind) return wrong(text, "the operations are " + names_of_collectives());
+  if (!kind) return wrong(text, "expected one of the operations " + names_of_collectives());
   rule.kind = *kind;
   if (colon != std::string_view::npos && !read_range(about.substr(colon + 1), rule))
     return wrong(
         text, "expected a range of bytes FROM-UNTIL such as 64K-4M, 64K- or -4M, FROM below UNTIL");
   const auto algorithm = algorithm_named(name);
   if (!algorithm || !can_do(*algorithm, *kind)) {
-    return wrong(text, fmt::format("the algorithms of {} are {}", name_of(*kind),
+    return wrong(text, fmt::format("expected one of the algorithms of {}: {}", name_of(*kind),
                                    names_of_algorithms(*kind)));
   }
   rule.algorithm = *algorithm;
@@ -147,7 +147,8 @@ Result<std::vector<SelectionRule>> parse_selection_rules(std::string_view text) 
     const size_t comma = text.find(',');
     CORRO_ASSIGN(const SelectionRule rule, parse_rule(text.substr(0, comma)));
     if (rules.size() == kMaxSelectionRules) {
-      return Status(Code::kInvalidArgument, fmt::format("more than {} rules", kMaxSelectionRules));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("expected at most {} rules", kMaxSelectionRules));
     }
     rules.push_back(rule);
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);

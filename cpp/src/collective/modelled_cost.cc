@@ -1,7 +1,7 @@
 #include <bit>
 #include <cmath>
+#include <limits>
 
-#include "base/check.h"
 #include "collective/patterns.h"
 #include "collective/selection.h"
 
@@ -153,10 +153,16 @@ class Costs {
 
 }  // namespace
 
-double modelled_cost_us(const Problem& problem, Algorithm algorithm, uint64_t element_bytes,
-                        const LinkModel& link) {
-  CORRO_CHECK(supports(algorithm, problem), name_of(algorithm), name_of(problem.kind));
-  return Costs(problem, element_bytes, link).of(algorithm);
+AlgorithmCosts modelled_costs_us(const Problem& problem, uint64_t element_bytes,
+                                 const LinkModel& link) {
+  const Costs costs(problem, element_bytes, link);
+  AlgorithmCosts us{};
+  for (size_t i = 0; i < us.size(); ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    us[i] = supports(algorithm, problem) ? costs.of(algorithm)
+                                         : std::numeric_limits<double>::infinity();
+  }
+  return us;
 }
 
 }  // namespace corro::collective

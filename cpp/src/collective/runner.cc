@@ -17,9 +17,11 @@ Status mismatch_error(const OpRequest& request, const Links& links, int32_t peer
                       const SignatureBits& own_signature, const RecvRequest& received) {
   const auto own = links.world_ranks[static_cast<size_t>(links.rank)];
   const auto other = links.world_ranks[static_cast<size_t>(peer)];
+  Signature called = Signature::unpack(own_signature);
+  called.kind = request.kind;  // A recv carries its sender's.
   std::string difference =
       fmt::format("{}: ranks disagree: {}", name_of(request.kind),
-                  describe_difference(own, own_signature, other, received.peer_signature));
+                  describe_difference(own, called.pack(), other, received.peer_signature));
   if (received.peer_signature == own_signature) {
     difference += fmt::format(" (rank {} sent {} bytes where rank {} expects {})", other,
                               received.peer_bytes, own, received.into.size());

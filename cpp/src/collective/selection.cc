@@ -130,13 +130,11 @@ Algorithm choose(const SelectionTable& table, const Problem& problem, uint64_t e
   if (const SelectionRule* rule = rule_for(table, problem, element_bytes)) return rule->algorithm;
   auto best = Algorithm::kDirect;
   double least = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kAlgorithmCount; ++i) {
-    const auto algorithm = static_cast<Algorithm>(i);
-    if (!supports(algorithm, problem)) continue;
-    const double cost = modelled_cost_us(problem, algorithm, element_bytes, table.link);
-    if (cost < least * (1 - kRounding)) {
-      least = cost;
-      best = algorithm;
+  const AlgorithmCosts costs = modelled_costs_us(problem, element_bytes, table.link);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    if (costs[i] < least * (1 - kRounding)) {
+      least = costs[i];
+      best = static_cast<Algorithm>(i);
     }
   }
   CORRO_CHECK(least != std::numeric_limits<double>::infinity(), name_of(problem.kind), problem.size,
@@ -158,11 +156,11 @@ std::string describe(const SelectionTable& table, int32_t size) {
     if (is_pair(kind)) continue;
     bool first = true;
     for (const Row& row : rows_of(table, kind, size)) {
-      const double cost =
-          modelled_cost_us(even_problem(kind, size, row.from), row.algorithm, 1, link);
+      const AlgorithmCosts costs = modelled_costs_us(even_problem(kind, size, row.from), 1, link);
       text +=
           fmt::format("{:<14} {:>10}  {:<19} {:>12.1f}{}\n", first ? name_of(kind) : "", row.from,
-                      name_of(row.algorithm), cost, row.ruled ? "  CORRO_ALGORITHMS" : "");
+                      name_of(row.algorithm), costs[static_cast<size_t>(row.algorithm)],
+                      row.ruled ? "  CORRO_ALGORITHMS" : "");
       first = false;
     }
   }

@@ -6,6 +6,7 @@
 //   std::cout << describe(table, size);
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,9 +26,13 @@ struct LinkModel {
   friend bool operator==(const LinkModel&, const LinkModel&) = default;
 };
 
-/// Predicts the time of an operation from closed forms (docs/algorithms.md). Requires supports().
-[[nodiscard]] double modelled_cost_us(const Problem& problem, Algorithm algorithm,
-                                      uint64_t element_bytes, const LinkModel& link);
+/// Microseconds, by Algorithm.
+using AlgorithmCosts = std::array<double, kAlgorithmCount>;
+
+/// Predicts the times of an operation from closed forms (docs/algorithms.md); infinite for an
+/// algorithm that it does not support.
+[[nodiscard]] AlgorithmCosts modelled_costs_us(const Problem& problem, uint64_t element_bytes,
+                                               const LinkModel& link);
 
 /// What the ranks of a job agree on before they choose algorithms. Immutable value.
 struct SelectionTable {

@@ -25,6 +25,10 @@ double simulated(Problem problem, Algorithm algorithm, const LinkModel& link) {
   return simulated_time_us(generate_all(problems, algorithm), kElementBytes, link);
 }
 
+double modelled(const Problem& problem, Algorithm algorithm, const LinkModel& link) {
+  return modelled_costs_us(problem, kElementBytes, link)[static_cast<size_t>(algorithm)];
+}
+
 std::string describe(const Problem& problem, Algorithm algorithm) {
   return std::string(name_of(problem.kind)) + " " + std::string(name_of(algorithm)) +
          " size=" + std::to_string(problem.size) + " count=" + std::to_string(problem.count);
@@ -50,7 +54,7 @@ TEST(ModelledCost, AgreesWithTheSimulationWhereBytesDecide) {
   // The simulated link copies for nothing; a slow one makes the model's copies nothing, too.
   const LinkModel link{.latency_us = 20, .overhead_us = 0.1, .us_per_byte = 0.1};
   for_each_problem({1000, 20000}, [&](const Problem& problem, Algorithm algorithm) {
-    const double model = modelled_cost_us(problem, algorithm, kElementBytes, link);
+    const double model = modelled(problem, algorithm, link);
     const double time = simulated(problem, algorithm, link);
     EXPECT_NEAR(model / time, 1, 0.5) << describe(problem, algorithm);
     const auto size = static_cast<uint32_t>(problem.size);
@@ -63,25 +67,12 @@ TEST(ModelledCost, AgreesWithTheSimulationWhereBytesDecide) {
 TEST(ModelledCost, AgreesWithTheSimulationWhereMessagesDecide) {
   const LinkModel link{.latency_us = 20, .overhead_us = 1, .us_per_byte = 0};
   for_each_problem({0, 1}, [&](const Problem& problem, Algorithm algorithm) {
-    const double model = modelled_cost_us(problem, algorithm, kElementBytes, link);
+    const double model = modelled(problem, algorithm, link);
     const double time = simulated(problem, algorithm, link);
     // The model charges a root for what it receives as well: up to 31 us here.
     EXPECT_GE(model, time * 0.99) << describe(problem, algorithm);
     EXPECT_LE(model, time * 1.51 + 31) << describe(problem, algorithm);
   });
-}
-
-TEST(ModelledCost, FollowsTheOptimalSplit) {
-  const LinkModel link{.latency_us = 0, .overhead_us = 0, .us_per_byte = 1e-3};
-  for (int32_t k = 0; k <= 4; ++k) {
-    const Problem problem{.kind = OpKind::kAllreduce,
-                          .size = 4 + k,
-                          .count = 1 << 20,
-                          .aggregators = k,
-                          .chunk_count = 1 << 10};
-    const double model = modelled_cost_us(problem, Algorithm::kTwoShot, kElementBytes, link);
-    EXPECT_NEAR(model, simulated(problem, Algorithm::kTwoShot, link), 0.02 * model) << k;
-  }
 }
 
 TEST(Choose, TakesTheFastestBySimulationOrOneNearIt) {

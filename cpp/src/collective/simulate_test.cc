@@ -143,7 +143,7 @@ TEST(SimulatedTime, PassesOneMessageAtATimeThroughAPort) {
 }
 
 /// The times of the optimal split between n = 4 contributors and k aggregators, in units of (vector
-/// / bandwidth): 2 n (n - 1) / (n^2 + k n - 2 k).
+/// / bandwidth): 2 n (n - 1) / (n^2 + k n - 2 k). The closed form says the same.
 TEST(SimulatedTime, ReproducesTheOptimalSplit) {
   constexpr double kWant[] = {1.5, 24.0 / 18, 24.0 / 20, 24.0 / 22, 1.0};
   for (int32_t k = 0; k <= 4; ++k) {
@@ -153,7 +153,10 @@ TEST(SimulatedTime, ReproducesTheOptimalSplit) {
                           .aggregators = k,
                           .chunk_count = 1 << 10};
     const LinkModel link{.latency_us = 0, .overhead_us = 0, .us_per_byte = 1.0 / (4 << 20)};
+    const double model =
+        modelled_costs_us(problem, 4, link)[static_cast<size_t>(Algorithm::kTwoShot)];
     EXPECT_NEAR(time_of(problem, Algorithm::kTwoShot, link), kWant[k], 0.02 * kWant[k]) << k;
+    EXPECT_NEAR(model, kWant[k], 0.02 * kWant[k]) << k;
   }
 }
 
