@@ -151,15 +151,14 @@ Fate draw_fate(int32_t size, std::mt19937_64& random) {
 class Commit : public ::testing::TestWithParam<Case> {
  protected:
   [[nodiscard]] int32_t size() const { return GetParam().size; }
-  [[nodiscard]] World world(uint64_t seed, bool commit, std::vector<int32_t> without = {}) const {
+  [[nodiscard]] World world(uint64_t seed, bool commit) const {
     return World({.size = size(),
                   .seed = seed,
                   .board = GetParam().board,
                   .stream_bytes = 4096,
                   .short_moves = seed % 3 == 0,
                   .commit = commit,
-                  .rests = true,
-                  .uncommitted = std::move(without)});
+                  .rests = true});
   }
   /// As a driver: what is said already gets out first.
   static void leave(World& world, int32_t rank) {
@@ -249,23 +248,6 @@ TEST_P(Commit, WithoutItTheyDoNotAlways) {
   for (uint64_t seed = 0; seed < most && !differ; ++seed)
     differ = !outcome(seed, false, false).empty();
   EXPECT_EQ(differ, size() > 2);
-}
-
-TEST_P(Commit, ARankWithoutItIsAMismatchThatSaysSo) {
-  World mixed = world(3, true, {size() - 1});
-  std::vector<float> data(static_cast<size_t>(size()), 1);
-  const auto results = mixed.run_all([&](int32_t r) {
-    auto* bytes = reinterpret_cast<std::byte*>(&data[static_cast<size_t>(r)]);
-    return OpRequest{.kind = OpKind::kAllreduce,
-                     .dtype = DType::kF32,
-                     .input = bytes,
-                     .output = bytes,
-                     .count = 1};
-  });
-  for (const Status& status : results) {
-    EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.to_string();
-    EXPECT_THAT(status.message(), HasSubstr("only one of them with CORRO_COMMIT=1"));
-  }
 }
 
 TEST_P(Commit, ARankThatDecidesAndStopsEndsEveryWait) {

@@ -45,8 +45,6 @@ World::World(const WorldOptions& options)
                                   .fusion = options.fusion,
                                   .deterministic = options.deterministic,
                                   .commit = options.commit};
-    for (const int32_t without : options.uncommitted)
-      engine.commit = engine.commit && without != engine.rank;
     for (size_t p = 0; p < ranks; ++p) {
       engine.peers.push_back({.where = "in this process",
                               .stream = std::move(streams[r][p]),

@@ -33,7 +33,6 @@ struct WorldOptions {
   bool deterministic = false;  ///< As CORRO_DETERMINISTIC=1.
   bool commit = false;         ///< As CORRO_COMMIT=1.
   bool rests = false;          ///< Idle engines are not polled, as a process's would not be.
-  std::vector<int32_t> uncommitted = {};  ///< Ranks without it all the same.
 };
 
 /// Loop-confined: every engine is polled by the thread that calls run().

@@ -41,3 +41,20 @@ def test_ranks_of_one_host_know_it_over_tcp_too(launch: Launch) -> None:
         "assert corro.cross_size() == 1"
     )
     launch("-c", script, ranks=2, CORRO_TRANSPORT="tcp").check()
+
+
+def test_a_setting_that_one_rank_has_alone_is_named_before_the_ranks_connect(
+    launch: Launch,
+) -> None:
+    script = (
+        "import os;"
+        "os.environ['CORRO_TRANSPORT'] = 'tcp' if os.environ['CORRO_RANK'] == '1' else 'shm';"
+        "import corro; corro.init()"
+    )
+    job = launch("-c", script, ranks=3)
+    assert job.code == 1, job.output
+    assert (
+        "CORRO_TRANSPORT=tcp on rank 1, CORRO_TRANSPORT=shm on rank 0: "
+        "expected the same on all ranks" in job.output
+    )
+    assert "set CORRO_TRANSPORT to what is expected, or unset it" in job.output

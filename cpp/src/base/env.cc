@@ -173,6 +173,12 @@ std::string read_bootstrap_directory(Reader& reader) {
 
 }  // namespace
 
+std::string common_settings(const Environment& environment) {
+  return fmt::format("CORRO_TRANSPORT={} CORRO_DETERMINISTIC={:d} CORRO_COMMIT={:d}",
+                     environment.local_tcp ? "tcp" : "shm", environment.deterministic,
+                     environment.commit);
+}
+
 Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   Reader reader(lookup);
   Environment environment;

@@ -57,6 +57,10 @@ struct Environment {
       scheduler_nodes;  ///< SLURM_JOB_NUM_NODES: hosts that the batch system gave to this job.
 };
 
+/// What has to be the same on all ranks, as text: "CORRO_TRANSPORT=shm CORRO_COMMIT=0" and so on,
+/// defaults included.
+[[nodiscard]] std::string common_settings(const Environment& environment);
+
 /// Looks a variable up; nullopt if it is not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
 

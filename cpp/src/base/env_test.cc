@@ -36,6 +36,16 @@ TEST(Environment, NothingSetMeansAWorldOfOne) {
   EXPECT_FALSE(environment.deterministic);
 }
 
+TEST(Environment, WhatHasToBeTheSameOnAllRanksIsText) {
+  EXPECT_EQ(common_settings(read({}).value()),
+            "CORRO_TRANSPORT=shm CORRO_DETERMINISTIC=0 CORRO_COMMIT=0");
+  EXPECT_EQ(
+      common_settings(
+          read({{"CORRO_TRANSPORT", "tcp"}, {"CORRO_DETERMINISTIC", "1"}, {"CORRO_COMMIT", "1"}})
+              .value()),
+      "CORRO_TRANSPORT=tcp CORRO_DETERMINISTIC=1 CORRO_COMMIT=1");
+}
+
 TEST(Environment, ReadsItsOwnNames) {
   const Environment environment = read({{"CORRO_RANK", "3"},
                                         {"CORRO_SIZE", "8"},
@@ -142,7 +152,7 @@ TEST(Environment, ErrorsNameVariableAndValue) {
   EXPECT_THAT(error_of({{"CORRO_COMMIT", "yes"}}), HasSubstr("expected 0 or 1"));
   EXPECT_THAT(error_of({{"CORRO_FUSION_BYTES", "64MB"}}), HasSubstr("CORRO_FUSION_BYTES=64MB"));
   EXPECT_THAT(error_of({{"CORRO_ALGORITHMS", "allreduce=fast"}}),
-              HasSubstr("CORRO_ALGORITHMS: 'allreduce=fast': the algorithms of"));
+              HasSubstr("CORRO_ALGORITHMS: 'allreduce=fast': expected one of"));
   for (const char* bad : {"-1", "0", "1e-12", "nan", "inf", "1e300", "5s", " "}) {
     EXPECT_THAT(error_of({{"CORRO_TIMEOUT", bad}}), HasSubstr(std::string("CORRO_TIMEOUT=") + bad));
   }

@@ -96,23 +96,17 @@ Signature signature_of(const OpRequest& request, int32_t size) {
       if (!request.counts.empty() || !request.send_counts.empty()) signature.count = 0;
       break;
     case OpKind::kBarrier:
-      signature = {.kind = OpKind::kBarrier};
-      break;
+      return {.kind = OpKind::kBarrier};
     default:
       break;
   }
   const bool folds = request.kind == OpKind::kAllreduce || request.kind == OpKind::kReduce ||
                      request.kind == OpKind::kReducescatter;
   if (!folds) signature.reduce_op = ReduceOp::kSum;
-  const uint32_t commits = request.commits ? kCommits : 0;
-  if (request.kind == OpKind::kBarrier) {
-    signature.extras = commits;
-    return signature;
-  }
   const bool shared_counts = request.kind != OpKind::kAlltoall;
   signature.shape = request.shape;
   const auto counts = shared_counts ? std::span(request.counts) : std::span<uint64_t>();
-  signature.extras = hash_extras(request.prescale, request.postscale, counts) | commits;
+  signature.extras = hash_extras(request.prescale, request.postscale, counts);
   return signature;
 }
 

@@ -34,7 +34,6 @@ struct OpRequest {
   uint64_t shape = 0;  ///< pack_shape() of the dims that all ranks share; 0: not compared.
   Duration timeout{};  ///< Zero: the engine's default.
   std::string name = {};
-  bool commits = false;  ///< Ends with a closing round (CORRO_COMMIT=1); the engine sets it.
 };
 
 /// Refuses what no group could run: roots and counts out of range, byte sizes that overflow.

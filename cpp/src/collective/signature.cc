@@ -124,19 +124,14 @@ uint32_t hash_extras(double prescale, double postscale, std::span<const uint64_t
   if (!even) {
     for (const uint64_t count : counts) hash = mix(hash, count);
   }
-  return std::max(static_cast<uint32_t>(hash) & (kCommits - 1), 1U);
+  return std::max(static_cast<uint32_t>(hash), 1U);
 }
 
 std::string describe_difference(int32_t rank, const SignatureBits& signature, int32_t other_rank,
                                 const SignatureBits& other) {
   const std::string one = Signature::unpack(signature).describe();
   const std::string two = Signature::unpack(other).describe();
-  const char* unseen = "";
-  if (one == two) {
-    unseen = ((signature.extras ^ other.extras) & kCommits) != 0
-                 ? ", only one of them with CORRO_COMMIT=1"
-                 : " with other scales or other counts per rank";
-  }
+  const char* unseen = one == two ? " with other scales or other counts per rank" : "";
   return fmt::format("rank {} called {}, rank {} called {}{}", rank, one, other_rank, two, unseen);
 }
 

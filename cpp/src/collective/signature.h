@@ -20,7 +20,7 @@ struct Signature {
   uint64_t count =
       0;  ///< Elements that all ranks agree on: counts are summed; uneven alltoall has 0.
   uint64_t shape = 0;   ///< pack_shape() of the caller's dims; 0: not given.
-  uint32_t extras = 0;  ///< hash_extras() of what the words above do not say, and kCommits.
+  uint32_t extras = 0;  ///< hash_extras() of what the words above do not say.
 
   [[nodiscard]] SignatureBits pack() const;
   /// Foreign bits: values out of range become the nearest valid ones, so describe() is always safe.
@@ -34,10 +34,7 @@ struct Signature {
 /// else a hash of them.
 [[nodiscard]] uint64_t pack_shape(std::span<const uint64_t> dims);
 
-/// In extras: the operation ends with a closing round.
-inline constexpr uint32_t kCommits = 1U << 31U;
-
-/// A hash of scales and counts per rank, below kCommits; 0 if the scales are 1 and the counts even.
+/// A hash of scales and counts per rank; 0 if the scales are 1 and the counts even.
 [[nodiscard]] uint32_t hash_extras(double prescale, double postscale,
                                    std::span<const uint64_t> counts);
 

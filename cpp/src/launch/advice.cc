@@ -37,9 +37,8 @@ std::string wrong_variable(const std::string& error) {
   const size_t name = error.find("CORRO_");
   if (name == std::string::npos) return "";
   const size_t end = error.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", name);
-  std::string variable = error.substr(name, end - name);
-  const bool wrong = has(error, ": expected ") || variable == "CORRO_ALGORITHMS";
-  return wrong && end != std::string::npos ? variable : "";
+  return has(error, ": expected ") && end != std::string::npos ? error.substr(name, end - name)
+                                                               : "";
 }
 
 /// By what the rank said before its end; "" if that says nothing special.
@@ -49,9 +48,6 @@ std::string advise_by_error(const std::string& error) {
   };
   if (raised("corro.ResourceExhaustedError")) {
     return "use a smaller batch or fewer ranks, or raise the limit";
-  }
-  if (has(error, "only one of them with CORRO_COMMIT=1")) {
-    return "set CORRO_COMMIT to the same value on every rank";
   }
   if (raised("corro.MismatchError")) {
     return "make every rank call the same operation with the same shape and type";

@@ -242,8 +242,7 @@ Time Engine::deadline_of(const collective::OpRequest& request, Time now) const {
 
 /// Gives an operation its id and place in the group's lane.
 void Engine::begin(Group& group, const std::shared_ptr<WorkState>& work, size_t index, Time now) {
-  collective::OpRequest& request = work->requests[index];
-  request.commits = options_.commit && !is_pair(request.kind);
+  const collective::OpRequest& request = work->requests[index];
   auto flight = make_flight(group, work, request, now);
   flight->op = is_pair(request.kind)
                    ? group.pair_sequences[{request.kind, request.root, request.tag}]++

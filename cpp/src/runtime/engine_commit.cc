@@ -77,7 +77,7 @@ void Engine::count_vote(Group& group, int32_t from, uint64_t op, const Signature
 }
 
 void Engine::hear_closing(int32_t from, Group& group, const wire::Control& control) {
-  if (!commits(group)) return;  // the signatures tell that it should
+  if (!commits(group)) return;
   switch (control.kind) {
     case wire::ControlKind::kVote:
       if (decider_of(group) == rank()) count_vote(group, from, control.op, control.signature);

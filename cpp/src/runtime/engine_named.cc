@@ -29,8 +29,7 @@ Status Engine::named_refusal(Group& group, const collective::OpRequest& request)
 
 void Engine::submit_named(Group& group, const std::shared_ptr<WorkState>& work, size_t index,
                           Time now) {
-  collective::OpRequest& request = work->requests[index];
-  request.commits = options_.commit;
+  const collective::OpRequest& request = work->requests[index];
   Status status = named_refusal(group, request);
   if (status.ok()) status = open_channel(group).submit(work, index, now, deadline_of(request, now));
   if (status.ok()) return;

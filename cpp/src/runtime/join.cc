@@ -98,6 +98,7 @@ Result<Rendezvous> meet(const Environment& environment, const JoinOptions& optio
           environment.local_tcp ? transport::LocalTransport::kTcp : transport::LocalTransport::kShm,
       .listen_address = environment.listen.empty() ? "127.0.0.1" : environment.listen,
       .host_id = environment.host_id,
+      .settings = common_settings(environment),
       .deadline = deadline,
       .shared_descriptors = std::move(shared)};
   CORRO_ASSIGN(met.mesh, transport::connect_mesh(mesh));
@@ -128,10 +129,9 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
   const int32_t rank = driver.engine().rank();
   const int32_t other = probed_rank(hosts);
   const Duration left = deadline - monotonic_now();
-  if (rank == other) CORRO_TRY(answer_probe(driver, **group, left));
-  if (rank == 0) {
-    CORRO_ASSIGN(const auto link,
-                 probe_link(driver, **group, other, !environment.deterministic, left));
+  if (!environment.deterministic && rank == other) CORRO_TRY(answer_probe(driver, **group, left));
+  if (!environment.deterministic && rank == 0) {
+    CORRO_ASSIGN(const auto link, probe_link(driver, **group, other, left));
     table.measured = link.has_value();
     table.link = link.value_or(table.link);
   }

@@ -159,15 +159,11 @@ Result<ProbeRound> decode_probe_round(BytesView bytes) {
 }
 
 Result<std::optional<collective::LinkModel>> probe_link(Driver& driver, Group& group, int32_t other,
-                                                        bool measure, Duration timeout) {
+                                                        Duration timeout) {
   Probe probe(driver, group, other, timeout);
-  std::optional<collective::LinkModel> link;
-  if (measure) {
-    CORRO_ASSIGN(const ProbeTimes times, take_times(probe));
-    link = fit_link(times);
-  }
+  CORRO_ASSIGN(const ProbeTimes times, take_times(probe));
   CORRO_TRY(probe.finish());
-  return link;
+  return fit_link(times);
 }
 
 Status answer_probe(Driver& driver, Group& group, Duration timeout) {

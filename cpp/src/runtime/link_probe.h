@@ -41,10 +41,10 @@ inline constexpr size_t kProbeRoundBytes = 16;
 [[nodiscard]] Result<ProbeRound> decode_probe_round(BytesView bytes);
 
 /// On rank 0: rounds of one small message, of many, and of large ones, with rank `other` of the
-/// group; none if `measure` is false. About 20 ms, but no fewer than three rounds, each after an
-/// announcement. Returns what fit_link() makes of them. Blocks, at most until `timeout`.
+/// group. About 20 ms, but no fewer than three rounds, each after an announcement. Returns what
+/// fit_link() makes of them. Blocks, at most until `timeout`.
 [[nodiscard]] Result<std::optional<collective::LinkModel>> probe_link(Driver& driver, Group& group,
-                                                                      int32_t other, bool measure,
+                                                                      int32_t other,
                                                                       Duration timeout);
 /// On rank `other`, until rank 0 has enough.
 [[nodiscard]] Status answer_probe(Driver& driver, Group& group, Duration timeout);

@@ -28,8 +28,9 @@ struct MeshOptions {
   LocalTransport local =
       LocalTransport::kShm;  ///< CORRO_TRANSPORT=tcp: ranks of one host use TCP too.
   std::string listen_address =
-      "127.0.0.1";      ///< TCP: address to listen on and to publish, IPv4 or IPv6.
-  std::string host_id;  ///< Ranks with the same id are on one host; "": boot id + namespaces.
+      "127.0.0.1";       ///< TCP: address to listen on and to publish, IPv4 or IPv6.
+  std::string host_id;   ///< Ranks with the same id are on one host; "": boot id + namespaces.
+  std::string settings;  ///< Has to be the same on all ranks: words NAME=VALUE, at most 256 bytes.
   Time deadline;
   /// Descriptors handed to every local peer (the arena, the board, the doorbell), in this order;
   /// borrowed.
@@ -51,6 +52,8 @@ struct MeshResult {
 };
 
 /// Blocks until connected to every peer, or the deadline: then says which ranks are missing.
+/// INVALID_ARGUMENT, on every rank that gets to see it, if a rank's settings are not those of rank
+/// 0.
 [[nodiscard]] Result<MeshResult> connect_mesh(const MeshOptions& options);
 
 }  // namespace corro::transport

@@ -39,6 +39,21 @@ std::vector<int32_t> missing_from(const MeshOptions& options, int32_t first) {
   return missing;
 }
 
+/// The word around the first byte in which two texts differ.
+std::string_view differing_word(std::string_view text, std::string_view other) {
+  const auto at = static_cast<size_t>(std::ranges::mismatch(text, other).in1 - text.begin());
+  const size_t begin = text.substr(0, at).rfind(' ') + 1;  // 0 if there is no blank
+  return text.substr(begin, text.find(' ', at) - begin);
+}
+
+Status check_settings(int32_t rank, const std::string& settings, const std::string& of_rank_zero) {
+  if (settings == of_rank_zero) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("connect: {} on rank {}, {} on rank 0: expected the same on all ranks",
+                      differing_word(settings, of_rank_zero), rank,
+                      differing_word(of_rank_zero, settings))};
+}
+
 Result<std::vector<PeerPlace>> gather(const MeshOptions& options, Time started) {
   std::vector<PeerPlace> places(static_cast<size_t>(options.size));
   for (int32_t rank = 0; rank < options.size; ++rank) {
@@ -56,6 +71,8 @@ Result<std::vector<PeerPlace>> gather(const MeshOptions& options, Time started) 
     auto record = wire::decode_peer_record(*bytes);
     if (!record.ok()) return record.status().with_context(fmt::format("connect: rank {}", rank));
     places[static_cast<size_t>(rank)].record = std::move(record).value();
+    CORRO_TRY(check_settings(rank, places[static_cast<size_t>(rank)].record.settings,
+                             places[0].record.settings));
   }
   return places;
 }
@@ -125,7 +142,8 @@ Result<Rendezvous> rendezvous(const MeshOptions& options) {
   wire::PeerRecord own{
       .pid = getpid(),
       .host_id = options.host_id.empty() ? io::boot_host_id() : options.host_id,
-      .unix_name = fmt::format("corro-rank-{}-{}", options.rank, wire::random_hex(12))};
+      .unix_name = fmt::format("corro-rank-{}-{}", options.rank, wire::random_hex(12)),
+      .settings = options.settings};
   if (own.host_id.size() > wire::kMaxHostId)
     own.host_id = wire::to_hex(wire::digest_of(own.host_id));
   CORRO_ASSIGN(found.unix_listener, io::listen_abstract(own.unix_name));

@@ -158,6 +158,27 @@ TEST(Mesh, ListenAddressIsOneThatOthersCanReach) {
   }
 }
 
+TEST(Mesh, ARankWithOtherSettingsIsNamedOnEveryRankWithoutWaitingForTheRest) {
+  constexpr const char* kSettings[] = {"TRANSPORT=shm COMMIT=0", "TRANSPORT=shm COMMIT=1",
+                                       "TRANSPORT=shm COMMIT=0"};
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    Meeting meeting;
+    wire::StoreBootstrap store = meeting.join();
+    for (const int32_t other : {0, 1}) {
+      if (other == rank) continue;
+      const Bytes record = wire::encode_peer_record(
+          {.pid = getpid(), .host_id = "host-0", .settings = kSettings[other]});
+      ASSERT_TRUE(store.put(fmt::format("job/rank/{}", other), record).ok());
+    }
+    MeshOptions options = options_for(rank, 4, {}, store, std::nullopt);
+    options.settings = kSettings[rank];
+    const Status refused = connect_mesh(options).status();
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << refused.to_string();
+    EXPECT_THAT(refused.message(),
+                HasSubstr("COMMIT=1 on rank 1, COMMIT=0 on rank 0: expected the same on all"));
+  }
+}
+
 TEST(Mesh, RanksThatDoNotStartAreNamedAtTheDeadline) {
   Meeting meeting;
   wire::StoreBootstrap store = meeting.join();

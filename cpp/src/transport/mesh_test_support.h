@@ -69,6 +69,7 @@ inline MeshOptions options_for(int32_t rank, int32_t size, const Setting& settin
           .local = setting.local,
           .listen_address = setting.listen_address,
           .host_id = fmt::format("host-{}", rank % setting.hosts),
+          .settings = {},
           .deadline = soon(),
           .shared_descriptors = {}};
 }

@@ -3,18 +3,20 @@
 namespace corro::wire {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 }  // namespace
 
 Bytes encode_peer_record(const PeerRecord& record) {
   CORRO_CHECK(record.host_id.size() <= kMaxHostId, record.host_id);
   CORRO_CHECK(record.unix_name.size() <= kMaxUnixName, record.unix_name);
+  CORRO_CHECK(record.settings.size() <= kMaxSettings, record.settings);
   ByteWriter writer;
   writer.write(kVersion);
   writer.write(record.pid);
   writer.write_string(record.host_id);
   writer.write_string(record.unix_name);
+  writer.write_string(record.settings);
   return writer.take();
 }
 
@@ -24,11 +26,14 @@ Result<PeerRecord> decode_peer_record(BytesView bytes) {
   const auto pid = reader.read<int32_t>();
   auto host_id = reader.read_string(kMaxHostId);
   auto unix_name = reader.read_string(kMaxUnixName);
-  if (version != kVersion || !pid || !host_id || !unix_name || !reader.done()) {
+  auto settings = reader.read_string(kMaxSettings);
+  if (version != kVersion || !pid || !host_id || !unix_name || !settings || !reader.done()) {
     return Status(Code::kInvalidArgument, "peer record: not one of corro's, or of another version");
   }
-  return PeerRecord{
-      .pid = *pid, .host_id = std::move(*host_id), .unix_name = std::move(*unix_name)};
+  return PeerRecord{.pid = *pid,
+                    .host_id = std::move(*host_id),
+                    .unix_name = std::move(*unix_name),
+                    .settings = std::move(*settings)};
 }
 
 }  // namespace corro::wire

@@ -12,11 +12,13 @@ namespace corro::wire {
 
 inline constexpr size_t kMaxHostId = 256;
 inline constexpr size_t kMaxUnixName = 100;
+inline constexpr size_t kMaxSettings = 256;
 
 struct PeerRecord {
   int32_t pid = 0;
   std::string host_id = {};    ///< Ranks with the same one share a host.
   std::string unix_name = {};  ///< Abstract Unix socket for ranks of the same host.
+  std::string settings = {};   ///< What has to be the same on all ranks: words NAME=VALUE.
 };
 
 [[nodiscard]] Bytes encode_peer_record(const PeerRecord& record);

@@ -6,11 +6,13 @@ namespace corro::wire {
 namespace {
 
 TEST(PeerRecord, ReadsBackWhatItWritesAndNothingElse) {
-  const Bytes bytes = encode_peer_record({.pid = 4711, .host_id = "host", .unix_name = "corro-x"});
+  const Bytes bytes = encode_peer_record(
+      {.pid = 4711, .host_id = "host", .unix_name = "corro-x", .settings = "A=1 B=2"});
   const PeerRecord read = decode_peer_record(bytes).value();
   EXPECT_EQ(read.pid, 4711);
   EXPECT_EQ(read.host_id, "host");
   EXPECT_EQ(read.unix_name, "corro-x");
+  EXPECT_EQ(read.settings, "A=1 B=2");
   for (size_t length = 0; length < bytes.size(); ++length) {
     EXPECT_FALSE(decode_peer_record(BytesView(bytes).first(length)).ok()) << length;
   }
@@ -18,13 +20,13 @@ TEST(PeerRecord, ReadsBackWhatItWritesAndNothingElse) {
   longer.push_back(std::byte{0});
   EXPECT_FALSE(decode_peer_record(longer).ok());
   Bytes other_version = bytes;
-  other_version[0] = std::byte{2};
+  other_version[0] = std::byte{1};
   EXPECT_FALSE(decode_peer_record(other_version).ok());
 }
 
 TEST(PeerRecord, LengthsAboveTheirCapsAreRefusedBeforeAllocating) {
   ByteWriter writer;
-  writer.write(uint32_t{1});
+  writer.write(uint32_t{2});
   writer.write(int32_t{1});
   writer.write(uint32_t{0xFFFFFFFF});
   EXPECT_FALSE(decode_peer_record(writer.bytes()).ok());
