@@ -53,6 +53,10 @@ std::string advise_by_error(const std::string& error) {
     return "make every rank call the same operation with the same shape and type";
   }
   if (has(error, "out of memory")) return "use a smaller batch or model";
+  if (has(error, "No module named 'corro'")) {
+    return "activate the environment that corro is in, or leave `python` out: `corro run` then "
+           "takes the one beside it";
+  }
   if (error.starts_with("ModuleNotFoundError") || error.starts_with("ImportError") ||
       has(error, ": No module named ")) {
     return "install what is missing into the environment that runs this program";

@@ -105,27 +105,28 @@ TEST(FailureBlock, AtADeadlineItSendsToTheRankThatWasWaitedFor) {
   EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     see what rank 3 did: its log"));
 }
 
-TEST(FailureBlock, SaysWhatToDoAboutAWrongVariableAndAScriptThatIsNotThere) {
-  auto ends = four_ranks();
-  ends[2].crash.error =
-      "corro.InvalidArgumentError: CORRO_SPIN=x: expected a number of microseconds above 0";
-  EXPECT_THAT(format_block(report_of(ends), 160),
-              HasSubstr("do     set CORRO_SPIN to what is expected, or unset it"));
-  ends[2].crash.error =
-      "corro.InvalidArgumentError: CORRO_ALGORITHMS: 'x': expected OPERATION=ALGORITHM or so";
-  EXPECT_THAT(format_block(report_of(ends), 160),
-              HasSubstr("do     set CORRO_ALGORITHMS to what is expected, or unset it"));
-  ends[2].crash.error =
-      "corro.UnavailableError: CORRO_LISTEN=1.2.3.4: listen on 1.2.3.4:0: Cannot assign requested "
-      "address";
-  EXPECT_THAT(format_block(report_of(ends), 160),
-              HasSubstr("do     set CORRO_LISTEN to an address of this host"));
-  ends[2].crash = {};
-  ends[2].crash.last_line =
-      "python: can't open file '/me/x.py': [Errno 2] No such file or directory";
-  EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     check that path"));
-  ends[2].crash.last_line = "train.py: error: unrecognized arguments: --epoch 3";
-  EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     check the program's own"));
+TEST(FailureBlock, SaysWhatToDoAboutCommonErrors) {
+  const auto advice_for = [](const std::string& error) {
+    auto ends = four_ranks();
+    ends[2].crash = {};
+    ends[2].crash.last_line = error;
+    return report_of(ends).advice;
+  };
+  EXPECT_EQ(advice_for("corro.InvalidArgumentError: CORRO_SPIN=x: expected a number above 0"),
+            "set CORRO_SPIN to what is expected, or unset it");
+  EXPECT_EQ(advice_for("corro.InvalidArgumentError: CORRO_ALGORITHMS: 'x': expected RULES or so"),
+            "set CORRO_ALGORITHMS to what is expected, or unset it");
+  EXPECT_EQ(advice_for("corro.UnavailableError: CORRO_LISTEN=1.2.3.4: listen on 1.2.3.4:0: Cannot "
+                       "assign requested address"),
+            "set CORRO_LISTEN to an address of this host");
+  EXPECT_THAT(advice_for("python: can't open file '/me/x.py': [Errno 2] No such file"),
+              HasSubstr("check that path"));
+  EXPECT_THAT(advice_for("train.py: error: unrecognized arguments: --epoch 3"),
+              HasSubstr("check the program's own"));
+  EXPECT_THAT(advice_for("ModuleNotFoundError: No module named 'pandas'"),
+              HasSubstr("install what is missing"));
+  EXPECT_THAT(advice_for("ModuleNotFoundError: No module named 'corro'"),
+              HasSubstr("leave `python` out"));
 }
 
 TEST(FailureBlock, OutOfMemoryIsTheCauseAndNamesTheLimit) {
