@@ -19,6 +19,7 @@ from corro._calls import keep_until_done, wait_for
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import FailedPreconditionError, InvalidArgumentError
+from corro.torch.agreement import check_same_parameters
 from corro.torch.compression import Compression, Compressor
 from corro.torch.verbs import DTYPES, arena_tensor
 
@@ -179,8 +180,12 @@ class Reducer:
                 other.close("its parameters belong to another DistributedOptimizer now; use that")
 
     def add(self, sets: Iterable[Sequence[tuple[str, Parameter]]]) -> None:
-        """Makes buckets for sets of parameters; a set shares no bucket with another."""
+        """Makes buckets for sets of parameters; a set shares no bucket with another.
+
+        Blocks until every rank of the group has called it; MismatchError if theirs differ.
+        """
         sets = [list(members) for members in sets]
+        check_same_parameters(self._group, sets)
         self._take_over(param for members in sets for _, param in members)
         for members in sets:
             for part in _cut(members, self._options, first=not self._buckets):
@@ -256,9 +261,9 @@ class Reducer:
             return
         if slot.passes_left == 0:
             raise FailedPreconditionError(
-                f"the gradient of {slot.name} came more than {self._options.passes} times before"
-                " optimizer.step(); to accumulate gradients over several backward passes, give"
-                " DistributedOptimizer backward_passes_per_step"
+                f"the gradient of {slot.name} came once more before optimizer.step(); to accumulate"
+                " gradients over several backward passes, give DistributedOptimizer a larger"
+                f" backward_passes_per_step than {self._options.passes}"
             )
         self._started = True
         if not self._called_back:

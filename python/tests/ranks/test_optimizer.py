@@ -188,6 +188,35 @@ def test_an_optimizer_is_wrapped_once() -> None:
         corro.DistributedOptimizer(optimizer)
 
 
+@pytest.mark.parametrize(
+    ("differ", "theirs"),
+    [
+        ("shape", "bias float32[3]"),
+        ("name", "odd.bias float32[2]"),
+        ("dtype", "bias float64[2]"),
+        ("number", "weight float32[2, 3]"),
+        ("groups", "bias float32[2] in group 0"),
+    ],
+)
+def test_parameters_that_differ_between_ranks_are_named_on_all(differ: str, theirs: str) -> None:
+    if corro.size() == 1:
+        return
+    last = corro.size() - 1
+    what = differ if corro.rank() == last else ""
+    model = nn.Linear(3, 3 if what == "shape" else 2)
+    if what == "dtype":
+        model = model.double()
+    prefix = "odd." if what == "name" else ""
+    named = [(prefix + name, param) for name, param in model.named_parameters()]
+    if what == "number":
+        named = named[:1]
+    optimizer = torch.optim.SGD([param for _, param in named], lr=0.1)
+    with pytest.raises(corro.MismatchError) as caught:
+        corro.DistributedOptimizer(optimizer, named, groups=2 if what == "groups" else 1)
+    difference = f"rank 0 has bias float32[2] where rank {last} has {theirs}"
+    assert str(caught.value).endswith(difference)
+
+
 def test_unused_parameters_count_as_zeros() -> None:
     model = nn.ModuleDict({"a": nn.Linear(2, 1, bias=False), "b": nn.Linear(2, 1, bias=False)})
     for param in model.parameters():
