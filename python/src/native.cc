@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -50,21 +51,54 @@ using Seconds = std::optional<double>;
   raise(error);
 }
 
-/// Runs a C ABI call without the GIL and raises if it failed.
-template <typename Call>
-void checked(Call call) {
-  corro_error error{};
-  error.rank = -1;
-  corro_code code = CORRO_OK;
-  {
-    const nb::gil_scoped_release release;
-    code = call(&error);
+/// The engine's lifetime, shared by all that points into it. Guarded by the GIL, but for what
+/// happens without it.
+class EngineRef {
+ public:
+  /// Null once it is closed.
+  corro_engine* engine = nullptr;
+
+  [[nodiscard]] corro_engine* get() const {
+    if (engine == nullptr)
+      raise(CORRO_FAILED_PRECONDITION, "corro: this engine was shut down; call corro.init() again");
+    return engine;
   }
-  if (code != CORRO_OK) {
+
+  /// Calls into the C ABI without the GIL. The engine outlives the call, if it is not closed yet.
+  template <typename Call>
+  corro_code without_gil(const Call& call) {
+    calls_.fetch_add(1);
+    const nb::gil_scoped_release release;
+    const corro_code code = call();
+    if (calls_.fetch_sub(1) == 1) calls_.notify_all();
+    return code;
+  }
+
+  /// The same for a call that fills an error: raises it.
+  template <typename Call>
+  void checked(const Call& call) {
+    corro_error error{};
+    error.rank = -1;
+    const corro_code code = without_gil([&] { return call(&error); });
+    if (code == CORRO_OK) return;
     error.code = code;
     raise(error);
   }
-}
+
+  /// Other threads' calls fail, and are waited for.
+  void close() {
+    corro_engine* closing = std::exchange(engine, nullptr);
+    if (closing == nullptr) return;
+    const nb::gil_scoped_release release;
+    if (corro_engine_close(closing) == CORRO_FAILED_PRECONDITION) return;  // In a forked child.
+    for (uint32_t calls = calls_.load(); calls > 0; calls = calls_.load()) calls_.wait(calls);
+    corro_engine_destroy(closing);
+  }
+
+ private:
+  std::atomic<uint32_t> calls_{0};
+};
+using EnginePtr = std::shared_ptr<EngineRef>;
 
 int64_t nanoseconds(const Seconds& timeout, int64_t if_none) {
   if (!timeout) return if_none;
@@ -122,19 +156,6 @@ class Op {
   std::optional<std::vector<uint64_t>> dims_;
 };
 
-/// The engine's lifetime, shared by all that points into it: null once it is closed. Guarded by the
-/// GIL.
-struct EngineRef {
-  corro_engine* engine = nullptr;
-
-  [[nodiscard]] corro_engine* get() const {
-    if (engine == nullptr)
-      raise(CORRO_FAILED_PRECONDITION, "corro: this engine was shut down; call corro.init() again");
-    return engine;
-  }
-};
-using EnginePtr = std::shared_ptr<EngineRef>;
-
 /// Operations started together. Dropping it never blocks; whoever submits keeps the buffers alive
 /// until done.
 class Work {
@@ -146,9 +167,9 @@ class Work {
 
   void wait(const Seconds& timeout) {
     const int64_t timeout_ns = nanoseconds(timeout, -1);
-    if (engine_->engine == nullptr)
+    if (engine_->engine == nullptr && corro_work_done(work_) == 0)
       raise(CORRO_CANCELLED, "corro was shut down before this operation was waited for");
-    checked([&](corro_error* error) { return corro_work_wait(work_, timeout_ns, error); });
+    engine_->checked([&](corro_error* error) { return corro_work_wait(work_, timeout_ns, error); });
   }
   [[nodiscard]] bool done() const {
     return engine_->engine == nullptr || corro_work_done(work_) != 0;
@@ -191,14 +212,15 @@ class Group {
   void run(const std::vector<const Op*>& ops, bool named) {
     const std::vector<corro_op> list = collect(ops);
     const auto call = named ? corro_run_named : corro_run;
-    checked([&](corro_error* error) { return call(group_, list.data(), list.size(), error); });
+    engine_->checked(
+        [&](corro_error* error) { return call(group_, list.data(), list.size(), error); });
   }
 
   std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, bool named) {
     const std::vector<corro_op> list = collect(ops);
     const auto call = named ? corro_submit_named : corro_submit;
     corro_work* work = nullptr;
-    checked(
+    engine_->checked(
         [&](corro_error* error) { return call(group_, list.data(), list.size(), &work, error); });
     return std::make_unique<Work>(engine_, work);
   }
@@ -253,14 +275,18 @@ class PythonStore {
     });
   }
 
+  /// What a key that is not there raises is no failure: the engine asks before it puts, and says
+  /// itself what it has waited for.
   template <typename Call>
   int guarded(Call call) {
     const nb::gil_scoped_acquire acquire;
+    failure_.reset();
     try {
       call();
       return 0;
     } catch (nb::python_error& error) {
-      failure_.emplace(error);
+      const nb::object not_there = nb::module_::import_("corro.errors").attr("NotFoundError");
+      if (!error.matches(not_there)) failure_.emplace(error);
     } catch (const nb::cast_error&) {
     }
     return 1;
@@ -287,7 +313,7 @@ class Engine {
     options.store = python_store.table();
     options.timeout_ns = nanoseconds(timeout, 0);
     try {
-      checked(
+      ref_->checked(
           [&](corro_error* error) { return corro_engine_create(&options, &ref_->engine, error); });
     } catch (nb::python_error&) {
       python_store.rethrow();
@@ -296,14 +322,9 @@ class Engine {
   }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  ~Engine() { close(); }
+  ~Engine() { ref_->close(); }
 
-  void close() {
-    corro_engine* engine = std::exchange(ref_->engine, nullptr);
-    if (engine == nullptr) return;
-    const nb::gil_scoped_release release;
-    corro_engine_destroy(engine);
-  }
+  void close() { ref_->close(); }
 
   [[nodiscard]] bool closed() const { return ref_->engine == nullptr; }
   [[nodiscard]] int rank() const { return corro_engine_rank(ref_->get()); }
@@ -324,7 +345,7 @@ class Engine {
   std::unique_ptr<Group> group(const std::vector<int32_t>& ranks) {
     corro_engine* engine = ref_->get();
     corro_group* group = nullptr;
-    checked([&](corro_error* error) {
+    ref_->checked([&](corro_error* error) {
       return corro_group_create(engine, ranks.data(), static_cast<int32_t>(ranks.size()), &group,
                                 error);
     });
@@ -337,11 +358,8 @@ class Engine {
     constexpr int64_t kHour = 3'600'000'000'000;
     const int64_t timeout_ns = nanoseconds(timeout, kHour);
     uint64_t cookie = 0;
-    corro_code code = CORRO_OK;
-    {
-      const nb::gil_scoped_release release;
-      code = corro_engine_next_completed(engine, &cookie, timeout_ns);
-    }
+    const corro_code code =
+        ref_->without_gil([&] { return corro_engine_next_completed(engine, &cookie, timeout_ns); });
     if (code == CORRO_DEADLINE_EXCEEDED) return std::nullopt;
     if (code != CORRO_OK) raise(code, "the engine is shutting down");
     return cookie;

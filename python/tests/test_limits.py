@@ -50,6 +50,39 @@ def test_more_ranks_than_cores(launch: Launch, transport: str) -> None:
     launch("-c", ADD, ranks=ranks, CORRO_TRANSPORT=transport).check()
 
 
+# Rank 0 has no memory for what an allreduce over messages needs besides its buffers.
+NO_HEAP = """
+import resource
+import numpy
+import corro, corro.numpy
+
+corro.init()
+data = numpy.ones(30_000_000, numpy.float32)
+out = numpy.empty_like(data)
+corro.numpy.allreduce(data[:1])
+if corro.rank() == 0:
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, 2 * (4096 * pages + (32 << 20),))
+for call in ({call}, corro.barrier):
+    try:
+        call()
+    except corro.ResourceExhaustedError as error:
+        print(f"told: {{error}}")
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "lambda: corro.numpy.allreduce(data, out=out, prescale_factor=0.5)",
+        "lambda: corro.numpy.allreduce_async(data, out=out, prescale_factor=0.5).wait()",
+    ],
+)
+def test_an_exhausted_heap_is_an_error_on_every_rank(launch: Launch, call: str) -> None:
+    job = launch("-c", NO_HEAP.format(call=call), CORRO_TRANSPORT="tcp").check()
+    assert len(re.findall(r"told: .*rank 0: out of memory", job.output)) == 4, job.output
+
+
 def test_an_arena_above_the_memory_limit_is_one_line(launch: Launch) -> None:
     ask = ADD + "_context.current().engine.alloc(1 << 30)\n"
     with memory_cgroup(256 << 20) as inside:

@@ -74,6 +74,66 @@ def test_no_crash_at_exit_without_destroy_process_group(
     assert "terminate" not in job.output
 
 
+# Leaves while another of its threads is inside of an operation, with and without a shutdown().
+BUSY_THREAD = """
+import threading
+import time
+import numpy
+import corro, corro.numpy
+
+def reduce():
+    try:
+        while True:
+            corro.numpy.allreduce(numpy.ones(64))
+    except (corro.CancelledError, corro.RankLostError, corro.FailedPreconditionError):
+        pass
+
+for turn in range(5):
+    corro.init()
+    thread = threading.Thread(target=reduce, daemon=True)
+    thread.start()
+    time.sleep(0.02)
+    if turn < 4:
+        corro.shutdown()
+        thread.join()
+print("last line")
+"""
+
+
+def test_a_thread_inside_an_operation_outlives_shutdown_and_exit(launch: Launch) -> None:
+    for _ in range(3):
+        job = launch("-c", BUSY_THREAD).check()
+        assert job.output.count("last line") == 2
+
+
+# torch's store keeps the keys of groups that were destroyed; rank 0 comes late to meet them.
+AGAIN = """
+import time
+import torch
+import torch.distributed as dist
+import corro
+
+corro.init()
+for turn in range(3):
+    dist.init_process_group("corro")
+    if turn and dist.get_rank() == 0:
+        time.sleep(0.3)
+    pair = dist.new_group([0, 1])
+    total = torch.ones(1)
+    dist.all_reduce(total, group=pair)
+    assert total.item() == 2
+    if turn == 0 and dist.get_rank() == 1:
+        dist.new_group([1], use_local_synchronization=True)  # Groups that rank 0 has not made.
+    dist.destroy_process_group()
+"""
+
+
+def test_groups_can_be_made_again_after_they_were_destroyed(launch: Launch, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(AGAIN)
+    launch(str(script), launcher="torchrun", CORRO_TIMEOUT="20").check()
+
+
 # Rank 0's reducer gets an error instead of its gradients.
 FAILS = """
 import time

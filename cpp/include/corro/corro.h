@@ -114,8 +114,12 @@ typedef struct corro_options {
  * has joined or the deadline is over. A process may hold several engines. */
 CORRO_API corro_code corro_engine_create(const corro_options* options, corro_engine** engine,
                                          corro_error* error);
-/* Says goodbye to the peers and releases everything; pending works fail with CANCELLED. Groups of
- * this engine are invalid afterwards. In a forked child it does nothing. */
+/* Says goodbye to the peers. Pending and later operations fail with CANCELLED, so that other
+ * threads come back from their calls. FAILED_PRECONDITION, and nothing done, in a forked child. */
+CORRO_API corro_code corro_engine_close(corro_engine* engine);
+/* Closes the engine and releases everything. Not while another thread is in a call of this engine,
+ * of its groups or works. Groups of this engine are invalid afterwards; works can be asked whether
+ * they are done, waited for if they are, and released. In a forked child it does nothing. */
 CORRO_API void corro_engine_destroy(corro_engine* engine);
 
 CORRO_API int32_t corro_engine_rank(const corro_engine* engine);

@@ -235,10 +235,18 @@ corro_code corro_engine_create(const corro_options* given, corro_engine** engine
   });
 }
 
+corro_code corro_engine_close(corro_engine* engine) {
+  return guarded(nullptr, [&]() -> Status {
+    CORRO_TRY(check_alive(engine));
+    engine->completions->close();
+    engine->driver().close();
+    return {};
+  });
+}
+
 void corro_engine_destroy(corro_engine* engine) {
-  if (engine == nullptr || engine->driver().abandoned())
+  if (corro_engine_close(engine) == CORRO_FAILED_PRECONDITION)
     return;  // in a forked child its memory is let go
-  engine->completions->close();
   engine->fork_guard.reset();
   delete engine;
 }
@@ -320,6 +328,7 @@ corro_code corro_run_named(corro_group* group, const corro_op* ops, size_t n, co
 
 corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error) {
   return guarded(error, [&]() -> Status {
+    if (work->state->done()) return work->state->status();  // The engine may be gone.
     CORRO_TRY(check_alive(work->engine));
     const Duration timeout = timeout_ns < 0 ? Duration(-1) : Duration(timeout_ns);
     if (!work->state->wait(timeout)) {

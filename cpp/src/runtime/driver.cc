@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <exception>
+#include <new>
 
 #include "io/futex.h"
 #include "io/process.h"
@@ -85,12 +87,16 @@ Status Driver::watch_peers(const std::vector<int32_t>& pids) {
 Driver::~Driver() {
   CORRO_CHECK(!abandoned(), "a driver in a forked child is let go, not destroyed");
   if (thread_.joinable()) {
-    flush();
-    call([](Engine& engine) { engine.close(); });
+    close();
     stopping_.store(true, std::memory_order_seq_cst);
     wake_->ring();
     thread_.join();
   }
+}
+
+void Driver::close() {
+  flush();
+  call([](Engine& engine) { engine.close(); });
 }
 
 /// What was said already gets out first: another rank may wait for it.
@@ -138,6 +144,18 @@ void Driver::release_baton() {
   if (work_left && parked_.exchange(0, std::memory_order_seq_cst) == 1) wake_->ring();
 }
 
+/// Held by who has taken it.
+class Driver::Baton {
+ public:
+  explicit Baton(Driver& driver) : driver_(driver) {}
+  Baton(const Baton&) = delete;
+  Baton& operator=(const Baton&) = delete;
+  ~Baton() { driver_.release_baton(); }
+
+ private:
+  Driver& driver_;
+};
+
 // -- what callers do ------------------------------------------------------------------------------
 
 void Driver::post(Task task) {
@@ -147,9 +165,7 @@ void Driver::post(Task task) {
 }
 
 void Driver::submit(Group& group, std::shared_ptr<WorkState> work) {
-  post([&group, work = std::move(work)](Engine& engine) {
-    engine.submit(group, work, monotonic_now());
-  });
+  post([this, &group, work = std::move(work)](Engine&) { submit_now(group, work); });
 }
 
 void Driver::run(Group& group, const std::shared_ptr<WorkState>& work) {
@@ -158,17 +174,19 @@ void Driver::run(Group& group, const std::shared_ptr<WorkState>& work) {
     (void)work->wait(Duration(-1));
     return;
   }
-  run_tasks();
-  engine_->submit(group, work, monotonic_now());
-  Ladder ladder(caller_ladder_);
-  while (!work->done()) {
-    if (pass()) {
-      ladder.reset();
-    } else if (!ladder.climb(engine_->uses_streams() ? kStreamPoll : 1)) {
-      break;
+  {
+    const Baton baton(*this);
+    run_tasks();
+    submit_now(group, work);
+    Ladder ladder(caller_ladder_);
+    while (!work->done()) {
+      if (pass()) {
+        ladder.reset();
+      } else if (!ladder.climb(engine_->uses_streams() ? kStreamPoll : 1)) {
+        break;
+      }
     }
   }
-  release_baton();
   (void)work->wait(Duration(-1));
 }
 
@@ -189,38 +207,66 @@ Status Driver::run(Group& group, const collective::OpRequest& request) {
 bool Driver::run_quick(Group& group, const collective::OpRequest& request, Status& status,
                        std::shared_ptr<WorkState>& rest) {
   if (posted_.load(std::memory_order_relaxed) > 0 || !try_take_baton()) return false;
+  const Baton baton(*this);
   std::optional<Engine::Quick> quick;
-  if (engine_->begin_quick(group, request, quick)) {
-    Ladder ladder(caller_ladder_);
-    bool over = engine_->finish_quick(*quick, status);
-    while (!over && posted_.load(std::memory_order_relaxed) == 0 && ladder.climb())
-      over = engine_->finish_quick(*quick, status);
-    if (!over) {
-      rest = std::make_shared<WorkState>(std::vector{request});
-      engine_->slow_down(*quick, rest, monotonic_now());
-    }
+  if (!engine_->begin_quick(group, request, quick)) return false;
+  Ladder ladder(caller_ladder_);
+  bool over = engine_->finish_quick(*quick, status);
+  while (!over && posted_.load(std::memory_order_relaxed) == 0 && ladder.climb())
+    over = engine_->finish_quick(*quick, status);
+  if (over) return true;
+  try {
+    auto work = std::make_shared<WorkState>(std::vector{request});
+    engine_->slow_down(*quick, work, monotonic_now());
+    rest = std::move(work);
+  } catch (const std::exception& why) {
+    status = give_up(why);
   }
-  release_baton();
-  return quick.has_value();
+  return true;
 }
 
 void Driver::call(const std::function<void(Engine&)>& task) {
   if (try_take_baton()) {
+    const Baton baton(*this);
     run_tasks();
     task(*engine_);
-    release_baton();
     return;
   }
   std::atomic<uint32_t> done{0};
-  post([&task, &done](Engine& engine) {
-    task(engine);
+  std::exception_ptr thrown;
+  post([&task, &done, &thrown](Engine& engine) {
+    try {
+      task(engine);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
     done.store(1, std::memory_order_release);
     io::futex_wake_all(done);
   });
   while (done.load(std::memory_order_acquire) == 0) io::futex_wait(done, 0, Duration(-1));
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 // -- what the holder of the baton does ------------------------------------------------------------
+
+void Driver::submit_now(Group& group, const std::shared_ptr<WorkState>& work) {
+  try {
+    engine_->submit(group, work, monotonic_now());
+  } catch (const std::exception& why) {
+    const Status cause = give_up(why);
+    while (work->left > 0) work->finish_one(cause);
+  }
+}
+
+/// An exhausted heap, or a broken contract, in the middle of something: what the engine's groups
+/// are doing cannot go on, and their other members have to know.
+Status Driver::give_up(const std::exception& why) {
+  const bool exhausted = dynamic_cast<const std::bad_alloc*>(&why) != nullptr;
+  const Status cause = exhausted ? Status(Code::kResourceExhausted, "out of memory")
+                                 : Status(Code::kInternal, why.what());
+  engine_->fail_all(cause);
+  return cause;
+}
 
 void Driver::run_tasks() {
   if (posted_.load(std::memory_order_seq_cst) == 0) return;
@@ -240,9 +286,14 @@ void Driver::apply_losses() {
 
 /// One look at everything; true if anything moved.
 bool Driver::pass() {
-  run_tasks();
-  apply_losses();
-  return engine_->poll(monotonic_now());
+  try {
+    run_tasks();
+    apply_losses();
+    return engine_->poll(monotonic_now());
+  } catch (const std::exception& why) {
+    (void)give_up(why);
+    return true;
+  }
 }
 
 void Driver::progress_main() {

@@ -42,6 +42,10 @@ class Driver {
   /// let go there.
   ~Driver();
 
+  /// Says goodbye to the other ranks. What is in flight, and whatever comes later, fails with
+  /// CANCELLED. Threads inside of other calls return, so the driver can be destroyed then.
+  void close();
+
   /// Starts the work on the progress thread. Does not block.
   void submit(Group& group, std::shared_ptr<WorkState> work);
   /// Starts the work and returns when it is done, moving it on the calling thread where possible.
@@ -50,7 +54,7 @@ class Driver {
   /// there costs no memory and no hand-off.
   Status run(Group& group, const collective::OpRequest& request);
   /// Runs `task` with the baton, on this thread or the progress thread, and returns when it is
-  /// done.
+  /// done; throws what it throws.
   void call(const std::function<void(Engine&)>& task);
 
   /// Immutable facts and thread-safe parts of the engine: rank, size, segment, recorder.
@@ -69,7 +73,11 @@ class Driver {
   Status set_up(DriverOptions options);
   Status watch_peers(const std::vector<int32_t>& pids);
 
+  class Baton;
+
   void post(Task task);
+  void submit_now(Group& group, const std::shared_ptr<WorkState>& work);
+  Status give_up(const std::exception& why);
   bool try_take_baton();
   void take_baton();
   void release_baton();

@@ -53,6 +53,11 @@ Status allreduce(Driver& driver, int32_t& value) {
   return driver.run(driver.engine().world(), request);
 }
 
+void wait_until_in_flight(Driver& driver) {
+  bool in_flight = false;
+  while (!in_flight) driver.call([&](Engine& engine) { in_flight = !engine.quiet(); });
+}
+
 /// Every rank calls so often. Ends the test program where that is not over in half a minute: a
 /// thread that hangs cannot be ended.
 void expect_return(Pair& pair, int calls) {
@@ -96,6 +101,38 @@ TEST(DriverTest, TheFirstCallMayComeBeforeTheProgressThread) {
     Pair pair({.spins = 0, .yields = 0});
     expect_return(pair, 1);
   }
+}
+
+TEST(DriverTest, ClosingEndsWhatOtherThreadsWaitFor) {
+  for (const LadderOptions ladder :
+       {LadderOptions{.spins = 0, .yields = 0}, LadderOptions{.spins = 1U << 30U, .yields = 0}}) {
+    Pair pair(ladder);
+    Driver& driver = *pair.drivers[0];
+    auto alone = std::async(std::launch::async, [&driver] {
+      int32_t value = 1;
+      return allreduce(driver, value);
+    });
+    wait_until_in_flight(driver);
+    driver.close();
+    EXPECT_EQ(alone.get().code(), Code::kCancelled);
+    int32_t value = 1;
+    EXPECT_EQ(allreduce(driver, value).code(), Code::kCancelled) << "and later calls";
+  }
+}
+
+TEST(DriverTest, WhatATaskThrowsIsItsCallersAndTheNextCallGoesOn) {
+  Pair pair({.spins = 0, .yields = 0});
+  Driver& driver = *pair.drivers[0];
+  const auto fail = [](Engine&) { throw std::bad_alloc(); };
+  EXPECT_THROW(driver.call(fail), std::bad_alloc) << "on this thread";
+  int32_t value = 1;
+  auto alone = std::async(std::launch::async, [&] { return allreduce(driver, value); });
+  wait_until_in_flight(driver);
+  EXPECT_THROW(driver.call(fail), std::bad_alloc) << "on the progress thread, or this one";
+  int32_t other = 2;
+  EXPECT_TRUE(allreduce(*pair.drivers[1], other).ok());
+  EXPECT_TRUE(alone.get().ok());
+  EXPECT_EQ(value, 3);
 }
 
 }  // namespace

@@ -366,6 +366,7 @@ void Engine::launch(Flight& flight, Time /*now*/) {
 // -- progress -------------------------------------------------------------------------------------
 
 bool Engine::poll(Time now) {
+  if (closed_) return false;
   now_ = now;
   ++counters_.polls;
   bool moved = executor_->poll(now);
@@ -565,6 +566,7 @@ void Engine::close_descriptors() {
 }
 
 void Engine::close() {
+  if (closed_) return;
   for (size_t i = 0; i < groups_.size(); ++i) {
     Group& group = *groups_[i];
     const Status cause(Code::kCancelled, "the engine was closed");

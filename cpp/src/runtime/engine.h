@@ -114,12 +114,15 @@ class Engine final {
   /// A rank's process has ended. Takes in all it has left behind first; if it had said goodbye,
   /// only operations that still wait for it fail, else it is lost.
   void peer_ended(int32_t rank);
+  /// This rank cannot go on: every group fails, for its other members too.
+  void fail_all(const Status& cause);
   /// Sets the sleeping word as deep as the operations in flight need, or clears it.
   void set_sleeping(bool asleep);
   /// In a forked child: closes every descriptor without a word to the peers. Nothing else may be
   /// called after it.
   void close_descriptors();
-  /// Says goodbye to the peers and fails what is in flight with CANCELLED.
+  /// Says goodbye to the peers and fails what is in flight, and all that is submitted later, with
+  /// CANCELLED.
   void close();
 
   [[nodiscard]] const EngineCounters& counters() const { return counters_; }

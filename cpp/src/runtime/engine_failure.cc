@@ -134,6 +134,13 @@ void Engine::fail_group(Group& group, const Status& cause, int32_t culprit) {
   fail_named(group, cause, culprit);
 }
 
+/// This rank cannot go on with anything: its groups fail, here and for their other members.
+void Engine::fail_all(const Status& cause) {
+  const Status mine(cause.code(), fmt::format("rank {}: {}", rank(), cause.message()),
+                    {.rank = rank()});
+  for (size_t i = 0; i < groups_.size(); ++i) fail_group(*groups_[i], mine, rank());
+}
+
 void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
   std::string& known = lost_[static_cast<size_t>(lost_rank)];
   if (!known.empty()) return;
