@@ -128,14 +128,14 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
   collective::SelectionTable table{.rules = environment.selection_rules};
   const int32_t rank = driver.engine().rank();
   const int32_t other = probed_rank(hosts);
-  const Duration left = deadline - monotonic_now();
-  if (!environment.deterministic && rank == other) CORRO_TRY(answer_probe(driver, **group, left));
+  if (!environment.deterministic && rank == other)
+    CORRO_TRY(answer_probe(driver, **group, deadline));
   if (!environment.deterministic && rank == 0) {
-    CORRO_ASSIGN(const auto link, probe_link(driver, **group, other, left));
+    CORRO_ASSIGN(const auto link, probe_link(driver, **group, other, deadline));
     table.measured = link.has_value();
     table.link = link.value_or(table.link);
   }
-  CORRO_ASSIGN(table, share_selection(driver, **group, table, deadline - monotonic_now()));
+  CORRO_ASSIGN(table, share_selection(driver, **group, table, deadline));
   driver.call([&](Engine& engine) {
     (void)engine.destroy_group(**group);
     engine.set_selection(std::move(table));

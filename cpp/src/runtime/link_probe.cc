@@ -19,15 +19,20 @@ Bytes encode(const ProbeRound& round) {
   return writer.take();
 }
 
+/// Never zero, which would mean the engine's own deadline.
+Duration left_until(Time deadline) {
+  return std::max<Duration>(deadline - monotonic_now(), std::chrono::nanoseconds(1));
+}
+
 /// Both sides of the rounds. Before each the leader says what comes, and the other side that it is
 /// ready for it, so that no message has to wait for its receiver.
 class Probe {
  public:
-  Probe(Driver& driver, Group& group, int32_t other, Duration timeout)
+  Probe(Driver& driver, Group& group, int32_t other, Time deadline)
       : driver_(driver),
         group_(group),
         other_(other),
-        timeout_(timeout),
+        deadline_(deadline),
         announced_(kProbeRoundBytes),
         answer_(kPingBytes),
         buffer_(ProbeTimes::kLongBytes) {}
@@ -75,7 +80,7 @@ class Probe {
             .input = kind == OpKind::kSend ? at.data() : nullptr,
             .output = kind == OpKind::kRecv ? at.data() : nullptr,
             .count = at.size(),
-            .timeout = timeout_,
+            .timeout = left_until(deadline_),
             .name = "measures the link"};
   }
   std::vector<collective::OpRequest> messages(OpKind kind, const ProbeRound& round) {
@@ -88,7 +93,7 @@ class Probe {
   Driver& driver_;
   Group& group_;
   int32_t other_;
-  Duration timeout_;
+  Time deadline_;
   Bytes announced_, answer_, buffer_;
 };
 
@@ -159,27 +164,27 @@ Result<ProbeRound> decode_probe_round(BytesView bytes) {
 }
 
 Result<std::optional<collective::LinkModel>> probe_link(Driver& driver, Group& group, int32_t other,
-                                                        Duration timeout) {
-  Probe probe(driver, group, other, timeout);
+                                                        Time deadline) {
+  Probe probe(driver, group, other, deadline);
   CORRO_ASSIGN(const ProbeTimes times, take_times(probe));
   CORRO_TRY(probe.finish());
   return fit_link(times);
 }
 
-Status answer_probe(Driver& driver, Group& group, Duration timeout) {
-  return Probe(driver, group, 0, timeout).answer();
+Status answer_probe(Driver& driver, Group& group, Time deadline) {
+  return Probe(driver, group, 0, deadline).answer();
 }
 
 Result<collective::SelectionTable> share_selection(Driver& driver, Group& group,
                                                    const collective::SelectionTable& table,
-                                                   Duration timeout) {
+                                                   Time deadline) {
   Bytes bytes = collective::encode(table);
   CORRO_TRY(driver.run(group, {.kind = OpKind::kBroadcast,
                                .dtype = DType::kU8,
                                .input = bytes.data(),
                                .output = bytes.data(),
                                .count = bytes.size(),
-                               .timeout = timeout,
+                               .timeout = left_until(deadline),
                                .name = "agrees on algorithms"}));
   return collective::decode_selection_table(bytes);
 }

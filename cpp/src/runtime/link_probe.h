@@ -42,15 +42,14 @@ inline constexpr size_t kProbeRoundBytes = 16;
 
 /// On rank 0: rounds of one small message, of many, and of large ones, with rank `other` of the
 /// group. About 20 ms, but no fewer than three rounds, each after an announcement. Returns what
-/// fit_link() makes of them. Blocks, at most until `timeout`.
+/// fit_link() makes of them. Blocks, at most until `deadline`.
 [[nodiscard]] Result<std::optional<collective::LinkModel>> probe_link(Driver& driver, Group& group,
-                                                                      int32_t other,
-                                                                      Duration timeout);
+                                                                      int32_t other, Time deadline);
 /// On rank `other`, until rank 0 has enough.
-[[nodiscard]] Status answer_probe(Driver& driver, Group& group, Duration timeout);
+[[nodiscard]] Status answer_probe(Driver& driver, Group& group, Time deadline);
 
 /// Makes rank 0's table that of every rank of the group: one broadcast. Blocks.
 [[nodiscard]] Result<collective::SelectionTable> share_selection(
-    Driver& driver, Group& group, const collective::SelectionTable& table, Duration timeout);
+    Driver& driver, Group& group, const collective::SelectionTable& table, Time deadline);
 
 }  // namespace corro::runtime

@@ -30,7 +30,7 @@ struct MeshOptions {
   std::string listen_address =
       "127.0.0.1";       ///< TCP: address to listen on and to publish, IPv4 or IPv6.
   std::string host_id;   ///< Ranks with the same id are on one host; "": boot id + namespaces.
-  std::string settings;  ///< Has to be the same on all ranks: words NAME=VALUE, at most 256 bytes.
+  std::string settings;  ///< Has to be the same on all ranks: words NAME=VALUE, at most 240 bytes.
   Time deadline;
   /// Descriptors handed to every local peer (the arena, the board, the doorbell), in this order;
   /// borrowed.

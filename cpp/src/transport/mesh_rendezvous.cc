@@ -143,7 +143,7 @@ Result<Rendezvous> rendezvous(const MeshOptions& options) {
       .pid = getpid(),
       .host_id = options.host_id.empty() ? io::boot_host_id() : options.host_id,
       .unix_name = fmt::format("corro-rank-{}-{}", options.rank, wire::random_hex(12)),
-      .settings = options.settings};
+      .settings = fmt::format("ranks={} {}", options.size, options.settings)};
   if (own.host_id.size() > wire::kMaxHostId)
     own.host_id = wire::to_hex(wire::digest_of(own.host_id));
   CORRO_ASSIGN(found.unix_listener, io::listen_abstract(own.unix_name));

@@ -148,7 +148,7 @@ TEST(Mesh, ListenAddressIsOneThatOthersCanReach) {
   for (const char* address : {"0.0.0.0", "::", "localhost", "127.0.0.1:80", ""}) {
     Meeting meeting;
     wire::StoreBootstrap other = meeting.join();
-    const Bytes record = wire::encode_peer_record({.pid = getpid(), .host_id = "host-1"});
+    const Bytes record = record_of(2, "host-1");
     ASSERT_TRUE(other.put("job/rank/1", record).ok());
     wire::StoreBootstrap store = meeting.join();
     const Setting setting{.listen_address = address, .hosts = 2};
@@ -166,8 +166,7 @@ TEST(Mesh, ARankWithOtherSettingsIsNamedOnEveryRankWithoutWaitingForTheRest) {
     wire::StoreBootstrap store = meeting.join();
     for (const int32_t other : {0, 1}) {
       if (other == rank) continue;
-      const Bytes record = wire::encode_peer_record(
-          {.pid = getpid(), .host_id = "host-0", .settings = kSettings[other]});
+      const Bytes record = record_of(4, "host-0", kSettings[other]);
       ASSERT_TRUE(store.put(fmt::format("job/rank/{}", other), record).ok());
     }
     MeshOptions options = options_for(rank, 4, {}, store, std::nullopt);
@@ -179,11 +178,18 @@ TEST(Mesh, ARankWithOtherSettingsIsNamedOnEveryRankWithoutWaitingForTheRest) {
   }
 }
 
+TEST(Mesh, RanksThatDoNotAgreeOnTheirNumberAreToldSo) {
+  Meeting meeting;
+  wire::StoreBootstrap store = meeting.join();
+  ASSERT_TRUE(store.put("job/rank/1", record_of(3, "host-0")).ok());
+  const auto refused = connect_mesh(options_for(0, 2, {}, store, std::nullopt));
+  EXPECT_THAT(refused.status().message(), HasSubstr("ranks=3 on rank 1, ranks=2 on rank 0"));
+}
+
 TEST(Mesh, RanksThatDoNotStartAreNamedAtTheDeadline) {
   Meeting meeting;
   wire::StoreBootstrap store = meeting.join();
-  const Bytes record = wire::encode_peer_record({.pid = getpid(), .host_id = "host-0"});
-  ASSERT_TRUE(store.put("job/rank/2", record).ok());
+  ASSERT_TRUE(store.put("job/rank/2", record_of(4, "host-0")).ok());
   MeshOptions options = options_for(0, 4, {}, store, std::nullopt);
   options.deadline = monotonic_now() + std::chrono::milliseconds(30);
   const auto late = connect_mesh(options);
@@ -196,8 +202,7 @@ TEST(Mesh, RanksThatDoNotConnectAreNamedAtTheDeadline) {
   Meeting meeting;
   wire::StoreBootstrap store = meeting.join();
   for (const int32_t rank : {0, 2}) {
-    const Bytes record = wire::encode_peer_record(
-        {.pid = getpid(), .host_id = "host-0", .unix_name = "corro-test-nobody"});
+    const Bytes record = record_of(3, "host-0", {}, "corro-test-nobody");
     ASSERT_TRUE(store.put(fmt::format("job/rank/{}", rank), record).ok());
   }
   MeshOptions options = options_for(1, 3, {}, store, std::nullopt);
@@ -277,8 +282,7 @@ TEST(MeshOfProcesses, TalkOverSharedMemoryAndTcp) {
 TEST(MeshOfProcesses, ARankKilledBeforeItConnectsIsNamedAtOnce) {
   const MeetingDirectory directory;
   const pid_t victim = in_child([&] {
-    const Bytes record = wire::encode_peer_record({.pid = getpid(), .host_id = "host-0"});
-    ASSERT_TRUE(directory.join()->put("job/rank/1", record).ok());
+    ASSERT_TRUE(directory.join()->put("job/rank/1", record_of(2, "host-0")).ok());
     while (true) pause();
   });
   const auto bootstrap = directory.join();

@@ -13,6 +13,7 @@
 
 #include "base/guarded.h"
 #include "transport/mesh.h"
+#include "wire/peer_record.h"
 #include "wire/store_bootstrap.h"
 
 namespace corro::transport {
@@ -72,6 +73,15 @@ inline MeshOptions options_for(int32_t rank, int32_t size, const Setting& settin
           .settings = {},
           .deadline = soon(),
           .shared_descriptors = {}};
+}
+
+/// What a rank of such a job has put into the store.
+inline Bytes record_of(int32_t size, std::string host_id, std::string_view settings = {},
+                       std::string unix_name = {}) {
+  return wire::encode_peer_record({.pid = getpid(),
+                                   .host_id = std::move(host_id),
+                                   .unix_name = std::move(unix_name),
+                                   .settings = fmt::format("ranks={} {}", size, settings)});
 }
 
 inline Moved write_some(Stream& stream, std::span<std::byte> bytes) {
