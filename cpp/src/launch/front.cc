@@ -47,6 +47,11 @@ int poll_supervisor(pid_t supervisor) {
   return -1;
 }
 
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 int stand_in_front(pid_t supervisor, int to_supervisor, const sigset_t& waited_for) {
   while (true) {
     const int status = poll_supervisor(supervisor);
@@ -61,6 +66,7 @@ int stand_in_front(pid_t supervisor, int to_supervisor, const sigset_t& waited_f
 int run_behind_front(const std::function<int(const FrontLink&)>& supervise) {
   FrontLink link{};
   sigset_t waited_for = forwarded_signals();
+  if (is_ignored(SIGHUP)) sigdelset(&waited_for, SIGHUP);  // nohup: the ranks ignore it as well
   sigaddset(&waited_for, SIGCHLD);
   sigprocmask(SIG_BLOCK, &waited_for, &link.signal_mask);
   signal(SIGCHLD, SIG_DFL);  // whoever started us may have ignored it

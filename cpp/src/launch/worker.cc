@@ -94,8 +94,9 @@ Prepared prepare(const WorkerSpec& spec) {
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   if (prepared.bound) sched_setaffinity(0, sizeof(cpu_set_t), &prepared.processors);
-  signal(SIGPIPE, SIG_DFL);
-  signal(SIGTTOU, SIG_DFL);
+  // A shell ignores the last two for what it starts in the background, against the terminal's keys:
+  // a rank gets only what the launcher forwards.
+  for (const int restored : {SIGPIPE, SIGTTOU, SIGINT, SIGQUIT}) signal(restored, SIG_DFL);
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
   execve(spec.program.c_str(), prepared.argv.data(), prepared.envp.data());
   const int error = errno;

@@ -110,6 +110,17 @@ def test_any_signal_is_forwarded(launcher: Launcher, name: str) -> None:
     assert len(list(launcher.directory.glob("seen-*"))) == 2
 
 
+def test_a_job_in_the_background_of_a_script_can_be_interrupted(launcher: Launcher) -> None:
+    as_the_shell_does = ["sh", "-c", "trap '' INT QUIT HUP; exec \"$@\"", "sh"]
+    job = launcher.start("-np", 2, launcher.script(WAIT), inside=as_the_shell_does)
+    pids = pids_in(launcher.directory, 2)
+    job.send(signal.SIGHUP)  # As nohup, it protects from this one.
+    job.send(signal.SIGINT)
+    assert job.wait() == 128 + signal.SIGINT
+    assert b"corro: stopped by SIGINT" in job.err
+    gone(pids)
+
+
 WAIT = "import os, time\nopen(f'pid-{os.getpid()}', 'w')\nwhile True: time.sleep(0.1)\n"
 
 
