@@ -106,4 +106,5 @@ def __getattr__(name: str) -> str:
         from corro import _native
 
         return _native.version()
-    raise AttributeError(f"module 'corro' has no attribute {name!r}")
+    hint = "" if name.startswith("_") else "; operations are in corro.numpy and corro.torch"
+    raise AttributeError(f"module 'corro' has no attribute {name!r}{hint}")

@@ -48,7 +48,7 @@ class Group:
             return self._index[rank]
         except KeyError:
             raise InvalidArgumentError(
-                f"rank {rank} is not in the group {list(self.ranks)}"
+                f"rank {rank!r} is not in the group {list(self.ranks)}"
             ) from None
 
     def selection_table(self) -> str:
@@ -245,6 +245,8 @@ def new_group(ranks: Sequence[int]) -> Group:
     Blocks until every rank of the world has called it.
     """
     ranks = list(ranks)
+    if not all(isinstance(rank, int) for rank in ranks):
+        raise InvalidArgumentError(f"new_group() takes whole numbers, not {ranks}")
     if len(set(ranks)) != len(ranks):
         raise InvalidArgumentError(f"a rank is in the group twice: {ranks}")
     context = current()

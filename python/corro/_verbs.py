@@ -72,7 +72,13 @@ class Frontend(ABC, Generic[T]):
 
 
 def _world_or(group: Group | None) -> Group:
-    return group if group is not None else _context.world()
+    if group is None:
+        return _context.world()
+    if not isinstance(group, Group):
+        raise InvalidArgumentError(
+            f"group has to be one of corro.new_group(), not {type(group).__name__}"
+        )
+    return group
 
 
 class Verbs(Generic[T]):
@@ -441,7 +447,7 @@ class Verbs(Generic[T]):
         dtype = self._of.dtype(x)
         if dtype is None:
             raise InvalidArgumentError(
-                f"{verb}: no arithmetic for this dtype: {getattr(x, 'dtype', x)}; there is for "
+                f"{verb}: no arithmetic for {getattr(x, 'dtype', type(x).__name__)}; there is for "
                 "bool, uint8, int8 to int64, float16, bfloat16, float32 and float64"
             )
         return dtype

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import Launch
 
@@ -43,18 +45,22 @@ def test_ranks_of_one_host_know_it_over_tcp_too(launch: Launch) -> None:
     launch("-c", script, ranks=2, CORRO_TRANSPORT="tcp").check()
 
 
+@pytest.mark.parametrize(("launcher", "variable"), [("corro", "CORRO_RANK"), ("torchrun", "RANK")])
 def test_a_setting_that_one_rank_has_alone_is_named_before_the_ranks_connect(
-    launch: Launch,
+    launch: Launch, tmp_path: Path, launcher: str, variable: str
 ) -> None:
-    script = (
-        "import os;"
-        "os.environ['CORRO_TRANSPORT'] = 'tcp' if os.environ['CORRO_RANK'] == '1' else 'shm';"
-        "import corro; corro.init()"
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\n"
+        f"os.environ['CORRO_TRANSPORT'] = 'tcp' if os.environ['{variable}'] == '1' else 'shm'\n"
+        "import corro\n"
+        "corro.init()\n"
     )
-    job = launch("-c", script, ranks=3)
+    job = launch(str(script), ranks=2, launcher=launcher)
     assert job.code == 1, job.output
     assert (
         "CORRO_TRANSPORT=tcp on rank 1, CORRO_TRANSPORT=shm on rank 0: "
         "expected the same on all ranks" in job.output
     )
-    assert "set CORRO_TRANSPORT to what is expected, or unset it" in job.output
+    if launcher == "corro":
+        assert "set CORRO_TRANSPORT to what is expected, or unset it" in job.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import pickle
+import socket
 import subprocess
 import sys
 
@@ -114,6 +115,24 @@ def test_works_in_flight_at_exit_do_no_harm() -> None:
         "corro.init()\n"
         "handles = [corro.allreduce_async(torch.ones(1 << 20)) for _ in range(8)]\n"
     )
+
+
+def test_a_rank_whose_others_never_come_to_torchs_store_gives_up_at_the_deadline() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", "import corro; corro.init()"],
+        env={**ALONE, **place, "RANK": "0", "WORLD_SIZE": "2", "CORRO_TIMEOUT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("corro.TimeoutError: corro.init: torch's store at 127.0.0.1:")
+    assert "within 1 s: are all 2 ranks running?" in last
 
 
 @pytest.mark.parametrize(

@@ -67,19 +67,22 @@ class Reader {
     return std::nullopt;
   }
 
-  /// A decimal number of `unit`s above zero.
-  std::optional<Duration> duration(const char* name, Duration unit, std::string_view unit_name) {
+  /// A decimal number of `unit`s, at least `least`.
+  std::optional<Duration> duration(const char* name, Duration unit, std::string_view unit_name,
+                                   Duration least = Duration(1)) {
     const auto value = text(name);
     if (!value) return std::nullopt;
     char* stop = nullptr;
     const double count = std::strtod(value->c_str(), &stop);
     constexpr double kYear = 365.0 * 24 * 3600 * 1e9;
     const double nanoseconds = count * static_cast<double>(unit.count());
-    if (stop == value->c_str() + value->size() && nanoseconds >= 1 && nanoseconds <= kYear) {
+    if (stop == value->c_str() + value->size() &&
+        nanoseconds >= static_cast<double>(least.count()) && nanoseconds <= kYear) {
       return Duration(static_cast<Duration::rep>(nanoseconds));
     }
     fail(invalid(name, *value,
-                 fmt::format("a number of {} above 0, at most those of a year", unit_name)));
+                 fmt::format("a number of {} {} 0, at most those of a year", unit_name,
+                             least > Duration::zero() ? "above" : "from")));
     return std::nullopt;
   }
 
@@ -193,7 +196,8 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   environment.deterministic = reader.flag("CORRO_DETERMINISTIC");
   environment.commit = reader.flag("CORRO_COMMIT");
   environment.timeout = reader.duration("CORRO_TIMEOUT", std::chrono::seconds(1), "seconds");
-  environment.spin = reader.duration("CORRO_SPIN", std::chrono::microseconds(1), "microseconds");
+  environment.spin =
+      reader.duration("CORRO_SPIN", std::chrono::microseconds(1), "microseconds", Duration::zero());
   environment.fusion_bytes = reader.number<uint64_t>("CORRO_FUSION_BYTES", 0, uint64_t{1} << 40U);
   environment.selection_rules = read_selection_rules(reader);
   environment.scheduler_nodes = reader.number("SLURM_JOB_NUM_NODES", 1);

@@ -36,6 +36,12 @@ TEST(Environment, NothingSetMeansAWorldOfOne) {
   EXPECT_FALSE(environment.deterministic);
 }
 
+TEST(Environment, ATimeMayBeZeroOnlyWhereThatMeansSomething) {
+  EXPECT_EQ(read({{"CORRO_SPIN", "0"}}).value().spin, Duration::zero());
+  EXPECT_THAT(error_of({{"CORRO_SPIN", "-1"}}), HasSubstr("a number of microseconds from 0"));
+  EXPECT_THAT(error_of({{"CORRO_TIMEOUT", "0"}}), HasSubstr("a number of seconds above 0"));
+}
+
 TEST(Environment, WhatHasToBeTheSameOnAllRanksIsText) {
   EXPECT_EQ(common_settings(read({}).value()),
             "CORRO_TRANSPORT=shm CORRO_DETERMINISTIC=0 CORRO_COMMIT=0");

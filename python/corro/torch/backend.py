@@ -23,9 +23,14 @@ from corro._calls import keep_until_done, wait_for
 from corro._completion import Completions
 from corro._context import Context, Group
 from corro._native import Work as NativeWork
-from corro.errors import CorroError, InvalidArgumentError, UnimplementedError
+from corro.errors import (
+    CorroError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnimplementedError,
+)
 from corro.torch import extents
-from corro.torch.store import TorchStore
+from corro.torch.store import TorchStore, timeout_of_environment
 from corro.torch.verbs import DTYPES, host_like, is_host, to_host
 
 if TYPE_CHECKING:
@@ -44,7 +49,6 @@ _BITWISE = {
     c10d.ReduceOp.BXOR: torch.bitwise_xor,
 }
 _NO_TIME = timedelta(0)
-_YEAR = 365 * 24 * 3600.0
 # A complex number's real and imaginary part.
 _PARTS = {
     torch.complex32: _native.F16,
@@ -63,8 +67,9 @@ class CorroWork(c10d.Work):
     # Those that are done from the start, as most are, keep these: making them costs time.
     _native: NativeWork | None = None
     _after: Sequence[Callable[[], None]] = ()
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _error: BaseException | None = None
+    _future: Any = None
 
     def __init__(self, completions: Completions, result: list[Tensor]) -> None:
         super().__init__()
@@ -73,7 +78,7 @@ class CorroWork(c10d.Work):
 
     def begin(self, native: NativeWork, after: list[Callable[[], None]]) -> None:
         """From now on wait() waits for `native` and then calls each of `after`, once."""
-        self._after, self._lock = after, threading.Lock()
+        self._after, self._lock = after, threading.RLock()
         self._native = native
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
@@ -113,13 +118,19 @@ class CorroWork(c10d.Work):
 
         If the operation fails, its wait() raises a RuntimeError with the text of the error.
         """
+        with self._lock:  # One for all who ask: the engine tells of a work's end once.
+            if self._future is None:
+                self._future = self._make_future()
+        return self._future
+
+    def _make_future(self) -> Any:
         devices: Any = sorted({str(t.device) for t in self._result if t.is_cuda}) or None
         done: Any = torch.futures.Future(devices=devices)
         # Only what a callback raises is an error to torch's C++, such as DDP's reducer: to that an
         # exception of set_exception() is a value, and no list of tensors.
         future = done.then(lambda _: self._outcome())
         native = self._native
-        if native is None:
+        if native is None or native.done():
             done.set_result(None)
         else:
             self._completions.watch(native, lambda: done.set_result(None))
@@ -147,6 +158,7 @@ class _Plan:
         self.ops: list[_native.Op] = []
         self.after: list[Callable[[], None]] = []
         self.buffers: list[Tensor] = []
+        self.unit: CorroWork | None = None  # Of several collectives that torch coalesces.
         self._rank, self._size = group.rank(), group.size()
         self._timeout = timeout
 
@@ -273,7 +285,7 @@ class Collectives:
         self._group = group
         self._timeout = timeout
         self._owner = owner
-        self._unit: tuple[CorroWork, _Plan] | None = None  # While coalescing.
+        self._unit: _Plan | None = None  # While coalescing.
         self._sequence = 0
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
@@ -500,6 +512,7 @@ class Collectives:
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> c10d.Work:  # noqa: ARG002
         """Not supported: a message is received from a named rank."""
+        self._unit = None
         raise UnimplementedError("corro: recv without a source rank is not supported; give src")
 
     def barrier(self, opts: Any = None) -> c10d.Work:
@@ -519,16 +532,19 @@ class Collectives:
 
     def start_coalescing(self, _device: Any = None) -> None:
         """Collects the operations that follow."""
-        work = CorroWork(self._context.completions, [])
-        self._unit = (work, _Plan(self._group, self._timeout.total_seconds()))
+        self._unit = _Plan(self._group, self._timeout.total_seconds())
+        self._unit.unit = CorroWork(self._context.completions, [])
 
     def end_coalescing(self, _device: Any = None) -> c10d.Work:
         """Starts what was collected as one unit."""
-        assert self._unit is not None, "end_coalescing() without start_coalescing()"
-        (work, plan), self._unit = self._unit, None
+        plan, self._unit = self._unit, None
+        if plan is None or plan.unit is None:
+            raise FailedPreconditionError(
+                "corro: an operation that was collected with others has failed; none was started"
+            )
         if plan.ops:
-            self._submit(plan, work)
-        return self._keep(work)
+            self._submit(plan, plan.unit)
+        return self._keep(plan.unit)
 
     # Names that torch has, or had, besides.
     allreduce_coalesced = allreduce
@@ -565,9 +581,9 @@ class Collectives:
         self.shutdown()
 
     def _plan(self, opts: Any) -> _Plan:
-        if self._unit is not None:
-            return self._unit[1]
-        return _Plan(self._group, self._seconds(opts))
+        # _go() puts a unit back. An error before that ends it: torch does not end it then.
+        plan, self._unit = self._unit, None
+        return plan if plan is not None else _Plan(self._group, self._seconds(opts))
 
     def _seconds(self, opts: Any) -> float:
         """Returns the deadline that the caller gave, else the group's."""
@@ -578,8 +594,9 @@ class Collectives:
 
     def _go(self, plan: _Plan, opts: Any, result: list[Tensor]) -> c10d.Work:
         self._sequence += 1
-        if self._unit is not None:
-            return self._unit[0]
+        if plan.unit is not None:
+            self._unit = plan
+            return plan.unit
         work = CorroWork(self._context.completions, result)
         if getattr(opts, "asyncOp", True):
             self._submit(plan, work)
@@ -634,8 +651,10 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
 
 def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     """Makes a process group's object: what init_process_group and new_group call."""
-    store, rank, size = options.store, options.group_rank, options.group_size
-    timeout = _timeout(options)
+    rank, size, timeout = options.group_rank, options.group_size, _timeout(options)
+    # Keys are written once, and torch gives a group that is made again the same store and name.
+    times = options.store.add(f"corro/{rank}", 1)
+    store = c10d.PrefixStore(f"corro/{times}", options.store)
     ranks = list(options.global_ranks_in_group) or list(range(size))
     is_world = not options.global_ranks_in_group
     owner = False
@@ -644,7 +663,7 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
         owner = True
     context = _shared_context(ranks, rank)
     if context is None:  # The world belongs to another back end: an engine for this group alone.
-        context = _private_context(options)
+        context = _private_context(options, store)
         ranks, owner = list(range(size)), True
     context.skip_groups(_agreed_number(store, rank, size, context.groups_made))
     group = context.new_group(ranks)
@@ -652,8 +671,8 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     return cls(context, group, timeout, owner)
 
 
-def _private_context(options: Any) -> Context:
-    store = TorchStore(options.store)
+def _private_context(options: Any, torch_store: Any) -> Context:
+    store = TorchStore(torch_store)
     engine = _native.Engine(
         rank=options.group_rank,
         size=options.group_size,
@@ -667,19 +686,8 @@ def _private_context(options: Any) -> Context:
 def _timeout(options: Any) -> timedelta:
     """Returns the group's deadline: CORRO_TIMEOUT where torch was given none."""
     given: timedelta = options.timeout
-    seconds = os.environ.get("CORRO_TIMEOUT")
-    if not seconds or given != default_pg_timeout:
-        return given
-    try:
-        value = float(seconds)
-    except ValueError:
-        value = 0
-    if not 0 < value <= _YEAR:
-        raise InvalidArgumentError(  # As the engine says it.
-            f"CORRO_TIMEOUT={seconds}: expected a number of seconds above 0, "
-            "at most those of a year"
-        )
-    return timedelta(seconds=value)
+    seconds = timeout_of_environment() if given == default_pg_timeout else None
+    return given if seconds is None else timedelta(seconds=seconds)
 
 
 def leave(context: Context) -> None:

@@ -36,6 +36,10 @@ def broadcast_parameters(
         root_rank: whose values all get.
         group: the ranks that take part; the world if not given.
     """
+    if isinstance(params, torch.nn.Module):
+        raise InvalidArgumentError(
+            "params has to be the state_dict() or named_parameters() of the module, not the module"
+        )
     pairs: Iterable[Any] = sorted(params.items()) if isinstance(params, Mapping) else params
     values = [pair[1] if isinstance(pair, tuple) else pair for pair in pairs]
     if not isinstance(params, Mapping) and not all(isinstance(v, torch.Tensor) for v in values):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
-from corro.errors import NotFoundError
+from corro.errors import InvalidArgumentError, NotFoundError, TimeoutError
+
+_DEFAULT_TIMEOUT = 60.0  # Seconds; the engine's.
+_YEAR = 365 * 24 * 3600.0
 
 
 class TorchStore:
@@ -31,11 +35,34 @@ class TorchStore:
         return bytes(self._store.get(key))
 
 
+def timeout_of_environment() -> float | None:
+    """Returns CORRO_TIMEOUT in seconds; None if it is not set."""
+    text = os.environ.get("CORRO_TIMEOUT")
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= _YEAR:
+        raise InvalidArgumentError(  # As the engine says it.
+            f"CORRO_TIMEOUT={text}: expected a number of seconds above 0, at most those of a year"
+        )
+    return seconds
+
+
 def store_of_environment(timeout: float | None) -> TorchStore:
     """Returns the store at MASTER_ADDR and MASTER_PORT, where torchrun's ranks meet."""
     from torch._C._distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
-    limit = timedelta(seconds=timeout if timeout is not None else 300)
-    store, _, _ = next(iter(rendezvous("env://", timeout=limit)))
+    seconds = timeout or timeout_of_environment() or _DEFAULT_TIMEOUT
+    try:
+        store, _, _ = next(iter(rendezvous("env://", timeout=timedelta(seconds=seconds))))
+    except RuntimeError as error:  # torch's DistStoreError and DistNetworkError are.
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise TimeoutError(
+            f"corro.init: torch's store at {place} did not bring the ranks together within "
+            f"{seconds:g} s: are all {os.environ['WORLD_SIZE']} ranks running? ({error})"
+        ) from error
     return TorchStore(PrefixStore("corro", store))

@@ -116,6 +116,14 @@ def test_futures() -> None:
     assert done.get_future().wait()[0] is not None
 
 
+def test_a_work_has_one_future_however_often_it_is_asked_for() -> None:
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    for future in [work.get_future() for _ in range(3)]:
+        assert future.wait()[0].tolist() == [size()] * 3
+    work.wait()
+    assert work.get_future().wait()[0].tolist() == [size()] * 3
+
+
 def test_a_work_that_another_thread_concludes_meanwhile() -> None:
     class Done:
         def wait(self, timeout: float | None) -> None:
@@ -262,6 +270,19 @@ def test_coalescing() -> None:
             dist.all_gather_into_tensor(out, torch.full((n,), float(rank())))
     works.wait()
     assert outs[1].tolist() == [r for r in range(size()) for _ in range(2)]
+
+
+@needs_new
+def test_an_error_while_coalescing_ends_the_unit_and_not_the_group() -> None:
+    if size() == 1:
+        return
+    group = dist.new_group(list(range(size())))
+    collected = dist._coalescing_manager(group, torch.device("cpu"))
+    with pytest.raises(corro.UnimplementedError, match="give src"), collected:
+        dist.recv(torch.ones(2), group=group)
+    x = torch.full((2,), float(rank()))
+    dist.broadcast(x, 0, group=group)
+    assert x.tolist() == [0, 0], "it was collected, too, and never started"
 
 
 def test_another_shape_is_an_error_that_names_both_sides() -> None:
