@@ -74,7 +74,10 @@ class Launcher:
         **popen: Any,
     ) -> Job:
         logs = self.directory / f"logs-{len(self.jobs)}"
-        command = [*inside, self.program, "run", "--log-dir", str(logs), *map(str, arguments)]
+        # Whoever runs the tests in the background, or behind nohup, has some of them ignored.
+        as_usual = ["env", "--default-signal=HUP,INT,QUIT"]
+        run = [self.program, "run", "--log-dir", str(logs)]
+        command = [*as_usual, *inside, *run, *map(str, arguments)]
         popen = {
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
