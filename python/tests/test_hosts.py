@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import socket
+import subprocess
+import sys
 
 import pytest
 from conftest import Launch
@@ -45,22 +48,36 @@ def test_ranks_of_one_host_know_it_over_tcp_too(launch: Launch) -> None:
     launch("-c", script, ranks=2, CORRO_TRANSPORT="tcp").check()
 
 
-@pytest.mark.parametrize(("launcher", "variable"), [("corro", "CORRO_RANK"), ("torchrun", "RANK")])
 def test_a_setting_that_one_rank_has_alone_is_named_before_the_ranks_connect(
-    launch: Launch, tmp_path: Path, launcher: str, variable: str
+    launch: Launch,
 ) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os\n"
-        f"os.environ['CORRO_TRANSPORT'] = 'tcp' if os.environ['{variable}'] == '1' else 'shm'\n"
-        "import corro\n"
-        "corro.init()\n"
+    script = (
+        "import os;"
+        "os.environ['CORRO_TRANSPORT'] = 'tcp' if os.environ['CORRO_RANK'] == '1' else 'shm';"
+        "import corro; corro.init()"
     )
-    job = launch(str(script), ranks=2, launcher=launcher)
+    job = launch("-c", script, ranks=3)
     assert job.code == 1, job.output
     assert (
         "CORRO_TRANSPORT=tcp on rank 1, CORRO_TRANSPORT=shm on rank 0: "
         "expected the same on all ranks" in job.output
     )
-    if launcher == "corro":
-        assert "set CORRO_TRANSPORT to what is expected, or unset it" in job.output
+    assert "set CORRO_TRANSPORT to what is expected, or unset it" in job.output
+
+
+def test_a_rank_whose_others_never_come_to_torchs_store_gives_up_at_the_deadline() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", "import corro; corro.init()"],
+        env={**os.environ, **place, "RANK": "0", "WORLD_SIZE": "2", "CORRO_TIMEOUT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("corro.TimeoutError: corro.init: torch's store at 127.0.0.1:")
+    assert "within 1 s: are all 2 ranks running?" in last

@@ -5,14 +5,13 @@ from __future__ import annotations
 import builtins
 import os
 import pickle
-import socket
 import subprocess
 import sys
 
 import pytest
 
 import corro
-from corro import errors
+from corro import _native, errors
 
 pytestmark = pytest.mark.torch22
 
@@ -117,22 +116,28 @@ def test_works_in_flight_at_exit_do_no_harm() -> None:
     )
 
 
-def test_a_rank_whose_others_never_come_to_torchs_store_gives_up_at_the_deadline() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
-    done = subprocess.run(
-        [sys.executable, "-c", "import corro; corro.init()"],
-        env={**ALONE, **place, "RANK": "0", "WORLD_SIZE": "2", "CORRO_TIMEOUT": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("corro.TimeoutError: corro.init: torch's store at 127.0.0.1:")
-    assert "within 1 s: are all 2 ranks running?" in last
+class Store(dict[str, bytes]):
+    """What the engine wants of a store; no other rank puts anything into it."""
+
+    def put(self, key: str, value: bytes) -> None:
+        self[key] = value
+
+    def get(self, key: str, _timeout: float) -> bytes:
+        if key not in self:
+            raise corro.NotFoundError(key)
+        return self[key]
+
+
+class FullStore(Store):
+    def put(self, *_: object) -> None:
+        raise OSError("disk full")
+
+
+def test_a_stores_own_error_is_raised_and_a_missing_key_is_none() -> None:
+    with pytest.raises(corro.TimeoutError, match="rank 1 did not start"):
+        _native.Engine(rank=0, size=2, job="j", store=Store(), timeout=0.01)
+    with pytest.raises(OSError, match="disk full"):
+        _native.Engine(rank=0, size=2, job="j", store=FullStore(), timeout=0.01)
 
 
 @pytest.mark.parametrize(
