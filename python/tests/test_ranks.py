@@ -46,7 +46,8 @@ def test_verbs_with_closing_rounds(launch: Launch) -> None:
 
 
 # Leaves with works in flight on the world and on a group, and without a goodbye. Before that it
-# makes groups again that were destroyed: torchrun's store keeps their keys, and rank 0 comes late.
+# makes groups again that were destroyed: torchrun keeps the store with their keys, and rank 0 comes
+# late.
 NO_GOODBYE = """
 import os
 import time
@@ -54,7 +55,7 @@ import torch
 import torch.distributed as dist
 import corro.torch  # torch before 2.5 finds no back end by itself
 
-for turn in range(2 if "TORCHELASTIC_RUN_ID" in os.environ else 0):
+for turn in range(0 if "CORRO_RANK" in os.environ else 2):
     dist.init_process_group("corro")
     if turn and dist.get_rank() == 0:
         time.sleep(0.3)
