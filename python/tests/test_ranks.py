@@ -91,22 +91,23 @@ def test_no_crash_at_exit_without_destroy_process_group(
 # Leaves while another of its threads is inside of an operation, with and without a shutdown().
 BUSY_THREAD = """
 import threading
-import time
 import numpy
 import corro, corro.numpy
 
-def reduce():
+def reduce(begun):
     try:
         while True:
             corro.numpy.allreduce(numpy.ones(64))
+            begun.set()
     except (corro.CancelledError, corro.RankLostError, corro.FailedPreconditionError):
-        pass
+        begun.set()
 
 for turn in range(5):
     corro.init()
-    thread = threading.Thread(target=reduce, daemon=True)
+    begun = threading.Event()
+    thread = threading.Thread(target=reduce, args=(begun,), daemon=True)
     thread.start()
-    time.sleep(0.02)
+    begun.wait()
     if turn < 4:
         corro.shutdown()
         thread.join()

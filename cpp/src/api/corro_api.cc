@@ -13,6 +13,7 @@
 #include "api/arena_blocks.h"
 #include "api/fork_guard.h"
 #include "base/env.h"
+#include "base/exception.h"
 #include "runtime/join.h"
 #include "wire/store_bootstrap.h"
 
@@ -75,10 +76,8 @@ template <typename Call>
 corro_code guarded(corro_error* error, const Call& call) {
   try {
     return report(call(), error);
-  } catch (const std::bad_alloc&) {
-    return report({Code::kResourceExhausted, "out of memory"}, error);
-  } catch (const std::exception& broken) {
-    return report({Code::kInternal, broken.what()}, error);
+  } catch (const std::exception& thrown) {
+    return report(corro::status_of(thrown), error);
   }
 }
 

@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <exception>
-#include <new>
 
+#include "base/exception.h"
 #include "io/futex.h"
 #include "io/process.h"
 
@@ -261,9 +260,7 @@ void Driver::submit_now(Group& group, const std::shared_ptr<WorkState>& work) {
 /// An exhausted heap, or a broken contract, in the middle of something: what the engine's groups
 /// are doing cannot go on, and their other members have to know.
 Status Driver::give_up(const std::exception& why) {
-  const bool exhausted = dynamic_cast<const std::bad_alloc*>(&why) != nullptr;
-  const Status cause = exhausted ? Status(Code::kResourceExhausted, "out of memory")
-                                 : Status(Code::kInternal, why.what());
+  const Status cause = status_of(why);
   engine_->fail_all(cause);
   return cause;
 }
