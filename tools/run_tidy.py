@@ -3,13 +3,14 @@
     tools/run_tidy.py [--build build/ci]
 
 What passed is remembered in the build folder under a hash of the file, the project's headers that
-it reaches, its command and the configuration, so that only what changed is read again. Tests are
-left to the compilers.
+it reaches, its command, the configuration and the tool's version, so that only what changed is read
+again. Tests are left to the compilers.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+CLANG_TIDY = Path(sys.executable).with_name("clang-tidy")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -35,8 +37,15 @@ def reached(source: Path) -> list[Path]:
     return found
 
 
+@functools.cache
+def tool() -> bytes:
+    """What decides beside the source: clang-tidy's version and its configuration."""
+    version = subprocess.run([CLANG_TIDY, "--version"], capture_output=True, check=True).stdout
+    return version + (ROOT / ".clang-tidy").read_bytes()
+
+
 def fingerprint(source: Path, command: str) -> str:
-    digest = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
+    digest = hashlib.sha256(tool())
     digest.update(command.encode())
     for path in reached(source):
         digest.update(path.read_bytes())
@@ -45,7 +54,7 @@ def fingerprint(source: Path, command: str) -> str:
 
 def tidy(build: Path, source: Path) -> str:
     """Returns what clang-tidy complains about, or nothing."""
-    command = ["clang-tidy-19", "--quiet", f"-p={build}", str(source)]
+    command = [str(CLANG_TIDY), "--quiet", f"-p={build}", str(source)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     return run.stdout if run.returncode else ""
 

@@ -141,7 +141,7 @@ void spell_out_np(std::string& word) {
 /// mpirun's -np becomes --np on the way.
 size_t count_options(const CLI::App& app, std::vector<std::string>& arguments) {
   size_t i = 0;
-  while (i < arguments.size() && arguments[i].starts_with("-") && arguments[i] != "--") {
+  while (i < arguments.size() && arguments[i].starts_with('-') && arguments[i] != "--") {
     std::string& word = arguments[i];
     spell_out_np(word);
     const CLI::Option* option = app.get_option_no_throw(word);
@@ -160,7 +160,7 @@ std::vector<launch::MisplacedOption> find_misplaced(const CLI::App& app,
     spell_out_np(word);
     const size_t equals = word.find('=');
     const CLI::Option* option = app.get_option_no_throw(word.substr(0, equals));
-    if (!word.starts_with("-") || option == nullptr || option == app.get_help_ptr()) continue;
+    if (!word.starts_with('-') || option == nullptr || option == app.get_help_ptr()) continue;
     launch::MisplacedOption misplaced{.name = command[i].substr(0, command[i].find('=')),
                                       .words = command[i],
                                       .is_ranks = option == app.get_option_no_throw("--np")};
@@ -237,7 +237,7 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
     request.text = program.help();  // of the subcommand, if one was given
     return {};
   } catch (const CLI::ParseError& error) {
-    return usage_error(arguments[0].starts_with("-") ? "corro" : command, error);
+    return usage_error(arguments[0].starts_with('-') ? "corro" : command, error);
   }
   if (program.got_subcommand("doctor")) {
     request.action = Action::kDoctor;
@@ -272,7 +272,7 @@ Result<Request> parse_command_line(const std::vector<std::string>& arguments,
     request.text = shown->help();
     return request;
   }
-  if (!arguments[0].starts_with("-") && find_command(*program, arguments[0]) == nullptr) {
+  if (!arguments[0].starts_with('-') && find_command(*program, arguments[0]) == nullptr) {
     return Status(Code::kInvalidArgument,
                   fmt::format("corro: no command '{}'; to start a program: corro run {}",
                               arguments[0], arguments[0]));

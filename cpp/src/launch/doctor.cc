@@ -1,6 +1,5 @@
 #include "launch/doctor.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,18 +19,11 @@ namespace corro::launch {
 namespace {
 
 std::vector<pid_t> own_processes() {
-  std::vector<pid_t> pids;
-  DIR* folder = opendir("/proc");
-  if (folder == nullptr) return pids;
-  while (const dirent* entry = readdir(folder)) {
-    if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+  std::vector<pid_t> pids = all_processes();
+  std::erase_if(pids, [](pid_t pid) {
     struct stat info{};
-    const std::string path = std::string("/proc/") + entry->d_name;
-    if (stat(path.c_str(), &info) == 0 && info.st_uid == geteuid()) {
-      pids.push_back(static_cast<pid_t>(std::atol(entry->d_name)));
-    }
-  }
-  closedir(folder);
+    return stat(fmt::format("/proc/{}", pid).c_str(), &info) != 0 || info.st_uid != geteuid();
+  });
   std::ranges::sort(pids);
   return pids;
 }
@@ -48,7 +40,7 @@ std::string variable_of(pid_t pid, const std::string& name) {
 pid_t pid_inside(pid_t pid) {
   const std::string all = status_field(pid, "NSpid");  // the innermost one is the last
   const size_t last = all.rfind('\t') + 1;             // 0 where there is but one
-  return all.empty() ? pid : static_cast<pid_t>(std::atol(all.c_str() + last));
+  return all.empty() ? pid : static_cast<pid_t>(std::strtol(all.c_str() + last, nullptr, 10));
 }
 
 bool is_going_on(const obs::OpSnapshot* op) {
@@ -147,7 +139,7 @@ std::string format_table(const std::vector<Patient>& patients, Time now) {
         waits ? fmt::format("rank {}", op->waiting_for) : "-", op ? since_text(*op, now) : "-");
   }
   for (const std::string& line : diagnose(patients, now)) text += "\n" + line;
-  return text + (text.ends_with("\n") ? "" : "\n");
+  return text + (text.ends_with('\n') ? "" : "\n");
 }
 
 std::string format_patients_json(const std::vector<Patient>& patients, Time now) {

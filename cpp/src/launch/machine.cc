@@ -51,7 +51,7 @@ int numa_node_of(int cpu) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
     if (name.starts_with("node") && name.size() > 4 && std::isdigit(name[4]) != 0) {
-      return std::atoi(name.c_str() + 4);
+      return static_cast<int>(std::strtol(name.c_str() + 4, nullptr, 10));
     }
   }
   return 0;
@@ -138,7 +138,7 @@ int visible_gpus(int devices, const Variables& environment) {
   std::istringstream entries(found->second);
   int visible = 0;
   for (std::string entry; visible < devices && std::getline(entries, entry, ',');) {
-    if (entry.empty() || entry.starts_with("-")) break;
+    if (entry.empty() || entry.starts_with('-')) break;
     ++visible;
   }
   return visible;

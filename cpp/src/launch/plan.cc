@@ -109,7 +109,7 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
   plan.job.threads = std::max(1, usable_cores(inputs.machine.facts) / plan.job.ranks);
   plan.job.log_dir =
       options.log_dir.empty() ? new_log_dir(inputs, plan.command.name) : options.log_dir;
-  const bool absolute = plan.job.log_dir.starts_with("/");
+  const bool absolute = plan.job.log_dir.starts_with('/');
   plan.job.error_dir = (absolute ? "" : inputs.files.directory + "/") + plan.job.log_dir;
   CORRO_TRY(check_variables(environment_of(plan, 0)));
   return plan;

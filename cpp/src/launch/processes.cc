@@ -23,8 +23,8 @@ struct Status {
 };
 
 /// Reads the state and the parent from /proc/<pid>/stat: "12 (a name) S 11 ...".
-Status read_status(const char* pid) {
-  const std::string stat = read_small_file(std::string("/proc/") + pid + "/stat");
+Status read_status(pid_t pid) {
+  const std::string stat = read_small_file("/proc/" + std::to_string(pid) + "/stat");
   const size_t name_end = stat.rfind(')');  // the name may hold anything
   if (name_end == std::string::npos || name_end + 4 > stat.size())
     return {.parent = 0, .ended = true};
@@ -35,13 +35,7 @@ Status read_status(const char* pid) {
 
 std::unordered_map<pid_t, Status> read_processes() {
   std::unordered_map<pid_t, Status> processes;
-  DIR* folder = opendir("/proc");
-  if (folder == nullptr) return processes;
-  while (const dirent* entry = readdir(folder)) {
-    if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
-    processes[static_cast<pid_t>(std::atol(entry->d_name))] = read_status(entry->d_name);
-  }
-  closedir(folder);
+  for (const pid_t pid : all_processes()) processes[pid] = read_status(pid);
   return processes;
 }
 
@@ -52,6 +46,18 @@ bool has_children() {
 }
 
 }  // namespace
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> pids;
+  DIR* folder = opendir("/proc");
+  if (folder == nullptr) return pids;
+  while (const dirent* entry = readdir(folder)) {
+    const auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (pid > 0) pids.push_back(pid);
+  }
+  closedir(folder);
+  return pids;
+}
 
 std::vector<pid_t> descendants_of(pid_t root) {
   if (root == getpid() && !has_children()) return {};

@@ -10,6 +10,9 @@
 
 namespace corro::launch {
 
+/// Every process that /proc shows.
+[[nodiscard]] std::vector<pid_t> all_processes();
+
 /// Every living process that descends from `root`, `root` left out. A snapshot of /proc.
 [[nodiscard]] std::vector<pid_t> descendants_of(pid_t root);
 

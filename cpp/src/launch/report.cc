@@ -27,9 +27,9 @@ std::string describe_cause(const RankEnd& end) {
   if (!end.crash.details.empty()) said += " " + end.crash.details;
   if (end.ended && WIFSIGNALED(end.status)) {
     const int signal = WTERMSIG(end.status);
-    const std::string meaning = signal_meaning(signal);
+    const std::string_view meaning = signal_meaning(signal);
     std::string text = "killed by " + signal_name(signal);
-    if (!meaning.empty()) text += " (" + meaning + ")";
+    if (!meaning.empty()) text += fmt::format(" ({})", meaning);
     // Python's own words about a signal repeat it.
     const bool repeats = said.starts_with("Fatal Python error") || end.crash.error.empty();
     return repeats ? text : text + ": " + said;

@@ -37,7 +37,7 @@ std::string signal_name(int signal) {
   return fmt::format("signal {}", signal);
 }
 
-std::string signal_meaning(int signal) {
+std::string_view signal_meaning(int signal) {
   switch (signal) {
     case SIGSEGV:
       return "segmentation fault";

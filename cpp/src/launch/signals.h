@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace corro::launch {
@@ -11,7 +12,7 @@ namespace corro::launch {
 /// Returns "SIGTERM", "SIGRTMIN+1", or "signal 99".
 [[nodiscard]] std::string signal_name(int signal);
 /// A few words for people: "segmentation fault"; "" if the name says it.
-[[nodiscard]] std::string signal_meaning(int signal);
+[[nodiscard]] std::string_view signal_meaning(int signal);
 
 /// Every signal that can be sent to the launcher and makes sense to its workers: all but those that
 /// cannot be caught, those by which a program reports its own faults, SIGCHLD, SIGPIPE, SIGTTIN
