@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from corro import _native
@@ -26,11 +24,11 @@ class Handle(Generic[R]):
 
     def done(self) -> bool:
         """Returns whether wait() would return at once."""
-        return forget_if_done(self._work)
+        return self._work.done()
 
     def wait(self, timeout: float | None = None) -> R:
         """Blocks until the operation is done and returns its result; raises what it failed with."""
-        wait_for(self._work, timeout)
+        self._work.wait(timeout)
         return self._finish()
 
 
@@ -70,52 +68,13 @@ class Call(Generic[R]):
 
     def run(self) -> R:
         """Carries the operations out on this thread."""
-        self.group.native.run(self.ops, self.named)
+        self.group.native.run(self.ops, self.buffers, self.named)
         return self.finish()
 
     def start(self) -> Handle[R]:
         """Starts the operations and returns at once."""
-        native = self.group.native
-        work = native.submit(self.ops, self.named)
-        keep_until_done(work, self.buffers)
+        work = self.group.native.submit(self.ops, self.buffers, self.named)
         return Handle(work, self.finish)
-
-
-# Works that a start asks whether they are done: more than it adds, so that none pile up.
-_LOOKS = 4
-
-# Buffers of works in flight: the engine uses them even if the caller has dropped all handles.
-_in_flight: dict[_native.Work, object] = {}
-_in_flight_lock = threading.RLock()  # A finalizer may start a work at any place.
-
-
-def keep_until_done(work: _native.Work, buffers: object) -> None:
-    """Keeps buffers alive until the work is done; forgets those of works that are. Thread-safe."""
-    with _in_flight_lock:
-        _in_flight[work] = buffers
-        oldest = list(islice(_in_flight, _LOOKS))
-        for other in oldest:  # The next start looks at others.
-            _in_flight[other] = _in_flight.pop(other)
-    for other in oldest:
-        forget_if_done(other)
-
-
-def forget_if_done(work: _native.Work) -> bool:
-    """Lets go of the work's buffers if it is done, and returns whether it is. Thread-safe."""
-    if not work.done():
-        return False
-    with _in_flight_lock:
-        buffers = _in_flight.pop(work, None)
-    del buffers  # Only now: what their end calls may start other works.
-    return True
-
-
-def wait_for(work: _native.Work, timeout: float | None = None) -> None:
-    """Blocks until the work is done and lets go of its buffers; raises what it failed with."""
-    try:
-        work.wait(timeout)
-    finally:
-        forget_if_done(work)
 
 
 def _name_as_called(build: Callable[..., Any]) -> None:

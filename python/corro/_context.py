@@ -272,7 +272,7 @@ def exchange(group: Group, values: Sequence[int], timeout: float | None = None) 
         count=len(mine),
         timeout=timeout,
     )
-    group.native.run([op])
+    group.native.run([op], (mine, all_of))
     return [list(all_of[i : i + len(mine)]) for i in range(0, len(all_of), len(mine))]
 
 
@@ -281,4 +281,4 @@ def barrier(group: Group | None = None, *, timeout: float | None = None) -> None
     from corro import _native
 
     group = group if group is not None else world()
-    group.native.run([_native.Op(kind=_native.BARRIER, timeout=timeout)])
+    group.native.run([_native.Op(kind=_native.BARRIER, timeout=timeout)], None)

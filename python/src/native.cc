@@ -4,7 +4,7 @@
 //
 //   engine = _native.Engine()
 //   op = _native.Op(kind=_native.ALLREDUCE, dtype=_native.F32, input=ptr, output=ptr, count=n)
-//   engine.world.run([op])
+//   engine.world.run([op], buffers)
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -18,6 +18,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,12 +52,57 @@ using Seconds = std::optional<double>;
   raise(error);
 }
 
+/// A work on its way, and what keeps its memory alive.
+struct Flight {
+  Flight(corro_work* started, nb::object used) : work(started), buffers(std::move(used)) {}
+  Flight(const Flight&) = delete;
+  Flight& operator=(const Flight&) = delete;
+  ~Flight() { corro_work_release(work); }
+
+  corro_work* work;
+  nb::object buffers;  ///< Anything; dropped once it is known that the work is done.
+};
+using FlightPtr = std::shared_ptr<Flight>;
+
+/// Works in flight: the engine uses their buffers even if nobody else holds them any more. Guarded
+/// by the GIL. Dropping buffers may run Python code, which may start other works.
+class Flights {
+ public:
+  void add(const FlightPtr& flight) {
+    flights_.push_back(flight);
+    std::array<FlightPtr, kLooks> looked_at;
+    for (size_t i = 0; i < kLooks && i < flights_.size(); ++i) {
+      looked_at[i] = std::move(flights_.front());
+      flights_.pop_front();
+      if (corro_work_done(looked_at[i]->work) == 0) flights_.push_back(looked_at[i]);
+    }
+    for (const FlightPtr& other : looked_at)
+      if (other != nullptr) drop_if_done(*other);
+  }
+
+  static bool drop_if_done(Flight& flight) {
+    if (corro_work_done(flight.work) == 0) return false;
+    const nb::object dropped = std::move(flight.buffers);
+    return true;
+  }
+
+  /// The engine is closed, so all are done.
+  void clear() {
+    for (const FlightPtr& flight : std::exchange(flights_, {})) drop_if_done(*flight);
+  }
+
+ private:
+  static constexpr size_t kLooks = 4;  ///< More than an add() adds, so that none pile up.
+  std::deque<FlightPtr> flights_;      ///< The next to be looked at first.
+};
+
 /// The engine's lifetime, shared by all that points into it. Guarded by the GIL, but for what
 /// happens without it.
 class EngineRef {
  public:
   /// Null once it is closed.
   corro_engine* engine = nullptr;
+  Flights flights;
 
   [[nodiscard]] corro_engine* get() const {
     if (engine == nullptr)
@@ -89,10 +135,13 @@ class EngineRef {
   void close() {
     corro_engine* closing = std::exchange(engine, nullptr);
     if (closing == nullptr) return;
-    const nb::gil_scoped_release release;
-    if (corro_engine_close(closing) == CORRO_FAILED_PRECONDITION) return;  // In a forked child.
-    for (uint32_t calls = calls_.load(); calls > 0; calls = calls_.load()) calls_.wait(calls);
-    corro_engine_destroy(closing);
+    {
+      const nb::gil_scoped_release release;
+      if (corro_engine_close(closing) == CORRO_FAILED_PRECONDITION) return;  // In a forked child.
+      for (uint32_t calls = calls_.load(); calls > 0; calls = calls_.load()) calls_.wait(calls);
+      corro_engine_destroy(closing);
+    }
+    flights.clear();
   }
 
  private:
@@ -156,32 +205,58 @@ class Op {
   std::optional<std::vector<uint64_t>> dims_;
 };
 
-/// Operations started together. Dropping it never blocks; whoever submits keeps the buffers alive
-/// until done.
+/// Operations started together. Dropping it never blocks.
 class Work {
  public:
-  Work(EnginePtr engine, corro_work* work) : engine_(std::move(engine)), work_(work) {}
+  Work(EnginePtr engine, corro_work* work, nb::object buffers)
+      : engine_(std::move(engine)), flight_(std::make_shared<Flight>(work, std::move(buffers))) {
+    engine_->flights.add(flight_);
+  }
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
-  ~Work() { corro_work_release(work_); }
+  ~Work() = default;
 
+  /// Lets Python's handlers of signals run now and then, which may raise.
   void wait(const Seconds& timeout) {
-    const int64_t timeout_ns = nanoseconds(timeout, -1);
-    if (engine_->engine == nullptr && corro_work_done(work_) == 0)
+    if (engine_->engine == nullptr && !Flights::drop_if_done(*flight_))
       raise(CORRO_CANCELLED, "corro was shut down before this operation was waited for");
-    engine_->checked([&](corro_error* error) { return corro_work_wait(work_, timeout_ns, error); });
+    const int64_t timeout_ns = nanoseconds(timeout, INT64_MAX);
+    int64_t left = timeout_ns;
+    while (true) {
+      const int64_t slice = std::min(kSlice, left);
+      if (wait_for(slice)) return;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      left -= slice;
+      if (left == 0) break;
+    }
+    const std::string time = std::to_string(timeout_ns / 1'000'000);
+    raise(CORRO_DEADLINE_EXCEEDED, ("the work is still going after " + time + " ms").c_str());
   }
   [[nodiscard]] bool done() const {
-    return engine_->engine == nullptr || corro_work_done(work_) != 0;
+    return Flights::drop_if_done(*flight_) || engine_->engine == nullptr;
   }
   void notify(uint64_t cookie) {
     static_cast<void>(engine_->get());
-    corro_work_notify(work_, cookie);
+    corro_work_notify(flight_->work, cookie);
   }
 
  private:
+  static constexpr int64_t kSlice = 100'000'000;  ///< Nanoseconds.
+
+  /// False if the work is still going then; raises what it failed with.
+  bool wait_for(int64_t timeout_ns) {
+    corro_error error{};
+    error.rank = -1;
+    const corro_code code =
+        engine_->without_gil([&] { return corro_work_wait(flight_->work, timeout_ns, &error); });
+    const bool done = Flights::drop_if_done(*flight_);
+    if (code == CORRO_OK) return true;
+    if (!done && code == CORRO_DEADLINE_EXCEEDED) return false;
+    raise(error);
+  }
+
   EnginePtr engine_;
-  corro_work* work_;
+  FlightPtr flight_;
 };
 
 class Group {
@@ -208,24 +283,27 @@ class Group {
     return text;
   }
 
+  /// `buffers` lives until the operations are done, also if a signal's handler raises before.
   /// `named`: members may give the operations in different orders; their names say which is which.
-  void run(const std::vector<const Op*>& ops, bool named) {
-    const std::vector<corro_op> list = collect(ops);
-    const auto call = named ? corro_run_named : corro_run;
-    engine_->checked(
-        [&](corro_error* error) { return call(group_, list.data(), list.size(), error); });
+  void run(const std::vector<const Op*>& ops, nb::object buffers, bool named) {
+    corro_work* rest = call(named ? corro_try_run_named : corro_try_run, ops);
+    if (rest != nullptr) Work(engine_, rest, std::move(buffers)).wait(std::nullopt);
   }
 
-  std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, bool named) {
-    const std::vector<corro_op> list = collect(ops);
-    const auto call = named ? corro_submit_named : corro_submit;
-    corro_work* work = nullptr;
-    engine_->checked(
-        [&](corro_error* error) { return call(group_, list.data(), list.size(), &work, error); });
-    return std::make_unique<Work>(engine_, work);
+  std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, nb::object buffers, bool named) {
+    corro_work* work = call(named ? corro_submit_named : corro_submit, ops);
+    return std::make_unique<Work>(engine_, work, std::move(buffers));
   }
 
  private:
+  corro_work* call(decltype(&corro_submit) how, const std::vector<const Op*>& ops) {
+    const std::vector<corro_op> list = collect(ops);
+    corro_work* work = nullptr;
+    engine_->checked(
+        [&](corro_error* error) { return how(group_, list.data(), list.size(), &work, error); });
+    return work;
+  }
+
   [[nodiscard]] std::vector<corro_op> collect(const std::vector<const Op*>& ops) const {
     static_cast<void>(engine_->get());
     std::vector<corro_op> list;
@@ -435,8 +513,8 @@ NB_MODULE(_native, module) {
       .def_prop_ro("rank", &Group::rank)
       .def_prop_ro("size", &Group::size)
       .def("selection_table", &Group::selection_table)
-      .def("run", &Group::run, "ops"_a, "named"_a = false)
-      .def("submit", &Group::submit, "ops"_a, "named"_a = false);
+      .def("run", &Group::run, "ops"_a, "buffers"_a.none(), "named"_a = false)
+      .def("submit", &Group::submit, "ops"_a, "buffers"_a.none(), "named"_a = false);
 
   nb::class_<Engine>(module, "Engine")
       .def(nb::init<std::optional<int>, std::optional<int>, std::optional<std::string>, nb::object,

@@ -211,6 +211,15 @@ CORRO_API corro_code corro_submit_named(corro_group* group, const corro_op* ops,
 CORRO_API corro_code corro_run_named(corro_group* group, const corro_op* ops, size_t n,
                                      corro_error* error);
 
+/* As corro_run and corro_run_named, for callers that have to look after something else while the
+ * operations take long, such as signals: they return where those would sleep. *work is NULL then if
+ * the operations are over, with their result returned. Else CORRO_OK is returned, and *work is to
+ * be waited for, and released once. */
+CORRO_API corro_code corro_try_run(corro_group* group, const corro_op* ops, size_t n,
+                                   corro_work** work, corro_error* error);
+CORRO_API corro_code corro_try_run_named(corro_group* group, const corro_op* ops, size_t n,
+                                         corro_work** work, corro_error* error);
+
 /* Blocks until the work is done; timeout_ns < 0: the operation's own deadline only. Returns the
  * work's result, or DEADLINE_EXCEEDED with the work still going when timeout_ns is over. May be
  * called by several threads. */

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -166,18 +167,42 @@ corro_code submit(corro_group* group, const corro_op* ops, size_t n, Order order
   });
 }
 
+/// Null: the operations are over, with `result`; else what is left of them.
+Result<std::shared_ptr<runtime::WorkState>> start(corro_group* group, const corro_op* ops, size_t n,
+                                                  Order order, Status& result) {
+  if (n == 1 && order == Order::kCalls) {
+    CORRO_TRY(check_group(group));
+    corro::collective::OpRequest request;
+    CORRO_TRY(read_request(ops, group->group->size(), request));
+    return group->engine->driver().try_run(*group->group, request, result);
+  }
+  CORRO_ASSIGN(auto state, to_work(group, ops, n));
+  state->named = state->hurry = order == Order::kNames;
+  group->engine->driver().try_run(*group->group, state);
+  return state;
+}
+
 corro_code run(corro_group* group, const corro_op* ops, size_t n, Order order, corro_error* error) {
   return guarded(error, [&]() -> Status {
-    if (n == 1 && order == Order::kCalls) {
-      CORRO_TRY(check_group(group));
-      corro::collective::OpRequest request;
-      CORRO_TRY(read_request(ops, group->group->size(), request));
-      return group->engine->driver().run(*group->group, request);
-    }
-    CORRO_ASSIGN(const auto state, to_work(group, ops, n));
-    state->named = state->hurry = order == Order::kNames;
-    group->engine->driver().run(*group->group, state);
-    return state->status();
+    Status result;
+    CORRO_ASSIGN(const auto rest, start(group, ops, n, order, result));
+    if (rest == nullptr) return result;
+    (void)rest->wait(Duration(-1));
+    return rest->status();
+  });
+}
+
+corro_code try_run(corro_group* group, const corro_op* ops, size_t n, Order order,
+                   corro_work** work, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *work = nullptr;
+    Status result;
+    CORRO_ASSIGN(const auto rest, start(group, ops, n, order, result));
+    if (rest == nullptr) return result;
+    if (!rest->done()) *work = new (std::nothrow) corro_work{group->engine, rest};
+    if (*work != nullptr) return {};
+    (void)rest->wait(Duration(-1));
+    return rest->status();
   });
 }
 
@@ -323,6 +348,16 @@ corro_code corro_submit_named(corro_group* group, const corro_op* ops, size_t n,
 
 corro_code corro_run_named(corro_group* group, const corro_op* ops, size_t n, corro_error* error) {
   return run(group, ops, n, Order::kNames, error);
+}
+
+corro_code corro_try_run(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
+                         corro_error* error) {
+  return try_run(group, ops, n, Order::kCalls, work, error);
+}
+
+corro_code corro_try_run_named(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
+                               corro_error* error) {
+  return try_run(group, ops, n, Order::kNames, work, error);
 }
 
 corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error) {

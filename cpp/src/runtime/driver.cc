@@ -167,35 +167,38 @@ void Driver::submit(Group& group, std::shared_ptr<WorkState> work) {
   post([this, &group, work = std::move(work)](Engine&) { submit_now(group, work); });
 }
 
-void Driver::run(Group& group, const std::shared_ptr<WorkState>& work) {
-  if (!try_take_baton()) {
-    submit(group, work);
-    (void)work->wait(Duration(-1));
-    return;
-  }
-  {
-    const Baton baton(*this);
-    run_tasks();
-    submit_now(group, work);
-    Ladder ladder(caller_ladder_);
-    while (!work->done()) {
-      if (pass()) {
-        ladder.reset();
-      } else if (!ladder.climb(engine_->uses_streams() ? kStreamPoll : 1)) {
-        break;
-      }
+void Driver::try_run(Group& group, const std::shared_ptr<WorkState>& work) {
+  if (!try_take_baton()) return submit(group, work);
+  const Baton baton(*this);
+  run_tasks();
+  submit_now(group, work);
+  Ladder ladder(caller_ladder_);
+  while (!work->done()) {
+    if (pass()) {
+      ladder.reset();
+    } else if (!ladder.climb(engine_->uses_streams() ? kStreamPoll : 1)) {
+      break;
     }
   }
+}
+
+std::shared_ptr<WorkState> Driver::try_run(Group& group, const collective::OpRequest& request,
+                                           Status& status) {
+  std::shared_ptr<WorkState> rest;
+  if (run_quick(group, request, status, rest)) return rest;
+  rest = std::make_shared<WorkState>(std::vector{request});
+  try_run(group, rest);
+  return rest;
+}
+
+void Driver::run(Group& group, const std::shared_ptr<WorkState>& work) {
+  try_run(group, work);
   (void)work->wait(Duration(-1));
 }
 
 Status Driver::run(Group& group, const collective::OpRequest& request) {
   Status status;
-  std::shared_ptr<WorkState> rest;
-  if (!run_quick(group, request, status, rest)) {
-    rest = std::make_shared<WorkState>(std::vector{request});
-    run(group, rest);
-  }
+  const auto rest = try_run(group, request, status);
   if (rest == nullptr) return status;
   (void)rest->wait(Duration(-1));
   return rest->status();

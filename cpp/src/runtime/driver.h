@@ -48,10 +48,16 @@ class Driver {
 
   /// Starts the work on the progress thread. Does not block.
   void submit(Group& group, std::shared_ptr<WorkState> work);
-  /// Starts the work and returns when it is done, moving it on the calling thread where possible.
+  /// Starts the work and moves it on the calling thread as long as that need not sleep; what is
+  /// left then is the progress thread's.
+  void try_run(Group& group, const std::shared_ptr<WorkState>& work);
+  /// The same for one operation. Null: it is over, with `status`. One that is small and whose peers
+  /// are there costs no memory and no hand-off.
+  std::shared_ptr<WorkState> try_run(Group& group, const collective::OpRequest& request,
+                                     Status& status);
+  /// try_run(), and returns when the work is done.
   void run(Group& group, const std::shared_ptr<WorkState>& work);
-  /// The same for one operation, whose result it returns. One that is small and whose peers are
-  /// there costs no memory and no hand-off.
+  /// The same for one operation, whose result it returns.
   Status run(Group& group, const collective::OpRequest& request);
   /// Runs `task` with the baton, on this thread or the progress thread, and returns when it is
   /// done; throws what it throws.

@@ -42,15 +42,19 @@ struct Pair {
   std::array<std::unique_ptr<Driver>, 2> drivers;
 };
 
-/// One synchronous allreduce of one number.
-Status allreduce(Driver& driver, int32_t& value) {
+/// An allreduce of one number, in place.
+collective::OpRequest sum(int32_t& value) {
   collective::OpRequest request;
   request.kind = OpKind::kAllreduce;
   request.dtype = DType::kI32;
   request.count = 1;
   request.input = reinterpret_cast<const std::byte*>(&value);
   request.output = reinterpret_cast<std::byte*>(&value);
-  return driver.run(driver.engine().world(), request);
+  return request;
+}
+
+Status allreduce(Driver& driver, int32_t& value) {
+  return driver.run(driver.engine().world(), sum(value));
 }
 
 void wait_until_in_flight(Driver& driver) {
@@ -101,6 +105,21 @@ TEST(DriverTest, TheFirstCallMayComeBeforeTheProgressThread) {
     Pair pair({.spins = 0, .yields = 0});
     expect_return(pair, 1);
   }
+}
+
+TEST(DriverTest, TryRunReturnsWhereItWouldSleep) {
+  Pair pair({.spins = 100, .yields = 10});
+  std::array<int32_t, 2> values = {3, 4};
+  Status status;
+  Driver& first = *pair.drivers[0];
+  const auto rest = first.try_run(first.engine().world(), sum(values[0]), status);
+  ASSERT_NE(rest, nullptr);
+  EXPECT_FALSE(rest->done());
+  ASSERT_TRUE(allreduce(*pair.drivers[1], values[1]).ok());
+  ASSERT_TRUE(rest->wait(std::chrono::seconds(30)));
+  EXPECT_TRUE(rest->status().ok()) << rest->status().message();
+  EXPECT_EQ(values[0], 7);
+  EXPECT_EQ(values[1], 7);
 }
 
 TEST(DriverTest, ClosingEndsWhatOtherThreadsWaitFor) {

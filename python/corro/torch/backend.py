@@ -19,7 +19,6 @@ from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads tor
 from torch.distributed.distributed_c10d import default_pg_timeout
 
 from corro import _context, _native
-from corro._calls import keep_until_done, wait_for
 from corro._completion import Completions
 from corro._context import Context, Group
 from corro._native import Work as NativeWork
@@ -85,7 +84,7 @@ class CorroWork(c10d.Work):
         """Blocks until the result is there; raises what the operation failed with."""
         native = self._native  # Another thread's _conclude() may take it away.
         if native is not None:
-            wait_for(native, timeout.total_seconds() or None)
+            native.wait(timeout.total_seconds() or None)
             self._conclude()
         if self._error is not None:
             raise self._error
@@ -328,7 +327,7 @@ class Collectives:
             count=tensor.numel(),
             timeout=self._seconds(opts),
         )
-        self._group.native.run([op])
+        self._group.native.run([op], tensor)
         return self._keep(CorroWork(self._context.completions, [tensor]))
 
     def _allreduce_bitwise(
@@ -601,7 +600,7 @@ class Collectives:
         if getattr(opts, "asyncOp", True):
             self._submit(plan, work)
         else:  # The caller waits: this thread moves the operation itself.
-            self._group.native.run(plan.ops)
+            self._group.native.run(plan.ops, plan.buffers)
             for step in plan.after:
                 step()
         return self._keep(work)
@@ -611,8 +610,7 @@ class Collectives:
         return work
 
     def _submit(self, plan: _Plan, work: CorroWork) -> None:
-        native = self._group.native.submit(plan.ops)
-        keep_until_done(native, (plan.buffers, work))
+        native = self._group.native.submit(plan.ops, (plan.buffers, work))
         work.begin(native, plan.after)
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from corro import _context, _native
-from corro._calls import keep_until_done, wait_for
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import FailedPreconditionError, InvalidArgumentError
@@ -120,15 +119,18 @@ class Bucket:
         """Starts the reduction."""
         if self._wire is not self._flat:
             self._wire.copy_(self._flat)
-        self._work = group.native.submit([self._op])
-        keep_until_done(self._work, self)
+        self._work = group.native.submit([self._op], self)
 
     def wait(self) -> None:
         """Blocks until the views hold the result."""
-        if self._work is None:
+        work = self._work
+        if work is None:
             return
-        work, self._work = self._work, None
-        wait_for(work)
+        try:
+            work.wait()
+        finally:
+            if work.done():  # An interrupt ends the wait alone.
+                self._work = None
         if self._wire is not self._flat:
             self._flat.copy_(self._wire)
 

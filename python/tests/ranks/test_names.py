@@ -163,7 +163,7 @@ def test_a_rank_that_never_gives_the_name_is_named() -> None:
             with pytest.raises(
                 corro.TimeoutError, match=f"not submitted by rank {absent}"
             ) as error:
-                corro.world().native.run([op], named=True)
+                corro.world().native.run([op], None, named=True)
             assert error.value.rank == absent
         corro.barrier()
     assert cn.allreduce(1, corro.Sum, "afterwards") == n

@@ -1,0 +1,116 @@
+"""What a rank holds, and listens to, while an operation takes long."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+
+import numpy
+import pytest
+
+import corro
+import corro.numpy as cn
+
+pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
+
+
+@pytest.fixture
+def aside() -> corro.Group:
+    """Another group of all ranks, to say that the others may go on."""
+    if corro.size() == 1:
+        pytest.skip("an operation of one rank takes no time")
+    return corro.new_group(range(corro.size()))
+
+
+@pytest.fixture
+def interrupted(aside: corro.Group) -> Iterator[corro.Group]:
+    """As aside. Rank 0 gets a SIGINT once its main thread is inside of an operation."""
+    main = threading.main_thread().ident
+
+    def interrupt() -> None:
+        while sys._current_frames()[main].f_code.co_name != "run":
+            time.sleep(0.001)
+        time.sleep(0.1)  # From there into the engine.
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if corro.rank() != 0:
+        yield aside
+        return
+    thread = threading.Thread(target=interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    thread.start()
+    yield aside
+    thread.join()
+    signal.signal(signal.SIGINT, before)
+
+
+def forget_what_is_done() -> None:
+    """Starts more works than are looked at: each start lets go of some that are done."""
+    for _ in range(8):
+        cn.allreduce_async(1).wait()
+
+
+def test_a_dropped_operation_keeps_its_buffers_until_it_is_done(aside: corro.Group) -> None:
+    x = numpy.full(1000, float(corro.rank()))
+    if corro.rank() == 0:
+        held = weakref.ref(x)
+        cn.allreduce_async(x, out=x)
+        del x
+        assert held() is not None
+    corro.barrier(aside)
+    if corro.rank() != 0:
+        cn.allreduce(x, out=x)
+    forget_what_is_done()
+    if corro.rank() == 0:
+        assert held() is None
+
+
+def test_a_wait_lets_go_of_its_buffers_behind_a_work_that_is_stuck(aside: corro.Group) -> None:
+    stuck, later = numpy.ones(10), numpy.ones(10)
+    behind = corro.new_group(range(corro.size()))
+    handle = None
+    if corro.rank() == 0:
+        handle = cn.allreduce_async(stuck, out=stuck)
+    other = cn.allreduce_async(later, out=later, group=behind)
+    freed = weakref.ref(later)
+    if corro.rank() == 0:
+        with pytest.raises(corro.TimeoutError, match="still going after 250 ms"):
+            handle.wait(0.25)
+    other.wait()
+    del other, later
+    assert freed() is None
+    corro.barrier(aside)
+    if corro.rank() != 0:
+        handle = cn.allreduce_async(stuck, out=stuck)
+    handle.wait()
+    assert stuck.tolist() == [1] * 10
+
+
+def test_an_interrupt_ends_the_wait_and_not_the_operation(interrupted: corro.Group) -> None:
+    x = numpy.full(1000, float(corro.rank()))
+    if corro.rank() == 0:
+        held = weakref.ref(x)
+        with pytest.raises(KeyboardInterrupt):
+            cn.allreduce(x, out=x)
+        del x
+        assert held() is not None
+    corro.barrier(interrupted)
+    if corro.rank() != 0:
+        assert (cn.allreduce(x, out=x) == (corro.size() - 1) / 2).all()
+    forget_what_is_done()
+    if corro.rank() == 0:
+        assert held() is None
+
+
+def test_a_handler_that_returns_lets_the_operation_go_on(interrupted: corro.Group) -> None:
+    """The other ranks wait for what the handler does."""
+    if corro.rank() == 0:
+        signal.signal(signal.SIGINT, lambda *_: corro.barrier(interrupted))
+    else:
+        corro.barrier(interrupted)
+    assert cn.allreduce(1, corro.Sum) == corro.size()
