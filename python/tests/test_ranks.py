@@ -9,9 +9,7 @@ from conftest import HERE, Launch
 
 INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
 BACK_END = "test_process_group.py"
-# One job for all other files: most of a job's time is `import torch`.
-VERBS = sorted(file.name for file in (HERE / "ranks").glob("test_*.py") if file.name != BACK_END)
-RANKS = [1, pytest.param(2, marks=pytest.mark.torch22), 4]
+ALL = sorted(file.name for file in (HERE / "ranks").glob("test_*.py"))
 
 
 def inside(*files: str) -> list[str]:
@@ -20,14 +18,11 @@ def inside(*files: str) -> list[str]:
 
 
 @pytest.mark.timeout(450)
-@pytest.mark.parametrize("ranks", RANKS)
-def test_verbs(launch: Launch, ranks: int) -> None:
-    launch(*inside(*VERBS), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
-
-
-@pytest.mark.parametrize("ranks", RANKS)
-def test_torch_back_end(launch: Launch, ranks: int) -> None:
-    launch(*inside(BACK_END), ranks=ranks, CORRO_TEST_IN_RANKS="1").check()
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.torch22), 4])
+def test_all(launch: Launch, ranks: int) -> None:
+    """In one job: most of its time is `import torch`. The back end joins first, and leaves."""
+    files = sorted(ALL, key=lambda name: name != BACK_END)
+    launch(*inside(*files), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -185,6 +185,18 @@ def test_arena_tensors() -> None:
     assert x.float().unique().tolist() == [corro.size()]
 
 
+def test_names_in_another_order_on_each_rank() -> None:
+    for step in range(5):
+        tensors = [torch.full((1 + i * 7,), float(i * 10 + corro.rank())) for i in range(40)]
+        random = torch.Generator().manual_seed(step * 1000 + corro.rank())
+        order = torch.randperm(len(tensors), generator=random).tolist()
+        for handle in [corro.allreduce_async_(tensors[i], corro.Sum, f"{i}") for i in order]:
+            handle.wait()
+        for i, tensor in enumerate(tensors):
+            total = sum(i * 10 + rank for rank in range(corro.size()))
+            assert torch.equal(tensor, torch.full((1 + i * 7,), float(total)))
+
+
 def test_objects() -> None:
     mine = {"rank": corro.rank(), "list": [None] * corro.rank()}
     assert corro.broadcast_object(mine, corro.size() - 1)["rank"] == corro.size() - 1
