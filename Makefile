@@ -112,7 +112,7 @@ lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
 # --- What they stand on ----------------------------------------------------------------------------------
 
 .PHONY: setup test-setup
-setup: .venv/.corro
+setup: .venv/.corro ## Build and install everything that the other commands need, and stop there
 test-setup: setup .venv-torch22/.corro $(STAMPS)/packages-data
 
 $(STAMPS)/packages-%: packages.txt tools/system_packages.sh

@@ -143,3 +143,18 @@ def test_it_does_not_train_alone_where_a_scheduler_announces_more(
     assert done.stderr.count("\n") == 1
     done = corro(program, "run", "--allow-single-node", "-np", "1", "echo", "hi", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "hi\n")
+
+
+def test_the_page_about_the_launcher_has_every_option(program: str) -> None:
+    """In its table, and no other ones."""
+    text = corro(program, "run", "--help").stdout
+    page = (Path(__file__).parents[3] / "docs/launcher.md").read_text()
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| `-")]
+    spelt = r"(?<![\w-])--?[a-z][a-z-]*"
+    options = {
+        o
+        for line in text.splitlines()
+        if line.startswith("  -")
+        for o in line.split()[0].split(",")
+    }
+    assert options - {"--nproc_per_node"} == set(re.findall(spelt, " ".join(rows))) - {"-np"}
