@@ -257,6 +257,17 @@ def new_group(ranks: Sequence[int]) -> Group:
     return context.new_group(ranks)
 
 
+def world_or(group: Group | None) -> Group:
+    """Returns the group; the world if there is none."""
+    if group is None:
+        return world()
+    if not isinstance(group, Group):
+        raise InvalidArgumentError(
+            f"group has to be one of corro.new_group(), not {type(group).__name__}"
+        )
+    return group
+
+
 def exchange(group: Group, values: Sequence[int], timeout: float | None = None) -> list[list[int]]:
     """Returns every rank's values, in the group's order; all give the same number of values."""
     from array import array
@@ -280,5 +291,5 @@ def barrier(group: Group | None = None, *, timeout: float | None = None) -> None
     """Blocks until every rank of the group has called it."""
     from corro import _native
 
-    group = group if group is not None else world()
+    group = world_or(group)
     group.native.run([_native.Op(kind=_native.BARRIER, timeout=timeout)], None)

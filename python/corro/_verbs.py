@@ -71,16 +71,6 @@ class Frontend(ABC, Generic[T]):
         """Returns a host array's content where like's is."""
 
 
-def _world_or(group: Group | None) -> Group:
-    if group is None:
-        return _context.world()
-    if not isinstance(group, Group):
-        raise InvalidArgumentError(
-            f"group has to be one of corro.new_group(), not {type(group).__name__}"
-        )
-    return group
-
-
 class Verbs(Generic[T]):
     """The operations on arrays of type T. Immutable."""
 
@@ -124,7 +114,9 @@ class Verbs(Generic[T]):
             name=_checked_name(name),
             dims=self._of.shape(x),
         )
-        return Call(_world_or(group), [native], (source, target), finish, named=name is not None)
+        return Call(
+            _context.world_or(group), [native], (source, target), finish, named=name is not None
+        )
 
     def grouped_allreduce(
         self,
@@ -172,7 +164,7 @@ class Verbs(Generic[T]):
                 the same sizes, or none.
             group: the ranks that take part; the world if not given.
         """
-        group = _world_or(group)
+        group = _context.world_or(group)
         rows, row, shape = self._rows(x, "allgather")
         if sizes is None:
             sizes = self._sizes(group, rows, row, "allgather")
@@ -192,7 +184,7 @@ class Verbs(Generic[T]):
         group: Group | None = None,
     ) -> Call[T]:
         """Returns the root's x on every rank; name, out and group are as in allreduce."""
-        group = _world_or(group)
+        group = _context.world_or(group)
         source = self._of.readable(x)
         target, finish = self._target(x, out, self._of.shape(x))
         dtype, count = self._bytes(x)
@@ -221,7 +213,7 @@ class Verbs(Generic[T]):
 
         The name is as in allreduce.
         """
-        group = _world_or(group)
+        group = _context.world_or(group)
         source, root = self._of.readable(x), group.index_of(root_rank)
         is_root = group.rank() == root
         target, finish = self._target(x, None, self._of.shape(x) if is_root else (0,))
@@ -258,7 +250,7 @@ class Verbs(Generic[T]):
 
         If dim 0 cannot be divided evenly, the first ranks get one row more.
         """
-        group = _world_or(group)
+        group = _context.world_or(group)
         rows, row, shape = self._rows(x, "reducescatter")
         sizes = [rows // group.size() + (i < rows % group.size()) for i in range(group.size())]
         source = self._of.readable(x)
@@ -290,7 +282,7 @@ class Verbs(Generic[T]):
             splits: rows for each rank; equal parts if not given.
             group: the ranks that take part; the world if not given.
         """
-        group = _world_or(group)
+        group = _context.world_or(group)
         rows, row, shape = self._rows(x, "alltoall")
         if splits is None and rows % group.size() != 0:
             raise InvalidArgumentError(
@@ -322,7 +314,7 @@ class Verbs(Generic[T]):
 
     def gather(self, x: T, root_rank: int = 0, *, group: Group | None = None) -> Call[T | None]:
         """Returns every rank's x on the root, joined along dim 0, and None elsewhere."""
-        group = _world_or(group)
+        group = _context.world_or(group)
         rows, row, shape = self._rows(x, "gather")
         sizes = self._sizes(group, rows, row, "gather")
         root = group.index_of(root_rank)
@@ -343,7 +335,7 @@ class Verbs(Generic[T]):
         self, x: T | None, out: T, root_rank: int = 0, *, group: Group | None = None
     ) -> Call[T]:
         """Fills every rank's out from the root's x, in rank order; dim 0 of outs may differ."""
-        group = _world_or(group)
+        group = _context.world_or(group)
         _, row, shape = self._rows(out, "scatter")
         counts = self._sizes(group, self._of.count(out), row, "scatter")
         root = group.index_of(root_rank)
@@ -372,7 +364,7 @@ class Verbs(Generic[T]):
 
     def send(self, x: T, dst: int, tag: int = 0, *, group: Group | None = None) -> Call[None]:
         """Sends x to a rank, which receives it with the same tag."""
-        group = _world_or(group)
+        group = _context.world_or(group)
         source = self._of.readable(x)
         dtype, count = self._bytes(x)
         native = _native.Op(
@@ -387,7 +379,7 @@ class Verbs(Generic[T]):
 
     def recv(self, out: T, src: int, tag: int = 0, *, group: Group | None = None) -> Call[T]:
         """Fills out with what a rank has sent with the same tag, and returns it."""
-        group = _world_or(group)
+        group = _context.world_or(group)
         target, finish = self._target(out, out, self._of.shape(out))
         dtype, count = self._bytes(out)
         native = _native.Op(

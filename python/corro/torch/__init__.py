@@ -53,13 +53,9 @@ from corro import (
 )
 from corro._autoload import register
 from corro.torch.compression import Compression
-from corro.torch.objects import (
-    allgather_object,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-)
+from corro.torch.objects import allgather_object, broadcast_object
 from corro.torch.optimizer import DistributedOptimizer
+from corro.torch.parameters import broadcast_optimizer_state, broadcast_parameters
 from corro.torch.verbs import (
     Handle,
     allgather,

@@ -1,4 +1,4 @@
-"""Whether all ranks have the same parameters, before gradients are averaged by their places."""
+"""Whether all ranks have the same tensors, before those are used by their places."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from corro.errors import MismatchError
 from corro.torch.objects import allgather_object
 
 if TYPE_CHECKING:
-    from torch.nn import Parameter
+    from torch import Tensor
 
-    NamedSets = Sequence[Sequence[tuple[str, Parameter]]]
+    NamedSets = Sequence[Sequence[tuple[str, Tensor]]]
 
 
-def check_same_parameters(group: Group, sets: NamedSets) -> None:
+def check_same_tensors(group: Group, caller: str, sets: NamedSets) -> None:
     """Raises MismatchError on every rank unless all have the same names, shapes and dtypes.
 
-    Blocks until every rank of the group has called it. One allgather of 8 bytes; the parameters
-    themselves travel only to say which differ.
+    Blocks until every rank of the group has called it. One allgather of 8 bytes; the names travel
+    only to say which differ. `caller` is what the user has called.
     """
     lines = _lines(sets)
     digest = hashlib.sha256("\n".join(lines).encode()).digest()[:8]
@@ -33,7 +33,7 @@ def check_same_parameters(group: Group, sets: NamedSets) -> None:
         for first, other in zip_longest(everyone[0], theirs, fillvalue="nothing"):
             if first != other:
                 raise MismatchError(
-                    "DistributedOptimizer: ranks have different parameters: "
+                    f"{caller}: ranks have different parameters: "
                     f"rank {group.ranks[0]} has {first} where rank {rank} has {other}"
                 )
 
@@ -42,7 +42,7 @@ def _lines(sets: NamedSets) -> list[str]:
     lines = []
     for number, members in enumerate(sets):
         place = f" in group {number}" if len(sets) > 1 else ""
-        for name, param in members:
-            dtype = str(param.dtype).removeprefix("torch.")
-            lines.append(f"{name} {dtype}{list(param.shape)}{place}")
+        for name, tensor in members:
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            lines.append(f"{name} {dtype}{list(tensor.shape)}{place}")
     return lines

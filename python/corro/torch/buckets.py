@@ -18,7 +18,7 @@ from corro import _context, _native
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import FailedPreconditionError, InvalidArgumentError
-from corro.torch.agreement import check_same_parameters
+from corro.torch.agreement import check_same_tensors
 from corro.torch.compression import Compression, Compressor
 from corro.torch.verbs import DTYPES, arena_tensor
 
@@ -187,7 +187,7 @@ class Reducer:
         Blocks until every rank of the group has called it; MismatchError if theirs differ.
         """
         sets = [list(members) for members in sets]
-        check_same_parameters(self._group, sets)
+        check_same_tensors(self._group, "DistributedOptimizer", sets)
         self._take_over(param for members in sets for _, param in members)
         for members in sets:
             for part in _cut(members, self._options, first=not self._buckets):

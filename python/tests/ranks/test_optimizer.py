@@ -215,6 +215,9 @@ def test_parameters_that_differ_between_ranks_are_named_on_all(differ: str, thei
         corro.DistributedOptimizer(optimizer, named, groups=2 if what == "groups" else 1)
     difference = f"rank 0 has bias float32[2] where rank {last} has {theirs}"
     assert str(caught.value).endswith(difference)
+    if differ != "groups":
+        with pytest.raises(corro.MismatchError, match=f"^broadcast_parameters: .* rank {last} has"):
+            corro.broadcast_parameters(named)
 
 
 def test_unused_parameters_count_as_zeros() -> None:

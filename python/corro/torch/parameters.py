@@ -1,0 +1,70 @@
+"""Making ranks equal: parameters and optimizer states."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from corro._calls import Call
+from corro._context import Group, world_or
+from corro.errors import InvalidArgumentError
+from corro.torch import verbs
+from corro.torch.agreement import check_same_tensors
+from corro.torch.objects import broadcast_bytes, is_root
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Parameters = Mapping[str, Any] | Iterable["Tensor | tuple[str, Tensor]"]
+
+
+def broadcast_parameters(
+    params: Parameters, root_rank: int = 0, *, group: Group | None = None
+) -> None:
+    """Fills the tensors on every rank with the root's, as one unit.
+
+    MismatchError on every rank, naming the first that differs, unless all have the same names,
+    shapes and dtypes in the same order (a dict's is that of its keys).
+
+    Args:
+        params: model.state_dict(), model.named_parameters() or a list of tensors; values of other
+            types are left alone.
+        root_rank: whose values all get.
+        group: the ranks that take part; the world if not given.
+    """
+    if isinstance(params, torch.nn.Module):
+        raise InvalidArgumentError(
+            "params has to be the state_dict() or named_parameters() of the module, not the module"
+        )
+    pairs: Iterable[Any] = sorted(params.items()) if isinstance(params, Mapping) else params
+    named = [
+        pair if isinstance(pair, tuple) and len(pair) == 2 else (f"tensor {i}", pair)
+        for i, pair in enumerate(pairs)
+    ]
+    if not isinstance(params, Mapping) and not all(isinstance(v, torch.Tensor) for _, v in named):
+        raise InvalidArgumentError(
+            "params has to be a dict, or a list of tensors or (name, tensor)"
+        )
+    group = world_or(group)
+    tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+    check_same_tensors(group, "broadcast_parameters", [tensors])
+    if tensors:
+        calls = [verbs.calls.broadcast_(t, root_rank, group=group) for _, t in tensors]
+        Call.joined(calls).run()
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int = 0, *, group: Group | None = None
+) -> None:
+    """Loads the root's optimizer state, hyperparameters included, on every rank."""
+    group = world_or(group)
+    file = io.BytesIO()
+    if is_root(group, root_rank):
+        torch.save(optimizer.state_dict(), file)
+    data = broadcast_bytes(file.getvalue(), root_rank, group)
+    if not is_root(group, root_rank):
+        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        optimizer.load_state_dict(state)
