@@ -117,6 +117,7 @@ class Bucket:
 
     def launch(self, group: Group) -> None:
         """Starts the reduction."""
+        self.wait()  # For what an interrupt has left behind.
         if self._wire is not self._flat:
             self._wire.copy_(self._flat)
         self._work = group.native.submit([self._op], self)
