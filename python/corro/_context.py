@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from operator import index
+from typing import TYPE_CHECKING, Any, Protocol
 
 from corro.errors import FailedPreconditionError, InvalidArgumentError
 
@@ -176,8 +178,12 @@ def shutdown() -> None:
 
 @atexit.register
 def _close_all() -> None:
+    native: Any = sys.modules.get("corro._native")
+    if native is None:
+        return
+    native.begin_exit()  # Other threads that are inside of operations stay there.
     shutdown()
-    for context in _open:
+    for context in _open.copy():
         context.close()
 
 
@@ -244,9 +250,10 @@ def new_group(ranks: Sequence[int]) -> Group:
 
     Blocks until every rank of the world has called it.
     """
-    ranks = list(ranks)
-    if not all(isinstance(rank, int) for rank in ranks):
-        raise InvalidArgumentError(f"new_group() takes whole numbers, not {ranks}")
+    try:
+        ranks = [index(rank) for rank in ranks]
+    except TypeError:
+        raise InvalidArgumentError(f"new_group() takes whole numbers, not {ranks!r}") from None
     if len(set(ranks)) != len(ranks):
         raise InvalidArgumentError(f"a rank is in the group twice: {ranks}")
     context = current()

@@ -134,7 +134,9 @@ class Verbs(Generic[T]):
         With a name, the arrays have the names `name.0`, `name.1` and so on.
         """
         targets = outs if outs is not None else [None] * len(xs)
-        if not xs or len(targets) != len(xs):
+        if not xs:
+            raise InvalidArgumentError("grouped_allreduce: no arrays given")
+        if len(targets) != len(xs):
             raise InvalidArgumentError(
                 f"grouped_allreduce: {len(targets)} outs for {len(xs)} arrays"
             )
@@ -489,6 +491,8 @@ def _checked_op(op: object) -> ReduceOp:
 def _checked_name(name: object) -> str | None:
     if name is not None and not isinstance(name, str):
         raise InvalidArgumentError(f"name has to be a string, not {name!r}")
+    if name is not None and ("\0" in name or not name.isprintable()):
+        raise InvalidArgumentError(f"name has to be printable, not {name!r}")
     return name
 
 

@@ -11,6 +11,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -34,8 +36,38 @@ namespace {
 
 using Seconds = std::optional<double>;
 
+/// The thread that ends the interpreter, once it does. Python 3.11 ends every other thread that
+/// asks for the GIL from then on by unwinding its stack, which C++ does not survive (Python 3.14
+/// lets them hang); so they never come back from here.
+class Exit {
+ public:
+  static void begin() {
+    thread_ = pthread_self();
+    begun_.store(true);
+  }
+  /// For a thread that is joined before the interpreter ends.
+  static void joins_this_thread() { joined_ = true; }
+  /// Whether this thread must not take the GIL any more.
+  [[nodiscard]] static bool elsewhere() {
+    return begun_.load() && !joined_ && pthread_equal(thread_, pthread_self()) == 0;
+  }
+  /// Without the GIL.
+  [[noreturn]] static void await() {
+    while (true) pause();
+  }
+
+ private:
+  static inline thread_local bool joined_ = false;
+  static inline pthread_t thread_{};
+  static inline std::atomic<bool> begun_{false};
+};
+
 /// Raises what corro.errors.make says this code is. Needs the GIL.
 [[noreturn]] void raise(const corro_error& error) {
+  if (Exit::elsewhere()) {
+    PyEval_SaveThread();
+    Exit::await();
+  }
   const nb::object exception =
       nb::module_::import_("corro.errors")
           .attr("make")(error.code, nb::str(error.message), error.rank, nb::str(error.op),
@@ -114,9 +146,14 @@ class EngineRef {
   template <typename Call>
   corro_code without_gil(const Call& call) {
     calls_.fetch_add(1);
-    const nb::gil_scoped_release release;
+    PyThreadState* const thread = PyEval_SaveThread();
     const corro_code code = call();
-    if (calls_.fetch_sub(1) == 1) calls_.notify_all();
+    if (Exit::elsewhere()) {
+      end_call();
+      Exit::await();
+    }
+    PyEval_RestoreThread(thread);
+    end_call();
     return code;
   }
 
@@ -135,17 +172,23 @@ class EngineRef {
   void close() {
     corro_engine* closing = std::exchange(engine, nullptr);
     if (closing == nullptr) return;
-    {
-      const nb::gil_scoped_release release;
-      if (corro_engine_close(closing) == CORRO_FAILED_PRECONDITION) return;  // In a forked child.
+    PyThreadState* const thread = PyEval_SaveThread();
+    const bool closed = corro_engine_close(closing) == CORRO_OK;  // Not in a forked child.
+    if (closed) {
       for (uint32_t calls = calls_.load(); calls > 0; calls = calls_.load()) calls_.wait(calls);
       corro_engine_destroy(closing);
     }
-    flights.clear();
+    if (Exit::elsewhere()) Exit::await();
+    PyEval_RestoreThread(thread);
+    if (closed) flights.clear();
   }
 
  private:
-  std::atomic<uint32_t> calls_{0};
+  void end_call() {
+    if (calls_.fetch_sub(1) == 1) calls_.notify_all();
+  }
+
+  std::atomic<uint32_t> calls_{0};  ///< That have not got the GIL back yet.
 };
 using EnginePtr = std::shared_ptr<EngineRef>;
 
@@ -179,6 +222,7 @@ class Op {
     op_.count = count;
     op_.counts = counts_ ? counts_->data() : nullptr;
     op_.send_counts = send_counts_ ? send_counts_->data() : nullptr;
+    op_.has_scales = 1;
     op_.prescale = prescale;
     op_.postscale = postscale;
     op_.timeout_ns = nanoseconds(timeout, 0);
@@ -247,9 +291,11 @@ class Work {
   bool wait_for(int64_t timeout_ns) {
     corro_error error{};
     error.rank = -1;
-    const corro_code code =
+    corro_code code =
         engine_->without_gil([&] { return corro_work_wait(flight_->work, timeout_ns, &error); });
     const bool done = Flights::drop_if_done(*flight_);
+    // It may have been done only after the time was over.
+    if (done) code = corro_work_wait(flight_->work, 0, &error);
     if (code == CORRO_OK) return true;
     if (!done && code == CORRO_DEADLINE_EXCEEDED) return false;
     raise(error);
@@ -285,17 +331,23 @@ class Group {
 
   /// `buffers` lives until the operations are done, also if a signal's handler raises before.
   /// `named`: members may give the operations in different orders; their names say which is which.
-  void run(const std::vector<const Op*>& ops, nb::object buffers, bool named) {
+  void run(const std::vector<const Op*>& ops, const nb::object& buffers, bool named) {
     corro_work* rest = call(named ? corro_try_run_named : corro_try_run, ops);
-    if (rest != nullptr) Work(engine_, rest, std::move(buffers)).wait(std::nullopt);
+    if (rest != nullptr) Work(engine_, rest, kept(buffers)).wait(std::nullopt);
   }
 
-  std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, nb::object buffers, bool named) {
+  std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, const nb::object& buffers,
+                               bool named) {
     corro_work* work = call(named ? corro_submit_named : corro_submit, ops);
-    return std::make_unique<Work>(engine_, work, std::move(buffers));
+    return std::make_unique<Work>(engine_, work, kept(buffers));
   }
 
  private:
+  /// What a work in flight needs: its buffers and its group.
+  [[nodiscard]] nb::object kept(const nb::object& buffers) const {
+    return nb::make_tuple(nb::find(this), buffers);
+  }
+
   corro_work* call(decltype(&corro_submit) how, const std::vector<const Op*>& ops) {
     const std::vector<corro_op> list = collect(ops);
     corro_work* work = nullptr;
@@ -357,6 +409,7 @@ class PythonStore {
   /// itself what it has waited for.
   template <typename Call>
   int guarded(Call call) {
+    if (Exit::elsewhere()) Exit::await();
     const nb::gil_scoped_acquire acquire;
     failure_.reset();
     try {
@@ -430,8 +483,10 @@ class Engine {
     return group == nullptr ? nullptr : std::make_unique<Group>(ref_, group, true);
   }
 
-  /// Blocks for the next cookie; None after the timeout, or after an hour.
+  /// Blocks for the next cookie; None after the timeout, or after an hour. On a thread that is
+  /// joined before the interpreter ends.
   std::optional<uint64_t> next_completed(const Seconds& timeout) {
+    Exit::joins_this_thread();
     corro_engine* engine = ref_->get();
     constexpr int64_t kHour = 3'600'000'000'000;
     const int64_t timeout_ns = nanoseconds(timeout, kHour);
@@ -491,6 +546,7 @@ NB_MODULE(_native, module) {
       "The C ABI of libcorro.so as Python objects; use corro, corro.numpy or corro.torch.";
   add_constants(module);
   module.def("version", [] { return corro_version(); });
+  module.def("begin_exit", &Exit::begin);
   module.def("address", &address, "buffer"_a);
 
   nb::class_<Op>(module, "Op")

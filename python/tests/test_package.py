@@ -180,3 +180,14 @@ def test_classes_say_more_than_codes_where_the_engine_knows_more() -> None:
 
 def test_the_version() -> None:
     assert run("import corro; print(corro.__version__)").strip().count(".") == 2
+
+
+def test_all_engines_are_closed_at_the_end() -> None:
+    out = run(
+        "from corro import _context, _native\n"
+        "engines = [_native.Engine(rank=0, size=1) for _ in range(3)]\n"
+        "for engine in engines: _context.Context(engine)\n"
+        "_context._close_all()\n"
+        "print(*[engine.closed for engine in engines])"
+    )
+    assert out.split() == ["True"] * 3

@@ -110,9 +110,34 @@ print("last line")
 """
 
 
-def test_a_thread_inside_an_operation_outlives_shutdown_and_exit(launch: Launch) -> None:
+# Leaves while threads wait in operations, and others fight for the GIL that those want back.
+WAITING_THREADS = """
+import threading
+import time
+import numpy
+import corro, corro.numpy
+
+def wait(i):
+    corro.numpy.allreduce(numpy.ones(4), name=f"{i} on {corro.rank()} only")
+
+def compute():
+    while True:
+        pass
+
+corro.init()
+for i in range(8):
+    threading.Thread(target=wait, args=(i,), daemon=True).start()
+for _ in range(2):
+    threading.Thread(target=compute, daemon=True).start()
+time.sleep(0.1)
+print("last line")
+"""
+
+
+@pytest.mark.parametrize("script", [BUSY_THREAD, WAITING_THREADS], ids=["busy", "waiting"])
+def test_threads_inside_operations_outlive_shutdown_and_exit(launch: Launch, script: str) -> None:
     for _ in range(3):
-        job = launch("-c", BUSY_THREAD).check()
+        job = launch("-c", script).check()
         assert job.output.count("last line") == 2
 
 

@@ -171,8 +171,9 @@ typedef struct corro_op {
   uint8_t kind;
   uint8_t dtype;
   uint8_t reduce_op;
-  int32_t root; /* group rank of the root, or the peer of SEND and RECV */
-  uint32_t tag; /* SEND and RECV */
+  uint8_t has_scales; /* 1: prescale and postscale count even where they are 0 */
+  int32_t root;       /* group rank of the root, or the peer of SEND and RECV */
+  uint32_t tag;       /* SEND and RECV */
   const void* input;
   void* output;
   uint64_t count;

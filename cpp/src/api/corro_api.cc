@@ -123,8 +123,9 @@ Status read_request(const corro_op* given, int32_t size, corro::collective::OpRe
   request.input = static_cast<const std::byte*>(op.input);
   request.output = static_cast<std::byte*>(op.output);
   request.count = op.count;
-  request.prescale = op.prescale == 0 ? 1 : op.prescale;
-  request.postscale = op.postscale == 0 ? 1 : op.postscale;
+  const bool as_given = op.has_scales != 0;
+  request.prescale = op.prescale == 0 && !as_given ? 1 : op.prescale;
+  request.postscale = op.postscale == 0 && !as_given ? 1 : op.postscale;
   request.timeout = Duration(op.timeout_ns);
   const auto ranks = static_cast<size_t>(size);
   if (op.counts != nullptr) request.counts.assign(op.counts, op.counts + ranks);

@@ -48,6 +48,8 @@ _BITWISE = {
     c10d.ReduceOp.BXOR: torch.bitwise_xor,
 }
 _NO_TIME = timedelta(0)
+# Works whose tensors are kept although nobody may ask for them any more; before torch 2.15 only.
+_RESULTS_KEPT = 16
 # A complex number's real and imaginary part.
 _PARTS = {
     torch.complex32: _native.F16,
@@ -138,6 +140,11 @@ class CorroWork(c10d.Work):
     def _outcome(self) -> list[Tensor]:
         self.wait()
         return self._result
+
+    def forget_result(self) -> None:
+        """Lets go of the tensors, if it is over; result() and a new future have none then."""
+        if self._native is None:
+            self._result = []
 
     def _conclude(self) -> None:
         with self._lock:
@@ -605,7 +612,7 @@ class Collectives:
                 step()
         return self._keep(work)
 
-    def _keep(self, work: c10d.Work) -> c10d.Work:
+    def _keep(self, work: CorroWork) -> CorroWork:
         """Returns the work, which torch holds; where it does not, someone else has to."""
         return work
 
@@ -635,10 +642,12 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
         c10d.ProcessGroup.__init__(self, group.rank(), group.size())
         Collectives.__init__(self, context, group, timeout, owner)
         # This torch keeps only the C++ half of a Work, and calls it a little later.
-        self._works: deque[c10d.Work] = deque(maxlen=4096)
+        self._works: deque[CorroWork] = deque(maxlen=4096)
 
-    def _keep(self, work: c10d.Work) -> c10d.Work:
+    def _keep(self, work: CorroWork) -> CorroWork:
         self._works.append(work)
+        if len(self._works) > _RESULTS_KEPT:
+            self._works[-1 - _RESULTS_KEPT].forget_result()
         return work
 
     @property

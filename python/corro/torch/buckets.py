@@ -117,7 +117,6 @@ class Bucket:
 
     def launch(self, group: Group) -> None:
         """Starts the reduction."""
-        self.wait()  # For what an interrupt has left behind.
         if self._wire is not self._flat:
             self._wire.copy_(self._flat)
         self._work = group.native.submit([self._op], self)
@@ -137,6 +136,7 @@ class Bucket:
 
     def zero(self) -> None:
         """Zeroes all gradients."""
+        self.wait()  # After an interrupt the last reduction may still be on its way.
         self._flat.zero_()
 
 
@@ -196,12 +196,12 @@ class Reducer:
                 params = [param for _, param in part]
                 bucket = Bucket(params, names, len(self._buckets), self._options)
                 self._buckets.append(bucket)
+                self._expect(bucket)
                 for slot in bucket.slots:
                     self._slots[slot.param] = slot
                     slot.adopt()
                     register: Any = slot.param.register_post_accumulate_grad_hook
                     self._hooks.append(register(self._hook(slot)))
-        self._reset()
 
     def knows(self, param: Tensor) -> bool:
         """Returns whether the parameter has a place in a bucket."""
@@ -225,6 +225,7 @@ class Reducer:
             if self._closed:
                 raise FailedPreconditionError(self._closed)
             for bucket in self._buckets[self._next :]:
+                bucket.wait()  # After an interrupt the last reduction may still be on its way.
                 for slot in bucket.slots:
                     slot.adopt()
                 bucket.launch(self._group)
@@ -248,9 +249,13 @@ class Reducer:
         self._started = False
         self._called_back = False
         for bucket in self._buckets:
-            bucket.missing = len(bucket.slots)
-            for slot in bucket.slots:
-                slot.passes_left = self._options.passes
+            self._expect(bucket)
+
+    def _expect(self, bucket: Bucket) -> None:
+        """All gradients of the bucket are to come."""
+        bucket.missing = len(bucket.slots)
+        for slot in bucket.slots:
+            slot.passes_left = self._options.passes
 
     def _hook(self, slot: _Slot) -> Callable[[Tensor], None]:
         def ready(_: Tensor) -> None:

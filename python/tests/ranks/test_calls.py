@@ -12,9 +12,11 @@ from collections.abc import Iterator
 
 import numpy
 import pytest
+import torch
 
 import corro
 import corro.numpy as cn
+import corro.torch as ct
 
 pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
 
@@ -33,7 +35,7 @@ def interrupted(aside: corro.Group) -> Iterator[corro.Group]:
     main = threading.main_thread().ident
 
     def interrupt() -> None:
-        while sys._current_frames()[main].f_code.co_name != "run":
+        while sys._current_frames()[main].f_code.co_name not in ("run", "wait"):
             time.sleep(0.001)
         time.sleep(0.1)  # From there into the engine.
         os.kill(os.getpid(), signal.SIGINT)
@@ -114,3 +116,54 @@ def test_a_handler_that_returns_lets_the_operation_go_on(interrupted: corro.Grou
     else:
         corro.barrier(interrupted)
     assert cn.allreduce(1, corro.Sum) == corro.size()
+
+
+def test_an_interrupted_step_leaves_the_gradients_of_the_others_alone(
+    interrupted: corro.Group,
+) -> None:
+    used, unused = (torch.nn.Parameter(torch.zeros(1 << 20)) for _ in range(2))
+    optimizer = ct.DistributedOptimizer(torch.optim.SGD([used, unused], lr=1.0))
+
+    def gradients(factor: float) -> tuple[float, float]:
+        optimizer.zero_grad()
+        (used.sum() * factor).backward()
+        optimizer.step()
+        return used.grad.min().item(), used.grad.max().item()
+
+    if corro.rank() == 0:
+        with pytest.raises(KeyboardInterrupt):
+            gradients(1.0)
+        corro.barrier(interrupted)
+    else:
+        corro.barrier(interrupted)
+        assert gradients(1.0) == (1.0, 1.0)
+    assert gradients(10.0) == (10.0, 10.0)
+
+
+def test_an_operation_that_ends_while_a_wait_looks_up_is_no_error(aside: corro.Group) -> None:
+    """A wait looks for signals every 100 ms; a busy thread makes it wait for the GIL then."""
+    over = threading.Event()
+
+    def compute() -> None:
+        while not over.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=compute)
+    if corro.rank() == 0:
+        thread.start()
+    for turn in range(15):
+        corro.barrier(aside)
+        if corro.rank() != 0:
+            time.sleep(0.095 + turn * 0.001)
+        assert cn.allreduce(1, corro.Sum) == corro.size()
+    over.set()
+    if corro.rank() == 0:
+        thread.join()
+
+
+def test_a_group_may_be_dropped_before_its_operation_is_done() -> None:
+    for _ in range(300):  # More than may be alive at once.
+        group = corro.new_group(numpy.arange(corro.size()))
+        handle = cn.allreduce_async(1, corro.Sum, group=group)
+        del group
+        assert handle.wait() == corro.size()

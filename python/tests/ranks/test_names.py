@@ -153,3 +153,9 @@ def test_a_rank_that_never_gives_the_name_is_named() -> None:
             assert error.value.rank == absent
         corro.barrier()
     assert cn.allreduce(1, corro.Sum, "afterwards") == n
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "two\nlines"])
+def test_names_are_printable(name: str) -> None:
+    with pytest.raises(corro.InvalidArgumentError, match="name has to be printable"):
+        cn.allreduce(1, name=name)

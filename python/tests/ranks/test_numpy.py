@@ -254,3 +254,8 @@ def test_another_shape_is_an_error_on_every_rank_and_the_group_goes_on() -> None
     assert isinstance(caught.value, ValueError)
     cn.barrier()
     assert cn.allreduce(1, corro.Sum) == corro.size()
+
+
+def test_a_factor_may_be_zero() -> None:
+    assert cn.allreduce(numpy.ones(2), prescale_factor=0.0).tolist() == [0, 0]
+    assert cn.allreduce(numpy.ones(2), postscale_factor=0).tolist() == [0, 0]

@@ -433,3 +433,21 @@ def test_states_are_made_equal() -> None:
         assert torch.equal(corro.broadcast(param), param)
     with pytest.raises(ValueError, match="dict"):
         corro.broadcast_parameters(["weight"])  # type: ignore[list-item]
+
+
+def test_what_is_added_after_backward_changes_nothing_for_the_rest() -> None:
+    """With sums: a second reduction would show."""
+    first, frozen, added = (nn.Parameter(torch.zeros(2)) for _ in range(3))
+    frozen.requires_grad_(False)
+    optimizer = corro.DistributedOptimizer(torch.optim.SGD([first, frozen], lr=1.0), op=corro.Sum)
+    for step in range(3):
+        optimizer.zero_grad()
+        if step == 1:
+            frozen.requires_grad_(True)
+        (first.sum() + frozen.sum()).backward()
+        if step == 2:
+            optimizer.add_param_group({"params": [added]})
+        optimizer.step()
+        assert first.grad.tolist() == [corro.size()] * 2
+        if step > 0:
+            assert frozen.grad.tolist() == [corro.size()] * 2

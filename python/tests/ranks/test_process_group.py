@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -499,3 +500,12 @@ def test_a_timeout_that_is_no_number_is_said_in_one_line(monkeypatch: pytest.Mon
             dist.new_group(list(range(dist.get_world_size())))
     monkeypatch.delenv("CORRO_TIMEOUT")
     dist.barrier()
+
+
+def test_tensors_are_let_go_of() -> None:
+    """Older torch needs works to be kept alive; their tensors are not."""
+    tensors = [torch.ones(8) for _ in range(40)]
+    alive = [weakref.ref(tensor) for tensor in tensors]
+    while tensors:
+        dist.all_reduce(tensors.pop())
+    assert sum(ref() is not None for ref in alive) < 20
