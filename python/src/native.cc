@@ -68,6 +68,7 @@ class Exit {
     PyEval_SaveThread();
     Exit::await();
   }
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Not inside of make().
   const nb::object exception =
       nb::module_::import_("corro.errors")
           .attr("make")(error.code, nb::str(error.message), error.rank, nb::str(error.op),
@@ -428,6 +429,24 @@ class PythonStore {
   std::optional<nb::python_error> failure_;
 };
 
+/// Lets Python's handlers of signals run while an engine is made; keeps what one raises.
+class Signals {
+ public:
+  static int check(void* context) {
+    if (Exit::elsewhere()) Exit::await();
+    const nb::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() == 0) return 0;
+    static_cast<Signals*>(context)->raised_.emplace();
+    return 1;
+  }
+  void rethrow() {
+    if (raised_) throw nb::python_error(*std::exchange(raised_, std::nullopt));
+  }
+
+ private:
+  std::optional<nb::python_error> raised_;
+};
+
 class Engine {
  public:
   Engine(std::optional<int> rank, std::optional<int> size, std::optional<std::string> job,
@@ -435,6 +454,7 @@ class Engine {
     if (rank.has_value() != size.has_value())
       raise(CORRO_INVALID_ARGUMENT, "give both rank and size, or neither");
     PythonStore python_store(std::move(store));
+    Signals signals;
     corro_options options{};
     options.struct_size = sizeof options;
     options.has_rank = rank.has_value() ? 1 : 0;
@@ -443,10 +463,13 @@ class Engine {
     options.job = job ? job->c_str() : nullptr;
     options.store = python_store.table();
     options.timeout_ns = nanoseconds(timeout, 0);
+    options.interrupted = &Signals::check;
+    options.interrupted_context = &signals;
     try {
       ref_->checked(
           [&](corro_error* error) { return corro_engine_create(&options, &ref_->engine, error); });
     } catch (nb::python_error&) {
+      signals.rethrow();
       python_store.rethrow();
       throw;
     }

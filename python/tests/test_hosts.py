@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from conftest import Launch
@@ -14,6 +17,7 @@ pytestmark = pytest.mark.faults
 
 TWO_A_HOST = """
 import os
+import signal
 rank = int(os.environ["CORRO_RANK"])
 os.environ["CORRO_HOST_ID"] = f"host-{rank // 2}"
 import numpy
@@ -81,3 +85,28 @@ def test_a_rank_whose_others_never_come_to_torchs_store_gives_up_at_the_deadline
     last = done.stderr.splitlines()[-1]
     assert last.startswith("corro.TimeoutError: corro.init: torch's store at 127.0.0.1:")
     assert "within 1 s: are all 2 ranks running?" in last
+
+
+def test_an_interrupt_ends_the_wait_for_ranks_that_do_not_come(tmp_path: Path) -> None:
+    meet = tmp_path / "meet"
+    place = {"CORRO_RANK": "0", "CORRO_SIZE": "2", "CORRO_BOOTSTRAP": f"dir:{meet}"}
+    script = (
+        "import signal, corro; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "corro.init(timeout=1000)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={**os.environ, **place},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while not meet.exists() or not list(meet.iterdir()):  # It says where it is, and waits.
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=100)
+    finally:
+        process.kill()
+        process.wait()
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"

@@ -108,6 +108,10 @@ typedef struct corro_options {
   const char* job;          /* names the rendezvous; the same on every rank. NULL: CORRO_JOB_ID */
   const corro_store* store; /* NULL: the agent, or CORRO_BOOTSTRAP */
   int64_t timeout_ns;       /* default deadline of every wait, and of the rendezvous */
+  /* Asked on the thread that creates the engine, several times a second while it waits for other
+   * ranks: not 0 ends that with CANCELLED. NULL: never */
+  int (*interrupted)(void* context);
+  void* interrupted_context;
 } corro_options;
 
 /* Finds the other ranks, connects to them and starts the progress thread. Blocks until every rank

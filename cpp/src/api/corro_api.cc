@@ -251,6 +251,11 @@ corro_code corro_engine_create(const corro_options* given, corro_engine** engine
     if (const corro_store* store = options.store) {
       join.make_store = [store] { return wrap_store(store); };
     }
+    if (options.interrupted != nullptr) {
+      join.interrupted = [&options] {
+        return options.interrupted(options.interrupted_context) != 0;
+      };
+    }
     auto made = std::make_unique<corro_engine>();
     CORRO_ASSIGN(made->joined, runtime::join_job(environment, join));
     made->world = {made.get(), &made->driver().engine().world()};

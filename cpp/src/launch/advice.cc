@@ -53,6 +53,8 @@ std::string advise_by_error(const std::string& error) {
     return "make every rank call the same operation with the same shape and type";
   }
   if (has(error, "out of memory")) return "use a smaller batch or model";
+  if (has(error, "'corro' is not a package"))
+    return "rename your own corro.py: Python finds it before the package";
   if (has(error, "No module named 'corro'")) {
     return "activate the environment that corro is in, or leave `python` out: `corro run` then "
            "takes the one beside it";
@@ -94,6 +96,7 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
   if (by_signal && WTERMSIG(end.status) == SIGKILL) {
     return "find out who killed it: the out-of-memory killer, a scheduler, an administrator";
   }
+  if (by_signal && WTERMSIG(end.status) == SIGINT) return "find out who interrupted it";
   if (by_signal) return "read the end of the log; a debugger on a core dump shows more";
   if (!end.crash.where.file.empty()) return "mend that line; the full traceback is in the log";
   return "read the end of the log";

@@ -81,6 +81,7 @@ Result<Rendezvous> meet(const Environment& environment, const JoinOptions& optio
   if (size > 1 || !environment.agent.empty()) {
     CORRO_ASSIGN(met.bootstrap,
                  open_bootstrap(environment, options, rank, recorder.fd(), deadline));
+    met.bootstrap->set_interrupted(options.interrupted);
   }
   met.mesh.peers.resize(static_cast<size_t>(size));
   if (size == 1) return met;

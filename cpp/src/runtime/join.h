@@ -21,6 +21,8 @@ struct JoinOptions {
   /// A store of the caller's (torch's), used when no agent is there.
   std::function<std::unique_ptr<wire::Bootstrap>()> make_store = {};
   std::optional<Duration> timeout = {};  ///< Over CORRO_TIMEOUT.
+  /// Asked several times a second while ranks are waited for; true ends that with CANCELLED.
+  std::function<bool()> interrupted = {};
 };
 
 /// Where this process stands among the ranks of its host and among the hosts.

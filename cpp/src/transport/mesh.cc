@@ -127,7 +127,8 @@ void Connecting::collect() {
 }
 
 Time Connecting::next_wake() const {
-  Time wake = std::min(options_.deadline, admission_.next_expiry());
+  Time wake = std::min(
+      {options_.deadline, admission_.next_expiry(), monotonic_now() + wire::kInterruptPause});
   for (const auto& [rank, dialer] : dialers_) wake = std::min(wake, dialer.next_start());
   return wake;
 }
@@ -178,6 +179,7 @@ Result<MeshResult> Connecting::run() {
     if (now >= options_.deadline) return late();
     for (auto& [rank, dialer] : dialers_) CORRO_TRY(dialer.start_if_due(now));
     CORRO_TRY(step());
+    CORRO_TRY(options_.bootstrap->check_interrupted());
   }
   return finish();
 }

@@ -52,6 +52,7 @@ struct MeshResult {
 };
 
 /// Blocks until connected to every peer, or the deadline: then says which ranks are missing.
+/// CANCELLED when the bootstrap's caller is interrupted.
 /// INVALID_ARGUMENT, on every rank that gets to see it, if a rank's settings are not those of rank
 /// 0.
 [[nodiscard]] Result<MeshResult> connect_mesh(const MeshOptions& options);

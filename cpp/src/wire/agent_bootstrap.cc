@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -79,7 +80,10 @@ Result<AgentMessage> AgentBootstrap::receive(Time deadline) {
     const io::Received received = io::receive_message(fd_.get(), packet);
     if (received.closed || received.truncated) return gone(name_);
     if (!received.would_block) return decode_agent_message(std::span(packet).first(received.bytes));
-    if (!io::wait_ready(fd_.get(), POLLIN, deadline)) return late(name_);
+    const Time now = monotonic_now();
+    if (now >= deadline) return late(name_);
+    if (!io::wait_ready(fd_.get(), POLLIN, std::min(deadline, now + kInterruptPause)))
+      CORRO_TRY(check_interrupted());
   }
 }
 

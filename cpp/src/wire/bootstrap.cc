@@ -17,4 +17,9 @@ Status check_bootstrap_put(std::string_view key, BytesView value) {
                                               value.size(), kMaxBootstrapValue)};
 }
 
+Status Bootstrap::check_interrupted() const {
+  if (!interrupted_ || !interrupted_()) return {};
+  return {Code::kCancelled, "interrupted while it waited for other ranks"};
+}
+
 }  // namespace corro::wire

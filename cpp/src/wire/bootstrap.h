@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -33,13 +35,25 @@ class Bootstrap {
   virtual ~Bootstrap() = default;
   /// Stores a value; ALREADY_EXISTS if the key has another value.
   [[nodiscard]] virtual Status put(std::string_view key, BytesView value) = 0;
-  /// Blocks until the key exists; DEADLINE_EXCEEDED at the deadline (monotonic_now()'s clock).
+  /// Blocks until the key exists; DEADLINE_EXCEEDED at the deadline (monotonic_now()'s clock),
+  /// CANCELLED when interrupted.
   [[nodiscard]] virtual Result<Bytes> get(std::string_view key, Time deadline) = 0;
   /// The job's secret if this bootstrap hands one out (the agent does), else nullopt: then
   /// CORRO_SECRET_FILE, else one host over Unix sockets with SO_PEERCRED, else refuse.
   [[nodiscard]] virtual std::optional<Secret> secret() const = 0;
+  /// Whether the caller has been interrupted: asked on its thread, several times a second while
+  /// get() waits.
+  void set_interrupted(std::function<bool()> asked) { interrupted_ = std::move(asked); }
+  /// CANCELLED once the caller has been interrupted.
+  [[nodiscard]] Status check_interrupted() const;
   /// In a forked child: closes its descriptors without a word. Nothing else may be called after it.
   virtual void abandon_in_child() {}
+
+ private:
+  std::function<bool()> interrupted_;
 };
+
+/// How long a wait goes on before it looks whether it was interrupted.
+inline constexpr Duration kInterruptPause = std::chrono::milliseconds(100);
 
 }  // namespace corro::wire

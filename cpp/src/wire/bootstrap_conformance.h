@@ -49,6 +49,16 @@ TYPED_TEST_P(BootstrapConformance, GetWaitsForALaterPut) {
   EXPECT_EQ(got.value(), this->bytes_of("value"));
 }
 
+TYPED_TEST_P(BootstrapConformance, AnInterruptEndsAGetAndTheStoreGoesOn) {
+  const auto bootstrap = this->meeting_.join(0);
+  int asked = 0;
+  bootstrap->set_interrupted([&asked] { return ++asked == 2; });
+  EXPECT_EQ(bootstrap->get("never", this->soon()).status().code(), Code::kCancelled);
+  EXPECT_EQ(asked, 2);
+  ASSERT_TRUE(bootstrap->put("never", this->bytes_of("after all")).ok());
+  EXPECT_EQ(bootstrap->get("never", this->soon()).value(), this->bytes_of("after all"));
+}
+
 TYPED_TEST_P(BootstrapConformance, GetEndsAtItsDeadlineAndTheStoreGoesOn) {
   const auto bootstrap = this->meeting_.join(0);
   const auto missing = bootstrap->get("never", monotonic_now() + std::chrono::milliseconds(5));
@@ -123,6 +133,7 @@ TYPED_TEST_P(BootstrapConformance, ManyRanksExchangeAllToAll) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(BootstrapConformance, WhatOneRankPutsAnotherGets, GetWaitsForALaterPut,
+                            AnInterruptEndsAGetAndTheStoreGoesOn,
                             GetEndsAtItsDeadlineAndTheStoreGoesOn, KeysAreWrittenOnce,
                             KeysAndValuesMayHoldAnyBytesUpToTheirCaps, WhatIsTooLongIsRefused,
                             ManyRanksExchangeAllToAll);

@@ -134,6 +134,7 @@ Result<Bytes> DirectoryBootstrap::get(std::string_view key, Time deadline) {
     const Time now = monotonic_now();
     if (now >= deadline)
       return Status(Code::kDeadlineExceeded, context + ": nobody has put it in time");
+    CORRO_TRY(check_interrupted());
     std::this_thread::sleep_for(std::min(pause, deadline - now));
     pause = std::min(2 * pause, kLongestPause);
   }

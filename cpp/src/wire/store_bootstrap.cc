@@ -24,19 +24,28 @@ Status StoreBootstrap::put(std::string_view key, BytesView value) {
 
 Result<Bytes> StoreBootstrap::get(std::string_view key, Time deadline) {
   CORRO_TRY(check_bootstrap_key(key));
-  // A store's own zero often means "for ever": never less than a millisecond.
-  const auto left = std::chrono::ceil<milliseconds>(deadline - monotonic_now());
-  auto value = callbacks_.get(std::string(key), std::max(left, milliseconds(1)));
-  if (!value.ok()) {
-    const bool late = monotonic_now() >= deadline;
-    return Status(late ? Code::kDeadlineExceeded : value.status().code(),
-                  fmt::format("store: get {}: {}", key, value.status().message()));
+  auto value = look(std::string(key), deadline);
+  while (value.status().code() == Code::kDeadlineExceeded && monotonic_now() < deadline) {
+    CORRO_TRY(check_interrupted());
+    value = look(std::string(key), deadline);
   }
+  if (!value.ok()) return value.status().with_context(fmt::format("store: get {}", key));
   if (value->size() > kMaxBootstrapValue) {
     return Status(Code::kInvalidArgument,
                   fmt::format("store: get {}: {} bytes are too many", key, value->size()));
   }
   return value;
+}
+
+/// Waits for as long as nobody has to ask for an interrupt.
+Result<Bytes> StoreBootstrap::look(const std::string& key, Time deadline) {
+  const Time now = monotonic_now();
+  const Time end = std::min(deadline, now + kInterruptPause);
+  // A store's own zero often means "for ever": never less than a millisecond.
+  const auto left = std::max(std::chrono::ceil<milliseconds>(end - now), milliseconds(1));
+  auto value = callbacks_.get(key, left);
+  if (value.ok() || monotonic_now() < end) return value;
+  return Status(Code::kDeadlineExceeded, value.status().message());
 }
 
 }  // namespace corro::wire

@@ -30,6 +30,8 @@ class StoreBootstrap final : public Bootstrap {
   [[nodiscard]] std::optional<Secret> secret() const override { return std::nullopt; }
 
  private:
+  Result<Bytes> look(const std::string& key, Time deadline);
+
   StoreCallbacks callbacks_;
 };
 

@@ -672,7 +672,8 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     if context is None:  # The world belongs to another back end: an engine for this group alone.
         context = _private_context(options, store)
         ranks, owner = list(range(size)), True
-    context.skip_groups(_agreed_number(store, rank, size, context.groups_made))
+    made = _agreed_number(TorchStore(store), rank, size, context.groups_made, timeout)
+    context.skip_groups(made)
     group = context.new_group(ranks)
     cls = CorroBackend if _backend_can_be_subclassed() else CorroProcessGroup
     return cls(context, group, timeout, owner)
@@ -724,13 +725,15 @@ def _shared_context(ranks: Sequence[int], rank: int) -> Context | None:
     return context if max(ranks) < context.engine.size and ranks[rank] == mine else None
 
 
-def _agreed_number(store: Any, rank: int, size: int, made: int) -> int:
+def _agreed_number(store: TorchStore, rank: int, size: int, made: int, timeout: timedelta) -> int:
     """Returns the most groups made on any rank: only members of torch's groups make them."""
+    seconds = timeout.total_seconds()
     if rank != 0:
-        store.set(f"groups/{rank}", str(made))
-        return int(store.get("groups"))
-    agreed = max([made, *(int(store.get(f"groups/{other}")) for other in range(1, size))])
-    store.set("groups", str(agreed))
+        store.put(f"groups/{rank}", str(made).encode())
+        return int(store.get("groups", seconds))
+    others = [int(store.get(f"groups/{other}", seconds)) for other in range(1, size)]
+    agreed = max([made, *others])
+    store.put("groups", str(agreed).encode())
     return agreed
 
 
