@@ -491,7 +491,7 @@ def _checked_op(op: object) -> ReduceOp:
 def _checked_name(name: object) -> str | None:
     if name is not None and not isinstance(name, str):
         raise InvalidArgumentError(f"name has to be a string, not {name!r}")
-    if name is not None and ("\0" in name or not name.isprintable()):
+    if name is not None and not name.isprintable():
         raise InvalidArgumentError(f"name has to be printable, not {name!r}")
     return name
 

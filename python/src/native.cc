@@ -174,7 +174,7 @@ class EngineRef {
     corro_engine* closing = std::exchange(engine, nullptr);
     if (closing == nullptr) return;
     PyThreadState* const thread = PyEval_SaveThread();
-    const bool closed = corro_engine_close(closing) == CORRO_OK;  // Not in a forked child.
+    const bool closed = corro_engine_close(closing) != CORRO_FAILED_PRECONDITION;  // As in a child.
     if (closed) {
       for (uint32_t calls = calls_.load(); calls > 0; calls = calls_.load()) calls_.wait(calls);
       corro_engine_destroy(closing);
@@ -295,11 +295,12 @@ class Work {
     corro_code code =
         engine_->without_gil([&] { return corro_work_wait(flight_->work, timeout_ns, &error); });
     const bool done = Flights::drop_if_done(*flight_);
-    // It may have been done only after the time was over.
-    if (done) code = corro_work_wait(flight_->work, 0, &error);
-    if (code == CORRO_OK) return true;
-    if (!done && code == CORRO_DEADLINE_EXCEEDED) return false;
-    raise(error);
+    if (code == CORRO_DEADLINE_EXCEEDED) {
+      if (!done) return false;
+      code = corro_work_wait(flight_->work, 0, &error);  // It was done after the time was over.
+    }
+    if (code != CORRO_OK) raise(error);
+    return true;
   }
 
   EnginePtr engine_;
@@ -377,6 +378,19 @@ class Group {
   int size_;
 };
 
+/// An exception of a callback from C, kept until it can be raised.
+class Kept {
+ public:
+  void keep(const nb::python_error& error) { error_.emplace(error); }
+  void forget() { error_.reset(); }
+  void rethrow() {
+    if (error_) throw nb::python_error(*std::exchange(error_, std::nullopt));
+  }
+
+ private:
+  std::optional<nb::python_error> error_;
+};
+
 /// A Python object with put(key, bytes) and get(key, timeout_seconds) -> bytes as a corro_store. An
 /// exception in it is kept, and raised instead of the engine's own error.
 class PythonStore {
@@ -385,9 +399,7 @@ class PythonStore {
       : store_(std::move(store)), table_{this, &PythonStore::put, &PythonStore::get} {}
 
   [[nodiscard]] const corro_store* table() const { return store_.is_none() ? nullptr : &table_; }
-  void rethrow() {
-    if (failure_) throw nb::python_error(*std::exchange(failure_, std::nullopt));
-  }
+  void rethrow() { failure_.rethrow(); }
 
  private:
   static int put(void* context, const char* key, const void* value, size_t length) {
@@ -412,13 +424,13 @@ class PythonStore {
   int guarded(Call call) {
     if (Exit::elsewhere()) Exit::await();
     const nb::gil_scoped_acquire acquire;
-    failure_.reset();
+    failure_.forget();
     try {
       call();
       return 0;
     } catch (nb::python_error& error) {
       const nb::object not_there = nb::module_::import_("corro.errors").attr("NotFoundError");
-      if (!error.matches(not_there)) failure_.emplace(error);
+      if (!error.matches(not_there)) failure_.keep(error);
     } catch (const nb::cast_error&) {
     }
     return 1;
@@ -426,7 +438,7 @@ class PythonStore {
 
   nb::object store_;
   corro_store table_;
-  std::optional<nb::python_error> failure_;
+  Kept failure_;
 };
 
 /// Lets Python's handlers of signals run while an engine is made; keeps what one raises.
@@ -436,15 +448,13 @@ class Signals {
     if (Exit::elsewhere()) Exit::await();
     const nb::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() == 0) return 0;
-    static_cast<Signals*>(context)->raised_.emplace();
+    static_cast<Signals*>(context)->raised_.keep(nb::python_error());
     return 1;
   }
-  void rethrow() {
-    if (raised_) throw nb::python_error(*std::exchange(raised_, std::nullopt));
-  }
+  void rethrow() { raised_.rethrow(); }
 
  private:
-  std::optional<nb::python_error> raised_;
+  Kept raised_;
 };
 
 class Engine {

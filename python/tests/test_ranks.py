@@ -112,6 +112,7 @@ print("last line")
 
 # Leaves while threads wait in operations, and others fight for the GIL that those want back.
 WAITING_THREADS = """
+import sys
 import threading
 import time
 import numpy
@@ -125,11 +126,14 @@ def compute():
         pass
 
 corro.init()
-for i in range(8):
-    threading.Thread(target=wait, args=(i,), daemon=True).start()
+threads = [threading.Thread(target=wait, args=(i,), daemon=True) for i in range(8)]
+for thread in threads:
+    thread.start()
 for _ in range(2):
     threading.Thread(target=compute, daemon=True).start()
-time.sleep(0.1)
+while {sys._current_frames()[thread.ident].f_code.co_name for thread in threads} != {"run"}:
+    time.sleep(0.001)  # Until all are where Call.run() enters the engine.
+corro.barrier()  # On both ranks: the first to leave ends what the other's threads wait for.
 print("last line")
 """
 

@@ -19,18 +19,17 @@ namespace {
 
 struct Status {
   pid_t parent = 0;
-  bool ended = false;
+  char state = '?';  ///< As in /proc/<pid>/stat; '?' if it is gone.
+  [[nodiscard]] bool ended() const { return state == 'Z' || state == 'X' || state == '?'; }
 };
 
 /// Reads the state and the parent from /proc/<pid>/stat: "12 (a name) S 11 ...".
 Status read_status(pid_t pid) {
   const std::string stat = read_small_file("/proc/" + std::to_string(pid) + "/stat");
   const size_t name_end = stat.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos || name_end + 4 > stat.size())
-    return {.parent = 0, .ended = true};
-  const char state = stat[name_end + 2];
+  if (name_end == std::string::npos || name_end + 4 > stat.size()) return {};
   return {.parent = static_cast<pid_t>(std::strtol(stat.c_str() + name_end + 4, nullptr, 10)),
-          .ended = state == 'Z' || state == 'X'};
+          .state = stat[name_end + 2]};
 }
 
 std::unordered_map<pid_t, Status> read_processes() {
@@ -64,7 +63,7 @@ std::vector<pid_t> descendants_of(pid_t root) {
   const auto processes = read_processes();
   std::vector<pid_t> found;
   for (const auto& [pid, status] : processes) {
-    if (status.ended || pid == root) continue;
+    if (status.ended() || pid == root) continue;
     pid_t ancestor = status.parent;
     // A chain of parents is no longer than there are processes, even if pids changed meanwhile.
     for (size_t i = 0; i < processes.size() && ancestor > 1 && ancestor != root; ++i) {
@@ -76,12 +75,7 @@ std::vector<pid_t> descendants_of(pid_t root) {
   return found;
 }
 
-char process_state(pid_t pid) {
-  const std::string stat = read_small_file("/proc/" + std::to_string(pid) + "/stat");
-  const size_t name_end = stat.rfind(')');
-  const bool known = name_end != std::string::npos && name_end + 2 < stat.size();
-  return known ? stat[name_end + 2] : '?';
-}
+char process_state(pid_t pid) { return read_status(pid).state; }
 
 std::string status_field(pid_t pid, const std::string& name) {
   const std::string status = "\n" + read_small_file("/proc/" + std::to_string(pid) + "/status");

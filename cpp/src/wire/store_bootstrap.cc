@@ -24,10 +24,11 @@ Status StoreBootstrap::put(std::string_view key, BytesView value) {
 
 Result<Bytes> StoreBootstrap::get(std::string_view key, Time deadline) {
   CORRO_TRY(check_bootstrap_key(key));
-  auto value = look(std::string(key), deadline);
+  const std::string name(key);
+  auto value = look(name, deadline);
   while (value.status().code() == Code::kDeadlineExceeded && monotonic_now() < deadline) {
     CORRO_TRY(check_interrupted());
-    value = look(std::string(key), deadline);
+    value = look(name, deadline);
   }
   if (!value.ok()) return value.status().with_context(fmt::format("store: get {}", key));
   if (value->size() > kMaxBootstrapValue) {

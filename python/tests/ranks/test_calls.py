@@ -33,11 +33,16 @@ def aside() -> corro.Group:
 def interrupted(aside: corro.Group) -> Iterator[corro.Group]:
     """As aside. Rank 0 gets a SIGINT once its main thread is inside of an operation."""
     main = threading.main_thread().ident
+    engine = corro._context.current().engine
+    begun = engine.counter("ops")
+
+    def is_inside() -> bool:
+        place = sys._current_frames()[main].f_code.co_name
+        return place in ("run", "wait") and engine.counter("ops") > begun
 
     def interrupt() -> None:
-        while sys._current_frames()[main].f_code.co_name not in ("run", "wait"):
+        while not is_inside():
             time.sleep(0.001)
-        time.sleep(0.1)  # From there into the engine.
         os.kill(os.getpid(), signal.SIGINT)
 
     if corro.rank() != 0:
