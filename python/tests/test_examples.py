@@ -71,11 +71,13 @@ def test_fashion_mnist_learns(launch: Launch, tmp_path: Path) -> None:
 @needs_images
 def test_fashion_mnist_goes_on_from_its_checkpoint(launch: Launch, tmp_path: Path) -> None:
     images = str(some_images(tmp_path, 1280))  # Ten steps in a data epoch of two ranks.
-    arguments = ("--data", images, "--epochs", "2", "--checkpoint", str(tmp_path / "saved.pt"))
-    stopped = recorded(launch, tmp_path / "stopped", *arguments, count=15)
-    resumed = recorded(launch, tmp_path / "resumed", *arguments)
-    assert len(resumed) == 10
-    assert resumed[:5] == stopped[10:]
+    arguments = ("--data", images, "--epochs", "2")
+    whole = recorded(launch, tmp_path / "whole", *arguments)
+    assert len(whole) == 20
+    saving = (*arguments, "--checkpoint", str(tmp_path / "saved.pt"))
+    stopped = recorded(launch, tmp_path / "stopped", *saving, count=15)
+    assert stopped == whole[:15]
+    assert recorded(launch, tmp_path / "resumed", *saving) == whole[10:]
 
 
 @needs_images
