@@ -7,11 +7,10 @@
 
 #include "app/cli.h"
 #include "app/commands.h"
+#include "launch/exit_status.h"
 
 namespace corro::app {
 namespace {
-
-constexpr int kUsageExit = 2;
 
 launch::Variables read_variables() {
   launch::Variables variables;
@@ -29,7 +28,7 @@ int run_program(const std::vector<std::string>& arguments) {
   const auto request = parse_command_line(arguments, CORRO_VERSION);
   if (!request.ok()) {
     complain(request.status().message());
-    return kUsageExit;
+    return launch::kUsageExit;
   }
   switch (request->action) {
     case Action::kRun:

@@ -8,14 +8,13 @@
 #include <ctime>
 
 #include "app/commands.h"
+#include "launch/exit_status.h"
 #include "launch/front.h"
 #include "launch/plan.h"
 #include "launch/supervisor.h"
 
 namespace corro::app {
 namespace {
-
-constexpr int kUsageExit = 2;
 
 std::string own_directory() {
   std::array<char, PATH_MAX> path{};
@@ -52,7 +51,7 @@ int run_command(const launch::RunOptions& options, const launch::Variables& envi
   const auto plan = launch::make_plan(options, inputs);
   if (!plan.ok()) {
     complain("corro run: " + plan.status().message());
-    return kUsageExit;
+    return launch::kUsageExit;
   }
   if (options.dry_run) {
     fmt::print("{}", launch::describe_plan(*plan));

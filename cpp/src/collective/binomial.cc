@@ -30,7 +30,7 @@ class Node {
   int32_t size_, root_, position_, level_;
 };
 
-Schedule broadcast(const Problem& problem) {
+Schedule binomial_broadcast(const Problem& problem) {
   const Node node(problem);
   Builder builder(strands_for(problem, problem.count), static_cast<uint32_t>(node.levels()) + 1);
   const auto round_of = [&](int32_t level) {
@@ -54,7 +54,7 @@ Schedule broadcast(const Problem& problem) {
   return builder.take();
 }
 
-Schedule reduce(const Problem& problem) {
+Schedule binomial_reduce(const Problem& problem) {
   const Node node(problem);
   Builder builder(strands_for(problem, problem.count),
                   2 * static_cast<uint32_t>(node.levels()) + 1);
@@ -149,7 +149,7 @@ Schedule gather_at_root(const Problem& problem, const Node& node, const Runs& ru
   return builder.take();
 }
 
-Schedule gather(const Problem& problem) {
+Schedule binomial_gather(const Problem& problem) {
   const Node node(problem);
   const Runs runs(problem, node);
   if (node.is_root()) return gather_at_root(problem, node, runs);
@@ -201,7 +201,7 @@ Schedule scatter_at_root(const Problem& problem, const Node& node, const Runs& r
   return builder.take();
 }
 
-Schedule scatter(const Problem& problem) {
+Schedule binomial_scatter(const Problem& problem) {
   const Node node(problem);
   const Runs runs(problem, node);
   if (node.is_root()) return scatter_at_root(problem, node, runs);
@@ -228,7 +228,7 @@ Schedule scatter(const Problem& problem) {
 
 /// Dissemination: after the message at distance 2^i a rank has heard, through others, of 2^(i+1)
 /// ranks.
-Schedule barrier(const Problem& problem) {
+Schedule binomial_barrier(const Problem& problem) {
   const int32_t rounds = log2_ceil(problem.size);
   Builder builder(1, static_cast<uint32_t>(rounds) + 1);
   for (int32_t round = 0; round < rounds; ++round) {
@@ -248,15 +248,15 @@ Schedule barrier(const Problem& problem) {
 Schedule binomial(const Problem& problem) {
   switch (problem.kind) {
     case OpKind::kBroadcast:
-      return broadcast(problem);
+      return binomial_broadcast(problem);
     case OpKind::kReduce:
-      return reduce(problem);
+      return binomial_reduce(problem);
     case OpKind::kGather:
-      return gather(problem);
+      return binomial_gather(problem);
     case OpKind::kScatter:
-      return scatter(problem);
+      return binomial_scatter(problem);
     default:
-      return barrier(problem);
+      return binomial_barrier(problem);
   }
 }
 

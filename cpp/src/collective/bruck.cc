@@ -8,7 +8,7 @@ namespace {
 
 /// Scratch holds the blocks of ranks r, r+1, ... in this order; each step doubles how many there
 /// are.
-Schedule allgather(const Problem& problem) {
+Schedule bruck_allgather(const Problem& problem) {
   const int32_t size = problem.size;
   const auto steps = static_cast<uint32_t>(log2_ceil(size));
   Builder builder(1, steps + 2);
@@ -38,7 +38,7 @@ Schedule allgather(const Problem& problem) {
 
 /// Block i is the one for rank r + i. At the step of bit b, the blocks whose number has that bit
 /// move 2^b ranks on, so in the end block i has moved i ranks and came from rank r - i.
-Schedule alltoall(const Problem& problem) {
+Schedule bruck_alltoall(const Problem& problem) {
   const int32_t size = problem.size;
   const uint64_t count = problem.count;
   const auto steps = static_cast<uint32_t>(log2_ceil(size));
@@ -84,7 +84,7 @@ Schedule alltoall(const Problem& problem) {
 /// n, packed. Source: Bruck et al., "Efficient algorithms for all-to-all communications in
 /// multiport message-passing systems" (1997), sections 3 and 4.
 Schedule bruck(const Problem& problem) {
-  return problem.kind == OpKind::kAllgather ? allgather(problem) : alltoall(problem);
+  return problem.kind == OpKind::kAllgather ? bruck_allgather(problem) : bruck_alltoall(problem);
 }
 
 }  // namespace corro::collective

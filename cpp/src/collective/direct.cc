@@ -6,7 +6,7 @@
 namespace corro::collective {
 namespace {
 
-Schedule broadcast(const Problem& problem) {
+Schedule direct_broadcast(const Problem& problem) {
   Builder builder(1, 1);
   const Range whole{0, problem.count};
   builder.at(0, 0);
@@ -21,7 +21,7 @@ Schedule broadcast(const Problem& problem) {
   return builder.take();
 }
 
-Schedule reduce(const Problem& problem) {
+Schedule direct_reduce(const Problem& problem) {
   Builder builder(strands_for(problem, problem.count), 2);
   const bool is_root = problem.rank == problem.root;
   const uint64_t longest = slice(problem.count, builder.strands(), 0).count;
@@ -49,7 +49,7 @@ Schedule reduce(const Problem& problem) {
   return builder.take();
 }
 
-Schedule gather(const Problem& problem) {
+Schedule direct_gather(const Problem& problem) {
   Builder builder(1, 1);
   const Layout layout(problem.counts, problem.count, problem.size);
   const Block own = input({0, layout.count(problem.rank)});
@@ -66,7 +66,7 @@ Schedule gather(const Problem& problem) {
   return builder.take();
 }
 
-Schedule scatter(const Problem& problem) {
+Schedule direct_scatter(const Problem& problem) {
   Builder builder(1, 1);
   const Layout layout(problem.counts, problem.count, problem.size);
   const Block own = output({0, layout.count(problem.rank)});
@@ -83,7 +83,7 @@ Schedule scatter(const Problem& problem) {
   return builder.take();
 }
 
-Schedule allgather(const Problem& problem) {
+Schedule direct_allgather(const Problem& problem) {
   Builder builder(1, 1);
   const Layout layout(problem.counts, problem.count, problem.size);
   const Range own = layout.block(problem.rank);
@@ -97,7 +97,7 @@ Schedule allgather(const Problem& problem) {
   return builder.take();
 }
 
-Schedule alltoall(const Problem& problem) {
+Schedule direct_alltoall(const Problem& problem) {
   Builder builder(1, 2);
   const Layout sent(problem.send_counts, problem.count, problem.size);
   const Layout received(problem.counts, problem.count, problem.size);
@@ -119,7 +119,7 @@ Schedule alltoall(const Problem& problem) {
   return builder.take();
 }
 
-Schedule barrier(const Problem& problem) {
+Schedule direct_barrier(const Problem& problem) {
   Builder builder(1, 1);
   builder.at(0, 0);
   for (int32_t i = 1; i < problem.size; ++i) {
@@ -129,7 +129,7 @@ Schedule barrier(const Problem& problem) {
   return builder.take();
 }
 
-Schedule pair(const Problem& problem) {
+Schedule direct_pair(const Problem& problem) {
   Builder builder(1, 1);
   builder.at(0, 0);
   if (problem.kind == OpKind::kSend) {
@@ -147,21 +147,21 @@ Schedule pair(const Problem& problem) {
 Schedule direct(const Problem& problem) {
   switch (problem.kind) {
     case OpKind::kBroadcast:
-      return broadcast(problem);
+      return direct_broadcast(problem);
     case OpKind::kReduce:
-      return reduce(problem);
+      return direct_reduce(problem);
     case OpKind::kGather:
-      return gather(problem);
+      return direct_gather(problem);
     case OpKind::kScatter:
-      return scatter(problem);
+      return direct_scatter(problem);
     case OpKind::kAllgather:
-      return allgather(problem);
+      return direct_allgather(problem);
     case OpKind::kAlltoall:
-      return alltoall(problem);
+      return direct_alltoall(problem);
     case OpKind::kBarrier:
-      return barrier(problem);
+      return direct_barrier(problem);
     default:
-      return pair(problem);
+      return direct_pair(problem);
   }
 }
 

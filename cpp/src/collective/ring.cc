@@ -58,7 +58,7 @@ void reduce_around(Builder& builder, const Neighbours& ring, uint32_t strand, Bl
   }
 }
 
-Schedule allreduce(const Problem& problem) {
+Schedule ring_allreduce(const Problem& problem) {
   const Neighbours ring(problem);
   const auto size = static_cast<uint32_t>(problem.size);
   const uint64_t longest = slice(problem.count, size, 0).count;
@@ -82,7 +82,7 @@ Schedule allreduce(const Problem& problem) {
   return builder.take();
 }
 
-Schedule reducescatter(const Problem& problem) {
+Schedule ring_reducescatter(const Problem& problem) {
   const Neighbours ring(problem);
   const Layout layout(problem.counts, problem.count, problem.size);
   Builder builder(strands_for(problem, layout.largest()), reduce_rounds(problem.size));
@@ -107,7 +107,7 @@ Schedule reducescatter(const Problem& problem) {
   return builder.take();
 }
 
-Schedule allgather(const Problem& problem) {
+Schedule ring_allgather(const Problem& problem) {
   const Neighbours ring(problem);
   const Layout layout(problem.counts, problem.count, problem.size);
   Builder builder(strands_for(problem, layout.largest()), static_cast<uint32_t>(problem.size));
@@ -130,7 +130,7 @@ Schedule allgather(const Problem& problem) {
 }
 
 /// A chain from the root on: with many strands, every link carries the vector once.
-Schedule broadcast(const Problem& problem) {
+Schedule ring_broadcast(const Problem& problem) {
   const Neighbours ring(problem);
   Builder builder(strands_for(problem, problem.count), static_cast<uint32_t>(problem.size));
   const int32_t position = wrap(problem.rank - problem.root, problem.size);
@@ -160,13 +160,13 @@ Schedule broadcast(const Problem& problem) {
 Schedule ring(const Problem& problem) {
   switch (problem.kind) {
     case OpKind::kAllreduce:
-      return allreduce(problem);
+      return ring_allreduce(problem);
     case OpKind::kReducescatter:
-      return reducescatter(problem);
+      return ring_reducescatter(problem);
     case OpKind::kAllgather:
-      return allgather(problem);
+      return ring_allgather(problem);
     default:
-      return broadcast(problem);
+      return ring_broadcast(problem);
   }
 }
 

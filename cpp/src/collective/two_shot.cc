@@ -53,7 +53,7 @@ class Gathering {
   std::vector<Block> sources_;
 };
 
-Schedule allreduce(const Problem& problem) {
+Schedule two_shot_allreduce(const Problem& problem) {
   const int32_t contributors = problem.size - problem.aggregators;
   const bool contributes = problem.rank < contributors;
   const Shares shares(contributors, problem.aggregators);
@@ -91,7 +91,7 @@ Schedule allreduce(const Problem& problem) {
   return builder.take();
 }
 
-Schedule reducescatter(const Problem& problem) {
+Schedule two_shot_reducescatter(const Problem& problem) {
   const Layout layout(problem.counts, problem.count, problem.size);
   Builder builder(strands_for(problem, layout.largest()), kRounds);
   const auto piece = [&](int32_t owner, uint32_t strand) {
@@ -125,7 +125,8 @@ Schedule reducescatter(const Problem& problem) {
 /// sends the result back. Reducescatter: the first half of that. Cost for P contributors: 2 steps
 /// (1), 2 (P-1)/P n bytes a rank each way.
 Schedule two_shot(const Problem& problem) {
-  return problem.kind == OpKind::kAllreduce ? allreduce(problem) : reducescatter(problem);
+  return problem.kind == OpKind::kAllreduce ? two_shot_allreduce(problem)
+                                            : two_shot_reducescatter(problem);
 }
 
 }  // namespace corro::collective

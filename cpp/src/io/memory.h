@@ -17,6 +17,8 @@
 
 namespace corro::io {
 
+inline constexpr size_t kMib = size_t{1} << 20U;
+
 /// Unmaps its range when it goes away. Move-only; externally synchronized.
 class Mapping {
  public:

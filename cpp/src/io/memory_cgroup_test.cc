@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMib = 1U << 20U;
-
 bool write_file(const fs::path& path, const std::string& text) {
   std::ofstream file(path);
   file << text << std::flush;

@@ -117,7 +117,6 @@ std::optional<MemoryLimit> tightest_memory_limit(const MemoryLimitPaths& paths) 
 
 Status check_memory_limit(const std::optional<MemoryLimit>& limit, uint64_t bytes) {
   if (!limit || bytes <= room_in(*limit)) return {};
-  constexpr uint64_t kMib = 1U << 20U;
   return {
       Code::kResourceExhausted,
       fmt::format("shared memory: needs {} MiB more, but the limit is {} MiB with {} MiB in use: "

@@ -16,8 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr size_t kMib = 1U << 20U;
-
 size_t allocated_bytes(int fd) {
   struct stat info{};
   EXPECT_EQ(fstat(fd, &info), 0);

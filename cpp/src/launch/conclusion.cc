@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "launch/exit_status.h"
 #include "launch/signals.h"
 
 namespace corro::launch {
 namespace {
-
-constexpr int kTimeoutExit = 124;
 
 const RankEnd* find_rank(std::span<const RankEnd> ends, int rank) {
   const auto found =
@@ -35,14 +34,14 @@ Conclusion conclude_asked(const JobEnd& job, const ReportContext& context) {
   if (all_well) return {};
   const std::string line =
       fmt::format("corro: stopped by {}; logs in {}\n", signal_name(*job.asked), context.log_dir);
-  return {.exit = 128 + *job.asked, .text = line, .failure = std::nullopt};
+  return {.exit = kSignalExit + *job.asked, .text = line, .failure = std::nullopt};
 }
 
 }  // namespace
 
 bool ended_as_asked(const RankEnd& end, std::optional<int> asked) {
   if (!asked || !end.ended) return false;
-  if (exit_code(end.status) == 128 + *asked) return true;
+  if (exit_code(end.status) == kSignalExit + *asked) return true;
   return *asked == SIGINT && end.crash.error.starts_with("KeyboardInterrupt");
 }
 

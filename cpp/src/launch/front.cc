@@ -12,13 +12,12 @@
 #include <string>
 
 #include "base/status.h"
+#include "launch/exit_status.h"
 #include "launch/processes.h"
 #include "launch/signals.h"
 
 namespace corro::launch {
 namespace {
-
-constexpr int kSignalExit = 128;
 
 void say(const std::string& line) { (void)!write(STDERR_FILENO, line.data(), line.size()); }
 

@@ -10,6 +10,7 @@
 
 #include "launch/advice.h"
 #include "launch/binding.h"
+#include "launch/exit_status.h"
 #include "launch/flight_text.h"
 #include "launch/hint.h"
 #include "launch/signals.h"
@@ -17,7 +18,6 @@
 namespace corro::launch {
 namespace {
 
-constexpr int kTimeoutExit = 124;
 constexpr size_t kLabelWidth = 9;
 constexpr size_t kCauseLines = 3;
 

@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 
 #include "io/event.h"
 #include "launch/conclusion.h"
 #include "launch/error_file.h"
 #include "launch/event_keys.h"
+#include "launch/exit_status.h"
 #include "launch/log_files.h"
 #include "launch/out_of_memory.h"
 #include "launch/processes.h"
@@ -25,11 +27,11 @@
 namespace corro::launch {
 namespace {
 
+constexpr int kFrontGoneExit = kSignalExit + SIGKILL;  // Nobody is left to read it.
+
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int kUsageExit = 2;
-constexpr int kFrontGoneExit = 137;
 /// From a failure to the end of every rank there is one second. These fit into it.
 /// Ranks that fail in the same way, and one that others say is lost, end by themselves first.
 constexpr Duration kFailureGrace = milliseconds(200);

@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-Time at(int ms) { return {milliseconds(ms)}; }
+Time after(int ms) { return {milliseconds(ms)}; }
 
 std::vector<std::string> texts_of(const std::vector<Passage>& passages) {
   std::vector<std::string> texts;
@@ -28,7 +28,7 @@ std::vector<std::string> cut(const std::string& text) {
   std::vector<std::string> texts;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
-    for (auto& passage : lines.add(1, Stream::kErr, line, at(0))) texts.push_back(passage.text);
+    for (auto& passage : lines.add(1, Stream::kErr, line, after(0))) texts.push_back(passage.text);
   }
   for (auto& passage : lines.end(1, Stream::kErr)) texts.push_back(passage.text);
   return texts;
@@ -79,10 +79,10 @@ TEST(TracebackLines, APauseEndsAMessage) {
   TracebackLines lines;
   std::istringstream stream(kOne + std::string("\nsee the manual"));
   for (std::string line; std::getline(stream, line);) {
-    EXPECT_THAT(lines.add(1, Stream::kErr, line, at(0)), IsEmpty());
+    EXPECT_THAT(lines.add(1, Stream::kErr, line, after(0)), IsEmpty());
   }
-  EXPECT_THAT(texts_of(lines.due(at(500))), ElementsAre(kOne + std::string("\nsee the manual")));
-  EXPECT_THAT(texts_of(lines.add(1, Stream::kErr, "after", at(501))), ElementsAre("after"));
+  EXPECT_THAT(texts_of(lines.due(after(500))), ElementsAre(kOne + std::string("\nsee the manual")));
+  EXPECT_THAT(texts_of(lines.add(1, Stream::kErr, "after", after(501))), ElementsAre("after"));
 }
 
 TEST(TracebackLines, AChainIsOnePassage) {
@@ -112,18 +112,20 @@ TEST(TracebackLines, AnExceptionGroupIsOnePassage) {
 
 TEST(TracebackLines, StreamsDoNotMix) {
   TracebackLines lines;
-  EXPECT_THAT(lines.add(1, Stream::kErr, "Traceback (most recent call last):", at(0)), IsEmpty());
-  EXPECT_THAT(texts_of(lines.add(2, Stream::kErr, "x", at(0))), ElementsAre("x"));
-  EXPECT_THAT(texts_of(lines.add(1, Stream::kOut, "y", at(0))), ElementsAre("y"));
+  EXPECT_THAT(lines.add(1, Stream::kErr, "Traceback (most recent call last):", after(0)),
+              IsEmpty());
+  EXPECT_THAT(texts_of(lines.add(2, Stream::kErr, "x", after(0))), ElementsAre("x"));
+  EXPECT_THAT(texts_of(lines.add(1, Stream::kOut, "y", after(0))), ElementsAre("y"));
 }
 
 TEST(TracebackLines, WhatIsCutOffIsGivenBackInTime) {
   TracebackLines lines;
   EXPECT_EQ(lines.next_due(), Time::never());
-  EXPECT_THAT(lines.add(1, Stream::kErr, "Traceback (most recent call last):", at(5)), IsEmpty());
-  EXPECT_EQ(lines.next_due(), at(505));
-  EXPECT_THAT(lines.due(at(504)), IsEmpty());
-  EXPECT_THAT(texts_of(lines.due(at(505))), ElementsAre("Traceback (most recent call last):"));
+  EXPECT_THAT(lines.add(1, Stream::kErr, "Traceback (most recent call last):", after(5)),
+              IsEmpty());
+  EXPECT_EQ(lines.next_due(), after(505));
+  EXPECT_THAT(lines.due(after(504)), IsEmpty());
+  EXPECT_THAT(texts_of(lines.due(after(505))), ElementsAre("Traceback (most recent call last):"));
   EXPECT_THAT(lines.end(1, Stream::kErr), IsEmpty());
 }
 
@@ -131,8 +133,8 @@ TEST(TracebackLines, OneWithoutAnEndIsNotKeptForEver) {
   TracebackLines lines;
   const std::string line = "  " + std::string(1000, 'x');
   size_t given_back =
-      lines.add(1, Stream::kErr, "Traceback (most recent call last):", at(0)).size();
-  for (int i = 0; i < 300; ++i) given_back += lines.add(1, Stream::kErr, line, at(0)).size();
+      lines.add(1, Stream::kErr, "Traceback (most recent call last):", after(0)).size();
+  for (int i = 0; i < 300; ++i) given_back += lines.add(1, Stream::kErr, line, after(0)).size();
   EXPECT_GE(given_back, 30U);
 }
 

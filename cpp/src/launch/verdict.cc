@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "launch/exit_status.h"
+
 namespace corro::launch {
 namespace {
 
@@ -121,7 +123,7 @@ const RankEnd* choose(std::span<const RankEnd> ends, Verdict& verdict) {
 }  // namespace
 
 int exit_code(int status) {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return WIFSIGNALED(status) ? kSignalExit + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 bool ended_well(const RankEnd& end) { return end.ended && exit_code(end.status) == 0; }

@@ -5,13 +5,10 @@
 #include <limits>
 #include <random>
 
+#include "runtime/named_test_entry.h"
+
 namespace corro::runtime {
 namespace {
-
-NamedEntry entry(std::string name, uint64_t count = 10) {
-  return {.name = std::move(name),
-          .op = {.signature = {.kind = OpKind::kAllreduce, .dtype = DType::kF32, .count = count}}};
-}
 
 TEST(NamedMessages, AnnouncementsComeBackAsTheyWere) {
   NamedEntry full = entry("grad.1", uint64_t{1} << 40U);

@@ -11,6 +11,7 @@
 
 #include "base/sanitized.h"
 #include "runtime/named_simulation.h"
+#include "runtime/named_test_entry.h"
 
 namespace corro::runtime {
 namespace {
@@ -24,11 +25,6 @@ using ::testing::SizeIs;
 
 constexpr uint64_t kSeeds = kSanitized ? 6 : 25;
 constexpr uint64_t kPrograms = kSanitized ? 12 : 40;
-
-NamedEntry entry(const std::string& name, uint64_t count = 16) {
-  return {.name = name,
-          .op = {.signature = {.kind = OpKind::kAllreduce, .dtype = DType::kF32, .count = count}}};
-}
 
 std::string grad(size_t i) { return fmt::format("grad.{}", i); }
 

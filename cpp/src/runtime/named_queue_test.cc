@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/named_negotiator.h"
+#include "runtime/named_test_entry.h"
 
 namespace corro::runtime {
 namespace {
@@ -16,11 +17,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-NamedEntry entry(const std::string& name, uint64_t count = 16) {
-  return {.name = name,
-          .op = {.signature = {.kind = OpKind::kAllreduce, .dtype = DType::kF32, .count = count}}};
-}
 
 Bytes ready(std::vector<NamedRef> refs, uint32_t mode = 0) {
   return encode(Announcement{.mode = mode, .ready = std::move(refs)});

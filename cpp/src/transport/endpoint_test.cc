@@ -1,4 +1,4 @@
-// What an Endpoint does beyond endpoint_conformance.h: foreign bytes, faults to order, calls from
+// What an Endpoint does beyond endpoint_conformance.cc: foreign bytes, faults to order, calls from
 // inside a handler.
 #include "transport/endpoint.h"
 

@@ -1,6 +1,5 @@
 #include "transport/memory_stream.h"
 
-#include "transport/endpoint_conformance.h"
 #include "transport/stream_conformance.h"
 
 namespace corro::transport {
@@ -14,16 +13,16 @@ StreamPair make(const MemoryOptions& options) {
           .refills = options.short_moves ? 8U : 1U};
 }
 
-const auto kMakers = testing::Values(
+const auto kMemoryMakers = testing::Values(
     StreamMaker{"default", [] { return make({}); }},
     StreamMaker{"small", [] { return make({.capacity = 6'007}); }},
     StreamMaker{"short_moves", [] { return make({.short_moves = true, .seed = 5}); }});
-INSTANTIATE_TEST_SUITE_P(Memory, StreamConformance, kMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Memory, StreamConformance, kMemoryMakers, maker_name);
 INSTANTIATE_TEST_SUITE_P(MemoryTiny, StreamConformance,
                          testing::Values(StreamMaker{"tiny",
                                                      [] { return make({.capacity = 61}); }}),
                          maker_name);
-INSTANTIATE_TEST_SUITE_P(Memory, EndpointConformance, kMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Memory, EndpointConformance, kMemoryMakers, maker_name);
 
 Moved write(Stream& stream, size_t size) {
   Bytes bytes(size);

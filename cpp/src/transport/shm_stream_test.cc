@@ -1,6 +1,5 @@
 #include "transport/shm_stream.h"
 
-#include "transport/endpoint_conformance.h"
 #include "transport/stream_conformance.h"
 
 namespace corro::transport {
@@ -18,13 +17,13 @@ StreamPair two_mappings(size_t ring_bytes) {
       .first = std::move(created.stream), .second = std::move(attached), .capacity = ring_bytes};
 }
 
-const auto kMakers =
+const auto kShmMakers =
     testing::Values(StreamMaker{"default", [] { return one_mapping(1U << 20U); }},
                     StreamMaker{"small", [] { return one_mapping(4096); }},
                     StreamMaker{"mapped_twice", [] { return two_mappings(65536); }});
-INSTANTIATE_TEST_SUITE_P(Shm, StreamConformance, kMakers, maker_name);
-INSTANTIATE_TEST_SUITE_P(Shm, StreamWakeConformance, kMakers, maker_name);
-INSTANTIATE_TEST_SUITE_P(Shm, EndpointConformance, kMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Shm, StreamConformance, kShmMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Shm, StreamWakeConformance, kShmMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Shm, EndpointConformance, kShmMakers, maker_name);
 
 iovec piece_of(Bytes& bytes) { return {bytes.data(), bytes.size()}; }
 

@@ -1,6 +1,5 @@
 #include "transport/tcp_stream.h"
 
-#include "transport/endpoint_conformance.h"
 #include "transport/stream_conformance.h"
 #include "transport/tcp_test_pair.h"
 
@@ -16,11 +15,11 @@ StreamPair make(const std::string& host) {
           .capacity = 4 * 2 * static_cast<size_t>(kSocketBuffer)};
 }
 
-const auto kMakers = testing::Values(StreamMaker{"v4", [] { return make("127.0.0.1"); }},
-                                     StreamMaker{"v6", [] { return make("::1"); }});
-INSTANTIATE_TEST_SUITE_P(Tcp, StreamConformance, kMakers, maker_name);
-INSTANTIATE_TEST_SUITE_P(Tcp, StreamWakeConformance, kMakers, maker_name);
-INSTANTIATE_TEST_SUITE_P(Tcp, EndpointConformance, kMakers, maker_name);
+const auto kTcpMakers = testing::Values(StreamMaker{"v4", [] { return make("127.0.0.1"); }},
+                                        StreamMaker{"v6", [] { return make("::1"); }});
+INSTANTIATE_TEST_SUITE_P(Tcp, StreamConformance, kTcpMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Tcp, StreamWakeConformance, kTcpMakers, maker_name);
+INSTANTIATE_TEST_SUITE_P(Tcp, EndpointConformance, kTcpMakers, maker_name);
 
 }  // namespace
 }  // namespace corro::transport

@@ -7,12 +7,12 @@
 namespace corro::wire {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kPacketVersion = 1;
 
 /// The fixed part of a packet, little-endian; key and value follow.
-struct RawHeader {
+struct RawPacket {
   uint8_t kind = 0;
-  uint8_t version = kVersion;
+  uint8_t version = kPacketVersion;
   uint8_t code = 0;
   uint8_t reserved = 0;
   uint32_t request = 0;
@@ -20,9 +20,9 @@ struct RawHeader {
   uint32_t key_bytes = 0;
   uint32_t value_bytes = 0;
 };
-static_assert(sizeof(RawHeader) == kAgentHeaderBytes);
+static_assert(sizeof(RawPacket) == kAgentHeaderBytes);
 
-Status refused(const char* what, uint64_t value) {
+Status refused_packet(const char* what, uint64_t value) {
   return {Code::kInvalidArgument, fmt::format("agent message: {} {} is not valid", what, value)};
 }
 
@@ -31,7 +31,7 @@ Status refused(const char* what, uint64_t value) {
 Bytes encode_agent_message(const AgentMessage& message) {
   CORRO_CHECK(message.key.size() <= kMaxBootstrapKey, message.key.size());
   CORRO_CHECK(message.value.size() <= kMaxBootstrapValue, message.value.size());
-  const RawHeader raw{.kind = static_cast<uint8_t>(message.kind),
+  const RawPacket raw{.kind = static_cast<uint8_t>(message.kind),
                       .code = static_cast<uint8_t>(message.code),
                       .request = message.request,
                       .rank = message.rank,
@@ -45,20 +45,21 @@ Bytes encode_agent_message(const AgentMessage& message) {
 }
 
 Result<AgentMessage> decode_agent_message(BytesView packet) {
-  if (packet.size() < kAgentHeaderBytes) return refused("size", packet.size());
-  RawHeader raw;
+  if (packet.size() < kAgentHeaderBytes) return refused_packet("size", packet.size());
+  RawPacket raw;
   std::memcpy(&raw, packet.data(), sizeof(raw));
   if (raw.kind < static_cast<uint8_t>(AgentMessageKind::kHello) ||
       raw.kind > static_cast<uint8_t>(AgentMessageKind::kReply)) {
-    return refused("kind", raw.kind);
+    return refused_packet("kind", raw.kind);
   }
-  if (raw.version != kVersion) return refused("version", raw.version);
-  if (raw.code > static_cast<uint8_t>(Code::kUnauthenticated)) return refused("code", raw.code);
-  if (raw.reserved != 0) return refused("reserved byte", raw.reserved);
-  if (raw.key_bytes > kMaxBootstrapKey) return refused("key length", raw.key_bytes);
-  if (raw.value_bytes > kMaxBootstrapValue) return refused("value length", raw.value_bytes);
+  if (raw.version != kPacketVersion) return refused_packet("version", raw.version);
+  if (raw.code > static_cast<uint8_t>(Code::kUnauthenticated))
+    return refused_packet("code", raw.code);
+  if (raw.reserved != 0) return refused_packet("reserved byte", raw.reserved);
+  if (raw.key_bytes > kMaxBootstrapKey) return refused_packet("key length", raw.key_bytes);
+  if (raw.value_bytes > kMaxBootstrapValue) return refused_packet("value length", raw.value_bytes);
   if (packet.size() != kAgentHeaderBytes + raw.key_bytes + raw.value_bytes)
-    return refused("size", packet.size());
+    return refused_packet("size", packet.size());
   const BytesView key = packet.subspan(kAgentHeaderBytes, raw.key_bytes);
   const BytesView value = packet.subspan(kAgentHeaderBytes + raw.key_bytes);
   return AgentMessage{.kind = static_cast<AgentMessageKind>(raw.kind),

@@ -11,7 +11,7 @@
 namespace corro::wire {
 namespace {
 
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kHandshakeVersion = 1;
 constexpr uint64_t kHelloMagic = 0x31736F72726F63C7;       // C7 "corros1"
 constexpr uint64_t kLocalHelloMagic = 0x316C6F72726F63C7;  // C7 "corrol1"
 /// Different labels of one length, so that no proof of one side is ever a proof of the other.
@@ -25,7 +25,7 @@ static_assert(sizeof(Secret) == crypto_auth_hmacsha256_KEYBYTES);
 
 struct RawHelloLayout {
   uint64_t magic = kHelloMagic;
-  uint16_t version = kVersion;
+  uint16_t version = kHandshakeVersion;
   uint16_t reserved = 0;
   uint32_t epoch = 0;
   Digest job{};
@@ -37,7 +37,7 @@ static_assert(sizeof(RawHelloLayout) == kHelloBytes);
 
 struct RawLocalHelloLayout {
   uint64_t magic = kLocalHelloMagic;
-  uint16_t version = kVersion;
+  uint16_t version = kHandshakeVersion;
   uint16_t reserved = 0;
   uint32_t epoch = 0;
   Digest job{};
@@ -102,9 +102,9 @@ Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> raw) {
   if (layout.magic != kHelloMagic || layout.reserved != 0) {
     return Status(Code::kInvalidArgument, "handshake: not a hello of corro");
   }
-  if (layout.version != kVersion) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("handshake: version {}, expected {}", layout.version, kVersion));
+  if (layout.version != kHandshakeVersion) {
+    return Status(Code::kInvalidArgument, fmt::format("handshake: version {}, expected {}",
+                                                      layout.version, kHandshakeVersion));
   }
   return Hello{.epoch = layout.epoch,
                .job = layout.job,
@@ -202,8 +202,8 @@ Result<LocalHello> decode_local_hello(BytesView packet) {
                        "local hello: not one of corro's, or of another version");
   if (packet.size() != sizeof(layout)) return refused;
   std::memcpy(&layout, packet.data(), sizeof(layout));
-  if (layout.magic != kLocalHelloMagic || layout.version != kVersion || layout.reserved != 0 ||
-      layout.reserved_too != 0) {
+  if (layout.magic != kLocalHelloMagic || layout.version != kHandshakeVersion ||
+      layout.reserved != 0 || layout.reserved_too != 0) {
     return refused;
   }
   return LocalHello{.job = layout.job,

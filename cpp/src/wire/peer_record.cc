@@ -3,7 +3,7 @@
 namespace corro::wire {
 namespace {
 
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kRecordVersion = 2;
 
 }  // namespace
 
@@ -12,7 +12,7 @@ Bytes encode_peer_record(const PeerRecord& record) {
   CORRO_CHECK(record.unix_name.size() <= kMaxUnixName, record.unix_name);
   CORRO_CHECK(record.settings.size() <= kMaxSettings, record.settings);
   ByteWriter writer;
-  writer.write(kVersion);
+  writer.write(kRecordVersion);
   writer.write(record.pid);
   writer.write_string(record.host_id);
   writer.write_string(record.unix_name);
@@ -27,7 +27,7 @@ Result<PeerRecord> decode_peer_record(BytesView bytes) {
   auto host_id = reader.read_string(kMaxHostId);
   auto unix_name = reader.read_string(kMaxUnixName);
   auto settings = reader.read_string(kMaxSettings);
-  if (version != kVersion || !pid || !host_id || !unix_name || !settings || !reader.done()) {
+  if (version != kRecordVersion || !pid || !host_id || !unix_name || !settings || !reader.done()) {
     return Status(Code::kInvalidArgument, "peer record: not one of corro's, or of another version");
   }
   return PeerRecord{.pid = *pid,

@@ -1,24 +1,15 @@
-// What two Endpoints do over any Stream. A transport instantiates the suite with the makers of
-// stream_conformance.h:
-//
-//   INSTANTIATE_TEST_SUITE_P(Shm, EndpointConformance, kMakers, maker_name);
-#pragma once
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <memory>
 #include <random>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "transport/endpoint.h"
 #include "transport/stream_conformance.h"
-#include "transport/test_message.h"
 #include "wire/frame_codec.h"
 
 namespace corro::transport {
+namespace {
 
 /// Two endpoints and the control frames each has received.
 struct EndpointPair {
@@ -56,13 +47,13 @@ struct EndpointPair {
 
 using TestMessages = std::vector<std::unique_ptr<TestMessage>>;
 
-inline bool all_done(const TestMessages& messages) {
+bool all_done(const TestMessages& messages) {
   return std::all_of(messages.begin(), messages.end(),
                      [](const auto& m) { return m->send.done && m->recv.done; });
 }
 
 /// `count` messages of operations first_op, first_op + 1, ... of one lane.
-inline TestMessages messages_of(uint32_t lane, uint64_t first_op, size_t count, size_t size) {
+TestMessages messages_of(uint32_t lane, uint64_t first_op, size_t count, size_t size) {
   TestMessages messages;
   for (uint64_t op = first_op; op < first_op + count; ++op) {
     messages.push_back(std::make_unique<TestMessage>(MessageKey{lane, op, 1}, size, op));
@@ -70,14 +61,42 @@ inline TestMessages messages_of(uint32_t lane, uint64_t first_op, size_t count, 
   return messages;
 }
 
-class EndpointConformance : public testing::TestWithParam<StreamMaker> {
- protected:
-  /// Most bytes that may ever wait in a bounce pool: what was under way when PAUSE was sent comes
-  /// on top of the limit.
-  static size_t bounce_bound(const EndpointPair& pair, const EndpointLimits& limits) {
-    return limits.bounce_bytes_per_lane + pair.under_way + wire::kMaxPieceBytes;
+/// Most bytes that may ever wait in a bounce pool: what was under way when PAUSE was sent comes on
+/// top of the limit.
+size_t bounce_bound(const EndpointPair& pair, const EndpointLimits& limits) {
+  return limits.bounce_bytes_per_lane + pair.under_way + wire::kMaxPieceBytes;
+}
+
+/// Every message of both directions is sent and received once, in a random order of all the calls.
+void exchange_in_random_order(EndpointPair& pair, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  constexpr std::array<size_t, 8> kSizes = {0, 1, 60, 500, 5'000, 40'000, 90'000, 400'000};
+  TestMessages messages;
+  std::vector<std::function<void()>> calls;
+  for (size_t i = 0; i < 60; ++i) {
+    const MessageKey key{static_cast<uint32_t>(random() % 3), i / 4, static_cast<uint32_t>(i)};
+    messages.push_back(std::make_unique<TestMessage>(key, kSizes[random() % kSizes.size()], i));
+    TestMessage* message = messages.back().get();
+    Endpoint* from = random() % 2 == 0 ? &pair.first : &pair.second;
+    Endpoint* to = from == &pair.first ? &pair.second : &pair.first;
+    calls.emplace_back([=] { from->post_send(message->send); });
+    calls.emplace_back([=] { to->post_recv(message->recv); });
   }
-};
+  std::shuffle(calls.begin(), calls.end(), random);
+  for (const auto& call : calls) {
+    call();
+    if (random() % 2 == 0) pair.first.progress();
+    if (random() % 2 == 0) pair.second.progress();
+  }
+  ASSERT_TRUE(pair.run_until([&] { return all_done(messages); }));
+  for (const auto& message : messages) {
+    EXPECT_TRUE(message->arrived()) << message->send.key.op << " " << message->send.key.step;
+  }
+  EXPECT_EQ(pair.first.counters().bounced_bytes + pair.second.counters().bounced_bytes, 0U);
+  EXPECT_FALSE(pair.first.has_unsent() || pair.second.has_unsent());
+}
+
+}  // namespace
 
 TEST_P(EndpointConformance, PostedMessagesOfAnySizeArrive) {
   EndpointPair pair(GetParam().make());
@@ -119,35 +138,6 @@ TEST_P(EndpointConformance, AMessageClaimedWhileItArrivesIsWhole) {
     ASSERT_TRUE(pair.run_until([&] { return message.recv.done; }));
     EXPECT_TRUE(message.arrived()) << steps;
   }
-}
-
-/// Every message of both directions is sent and received once, in a random order of all the calls.
-inline void exchange_in_random_order(EndpointPair& pair, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  constexpr std::array<size_t, 8> kSizes = {0, 1, 60, 500, 5'000, 40'000, 90'000, 400'000};
-  TestMessages messages;
-  std::vector<std::function<void()>> calls;
-  for (size_t i = 0; i < 60; ++i) {
-    const MessageKey key{static_cast<uint32_t>(random() % 3), i / 4, static_cast<uint32_t>(i)};
-    messages.push_back(std::make_unique<TestMessage>(key, kSizes[random() % kSizes.size()], i));
-    TestMessage* message = messages.back().get();
-    Endpoint* from = random() % 2 == 0 ? &pair.first : &pair.second;
-    Endpoint* to = from == &pair.first ? &pair.second : &pair.first;
-    calls.emplace_back([=] { from->post_send(message->send); });
-    calls.emplace_back([=] { to->post_recv(message->recv); });
-  }
-  std::shuffle(calls.begin(), calls.end(), random);
-  for (const auto& call : calls) {
-    call();
-    if (random() % 2 == 0) pair.first.progress();
-    if (random() % 2 == 0) pair.second.progress();
-  }
-  ASSERT_TRUE(pair.run_until([&] { return all_done(messages); }));
-  for (const auto& message : messages) {
-    EXPECT_TRUE(message->arrived()) << message->send.key.op << " " << message->send.key.step;
-  }
-  EXPECT_EQ(pair.first.counters().bounced_bytes + pair.second.counters().bounced_bytes, 0U);
-  EXPECT_FALSE(pair.first.has_unsent() || pair.second.has_unsent());
 }
 
 TEST_P(EndpointConformance, EverythingArrivesOnceInAnyOrderOfCalls) {
