@@ -10,7 +10,7 @@ from importlib import import_module
 from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
 
-from corro.errors import FailedPreconditionError, InvalidArgumentError
+from corro.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from weakref import WeakSet
@@ -74,7 +74,7 @@ class Group:
 
 
 class Dependent(Protocol):
-    """What has to let go of the engine's memory before the engine is closed."""
+    """What lets go of the engine's memory once the engine is closed."""
 
     def close(self) -> None:
         """Lets go of it."""
@@ -112,9 +112,9 @@ class Context:
         if self not in _open:
             return
         _open.remove(self)
+        self.engine.close()  # First: a thread that holds a dependent's lock may be inside.
         for dependent in list(self.dependents):
             dependent.close()
-        self.engine.close()
         self.completions.join()
 
 
@@ -122,6 +122,7 @@ _current: Context | None = None  # The one that init() has made.
 _was_shut_down = False  # At least once.
 _open: list[Context] = []  # That, and those of torch's groups in another back end's world.
 _generation = 0
+_start_failed = False  # Also by an interrupt.
 
 
 def init(*, timeout: float | None = None) -> None:
@@ -144,7 +145,7 @@ def start(
     timeout: float | None = None,
 ) -> None:
     """As init, for callers that know rank, size and how to find the others, as torch does."""
-    global _current, _generation
+    global _current, _generation, _start_failed
     if _current is not None:
         return
     from corro import _native
@@ -154,7 +155,18 @@ def start(
         store = import_module("corro.torch.store").store_of_environment(timeout)
     # The keys of a rendezvous are written once, so each time has a name of its own.
     job = f"{os.environ.get('CORRO_JOB_ID', 'corro')}/{_generation}" if _generation else None
-    engine = _native.Engine(rank=rank, size=size, job=job, store=store, timeout=timeout)
+    try:
+        engine = _native.Engine(rank=rank, size=size, job=job, store=store, timeout=timeout)
+    except AlreadyExistsError as error:
+        if not _start_failed:
+            raise
+        raise FailedPreconditionError(
+            "corro.init: an earlier init() of this process did not finish, and the other ranks "
+            "still look for what it has announced: start all ranks again"
+        ) from error
+    except BaseException:
+        _start_failed = True
+        raise
     _generation += 1
     _current = Context(engine, store)
 
@@ -181,10 +193,10 @@ def _close_all() -> None:
     native: Any = sys.modules.get("corro._native")
     if native is None:
         return
-    native.begin_exit()  # Other threads that are inside of operations stay there.
     shutdown()
     for context in _open.copy():
         context.close()
+    native.begin_exit()  # Other threads have left the engines with an error, or do so now.
 
 
 def current() -> Context:

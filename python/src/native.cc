@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -24,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,20 +38,44 @@ namespace {
 
 using Seconds = std::optional<double>;
 
-/// The thread that ends the interpreter, once it does. Python 3.11 ends every other thread that
-/// asks for the GIL from then on by unwinding its stack, which C++ does not survive (Python 3.14
-/// lets them hang); so they never come back from here.
+/// The end of the interpreter. Python 3.11 ends every other thread that asks for the GIL from then
+/// on by unwinding its stack, which C++ does not survive (Python 3.14 lets them hang). So no thread
+/// may be inside then.
 class Exit {
  public:
+  /// Counts a thread that is inside: it asks for the GIL before it leaves.
+  class Inside {
+   public:
+    Inside() { inside_.fetch_add(1); }
+    ~Inside() { inside_.fetch_sub(1); }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+  };
+
+  /// Called when all engines are closed, so that threads leave with an error; with the GIL. Waits
+  /// for them, but not for ever: who is inside after that never leaves.
   static void begin() {
+    error_class_ =
+        nb::module_::import_("corro.errors").attr("FailedPreconditionError").inc_ref().ptr();
     thread_ = pthread_self();
     begun_.store(true);
+    PyThreadState* const thread = PyEval_SaveThread();
+    for (int ms = 0; ms < kPatience && inside_.load() > 0; ++ms)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    over_.store(true);
+    PyEval_RestoreThread(thread);
+  }
+  [[nodiscard]] static bool begun() { return begun_.load(); }
+  /// Raises without a chance for another thread to take the GIL; only once begun() is true.
+  [[noreturn]] static void raise(const char* message) {
+    PyErr_SetString(error_class_, message);
+    throw nb::python_error();
   }
   /// For a thread that is joined before the interpreter ends.
   static void joins_this_thread() { joined_ = true; }
   /// Whether this thread must not take the GIL any more.
   [[nodiscard]] static bool elsewhere() {
-    return begun_.load() && !joined_ && pthread_equal(thread_, pthread_self()) == 0;
+    return over_.load() && !joined_ && pthread_equal(thread_, pthread_self()) == 0;
   }
   /// Without the GIL.
   [[noreturn]] static void await() {
@@ -57,17 +83,19 @@ class Exit {
   }
 
  private:
+  static constexpr int kPatience = 1000;  ///< Milliseconds.
   static inline thread_local bool joined_ = false;
+  static inline PyObject* error_class_ = nullptr;
   static inline pthread_t thread_{};
+  static inline std::atomic<uint32_t> inside_{0};
   static inline std::atomic<bool> begun_{false};
+  static inline std::atomic<bool> over_{false};
 };
 
 /// Raises what corro.errors.make says this code is. Needs the GIL.
 [[noreturn]] void raise(const corro_error& error) {
-  if (Exit::elsewhere()) {
-    PyEval_SaveThread();
-    Exit::await();
-  }
+  if (Exit::begun()) Exit::raise(error.message);
+  const Exit::Inside inside;  // make() is Python, which hands over the GIL.
   if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Not inside of make().
   const nb::object exception =
       nb::module_::import_("corro.errors")
@@ -146,6 +174,7 @@ class EngineRef {
   /// Calls into the C ABI without the GIL. The engine outlives the call, if it is not closed yet.
   template <typename Call>
   corro_code without_gil(const Call& call) {
+    const Exit::Inside inside;
     calls_.fetch_add(1);
     PyThreadState* const thread = PyEval_SaveThread();
     const corro_code code = call();
@@ -419,7 +448,7 @@ class PythonStore {
   }
 
   /// What a key that is not there raises is no failure: the engine asks before it puts, and says
-  /// itself what it has waited for.
+  /// itself what it has waited for. Anything else ends the engine's wait.
   template <typename Call>
   int guarded(Call call) {
     if (Exit::elsewhere()) Exit::await();
@@ -430,22 +459,27 @@ class PythonStore {
       return 0;
     } catch (nb::python_error& error) {
       const nb::object not_there = nb::module_::import_("corro.errors").attr("NotFoundError");
-      if (!error.matches(not_there)) failure_.keep(error);
+      if (error.matches(not_there)) return CORRO_STORE_MISSING;
+      failure_.keep(error);
     } catch (const nb::cast_error&) {
     }
-    return 1;
+    return kFailed;
   }
+
+  static constexpr int kFailed = CORRO_STORE_MISSING + 1;
 
   nb::object store_;
   corro_store table_;
   Kept failure_;
 };
 
-/// Lets Python's handlers of signals run while an engine is made; keeps what one raises.
+/// Lets Python's handlers of signals run while an engine is made; keeps what one raises. The end of
+/// the interpreter is one, too.
 class Signals {
  public:
   static int check(void* context) {
     if (Exit::elsewhere()) Exit::await();
+    if (Exit::begun()) return 1;
     const nb::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() == 0) return 0;
     static_cast<Signals*>(context)->raised_.keep(nb::python_error());
@@ -497,7 +531,10 @@ class Engine {
   [[nodiscard]] int local_size() const { return corro_engine_local_size(ref_->get()); }
   [[nodiscard]] int node_rank() const { return corro_engine_node_rank(ref_->get()); }
   [[nodiscard]] int nodes() const { return corro_engine_nodes(ref_->get()); }
-  void set_step(uint64_t step) { corro_engine_set_step(ref_->get(), step); }
+  void set_step(uint64_t step) {
+    if (const corro_code code = corro_engine_set_step(ref_->get(), step); code != CORRO_OK)
+      raise(code, "corro cannot be used in a forked child");
+  }
   [[nodiscard]] uint64_t counter(const std::string& name) const {
     return corro_engine_counter(ref_->get(), name.c_str());
   }

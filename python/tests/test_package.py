@@ -84,12 +84,17 @@ def test_a_forked_child_knows_its_rank_but_cannot_communicate() -> None:
         "        cn.allreduce(corro.rank())\n"
         "    except corro.FailedPreconditionError as error:\n"
         "        print(error, flush=True)\n"
+        "    try:\n"
+        "        corro.set_step(999)\n"
+        "    except corro.FailedPreconditionError as error:\n"
+        "        print(error, flush=True)\n"
         "    raise SystemExit(7)\n"
         "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7\n"
         "print(cn.allreduce(5))\n"
     )
     assert "fork" in out.splitlines()[0]
-    assert out.splitlines()[1] == "5"
+    assert "fork" in out.splitlines()[1]
+    assert out.splitlines()[2] == "5"
 
 
 def test_gradients_survive_shutdown_as_nothing() -> None:
@@ -138,6 +143,58 @@ def test_a_stores_own_error_is_raised_and_a_missing_key_is_none() -> None:
         _native.Engine(rank=0, size=2, job="j", store=Store(), timeout=0.01)
     with pytest.raises(OSError, match="disk full"):
         _native.Engine(rank=0, size=2, job="j", store=FullStore(), timeout=0.01)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, ConnectionError])
+def test_what_a_store_raises_while_ranks_are_missing_ends_the_wait(end: type) -> None:
+    class EndingStore(Store):
+        def get(self, key: str, timeout: float) -> bytes:
+            if "rank/1" in key:
+                raise end
+            return super().get(key, timeout)
+
+    with pytest.raises(end):
+        _native.Engine(rank=0, size=2, job="j", store=EndingStore(), timeout=1000)
+
+
+def test_an_init_after_one_that_failed_says_why_it_cannot_work() -> None:
+    out = run(
+        "import corro\n"
+        "from corro import _context\n"
+        "class Store(dict):\n"
+        "    put = dict.__setitem__\n"
+        "    def get(self, key, timeout):\n"
+        "        if key not in self: raise corro.NotFoundError(key)\n"
+        "        return self[key]\n"
+        "store = Store()\n"
+        "for _ in range(2):\n"
+        "    try: _context.start(rank=0, size=2, store=store, timeout=0.01)\n"
+        "    except corro.CorroError as error: print(type(error).__name__, error)\n"
+    ).splitlines()
+    assert out[0].startswith("TimeoutError")
+    assert out[1].startswith(
+        "FailedPreconditionError corro.init: an earlier init() of this process"
+    )
+
+
+def test_a_thread_that_waits_for_ranks_does_not_disturb_the_exit() -> None:
+    out = run(
+        "import threading, time, corro\n"
+        "from corro import _native\n"
+        "class Store(dict):\n"
+        "    put = dict.__setitem__\n"
+        "    def get(self, key, timeout):\n"
+        "        waits.set()\n"
+        "        end = time.monotonic() + timeout\n"
+        "        while time.monotonic() < end: time.sleep(0.0005)\n"
+        "        raise corro.NotFoundError(key)\n"
+        "waits = threading.Event()\n"
+        "def join(): _native.Engine(rank=0, size=2, store=Store(), timeout=1000)\n"
+        "threading.Thread(target=join, daemon=True).start()\n"
+        "waits.wait()\n"
+        "print('last line')\n"
+    )
+    assert out == "last line\n"
 
 
 @pytest.mark.parametrize(

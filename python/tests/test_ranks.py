@@ -110,6 +110,38 @@ print("last line")
 """
 
 
+# What the script does at its end waits for a thread that is inside of an operation.
+JOINED_THREAD = """
+import atexit
+
+def end():
+    thread.join()
+    print("last line")
+
+atexit.register(end)  # Before corro's own, so it runs after that.
+import threading
+import numpy
+import corro, corro.numpy
+
+def reduce():
+    try:
+        while True:
+            corro.numpy.allreduce(numpy.ones(4))
+            begun.set()
+    except corro.CorroError:
+        try:
+            corro.barrier()
+        except corro.CorroError:
+            pass
+
+corro.init()
+begun = threading.Event()
+thread = threading.Thread(target=reduce, daemon=True)
+thread.start()
+begun.wait()
+"""
+
+
 # Leaves while threads wait in operations, and others fight for the GIL that those want back.
 WAITING_THREADS = """
 import sys
@@ -138,7 +170,9 @@ print("last line")
 """
 
 
-@pytest.mark.parametrize("script", [BUSY_THREAD, WAITING_THREADS], ids=["busy", "waiting"])
+@pytest.mark.parametrize(
+    "script", [BUSY_THREAD, JOINED_THREAD, WAITING_THREADS], ids=["busy", "joined", "waiting"]
+)
 def test_threads_inside_operations_outlive_shutdown_and_exit(launch: Launch, script: str) -> None:
     for _ in range(3):
         job = launch("-c", script).check()

@@ -89,8 +89,12 @@ typedef struct corro_group corro_group;
 typedef struct corro_work corro_work;
 
 /* A key-value store to find the other ranks with (for example a torch Store). Called on the thread
- * that creates the engine only. put and get return 0 on success; get blocks until the key exists or
- * timeout_ms is over, copies at most capacity bytes and returns the length in *length. */
+ * that creates the engine only. put and get return 0 on success. get blocks until the key exists,
+ * copies at most capacity bytes and returns the length in *length; it returns CORRO_STORE_MISSING
+ * if timeout_ms is over before, and is asked again then. Any other value is a failure of the store,
+ * which ends the creation of the engine with UNAVAILABLE. */
+enum { CORRO_STORE_MISSING = 1 };
+
 typedef struct corro_store {
   void* context;
   int (*put)(void* context, const char* key, const void* value, size_t length);
@@ -135,7 +139,7 @@ CORRO_API int32_t
 corro_engine_node_rank(const corro_engine* engine); /* hosts numbered by their lowest rank */
 CORRO_API int32_t corro_engine_nodes(const corro_engine* engine);
 /* Tells observers (launcher, doctor) which optimizer step the program is in. Never blocks. */
-CORRO_API void corro_engine_set_step(corro_engine* engine, uint64_t step);
+CORRO_API corro_code corro_engine_set_step(corro_engine* engine, uint64_t step);
 
 CORRO_API corro_group* corro_engine_world(corro_engine* engine);
 /* Makes a group of the given world ranks (ascending or not: the order is the group's rank order).

@@ -162,8 +162,9 @@ corro_code submit(corro_group* group, const corro_op* ops, size_t n, Order order
     *work = nullptr;
     CORRO_ASSIGN(auto state, to_work(group, ops, n));
     state->named = order == Order::kNames;
-    *work = new corro_work{group->engine, state};
+    auto started = std::make_unique<corro_work>(group->engine, state);
     group->engine->driver().submit(*group->group, std::move(state));
+    *work = started.release();
     return {};
   });
 }
@@ -220,10 +221,11 @@ std::unique_ptr<corro::wire::Bootstrap> wrap_store(const corro_store* store) {
                      std::chrono::milliseconds timeout) -> Result<corro::Bytes> {
         corro::Bytes value(kLargest);
         size_t length = 0;
-        if (store->get(store->context, key.c_str(), value.data(), value.size(), &length,
-                       timeout.count()) != 0) {
+        const int result = store->get(store->context, key.c_str(), value.data(), value.size(),
+                                      &length, timeout.count());
+        if (result == CORRO_STORE_MISSING)
           return Status(Code::kDeadlineExceeded, "the store has no " + key);
-        }
+        if (result != 0) return Status(Code::kUnavailable, "the store failed to look for " + key);
         if (length > kLargest)
           return Status(Code::kDataLoss, "the store's value of " + key + " is too long");
         value.resize(length);
@@ -294,8 +296,12 @@ int32_t corro_engine_node_rank(const corro_engine* engine) {
 }
 int32_t corro_engine_nodes(const corro_engine* engine) { return engine->joined.layout.nodes; }
 
-void corro_engine_set_step(corro_engine* engine, uint64_t step) {
-  engine->driver().engine().recorder().set_step(step);
+corro_code corro_engine_set_step(corro_engine* engine, uint64_t step) {
+  return guarded(nullptr, [&]() -> Status {
+    CORRO_TRY(check_alive(engine));
+    engine->driver().engine().recorder().set_step(step);
+    return {};
+  });
 }
 
 corro_group* corro_engine_world(corro_engine* engine) { return &engine->world; }
@@ -318,10 +324,12 @@ corro_code corro_group_create(corro_engine* engine, const int32_t* ranks, int32_
 
 void corro_group_destroy(corro_group* group) {
   if (group == nullptr || group == &group->engine->world) return;
-  if (!group->engine->driver().abandoned()) {
+  (void)guarded(nullptr, [group]() -> Status {
+    if (group->engine->driver().abandoned()) return {};
     group->engine->driver().call(
         [group](runtime::Engine& running) { (void)running.destroy_group(*group->group); });
-  }
+    return {};
+  });
   delete group;
 }
 

@@ -2,12 +2,21 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/guarded.h"
 #include "base/status.h"
 
 namespace corro {
 namespace {
+
+TEST(Time, ATimeoutWithoutEndIsNeverOver) {
+  const Time now{std::chrono::seconds(5)};
+  EXPECT_EQ(now + Duration(7), Time{Duration(5'000'000'007)});
+  EXPECT_EQ(now + Duration::max(), Time::never());
+  EXPECT_EQ(Time::never() + Duration(1), Time::never());
+  EXPECT_EQ(now + Duration(-1), Time{Duration(4'999'999'999)});
+}
 
 TEST(Status, CarriesCodeMessageAndContext) {
   const Status failure(Code::kUnavailable, "no route");

@@ -1,5 +1,5 @@
-// What an Endpoint does beyond endpoint_conformance.cc: foreign bytes, faults to order, calls from
-// inside a handler.
+// What an Endpoint does beyond endpoint_conformance_test.cc: foreign bytes, faults to order, calls
+// from inside a handler.
 #include "transport/endpoint.h"
 
 #include <gtest/gtest.h>

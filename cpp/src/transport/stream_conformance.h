@@ -7,7 +7,7 @@
 //   INSTANTIATE_TEST_SUITE_P(Shm, StreamWakeConformance, kMakers, maker_name);
 //   INSTANTIATE_TEST_SUITE_P(Shm, EndpointConformance, kMakers, maker_name);
 //
-// The tests are in stream_conformance.cc and endpoint_conformance.cc.
+// The tests are in stream_conformance_test.cc and endpoint_conformance_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -19,6 +19,8 @@ Status StoreBootstrap::put(std::string_view key, BytesView value) {
                     "for each engine",
                     key)};
   }
+  if (existing.status().code() != Code::kDeadlineExceeded)
+    return existing.status().with_context(fmt::format("store: put {}", key));
   return callbacks_.put(std::string(key), value).with_context(fmt::format("store: put {}", key));
 }
 
@@ -44,9 +46,7 @@ Result<Bytes> StoreBootstrap::look(const std::string& key, Time deadline) {
   const Time end = std::min(deadline, now + kInterruptPause);
   // A store's own zero often means "for ever": never less than a millisecond.
   const auto left = std::max(std::chrono::ceil<milliseconds>(end - now), milliseconds(1));
-  auto value = callbacks_.get(key, left);
-  if (value.ok() || monotonic_now() < end) return value;
-  return Status(Code::kDeadlineExceeded, value.status().message());
+  return callbacks_.get(key, left);
 }
 
 }  // namespace corro::wire

@@ -14,7 +14,8 @@ namespace corro::wire {
 struct StoreCallbacks {
   /// Stores a value, whether or not the key exists.
   std::function<Status(const std::string& key, BytesView value)> put;
-  /// Blocks until the key exists or `timeout` (at least a millisecond) is over: any failure.
+  /// Blocks until the key exists, or `timeout` (at least a millisecond) is over: DEADLINE_EXCEEDED.
+  /// Any other failure is the store's own, and ends what asked.
   std::function<Result<Bytes>(const std::string& key, std::chrono::milliseconds timeout)> get;
 };
 

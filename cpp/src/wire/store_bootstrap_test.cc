@@ -1,6 +1,7 @@
 #include "wire/store_bootstrap.h"
 
 #include <map>
+#include <thread>
 
 #include "base/guarded.h"
 #include "wire/bootstrap_conformance.h"
@@ -23,7 +24,7 @@ struct StoreMeeting {
       const Time deadline = monotonic_now() + timeout;
       auto held = store.lock();
       while (!held->contains(key)) {
-        if (monotonic_now() >= deadline) return Status(Code::kUnknown, "wait timeout");
+        if (monotonic_now() >= deadline) return Status(Code::kDeadlineExceeded, "not there");
         held.wait_for(deadline - monotonic_now());
       }
       return held->at(key);
@@ -43,10 +44,25 @@ TEST(StoreBootstrap, FailuresOfTheStoreKeepTheirReason) {
   callbacks.get = [](const std::string&, std::chrono::milliseconds) -> Result<Bytes> {
     return Status(Code::kUnavailable, "store is gone");
   };
-  StoreBootstrap bootstrap(std::move(callbacks));
+  StoreBootstrap bootstrap(callbacks);
   EXPECT_EQ(bootstrap.put("k", {}).message(), "store: put k: store is gone");
   EXPECT_EQ(bootstrap.get("k", Time::never()).status().code(), Code::kUnavailable);
+  callbacks.get = [](const std::string&, std::chrono::milliseconds) -> Result<Bytes> {
+    return Status(Code::kDeadlineExceeded, "not there");
+  };
+  StoreBootstrap full(std::move(callbacks));
+  EXPECT_EQ(full.put("k", {}).message(), "store: put k: store is gone");
   EXPECT_FALSE(bootstrap.secret().has_value());
+}
+
+TEST(StoreBootstrap, AStoreThatNeedsLongToFailHasFailed) {
+  StoreCallbacks callbacks;
+  callbacks.get = [](const std::string&, std::chrono::milliseconds timeout) -> Result<Bytes> {
+    std::this_thread::sleep_for(timeout + std::chrono::milliseconds(1));
+    return Status(Code::kUnavailable, "store is gone");
+  };
+  StoreBootstrap bootstrap(std::move(callbacks));
+  EXPECT_EQ(bootstrap.get("k", Time::never()).status().code(), Code::kUnavailable);
 }
 
 TEST(StoreBootstrap, ValuesAboveTheCapAreRefused) {

@@ -26,6 +26,8 @@ from corro.errors import (
     CorroError,
     FailedPreconditionError,
     InvalidArgumentError,
+    NotFoundError,
+    TimeoutError,
     UnimplementedError,
 )
 from corro.torch import extents
@@ -141,10 +143,12 @@ class CorroWork(c10d.Work):
         self.wait()
         return self._result
 
-    def forget_result(self) -> None:
-        """Lets go of the tensors, if it is over; result() and a new future have none then."""
-        if self._native is None:
-            self._result = []
+    def forget_result(self) -> bool:
+        """Lets go of the tensors if it is over; result() and a new future have none then."""
+        over = self._native is None and (self._future is None or self._future.done())
+        if over:
+            self._result, self._future = [], None
+        return over
 
     def _conclude(self) -> None:
         with self._lock:
@@ -643,11 +647,14 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
         Collectives.__init__(self, context, group, timeout, owner)
         # This torch keeps only the C++ half of a Work, and calls it a little later.
         self._works: deque[CorroWork] = deque(maxlen=4096)
+        self._with_results: deque[CorroWork] = deque()
 
     def _keep(self, work: CorroWork) -> CorroWork:
         self._works.append(work)
-        if len(self._works) > _RESULTS_KEPT:
-            self._works[-1 - _RESULTS_KEPT].forget_result()
+        kept = self._with_results
+        kept.append(work)
+        while len(kept) > _RESULTS_KEPT and kept[0].forget_result():
+            kept.popleft()
         return work
 
     @property
@@ -727,12 +734,19 @@ def _shared_context(ranks: Sequence[int], rank: int) -> Context | None:
 
 def _agreed_number(store: TorchStore, rank: int, size: int, made: int, timeout: timedelta) -> int:
     """Returns the most groups made on any rank: only members of torch's groups make them."""
-    seconds = timeout.total_seconds()
+
+    def number_of(key: str, other: int) -> int:
+        try:
+            return int(store.get(key, timeout.total_seconds()))
+        except NotFoundError:
+            waited = f"{timeout.total_seconds():g} s"
+            text = f"new_group: waited for the group's rank {other} for {waited}: has it called it?"
+            raise TimeoutError(text, rank=other, op="new_group") from None
+
     if rank != 0:
         store.put(f"groups/{rank}", str(made).encode())
-        return int(store.get("groups", seconds))
-    others = [int(store.get(f"groups/{other}", seconds)) for other in range(1, size)]
-    agreed = max([made, *others])
+        return number_of("groups", 0)
+    agreed = max([made, *(number_of(f"groups/{other}", other) for other in range(1, size))])
     store.put("groups", str(agreed).encode())
     return agreed
 

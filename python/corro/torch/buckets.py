@@ -278,6 +278,7 @@ class Reducer:
             self._called_back = True
             engine: Any = torch.autograd.Variable._execution_engine
             engine.queue_callback(self._backward_ended)
+        slot.bucket.wait()  # After an interrupt the last reduction may still be on its way.
         slot.adopt()
         slot.passes_left -= 1
         if slot.passes_left == 0:

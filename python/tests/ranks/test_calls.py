@@ -29,20 +29,26 @@ def aside() -> corro.Group:
     return corro.new_group(range(corro.size()))
 
 
+def until_inside(begun: int = 0) -> None:
+    """Waits until the main thread is inside of an operation, if more than `begun` began so far."""
+    main = threading.main_thread().ident
+    engine = corro._context.current().engine
+    while True:
+        frame = sys._current_frames()[main]
+        waits = frame.f_code.co_name in ("run", "wait")
+        waits &= frame.f_locals.get("work", engine) is not None  # A bucket that is not reduced.
+        if waits and engine.counter("ops") > begun:
+            return
+        time.sleep(0.001)
+
+
 @pytest.fixture
 def interrupted(aside: corro.Group) -> Iterator[corro.Group]:
     """As aside. Rank 0 gets a SIGINT once its main thread is inside of an operation."""
-    main = threading.main_thread().ident
-    engine = corro._context.current().engine
-    begun = engine.counter("ops")
-
-    def is_inside() -> bool:
-        place = sys._current_frames()[main].f_code.co_name
-        return place in ("run", "wait") and engine.counter("ops") > begun
+    begun = corro._context.current().engine.counter("ops")
 
     def interrupt() -> None:
-        while not is_inside():
-            time.sleep(0.001)
+        until_inside(begun)
         os.kill(os.getpid(), signal.SIGINT)
 
     if corro.rank() != 0:
@@ -143,6 +149,31 @@ def test_an_interrupted_step_leaves_the_gradients_of_the_others_alone(
         corro.barrier(interrupted)
         assert gradients(1.0) == (1.0, 1.0)
     assert gradients(10.0) == (10.0, 10.0)
+
+
+def test_after_an_interrupted_step_new_gradients_do_not_meet_the_old_ones(
+    interrupted: corro.Group,
+) -> None:
+    used, unused = (torch.nn.Parameter(torch.zeros(1 << 16)) for _ in range(2))
+    optimizer = ct.DistributedOptimizer(torch.optim.SGD([used, unused], lr=1.0))
+
+    def gradients(factor: float) -> tuple[float, float]:
+        used.grad = unused.grad = None
+        (used.sum() * factor).backward()
+        optimizer.step()
+        return used.grad.min().item(), used.grad.max().item()
+
+    if corro.rank() == 0:
+        with pytest.raises(KeyboardInterrupt):
+            gradients(1.0)
+        let_go = threading.Thread(target=lambda: (until_inside(), corro.barrier(interrupted)))
+        let_go.start()
+    else:
+        corro.barrier(interrupted)
+        assert gradients(1.0) == (1.0, 1.0)
+    assert gradients(10.0) == (10.0, 10.0)
+    if corro.rank() == 0:
+        let_go.join()
 
 
 def test_an_operation_that_ends_while_a_wait_looks_up_is_no_error(aside: corro.Group) -> None:

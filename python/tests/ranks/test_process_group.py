@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import corro.torch as corro
-from corro.torch.backend import CorroWork
+from corro.torch.backend import CorroWork, _agreed_number
+from corro.torch.store import TorchStore
 
 NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
 needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
@@ -509,3 +511,19 @@ def test_tensors_are_let_go_of() -> None:
     while tensors:
         dist.all_reduce(tensors.pop())
     assert sum(ref() is not None for ref in alive) < 20
+    tensors = [torch.ones(8) for _ in range(40)]
+    alive = [weakref.ref(tensor) for tensor in tensors]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    for work in works:
+        work.wait()
+    del tensors, works, work
+    dist.barrier()
+    assert sum(ref() is not None for ref in alive) < 20
+
+
+def test_a_rank_that_does_not_come_to_new_group_is_named() -> None:
+    store = TorchStore(dist.HashStore())
+    for rank, missing in ((0, 1), (1, 0)):
+        with pytest.raises(corro.TimeoutError, match=f"waited for the group's rank {missing} "):
+            _agreed_number(store, rank, 2, 0, timedelta(seconds=0.01))
+        store = TorchStore(dist.HashStore())
