@@ -10,7 +10,12 @@ from importlib import import_module
 from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
 
-from corro.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError
+from corro.errors import (
+    AlreadyExistsError,
+    CorroError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+)
 
 if TYPE_CHECKING:
     from weakref import WeakSet
@@ -168,6 +173,7 @@ def start(
         _start_failed = True
         raise
     _generation += 1
+    _start_failed = False
     _current = Context(engine, store)
 
 
@@ -193,10 +199,25 @@ def _close_all() -> None:
     native: Any = sys.modules.get("corro._native")
     if native is None:
         return
+    _silence_threads()
     shutdown()
     for context in _open.copy():
         context.close()
     native.begin_exit()  # Other threads have left the engines with an error, or do so now.
+
+
+def _silence_threads() -> None:
+    """At the end nobody is told that a thread in the background was interrupted."""
+    threading: Any = sys.modules.get("threading")
+    if threading is None:
+        return
+    told = threading.excepthook
+
+    def tell(args: Any) -> None:
+        if not issubclass(args.exc_type, CorroError):
+            told(args)
+
+    threading.excepthook = tell
 
 
 def current() -> Context:

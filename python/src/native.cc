@@ -55,20 +55,24 @@ class Exit {
   /// Called when all engines are closed, so that threads leave with an error; with the GIL. Waits
   /// for them, but not for ever: who is inside after that never leaves.
   static void begin() {
-    error_class_ =
-        nb::module_::import_("corro.errors").attr("FailedPreconditionError").inc_ref().ptr();
+    const nb::object error_class =
+        nb::module_::import_("corro.errors").attr("FailedPreconditionError");
+    error_ = error_class("corro cannot be used any more: the interpreter ends").release().ptr();
     thread_ = pthread_self();
     begun_.store(true);
-    PyThreadState* const thread = PyEval_SaveThread();
-    for (int ms = 0; ms < kPatience && inside_.load() > 0; ++ms)
+    // Threads come inside with the GIL only. In a forked child they are the parent's.
+    const int patience = getpid() == process_ ? kPatience : 0;
+    for (int ms = 0; ms < patience && inside_.load() > 0; ++ms) {
+      PyThreadState* const thread = PyEval_SaveThread();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      PyEval_RestoreThread(thread);
+    }
     over_.store(true);
-    PyEval_RestoreThread(thread);
   }
   [[nodiscard]] static bool begun() { return begun_.load(); }
-  /// Raises without a chance for another thread to take the GIL; only once begun() is true.
-  [[noreturn]] static void raise(const char* message) {
-    PyErr_SetString(error_class_, message);
+  /// Raises without running any Python, so no other thread gets the GIL; once begun() is true.
+  [[noreturn]] static void raise() {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error_)), error_);
     throw nb::python_error();
   }
   /// For a thread that is joined before the interpreter ends.
@@ -85,7 +89,8 @@ class Exit {
  private:
   static constexpr int kPatience = 1000;  ///< Milliseconds.
   static inline thread_local bool joined_ = false;
-  static inline PyObject* error_class_ = nullptr;
+  static inline PyObject* error_ = nullptr;
+  static inline const pid_t process_ = getpid();
   static inline pthread_t thread_{};
   static inline std::atomic<uint32_t> inside_{0};
   static inline std::atomic<bool> begun_{false};
@@ -94,7 +99,7 @@ class Exit {
 
 /// Raises what corro.errors.make says this code is. Needs the GIL.
 [[noreturn]] void raise(const corro_error& error) {
-  if (Exit::begun()) Exit::raise(error.message);
+  if (Exit::begun()) Exit::raise();
   const Exit::Inside inside;  // make() is Python, which hands over the GIL.
   if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Not inside of make().
   const nb::object exception =
@@ -200,6 +205,7 @@ class EngineRef {
 
   /// Other threads' calls fail, and are waited for.
   void close() {
+    const Exit::Inside inside;
     corro_engine* closing = std::exchange(engine, nullptr);
     if (closing == nullptr) return;
     PyThreadState* const thread = PyEval_SaveThread();

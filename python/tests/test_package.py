@@ -189,6 +189,7 @@ def test_a_thread_that_waits_for_ranks_does_not_disturb_the_exit() -> None:
         "        while time.monotonic() < end: time.sleep(0.0005)\n"
         "        raise corro.NotFoundError(key)\n"
         "waits = threading.Event()\n"
+        "threading.excepthook = print\n"
         "def join(): _native.Engine(rank=0, size=2, store=Store(), timeout=1000)\n"
         "threading.Thread(target=join, daemon=True).start()\n"
         "waits.wait()\n"

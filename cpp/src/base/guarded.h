@@ -5,6 +5,7 @@
 //   { auto held = names.lock(); held->erase(1); held.wait_for(10ms); }
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -21,9 +22,13 @@ class Guarded {
    public:
     T* operator->() { return value_; }
     T& operator*() { return *value_; }
-    /// Releases the lock until notify_all() or the time is over; returns false on time-out.
+    /// Releases the lock until notify_all() or the time is over; returns false on time-out. After
+    /// a day it may return true for nothing: the standard library's own sum of times overflows.
     bool wait_for(std::chrono::nanoseconds duration) {
-      return changed_->wait_for(lock_, duration) == std::cv_status::no_timeout;
+      constexpr std::chrono::nanoseconds kMost = std::chrono::hours(24);
+      const bool woken =
+          changed_->wait_for(lock_, std::min(duration, kMost)) == std::cv_status::no_timeout;
+      return woken || duration > kMost;
     }
 
    private:

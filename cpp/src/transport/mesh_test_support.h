@@ -40,7 +40,7 @@ class Meeting {
       const Time deadline = monotonic_now() + timeout;
       auto held = store_.lock();
       while (!held->contains(key)) {
-        if (monotonic_now() >= deadline) return Status(Code::kUnknown, "wait timeout");
+        if (monotonic_now() >= deadline) return Status(Code::kDeadlineExceeded, "not there");
         held.wait_for(deadline - monotonic_now());
       }
       return held->at(key);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -73,6 +74,7 @@ class CorroWork(c10d.Work):
     _lock = threading.RLock()
     _error: BaseException | None = None
     _future: Any = None
+    _asked = False  # wait() was called.
 
     def __init__(self, completions: Completions, result: list[Tensor]) -> None:
         super().__init__()
@@ -88,6 +90,7 @@ class CorroWork(c10d.Work):
         """Blocks until the result is there; raises what the operation failed with."""
         native = self._native  # Another thread's _conclude() may take it away.
         if native is not None:
+            self._asked = True
             native.wait(timeout.total_seconds() or None)
             self._conclude()
         if self._error is not None:
@@ -144,8 +147,9 @@ class CorroWork(c10d.Work):
         return self._result
 
     def forget_result(self) -> bool:
-        """Lets go of the tensors if it is over; result() and a new future have none then."""
-        over = self._native is None and (self._future is None or self._future.done())
+        """Lets go of the tensors once someone has waited; result() has none then."""
+        waited = self._native is None or (self._asked and self._native.done())  # It failed.
+        over = waited and (self._future is None or self._future.done())
         if over:
             self._result, self._future = [], None
         return over
@@ -647,14 +651,15 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
         Collectives.__init__(self, context, group, timeout, owner)
         # This torch keeps only the C++ half of a Work, and calls it a little later.
         self._works: deque[CorroWork] = deque(maxlen=4096)
-        self._with_results: deque[CorroWork] = deque()
+        self._with_results: deque[CorroWork] = deque(maxlen=4096)
 
     def _keep(self, work: CorroWork) -> CorroWork:
         self._works.append(work)
         kept = self._with_results
         kept.append(work)
-        while len(kept) > _RESULTS_KEPT and kept[0].forget_result():
-            kept.popleft()
+        for _ in range(2):  # More than one, so that what was not over at first leaves as well.
+            if len(kept) > _RESULTS_KEPT and not (oldest := kept.popleft()).forget_result():
+                kept.append(oldest)
         return work
 
     @property
@@ -679,7 +684,7 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     if context is None:  # The world belongs to another back end: an engine for this group alone.
         context = _private_context(options, store)
         ranks, owner = list(range(size)), True
-    made = _agreed_number(TorchStore(store), rank, size, context.groups_made, timeout)
+    made = _agreed_number(TorchStore(store), ranks, rank, context.groups_made, timeout)
     context.skip_groups(made)
     group = context.new_group(ranks)
     cls = CorroBackend if _backend_can_be_subclassed() else CorroProcessGroup
@@ -732,21 +737,27 @@ def _shared_context(ranks: Sequence[int], rank: int) -> Context | None:
     return context if max(ranks) < context.engine.size and ranks[rank] == mine else None
 
 
-def _agreed_number(store: TorchStore, rank: int, size: int, made: int, timeout: timedelta) -> int:
+def _agreed_number(
+    store: TorchStore, ranks: Sequence[int], rank: int, made: int, timeout: timedelta
+) -> int:
     """Returns the most groups made on any rank: only members of torch's groups make them."""
+    seconds = timeout.total_seconds()
+    end = time.monotonic() + seconds
 
-    def number_of(key: str, other: int) -> int:
+    def number_at(key: str, missing: str, world_rank: int) -> int:
         try:
-            return int(store.get(key, timeout.total_seconds()))
+            return int(store.get(key, max(end - time.monotonic(), 0)))
         except NotFoundError:
-            waited = f"{timeout.total_seconds():g} s"
-            text = f"new_group: waited for the group's rank {other} for {waited}: has it called it?"
-            raise TimeoutError(text, rank=other, op="new_group") from None
+            text = f"new_group: waited for {missing} for {seconds:g} s: has it been called there?"
+            raise TimeoutError(text, rank=world_rank, op="new_group") from None
 
     if rank != 0:
         store.put(f"groups/{rank}", str(made).encode())
-        return number_of("groups", 0)
-    agreed = max([made, *(number_of(f"groups/{other}", other) for other in range(1, size))])
+        return number_at("groups", f"rank {ranks[0]}, or one that it waits for,", -1)
+    agreed = made
+    for other, world_rank in enumerate(ranks[1:], start=1):
+        there = number_at(f"groups/{other}", f"rank {world_rank}", world_rank)
+        agreed = max(agreed, there)
     store.put("groups", str(agreed).encode())
     return agreed
 

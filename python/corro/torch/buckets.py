@@ -123,6 +123,14 @@ class Bucket:
 
     def wait(self) -> None:
         """Blocks until the views hold the result."""
+        if self._work is None:
+            return
+        self.settle()
+        if self._wire is not self._flat:
+            self._flat.copy_(self._wire)
+
+    def settle(self) -> None:
+        """Blocks until no reduction is on its way: after an interrupt the last one may still be."""
         work = self._work
         if work is None:
             return
@@ -131,12 +139,10 @@ class Bucket:
         finally:
             if work.done():  # An interrupt ends the wait alone.
                 self._work = None
-        if self._wire is not self._flat:
-            self._flat.copy_(self._wire)
 
     def zero(self) -> None:
         """Zeroes all gradients."""
-        self.wait()  # After an interrupt the last reduction may still be on its way.
+        self.settle()
         self._flat.zero_()
 
 
@@ -225,7 +231,7 @@ class Reducer:
             if self._closed:
                 raise FailedPreconditionError(self._closed)
             for bucket in self._buckets[self._next :]:
-                bucket.wait()  # After an interrupt the last reduction may still be on its way.
+                bucket.settle()
                 for slot in bucket.slots:
                     slot.adopt()
                 bucket.launch(self._group)
@@ -273,12 +279,12 @@ class Reducer:
                 " gradients over several backward passes, give DistributedOptimizer a larger"
                 f" backward_passes_per_step than {self._options.passes}"
             )
+        slot.bucket.settle()
         self._started = True
         if not self._called_back:
             self._called_back = True
             engine: Any = torch.autograd.Variable._execution_engine
             engine.queue_callback(self._backward_ended)
-        slot.bucket.wait()  # After an interrupt the last reduction may still be on its way.
         slot.adopt()
         slot.passes_left -= 1
         if slot.passes_left == 0:

@@ -35,8 +35,8 @@ def until_inside(begun: int = 0) -> None:
     engine = corro._context.current().engine
     while True:
         frame = sys._current_frames()[main]
-        waits = frame.f_code.co_name in ("run", "wait")
-        waits &= frame.f_locals.get("work", engine) is not None  # A bucket that is not reduced.
+        place = frame.f_code.co_name
+        waits = place == "run" or (place == "settle" and frame.f_locals.get("work") is not None)
         if waits and engine.counter("ops") > begun:
             return
         time.sleep(0.001)
