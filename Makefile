@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 # Debian 12's own Python, whatever else is first on PATH: python3-dev's headers belong to it.
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11) python3)
-# Without its bytecode every process that imports torch parses 2000 files again, for seconds.
+# Without bytecode every process that imports torch compiles up to 2000 modules again, for seconds.
 unexport PYTHONDONTWRITEBYTECODE
 # Seconds that `make fuzz` runs, all targets together.
 SECONDS ?= 60

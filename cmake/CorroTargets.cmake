@@ -33,7 +33,7 @@ function(corro_precompile target kind)
   target_precompile_headers(${target} REUSE_FROM ${owner})
 endfunction()
 
-# corro_cold(TARGET): runs once, at a job's start or end; gcc's -O3 takes twice as long to compile it.
+# corro_cold(TARGET): runs once, at a job's start or end; gcc needs half as long again for -O3.
 function(corro_cold target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()

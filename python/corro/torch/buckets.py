@@ -123,22 +123,23 @@ class Bucket:
 
     def wait(self) -> None:
         """Blocks until the views hold the result."""
-        if self._work is None:
-            return
-        self.settle()
-        if self._wire is not self._flat:
+        if self.settle() and self._wire is not self._flat:
             self._flat.copy_(self._wire)
 
-    def settle(self) -> None:
-        """Blocks until no reduction is on its way: after an interrupt the last one may still be."""
+    def settle(self) -> bool:
+        """Blocks until no reduction is on its way: after an interrupt the last one may still be.
+
+        Returns whether there was one.
+        """
         work = self._work
         if work is None:
-            return
+            return False
         try:
             work.wait()
         finally:
             if work.done():  # An interrupt ends the wait alone.
                 self._work = None
+        return True
 
     def zero(self) -> None:
         """Zeroes all gradients."""

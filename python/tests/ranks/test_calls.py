@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy
 import pytest
@@ -129,18 +129,27 @@ def test_a_handler_that_returns_lets_the_operation_go_on(interrupted: corro.Grou
     assert cn.allreduce(1, corro.Sum) == corro.size()
 
 
-def test_an_interrupted_step_leaves_the_gradients_of_the_others_alone(
-    interrupted: corro.Group,
-) -> None:
-    used, unused = (torch.nn.Parameter(torch.zeros(1 << 20)) for _ in range(2))
+def stepping(count: int, zeroes: bool) -> Callable[[float], tuple[float, float]]:
+    """Returns a step of an optimizer of two parameters: the least and the largest gradient."""
+    used, unused = (torch.nn.Parameter(torch.zeros(count)) for _ in range(2))
     optimizer = ct.DistributedOptimizer(torch.optim.SGD([used, unused], lr=1.0))
 
     def gradients(factor: float) -> tuple[float, float]:
-        optimizer.zero_grad()
+        if zeroes:
+            optimizer.zero_grad()
+        else:
+            used.grad = unused.grad = None
         (used.sum() * factor).backward()
         optimizer.step()
         return used.grad.min().item(), used.grad.max().item()
 
+    return gradients
+
+
+def test_an_interrupted_step_leaves_the_gradients_of_the_others_alone(
+    interrupted: corro.Group,
+) -> None:
+    gradients = stepping(1 << 20, zeroes=True)
     if corro.rank() == 0:
         with pytest.raises(KeyboardInterrupt):
             gradients(1.0)
@@ -154,15 +163,7 @@ def test_an_interrupted_step_leaves_the_gradients_of_the_others_alone(
 def test_after_an_interrupted_step_new_gradients_do_not_meet_the_old_ones(
     interrupted: corro.Group,
 ) -> None:
-    used, unused = (torch.nn.Parameter(torch.zeros(1 << 16)) for _ in range(2))
-    optimizer = ct.DistributedOptimizer(torch.optim.SGD([used, unused], lr=1.0))
-
-    def gradients(factor: float) -> tuple[float, float]:
-        used.grad = unused.grad = None
-        (used.sum() * factor).backward()
-        optimizer.step()
-        return used.grad.min().item(), used.grad.max().item()
-
+    gradients = stepping(1 << 16, zeroes=False)
     if corro.rank() == 0:
         with pytest.raises(KeyboardInterrupt):
             gradients(1.0)
