@@ -308,23 +308,36 @@ def world_or(group: Group | None) -> Group:
     return group
 
 
+class Exchange:
+    """An allgather of integers that has its own memory: who runs `op` keeps this object alive."""
+
+    def __init__(self, group: Group, values: Sequence[int], timeout: float | None = None) -> None:
+        from array import array
+
+        from corro import _native
+
+        self._mine = array("q", values)
+        self._all = array("q", bytes(8 * len(values) * group.size()))
+        self.op = _native.Op(
+            kind=_native.ALLGATHER,
+            dtype=_native.I64,
+            input=self._mine.buffer_info()[0],
+            output=self._all.buffer_info()[0],
+            count=len(values),
+            timeout=timeout,
+        )
+
+    def rows(self) -> list[list[int]]:
+        """Returns every rank's values, in the group's order, once `op` is done."""
+        step = len(self._mine)
+        return [list(self._all[i : i + step]) for i in range(0, len(self._all), step)]
+
+
 def exchange(group: Group, values: Sequence[int], timeout: float | None = None) -> list[list[int]]:
     """Returns every rank's values, in the group's order; all give the same number of values."""
-    from array import array
-
-    from corro import _native
-
-    mine, all_of = array("q", values), array("q", bytes(8 * len(values) * group.size()))
-    op = _native.Op(
-        kind=_native.ALLGATHER,
-        dtype=_native.I64,
-        input=mine.buffer_info()[0],
-        output=all_of.buffer_info()[0],
-        count=len(mine),
-        timeout=timeout,
-    )
-    group.native.run([op], (mine, all_of))
-    return [list(all_of[i : i + len(mine)]) for i in range(0, len(all_of), len(mine))]
+    gathered = Exchange(group, values, timeout)
+    group.native.run([gathered.op], gathered)
+    return gathered.rows()
 
 
 def barrier(group: Group | None = None, *, timeout: float | None = None) -> None:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -27,7 +28,7 @@ corro-runs/<time>-<name>/rank-N.log. One Ctrl-C asks the ranks to stop, two stop
 /// Options as CLI11 fills them, before they are checked.
 struct Raw {
   launch::RunOptions run;
-  int ranks = 0;
+  std::string ranks;
   std::string show = "different";
   std::string bind = "auto";
   std::string timeout;
@@ -131,10 +132,18 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
 void spell_out_np(std::string& word) {
   if (!word.starts_with("-np")) return;
   const std::string value = word.substr(3);
-  if (value.empty() || value[0] == '=') word = "--np" + value;
-  if (value.find_first_not_of("0123456789") == std::string::npos && !value.empty()) {
-    word = "--np=" + value;
-  }
+  word = (value.empty() || value[0] == '=' ? "--np" : "--np=") + value;
+}
+
+/// Whatever the option's spelling was: -np is what most people write.
+Result<int> parse_ranks(const std::string& text) {
+  int ranks = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, ranks);
+  if (error == std::errc() && stop == end) return ranks;
+  return Status(Code::kInvalidArgument,
+                fmt::format("-np {}: expected a number of ranks, as in: corro run -np 2 {}", text,
+                            text.ends_with(".py") ? text : "train.py"));
 }
 
 /// How many of `arguments` are options of `app` with their values: the program begins behind them.
@@ -183,6 +192,7 @@ Status usage_error(const std::string& command, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     what = "not a number" + what.substr(std::min(what.size(), what.find(':')));
   }
+  if (what.starts_with("--np: ")) what.erase(0, 1);  // as parse_ranks() calls it
   for (char& c : what) c = c == '\n' ? ' ' : c;
   return {Code::kInvalidArgument, fmt::format("{}: {}; see {} --help", command, what, command)};
 }
@@ -191,7 +201,9 @@ Status usage_error(const std::string& command, const CLI::ParseError& error) {
 Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
   request.action = Action::kRun;
   request.run = std::move(raw.run);
-  if (run.count("--np") > 0) request.run.ranks = raw.ranks;
+  if (run.count("--np") > 0) {
+    CORRO_ASSIGN(request.run.ranks, parse_ranks(raw.ranks));
+  }
   CORRO_ASSIGN(request.run.show, launch::parse_show(raw.show));
   request.run.bind = raw.bind == "core"   ? launch::Bind::kCore
                      : raw.bind == "none" ? launch::Bind::kNone

@@ -67,6 +67,20 @@ TEST(CommandLine, UnderstandsEverySpellingOfTheNumberOfRanks) {
   }
 }
 
+TEST(CommandLine, SaysWhereTheNumberOfRanksIsMissing) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    return parse(arguments).status().message();
+  };
+  EXPECT_EQ(said({"run", "-np", "x.py"}),
+            "corro run: -np x.py: expected a number of ranks, as in: corro run -np 2 x.py");
+  for (const char* bad : {"4x", "1.5", "x", "99999999999"}) {
+    EXPECT_THAT(said({"run", std::string("-np=") + bad, "y.py"}),
+                HasSubstr("-np " + std::string(bad) + ": expected a number"));
+  }
+  EXPECT_THAT(said({"run", "-np4x", "y.py"}), HasSubstr("-np 4x: expected a number"));
+  EXPECT_THAT(said({"run", "-np"}), testing::StartsWith("corro run: -np: "));
+}
+
 TEST(CommandLine, LeavesTheNumberOfRanksOpenIfItIsNotGiven) {
   EXPECT_FALSE(parse({"run", "x.py"})->run.ranks);
 }

@@ -46,10 +46,11 @@ std::string advise_by_error(const std::string& error) {
   const auto raised = [&error](std::string_view name) {
     return has(error, fmt::format("{}: ", name));
   };
-  if (raised("corro.ResourceExhaustedError")) {
+  if (raised("ResourceExhaustedError")) {
     return "use a smaller batch or fewer ranks, or raise the limit";
   }
-  if (raised("corro.MismatchError")) {
+  if (has(error, "ranks have different parameters")) return "build the same model on every rank";
+  if (raised("MismatchError")) {
     return "make every rank call the same operation with the same shape and type";
   }
   if (has(error, "out of memory")) return "use a smaller batch or model";
@@ -75,11 +76,18 @@ std::string advise_by_error(const std::string& error) {
   return "";
 }
 
+/// Of input() and of a debugger: the launcher passes its standard input to rank 0 alone.
+bool lacked_input(const RankEnd& end) {
+  return end.rank != 0 && (end.crash.error.starts_with("EOFError: EOF when reading a line") ||
+                           end.crash.error.starts_with("bdb.BdbQuit"));
+}
+
 }  // namespace
 
 std::string advise(const RankEnd& end, const Verdict& verdict) {
   if (!verdict.waited.empty()) return advise_about_missing(end);
   if (!end.out_of_memory.empty()) return "use a smaller batch or fewer ranks, or raise the limit";
+  if (lacked_input(end)) return "ask for input on rank 0 only: no other rank has a standard input";
   const std::string& error = end.crash.error.empty() ? end.crash.last_line : end.crash.error;
   if (const std::string advice = advise_by_error(error); !advice.empty()) return advice;
   if (verdict.absent >= 0) {

@@ -16,6 +16,8 @@ namespace {
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
+std::string directory_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+
 /// The name without its ending, and with nothing that a directory's name should not have.
 std::string short_name(const std::string& path) {
   std::string name = base_name(path);
@@ -47,16 +49,24 @@ Status no_such_file(const std::string& path, const FileFacts& files) {
   return {Code::kNotFound, path + ": no such file" + (absolute ? "" : " in " + files.directory)};
 }
 
-Result<std::string> find_program(const std::string& name, const Variables& environment,
-                                 const FileFacts& files) {
+/// What may have been meant by a name that is not on PATH; "" if nothing comes to mind.
+std::string guess_meaning(const std::string& name, const std::string& python,
+                          const FileFacts& files) {
+  if (files.exists(name)) return " (there is one here: write ./ in front)";
+  if (name.find_first_not_of("0123456789") == std::string::npos) {
+    return fmt::format(" (for {} ranks: corro run -np {} ...)", name, name);
+  }
+  if (!is_python(name) || python.empty()) return "";
+  return fmt::format(" (leave it out: `corro run` then takes {})", python);
+}
+
+/// `python`: the interpreter that a script would get; "" if there is none.
+Result<std::string> find_program(const std::string& name, const std::string& python,
+                                 const Variables& environment, const FileFacts& files) {
   if (name.find('/') == std::string::npos) {
     if (auto found = find_on_path(name, environment, files)) return *found;
-    const bool is_number = name.find_first_not_of("0123456789") == std::string::npos;
-    const std::string hint = files.exists(name) ? " (there is one here: write ./ in front)"
-                             : is_number
-                                 ? fmt::format(" (for {} ranks: corro run -np {} ...)", name, name)
-                                 : "";
-    return Status(Code::kNotFound, fmt::format("no program '{}' on PATH{}", name, hint));
+    return Status(Code::kNotFound, fmt::format("no program '{}' on PATH{}", name,
+                                               guess_meaning(name, python, files)));
   }
   if (!files.exists(name)) return no_such_file(name, files);
   if (!files.executable(name)) {
@@ -83,14 +93,27 @@ std::string working_directory() {
   return getcwd(path.data(), path.size()) == nullptr ? "." : path.data();
 }
 
+/// A module that is written like a file is a mistake: Python would say that it is not installed.
+Status check_module(const std::string& name, const FileFacts& files) {
+  if (name.find('/') == std::string::npos && !(name.ends_with(".py") && files.exists(name))) {
+    return {};
+  }
+  return {Code::kInvalidArgument,
+          fmt::format("-m {}: that is a file, not a module; leave -m out", name)};
+}
+
 Result<Command> python_command(const RunOptions& options, const Variables& environment,
                                const std::string& own_directory, const FileFacts& files) {
   const std::string& script = options.command[0];
+  if (options.module) CORRO_TRY(check_module(script, files));
   if (!options.module && !files.exists(script)) return no_such_file(script, files);
   CORRO_ASSIGN(std::string python, find_python(environment, own_directory, files));
   // Python finds its own prefix by argv[0]: it has to be the whole path.
-  Command command{
-      .program = python, .arguments = {python, "-u"}, .name = short_name(script), .python = true};
+  Command command{.program = python,
+                  .arguments = {python, "-u"},
+                  .name = short_name(script),
+                  .python = true,
+                  .other_python = {}};
   if (options.module) command.arguments.emplace_back("-m");
   command.arguments.insert(command.arguments.end(), options.command.begin(), options.command.end());
   return command;
@@ -120,15 +143,21 @@ Result<Command> resolve_command(const RunOptions& options, const Variables& envi
   if (options.module || name.ends_with(".py")) {
     return python_command(options, environment, own_directory, files);
   }
-  Command command{
-      .program = name, .arguments = options.command, .name = short_name(name), .python = false};
+  Command command{.program = name,
+                  .arguments = options.command,
+                  .name = short_name(name),
+                  .python = false,
+                  .other_python = {}};
   const auto target = is_python(name) ? python_target(options.command) : std::nullopt;
   // The script names the run, not the interpreter.
   if (target) command.name = short_name(target->name);
-  CORRO_ASSIGN(command.program, find_program(name, environment, files));
-  if (target && !target->module && !files.exists(target->name)) {
-    return no_such_file(target->name, files);
-  }
+  const auto found = find_python(environment, own_directory, files);
+  const std::string python = found.ok() ? *found : "";
+  CORRO_ASSIGN(command.program, find_program(name, python, environment, files));
+  if (!target) return command;
+  if (directory_of(command.program) != directory_of(python)) command.other_python = python;
+  if (target->module) CORRO_TRY(check_module(target->name, files));
+  if (!target->module && !files.exists(target->name)) return no_such_file(target->name, files);
   return command;
 }
 

@@ -23,11 +23,14 @@ struct Command {
   std::vector<std::string> arguments;  ///< argv, the program's name first.
   std::string name;                    ///< "train" for train.py: names the log directory.
   bool python = false;                 ///< The interpreter was put in front.
+  /// The one that would have been put in front, if the user gave one of another place; else "".
+  std::string other_python;
 };
 
 /// A .py file (and -m MODULE) gets the interpreter of the current environment with -u:
 /// $VIRTUAL_ENV's, else the one beside this program (`own_directory`), else python3 on PATH. Any
-/// other program is looked up on PATH. NOT_FOUND and PERMISSION_DENIED in one line.
+/// other program is looked up on PATH. NOT_FOUND, PERMISSION_DENIED and, for a file given as a
+/// module, INVALID_ARGUMENT in one line.
 [[nodiscard]] Result<Command> resolve_command(const RunOptions& options,
                                               const Variables& environment,
                                               const std::string& own_directory,

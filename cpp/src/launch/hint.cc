@@ -21,9 +21,7 @@ bool mentions(const std::string& text, const std::string& option) {
   return false;
 }
 
-}  // namespace
-
-std::string hint_about(const RunOptions& options, const Crash& crash) {
+std::string hint_about_options(const RunOptions& options, const Crash& crash) {
   for (const MisplacedOption& misplaced : options.misplaced) {
     const bool plain = misplaced.is_ranks && !options.ranks;
     if (!plain && !mentions(crash.error, misplaced.name) &&
@@ -34,6 +32,20 @@ std::string hint_about(const RunOptions& options, const Crash& crash) {
                        misplaced.words, misplaced.words, options.command[0]);
   }
   return "";
+}
+
+std::string hint_about_python(const Command& command, const Crash& crash) {
+  if (command.other_python.empty()) return "";
+  if (crash.last_line.find("No module named ") == std::string::npos) return "";
+  return fmt::format("that was {}; leave `{}` out, and `corro run` takes {}", command.program,
+                     command.arguments[0], command.other_python);
+}
+
+}  // namespace
+
+std::string hint_about(const LaunchPlan& plan, const Crash& crash) {
+  const std::string hint = hint_about_options(plan.options, crash);
+  return hint.empty() ? hint_about_python(plan.command, crash) : hint;
 }
 
 }  // namespace corro::launch

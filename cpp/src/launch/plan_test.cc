@@ -169,6 +169,29 @@ TEST(MakePlan, GivesAScriptTheInterpreterOfTheEnvironment) {
   EXPECT_EQ(make_plan(run({"train.py"}), facts)->command.program, "/venv/bin/python");
 }
 
+TEST(MakePlan, KnowsTheInterpreterThatTheUserPassedBy) {
+  PlanInputs facts = inputs();
+  facts.files = files({"train.py", "/usr/bin/python3", "/opt/corro/bin/python"});
+  const std::vector<std::string> system = {"/usr/bin/python3", "train.py"};
+  EXPECT_EQ(make_plan(run(system), facts)->command.other_python, "/opt/corro/bin/python");
+  EXPECT_EQ(make_plan(run({"train.py"}), facts)->command.other_python, "");
+  EXPECT_EQ(make_plan(run({"/opt/corro/bin/python", "train.py"}), facts)->command.other_python, "");
+  const auto missing = make_plan(run({"python", "train.py"}), facts);
+  EXPECT_THAT(missing.status().message(),
+              HasSubstr("no program 'python' on PATH (leave it out: "
+                        "`corro run` then takes /opt/corro/bin/python)"));
+}
+
+TEST(MakePlan, SaysThatAFileIsNoModule) {
+  RunOptions module = run({"train.py"});
+  module.module = true;
+  EXPECT_THAT(make_plan(module, inputs()).status().message(), HasSubstr("leave -m out"));
+  module.command = {"dir/train"};
+  EXPECT_THAT(make_plan(module, inputs()).status().message(), HasSubstr("leave -m out"));
+  EXPECT_THAT(make_plan(run({"python3", "-m", "train.py"}), inputs()).status().message(),
+              HasSubstr("leave -m out"));
+}
+
 TEST(MakePlan, StartsModulesAndOtherPrograms) {
   RunOptions module = run({"my.train", "x"});
   module.module = true;

@@ -160,7 +160,7 @@ FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> 
   report.where = describe_place(end.crash.where);
   report.log = fmt::format("{}/rank-{}.log", context.log_dir, end.rank);
   report.advice = advise(end, verdict);
-  if (context.options != nullptr) report.hint = hint_about(*context.options, end.crash);
+  if (context.plan != nullptr) report.hint = hint_about(*context.plan, end.crash);
   report.alike = verdict.alike;
   report.victims = verdict.victims;
   add_flight(end, end.ended ? end.when : context.now, report);
@@ -240,7 +240,7 @@ std::string format_timeout_block(Duration timeout, std::span<const RankEnd> ends
   for (const RankEnd& end : ends) {
     if (end.ended && !end.stopped) continue;
     running.push_back(end.rank);
-    std::string what = "no flight recorder: it has not called corro.init()";
+    std::string what = "no call of corro.init() yet";
     if (end.flight) {
       what = end.flight->step > 0 ? fmt::format("step {}, ", end.flight->step) : "";
       what += describe_progress(*end.flight, context.now);

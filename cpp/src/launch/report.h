@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/options.h"
+#include "launch/plan.h"
 #include "launch/verdict.h"
 
 namespace corro::launch {
@@ -38,7 +38,7 @@ struct ReportContext {
   std::string host;
   std::string log_dir;
   Time now{};
-  const RunOptions* options = nullptr;  ///< Borrowed; null: no hint about the command line.
+  const LaunchPlan* plan = nullptr;  ///< Borrowed; null: no hint about the command line.
 };
 
 /// Gathers what is known about the culprit of `verdict`. Pure.

@@ -125,8 +125,24 @@ TEST(FailureBlock, SaysWhatToDoAboutCommonErrors) {
               HasSubstr("check the program's own"));
   EXPECT_THAT(advice_for("ModuleNotFoundError: No module named 'pandas'"),
               HasSubstr("install what is missing"));
+  EXPECT_EQ(advice_for("corro.MismatchError: DistributedOptimizer: ranks have different "
+                       "parameters: rank 0 has 4, rank 1 has 6"),
+            "build the same model on every rank");
+  EXPECT_THAT(advice_for("MismatchError: allreduce: ranks disagree"),
+              HasSubstr("the same operation"));
   EXPECT_THAT(advice_for("ModuleNotFoundError: No module named 'corro'"),
               HasSubstr("leave `python` out"));
+}
+
+TEST(FailureBlock, SaysWhichRankHasAStandardInput) {
+  auto ends = four_ranks();
+  for (const char* error : {"EOFError: EOF when reading a line", "bdb.BdbQuit"}) {
+    ends[2].crash.error = error;
+    EXPECT_THAT(report_of(ends).advice, HasSubstr("on rank 0 only")) << error;
+  }
+  ends[2].rank = 0;
+  ends[0].rank = 2;
+  EXPECT_THAT(report_of(ends).advice, HasSubstr("mend that line"));
 }
 
 TEST(FailureBlock, OutOfMemoryIsTheCauseAndNamesTheLimit) {
@@ -151,11 +167,11 @@ TEST(FailureBlock, WithoutATracebackTheLastLineOfStderrIsTheCause) {
 /// The hint after `corro run train.py <words>`, the program having said `said`.
 std::string hint_after(const MisplacedOption& misplaced, const std::string& said,
                        std::optional<int> ranks = {}) {
-  RunOptions options;
-  options.command = {"train.py", misplaced.words};
-  options.misplaced = {misplaced};
-  options.ranks = ranks;
-  return hint_about(options, {.error = "", .details = "", .where = {}, .last_line = said});
+  LaunchPlan plan;
+  plan.options.command = {"train.py", misplaced.words};
+  plan.options.misplaced = {misplaced};
+  plan.options.ranks = ranks;
+  return hint_about(plan, {.error = "", .details = "", .where = {}, .last_line = said});
 }
 
 TEST(Hint, IsGivenWhereTheProgramComplainsOfAnOptionOfCorro) {
@@ -174,13 +190,28 @@ TEST(Hint, ANumberOfRanksIsPlainUnlessThereIsOneInFront) {
               HasSubstr("corro run -np 2"));
 }
 
+TEST(Hint, NamesTheInterpreterThatLacksAModuleIfAnotherWasAtHand) {
+  LaunchPlan plan;
+  plan.command = {.program = "/usr/bin/python3",
+                  .arguments = {"python3", "train.py"},
+                  .name = "train",
+                  .other_python = "/venv/bin/python"};
+  Crash crash;
+  crash.last_line = "ModuleNotFoundError: No module named 'torch'";
+  EXPECT_EQ(hint_about(plan, crash),
+            "that was /usr/bin/python3; leave `python3` out, and `corro run` takes "
+            "/venv/bin/python");
+  plan.command.other_python.clear();
+  EXPECT_EQ(hint_about(plan, crash), "");
+}
+
 TEST(Hint, StandsInTheBlockBelowTheAdvice) {
-  RunOptions options;
-  options.command = {"train.py", "-np", "2"};
-  options.misplaced = {{"-np", "-np 2", true}};
+  LaunchPlan plan;
+  plan.options.command = {"train.py", "-np", "2"};
+  plan.options.misplaced = {{"-np", "-np 2", true}};
   const auto ends = four_ranks();
-  const auto report = describe_failure(
-      decide_culprit(ends), ends, {.host = "h", .log_dir = "d", .now = {}, .options = &options});
+  const auto report = describe_failure(decide_culprit(ends), ends,
+                                       {.host = "h", .log_dir = "d", .now = {}, .plan = &plan});
   EXPECT_THAT(format_block(report, 160),
               HasSubstr("in the log\n  hint   -np 2 went to the program"));
 }

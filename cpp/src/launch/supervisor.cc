@@ -367,7 +367,7 @@ int Supervisor::finish() {
   const Conclusion end = conclude(job, {.host = plan_.machine.host,
                                         .log_dir = logs_.directory(),
                                         .now = monotonic_now(),
-                                        .options = &plan_.options});
+                                        .plan = &plan_});
   screen_.settle(end.failure ? end.failure->rank : -1);
   screen_.flush(monotonic_now());
   if (end.failure) save_failure(*end.failure);

@@ -110,6 +110,14 @@ bool is_harmless(std::string_view line_before) {
          line_before.starts_with("--- Logging error ---");
 }
 
+/// What torch's futures wrap around an error that a callback has raised, as DDP's gradients meet
+/// it.
+std::string_view without_wrapper(std::string_view error) {
+  constexpr std::string_view kWrapper =
+      "RuntimeError: Got the following error when running the callback: ";
+  return error.starts_with(kWrapper) ? error.substr(kWrapper.size()) : error;
+}
+
 /// Collects the frames and the exception that follow `first`, the line after "Traceback".
 class TracebackReader {
  public:
@@ -126,7 +134,7 @@ class TracebackReader {
         last = *frame;
         if (is_user_code(last.file)) user = last;
       } else if (!line.empty() && line[0] != ' ') {
-        crash.error = trimmed(line);
+        crash.error = without_wrapper(trimmed(line));
         const bool grouped = line.size() < lines_[i].size();
         crash.details = join_details(read_message(lines_, i + 1, grouped));
         crash.where = user.file.empty() ? last : user;

@@ -46,6 +46,12 @@ Crash crash_with(const std::string& message) {
                      message);
 }
 
+TEST(ParseCrash, TakesAwayWhatTorchsFuturesWrapAroundAnError) {
+  const Crash crash = crash_with(
+      "RuntimeError: Got the following error when running the callback: MismatchError: a and b\n");
+  EXPECT_EQ(crash.error, "MismatchError: a and b");
+}
+
 TEST(ParseCrash, JoinsTheOtherLinesOfTheMessageInTheDetails) {
   const Crash crash = crash_with(
       "RuntimeError: Error(s) in loading state_dict for Net:\n"

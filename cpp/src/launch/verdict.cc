@@ -42,7 +42,11 @@ int rank_in_text(const std::string& text, int own) {
   return found;
 }
 
-std::string error_type(const Crash& crash) { return crash.error.substr(0, crash.error.find(':')); }
+/// "MismatchError" of "corro.MismatchError: ...": torch passes errors on without their module.
+std::string_view error_type(const Crash& crash) {
+  const std::string_view type = std::string_view(crash.error).substr(0, crash.error.find(':'));
+  return type.substr(type.rfind('.') + 1);
+}
 
 /// The earliest of those that `accept`, or null.
 template <typename Accept>
@@ -83,6 +87,13 @@ std::vector<int> ranks_that_gave_up(std::span<const RankEnd> ends, int first) {
 
 bool said_why(const RankEnd& end) {
   return !end.crash.error.empty() && !is_witness(end) && !gave_up(end);
+}
+
+/// Whether it failed with the same kind of error; it may have been stopped on its way out.
+bool failed_like(const RankEnd& end, const RankEnd& culprit) {
+  if (is_witness(end) && !is_witness(culprit)) return false;
+  const bool failed = failed_alone(end) ? end.status == culprit.status : said_why(end);
+  return failed && error_type(end.crash) == error_type(culprit.crash);
 }
 
 /// Others gave up at a deadline: `waiter` first.
@@ -167,9 +178,7 @@ Verdict decide_culprit(std::span<const RankEnd> ends) {
   verdict.culprit = culprit->rank;
   for (const RankEnd& end : ends) {
     if (end.rank == culprit->rank || ended_well(end)) continue;
-    const bool alike =
-        verdict.waited.empty() && failed_alone(end) && (is_witness(*culprit) || !is_witness(end)) &&
-        end.status == culprit->status && error_type(end.crash) == error_type(culprit->crash);
+    const bool alike = verdict.waited.empty() && failed_like(end, *culprit);
     (alike ? verdict.alike : verdict.victims).push_back(end.rank);
   }
   return verdict;

@@ -106,6 +106,16 @@ TEST(DecideCulprit, RanksWithTheSameErrorFailedAlike) {
   EXPECT_THAT(verdict.victims, ElementsAre(2));
 }
 
+TEST(DecideCulprit, AnErrorThatTorchPassedOnOrThatCameTooLateIsStillTheSame) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), "corro.MismatchError: a"),
+                                     end_of(1, 11, exited(1), "MismatchError: a"),
+                                     stopped(2, 300, "corro.MismatchError: a"),
+                                     stopped(3, 300, "KeyError: b")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_THAT(verdict.alike, ElementsAre(1, 2));
+  EXPECT_THAT(verdict.victims, ElementsAre(3));
+}
+
 constexpr const char* kGaveUp =
     "corro.TimeoutError: allreduce #2 on rank 0 (phase exchange): waited for rank 2 (by way of "
     "rank "

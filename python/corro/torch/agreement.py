@@ -1,18 +1,21 @@
-"""Whether all ranks have the same tensors, before those are used by their places."""
+"""Whether all ranks have the same parameters: their names and shapes, and what is in them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from corro._context import Group, exchange
+from corro._context import Exchange, Group, exchange
 from corro.errors import MismatchError
 from corro.torch.objects import allgather_object
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from corro import _native
 
     NamedSets = Sequence[Sequence[tuple[str, Tensor]]]
 
@@ -24,18 +27,67 @@ def check_same_tensors(group: Group, caller: str, sets: NamedSets) -> None:
     only to say which differ. `caller` is what the user has called.
     """
     lines = _lines(sets)
-    digest = hashlib.sha256("\n".join(lines).encode()).digest()[:8]
-    word = int.from_bytes(digest, "little", signed=True)
-    if len({row[0] for row in exchange(group, [word])}) == 1:
+    if len({row[0] for row in exchange(group, [_digest("\n".join(lines))])}) == 1:
         return
     everyone = allgather_object(lines, group=group)
     for rank, theirs in zip(group.ranks, everyone, strict=True):
         for first, other in zip_longest(everyone[0], theirs, fillvalue="nothing"):
             if first != other:
+                numbers = f"{len(everyone[0])} and {len(theirs)}; "
                 raise MismatchError(
                     f"{caller}: ranks have different parameters: "
+                    f"{numbers if len(everyone[0]) != len(theirs) else ''}"
                     f"rank {group.ranks[0]} has {first} where rank {rank} has {other}"
                 )
+
+
+class ValueCheck:
+    """Warns once, on the group's first rank, if ranks begin with different values.
+
+    That is what they do if nobody has broadcast them. Of each tensor the element in its middle
+    is compared: what was drawn at random differs there. One allgather of 8 bytes, among the
+    group's other operations, in the same place on every rank. Externally synchronized.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._gathered: Exchange | None = None
+        self._work: _native.Work | None = None
+
+    def start(self, tensors: Iterable[Tensor]) -> None:
+        """Starts the comparison; the second time it does nothing."""
+        if self._gathered is not None:
+            return
+        middles = [t.detach()[tuple(n // 2 for n in t.shape)].item() for t in tensors if t.numel()]
+        self._gathered = Exchange(self._group, [_digest(repr(middles))])
+        self._work = self._group.native.submit([self._gathered.op], self._gathered)
+
+    def finish(self) -> None:
+        """Blocks until what was started is done, and warns of a difference."""
+        work = self._work
+        if work is None or self._gathered is None:
+            return
+        try:
+            work.wait()
+        finally:
+            if work.done():  # An interrupt ends the wait alone.
+                self._work = None
+        words = [row[0] for row in self._gathered.rows()]
+        others = [r for r, word in zip(self._group.ranks, words, strict=True) if word != words[0]]
+        if not others or self._group.rank() != 0:
+            return
+        names = f"rank{'s' if len(others) > 1 else ''} {', '.join(map(str, others[:8]))}"
+        warnings.warn(
+            f"DistributedOptimizer: at the first step parameters have other values on {names}"
+            f"{' and more' if len(others) > 8 else ''} than on rank {self._group.ranks[0]}, and "
+            "they will stay different: call broadcast_parameters(model.state_dict()) before "
+            "training",
+            stacklevel=5,
+        )
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
 
 
 def _lines(sets: NamedSets) -> list[str]:

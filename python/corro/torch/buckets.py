@@ -18,7 +18,7 @@ from corro import _context, _native
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import FailedPreconditionError, InvalidArgumentError
-from corro.torch.agreement import check_same_tensors
+from corro.torch.agreement import ValueCheck, check_same_tensors
 from corro.torch.compression import Compression, Compressor
 from corro.torch.verbs import DTYPES, arena_tensor
 
@@ -156,6 +156,7 @@ class Reducer:
     def __init__(self, group: Group, options: BucketOptions) -> None:
         self._group = group
         self._options = options
+        self._values = ValueCheck(group)
         self._buckets: list[Bucket] = []
         self._slots: dict[Tensor, _Slot] = {}
         self._next = 0  # The first bucket that has not been launched.
@@ -235,7 +236,7 @@ class Reducer:
                 bucket.settle()
                 for slot in bucket.slots:
                     slot.adopt()
-                bucket.launch(self._group)
+                self._launch(bucket)
         try:
             for bucket in self._buckets:
                 bucket.wait()
@@ -243,6 +244,7 @@ class Reducer:
             self._reset()
         for slot in self._slots.values():
             slot.attach()
+        self._values.finish()
 
     def zero(self) -> None:
         """Zeroes all gradients; one that was removed or replaced becomes a view again."""
@@ -291,8 +293,12 @@ class Reducer:
         if slot.passes_left == 0:
             slot.bucket.missing -= 1
         while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
-            self._buckets[self._next].launch(self._group)
+            self._launch(self._buckets[self._next])
             self._next += 1
+
+    def _launch(self, bucket: Bucket) -> None:
+        self._values.start(self._slots)
+        bucket.launch(self._group)
 
     def _backward_ended(self) -> None:
         """Waits for what is on its way: whoever looks at gradients now finds the result."""

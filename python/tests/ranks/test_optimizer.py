@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -215,9 +216,34 @@ def test_parameters_that_differ_between_ranks_are_named_on_all(differ: str, thei
         corro.DistributedOptimizer(optimizer, named, groups=2 if what == "groups" else 1)
     difference = f"rank 0 has bias float32[2] where rank {last} has {theirs}"
     assert str(caught.value).endswith(difference)
+    assert ("parameters: 2 and 1; rank 0" in str(caught.value)) == (differ == "number")
     if differ != "groups":
         with pytest.raises(corro.MismatchError, match=f"^broadcast_parameters: .* rank {last} has"):
             corro.broadcast_parameters(named)
+
+
+def test_values_that_nobody_has_broadcast_are_noticed_at_the_first_step_alone() -> None:
+    def steps(seed: int) -> list[str]:
+        torch.manual_seed(seed)
+        model = nn.Linear(3, 2)
+        optimizer = corro.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                optimizer.zero_grad()
+                model(torch.ones(1, 3)).sum().backward()
+                optimizer.step()
+        return [str(warning.message) for warning in caught]
+
+    assert steps(seed=1) == []
+    said = steps(seed=corro.rank())
+    if corro.rank() > 0 or corro.size() == 1:
+        assert said == []
+    else:
+        others = ", ".join(str(rank) for rank in range(1, corro.size()))
+        assert len(said) == 1
+        assert f"on rank{'s' if corro.size() > 2 else ''} {others} than on rank 0" in said[0]
+        assert "call broadcast_parameters(" in said[0]
 
 
 def test_unused_parameters_count_as_zeros() -> None:
