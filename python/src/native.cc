@@ -538,8 +538,8 @@ class Engine {
   [[nodiscard]] int node_rank() const { return corro_engine_node_rank(ref_->get()); }
   [[nodiscard]] int nodes() const { return corro_engine_nodes(ref_->get()); }
   void set_step(uint64_t step) {
-    if (const corro_code code = corro_engine_set_step(ref_->get(), step); code != CORRO_OK)
-      raise(code, "corro cannot be used in a forked child");
+    corro_engine* engine = ref_->get();
+    ref_->checked([&](corro_error* error) { return corro_engine_set_step(engine, step, error); });
   }
   [[nodiscard]] uint64_t counter(const std::string& name) const {
     return corro_engine_counter(ref_->get(), name.c_str());

@@ -139,7 +139,7 @@ CORRO_API int32_t
 corro_engine_node_rank(const corro_engine* engine); /* hosts numbered by their lowest rank */
 CORRO_API int32_t corro_engine_nodes(const corro_engine* engine);
 /* Tells observers (launcher, doctor) which optimizer step the program is in. Never blocks. */
-CORRO_API corro_code corro_engine_set_step(corro_engine* engine, uint64_t step);
+CORRO_API corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error);
 
 CORRO_API corro_group* corro_engine_world(corro_engine* engine);
 /* Makes a group of the given world ranks (ascending or not: the order is the group's rank order).

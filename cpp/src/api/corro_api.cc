@@ -296,8 +296,8 @@ int32_t corro_engine_node_rank(const corro_engine* engine) {
 }
 int32_t corro_engine_nodes(const corro_engine* engine) { return engine->joined.layout.nodes; }
 
-corro_code corro_engine_set_step(corro_engine* engine, uint64_t step) {
-  return guarded(nullptr, [&]() -> Status {
+corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error) {
+  return guarded(error, [&]() -> Status {
     CORRO_TRY(check_alive(engine));
     engine->driver().engine().recorder().set_step(step);
     return {};

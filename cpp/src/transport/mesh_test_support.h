@@ -6,15 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <thread>
 
-#include "base/guarded.h"
 #include "transport/mesh.h"
+#include "wire/memory_store.h"
 #include "wire/peer_record.h"
-#include "wire/store_bootstrap.h"
 
 namespace corro::transport {
 
@@ -27,29 +25,11 @@ class Meeting {
  public:
   /// `before_get` runs before each look for a key; it may block.
   wire::StoreBootstrap join(std::function<void()> before_get = [] {}) {
-    wire::StoreCallbacks callbacks;
-    callbacks.put = [this](const std::string& key, BytesView value) {
-      (*store_.lock())[key] = Bytes(value.begin(), value.end());
-      store_.notify_all();
-      return Status();
-    };
-    callbacks.get = [this, before_get = std::move(before_get)](
-                        const std::string& key,
-                        std::chrono::milliseconds timeout) -> Result<Bytes> {
-      if (timeout > std::chrono::milliseconds(1)) before_get();
-      const Time deadline = monotonic_now() + timeout;
-      auto held = store_.lock();
-      while (!held->contains(key)) {
-        if (monotonic_now() >= deadline) return Status(Code::kDeadlineExceeded, "not there");
-        held.wait_for(deadline - monotonic_now());
-      }
-      return held->at(key);
-    };
-    return wire::StoreBootstrap(std::move(callbacks));
+    return wire::StoreBootstrap(store_.callbacks(std::move(before_get)));
   }
 
  private:
-  Guarded<std::map<std::string, Bytes>> store_;
+  wire::MemoryStore store_;
 };
 
 /// How the ranks of a test are spread and connected.

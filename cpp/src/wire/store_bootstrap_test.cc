@@ -1,37 +1,18 @@
 #include "wire/store_bootstrap.h"
 
-#include <map>
 #include <thread>
 
-#include "base/guarded.h"
 #include "wire/bootstrap_conformance.h"
+#include "wire/memory_store.h"
 
 namespace corro::wire {
 namespace {
 
-/// A store like torch's: put overwrites, get waits.
 struct StoreMeeting {
   std::unique_ptr<Bootstrap> join(int32_t /*rank*/) {
-    StoreCallbacks callbacks;
-    callbacks.put = [this](const std::string& key, BytesView value) {
-      (*store.lock())[key] = Bytes(value.begin(), value.end());
-      store.notify_all();
-      return Status();
-    };
-    callbacks.get = [this](const std::string& key,
-                           std::chrono::milliseconds timeout) -> Result<Bytes> {
-      EXPECT_GE(timeout.count(), 1) << "zero means for ever in some stores";
-      const Time deadline = monotonic_now() + timeout;
-      auto held = store.lock();
-      while (!held->contains(key)) {
-        if (monotonic_now() >= deadline) return Status(Code::kDeadlineExceeded, "not there");
-        held.wait_for(deadline - monotonic_now());
-      }
-      return held->at(key);
-    };
-    return std::make_unique<StoreBootstrap>(std::move(callbacks));
+    return std::make_unique<StoreBootstrap>(store.callbacks());
   }
-  Guarded<std::map<std::string, Bytes>> store;
+  MemoryStore store;
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Store, BootstrapConformance, StoreMeeting);
