@@ -285,6 +285,8 @@ void Supervisor::on_rank_end(RankProcess& rank, int status) {
     for (int i = 0; i < kPipeReads && rank.fd(stream) >= 0; ++i) on_output(rank, stream);
   }
   const RankEnd end = rank.describe();
+  // Of one that has failed there is a better end than those who wait for it: they are stopped.
+  if (ended_well(end)) agent_->end_rank(rank.rank());
   if (!stopping_ && !asked_ && !ended_well(end)) {
     ask_missing(end);
     stop_at_ = std::min(stop_at_, now + kFailureGrace);

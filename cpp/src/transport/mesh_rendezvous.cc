@@ -18,6 +18,14 @@ std::string key_of(const MeshOptions& options, std::string_view what, int32_t ra
   return fmt::format("{}/{}/{}", job, what, rank);
 }
 
+/// What the rank has written, as soon as it has.
+Result<Bytes> get(const MeshOptions& options, std::string_view what, int32_t rank) {
+  auto found = options.bootstrap->get(key_of(options, what, rank), options.deadline);
+  if (found.status().code() != Code::kNotFound) return found;
+  return Status(Code::kUnavailable, fmt::format("rank {} ended before it had joined the job", rank),
+                FailureDetail{.rank = rank, .op = "connect", .phase = "rendezvous"});
+}
+
 Status put(const MeshOptions& options, std::string_view what, BytesView value) {
   Status done = options.bootstrap->put(key_of(options, what, options.rank), value);
   if (done.code() != Code::kAlreadyExists) return done;
@@ -57,7 +65,7 @@ Status check_settings(int32_t rank, const std::string& settings, const std::stri
 Result<std::vector<PeerPlace>> gather(const MeshOptions& options, Time started) {
   std::vector<PeerPlace> places(static_cast<size_t>(options.size));
   for (int32_t rank = 0; rank < options.size; ++rank) {
-    const auto bytes = options.bootstrap->get(key_of(options, "rank", rank), options.deadline);
+    const auto bytes = get(options, "rank", rank);
     if (bytes.status().code() == Code::kDeadlineExceeded) {
       const auto seconds = std::chrono::duration<double>(monotonic_now() - started).count();
       return Status(
@@ -107,7 +115,7 @@ Status exchange_tcp(const MeshOptions& options, const std::vector<int32_t>& over
   CORRO_TRY(put(options, "tcp", std::as_bytes(std::span(text))));
   for (const int32_t rank : over_tcp) {
     if (!dials(options.rank, rank)) continue;
-    const auto bytes = options.bootstrap->get(key_of(options, "tcp", rank), options.deadline);
+    const auto bytes = get(options, "tcp", rank);
     const std::string context = fmt::format("connect: TCP address of rank {}", rank);
     if (!bytes.ok()) return bytes.status().with_context(context);
     auto address =

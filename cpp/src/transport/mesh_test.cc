@@ -198,6 +198,31 @@ TEST(Mesh, RanksThatDoNotStartAreNamedAtTheDeadline) {
   EXPECT_EQ(late.status().detail()->rank, 1);
 }
 
+/// An agent's, of whose ranks all others have ended.
+class LonelyBootstrap final : public wire::Bootstrap {
+ public:
+  Status put(std::string_view /*key*/, BytesView value) override {
+    own_ = Bytes(value.begin(), value.end());
+    return {};
+  }
+  Result<Bytes> get(std::string_view key, Time /*deadline*/) override {
+    if (key == "job/rank/0") return own_;
+    return Status(Code::kNotFound, "its rank has ended");
+  }
+  [[nodiscard]] std::optional<wire::Secret> secret() const override { return std::nullopt; }
+
+ private:
+  Bytes own_;
+};
+
+TEST(Mesh, ARankThatEndedBeforeItJoinedIsNamedAtOnce) {
+  LonelyBootstrap bootstrap;
+  const auto refused = connect_mesh(options_for(0, 3, {}, bootstrap, std::nullopt));
+  EXPECT_EQ(refused.status().code(), Code::kUnavailable);
+  EXPECT_EQ(refused.status().message(), "connect: rank 1 ended before it had joined the job");
+  EXPECT_EQ(refused.status().detail()->rank, 1);
+}
+
 TEST(Mesh, RanksThatDoNotConnectAreNamedAtTheDeadline) {
   Meeting meeting;
   wire::StoreBootstrap store = meeting.join();

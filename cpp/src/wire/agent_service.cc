@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "io/event.h"
@@ -24,6 +26,16 @@ constexpr size_t kBatch = 64;
 /// connection.
 constexpr size_t kMaxUnsent = 64;
 constexpr size_t kMaxWaiting = 256;
+constexpr std::string_view kEnded = "its rank has ended";
+
+/// R of "JOB/what/R"; -1 of another key.
+int32_t writer_of(std::string_view key) {
+  const std::string_view number = key.substr(key.rfind('/') + 1);
+  int32_t rank = -1;
+  const char* end = number.data() + number.size();
+  const auto [stop, error] = std::from_chars(number.data(), end, rank);
+  return error == std::errc() && stop == end ? rank : -1;
+}
 
 }  // namespace
 
@@ -54,7 +66,7 @@ struct AgentService::Impl {
   bool greet(uint64_t id, int32_t rank, std::vector<io::Fd> descriptors);
   bool put(uint64_t id, const AgentMessage& message);
   bool get(uint64_t id, const AgentMessage& message);
-  void answer_waiters(const std::string& key, const Bytes& value);
+  void answer_waiters(const std::string& key, Code code, BytesView value);
   bool send(uint64_t id, const AgentMessage& message);
   bool reply(uint64_t id, uint32_t request, Code code, BytesView value);
   bool refuse(uint64_t id, uint32_t request, Code code, std::string_view why);
@@ -71,6 +83,7 @@ struct AgentService::Impl {
   std::map<std::string, Bytes> store;
   std::multimap<std::string, Waiter> waiters;
   size_t store_bytes = 0;
+  std::set<int32_t> ended;  ///< Ranks.
   Counters counters;
 };
 
@@ -188,13 +201,16 @@ bool AgentService::Impl::put(uint64_t id, const AgentMessage& message) {
   }
   store_bytes += bytes;
   store.emplace(message.key, message.value);
-  answer_waiters(message.key, message.value);
+  answer_waiters(message.key, Code::kOk, message.value);
   return connections.contains(id) && reply(id, message.request, Code::kOk, {});
 }
 
 bool AgentService::Impl::get(uint64_t id, const AgentMessage& message) {
   const auto found = store.find(message.key);
   if (found != store.end()) return reply(id, message.request, Code::kOk, found->second);
+  if (ended.contains(writer_of(message.key))) {
+    return refuse(id, message.request, Code::kNotFound, kEnded);
+  }
   Connection& connection = connections.at(id);
   if (connection.waiting >= kMaxWaiting) return false;
   ++connection.waiting;
@@ -202,7 +218,18 @@ bool AgentService::Impl::get(uint64_t id, const AgentMessage& message) {
   return true;
 }
 
-void AgentService::Impl::answer_waiters(const std::string& key, const Bytes& value) {
+void AgentService::end_rank(int32_t rank) {
+  impl_->ended.insert(rank);
+  std::set<std::string> keys;
+  for (const auto& [key, waiter] : impl_->waiters) {
+    if (writer_of(key) == rank) keys.insert(key);
+  }
+  for (const std::string& key : keys) {
+    impl_->answer_waiters(key, Code::kNotFound, std::as_bytes(std::span(kEnded)));
+  }
+}
+
+void AgentService::Impl::answer_waiters(const std::string& key, Code code, BytesView value) {
   std::vector<Waiter> ready;
   const auto [first, last] = waiters.equal_range(key);
   for (auto entry = first; entry != last; ++entry) ready.push_back(entry->second);
@@ -211,7 +238,7 @@ void AgentService::Impl::answer_waiters(const std::string& key, const Bytes& val
     const auto connection = connections.find(waiter.connection);
     if (connection == connections.end()) continue;
     --connection->second.waiting;
-    if (!reply(waiter.connection, waiter.request, Code::kOk, value)) drop(waiter.connection);
+    if (!reply(waiter.connection, waiter.request, code, value)) drop(waiter.connection);
   }
 }
 

@@ -45,6 +45,12 @@ class RunningAgent {
     wake_.ring();
     if (loop_.joinable()) loop_.join();
   }
+  /// As the launcher does when a process has ended.
+  void end_rank(int32_t rank) {
+    ended_ = rank;
+    wake_.ring();
+    ended_.wait(rank);
+  }
   [[nodiscard]] AgentService& service() { return *service_; }
   [[nodiscard]] const Secret& secret() const { return secret_; }
   [[nodiscard]] auto hellos() { return hellos_.lock(); }
@@ -64,12 +70,18 @@ class RunningAgent {
     while (!stop.stop_requested()) {
       ASSERT_TRUE(epoll.wait(events, Duration(-1)).ok());
       ASSERT_TRUE(service_->poll().ok());
+      if (ended_ < 0) continue;
+      wake_.drain();
+      service_->end_rank(ended_);
+      ended_ = -1;
+      ended_.notify_all();
     }
   }
 
   Secret secret_{};
   Guarded<std::vector<WorkerHello>> hellos_;
   io::EventFd wake_ = io::EventFd::create().value();
+  std::atomic<int32_t> ended_ = -1;  ///< A rank that the loop is to hear of.
   std::unique_ptr<AgentService> service_;
   std::jthread loop_;
 };
@@ -179,6 +191,35 @@ TEST(AgentService, FloodsAreBounded) {
   EXPECT_TRUE(worker->get("1", soon()).ok());
   agent.stop();
   EXPECT_GT(agent.service().counters().refused, 0U);
+}
+
+TEST(AgentService, NobodyWaitsForWhatAnEndedRankHasNotWritten) {
+  RunningAgent agent(/*size=*/3);
+  const auto worker = agent.connect(0).value();
+  ASSERT_TRUE(worker->put("job/rank/1", Bytes(1)).ok());
+  Result<Bytes> waited = Status(Code::kUnknown, "not yet");
+  {
+    std::atomic<bool> waits = false;
+    const std::jthread thread([&] {
+      const auto waiter = agent.connect(2).value();
+      waiter->set_interrupted([&] {
+        waits = true;
+        waits.notify_all();
+        return false;
+      });
+      waited = waiter->get("job/tcp/1", soon());
+    });
+    waits.wait(false);
+    EXPECT_TRUE(worker->put("later", {}).ok()) << "the agent has seen what the other one asked for";
+    agent.end_rank(1);
+  }
+  EXPECT_EQ(waited.status().code(), Code::kNotFound);
+  EXPECT_EQ(worker->get("job/tcp/1", soon()).status().code(), Code::kNotFound);
+  EXPECT_TRUE(worker->get("job/rank/1", soon()).ok()) << "it had written that";
+  const Time moment = monotonic_now() + std::chrono::milliseconds(10);
+  for (const char* other : {"job/tcp/11", "job/tcp/1x", "job/tcp/", "1/x"}) {
+    EXPECT_EQ(worker->get(other, moment).status().code(), Code::kDeadlineExceeded) << other;
+  }
 }
 
 TEST(AgentBootstrap, SaysThatTheLauncherIsGone) {

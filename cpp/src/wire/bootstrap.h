@@ -29,14 +29,14 @@ inline constexpr size_t kMaxBootstrapValue = 4096;
 [[nodiscard]] Status check_bootstrap_put(std::string_view key, BytesView value);
 
 /// Externally synchronized; used by the thread that creates the engine. Keys of one job are written
-/// once.
+/// once; "JOB/what/R" by rank R alone.
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
   /// Stores a value; ALREADY_EXISTS if the key has another value.
   [[nodiscard]] virtual Status put(std::string_view key, BytesView value) = 0;
   /// Blocks until the key exists; DEADLINE_EXCEEDED at the deadline (monotonic_now()'s clock),
-  /// CANCELLED when interrupted.
+  /// CANCELLED when interrupted, NOT_FOUND where it is known that nobody will write it.
   [[nodiscard]] virtual Result<Bytes> get(std::string_view key, Time deadline) = 0;
   /// The job's secret if this bootstrap hands one out (the agent does), else nullopt: then
   /// CORRO_SECRET_FILE, else one host over Unix sockets with SO_PEERCRED, else refuse.

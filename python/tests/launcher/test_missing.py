@@ -76,6 +76,18 @@ def test_a_rank_that_never_joins_is_named(launcher: Launcher) -> None:
     assert job.failure()["step"] is None
 
 
+def test_a_rank_that_ends_before_it_joins_is_not_waited_for(launcher: Launcher) -> None:
+    text = script("sys.exit(0)", early=True)
+    job = launcher.run("-np", 3, launcher.script(text), env={"CORRO_TIMEOUT": "100"})
+    assert job.process.returncode == 1, job.err
+    failure = job.failure()
+    assert failure["rank"] in (0, 2)
+    assert failure["cause"] == (
+        "corro.RankLostError: connect: rank 1 ended before it had joined the job"
+    )
+    assert failure["advice"].startswith("rank 1 had ended without an error")
+
+
 def test_a_stopped_rank_is_said_to_be(launcher: Launcher) -> None:
     job = run(launcher, script("os.kill(os.getpid(), signal.SIGSTOP)"))
     failure = job.failure()
