@@ -369,10 +369,12 @@ bool Engine::poll(Time now) {
   if (closed_) return false;
   now_ = now;
   ++counters_.polls;
-  bool moved = executor_->poll(now);
+  const bool launched = executor_->poll(now);
+  bool moved = launched;
   const bool due = idle_polls_ >= kIdlePollsPerEndpointCheck;
   const bool everyone = due || named_busy();
-  if (everyone || message_flights_ > 0)
+  // What was launched sends first: a look before that is most often a system call for nothing.
+  if (everyone || (message_flights_ > 0 && !launched))
     moved = poll_endpoints(everyone || idle_polls_ == 0) || moved;
   awaited_ = kNobody;
   for (size_t i = 0; i < groups_.size(); ++i) {
