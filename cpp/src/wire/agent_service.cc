@@ -29,11 +29,11 @@ constexpr size_t kMaxWaiting = 256;
 constexpr std::string_view kEnded = "its rank has ended";
 
 /// R of "JOB/what/R"; -1 of another key.
-int32_t writer_of(std::string_view key) {
-  const std::string_view number = key.substr(key.rfind('/') + 1);
+int32_t writer_of(const std::string& key) {
+  const char* number = key.data() + key.rfind('/') + 1;  // 0 if there is no slash
+  const char* end = key.data() + key.size();
   int32_t rank = -1;
-  const char* end = number.data() + number.size();
-  const auto [stop, error] = std::from_chars(number.data(), end, rank);
+  const auto [stop, error] = std::from_chars(number, end, rank);
   return error == std::errc() && stop == end ? rank : -1;
 }
 
