@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/env.h"
 #include "io/socket.h"
+#include "launch/misspelt.h"
 #include "launch/scheduler.h"
 
 namespace corro::launch {
@@ -32,14 +34,17 @@ Status check_shown_ranks(const Show& show, int ranks) {
           fmt::format("--show {}: the ranks are 0 to {}", show.ranks.back(), ranks - 1)};
 }
 
-/// What the engine would refuse in every rank is refused before the first one starts.
-Status check_variables(const Variables& environment) {
-  CORRO_ASSIGN(const Environment read, read_environment([&environment](const char* name) {
+/// What the engine would refuse in every rank is refused before the first one starts. Returns the
+/// names of all variables that corro knows.
+Result<std::set<std::string>> check_variables(const Variables& environment) {
+  std::set<std::string> known = {"CORRO_RUN"};
+  CORRO_ASSIGN(const Environment read, read_environment([&](const char* name) {
+                 known.insert(name);
                  const auto found = environment.find(name);
                  return found == environment.end() ? std::nullopt : std::optional(found->second);
                }));
-  if (read.listen.empty()) return {};
-  return io::SocketAddress::parse_listen(read.listen).status();
+  if (!read.listen.empty()) CORRO_TRY(io::SocketAddress::parse_listen(read.listen).status());
+  return known;
 }
 
 /// corro-runs/<time>-<name>, with a number behind it if a job of the same second has that one.
@@ -111,7 +116,8 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
       options.log_dir.empty() ? new_log_dir(inputs, plan.command.name) : options.log_dir;
   const bool absolute = plan.job.log_dir.starts_with('/');
   plan.job.error_dir = (absolute ? "" : inputs.files.directory + "/") + plan.job.log_dir;
-  CORRO_TRY(check_variables(environment_of(plan, 0)));
+  CORRO_ASSIGN(const auto known, check_variables(environment_of(plan, 0)));
+  plan.misspelt = find_misspelt(plan.base, known);
   return plan;
 }
 
@@ -129,6 +135,9 @@ Variables environment_of(const LaunchPlan& plan, int rank) {
 std::string announce_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
   std::string text;
+  if (!plan.options.quiet) {
+    for (const std::string& line : plan.misspelt) text += fmt::format("corro: {}\n", line);
+  }
   if (!plan.ranks_reason.empty() && !plan.options.quiet) {
     text += fmt::format("corro: {} {}, {}; logs in {}\n", job.ranks,
                         job.ranks == 1 ? "rank" : "ranks", plan.ranks_reason, job.log_dir);

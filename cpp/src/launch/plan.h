@@ -23,6 +23,7 @@ struct LaunchPlan {
   Variables base;       ///< The same with --env applied.
   Binding binding;
   std::string ranks_reason;  ///< Why so many ranks; "" if the user said how many.
+  std::vector<std::string> misspelt;  ///< Lines about variables, of find_misspelt().
 };
 
 /// What the plan needs from outside, so that making it is pure.

@@ -310,6 +310,27 @@ TEST(Environment, AVariableThatTheEngineWouldRefuseIsRefusedAtOnce) {
   EXPECT_TRUE(make_plan(options, facts).ok());
 }
 
+TEST(Environment, ANameThatIsNearlyOneOfOursGetsALine) {
+  PlanInputs facts = inputs();
+  facts.environment["CORRO_DETERMINSTIC"] = "1";
+  facts.environment["CORRO_TIMEOUT"] = "5";
+  facts.environment["CORRO_RUN"] = "1";
+  facts.environment["CORRO_MY_DATA"] = "x";
+  facts.environment["TIMEOT"] = "x";
+  RunOptions options = run({"train.py"}, 2);
+  options.env = {"CORRO_TIEMOUT=3"};
+  const auto plan = make_plan(options, facts);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(
+      plan->misspelt,
+      ElementsAre("CORRO_DETERMINSTIC is set, but corro does not know it: did you mean "
+                  "CORRO_DETERMINISTIC?",
+                  "CORRO_TIEMOUT is set, but corro does not know it: did you mean CORRO_TIMEOUT?"));
+  EXPECT_THAT(announce_plan(*plan), HasSubstr("corro: CORRO_TIEMOUT is set"));
+  options.quiet = true;
+  EXPECT_EQ(announce_plan(*make_plan(options, facts)), "");
+}
+
 TEST(LogDirectory, IsNewForEachJob) {
   PlanInputs facts = inputs();
   facts.files = files({"train.py", "/usr/bin/python3", "corro-runs/20260101-000000-train"});

@@ -17,14 +17,14 @@
 namespace corro::launch {
 namespace {
 
-struct Status {
+struct ProcessFacts {
   pid_t parent = 0;
   char state = '?';  ///< As in /proc/<pid>/stat; '?' if it is gone.
   [[nodiscard]] bool ended() const { return state == 'Z' || state == 'X' || state == '?'; }
 };
 
 /// Reads the state and the parent from /proc/<pid>/stat: "12 (a name) S 11 ...".
-Status read_status(pid_t pid) {
+ProcessFacts read_facts(pid_t pid) {
   const std::string stat = read_small_file("/proc/" + std::to_string(pid) + "/stat");
   const size_t name_end = stat.rfind(')');  // the name may hold anything
   if (name_end == std::string::npos || name_end + 4 > stat.size()) return {};
@@ -32,9 +32,9 @@ Status read_status(pid_t pid) {
           .state = stat[name_end + 2]};
 }
 
-std::unordered_map<pid_t, Status> read_processes() {
-  std::unordered_map<pid_t, Status> processes;
-  for (const pid_t pid : all_processes()) processes[pid] = read_status(pid);
+std::unordered_map<pid_t, ProcessFacts> read_processes() {
+  std::unordered_map<pid_t, ProcessFacts> processes;
+  for (const pid_t pid : all_processes()) processes[pid] = read_facts(pid);
   return processes;
 }
 
@@ -75,7 +75,7 @@ std::vector<pid_t> descendants_of(pid_t root) {
   return found;
 }
 
-char process_state(pid_t pid) { return read_status(pid).state; }
+char process_state(pid_t pid) { return read_facts(pid).state; }
 
 std::string status_field(pid_t pid, const std::string& name) {
   const std::string status = "\n" + read_small_file("/proc/" + std::to_string(pid) + "/status");

@@ -1,0 +1,47 @@
+#include "launch/misspelt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace corro::launch {
+namespace {
+
+constexpr size_t kMostEdits = 2;
+
+/// Letters to insert, delete or replace (Wagner and Fischer 1974, with one row of the table).
+size_t edits_between(const std::string& from, const std::string& to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::vector<std::string> find_misspelt(const Variables& environment,
+                                       const std::set<std::string>& known) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : environment) {
+    if (!name.starts_with("CORRO_") || known.contains(name)) continue;
+    const auto nearest =
+        std::ranges::min_element(known, {}, [&name](const std::string& candidate) {
+          return edits_between(name, candidate);
+        });
+    if (nearest == known.end() || edits_between(name, *nearest) > kMostEdits) continue;
+    lines.push_back(fmt::format("{} is set, but corro does not know it: did you mean {}?", name,
+                                *nearest));
+  }
+  return lines;
+}
+
+}  // namespace corro::launch
