@@ -12,12 +12,6 @@
 namespace corro::launch {
 namespace {
 
-const RankEnd* find_rank(std::span<const RankEnd> ends, int rank) {
-  const auto found =
-      std::ranges::find_if(ends, [&](const RankEnd& end) { return end.rank == rank; });
-  return found == ends.end() ? nullptr : &*found;
-}
-
 /// The user asked for the end: a failure is only what has nothing to do with that.
 Conclusion conclude_asked(const JobEnd& job, const ReportContext& context) {
   std::vector<RankEnd> others;

@@ -33,13 +33,12 @@ std::vector<std::string> find_misspelt(const Variables& environment,
   std::vector<std::string> lines;
   for (const auto& [name, value] : environment) {
     if (!name.starts_with("CORRO_") || known.contains(name)) continue;
-    const auto nearest =
-        std::ranges::min_element(known, {}, [&name](const std::string& candidate) {
-          return edits_between(name, candidate);
-        });
+    const auto nearest = std::ranges::min_element(known, {}, [&name](const std::string& candidate) {
+      return edits_between(name, candidate);
+    });
     if (nearest == known.end() || edits_between(name, *nearest) > kMostEdits) continue;
-    lines.push_back(fmt::format("{} is set, but corro does not know it: did you mean {}?", name,
-                                *nearest));
+    lines.push_back(
+        fmt::format("{} is set, but corro does not know it: did you mean {}?", name, *nearest));
   }
   return lines;
 }

@@ -22,7 +22,7 @@ struct LaunchPlan {
   Variables inherited;  ///< As the launcher found it.
   Variables base;       ///< The same with --env applied.
   Binding binding;
-  std::string ranks_reason;  ///< Why so many ranks; "" if the user said how many.
+  std::string ranks_reason;           ///< Why so many ranks; "" if the user said how many.
   std::vector<std::string> misspelt;  ///< Lines about variables, of find_misspelt().
 };
 

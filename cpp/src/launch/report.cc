@@ -89,9 +89,8 @@ class Block {
 };
 
 const RankEnd& end_of(std::span<const RankEnd> ends, int rank) {
-  const auto found =
-      std::ranges::find_if(ends, [&](const RankEnd& end) { return end.rank == rank; });
-  CORRO_CHECK(found != ends.end(), rank);
+  const RankEnd* found = find_rank(ends, rank);
+  CORRO_CHECK(found != nullptr, rank);
   return *found;
 }
 

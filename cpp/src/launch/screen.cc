@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "launch/report.h"
+#include "launch/traceback.h"
 
 namespace corro::launch {
 namespace {
 
-constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr size_t kMaxSegment = 4096;
 constexpr size_t kMaxHeld = 1U << 20U;

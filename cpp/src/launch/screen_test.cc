@@ -232,18 +232,18 @@ TEST(Screen, ATracebackOfRank0WaitsAMomentForTheFailureThatItMayReport) {
   EXPECT_EQ(caught.err, "before\n" + traceback);
 }
 
-const std::string kTraceback =
+const std::string kRaised =
     "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    g()\n";
 
 TEST(Screen, ATracebackOfAnotherRankIsShownWhole) {
   Recorded recorded(of_ranks(3));
-  recorded.screen.feed(0, Stream::kErr, kTraceback + "KeyError: 0\n", at(0));
-  recorded.screen.feed(1, Stream::kErr, kTraceback + "KeyError: 1\n", at(1));
-  recorded.screen.feed(2, Stream::kErr, kTraceback + "KeyError: 0\n", at(2));
+  recorded.screen.feed(0, Stream::kErr, kRaised + "KeyError: 0\n", at(0));
+  recorded.screen.feed(1, Stream::kErr, kRaised + "KeyError: 1\n", at(1));
+  recorded.screen.feed(2, Stream::kErr, kRaised + "KeyError: 0\n", at(2));
   while (recorded.screen.next_tick() != Time::never()) {
     recorded.screen.tick(recorded.screen.next_tick());
   }
-  EXPECT_EQ(recorded.err, kTraceback +
+  EXPECT_EQ(recorded.err, kRaised +
                               "KeyError: 0\n"
                               "[rank 1] Traceback (most recent call last):\n"
                               "[rank 1]   File \"a.py\", line 1, in f\n"
@@ -253,7 +253,7 @@ TEST(Screen, ATracebackOfAnotherRankIsShownWhole) {
 
 TEST(Screen, EqualTracebacksAreCountedAsAWhole) {
   Recorded recorded(of_ranks(3));
-  for (const int rank : {1, 2}) recorded.screen.feed(rank, Stream::kErr, kTraceback + "E\n", at(0));
+  for (const int rank : {1, 2}) recorded.screen.feed(rank, Stream::kErr, kRaised + "E\n", at(0));
   recorded.screen.flush(at(1));
   EXPECT_EQ(recorded.err,
             "[ranks 1-2] Traceback (most recent call last):\n"
@@ -265,18 +265,18 @@ TEST(Screen, EqualTracebacksAreCountedAsAWhole) {
 TEST(Screen, AProgressBarBelowATracebackOfRank0DoesNotMakeItDiffer) {
   Recorded recorded(of_ranks(2));
   for (const int rank : {0, 1}) {
-    recorded.screen.feed(rank, Stream::kErr, kTraceback + "E\n", at(0));
+    recorded.screen.feed(rank, Stream::kErr, kRaised + "E\n", at(0));
     recorded.screen.feed(rank, Stream::kErr, "\r 10%|#  | 1/10\n", at(0));
     recorded.screen.finish(rank, Stream::kErr, at(0));
   }
   recorded.screen.flush(at(1));
-  EXPECT_EQ(recorded.err, kTraceback + "E\n\r 10%|#  | 1/10\n");
+  EXPECT_EQ(recorded.err, kRaised + "E\n\r 10%|#  | 1/10\n");
 }
 
 TEST(Screen, TheCulpritsTracebackIsShownWholeThoughRank0HadTheSame) {
   Recorded recorded(of_ranks(2));
-  recorded.screen.feed(0, Stream::kErr, kTraceback + "E\n", at(0));
-  recorded.screen.feed(1, Stream::kErr, kTraceback + "E\n", at(0));
+  recorded.screen.feed(0, Stream::kErr, kRaised + "E\n", at(0));
+  recorded.screen.feed(1, Stream::kErr, kRaised + "E\n", at(0));
   recorded.screen.suspend_errors();
   recorded.screen.settle(1);
   recorded.screen.flush(at(1));

@@ -8,7 +8,6 @@
 namespace corro::launch {
 namespace {
 
-constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kTerminate = "terminate called after throwing";
 constexpr size_t kMaxDetailsLines = 6;

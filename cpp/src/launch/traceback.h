@@ -7,6 +7,8 @@
 
 namespace corro::launch {
 
+/// What Python writes in front of one.
+inline constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 /// Behind an exception, more lines that are not indented are no message but other output.
 inline constexpr size_t kMaxMessageLines = 16;
 /// Of Crash::details, before the dots of one that is cut.

@@ -2,6 +2,7 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "launch/exit_status.h"
@@ -56,13 +57,6 @@ const RankEnd* earliest(std::span<const RankEnd> ends, Accept accept) {
     if (accept(end) && (first == nullptr || end.when < first->when)) first = &end;
   }
   return first;
-}
-
-const RankEnd* find_rank(std::span<const RankEnd> ends, int rank) {
-  for (const RankEnd& end : ends) {
-    if (end.rank == rank) return &end;
-  }
-  return nullptr;
 }
 
 /// The rank that `waiter` gave up on; if that one had given up too, the one behind it.
@@ -132,6 +126,11 @@ const RankEnd* choose(std::span<const RankEnd> ends, Verdict& verdict) {
 }
 
 }  // namespace
+
+const RankEnd* find_rank(std::span<const RankEnd> ends, int rank) {
+  const auto found = std::ranges::find(ends, rank, &RankEnd::rank);
+  return found == ends.end() ? nullptr : &*found;
+}
 
 int exit_code(int status) {
   return WIFSIGNALED(status) ? kSignalExit + WTERMSIG(status) : WEXITSTATUS(status);

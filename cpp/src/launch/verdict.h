@@ -41,6 +41,9 @@ struct Verdict {
   std::vector<int> waited;
 };
 
+/// The end of that rank; null if it is none of `ends`.
+[[nodiscard]] const RankEnd* find_rank(std::span<const RankEnd> ends, int rank);
+
 /// Exit code of a rank as a shell shows it: its status, or 128 + signal.
 [[nodiscard]] int exit_code(int status);
 [[nodiscard]] bool ended_well(const RankEnd& end);

@@ -16,9 +16,7 @@ class RecordingStream final : public transport::Stream {
   explicit RecordingStream(std::string& calls) : calls_(calls) {}
   transport::Moved write(std::span<const iovec> pieces) override {
     calls_ += "w";
-    size_t bytes = 0;
-    for (const iovec& piece : pieces) bytes += piece.iov_len;
-    return {.bytes = bytes};
+    return {.bytes = transport::total_size(pieces)};
   }
   transport::Moved read(std::span<const iovec> /*pieces*/) override {
     calls_ += "r";

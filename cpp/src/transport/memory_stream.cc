@@ -9,12 +9,6 @@
 namespace corro::transport {
 namespace {
 
-uint64_t total_size(std::span<const iovec> pieces) {
-  uint64_t size = 0;
-  for (const iovec& piece : pieces) size += piece.iov_len;
-  return size;
-}
-
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 uint64_t next_random(uint64_t& state) {
   uint64_t z = (state += 0x9E3779B97F4A7C15ULL);

@@ -67,12 +67,6 @@ void for_each_run(std::span<const iovec>& pieces, size_t& in_piece, uint64_t at,
   }
 }
 
-size_t total_size(std::span<const iovec> pieces) {
-  size_t size = 0;
-  for (const iovec& piece : pieces) size += piece.iov_len;
-  return size;
-}
-
 }  // namespace
 
 Result<ShmCreated> ShmStream::create(const ShmOptions& options, std::string peer) {

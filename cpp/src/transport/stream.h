@@ -11,6 +11,13 @@
 
 namespace corro::transport {
 
+/// Bytes of all pieces together.
+[[nodiscard]] inline size_t total_size(std::span<const iovec> pieces) {
+  size_t size = 0;
+  for (const iovec& piece : pieces) size += piece.iov_len;
+  return size;
+}
+
 /// What one read or write moved. `closed` means the peer is gone; Stream::describe() says why.
 struct Moved {
   size_t bytes = 0;
