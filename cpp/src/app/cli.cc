@@ -132,7 +132,8 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
 void spell_out_np(std::string& word) {
   if (!word.starts_with("-np")) return;
   const std::string value = word.substr(3);
-  word = (value.empty() || value[0] == '=' ? "--np" : "--np=") + value;
+  if (value.empty() || value[0] == '=') word = "--np" + value;
+  if (value.find_first_of("0123456789") == 0) word = "--np=" + value;
 }
 
 /// Whatever the option's spelling was: -np is what most people write.
@@ -142,8 +143,8 @@ Result<int> parse_ranks(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, ranks);
   if (error == std::errc() && stop == end) return ranks;
   return Status(Code::kInvalidArgument,
-                fmt::format("-np {}: expected a number of ranks, as in: corro run -np 2 {}", text,
-                            text.ends_with(".py") ? text : "train.py"));
+                fmt::format("-np {}: expected a number of ranks, as in: corro run -np 2 {}",
+                            text.empty() ? "''" : text, text.ends_with(".py") ? text : "train.py"));
 }
 
 /// How many of `arguments` are options of `app` with their values: the program begins behind them.

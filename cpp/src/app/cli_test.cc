@@ -38,6 +38,7 @@ TEST(CommandLine, RemembersItsOwnOptionsBehindTheProgram) {
   EXPECT_THAT(misplaced({"run", "x.py", "-np4", "--nproc_per_node=2", "--verbose", "-n"}),
               ElementsAre("-np4|-np4|ranks", "--nproc_per_node|--nproc_per_node=2|ranks",
                           "--verbose|--verbose", "-n|-n|ranks"));
+  EXPECT_THAT(misplaced({"run", "x.py", "-npz", "file"}), ElementsAre());
   EXPECT_THAT(misplaced({"run", "x.py", "--help", "np", "--", "-np", "2"}), ElementsAre());
 }
 
@@ -78,6 +79,7 @@ TEST(CommandLine, SaysWhereTheNumberOfRanksIsMissing) {
                 HasSubstr("-np " + std::string(bad) + ": expected a number"));
   }
   EXPECT_THAT(said({"run", "-np4x", "y.py"}), HasSubstr("-np 4x: expected a number"));
+  EXPECT_THAT(said({"run", "-np", "", "y.py"}), HasSubstr("-np '': expected a number"));
   EXPECT_THAT(said({"run", "-np"}), testing::StartsWith("corro run: -np: "));
 }
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <climits>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -56,11 +57,11 @@ std::string guess_meaning(const std::string& name, const std::string& python,
   if (name.find_first_not_of("0123456789") == std::string::npos) {
     return fmt::format(" (for {} ranks: corro run -np {} ...)", name, name);
   }
-  if (!is_python(name) || python.empty()) return "";
+  if (python.empty()) return "";
   return fmt::format(" (leave it out: `corro run` then takes {})", python);
 }
 
-/// `python`: the interpreter that a script would get; "" if there is none.
+/// `python`: the interpreter that the script would get without `name`; "" if there is none.
 Result<std::string> find_program(const std::string& name, const std::string& python,
                                  const Variables& environment, const FileFacts& files) {
   if (name.find('/') == std::string::npos) {
@@ -131,6 +132,11 @@ FileFacts real_files() {
             return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
                    access(path.c_str(), X_OK) == 0;
           },
+      .same =
+          [](const std::string& path, const std::string& other) {
+            std::error_code failed;
+            return std::filesystem::equivalent(path, other, failed);
+          },
   };
 }
 
@@ -152,10 +158,11 @@ Result<Command> resolve_command(const RunOptions& options, const Variables& envi
   // The script names the run, not the interpreter.
   if (target) command.name = short_name(target->name);
   const auto found = find_python(environment, own_directory, files);
-  const std::string python = found.ok() ? *found : "";
+  const std::string python = target && found.ok() ? *found : "";
   CORRO_ASSIGN(command.program, find_program(name, python, environment, files));
   if (!target) return command;
-  if (directory_of(command.program) != directory_of(python)) command.other_python = python;
+  const bool ours = files.same(directory_of(command.program), directory_of(python));
+  command.other_python = ours ? "" : python;
   if (target->module) CORRO_TRY(check_module(target->name, files));
   if (!target->module && !files.exists(target->name)) return no_such_file(target->name, files);
   return command;

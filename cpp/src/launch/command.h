@@ -15,6 +15,8 @@ struct FileFacts {
   std::string directory = ".";  ///< Where relative paths start.
   std::function<bool(const std::string&)> exists;
   std::function<bool(const std::string&)> executable;  ///< A regular file with permission to run.
+  /// Whether both paths lead to the same file or directory.
+  std::function<bool(const std::string&, const std::string&)> same;
 };
 [[nodiscard]] FileFacts real_files();
 

@@ -23,7 +23,8 @@ FileFacts files(std::set<std::string> paths) {
           .executable =
               [paths](const std::string& path) {
                 return paths.contains(path) && !path.ends_with(".py") && !path.ends_with(".txt");
-              }};
+              },
+          .same = std::equal_to<std::string>()};
 }
 
 PlanInputs inputs() {
@@ -180,6 +181,11 @@ TEST(MakePlan, KnowsTheInterpreterThatTheUserPassedBy) {
   EXPECT_THAT(missing.status().message(),
               HasSubstr("no program 'python' on PATH (leave it out: "
                         "`corro run` then takes /opt/corro/bin/python)"));
+}
+
+TEST(MakePlan, AProgramOnTheCommandLineNeedsItsInterpreter) {
+  const auto missing = make_plan(run({"python", "-c", "1"}), inputs());
+  EXPECT_THAT(missing.status().message(), Not(HasSubstr("leave it out")));
 }
 
 TEST(MakePlan, SaysThatAFileIsNoModule) {

@@ -75,6 +75,14 @@ std::vector<pid_t> descendants_of(pid_t root) {
   return found;
 }
 
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  for (const auto& [pid, facts] : read_processes()) {
+    if (!facts.ended() && facts.parent == parent) found.push_back(pid);
+  }
+  return found;
+}
+
 char process_state(pid_t pid) { return read_facts(pid).state; }
 
 std::string status_field(pid_t pid, const std::string& name) {

@@ -16,6 +16,9 @@ namespace corro::launch {
 /// Every living process that descends from `root`, `root` left out. A snapshot of /proc.
 [[nodiscard]] std::vector<pid_t> descendants_of(pid_t root);
 
+/// Every living process whose parent is `parent`. A snapshot of /proc.
+[[nodiscard]] std::vector<pid_t> children_of(pid_t parent);
+
 /// The state of a process as in /proc/<pid>/stat: R, S, D, T, Z; '?' if it is gone.
 [[nodiscard]] char process_state(pid_t pid);
 

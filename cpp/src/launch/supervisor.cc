@@ -96,6 +96,8 @@ class Supervisor {
   void on_signals();
   void on_signal(int signal);
   void on_children();
+  void reap();
+  void tell_departures();
   void on_rank_end(RankProcess& rank, int status);
   void ask_missing(const RankEnd& end);
   void on_output(RankProcess& rank, Stream stream);
@@ -132,6 +134,7 @@ class Supervisor {
   bool impatient_ = false;  ///< The user wants out now: no more waiting for the screen.
   int interrupts_ = 0;
   std::optional<int> asked_;
+  std::vector<int> departed_;        ///< Ended with status 0; the agent does not know yet.
   std::vector<RankEnd> at_timeout_;  ///< As the ranks were when --timeout was over.
 };
 
@@ -260,6 +263,21 @@ void Supervisor::on_children() {
   signalfd_siginfo ignored{};
   while (read(children_.get(), &ignored, sizeof(ignored)) > 0) {
   }
+  reap();
+  tell_departures();
+}
+
+/// A rank that ended in good order does not join any more, unless a process that it left behind
+/// does so for it.
+void Supervisor::tell_departures() {
+  if (departed_.empty()) return;
+  const auto is_orphan = [this](pid_t child) { return ranks_.find(child) == nullptr; };
+  if (std::ranges::any_of(children_of(getpid()), is_orphan)) return;
+  for (const int rank : departed_) agent_->end_rank(rank);
+  departed_.clear();
+}
+
+void Supervisor::reap() {
   while (true) {
     siginfo_t ended{};
     // Looked at first: the cgroup of a process can be read until it is reaped.
@@ -285,8 +303,8 @@ void Supervisor::on_rank_end(RankProcess& rank, int status) {
     for (int i = 0; i < kPipeReads && rank.fd(stream) >= 0; ++i) on_output(rank, stream);
   }
   const RankEnd end = rank.describe();
-  // Of one that has failed there is a better end than those who wait for it: they are stopped.
-  if (ended_well(end)) agent_->end_rank(rank.rank());
+  // Who waits for one that has failed is stopped.
+  if (ended_well(end)) departed_.push_back(rank.rank());
   if (!stopping_ && !asked_ && !ended_well(end)) {
     ask_missing(end);
     stop_at_ = std::min(stop_at_, now + kFailureGrace);

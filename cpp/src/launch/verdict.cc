@@ -43,10 +43,16 @@ int rank_in_text(const std::string& text, int own) {
   return found;
 }
 
-/// "MismatchError" of "corro.MismatchError: ...": torch passes errors on without their module.
+/// "MismatchError: ..." of "corro.MismatchError: ...": torch passes errors on without their module.
+std::string_view without_module(const Crash& crash) {
+  const std::string_view error = crash.error;
+  const size_t dot = error.substr(0, error.find(':')).rfind('.');
+  return dot == std::string_view::npos ? error : error.substr(dot + 1);
+}
+
 std::string_view error_type(const Crash& crash) {
-  const std::string_view type = std::string_view(crash.error).substr(0, crash.error.find(':'));
-  return type.substr(type.rfind('.') + 1);
+  const std::string_view error = without_module(crash);
+  return error.substr(0, error.find(':'));
 }
 
 /// The earliest of those that `accept`, or null.
@@ -83,11 +89,14 @@ bool said_why(const RankEnd& end) {
   return !end.crash.error.empty() && !is_witness(end) && !gave_up(end);
 }
 
-/// Whether it failed with the same kind of error; it may have been stopped on its way out.
+/// Whether it failed with the same kind of error. One that was stopped may have been on its way out
+/// with the very same one; what else it said may be an error that it has handled.
 bool failed_like(const RankEnd& end, const RankEnd& culprit) {
   if (is_witness(end) && !is_witness(culprit)) return false;
-  const bool failed = failed_alone(end) ? end.status == culprit.status : said_why(end);
-  return failed && error_type(end.crash) == error_type(culprit.crash);
+  if (!failed_alone(end)) {
+    return said_why(end) && without_module(end.crash) == without_module(culprit.crash);
+  }
+  return end.status == culprit.status && error_type(end.crash) == error_type(culprit.crash);
 }
 
 /// Others gave up at a deadline: `waiter` first.

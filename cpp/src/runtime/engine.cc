@@ -373,8 +373,10 @@ bool Engine::poll(Time now) {
   bool moved = launched;
   const bool due = idle_polls_ >= kIdlePollsPerEndpointCheck;
   const bool everyone = due || named_busy();
-  // What was launched sends first: a look before that is most often a system call for nothing.
-  if (everyone || (message_flights_ > 0 && !launched))
+  // What was launched sends first: a look before that is most often a system call for nothing. But
+  // not twice in a row, since a lane may launch something in every pass.
+  skipped_ = launched && !skipped_;
+  if (everyone || (message_flights_ > 0 && !skipped_))
     moved = poll_endpoints(everyone || idle_polls_ == 0) || moved;
   awaited_ = kNobody;
   for (size_t i = 0; i < groups_.size(); ++i) {

@@ -253,6 +253,7 @@ class Engine final {
   std::map<uint32_t, Early> early_;
   uint32_t next_lane_ = 0;
   uint32_t idle_polls_ = 0;  ///< In a row.
+  bool skipped_ = false;     ///< The last poll did not look at the streams: it had launched.
   static constexpr int32_t kNobody = -1, kSeveral = -2;
   int32_t awaited_ = kNobody;   ///< The rank that all operations in flight wait for.
   size_t flights_ = 0;          ///< Submitted and not over.

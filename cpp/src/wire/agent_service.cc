@@ -26,7 +26,7 @@ constexpr size_t kBatch = 64;
 /// connection.
 constexpr size_t kMaxUnsent = 64;
 constexpr size_t kMaxWaiting = 256;
-constexpr std::string_view kEnded = "its rank has ended";
+constexpr std::string_view kEnded = "its rank has ended without joining";
 
 /// R of "JOB/what/R"; -1 of another key.
 int32_t writer_of(const std::string& key) {
@@ -83,7 +83,8 @@ struct AgentService::Impl {
   std::map<std::string, Bytes> store;
   std::multimap<std::string, Waiter> waiters;
   size_t store_bytes = 0;
-  std::set<int32_t> ended;  ///< Ranks.
+  std::set<int32_t> greeted;  ///< Ranks that have said HELLO.
+  std::set<int32_t> ended;    ///< Ranks that will not.
   Counters counters;
 };
 
@@ -177,6 +178,7 @@ bool AgentService::Impl::greet(uint64_t id, int32_t rank, std::vector<io::Fd> de
     return false;
   }
   connection.greeted = true;
+  greeted.insert(rank);
   const AgentMessage welcome{.kind = AgentMessageKind::kWelcome,
                              .rank = rank,
                              .key = options.job,
@@ -219,6 +221,7 @@ bool AgentService::Impl::get(uint64_t id, const AgentMessage& message) {
 }
 
 void AgentService::end_rank(int32_t rank) {
+  if (impl_->greeted.contains(rank)) return;
   impl_->ended.insert(rank);
   std::set<std::string> keys;
   for (const auto& [key, waiter] : impl_->waiters) {

@@ -58,8 +58,8 @@ class AgentService {
   /// Handles what is ready and returns. A failure means that the service cannot go on (out of
   /// descriptors, ...); what a worker does wrong only costs it its connection.
   [[nodiscard]] Status poll();
-  /// The process of this rank has ended: who asks for a key that it alone would have written, and
-  /// has not, gets NOT_FOUND from now on.
+  /// The process of this rank has ended and left none behind: unless it has ever said HELLO, who
+  /// asks for one of its keys gets NOT_FOUND from now on.
   void end_rank(int32_t rank);
   [[nodiscard]] const Counters& counters() const;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -13,6 +14,8 @@ from corro.errors import MismatchError
 from corro.torch.objects import allgather_object
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torch import Tensor
 
     from corro import _native
@@ -51,16 +54,29 @@ class ValueCheck:
 
     def __init__(self, group: Group) -> None:
         self._group = group
+        self._word: int | None = None
         self._gathered: Exchange | None = None
         self._work: _native.Work | None = None
 
+    def look(self, tensors: Iterable[Tensor]) -> None:
+        """Looks at the values that are compared, the first time."""
+        if self._word is None:
+            middles = [
+                t.detach()[tuple(n // 2 for n in t.shape)].item() for t in tensors if t.numel()
+            ]
+            self._word = _digest(repr(middles))
+
     def start(self, tensors: Iterable[Tensor]) -> None:
-        """Starts the comparison; the second time it does nothing."""
+        """Starts the comparison of what look() has seen; the second time it does nothing."""
         if self._gathered is not None:
             return
-        middles = [t.detach()[tuple(n // 2 for n in t.shape)].item() for t in tensors if t.numel()]
-        self._gathered = Exchange(self._group, [_digest(repr(middles))])
-        self._work = self._group.native.submit([self._gathered.op], self._gathered)
+        self.look(tensors)
+        assert self._word is not None
+        gathered = Exchange(self._group, [self._word])
+        submit, ops = self._group.native.submit, [gathered.op]
+        # No signal comes between the next two: this rank has submitted it exactly if it says so.
+        self._gathered = gathered
+        self._work = submit(ops, gathered)
 
     def finish(self) -> None:
         """Blocks until what was started is done, and warns of a difference."""
@@ -82,8 +98,20 @@ class ValueCheck:
             f"{' and more' if len(others) > 8 else ''} than on rank {self._group.ranks[0]}, and "
             "they will stay different: call broadcast_parameters(model.state_dict()) before "
             "training",
-            stacklevel=5,
+            stacklevel=_users_level(),
         )
+
+
+def _users_level() -> int:
+    """Returns the stacklevel at which the caller's warning names the user's line."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and _package(frame) in ("corro", "torch", "contextlib"):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _digest(text: str) -> int:

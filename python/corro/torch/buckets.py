@@ -283,6 +283,8 @@ class Reducer:
                 f" backward_passes_per_step than {self._options.passes}"
             )
         slot.bucket.settle()
+        if not self._started:
+            self._values.look(self._slots)
         self._started = True
         if not self._called_back:
             self._called_back = True

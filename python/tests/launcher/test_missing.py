@@ -88,6 +88,13 @@ def test_a_rank_that_ends_before_it_joins_is_not_waited_for(launcher: Launcher) 
     assert failure["advice"].startswith("rank 1 had ended without an error")
 
 
+def test_a_process_that_a_rank_leaves_behind_may_join_for_it(launcher: Launcher) -> None:
+    text = script("if os.fork(): os._exit(0)\n    time.sleep(0.3)", early=True)
+    text = text.replace("corro.set_step(4)\nif rank == 1: stay()\n", "")
+    job = launcher.run("-np", 2, launcher.script(text), env={"CORRO_TIMEOUT": "20"})
+    assert job.process.returncode == 0, job.err
+
+
 def test_a_stopped_rank_is_said_to_be(launcher: Launcher) -> None:
     job = run(launcher, script("os.kill(os.getpid(), signal.SIGSTOP)"))
     failure = job.failure()

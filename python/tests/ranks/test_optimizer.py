@@ -227,12 +227,15 @@ def test_values_that_nobody_has_broadcast_are_noticed_at_the_first_step_alone() 
         torch.manual_seed(seed)
         model = nn.Linear(3, 2)
         optimizer = corro.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)  # It wraps step().
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(2):
                 optimizer.zero_grad()
                 model(torch.ones(1, 3)).sum().backward()
                 optimizer.step()
+                scheduler.step()
+        assert {warning.filename for warning in caught} <= {__file__}
         return [str(warning.message) for warning in caught]
 
     assert steps(seed=1) == []
