@@ -322,17 +322,17 @@ TEST(Environment, ANameThatIsNearlyOneOfOursGetsALine) {
   facts.environment["CORRO_TIMEOUT"] = "5";
   facts.environment["CORRO_RUN"] = "1";
   facts.environment["CORRO_MY_DATA"] = "x";
-  facts.environment["TIMEOT"] = "x";
+  facts.environment["DETERMINSTIC"] = "x";
   RunOptions options = run({"train.py"}, 2);
-  options.env = {"CORRO_TIEMOUT=3"};
+  options.env = {"CORRO_TIMEOT=3"};
   const auto plan = make_plan(options, facts);
   ASSERT_TRUE(plan.ok());
   EXPECT_THAT(
       plan->misspelt,
       ElementsAre("CORRO_DETERMINSTIC is set, but corro does not know it: did you mean "
                   "CORRO_DETERMINISTIC?",
-                  "CORRO_TIEMOUT is set, but corro does not know it: did you mean CORRO_TIMEOUT?"));
-  EXPECT_THAT(announce_plan(*plan), HasSubstr("corro: CORRO_TIEMOUT is set"));
+                  "CORRO_TIMEOT is set, but corro does not know it: did you mean CORRO_TIMEOUT?"));
+  EXPECT_THAT(announce_plan(*plan), HasSubstr("corro: CORRO_TIMEOT is set"));
   options.quiet = true;
   EXPECT_EQ(announce_plan(*make_plan(options, facts)), "");
 }
