@@ -107,4 +107,6 @@ def __getattr__(name: str) -> str:
 
         return _native.version()
     hint = "" if name.startswith("_") else "; operations are in corro.numpy and corro.torch"
+    if name in ("numpy", "torch"):
+        hint = f"; import corro.{name} first"
     raise AttributeError(f"module 'corro' has no attribute {name!r}{hint}")

@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "app/completion.h"
+#include "launch/misspelt.h"
 
 namespace corro::app {
 namespace {
@@ -264,6 +266,18 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
   return {};
 }
 
+Status no_command(const CLI::App& program, const std::string& word) {
+  std::set<std::string> commands;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.insert(command->get_name());
+  }
+  const std::string nearest = launch::nearest_name(word, commands);
+  return {Code::kInvalidArgument,
+          nearest.empty()
+              ? fmt::format("corro: no command '{}'; to start a program: corro run {}", word, word)
+              : fmt::format("corro: no command '{}'; did you mean corro {}?", word, nearest)};
+}
+
 }  // namespace
 
 Result<Request> parse_command_line(const std::vector<std::string>& arguments,
@@ -286,9 +300,7 @@ Result<Request> parse_command_line(const std::vector<std::string>& arguments,
     return request;
   }
   if (!arguments[0].starts_with('-') && find_command(*program, arguments[0]) == nullptr) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("corro: no command '{}'; to start a program: corro run {}",
-                              arguments[0], arguments[0]));
+    return no_command(*program, arguments[0]);
   }
   const CLI::App& run = *program->get_subcommand("run");
   const std::string option = arguments[0].substr(0, arguments[0].find('='));

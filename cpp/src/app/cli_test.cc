@@ -83,6 +83,12 @@ TEST(CommandLine, SaysWhereTheNumberOfRanksIsMissing) {
   EXPECT_THAT(said({"run", "-np"}), testing::StartsWith("corro run: -np: "));
 }
 
+TEST(CommandLine, AsksAboutACommandThatIsNearlyOne) {
+  EXPECT_EQ(parse({"runn", "x.py"}).status().message(),
+            "corro: no command 'runn'; did you mean corro run?");
+  EXPECT_THAT(parse({"x.py"}).status().message(), HasSubstr("corro run x.py"));
+}
+
 TEST(CommandLine, LeavesTheNumberOfRanksOpenIfItIsNotGiven) {
   EXPECT_FALSE(parse({"run", "x.py"})->run.ranks);
 }

@@ -92,7 +92,8 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
   if (const std::string advice = advise_by_error(error); !advice.empty()) return advice;
   if (verdict.absent >= 0) {
     return fmt::format(
-        "rank {} had ended without an error; make every rank call the same operations",
+        "rank {} had left without an error; see its log, and make every rank call the same "
+        "operations",
         verdict.absent);
   }
   if (gave_up(end)) {
@@ -100,7 +101,7 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
     return see_what_it_did(slow < 0 ? "every rank" : fmt::format("rank {}", slow));
   }
   if (is_witness(end)) return "look into the log of the rank that it names";
-  const bool by_signal = end.ended && WIFSIGNALED(end.status);
+  const bool by_signal = end.ended && WIFSIGNALED(end.status) && !end.stopped;
   if (by_signal && WTERMSIG(end.status) == SIGKILL) {
     return "find out who killed it: the out-of-memory killer, a scheduler, an administrator";
   }

@@ -28,17 +28,27 @@ size_t edits_between(const std::string& from, const std::string& to) {
 
 }  // namespace
 
+std::string nearest_name(const std::string& name, const std::set<std::string>& known) {
+  std::string nearest;
+  size_t least = kMostEdits + 1;
+  for (const std::string& candidate : known) {
+    const size_t edits = edits_between(name, candidate);
+    if (edits >= least) continue;
+    least = edits;
+    nearest = candidate;
+  }
+  return nearest;
+}
+
 std::vector<std::string> find_misspelt(const Variables& environment,
                                        const std::set<std::string>& known) {
   std::vector<std::string> lines;
   for (const auto& [name, value] : environment) {
     if (!name.starts_with("CORRO_") || known.contains(name)) continue;
-    const auto nearest = std::ranges::min_element(known, {}, [&name](const std::string& candidate) {
-      return edits_between(name, candidate);
-    });
-    if (nearest == known.end() || edits_between(name, *nearest) > kMostEdits) continue;
+    const std::string nearest = nearest_name(name, known);
+    if (nearest.empty()) continue;
     lines.push_back(
-        fmt::format("{} is set, but corro does not know it: did you mean {}?", name, *nearest));
+        fmt::format("{} is set, but corro does not know it: did you mean {}?", name, nearest));
   }
   return lines;
 }

@@ -322,7 +322,7 @@ TEST(Environment, ANameThatIsNearlyOneOfOursGetsALine) {
   facts.environment["CORRO_TIMEOUT"] = "5";
   facts.environment["CORRO_RUN"] = "1";
   facts.environment["CORRO_MY_DATA"] = "x";
-  facts.environment["DETERMINSTIC"] = "x";
+  facts.environment["CORR_TIMEOUT"] = "x";
   RunOptions options = run({"train.py"}, 2);
   options.env = {"CORRO_TIMEOT=3"};
   const auto plan = make_plan(options, facts);

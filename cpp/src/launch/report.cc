@@ -25,7 +25,8 @@ std::string describe_cause(const RankEnd& end) {
   if (!end.out_of_memory.empty()) return end.out_of_memory;
   std::string said = end.crash.error.empty() ? end.crash.last_line : end.crash.error;
   if (!end.crash.details.empty()) said += " " + end.crash.details;
-  if (end.ended && WIFSIGNALED(end.status)) {
+  const bool raised = end.stopped && !end.crash.error.empty();  // before the launcher's signal
+  if (end.ended && WIFSIGNALED(end.status) && !raised) {
     const int signal = WTERMSIG(end.status);
     const std::string_view meaning = signal_meaning(signal);
     std::string text = "killed by " + signal_name(signal);
@@ -115,7 +116,10 @@ std::vector<int> stopped_ranks(const FailureReport& report) {
 
 std::string describe_others(const FailureReport& report) {
   std::string text;
-  if (!report.alike.empty()) text = format_ranks(report.alike) + " failed in the same way";
+  if (!report.alike.empty()) {
+    text = format_ranks(report.alike) + " failed in the same way";
+    if (!report.alike_at.empty()) text += " at " + report.alike_at;
+  }
   if (!report.waited.empty()) {
     text = format_ranks(report.waited) + " gave up";
     if (!report.waited_at.empty()) text += " at " + report.waited_at;
@@ -161,6 +165,10 @@ FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> 
   report.advice = advise(end, verdict);
   if (context.plan != nullptr) report.hint = hint_about(*context.plan, end.crash);
   report.alike = verdict.alike;
+  if (!report.alike.empty()) {
+    const std::string place = describe_place(end_of(ends, report.alike.front()).crash.where);
+    if (place != report.where) report.alike_at = place;
+  }
   report.victims = verdict.victims;
   add_flight(end, end.ended ? end.when : context.now, report);
   report.waited = verdict.waited;
@@ -237,7 +245,10 @@ std::string format_timeout_block(Duration timeout, std::span<const RankEnd> ends
   std::vector<int> running;
   std::map<std::string, std::vector<int>> doing;  // what -> ranks
   for (const RankEnd& end : ends) {
-    if (end.ended && !end.stopped) continue;
+    if (end.ended && !end.stopped) {
+      doing[fmt::format("ended with status {}", exit_code(end.status))].push_back(end.rank);
+      continue;
+    }
     running.push_back(end.rank);
     std::string what = "no call of corro.init() yet";
     if (end.flight) {

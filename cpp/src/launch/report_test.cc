@@ -145,6 +145,29 @@ TEST(FailureBlock, SaysWhichRankHasAStandardInput) {
   EXPECT_THAT(report_of(ends).advice, HasSubstr("mend that line"));
 }
 
+TEST(FailureBlock, OfARankThatRaisedAndWasStoppedTheErrorIsTheCause) {
+  auto ends = four_ranks();
+  for (RankEnd& end : ends) {
+    end.stopped = end.rank > 0;
+    end.status = end.stopped ? SIGTERM : 1 << 8;
+  }
+  ends[0].crash.error = "corro.RankLostError: allreduce: rank 2 was lost";
+  const FailureReport report = report_of(ends);
+  EXPECT_EQ(report.rank, 2);
+  EXPECT_EQ(report.cause, "ValueError: root cause here");
+  EXPECT_THAT(report.advice, HasSubstr("mend that line"));
+}
+
+TEST(FailureBlock, SaysWhereOthersFailedInTheSameWayIfThatWasElsewhere) {
+  auto ends = four_ranks();
+  ends[1] = ends[2];
+  ends[1].rank = 1;
+  EXPECT_EQ(report_of(ends).alike_at, "");
+  ends[1].crash.where.line = 7;
+  EXPECT_THAT(format_block(report_of(ends), 160),
+              HasSubstr("rank 2 failed in the same way at train.py:12 in main"));
+}
+
 TEST(FailureBlock, OutOfMemoryIsTheCauseAndNamesTheLimit) {
   auto ends = four_ranks();
   ends[2].status = SIGKILL;

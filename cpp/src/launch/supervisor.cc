@@ -35,6 +35,8 @@ using std::chrono::seconds;
 /// From a failure to the end of every rank there is one second. These fit into it.
 /// Ranks that fail in the same way, and one that others say is lost, end by themselves first.
 constexpr Duration kFailureGrace = milliseconds(200);
+/// One that others saw leaving may need longer, and knows the job's exit status.
+constexpr Duration kLeavingGrace = milliseconds(400);
 constexpr Duration kStopGrace = milliseconds(500);    ///< From TERM to KILL.
 constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished rank left running.
 constexpr Duration kDrainGrace = milliseconds(300);   ///< For output that is still on its way.
@@ -307,7 +309,7 @@ void Supervisor::on_rank_end(RankProcess& rank, int status) {
   if (ended_well(end)) departed_.push_back(rank.rank());
   if (!stopping_ && !asked_ && !ended_well(end)) {
     ask_missing(end);
-    stop_at_ = std::min(stop_at_, now + kFailureGrace);
+    stop_at_ = std::min(stop_at_, now + (saw_it_leave(end) ? kLeavingGrace : kFailureGrace));
     screen_.suspend_errors();
   } else if (asked_ && !stopping_ && gave_up(end)) {
     // Whom it has waited for in vain was asked to stop, too, and does not.

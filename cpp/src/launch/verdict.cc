@@ -118,7 +118,8 @@ const RankEnd* choose_lost(std::span<const RankEnd> ends, const RankEnd& witness
                            Verdict& verdict) {
   const RankEnd* named = find_rank(ends, named_by(witness));
   if (named == nullptr || !named->ended) return &witness;
-  if (ended_well(*named)) verdict.absent = named->rank;
+  const bool left = named->stopped && saw_it_leave(witness) && !said_why(*named);
+  if (ended_well(*named) || left) verdict.absent = named->rank;
   return !ended_well(*named) && said_why(*named) ? named : &witness;
 }
 
@@ -159,6 +160,10 @@ int named_by(const RankEnd& witness) {
   if (in_text >= 0) return in_text;
   const auto* failed = failed_operation(witness);
   return failed == nullptr ? -1 : failed->waiting_for;
+}
+
+bool saw_it_leave(const RankEnd& witness) {
+  return witness.crash.error.find("has left the job") != std::string::npos;
 }
 
 bool gave_up(const RankEnd& end) {

@@ -34,7 +34,8 @@ struct Verdict {
   int culprit = -1;          ///< -1: nobody failed.
   std::vector<int> alike;    ///< Failed by themselves with the same kind of error.
   std::vector<int> victims;  ///< Failed because of the culprit, or were stopped.
-  /// The rank that a victim was waiting for although it had ended in good order; -1: none.
+  /// The rank that a victim was waiting for although it had ended in good order, or had left the
+  /// job and was stopped on its way out; -1: none.
   int absent = -1;
   /// The ranks that gave up waiting for the culprit, the first one first: it failed nobody's call
   /// but did not come. Empty: the culprit failed by itself.
@@ -51,6 +52,9 @@ struct Verdict {
 [[nodiscard]] bool is_witness(const RankEnd& end);
 /// The rank whose loss a witness reports; -1 if it names none.
 [[nodiscard]] int named_by(const RankEnd& witness);
+
+/// True if the witness says that the rank that it names had left, not that its connection broke.
+[[nodiscard]] bool saw_it_leave(const RankEnd& witness);
 
 /// True if the rank failed because a deadline was over, waiting for another one.
 [[nodiscard]] bool gave_up(const RankEnd& end);

@@ -96,6 +96,16 @@ TEST(DecideCulprit, IfTheLostRankEndedWellTheFirstWitnessFailedAndTheAbsentIsNam
   EXPECT_EQ(verdict.absent, 2);
 }
 
+TEST(DecideCulprit, ARankThatHadLeftAndWasStoppedOnItsWayOutIsNamedAsAbsent) {
+  const std::string left = "corro.RankLostError: allreduce #2: rank 1 has left the job";
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), left), stopped(1, 500)};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 0);
+  EXPECT_EQ(verdict.absent, 1);
+  EXPECT_EQ(decide_culprit(std::vector{end_of(0, 10, exited(1), kLost), stopped(2, 500)}).absent,
+            -1);
+}
+
 TEST(DecideCulprit, RanksWithTheSameErrorFailedAlike) {
   const std::vector<RankEnd> ends = {
       end_of(0, 10, exited(1), "ModuleNotFoundError: No module named 'x'"),

@@ -44,23 +44,56 @@ class BucketOptions:
 
     def __post_init__(self) -> None:
         if self.passes < 1:
-            raise InvalidArgumentError(f"passes has to be at least 1, not {self.passes}")
+            raise InvalidArgumentError(
+                f"backward_passes_per_step has to be at least 1, not {self.passes}"
+            )
+        if not isinstance(self.compression, Compressor):
+            raise InvalidArgumentError(
+                f"compression has to be Compression.none, .fp16 or .bf16, not {self.compression!r}"
+            )
+        if not isinstance(self.op, ReduceOp):
+            raise InvalidArgumentError(f"op has to be a ReduceOp such as Average, not {self.op!r}")
 
 
 class _Slot:
     """The place of one parameter's gradient in its bucket."""
 
-    __slots__ = ("bucket", "name", "param", "passes_left", "view")
+    __slots__ = ("address", "bucket", "flat", "name", "offset", "param", "passes_left", "view")
 
-    def __init__(self, param: Parameter, name: str, bucket: Bucket, view: Tensor) -> None:
+    def __init__(
+        self, param: Parameter, name: str, bucket: Bucket, flat: Tensor, offset: int
+    ) -> None:
         self.param = param
         self.name = name
         self.bucket = bucket
-        self.view = view
+        self.flat = flat
+        self.offset = offset
         self.passes_left = 0
+        self.view = self._new_view()
+
+    def _new_view(self) -> Tensor:
+        view = _view(self.flat, self.param, self.offset)
+        self.address = view.data_ptr()
+        return view
+
+    def _stay(self) -> None:
+        """Module.to() and its like give a parameter and its gradient, the view, other memory."""
+        flat = self.flat
+        if self.param.dtype != flat.dtype or self.param.device != flat.device:
+            raise FailedPreconditionError(
+                f"{self.name} became {self.param.dtype} on {self.param.device} after "
+                "DistributedOptimizer was made; convert the model before that"
+            )
+        if self.view.data_ptr() != self.address:
+            old = self.view
+            self.view = self._new_view()
+            self.view.copy_(old.detach())
+            if self.param.grad is old:
+                self.param.grad = self.view
 
     def adopt(self) -> None:
         """Makes param.grad a view of the bucket, whoever replaced or removed it."""
+        self._stay()
         grad = self.param.grad
         if grad is self.view:
             return
@@ -72,6 +105,7 @@ class _Slot:
 
     def attach(self) -> None:
         """A parameter frozen since then has no gradient, so the optimizer leaves it alone."""
+        self._stay()
         self.param.grad = self.view if self.param.requires_grad else None
 
 
@@ -98,7 +132,7 @@ class Bucket:
         else:
             self._flat = torch.zeros(total, dtype=first.dtype, device=first.device)
         self.slots = [
-            _Slot(param, name, self, _view(self._flat, param, offset))
+            _Slot(param, name, self, self._flat, offset)
             for param, name, offset in zip(params, names, offsets, strict=True)
         ]
         self._op = _native.Op(
@@ -278,8 +312,9 @@ class Reducer:
             return
         if slot.passes_left == 0:
             raise FailedPreconditionError(
-                f"the gradient of {slot.name} came once more before optimizer.step(); to accumulate"
-                " gradients over several backward passes, give DistributedOptimizer a larger"
+                f"the gradient of {slot.name} came once more before step() of the optimizer that"
+                " DistributedOptimizer returned: call that one's step(); to accumulate gradients"
+                " over several backward passes, give DistributedOptimizer a larger"
                 f" backward_passes_per_step than {self._options.passes}"
             )
         slot.bucket.settle()

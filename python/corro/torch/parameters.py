@@ -39,6 +39,10 @@ def broadcast_parameters(
         raise InvalidArgumentError(
             "params has to be the state_dict() or named_parameters() of the module, not the module"
         )
+    if isinstance(params, Mapping) and params.keys() >= {"state", "param_groups"}:
+        raise InvalidArgumentError(
+            "params is an optimizer's state: use broadcast_optimizer_state(optimizer)"
+        )
     pairs: Iterable[Any] = sorted(params.items()) if isinstance(params, Mapping) else params
     named = [
         pair if isinstance(pair, tuple) and len(pair) == 2 else (f"tensor {i}", pair)

@@ -11,9 +11,9 @@ import pytest
 MISTAKES = [
     (["run", "--wrong", "x.py"], "--wrong"),
     (["run"], "no program given"),
-    (["run", "-np", "two", "x.py"], "--np"),
+    (["run", "-np", "two", "x.py"], " -np two: expected a number of ranks"),
     (["run", "-np", "0", "echo"], "-np 0"),
-    (["run", "-np"], "--np"),
+    (["run", "-np"], " -np: "),
     (["run", "missing.py"], "missing.py: no such file"),
     (["run", "python3", "-u", "missing.py"], "missing.py: no such file in /"),
     (["run", "missing-program"], "no program 'missing-program' on PATH"),

@@ -85,7 +85,7 @@ def test_a_rank_that_ends_before_it_joins_is_not_waited_for(launcher: Launcher) 
     assert failure["cause"] == (
         "corro.RankLostError: connect: rank 1 ended before it had joined the job"
     )
-    assert failure["advice"].startswith("rank 1 had ended without an error")
+    assert failure["advice"].startswith("rank 1 had left without an error")
 
 
 def test_a_process_that_a_rank_leaves_behind_may_join_for_it(launcher: Launcher) -> None:

@@ -249,6 +249,26 @@ def test_values_that_nobody_has_broadcast_are_noticed_at_the_first_step_alone() 
         assert "call broadcast_parameters(" in said[0]
 
 
+def test_a_model_converted_after_wrapping_is_refused_or_goes_on() -> None:
+    model = nn.Conv2d(2, 2, 1, bias=False)
+    nn.init.ones_(model.weight)
+    optimizer = corro.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters()
+    )
+    mean = (corro.size() + 1) / 2
+    for step in range(3):
+        model.to(memory_format=torch.channels_last)  # New memory for parameter and gradient.
+        optimizer.zero_grad()
+        model(torch.full((1, 2, 1, 1), 1.0 + corro.rank())).sum().backward()
+        optimizer.step()
+        assert torch.equal(model.weight, torch.full_like(model.weight, 1 - (step + 1) * mean))
+    if corro.size() == 1:
+        return
+    model.bfloat16()
+    with pytest.raises(corro.FailedPreconditionError, match="weight became torch.bfloat16"):
+        optimizer.zero_grad()
+
+
 def test_unused_parameters_count_as_zeros() -> None:
     model = nn.ModuleDict({"a": nn.Linear(2, 1, bias=False), "b": nn.Linear(2, 1, bias=False)})
     for param in model.parameters():
