@@ -84,8 +84,8 @@ TEST(CommandLine, SaysWhereTheNumberOfRanksIsMissing) {
 }
 
 TEST(CommandLine, AsksAboutACommandThatIsNearlyOne) {
-  EXPECT_EQ(parse({"runn", "x.py"}).status().message(),
-            "corro: no command 'runn'; did you mean corro run?");
+  EXPECT_EQ(parse({"rum", "x.py"}).status().message(),
+            "corro: no command 'rum'; did you mean corro run?");
   EXPECT_THAT(parse({"x.py"}).status().message(), HasSubstr("corro run x.py"));
 }
 

@@ -265,7 +265,7 @@ def test_a_model_converted_after_wrapping_is_refused_or_goes_on() -> None:
     if corro.size() == 1:
         return
     model.bfloat16()
-    with pytest.raises(corro.FailedPreconditionError, match="weight became torch.bfloat16"):
+    with pytest.raises(corro.FailedPreconditionError, match=r"weight became torch\.bfloat16"):
         optimizer.zero_grad()
 
 
