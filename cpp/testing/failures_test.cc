@@ -142,6 +142,8 @@ TEST_P(Failures, AfterALossEveryCallFailsFastWithTheSameCause) {
   ASSERT_TRUE(work->done());
   EXPECT_EQ(work->status().code(), Code::kUnavailable);
   EXPECT_EQ(work->status().detail()->rank, 0);
+  EXPECT_EQ(work->status().detail()->op, "allreduce") << "the one that was called now";
+  EXPECT_EQ(work->status().detail()->phase, "queued");
 }
 
 TEST_P(Failures, ARankThatNeverCallsIsNamedWithWhatItDidLast) {

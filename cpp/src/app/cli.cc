@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "app/completion.h"
 #include "launch/misspelt.h"
@@ -227,6 +228,11 @@ Status parse_run(std::vector<std::string> arguments, CLI::App& run, Raw& raw, Re
   if (program < arguments.size() && arguments[program] == "--") ++program;
   raw.run.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(program), arguments.end());
   raw.run.misplaced = find_misplaced(run, raw.run.command);
+  for (const std::string& word : std::span(arguments).first(options)) {
+    if (!word.starts_with("-np")) continue;  // as CLI11 reads it: -n p...
+    return {Code::kInvalidArgument,
+            fmt::format("corro run: unknown option {}; the number of ranks is -np N", word)};
+  }
   // CLI11 takes its arguments from the back.
   std::vector<std::string> own(arguments.rend() - static_cast<std::ptrdiff_t>(options),
                                arguments.rend());
@@ -272,10 +278,11 @@ Status no_command(const CLI::App& program, const std::string& word) {
     commands.insert(command->get_name());
   }
   const std::string nearest = launch::nearest_name(word, commands);
+  const std::string question =
+      nearest.empty() ? "" : fmt::format("did you mean corro {}? ", nearest);
   return {Code::kInvalidArgument,
-          nearest.empty()
-              ? fmt::format("corro: no command '{}'; to start a program: corro run {}", word, word)
-              : fmt::format("corro: no command '{}'; did you mean corro {}?", word, nearest)};
+          fmt::format("corro: no command '{}'; {}to start a program: corro run {}", word, question,
+                      word)};
 }
 
 }  // namespace

@@ -79,13 +79,16 @@ TEST(CommandLine, SaysWhereTheNumberOfRanksIsMissing) {
                 HasSubstr("-np " + std::string(bad) + ": expected a number"));
   }
   EXPECT_THAT(said({"run", "-np4x", "y.py"}), HasSubstr("-np 4x: expected a number"));
+  EXPECT_EQ(said({"run", "-npernode", "2", "y.py"}),
+            "corro run: unknown option -npernode; the number of ranks is -np N");
   EXPECT_THAT(said({"run", "-np", "", "y.py"}), HasSubstr("-np '': expected a number"));
   EXPECT_THAT(said({"run", "-np"}), testing::StartsWith("corro run: -np: "));
 }
 
 TEST(CommandLine, AsksAboutACommandThatIsNearlyOne) {
   EXPECT_EQ(parse({"rum", "x.py"}).status().message(),
-            "corro: no command 'rum'; did you mean corro run?");
+            "corro: no command 'rum'; did you mean corro run? to start a program: corro run rum");
+  EXPECT_THAT(parse({"./run"}).status().message(), Not(HasSubstr("did you mean")));
   EXPECT_THAT(parse({"x.py"}).status().message(), HasSubstr("corro run x.py"));
 }
 

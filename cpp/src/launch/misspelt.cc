@@ -30,7 +30,7 @@ size_t edits_between(const std::string& from, const std::string& to) {
 
 std::string nearest_name(const std::string& name, const std::set<std::string>& known) {
   std::string nearest;
-  size_t least = kMostEdits + 1;
+  size_t least = std::min(kMostEdits, name.size() / 3) + 1;
   for (const std::string& candidate : known) {
     const size_t edits = edits_between(name, candidate);
     if (edits >= least) continue;

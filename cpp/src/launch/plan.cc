@@ -91,6 +91,12 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+std::string describe_misspelt(const LaunchPlan& plan) {
+  std::string text;
+  for (const std::string& line : plan.misspelt) text += fmt::format("corro: {}\n", line);
+  return text;
+}
+
 }  // namespace
 
 Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs) {
@@ -134,10 +140,7 @@ Variables environment_of(const LaunchPlan& plan, int rank) {
 
 std::string announce_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
-  std::string text;
-  if (!plan.options.quiet) {
-    for (const std::string& line : plan.misspelt) text += fmt::format("corro: {}\n", line);
-  }
+  std::string text = plan.options.quiet ? "" : describe_misspelt(plan);
   if (!plan.ranks_reason.empty() && !plan.options.quiet) {
     text += fmt::format("corro: {} {}, {}; logs in {}\n", job.ranks,
                         job.ranks == 1 ? "rank" : "ranks", plan.ranks_reason, job.log_dir);
@@ -156,9 +159,10 @@ std::string announce_plan(const LaunchPlan& plan) {
 
 std::string describe_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
-  std::string text = fmt::format("host {}: {} {}{}\n", plan.machine.host, job.ranks,
-                                 job.ranks == 1 ? "rank" : "ranks",
-                                 plan.ranks_reason.empty() ? "" : ", " + plan.ranks_reason);
+  std::string text = describe_misspelt(plan);
+  text += fmt::format("host {}: {} {}{}\n", plan.machine.host, job.ranks,
+                      job.ranks == 1 ? "rank" : "ranks",
+                      plan.ranks_reason.empty() ? "" : ", " + plan.ranks_reason);
   text += "command:";
   for (const std::string& word : plan.command.arguments) text += " " + quoted(word);
   text += fmt::format("\nprogram: {}\nlogs: {}/rank-N.log\n", plan.command.program, job.log_dir);

@@ -118,7 +118,7 @@ std::string describe_others(const FailureReport& report) {
   std::string text;
   if (!report.alike.empty()) {
     text = format_ranks(report.alike) + " failed in the same way";
-    if (!report.alike_at.empty()) text += " at " + report.alike_at;
+    if (!report.alike_at.empty()) text += " (" + report.alike_at + ")";
   }
   if (!report.waited.empty()) {
     text = format_ranks(report.waited) + " gave up";
@@ -165,9 +165,11 @@ FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> 
   report.advice = advise(end, verdict);
   if (context.plan != nullptr) report.hint = hint_about(*context.plan, end.crash);
   report.alike = verdict.alike;
-  if (!report.alike.empty()) {
-    const std::string place = describe_place(end_of(ends, report.alike.front()).crash.where);
-    if (place != report.where) report.alike_at = place;
+  for (const int rank : verdict.alike) {
+    const std::string place = describe_place(end_of(ends, rank).crash.where);
+    if (place.empty() || place == report.where) continue;
+    report.alike_at = fmt::format("rank {} at {}", rank, place);
+    break;
   }
   report.victims = verdict.victims;
   add_flight(end, end.ended ? end.when : context.now, report);
@@ -243,10 +245,11 @@ FailureReport describe_timeout(Duration timeout, std::span<const RankEnd> ends,
 std::string format_timeout_block(Duration timeout, std::span<const RankEnd> ends,
                                  const ReportContext& context, size_t width) {
   std::vector<int> running;
+  std::vector<int> ended;                         // Well: a failure would have ended the job.
   std::map<std::string, std::vector<int>> doing;  // what -> ranks
   for (const RankEnd& end : ends) {
     if (end.ended && !end.stopped) {
-      doing[fmt::format("ended with status {}", exit_code(end.status))].push_back(end.rank);
+      ended.push_back(end.rank);
       continue;
     }
     running.push_back(end.rank);
@@ -260,7 +263,7 @@ std::string format_timeout_block(Duration timeout, std::span<const RankEnd> ends
   Block block(fmt::format("corro: stopped on {} at --timeout {}; still running: {}", context.host,
                           format_span(timeout), format_ranks(running)),
               width);
-  constexpr size_t kLastLines = 3;
+  constexpr size_t kLastLines = 4;
   for (const auto& [what, ranks] : doing) {
     if (block.lines() + kLastLines >= kMaxBlockLines) {
       block.add_line("  ...");
@@ -268,6 +271,7 @@ std::string format_timeout_block(Duration timeout, std::span<const RankEnd> ends
     }
     block.add_line(fmt::format("  {}: {}", format_ranks(ranks), what));
   }
+  if (!ended.empty()) block.add_line(fmt::format("  {}: ended with status 0", format_ranks(ended)));
   block.add("exit", fmt::format("{}", kTimeoutExit));
   block.add("logs", context.log_dir);
   return block.take();

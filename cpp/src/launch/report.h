@@ -29,7 +29,7 @@ struct FailureReport {
   std::string advice;
   std::string hint;  ///< What may have been meant on the command line.
   std::vector<int> alike;
-  std::string alike_at;  ///< Where the first of them was, if elsewhere than `where`.
+  std::string alike_at;  ///< "rank 3 at ...": the first of them that was elsewhere than `where`.
   std::vector<int> victims;
   std::vector<int> waited;  ///< Gave up waiting for it; also victims. Empty: it failed by itself.
   std::string waited_at;    ///< Where the first of them was, like `where`.

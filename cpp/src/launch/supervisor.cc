@@ -101,6 +101,7 @@ class Supervisor {
   void reap();
   void tell_departures();
   void on_rank_end(RankProcess& rank, int status);
+  [[nodiscard]] bool is_leaving(const RankEnd& witness);
   void ask_missing(const RankEnd& end);
   void on_output(RankProcess& rank, Stream stream);
   void pause_or_resume();
@@ -272,6 +273,7 @@ void Supervisor::on_children() {
 /// A rank that ended in good order does not join any more, unless a process that it left behind
 /// does so for it.
 void Supervisor::tell_departures() {
+  std::erase_if(departed_, [this](int rank) { return agent_->greeted(rank); });
   if (departed_.empty()) return;
   const auto is_orphan = [this](pid_t child) { return ranks_.find(child) == nullptr; };
   if (std::ranges::any_of(children_of(getpid()), is_orphan)) return;
@@ -309,12 +311,19 @@ void Supervisor::on_rank_end(RankProcess& rank, int status) {
   if (ended_well(end)) departed_.push_back(rank.rank());
   if (!stopping_ && !asked_ && !ended_well(end)) {
     ask_missing(end);
-    stop_at_ = std::min(stop_at_, now + (saw_it_leave(end) ? kLeavingGrace : kFailureGrace));
+    stop_at_ = std::min(stop_at_, now + (is_leaving(end) ? kLeavingGrace : kFailureGrace));
     screen_.suspend_errors();
   } else if (asked_ && !stopping_ && gave_up(end)) {
     // Whom it has waited for in vain was asked to stop, too, and does not.
     stop_at_ = std::min(stop_at_, now + kFailureGrace);
   }
+}
+
+/// Whether the witness saw a rank leave that has not ended yet.
+bool Supervisor::is_leaving(const RankEnd& witness) {
+  const int left = saw_it_leave(witness) ? named_by(witness) : -1;
+  return left >= 0 && static_cast<size_t>(left) < ranks_.size() &&
+         ranks_[static_cast<size_t>(left)].running();
 }
 
 /// The rank that another one has waited for has until the end of the grace to say where it is.

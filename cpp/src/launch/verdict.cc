@@ -90,13 +90,14 @@ bool said_why(const RankEnd& end) {
 }
 
 /// Whether it failed with the same kind of error. One that was stopped may have been on its way out
-/// with the very same one; what else it said may be an error that it has handled.
+/// with the same one; but a program handles errors, too, and says so, if they are not corro's.
 bool failed_like(const RankEnd& end, const RankEnd& culprit) {
   if (is_witness(end) && !is_witness(culprit)) return false;
-  if (!failed_alone(end)) {
-    return said_why(end) && without_module(end.crash) == without_module(culprit.crash);
-  }
-  return end.status == culprit.status && error_type(end.crash) == error_type(culprit.crash);
+  if (error_type(end.crash) != error_type(culprit.crash)) return false;
+  if (failed_alone(end)) return end.status == culprit.status;
+  const bool of_corro =
+      end.crash.error.starts_with("corro.") || culprit.crash.error.starts_with("corro.");
+  return said_why(end) && (of_corro || without_module(end.crash) == without_module(culprit.crash));
 }
 
 /// Others gave up at a deadline: `waiter` first.

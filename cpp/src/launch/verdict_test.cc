@@ -117,13 +117,22 @@ TEST(DecideCulprit, RanksWithTheSameErrorFailedAlike) {
 }
 
 TEST(DecideCulprit, AnErrorThatTorchPassedOnOrThatCameTooLateIsStillTheSame) {
-  const std::vector<RankEnd> ends = {
-      end_of(0, 10, exited(1), "corro.MismatchError: a"),
-      end_of(1, 11, exited(1), "MismatchError: a"), stopped(2, 300, "corro.MismatchError: a"),
-      stopped(3, 300, "KeyError: b"), stopped(4, 300, "corro.MismatchError: an old one")};
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), "corro.MismatchError: a"),
+                                     end_of(1, 11, exited(1), "MismatchError: a"),
+                                     stopped(2, 300, "corro.MismatchError: a, on rank 2"),
+                                     stopped(3, 300, "KeyError: b")};
   const Verdict verdict = decide_culprit(ends);
   EXPECT_THAT(verdict.alike, ElementsAre(1, 2));
-  EXPECT_THAT(verdict.victims, ElementsAre(3, 4));
+  EXPECT_THAT(verdict.victims, ElementsAre(3));
+}
+
+TEST(DecideCulprit, AnErrorThatAStoppedRankHadHandledIsNotTheSame) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), "ValueError: the real one"),
+                                     stopped(1, 300, "ValueError: a handled one"),
+                                     stopped(2, 300, "ValueError: the real one")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_THAT(verdict.alike, ElementsAre(2));
+  EXPECT_THAT(verdict.victims, ElementsAre(1));
 }
 
 constexpr const char* kGaveUp =

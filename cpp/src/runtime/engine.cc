@@ -220,7 +220,13 @@ void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time n
 }
 
 Status Engine::refusal(Group& group, const collective::OpRequest& request) {
-  if (!group.failed.ok()) return group.failed.with_context(name_of(request.kind));
+  if (!group.failed.ok()) {
+    const int culprit = group.failed.detail() ? group.failed.detail()->rank : -1;
+    const std::string name(name_of(request.kind));
+    return {group.failed.code(),
+            name + ": " + group.failed.message(),
+            {.rank = culprit, .op = name, .phase = std::string(name_of(obs::Phase::kQueued))}};
+  }
   if (!group.next_error.ok()) return std::exchange(group.next_error, Status());
   return collective::validate(request, group.rank, group.size());
 }
@@ -375,7 +381,7 @@ bool Engine::poll(Time now) {
   const bool everyone = due || named_busy();
   // What was launched sends first: a look before that is most often a system call for nothing. But
   // not twice in a row, since a lane may launch something in every pass.
-  skipped_ = launched && !skipped_;
+  skipped_ = launched && !skipped_ && !everyone;
   if (everyone || (message_flights_ > 0 && !skipped_))
     moved = poll_endpoints(everyone || idle_polls_ == 0) || moved;
   awaited_ = kNobody;

@@ -220,8 +220,10 @@ bool AgentService::Impl::get(uint64_t id, const AgentMessage& message) {
   return true;
 }
 
+bool AgentService::greeted(int32_t rank) const { return impl_->greeted.contains(rank); }
+
 void AgentService::end_rank(int32_t rank) {
-  if (impl_->greeted.contains(rank)) return;
+  if (greeted(rank)) return;
   impl_->ended.insert(rank);
   std::set<std::string> keys;
   for (const auto& [key, waiter] : impl_->waiters) {

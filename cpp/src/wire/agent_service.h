@@ -61,6 +61,8 @@ class AgentService {
   /// The process of this rank has ended and left none behind: unless it has ever said HELLO, who
   /// asks for one of its keys gets NOT_FOUND from now on.
   void end_rank(int32_t rank);
+  /// Whether the rank has ever said HELLO.
+  [[nodiscard]] bool greeted(int32_t rank) const;
   [[nodiscard]] const Counters& counters() const;
 
  private:

@@ -79,6 +79,8 @@ class _Slot:
     def _stay(self) -> None:
         """Module.to() and its like give a parameter and its gradient, the view, other memory."""
         flat = self.flat
+        if not self.param.requires_grad:
+            return
         if self.param.dtype != flat.dtype or self.param.device != flat.device:
             raise FailedPreconditionError(
                 f"{self.name} became {self.param.dtype} on {self.param.device} after "
@@ -266,11 +268,13 @@ class Reducer:
         with self._lock:
             if self._closed:
                 raise FailedPreconditionError(self._closed)
-            for bucket in self._buckets[self._next :]:
+            while self._next < len(self._buckets):
+                bucket = self._buckets[self._next]
                 bucket.settle()
                 for slot in bucket.slots:
                     slot.adopt()
                 self._launch(bucket)
+                self._next += 1
         try:
             for bucket in self._buckets:
                 bucket.wait()
@@ -283,9 +287,11 @@ class Reducer:
     def zero(self) -> None:
         """Zeroes all gradients; one that was removed or replaced becomes a view again."""
         for bucket in self._buckets:
-            bucket.zero()
+            bucket.settle()
         for slot in self._slots.values():
-            slot.attach()
+            slot.attach()  # It brings back what was moved.
+        for bucket in self._buckets:
+            bucket.zero()
 
     def _reset(self) -> None:
         self._next = 0
