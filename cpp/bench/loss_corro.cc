@@ -1,5 +1,6 @@
 // loss_corro: how long after a rank's kill -9 each survivor's allreduce raises, as one JSON line of
-// each survivor. Needs at least two ranks; the last one dies.
+// each survivor. Needs at least two ranks; the last one dies, and leaves two forked children behind
+// that hold copies of its descriptors, as data loaders do.
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +19,13 @@ int64_t now() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);  // One clock for all processes of a host.
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+void fork_child() {
+  constexpr unsigned kSeconds = 10;  // A bound: the launcher ends it before that.
+  if (fork() != 0) return;
+  sleep(kSeconds);
+  _exit(0);
 }
 
 /// The maximum over all ranks.
@@ -47,6 +55,8 @@ int main() {
   }
   const int last = corro_engine_size(engine) - 1;
   if (corro_engine_rank(engine) == last) {
+    fork_child();
+    fork_child();
     while (now() < death) usleep(100);
     kill(getpid(), SIGKILL);
   }

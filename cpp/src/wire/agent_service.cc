@@ -30,7 +30,7 @@ constexpr std::string_view kEnded = "its rank has ended without joining";
 
 /// R of "JOB/what/R"; -1 of another key.
 int32_t writer_of(const std::string& key) {
-  const char* number = key.data() + key.rfind('/') + 1;  // 0 if there is no slash
+  const char* number = key.data() + (key.rfind('/') + 1);  // 0 if there is no slash
   const char* end = key.data() + key.size();
   int32_t rank = -1;
   const auto [stop, error] = std::from_chars(number, end, rank);
