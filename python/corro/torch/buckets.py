@@ -178,8 +178,7 @@ class Bucket:
         return True
 
     def zero(self) -> None:
-        """Zeroes all gradients."""
-        self.settle()
+        """Zeroes all gradients; not while a reduction is on its way."""
         self._flat.zero_()
 
 

@@ -89,7 +89,9 @@ def test_a_rank_that_ends_before_it_joins_is_not_waited_for(launcher: Launcher) 
 
 
 def test_a_process_that_a_rank_leaves_behind_may_join_for_it(launcher: Launcher) -> None:
-    text = script("if os.fork(): os._exit(0)\n    time.sleep(0.3)", early=True)
+    leave = "first = os.getpid()\n    if os.fork(): os._exit(0)\n"
+    until_the_launcher_knows = '    while os.path.exists(f"/proc/{first}"): time.sleep(0.01)'
+    text = script(leave + until_the_launcher_knows, early=True)
     text = text.replace("corro.set_step(4)\nif rank == 1: stay()\n", "")
     job = launcher.run("-np", 2, launcher.script(text), env={"CORRO_TIMEOUT": "20"})
     assert job.process.returncode == 0, job.err
