@@ -5,64 +5,23 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from training import adam, assert_same_on_all_ranks, batch, losses, mine, network, sgd
 
 import corro.torch as corro
 from corro import _context
 
 pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
 
-GLOBAL_BATCH = 24
-
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def network() -> nn.Module:
-    torch.manual_seed(3)
-    return nn.Sequential(
-        nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1)
-    )
-
-
-def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
-    random = torch.Generator().manual_seed(step)
-    x = torch.randn(GLOBAL_BATCH, 6, generator=random)
-    return x, x.sum(1, keepdim=True).sin()
-
-
-def mine(x: torch.Tensor) -> torch.Tensor:
-    return x[corro.rank() :: corro.size()]
-
-
-def sgd(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-
-
-def adam(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), lr=0.01)
-
-
-def losses(
-    model: nn.Module, optimizer: torch.optim.Optimizer, steps: int, shared: bool
-) -> list[float]:
-    history = []
-    for step in range(steps):
-        x, y = batch(step)
-        if shared:
-            x, y = mine(x), mine(y)
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x), y)
-        loss.backward()
-        optimizer.step()
-        history.append(corro.allreduce(loss.detach()).item() if shared else loss.item())
-    return history
 
 
 @pytest.mark.parametrize("make", [sgd, adam])
@@ -74,9 +33,7 @@ def test_the_first_100_losses_are_those_of_one_process(
     optimizer = corro.DistributedOptimizer(make(together), together.named_parameters())
     got = losses(together, optimizer, 100, shared=True)
     assert got == pytest.approx(want, abs=1e-4)
-    # And all ranks have the same weights, bit for bit.
-    for param in together.parameters():
-        assert torch.equal(corro.broadcast(param), param)
+    assert_same_on_all_ranks(together)
 
 
 def test_it_is_an_optimizer_of_the_same_class() -> None:
@@ -336,9 +293,13 @@ def test_a_model_wrapped_again_belongs_to_the_new_optimizer() -> None:
             first.step()
 
 
-def test_a_skipped_step() -> None:
+@pytest.mark.parametrize("unused", [False, True], ids=["all_used", "one_unused"])
+def test_a_skipped_step(unused: bool) -> None:
     model = network()
-    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    if unused:  # Its bucket, the last one, is not reduced when backward() returns.
+        model.unused = nn.Linear(2, 2)
+        model.forward = nn.Sequential(*list(model)[:5]).forward
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters(), groups=2)
     before = copy.deepcopy(model.state_dict())
     for step in range(3):  # As a GradScaler that finds infinities does.
         optimizer.zero_grad()
@@ -348,6 +309,7 @@ def test_a_skipped_step() -> None:
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
     losses(model, optimizer, 2, shared=True)
+    assert_same_on_all_ranks(model)
 
 
 def test_a_shared_parameter_used_twice() -> None:
@@ -418,19 +380,31 @@ def test_predivide_and_sum() -> None:
 
 
 def test_a_closure() -> None:
-    model = network()
-    optimizer = corro.DistributedOptimizer(torch.optim.LBFGS(model.parameters(), max_iter=3))
-    x, y = batch(0)
+    """20 iterations take a gradient each, on shards that differ: replicas stay the same."""
+    alone, together = network().double(), network().double()
+    x, y = (part.double() for part in batch(0))
+    settings: dict[str, Any] = {"max_iter": 20, "tolerance_change": 0.0}
+    one = torch.optim.LBFGS(alone.parameters(), **settings)
+    many = corro.DistributedOptimizer(torch.optim.LBFGS(together.parameters(), **settings))
+    evaluations = []
 
-    def closure() -> torch.Tensor:
+    def closure(
+        model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
         optimizer.zero_grad()
-        loss = F.mse_loss(model(mine(x)), mine(y))
+        loss = F.mse_loss(model(x), y)
         loss.backward()
+        evaluations.append(loss.item())
         return loss
 
-    first = F.mse_loss(model(x), y).item()
-    optimizer.step(closure)
-    assert F.mse_loss(model(x), y).item() < first
+    one.step(lambda: closure(alone, one, x, y))
+    wanted, last = len(evaluations), evaluations[-1]
+    assert wanted == 20
+    many.step(lambda: closure(together, many, mine(x), mine(y)))
+    assert len(evaluations) == 2 * wanted
+    assert_same_on_all_ranks(together)
+    shares = corro.allreduce(torch.tensor(evaluations[wanted:]))
+    assert shares[-1].item() == pytest.approx(last, rel=1e-3)
 
 
 def test_channels_last_and_mixed_dtypes() -> None:
