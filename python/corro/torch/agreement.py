@@ -26,10 +26,17 @@ if TYPE_CHECKING:
 def check_same_tensors(group: Group, caller: str, sets: NamedSets) -> None:
     """Raises MismatchError on every rank unless all have the same names, shapes and dtypes.
 
-    Blocks until every rank of the group has called it. One allgather of 8 bytes; the names travel
-    only to say which differ. `caller` is what the user has called.
+    Blocks until every rank of the group has called it. `caller` is what the user has called.
     """
-    lines = _lines(sets)
+    check_same_lines(group, f"{caller}: ranks have different parameters", _lines(sets))
+
+
+def check_same_lines(group: Group, what: str, lines: list[str]) -> None:
+    """Raises MismatchError on every rank, beginning with `what`, unless all have the same lines.
+
+    Blocks until every rank of the group has called it. One allgather of 8 bytes; the lines travel
+    only to say which differ.
+    """
     if len({row[0] for row in exchange(group, [_digest("\n".join(lines))])}) == 1:
         return
     everyone = allgather_object(lines, group=group)
@@ -38,8 +45,7 @@ def check_same_tensors(group: Group, caller: str, sets: NamedSets) -> None:
             if first != other:
                 numbers = f"{len(everyone[0])} and {len(theirs)}; "
                 raise MismatchError(
-                    f"{caller}: ranks have different parameters: "
-                    f"{numbers if len(everyone[0]) != len(theirs) else ''}"
+                    f"{what}: {numbers if len(everyone[0]) != len(theirs) else ''}"
                     f"rank {group.ranks[0]} has {first} where rank {rank} has {other}"
                 )
 

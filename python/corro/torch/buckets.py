@@ -18,7 +18,7 @@ from corro import _context, _native
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import FailedPreconditionError, InvalidArgumentError
-from corro.torch.agreement import ValueCheck, check_same_tensors
+from corro.torch.agreement import ValueCheck, check_same_lines, check_same_tensors
 from corro.torch.compression import Compression, Compressor
 from corro.torch.verbs import DTYPES, arena_tensor
 
@@ -110,6 +110,33 @@ class _Slot:
         self._stay()
         self.param.grad = self.view if self.param.requires_grad else None
 
+    def keep_gradient(self) -> None:
+        """As attach(), but a gradient that the user has replaced or removed stays as it is."""
+        self._stay()
+        if not self.param.requires_grad:
+            self.param.grad = None
+
+    def check_unchanged(self) -> None:
+        """Refuses to reduce anything but what backward() has left in the view."""
+        grad = self.param.grad
+        if grad is self.view or not self.param.requires_grad:
+            return
+        if grad is not None and grad.requires_grad:
+            raise self.graph_error()
+        raise FailedPreconditionError(
+            f"the gradient of {self.name} was replaced or removed before it was reduced: other"
+            " gradients of its bucket did not come on this rank; call the optimizer's"
+            " synchronize() before you change gradients"
+        )
+
+    def graph_error(self) -> FailedPreconditionError:
+        """Returns what to raise for a gradient that may be differentiated and has to be reduced."""
+        return FailedPreconditionError(
+            f"the gradient of {self.name} carries a graph, which its reduction would cut: leave"
+            " create_graph=True out of the last backward() before step(), and differentiate twice"
+            " by torch.autograd.grad(..., create_graph=True)"
+        )
+
 
 class Bucket:
     """Gradients of one dtype on one device. Externally synchronized."""
@@ -197,6 +224,7 @@ class Reducer:
         self._next = 0  # The first bucket that has not been launched.
         self._started = False  # A gradient has come since the last reset.
         self._called_back = False  # At the end of this backward pass.
+        self._removed: list[str] = []  # Whose gradients all ranks have removed.
         self._lock = threading.Lock()
         self._closed = ""  # Why, once it is.
         self._hooks: list[RemovableHandle] = []
@@ -263,10 +291,22 @@ class Reducer:
         return self._started
 
     def finish(self) -> None:
-        """Reduces what was not reduced yet and waits for all; missing gradients count as zeros."""
+        """Reduces what was not reduced yet and waits for all; missing gradients count as zeros.
+
+        What was put in the place of a reduced gradient, or None, stays for the optimizer.
+        """
+        self._finish(used=True)
+
+    def discard(self) -> None:
+        """As finish(), for gradients that nobody uses on this rank: any change is fine."""
+        self._finish(used=False)
+
+    def _finish(self, used: bool) -> None:
         with self._lock:
             if self._closed:
                 raise FailedPreconditionError(self._closed)
+            if used:
+                self._check_unreduced()
             while self._next < len(self._buckets):
                 bucket = self._buckets[self._next]
                 bucket.settle()
@@ -280,8 +320,26 @@ class Reducer:
         finally:
             self._reset()
         for slot in self._slots.values():
-            slot.attach()
+            slot.keep_gradient()
         self._values.finish()
+
+    def _check_unreduced(self) -> None:
+        for bucket in self._buckets[self._next :]:
+            for slot in bucket.slots:
+                if slot.passes_left < self._options.passes:
+                    slot.check_unchanged()
+
+    def compare_removed(self) -> None:
+        """Raises if gradients are None on some ranks only, whose parameters would then differ.
+
+        A rank where the same ones are None as after the last comparison says nothing: if others
+        differ, the next operation of this rank does not match their comparison, and fails.
+        """
+        removed = [slot.name for slot in self._slots.values() if slot.param.grad is None]
+        if removed == self._removed:
+            return
+        check_same_lines(self._group, "step(): ranks have removed different gradients", removed)
+        self._removed = removed
 
     def zero(self) -> None:
         """Zeroes all gradients; one that was removed or replaced becomes a view again."""
@@ -322,6 +380,9 @@ class Reducer:
                 " over several backward passes, give DistributedOptimizer a larger"
                 f" backward_passes_per_step than {self._options.passes}"
             )
+        differentiable = torch.is_grad_enabled()  # As within backward(create_graph=True) alone.
+        if differentiable and slot.passes_left == 1:
+            raise slot.graph_error()
         slot.bucket.settle()
         if not self._started:
             self._values.look(self._slots)
@@ -330,7 +391,8 @@ class Reducer:
             self._called_back = True
             engine: Any = torch.autograd.Variable._execution_engine
             engine.queue_callback(self._backward_ended)
-        slot.adopt()
+        if not differentiable:  # Else it stays as it is: a later pass differentiates it.
+            slot.adopt()
         slot.passes_left -= 1
         if slot.passes_left == 0:
             slot.bucket.missing -= 1

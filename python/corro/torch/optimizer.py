@@ -39,8 +39,9 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
 
     Gradients are views of buckets that the engine owns and reduces while backward() runs; when it
-    returns they are reduced, and can be clipped or unscaled. Gradients that did not come on this
-    rank count as zeros, and their buckets wait for step() or synchronize().
+    returns they are reduced, and can be clipped, unscaled, replaced or, on all ranks, removed
+    (None: step() leaves the parameter alone). Gradients that did not come on this rank count as
+    zeros, and their buckets wait for step() or synchronize().
 
     Args:
         optimizer: what to wrap; it must not be used by itself afterwards.
@@ -58,6 +59,11 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidArgumentError(
             f"DistributedOptimizer: expected a torch optimizer, got {type(optimizer).__name__}"
+        )
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise InvalidArgumentError(
+            "DistributedOptimizer: SparseAdam takes sparse gradients alone, and reduced ones are"
+            " dense; use Adam"
         )
     if isinstance(optimizer, DistributedOptimizerBase):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
@@ -135,7 +141,7 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
             return super().step(self._reducing(closure))
         if not self._synchronized or self._in_flight():
             self.synchronize()
-        self._synchronized = False
+        self._end_synchronized()
         return super().step()
 
     step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
@@ -146,7 +152,7 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
             super().zero_grad(set_to_none)
             return
         if self._in_flight():  # A step was skipped: the other ranks still need this one's part.
-            self._reducer.finish()
+            self._reducer.discard()
         self._synchronized = False
         self._reducer.zero()
 
@@ -159,11 +165,17 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
     def _in_flight(self) -> bool:
         return self._reducer is not None and self._reducer.started
 
+    def _end_synchronized(self) -> None:
+        """The optimizer reads the gradients now."""
+        self._synchronized = False
+        if self._reducer is not None:
+            self._reducer.compare_removed()
+
     def _reducing(self, closure: Closure) -> Closure:
         def run() -> Any:
             loss = closure()
             self.synchronize()
-            self._synchronized = False
+            self._end_synchronized()
             return loss
 
         return run
