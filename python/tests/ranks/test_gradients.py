@@ -1,15 +1,28 @@
-"""What a user may do with gradients around backward(), on every rank: replicas never part silently."""
+"""What a user may do with gradients around backward(), on every rank: replicas never part silently.
+
+Tests that are skipped state what is still to come.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
-from training import assert_same_on_all_ranks, batch, network, sgd
+from torch.utils.checkpoint import checkpoint
+from training import assert_same_on_all_ranks, batch, mine, network, sgd
 
 import corro.torch as corro
+from corro import _context
 
 pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
+
+with_buckets = pytest.mark.skip(reason="mended with the engine's buckets")
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +158,192 @@ def test_an_earlier_pass_keeps_its_graph() -> None:
         torch.testing.assert_close(ours.grad, wanted.grad, rtol=1e-4, atol=1e-5)
     optimizer.step()
     assert_same_on_all_ranks(together)
+
+
+@with_buckets
+def test_clipping_sees_reduced_gradients_though_one_parameter_gets_none() -> None:
+    model = Pair()
+    optimizer = wrap(model)
+    for step in range(1, 3):
+        optimizer.zero_grad()
+        (model.a[0] * (1.0 + 8.0 * corro.rank())).backward()
+        assert model.a.grad is not None
+        assert model.a.grad.tolist() == [1.0 + 4.0 * (corro.size() - 1), 0.0]
+        assert model.b.grad is None or not model.b.grad.any()
+        nn.utils.clip_grad_norm_(model.parameters(), 2.0)
+        optimizer.step()
+        assert model.a[0].item() == pytest.approx(-2.0 * step, abs=1e-4)
+        assert model.b.tolist() == [0.0] * 2
+
+
+@with_buckets
+def test_a_scaler_skips_on_all_ranks_though_one_parameter_gets_no_gradient() -> None:
+    if not hasattr(torch.amp, "GradScaler"):
+        pytest.skip("torch before 2.3 has no GradScaler for processors")
+    model = Pair()
+    optimizer = wrap(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    for step in range(3):
+        optimizer.zero_grad()
+        lost = step == 1 and corro.rank() == corro.size() - 1
+        scaler.scale(model(float("inf") if lost else scale(), used="a")).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert model.a.tolist() == [-2 * mean()] * 2
+    assert corro.allgather(torch.tensor([scaler.get_scale()])).tolist() == [1.0] * corro.size()
+    assert_same_on_all_ranks(model)
+
+
+@with_buckets
+def test_a_line_search_uses_the_loss_of_all_ranks() -> None:
+    """With its own loss each rank would evaluate another number of times."""
+
+    def fit(model: nn.Module, shared: bool) -> int:
+        x, y = (part.double() for part in batch(0))
+        if shared:
+            x, y = mine(x), mine(y)
+        plain = torch.optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe")
+        optimizer = corro.DistributedOptimizer(plain) if shared else plain
+        evaluations = 0
+
+        def closure() -> torch.Tensor:
+            nonlocal evaluations
+            evaluations += 1
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        return evaluations
+
+    alone, together = network().double(), network().double()
+    assert fit(together, shared=True) == fit(alone, shared=False)
+    assert_same_on_all_ranks(together)
+    for ours, wanted in zip(together.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-7)
+
+
+@with_buckets
+def test_a_hook_put_on_after_wrapping_runs_before_the_reduction() -> None:
+    weight = nn.Parameter(torch.zeros(1 << 20))  # Its reduction takes a while.
+    optimizer = corro.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
+
+    def multiply(param: torch.Tensor) -> None:
+        assert param.grad is not None
+        param.grad *= scale()
+
+    weight.register_post_accumulate_grad_hook(multiply)
+    for _ in range(5):
+        optimizer.zero_grad()
+        weight.sum().backward()
+        assert weight.grad is not None
+        assert torch.equal(weight.grad, torch.full_like(weight, mean()))
+        optimizer.step()
+
+
+class Calls:
+    """Counts calls of corro's Python functions by this thread, which runs backward(), too."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._package = str(Path(corro.__file__).parent)
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        self.count += event == "call" and frame.f_code.co_filename.startswith(self._package)
+
+    def of(self, step: Callable[[], object]) -> int:
+        self.count = 0
+        sys.setprofile(self)
+        try:
+            step()
+        finally:
+            sys.setprofile(None)
+        return self.count
+
+
+@with_buckets
+def test_a_step_costs_one_call_a_parameter_at_most_and_no_message_for_each() -> None:
+    weights = nn.ParameterList(torch.zeros(16) for _ in range(1000))
+    optimizer = wrap(weights)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.cat(list(weights)).sum().backward()
+        optimizer.step()
+
+    step()  # The first one compares values, too.
+    engine = _context.current().engine
+    operations, messages = engine.counter("ops"), engine.counter("messages_sent")
+    calls = Calls().of(step)
+    assert engine.counter("ops") - operations <= 2
+    assert engine.counter("messages_sent") - messages <= 8 * corro.size()
+    assert calls <= len(weights) + 100
+
+
+class Adversaries:
+    """A generator and a discriminator, trained as in DCGAN: module.zero_grad(), two backwards."""
+
+    def __init__(self, shared: bool) -> None:
+        torch.manual_seed(5)
+        self.generator, self.discriminator = nn.Linear(6, 6), nn.Linear(6, 1)
+        models = (self.generator, self.discriminator)
+        plain = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+        wrapped = (
+            [corro.DistributedOptimizer(optimizer) for optimizer in plain] if shared else plain
+        )
+        self.of_generator, self.of_discriminator = wrapped
+        self.part = mine if shared else lambda x: x
+
+    def loss(self, x: torch.Tensor, label: float) -> torch.Tensor:
+        scores = self.discriminator(x)
+        return F.binary_cross_entropy_with_logits(scores, torch.full_like(scores, label))
+
+    def step(self, number: int) -> None:
+        real, noise = self.part(batch(number)[0]), self.part(batch(number + 100)[0])
+        self.discriminator.zero_grad()
+        self.loss(real, 1.0).backward()
+        fake = self.generator(noise)
+        self.loss(fake.detach(), 0.0).backward()
+        self.of_discriminator.step()
+        self.generator.zero_grad()
+        self.loss(fake, 1.0).backward()  # It reaches the discriminator's parameters, too.
+        self.of_generator.step()
+
+
+@with_buckets
+def test_the_loop_of_dcgan_is_that_of_one_process() -> None:
+    alone, together = Adversaries(shared=False), Adversaries(shared=True)
+    for number in range(5):
+        alone.step(number)
+        together.step(number)
+    for name in ("generator", "discriminator"):
+        assert_same_on_all_ranks(getattr(together, name))
+        one, all_ranks = (getattr(pair, name).parameters() for pair in (alone, together))
+        for ours, wanted in zip(all_ranks, one, strict=True):
+            torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
+
+
+@with_buckets
+def test_reentrant_checkpoints_of_a_shared_layer_are_as_in_one_process() -> None:
+    def train(model: nn.Module, optimizer: torch.optim.Optimizer, shared: bool) -> None:
+        for number in range(3):
+            x = batch(number)[0]
+            x = (mine(x) if shared else x).requires_grad_()
+            optimizer.zero_grad()
+            for _ in range(2):  # The layer's gradient comes twice within one backward().
+                x = checkpoint(model, x, use_reentrant=True).tanh()
+            x.square().sum(1).mean().backward()
+            optimizer.step()
+
+    torch.manual_seed(5)
+    alone, together = nn.Linear(6, 6), nn.Linear(6, 6)
+    together.load_state_dict(alone.state_dict())
+    train(alone, sgd(alone), shared=False)
+    train(together, corro.DistributedOptimizer(sgd(together)), shared=True)
+    assert_same_on_all_ranks(together)
+    for ours, wanted in zip(together.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_sparse_gradients_become_dense_and_an_optimizer_that_needs_them_is_refused() -> None:
