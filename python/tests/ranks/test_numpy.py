@@ -153,6 +153,45 @@ def test_send_and_recv_in_a_ring() -> None:
     numpy.testing.assert_array_equal(got, (rank - 1) % n)
 
 
+@pytest.mark.skip(reason="mended with the engine's buckets")
+def test_a_receive_that_does_not_fit_leaves_other_tags_alone() -> None:
+    tags = range(1, 5)
+    if corro.size() > 1 and corro.rank() == 0:
+        for tag in (1, *tags, *tags):
+            cn.send(numpy.full(4, tag), 1, tag=tag)
+    if corro.rank() == 1:
+        with pytest.raises(corro.MismatchError, match=r"rank 0 called send\(i64\[4\]\)"):
+            cn.recv(numpy.empty(3, numpy.int64), 0, tag=1)
+        for tag in (*tags, *tags):
+            assert cn.recv(numpy.empty(4, numpy.int64), 0, tag=tag).tolist() == [tag] * 4
+
+
+@pytest.mark.skip(reason="mended with the engine's buckets")
+def test_early_messages_are_bounded_however_much_was_sent_on_another_tag() -> None:
+    small, early = numpy.ones(1), 64  # Of 1 MiB each.
+    engine = corro._context.current().engine
+    if corro.size() > 1 and corro.rank() == 0:
+        for _ in range(1000):
+            cn.send(small, 1, tag=1)
+        sending = [cn.send_async(numpy.full(1 << 17, i), 1, tag=2) for i in range(early)]
+        for _ in range(200):
+            cn.send(small, 1, tag=3)
+            cn.recv(small, 1, tag=3)
+        for handle in sending:
+            handle.wait()
+    if corro.rank() == 1:
+        before = engine.counter("bytes_received")
+        for _ in range(1000):
+            cn.recv(small, 0, tag=1)
+        for _ in range(200):  # Other tags are not held up, and what is early has time to come.
+            cn.recv(small, 0, tag=3)
+            cn.send(small, 0, tag=3)
+        # The limit of 4 MiB, and what was on its way in sockets or rings when it was passed.
+        assert engine.counter("bytes_received") - before <= 16 << 20
+        for i in range(early):
+            assert (cn.recv(numpy.empty(1 << 17, numpy.int64), 0, tag=2) == i).all()
+
+
 def test_wrong_arguments_are_told_by_the_name_that_was_called() -> None:
     with pytest.raises(
         TypeError, match=r"^allreduce\(\) missing 1 required positional argument: 'x'"
