@@ -1,11 +1,13 @@
 // What one operation costs: when an engine looks at its peers' streams.
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "io/fd.h"
 #include "runtime/engine.h"
 
 namespace corro::runtime {
@@ -16,36 +18,42 @@ class RecordingStream final : public transport::Stream {
  public:
   explicit RecordingStream(std::string& calls) : calls_(calls) {}
   transport::Moved write(std::span<const iovec> pieces) override {
-    calls_ += "w";
+    calls_ += 'w';
     return {.bytes = transport::total_size(pieces)};
   }
   transport::Moved read(std::span<const iovec> /*pieces*/) override {
-    calls_ += "r";
+    calls_ += 'r';
     return {};
   }
-  [[nodiscard]] int poll_fd() const override { return -1; }
+  [[nodiscard]] int poll_fd() const override { return descriptor_.get(); }
   void close() override {}
   [[nodiscard]] std::string describe() const override { return "recording"; }
 
  private:
   std::string& calls_;
+  io::Fd descriptor_{eventfd(0, EFD_CLOEXEC)};  // As a socket's: each look is a system call.
 };
 
-std::unique_ptr<Engine> engine_of_two(std::string& calls) {
+/// Every other rank has a stream of its own, which writes in its string of `calls`.
+std::unique_ptr<Engine> engine_of(std::vector<std::string>& calls) {
   EngineOptions options{.rank = 0,
-                        .size = 2,
+                        .size = static_cast<int32_t>(calls.size()) + 1,
                         .segment = collective::Segment::create(1U << 20U).value(),
                         .peers = {},
                         .wake = [](int32_t) {}};
   options.peers.push_back({.where = "here", .stream = nullptr, .segment = nullptr});
-  options.peers.push_back(
-      {.where = "there", .stream = std::make_unique<RecordingStream>(calls), .segment = nullptr});
+  for (std::string& of_peer : calls) {
+    options.peers.push_back({.where = "there",
+                             .stream = std::make_unique<RecordingStream>(of_peer),
+                             .segment = nullptr});
+  }
   return Engine::create(std::move(options)).value();
 }
 
 TEST(EngineCost, AnOperationSendsBeforeItLooks) {
-  std::string calls;
-  const auto engine = engine_of_two(calls);
+  std::vector<std::string> of_peers(1);
+  std::string& calls = of_peers.front();
+  const auto engine = engine_of(of_peers);
   auto work = std::make_shared<WorkState>(std::vector{collective::OpRequest{}});
   const Time now = monotonic_now();
   (void)engine->poll(now);
@@ -58,8 +66,9 @@ TEST(EngineCost, AnOperationSendsBeforeItLooks) {
 }
 
 TEST(EngineCost, ItLooksAlsoWhileSomethingIsLaunchedInEveryPass) {
-  std::string calls;
-  const auto engine = engine_of_two(calls);
+  std::vector<std::string> of_peers(1);
+  std::string& calls = of_peers.front();
+  const auto engine = engine_of(of_peers);
   Group* alone = engine->create_group({0}).value();
   const Time now = monotonic_now();
   const auto submit = [&](Group& group) {
@@ -70,6 +79,28 @@ TEST(EngineCost, ItLooksAlsoWhileSomethingIsLaunchedInEveryPass) {
   calls.clear();
   for (int i = 0; i < 100; ++i) submit(*alone);
   EXPECT_GE(std::ranges::count(calls, 'r'), 50);
+}
+
+TEST(EngineCost, APeerThatOwesNothingIsNotLookedAt) {
+  GTEST_SKIP() << "mended with the engine's rooms";
+  std::vector<std::string> calls(15);
+  const auto engine = engine_of(calls);
+  Time now = monotonic_now();
+  std::byte received{};
+  collective::OpRequest request{.kind = OpKind::kRecv, .dtype = DType::kU8, .root = 1};
+  request.output = &received;
+  request.count = 1;
+  engine->submit(engine->world(), std::make_shared<WorkState>(std::vector{request}), now);
+  (void)engine->poll(now);
+  for (std::string& of_peer : calls) of_peer.clear();
+  for (int i = 0; i < 1000; ++i) {
+    now = now + std::chrono::microseconds(1);
+    (void)engine->poll(now);
+  }
+  EXPECT_GE(std::ranges::count(calls.front(), 'r'), 100) << "what it waits for";
+  for (size_t peer = 1; peer < calls.size(); ++peer) {
+    EXPECT_EQ(calls[peer], "") << "peer " << peer + 1 << " owes nothing";
+  }
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+"""What many ranks of one host cost it: memory and connections."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import Launch
+
+with_rooms = pytest.mark.skip(reason="mended with the engine's rooms")
+
+# Every rank prints the shared memory that it has open or mapped, by inode: blocks that are
+# committed, whether touched or not. It has sent 1 MiB of private memory over the world and, by a
+# name, over both of the lanes that named operations have.
+MEMORY = """
+import json, os
+import numpy
+import corro, corro.numpy as cn
+
+corro.init()
+data = numpy.ones(1 << 18, numpy.float32)
+for name in (None, None, *["step"] * 8):
+    assert (cn.allreduce(data, corro.Sum, name) == corro.size()).all()
+    corro.barrier()
+bytes_of = {}
+for folder in ("/proc/self/fd", "/proc/self/map_files"):
+    for entry in os.listdir(folder):
+        try:
+            file = os.stat(f"{folder}/{entry}")
+            name = os.readlink(f"{folder}/{entry}")
+        except FileNotFoundError:  # The descriptor of listdir() itself.
+            continue
+        if name.startswith(("/memfd:", "/dev/shm/")):
+            bytes_of[file.st_ino] = 512 * file.st_blocks
+print("memory", json.dumps(bytes_of))
+corro.barrier()
+"""
+
+
+@with_rooms
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+def test_shared_memory_grows_with_the_ranks_of_a_host(launch: Launch, ranks: int) -> None:
+    job = launch("-c", MEMORY, ranks=ranks).check()
+    bytes_of: dict[str, int] = {}
+    said = [line.partition("memory ")[2] for line in job.output.splitlines() if "memory " in line]
+    assert len(said) == ranks, job.output
+    for line in said:
+        bytes_of |= json.loads(line)
+    assert sum(bytes_of.values()) <= ranks * (4 << 20)
+
+
+# Every rank counts its connections, and the memory that pairs have, after init() and after it has
+# talked to one other rank.
+CONNECTIONS = """
+import os
+import numpy
+import corro, corro.numpy as cn
+
+def streams():
+    count = 0
+    for folder in ("/proc/self/fd", "/proc/self/map_files"):
+        for entry in os.listdir(folder):
+            try:
+                name = os.readlink(f"{folder}/{entry}")
+            except FileNotFoundError:  # The descriptor of listdir() itself.
+                continue
+            count += name.startswith(("socket:", "/memfd:corro-stream"))
+    return count
+
+before = streams()
+corro.init()
+joined = streams() - before
+other = corro.rank() ^ 1
+sending = cn.send_async(numpy.ones(4), other)
+cn.recv(numpy.empty(4), other)
+sending.wait()
+print("streams", joined, streams() - before)
+corro.barrier()
+"""
+
+
+@with_rooms
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_streams_are_made_when_they_are_first_used(launch: Launch, transport: str) -> None:
+    ranks, rounds = 16, 4
+    job = launch("-c", CONNECTIONS, ranks=ranks, CORRO_TRANSPORT=transport).check()
+    said = [line.split()[-2:] for line in job.output.splitlines() if "streams " in line]
+    assert len(said) == ranks, job.output
+    for joined, used in said:
+        # A listener, and the pairs of each round of joining; then one pair more.
+        assert int(joined) <= 1 + 2 * rounds
+        assert int(used) <= int(joined) + 1
