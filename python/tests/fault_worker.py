@@ -64,6 +64,17 @@ def stopped() -> None:
     say(**failure_of_next(numpy.ones(4)))
 
 
+def stopped_inside() -> None:
+    """With more on its way than sockets hold; the others wait in the same operation."""
+    corro.numpy.allreduce(numpy.ones(4))
+    data = numpy.ones(8 << 20)
+    if corro.rank() == VICTIM:
+        started = corro.numpy.allreduce_async(data)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        started.wait()
+    say(**failure_of_next(data))
+
+
 def killed_while_others_rest() -> None:
     """Nobody is in an operation when a rank dies; the survivors come back later."""
     corro.numpy.allreduce(numpy.ones(4))
