@@ -45,7 +45,7 @@ Status Engine::open_world() {
   if (recorder_ == nullptr) {
     CORRO_ASSIGN(recorder_, obs::FlightRecorder::create({.rank = rank(), .size = size()}));
   }
-  CORRO_ASSIGN(executor_, Executor::create(Plan{}, {}));
+  CORRO_ASSIGN(executor_, graph::Executor::create(graph::Plan{}, {}));
   descriptors_ = {recorder_->fd(), options_.segment->fd()};
   for (int32_t r = 0; r < size(); ++r) {
     EnginePeer& peer = options_.peers[static_cast<size_t>(r)];
@@ -100,7 +100,7 @@ Result<Group*> Engine::open_group(const std::vector<int32_t>& members, uint32_t 
   CORRO_TRY(open_board(*group));
   group->selection = &options_.selection;
   group->executor_lane = executor_->add_lane({.name = fmt::format("group {}", lane),
-                                              .order = LaneOrder::kAgreed,
+                                              .order = graph::LaneOrder::kAgreed,
                                               .depth = collective::kLines},
                                              inline_lane_);
   for (const int32_t member : members) {
@@ -291,13 +291,14 @@ void Engine::enqueue(std::unique_ptr<Flight> flight) {
     return;
   }
   group.flights.push_back(std::move(flight));
-  auto ticket = executor_->submit(group.executor_lane, {.name = name_of(raw->request->kind),
-                                                        .launch =
-                                                            [this, raw](const Firing& firing) {
-                                                              raw->ticket = firing.ticket;
-                                                              launch(*raw, now_);
-                                                            },
-                                                        .on_done = {}});
+  auto ticket =
+      executor_->submit(group.executor_lane, {.name = name_of(raw->request->kind),
+                                              .launch =
+                                                  [this, raw](const graph::Firing& firing) {
+                                                    raw->ticket = firing.ticket;
+                                                    launch(*raw, now_);
+                                                  },
+                                              .on_done = {}});
   CORRO_CHECK(ticket.ok(), ticket.status().message());
 }
 

@@ -16,8 +16,8 @@
 
 #include "collective/board_exchange.h"
 #include "collective/segment.h"
+#include "graph/executor.h"
 #include "obs/flight_recorder.h"
-#include "runtime/executor.h"
 #include "runtime/group.h"
 #include "transport/endpoint.h"
 #include "transport/stream.h"
@@ -133,9 +133,9 @@ class Engine final {
 
  private:
   /// Every group's lane begins its work at once, where the engine polls.
-  class InlineLane final : public Lane {
+  class InlineLane final : public graph::Lane {
    public:
-    void start(Time /*now*/, const Work& work) override { work.launch(work.firing); }
+    void start(Time /*now*/, const graph::Work& work) override { work.launch(work.firing); }
   };
 
   explicit Engine(EngineOptions options);
@@ -227,7 +227,7 @@ class Engine final {
   EngineOptions options_;
   std::unique_ptr<obs::FlightRecorder> recorder_;
   InlineLane inline_lane_;
-  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<graph::Executor> executor_;
   std::vector<std::unique_ptr<transport::Endpoint>> endpoints_;  ///< By rank; null for the own.
   std::vector<std::string> lost_;  ///< By rank: how it was lost, or empty.
   std::vector<bool> departed_;     ///< By rank: said goodbye.

@@ -14,8 +14,8 @@
 #include "collective/board.h"
 #include "collective/runner.h"
 #include "collective/selection.h"
+#include "graph/lane.h"
 #include "obs/flight_recorder.h"
-#include "runtime/lane.h"
 #include "runtime/named_channel.h"
 #include "runtime/work.h"
 
@@ -41,7 +41,7 @@ struct Flight {
   SignatureBits signature = {};
   std::unique_ptr<collective::Operation> operation;  ///< Null until the lane has started it.
   obs::FlightRecorder::Handle record = 0;
-  Ticket ticket;
+  graph::Ticket ticket;
   Time deadline;
   Time submitted;
   int32_t told = -1;       ///< The world rank that the others were told this waits for.
@@ -81,7 +81,7 @@ struct ClosingRounds {
 class Group {
  public:
   uint32_t lane = 0;  ///< Agreed by all members: names the group on the wire and on the board.
-  LaneId executor_lane = 0;
+  graph::LaneId executor_lane = 0;
   int32_t rank = 0;
   std::vector<int32_t> members;  ///< World ranks in group rank order.
 

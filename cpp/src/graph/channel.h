@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/service.h"
+#include "graph/service.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 
 /// A producer has at most one slot open, a consumer reads at most one slot: a service never
 /// overlaps itself, so slots are written, read and freed in ring order. Does not allocate after
@@ -84,4 +84,4 @@ class Channel {
   uint32_t initial_ = 0;
 };
 
-}  // namespace corro::runtime
+}  // namespace corro::graph

@@ -6,7 +6,7 @@
 #include <new>
 #include <vector>
 
-#include "runtime/executor.h"
+#include "graph/executor.h"
 
 namespace {
 size_t g_allocations = 0;  // The test's own thread only.
@@ -23,7 +23,7 @@ void* operator new(size_t bytes) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
-namespace corro::runtime {
+namespace corro::graph {
 namespace {
 
 class Recorder final : public Lane {
@@ -88,4 +88,4 @@ TEST(Allocations, NoneForAOneShotOnceTheHighWaterMarkIsKnown) {
 }
 
 }  // namespace
-}  // namespace corro::runtime
+}  // namespace corro::graph

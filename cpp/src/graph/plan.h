@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/service.h"
+#include "graph/service.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 
 /// Who goes next when a lane has room.
 enum class LaneOrder : uint8_t {
@@ -101,4 +101,4 @@ struct PlanLimits {
 /// ch. 3.13). Requires check(plan).ok().
 [[nodiscard]] double minimum_period_ns(const Plan& plan);
 
-}  // namespace corro::runtime
+}  // namespace corro::graph

@@ -1,9 +1,9 @@
-#include "runtime/virtual_lanes.h"
+#include "graph/virtual_lanes.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace corro::runtime {
+namespace corro::graph {
 
 VirtualLanes::VirtualLanes(const Plan& plan, VirtualOptions options)
     : options_(std::move(options)), random_(options_.seed) {
@@ -49,4 +49,4 @@ void VirtualLanes::begin(Time now, const Work& work) {
   running_.push_back({work.name, work.firing.generation, work.firing.ticket, now, now + duration});
 }
 
-}  // namespace corro::runtime
+}  // namespace corro::graph

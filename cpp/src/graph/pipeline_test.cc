@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "runtime/executor.h"
-#include "runtime/virtual_lanes.h"
+#include "graph/executor.h"
+#include "graph/virtual_lanes.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 namespace {
 
 constexpr Duration kUnit = std::chrono::milliseconds(2);
@@ -206,4 +206,4 @@ TEST(Pipeline, InterleavingTwoPairsOnALaneShrinksTheBubble) {
 }
 
 }  // namespace
-}  // namespace corro::runtime
+}  // namespace corro::graph

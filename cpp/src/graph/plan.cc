@@ -1,4 +1,4 @@
-#include "runtime/plan.h"
+#include "graph/plan.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 namespace {
 
 constexpr ServiceId kNone = std::numeric_limits<ServiceId>::max();
@@ -314,4 +314,4 @@ double minimum_period_ns(const Plan& plan) {
   return period;
 }
 
-}  // namespace corro::runtime
+}  // namespace corro::graph

@@ -10,7 +10,7 @@
 #include <functional>
 #include <span>
 
-namespace corro::runtime {
+namespace corro::graph {
 
 using ServiceId = uint32_t;
 using ChannelId = uint32_t;
@@ -53,4 +53,4 @@ struct Firing {
 /// inside the call.
 using Launch = std::function<void(const Firing&)>;
 
-}  // namespace corro::runtime
+}  // namespace corro::graph

@@ -1,4 +1,4 @@
-#include "runtime/executor.h"
+#include "graph/executor.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 
 Result<std::unique_ptr<Executor>> Executor::create(Plan plan, const std::vector<Lane*>& lanes,
                                                    const ExecutorOptions& options) {
@@ -395,4 +395,4 @@ std::string Executor::waits_for(ServiceId id) const {
   return fmt::format("waits for its lane {}", plan_.lanes[tasks_[id].lane].name);
 }
 
-}  // namespace corro::runtime
+}  // namespace corro::graph

@@ -16,11 +16,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/executor.h"
-#include "runtime/lane.h"
-#include "runtime/plan.h"
+#include "graph/executor.h"
+#include "graph/lane.h"
+#include "graph/plan.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 
 /// A firing as the virtual lanes saw it.
 struct VirtualFiring {
@@ -70,4 +70,4 @@ class VirtualLanes final {
   Time now_;
 };
 
-}  // namespace corro::runtime
+}  // namespace corro::graph

@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "runtime/service.h"
+#include "graph/service.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 
 /// One firing on its way to a lane. `launch` stays valid until the firing is complete, the rest
 /// during start().
@@ -36,4 +36,4 @@ class Lane {
   virtual void start(Time now, const Work& work) = 0;
 };
 
-}  // namespace corro::runtime
+}  // namespace corro::graph

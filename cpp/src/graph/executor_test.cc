@@ -1,4 +1,4 @@
-#include "runtime/executor.h"
+#include "graph/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/virtual_lanes.h"
+#include "graph/virtual_lanes.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 namespace {
 
 using ::testing::ElementsAre;
@@ -436,4 +436,4 @@ TEST(Executor, OneShotsAndServicesShareALaneByPriority) {
 }
 
 }  // namespace
-}  // namespace corro::runtime
+}  // namespace corro::graph

@@ -1,4 +1,4 @@
-#include "runtime/plan.h"
+#include "graph/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 
 #include <fmt/format.h>
 
-#include "runtime/executor.h"
-#include "runtime/virtual_lanes.h"
+#include "graph/executor.h"
+#include "graph/virtual_lanes.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 namespace {
 
 using ::testing::HasSubstr;
@@ -328,4 +328,4 @@ TEST(RandomPlans, FindATokenFreeCycleExactlyWhenOneStandsStill) {
 }
 
 }  // namespace
-}  // namespace corro::runtime
+}  // namespace corro::graph

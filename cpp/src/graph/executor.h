@@ -23,12 +23,12 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/channel.h"
-#include "runtime/lane.h"
-#include "runtime/plan.h"
-#include "runtime/service.h"
+#include "graph/channel.h"
+#include "graph/lane.h"
+#include "graph/plan.h"
+#include "graph/service.h"
 
-namespace corro::runtime {
+namespace corro::graph {
 
 /// A single operation for a lane. Captures of up to two pointers do not allocate.
 struct OneShot {
@@ -189,4 +189,4 @@ class Executor final {
   Status status_;
 };
 
-}  // namespace corro::runtime
+}  // namespace corro::graph
