@@ -53,6 +53,11 @@ inline constexpr int kOpKindCount = 11;
          kind == OpKind::kScatter;
 }
 
+/// True for collectives that fold the ranks' contributions with a ReduceOp.
+[[nodiscard]] constexpr bool reduces(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter || kind == OpKind::kReduce;
+}
+
 /// Returns the size of one element in bytes.
 [[nodiscard]] constexpr size_t size_of(DType dtype) {
   constexpr size_t kSizes[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};

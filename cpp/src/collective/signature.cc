@@ -29,10 +29,6 @@ constexpr uint64_t mix(uint64_t hash, uint64_t word) {
 }
 constexpr uint64_t kSeed = 0x9E3779B97F4A7C15;
 
-bool reduces(OpKind kind) {
-  return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter || kind == OpKind::kReduce;
-}
-
 /// The shape is that of the whole tensor; of the others, of one row: dim 0 differs between ranks.
 bool whole(OpKind kind) {
   return kind == OpKind::kAllreduce || kind == OpKind::kReduce || kind == OpKind::kBroadcast ||

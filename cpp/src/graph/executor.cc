@@ -10,6 +10,12 @@ namespace corro::graph {
 
 Result<std::unique_ptr<Executor>> Executor::create(Plan plan, const std::vector<Lane*>& lanes,
                                                    const ExecutorOptions& options) {
+  if (plan.ranks != 1) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("executor: the plan is of {} ranks; it runs what cut() or expand() "
+                              "make of it",
+                              plan.ranks));
+  }
   CORRO_TRY(check(plan, options.limits));
   std::unique_ptr<Executor> executor(new Executor(std::move(plan)));
   CORRO_TRY(executor->build(lanes, options));

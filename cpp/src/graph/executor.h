@@ -51,7 +51,8 @@ struct ExecutorOptions {
 /// Loop-confined. In steady state neither a firing nor a one-shot allocates.
 class Executor final {
  public:
-  /// Fails as check() does, or with INVALID_ARGUMENT when lanes and plan.lanes differ in number.
+  /// Fails as check() does, or with INVALID_ARGUMENT when lanes and plan.lanes differ in number, or
+  /// for a plan of several ranks.
   /// Nothing fires before run_until(). The lanes outlive the executor.
   [[nodiscard]] static Result<std::unique_ptr<Executor>> create(
       Plan plan, const std::vector<Lane*>& lanes, const ExecutorOptions& options = {});

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "graph/cut.h"
+#include "graph/ends.h"
 
 namespace corro::graph {
 namespace {
@@ -23,14 +24,6 @@ struct Edge {
   int64_t duration = 0;
   uint64_t tokens = 0;
 };
-
-std::vector<ServiceId> producers_of(const Plan& plan) {
-  std::vector<ServiceId> producers(plan.channels.size(), kNone);
-  for (ServiceId id = 0; id < plan.services.size(); ++id) {
-    for (const ChannelId output : plan.services[id].outputs) producers[output] = id;
-  }
-  return producers;
-}
 
 void add_lane_edges(const Plan& plan, std::vector<Edge>& edges) {
   std::vector<std::vector<ServiceId>> members(plan.lanes.size());
@@ -50,75 +43,19 @@ void add_lane_edges(const Plan& plan, std::vector<Edge>& edges) {
 
 std::vector<Edge> edges_of(const Plan& plan) {
   std::vector<Edge> edges;
-  const std::vector<ServiceId> producers = producers_of(plan);
+  const std::vector<ChannelEnds> ends = ends_of(plan);
   for (ServiceId id = 0; id < plan.services.size(); ++id) {
     const int64_t duration = plan.services[id].duration.count();
     edges.push_back({id, id, duration, 1});  // A service never overlaps itself.
     for (const ChannelId input : plan.services[id].inputs) {
       const ChannelSpec& channel = plan.channels[input];
-      const ServiceId producer = producers[input];
+      const ServiceId producer = ends[input].producers.front();
       edges.push_back({producer, id, plan.services[producer].duration.count(), channel.initial});
       edges.push_back({id, producer, duration, channel.slots - channel.initial});
     }
   }
   add_lane_edges(plan, edges);
   return edges;
-}
-
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-
-Status check_service(const Plan& plan, const ServiceSpec& service) {
-  if (service.lane >= plan.lanes.size()) {
-    return invalid(fmt::format("plan: service {} names lane {} of {}", service.name, service.lane,
-                               plan.lanes.size()));
-  }
-  if (service.duration < Duration::zero()) {
-    return invalid(fmt::format("plan: service {} has a negative duration", service.name));
-  }
-  for (const auto* ends : {&service.inputs, &service.outputs}) {
-    for (const ChannelId id : *ends) {
-      if (id >= plan.channels.size()) {
-        return invalid(fmt::format("plan: service {} names channel {} of {}", service.name, id,
-                                   plan.channels.size()));
-      }
-      if (std::count(ends->begin(), ends->end(), id) > 1) {
-        return invalid(fmt::format("plan: service {} names channel {} twice on one side",
-                                   service.name, plan.channels[id].name));
-      }
-    }
-  }
-  return {};
-}
-
-Status check_ends(const Plan& plan) {
-  std::vector<uint32_t> producers(plan.channels.size());
-  std::vector<uint32_t> consumers(plan.channels.size());
-  for (const ServiceSpec& service : plan.services) {
-    for (const ChannelId id : service.outputs) ++producers[id];
-    for (const ChannelId id : service.inputs) ++consumers[id];
-  }
-  for (ChannelId id = 0; id < plan.channels.size(); ++id) {
-    const ChannelSpec& channel = plan.channels[id];
-    if (producers[id] != 1 || consumers[id] == 0) {
-      return invalid(fmt::format(
-          "plan: channel {} has {} producers and {} consumers; it needs one producer and at least "
-          "one consumer",
-          channel.name, producers[id], consumers[id]));
-    }
-    if (channel.slots == 0 || channel.initial > channel.slots) {
-      return invalid(fmt::format("plan: channel {} has {} slots, {} of them filled at the start",
-                                 channel.name, channel.slots, channel.initial));
-    }
-  }
-  return {};
-}
-
-Status check_form(const Plan& plan) {
-  for (const LaneSpec& lane : plan.lanes) {
-    if (lane.depth == 0) return invalid(fmt::format("plan: lane {} has depth 0", lane.name));
-  }
-  for (const ServiceSpec& service : plan.services) CORRO_TRY(check_service(plan, service));
-  return check_ends(plan);
 }
 
 /// Depth-first search over the edges without tokens; finds a cycle and keeps its services.
@@ -180,8 +117,8 @@ class CycleSearch {
 };
 
 struct Ratio {
-  int64_t duration = 0;
-  int64_t tokens = 1;
+  Wide duration = 0;
+  Wide tokens = 1;
 };
 
 /// Returns duration and tokens of a cycle whose ratio is above `bound`, or nothing when there is
@@ -194,8 +131,7 @@ std::optional<Ratio> find_slower_cycle(const std::vector<Edge>& edges, size_t se
   for (size_t round = 0; round <= services; ++round) {
     improved = kNone;
     for (const Edge& edge : edges) {
-      const Wide weight = static_cast<Wide>(edge.duration) * bound.tokens -
-                          static_cast<Wide>(edge.tokens) * bound.duration;
+      const Wide weight = edge.duration * bound.tokens - edge.tokens * bound.duration;
       if (longest[edge.from] + weight <= longest[edge.to]) continue;
       longest[edge.to] = longest[edge.from] + weight;
       via[edge.to] = &edge;
@@ -208,15 +144,31 @@ std::optional<Ratio> find_slower_cycle(const std::vector<Edge>& edges, size_t se
   ServiceId at = improved;
   do {
     found.duration += via[at]->duration;
-    found.tokens += static_cast<int64_t>(via[at]->tokens);
+    found.tokens += via[at]->tokens;
     at = via[at]->from;
   } while (at != improved);
   return found;
 }
 
-void write_ids(ByteWriter& writer, const std::vector<uint32_t>& ids) {
-  writer.write(static_cast<uint32_t>(ids.size()));
-  for (const uint32_t id : ids) writer.write(id);
+void write_numbers(ByteWriter& writer, const std::vector<uint32_t>& numbers) {
+  writer.write(static_cast<uint32_t>(numbers.size()));
+  for (const uint32_t number : numbers) writer.write(number);
+}
+
+void write_service(ByteWriter& writer, const ServiceSpec& service) {
+  writer.write_string(service.name);
+  writer.write(service.lane);
+  writer.write(service.priority);
+  writer.write(service.duration.count());
+  write_numbers(writer, service.inputs);
+  write_numbers(writer, service.outputs);
+  writer.write(static_cast<uint8_t>(service.operation.has_value()));
+  if (!service.operation) return;
+  writer.write(static_cast<uint8_t>(service.operation->kind));
+  writer.write(static_cast<uint8_t>(service.operation->dtype));
+  writer.write(service.operation->count);
+  writer.write(static_cast<uint8_t>(service.operation->reduce_op));
+  writer.write(service.operation->root);
 }
 
 }  // namespace
@@ -237,17 +189,19 @@ ServiceId Plan::add_service(ServiceSpec spec) {
 }
 
 Status check(const Plan& plan, const PlanLimits& limits) {
-  CORRO_TRY(check_form(plan));
-  if (const auto cycle = find_token_free_cycle(plan); !cycle.empty()) {
+  CORRO_TRY(check_form(plan).with_context("plan"));
+  const Plan expanded = plan.ranks == 1 ? Plan{} : expand(plan);
+  const Plan& whole = plan.ranks == 1 ? plan : expanded;
+  if (const auto cycle = find_token_free_cycle(whole); !cycle.empty()) {
     std::string names;
-    for (const ServiceId id : cycle) names += plan.services[id].name + " -> ";
-    names += plan.services[cycle.front()].name;
+    for (const ServiceId id : cycle) names += whole.services[id].name + " -> ";
+    names += whole.services[cycle.front()].name;
     return {Code::kFailedPrecondition,
             "plan: would stand still, each waits for the next: " + names +
                 "; give a channel on this cycle a slot or an initial token, or change the order of "
                 "its lane"};
   }
-  if (const uint64_t bytes = slot_bytes(plan); bytes > limits.max_slot_bytes) {
+  if (const uint64_t bytes = slot_bytes(whole); bytes > limits.max_slot_bytes) {
     return {Code::kResourceExhausted,
             fmt::format("plan: its slots need {} bytes, the limit is {}; lower the channels' slots",
                         bytes, limits.max_slot_bytes)};
@@ -267,10 +221,13 @@ uint64_t slot_bytes(const Plan& plan) {
 uint64_t hash_of(const Plan& plan) {
   ByteWriter writer;
   writer.write(plan.epoch);
+  writer.write(plan.ranks);
+  writer.write(static_cast<uint32_t>(plan.lanes.size()));
   for (const LaneSpec& lane : plan.lanes) {
     writer.write_string(lane.name);
     writer.write(static_cast<uint8_t>(lane.order));
     writer.write(lane.depth);
+    write_numbers(writer, lane.ranks);
   }
   writer.write(static_cast<uint32_t>(plan.channels.size()));
   for (const ChannelSpec& channel : plan.channels) {
@@ -278,16 +235,10 @@ uint64_t hash_of(const Plan& plan) {
     writer.write(channel.slots);
     writer.write(channel.initial);
     writer.write(channel.slot_bytes);
+    writer.write(channel.transfer.count());
   }
   writer.write(static_cast<uint32_t>(plan.services.size()));
-  for (const ServiceSpec& service : plan.services) {
-    writer.write_string(service.name);
-    writer.write(service.lane);
-    writer.write(service.priority);
-    writer.write(service.duration.count());
-    write_ids(writer, service.inputs);
-    write_ids(writer, service.outputs);
-  }
+  for (const ServiceSpec& service : plan.services) write_service(writer, service);
   uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a (Fowler, Noll, Vo).
   for (const std::byte byte : writer.bytes()) {
     hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3U;
@@ -305,7 +256,7 @@ double minimum_period_ns(const Plan& plan) {
   }
   double period = static_cast<double>(slowest.duration) / static_cast<double>(slowest.tokens);
   for (LaneId lane = 0; lane < plan.lanes.size(); ++lane) {
-    int64_t work = 0;
+    Wide work = 0;
     for (const ServiceSpec& service : plan.services) {
       if (service.lane == lane) work += service.duration.count();
     }

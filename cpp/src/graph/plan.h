@@ -1,5 +1,6 @@
-// Plan: services, channels and lanes of one epoch as data, and what can be known about them before
-// anything runs.
+// Plan: services, channels and lanes of a job's ranks as data, and what can be known about them
+// before anything runs. docs/plan.md describes its file; cut.h makes of a plan of several ranks
+// what one executor runs.
 //
 //   Plan plan;
 //   const LaneId gpu = plan.add_lane({.name = "gpu"});
@@ -11,14 +12,25 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/dtype.h"
 #include "base/status.h"
 #include "graph/service.h"
 
 namespace corro::graph {
+
+// The most that a plan may say. With them no sum of a plan's times or bytes overflows, and no ring
+// of slots is larger than what a typing error would cost.
+inline constexpr uint32_t kMostRanks = 1U << 20U;
+inline constexpr uint32_t kMostDepth = 1U << 16U;
+inline constexpr uint32_t kMostSlots = 1U << 16U;
+inline constexpr uint64_t kMostSlotBytes = uint64_t{1} << 48U;
+inline constexpr Duration kMostDuration = std::chrono::hours(2);
+inline constexpr uint64_t kMostCount = uint64_t{1} << 40U;
 
 /// Who goes next when a lane has room.
 enum class LaneOrder : uint8_t {
@@ -32,21 +44,34 @@ struct LaneSpec {
   std::string name = {};
   LaneOrder order = LaneOrder::kPriority;
   uint32_t depth = 1;  ///< Firings in flight at a time.
+  /// Who has it, ascending. Several ranks: a communicator, which is in agreed order.
+  std::vector<uint32_t> ranks = {0};
 };
 
-/// A ring of `slots` buffers from one producer to every service that names it as input. A peer on
-/// another rank is a service here: the receive is the producer of its local channel, the send a
-/// consumer.
+/// A ring of `slots` buffers from one producer to every service that names it as input. It lies on
+/// every rank that has its producer and one of its consumers. Where a consumer's one rank is not
+/// the producer's one rank, both have a ring, and a transfer joins them (cut.h).
 struct ChannelSpec {
   std::string name = {};
   uint32_t slots = 1;  ///< Credits: how far the producer may run ahead.
   uint32_t initial =
       0;  ///< Slots readable before the first firing (for example version 0 of the parameters).
   uint64_t slot_bytes = 0;
+  Duration transfer{};  ///< Predicted, from one rank to another.
+};
+
+/// What all ranks of a service's lane do together: the part of corro_op that names no memory.
+struct OperationSpec {
+  OpKind kind = OpKind::kBarrier;  ///< No send or recv: channels between ranks are that.
+  DType dtype = DType::kU8;
+  uint64_t count = 0;  ///< Elements, as in corro_op; the same for every rank.
+  ReduceOp reduce_op = ReduceOp::kSum;
+  uint32_t root = 0;  ///< A rank of the plan, where has_root(kind).
 };
 
 /// Fires when every input is readable, every output has a free slot and its lane has room; never
-/// overlaps itself.
+/// overlaps itself. On a lane of several ranks it is one service of all of them: it starts on each
+/// when the channels that lie there allow it, and ends on all together.
 struct ServiceSpec {
   std::string name = {};
   LaneId lane = 0;
@@ -54,13 +79,15 @@ struct ServiceSpec {
   Duration duration{};   ///< Predicted; what virtual lanes take.
   std::vector<ChannelId> inputs = {};
   std::vector<ChannelId> outputs = {};
+  std::optional<OperationSpec> operation = {};  ///< Every service of several ranks has one.
   Launch launch = {};  ///< Not part of the plan's hash; virtual lanes do without.
 };
 
-/// A timed marked graph: all services fire equally often. Copied into the executor, which never
-/// changes it.
+/// A timed marked graph: all services fire equally often. An executor runs plans of one rank; it
+/// copies them and never changes them.
 struct Plan {
-  uint32_t epoch = 0;
+  uint32_t epoch = 0;  ///< The engine's, when it loads the plan; not in the file.
+  uint32_t ranks = 1;
   std::vector<LaneSpec> lanes;
   std::vector<ChannelSpec> channels;
   std::vector<ServiceSpec> services;
@@ -71,17 +98,21 @@ struct Plan {
 };
 
 struct PlanLimits {
-  uint64_t max_slot_bytes = std::numeric_limits<uint64_t>::max();
+  uint64_t max_slot_bytes = std::numeric_limits<uint64_t>::max();  ///< Of all its ranks together.
 };
 
-/// Returns INVALID_ARGUMENT for a plan that is not well formed (every channel needs one producer
-/// and a consumer), FAILED_PRECONDITION with the services' names for a cycle without a token (it
-/// would stand still for ever), RESOURCE_EXHAUSTED when the slots need more bytes than the limit.
-/// Pure; O(services + channels' ends).
+/// Returns INVALID_ARGUMENT for a plan that is not well formed. The message begins with the place,
+/// in the words of the file: "channels[2].slots: must be ...". Pure; O(services + channels' ends).
+[[nodiscard]] Status check_form(const Plan& plan);
+
+/// Returns INVALID_ARGUMENT as check_form() does, FAILED_PRECONDITION with the services' names for
+/// a cycle without a token (it would stand still for ever), RESOURCE_EXHAUSTED when the slots need
+/// more bytes than the limit. A plan of several ranks is checked as expand() makes it. Pure;
+/// O(services + channels' ends).
 [[nodiscard]] Status check(const Plan& plan, const PlanLimits& limits = {});
 
-/// Returns the sum over channels of slots * slot_bytes: all memory the plan can ever hold
-/// (saturated).
+/// Returns the sum over channels of slots * slot_bytes: all memory that a plan of one rank can ever
+/// hold (saturated).
 [[nodiscard]] uint64_t slot_bytes(const Plan& plan);
 
 /// Returns a hash of everything but the launches: equal on ranks that hold the same plan (FNV-1a,
@@ -91,14 +122,14 @@ struct PlanLimits {
 /// Returns the services of a cycle without a token, in order, or nothing. Marked graphs are live
 /// exactly when there is none (Commoner, Holt, Even, Pnueli, "Marked directed graphs", 1971). A
 /// channel is an edge to each consumer with `initial` tokens and one back with the free slots; a
-/// lane in agreed order is a cycle with one token. Requires a well formed plan.
+/// lane in agreed order is a cycle with one token. Requires a well formed plan of one rank.
 [[nodiscard]] std::vector<ServiceId> find_token_free_cycle(const Plan& plan);
 
 /// Returns a time that no schedule of the plan can beat, per generation: the maximum over cycles of
 /// durations / tokens, and over lanes of durations / depth. Lanes in agreed order of depth one
 /// reach it, priorities may not. Nanoseconds, exact up to the final division. Newton's iteration on
 /// the ratio with Bellman-Ford as the cycle finder (Lawler, "Combinatorial optimization",
-/// ch. 3.13). Requires check(plan).ok().
+/// ch. 3.13). Requires a plan of one rank and check(plan).ok().
 [[nodiscard]] double minimum_period_ns(const Plan& plan);
 
 }  // namespace corro::graph

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "graph/executor.h"
+#include "graph/random_plan.h"
 #include "graph/virtual_lanes.h"
 
 namespace corro::graph {
@@ -110,16 +111,16 @@ TEST(PlanCheck, RefusesWhatIsNotWellFormed) {
   refused(plan, "twice");
   plan = good;
   plan.channels[0].slots = 0;
-  refused(plan, "0 slots");
+  refused(plan, "channels[0].slots");
   plan = good;
   plan.channels[0].initial = 2;
-  refused(plan, "forth");
+  refused(plan, "channels[0].initial");
   plan = good;
   plan.lanes[0].depth = 0;
-  refused(plan, "depth 0");
+  refused(plan, "lanes[0].depth");
   plan = good;
   plan.services[0].duration = -Duration(1);
-  refused(plan, "negative");
+  refused(plan, "services[0].duration_ns");
 }
 
 TEST(PlanHash, ChangesWithEverythingButTheLaunch) {
@@ -138,6 +139,11 @@ TEST(PlanHash, ChangesWithEverythingButTheLaunch) {
   differs([](Plan& p) { p.channels[0].slots = 2; });
   differs([](Plan& p) { p.channels[0].slot_bytes = 2; });
   differs([](Plan& p) { p.channels[1].initial = 0; });
+  differs([](Plan& p) { p.channels[1].transfer = Duration(1); });
+  differs([](Plan& p) { p.ranks = 2; });
+  differs([](Plan& p) { p.lanes[0].ranks = {1}; });
+  differs([](Plan& p) { p.services[0].operation = OperationSpec{}; });
+  differs([](Plan& p) { p.services[0].operation = OperationSpec{.count = 1}; });
   differs([](Plan& p) { p.services[0].name = "x"; });
   differs([](Plan& p) { p.services[0].priority = 1; });
   differs([](Plan& p) { p.services[0].duration = Duration(1); });
@@ -158,41 +164,6 @@ TEST(MinimumPeriod, IsTheSlowestCycleOrTheBusiestLane) {
   EXPECT_EQ(minimum_period_ns(plan), 80) << "one lane: the sum";
   plan.lanes[0].depth = 2;
   EXPECT_EQ(minimum_period_ns(plan), 50);
-}
-
-/// A random plan that is live by construction: tokens go on every edge against a random total
-/// order.
-Plan random_live_plan(std::mt19937_64& random) {
-  const auto upto = [&random](uint32_t n) { return static_cast<uint32_t>(random() % n); };
-  Plan plan;
-  const uint32_t lanes = 1 + upto(4);
-  for (uint32_t i = 0; i < lanes; ++i) {
-    plan.add_lane({.name = fmt::format("lane{}", i),
-                   .order = upto(3) == 0 ? LaneOrder::kAgreed : LaneOrder::kPriority,
-                   .depth = 1 + upto(3)});
-  }
-  const uint32_t services = 2 + upto(12);
-  for (uint32_t i = 0; i < services; ++i) {
-    plan.add_service({.name = fmt::format("s{}", i),
-                      .lane = upto(lanes),
-                      .priority = static_cast<int32_t>(upto(4)),
-                      .duration = Duration(upto(20))});
-  }
-  const uint32_t channels = 1 + upto(2 * services);
-  for (uint32_t i = 0; i < channels; ++i) {
-    const uint32_t from = upto(services);
-    uint32_t to = upto(services);
-    const bool backward = to <= from;
-    const uint32_t initial = backward ? 1 + upto(2) : upto(2);
-    const ChannelId id = plan.add_channel({.name = fmt::format("c{}", i),
-                                           .slots = initial + 1 + upto(3),
-                                           .initial = initial,
-                                           .slot_bytes = 8});
-    plan.services[from].outputs.push_back(id);
-    plan.services[to].inputs.push_back(id);
-    if (!backward && upto(3) == 0 && ++to < services) plan.services[to].inputs.push_back(id);
-  }
-  return plan;
 }
 
 void expect_slots_conserved(Executor& executor) {
@@ -239,7 +210,7 @@ TEST(RandomPlans, LanesInAgreedOrderReachTheBound) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     Plan plan = random_live_plan(random);
-    for (LaneSpec& lane : plan.lanes) lane = {lane.name, LaneOrder::kAgreed, 1};
+    for (LaneSpec& lane : plan.lanes) lane = {.name = lane.name, .order = LaneOrder::kAgreed};
     ASSERT_TRUE(check(plan).ok());
     VirtualLanes lanes(plan);
     auto executor = Executor::create(plan, lanes.lanes());
