@@ -14,6 +14,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -39,6 +40,10 @@ enum class LaneOrder : uint8_t {
   /// order of submission. Communicators: every rank starts in the same order.
   kAgreed,
 };
+
+[[nodiscard]] constexpr std::string_view name_of(LaneOrder order) {
+  return order == LaneOrder::kAgreed ? "agreed" : "priority";
+}
 
 struct LaneSpec {
   std::string name = {};
