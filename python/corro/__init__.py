@@ -9,6 +9,7 @@ This package alone needs neither numpy nor torch: the verbs are in corro.numpy a
 """
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from corro._context import (
     Group,
@@ -67,6 +68,7 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "PermissionDeniedError",
+    "Plan",
     "Product",
     "RankLostError",
     "ReduceOp",
@@ -94,6 +96,8 @@ __all__ = [
     "world",
 ]
 
+if TYPE_CHECKING:
+    from corro.plan import Plan
 
 if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports this package.
     from corro import _where
@@ -101,7 +105,13 @@ if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports 
     _where.offer()
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
+    if (
+        name == "Plan"
+    ):  # Not before it is asked for: dataclasses take longer to import than all else.
+        from corro.plan import Plan
+
+        return Plan
     if name == "__version__":
         from corro import _native
 
