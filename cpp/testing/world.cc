@@ -47,8 +47,8 @@ World::World(const WorldOptions& options)
                                   .commit = options.commit};
     for (size_t p = 0; p < ranks; ++p) {
       engine.peers.push_back({.where = "in this process",
-                              .stream = std::move(streams[r][p]),
                               .segment = segments[p],
+                              .stream = std::move(streams[r][p]),
                               .pid = options_.private_reads ? getpid() : 0});
     }
     engines_.push_back(runtime::Engine::create(std::move(engine)).value());

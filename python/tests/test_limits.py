@@ -121,3 +121,40 @@ if os.environ["RANK"] in os.environ["FORBIDDEN"]:
 @pytest.mark.parametrize("ranks", ["0", "012"])
 def test_memory_that_may_not_be_read_is_staged(launch: Launch, ranks: str) -> None:
     launch("-c", FORBID + ADD, ranks=3, FORBIDDEN=ranks).check()
+
+
+# The ranks of SHORT have address space for their own segment and one peer's, no more.
+NO_ADDRESSES = """
+import os, resource
+import numpy
+import corro, corro.numpy
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+page = os.sysconf("SC_PAGE_SIZE")
+if os.environ["CORRO_RANK"] in os.environ["SHORT"]:
+    used = page * int(open("/proc/self/statm").read().split()[0])
+    machine = page * os.sysconf("SC_PHYS_PAGES")
+    resource.setrlimit(resource.RLIMIT_AS, 2 * (used + 5 * machine // 2 + (1 << 30),))
+before = descriptors()
+try:
+    corro.init()
+    corro.numpy.allreduce(numpy.ones(3))
+except corro.CorroError as error:
+    print(f"told: {type(error).__name__}: {error}", flush=True)
+if not corro.is_initialized():
+    assert descriptors() == before, (descriptors(), before)
+"""
+
+
+@pytest.mark.parametrize("short", ["0123", "02"])
+def test_segments_that_cannot_be_mapped_are_an_error_on_every_rank(
+    launch: Launch, short: str
+) -> None:
+    job = launch("-c", NO_ADDRESSES, ranks=4, SHORT=short).check()
+    told = re.findall(r"told: (\w+): (.*)", job.output)
+    assert len(told) == 4, job.output
+    short_of_memory = [text for kind, text in told if kind == "ResourceExhaustedError"]
+    assert len(short_of_memory) == len(short), job.output
+    assert all("map" in text and "bytes of shared memory" in text for text in short_of_memory)

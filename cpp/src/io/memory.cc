@@ -89,7 +89,8 @@ Result<Mapping> map_shared(int fd, size_t size) {
   CORRO_CHECK(size > 0, "an empty mapping does not exist");
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (data == MAP_FAILED)
-    return status_from_errno(fmt::format("map {} bytes of shared memory", size), errno);
+    return status_from_errno(
+        fmt::format("map {} bytes of shared memory (ulimit -v limits address space)", size), errno);
   return Mapping(static_cast<std::byte*>(data), size);
 }
 

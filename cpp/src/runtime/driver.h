@@ -26,9 +26,9 @@
 namespace corro::runtime {
 
 struct DriverOptions {
-  EngineOptions engine;
   io::EventFd doorbell{io::Fd()};  ///< The one that peers ring; they hold copies.
   std::vector<io::Fd> peer_bells;  ///< By rank; invalid for remote ranks and the own.
+  EngineOptions engine;            ///< Let go before the bells: its streams ring when they close.
   std::vector<int32_t> peer_pids;  ///< By rank; 0: not watched.
   LadderOptions caller_ladder;
   LadderOptions progress_ladder{.spins = 0, .yields = 64};
@@ -100,9 +100,9 @@ class Driver {
 
   const LadderOptions caller_ladder_;
   const LadderOptions progress_ladder_;
-  std::unique_ptr<Engine> engine_;
   std::unique_ptr<io::EventFd> doorbell_, wake_;
   std::vector<io::Fd> peer_bells_, pidfds_;  ///< By rank.
+  std::unique_ptr<Engine> engine_;           ///< Let go before the bells that its streams ring.
   std::unique_ptr<io::Epoll> watch_;         ///< Wake and pidfds: what an idle engine waits for.
   std::unique_ptr<io::Epoll> all_;           ///< The same, and doorbell and streams.
   std::atomic<uint32_t> baton_{0};      ///< 0 free, 1 taken, 2 taken and somebody sleeps for it.

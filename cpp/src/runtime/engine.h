@@ -26,10 +26,11 @@ namespace corro::runtime {
 
 /// What the engine knows of another rank.
 struct EnginePeer {
-  std::string where;                          ///< For messages: "pid 4711" or "host:port".
+  std::string where;  ///< For messages: "pid 4711" or "host:port".
+  /// Set for ranks on this host; shared by the engines of a process. Outlives the stream, which
+  /// looks at its sleeping word to the last.
+  std::shared_ptr<collective::Segment> segment;
   std::unique_ptr<transport::Stream> stream;  ///< Null for the own rank.
-  std::shared_ptr<collective::Segment>
-      segment;      ///< Set for ranks on this host; shared by the engines of a process.
   int32_t pid = 0;  ///< Not 0: this process may read that one's memory (own entry: its own pid).
 };
 

@@ -195,12 +195,16 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
     const auto i = static_cast<size_t>(r);
     transport::MeshPeer& peer = met.mesh.peers[i];
     EnginePeer known{.where = where_is(peer),
-                     .stream = std::move(peer.stream),
                      .segment = nullptr,
+                     .stream = std::move(peer.stream),
                      .pid = readable_pid(peer)};
     hosts.push_back(peer.host_id);
     if (r != rank && peer.local && peer.descriptors.size() == 2) {
-      CORRO_ASSIGN(known.segment, collective::Segment::attach(std::move(peer.descriptors[0])));
+      auto segment_of_peer = collective::Segment::attach(std::move(peer.descriptors[0]));
+      if (!segment_of_peer.ok()) {
+        return segment_of_peer.status().with_context(fmt::format("rank {}: rank {}", rank, r));
+      }
+      known.segment = std::move(*segment_of_peer);
       driver.peer_bells[i] = std::move(peer.descriptors[1]);
       known.stream->set_doorbell(
           transport::Doorbell(&known.segment->header().sleeping, driver.peer_bells[i].get()));
