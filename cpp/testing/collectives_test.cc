@@ -162,6 +162,51 @@ TEST_P(Collectives, AllreduceInPlaceAveragesAndScales) {
   }
 }
 
+template <typename T>
+class Averages {
+ public:
+  Averages(World& world, DType dtype, uint64_t count, T value)
+      : world_(world), dtype_(dtype), count_(count), value_(value) {}
+
+  /// Every rank gives the same: that is the average.
+  void expect_right(OpKind kind) {
+    const auto ranks = static_cast<uint64_t>(world_.size());
+    const uint64_t in = kind == OpKind::kReducescatter ? count_ * ranks : count_;
+    std::vector<std::vector<T>> inputs(ranks, std::vector<T>(in, value_));
+    std::vector<std::vector<T>> outputs(ranks, std::vector<T>(count_));
+    const auto results = world_.run_all([&](int32_t r) {
+      const auto i = static_cast<size_t>(r);
+      return OpRequest{.kind = kind,
+                       .dtype = dtype_,
+                       .reduce_op = ReduceOp::kAverage,
+                       .input = reinterpret_cast<const std::byte*>(inputs[i].data()),
+                       .output = reinterpret_cast<std::byte*>(outputs[i].data()),
+                       .count = count_};
+    });
+    for (const Status& result : results) ASSERT_TRUE(result.ok()) << result.to_string();
+    const size_t takers = kind == OpKind::kReduce ? 1 : ranks;
+    for (size_t r = 0; r < takers; ++r) {
+      EXPECT_EQ(outputs[r], std::vector<T>(count_, value_)) << name_of(kind) << " " << r;
+    }
+  }
+
+ private:
+  World& world_;
+  DType dtype_;
+  uint64_t count_;
+  T value_;
+};
+
+TEST_P(Collectives, AveragesOfIntegersWhoseSumDoesNotFitAreRight) {
+  for (const OpKind kind : {OpKind::kAllreduce, OpKind::kReducescatter, OpKind::kReduce}) {
+    Averages<uint8_t>(world_, DType::kU8, count(), 200).expect_right(kind);
+    Averages<int8_t>(world_, DType::kI8, count(), -100).expect_right(kind);
+    Averages<int16_t>(world_, DType::kI16, count(), 30'000).expect_right(kind);
+    Averages<int32_t>(world_, DType::kI32, count(), -2'000'000'000).expect_right(kind);
+    Averages<int64_t>(world_, DType::kI64, count(), INT64_MAX).expect_right(kind);
+  }
+}
+
 TEST_P(Collectives, AllgatherConcatenates) {
   const auto outputs = run(
       OpKind::kAllgather, [&](int32_t) { return count(); },

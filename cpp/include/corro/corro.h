@@ -158,8 +158,9 @@ CORRO_API size_t corro_group_selection_table(const corro_group* group, char* tex
 
 /* clang-format off */
 /* One operation. Buffers are contiguous and stay valid and untouched until the work is done. input
- * may equal output (in place) for every kind except where sizes differ. Counts are elements of dtype;
- * where counts is NULL, all are equal to count:
+ * and output lie apart or, in place, begin at the same address; with ALLGATHER and GATHER input is then
+ * the rank's own block of output, with SCATTER output the root's own block of input. Other overlaps are
+ * refused. Counts are elements of dtype; where counts is NULL, all are equal to count:
  *
  *   ALLREDUCE      input[count] -> output[count] on every rank
  *   ALLGATHER      input[count] -> output[sum of counts] on every rank; counts[r] = rank r's count

@@ -22,7 +22,8 @@ enum class DType : uint8_t {
 };
 inline constexpr int kDTypeCount = 10;
 
-/// kAverage is a sum whose result is multiplied by 1/P (integers: divided, rounding toward zero).
+/// kAverage is a sum whose result is multiplied by 1/P (integers: a sum that does not wrap,
+/// divided, rounding toward zero).
 enum class ReduceOp : uint8_t { kSum = 0, kAverage = 1, kMin = 2, kMax = 3, kProduct = 4 };
 inline constexpr int kReduceOpCount = 5;
 

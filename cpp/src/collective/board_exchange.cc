@@ -79,22 +79,12 @@ void BoardExchange::publish_place(Line& line, uint64_t bytes) {
   }
 }
 
-/// True if writing the own result could destroy input that others have not read yet.
+/// True if writing the own result could destroy input that others have not read yet: an operation
+/// in place whose result does not lie over the own part of the input alone.
 bool BoardExchange::overlaps(uint64_t input_bytes, uint64_t output_bytes) const {
-  if (is_sliced(request_.kind))
-    return request_.input != request_.output && ranges_meet(input_bytes, output_bytes);
-  if (request_.kind == OpKind::kBroadcast) return false;
-  const bool gathers = request_.kind == OpKind::kAllgather || request_.kind == OpKind::kGather;
-  const bool in_place =
-      gathers && address_of(request_.input) ==
-                     address_of(request_.output) + shape_.take_offset(rank()) * element_;
-  return !in_place && ranges_meet(input_bytes, output_bytes);
-}
-
-bool BoardExchange::ranges_meet(uint64_t input_bytes, uint64_t output_bytes) const {
   const uint64_t input = address_of(request_.input);
   const uint64_t output = address_of(request_.output);
-  return input < output + output_bytes && output < input + input_bytes;
+  return shape_.split() && input < output + output_bytes && output < input + input_bytes;
 }
 
 // -- uneven alltoall: everyone publishes what it sends and expects --------------------------------

@@ -69,7 +69,6 @@ class BoardExchange {
   void publish_place(Line& line, uint64_t bytes);
   [[nodiscard]] uint64_t block_offset_in(int32_t r) const;
   [[nodiscard]] bool overlaps(uint64_t input_bytes, uint64_t output_bytes) const;
-  [[nodiscard]] bool ranges_meet(uint64_t input_bytes, uint64_t output_bytes) const;
   /// `who`: the group rank that differs from those before it.
   [[nodiscard]] Status mismatch(const std::string& difference, int32_t who) const;
   [[nodiscard]] Status tables_agree() const;

@@ -1,42 +1,50 @@
 #include "collective/fold.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
+#include "base/check.h"
 #include "device/reduce.h"
 
 namespace corro::collective {
 namespace {
 
-bool is_integer(DType dtype) { return dtype >= DType::kU8 && dtype <= DType::kI64; }
-
 ReduceOp plain(ReduceOp op) { return op == ReduceOp::kAverage ? ReduceOp::kSum : op; }
 
-template <typename T>
-void divide(std::byte* data, uint64_t count, int32_t divisor) {
-  auto* values = reinterpret_cast<T*>(data);
-  for (uint64_t i = 0; i < count; ++i)
-    values[i] = static_cast<T>(values[i] / static_cast<T>(divisor));
+__extension__ using Wide = __int128;  ///< No number of ranks overflows a sum of 64-bit integers.
+
+/// into = the sum that does not wrap, divided and truncated toward zero.
+template <typename T, typename Total>
+void average(std::byte* into, std::span<const std::byte* const> sources, uint64_t count,
+             int32_t divisor) {
+  std::array<Total, 256> totals;
+  for (uint64_t done = 0; done < count;) {
+    const auto n = static_cast<size_t>(std::min<uint64_t>(totals.size(), count - done));
+    std::fill_n(totals.begin(), n, Total{0});
+    for (const std::byte* source : sources) {
+      const T* values = reinterpret_cast<const T*>(source) + done;
+      for (size_t i = 0; i < n; ++i) totals[i] += values[i];
+    }
+    T* results = reinterpret_cast<T*>(into) + done;
+    for (size_t i = 0; i < n; ++i) results[i] = static_cast<T>(totals[i] / divisor);
+    done += n;
+  }
 }
 
-/// Integers average by division, since a multiplication by 1/P would turn 49/49 into 0.
-void divide_integers(DType dtype, std::byte* data, uint64_t count, int32_t divisor) {
+void average_integers(DType dtype, std::byte* into, std::span<const std::byte* const> sources,
+                      uint64_t count, int32_t divisor) {
   switch (dtype) {
     case DType::kU8:
-      for (uint64_t i = 0; i < count; ++i) {
-        data[i] = static_cast<std::byte>(std::to_integer<int>(data[i]) / divisor);
-      }
-      return;
+      return average<uint8_t, int64_t>(into, sources, count, divisor);
     case DType::kI8:
-      for (uint64_t i = 0; i < count; ++i) {
-        data[i] = static_cast<std::byte>(static_cast<int8_t>(data[i]) / divisor);
-      }
-      return;
+      return average<int8_t, int64_t>(into, sources, count, divisor);
     case DType::kI16:
-      return divide<int16_t>(data, count, divisor);
+      return average<int16_t, int64_t>(into, sources, count, divisor);
     case DType::kI32:
-      return divide<int32_t>(data, count, divisor);
+      return average<int32_t, int64_t>(into, sources, count, divisor);
     default:
-      return divide<int64_t>(data, count, divisor);
+      return average<int64_t, Wide>(into, sources, count, divisor);
   }
 }
 
@@ -44,19 +52,19 @@ void divide_integers(DType dtype, std::byte* data, uint64_t count, int32_t divis
 
 void fold_final(const OpRequest& request, int32_t size, std::byte* into,
                 std::span<const std::byte* const> sources, uint64_t count) {
-  const bool average = request.reduce_op == ReduceOp::kAverage;
-  if (average && is_integer(request.dtype)) {
-    device::fold(request.dtype, ReduceOp::kSum, into, sources, count, 1);
-    divide_integers(request.dtype, into, count, size);
+  if (folds_at_once(request)) {
+    average_integers(request.dtype, into, sources, count, size);
     if (request.postscale != 1) device::scale(request.dtype, into, into, count, request.postscale);
     return;
   }
-  const double scale = average ? request.postscale / size : request.postscale;
+  const bool averages = request.reduce_op == ReduceOp::kAverage;
+  const double scale = averages ? request.postscale / size : request.postscale;
   device::fold(request.dtype, plain(request.reduce_op), into, sources, count, scale);
 }
 
 void fold_partial(const OpRequest& request, std::byte* into,
                   std::span<const std::byte* const> sources, uint64_t count) {
+  CORRO_CHECK(!folds_at_once(request), "a part of an average of integers may not fit");
   device::fold(request.dtype, plain(request.reduce_op), into, sources, count, 1);
 }
 

@@ -11,7 +11,7 @@ namespace corro::collective {
 /// into = all contributions of a group of `size` ranks, complete: average and post-scale applied.
 void fold_final(const OpRequest& request, int32_t size, std::byte* into,
                 std::span<const std::byte* const> sources, uint64_t count);
-/// into = fold of some contributions, no scaling yet.
+/// into = fold of some contributions, no scaling yet; never where folds_at_once().
 void fold_partial(const OpRequest& request, std::byte* into,
                   std::span<const std::byte* const> sources, uint64_t count);
 /// Copies a contribution with the request's pre-scale.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include <fmt/format.h>
@@ -36,6 +37,48 @@ Status check_counts(const OpRequest& request, const std::vector<uint64_t>& count
   return {};
 }
 
+uint64_t address_of(const std::byte* memory) { return reinterpret_cast<uintptr_t>(memory); }
+
+/// What the message calls a buffer of so many bytes.
+std::string range_of(const std::byte* memory, uint64_t bytes) {
+  return fmt::format("[{:#x}, {:#x})", address_of(memory), address_of(memory) + bytes);
+}
+
+/// Where an output that shares memory with the input may begin.
+std::optional<uint64_t> place_of_output(const OpRequest& request, const Shape& shape,
+                                        int32_t rank) {
+  const uint64_t element = size_of(request.dtype);
+  const uint64_t input = address_of(request.input);
+  switch (request.kind) {
+    case OpKind::kAllgather:
+    case OpKind::kGather:
+      return input - shape.take_offset(rank) * element;
+    case OpKind::kScatter:
+      return input + shape.put_offset(rank) * element;
+    case OpKind::kAlltoall:
+      if (request.counts != request.send_counts) return std::nullopt;
+      return input;
+    default:
+      return input;
+  }
+}
+
+/// `in`, `out`: elements. A few comparisons where the buffers lie apart, as they mostly do, or are
+/// one.
+Status check_overlap(const OpRequest& request, const Shape& shape, int32_t rank, uint64_t in,
+                     uint64_t out) {
+  const uint64_t element = size_of(request.dtype);
+  const uint64_t input = address_of(request.input), output = address_of(request.output);
+  const bool meet =
+      in > 0 && out > 0 && input < output + out * element && output < input + in * element;
+  if (!meet || place_of_output(request, shape, rank) == output) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("{}: input {} and output {} overlap: give memory apart, or the places of an "
+                      "operation in place",
+                      name_of(request.kind), range_of(request.input, in * element),
+                      range_of(request.output, out * element))};
+}
+
 }  // namespace
 
 Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size) {
@@ -60,7 +103,7 @@ Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size) {
   return {};
 }
 
-Status validate_buffers(const OpRequest& request, const Shape& shape) {
+Status validate_buffers(const OpRequest& request, const Shape& shape, int32_t rank) {
   const bool sends = request.kind == OpKind::kSend;
   const bool receives = request.kind == OpKind::kRecv;
   const uint64_t in = sends ? request.count : shape.contribution();
@@ -69,12 +112,12 @@ Status validate_buffers(const OpRequest& request, const Shape& shape) {
     return {Code::kInvalidArgument, fmt::format("{}: no input buffer", name_of(request.kind))};
   if (out > 0 && request.output == nullptr)
     return {Code::kInvalidArgument, fmt::format("{}: no output buffer", name_of(request.kind))};
-  return {};
+  return check_overlap(request, shape, rank, in, out);
 }
 
 Status validate(const OpRequest& request, int32_t rank, int32_t size) {
   CORRO_TRY(validate_sizes(request, rank, size));
-  return validate_buffers(request, Shape(request, rank, size));
+  return validate_buffers(request, Shape(request, rank, size), rank);
 }
 
 Signature signature_of(const OpRequest& request, int32_t size) {

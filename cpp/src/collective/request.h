@@ -39,6 +39,13 @@ struct OpRequest {
 /// Refuses what no group could run: roots and counts out of range, byte sizes that overflow.
 [[nodiscard]] Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size);
 
+/// True where every element is folded from all contributions at once: an average of integers, whose
+/// sum may not fit into their type.
+[[nodiscard]] constexpr bool folds_at_once(const OpRequest& request) {
+  return request.reduce_op == ReduceOp::kAverage && request.dtype >= DType::kU8 &&
+         request.dtype <= DType::kI64;
+}
+
 /// What all ranks have to agree on.
 [[nodiscard]] Signature signature_of(const OpRequest& request, int32_t size);
 
@@ -77,8 +84,9 @@ class Shape {
   std::vector<uint64_t> put_, take_, put_start_, take_start_;  ///< Empty: even.
 };
 
-/// Refuses missing buffers, for a request of valid sizes.
-[[nodiscard]] Status validate_buffers(const OpRequest& request, const Shape& shape);
+/// Refuses missing buffers, and an input and an output that overlap otherwise than in place (see
+/// corro_op), for a request of valid sizes.
+[[nodiscard]] Status validate_buffers(const OpRequest& request, const Shape& shape, int32_t rank);
 /// Both of the above.
 [[nodiscard]] Status validate(const OpRequest& request, int32_t rank, int32_t size);
 

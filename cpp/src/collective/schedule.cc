@@ -24,11 +24,20 @@ bool well_formed(const Problem& problem) {
          problem.aggregators < problem.size;
 }
 
+/// True if ranks pass on sums of some contributions.
+bool folds_partially(Algorithm algorithm, OpKind kind) {
+  const bool folds =
+      kind == OpKind::kAllreduce || kind == OpKind::kReducescatter || kind == OpKind::kReduce;
+  return folds && algorithm != Algorithm::kOneShot && algorithm != Algorithm::kTwoShot &&
+         algorithm != Algorithm::kDirect;
+}
+
 }  // namespace
 
 bool supports(Algorithm algorithm, const Problem& problem) {
   if (!well_formed(problem)) return false;
   if (!can_do(algorithm, problem.kind)) return false;
+  if (problem.at_once && folds_partially(algorithm, problem.kind)) return false;
   if (problem.aggregators > 0) {
     return algorithm == Algorithm::kTwoShot && problem.kind == OpKind::kAllreduce;
   }

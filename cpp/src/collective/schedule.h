@@ -77,6 +77,8 @@ struct Problem {
   ///   allgather, gather (at the root)           input == output + the rank's own offset
   ///   scatter (at the root)                     output == input + the rank's own offset
   bool in_place = false;
+  /// No partial sums: every element is folded from all contributions at once, in rank order.
+  bool at_once = false;
   /// Members without a contribution or result (they own shares, fold and send back): group ranks
   /// size - aggregators .. size - 1. Two-shot allreduce only.
   int32_t aggregators = 0;

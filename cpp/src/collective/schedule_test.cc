@@ -235,6 +235,19 @@ TEST(Schedules, FoldInRankOrderWhereTheySaySo) {
   }
 }
 
+TEST(Schedules, FoldAtOnceWhereThatIsAskedFor) {
+  for (const OpKind kind : {OpKind::kAllreduce, OpKind::kReducescatter, OpKind::kReduce}) {
+    int able = 0;
+    for (const Algorithm algorithm : all_algorithms()) {
+      const Problem problem{.kind = kind, .size = 5, .count = 10, .at_once = true};
+      if (!supports(algorithm, problem)) continue;
+      EXPECT_TRUE(generate(problem, algorithm).rank_order) << name_of(algorithm);
+      ++able;
+    }
+    EXPECT_GE(able, 1) << name_of(kind);
+  }
+}
+
 TEST(Schedules, KeepMessagesBelowTheChunkAndStrandsBounded) {
   for (const Algorithm algorithm : {Algorithm::kTwoShot, Algorithm::kRing}) {
     Problem problem{.kind = OpKind::kAllreduce, .size = 3, .count = 10000, .chunk_count = 64};

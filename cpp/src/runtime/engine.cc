@@ -316,7 +316,7 @@ bool Engine::begin_quick(Group& group, const collective::OpRequest& request,
   quick.emplace(group, request);
   if (!quick->exchange_.certainly_small() || board->missing_member() >= 0 ||
       !board->line_free(group.next_op) ||
-      !collective::validate_buffers(request, quick->exchange_.shape()).ok()) {
+      !collective::validate_buffers(request, quick->exchange_.shape(), group.rank).ok()) {
     quick.reset();
     return false;
   }

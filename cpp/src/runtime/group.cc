@@ -58,6 +58,7 @@ std::shared_ptr<const collective::Schedule> Group::schedule_for(
                                     .counts = request.counts,
                                     .send_counts = request.send_counts,
                                     .in_place = in_place,
+                                    .at_once = collective::folds_at_once(request),
                                     .chunk_count = collective::kPipelineChunkBytes / element};
   const auto algorithm = collective::choose(*selection, problem, element);
   auto schedule =
