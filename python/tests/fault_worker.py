@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 
 import numpy
@@ -55,6 +56,35 @@ def killed_with_forked_children() -> None:
         say(killed_at=time.monotonic(), children=children)
         os.kill(os.getpid(), signal.SIGKILL)
     say(**failure_of_next(numpy.ones(100_000)))
+
+
+def stopped_inside_an_arena() -> None:
+    """The victim stops itself inside; the other uses its array for something else meanwhile."""
+    arena = _context.current().engine.alloc(256 << 20)
+    data = numpy.frombuffer(arena, dtype=numpy.float32)
+    data[:] = 1
+    corro.numpy.allreduce(data[:1])
+    if corro.rank() == VICTIM:
+        inside = threading.Event()
+
+        def stop() -> None:
+            inside.wait()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        threading.Thread(target=stop).start()
+        inside.set()
+        try:
+            corro.numpy.allreduce(data, out=data)
+            return say(error=None)
+        except corro.CorroError as error:
+            return say(error=type(error).__name__)
+    try:
+        corro.numpy.allreduce(data, out=data)
+    except corro.CorroError as error:
+        data[:] = -7
+        say(error=type(error).__name__)
+    sys.stdin.readline()  # The victim has gone on, and is done.
+    say(overwritten=int((data != -7).sum()))
 
 
 def stopped() -> None:

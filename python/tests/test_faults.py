@@ -57,9 +57,9 @@ class Job:
             )
         )
 
-    def facts(self, index: int) -> dict[str, Any]:
-        """Returns what the process started as this one printed, once it has ended."""
-        output, errors = self.processes[index].communicate(timeout=100)
+    def facts(self, index: int, say: str | None = None) -> dict[str, Any]:
+        """Returns what the process started as this one printed last, once it has ended."""
+        output, errors = self.processes[index].communicate(say, timeout=100)
         assert output, errors
         facts: dict[str, Any] = json.loads(output.splitlines()[-1])
         return facts
@@ -127,6 +127,16 @@ def test_a_rank_stopped_inside_of_a_large_operation_is_late_and_not_lost(job: Jo
         facts = job.facts(rank)
         assert facts["error"] == "TimeoutError", facts
         assert facts["culprit"] == VICTIM, facts
+
+
+def test_a_rank_stopped_inside_stores_nothing_into_what_the_other_has_taken_back(job: Job) -> None:
+    job.start("stopped_inside_an_arena", 2, CORRO_TIMEOUT="3")
+    other, victim = job.processes
+    gave_up = json.loads(other.stdout.readline())  # type: ignore[union-attr]
+    assert gave_up["error"] == "TimeoutError", gave_up
+    victim.send_signal(signal.SIGCONT)
+    assert job.facts(VICTIM)["error"] is not None, "it took what was overwritten for a result"
+    assert job.facts(0, say="\n")["overwritten"] == 0
 
 
 def test_a_mismatch_names_both_sides_and_the_group_goes_on(job: Job, transport: str) -> None:

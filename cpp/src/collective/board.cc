@@ -100,6 +100,18 @@ std::byte* Board::scratch(size_t bytes) {
   return scratch_.data();
 }
 
+void Board::set_apart(uint64_t op, std::byte* memory, size_t size) {
+  const auto may_store = [&](const Member& other) {
+    return &other != &members_[static_cast<size_t>(rank_)] && other.section != nullptr &&
+           other.section->failed.load(std::memory_order_acquire) == 0 &&
+           other.section->finished.load(std::memory_order_acquire) <= 2 * op;
+  };
+  if (std::none_of(members_.begin(), members_.end(), may_store)) return;
+  // It fails where the system keeps account of private memory and has none left; then nothing
+  // better can be done for a buffer that is lost anyway.
+  (void)members_[static_cast<size_t>(rank_)].segment->set_apart(memory, size);
+}
+
 Status Board::prepare_stages() {
   if (stages_ready_) return {};
   CORRO_TRY(members_[static_cast<size_t>(rank_)].segment->commit_stages(section_index_));

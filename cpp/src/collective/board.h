@@ -68,6 +68,9 @@ class Board {
     int32_t culprit;   ///< World rank of a member, or -1.
   };
   [[nodiscard]] std::optional<Failure> find_failure() const;
+  /// This rank leaves operation `op` before its end, and members were to store results into
+  /// `memory`: those who still may do so miss it.
+  void set_apart(uint64_t op, std::byte* memory, size_t size);
   /// Commits the own staging buffers on first use.
   Status prepare_stages();
   /// Describes what a member did last on this group, for messages.

@@ -48,6 +48,12 @@ void BoardExchange::publish() {
   board_.publish(line.stamp, op_ + 1);
 }
 
+void BoardExchange::withdraw() {
+  if (!others_store_) return;
+  others_store_ = false;
+  board_.set_apart(op_, request_.output, shape_.output_count() * element_);
+}
+
 /// The largest contribution of any rank where all know it; the own one for an uneven alltoall.
 uint64_t BoardExchange::largest_contribution() const {
   if (!shape_.agreed()) return shape_.contribution();
@@ -71,6 +77,7 @@ void BoardExchange::publish_place(Line& line, uint64_t bytes) {
     line.where = Where::kMapped;
     line.input_place = *input;
     line.output_place = *output;
+    others_store_ = needs_output;
   } else if (request_.kind != OpKind::kReduce &&
              std::max(bytes, output_bytes) <= kMostCopiedBytes) {
     line.where = Where::kCopied;

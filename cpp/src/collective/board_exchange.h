@@ -27,6 +27,8 @@ class BoardExchange {
   }
   /// Publishes the own line; only while Board::line_free().
   void publish();
+  /// This rank leaves before the end: results that others still store miss its buffer.
+  void withdraw();
   /// Looks further; the first rank whose line is not there yet, or size() once all are.
   int32_t arrived();
   /// The rest is for when all lines are there. INVALID_ARGUMENT that names both sides where ranks
@@ -59,10 +61,11 @@ class BoardExchange {
   /// DATA_LOSS: what rank r has published is not what any rank publishes.
   [[nodiscard]] Status impossible(int32_t r, std::string_view what) const;
 
- private:
   [[nodiscard]] std::byte* slot_of(int32_t r) const {
     return board_.member(r).section->slots[op_ % kLines];
   }
+
+ private:
   [[nodiscard]] uint64_t largest_contribution() const;
   [[nodiscard]] uint64_t table_bytes() const;
   void write_table();
@@ -87,6 +90,7 @@ class BoardExchange {
   const Shape shape_;
   const SignatureBits signature_;
   int32_t arrived_ = 0;
+  bool others_store_ = false;  ///< The own line offers a mapped buffer for the result.
 };
 
 /// The large paths, chosen by every rank alike once all lines are there. The exchange is borrowed.

@@ -32,6 +32,8 @@ class BoardOperation final : public Operation {
     return total;
   }
 
+  void abandon() override { exchange_.withdraw(); }
+
  private:
   enum class State { kAdmit, kGather, kLarge };
 
@@ -95,10 +97,16 @@ class BoardOperation final : public Operation {
     return Progress::kMoved;
   }
 
+  /// A member that has failed may have its buffers in use for something else. So nothing is done
+  /// with them once that is known, and what was read of them counts only if none had failed by
+  /// then.
   Progress work() {
+    if (check_members() == Progress::kDone) return Progress::kDone;
     const Progress now = path_->poll(true);
     wait(path_->phase(), path_->waiting_for());
     if (now != Progress::kDone) return now;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (path_->status().ok() && check_members() == Progress::kDone) return Progress::kDone;
     return path_->fatal() ? give_group_up(path_->status()) : finish(path_->status());
   }
 

@@ -1,7 +1,12 @@
 // The direct path of a board: every rank reaches every buffer, in a mapped arena or in the private
 // memory of its owner (process_vm_readv), so nothing is staged. Folds are made by the owners of
 // slices, who store the result to mapped buffers; private memory is only ever written by its own
-// process, which fetches the slices. So a rank that is late after a failure overwrites nothing.
+// process, which fetches the slices.
+//
+// A rank may be stopped between any two instructions, and store when the others have long given
+// the operation up. So only whole pages of a mapped result are stored to, which their owner takes
+// away when it fails (Segment::set_apart); what shares its pages with other data, the edges, goes
+// to the slot beside the owner's line, from where the owner takes it at the end.
 #include <algorithm>
 #include <cstring>
 
@@ -20,13 +25,31 @@ constexpr uint64_t kBytesPerPoll = 1U << 20U;       ///< Bounds how long one pol
 struct Place {
   std::byte* mapped = nullptr;
   uint64_t address = 0;
+  std::byte* slot = nullptr;  ///< For the edges of another rank's result.
+  Edges edges = {.head = 0, .tail = UINT64_MAX};
 };
+
+constexpr uint64_t kTailInSlot = kSlotBytes / 2;
+
+struct Run {
+  std::byte* place;
+  uint64_t bytes;
+};
+
+/// Where the bytes of a mapped result from `from` on are stored, as far as they lie together.
+Run run_of(const Place& result, uint64_t from, uint64_t until) {
+  const auto [head, tail] = result.edges;
+  if (from < head) return {result.slot + from, std::min(until, head) - from};
+  if (from < tail) return {result.mapped + from, std::min(until, tail) - from};
+  return {result.slot + kTailInSlot + (from - tail), until - from};
+}
 
 /// Fixed before the work begins: what lines say may change afterwards.
 struct Buffers {
   std::vector<Place> inputs, outputs;  ///< By group rank.
   bool copied = false;                 ///< Some are in private memory.
   bool fetches = false;                ///< Nobody else can store to this rank's result.
+  Place own_result;                    ///< As the others see it; no edges unless they store there.
 };
 
 class DirectPath final : public Operation {
@@ -39,6 +62,7 @@ class DirectPath final : public Operation {
         size_(exchange.size()),
         chunk_((buffers.copied ? kCopiedChunkBytes : kMappedChunkBytes) / element_),
         fetches_(buffers.fetches),
+        own_result_(buffers.own_result),
         inputs_(std::move(buffers.inputs)),
         outputs_(std::move(buffers.outputs)) {
     phase_ = obs::Phase::kTransfer;
@@ -55,7 +79,9 @@ class DirectPath final : public Operation {
         return move(fetch_slice(arrived_), State::kFinish);
       case State::kFinish:
         while (arrived_ < size_ && reached(arrived_, 2)) ++arrived_;
-        return arrived_ == size_ ? finish({}) : Progress::kIdle;
+        if (arrived_ < size_) return Progress::kIdle;
+        take_edges();
+        return finish({});
     }
     return Progress::kIdle;
   }
@@ -135,19 +161,45 @@ class DirectPath final : public Operation {
     for (uint64_t budget = kBytesPerPoll / element_; begin + done_ < end;) {
       if (budget == 0) return false;
       const uint64_t at = begin + done_;
-      const uint64_t count = std::min(chunk_, end - at);
+      const Run run = run_of(outputs_[static_cast<size_t>(first)], at * element_,
+                             std::min(at + chunk_, end) * element_);
+      const uint64_t count = run.bytes / element_;
       CORRO_ASSIGN(const Sources sources, look_at_all(at, count));
-      std::byte* into = outputs_[static_cast<size_t>(first)].mapped + at * element_;
-      fold_final(request_, size_, into, {sources.data(), static_cast<size_t>(size_)}, count);
+      fold_final(request_, size_, run.place, {sources.data(), static_cast<size_t>(size_)}, count);
       for (int32_t r = 0; r < size_; ++r) {
-        std::byte* other = outputs_[static_cast<size_t>(r)].mapped;
-        if (r != first && other != nullptr)
-          std::memcpy(other + at * element_, into, count * element_);
+        const Place& other = outputs_[static_cast<size_t>(r)];
+        if (r != first && other.mapped != nullptr) store(other, at * element_, run);
       }
       done_ += count;
       budget -= std::min(budget, count);
     }
     return true;
+  }
+
+  static void store(const Place& result, uint64_t at, const Run& made) {
+    for (uint64_t done = 0; done < made.bytes;) {
+      const Run into = run_of(result, at + done, at + made.bytes);
+      std::memcpy(into.place, made.place + done, into.bytes);
+      done += into.bytes;
+    }
+  }
+
+  /// Takes what others have stored in the own slot: the edges, but for those in the own slice.
+  void take_edges() {
+    const auto [head, tail] = own_result_.edges;
+    if (own_result_.slot == nullptr) return;
+    const auto [first, last] = exchange_.slice_of(rank_);
+    const uint64_t begin = first * element_, end = last * element_;
+    const uint64_t bytes = request_.count * element_;
+    for (const auto& [from, until] : {std::pair(uint64_t{0}, head), std::pair(tail, bytes)}) {
+      take_edge(from, std::min(until, begin));
+      take_edge(std::max(from, end), until);
+    }
+  }
+
+  void take_edge(uint64_t from, uint64_t until) {
+    if (from >= until) return;
+    std::memcpy(request_.output + from, run_of(own_result_, from, until).place, until - from);
   }
 
   /// Reads the slice that another rank has made into the own result; true after the last one.
@@ -195,6 +247,7 @@ class DirectPath final : public Operation {
   const int32_t size_;
   const uint64_t chunk_;  ///< Elements.
   const bool fetches_;
+  const Place own_result_;
   const std::vector<Place> inputs_, outputs_;
   uint64_t done_ = 0;
   State state_ = State::kWork;
@@ -261,7 +314,23 @@ Result<Place> output_of(const BoardExchange& exchange, int32_t r, const Offer& o
   const OpRequest& request = exchange.request();
   if (request.kind != OpKind::kAllreduce && r != request.root) return Place{};
   if (r == exchange.rank()) return Place{.mapped = request.output};
-  return reach(exchange, r, offer.where, offer.output, {0, request.count});
+  CORRO_ASSIGN(Place place, reach(exchange, r, offer.where, offer.output, {0, request.count}));
+  if (place.mapped != nullptr) {
+    place.slot = exchange.slot_of(r);
+    place.edges = edges_of(offer.output, request.count * exchange.element());
+  }
+  return place;
+}
+
+/// Where others store the own result: what they know of it from the own line.
+Place own_result_of(const BoardExchange& exchange) {
+  const OpRequest& request = exchange.request();
+  const uint64_t bytes = request.count * exchange.element();
+  if (!is_sliced(request.kind) || !exchange.shape().takes()) return {};
+  const auto offset =
+      exchange.board().member(exchange.rank()).segment->offset_of(request.output, bytes);
+  if (!offset) return {};
+  return {.slot = exchange.slot_of(exchange.rank()), .edges = edges_of(*offset, bytes)};
 }
 
 }  // namespace
@@ -271,7 +340,11 @@ Result<std::unique_ptr<Operation>> make_direct_path(const BoardExchange& exchang
   if (!reachable(exchange, offers)) return std::unique_ptr<Operation>();
   const OpKind kind = exchange.request().kind;
   const bool own_copied = offers[static_cast<size_t>(exchange.rank())].where == Where::kCopied;
-  Buffers buffers{.inputs = {}, .outputs = {}, .fetches = kind == OpKind::kAllreduce && own_copied};
+  Buffers buffers{.inputs = {},
+                  .outputs = {},
+                  .fetches = kind == OpKind::kAllreduce && own_copied,
+                  .own_result = {}};
+  if (!own_copied) buffers.own_result = own_result_of(exchange);
   for (int32_t r = 0; r < exchange.size(); ++r) {
     const Offer& offer = offers[static_cast<size_t>(r)];
     buffers.copied = buffers.copied || offer.where == Where::kCopied;

@@ -10,7 +10,7 @@ namespace corro::collective {
 namespace {
 
 constexpr int32_t kRank = 1, kSize = 3;
-constexpr uint64_t kCount = 8;
+constexpr uint64_t kBlock = 8;
 
 class Buffers : public testing::Test {
  protected:
@@ -21,7 +21,7 @@ class Buffers : public testing::Test {
             .root = kRank,
             .input = bytes(input),
             .output = bytes(output),
-            .count = kCount};
+            .count = kBlock};
   }
   std::byte* bytes(size_t element) { return reinterpret_cast<std::byte*>(&memory_[element]); }
   static bool takes(const OpRequest& request) { return validate(request, kRank, kSize).ok(); }
@@ -35,8 +35,8 @@ constexpr std::array<OpKind, 8> kKinds = {
 
 TEST_F(Buffers, ThatLieApartAreTaken) {
   for (const OpKind kind : kKinds) {
-    EXPECT_TRUE(takes(at(kind, 100, 100 - kCount * kSize))) << name_of(kind);
-    EXPECT_TRUE(takes(at(kind, 100, 100 + kCount * kSize))) << name_of(kind);
+    EXPECT_TRUE(takes(at(kind, 100, 100 - kBlock * kSize))) << name_of(kind);
+    EXPECT_TRUE(takes(at(kind, 100, 100 + kBlock * kSize))) << name_of(kind);
   }
 }
 
@@ -46,13 +46,13 @@ TEST_F(Buffers, OfAnOperationInPlaceAreTaken) {
     EXPECT_TRUE(takes(at(kind, 100, 100))) << name_of(kind);
   }
   for (const OpKind kind : {OpKind::kAllgather, OpKind::kGather})
-    EXPECT_TRUE(takes(at(kind, 100, 100 - kCount * kRank))) << name_of(kind);
-  EXPECT_TRUE(takes(at(OpKind::kScatter, 100, 100 + kCount * kRank)));
+    EXPECT_TRUE(takes(at(kind, 100, 100 - kBlock * kRank))) << name_of(kind);
+  EXPECT_TRUE(takes(at(OpKind::kScatter, 100, 100 + kBlock * kRank)));
 }
 
 TEST_F(Buffers, ThatOverlapInPartAreRefused) {
   for (const OpKind kind : kKinds) {
-    for (const size_t output : {100 - kCount + 1, 99UL, 101UL, 100 + kCount - 1})
+    for (const size_t output : {100 - kBlock + 1, 99UL, 101UL, 100 + kBlock - 1})
       EXPECT_FALSE(takes(at(kind, 100, output))) << name_of(kind) << " " << output;
   }
 }

@@ -1,6 +1,9 @@
 #include "collective/segment.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <iterator>
 #include <new>
 
 #include <fmt/format.h>
@@ -20,6 +23,18 @@ static_assert(kSectionsStart == 4096 && kSectionBytes == 1'314'816 && kHeapStart
 constexpr size_t section_start(uint32_t index) { return kSectionsStart + index * kSectionBytes; }
 
 }  // namespace
+
+Edges edges_of(uint64_t offset, uint64_t bytes) {
+  const uint64_t first = round_up(offset, kPage);
+  const uint64_t last = (offset + bytes) / kPage * kPage;
+  if (first >= last) return {.head = bytes, .tail = bytes};
+  return {.head = first - offset, .tail = last - offset};
+}
+
+bool Segment::Heap::touches_apart(uint64_t offset, uint64_t size) const {
+  const auto next = apart.lower_bound(offset + size);
+  return next != apart.begin() && std::prev(next)->first + std::prev(next)->second > offset;
+}
 
 Segment::Segment(io::Fd fd, io::Mapping mapping)
     : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
@@ -129,6 +144,11 @@ void Segment::free(std::byte* memory) {
   CORRO_CHECK(found != heap->used.end(), "arena memory freed twice, or not from this arena");
   const uint64_t size = found->second;
   heap->used.erase(found);
+  if (heap->touches_apart(offset, size)) {
+    (void)madvise(memory, size, MADV_DONTNEED);
+    (void)io::release_pages(fd_.get(), offset, size);
+    return;
+  }
   // Giving the pages back also zeroes them for the next allocation; it cannot fail on a committed
   // range.
   (void)io::release_pages(fd_.get(), offset, size);
@@ -147,11 +167,28 @@ void Segment::free(std::byte* memory) {
   }
 }
 
+Status Segment::set_apart(std::byte* memory, size_t size) {
+  const auto start = static_cast<uint64_t>(memory - mapping_.data());
+  const auto [head, tail] = edges_of(start, size);
+  if (head >= tail) return {};
+  auto heap = heap_.lock();
+  if (heap->touches_apart(start + head, tail - head)) return {};
+  heap->apart.emplace(start + head, tail - head);
+  any_apart_.store(true, std::memory_order_release);
+  CORRO_TRY(io::make_private(memory + head, tail - head));
+  // What late peers store needs pages again, but no more than these.
+  return io::release_pages(fd_.get(), start + head, tail - head);
+}
+
 std::optional<uint64_t> Segment::offset_of(const std::byte* memory, size_t size) const {
   const auto base = reinterpret_cast<uintptr_t>(mapping_.data());
   const auto address = reinterpret_cast<uintptr_t>(memory);
   if (address < base + kHeapStart || address - base > bytes() ||
       size > bytes() - (address - base)) {
+    return std::nullopt;
+  }
+  if (any_apart_.load(std::memory_order_acquire) &&
+      heap_.lock()->touches_apart(address - base, size)) {
     return std::nullopt;
   }
   return address - base;

@@ -35,7 +35,7 @@ inline constexpr uint32_t kStages = 4;  ///< Staging buffers, used in turn.
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
 inline constexpr uint32_t kSections = 256;  ///< Groups of one process alive at a time.
 inline constexpr int32_t kMaxBoardRanks = 256;
-inline constexpr uint64_t kSegmentMagic = 0x3247455335524f43;  // "COR5SEG2"
+inline constexpr uint64_t kSegmentMagic = 0x3347455335524f43;  // "COR5SEG3"
 
 /// Reads a plain word of shared memory once: what was checked is what is used.
 template <typename T>
@@ -110,6 +110,13 @@ static_assert(offsetof(SegmentHeader, magic) == 0 && offsetof(SegmentHeader, byt
               offsetof(SegmentHeader, sleeping) == 64 && offsetof(SegmentHeader, sections) == 128 &&
               sizeof(SegmentHeader) == 2176);
 
+/// What of a range shares its pages with others: [0, head) and [tail, bytes). Between them are
+/// whole pages.
+struct Edges {
+  uint64_t head, tail;
+};
+[[nodiscard]] Edges edges_of(uint64_t offset, uint64_t bytes);
+
 /// Own segments are thread-safe where marked; a peer's segment is read through its atomics only.
 class Segment {
  public:
@@ -138,7 +145,11 @@ class Segment {
   /// Arena memory, zero-filled, page-aligned. Thread-safe.
   Result<std::byte*> allocate(size_t size);
   void free(std::byte* memory);
-  /// Offset of a range that lies wholly in the heap, else nullopt. Thread-safe.
+  /// Lets late stores of peers into the whole pages of a range in the heap go astray: these pages
+  /// become private, with their contents, and are not found by offset_of() any more. When the
+  /// allocation is freed, its addresses are not used again. Thread-safe.
+  Status set_apart(std::byte* memory, size_t size);
+  /// Offset of a range that lies wholly in the heap and is shared, else nullopt. Thread-safe.
   [[nodiscard]] std::optional<uint64_t> offset_of(const std::byte* memory, size_t size) const;
   /// The address of `size` bytes at a foreign offset; null when outside the heap.
   [[nodiscard]] std::byte* at(uint64_t offset, size_t size) const;
@@ -146,12 +157,16 @@ class Segment {
  private:
   struct Heap {
     std::map<uint64_t, uint64_t> free, used;  ///< Offset to size.
+    std::map<uint64_t, uint64_t> apart;       ///< Private pages.
+
+    [[nodiscard]] bool touches_apart(uint64_t offset, uint64_t size) const;
   };
   Segment(io::Fd fd, io::Mapping mapping);
 
   io::Fd fd_;
   io::Mapping mapping_;
-  Guarded<Heap> heap_;
+  mutable Guarded<Heap> heap_;
+  std::atomic<bool> any_apart_{false};
 };
 
 }  // namespace corro::collective

@@ -8,9 +8,12 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace corro::io {
 namespace {
@@ -92,6 +95,32 @@ Result<Mapping> map_shared(int fd, size_t size) {
     return status_from_errno(
         fmt::format("map {} bytes of shared memory (ulimit -v limits address space)", size), errno);
   return Mapping(static_cast<std::byte*>(data), size);
+}
+
+Status make_private(std::byte* data, size_t length) {
+  constexpr size_t kPiece = 256U << 10U;
+  std::vector<std::byte> kept(std::min(kPiece, length));
+  for (size_t done = 0; done < length;) {
+    std::byte* place = data + done;
+    const size_t bytes = std::min(kPiece, length - done);
+    std::memcpy(kept.data(), place, bytes);
+    if (mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) == MAP_FAILED) {
+      return status_from_errno(fmt::format("map {} bytes of private memory", bytes), errno);
+    }
+    std::memcpy(place, kept.data(), bytes);
+    done += bytes;
+  }
+  return {};
+}
+
+Status make_shared_again(int fd, size_t offset, std::byte* data, size_t length) {
+  check_range(offset, length);
+  if (mmap(data, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
+           static_cast<off_t>(offset)) == MAP_FAILED) {
+    return status_from_errno(fmt::format("map {} bytes of shared memory", length), errno);
+  }
+  return {};
 }
 
 Status commit(int fd, size_t offset, size_t length) {

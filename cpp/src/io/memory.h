@@ -53,6 +53,14 @@ class Mapping {
 /// Maps [0, size) readable and writable. Reserves no memory. The mapping outlives `fd`.
 [[nodiscard]] Result<Mapping> map_shared(int fd, size_t size);
 
+/// Puts private memory with the same contents in the place of whole pages of a shared mapping: what
+/// other processes store there afterwards is not seen here, nor the other way round. Nobody else
+/// may use the range meanwhile.
+[[nodiscard]] Status make_private(std::byte* data, size_t length);
+
+/// Undoes it: [offset, offset + length) of `fd` is mapped at `data` again.
+[[nodiscard]] Status make_shared_again(int fd, size_t offset, std::byte* data, size_t length);
+
 /// Allocates the pages of [offset, offset + length): afterwards touching them cannot fail.
 /// RESOURCE_EXHAUSTED with the limit that is in the way (cgroup, machine). Pages that are there
 /// already cost nothing but are counted as needed.

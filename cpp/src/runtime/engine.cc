@@ -581,6 +581,9 @@ void Engine::close() {
   for (size_t i = 0; i < groups_.size(); ++i) {
     Group& group = *groups_[i];
     const Status cause(Code::kCancelled, "the engine was closed");
+    // Who is late in what is in flight must not take it for whole.
+    if (group.board != nullptr && !group.flights.empty())
+      group.board->set_failed(Code::kUnavailable, rank());
     for (const auto& flight : group.pairs) end(*flight, cause);
     for (const auto& flight : group.flights) end(*flight, cause);
     (void)executor_->cancel_pending(group.executor_lane, cause);
