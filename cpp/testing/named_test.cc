@@ -303,7 +303,7 @@ TEST_P(Named, AGroupWithNamesCanBeDestroyedAndMadeAgain) {
   World world(GetParam().world(4));
   std::vector<int32_t> everyone(static_cast<size_t>(size()));
   std::iota(everyone.begin(), everyone.end(), 0);
-  for (uint64_t round = 0; round < 90; ++round) {  // More than there are sections.
+  for (uint64_t round = 0; round < 90; ++round) {
     std::vector<runtime::Group*> groups;
     Tensors tensors(size(), 8, round);
     World::Works works;

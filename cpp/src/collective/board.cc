@@ -6,34 +6,68 @@
 
 namespace corro::collective {
 
-Board::Board(uint32_t lane, int32_t rank, std::vector<Member> members, Wake wake)
-    : lane_(lane), rank_(rank), members_(std::move(members)), wake_(std::move(wake)) {
+Board::Board(SectionKey key, int32_t rank, std::vector<Member> members, Wake wake)
+    : key_(key), rank_(rank), members_(std::move(members)), wake_(std::move(wake)) {
   reads_everyone_ = std::all_of(members_.begin(), members_.end(),
                                 [](const Member& member) { return member.pid != 0; });
 }
 
-Result<std::unique_ptr<Board>> Board::create(uint32_t lane, int32_t rank,
+Result<std::unique_ptr<Board>> Board::create(SectionKey key, int32_t rank,
                                              std::vector<Member> members, Wake wake) {
-  auto board = std::unique_ptr<Board>(new Board(lane, rank, std::move(members), std::move(wake)));
+  auto board = std::unique_ptr<Board>(new Board(key, rank, std::move(members), std::move(wake)));
   Member& self = board->members_[static_cast<size_t>(rank)];
-  CORRO_ASSIGN(board->section_index_, self.segment->open_section(lane));
-  self.section = &self.segment->section(board->section_index_);
+  CORRO_ASSIGN(self.view, self.segment->open_section(key));
+  self.section = self.view.section;
   return board;
 }
 
+/// Unless all are out the section stays as it is, until the segment goes.
 Board::~Board() {
   const Member& self = members_[static_cast<size_t>(rank_)];
-  if (self.section != nullptr) self.segment->close_section(section_index_);
+  if (self.section == nullptr) return;
+  self.segment->hide_section(self.view);
+  if (!forsaken_) return;
+  self.segment->free(reinterpret_cast<std::byte*>(own_stages_));
+  self.segment->free_section(self.view);
 }
 
 int32_t Board::missing_member() {
   for (Member& member : members_) {
     if (member.section != nullptr) continue;
-    const auto index = member.segment->find_section(lane_);
-    if (!index) return static_cast<int32_t>(&member - members_.data());
-    member.section = &member.segment->section(*index);
+    const auto view = member.segment->find_section(key_);
+    if (!view) return static_cast<int32_t>(&member - members_.data());
+    member.view = *view;
+    member.section = view->section;
   }
   return -1;
+}
+
+void Board::leave() {
+  const Member& self = members_[static_cast<size_t>(rank_)];
+  // Who has not looked for the section yet need not find it, but for a failure that it can tell.
+  if (self.section->failed.load(std::memory_order_relaxed) == 0)
+    self.segment->hide_section(self.view);
+  self.section->left.store(1, std::memory_order_seq_cst);
+}
+
+/// A member opens its own section before it looks for others. So one whose section is not there has
+/// not found this rank's either, if that was hidden before.
+bool Board::is_out(Member& member) const {
+  if (member.section == nullptr) {
+    const auto view = member.segment->find_section(key_);
+    if (!view) return own().failed.load(std::memory_order_relaxed) == 0;
+    member.view = *view;
+    member.section = view->section;
+  }
+  return !Segment::names(member.view) || member.section->left.load(std::memory_order_seq_cst) != 0;
+}
+
+bool Board::forsaken(const std::function<bool(int32_t world_rank)>& gone) {
+  forsaken_ = std::all_of(members_.begin(), members_.end(), [&](Member& member) {
+    return &member == &members_[static_cast<size_t>(rank_)] || gone(member.world_rank) ||
+           is_out(member);
+  });
+  return forsaken_;
 }
 
 bool Board::line_free(uint64_t op) {
@@ -113,10 +147,17 @@ void Board::set_apart(uint64_t op, std::byte* memory, size_t size) {
 }
 
 Status Board::prepare_stages() {
-  if (stages_ready_) return {};
-  CORRO_TRY(members_[static_cast<size_t>(rank_)].segment->commit_stages(section_index_));
-  stages_ready_ = true;
+  if (own_stages_ != nullptr) return {};
+  const Member& self = members_[static_cast<size_t>(rank_)];
+  CORRO_ASSIGN(own_stages_, self.segment->open_stages(*self.section));
   return {};
+}
+
+Stages* Board::stages_of(int32_t r) {
+  if (r == rank_) return own_stages_;
+  Member& member = members_[static_cast<size_t>(r)];
+  if (member.stages == nullptr) member.stages = member.segment->stages_of(*member.section);
+  return member.stages;
 }
 
 std::string Board::last_operation_of(int32_t r) const {

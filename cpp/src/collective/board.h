@@ -23,8 +23,10 @@ namespace corro::collective {
 class Board {
  public:
   struct Member {
-    Segment* segment = nullptr;  ///< Borrowed from the engine.
-    GroupSection* section = nullptr;
+    Segment* segment = nullptr;       ///< Borrowed from the engine.
+    GroupSection* section = nullptr;  ///< Of `view`; null until it was found.
+    SectionView view = {};
+    Stages* stages = nullptr;  ///< Null until they were needed.
     int32_t world_rank = -1;
     int32_t pid = 0;  ///< Not 0: this process may read that one's memory.
   };
@@ -32,7 +34,7 @@ class Board {
   using Wake = std::function<void(int32_t world_rank)>;
 
   /// Opens this rank's section. `members` in group rank order, with segment and world_rank set.
-  static Result<std::unique_ptr<Board>> create(uint32_t lane, int32_t rank,
+  static Result<std::unique_ptr<Board>> create(SectionKey key, int32_t rank,
                                                std::vector<Member> members, Wake wake);
   ~Board();
 
@@ -71,8 +73,18 @@ class Board {
   /// This rank leaves operation `op` before its end, and members were to store results into
   /// `memory`: those who still may do so miss it.
   void set_apart(uint64_t op, std::byte* memory, size_t size);
-  /// Commits the own staging buffers on first use.
+  /// Makes the own staging buffers on first use.
   Status prepare_stages();
+  /// A member's staging buffers, once it has put something there; null if what it says of them
+  /// cannot be.
+  [[nodiscard]] Stages* stages_of(int32_t r);
+
+  /// This rank is out of the group: it looks at no other section any more.
+  void leave();
+  /// True once nobody can look at this rank's section any more, which goes with the board then:
+  /// every other member has left too, is `gone` (by world rank), or cannot find it. Only after
+  /// leave().
+  [[nodiscard]] bool forsaken(const std::function<bool(int32_t world_rank)>& gone);
   /// Describes what a member did last on this group, for messages.
   [[nodiscard]] std::string last_operation_of(int32_t r) const;
 
@@ -80,18 +92,19 @@ class Board {
   uint64_t staged_chunks = 0;
 
  private:
-  Board(uint32_t lane, int32_t rank, std::vector<Member> members, Wake wake);
+  Board(SectionKey key, int32_t rank, std::vector<Member> members, Wake wake);
   void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
+  [[nodiscard]] bool is_out(Member& member) const;
   [[nodiscard]] int32_t member_or_nobody(uint64_t world_rank) const;
 
-  uint32_t lane_;
+  SectionKey key_;
   int32_t rank_;
   std::vector<Member> members_;
   Wake wake_;
-  uint32_t section_index_ = 0;
   uint64_t all_completed_ = 0;  ///< Lower bound of every member's completed count.
   int32_t slowest_ = -1;
-  bool stages_ready_ = false;
+  Stages* own_stages_ = nullptr;
+  bool forsaken_ = false;
   bool reads_everyone_ = false;
   std::vector<std::byte> scratch_;
 };

@@ -22,7 +22,8 @@ namespace {
 
 constexpr uint32_t kLane = 1;
 constexpr size_t kArenaBytes = size_t{1} << 20U;
-constexpr size_t kOutputStart = kArenaBytes / 2;  ///< Of the result in the arena.
+constexpr size_t kSectionsBytes = size_t{8} << 20U;  ///< For a section with its stages.
+constexpr size_t kOutputStart = kArenaBytes / 2;     ///< Of the result in the arena.
 /// Counters, lines and the slot of operation 0.
 constexpr size_t kPatched = offsetof(GroupSection, slots) + kSlotBytes;
 
@@ -36,17 +37,16 @@ void poison(const void* begin, const void* end) {
 struct Host {
   Host() {
     for (size_t r = 0; r < 2; ++r) {
-      own[r] = Segment::create(kArenaBytes).value();
+      own[r] = Segment::create(kArenaBytes + kSectionsBytes).value();
       arenas[r] = own[r]->allocate(kArenaBytes).value();
       seen[r] = Segment::attach(io::Fd(::dup(own[r]->fd()))).value();
     }
     for (size_t r = 0; r < 2; ++r) boards[r] = open_board(r);
     for (size_t r = 0; r < 2; ++r) {
       CORRO_CHECK(boards[r]->missing_member() < 0);
-      GroupSection& section = seen[r]->section(0);
+      GroupSection& section = *boards[1 - r]->member(static_cast<int32_t>(r)).section;
       poison(&section.lines[1], section.slots[0]);
-      poison(section.slots[1], section.stage[0]);
-      poison(&seen[r]->section(1), seen[r]->at(own[r]->offset_of(arenas[r], 1).value(), 1));
+      poison(section.slots[1], &section + 1);
     }
   }
   std::unique_ptr<Board> open_board(size_t rank) {
@@ -57,7 +57,8 @@ struct Host {
                     .pid = getpid()};
     }
     const auto wake = [](int32_t) {};
-    return Board::create(kLane, static_cast<int32_t>(rank), std::move(members), wake).value();
+    return Board::create({.lane = kLane}, static_cast<int32_t>(rank), std::move(members), wake)
+        .value();
   }
   /// Forgets what the last input left.
   void reset() {
@@ -206,8 +207,9 @@ void run_attach(const Host& host, ByteReader& reader) {
               static_cast<ssize_t>(header->size()));
   const auto segment = Segment::attach(io::Fd(::dup(fd.get())));
   if (!segment.ok()) return;
-  if (const auto index = (*segment)->find_section(kLane)) {
-    CORRO_CHECK((*segment)->section(*index).completed.load() == 0);
+  if (const auto view = (*segment)->find_section({.lane = kLane})) {
+    (void)view->section->completed.load();
+    (void)(*segment)->stages_of(*view->section);
   }
   const auto offset = reader.read<uint64_t>().value_or(size - 1);
   const auto bytes = reader.read<uint64_t>().value_or(1);

@@ -14,7 +14,7 @@ namespace corro::collective {
 namespace {
 
 constexpr uint32_t kLane = 5;
-constexpr size_t kArenaBytes = size_t{1} << 20U;
+constexpr size_t kArenaBytes = size_t{8} << 20U;
 
 /// Two ranks of this process; each has mapped the other's segment, as two processes would.
 class HostileBoard : public testing::Test {
@@ -35,7 +35,8 @@ class HostileBoard : public testing::Test {
                     .world_rank = static_cast<int32_t>(10 + m),
                     .pid = getpid()};
     }
-    return Board::create(kLane, static_cast<int32_t>(r), std::move(members), [](int32_t) {})
+    return Board::create({.lane = kLane}, static_cast<int32_t>(r), std::move(members),
+                         [](int32_t) {})
         .value();
   }
 

@@ -15,12 +15,17 @@ constexpr size_t kPage = 4096;
 
 constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-constexpr size_t kSectionsStart = round_up(sizeof(SegmentHeader), kPage);
-constexpr size_t kSectionBytes = round_up(sizeof(GroupSection), kPage);
-constexpr size_t kHeapStart = kSectionsStart + kSections * kSectionBytes;
-static_assert(kSectionsStart == 4096 && kSectionBytes == 1'314'816 && kHeapStart == 336'596'992);
+constexpr size_t kTableStart = kPage;
+constexpr size_t kHeapStart = kTableStart + sizeof(SectionTable);
+static_assert(sizeof(SegmentHeader) <= kTableStart && kHeapStart == 8192);
 
-constexpr size_t section_start(uint32_t index) { return kSectionsStart + index * kSectionBytes; }
+/// A chain of tables that is longer is none that a peer has made: that many sections have no room.
+constexpr int kMostTables = 1 << 16;
+
+template <typename T>
+T* as(std::byte* memory) {
+  return std::launder(reinterpret_cast<T*>(memory));
+}
 
 }  // namespace
 
@@ -42,13 +47,16 @@ Segment::Segment(io::Fd fd, io::Mapping mapping)
 Result<std::unique_ptr<Segment>> Segment::create(size_t heap_bytes) {
   const size_t bytes = kHeapStart + round_up(heap_bytes, kPage);
   CORRO_ASSIGN(io::Fd fd, io::create_memfd("corro-segment", bytes));
-  CORRO_TRY(io::commit(fd.get(), 0, kSectionsStart));
+  CORRO_TRY(io::commit(fd.get(), 0, kHeapStart));
   CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), bytes));
   auto segment = std::unique_ptr<Segment>(new Segment(std::move(fd), std::move(mapping)));
   auto* header = new (segment->mapping_.data()) SegmentHeader{};
   header->magic = kSegmentMagic;
   header->bytes = bytes;
   header->sleeping.store(kIdle, std::memory_order_release);
+  segment->last_table_ = new (segment->mapping_.data() + kTableStart) SectionTable{};
+  for (SectionEntry& entry : segment->last_table_->entries)
+    segment->free_entries_.push_back(&entry);
   segment->heap_.lock()->free.emplace(kHeapStart, bytes - kHeapStart);
   return segment;
 }
@@ -76,40 +84,78 @@ SegmentHeader& Segment::header() const {
   return *std::launder(reinterpret_cast<SegmentHeader*>(mapping_.data()));
 }
 
-GroupSection& Segment::section(uint32_t index) const {
-  return *std::launder(reinterpret_cast<GroupSection*>(mapping_.data() + section_start(index)));
+SectionTable* Segment::first_table() const {
+  return as<SectionTable>(mapping_.data() + kTableStart);
 }
 
-Result<uint32_t> Segment::open_section(uint32_t lane) {
-  SegmentHeader& own = header();
-  for (uint32_t index = 0; index < kSections; ++index) {
-    if (own.sections[index].load(std::memory_order_relaxed) != 0) continue;
-    const size_t start = section_start(index);
-    CORRO_TRY(io::commit(fd_.get(), start, offsetof(GroupSection, stage)));
-    auto* place = mapping_.data() + start;
-    std::fill_n(place, offsetof(GroupSection, slots), std::byte{0});
-    own.sections[index].store(uint64_t{lane} + 1, std::memory_order_release);
-    return index;
+Result<SectionEntry*> Segment::take_entry() {
+  if (free_entries_.empty()) {
+    CORRO_ASSIGN(std::byte * memory, allocate(sizeof(SectionTable)));
+    auto* table = new (memory) SectionTable{};
+    for (SectionEntry& entry : table->entries) free_entries_.push_back(&entry);
+    const auto place = static_cast<uint64_t>(memory - mapping_.data());
+    last_table_->next.store(place, std::memory_order_release);
+    last_table_ = table;
   }
-  return Status(Code::kResourceExhausted,
-                fmt::format("{} groups are alive in this process; destroy some first", kSections));
+  SectionEntry* entry = free_entries_.back();
+  free_entries_.pop_back();
+  return entry;
 }
 
-Status Segment::commit_stages(uint32_t index) {
-  return io::commit(fd_.get(), section_start(index) + offsetof(GroupSection, stage),
-                    sizeof(GroupSection) - offsetof(GroupSection, stage));
+Result<SectionView> Segment::open_section(SectionKey key) {
+  CORRO_ASSIGN(std::byte * memory, allocate(sizeof(GroupSection)));
+  auto entry = take_entry();
+  if (!entry.ok()) {
+    free(memory);
+    return entry.status();
+  }
+  const auto place = static_cast<uint64_t>(memory - mapping_.data());
+  (*entry)->epoch.store(key.epoch, std::memory_order_relaxed);
+  (*entry)->lane.store(key.lane, std::memory_order_relaxed);
+  (*entry)->place.store(place, std::memory_order_seq_cst);
+  return SectionView{.entry = *entry, .place = place, .section = as<GroupSection>(memory)};
 }
 
-void Segment::close_section(uint32_t index) {
-  header().sections[index].store(0, std::memory_order_release);
+Result<Stages*> Segment::open_stages(GroupSection& section) {
+  CORRO_ASSIGN(std::byte * memory, allocate(sizeof(Stages)));
+  section.stages.store(static_cast<uint64_t>(memory - mapping_.data()), std::memory_order_release);
+  return as<Stages>(memory);
 }
 
-std::optional<uint32_t> Segment::find_section(uint32_t lane) const {
-  for (uint32_t index = 0; index < kSections; ++index) {
-    if (header().sections[index].load(std::memory_order_acquire) == uint64_t{lane} + 1)
-      return index;
+void Segment::hide_section(const SectionView& view) {
+  const_cast<SectionEntry*>(view.entry)->place.store(0, std::memory_order_seq_cst);
+}
+
+void Segment::free_section(const SectionView& view) {
+  free(mapping_.data() + view.place);
+  free_entries_.push_back(const_cast<SectionEntry*>(view.entry));
+}
+
+std::optional<SectionView> Segment::find_section(SectionKey key) const {
+  const SectionTable* table = first_table();
+  for (int i = 0; i < kMostTables && table != nullptr; ++i) {
+    for (const SectionEntry& entry : table->entries) {
+      const uint64_t place = entry.place.load(std::memory_order_seq_cst);
+      if (place == 0 || entry.lane.load(std::memory_order_acquire) != key.lane ||
+          entry.epoch.load(std::memory_order_acquire) != key.epoch ||
+          entry.place.load(std::memory_order_seq_cst) != place) {
+        continue;
+      }
+      std::byte* memory = place % kPage == 0 ? at(place, sizeof(GroupSection)) : nullptr;
+      if (memory == nullptr) continue;
+      return SectionView{.entry = &entry, .place = place, .section = as<GroupSection>(memory)};
+    }
+    const uint64_t next = table->next.load(std::memory_order_acquire);
+    std::byte* memory = next % kPage == 0 ? at(next, sizeof(SectionTable)) : nullptr;
+    table = memory == nullptr ? nullptr : as<SectionTable>(memory);
   }
   return std::nullopt;
+}
+
+Stages* Segment::stages_of(const GroupSection& section) const {
+  const uint64_t place = section.stages.load(std::memory_order_acquire);
+  std::byte* memory = place % kPage == 0 ? at(place, sizeof(Stages)) : nullptr;
+  return memory == nullptr ? nullptr : as<Stages>(memory);
 }
 
 Result<std::byte*> Segment::allocate(size_t size) {

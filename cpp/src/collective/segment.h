@@ -1,5 +1,5 @@
-// Segment: the shared memory of one process: a header, one section per group (the board), and the
-// arena heap.
+// Segment: the shared memory of one process: a header, a table of sections, and the heap, from
+// which sections (one per group: the board), their stages and arenas are taken as they are needed.
 //
 // One sealed memfd, mapped once by every local peer. All fields that others read while the owner
 // writes are atomics; plain bytes are published by a stamp (store-release by the writer,
@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/guarded.h"
 #include "base/signature_bits.h"
@@ -33,9 +34,8 @@ inline constexpr size_t kSlotBytes = size_t{16} << 10U;  ///< Payload that fits 
 inline constexpr uint64_t kMostCopiedBytes = uint64_t{8} << 20U;
 inline constexpr uint32_t kStages = 4;  ///< Staging buffers, used in turn.
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
-inline constexpr uint32_t kSections = 256;  ///< Groups of one process alive at a time.
 inline constexpr int32_t kMaxBoardRanks = 256;
-inline constexpr uint64_t kSegmentMagic = 0x3347455335524f43;  // "COR5SEG3"
+inline constexpr uint64_t kSegmentMagic = 0x3447455335524f43;  // "COR5SEG4"
 
 /// Reads a plain word of shared memory once: what was checked is what is used.
 template <typename T>
@@ -77,6 +77,8 @@ struct GroupSection {
   alignas(64) std::atomic<uint64_t> completed;  ///< Operations below this are over here: their
                                                 ///< lines may be reused.
   std::atomic<uint64_t> failed;  ///< Not 0: the group failed here: code | (world rank + 1) << 8.
+  std::atomic<uint64_t> stages;  ///< Where in the segment this rank's Stages are; 0: none yet.
+  std::atomic<uint64_t> left;    ///< Not 0: this rank is out of the group.
   alignas(64) std::atomic<uint64_t> put;       ///< Staged chunks published.
   alignas(64) std::atomic<uint64_t> folded;    ///< Staged results published.
   alignas(64) std::atomic<uint64_t> taken;     ///< Staged chunks (and results) consumed.
@@ -84,15 +86,20 @@ struct GroupSection {
                                                ///< its id; + 1: its own part is made; + 2: over.
   Line lines[kLines];
   std::byte slots[kLines][kSlotBytes];
-  std::byte stage[kStages][kStageBytes];
-  std::byte results[kStages][kStageBytes];
 };
 static_assert(offsetof(GroupSection, completed) == 0 && offsetof(GroupSection, failed) == 8 &&
+              offsetof(GroupSection, stages) == 16 && offsetof(GroupSection, left) == 24 &&
               offsetof(GroupSection, put) == 64 && offsetof(GroupSection, folded) == 128 &&
               offsetof(GroupSection, taken) == 192 && offsetof(GroupSection, finished) == 256 &&
               offsetof(GroupSection, lines) == 320 && offsetof(GroupSection, slots) == 1344 &&
-              offsetof(GroupSection, stage) == 263'488 &&
-              offsetof(GroupSection, results) == 787'776 && sizeof(GroupSection) == 1'312'064);
+              sizeof(GroupSection) == 263'488);
+
+/// The staging buffers of one rank in one group.
+struct Stages {
+  std::byte stage[kStages][kStageBytes];
+  std::byte results[kStages][kStageBytes];
+};
+static_assert(offsetof(Stages, results) == 524'288 && sizeof(Stages) == 1'048'576);
 
 /// Values of SegmentHeader::sleeping. Peers ring the doorbell: never while kAwake; for messages
 /// while kIdle (nothing in flight); for messages and the board while kAsleep; for freed lines too
@@ -103,12 +110,37 @@ struct SegmentHeader {
   uint64_t magic;
   uint64_t bytes;
   alignas(64) std::atomic<uint32_t> sleeping;
-  /// Lane id + 1 of the group that uses section i, 0 if free.
-  alignas(64) std::atomic<uint64_t> sections[kSections];
 };
 static_assert(offsetof(SegmentHeader, magic) == 0 && offsetof(SegmentHeader, bytes) == 8 &&
-              offsetof(SegmentHeader, sleeping) == 64 && offsetof(SegmentHeader, sections) == 128 &&
-              sizeof(SegmentHeader) == 2176);
+              offsetof(SegmentHeader, sleeping) == 64 && sizeof(SegmentHeader) == 128);
+
+/// Whose section it is.
+struct SectionKey {
+  uint64_t epoch = 0;
+  uint64_t lane = 0;
+};
+
+/// `place` is stored last and cleared first: who finds the same place before and after has read
+/// what belongs to it.
+struct SectionEntry {
+  std::atomic<uint64_t> place;  ///< Of the section in the segment; 0: free.
+  std::atomic<uint64_t> epoch, lane;
+  uint64_t reserved;
+};
+
+/// One page of the table of sections. The first is behind the header, the others are on the heap.
+struct SectionTable {
+  std::atomic<uint64_t> next;  ///< Where in the segment the next one is; 0: none.
+  alignas(64) SectionEntry entries[126];
+};
+static_assert(offsetof(SectionTable, entries) == 64 && sizeof(SectionTable) == 4096);
+
+/// A section that was found. Sections of a peer may be gone: Segment::names() knows.
+struct SectionView {
+  const SectionEntry* entry = nullptr;
+  uint64_t place = 0;
+  GroupSection* section = nullptr;
+};
 
 /// What of a range shares its pages with others: [0, head) and [tail, bytes). Between them are
 /// whole pages.
@@ -127,20 +159,26 @@ class Segment {
   static Result<std::unique_ptr<Segment>> attach(io::Fd fd);
 
   [[nodiscard]] SegmentHeader& header() const;
-  [[nodiscard]] GroupSection& section(uint32_t index) const;
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] size_t bytes() const { return mapping_.size(); }
 
-  /// Claims a section for a lane, zeroed and committed. RESOURCE_EXHAUSTED when kSections groups
-  /// are alive.
-  Result<uint32_t> open_section(uint32_t lane);
-  /// Commits the staging buffers of a section, once; needed before the first large operation on
+  /// Makes a section, zeroed and committed, and names it in the table.
+  Result<SectionView> open_section(SectionKey key);
+  /// Makes the staging buffers of an own section; needed before the first large operation on
   /// private memory.
-  Status commit_stages(uint32_t index);
-  /// Frees a section; only once every member has completed every operation of the group.
-  void close_section(uint32_t index);
-  /// Finds the section a lane uses in this (a peer's) segment.
-  [[nodiscard]] std::optional<uint32_t> find_section(uint32_t lane) const;
+  Result<Stages*> open_stages(GroupSection& section);
+  /// Takes an own section out of the table: nobody finds it from now on.
+  void hide_section(const SectionView& view);
+  /// Frees an own, hidden section; only once no member can look at it any more.
+  void free_section(const SectionView& view);
+  /// Finds a section in this (a peer's) segment.
+  [[nodiscard]] std::optional<SectionView> find_section(SectionKey key) const;
+  /// True while the table says that it is there.
+  [[nodiscard]] static bool names(const SectionView& view) {
+    return view.entry->place.load(std::memory_order_seq_cst) == view.place;
+  }
+  /// The stages of a peer's section; null while there are none, or if they are not in its heap.
+  [[nodiscard]] Stages* stages_of(const GroupSection& section) const;
 
   /// Arena memory, zero-filled, page-aligned. Thread-safe.
   Result<std::byte*> allocate(size_t size);
@@ -162,11 +200,17 @@ class Segment {
     [[nodiscard]] bool touches_apart(uint64_t offset, uint64_t size) const;
   };
   Segment(io::Fd fd, io::Mapping mapping);
+  [[nodiscard]] SectionTable* first_table() const;
+  Result<SectionEntry*> take_entry();
 
   io::Fd fd_;
   io::Mapping mapping_;
   mutable Guarded<Heap> heap_;
   std::atomic<bool> any_apart_{false};
+  /// Of an own segment: tables and entries as its owner knows them, not as peers may have left
+  /// them.
+  SectionTable* last_table_ = nullptr;
+  std::vector<SectionEntry*> free_entries_;
 };
 
 }  // namespace corro::collective

@@ -2,6 +2,7 @@
 // every block through stage[c % kStages], so that putting, folding and taking overlap among the
 // ranks.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "collective/board_exchange.h"
@@ -26,12 +27,17 @@ class StagedPath final : public Operation {
     const auto blocks = static_cast<uint64_t>(split_ ? size_ : 1);
     quantum_ = std::max<uint64_t>(kStageBytes / element_ / blocks, 1);
     chunks_ = (largest_block() + quantum_ - 1) / quantum_;
+    stages_[static_cast<size_t>(rank_)] = exchange_.board().stages_of(rank_);
     base_ = exchange_.board().staged_chunks;
     exchange_.board().staged_chunks += chunks_;
   }
 
   Progress poll(bool /*oldest*/) override {
     bool moved = false;
+    if (!stages_known_ && all_reached(&GroupSection::put, base_ + 1, known_put_)) {
+      if (const int32_t lost = find_stages(); lost >= 0)
+        return give_group_up(exchange_.impossible(lost, "its stages are not in its arena"));
+    }
     for (int i = 0; i < kChunksPerPoll && taken_ < chunks_; ++i) {
       const bool put = put_chunk();
       const bool folded = is_sliced(request_.kind) && fold_chunk();
@@ -44,6 +50,17 @@ class StagedPath final : public Operation {
   }
 
  private:
+  /// Looks for everyone's stages, who all have put something there; the first rank whose are not,
+  /// or -1.
+  int32_t find_stages() {
+    for (int32_t r = 0; r < size_; ++r) {
+      stages_[static_cast<size_t>(r)] = exchange_.board().stages_of(r);
+      if (stages_[static_cast<size_t>(r)] == nullptr) return r;
+    }
+    stages_known_ = true;
+    return -1;
+  }
+
   /// Elements of the largest block of any pair of ranks: all count the same chunks.
   [[nodiscard]] uint64_t largest_block() const {
     if (is_sliced(request_.kind)) return exchange_.slice_of(0).second;
@@ -75,10 +92,10 @@ class StagedPath final : public Operation {
   }
 
   [[nodiscard]] std::byte* stage_of(int32_t r, uint64_t chunk) const {
-    return exchange_.board().member(r).section->stage[(base_ + chunk) % kStages];
+    return stages_[static_cast<size_t>(r)]->stage[(base_ + chunk) % kStages];
   }
   [[nodiscard]] std::byte* result_of(int32_t r, uint64_t chunk) const {
-    return exchange_.board().member(r).section->results[(base_ + chunk) % kStages];
+    return stages_[static_cast<size_t>(r)]->results[(base_ + chunk) % kStages];
   }
   /// Elements of chunk c of a block of `count`.
   [[nodiscard]] uint64_t chunk_count(uint64_t chunk, uint64_t count) const {
@@ -116,7 +133,8 @@ class StagedPath final : public Operation {
 
   /// allreduce and reduce: folds chunk `folded_` of the own slice into the results buffer.
   bool fold_chunk() {
-    if (folded_ == chunks_ || !all_reached(&GroupSection::put, base_ + folded_ + 1, known_put_))
+    if (folded_ == chunks_ || !stages_known_ ||
+        !all_reached(&GroupSection::put, base_ + folded_ + 1, known_put_))
       return false;
     const auto [begin, end] = exchange_.slice_of(rank_);
     Sources sources;
@@ -132,7 +150,7 @@ class StagedPath final : public Operation {
   }
 
   bool take_chunk() {
-    if (taken_ == chunks_) return false;
+    if (taken_ == chunks_ || !stages_known_) return false;
     if (is_sliced(request_.kind)) {
       if (!all_reached(&GroupSection::folded, base_ + taken_ + 1, known_folded_)) return false;
       if (exchange_.shape().takes()) take_results();
@@ -184,7 +202,9 @@ class StagedPath final : public Operation {
   const int32_t rank_;
   const int32_t size_;
   const uint64_t element_;
-  const bool split_;      ///< A stage holds a part for each rank, not one for all.
+  const bool split_;  ///< A stage holds a part for each rank, not one for all.
+  std::array<Stages*, kMaxBoardRanks> stages_{};
+  bool stages_known_ = false;
   uint64_t quantum_ = 0;  ///< Elements of one block in one chunk.
   uint64_t chunks_ = 0, base_ = 0;
   uint64_t put_ = 0, folded_ = 0, taken_ = 0;

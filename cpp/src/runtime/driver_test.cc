@@ -18,7 +18,7 @@ struct Pair {
     std::array<std::shared_ptr<collective::Segment>, 2> segments;
     std::array<std::optional<io::EventFd>, 2> bells;
     for (size_t r = 0; r < 2; ++r) {
-      segments[r] = collective::Segment::create(size_t{1} << 20U).value();
+      segments[r] = collective::Segment::create(size_t{8} << 20U).value();
       bells[r] = io::EventFd::create().value();
     }
     std::array<io::Fd, 2> copies = {io::Fd(::dup(bells[0]->fd())), io::Fd(::dup(bells[1]->fd()))};

@@ -116,6 +116,7 @@ Result<Group*> Engine::open_group(const std::vector<int32_t>& members, uint32_t 
 }
 
 Status Engine::open_board(Group& group) {
+  close_quiet_boards();
   if (!options_.use_board || group.size() > collective::kMaxBoardRanks) return {};
   std::vector<collective::Board::Member> members;
   for (const int32_t member : group.members) {
@@ -124,8 +125,8 @@ Status Engine::open_board(Group& group) {
     auto* segment = member == rank() ? options_.segment.get() : peer.segment.get();
     members.push_back({.segment = segment, .world_rank = member, .pid = peer.pid});
   }
-  CORRO_ASSIGN(group.board, collective::Board::create(group.lane, group.rank, std::move(members),
-                                                      options_.wake));
+  CORRO_ASSIGN(group.board, collective::Board::create({.lane = group.lane}, group.rank,
+                                                      std::move(members), options_.wake));
   return {};
 }
 
@@ -139,7 +140,10 @@ Status Engine::destroy_group(Group& group) {
     if (lane != nullptr) CORRO_TRY(destroy_group(*lane));
   }
   CORRO_TRY(executor_->remove_lane(group.executor_lane));
-  if (group.board != nullptr) quiet_boards_.push_back(std::move(group.board));
+  if (group.board != nullptr) {
+    group.board->leave();
+    quiet_boards_.push_back(std::move(group.board));
+  }
   const auto held = std::find_if(groups_.begin(), groups_.end(),
                                  [&group](const auto& one) { return one.get() == &group; });
   if (commits(group)) retire(std::move(*held));
@@ -148,17 +152,10 @@ Status Engine::destroy_group(Group& group) {
   return {};
 }
 
-/// A section may be reused once every member has completed what this rank completed: nobody reads
-/// its lines any more.
+/// A section goes once nobody can look at it any more: not the dead, nor those who have left.
 void Engine::close_quiet_boards() {
-  std::erase_if(quiet_boards_, [](const auto& board) {
-    if (board->missing_member() >= 0) return board->own().completed.load() == 0;
-    const uint64_t done = board->own().completed.load();
-    for (int32_t r = 0; r < board->size(); ++r) {
-      if (board->member(r).section->completed.load() < done) return false;
-    }
-    return true;
-  });
+  const auto gone = [this](int32_t member) { return is_gone(member); };
+  std::erase_if(quiet_boards_, [&gone](const auto& board) { return board->forsaken(gone); });
 }
 
 Group* Engine::group_of_lane(uint32_t lane) {

@@ -79,7 +79,7 @@ class Engine final {
   /// Every rank sets the same, after the same operations.
   void set_selection(collective::SelectionTable table);
   /// FAILED_PRECONDITION while operations are in flight. The board section is freed once all
-  /// members are done with it.
+  /// members have left the group or are gone.
   Status destroy_group(Group& group);
 
   /// Queues the work's operations, in the order of these calls or, if the work is named, by their
@@ -239,7 +239,7 @@ class Engine final {
   std::vector<std::unique_ptr<Group>> retired_;
   bool closed_ = false;
   std::vector<std::unique_ptr<collective::Board>>
-      quiet_boards_;  ///< Of destroyed groups, until all members are done.
+      quiet_boards_;  ///< Of destroyed groups, until all members have left or are gone.
   struct Stray {
     int32_t from;
     transport::MessageKey key;
