@@ -6,12 +6,15 @@ Python can override it (torch 2.15), of ProcessGroup before.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -74,33 +77,73 @@ class CorroWork(c10d.Work):
     _lock = threading.RLock()
     _error: BaseException | None = None
     _future: Any = None
-    _asked = False  # wait() was called.
+    _asked = True  # Somebody has waited.
+    _earlier: Sequence[CorroWork] = ()  # A barrier's: it is over when they are.
+    _unfinished: dict[CorroWork, None] = {}  # noqa: RUF012  # What it is in while it is not over.
 
     def __init__(self, completions: Completions, result: list[Tensor]) -> None:
         super().__init__()
         self._completions = completions
         self._result = result
 
-    def begin(self, native: NativeWork, after: list[Callable[[], None]]) -> None:
-        """From now on wait() waits for `native` and then calls each of `after`, once."""
-        self._after, self._lock = after, threading.RLock()
+    def begin(
+        self,
+        native: NativeWork,
+        after: list[Callable[[], None]],
+        unfinished: dict[CorroWork, None] | None,
+    ) -> None:
+        """From now on wait() waits for `native` and then calls each of `after`, once.
+
+        Until that is known to be over, the work is in `unfinished`.
+        """
+        self._after, self._lock, self._asked = after, threading.RLock(), False
         self._native = native
+        if unfinished is not None:
+            self._unfinished = unfinished
+            for oldest in list(islice(unfinished, 2)):  # More than one: none pile up.
+                if oldest.is_finished():
+                    unfinished.pop(oldest, None)
+            unfinished[self] = None
+
+    def wait_for(self, earlier: Sequence[CorroWork]) -> None:
+        """From now on wait() also waits for these works, whose errors stay theirs."""
+        self._earlier = earlier
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the result is there; raises what the operation failed with."""
-        native = self._native  # Another thread's _conclude() may take it away.
-        if native is not None:
-            self._asked = True
-            native.wait(timeout.total_seconds() or None)
-            self._conclude()
+        self._asked = True
+        self._finish(timeout.total_seconds() or None)
         if self._error is not None:
             raise self._error
         return True
 
+    def finish(self) -> None:
+        """Blocks until nothing is left to do; what it failed with is for those who wait()."""
+        with suppress(CorroError):
+            self._finish(None)
+
+    def _finish(self, seconds: float | None) -> None:
+        native = self._native  # Another thread's _conclude() may take it away.
+        if native is not None:
+            try:
+                native.wait(seconds)
+            finally:
+                if native.done():
+                    self._unfinished.pop(self, None)
+            self._conclude()
+        for work in self._earlier:
+            work.finish()
+        self._earlier = ()
+
     def is_completed(self) -> bool:
         """Returns whether wait() would return at once."""
         native = self._native
-        return native is None or native.done()
+        return (native is None or native.done()) and all(w.is_completed() for w in self._earlier)
+
+    def is_finished(self) -> bool:
+        """Returns whether nothing is left to do, not even a copy."""
+        native = self._native
+        return native is None or (not self._after and native.done())
 
     def is_success(self) -> bool:
         """Returns whether it is done and has not failed."""
@@ -148,8 +191,8 @@ class CorroWork(c10d.Work):
 
     def forget_result(self) -> bool:
         """Lets go of the tensors once someone has waited; result() has none then."""
-        waited = self._native is None or (self._asked and self._native.done())  # It failed.
-        over = waited and (self._future is None or self._future.done())
+        done = self._native is None or self._native.done()  # The latter if it failed.
+        over = done and self._asked and (self._future is None or self._future.done())
         if over:
             self._result, self._future = [], None
         return over
@@ -165,16 +208,46 @@ class CorroWork(c10d.Work):
             self._native = None
 
 
-class _Plan:
-    """The engine's operations for one collective, and the copies after them."""
+class _Batch:
+    """Operations that the engine may have in flight together, and the copies around them."""
 
-    def __init__(self, group: Group, timeout: float | None) -> None:
+    def __init__(self) -> None:
         self.ops: list[_native.Op] = []
+        self.before: list[Callable[[], object]] = []
         self.after: list[Callable[[], None]] = []
         self.buffers: list[Tensor] = []
+
+    def copy_in(self) -> None:
+        for step in self.before:
+            step()
+
+    def run(self, group: Group) -> None:
+        """Carries everything out on this thread."""
+        self.copy_in()
+        group.native.run(self.ops, self.buffers)
+        for step in self.after:
+            step()
+
+
+class _Plan:
+    """The engine's operations for one collective, or for those that torch coalesces.
+
+    The engine starts operations in order, but has many in flight. One that touches memory which an
+    earlier one writes, or writes what an earlier one touches, begins a new batch: a batch begins
+    once the one before is over. So a tensor that is given twice is reduced twice.
+    """
+
+    def __init__(self, group: Group, timeout: float | None) -> None:
+        self.batches = [_Batch()]
         self.unit: CorroWork | None = None  # Of several collectives that torch coalesces.
-        self._rank, self._size = group.rank(), group.size()
+        self.is_transfer = False  # It sends or receives: a barrier must not wait for that.
+        self._group = group
+        self._size = group.size()
         self._timeout = timeout
+        self._touched = extents.Touched()  # By the last batch.
+        self._next = _Batch()  # What the next operation copies, and
+        self._reads: list[Tensor] = []  # which of torch's tensors it reads and
+        self._writes: list[Tensor] = []  # writes.
 
     def add(
         self,
@@ -195,7 +268,7 @@ class _Plan:
                 kind,
                 source,
                 target,
-                rank=self._rank,
+                rank=self._group.rank(),
                 counts=even if counts is None else counts,
                 send_counts=even if send_counts is None else send_counts,
                 count=count,
@@ -205,8 +278,9 @@ class _Plan:
         if op is not None and like is not None:
             more |= _reduction(op)
             dtype, width = _arithmetic(like, more["reduce_op"])
-        self.buffers += [tensor for tensor in (source, target) if tensor is not None]
-        self.ops.append(
+        batch = self._batch(kind)
+        batch.buffers += [tensor for tensor in (source, target) if tensor is not None]
+        batch.ops.append(
             _native.Op(
                 kind=kind,
                 dims=tuple(like.shape) if like is not None and kind in _WHOLE else None,
@@ -221,27 +295,71 @@ class _Plan:
             )
         )
 
-    def target(self, tensor: Tensor) -> Tensor:
-        """Returns host memory that the tensor gets after the operations: its own if possible."""
+    def _batch(self, kind: int) -> _Batch:
+        """Returns the batch for an operation on what was named since the last one."""
+        if kind in (_native.SEND, _native.RECV):  # These keep no order.
+            self.is_transfer = True
+        elif not self._touched.add(self._reads, self._writes):
+            self.batches.append(_Batch())
+            self._touched = extents.Touched()
+            self._touched.add(self._reads, self._writes)
+        batch, following = self.batches[-1], self._next
+        if following.before or following.after:
+            batch.before += following.before
+            batch.after += following.after
+            self._next = _Batch()
+        self._reads, self._writes = [], []
+        return batch
+
+    def source(self, tensor: Tensor) -> Tensor:
+        """Returns host memory that has the tensor's content once the operation starts."""
+        self._reads.append(tensor)
         if is_host(tensor):
             return tensor
         host = host_like(tensor, tensor.shape)
-        self.after.append(lambda: _copy(tensor, host))
+        self._next.before.append(lambda: host.copy_(tensor.detach()))
+        return host
+
+    def target(self, tensor: Tensor) -> Tensor:
+        """Returns host memory that the tensor gets after the operation: its own if possible."""
+        self._writes.append(tensor)
+        if is_host(tensor):
+            return tensor
+        host = host_like(tensor, tensor.shape)
+        self._next.after.append(lambda: _copy(tensor, host))
         return host
 
     def updated(self, tensor: Tensor) -> Tensor:
         """As target, but with the tensor's content in it."""
         host = self.target(tensor)
-        return host if host is tensor else host.copy_(tensor.detach())
+        if host is not tensor:
+            self._next.before.append(lambda: host.copy_(tensor.detach()))
+        return host
+
+    def folded(self, tensor: Tensor, fold: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Returns host memory for every rank's tensor, which are folded into the tensor."""
+        self._writes.append(tensor)
+        parts = host_like(tensor, (self._size, *tensor.shape))
+        self._next.after.append(lambda: _copy(tensor, functools.reduce(fold, parts)))
+        return parts
 
     def joined(self, kind: int, tensors: Sequence[Tensor], count: int | None = None) -> Tensor:
-        """Returns flat host memory with every rank's tensor, of count elements if given."""
+        """Returns flat host memory for every rank's tensor, of count elements if given."""
         extents.check_parts(kind, tensors, self._size, count)
-        return torch.cat([to_host(tensor).reshape(-1) for tensor in tensors])
+        self._reads += tensors
+        flat = host_like(tensors[0], (sum(tensor.numel() for tensor in tensors),))
+
+        def copy() -> None:
+            with torch.no_grad():
+                torch.cat([to_host(tensor).reshape(-1) for tensor in tensors], out=flat)
+
+        self._next.before.append(copy)
+        return flat
 
     def scattered(self, kind: int, tensors: Sequence[Tensor], count: int | None = None) -> Tensor:
-        """As joined, but its parts are what the tensors get after the operations."""
+        """As joined, but its parts are what the tensors get after the operation."""
         extents.check_parts(kind, tensors, self._size, count)
+        self._writes += tensors
         sizes = [tensor.numel() for tensor in tensors]
         flat = host_like(tensors[0], (sum(sizes),))
         parts = torch.split(flat, sizes)
@@ -250,7 +368,7 @@ class _Plan:
             for tensor, part in zip(tensors, parts, strict=True):
                 _copy(tensor, part.view(tensor.shape))
 
-        self.after.append(copy)
+        self._next.after.append(copy)
         return flat
 
 
@@ -300,6 +418,7 @@ class Collectives:
         self._timeout = timeout
         self._owner = owner
         self._unit: _Plan | None = None  # While coalescing.
+        self._unfinished: dict[CorroWork, None] = {}  # Collectives; a barrier waits for them.
         self._sequence = 0
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
@@ -322,7 +441,8 @@ class Collectives:
         bitwise = _BITWISE.get(op.op)
         for tensor in tensors:
             if bitwise is not None:
-                self._allreduce_bitwise(plan, tensor, bitwise)
+                source, parts = plan.source(tensor), plan.folded(tensor, bitwise)
+                plan.add(_native.ALLGATHER, source, parts, count=source.numel())
                 continue
             host = plan.updated(tensor)
             plan.add(_native.ALLREDUCE, host, host, count=host.numel(), op=op)
@@ -345,27 +465,12 @@ class Collectives:
         self._group.native.run([op], tensor)
         return self._keep(CorroWork(self._context.completions, [tensor]))
 
-    def _allreduce_bitwise(
-        self, plan: _Plan, tensor: Tensor, fold: Callable[[Tensor, Tensor], Tensor]
-    ) -> None:
-        source = to_host(tensor)
-        parts = host_like(tensor, (self._group.size(), *tensor.shape))
-        plan.add(_native.ALLGATHER, source, parts, count=source.numel())
-
-        def reduce() -> None:
-            result = parts[0]
-            for part in parts[1:]:
-                result = fold(result, part)
-            _copy(tensor, result)
-
-        plan.after.append(reduce)
-
     def reduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
         """Reduces the tensors into the root's."""
         plan = self._plan(opts)
         is_root = self._group.rank() == opts.rootRank
         for tensor in tensors:
-            source = plan.updated(tensor) if is_root else to_host(tensor)
+            source = plan.updated(tensor) if is_root else plan.source(tensor)
             target = source if is_root else None
             plan.add(
                 _native.REDUCE,
@@ -386,7 +491,7 @@ class Collectives:
             flat = plan.scattered(_native.ALLGATHER, outs)
             plan.add(
                 _native.ALLGATHER,
-                to_host(source),
+                plan.source(source),
                 flat,
                 count=source.numel(),
                 counts=[out.numel() for out in outs],
@@ -403,7 +508,9 @@ class Collectives:
         """Fills each output with every rank's input."""
         plan = self._plan(opts)
         for output, source in zip(outputs, inputs, strict=True):
-            plan.add(_native.ALLGATHER, to_host(source), plan.target(output), count=source.numel())
+            plan.add(
+                _native.ALLGATHER, plan.source(source), plan.target(output), count=source.numel()
+            )
         return self._go(plan, opts, outputs)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> c10d.Work:
@@ -413,7 +520,7 @@ class Collectives:
             is_root = self._group.rank() == opts.rootRank
             count = source.numel()
             target = plan.scattered(_native.GATHER, outputs[index], count) if is_root else None
-            plan.add(_native.GATHER, to_host(source), target, count=count, root=opts.rootRank)
+            plan.add(_native.GATHER, plan.source(source), target, count=count, root=opts.rootRank)
         return self._go(plan, opts, [out for outs in outputs for out in outs])
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> c10d.Work:
@@ -455,7 +562,7 @@ class Collectives:
         for output, source in zip(outputs, inputs, strict=True):
             plan.add(
                 _native.REDUCESCATTER,
-                to_host(source),
+                plan.source(source),
                 plan.target(output),
                 count=output.numel(),
                 op=opts.reduceOp,
@@ -474,7 +581,7 @@ class Collectives:
         plan = self._plan(opts)
         plan.add(
             _native.ALLTOALL,
-            to_host(source),
+            plan.source(source),
             plan.target(output),
             counts=self._split(output, output_splits),
             send_counts=self._split(source, input_splits),
@@ -512,7 +619,7 @@ class Collectives:
         """Sends a tensor to a rank of the group."""
         plan = self._plan(None)
         for tensor in tensors:
-            source = to_host(tensor)
+            source = plan.source(tensor)
             plan.add(_native.SEND, source, None, count=source.numel(), root=peer, tag=tag)
         return self._go(plan, None, tensors)
 
@@ -530,10 +637,21 @@ class Collectives:
         raise UnimplementedError("corro: recv without a source rank is not supported; give src")
 
     def barrier(self, opts: Any = None) -> c10d.Work:
-        """Done once every rank has come."""
+        """Done once every rank has come, and all earlier collectives are done on this rank.
+
+        The engine starts a group's operations in the order of the calls, but has many of them in
+        flight at a time: a barrier, which moves no data, would overtake them.
+        """
+        earlier, background = list(self._unfinished), getattr(opts, "asyncOp", True)
+        if not background:
+            for work in earlier:
+                work.finish()
         plan = self._plan(opts)
         plan.add(_native.BARRIER, None, None)
-        return self._go(plan, opts, [])
+        work = self._go(plan, opts, [])
+        if background:
+            work.wait_for(earlier)
+        return work
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:  # noqa: ARG002
         """A barrier; corro's errors name the rank that is missing anyway."""
@@ -556,7 +674,7 @@ class Collectives:
             raise FailedPreconditionError(
                 "corro: an operation that was collected with others has failed; none was started"
             )
-        if plan.ops:
+        if plan.batches[0].ops:
             self._submit(plan, plan.unit)
         return self._keep(plan.unit)
 
@@ -606,7 +724,7 @@ class Collectives:
             timeout = self._timeout
         return timeout.total_seconds()
 
-    def _go(self, plan: _Plan, opts: Any, result: list[Tensor]) -> c10d.Work:
+    def _go(self, plan: _Plan, opts: Any, result: list[Tensor]) -> CorroWork:
         self._sequence += 1
         if plan.unit is not None:
             self._unit = plan
@@ -615,9 +733,8 @@ class Collectives:
         if getattr(opts, "asyncOp", True):
             self._submit(plan, work)
         else:  # The caller waits: this thread moves the operation itself.
-            self._group.native.run(plan.ops, plan.buffers)
-            for step in plan.after:
-                step()
+            for batch in plan.batches:
+                batch.run(self._group)
         return self._keep(work)
 
     def _keep(self, work: CorroWork) -> CorroWork:
@@ -625,8 +742,12 @@ class Collectives:
         return work
 
     def _submit(self, plan: _Plan, work: CorroWork) -> None:
-        native = self._group.native.submit(plan.ops, (plan.buffers, work))
-        work.begin(native, plan.after)
+        *first, last = plan.batches
+        for batch in first:
+            batch.run(self._group)
+        last.copy_in()
+        native = self._group.native.submit(last.ops, (last.buffers, work))
+        work.begin(native, last.after, None if plan.is_transfer else self._unfinished)
 
 
 class CorroBackend(Collectives, c10d.Backend):

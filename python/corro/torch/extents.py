@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -98,3 +99,61 @@ def check_parts(kind: int, parts: Sequence[Tensor], size: int, count: int | None
                 f"{verb}: tensor {index} of the list has {part.numel()} elements, but {count} are"
                 " needed"
             )
+
+
+class Touched:
+    """The memory that operations in flight together read and write."""
+
+    def __init__(self) -> None:
+        self._waiting: tuple[Sequence[Tensor], Sequence[Tensor]] | None = None
+        self._read: list[tuple[int, int]] = []  # Sorted, and none meets another.
+        self._written: list[tuple[int, int]] = []
+
+    def add(self, reads: Sequence[Tensor], writes: Sequence[Tensor]) -> bool:
+        """Adds an operation; False if it may not run beside those that were added before."""
+        if self._waiting is None:  # Most often it stays alone: nothing is computed.
+            self._waiting = reads, writes
+            return True
+        if not self._read and not self._written:
+            self._note(*map(_ranges, self._waiting))
+        read, written = _ranges(reads), _ranges(writes)
+        if any(_meets(self._written, span) for span in read + written) or any(
+            _meets(self._read, span) for span in written
+        ):
+            return False
+        self._note(read, written)
+        return True
+
+    def _note(self, read: list[tuple[int, int]], written: list[tuple[int, int]]) -> None:
+        for span in read:
+            _insert(self._read, span)
+        for span in written:
+            _insert(self._written, span)
+
+
+def _ranges(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """Returns where each tensor's memory begins and ends, gaps between its elements included."""
+    spans = []
+    for tensor in tensors:
+        if tensor.numel() > 0:
+            steps = zip(tensor.shape, tensor.stride(), strict=True)
+            last = sum((count - 1) * stride for count, stride in steps)
+            begin = tensor.data_ptr()
+            spans.append((begin, begin + (last + 1) * tensor.element_size()))
+    return spans
+
+
+def _meets(spans: Sequence[tuple[int, int]], span: tuple[int, int]) -> bool:
+    before = bisect_left(spans, (span[1], 0))  # The first that begins where the span is over.
+    return before > 0 and spans[before - 1][1] > span[0]
+
+
+def _insert(spans: list[tuple[int, int]], span: tuple[int, int]) -> None:
+    begin, end = span
+    first = bisect_left(spans, (begin, 0))
+    if first > 0 and spans[first - 1][1] >= begin:
+        first -= 1
+    last = bisect_left(spans, (end + 1, 0))
+    if first < last:
+        begin, end = min(begin, spans[first][0]), max(end, spans[last - 1][1])
+    spans[first:last] = [(begin, end)]
