@@ -125,6 +125,8 @@ class CorroWork(c10d.Work):
     def _finish(self, seconds: float | None) -> None:
         native = self._native  # Another thread's _conclude() may take it away.
         if native is not None:
+            if not native.done():
+                self._completions.hand_on()
             try:
                 native.wait(seconds)
             finally:
@@ -182,6 +184,7 @@ class CorroWork(c10d.Work):
         if native is None or native.done():
             done.set_result(None)
         else:
+            self._completions.hand_on()  # Who asks for it may wait for it.
             self._completions.watch(native, lambda: done.set_result(None))
         return future
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantization_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 import corro.torch as corro
 
+NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
+needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
 pytestmark = pytest.mark.torch22
 
 
@@ -20,6 +27,11 @@ def world() -> Iterator[None]:
     yield
     dist.barrier()
     dist.destroy_process_group()
+    assert completion_threads() == 0
+
+
+def completion_threads() -> int:
+    return sum(thread.name == "corro-completions" for thread in threading.enumerate())
 
 
 def rank() -> int:
@@ -109,3 +121,76 @@ def test_coalesced_operations_on_one_memory_run_in_order(background: bool) -> No
     assert strided[:, 1].unique().tolist() == [1]
     if rank() == 0:
         assert strided[:, 0].unique().tolist() == [2 * size() - 1]
+
+
+Future = torch.futures.Future
+
+
+def reduced(tensor: torch.Tensor) -> Future:
+    return dist.all_reduce(tensor, async_op=True).get_future()
+
+
+def wait_for_work() -> float:
+    tensor = mine()
+    dist.all_reduce(tensor, async_op=True).wait()
+    return tensor.item()
+
+
+def reduce_now() -> float:
+    tensor = mine()
+    dist.all_reduce(tensor)
+    return tensor.item()
+
+
+def wait_for_future() -> float:
+    return reduced(mine()).wait()[0].item()
+
+
+@pytest.mark.parametrize("wait", [wait_for_work, reduce_now, wait_for_future])
+def test_a_callback_may_wait_for_a_collective(wait: Callable[[], float]) -> None:
+    for _ in range(20):
+        assert reduced(mine()).then(lambda _: wait()).wait() == total()
+    end = time.monotonic() + 60
+    while completion_threads() > 2 and time.monotonic() < end:
+        time.sleep(0.001)
+    assert completion_threads() <= 2
+
+
+def test_callbacks_may_wait_inside_of_callbacks() -> None:
+    def nested(depth: int) -> float:
+        if depth == 0:
+            return reduced(mine()).wait()[0].item()
+        return reduced(mine()).then(lambda _: nested(depth - 1)).wait()
+
+    assert nested(8) == total()
+
+
+def test_a_callback_may_wait_for_a_future_that_was_made_elsewhere() -> None:
+    both = threading.Event()
+    first, second = reduced(mine(1 << 12)), reduced(mine(1 << 12))
+    told = second.then(lambda _: both.set())
+    waited = first.then(lambda _: both.wait(60))
+    assert waited.wait()
+    told.wait()
+
+
+@pytest.mark.parametrize("hook", ["powerSGD", pytest.param("quantization", marks=needs_new)])
+def test_ddp_hooks_that_wait_in_callbacks(hook: str) -> None:
+    torch.manual_seed(3)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)))
+    if hook == "powerSGD":
+        state = powerSGD_hook.PowerSGDState(None, 1, start_powerSGD_iter=2)
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    else:
+        model.register_comm_hook(dist.group.WORLD, quantization_hooks.quantization_perchannel_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(6):
+        x = torch.randn(16, 64, generator=torch.Generator().manual_seed(size() * step + rank()))
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    for parameter in model.parameters():
+        low, high = parameter.detach().clone(), parameter.detach().clone()
+        dist.all_reduce(low, dist.ReduceOp.MIN)
+        dist.all_reduce(high, dist.ReduceOp.MAX)
+        assert torch.equal(low, high)
