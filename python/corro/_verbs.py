@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Generic, TypeVar
 
-from corro import _context, _native
+from corro import _context, _native, _rules
 from corro._calls import Call
 from corro._context import Group, exchange
 from corro._reduce_op import Average, ReduceOp
@@ -286,17 +286,7 @@ class Verbs(Generic[T]):
         """
         group = _context.world_or(group)
         rows, row, shape = self._rows(x, "alltoall")
-        if splits is None and rows % group.size() != 0:
-            raise InvalidArgumentError(
-                f"alltoall: {rows} rows do not divide by {group.size()} ranks; give splits"
-            )
-        splits = (
-            [rows // group.size()] * group.size() if splits is None else [int(n) for n in splits]
-        )
-        if len(splits) != group.size() or min(splits) < 0 or sum(splits) != rows:
-            raise InvalidArgumentError(
-                f"alltoall: splits {splits} have to be {group.size()} numbers with the sum {rows}"
-            )
+        splits = _rules.splits("alltoall", splits, group.size(), rows)
         table = exchange(group, [row, *splits])
         self._same_rows(group, row, [line[0] for line in table], "alltoall")
         received = [line[1 + group.rank()] for line in table]
@@ -438,18 +428,11 @@ class Verbs(Generic[T]):
         return target, finish
 
     def _reducible(self, x: T, verb: str) -> int:
-        dtype = self._of.dtype(x)
-        if dtype is None:
-            raise InvalidArgumentError(
-                f"{verb}: no arithmetic for {getattr(x, 'dtype', type(x).__name__)}; there is for "
-                "bool, uint8, int8 to int64, float16, bfloat16, float32 and float64"
-            )
-        return dtype
+        return _rules.reducible(self._of.dtype(x), verb, getattr(x, "dtype", type(x).__name__))
 
     def _unit(self, x: T) -> tuple[int, int]:
         """Returns a dtype to move x with, and how many of it make an element."""
-        dtype = self._of.dtype(x)
-        return (_native.U8, self._of.itemsize(x)) if dtype is None else (dtype, 1)
+        return _rules.movable(self._of.dtype(x), self._of.itemsize(x))
 
     def _bytes(self, x: T) -> tuple[int, int]:
         dtype, width = self._unit(x)

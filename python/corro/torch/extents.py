@@ -12,7 +12,9 @@ from corro.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from torch import Tensor
 
-_VERBS = {
+    from corro._context import Group
+
+VERBS = {
     _native.ALLREDUCE: "allreduce",
     _native.ALLGATHER: "allgather",
     _native.REDUCESCATTER: "reducescatter",
@@ -31,11 +33,10 @@ def check(
     kind: int,
     source: Tensor | None,
     target: Tensor | None,
-    *,
-    rank: int,
-    counts: Sequence[int],
-    send_counts: Sequence[int],
+    group: Group,
     count: int,
+    counts: Sequence[int] | None,
+    send_counts: Sequence[int] | None,
 ) -> None:
     """Raises InvalidArgumentError unless the tensors are of one dtype and as long as they have to.
 
@@ -43,17 +44,19 @@ def check(
         kind: the engine's operation.
         source: what is read; None if this rank sends nothing.
         target: what is written; None if this rank receives nothing.
-        rank: this rank in the group.
-        counts: elements of every rank's part of the joined tensor.
-        send_counts: alltoall: elements for every rank.
+        group: the ranks that take part.
         count: elements of this rank's part.
+        counts: elements of every rank's part of the joined tensor; None if all have count.
+        send_counts: alltoall: elements for every rank.
     """
-    verb = _VERBS[kind]
+    verb, rank = VERBS[kind], group.rank()
     if source is not None and target is not None and source.dtype != target.dtype:
         raise InvalidArgumentError(
             f"{verb}: the output's dtype has to be the input's, {source.dtype}, not {target.dtype}"
         )
-    own = send_counts[rank] if kind == _native.ALLTOALL else count
+    if counts is None:
+        counts = [count] * group.size()
+    own = count if send_counts is None else send_counts[rank]
     if kind in (_native.ALLGATHER, _native.REDUCESCATTER, _native.ALLTOALL) and counts[rank] != own:
         raise InvalidArgumentError(
             f"{verb}: rank {rank}'s own part has {own} elements on one side but {counts[rank]} on"
@@ -65,7 +68,7 @@ def check(
         _native.GATHER: (count, joined),
         _native.SCATTER: (joined, count),
         _native.REDUCESCATTER: (joined, count),
-        _native.ALLTOALL: (sum(send_counts), joined),
+        _native.ALLTOALL: (sum(send_counts or ()), joined),
     }.get(kind, (count, count))
     for side, tensor, elements in zip(("input", "output"), (source, target), needed, strict=True):
         if tensor is not None and tensor.numel() != elements:
@@ -83,7 +86,7 @@ def check_parts(kind: int, parts: Sequence[Tensor], size: int, count: int | None
         size: ranks in the group.
         count: elements of each part; None if they may differ.
     """
-    verb = _VERBS[kind]
+    verb = VERBS[kind]
     if len(parts) != size:
         raise InvalidArgumentError(
             f"{verb}: the list has {len(parts)} tensors, but {size} are needed, one for each rank"

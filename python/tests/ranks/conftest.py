@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,3 +18,15 @@ def job() -> Iterator[None]:
     yield
     corro.barrier()
     corro.shutdown()
+
+
+@pytest.fixture(scope="module")
+def process_group(request: pytest.FixtureRequest) -> None:
+    """Makes torch's world, for modules after the first: env:// may meet the store of the last."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    meeting = Path.cwd() / f"meeting-{request.module.__name__}"  # Ranks share an empty folder.
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("corro", f"file://{meeting}", rank=rank, world_size=size)

@@ -16,8 +16,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import corro.torch as corro
-from corro.torch.backend import CorroWork, _agreed_number
+from corro.torch.backend import _agreed_number
 from corro.torch.store import TorchStore
+from corro.torch.works import CorroWork
 
 NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
 needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")

@@ -1,0 +1,382 @@
+"""The torch.distributed back end "corro", for DDP, FSDP2, DeviceMesh and distributed checkpoints.
+
+The operations are written once (Collectives); torch finds them through a subclass of Backend where
+Python can override it (torch 2.15), of ProcessGroup before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from torch._C import _distributed_c10d as c10d
+from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads torch.distributed.
+
+from corro import _context, _native, _rules
+from corro._context import Context, Group
+from corro.errors import FailedPreconditionError, UnimplementedError
+from corro.torch.arithmetic import BITWISE, needs_newer
+from corro.torch.units import Unit
+from corro.torch.works import CorroWork
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_NO_TIME = timedelta(0)
+# Works whose tensors are kept although nobody may ask for them any more; before torch 2.15 only.
+_RESULTS_KEPT = 16
+
+
+class Collectives:
+    """torch's operations, on one group; every rank starts them in the same order."""
+
+    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+        self._context = context
+        self._group = group
+        self._timeout = timeout
+        self._owner = owner
+        self._unit: Unit | None = None  # While coalescing.
+        self._unfinished: dict[CorroWork, None] = {}  # Collectives; a barrier waits for them.
+        self._sequence = 0
+
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
+        """Fills the tensors with the root's."""
+        unit = self._begin(opts)
+        for tensor in tensors:
+            host = unit.updated(tensor)
+            unit.add(_native.BROADCAST, host, host, count=host.numel(), root=opts.rootRank)
+        return self._go(unit, opts, tensors)
+
+    def allreduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
+        """Reduces the tensors, in place."""
+        unit = self._begin(opts)
+        fold = BITWISE.get(opts.reduceOp.op)
+        for tensor in tensors:
+            if fold is None:
+                host = unit.updated(tensor)
+                unit.add(_native.ALLREDUCE, host, host, count=host.numel(), op=opts.reduceOp)
+            else:
+                source, parts = unit.source(tensor), unit.folded(tensor, fold)
+                unit.add(_native.ALLGATHER, source, parts, count=source.numel())
+        return self._go(unit, opts, tensors)
+
+    def reduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
+        """Reduces the tensors into the root's."""
+        unit = self._begin(opts)
+        is_root = self._group.rank() == opts.rootRank
+        for tensor in tensors:
+            source = unit.updated(tensor) if is_root else unit.source(tensor)
+            target = source if is_root else None
+            unit.add(
+                _native.REDUCE,
+                source,
+                target,
+                count=source.numel(),
+                root=opts.rootRank,
+                op=opts.reduceOp,
+            )
+        return self._go(unit, opts, tensors)
+
+    def allgather(
+        self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None
+    ) -> c10d.Work:
+        """Fills each list of outputs with every rank's input."""
+        unit = self._begin(opts)
+        for outs, source in zip(outputs, inputs, strict=True):
+            flat = unit.scattered(_native.ALLGATHER, outs)
+            unit.add(
+                _native.ALLGATHER,
+                unit.source(source),
+                flat,
+                count=source.numel(),
+                counts=[out.numel() for out in outs],
+            )
+        return self._go(unit, opts, [out for outs in outputs for out in outs])
+
+    def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> c10d.Work:
+        """Fills output with every rank's input."""
+        return self.all_gather_single_coalesced([output], [source], opts)
+
+    def all_gather_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+    ) -> c10d.Work:
+        """Fills each output with every rank's input."""
+        unit = self._begin(opts)
+        for output, source in zip(outputs, inputs, strict=True):
+            unit.add(
+                _native.ALLGATHER, unit.source(source), unit.target(output), count=source.numel()
+            )
+        return self._go(unit, opts, outputs)
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> c10d.Work:
+        """Fills the root's list of outputs with every rank's input."""
+        unit = self._begin(opts)
+        for index, source in enumerate(inputs):
+            is_root = self._group.rank() == opts.rootRank
+            count = source.numel()
+            target = unit.scattered(_native.GATHER, outputs[index], count) if is_root else None
+            unit.add(_native.GATHER, unit.source(source), target, count=count, root=opts.rootRank)
+        return self._go(unit, opts, [out for outs in outputs for out in outs])
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> c10d.Work:
+        """Fills every rank's output from the root's list of inputs."""
+        unit = self._begin(opts)
+        for index, output in enumerate(outputs):
+            is_root = self._group.rank() == opts.rootRank
+            count = output.numel()
+            source = unit.joined(_native.SCATTER, inputs[index], count) if is_root else None
+            target = unit.target(output)
+            unit.add(_native.SCATTER, source, target, count=count, root=opts.rootRank)
+        return self._go(unit, opts, outputs)
+
+    def reduce_scatter(
+        self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any
+    ) -> c10d.Work:
+        """Reduces each list of inputs; every rank's output gets the part of its rank."""
+        unit = self._begin(opts)
+        for output, parts in zip(outputs, inputs, strict=True):
+            unit.add(
+                _native.REDUCESCATTER,
+                unit.joined(_native.REDUCESCATTER, parts),
+                unit.target(output),
+                count=output.numel(),
+                counts=[part.numel() for part in parts],
+                op=opts.reduceOp,
+            )
+        return self._go(unit, opts, outputs)
+
+    def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any) -> c10d.Work:
+        """Reduces input; every rank's output gets the part of its rank."""
+        return self.reduce_scatter_single_coalesced([output], [source], opts)
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any
+    ) -> c10d.Work:
+        """Reduces each input; every rank's output gets the part of its rank."""
+        unit = self._begin(opts)
+        for output, source in zip(outputs, inputs, strict=True):
+            unit.add(
+                _native.REDUCESCATTER,
+                unit.source(source),
+                unit.target(output),
+                count=output.numel(),
+                op=opts.reduceOp,
+            )
+        return self._go(unit, opts, outputs)
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        source: Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> c10d.Work:
+        """Sends input_splits[r] rows to rank r, receives output_splits[r]; none: equal parts."""
+        unit = self._begin(opts)
+        unit.add(
+            _native.ALLTOALL,
+            unit.source(source),
+            unit.target(output),
+            counts=self._split(output, output_splits),
+            send_counts=self._split(source, input_splits),
+        )
+        return self._go(unit, opts, [output])
+
+    def _split(self, tensor: Tensor, given: list[int]) -> list[int]:
+        """Returns the elements for each rank."""
+        verb, size = "all_to_all_single", self._group.size()
+        if not given:
+            return _rules.splits(verb, None, size, tensor.numel(), "elements")
+        rows = tensor.size(0)
+        row = tensor.numel() // max(1, rows)
+        return [n * row for n in _rules.splits(verb, given, size, rows)]
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> c10d.Work:
+        """Sends inputs[r] to each rank r and receives outputs[r] from it."""
+        unit = self._begin(opts)
+        unit.add(
+            _native.ALLTOALL,
+            unit.joined(_native.ALLTOALL, inputs),
+            unit.scattered(_native.ALLTOALL, outputs),
+            counts=[out.numel() for out in outputs],
+            send_counts=[part.numel() for part in inputs],
+        )
+        return self._go(unit, opts, outputs)
+
+    def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
+        """Sends a tensor to a rank of the group."""
+        unit = self._begin(None)
+        for tensor in tensors:
+            source = unit.source(tensor)
+            unit.add(_native.SEND, source, None, count=source.numel(), root=peer, tag=tag)
+        return self._go(unit, None, tensors)
+
+    def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
+        """Fills a tensor with what a rank of the group sends."""
+        unit = self._begin(None)
+        for tensor in tensors:
+            target = unit.target(tensor)
+            unit.add(_native.RECV, None, target, count=target.numel(), root=peer, tag=tag)
+        return self._go(unit, None, tensors)
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> c10d.Work:  # noqa: ARG002
+        """Not supported: a message is received from a named rank."""
+        self._unit = None
+        raise UnimplementedError("corro: recv without a source rank is not supported; give src")
+
+    def barrier(self, opts: Any = None) -> c10d.Work:
+        """Done once every rank has come, and all earlier collectives are done on this rank.
+
+        The engine starts a group's operations in the order of the calls, but has many of them in
+        flight at a time: a barrier, which moves no data, would overtake them.
+        """
+        earlier, background = list(self._unfinished), getattr(opts, "asyncOp", True)
+        if not background:
+            for work in earlier:
+                work.finish()
+        unit = self._begin(opts)
+        unit.add(_native.BARRIER, None, None)
+        work = self._go(unit, opts, [])
+        if background:
+            work.wait_for(earlier)
+        return work
+
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:  # noqa: ARG002
+        """A barrier; corro's errors name the rank that is missing anyway."""
+        self.barrier(opts).wait()
+
+    @property
+    def supports_coalescing(self) -> bool:
+        """Whether start_coalescing() works: yes."""
+        return True
+
+    def start_coalescing(self, _device: Any = None) -> None:
+        """Collects the operations that follow."""
+        self._unit = Unit(self._group, self._timeout.total_seconds())
+        self._unit.work = CorroWork(self._context.completions, [])
+
+    def end_coalescing(self, _device: Any = None) -> c10d.Work:
+        """Starts what was collected as one unit."""
+        unit, self._unit = self._unit, None
+        if unit is None or unit.work is None:
+            raise FailedPreconditionError(
+                "corro: an operation that was collected with others has failed; none was started"
+            )
+        if unit.batches[0].ops:
+            self._submit(unit, unit.work)
+        return self._keep(unit.work)
+
+    # Names that torch has, or had, besides.
+    allreduce_coalesced = allreduce
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+    _start_coalescing = start_coalescing
+    _end_coalescing = end_coalescing
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """Returns the name in torch.distributed."""
+        return "corro"
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Sets the deadline of operations that have none."""
+        self._timeout = timeout
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def shutdown(self) -> None:
+        """Leaves the group; the world's leaves the job, if init_process_group has joined it."""
+        if self._owner:
+            self._owner = False
+            if _context.is_initialized() and self._context is _context.current():
+                _context.shutdown()
+            else:
+                self._context.close()
+
+    def abort(self) -> None:
+        """As shutdown(): operations in flight fail."""
+        self.shutdown()
+
+    def _begin(self, opts: Any) -> Unit:
+        # _go() puts a unit back. An error before that ends it: torch does not end it then.
+        unit, self._unit = self._unit, None
+        return unit if unit is not None else Unit(self._group, self._seconds(opts))
+
+    def _seconds(self, opts: Any) -> float:
+        """Returns the deadline that the caller gave, else the group's."""
+        timeout: timedelta | None = getattr(opts, "timeout", None)
+        if timeout is None or timeout <= _NO_TIME:
+            timeout = self._timeout
+        return timeout.total_seconds()
+
+    def _go(self, unit: Unit, opts: Any, result: list[Tensor]) -> CorroWork:
+        self._sequence += 1
+        if unit.work is not None:
+            self._unit = unit
+            return unit.work
+        work = CorroWork(self._context.completions, result)
+        if getattr(opts, "asyncOp", True):
+            self._submit(unit, work)
+        else:  # The caller waits: this thread moves the operations itself.
+            for batch in unit.batches:
+                batch.run(self._group)
+        return self._keep(work)
+
+    def _keep(self, work: CorroWork) -> CorroWork:
+        """Returns the work, which torch holds; where it does not, someone else has to."""
+        return work
+
+    def _submit(self, unit: Unit, work: CorroWork) -> None:
+        *first, last = unit.batches
+        for batch in first:
+            batch.run(self._group)
+        last.copy_in()
+        native = self._group.native.submit(last.ops, (last.buffers, work))
+        work.begin(native, last.after, None if unit.is_transfer else self._unfinished)
+
+
+class CorroBackend(Collectives, c10d.Backend):
+    """torch 2.15 and later call the operations through Backend."""
+
+    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+        c10d.Backend.__init__(self, group.rank(), group.size())
+        Collectives.__init__(self, context, group, timeout, owner)
+        self._options = c10d.Backend.Options("corro", timeout)
+
+    @property
+    def options(self) -> c10d.Backend.Options:
+        """torch's options of this group."""
+        return self._options
+
+
+class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
+    """Older torch calls the operations through ProcessGroup, under older names."""
+
+    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+        c10d.ProcessGroup.__init__(self, group.rank(), group.size())
+        Collectives.__init__(self, context, group, timeout, owner)
+        # This torch keeps only the C++ half of a Work, and calls it a little later.
+        self._works: deque[CorroWork] = deque(maxlen=4096)
+        self._with_results: deque[CorroWork] = deque(maxlen=4096)
+
+    def _keep(self, work: CorroWork) -> CorroWork:
+        self._works.append(work)
+        kept = self._with_results
+        kept.append(work)
+        for _ in range(2):  # More than one, so that what was not over at first leaves as well.
+            if len(kept) > _RESULTS_KEPT and not (oldest := kept.popleft()).forget_result():
+                kept.append(oldest)
+        return work
+
+    @property
+    def group_name(self) -> str:  # type: ignore[override]
+        """What functional collectives ask for first."""
+        raise needs_newer("functional collectives (DTensor, FSDP2)")

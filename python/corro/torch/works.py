@@ -1,0 +1,174 @@
+"""What torch waits for: a Work for operations in the background, and its future.
+
+A CorroWork goes through these states. It is *done* from the start where the caller's thread has
+carried the operations out. Else begin() gives it the engine's work: it is *in flight* until the
+engine says that this is over, and *finished* once somebody has noticed that and made the copies
+that follow, for tensors that the engine cannot write itself. Whoever comes first makes them, under
+a lock: a thread in wait(), a later barrier, or the thread that completes the future. What fails
+stays with the work: everybody who waits for it gets the error.
+
+A group keeps its works in flight in a dict, `unfinished`, for barriers. A work leaves it when it is
+finished or has failed, or when a later one begins and finds that nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from corro._completion import Completions
+from corro._native import Work as NativeWork
+from corro.errors import CorroError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class CorroWork(c10d.Work):
+    """Operations in the background, and the copies that follow them. Thread-safe."""
+
+    # Those that are done from the start, as most are, keep these: making them costs time.
+    _native: NativeWork | None = None
+    _after: Sequence[Callable[[], None]] = ()
+    _lock = threading.RLock()
+    _error: BaseException | None = None
+    _future: Any = None
+    _asked = True  # Somebody has waited.
+    _earlier: Sequence[CorroWork] = ()  # A barrier's: it is over when they are.
+    _unfinished: dict[CorroWork, None] = {}  # noqa: RUF012  # What it is in while it is not over.
+
+    def __init__(self, completions: Completions, result: list[Tensor]) -> None:
+        super().__init__()
+        self._completions = completions
+        self._result = result
+
+    def begin(
+        self,
+        native: NativeWork,
+        after: list[Callable[[], None]],
+        unfinished: dict[CorroWork, None] | None,
+    ) -> None:
+        """From now on wait() waits for `native` and then calls each of `after`, once.
+
+        Until that is known to be over, the work is in `unfinished`.
+        """
+        self._after, self._lock, self._asked = after, threading.RLock(), False
+        self._native = native
+        if unfinished is not None:
+            self._unfinished = unfinished
+            for oldest in list(islice(unfinished, 2)):  # More than one: none pile up.
+                if oldest.is_finished():
+                    unfinished.pop(oldest, None)
+            unfinished[self] = None
+
+    def wait_for(self, earlier: Sequence[CorroWork]) -> None:
+        """From now on wait() also waits for these works, whose errors stay theirs."""
+        self._earlier = earlier
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Blocks until the result is there; raises what the operation failed with."""
+        self._asked = True
+        self._finish(timeout.total_seconds() or None)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def finish(self) -> None:
+        """Blocks until nothing is left to do; what it failed with is for those who wait()."""
+        with suppress(CorroError):
+            self._finish(None)
+
+    def _finish(self, seconds: float | None) -> None:
+        native = self._native  # Another thread's _conclude() may take it away.
+        if native is not None:
+            if not native.done():
+                self._completions.hand_on()
+            try:
+                native.wait(seconds)
+            finally:
+                if native.done():
+                    self._unfinished.pop(self, None)
+            self._conclude()
+        for work in self._earlier:
+            work.finish()
+        self._earlier = ()
+
+    def is_completed(self) -> bool:
+        """Returns whether wait() would return at once."""
+        native = self._native
+        return (native is None or native.done()) and all(w.is_completed() for w in self._earlier)
+
+    def is_finished(self) -> bool:
+        """Returns whether nothing is left to do, not even a copy."""
+        native = self._native
+        return native is None or (not self._after and native.done())
+
+    def is_success(self) -> bool:
+        """Returns whether it is done and has not failed."""
+        if not self.is_completed():
+            return False
+        try:
+            return self.wait()
+        except CorroError:
+            return False
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def result(self) -> list[Tensor]:
+        """Returns the output tensors."""
+        return self._result
+
+    def get_future(self) -> Any:
+        """Returns a future of the output tensors, completed by the engine's Python thread.
+
+        If the operation fails, its wait() raises a RuntimeError with the text of the error.
+        """
+        with self._lock:  # One for all who ask: the engine tells of a work's end once.
+            if self._future is None:
+                self._future = self._make_future()
+        return self._future
+
+    def _make_future(self) -> Any:
+        devices: Any = sorted({str(t.device) for t in self._result if t.is_cuda}) or None
+        done: Any = torch.futures.Future(devices=devices)
+        # Only what a callback raises is an error to torch's C++, such as DDP's reducer: to that an
+        # exception of set_exception() is a value, and no list of tensors.
+        future = done.then(lambda _: self._outcome())
+        native = self._native
+        if native is None or native.done():
+            done.set_result(None)
+        else:
+            self._completions.hand_on()  # Who asks for it may wait for it.
+            self._completions.watch(native, lambda: done.set_result(None))
+        return future
+
+    def _outcome(self) -> list[Tensor]:
+        self.wait()
+        return self._result
+
+    def forget_result(self) -> bool:
+        """Lets go of the tensors once someone has waited; result() has none then."""
+        done = self._native is None or self._native.done()  # The latter if it failed.
+        over = done and self._asked and (self._future is None or self._future.done())
+        if over:
+            self._result, self._future = [], None
+        return over
+
+    def _conclude(self) -> None:
+        with self._lock:
+            after, self._after = self._after, ()
+            try:
+                for step in after:
+                    step()
+            except Exception as error:
+                self._error = error
+            self._native = None
