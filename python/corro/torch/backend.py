@@ -39,11 +39,12 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     if context is None:  # The world belongs to another back end: an engine for this group alone.
         context = _private_context(options, store)
         ranks, owner = list(range(size)), True
-    made = _agreed_number(TorchStore(store), ranks, rank, context.groups_made, timeout)
+    meeting = TorchStore(store)
+    made = _agreed_number(meeting, ranks, rank, context.groups_made, timeout)
     context.skip_groups(made)
     group = context.new_group(ranks)
     cls = CorroBackend if _backend_can_be_subclassed() else CorroProcessGroup
-    return cls(context, group, timeout, owner)
+    return cls(context, group, meeting, timeout, owner)
 
 
 def _private_context(options: Any, torch_store: Any) -> Context:

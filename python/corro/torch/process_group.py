@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads torch.distributed.
 
 from corro import _context, _native, _rules
 from corro._context import Context, Group
-from corro.errors import FailedPreconditionError, UnimplementedError
+from corro.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
+from corro.torch import sparse
 from corro.torch.arithmetic import BITWISE, needs_newer
+from corro.torch.monitored_barrier import MonitoredBarrier
+from corro.torch.store import TorchStore
 from corro.torch.units import Unit
-from corro.torch.works import CorroWork
+from corro.torch.works import CorroWork, complete_torchs_holder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +35,10 @@ _RESULTS_KEPT = 16
 class Collectives:
     """torch's operations, on one group; every rank starts them in the same order."""
 
-    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+    def __init__(
+        self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
+    ) -> None:
+        self._monitored = MonitoredBarrier(store, group.ranks, group.rank())
         self._context = context
         self._group = group
         self._timeout = timeout
@@ -53,7 +60,9 @@ class Collectives:
         unit = self._begin(opts)
         fold = BITWISE.get(opts.reduceOp.op)
         for tensor in tensors:
-            if fold is None:
+            if tensor.layout != torch.strided:
+                sparse.add_allreduce(unit, self._group, tensor, opts.reduceOp)
+            elif fold is None:
                 host = unit.updated(tensor)
                 unit.add(_native.ALLREDUCE, host, host, count=host.numel(), op=opts.reduceOp)
             else:
@@ -93,6 +102,17 @@ class Collectives:
                 counts=[out.numel() for out in outs],
             )
         return self._go(unit, opts, [out for outs in outputs for out in outs])
+
+    def allgather_coalesced(
+        self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None
+    ) -> c10d.Work:
+        """Fills outputs[r] with the inputs of each rank r."""
+        for theirs in outputs:
+            if len(theirs) != len(inputs):
+                raise InvalidArgumentError(
+                    f"allgather: {len(theirs)} outputs of a rank for {len(inputs)} inputs"
+                )
+        return self.allgather([list(outs) for outs in zip(*outputs, strict=True)], inputs, opts)
 
     def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> c10d.Work:
         """Fills output with every rank's input."""
@@ -243,9 +263,11 @@ class Collectives:
             work.wait_for(earlier)
         return work
 
-    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:  # noqa: ARG002
-        """A barrier; corro's errors name the rank that is missing anyway."""
-        self.barrier(opts).wait()
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
+        """A barrier that says on rank 0 who has not come: the first, or all."""
+        seconds = opts.timeout.total_seconds()  # Negative: none was given. 0 is a deadline.
+        self._sequence += 1
+        self._monitored.wait(seconds if seconds >= 0 else self._seconds(None), wait_all_ranks)
 
     @property
     def supports_coalescing(self) -> bool:
@@ -270,6 +292,7 @@ class Collectives:
 
     # Names that torch has, or had, besides.
     allreduce_coalesced = allreduce
+    allreduce_sparse = allreduce
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
     _reduce_scatter_base = reduce_scatter_single
@@ -343,13 +366,36 @@ class Collectives:
         work.begin(native, last.after, None if unit.is_transfer else self._unfinished)
 
 
-class CorroBackend(Collectives, c10d.Backend):
+class _Without:
+    """Answers False where torch asks whether a back end supports something."""
+
+
+# torch's own answer for a subclass in Python asks the subclass, for ever.
+for _name, _value in vars(c10d.Backend).items():
+    if isinstance(_value, property) and _name.lstrip("_").startswith("supports_"):
+        setattr(_Without, _name, property(lambda _: False))
+
+
+class CorroBackend(Collectives, _Without, c10d.Backend):
     """torch 2.15 and later call the operations through Backend."""
 
-    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps a back end so that torch holds only its half in C++.
+    _wrapped: ClassVar[set[CorroBackend]] = set()
+
+    def __init__(
+        self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
+    ) -> None:
         c10d.Backend.__init__(self, group.rank(), group.size())
-        Collectives.__init__(self, context, group, timeout, owner)
+        Collectives.__init__(self, context, group, store, timeout, owner)
         self._options = c10d.Backend.Options("corro", timeout)
+        complete_torchs_holder()
+        if c10d.get_debug_level() == c10d.DebugLevel.DETAIL:
+            self._wrapped.add(self)
+
+    def shutdown(self) -> None:
+        """Leaves the group, and the job if init_process_group has joined it."""
+        self._wrapped.discard(self)
+        super().shutdown()
 
     @property
     def options(self) -> c10d.Backend.Options:
@@ -360,9 +406,11 @@ class CorroBackend(Collectives, c10d.Backend):
 class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
     """Older torch calls the operations through ProcessGroup, under older names."""
 
-    def __init__(self, context: Context, group: Group, timeout: timedelta, owner: bool) -> None:
+    def __init__(
+        self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
+    ) -> None:
         c10d.ProcessGroup.__init__(self, group.rank(), group.size())
-        Collectives.__init__(self, context, group, timeout, owner)
+        Collectives.__init__(self, context, group, store, timeout, owner)
         # This torch keeps only the C++ half of a Work, and calls it a little later.
         self._works: deque[CorroWork] = deque(maxlen=4096)
         self._with_results: deque[CorroWork] = deque(maxlen=4096)

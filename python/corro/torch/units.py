@@ -145,6 +145,10 @@ class Unit:
             self._next.before.append(lambda: host.copy_(tensor.detach()))
         return host
 
+    def after(self, step: Callable[[], None]) -> None:
+        """Notes what follows the next operation."""
+        self._next.after.append(step)
+
     def folded(self, tensor: Tensor, fold: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Returns host memory for every rank's tensor, which are folded into the tensor."""
         self._writes.append(tensor)

@@ -13,6 +13,7 @@ finished or has failed, or when a later one begins and finds that nothing is lef
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from torch._C import _distributed_c10d as c10d
 
 from corro._completion import Completions
 from corro._native import Work as NativeWork
-from corro.errors import CorroError
+from corro.errors import CorroError, FailedPreconditionError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,6 +41,7 @@ class CorroWork(c10d.Work):
     _lock = threading.RLock()
     _error: BaseException | None = None
     _future: Any = None
+    source: int | None = None
     _asked = True  # Somebody has waited.
     _earlier: Sequence[CorroWork] = ()  # A barrier's: it is over when they are.
     _unfinished: dict[CorroWork, None] = {}  # noqa: RUF012  # What it is in while it is not over.
@@ -110,14 +112,18 @@ class CorroWork(c10d.Work):
         native = self._native
         return native is None or (not self._after and native.done())
 
+    def exception(self) -> BaseException | None:
+        """Returns what it failed with; None if it has not, or is not done."""
+        if self.is_completed():
+            try:
+                self.wait()
+            except Exception as error:
+                return error
+        return None
+
     def is_success(self) -> bool:
         """Returns whether it is done and has not failed."""
-        if not self.is_completed():
-            return False
-        try:
-            return self.wait()
-        except CorroError:
-            return False
+        return self.is_completed() and self.exception() is None
 
     def synchronize(self) -> None:
         """As wait()."""
@@ -127,11 +133,24 @@ class CorroWork(c10d.Work):
         """Returns the output tensors."""
         return self._result
 
+    def source_rank(self) -> int:
+        """Returns whose message a receive without a source got."""
+        if self.source is None:
+            raise FailedPreconditionError(
+                "corro: only a receive without a source has a source rank"
+            )
+        return self.source
+
+    _source_rank = source_rank
+
     def get_future(self) -> Any:
         """Returns a future of the output tensors, completed by the engine's Python thread.
 
         If the operation fails, its wait() raises a RuntimeError with the text of the error.
         """
+        if _inquiry.is_open:
+            _inquiry.work = self
+            return _NO_FUTURE
         with self._lock:  # One for all who ask: the engine tells of a work's end once.
             if self._future is None:
                 self._future = self._make_future()
@@ -172,3 +191,60 @@ class CorroWork(c10d.Work):
             except Exception as error:
                 self._error = error
             self._native = None
+
+
+class _Inquiry(threading.local):
+    """Whether this thread asks which CorroWork is behind a Work of torch's."""
+
+    is_open = False
+    work: CorroWork | None = None
+
+
+_inquiry = _Inquiry()
+_NO_FUTURE: Any = torch.futures.Future()
+_NO_FUTURE.set_result(None)
+
+
+def work_behind(work: c10d.Work) -> CorroWork | None:
+    """Returns the CorroWork that a Work of torch's holds; None if it is another back end's.
+
+    torch 2.15 hands out a holder of what a back end in Python returns. The holder passes on wait()
+    and get_future(), so the latter is used to find out who is asked.
+    """
+    _inquiry.is_open, _inquiry.work = True, None
+    try:
+        work.get_future()
+    except RuntimeError:  # This back end has no futures.
+        pass
+    finally:
+        _inquiry.is_open = False
+    found, _inquiry.work = _inquiry.work, None
+    return found
+
+
+# What the holder does not pass on. Its is_completed() is False for ever, the others raise.
+_NOT_PASSED_ON = (
+    "is_completed",
+    "is_success",
+    "exception",
+    "result",
+    "source_rank",
+    "_source_rank",
+)
+
+
+def complete_torchs_holder() -> None:
+    """Makes a holder pass on the rest as well. Works of other back ends answer as before."""
+    if not hasattr(c10d.Work.is_completed, "passes_on"):
+        for name in _NOT_PASSED_ON:
+            setattr(c10d.Work, name, _passing_on(name, getattr(c10d.Work, name)))
+
+
+def _passing_on(name: str, of_torch: Callable[[c10d.Work], Any]) -> Callable[[c10d.Work], Any]:
+    @functools.wraps(of_torch)
+    def ask(self: c10d.Work) -> Any:
+        work = work_behind(self)
+        return of_torch(self) if work is None else getattr(work, name)()
+
+    ask.passes_on = True  # type: ignore[attr-defined]
+    return ask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def job() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def process_group(request: pytest.FixtureRequest) -> None:
+def process_group(request: pytest.FixtureRequest) -> Iterator[None]:
     """Makes torch's world, for modules after the first: env:// may meet the store of the last."""
     import torch
     import torch.distributed as dist
@@ -30,3 +31,8 @@ def process_group(request: pytest.FixtureRequest) -> None:
     meeting = Path.cwd() / f"meeting-{request.module.__name__}"  # Ranks share an empty folder.
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("corro", f"file://{meeting}", rank=rank, world_size=size)
+    yield
+    dist.barrier()
+    dist.destroy_process_group()
+    left = [thread for thread in threading.enumerate() if thread.name == "corro-completions"]
+    assert corro.is_initialized() or not left

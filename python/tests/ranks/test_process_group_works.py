@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -17,15 +17,7 @@ import corro.torch as corro
 
 NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
 needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
-pytestmark = pytest.mark.torch22
-
-
-@pytest.fixture(scope="module", autouse=True)
-def world(process_group: None) -> Iterator[None]:
-    yield
-    dist.barrier()
-    dist.destroy_process_group()
-    assert corro.is_initialized() or completion_threads() == 0
+pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("process_group")]
 
 
 def completion_threads() -> int:
@@ -119,6 +111,44 @@ def test_coalesced_operations_on_one_memory_run_in_order(background: bool) -> No
     assert strided[:, 1].unique().tolist() == [1]
     if rank() == 0:
         assert strided[:, 0].unique().tolist() == [2 * size() - 1]
+
+
+def test_a_work_says_whether_it_is_completed() -> None:
+    tensor = mine(1 << 12)
+    work = dist.all_reduce(tensor, async_op=True)
+    end = time.monotonic() + 60
+    while not work.is_completed() and time.monotonic() < end:
+        time.sleep(0.001)
+    assert work.is_completed()
+    assert work.wait()
+    assert work.is_completed()
+    assert work.is_success()
+    assert work.exception() is None
+    assert work.result()[0].data_ptr() == tensor.data_ptr()
+
+
+def test_a_work_that_failed_says_so() -> None:
+    if size() == 1:
+        return
+    work = dist.all_reduce(torch.ones(2 + rank()), async_op=True)
+    with pytest.raises(corro.MismatchError):
+        work.wait()
+    assert work.is_completed()
+    assert not work.is_success()
+    assert isinstance(work.exception(), corro.MismatchError)
+    dist.barrier()
+
+
+@needs_new
+def test_works_of_another_back_end_answer_as_before() -> None:
+    gloo = dist.new_group(backend="gloo")
+    work = dist.all_reduce(torch.ones(3), group=gloo, async_op=True)
+    work.wait()
+    assert work.is_completed()
+    assert [tensor.tolist() for tensor in work.result()] == [[size()] * 3]
+    with pytest.raises(RuntimeError, match="sourceRank"):
+        work.source_rank()
+    dist.destroy_process_group(gloo)
 
 
 Future = torch.futures.Future
