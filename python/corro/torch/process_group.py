@@ -7,6 +7,7 @@ Python can override it (torch 2.15), of ProcessGroup before.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,8 +17,9 @@ from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads tor
 
 from corro import _context, _native, _rules
 from corro._context import Context, Group
+from corro._native import Work as NativeWork
 from corro.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
-from corro.torch import sparse
+from corro.torch import profiled, sparse
 from corro.torch.arithmetic import BITWISE, needs_newer
 from corro.torch.monitored_barrier import MonitoredBarrier
 from corro.torch.store import TorchStore
@@ -53,7 +55,7 @@ class Collectives:
         for tensor in tensors:
             host = unit.updated(tensor)
             unit.add(_native.BROADCAST, host, host, count=host.numel(), root=opts.rootRank)
-        return self._go(unit, opts, tensors)
+        return self._go(unit, opts, tensors, "broadcast", tensors)
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
         """Reduces the tensors, in place."""
@@ -68,7 +70,7 @@ class Collectives:
             else:
                 source, parts = unit.source(tensor), unit.folded(tensor, fold)
                 unit.add(_native.ALLGATHER, source, parts, count=source.numel())
-        return self._go(unit, opts, tensors)
+        return self._go(unit, opts, tensors, "all_reduce", tensors)
 
     def reduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
         """Reduces the tensors into the root's."""
@@ -85,7 +87,7 @@ class Collectives:
                 root=opts.rootRank,
                 op=opts.reduceOp,
             )
-        return self._go(unit, opts, tensors)
+        return self._go(unit, opts, tensors, "reduce", tensors)
 
     def allgather(
         self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None
@@ -101,7 +103,7 @@ class Collectives:
                 count=source.numel(),
                 counts=[out.numel() for out in outs],
             )
-        return self._go(unit, opts, [out for outs in outputs for out in outs])
+        return self._go(unit, opts, [out for outs in outputs for out in outs], "all_gather", inputs)
 
     def allgather_coalesced(
         self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None
@@ -127,7 +129,7 @@ class Collectives:
             unit.add(
                 _native.ALLGATHER, unit.source(source), unit.target(output), count=source.numel()
             )
-        return self._go(unit, opts, outputs)
+        return self._go(unit, opts, outputs, "all_gather_single", inputs)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> c10d.Work:
         """Fills the root's list of outputs with every rank's input."""
@@ -137,7 +139,7 @@ class Collectives:
             count = source.numel()
             target = unit.scattered(_native.GATHER, outputs[index], count) if is_root else None
             unit.add(_native.GATHER, unit.source(source), target, count=count, root=opts.rootRank)
-        return self._go(unit, opts, [out for outs in outputs for out in outs])
+        return self._go(unit, opts, [out for outs in outputs for out in outs], "gather", inputs)
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> c10d.Work:
         """Fills every rank's output from the root's list of inputs."""
@@ -148,7 +150,7 @@ class Collectives:
             source = unit.joined(_native.SCATTER, inputs[index], count) if is_root else None
             target = unit.target(output)
             unit.add(_native.SCATTER, source, target, count=count, root=opts.rootRank)
-        return self._go(unit, opts, outputs)
+        return self._go(unit, opts, outputs, "scatter", inputs[0] if inputs else [])
 
     def reduce_scatter(
         self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any
@@ -164,7 +166,7 @@ class Collectives:
                 counts=[part.numel() for part in parts],
                 op=opts.reduceOp,
             )
-        return self._go(unit, opts, outputs)
+        return self._go(unit, opts, outputs, "reduce_scatter", inputs[0] if inputs else [])
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any) -> c10d.Work:
         """Reduces input; every rank's output gets the part of its rank."""
@@ -183,7 +185,7 @@ class Collectives:
                 count=output.numel(),
                 op=opts.reduceOp,
             )
-        return self._go(unit, opts, outputs)
+        return self._go(unit, opts, outputs, "reduce_scatter_single", inputs)
 
     def all_to_all_single(
         self,
@@ -202,7 +204,7 @@ class Collectives:
             counts=self._split(output, output_splits),
             send_counts=self._split(source, input_splits),
         )
-        return self._go(unit, opts, [output])
+        return self._go(unit, opts, [output], "all_to_all", [source])
 
     def _split(self, tensor: Tensor, given: list[int]) -> list[int]:
         """Returns the elements for each rank."""
@@ -223,7 +225,7 @@ class Collectives:
             counts=[out.numel() for out in outputs],
             send_counts=[part.numel() for part in inputs],
         )
-        return self._go(unit, opts, outputs)
+        return self._go(unit, opts, outputs, "all_to_all", inputs)
 
     def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
         """Sends a tensor to a rank of the group."""
@@ -231,7 +233,7 @@ class Collectives:
         for tensor in tensors:
             source = unit.source(tensor)
             unit.add(_native.SEND, source, None, count=source.numel(), root=peer, tag=tag)
-        return self._go(unit, None, tensors)
+        return self._go(unit, None, tensors, "send", tensors)
 
     def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
         """Fills a tensor with what a rank of the group sends."""
@@ -239,7 +241,7 @@ class Collectives:
         for tensor in tensors:
             target = unit.target(tensor)
             unit.add(_native.RECV, None, target, count=target.numel(), root=peer, tag=tag)
-        return self._go(unit, None, tensors)
+        return self._go(unit, None, tensors, "recv", tensors)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> c10d.Work:  # noqa: ARG002
         """Not supported: a message is received from a named rank."""
@@ -258,7 +260,7 @@ class Collectives:
                 work.finish()
         unit = self._begin(opts)
         unit.add(_native.BARRIER, None, None)
-        work = self._go(unit, opts, [])
+        work = self._go(unit, opts, [], "barrier", [])
         if background:
             work.wait_for(earlier)
         return work
@@ -340,30 +342,51 @@ class Collectives:
             timeout = self._timeout
         return timeout.total_seconds()
 
-    def _go(self, unit: Unit, opts: Any, result: list[Tensor]) -> CorroWork:
+    def _go(
+        self, unit: Unit, opts: Any, result: list[Tensor], verb: str, inputs: Sequence[Tensor]
+    ) -> CorroWork:
+        """Starts the unit, or leaves it to the coalescing manager; verb and inputs are shown."""
         self._sequence += 1
         if unit.work is not None:
             self._unit = unit
             return unit.work
         work = CorroWork(self._context.completions, result)
-        if getattr(opts, "asyncOp", True):
+        background = getattr(opts, "asyncOp", True)
+        if profiled.is_on():
+            self._submit_profiled(unit, work, verb, inputs)
+            if not background:
+                work.wait()
+        elif background:
             self._submit(unit, work)
         else:  # The caller waits: this thread moves the operations itself.
             for batch in unit.batches:
                 batch.run(self._group)
         return self._keep(work)
 
+    def _submit_profiled(
+        self, unit: Unit, work: CorroWork, verb: str, inputs: Sequence[Tensor]
+    ) -> None:
+        """As _submit, as an event that a thread for callbacks ends; wait() waits for that, too."""
+        end = profiled.begin(verb, inputs)
+        try:
+            native = self._submit(unit, work)
+        except BaseException:
+            end()
+            raise
+        work.end_event_with(native, end)
+
     def _keep(self, work: CorroWork) -> CorroWork:
         """Returns the work, which torch holds; where it does not, someone else has to."""
         return work
 
-    def _submit(self, unit: Unit, work: CorroWork) -> None:
+    def _submit(self, unit: Unit, work: CorroWork) -> NativeWork:
         *first, last = unit.batches
         for batch in first:
             batch.run(self._group)
         last.copy_in()
         native = self._group.native.submit(last.ops, (last.buffers, work))
         work.begin(native, last.after, None if unit.is_transfer else self._unfinished)
+        return native
 
 
 class _Without:

@@ -43,6 +43,7 @@ class CorroWork(c10d.Work):
     _future: Any = None
     source: int | None = None
     _asked = True  # Somebody has waited.
+    _event: threading.Event | None = None  # The profiler's event has ended.
     _earlier: Sequence[CorroWork] = ()  # A barrier's: it is over when they are.
     _unfinished: dict[CorroWork, None] = {}  # noqa: RUF012  # What it is in while it is not over.
 
@@ -74,6 +75,16 @@ class CorroWork(c10d.Work):
         """From now on wait() also waits for these works, whose errors stay theirs."""
         self._earlier = earlier
 
+    def end_event_with(self, native: NativeWork, end: Callable[[], None]) -> None:
+        """Calls `end` on a thread for callbacks once `native` is done; then only wait() returns."""
+        self._event = ended = threading.Event()
+
+        def note() -> None:
+            end()
+            ended.set()
+
+        self._completions.watch(native, note)
+
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the result is there; raises what the operation failed with."""
         self._asked = True
@@ -101,6 +112,9 @@ class CorroWork(c10d.Work):
         for work in self._earlier:
             work.finish()
         self._earlier = ()
+        if self._event is not None:
+            self._completions.hand_on()
+            self._event.wait(seconds)
 
     def is_completed(self) -> bool:
         """Returns whether wait() would return at once."""

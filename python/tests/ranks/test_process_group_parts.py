@@ -157,3 +157,20 @@ def test_debug_level_detail(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(RuntimeError, match="mismatch"):
             dist.all_reduce(torch.ones(3 + rank()), group=group)
     dist.destroy_process_group(group)
+
+
+@needs_new
+@pytest.mark.parametrize("background", [False, True])
+def test_operations_are_events_of_the_profiler(background: bool) -> None:
+    parts = [torch.empty(2) for _ in range(size())]
+    with torch.autograd.profiler.profile(record_shapes=True) as profile:
+        for work in (
+            dist.all_reduce(torch.ones(3, 4), async_op=background),
+            dist.all_gather(parts, torch.ones(2), async_op=background),
+        ):
+            if work is not None:
+                work.wait()
+    events = {e.name: e for e in profile.function_events if e.name.startswith("corro:")}
+    assert events["corro:all_reduce"].input_shapes == [[3, 4]]
+    assert events["corro:all_gather"].input_shapes == [[2]]
+    assert all(event.is_async for event in events.values())
