@@ -4,7 +4,8 @@
 
 A folder of cpp/src (and cpp/testing, cpp/bench) is a floor. It may include and link what its line
 allows and nothing else. In python/, a front end may import the core and its own framework, the
-core neither.
+core neither. Imports by name count: import_module("x"), __import__("x"), find_spec("x"), and entry
+points, "x:function".
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ CALL = re.compile(
     r"\b(?:corro_library|corro_shared_library|corro_test|corro_fuzz|corro_use_floors)\s*\(([^)]*)\)"
 )
 LINKED = re.compile(r"\bcorro_(\w+)")
+IMPORTERS = {"import_module", "__import__", "find_spec"}
+ENTRY_POINT = re.compile(r"(\w+(?:\.\w+)+):\w+")  # module:function
+BY_NAME = "~"
 KEYWORDS = {"SOURCES", "LINKS", "LABELS", "TIMEOUT", "SEEDS"}
 
 Floors = dict[str, set[str]]
@@ -90,6 +94,26 @@ def check_native(root: Path, floors: Floors) -> Iterator[str]:
                         yield f"{path}:{number}: {floor} may not include {used}/"
 
 
+def imports_by_name(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
+    """Yields (line, absolute module name) of import_module() and the like, and of entry points."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args:
+            function = node.func
+            called = function.attr if isinstance(function, ast.Attribute) else ""
+            called = function.id if isinstance(function, ast.Name) else called
+            name = node.args[0]
+            if called in IMPORTERS and isinstance(name, ast.Constant):
+                module = str(name.value)
+                level = len(module) - len(module.lstrip("."))
+                parts = package.split(".")
+                base = parts[: len(parts) - level + 1] if level else []
+                yield node.lineno, ".".join([*base, module[level:]])
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            match = ENTRY_POINT.fullmatch(node.value)
+            if match:
+                yield node.lineno, match[1]
+
+
 def imports(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
     """Yields (line, absolute module name) of every import; `package` is where it stands."""
     for node in ast.walk(tree):
@@ -111,19 +135,25 @@ def owner(module: str, names: list[str]) -> str | None:
 
 def check_python(root: Path, floors: Floors) -> Iterator[str]:
     table = {
-        name.removeprefix("python/"): {use.removeprefix("python/") for use in uses}
+        name.removeprefix("python/"): {use.replace("python/", "") for use in uses}
         for name, uses in floors.items()
         if name.startswith("python/")
     }
-    known = [*table, *(use for uses in table.values() for use in uses if use not in table)]
+    uses = {use.lstrip(BY_NAME) for uses in table.values() for use in uses}
+    known = [*table, *(uses - table.keys())]
     for path in sorted((root / "python").glob("corro/**/*.py")):
         parts = path.relative_to(root / "python").with_suffix("").parts
         package = ".".join(parts[:-1])
         own = owner(".".join(parts).removesuffix(".__init__"), list(table))
-        for line, module in imports(ast.parse(path.read_text()), package):
+        tree = ast.parse(path.read_text())
+        for line, module in imports(tree, package):
             used = owner(module, known)
             if own and used and used != own and used not in table[own]:
                 yield f"{path}:{line}: {own} may not import {used}"
+        for line, module in imports_by_name(tree, package):
+            used = owner(module, known)
+            if own and used and used != own and not table[own] & {used, BY_NAME + used}:
+                yield f"{path}:{line}: {own} may not import {used} by name"
 
 
 def check(root: Path) -> list[str]:

@@ -15,7 +15,8 @@ io: base  # sockets
 wire: base io
 testing: base io wire
 tests: testing
-python/corro:
+python/corro: ~python/corro.plugin
+python/corro.plugin: python/corro
 python/corro.numpy: python/corro numpy
 python/corro.torch: python/corro torch
 """
@@ -31,7 +32,9 @@ def tree(tmp_path: Path) -> Path:
         "cpp/src/io/CMakeLists.txt": "corro_library(io SOURCES socket.cc USES base LINKS fmt)\n"
         "corro_test(io_test SOURCES socket_test.cc USES io testing)\n",
         "cpp/src/wire/frame.h": '#include "io/socket.h"\n',
-        "python/corro/__init__.py": "from . import _engine\nimport json\n",
+        "python/corro/__init__.py": "from . import _engine\nimport json\n"
+        "import importlib\nlater = importlib.import_module('corro.plugin')\n",
+        "python/corro/plugin.py": "import corro\n",
         "python/corro/torch/__init__.py": "import torch\nfrom .. import _engine\n",
     }
     for name, text in files.items():
@@ -68,6 +71,15 @@ def test_a_clean_tree_has_no_problem(tree: Path) -> None:
         ("python/corro/core.py", "from corro import torch\n", "may not import corro.torch"),
         ("python/corro/torch/a.py", "from ..numpy import x\n", "may not import corro.numpy"),
         ("python/corro/numpy.py", "import torch.nn\n", "corro.numpy may not import torch"),
+        ("python/corro/core.py", "import corro.plugin\n", "corro may not import corro.plugin"),
+        (
+            "python/corro/core.py",
+            "from importlib import import_module\nimport_module('corro.torch.store')\n",
+            "core.py:2: corro may not import corro.torch by name",
+        ),
+        ("python/corro/core.py", "__import__('torch')\n", "may not import torch by name"),
+        ("python/corro/core.py", "x.import_module('.torch', 'corro')\n", "corro.torch by name"),
+        ("python/corro/core.py", "at = 'corro.torch.a:create'\n", "import corro.torch by name"),
     ],
 )
 def test_a_planted_arrow_is_named(tree: Path, name: str, text: str, complaint: str) -> None:
