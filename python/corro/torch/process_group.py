@@ -18,8 +18,9 @@ from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads tor
 from corro import _context, _native, _rules
 from corro._context import Context, Group
 from corro._native import Work as NativeWork
-from corro.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
+from corro.errors import FailedPreconditionError, InvalidArgumentError
 from corro.torch import profiled, sparse
+from corro.torch.any_source import AnySourceWork, Posted
 from corro.torch.arithmetic import BITWISE, needs_newer
 from corro.torch.monitored_barrier import MonitoredBarrier
 from corro.torch.store import TorchStore
@@ -41,6 +42,7 @@ class Collectives:
         self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
     ) -> None:
         self._monitored = MonitoredBarrier(store, group.ranks, group.rank())
+        self._posted = Posted(group, context.completions)
         self._context = context
         self._group = group
         self._timeout = timeout
@@ -237,16 +239,32 @@ class Collectives:
 
     def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
         """Fills a tensor with what a rank of the group sends."""
+        if self._posted.has(tag, peer):
+            return self._receive_posted(tensors, [peer], tag, "recv")
         unit = self._begin(None)
         for tensor in tensors:
             target = unit.target(tensor)
             unit.add(_native.RECV, None, target, count=target.numel(), root=peer, tag=tag)
         return self._go(unit, None, tensors, "recv", tensors)
 
-    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> c10d.Work:  # noqa: ARG002
-        """Not supported: a message is received from a named rank."""
-        self._unit = None
-        raise UnimplementedError("corro: recv without a source rank is not supported; give src")
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> c10d.Work:
+        """Fills a tensor with what any rank of the group sends; the work knows who it was."""
+        others = [r for r in range(self._group.size()) if r != self._group.rank()]
+        for tensor in tensors:
+            self._posted.post(tag, tensor)
+        return self._receive_posted(tensors, others, tag, "recvAnySource")
+
+    def _receive_posted(
+        self, tensors: list[Tensor], sources: list[int], tag: int, verb: str
+    ) -> c10d.Work:
+        self._unit = None  # It cannot be collected with others.
+        self._sequence += 1
+        (tensor,) = tensors
+        posted, seconds = self._posted, self._seconds(None)
+        work = AnySourceWork(self._context.completions, tensor, posted, tag, sources, seconds)
+        if profiled.is_on():
+            work.note_end_with(profiled.begin(verb, tensors))
+        return self._keep(work)
 
     def barrier(self, opts: Any = None) -> c10d.Work:
         """Done once every rank has come, and all earlier collectives are done on this rank.

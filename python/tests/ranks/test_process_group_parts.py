@@ -174,3 +174,32 @@ def test_operations_are_events_of_the_profiler(background: bool) -> None:
     assert events["corro:all_reduce"].input_shapes == [[3, 4]]
     assert events["corro:all_gather"].input_shapes == [[2]]
     assert all(event.is_async for event in events.values())
+
+
+def test_receives_without_a_source() -> None:
+    """Rank 0 gets three messages of each other rank, in two ways, and then one by name."""
+    others = list(range(1, size()))
+    if rank() != 0:
+        for _ in range(4):
+            dist.send(torch.full((5,), rank()), 0, tag=7)
+        return
+    got = []
+    for turn in range(3 * len(others)):
+        tensor = torch.empty(5, dtype=torch.int64)
+        if turn % 2 == 0:
+            source = dist.recv(tensor, tag=7)
+        else:
+            work = dist.irecv(tensor, tag=7)
+            work.wait()
+            assert work.is_completed()
+            source = work._source_rank()
+        assert tensor.tolist() == [source] * 5
+        got.append(source)
+    for source in others:
+        if got.count(source) < 4:
+            dist.recv(tensor, source, tag=7)
+            assert tensor.tolist() == [source] * 5
+            got.append(source)
+    while len(got) < 4 * len(others):
+        got.append(dist.recv(tensor, tag=7))
+    assert sorted(got) == sorted(others * 4)
