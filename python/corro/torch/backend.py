@@ -1,4 +1,7 @@
-"""How a process group of torch.distributed comes to its engine: init_process_group and new_group.
+"""How a process group of torch.distributed comes to its engine, and the classes torch knows it by.
+
+init_process_group and new_group call create(). It returns the operations as a subclass of Backend
+where Python can override that (torch 2.15), of ProcessGroup before.
 
 The world's group makes the process's engine, or uses the one that corro.init() has made. A group in
 the world of another back end gets an engine of its own. All ranks find each other through torch's
@@ -9,18 +12,88 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from torch._C import _distributed_c10d as c10d
 from torch.distributed.distributed_c10d import default_pg_timeout
 
 from corro import _context, _native
-from corro._context import Context
+from corro._context import Context, Group
 from corro.errors import NotFoundError, TimeoutError
-from corro.torch.process_group import Collectives, CorroBackend, CorroProcessGroup
+from corro.torch.arithmetic import needs_newer
+from corro.torch.process_group import Collectives
 from corro.torch.store import TorchStore, timeout_of_environment
+from corro.torch.works import CorroWork, complete_torchs_holder
+
+# Works whose tensors are kept although nobody may ask for them any more; before torch 2.15 only.
+_RESULTS_KEPT = 16
+
+
+class _Without:
+    """Answers False where torch asks whether a back end supports something."""
+
+
+# torch's own answer for a subclass in Python asks the subclass, for ever.
+for _name, _value in vars(c10d.Backend).items():
+    if isinstance(_value, property) and _name.lstrip("_").startswith("supports_"):
+        setattr(_Without, _name, property(lambda _: False))
+
+
+class CorroBackend(Collectives, _Without, c10d.Backend):
+    """torch 2.15 and later call the operations through Backend."""
+
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps a back end so that torch holds only its half in C++.
+    _wrapped: ClassVar[set[CorroBackend]] = set()
+
+    def __init__(
+        self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
+    ) -> None:
+        c10d.Backend.__init__(self, group.rank(), group.size())
+        Collectives.__init__(self, context, group, store, timeout, owner)
+        self._options = c10d.Backend.Options("corro", timeout)
+        complete_torchs_holder()
+        if c10d.get_debug_level() == c10d.DebugLevel.DETAIL:
+            self._wrapped.add(self)
+
+    def shutdown(self) -> None:
+        """Leaves the group, and the job if init_process_group has joined it."""
+        self._wrapped.discard(self)
+        super().shutdown()
+
+    @property
+    def options(self) -> c10d.Backend.Options:
+        """torch's options of this group."""
+        return self._options
+
+
+class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
+    """Older torch calls the operations through ProcessGroup, under older names."""
+
+    def __init__(
+        self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
+    ) -> None:
+        c10d.ProcessGroup.__init__(self, group.rank(), group.size())
+        Collectives.__init__(self, context, group, store, timeout, owner)
+        # This torch keeps only the C++ half of a Work, and calls it a little later.
+        self._works: deque[CorroWork] = deque(maxlen=4096)
+        self._with_results: deque[CorroWork] = deque(maxlen=4096)
+
+    def _keep(self, work: CorroWork) -> CorroWork:
+        self._works.append(work)
+        kept = self._with_results
+        kept.append(work)
+        for _ in range(2):  # More than one, so that what was not over at first leaves as well.
+            if len(kept) > _RESULTS_KEPT and not (oldest := kept.popleft()).forget_result():
+                kept.append(oldest)
+        return work
+
+    @property
+    def group_name(self) -> str:  # type: ignore[override]
+        """What functional collectives ask for first."""
+        raise needs_newer("functional collectives (DTensor, FSDP2)")
 
 
 def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001

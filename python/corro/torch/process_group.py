@@ -1,15 +1,13 @@
-"""The torch.distributed back end "corro", for DDP, FSDP2, DeviceMesh and distributed checkpoints.
+"""torch.distributed's operations on one group, for DDP, FSDP2, DeviceMesh and checkpoints.
 
-The operations are written once (Collectives); torch finds them through a subclass of Backend where
-Python can override it (torch 2.15), of ProcessGroup before.
+They are written once, in Collectives; backend.py has the classes that torch knows them by.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import _distributed_c10d as c10d
@@ -18,21 +16,19 @@ from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads tor
 from corro import _context, _native, _rules
 from corro._context import Context, Group
 from corro._native import Work as NativeWork
-from corro.errors import FailedPreconditionError, InvalidArgumentError
+from corro.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from corro.torch import profiled, sparse
 from corro.torch.any_source import AnySourceWork, Posted
-from corro.torch.arithmetic import BITWISE, needs_newer
+from corro.torch.arithmetic import BITWISE
 from corro.torch.monitored_barrier import MonitoredBarrier
 from corro.torch.store import TorchStore
 from corro.torch.units import Unit
-from corro.torch.works import CorroWork, complete_torchs_holder
+from corro.torch.works import CorroWork
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _NO_TIME = timedelta(0)
-# Works whose tensors are kept although nobody may ask for them any more; before torch 2.15 only.
-_RESULTS_KEPT = 16
 
 
 class Collectives:
@@ -257,7 +253,12 @@ class Collectives:
     def _receive_posted(
         self, tensors: list[Tensor], sources: list[int], tag: int, verb: str
     ) -> c10d.Work:
-        self._unit = None  # It cannot be collected with others.
+        if self._unit is not None:
+            self._unit = None
+            raise UnimplementedError(
+                f"corro: a message with tag {tag}, which is received without a source, cannot be "
+                "received together with other operations (batch_isend_irecv, a coalescing manager)"
+            )
         self._sequence += 1
         (tensor,) = tensors
         posted, seconds = self._posted, self._seconds(None)
@@ -405,67 +406,3 @@ class Collectives:
         native = self._group.native.submit(last.ops, (last.buffers, work))
         work.begin(native, last.after, None if unit.is_transfer else self._unfinished)
         return native
-
-
-class _Without:
-    """Answers False where torch asks whether a back end supports something."""
-
-
-# torch's own answer for a subclass in Python asks the subclass, for ever.
-for _name, _value in vars(c10d.Backend).items():
-    if isinstance(_value, property) and _name.lstrip("_").startswith("supports_"):
-        setattr(_Without, _name, property(lambda _: False))
-
-
-class CorroBackend(Collectives, _Without, c10d.Backend):
-    """torch 2.15 and later call the operations through Backend."""
-
-    # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps a back end so that torch holds only its half in C++.
-    _wrapped: ClassVar[set[CorroBackend]] = set()
-
-    def __init__(
-        self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
-    ) -> None:
-        c10d.Backend.__init__(self, group.rank(), group.size())
-        Collectives.__init__(self, context, group, store, timeout, owner)
-        self._options = c10d.Backend.Options("corro", timeout)
-        complete_torchs_holder()
-        if c10d.get_debug_level() == c10d.DebugLevel.DETAIL:
-            self._wrapped.add(self)
-
-    def shutdown(self) -> None:
-        """Leaves the group, and the job if init_process_group has joined it."""
-        self._wrapped.discard(self)
-        super().shutdown()
-
-    @property
-    def options(self) -> c10d.Backend.Options:
-        """torch's options of this group."""
-        return self._options
-
-
-class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
-    """Older torch calls the operations through ProcessGroup, under older names."""
-
-    def __init__(
-        self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
-    ) -> None:
-        c10d.ProcessGroup.__init__(self, group.rank(), group.size())
-        Collectives.__init__(self, context, group, store, timeout, owner)
-        # This torch keeps only the C++ half of a Work, and calls it a little later.
-        self._works: deque[CorroWork] = deque(maxlen=4096)
-        self._with_results: deque[CorroWork] = deque(maxlen=4096)
-
-    def _keep(self, work: CorroWork) -> CorroWork:
-        self._works.append(work)
-        kept = self._with_results
-        kept.append(work)
-        for _ in range(2):  # More than one, so that what was not over at first leaves as well.
-            if len(kept) > _RESULTS_KEPT and not (oldest := kept.popleft()).forget_result():
-                kept.append(oldest)
-        return work
-
-    @property
-    def group_name(self) -> str:  # type: ignore[override]
-        """What functional collectives ask for first."""
-        raise needs_newer("functional collectives (DTensor, FSDP2)")
