@@ -213,11 +213,13 @@ class Run:
     def _run_some(self, names: Sequence[str], total: int) -> None:
         """Runs tests until all have run, or one takes the worker with it."""
         worker, current = self._worker(names), names[0]
-        for line in worker.lines(self._options.timeout + GRACE):
-            current = line.get("begun", "")
-            if "test" in line:
-                self._note(line, total)
-        worker.end()
+        try:
+            for line in worker.lines(self._options.timeout + GRACE):
+                current = line.get("begun", "")
+                if "test" in line:
+                    self._note(line, total)
+        finally:
+            worker.end()
         if current:
             reason = f"the worker died, or was ended {GRACE} s after the test's time limit"
             self._note({"test": current, "status": "failed", "reason": reason}, total)
