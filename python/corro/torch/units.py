@@ -11,7 +11,7 @@ import torch
 from corro import _native
 from corro._context import Group
 from corro.torch import arithmetic, extents
-from corro.torch.verbs import host_like, is_host, to_host
+from corro.torch.verbs import DTYPES, host_like, is_host, to_host
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,8 @@ class Batch:
 
     def run(self, group: Group) -> None:
         """Carries everything out on this thread."""
-        self.copy_in()
+        for step in self.before:
+            step()
         group.native.run(self.ops, self.buffers)
         for step in self.after:
             step()
@@ -57,8 +58,10 @@ class Unit:
         self.is_transfer = False  # It sends or receives: a barrier must not wait for that.
         self._group = group
         self._timeout = timeout
-        self._touched = extents.Touched()  # By the last batch.
-        self._next = Batch()  # The copies around the next operation, and
+        # Most units have one operation on host memory; what others need is made when they come.
+        self._touched: extents.Touched | None = None  # By the last batch.
+        self._next: Batch | None = None  # The copies around the next operation, and
+        self._first: tuple[list[Tensor], list[Tensor]] = ([], [])  # As the next two, of the first.
         self._reads: list[Tensor] = []  # which of torch's tensors it reads and
         self._writes: list[Tensor] = []  # writes.
 
@@ -80,11 +83,16 @@ class Unit:
         if source is not target:
             extents.check(kind, source, target, self._group, count, counts, send_counts)
         (dtype, width), reduce_op, factor = (_native.U8, 1), _native.SUM, 1.0
-        if op is not None and like is not None:
+        if op is not None:
             reduce_op, factor = arithmetic.reduction(op)
-            dtype, width = arithmetic.reducible(like, reduce_op, extents.VERBS[kind])
-        elif like is not None:
-            dtype, width = arithmetic.movable(like)
+        if like is not None:
+            known = DTYPES.get(like.dtype)
+            if known is not None:
+                dtype = known
+            elif op is not None:
+                dtype, width = arithmetic.reducible(like, reduce_op, extents.VERBS[kind])
+            else:
+                dtype, width = arithmetic.movable(like)
         native = _native.Op(
             kind=kind,
             dims=tuple(like.shape) if like is not None and kind in _WHOLE else None,
@@ -108,17 +116,31 @@ class Unit:
         """Returns the batch for an operation on what was named since the last one."""
         if kind in (_native.SEND, _native.RECV):  # These keep no order.
             self.is_transfer = True
-        elif not self._touched.add(self._reads, self._writes):
+        elif self._touched is not None or self.batches[0].ops:
+            self._begin_batch_after_conflict()
+        else:
+            self._first = self._reads, self._writes
+        batch, following = self.batches[-1], self._next
+        if following is not None:
+            batch.before += following.before
+            batch.after += following.after
+            self._next = None
+        self._reads, self._writes = [], []
+        return batch
+
+    def _begin_batch_after_conflict(self) -> None:
+        if self._touched is None:
+            self._touched = extents.Touched()
+            self._touched.add(*self._first)
+        if not self._touched.add(self._reads, self._writes):
             self.batches.append(Batch())
             self._touched = extents.Touched()
             self._touched.add(self._reads, self._writes)
-        batch, following = self.batches[-1], self._next
-        if following.before or following.after:
-            batch.before += following.before
-            batch.after += following.after
+
+    def _around(self) -> Batch:
+        if self._next is None:
             self._next = Batch()
-        self._reads, self._writes = [], []
-        return batch
+        return self._next
 
     def source(self, tensor: Tensor) -> Tensor:
         """Returns host memory that has the tensor's content once the operation starts."""
@@ -126,7 +148,7 @@ class Unit:
         if is_host(tensor):
             return tensor
         host = host_like(tensor, tensor.shape)
-        self._next.before.append(lambda: host.copy_(tensor.detach()))
+        self._around().before.append(lambda: host.copy_(tensor.detach()))
         return host
 
     def target(self, tensor: Tensor) -> Tensor:
@@ -135,25 +157,27 @@ class Unit:
         if is_host(tensor):
             return tensor
         host = host_like(tensor, tensor.shape)
-        self._next.after.append(lambda: _copy(tensor, host))
+        self._around().after.append(lambda: _copy(tensor, host))
         return host
 
     def updated(self, tensor: Tensor) -> Tensor:
         """As target, but with the tensor's content in it."""
+        if is_host(tensor):
+            self._writes.append(tensor)
+            return tensor
         host = self.target(tensor)
-        if host is not tensor:
-            self._next.before.append(lambda: host.copy_(tensor.detach()))
+        self._around().before.append(lambda: host.copy_(tensor.detach()))
         return host
 
     def after(self, step: Callable[[], None]) -> None:
         """Notes what follows the next operation."""
-        self._next.after.append(step)
+        self._around().after.append(step)
 
     def folded(self, tensor: Tensor, fold: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Returns host memory for every rank's tensor, which are folded into the tensor."""
         self._writes.append(tensor)
         parts = host_like(tensor, (self._group.size(), *tensor.shape))
-        self._next.after.append(lambda: _copy(tensor, functools.reduce(fold, parts)))
+        self._around().after.append(lambda: _copy(tensor, functools.reduce(fold, parts)))
         return parts
 
     def joined(self, kind: int, tensors: Sequence[Tensor], count: int | None = None) -> Tensor:
@@ -166,7 +190,7 @@ class Unit:
             with torch.no_grad():
                 torch.cat([to_host(tensor).reshape(-1) for tensor in tensors], out=flat)
 
-        self._next.before.append(copy)
+        self._around().before.append(copy)
         return flat
 
     def scattered(self, kind: int, tensors: Sequence[Tensor], count: int | None = None) -> Tensor:
@@ -181,7 +205,7 @@ class Unit:
             for tensor, part in zip(tensors, parts, strict=True):
                 _copy(tensor, part.view(tensor.shape))
 
-        self._next.after.append(copy)
+        self._around().after.append(copy)
         return flat
 
 
