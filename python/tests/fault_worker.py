@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import numpy
 
@@ -23,6 +24,14 @@ VICTIM = 1
 
 def say(**facts: object) -> None:
     print(json.dumps({"rank": corro.rank(), **facts}), flush=True)
+
+
+def until(true: Callable[[], bool]) -> bool:
+    """Waits for it; False if that takes half a minute."""
+    end = time.monotonic() + 30
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
 
 
 def failure_of_next(data: numpy.ndarray) -> dict[str, object]:
@@ -105,13 +114,49 @@ def stopped_inside() -> None:
     say(**failure_of_next(data))
 
 
+LATE = 25  # Seconds: more than any deadline of a kernel that a data connection may not have.
+
+
+def late_to_one() -> None:
+    """One rank computes for long while the others are in an allreduce of 4 MiB."""
+    if corro.rank() == VICTIM:
+        time.sleep(LATE)
+    say(total=float(corro.numpy.allreduce(numpy.ones(1 << 19), op=corro.Sum).sum()))
+
+
+def late_to_many() -> None:
+    """The same with eight asynchronous ones of 8 MiB."""
+    if corro.rank() == VICTIM:
+        time.sleep(LATE)
+    data = [numpy.ones(1 << 20) for _ in range(8)]
+    handles = [corro.numpy.allreduce_async(each, op=corro.Sum) for each in data]
+    say(total=sum(float(handle.wait().sum()) for handle in handles))
+
+
+def late_to_broadcast() -> None:
+    """The same with 32 MiB from one to all."""
+    if corro.rank() == VICTIM:
+        time.sleep(LATE)
+    say(total=float(corro.numpy.broadcast(numpy.ones(1 << 22), root_rank=0).sum()))
+
+
+def stopped_and_continued() -> None:
+    """One rank is stopped with more on its way to it than sockets hold; the test continues it."""
+    corro.numpy.allreduce(numpy.ones(4))
+    if corro.rank() == VICTIM:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    say(total=float(corro.numpy.broadcast(numpy.ones(1 << 22), root_rank=0).sum()))
+
+
 def killed_while_others_rest() -> None:
     """Nobody is in an operation when a rank dies; the survivors come back later."""
     corro.numpy.allreduce(numpy.ones(4))
     if corro.rank() == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
+    woken = _context.current().engine.counter("wakeups")
     sys.stdin.read()  # The test closes it once the victim is gone.
-    say(**failure_of_next(numpy.ones(4)))
+    noticed = until(lambda: _context.current().engine.counter("wakeups") > woken)
+    say(noticed=noticed, **failure_of_next(numpy.ones(4)))
 
 
 def mismatch() -> None:

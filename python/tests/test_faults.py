@@ -107,6 +107,7 @@ def test_a_rank_killed_while_the_others_rest_is_named_by_their_next_calls(
     assert job.processes[VICTIM].wait(100) == -signal.SIGKILL
     for rank in (0, 2):
         facts = job.facts(rank)
+        assert facts["noticed"], "a resting engine has not woken up for it"
         assert (facts["error"], facts["culprit"]) == ("RankLostError", VICTIM), facts
         assert facts["waited"] < 30, "found out by the deadline of 60 s only"
 
@@ -119,7 +120,6 @@ def test_a_stopped_rank_is_named_at_the_deadline(job: Job, transport: str) -> No
         assert facts["culprit"] == VICTIM, facts
 
 
-@pytest.mark.skip(reason="mended with loss and lateness")
 def test_a_rank_stopped_inside_of_a_large_operation_is_late_and_not_lost(job: Job) -> None:
     """Its sockets are full and take nothing for longer than a connection might be given."""
     job.start("stopped_inside", 3, CORRO_TRANSPORT="tcp", CORRO_TIMEOUT="30")
@@ -137,6 +137,32 @@ def test_a_rank_stopped_inside_stores_nothing_into_what_the_other_has_taken_back
     victim.send_signal(signal.SIGCONT)
     assert job.facts(VICTIM)["error"] is not None, "it took what was overwritten for a result"
     assert job.facts(0, say="\n")["overwritten"] == 0
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_late_or_stopped_is_not_lost_before_its_deadline(tmp_path: Path) -> None:
+    """All at once, since each takes as long as a kernel may not wait."""
+    cases = {  # Ranks, and the sum that each rank has.
+        "late_to_one": (4, 4.0 * (1 << 19)),
+        "late_to_many": (2, 8 * 2.0 * (1 << 20)),
+        "late_to_broadcast": (3, 1.0 * (1 << 22)),
+        "stopped_and_continued": (3, 1.0 * (1 << 22)),
+    }
+    jobs = {scenario: Job(tmp_path / scenario) for scenario in cases}
+    try:
+        for scenario, job in jobs.items():
+            job.directory.mkdir()
+            job.start(scenario, cases[scenario][0], CORRO_TRANSPORT="tcp", CORRO_TIMEOUT="600")
+        # The late rank says this when it has come, so the stopped one has been as late.
+        jobs["late_to_one"].processes[VICTIM].stdout.readline()  # type: ignore[union-attr]
+        os.kill(jobs["stopped_and_continued"].processes[VICTIM].pid, signal.SIGCONT)
+        for scenario, (ranks, total) in cases.items():
+            for rank in range(ranks):
+                if (scenario, rank) != ("late_to_one", VICTIM):
+                    assert jobs[scenario].facts(rank)["total"] == total, scenario
+    finally:
+        for job in jobs.values():
+            job.end()
 
 
 def test_a_mismatch_names_both_sides_and_the_group_goes_on(job: Job, transport: str) -> None:

@@ -21,6 +21,7 @@ namespace corro::io {
 namespace {
 
 constexpr int kSocketFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+constexpr int kProbeSeconds = 1, kProbes = 3;
 
 Status bad_address(std::string_view text) {
   return {
@@ -187,16 +188,16 @@ Result<Fd> connect_tcp(const SocketAddress& address, const TcpOptions& options) 
 }
 
 Status configure_tcp(int fd, const TcpOptions& options) {
-  const auto user_timeout =
-      std::chrono::duration_cast<std::chrono::milliseconds>(options.user_timeout).count();
-  // Keep-alive probes an idle connection every second; the user time-out decides when that is
-  // enough.
+  // A connection for data has neither time-out nor probes: its kernel would call a rank lost that
+  // is only late.
   const bool done =
       set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) == 0 &&
-      set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) == 0 &&
-      set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1) == 0 &&
-      set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1) == 0 &&
-      set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<unsigned>(user_timeout)) == 0;
+      (!options.detect_lost_host ||
+       (set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) == 0 &&
+        set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kProbeSeconds) == 0 &&
+        set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeSeconds) == 0 &&
+        set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes) == 0 &&
+        set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 1000U * kProbeSeconds * (kProbes + 1)) == 0));
   if (!done) return status_from_errno("tcp socket: set options", errno);
   const auto remote = remote_address(fd);
   if (remote.ok() && remote->is_loopback()) prefer_cubic(fd);

@@ -84,16 +84,32 @@ TEST_P(Tcp, ConnectsAndCarriesBytesAndSeesTheEnd) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Tcp, ::testing::Values("127.0.0.1:0", "[::1]:0"));
 
-TEST(TcpOptionsTest, AreOnBothEnds) {
+/// What the kernel has for an option of a socket.
+int option_of(const Fd& fd, int level, int name) {
+  int value = -1;
+  socklen_t length = sizeof(value);
+  EXPECT_EQ(getsockopt(fd.get(), level, name, &value, &length), 0);
+  return value;
+}
+
+TEST(TcpOptionsTest, NoKernelGivesUpOnAConnectionForData) {
   const Fd listener = listen_tcp(SocketAddress::parse("127.0.0.1:0").value()).value();
   const Fd client = connect_tcp(local_address(listener.get()).value()).value();
-  int value = 0;
-  socklen_t length = sizeof(value);
-  ASSERT_EQ(getsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &value, &length), 0);
-  EXPECT_EQ(value, 1);
-  ASSERT_EQ(getsockopt(client.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &length), 0);
-  EXPECT_EQ(value, 20000);
+  EXPECT_EQ(option_of(client, IPPROTO_TCP, TCP_NODELAY), 1);
+  EXPECT_EQ(option_of(client, SOL_SOCKET, SO_KEEPALIVE), 0);
+  EXPECT_EQ(option_of(client, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
   EXPECT_NE(fcntl(client.get(), F_GETFD) & FD_CLOEXEC, 0);
+}
+
+TEST(TcpOptionsTest, AKernelThatIsAskedDetectsALostHostInFourSeconds) {
+  const Fd listener = listen_tcp(SocketAddress::parse("127.0.0.1:0").value()).value();
+  const TcpOptions options{.detect_lost_host = true};
+  const Fd client = connect_tcp(local_address(listener.get()).value(), options).value();
+  EXPECT_EQ(option_of(client, SOL_SOCKET, SO_KEEPALIVE), 1);
+  EXPECT_EQ(option_of(client, IPPROTO_TCP, TCP_KEEPIDLE), 1);
+  EXPECT_EQ(option_of(client, IPPROTO_TCP, TCP_KEEPINTVL), 1);
+  EXPECT_EQ(option_of(client, IPPROTO_TCP, TCP_KEEPCNT), 3);
+  EXPECT_EQ(option_of(client, IPPROTO_TCP, TCP_USER_TIMEOUT), 4000);
 }
 
 TEST(TcpConnect, RefusalIsUnavailable) {

@@ -209,7 +209,9 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
       known.stream->set_doorbell(
           transport::Doorbell(&known.segment->header().sleeping, driver.peer_bells[i].get()));
     }
-    if (r != rank && peer.local) driver.peer_pids[i] = peer.pid;
+    // Whatever connects them: a rank of this host has a process here that can be watched.
+    if (r != rank && peer.host_id == met.mesh.peers[static_cast<size_t>(rank)].host_id)
+      driver.peer_pids[i] = peer.pid;
     if (r == rank) known.pid = getpid();
     driver.engine.peers.push_back(std::move(known));
   }
