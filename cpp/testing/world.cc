@@ -143,7 +143,7 @@ void World::kill(int32_t rank, bool told) {
     }
   }
   for (int32_t r = 0; r < size(); ++r) {
-    if (told && live_[static_cast<size_t>(r)]) engine(r).peer_ended(rank);
+    if (told && live_[static_cast<size_t>(r)]) engine(r).peer_ended(rank, "its process has ended");
   }
 }
 

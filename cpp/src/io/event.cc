@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,6 +31,23 @@ bool EventFd::drain() const {
     if (got < 0 && errno == EINTR) continue;
     return false;
   }
+}
+
+Result<Alarm> Alarm::create() {
+  Fd fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!fd.valid()) return status_from_errno("timerfd", errno);
+  return Alarm(std::move(fd));
+}
+
+void Alarm::set(Time time) const {
+  itimerspec spec{};  // All zero: never.
+  if (time != Time::never()) {
+    const auto since = std::max(time.since_start, Duration(1));
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since);
+    spec.it_value.tv_sec = seconds.count();
+    spec.it_value.tv_nsec = std::chrono::nanoseconds(since - seconds).count();
+  }
+  timerfd_settime(fd_.get(), TFD_TIMER_ABSTIME, &spec, nullptr);
 }
 
 Result<Epoll> Epoll::create() {

@@ -1,4 +1,4 @@
-// EventFd and Epoll: how a thread sleeps until something happens.
+// EventFd, Alarm and Epoll: how a thread sleeps until something happens.
 //
 //   Epoll epoll = Epoll::create().value();
 //   EventFd doorbell = EventFd::create().value();
@@ -34,6 +34,20 @@ class EventFd {
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
+  Fd fd_;
+};
+
+/// A clock's alarm that makes its descriptor readable. Loop-confined.
+class Alarm {
+ public:
+  static Result<Alarm> create();
+
+  /// Goes off at `time`, or never; replaces what was set, and silences what went off.
+  void set(Time time) const;
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  explicit Alarm(Fd fd) : fd_(std::move(fd)) {}
   Fd fd_;
 };
 

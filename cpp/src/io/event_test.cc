@@ -72,5 +72,16 @@ TEST(Epoll, RemovedDescriptorIsSilentAndModifiedOneChanges) {
   EXPECT_FALSE(epoll.modify(doorbell.fd(), EPOLLIN, 1).ok());
 }
 
+TEST(AlarmTest, GoesOffAtItsTimeAndNotWhenItIsTakenBack) {
+  const Alarm alarm = Alarm::create().value();
+  Epoll epoll = Epoll::create().value();
+  ASSERT_TRUE(epoll.add(alarm.fd(), EPOLLIN, 1).ok());
+  std::array<epoll_event, 2> events{};
+  alarm.set(monotonic_now());
+  EXPECT_EQ(epoll.wait(events, std::chrono::seconds(60)).value(), 1U);
+  alarm.set(Time::never());
+  EXPECT_EQ(epoll.wait(events, Duration::zero()).value(), 0U) << "silenced";
+}
+
 }  // namespace
 }  // namespace corro::io

@@ -182,7 +182,7 @@ Result<Fd> connect_tcp(const SocketAddress& address, const TcpOptions& options) 
   // A signal does not stop a connect that has begun.
   if (connect(fd.get(), address.get(), address.length()) != 0 && errno != EINPROGRESS &&
       errno != EINTR) {
-    return status_from_errno("connect to " + address.to_string(), errno);
+    return connection_status("connect to " + address.to_string(), errno);
   }
   return fd;
 }
@@ -248,7 +248,7 @@ Result<Fd> connect_abstract(std::string_view name) {
   while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) !=
          0) {
     if (errno == EINTR) continue;
-    return status_from_errno(fmt::format("connect to unix socket @{}", name), errno);
+    return connection_status(fmt::format("connect to unix socket @{}", name), errno);
   }
   return fd;
 }
@@ -271,7 +271,16 @@ Status connect_result(int fd) {
   int error = 0;
   socklen_t length = sizeof(error);
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-  return error == 0 ? Status() : status_from_errno("connect", error);
+  return error == 0 ? Status() : connection_status("connect", error);
+}
+
+Status connection_status(std::string_view what, int error_number) {
+  constexpr std::array kSilence = {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN};
+  const bool silence = std::find(kSilence.begin(), kSilence.end(), error_number) != kSilence.end();
+  const Code code = error_number == ECONNREFUSED ? Code::kUnavailable
+                    : silence                    ? Code::kDeadlineExceeded
+                                                 : Code::kAborted;
+  return {code, status_from_errno(what, error_number).message()};
 }
 
 Result<SocketAddress> local_address(int fd) {
@@ -365,6 +374,7 @@ Received receive_message(int fd, std::span<std::byte> into) {
   if (got < 0) {
     received.would_block = errno == EAGAIN || errno == EWOULDBLOCK;
     received.closed = !received.would_block;
+    received.error = received.closed ? errno : 0;
     return received;
   }
   received.bytes = static_cast<size_t>(got);

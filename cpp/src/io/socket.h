@@ -59,6 +59,7 @@ struct TcpOptions {
 /// Listens; port 0 takes a free one.
 [[nodiscard]] Result<Fd> listen_tcp(const SocketAddress& address, int backlog = 1024);
 /// Starts to connect; the socket becomes writable when it is decided: then call connect_result().
+/// Both fail as connection_status() says.
 [[nodiscard]] Result<Fd> connect_tcp(const SocketAddress& address, const TcpOptions& options = {});
 /// Sets no-delay, what `options` say and, over loopback, the congestion control "cubic" (bbr, the
 /// default of some distributions, paces loopback traffic badly). For accepted sockets; connect_tcp
@@ -69,13 +70,17 @@ struct TcpOptions {
 /// (SOCK_SEQPACKET). The name vanishes with the last descriptor. Abstract names have no owner:
 /// check peer_credentials().
 [[nodiscard]] Result<Fd> listen_abstract(std::string_view name, int backlog = 1024);
-/// Connects at once, or UNAVAILABLE: nobody listens, or too many wait there (try again).
+/// Connects at once, or fails as connection_status() says.
 [[nodiscard]] Result<Fd> connect_abstract(std::string_view name);
 
 /// Accepts one connection; an invalid Fd when none waits.
 [[nodiscard]] Result<Fd> accept_connection(int listener);
 /// OK once a connect_tcp() socket is connected; the reason once it failed.
 [[nodiscard]] Status connect_result(int fd);
+/// What an errno of connect() or of a connection says. UNAVAILABLE: the other end's kernel says
+/// that nobody is there. DEADLINE_EXCEEDED: the other host cannot be reached or does not answer.
+/// ABORTED: anything else, such as too many who wait there; try again.
+[[nodiscard]] Status connection_status(std::string_view what, int error_number);
 [[nodiscard]] Result<SocketAddress> local_address(int fd);
 [[nodiscard]] Result<SocketAddress> remote_address(int fd);
 
@@ -93,6 +98,7 @@ struct Received {
   size_t bytes = 0;
   bool would_block = false;
   bool closed = false;     ///< The peer closed (Unix, TCP) or the connection broke.
+  int error = 0;           ///< errno of a connection that broke.
   bool truncated = false;  ///< The message or its descriptors did not fit: drop the connection.
   std::vector<Fd> descriptors;  ///< Close-on-exec.
 };

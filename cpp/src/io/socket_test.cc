@@ -112,6 +112,14 @@ TEST(TcpOptionsTest, AKernelThatIsAskedDetectsALostHostInFourSeconds) {
   EXPECT_EQ(option_of(client, IPPROTO_TCP, TCP_USER_TIMEOUT), 4000);
 }
 
+TEST(ConnectionStatus, TellsNobodyFromSilence) {
+  EXPECT_EQ(connection_status("x", ECONNREFUSED).code(), Code::kUnavailable);
+  EXPECT_EQ(connection_status("x", ECONNRESET).code(), Code::kAborted);
+  EXPECT_EQ(connection_status("x", ETIMEDOUT).code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(connection_status("x", EHOSTUNREACH).code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(connection_status("x", EAGAIN).code(), Code::kAborted);
+}
+
 TEST(TcpConnect, RefusalIsUnavailable) {
   const SocketAddress nobody = [] {
     const Fd listener = listen_tcp(SocketAddress::parse("127.0.0.1:0").value()).value();

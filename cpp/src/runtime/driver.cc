@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <iterator>
 
 #include "base/exception.h"
 #include "io/futex.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr uint64_t kWakeEvent = UINT64_MAX;       ///< A post; nothing to do but look.
 constexpr uint64_t kDataEvent = UINT64_MAX - 1;   ///< Doorbell or stream; polling finds out.
 constexpr uint64_t kWatchEvent = UINT64_MAX - 2;  ///< The nested set: a post or a loss.
+constexpr uint64_t kLivenessEvent = UINT64_MAX - 3;
+constexpr const char* kEnded = "its process has ended";
 constexpr Duration kLongestSleep = std::chrono::milliseconds(50);
 constexpr Duration kLongestRest = std::chrono::hours(1);  ///< Nothing in flight: only listening.
 constexpr Duration kFlushTime = std::chrono::seconds(1);
@@ -52,6 +55,8 @@ Status Driver::set_up(DriverOptions options) {
 
   CORRO_TRY(watch_->add(wake_->fd(), EPOLLIN, kWakeEvent));
   CORRO_TRY(watch_peers(options.peer_pids));
+  liveness_ = std::move(options.liveness);
+  if (liveness_ != nullptr) CORRO_TRY(watch_->add(liveness_->poll_fd(), EPOLLIN, kLivenessEvent));
   CORRO_TRY(all_->add(watch_->fd(), EPOLLIN, kWatchEvent));
   CORRO_TRY(all_->add(doorbell_->fd(), EPOLLIN, kDataEvent, io::Trigger::kEdge));
   for (const int fd : stream_fds) {
@@ -72,15 +77,19 @@ Status Driver::watch_peers(const std::vector<int32_t>& pids) {
   for (size_t r = 0; r < pids.size(); ++r) {
     if (pids[r] == 0) continue;
     auto pidfd = io::open_pidfd(pids[r]);
-    if (pidfd.status().code() == Code::kNotFound) {  // It died while this rank connected.
-      losses_.lock()->push_back(static_cast<int32_t>(r));
-      attention_.store(1, std::memory_order_seq_cst);
-    }
+    if (pidfd.status().code() == Code::kNotFound)  // It died while this rank connected.
+      note_losses({{static_cast<int32_t>(r), kEnded}});
     if (!pidfd.ok()) continue;  // A kernel without pidfds: streams and deadlines are left.
     CORRO_TRY(watch_->add(pidfd->get(), EPOLLIN, r));
     pidfds_[r] = std::move(pidfd).value();
   }
   return {};
+}
+
+void Driver::note_losses(std::vector<Loss> losses) {
+  if (losses.empty()) return;
+  std::ranges::move(losses, std::back_inserter(*losses_.lock()));
+  attention_.store(1, std::memory_order_seq_cst);
 }
 
 Driver::~Driver() {
@@ -116,6 +125,7 @@ void Driver::abandon_in_child() {
   for (io::Fd& bell : peer_bells_) bell.reset();
   for (io::Fd& pidfd : pidfds_) pidfd.reset();
   engine_->close_descriptors();
+  if (liveness_ != nullptr) liveness_->abandon_in_child();
   doorbell_.reset();
   wake_.reset();
   watch_.reset();
@@ -279,9 +289,9 @@ void Driver::run_tasks() {
 void Driver::apply_losses() {
   if (attention_.load(std::memory_order_acquire) == 0) return;
   attention_.store(0, std::memory_order_seq_cst);
-  std::vector<int32_t> losses;
+  std::vector<Loss> losses;
   losses.swap(*losses_.lock());
-  for (const int32_t rank : losses) engine_->peer_ended(rank);
+  for (const Loss& loss : losses) engine_->peer_ended(loss.rank, loss.how);
 }
 
 /// One look at everything; true if anything moved.
@@ -361,11 +371,12 @@ void Driver::handle(uint64_t event) {
     for (size_t i = 0; ready.ok() && i < *ready; ++i) handle(events[i].data.u64);
     return;
   }
+  if (event == kLivenessEvent) return note_losses(liveness_->poll(monotonic_now()));
   // A pidfd stays readable for ever: look at it once only.
   const auto rank = static_cast<int32_t>(event);
   watch_->remove(pidfds_[static_cast<size_t>(rank)].get());
-  losses_.lock()->push_back(rank);
-  attention_.store(1, std::memory_order_seq_cst);
+  note_losses({{rank, kEnded}});
+  if (liveness_ != nullptr) liveness_->rank_ended(rank, monotonic_now());
 }
 
 }  // namespace corro::runtime

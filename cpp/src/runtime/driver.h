@@ -21,6 +21,7 @@
 #include "io/fd.h"
 #include "runtime/engine.h"
 #include "runtime/ladder.h"
+#include "runtime/liveness_links.h"
 #include "runtime/work.h"
 
 namespace corro::runtime {
@@ -30,6 +31,7 @@ struct DriverOptions {
   std::vector<io::Fd> peer_bells;  ///< By rank; invalid for remote ranks and the own.
   EngineOptions engine;            ///< Let go before the bells: its streams ring when they close.
   std::vector<int32_t> peer_pids;  ///< By rank; 0: not watched.
+  std::unique_ptr<LivenessLinks> liveness = nullptr;  ///< Null where all ranks are on one host.
   LadderOptions caller_ladder;
   LadderOptions progress_ladder{.spins = 0, .yields = 64};
 };
@@ -78,6 +80,7 @@ class Driver {
       : caller_ladder_(caller), progress_ladder_(progress) {}
   Status set_up(DriverOptions options);
   Status watch_peers(const std::vector<int32_t>& pids);
+  void note_losses(std::vector<Loss> losses);
 
   class Baton;
 
@@ -103,8 +106,9 @@ class Driver {
   std::unique_ptr<io::EventFd> doorbell_, wake_;
   std::vector<io::Fd> peer_bells_, pidfds_;  ///< By rank.
   std::unique_ptr<Engine> engine_;           ///< Let go before the bells that its streams ring.
-  std::unique_ptr<io::Epoll> watch_;         ///< Wake and pidfds: what an idle engine waits for.
-  std::unique_ptr<io::Epoll> all_;           ///< The same, and doorbell and streams.
+  std::unique_ptr<LivenessLinks> liveness_;  ///< The progress thread's alone.
+  std::unique_ptr<io::Epoll> watch_;    ///< Wake, pidfds, liveness: what an idle engine waits for.
+  std::unique_ptr<io::Epoll> all_;      ///< The same, and doorbell and streams.
   std::atomic<uint32_t> baton_{0};      ///< 0 free, 1 taken, 2 taken and somebody sleeps for it.
   std::atomic<uint32_t> posted_{0};     ///< Tasks in tasks_.
   std::atomic<uint32_t> attention_{0};  ///< Losses in losses_.
@@ -114,7 +118,7 @@ class Driver {
   std::atomic<bool> stopping_{false}, abandoned_{false};
   std::atomic<uint64_t> wakeups_{0};
   Guarded<std::vector<Task>> tasks_;
-  Guarded<std::vector<int32_t>> losses_;
+  Guarded<std::vector<Loss>> losses_;
   std::thread thread_;
 };
 

@@ -56,6 +56,7 @@ struct EngineCounters {
   uint64_t operations = 0;
   uint64_t failures = 0;
   uint64_t polls = 0;
+  uint64_t ranks_lost = 0;  ///< Peers known to be lost.
   uint64_t named_messages = 0;  ///< Announcements and decisions of named operations sent.
 };
 
@@ -112,9 +113,9 @@ class Engine final {
 
   /// A rank is gone: every group that has it as a member fails. `how` for the message.
   void peer_lost(int32_t rank, const std::string& how);
-  /// A rank's process has ended. Takes in all it has left behind first; if it had said goodbye,
-  /// only operations that still wait for it fail, else it is lost.
-  void peer_ended(int32_t rank);
+  /// A rank's process or host is gone. Takes in all it has left behind first; if it had said
+  /// goodbye, only operations that still wait for it fail, else it is lost.
+  void peer_ended(int32_t rank, const std::string& how);
   /// This rank cannot go on: every group fails, for its other members too.
   void fail_all(const Status& cause);
   /// Sets the sleeping word as deep as the operations in flight need, or clears it.

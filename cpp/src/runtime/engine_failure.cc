@@ -145,6 +145,7 @@ void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
   std::string& known = lost_[static_cast<size_t>(lost_rank)];
   if (!known.empty()) return;
   known = how;
+  ++counters_.ranks_lost;
   if (auto* endpoint = endpoints_[static_cast<size_t>(lost_rank)].get(); endpoint != nullptr)
     endpoint->close();
   const EnginePeer& peer = options_.peers[static_cast<size_t>(lost_rank)];
@@ -160,7 +161,7 @@ void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
   settle_all(lost_rank);
 }
 
-void Engine::peer_ended(int32_t ended) {
+void Engine::peer_ended(int32_t ended, const std::string& how) {
   const auto index = static_cast<size_t>(ended);
   for (int i = 0; i < kMostPollsForTheDead && poll(now_); ++i) {
   }
@@ -168,7 +169,7 @@ void Engine::peer_ended(int32_t ended) {
     while (endpoint->progress()) {
     }
   }
-  if (!departed_[index]) return peer_lost(ended, "its process has ended");
+  if (!departed_[index]) return peer_lost(ended, how);
   check_departed();
 }
 

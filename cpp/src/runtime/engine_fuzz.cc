@@ -203,7 +203,8 @@ class Conversation {
   void lose(ByteReader& reader) {
     const uint8_t how = byte(reader);
     Peer& peer = some_peer(how);
-    if (how >= 128) return engine_->peer_ended(static_cast<int32_t>(&peer - peers_.data()));
+    if (how >= 128)
+      return engine_->peer_ended(static_cast<int32_t>(&peer - peers_.data()), "ended");
     peer.link->sever("severed");
   }
 

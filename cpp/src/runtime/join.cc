@@ -9,8 +9,9 @@
 
 #include "io/process.h"
 #include "runtime/link_probe.h"
+#include "runtime/liveness_links.h"
 #include "transport/doorbell.h"
-#include "transport/mesh.h"
+#include "transport/mesh_admission.h"
 #include "wire/agent_bootstrap.h"
 #include "wire/directory_bootstrap.h"
 #include "wire/secret.h"
@@ -220,6 +221,9 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   joined.handshakes_refused = met.mesh.handshakes_refused;
   joined.bootstrap = std::move(met.bootstrap);
   driver.caller_ladder = caller_ladder(environment, joined.layout.local_size);
+  if (joined.layout.nodes > 1) {
+    CORRO_ASSIGN(driver.liveness, LivenessLinks::create(std::move(met.mesh.doors), hosts));
+  }
   CORRO_ASSIGN(joined.driver, Driver::create(std::move(driver)));
   CORRO_TRY(agree_on_selection(*joined.driver, environment, hosts, deadline));
   return joined;

@@ -21,12 +21,8 @@ namespace {
 /// local ones.
 class Connecting {
  public:
-  Connecting(const MeshOptions& options, const Rendezvous& found, io::Epoll epoll)
-      : options_(options),
-        found_(found),
-        epoll_(std::move(epoll)),
-        admission_(options, found, epoll_),
-        peers_(static_cast<size_t>(options.size)) {}
+  explicit Connecting(std::unique_ptr<Doors> doors)
+      : doors_(std::move(doors)), peers_(static_cast<size_t>(options_.size)) {}
 
   Result<MeshResult> run();
 
@@ -44,11 +40,12 @@ class Connecting {
   [[nodiscard]] Status late() const;
   MeshResult finish();
 
-  const MeshOptions& options_;
-  const Rendezvous& found_;
+  std::unique_ptr<Doors> doors_;
+  const MeshOptions& options_ = doors_->options;
+  const Rendezvous& found_ = doors_->found;
   const Time started_ = monotonic_now();
-  io::Epoll epoll_;
-  Admission admission_;
+  io::Epoll& epoll_ = doors_->epoll;
+  Admission& admission_ = doors_->admission;
   std::map<int32_t, Dialer> dialers_;
   std::vector<io::Fd> watched_;
   std::vector<std::optional<JoinedPeer>> peers_;
@@ -118,6 +115,10 @@ Status Connecting::step() {
 
 void Connecting::collect() {
   for (JoinedPeer& joined : admission_.take_joined()) {
+    if (joined.liveness.valid()) {
+      doors_->early.push_back(std::move(joined));
+      continue;
+    }
     // A rank that dials again has given its earlier connection up.
     peers_[static_cast<size_t>(joined.rank)] = std::move(joined);
   }
@@ -169,6 +170,9 @@ MeshResult Connecting::finish() {
     peer.stream = std::move(joined.stream);
     peer.descriptors = std::move(joined.descriptors);
   }
+  doors_->options.bootstrap = nullptr;  // Not for longer than this call.
+  doors_->options.shared_descriptors.clear();
+  result.doors = std::move(doors_);
   return result;
 }
 
@@ -185,6 +189,11 @@ Result<MeshResult> Connecting::run() {
 }
 
 }  // namespace
+
+MeshResult::MeshResult() = default;
+MeshResult::MeshResult(MeshResult&&) noexcept = default;
+MeshResult& MeshResult::operator=(MeshResult&&) noexcept = default;
+MeshResult::~MeshResult() = default;
 
 Result<MeshResult> connect_mesh(const MeshOptions& options) {
   CORRO_CHECK(options.size >= 1 && options.rank >= 0 && options.rank < options.size, options.rank,
@@ -203,9 +212,9 @@ Result<MeshResult> connect_mesh(const MeshOptions& options) {
          .descriptors = {}});
     return alone;
   }
-  CORRO_ASSIGN(const Rendezvous found, rendezvous(options));
+  CORRO_ASSIGN(Rendezvous found, rendezvous(options));
   CORRO_ASSIGN(io::Epoll epoll, io::Epoll::create());
-  return Connecting(options, found, std::move(epoll)).run();
+  return Connecting(std::make_unique<Doors>(options, std::move(found), std::move(epoll))).run();
 }
 
 }  // namespace corro::transport

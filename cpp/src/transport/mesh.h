@@ -46,9 +46,18 @@ struct MeshPeer {
   std::vector<io::Fd> descriptors;  ///< What the peer passed as shared_descriptors.
 };
 
+struct Doors;  // mesh_admission.h
+
 struct MeshResult {
+  MeshResult();
+  MeshResult(MeshResult&&) noexcept;
+  MeshResult& operator=(MeshResult&&) noexcept;
+  ~MeshResult();
+
   std::vector<MeshPeer> peers;      ///< Index = rank; this rank's entry has no stream.
   uint64_t handshakes_refused = 0;  ///< Strangers turned away meanwhile.
+  /// Where ranks may still connect for liveness, and may have done so. Null for a world of one.
+  std::unique_ptr<Doors> doors;
 };
 
 /// Blocks until connected to every peer, or the deadline: then says which ranks are missing.

@@ -64,6 +64,11 @@ Status Admission::start() {
   return epoll_.add(found_.tcp_listener.get(), EPOLLIN, kTcpListener);
 }
 
+void Admission::pause() {
+  epoll_.remove(found_.unix_listener.get());
+  if (found_.tcp_listener.valid()) epoll_.remove(found_.tcp_listener.get());
+}
+
 Status Admission::on_event(uint64_t data, Time now) {
   if (data == kUnixListener) return accept_all(found_.unix_listener, false, now);
   if (data == kTcpListener) return accept_all(found_.tcp_listener, true, now);
@@ -121,12 +126,15 @@ Result<Admission::Verdict> Admission::advance_tcp(Pending& pending) {
     const auto sent = io::send_message(pending.fd.get(), answer);
     if (!sent.ok() || !*sent) return Verdict::kRefuse;
   }
+  if (handshake.purpose() == wire::Purpose::kLiveness)
+    return admit_for_liveness(pending, handshake.peer_rank());
   if (!expects(handshake.peer_rank(), true)) return Verdict::kRefuse;
   if (!io::configure_tcp(pending.fd.get()).ok()) return Verdict::kRefuse;
   epoll_.remove(pending.fd.get());
   joined_.push_back({.rank = handshake.peer_rank(),
                      .stream = std::make_unique<TcpStream>(std::move(pending.fd)),
-                     .descriptors = {}});
+                     .descriptors = {},
+                     .liveness = {}});
   return Verdict::kJoined;
 }
 
@@ -136,7 +144,12 @@ Result<Admission::Verdict> Admission::advance_local(Pending& pending) {
   if (!greeting->has_value()) return Verdict::kWait;
   const int32_t rank = (*greeting)->from;
   std::vector<io::Fd>& descriptors = (*greeting)->descriptors;
-  if (!expects(rank, false) || descriptors.empty()) return Verdict::kRefuse;
+  if (descriptors.empty()) {
+    const auto answered = send_local_hello(options_, pending.fd.get(), rank, {});
+    if (!answered.ok() || !*answered) return Verdict::kRefuse;
+    return admit_for_liveness(pending, rank);
+  }
+  if (!expects(rank, false)) return Verdict::kRefuse;
   const int32_t pid = found_.places[static_cast<size_t>(rank)].record.pid;
   auto stream =
       ShmStream::attach(descriptors.front().get(), fmt::format("rank {} (pid {})", rank, pid));
@@ -149,8 +162,20 @@ Result<Admission::Verdict> Admission::advance_local(Pending& pending) {
   const auto sent = send_local_hello(options_, pending.fd.get(), rank, options_.shared_descriptors);
   if (!sent.ok() || !*sent) return Verdict::kRefuse;
   epoll_.remove(pending.fd.get());
+  joined_.push_back({.rank = rank,
+                     .stream = std::move(stream).value(),
+                     .descriptors = std::move(descriptors),
+                     .liveness = {}});
+  return Verdict::kJoined;
+}
+
+Admission::Verdict Admission::admit_for_liveness(Pending& pending, int32_t rank) {
+  if (rank < 0 || rank >= options_.size || rank == options_.rank) return Verdict::kRefuse;
+  if (pending.handshake && !io::configure_tcp(pending.fd.get(), {.detect_lost_host = true}).ok())
+    return Verdict::kRefuse;
+  epoll_.remove(pending.fd.get());
   joined_.push_back(
-      {.rank = rank, .stream = std::move(stream).value(), .descriptors = std::move(descriptors)});
+      {.rank = rank, .stream = nullptr, .descriptors = {}, .liveness = std::move(pending.fd)});
   return Verdict::kJoined;
 }
 

@@ -17,11 +17,12 @@
 
 namespace corro::transport {
 
-/// A rank that is connected and authenticated.
+/// A rank that is connected and authenticated, for the one purpose or the other.
 struct JoinedPeer {
   int32_t rank = -1;
   std::unique_ptr<Stream> stream;
   std::vector<io::Fd> descriptors;
+  io::Fd liveness;  ///< Over TCP, or of packets between ranks of one host.
 };
 
 /// What a rank of this host sends to another one over the Unix socket: its hello with descriptors.
@@ -44,6 +45,8 @@ class Admission {
 
   /// Watches the listeners.
   [[nodiscard]] Status start();
+  /// Leaves them alone until start().
+  void pause();
   /// Handles an event whose data it chose (below kFirstForeign). A failure is this rank's own,
   /// never a stranger's.
   [[nodiscard]] Status on_event(uint64_t data, Time now);
@@ -70,6 +73,7 @@ class Admission {
 
   Status accept_all(const io::Fd& listener, bool tcp, Time now);
   Result<Verdict> advance(Pending& pending);
+  Verdict admit_for_liveness(Pending& pending, int32_t rank);
   Result<Verdict> advance_local(Pending& pending);
   Result<Verdict> advance_tcp(Pending& pending);
   /// True if this rank waits for `rank` to dial it that way.
@@ -84,6 +88,20 @@ class Admission {
   std::map<uint64_t, Pending> pending_;  ///< By age.
   std::vector<JoinedPeer> joined_;
   uint64_t refused_ = 0;
+};
+
+/// The listeners of a rank and who knocks there. Where it is, it stays: its parts know each other.
+struct Doors {
+  Doors(MeshOptions mesh_options, Rendezvous rendezvous, io::Epoll set)
+      : options(std::move(mesh_options)), found(std::move(rendezvous)), epoll(std::move(set)) {}
+  Doors(const Doors&) = delete;
+  Doors& operator=(const Doors&) = delete;
+
+  MeshOptions options;
+  Rendezvous found;
+  io::Epoll epoll;
+  Admission admission{options, found, epoll};
+  std::vector<JoinedPeer> early;  ///< Came for liveness while this rank still connected.
 };
 
 }  // namespace corro::transport

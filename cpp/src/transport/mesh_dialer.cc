@@ -16,7 +16,8 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::milliseconds(500);
-/// A TCP connection that the network neither makes nor refuses in this time is tried again.
+/// A TCP connection that the network neither makes nor refuses in this time is tried again. For
+/// liveness the kernel gives up before that (io::TcpOptions::detect_lost_host).
 constexpr Duration kConnectPatience = std::chrono::seconds(5);
 
 }  // namespace
@@ -29,6 +30,7 @@ Time Dialer::next_start() const {
 Status Dialer::start_if_due(Time now) {
   if (state_ == State::kConnecting && attempt_ends_ <= now) try_later(now, "no connection");
   if (state_ != State::kPaused || next_start_ > now) return {};
+  failure_ = Code::kOk;
   return place_.over_tcp ? dial_tcp(now) : dial_local(now);
 }
 
@@ -37,13 +39,18 @@ Status Dialer::on_event(Time now) {
   return place_.over_tcp ? on_tcp(now) : on_local(now);
 }
 
-void Dialer::try_later(Time now, std::string reason) {
+void Dialer::hang_up() {
   if (socket_.valid()) epoll_.remove(socket_.get());
   socket_.reset();
+}
+
+void Dialer::try_later(Time now, std::string reason, Code failure) {
+  hang_up();
   stream_.reset();
   handshake_.reset();
   state_ = State::kPaused;
   reason_ = std::move(reason);
+  failure_ = failure;
   pause_ = std::clamp(2 * pause_, kFirstPause, kLongestPause);
   next_start_ = now + pause_;
 }
@@ -51,7 +58,7 @@ void Dialer::try_later(Time now, std::string reason) {
 Status Dialer::dial_local(Time now) {
   auto connected = io::connect_abstract(place_.record.unix_name);
   if (!connected.ok()) {
-    try_later(now, connected.status().message());
+    try_later(now, connected.status().message(), connected.status().code());
     return {};
   }
   socket_ = std::move(connected).value();
@@ -61,11 +68,15 @@ Status Dialer::dial_local(Time now) {
     return {};
   }
   const std::string peer = fmt::format("rank {} (pid {})", peer_, place_.record.pid);
-  CORRO_ASSIGN(ShmCreated created, ShmStream::create({}, peer));
-  stream_ = std::move(created.stream);
-  std::vector<int> descriptors = {created.fd.get()};
-  descriptors.insert(descriptors.end(), options_.shared_descriptors.begin(),
-                     options_.shared_descriptors.end());
+  ShmCreated created;
+  std::vector<int> descriptors;  // None: for liveness.
+  if (purpose_ == wire::Purpose::kStream) {
+    CORRO_ASSIGN(created, ShmStream::create({}, peer));
+    stream_ = std::move(created.stream);
+    descriptors = {created.fd.get()};
+    descriptors.insert(descriptors.end(), options_.shared_descriptors.begin(),
+                       options_.shared_descriptors.end());
+  }
   const auto sent = send_local_hello(options_, socket_.get(), peer_, std::move(descriptors));
   if (!sent.ok() || !*sent) {
     try_later(now, "its socket takes no message");
@@ -84,18 +95,21 @@ Status Dialer::on_local(Time now) {
     return {};
   }
   epoll_.remove(socket_.get());
-  socket_.reset();
   joined_ = JoinedPeer{.rank = peer_,
                        .stream = std::move(stream_),
-                       .descriptors = std::move((*greeting)->descriptors)};
+                       .descriptors = std::move((*greeting)->descriptors),
+                       .liveness = {}};
+  if (purpose_ == wire::Purpose::kLiveness) joined_->liveness = std::move(socket_);
+  socket_.reset();
   state_ = State::kDone;
   return {};
 }
 
 Status Dialer::dial_tcp(Time now) {
-  auto connecting = io::connect_tcp(*place_.tcp);
+  auto connecting =
+      io::connect_tcp(*place_.tcp, {.detect_lost_host = purpose_ == wire::Purpose::kLiveness});
   if (!connecting.ok()) {
-    try_later(now, connecting.status().message());
+    try_later(now, connecting.status().message(), connecting.status().code());
     return {};
   }
   socket_ = std::move(connecting).value();
@@ -110,10 +124,11 @@ Status Dialer::on_connected(Time now) {
   if (!connected.ok()) {
     const bool elsewhere = options_.local != LocalTransport::kTcp && place_.tcp->is_loopback();
     const char* hint = elsewhere ? " (a loopback address: set CORRO_LISTEN on its host)" : "";
-    try_later(now, fmt::format("{}: {}{}", place_.tcp->to_string(), connected.message(), hint));
+    try_later(now, fmt::format("{}: {}{}", place_.tcp->to_string(), connected.message(), hint),
+              connected.code());
     return {};
   }
-  handshake_.emplace(identity_of(options_), peer_, *options_.secret);
+  handshake_.emplace(identity_of(options_), peer_, *options_.secret, purpose_);
   if (!send_output()) {
     try_later(now, place_.tcp->to_string() + ": hung up");
     return {};
@@ -140,7 +155,9 @@ Status Dialer::on_tcp(Time now) {
     if (received.would_block) return {};
     const std::string where = place_.tcp->to_string();
     if (received.closed) {
-      try_later(now, where + ": hung up during the handshake: another job or another secret?");
+      const Code failure = io::connection_status({}, received.error).code();
+      try_later(now, where + ": hung up during the handshake: another job or another secret?",
+                failure);
       return {};
     }
     const Status fed = handshake_->feed(std::span(buffer).first(received.bytes));
@@ -150,8 +167,12 @@ Status Dialer::on_tcp(Time now) {
     }
   }
   epoll_.remove(socket_.get());
-  joined_ = JoinedPeer{
-      .rank = peer_, .stream = std::make_unique<TcpStream>(std::move(socket_)), .descriptors = {}};
+  joined_ = JoinedPeer{.rank = peer_, .stream = nullptr, .descriptors = {}, .liveness = {}};
+  if (purpose_ == wire::Purpose::kLiveness) {
+    joined_->liveness = std::move(socket_);
+  } else {
+    joined_->stream = std::make_unique<TcpStream>(std::move(socket_));
+  }
   state_ = State::kDone;
   return {};
 }

@@ -19,8 +19,18 @@ namespace corro::transport {
 /// rank.
 class Dialer {
  public:
-  Dialer(const MeshOptions& options, const PeerPlace& place, int32_t peer, io::Epoll& epoll)
-      : options_(options), place_(place), peer_(peer), epoll_(epoll) {}
+  Dialer(const MeshOptions& options, const PeerPlace& place, int32_t peer, io::Epoll& epoll,
+         wire::Purpose purpose = wire::Purpose::kStream, Time first_start = {})
+      : options_(options),
+        place_(place),
+        peer_(peer),
+        epoll_(epoll),
+        purpose_(purpose),
+        next_start_(first_start) {}
+
+  ~Dialer() { hang_up(); }
+  Dialer(const Dialer&) = delete;
+  Dialer& operator=(const Dialer&) = delete;
 
   /// Starts a new attempt if it is time. A failure is one that no further attempt mends.
   [[nodiscard]] Status start_if_due(Time now);
@@ -31,6 +41,10 @@ class Dialer {
   [[nodiscard]] std::optional<JoinedPeer> take_joined() { return std::exchange(joined_, {}); }
   /// Why there is no connection yet.
   [[nodiscard]] const std::string& reason() const { return reason_; }
+  /// How the last attempt to connect failed (io::connection_status), or OK.
+  [[nodiscard]] Code failure() const { return failure_; }
+  /// In a forked child.
+  void abandon_in_child() { socket_.reset(); }
 
  private:
   enum class State : uint8_t { kPaused, kConnecting, kShakingHands, kDone };
@@ -40,16 +54,18 @@ class Dialer {
   Status on_local(Time now);
   Status on_tcp(Time now);
   Status on_connected(Time now);
+  void hang_up();
   /// Sends what the handshake has to say; false if it could not.
   bool send_output();
-  void try_later(Time now, std::string reason);
+  void try_later(Time now, std::string reason, Code failure = Code::kAborted);
 
   const MeshOptions& options_;
   const PeerPlace& place_;
   const int32_t peer_;
   io::Epoll& epoll_;
+  const wire::Purpose purpose_;
   State state_ = State::kPaused;
-  Time next_start_{};
+  Time next_start_;
   Duration pause_{};
   Time attempt_ends_{};
   io::Fd socket_;
@@ -57,6 +73,7 @@ class Dialer {
   std::optional<wire::ClientHandshake> handshake_;
   std::optional<JoinedPeer> joined_;
   std::string reason_ = "no answer";
+  Code failure_ = Code::kOk;
 };
 
 }  // namespace corro::transport

@@ -113,8 +113,11 @@ Status exchange_tcp(const MeshOptions& options, const std::vector<int32_t>& over
   CORRO_ASSIGN(const io::SocketAddress here, io::local_address(found.tcp_listener.get()));
   const std::string text = here.to_string();
   CORRO_TRY(put(options, "tcp", std::as_bytes(std::span(text))));
+  const std::string& own_host = found.places[static_cast<size_t>(options.rank)].record.host_id;
   for (const int32_t rank : over_tcp) {
-    if (!dials(options.rank, rank)) continue;
+    const PeerPlace& place = found.places[static_cast<size_t>(rank)];
+    // For liveness a rank may have to dial any rank of another host.
+    if (!dials(options.rank, rank) && place.record.host_id == own_host) continue;
     const auto bytes = get(options, "tcp", rank);
     const std::string context = fmt::format("connect: TCP address of rank {}", rank);
     if (!bytes.ok()) return bytes.status().with_context(context);

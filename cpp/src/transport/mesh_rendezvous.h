@@ -19,7 +19,7 @@ namespace corro::transport {
 struct PeerPlace {
   wire::PeerRecord record;
   bool over_tcp = false;
-  std::optional<io::SocketAddress> tcp;  ///< Known for those this rank dials.
+  std::optional<io::SocketAddress> tcp;  ///< Known for those this rank may dial.
 };
 
 /// The higher rank of a pair dials, the lower one accepts.

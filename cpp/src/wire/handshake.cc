@@ -26,7 +26,7 @@ static_assert(sizeof(Secret) == crypto_auth_hmacsha256_KEYBYTES);
 struct RawHelloLayout {
   uint64_t magic = kHelloMagic;
   uint16_t version = kHandshakeVersion;
-  uint16_t reserved = 0;
+  uint16_t purpose = 0;
   uint32_t epoch = 0;
   Digest job{};
   int32_t from = -1;
@@ -86,6 +86,7 @@ void append(Bytes& to, BytesView bytes) { to.insert(to.end(), bytes.begin(), byt
 
 RawHello encode_hello(const Hello& hello) {
   RawHelloLayout layout;
+  layout.purpose = static_cast<uint16_t>(hello.purpose);
   layout.epoch = hello.epoch;
   layout.job = hello.job;
   layout.from = hello.from;
@@ -99,14 +100,15 @@ RawHello encode_hello(const Hello& hello) {
 Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> raw) {
   RawHelloLayout layout;
   std::memcpy(&layout, raw.data(), raw.size());
-  if (layout.magic != kHelloMagic || layout.reserved != 0) {
+  if (layout.magic != kHelloMagic || layout.purpose > static_cast<uint16_t>(Purpose::kLiveness)) {
     return Status(Code::kInvalidArgument, "handshake: not a hello of corro");
   }
   if (layout.version != kHandshakeVersion) {
     return Status(Code::kInvalidArgument, fmt::format("handshake: version {}, expected {}",
                                                       layout.version, kHandshakeVersion));
   }
-  return Hello{.epoch = layout.epoch,
+  return Hello{.purpose = static_cast<Purpose>(layout.purpose),
+               .epoch = layout.epoch,
                .job = layout.job,
                .from = layout.from,
                .to = layout.to,
@@ -125,10 +127,13 @@ Bytes HandshakeBuffer::take(size_t next_wanted) {
 }
 
 ClientHandshake::ClientHandshake(const HandshakeIdentity& identity, int32_t server_rank,
-                                 const Secret& secret)
+                                 const Secret& secret, Purpose purpose)
     : secret_(secret) {
-  Hello hello{
-      .epoch = identity.epoch, .job = identity.job, .from = identity.rank, .to = server_rank};
+  Hello hello{.purpose = purpose,
+              .epoch = identity.epoch,
+              .job = identity.job,
+              .from = identity.rank,
+              .to = server_rank};
   io::fill_random(hello.nonce);
   hello_ = encode_hello(hello);
   append(output_, hello_);
@@ -170,6 +175,7 @@ Status ServerHandshake::take_hello(BytesView bytes) {
             fmt::format("handshake: rank {} asks for rank {}", hello.from, hello.to)};
   }
   peer_rank_ = hello.from;
+  purpose_ = hello.purpose;
   hello_taken_ = true;
   append(output_, nonce_);
   append(output_, prove(Transcript(kServerLabel, hello_, nonce_), secret_));

@@ -30,6 +30,12 @@ static_assert(kHelloBytes + kProofBytes <= 128, "read from a stranger before it 
 
 using Nonce = std::array<std::byte, kNonceBytes>;
 
+/// What a connection is for.
+enum class Purpose : uint16_t {
+  kStream = 0,    ///< Frames.
+  kLiveness = 1,  ///< To notice that the other host is lost, and to tell of lost hosts.
+};
+
 /// Who takes part; the same on both sides but for `rank`.
 struct HandshakeIdentity {
   Digest job{};  ///< digest_of() the job's name.
@@ -40,6 +46,7 @@ struct HandshakeIdentity {
 
 /// The first message of a client.
 struct Hello {
+  Purpose purpose = Purpose::kStream;
   uint32_t epoch = 0;
   Digest job{};
   int32_t from = -1;
@@ -48,7 +55,7 @@ struct Hello {
 };
 using RawHello = std::array<std::byte, kHelloBytes>;
 [[nodiscard]] RawHello encode_hello(const Hello& hello);
-/// INVALID_ARGUMENT unless magic, version and reserved bytes are right.
+/// INVALID_ARGUMENT unless magic and version are right and the purpose is one.
 [[nodiscard]] Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> raw);
 
 /// What both sides have in common: bytes collected up to a known length. Loop-confined.
@@ -69,7 +76,8 @@ class HandshakeBuffer {
 /// The side that connected. Loop-confined.
 class ClientHandshake {
  public:
-  ClientHandshake(const HandshakeIdentity& identity, int32_t server_rank, const Secret& secret);
+  ClientHandshake(const HandshakeIdentity& identity, int32_t server_rank, const Secret& secret,
+                  Purpose purpose = Purpose::kStream);
   /// Never read more than this: what follows belongs to the stream.
   [[nodiscard]] size_t wanted() const { return in_.wanted(); }
   /// Takes 1 to wanted() bytes. UNAUTHENTICATED if the server does not know the secret.
@@ -99,6 +107,7 @@ class ServerHandshake {
   [[nodiscard]] bool done() const { return done_; }
   /// Who the client is; only when done.
   [[nodiscard]] int32_t peer_rank() const { return peer_rank_; }
+  [[nodiscard]] Purpose purpose() const { return purpose_; }
 
  private:
   Status take_hello(BytesView bytes);
@@ -111,6 +120,7 @@ class ServerHandshake {
   HandshakeBuffer in_{kHelloBytes};
   Bytes output_;
   int32_t peer_rank_ = -1;
+  Purpose purpose_ = Purpose::kStream;
   bool hello_taken_ = false;
   bool done_ = false;
 };
@@ -122,7 +132,7 @@ struct LocalHello {
   uint32_t epoch = 0;
   int32_t from = -1;
   int32_t to = -1;
-  uint32_t descriptors = 0;  ///< How many come with this message.
+  uint32_t descriptors = 0;  ///< How many come with this message; 0: a connection for liveness.
 };
 inline constexpr size_t kLocalHelloBytes = 48;
 using RawLocalHello = std::array<std::byte, kLocalHelloBytes>;

@@ -53,6 +53,19 @@ TEST(Handshake, TwoWhoKnowTheSecretAuthenticateEachOtherWhateverThePieces) {
   }
 }
 
+TEST(Handshake, SaysWhatTheConnectionIsFor) {
+  const Secret secret = random_secret();
+  for (const Purpose purpose : {Purpose::kStream, Purpose::kLiveness}) {
+    ClientHandshake client(identity_of(3), 1, secret, purpose);
+    ServerHandshake server(identity_of(1), secret);
+    ASSERT_TRUE(run(client, server).ok());
+    EXPECT_EQ(server.purpose(), purpose);
+  }
+  RawHello unknown = encode_hello({});
+  unknown[10] = std::byte{2};
+  EXPECT_EQ(decode_hello(unknown).status().code(), Code::kInvalidArgument);
+}
+
 TEST(Handshake, TheWrongSecretIsNoticedByEitherSide) {
   const Secret secret = random_secret();
   ClientHandshake client(identity_of(3), 1, secret);

@@ -1,9 +1,11 @@
-// What other ranks and the user leave in files and stores: peer records and secrets.
+// What other ranks and the user leave in files and stores, and short records: peer records,
+// secrets, news of lost hosts.
 #include <algorithm>
 #include <string_view>
 
 #include "base/check.h"
 #include "wire/digest.h"
+#include "wire/liveness_news.h"
 #include "wire/peer_record.h"
 #include "wire/secret.h"
 
@@ -13,6 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (record.ok()) {
     CORRO_CHECK(std::ranges::equal(bytes, corro::wire::encode_peer_record(*record)));
   }
+  const auto news = corro::wire::decode_liveness_news(bytes);
+  if (news.ok()) CORRO_CHECK(std::ranges::equal(bytes, corro::wire::encode_liveness_news(*news)));
   const auto secret = corro::wire::parse_secret({reinterpret_cast<const char*>(data), size});
   if (secret.ok()) {
     const auto again = corro::wire::parse_secret(corro::wire::to_hex(*secret));

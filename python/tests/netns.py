@@ -1,0 +1,67 @@
+"""Hosts of a test: network namespaces of this machine, joined by a bridge in one of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+
+def sh(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+class Hosts:
+    """So many hosts 10.77.0.1, 10.77.0.2, ... that reach each other."""
+
+    def __init__(self, count: int) -> None:
+        self.prefix = f"corro{os.getpid()}"
+        self.switch = f"{self.prefix}-switch"
+        self.names: list[str] = []
+        self.made: list[str] = []
+        self._add(self.switch)
+        sh("ip", "-n", self.switch, "link", "add", "bridge", "type", "bridge")
+        sh("ip", "-n", self.switch, "link", "set", "bridge", "up")
+        for host in range(count):
+            name = f"{self.prefix}-{host}"
+            self._add(name)
+            self.names.append(name)
+            port = ("link", "add", f"port{host}", "type", "veth", "peer", "name", "eth0")
+            sh("ip", "-n", self.switch, *port, "netns", name)
+            sh("ip", "-n", self.switch, "link", "set", f"port{host}", "master", "bridge", "up")
+            sh("ip", "-n", name, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+            sh("ip", "-n", name, "link", "set", "eth0", "up")
+            sh("ip", "-n", name, "link", "set", "lo", "up")
+
+    def _add(self, name: str) -> None:
+        sh("ip", "netns", "add", name)
+        self.made.append(name)
+
+    @staticmethod
+    def address(host: int) -> str:
+        return f"10.77.0.{host + 1}"
+
+    def inside(self, host: int) -> Sequence[str]:
+        """Returns what starts a program on the host."""
+        return ("ip", "netns", "exec", self.names[host])
+
+    def cut(self, host: int) -> None:
+        """Cuts the cable of the host, at the switch: the host keeps its own addresses."""
+        sh("ip", "-n", self.switch, "link", "set", f"port{host}", "down")
+
+    def end(self) -> None:
+        for name in self.made:
+            subprocess.run(("ip", "netns", "delete", name), check=False, capture_output=True)
+
+
+def refusal() -> str:
+    """Says why no hosts can be made here, or nothing."""
+    probe = Hosts.__new__(Hosts)
+    probe.made = []
+    try:
+        probe.__init__(1)  # type: ignore[misc]
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"no network namespaces: {getattr(error, 'stderr', None) or error}"
+    finally:
+        probe.end()
+    return ""
