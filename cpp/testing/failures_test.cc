@@ -248,6 +248,32 @@ TEST_P(Failures, AStoppedRankEndsInADeadlineAndNotInAHang) {
   for (const auto& work : works) EXPECT_EQ(work->status().code(), Code::kDeadlineExceeded);
 }
 
+TEST_P(Failures, ARankThatIsWaitedForIsSuspectAndNothingEndsByThat) {
+  const Time submitted = world_.now();
+  world_.stop(0);
+  World::Works works = submit_all_but(0);
+  while (world_.now() - submitted < 2 * runtime::kSuspectAfter) {
+    world_.poll_rounds(50);
+    world_.pass_time(std::chrono::seconds(1));
+  }
+  for (const auto& work : works) EXPECT_FALSE(work->done()) << "a late rank loses nothing";
+  uint64_t suspecting = 0;
+  for (int32_t r = 1; r < size(); ++r) {
+    suspecting += world_.engine(r).counters().suspects;
+    for (const runtime::Suspect& suspect : world_.engine(r).take_suspects()) {
+      EXPECT_GE(suspect.since, submitted);
+      EXPECT_LE(suspect.since, submitted + std::chrono::seconds(1));
+      EXPECT_TRUE(suspect.rank == 0 || !GetParam().board) << suspect.rank;
+    }
+    EXPECT_TRUE(world_.engine(r).take_suspects().empty()) << "each is an event";
+  }
+  EXPECT_GE(suspecting, 1U);
+  world_.resume(0);
+  works.push_back(world_.submit(0, {allreduce(data(0))}));
+  world_.run(works);
+  for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+}
+
 TEST_P(Failures, ARankThatLeavesInAnOrderlyWayFailsOnlyThoseWhoWaitForIt) {
   world_.engine(0).close();
   World::Works works = submit_all_but(0);

@@ -250,7 +250,7 @@ CORRO_API void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_erro
 CORRO_API void corro_arena_free(void* memory);
 
 /* Counters by name ("ops", "messages_sent", "bytes_sent", "handshakes_refused", "wakeups",
- * "named_messages", ...); 0 if unknown. */
+ * "named_messages", "ranks_lost", "suspects", ...); 0 if unknown. */
 CORRO_API uint64_t corro_engine_counter(const corro_engine* engine, const char* name);
 CORRO_API const char* corro_version(void);
 

@@ -431,6 +431,7 @@ uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
             : wanted == "failures"          ? counters.failures
             : wanted == "polls"             ? counters.polls
             : wanted == "ranks_lost"        ? counters.ranks_lost
+            : wanted == "suspects"          ? counters.suspects
             : wanted == "named_messages"    ? counters.named_messages
             : wanted == "messages_sent"     ? messages.messages_sent
             : wanted == "messages_received" ? messages.messages_received

@@ -261,7 +261,7 @@ std::unique_ptr<Flight> Engine::make_flight(Group& group, const std::shared_ptr<
   flight->group = &group;
   flight->work = work;
   flight->request = &request;
-  flight->submitted = now;
+  flight->submitted = flight->waits_since = now;
   flight->deadline = deadline_of(request, now);
   return flight;
 }
@@ -449,6 +449,10 @@ bool Engine::poll_flight(Flight& flight, bool oldest) {
   const int32_t waits = flight.operation->waiting_for();
   const int32_t world = waits < 0 ? -1 : flight.group->members[static_cast<size_t>(waits)];
   awaited_ = awaited_ == kNobody || awaited_ == world ? world : kSeveral;
+  if (progress == collective::Progress::kMoved || waits != waited) {
+    flight.waits_since = now_;
+    flight.suspects = false;
+  }
   if (flight.operation->phase() != before || waits != waited) {
     recorder_->set_phase(flight.record, flight.operation->phase(), world);
   }
@@ -534,11 +538,12 @@ Time Engine::next_deadline() const {
   for (const auto& group : groups_) {
     for (const auto& flight : group->flights) {
       if (flight->over || !group->failed.ok()) continue;
-      earliest = std::min(
-          earliest, tells(*flight) && flight->told < 0 ? flight->tell_at() : flight->deadline);
+      earliest = std::min({earliest, flight->suspect_at(), flight->deadline});
+      if (tells(*flight) && flight->told < 0) earliest = std::min(earliest, flight->tell_at());
     }
-    for (const auto& flight : group->pairs)
-      earliest = std::min(earliest, flight->over ? earliest : flight->deadline);
+    for (const auto& flight : group->pairs) {
+      if (!flight->over) earliest = std::min({earliest, flight->suspect_at(), flight->deadline});
+    }
     if (group->named != nullptr) earliest = std::min(earliest, group->named->next_check());
     if (!group->closing_rounds.settled)
       earliest = std::min(earliest, group->closing_rounds.settle_by);

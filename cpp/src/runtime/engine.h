@@ -56,8 +56,16 @@ struct EngineCounters {
   uint64_t operations = 0;
   uint64_t failures = 0;
   uint64_t polls = 0;
-  uint64_t ranks_lost = 0;  ///< Peers known to be lost.
+  uint64_t ranks_lost = 0;      ///< Peers known to be lost.
+  uint64_t suspects = 0;        ///< Suspect events so far.
   uint64_t named_messages = 0;  ///< Announcements and decisions of named operations sent.
+};
+
+/// An operation has made no progress for kSuspectAfter, waiting for one rank all the time. That
+/// ends nothing: the rank may be late.
+struct Suspect {
+  int32_t rank = -1;
+  Time since;  ///< The wait for it began.
 };
 
 /// Externally synchronized: one thread at a time (the holder of the baton), any thread over time.
@@ -129,6 +137,8 @@ class Engine final {
 
   [[nodiscard]] const EngineCounters& counters() const { return counters_; }
   [[nodiscard]] transport::EndpointCounters message_counters() const;
+  /// Suspects since the last call, each rank once.
+  [[nodiscard]] std::vector<Suspect> take_suspects() { return std::exchange(suspects_, {}); }
   [[nodiscard]] transport::Endpoint* endpoint(int32_t rank) {
     return endpoints_[static_cast<size_t>(rank)].get();
   }
@@ -163,6 +173,7 @@ class Engine final {
   void sweep(Group& group);
   void check_deadlines(Time now);
   void expire(Flight& flight, Time now);
+  void suspect(Flight& flight, Time now);
   [[nodiscard]] bool tells(const Flight& flight) const;
   void tell_waiting(Flight& flight);
   [[nodiscard]] int32_t follow_waiting(const Group& group, uint64_t op, int32_t first) const;
@@ -262,6 +273,7 @@ class Engine final {
   size_t message_flights_ = 0;  ///< Of these, started and using endpoints.
   Time now_;
   EngineCounters counters_;
+  std::vector<Suspect> suspects_;
 };
 
 /// A small collective between begin_quick() and its end. The group and the request are borrowed.

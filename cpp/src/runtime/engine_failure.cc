@@ -22,14 +22,32 @@ void Engine::check_deadlines(Time now) {
     for (size_t i = 0; i < group.flights.size(); ++i) {
       Flight& flight = *group.flights[i];
       if (flight.over) continue;
+      if (now >= flight.suspect_at()) suspect(flight, now);
       if (now >= flight.deadline) return expire(flight, now);
       if (tells(flight) && now >= flight.tell_at()) tell_waiting(flight);
     }
     for (size_t i = 0; i < group.pairs.size(); ++i) {
-      if (!group.pairs[i]->over && now >= group.pairs[i]->deadline)
-        return expire(*group.pairs[i], now);
+      Flight& flight = *group.pairs[i];
+      if (flight.over) continue;
+      if (now >= flight.suspect_at()) suspect(flight, now);
+      if (now >= flight.deadline) return expire(flight, now);
     }
   }
+}
+
+/// Notes whom the operation waits for; at most one event a rank until they are taken.
+void Engine::suspect(Flight& flight, Time now) {
+  const int32_t waits = waiting_for(flight);
+  if (waits < 0) {
+    flight.waits_since = now;
+    return;
+  }
+  flight.suspects = true;
+  const int32_t world_rank = flight.group->members[static_cast<size_t>(waits)];
+  const auto known = [world_rank](const Suspect& one) { return one.rank == world_rank; };
+  if (std::any_of(suspects_.begin(), suspects_.end(), known)) return;
+  suspects_.push_back({world_rank, flight.waits_since});
+  ++counters_.suspects;
 }
 
 /// Over streams a rank knows whom it waits for itself, but not for whom that one waits.

@@ -32,6 +32,9 @@ inline constexpr uint32_t kPlannedLaneBit = 1U << 29U;
   return lane & ~(collective::kPairLaneBit | kOrderedLaneBit | kPlannedLaneBit);
 }
 
+/// A rank that an operation has waited for so long is noted as suspect.
+inline constexpr Duration kSuspectAfter = std::chrono::seconds(5);
+
 /// One operation of a work, from its submission until it is over.
 struct Flight {
   Group* group = nullptr;
@@ -44,11 +47,16 @@ struct Flight {
   graph::Ticket ticket;
   Time deadline;
   Time submitted;
+  Time waits_since;        ///< Nobody else has been waited for since then.
+  bool suspects = false;   ///< That rank has been noted as suspect.
   int32_t told = -1;       ///< The world rank that the others were told this waits for.
   bool published = false;  ///< Its line is on the board already.
   bool voted = false;      ///< Made here; waits for the closing round.
   bool over = false;
 
+  [[nodiscard]] Time suspect_at() const {
+    return suspects ? Time::never() : waits_since + kSuspectAfter;
+  }
   /// When the others are told whom this waits for: somebody waits for this rank, too.
   [[nodiscard]] Time tell_at() const { return deadline - (deadline - submitted) / 4; }
 };
