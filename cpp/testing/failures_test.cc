@@ -248,6 +248,23 @@ TEST_P(Failures, AStoppedRankEndsInADeadlineAndNotInAHang) {
   for (const auto& work : works) EXPECT_EQ(work->status().code(), Code::kDeadlineExceeded);
 }
 
+TEST_P(Failures, ALossIsNamedBeforeTheQueueOfAnotherGroup) {
+  constexpr size_t kQueued = 1000;
+  const int32_t victim = size() - 1;
+  std::vector<runtime::Group*> alone;  // Made on every rank, without the one that dies.
+  for (int32_t r = 0; r < size(); ++r) alone.push_back(world_.engine(r).create_group({0}).value());
+  std::vector<float> number(1, 1);
+  World::Works works = submit_all_but(victim);
+  std::vector<std::shared_ptr<runtime::WorkState>> queue;
+  for (size_t i = 0; i < kQueued; ++i)
+    queue.push_back(world_.submit(world_.engine(0), *alone[0], {allreduce(number)}));
+  world_.kill(victim);
+  EXPECT_TRUE(works[0]->done());
+  EXPECT_FALSE(queue.back()->done()) << "what has nothing to do with the lost rank comes later";
+  world_.run(queue);
+  EXPECT_TRUE(queue.back()->status().ok());
+}
+
 TEST_P(Failures, ARankThatIsWaitedForIsSuspectAndNothingEndsByThat) {
   const Time submitted = world_.now();
   world_.stop(0);

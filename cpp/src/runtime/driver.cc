@@ -21,6 +21,8 @@ constexpr uint64_t kDataEvent = UINT64_MAX - 1;   ///< Doorbell or stream; polli
 constexpr uint64_t kWatchEvent = UINT64_MAX - 2;  ///< The nested set: a post or a loss.
 constexpr uint64_t kLivenessEvent = UINT64_MAX - 3;
 constexpr const char* kEnded = "its process has ended";
+/// A progress thread that never comes to sleep looks at what it watches every so many passes.
+constexpr uint32_t kPassesPerWatch = 64;
 constexpr Duration kLongestSleep = std::chrono::milliseconds(50);
 constexpr Duration kLongestRest = std::chrono::hours(1);  ///< Nothing in flight: only listening.
 constexpr Duration kFlushTime = std::chrono::seconds(1);
@@ -325,8 +327,9 @@ void Driver::progress_main() {
 
 void Driver::move_until_idle() {
   Ladder ladder(progress_ladder_);
-  while (true) {
+  for (uint32_t passes = 1; true; ++passes) {
     const bool moved = pass();
+    if (passes % kPassesPerWatch == 0) handle(kWatchEvent);
     if (engine_->idle() && posted_.load(std::memory_order_seq_cst) == 0) return;
     if (moved) {
       ladder.reset();

@@ -1,8 +1,10 @@
 // Drivers with their real threads: what no single-threaded World can show.
 #include "runtime/driver.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <future>
 
 #include <gtest/gtest.h>
@@ -14,7 +16,9 @@ namespace {
 
 /// Two drivers of this process that share segments and doorbells, as two local processes would.
 struct Pair {
-  explicit Pair(LadderOptions caller) {
+  /// `second_pid`: what driver 0 takes for the second one's process.
+  explicit Pair(LadderOptions caller, int32_t second_pid = 0,
+                LadderOptions progress = DriverOptions().progress_ladder) {
     std::array<std::shared_ptr<collective::Segment>, 2> segments;
     std::array<std::optional<io::EventFd>, 2> bells;
     for (size_t r = 0; r < 2; ++r) {
@@ -25,6 +29,7 @@ struct Pair {
     for (size_t r = 0; r < 2; ++r) {
       DriverOptions options;
       options.caller_ladder = caller;
+      options.progress_ladder = progress;
       options.engine.rank = static_cast<int32_t>(r);
       options.engine.size = 2;
       options.engine.segment = segments[r];
@@ -34,7 +39,7 @@ struct Pair {
       }
       options.peer_bells.resize(2);
       options.peer_bells[1 - r] = std::move(copies[1 - r]);
-      options.peer_pids = {0, 0};
+      options.peer_pids = {0, r == 0 ? second_pid : 0};
       options.doorbell = std::move(*bells[r]);
       drivers[r] = Driver::create(std::move(options)).value();
     }
@@ -137,6 +142,25 @@ TEST(DriverTest, ClosingEndsWhatOtherThreadsWaitFor) {
     int32_t value = 1;
     EXPECT_EQ(allreduce(driver, value).code(), Code::kCancelled) << "and later calls";
   }
+}
+
+/// As under heavy traffic of another group: there is always something to do.
+TEST(DriverTest, AnEndedProcessIsNoticedByAProgressThreadThatNeverSleeps) {
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  Pair pair({.spins = 0, .yields = 0}, child, {.spins = 0, .yields = UINT32_MAX});
+  Driver& driver = *pair.drivers[0];
+  int32_t value = 1;
+  const auto waits = std::make_shared<WorkState>(std::vector{sum(value)});
+  driver.submit(driver.engine().world(), waits);
+  wait_until_in_flight(driver);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  ASSERT_TRUE(waits->wait(std::chrono::seconds(30)));
+  EXPECT_EQ(waits->status().code(), Code::kUnavailable);
 }
 
 TEST(DriverTest, WhatATaskThrowsIsItsCallersAndTheNextCallGoesOn) {

@@ -196,6 +196,7 @@ class Engine final {
   void keep_early(int32_t from, const wire::Control& control);
   void hear_early(Group& group);
   bool poll_endpoints(bool everyone);
+  bool poll_groups_of(int32_t member);
   void close_quiet_boards();
 
   // engine_commit.cc

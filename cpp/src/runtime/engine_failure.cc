@@ -179,9 +179,27 @@ void Engine::peer_lost(int32_t lost_rank, const std::string& how) {
   settle_all(lost_rank);
 }
 
+/// Moves what a dead rank's last bytes can still complete, and no other group, whose queue may be
+/// long; true if anything of it moved.
+bool Engine::poll_groups_of(int32_t member) {
+  transport::Endpoint* endpoint = endpoints_[static_cast<size_t>(member)].get();
+  bool moved =
+      endpoint != nullptr && lost_[static_cast<size_t>(member)].empty() && endpoint->progress();
+  (void)poll_endpoints(true);  // Other members' messages may be needed, too.
+  moved = executor_->poll(now_) || moved;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    Group& group = *groups_[i];
+    if (!group.contains(member)) continue;
+    if (group.busy()) moved = poll_group(group) || moved;
+    if (group.named != nullptr) moved = poll_named(group, now_) || moved;
+  }
+  return moved;
+}
+
 void Engine::peer_ended(int32_t ended, const std::string& how) {
   const auto index = static_cast<size_t>(ended);
-  for (int i = 0; i < kMostPollsForTheDead && poll(now_); ++i) {
+  if (closed_) return;
+  for (int i = 0; i < kMostPollsForTheDead && poll_groups_of(ended); ++i) {
   }
   if (auto* endpoint = endpoints_[index].get(); endpoint != nullptr && lost_[index].empty()) {
     while (endpoint->progress()) {
