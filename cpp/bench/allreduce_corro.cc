@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "bench/measure.h"
+#include "bench/run_op.h"
 #include "corro/corro.h"
 
 namespace {
@@ -33,7 +34,7 @@ int main(int argc, char** argv) {
     op.input = data;
     op.output = data;
     op.count = count;
-    must(corro_run(corro_engine_world(engine), &op, 1, &error), error);
+    must(corro::bench::run_op(engine, op, &error), error);
   };
   peer.allocate = [&](size_t count) {
     const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;

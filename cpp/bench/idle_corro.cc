@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "bench/run_op.h"
 #include "corro/corro.h"
 
 namespace {
@@ -31,7 +32,7 @@ int main(int argc, char** argv) {
   barrier.struct_size = sizeof barrier;
   barrier.kind = CORRO_BARRIER;
   if (corro_engine_create(&options, &engine, &error) != CORRO_OK ||
-      corro_run(corro_engine_world(engine), &barrier, 1, &error) != CORRO_OK) {
+      corro::bench::run_op(engine, barrier, &error) != CORRO_OK) {
     std::fprintf(stderr, "%s\n", error.message);
     return 1;
   }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "bench/run_op.h"
 #include "corro/corro.h"
 
 namespace {
@@ -37,7 +38,7 @@ corro_code agree(corro_engine* engine, int64_t& value, corro_error& error) {
   op.reduce_op = CORRO_MAX;
   op.input = op.output = &value;
   op.count = 1;
-  return corro_run(corro_engine_world(engine), &op, 1, &error);
+  return corro::bench::run_op(engine, op, &error);
 }
 
 }  // namespace

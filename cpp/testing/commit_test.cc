@@ -1,4 +1,5 @@
-// CORRO_COMMIT=1: however ranks die, every operation has the same outcome on all that live.
+// CORRO_COMMIT=1: however ranks die, every operation has the same outcome on all that live, or says
+// that its outcome is unknown because the rank that decides was lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,18 +54,30 @@ class Steps {
     for (const auto& operation : ranks_[static_cast<size_t>(rank)]) works.push_back(operation.work);
     return works;
   }
-  /// The first operation whose outcome is not the same on all these ranks, in words.
+  /// The first operation whose outcome is not the same on all these ranks, in words. Ranks that do
+  /// not know the outcome, and say so, agree with all.
   [[nodiscard]] std::string difference(const std::vector<int32_t>& living) const {
     for (size_t i = 0; i < ranks_.front().size(); ++i) {
-      const Status& first = status(living.front(), i);
+      int32_t first = -1;
       for (const int32_t rank : living) {
-        if (status(rank, i).ok() != first.ok()) {
-          return fmt::format("operation {}: rank {}: {}; rank {}: {}", i, living.front(),
-                             first.to_string(), rank, status(rank, i).to_string());
+        if (is_unknown(rank, i)) continue;
+        if (first < 0) first = rank;
+        if (status(rank, i).ok() != status(first, i).ok()) {
+          return fmt::format("operation {}: rank {}: {}; rank {}: {}", i, first,
+                             status(first, i).to_string(), rank, status(rank, i).to_string());
         }
       }
     }
     return "";
+  }
+  /// True if some of these ranks do not know how some operation ended.
+  [[nodiscard]] bool any_unknown(const std::vector<int32_t>& living) const {
+    for (size_t i = 0; i < ranks_.front().size(); ++i) {
+      for (const int32_t rank : living) {
+        if (is_unknown(rank, i)) return true;
+      }
+    }
+    return false;
   }
   /// Operations that succeeded on a rank with something else than the sum or the root's values.
   [[nodiscard]] int wrong(int32_t rank) const {
@@ -109,6 +122,9 @@ class Steps {
     runtime::Group& group = groups_.empty() ? engine.world() : *groups_[static_cast<size_t>(rank)];
     operation.work = named ? submit_named(world, engine, group, {request})
                            : world.submit(engine, group, {request});
+  }
+  [[nodiscard]] bool is_unknown(int32_t rank, size_t i) const {
+    return status(rank, i).message().find("outcome unknown") != std::string::npos;
   }
   [[nodiscard]] const Status& status(int32_t rank, size_t i) const {
     return ranks_[static_cast<size_t>(rank)][i].work->status();
@@ -162,7 +178,7 @@ class Commit : public ::testing::TestWithParam<Case> {
   }
   /// As a driver: what is said already gets out first.
   static void leave(World& world, int32_t rank) {
-    for (int i = 0; i < 1000 && world.engine(rank).unsent(); ++i) world.poll_rounds(1);
+    for (int i = 0; i < 1000 && world.engine(rank).peers().unsent(); ++i) world.poll_rounds(1);
     world.engine(rank).close();
   }
   /// A rank whose operations are over goes its way.
@@ -206,6 +222,8 @@ class Commit : public ::testing::TestWithParam<Case> {
       part(mortal, steps, r, groups, parting);
     }
     for (const int32_t r : living) EXPECT_EQ(steps.wrong(r), 0) << "on rank " << r;
+    const bool decider_lives = living.front() == 0;
+    EXPECT_FALSE(decider_lives && steps.any_unknown(living)) << "seed " << seed;
     return steps.difference(living);
   }
 };

@@ -35,6 +35,58 @@ TEST(Groups, AsManyAsOneLikesAreAliveAtOnce) {
   for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
 }
 
+/// Every rank of the list runs a barrier on its group.
+void expect_usable(World& world, const std::vector<std::pair<int32_t, runtime::Group*>>& groups) {
+  World::Works works;
+  for (const auto& [rank, group] : groups)
+    works.push_back(world.submit(world.engine(rank), *group, {kBarrier}));
+  world.run(works);
+  for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+}
+
+class GroupKeys : public ::testing::TestWithParam<bool> {
+ protected:
+  runtime::Group* make(int32_t rank, const std::vector<int32_t>& ranks,
+                       const std::string& name = "") {
+    return world_.engine(rank).create_group(ranks, name).value();
+  }
+  World world_{{.size = 3, .board = GetParam(), .timeout = std::chrono::seconds(1)}};
+};
+
+TEST_P(GroupKeys, OnlyMembersMakeTheirGroups) {
+  expect_usable(world_, {{1, make(1, {1, 2})}, {2, make(2, {1, 2})}});
+  expect_usable(world_, {{0, make(0, {0, 2})}, {2, make(2, {0, 2})}});
+  EXPECT_EQ(make(0, {1, 2}), nullptr);
+}
+
+TEST_P(GroupKeys, NamesFindEachOtherInAnyOrder) {
+  runtime::Group* data0 = make(0, {0, 1}, "data");
+  runtime::Group* model0 = make(0, {0, 1}, "model");
+  runtime::Group* model1 = make(1, {0, 1}, "model");
+  runtime::Group* data1 = make(1, {0, 1}, "data");
+  const auto started = world_.submit(world_.engine(0), *data0, {kBarrier});
+  const auto other = world_.submit(world_.engine(1), *model1, {kBarrier});
+  world_.poll_rounds(200);
+  EXPECT_FALSE(started->done()) << "they are different groups";
+  EXPECT_FALSE(other->done());
+  world_.run({started, world_.submit(world_.engine(1), *data1, {kBarrier}), other,
+              world_.submit(world_.engine(0), *model0, {kBarrier})});
+  EXPECT_TRUE(started->status().ok()) << started->status().to_string();
+  EXPECT_TRUE(other->status().ok()) << other->status().to_string();
+}
+
+TEST_P(GroupKeys, TheSecondGroupOfTheSameRanksIsAnotherOne) {
+  const std::vector<int32_t> ranks = {0, 1};
+  runtime::Group* first0 = make(0, ranks);
+  expect_usable(world_, {{0, first0}, {1, make(1, ranks)}});
+  EXPECT_FALSE(world_.engine(0).create_group({0, 0}).ok());
+  EXPECT_TRUE(world_.engine(0).destroy_group(*first0).ok());
+  expect_usable(world_, {{0, make(0, ranks)}, {1, make(1, ranks)}});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GroupKeys, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "board" : "streams"; });
+
 TEST(Groups, OfADeadMemberThatLaggedAreFreed) {
   World world({.size = 3});
   const int64_t before = committed_bytes(world.engine(0));

@@ -205,10 +205,10 @@ TEST_P(Named, AnIdleWorldSaysNothingAndHasNothingToWakeUpFor) {
   same_step(world, 10, 0);
   world.poll_rounds(200);
   const uint64_t messages = named_messages(world);
-  const uint64_t sent = world.engine(0).message_counters().messages_sent;
+  const uint64_t sent = world.engine(0).peers().counters().messages_sent;
   world.poll_rounds(2000);
   EXPECT_EQ(named_messages(world), messages);
-  EXPECT_EQ(world.engine(0).message_counters().messages_sent, sent);
+  EXPECT_EQ(world.engine(0).peers().counters().messages_sent, sent);
   for (int32_t r = 0; r < size(); ++r) {
     EXPECT_TRUE(world.engine(r).idle());
     EXPECT_EQ(world.engine(r).next_deadline(), Time::never());

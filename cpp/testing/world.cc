@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 namespace corro::testing {
 namespace {
@@ -17,41 +18,71 @@ constexpr int kQuietRounds =
 World::World(const WorldOptions& options)
     : options_(options), random_(options.seed), live_(static_cast<size_t>(options.size), true) {
   const auto ranks = static_cast<size_t>(options.size);
-  std::vector<std::shared_ptr<collective::Segment>> segments;
-  for (size_t r = 0; r < ranks; ++r) {
-    segments.push_back(collective::Segment::create(options.heap_bytes).value());
-  }
+  for (size_t r = 0; r < ranks; ++r)
+    segments_.push_back(collective::Segment::create(options.heap_bytes).value());
   std::vector<std::vector<std::unique_ptr<transport::Stream>>> streams(ranks);
   for (auto& row : streams) row.resize(ranks);
   for (size_t a = 0; a < ranks; ++a) {
-    for (size_t b = a + 1; b < ranks; ++b) {
-      auto pair = transport::make_memory_pair({.capacity = options.stream_bytes,
-                                               .short_moves = options.short_moves,
-                                               .seed = random_()});
-      streams[a][b] = std::move(pair.first);
-      streams[b][a] = std::move(pair.second);
-      links_[{a, b}] = std::move(pair.link);
-    }
+    for (size_t b = a + 1; b < ranks; ++b) std::tie(streams[a][b], streams[b][a]) = connect(a, b);
   }
   for (size_t r = 0; r < ranks; ++r) {
-    runtime::EngineOptions engine{.rank = static_cast<int32_t>(r),
-                                  .size = options.size,
-                                  .timeout = options.timeout,
-                                  .use_board = options.board,
-                                  .segment = segments[r],
-                                  .peers = {},
-                                  .wake = [](int32_t) {},
-                                  .selection = options.selection,
-                                  .fusion = options.fusion,
-                                  .deterministic = options.deterministic,
-                                  .commit = options.commit};
-    for (size_t p = 0; p < ranks; ++p) {
-      engine.peers.push_back({.where = "in this process",
-                              .segment = segments[p],
-                              .stream = std::move(streams[r][p]),
-                              .pid = options_.private_reads ? getpid() : 0});
-    }
+    runtime::EngineOptions engine = options_of(r, options.size);
+    for (size_t p = 0; p < ranks; ++p) engine.peers.push_back(peer(p, std::move(streams[r][p])));
     engines_.push_back(runtime::Engine::create(std::move(engine)).value());
+  }
+}
+
+runtime::EngineOptions World::options_of(size_t rank, int32_t size) const {
+  return {.rank = static_cast<int32_t>(rank),
+          .size = size,
+          .timeout = options_.timeout,
+          .use_board = options_.board,
+          .segment = segments_[rank],
+          .peers = {},
+          .wake = [](int32_t) {},
+          .selection = options_.selection,
+          .fusion = options_.fusion,
+          .deterministic = options_.deterministic,
+          .commit = options_.commit};
+}
+
+runtime::EnginePeer World::peer(size_t member, std::unique_ptr<transport::Stream> stream) const {
+  return {.where = "in this process",
+          .segment = segments_[member],
+          .stream = std::move(stream),
+          .pid = options_.private_reads ? getpid() : 0};
+}
+
+World::Ends World::connect(size_t a, size_t b) {
+  auto pair = transport::make_memory_pair(
+      {.capacity = options_.stream_bytes, .short_moves = options_.short_moves, .seed = random_()});
+  links_[{a, b}] = std::move(pair.link);
+  return {std::move(pair.first), std::move(pair.second)};
+}
+
+int32_t World::add_engine() {
+  const size_t added = engines_.size();
+  segments_.push_back(collective::Segment::create(options_.heap_bytes).value());
+  // Its world is itself until an epoch says more.
+  runtime::EngineOptions engine = options_of(0, 1);
+  engine.segment = segments_[added];
+  engine.members = {static_cast<int32_t>(added)};
+  engine.peers.push_back(peer(added, nullptr));
+  engines_.push_back(runtime::Engine::create(std::move(engine)).value());
+  live_.push_back(true);
+  for (size_t p = 0; p < added; ++p) {
+    if (!live_[p]) continue;
+    auto [first, second] = connect(p, added);
+    engines_[p]->peers().add(static_cast<int32_t>(added), peer(added, std::move(first)));
+    engines_[added]->peers().add(static_cast<int32_t>(p), peer(p, std::move(second)));
+  }
+  return static_cast<int32_t>(added);
+}
+
+void World::start_epoch(uint32_t epoch, const std::vector<int32_t>& members) {
+  for (const int32_t member : members) {
+    const Status started = engine(member).start_epoch(epoch, members);
+    CORRO_CHECK(started.ok(), started.message());
   }
 }
 

@@ -29,7 +29,7 @@ struct WorldOptions {
   size_t stream_bytes = size_t{64} << 10U;
   bool short_moves = false;  ///< Streams move a random part of what they could.
   collective::SelectionTable selection = {};
-  runtime::FusionOptions fusion = {};
+  named::FusionOptions fusion = {};
   bool deterministic = false;  ///< As CORRO_DETERMINISTIC=1.
   bool commit = false;         ///< As CORRO_COMMIT=1.
   bool rests = false;          ///< Idle engines are not polled, as a process's would not be.
@@ -48,6 +48,12 @@ class World {
     return *engines_[static_cast<size_t>(rank)];
   }
   [[nodiscard]] Time now() const { return now_; }
+
+  /// Adds an engine that knows all others, and they it; it is in no epoch's world yet. Returns its
+  /// member id, by which engine() finds it.
+  int32_t add_engine();
+  /// All these members go to the next epoch together, with ranks in this order.
+  void start_epoch(uint32_t epoch, const std::vector<int32_t>& members);
 
   /// Submits one unit of operations on a rank's world group (or the given group).
   std::shared_ptr<runtime::WorkState> submit(int32_t rank,
@@ -72,12 +78,18 @@ class World {
   void resume(int32_t rank) { live_[static_cast<size_t>(rank)] = true; }
 
  private:
+  using Ends = std::pair<std::unique_ptr<transport::Stream>, std::unique_ptr<transport::Stream>>;
+  [[nodiscard]] runtime::EngineOptions options_of(size_t rank, int32_t size) const;
+  [[nodiscard]] runtime::EnginePeer peer(size_t member,
+                                         std::unique_ptr<transport::Stream> stream) const;
+  Ends connect(size_t a, size_t b);
   bool poll_once();
   bool last_look();
 
   WorldOptions options_;
   std::mt19937_64 random_;
   Time now_;
+  std::vector<std::shared_ptr<collective::Segment>> segments_;
   std::vector<std::unique_ptr<runtime::Engine>> engines_;
   std::vector<bool> live_;
   std::map<std::pair<size_t, size_t>, std::shared_ptr<transport::MemoryLink>> links_;

@@ -97,20 +97,12 @@ class Context:
         self.store = store  # Rank 0 may serve it: alive as long as others may still ask.
         self.world = Group(range(engine.size), engine.world)
         self.completions = Completions(engine)
-        self.groups_made = 0
         self.dependents: WeakSet[Dependent] = WeakSet()
         _open.append(self)
 
-    def new_group(self, ranks: Sequence[int]) -> Group:
-        """Makes a group; every rank makes the same ones in the same order, member or not."""
-        self.groups_made += 1
-        return Group(ranks, self.engine.group(list(ranks)))
-
-    def skip_groups(self, groups_made: int) -> None:
-        """Makes this the number of groups made: for ranks that others' groups were not made on."""
-        others = [(self.engine.rank + 1) % self.engine.size]
-        while self.groups_made < groups_made:
-            self.new_group(others)
+    def new_group(self, ranks: Sequence[int], name: str | None = None) -> Group:
+        """Makes a group; only its members need to. Does not communicate."""
+        return Group(ranks, self.engine.group(list(ranks), name))
 
     def close(self) -> None:
         """Says goodbye to the other ranks."""
@@ -278,10 +270,12 @@ def world() -> Group:
     return current().world
 
 
-def new_group(ranks: Sequence[int]) -> Group:
-    """Makes a group; every rank makes the same ones in the same order, member or not.
+def new_group(ranks: Sequence[int], *, name: str | None = None) -> Group:
+    """Makes a group of these world ranks; their order is the group's rank order.
 
-    Blocks until every rank of the world has called it.
+    Only members need to call: all groups of the same ranks in the same order on each of them, or
+    with a `name` each, by which members find each other whatever the order. Does not block, and
+    does not communicate: that a member has not made the group shows in its first operation.
     """
     try:
         ranks = [index(rank) for rank in ranks]
@@ -289,12 +283,7 @@ def new_group(ranks: Sequence[int]) -> Group:
         raise InvalidArgumentError(f"new_group() takes whole numbers, not {ranks!r}") from None
     if len(set(ranks)) != len(ranks):
         raise InvalidArgumentError(f"a rank is in the group twice: {ranks}")
-    context = current()
-    if len(context.world.ranks) > 1:
-        # torch.distributed's groups are made on their members only.
-        made = [line[0] for line in exchange(context.world, [context.groups_made])]
-        context.skip_groups(max(made))
-    return context.new_group(ranks)
+    return current().new_group(ranks, name)
 
 
 def world_or(group: Group | None) -> Group:

@@ -369,13 +369,13 @@ class Group {
   /// `buffers` lives until the operations are done, also if a signal's handler raises before.
   /// `named`: members may give the operations in different orders; their names say which is which.
   void run(const std::vector<const Op*>& ops, const nb::object& buffers, bool named) {
-    corro_work* rest = call(named ? corro_try_run_named : corro_try_run, ops);
+    corro_work* rest = call(CORRO_NOW | flags_of(named), ops);
     if (rest != nullptr) Work(engine_, rest, kept(buffers)).wait(std::nullopt);
   }
 
   std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, const nb::object& buffers,
                                bool named) {
-    corro_work* work = call(named ? corro_submit_named : corro_submit, ops);
+    corro_work* work = call(flags_of(named), ops);
     return std::make_unique<Work>(engine_, work, kept(buffers));
   }
 
@@ -385,11 +385,14 @@ class Group {
     return nb::make_tuple(nb::find(this), buffers);
   }
 
-  corro_work* call(decltype(&corro_submit) how, const std::vector<const Op*>& ops) {
+  static uint32_t flags_of(bool named) { return named ? uint32_t{CORRO_NAMED} : 0; }
+
+  corro_work* call(uint32_t flags, const std::vector<const Op*>& ops) {
     const std::vector<corro_op> list = collect(ops);
     corro_work* work = nullptr;
-    engine_->checked(
-        [&](corro_error* error) { return how(group_, list.data(), list.size(), &work, error); });
+    engine_->checked([&](corro_error* error) {
+      return corro_submit(group_, list.data(), list.size(), flags, &work, error);
+    });
     return work;
   }
 
@@ -549,12 +552,13 @@ class Engine {
     return std::make_unique<Group>(ref_, corro_engine_world(ref_->get()), false);
   }
 
-  std::unique_ptr<Group> group(const std::vector<int32_t>& ranks) {
+  std::unique_ptr<Group> group(const std::vector<int32_t>& ranks,
+                               const std::optional<std::string>& name) {
     corro_engine* engine = ref_->get();
     corro_group* group = nullptr;
     ref_->checked([&](corro_error* error) {
-      return corro_group_create(engine, ranks.data(), static_cast<int32_t>(ranks.size()), &group,
-                                error);
+      return corro_group_create(engine, ranks.data(), static_cast<int32_t>(ranks.size()),
+                                name ? name->c_str() : nullptr, &group, error);
     });
     return group == nullptr ? nullptr : std::make_unique<Group>(ref_, group, true);
   }
@@ -662,7 +666,7 @@ NB_MODULE(_native, module) {
       .def_prop_ro("node_rank", &Engine::node_rank)
       .def_prop_ro("nodes", &Engine::nodes)
       .def_prop_ro("world", &Engine::world)
-      .def("group", &Engine::group, "ranks"_a)
+      .def("group", &Engine::group, "ranks"_a, "name"_a = nb::none())
       .def("set_step", &Engine::set_step, "step"_a)
       .def("counter", &Engine::counter, "name"_a)
       .def("next_completed", &Engine::next_completed, "timeout"_a = nb::none())

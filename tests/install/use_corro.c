@@ -18,7 +18,11 @@ int main(void) {
                  .input = x,
                  .output = x,
                  .count = 4};
-  if (corro_run(corro_engine_world(engine), &op, 1, &error)) {
+  corro_work* work = NULL;
+  corro_code code = corro_submit(corro_engine_world(engine), &op, 1, CORRO_NOW, &work, &error);
+  if (work != NULL) code = corro_work_wait(work, -1, &error);
+  corro_work_release(work);
+  if (code != CORRO_OK) {
     fprintf(stderr, "allreduce: %s\n", error.message);
     return 1;
   }

@@ -7,7 +7,11 @@
  *   float x[4] = {1, 2, 3, 4};
  *   corro_op op = {.struct_size = sizeof op, .kind = CORRO_ALLREDUCE, .dtype = CORRO_F32,
  *                  .reduce_op = CORRO_SUM, .input = x, .output = x, .count = 4};
- *   if (corro_run(corro_engine_world(engine), &op, 1, &error)) puts(error.message);
+ *   corro_work *work = NULL;
+ *   corro_code code = corro_submit(corro_engine_world(engine), &op, 1, CORRO_NOW, &work, &error);
+ *   if (work) code = corro_work_wait(work, -1, &error);
+ *   corro_work_release(work);
+ *   if (code) puts(error.message);
  *   corro_engine_destroy(engine);
  *
  * Every function is thread-safe unless it says otherwise. Functions that can fail return a
@@ -143,10 +147,11 @@ CORRO_API corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, 
 
 CORRO_API corro_group* corro_engine_world(corro_engine* engine);
 /* Makes a group of the given world ranks (ascending or not: the order is the group's rank order).
- * Every rank of the world has to make the same calls in the same order; a rank that is no member
- * gets NULL. Does not communicate. */
+ * Only its members need to call; a rank that is no member gets NULL. Members make groups of the
+ * same ranks in the same order, or give each a name (NULL: none), by which they find each other;
+ * groups of one name are made in the same order. Does not communicate. */
 CORRO_API corro_code corro_group_create(corro_engine* engine, const int32_t* ranks, int32_t size,
-                                        corro_group** group, corro_error* error);
+                                        const char* name, corro_group** group, corro_error* error);
 CORRO_API void corro_group_destroy(
     corro_group* group); /* not while it has works in flight; never the world */
 CORRO_API int32_t corro_group_rank(const corro_group* group);
@@ -192,50 +197,39 @@ typedef struct corro_op {
                          reduction */
   double postscale;   /* 0 means 1: the result is multiplied before it is rounded to dtype */
   int64_t timeout_ns; /* 0: the engine's default */
-  const char* name; /* for messages and records, and what corro_submit_named goes by; NULL: none */
+  const char* name;   /* for messages and records, and what CORRO_NAMED goes by; NULL: none */
   const uint64_t* dims; /* what the ranks' shapes have to agree in beside the count: all dims, or
                            those of a row where dim 0 may differ. NULL: not compared */
   int32_t ndim;         /* dims has so many, 0 for a scalar */
 } corro_op;
 
-/* Starts n operations as one unit and returns at once; operations of a group start in the order of
- * these calls, which has to be the same on every member. *work is done when all are; release it
- * once. */
-CORRO_API corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n,
+/* How corro_submit starts operations; flags that may be combined. */
+enum {
+  /* Members may submit in different orders: each operation starts once every member has submitted
+   * one of its name (1 to 512 bytes), which need not be in one call. Small ones that are ready
+   * together run as one, in batches of at most CORRO_FUSION_BYTES; results are the same. They keep
+   * no order with operations without names. INVALID_ARGUMENT on every rank, naming both sides,
+   * where members' operations of a name differ; ALREADY_EXISTS for a name that waits;
+   * DEADLINE_EXCEEDED, naming them, for ranks that have not submitted it in time: the group stays
+   * usable. Not for SEND and RECV. */
+  CORRO_NAMED = 1,
+  /* The calling thread moves the operations itself as long as that need not sleep: the fast path,
+   * without memory of its own for a small one whose peers are there. If they are over then, *work
+   * is NULL and their result is returned; else *work is to be waited for. */
+  CORRO_NOW = 2
+};
+/* Starts n operations as one unit. Without CORRO_NOW it returns at once. Operations without names
+ * start in the order of these calls, which has to be the same on every member. *work is done when
+ * all are; release it once. */
+CORRO_API corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, uint32_t flags,
                                   corro_work** work, corro_error* error);
-/* submit and wait in one; takes the engine's fast path: the calling thread moves the operation
- * itself. */
-CORRO_API corro_code corro_run(corro_group* group, const corro_op* ops, size_t n,
-                               corro_error* error);
-
-/* As corro_submit, for operations that members may submit in different orders: each starts once
- * every member has submitted one of its name (1 to 512 bytes), which need not be in one call. Small
- * ones that are ready together run as one, in buckets of at most CORRO_FUSION_BYTES; results are
- * the same. They keep no order with operations without names. INVALID_ARGUMENT on every rank,
- * naming both sides, where members' operations of a name differ; ALREADY_EXISTS for a name that
- * waits; DEADLINE_EXCEEDED, naming them, for ranks that have not submitted it in time: the group
- * stays usable. Not for SEND and RECV. */
-CORRO_API corro_code corro_submit_named(corro_group* group, const corro_op* ops, size_t n,
-                                        corro_work** work, corro_error* error);
-/* corro_submit_named and wait in one. */
-CORRO_API corro_code corro_run_named(corro_group* group, const corro_op* ops, size_t n,
-                                     corro_error* error);
-
-/* As corro_run and corro_run_named, for callers that have to look after something else while the
- * operations take long, such as signals: they return where those would sleep. *work is NULL then if
- * the operations are over, with their result returned. Else CORRO_OK is returned, and *work is to
- * be waited for, and released once. */
-CORRO_API corro_code corro_try_run(corro_group* group, const corro_op* ops, size_t n,
-                                   corro_work** work, corro_error* error);
-CORRO_API corro_code corro_try_run_named(corro_group* group, const corro_op* ops, size_t n,
-                                         corro_work** work, corro_error* error);
 
 /* Blocks until the work is done; timeout_ns < 0: the operation's own deadline only. Returns the
  * work's result, or DEADLINE_EXCEEDED with the work still going when timeout_ns is over. May be
  * called by several threads. */
 CORRO_API corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error);
 CORRO_API int corro_work_done(const corro_work* work);
-CORRO_API void corro_work_release(corro_work* work);
+CORRO_API void corro_work_release(corro_work* work); /* NULL: does nothing */
 /* Puts cookie on the engine's completion queue once the work is done (at once if it is). */
 CORRO_API void corro_work_notify(corro_work* work, uint64_t cookie);
 /* Blocks for the next cookie. DEADLINE_EXCEEDED after timeout_ns; CANCELLED once the engine is

@@ -145,7 +145,6 @@ Status check_group(const corro_group* group) {
 
 Result<std::shared_ptr<runtime::WorkState>> to_work(corro_group* group, const corro_op* ops,
                                                     size_t n) {
-  CORRO_TRY(check_group(group));
   if (n == 0) return Status(Code::kInvalidArgument, "no operations given");
   std::vector<corro::collective::OpRequest> requests(n);
   for (size_t i = 0; i < n; ++i)
@@ -153,59 +152,45 @@ Result<std::shared_ptr<runtime::WorkState>> to_work(corro_group* group, const co
   return std::make_shared<runtime::WorkState>(std::move(requests));
 }
 
-/// What decides when the operations start: the order of the calls, or their names.
-enum class Order : uint8_t { kCalls, kNames };
-
-corro_code submit(corro_group* group, const corro_op* ops, size_t n, Order order, corro_work** work,
-                  corro_error* error) {
-  return guarded(error, [&]() -> Status {
-    *work = nullptr;
-    CORRO_ASSIGN(auto state, to_work(group, ops, n));
-    state->named = order == Order::kNames;
-    auto started = std::make_unique<corro_work>(group->engine, state);
-    group->engine->driver().submit(*group->group, std::move(state));
-    *work = started.release();
-    return {};
-  });
-}
-
-/// Null: the operations are over, with `result`; else what is left of them.
-Result<std::shared_ptr<runtime::WorkState>> start(corro_group* group, const corro_op* ops, size_t n,
-                                                  Order order, Status& result) {
-  if (n == 1 && order == Order::kCalls) {
-    CORRO_TRY(check_group(group));
+/// Starts the operations on the calling thread; what is left of them, or null with their `result`.
+Result<std::shared_ptr<runtime::WorkState>> submit_now(corro_group* group, const corro_op* ops,
+                                                       size_t n, bool named, Status& result) {
+  runtime::Driver& driver = group->engine->driver();
+  if (n == 1 && !named) {
     corro::collective::OpRequest request;
     CORRO_TRY(read_request(ops, group->group->size(), request));
-    return group->engine->driver().try_run(*group->group, request, result);
+    return driver.try_run(*group->group, request, result);
   }
   CORRO_ASSIGN(auto state, to_work(group, ops, n));
-  state->named = state->hurry = order == Order::kNames;
-  group->engine->driver().try_run(*group->group, state);
-  return state;
+  state->named = state->hurry = named;
+  driver.try_run(*group->group, state);
+  if (!state->done()) return state;
+  result = state->status();
+  return std::shared_ptr<runtime::WorkState>();
 }
 
-corro_code run(corro_group* group, const corro_op* ops, size_t n, Order order, corro_error* error) {
-  return guarded(error, [&]() -> Status {
-    Status result;
-    CORRO_ASSIGN(const auto rest, start(group, ops, n, order, result));
-    if (rest == nullptr) return result;
-    (void)rest->wait(Duration(-1));
-    return rest->status();
-  });
-}
-
-corro_code try_run(corro_group* group, const corro_op* ops, size_t n, Order order,
-                   corro_work** work, corro_error* error) {
-  return guarded(error, [&]() -> Status {
-    *work = nullptr;
-    Status result;
-    CORRO_ASSIGN(const auto rest, start(group, ops, n, order, result));
-    if (rest == nullptr) return result;
-    if (!rest->done()) *work = new (std::nothrow) corro_work{group->engine, rest};
-    if (*work != nullptr) return {};
-    (void)rest->wait(Duration(-1));
-    return rest->status();
-  });
+Status submit(corro_group* group, const corro_op* ops, size_t n, uint32_t flags,
+              corro_work** work) {
+  *work = nullptr;
+  CORRO_TRY(check_group(group));
+  if ((flags & ~uint32_t{CORRO_NAMED | CORRO_NOW}) != 0)
+    return {Code::kInvalidArgument, fmt::format("unknown flags {:#x}", flags)};
+  const bool named = (flags & CORRO_NAMED) != 0;
+  if ((flags & CORRO_NOW) == 0) {
+    CORRO_ASSIGN(auto state, to_work(group, ops, n));
+    state->named = named;
+    auto handle = std::make_unique<corro_work>(group->engine, state);
+    group->engine->driver().submit(*group->group, std::move(state));
+    *work = handle.release();
+    return {};
+  }
+  Status result;
+  CORRO_ASSIGN(const auto rest, submit_now(group, ops, n, named, result));
+  if (rest == nullptr) return result;
+  *work = new (std::nothrow) corro_work{group->engine, rest};
+  if (*work != nullptr) return {};
+  (void)rest->wait(Duration(-1));
+  return rest->status();
 }
 
 std::unique_ptr<corro::wire::Bootstrap> wrap_store(const corro_store* store) {
@@ -307,7 +292,7 @@ corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_erro
 corro_group* corro_engine_world(corro_engine* engine) { return &engine->world; }
 
 corro_code corro_group_create(corro_engine* engine, const int32_t* ranks, int32_t size,
-                              corro_group** group, corro_error* error) {
+                              const char* name, corro_group** group, corro_error* error) {
   return guarded(error, [&]() -> Status {
     *group = nullptr;
     CORRO_TRY(check_alive(engine));
@@ -315,7 +300,9 @@ corro_code corro_group_create(corro_engine* engine, const int32_t* ranks, int32_
       return {Code::kInvalidArgument, "a group needs at least one rank"};
     const std::vector<int32_t> members(ranks, ranks + size);
     Result<runtime::Group*> made = static_cast<runtime::Group*>(nullptr);
-    engine->driver().call([&](runtime::Engine& running) { made = running.create_group(members); });
+    engine->driver().call([&](runtime::Engine& running) {
+      made = running.create_group(members, name == nullptr ? "" : name);
+    });
     CORRO_TRY(made.status());
     if (*made != nullptr) *group = new corro_group{engine, *made};
     return {};
@@ -333,7 +320,7 @@ void corro_group_destroy(corro_group* group) {
   delete group;
 }
 
-int32_t corro_group_rank(const corro_group* group) { return group->group->rank; }
+int32_t corro_group_rank(const corro_group* group) { return group->group->rank(); }
 int32_t corro_group_size(const corro_group* group) { return group->group->size(); }
 
 size_t corro_group_selection_table(const corro_group* group, char* text, size_t size) {
@@ -346,32 +333,9 @@ size_t corro_group_selection_table(const corro_group* group, char* text, size_t 
   return whole.size();
 }
 
-corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
-                        corro_error* error) {
-  return submit(group, ops, n, Order::kCalls, work, error);
-}
-
-corro_code corro_run(corro_group* group, const corro_op* ops, size_t n, corro_error* error) {
-  return run(group, ops, n, Order::kCalls, error);
-}
-
-corro_code corro_submit_named(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
-                              corro_error* error) {
-  return submit(group, ops, n, Order::kNames, work, error);
-}
-
-corro_code corro_run_named(corro_group* group, const corro_op* ops, size_t n, corro_error* error) {
-  return run(group, ops, n, Order::kNames, error);
-}
-
-corro_code corro_try_run(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
-                         corro_error* error) {
-  return try_run(group, ops, n, Order::kCalls, work, error);
-}
-
-corro_code corro_try_run_named(corro_group* group, const corro_op* ops, size_t n, corro_work** work,
-                               corro_error* error) {
-  return try_run(group, ops, n, Order::kNames, work, error);
+corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, uint32_t flags,
+                        corro_work** work, corro_error* error) {
+  return guarded(error, [&] { return submit(group, ops, n, flags, work); });
 }
 
 corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error) {
@@ -426,7 +390,7 @@ uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
   uint64_t value = 0;
   engine->driver().call([&](runtime::Engine& running) {
     const runtime::EngineCounters& counters = running.counters();
-    const auto messages = running.message_counters();
+    const auto messages = running.peers().counters();
     value = wanted == "ops"                 ? counters.operations
             : wanted == "failures"          ? counters.failures
             : wanted == "polls"             ? counters.polls

@@ -6,13 +6,13 @@
 
 namespace corro::collective {
 
-Board::Board(SectionKey key, int32_t rank, std::vector<Member> members, Wake wake)
+Board::Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake)
     : key_(key), rank_(rank), members_(std::move(members)), wake_(std::move(wake)) {
   reads_everyone_ = std::all_of(members_.begin(), members_.end(),
                                 [](const Member& member) { return member.pid != 0; });
 }
 
-Result<std::unique_ptr<Board>> Board::create(SectionKey key, int32_t rank,
+Result<std::unique_ptr<Board>> Board::create(const LaneKey& key, int32_t rank,
                                              std::vector<Member> members, Wake wake) {
   auto board = std::unique_ptr<Board>(new Board(key, rank, std::move(members), std::move(wake)));
   Member& self = board->members_[static_cast<size_t>(rank)];

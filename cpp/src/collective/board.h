@@ -34,7 +34,7 @@ class Board {
   using Wake = std::function<void(int32_t world_rank)>;
 
   /// Opens this rank's section. `members` in group rank order, with segment and world_rank set.
-  static Result<std::unique_ptr<Board>> create(SectionKey key, int32_t rank,
+  static Result<std::unique_ptr<Board>> create(const LaneKey& key, int32_t rank,
                                                std::vector<Member> members, Wake wake);
   ~Board();
 
@@ -92,12 +92,12 @@ class Board {
   uint64_t staged_chunks = 0;
 
  private:
-  Board(SectionKey key, int32_t rank, std::vector<Member> members, Wake wake);
+  Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake);
   void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
   [[nodiscard]] bool is_out(Member& member) const;
   [[nodiscard]] int32_t member_or_nobody(uint64_t world_rank) const;
 
-  SectionKey key_;
+  LaneKey key_;
   int32_t rank_;
   std::vector<Member> members_;
   Wake wake_;

@@ -57,7 +57,8 @@ struct Host {
                     .pid = getpid()};
     }
     const auto wake = [](int32_t) {};
-    return Board::create({.lane = kLane}, static_cast<int32_t>(rank), std::move(members), wake)
+    return Board::create({.epoch = 0, .key = kLane}, static_cast<int32_t>(rank), std::move(members),
+                         wake)
         .value();
   }
   /// Forgets what the last input left.
@@ -207,7 +208,7 @@ void run_attach(const Host& host, ByteReader& reader) {
               static_cast<ssize_t>(header->size()));
   const auto segment = Segment::attach(io::Fd(::dup(fd.get())));
   if (!segment.ok()) return;
-  if (const auto view = (*segment)->find_section({.lane = kLane})) {
+  if (const auto view = (*segment)->find_section({.epoch = 0, .key = kLane})) {
     (void)view->section->completed.load();
     (void)(*segment)->stages_of(*view->section);
   }

@@ -35,7 +35,7 @@ class HostileBoard : public testing::Test {
                     .world_rank = static_cast<int32_t>(10 + m),
                     .pid = getpid()};
     }
-    return Board::create({.lane = kLane}, static_cast<int32_t>(r), std::move(members),
+    return Board::create({.epoch = 0, .key = kLane}, static_cast<int32_t>(r), std::move(members),
                          [](int32_t) {})
         .value();
   }

@@ -37,7 +37,8 @@ class LateMember : public testing::TestWithParam<OpKind> {
                     .world_rank = static_cast<int32_t>(m),
                     .pid = getpid()};
     }
-    return Board::create({.lane = 5}, static_cast<int32_t>(r), std::move(members), [](int32_t) {})
+    return Board::create({.epoch = 0, .key = 5}, static_cast<int32_t>(r), std::move(members),
+                         [](int32_t) {})
         .value();
   }
 

@@ -13,10 +13,9 @@ using transport::MessageKey;
 using transport::RecvRequest;
 using transport::SendRequest;
 
-Status mismatch_error(const OpRequest& request, const Links& links, int32_t peer,
+/// `own` and `other` are world ranks.
+Status mismatch_error(const OpRequest& request, int32_t own, int32_t other,
                       const SignatureBits& own_signature, const RecvRequest& received) {
-  const auto own = links.world_ranks[static_cast<size_t>(links.rank)];
-  const auto other = links.world_ranks[static_cast<size_t>(peer)];
   Signature called = Signature::unpack(own_signature);
   called.kind = request.kind;  // A recv carries its sender's.
   std::string difference =
@@ -147,7 +146,8 @@ class ScheduleOperation final : public Operation {
         return false;
       }
       if (recvs_[i].mismatch) {
-        failure_ = mismatch_error(request_, links_, step.peer, signature_, recvs_[i]);
+        failure_ = mismatch_error(request_, world_rank(links_.rank), world_rank(step.peer),
+                                  signature_, recvs_[i]);
         return false;
       }
     }
@@ -199,6 +199,9 @@ class ScheduleOperation final : public Operation {
     }
   }
 
+  [[nodiscard]] int32_t world_rank(int32_t r) const {
+    return links_.world_ranks[static_cast<size_t>(r)];
+  }
   [[nodiscard]] const std::byte* readable(const Block& block) const {
     if (block.count == 0) return nullptr;
     const std::byte* base = block.buffer == Buffer::kInput    ? input_
@@ -232,11 +235,9 @@ class ScheduleOperation final : public Operation {
 
 class PairOperation final : public Operation {
  public:
-  PairOperation(Links& links, uint64_t sequence, const OpRequest& request)
-      : links_(links),
-        request_(request),
-        endpoint_(*links.endpoints[static_cast<size_t>(request.root)]) {
-    const MessageKey key{.lane = links.lane | kPairLaneBit, .op = sequence, .step = request.tag};
+  PairOperation(const PairLink& link, uint64_t sequence, const OpRequest& request)
+      : link_(link), request_(request), endpoint_(*link.endpoint) {
+    const MessageKey key{.lane = link.lane, .op = sequence, .step = 0};
     // Both sides carry the sender's view, so they compare equal.
     const SignatureBits signature =
         Signature{.kind = OpKind::kSend, .dtype = request.dtype, .count = request.count}.pack();
@@ -257,7 +258,8 @@ class PairOperation final : public Operation {
       }
     }
     if (recv_.mismatch) {
-      return finish(mismatch_error(request_, links_, request_.root, recv_.signature, recv_));
+      return finish(mismatch_error(request_, link_.own_world_rank, link_.peer_world_rank,
+                                   recv_.signature, recv_));
     }
     return send_.done || recv_.done ? finish({}) : Progress::kIdle;
   }
@@ -265,7 +267,7 @@ class PairOperation final : public Operation {
   void abandon() override { endpoint_.cancel(send_.key.lane, send_.key.op); }
 
  private:
-  Links& links_;
+  const PairLink link_;
   const OpRequest& request_;
   transport::Endpoint& endpoint_;
   SendRequest send_;
@@ -281,9 +283,9 @@ std::unique_ptr<Operation> make_schedule_operation(Links& links, uint64_t op,
   return std::make_unique<ScheduleOperation>(links, op, request, std::move(schedule));
 }
 
-std::unique_ptr<Operation> make_pair_operation(Links& links, uint64_t sequence,
+std::unique_ptr<Operation> make_pair_operation(const PairLink& link, uint64_t sequence,
                                                const OpRequest& request) {
-  return std::make_unique<PairOperation>(links, sequence, request);
+  return std::make_unique<PairOperation>(link, sequence, request);
 }
 
 }  // namespace corro::collective

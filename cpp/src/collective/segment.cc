@@ -102,7 +102,7 @@ Result<SectionEntry*> Segment::take_entry() {
   return entry;
 }
 
-Result<SectionView> Segment::open_section(SectionKey key) {
+Result<SectionView> Segment::open_section(const LaneKey& key) {
   CORRO_ASSIGN(std::byte * memory, allocate(sizeof(GroupSection)));
   auto entry = take_entry();
   if (!entry.ok()) {
@@ -111,7 +111,7 @@ Result<SectionView> Segment::open_section(SectionKey key) {
   }
   const auto place = static_cast<uint64_t>(memory - mapping_.data());
   (*entry)->epoch.store(key.epoch, std::memory_order_relaxed);
-  (*entry)->lane.store(key.lane, std::memory_order_relaxed);
+  (*entry)->lane.store(key.key, std::memory_order_relaxed);
   (*entry)->place.store(place, std::memory_order_seq_cst);
   return SectionView{.entry = *entry, .place = place, .section = as<GroupSection>(memory)};
 }
@@ -131,12 +131,12 @@ void Segment::free_section(const SectionView& view) {
   free_entries_.push_back(const_cast<SectionEntry*>(view.entry));
 }
 
-std::optional<SectionView> Segment::find_section(SectionKey key) const {
+std::optional<SectionView> Segment::find_section(const LaneKey& key) const {
   const SectionTable* table = first_table();
   for (int i = 0; i < kMostTables && table != nullptr; ++i) {
     for (const SectionEntry& entry : table->entries) {
       const uint64_t place = entry.place.load(std::memory_order_seq_cst);
-      if (place == 0 || entry.lane.load(std::memory_order_acquire) != key.lane ||
+      if (place == 0 || entry.lane.load(std::memory_order_acquire) != key.key ||
           entry.epoch.load(std::memory_order_acquire) != key.epoch ||
           entry.place.load(std::memory_order_seq_cst) != place) {
         continue;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/guarded.h"
+#include "base/lane_key.h"
 #include "base/signature_bits.h"
 #include "base/status.h"
 #include "io/fd.h"
@@ -114,12 +115,6 @@ struct SegmentHeader {
 static_assert(offsetof(SegmentHeader, magic) == 0 && offsetof(SegmentHeader, bytes) == 8 &&
               offsetof(SegmentHeader, sleeping) == 64 && sizeof(SegmentHeader) == 128);
 
-/// Whose section it is.
-struct SectionKey {
-  uint64_t epoch = 0;
-  uint64_t lane = 0;
-};
-
 /// `place` is stored last and cleared first: who finds the same place before and after has read
 /// what belongs to it.
 struct SectionEntry {
@@ -163,7 +158,7 @@ class Segment {
   [[nodiscard]] size_t bytes() const { return mapping_.size(); }
 
   /// Makes a section, zeroed and committed, and names it in the table.
-  Result<SectionView> open_section(SectionKey key);
+  Result<SectionView> open_section(const LaneKey& key);
   /// Makes the staging buffers of an own section; needed before the first large operation on
   /// private memory.
   Result<Stages*> open_stages(GroupSection& section);
@@ -172,7 +167,7 @@ class Segment {
   /// Frees an own, hidden section; only once no member can look at it any more.
   void free_section(const SectionView& view);
   /// Finds a section in this (a peer's) segment.
-  [[nodiscard]] std::optional<SectionView> find_section(SectionKey key) const;
+  [[nodiscard]] std::optional<SectionView> find_section(const LaneKey& key) const;
   /// True while the table says that it is there.
   [[nodiscard]] static bool names(const SectionView& view) {
     return view.entry->place.load(std::memory_order_seq_cst) == view.place;

@@ -11,6 +11,10 @@
 namespace corro::collective {
 namespace {
 
+LaneKey key_of(uint64_t epoch, uint64_t key) {
+  return {.epoch = static_cast<uint32_t>(epoch), .key = key};
+}
+
 TEST(Segment, APeersSegmentShowsWhatItsOwnerWrites) {
   const auto own = Segment::create(size_t{1} << 20U).value();
   const auto seen = Segment::attach(io::Fd(::dup(own->fd()))).value();
@@ -27,33 +31,33 @@ TEST(Segment, SectionsAreFoundHoweverManyThereAre) {
   const auto seen = Segment::attach(io::Fd(::dup(own->fd()))).value();
   std::vector<SectionView> views;
   for (uint64_t lane = 0; lane < 300; ++lane) {
-    views.push_back(own->open_section({.epoch = lane % 2, .lane = lane}).value());
+    views.push_back(own->open_section(key_of(lane % 2, lane)).value());
     views.back().section->completed.store(lane);
   }
   for (uint64_t lane = 0; lane < 300; ++lane) {
-    const auto found = seen->find_section({.epoch = lane % 2, .lane = lane});
+    const auto found = seen->find_section(key_of(lane % 2, lane));
     ASSERT_TRUE(found) << lane;
     EXPECT_EQ(found->section->completed.load(), lane);
-    EXPECT_FALSE(seen->find_section({.epoch = 1 - lane % 2, .lane = lane})) << lane;
+    EXPECT_FALSE(seen->find_section(key_of(1 - lane % 2, lane))) << lane;
   }
-  const auto found = seen->find_section({.epoch = 1, .lane = 299}).value();
+  const auto found = seen->find_section({.epoch = 1, .key = 299}).value();
   own->hide_section(views.back());
   EXPECT_FALSE(Segment::names(found));
-  EXPECT_FALSE(seen->find_section({.epoch = 1, .lane = 299}));
+  EXPECT_FALSE(seen->find_section({.epoch = 1, .key = 299}));
   own->free_section(views.back());
-  EXPECT_EQ(own->open_section({.lane = 7}).value().place, views.back().place);
+  EXPECT_EQ(own->open_section({.epoch = 0, .key = 7}).value().place, views.back().place);
 }
 
 TEST(Segment, ATableThatLeadsRoundInACircleEnds) {
   const auto own = Segment::create(size_t{1} << 20U).value();
   uint64_t first = 4096;  // outside of the heap, so no table
   std::memcpy(reinterpret_cast<std::byte*>(&own->header()) + 4096, &first, sizeof first);
-  EXPECT_FALSE(own->find_section({.lane = 1}));
+  EXPECT_FALSE(own->find_section({.epoch = 0, .key = 1}));
   std::byte* table = own->allocate(4096).value();
   const uint64_t itself = own->offset_of(table, 1).value();
   for (std::byte* next : {reinterpret_cast<std::byte*>(&own->header()) + 4096, table})
     std::memcpy(next, &itself, sizeof itself);
-  EXPECT_FALSE(own->find_section({.lane = 1}));
+  EXPECT_FALSE(own->find_section({.epoch = 0, .key = 1}));
 }
 
 /// Its owner could cut it short under the reader, who would die of SIGBUS.

@@ -292,6 +292,21 @@ Result<Ticket> Executor::submit(LaneId lane, OneShot one_shot) {
   return Ticket{.task = id, .sequence = task.sequence};
 }
 
+std::optional<Ticket> Executor::try_begin(LaneId lane) {
+  LaneState& state = lanes_[lane];
+  if (state.one_shots > 0 || state.in_flight > 0) return std::nullopt;
+  CORRO_CHECK(state.services.empty() || state.spec.order != LaneOrder::kAgreed, state.spec.name);
+  const uint32_t id = take_free_task();
+  Task& task = tasks_[id];
+  task.state = TaskState::kRunning;
+  task.lane = lane;
+  ++task.sequence;
+  ++state.one_shots;
+  ++state.in_flight;
+  ++in_flight_;
+  return Ticket{.task = id, .sequence = task.sequence};
+}
+
 void Executor::enqueue(LaneState& lane, uint32_t task) {
   const int32_t priority = tasks_[task].priority;
   uint32_t before = lane.last_waiting;

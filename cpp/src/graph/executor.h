@@ -15,6 +15,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,6 +75,10 @@ class Executor final {
   /// serves the plan: between the two there is no agreed order, so one-shots need a communicator of
   /// their own.
   [[nodiscard]] Result<Ticket> submit(LaneId lane, OneShot one_shot);
+  /// Begins a one-shot that the caller runs itself: a ticket from the lane if nothing waits or runs
+  /// there, else nothing. No launch, no on_done, and no memory in steady state; complete() ends it.
+  /// Not for a lane in agreed order that serves the plan.
+  [[nodiscard]] std::optional<Ticket> try_begin(LaneId lane);
   /// Ends every one-shot of the lane that has not started, in order, with `status`; returns how
   /// many.
   size_t cancel_pending(LaneId lane, const Status& status);

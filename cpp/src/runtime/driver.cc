@@ -24,7 +24,6 @@ constexpr const char* kEnded = "its process has ended";
 /// A progress thread that never comes to sleep looks at what it watches every so many passes.
 constexpr uint32_t kPassesPerWatch = 64;
 constexpr Duration kLongestSleep = std::chrono::milliseconds(50);
-constexpr Duration kLongestRest = std::chrono::hours(1);  ///< Nothing in flight: only listening.
 constexpr Duration kFlushTime = std::chrono::seconds(1);
 
 }  // namespace
@@ -48,10 +47,11 @@ Status Driver::set_up(DriverOptions options) {
   options.engine.wake = [this](int32_t rank) {
     io::EventFd::ring(peer_bells_[static_cast<size_t>(rank)].get());
   };
-  std::vector<int> stream_fds;
-  for (const EnginePeer& peer : options.engine.peers) {
+  std::map<MemberId, int> stream_fds;
+  for (size_t r = 0; r < options.engine.peers.size(); ++r) {
+    const EnginePeer& peer = options.engine.peers[r];
     if (peer.stream != nullptr && peer.stream->poll_fd() >= 0)
-      stream_fds.push_back(peer.stream->poll_fd());
+      stream_fds[static_cast<MemberId>(r)] = peer.stream->poll_fd();
   }
   CORRO_ASSIGN(engine_, Engine::create(std::move(options.engine)));
 
@@ -61,9 +61,7 @@ Status Driver::set_up(DriverOptions options) {
   if (liveness_ != nullptr) CORRO_TRY(watch_->add(liveness_->poll_fd(), EPOLLIN, kLivenessEvent));
   CORRO_TRY(all_->add(watch_->fd(), EPOLLIN, kWatchEvent));
   CORRO_TRY(all_->add(doorbell_->fd(), EPOLLIN, kDataEvent, io::Trigger::kEdge));
-  for (const int fd : stream_fds) {
-    CORRO_TRY(all_->add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP, kDataEvent, io::Trigger::kEdge));
-  }
+  CORRO_TRY(watch_streams(stream_fds));
   // Signals are for the program's threads.
   sigset_t all_signals, before;
   sigfillset(&all_signals);
@@ -71,6 +69,25 @@ Status Driver::set_up(DriverOptions options) {
   thread_ = std::thread([this] { progress_main(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(thread_.native_handle(), "corro-progress");
+  return {};
+}
+
+/// Two sets: one that ends a sleep, and one to ask who is readable. With one stream a look at it is
+/// as cheap as the question.
+Status Driver::watch_streams(const std::map<MemberId, int>& streams) {
+  for (const auto& [member, fd] : streams)
+    CORRO_TRY(all_->add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP, kDataEvent, io::Trigger::kEdge));
+  if (streams.size() < 2) return {};
+  CORRO_ASSIGN(io::Epoll readable, io::Epoll::create());
+  readable_ = std::make_unique<io::Epoll>(std::move(readable));
+  for (const auto& [member, fd] : streams)
+    CORRO_TRY(readable_->add(fd, EPOLLIN | EPOLLRDHUP, static_cast<uint64_t>(member)));
+  engine_->peers().ask_readable = [this](Peers& peers) {
+    std::array<epoll_event, 64> events{};
+    const auto ready = readable_->wait(events, Duration::zero());
+    for (size_t i = 0; ready.ok() && i < *ready; ++i)
+      peers.mark_readable(static_cast<MemberId>(events[i].data.u64));
+  };
   return {};
 }
 
@@ -116,7 +133,7 @@ void Driver::flush() {
   while (unsent && monotonic_now() < until) {
     call([&unsent](Engine& engine) {
       (void)engine.poll(monotonic_now());
-      unsent = engine.unsent();
+      unsent = engine.peers().unsent();
     });
     if (unsent) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -132,6 +149,7 @@ void Driver::abandon_in_child() {
   wake_.reset();
   watch_.reset();
   all_.reset();
+  readable_.reset();
 }
 
 // -- the baton ------------------------------------------------------------------------------------
@@ -197,7 +215,7 @@ void Driver::try_run(Group& group, const std::shared_ptr<WorkState>& work) {
 std::shared_ptr<WorkState> Driver::try_run(Group& group, const collective::OpRequest& request,
                                            Status& status) {
   std::shared_ptr<WorkState> rest;
-  if (run_quick(group, request, status, rest)) return rest;
+  if (run_now(group, request, status, rest)) return rest;
   rest = std::make_shared<WorkState>(std::vector{request});
   try_run(group, rest);
   return rest;
@@ -218,20 +236,22 @@ Status Driver::run(Group& group, const collective::OpRequest& request) {
 
 /// False if the operation has to be submitted. Else it is over, with `status`, or the progress
 /// thread has it as `rest`.
-bool Driver::run_quick(Group& group, const collective::OpRequest& request, Status& status,
-                       std::shared_ptr<WorkState>& rest) {
+bool Driver::run_now(Group& group, const collective::OpRequest& request, Status& status,
+                     std::shared_ptr<WorkState>& rest) {
   if (posted_.load(std::memory_order_relaxed) > 0 || !try_take_baton()) return false;
   const Baton baton(*this);
-  std::optional<Engine::Quick> quick;
-  if (!engine_->begin_quick(group, request, quick)) return false;
+  std::optional<NowOperation> now;
+  if (!group.begin_now(request, now)) return false;
   Ladder ladder(caller_ladder_);
-  bool over = engine_->finish_quick(*quick, status);
-  while (!over && posted_.load(std::memory_order_relaxed) == 0 && ladder.climb())
-    over = engine_->finish_quick(*quick, status);
+  bool over = now->finish(status);
+  while (!over && posted_.load(std::memory_order_relaxed) == 0 && ladder.climb()) {
+    move_others();
+    over = now->finish(status);
+  }
   if (over) return true;
   try {
     auto work = std::make_shared<WorkState>(std::vector{request});
-    engine_->slow_down(*quick, work, monotonic_now());
+    now->become(work, monotonic_now());
     rest = std::move(work);
   } catch (const std::exception& why) {
     status = give_up(why);
@@ -278,6 +298,17 @@ Status Driver::give_up(const std::exception& why) {
   const Status cause = status_of(why);
   engine_->fail_all(cause);
   return cause;
+}
+
+/// While a caller waits for an operation that has no flight, others go on. Tasks wait: they may
+/// submit, and what has no flight yet comes before them.
+void Driver::move_others() {
+  if (!engine_->in_flight()) return;
+  try {
+    (void)engine_->poll(monotonic_now());
+  } catch (const std::exception& why) {
+    (void)give_up(why);
+  }
 }
 
 void Driver::run_tasks() {
@@ -350,7 +381,7 @@ void Driver::sleep_once() {
   const Duration left = engine_->next_deadline() - monotonic_now();
   if (!moved && !engine_->idle() && posted_.load(std::memory_order_seq_cst) == 0) {
     std::array<epoll_event, 16> events{};
-    const Duration longest = engine_->quiet() ? kLongestRest : kLongestSleep;
+    const Duration longest = kLongestSleep;
     const auto ready = all_->wait(events, std::clamp(left, Duration::zero(), longest));
     for (size_t i = 0; ready.ok() && i < *ready; ++i) handle(events[i].data.u64);
     wakeups_.fetch_add(1, std::memory_order_relaxed);

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -79,6 +80,7 @@ class Driver {
   explicit Driver(LadderOptions caller, LadderOptions progress)
       : caller_ladder_(caller), progress_ladder_(progress) {}
   Status set_up(DriverOptions options);
+  Status watch_streams(const std::map<MemberId, int>& streams);
   Status watch_peers(const std::vector<int32_t>& pids);
   void note_losses(std::vector<Loss> losses);
 
@@ -90,10 +92,11 @@ class Driver {
   bool try_take_baton();
   void take_baton();
   void release_baton();
+  void move_others();
   void run_tasks();
   void apply_losses();
-  bool run_quick(Group& group, const collective::OpRequest& request, Status& status,
-                 std::shared_ptr<WorkState>& rest);
+  bool run_now(Group& group, const collective::OpRequest& request, Status& status,
+               std::shared_ptr<WorkState>& rest);
   bool pass();
   void progress_main();
   void move_until_idle();
@@ -107,11 +110,12 @@ class Driver {
   std::vector<io::Fd> peer_bells_, pidfds_;  ///< By rank.
   std::unique_ptr<Engine> engine_;           ///< Let go before the bells that its streams ring.
   std::unique_ptr<LivenessLinks> liveness_;  ///< The progress thread's alone.
-  std::unique_ptr<io::Epoll> watch_;    ///< Wake, pidfds, liveness: what an idle engine waits for.
-  std::unique_ptr<io::Epoll> all_;      ///< The same, and doorbell and streams.
-  std::atomic<uint32_t> baton_{0};      ///< 0 free, 1 taken, 2 taken and somebody sleeps for it.
-  std::atomic<uint32_t> posted_{0};     ///< Tasks in tasks_.
-  std::atomic<uint32_t> attention_{0};  ///< Losses in losses_.
+  std::unique_ptr<io::Epoll> watch_;     ///< Wake, pidfds, liveness: what an idle engine waits for.
+  std::unique_ptr<io::Epoll> all_;       ///< The same, and doorbell and streams.
+  std::unique_ptr<io::Epoll> readable_;  ///< Streams alone; null if there is one or none.
+  std::atomic<uint32_t> baton_{0};       ///< 0 free, 1 taken, 2 taken and somebody sleeps for it.
+  std::atomic<uint32_t> posted_{0};      ///< Tasks in tasks_.
+  std::atomic<uint32_t> attention_{0};   ///< Losses in losses_.
   /// The progress thread sleeps or is about to: whoever leaves work to it clears this and rings.
   /// Set before the baton is let go, so that nobody can take it and leave work behind unseen.
   std::atomic<uint32_t> parked_{1};

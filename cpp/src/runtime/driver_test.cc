@@ -64,7 +64,7 @@ Status allreduce(Driver& driver, int32_t& value) {
 
 void wait_until_in_flight(Driver& driver) {
   bool in_flight = false;
-  while (!in_flight) driver.call([&](Engine& engine) { in_flight = !engine.quiet(); });
+  while (!in_flight) driver.call([&](Engine& engine) { in_flight = !engine.idle(); });
 }
 
 /// Every rank calls so often. Ends the test program where that is not over in half a minute: a

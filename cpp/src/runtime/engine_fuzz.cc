@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/bytes.h"
 #include "base/check.h"
 #include "collective/segment.h"
@@ -115,20 +117,28 @@ class Conversation {
   Peer& some_peer(uint8_t which) {
     return peers_[static_cast<size_t>((rank_ + 1 + which % (kRanks - 1)) % kRanks)];
   }
-  static uint32_t some_lane(uint8_t which) {
-    constexpr std::array<uint32_t, 12> kLanes = {0,
-                                                 0 | kOrderedLaneBit,
-                                                 0 | kPlannedLaneBit,
-                                                 0 | collective::kPairLaneBit,
-                                                 1,
-                                                 1 | kOrderedLaneBit,
-                                                 1 | kPlannedLaneBit,
-                                                 1 | collective::kPairLaneBit,
-                                                 2,
-                                                 3,
-                                                 1000,
-                                                 UINT32_MAX};
-    return kLanes[which % kLanes.size()];
+  /// A lane of one of the groups, or one that nobody has.
+  [[nodiscard]] LaneKey some_lane(uint8_t which) const {
+    const Group& group = *groups_[which % groups_.size()];
+    const LaneKey own = group.facts().key;
+    switch (which / 32) {
+      case 0:
+      case 1:
+        return own;
+      case 2:
+        return group.keys()[0];
+      case 3:
+        return group.keys()[1];
+      case 4:
+        return derive_key(own,
+                          fmt::format("pair {} {} {}", (rank_ + 1) % kRanks, rank_, which % 4));
+      case 5:
+        return {.epoch = 1, .key = own.key};
+      case 6:
+        return {.epoch = 0, .key = which};
+      default:
+        return {.epoch = UINT32_MAX, .key = UINT64_MAX};
+    }
   }
 
   /// The same bytes give this rank's requests and the signatures of its peers' messages.
@@ -203,8 +213,7 @@ class Conversation {
   void lose(ByteReader& reader) {
     const uint8_t how = byte(reader);
     Peer& peer = some_peer(how);
-    if (how >= 128)
-      return engine_->peer_ended(static_cast<int32_t>(&peer - peers_.data()), "ended");
+    if (how >= 128) return engine_->peer_ended(static_cast<int32_t>(&peer - peers_.data()), "gone");
     peer.link->sever("severed");
   }
 

@@ -122,13 +122,15 @@ int32_t readable_pid(const transport::MeshPeer& peer) {
 /// CORRO_DETERMINISTIC=1 nothing measured may decide what a result is folded from.
 Status agree_on_selection(Driver& driver, const Environment& environment,
                           const std::vector<std::string>& hosts, Time deadline) {
-  if (driver.engine().world().board != nullptr || hosts.size() == 1) return {};
+  if (!driver.engine().world().by_messages() || hosts.size() == 1) return {};
   // In a group of its own: the operations of the world are the program's, and numbered from 1.
   Result<Group*> group = nullptr;
-  driver.call([&group](Engine& engine) { group = engine.create_group(engine.world().members); });
+  driver.call([&group](Engine& engine) {
+    group = engine.create_group(engine.world().facts().world_ranks, "corro link probe");
+  });
   CORRO_TRY(group.status());
   collective::SelectionTable table{.rules = environment.selection_rules};
-  const int32_t rank = driver.engine().rank();
+  const int32_t rank = driver.engine().world().rank();
   const int32_t other = probed_rank(hosts);
   if (!environment.deterministic && rank == other)
     CORRO_TRY(answer_probe(driver, **group, deadline));

@@ -29,23 +29,34 @@ Endpoint::Endpoint(std::unique_ptr<Stream> stream, ControlHandler on_control, En
 Endpoint::~Endpoint() { close(); }
 
 void Endpoint::post_send(SendRequest& request) {
-  CORRO_CHECK(!request.done, request.key.lane, request.key.op, request.key.step);
+  CORRO_CHECK(!request.done, request.key.lane.key, request.key.op, request.key.step);
   impl_->outbox.post(request);
 }
 
 void Endpoint::post_recv(RecvRequest& request) {
-  CORRO_CHECK(!request.done, request.key.lane, request.key.op, request.key.step);
+  CORRO_CHECK(!request.done, request.key.lane.key, request.key.op, request.key.step);
   impl_->inbox.post(request);
 }
 
 void Endpoint::send_control(const wire::Control& control) { impl_->outbox.post(control); }
 
-void Endpoint::cancel(uint32_t lane, uint64_t op) {
+void Endpoint::cancel(const LaneKey& lane, uint64_t op) {
   impl_->outbox.cancel(lane, op);
   impl_->inbox.cancel(lane, op);
 }
 
-void Endpoint::retire_below(uint32_t lane, uint64_t op) { impl_->inbox.retire_below(lane, op); }
+void Endpoint::retire_below(const LaneKey& lane, uint64_t op) {
+  impl_->inbox.retire_below(lane, op);
+}
+
+void Endpoint::close_lane(const LaneKey& lane) {
+  impl_->outbox.close_lane(lane);
+  impl_->inbox.close_lane(lane);
+}
+
+void Endpoint::start_epoch(uint32_t epoch) { impl_->inbox.start_epoch(epoch); }
+
+bool Endpoint::awaits() const { return !closed() && impl_->inbox.awaits(); }
 
 bool Endpoint::progress() {
   if (closed()) return false;

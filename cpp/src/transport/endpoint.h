@@ -18,16 +18,17 @@
 #include <unordered_map>
 
 #include "base/bytes.h"
+#include "base/lane_key.h"
 #include "base/signature_bits.h"
 #include "transport/stream.h"
 #include "wire/frame.h"
 
 namespace corro::transport {
 
-/// Says which message of which operation: lane = one per group (and one for its send/recv), op =
-/// the lane's operation id, step = tag of the schedule step, unique within (sender, receiver, op).
+/// Says which message of which operation: op = the lane's operation id, step = tag of the schedule
+/// step, unique within (sender, receiver, op). Each direction and tag of send and recv is a lane.
 struct MessageKey {
-  uint32_t lane = 0;
+  LaneKey lane = {};
   uint64_t op = 0;
   uint32_t step = 0;
   friend auto operator<=>(const MessageKey&, const MessageKey&) = default;
@@ -95,10 +96,18 @@ class Endpoint final {
   /// Forgets every request of the operation and drops what still arrives for it. A piece of a
   /// message that is partly written is completed from a private copy (the message's other pieces
   /// are not sent), a partly read one is drained. After this the poster may free its requests.
-  void cancel(uint32_t lane, uint64_t op);
+  void cancel(const LaneKey& lane, uint64_t op);
   /// Tells the endpoint that operations of `lane` below `op` are over here: late messages for them
   /// are dropped. None of their requests may be posted any more.
-  void retire_below(uint32_t lane, uint64_t op);
+  void retire_below(const LaneKey& lane, uint64_t op);
+
+  /// The lane's group is gone here: drops what is held for the lane and what still arrives. Keys
+  /// are not used again, so the last 256 closed lanes are enough to know late messages by.
+  void close_lane(const LaneKey& lane);
+  /// Lanes of earlier epochs are closed, for good.
+  void start_epoch(uint32_t epoch);
+  /// True while a posted receive is not done: the peer owes something.
+  [[nodiscard]] bool awaits() const;
 
   /// Moves bytes both ways without blocking; true if anything moved. Sleep only after a call that
   /// returned false: one call neither reads nor writes without end, and does not read again to see

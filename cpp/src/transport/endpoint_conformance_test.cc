@@ -56,7 +56,7 @@ bool all_done(const TestMessages& messages) {
 TestMessages messages_of(uint32_t lane, uint64_t first_op, size_t count, size_t size) {
   TestMessages messages;
   for (uint64_t op = first_op; op < first_op + count; ++op) {
-    messages.push_back(std::make_unique<TestMessage>(MessageKey{lane, op, 1}, size, op));
+    messages.push_back(std::make_unique<TestMessage>(MessageKey{{0, lane}, op, 1}, size, op));
   }
   return messages;
 }
@@ -102,7 +102,7 @@ TEST_P(EndpointConformance, PostedMessagesOfAnySizeArrive) {
   EndpointPair pair(GetParam().make());
   for (const size_t size :
        {0U, 1U, 63U, 64U, 65U, 1000U, 65535U, 65536U, 262143U, 262144U, 262145U, 700'001U}) {
-    TestMessage message({1, size, 3}, size);
+    TestMessage message({{0, 1}, size, 3}, size);
     pair.second.post_recv(message.recv);
     pair.first.post_send(message.send);
     ASSERT_TRUE(pair.run_until([&] { return message.recv.done && message.send.done; })) << size;
@@ -117,7 +117,7 @@ TEST_P(EndpointConformance, PostedMessagesOfAnySizeArrive) {
 TEST_P(EndpointConformance, EarlyMessagesWaitForTheirRequest) {
   EndpointPair pair(GetParam().make());
   for (const size_t size : {0U, 1U, 1000U, 300'000U, 700'001U}) {
-    TestMessage message({1, size, 3}, size);
+    TestMessage message({{0, 1}, size, 3}, size);
     pair.first.post_send(message.send);
     ASSERT_TRUE(pair.run_until([&] { return message.send.done; }));
     pair.settle();
@@ -131,7 +131,7 @@ TEST_P(EndpointConformance, EarlyMessagesWaitForTheirRequest) {
 TEST_P(EndpointConformance, AMessageClaimedWhileItArrivesIsWhole) {
   EndpointPair pair(GetParam().make());
   for (int steps = 0; steps < 12; ++steps) {
-    TestMessage message({1, static_cast<uint64_t>(steps), 3}, 600'000);
+    TestMessage message({{0, 1}, static_cast<uint64_t>(steps), 3}, 600'000);
     pair.first.post_send(message.send);
     for (int step = 0; step < steps; ++step) pair.step();
     pair.second.post_recv(message.recv);
@@ -179,7 +179,7 @@ TEST_P(EndpointConformance, EarlyBytesAreBounded) {
 TEST_P(EndpointConformance, OneEarlyMessageAboveTheLimitIsBoundedToo) {
   const EndpointLimits limits{.bounce_bytes_per_lane = 100'000};
   EndpointPair pair(GetParam().make(), limits);
-  TestMessage message({1, 4, 1}, 6'000'000);
+  TestMessage message({{0, 1}, 4, 1}, 6'000'000);
   pair.first.post_send(message.send);
   pair.settle();
   EXPECT_FALSE(message.send.done);
@@ -191,7 +191,7 @@ TEST_P(EndpointConformance, OneEarlyMessageAboveTheLimitIsBoundedToo) {
 
 TEST_P(EndpointConformance, AnOlderOperationPassesPausedOnes) {
   EndpointPair pair(GetParam().make(), {.bounce_bytes_per_lane = 50'000});
-  TestMessage older({1, 5, 1}, 300'000);
+  TestMessage older({{0, 1}, 5, 1}, 300'000);
   pair.second.post_recv(older.recv);
   TestMessages early = messages_of(1, 6, 40, 100'000);
   for (const auto& message : early) pair.first.post_send(message->send);
@@ -210,7 +210,7 @@ TEST_P(EndpointConformance, APausedLaneDoesNotStopAnother) {
   TestMessages paused = messages_of(1, 0, 40, 100'000);
   for (const auto& message : paused) pair.first.post_send(message->send);
   pair.settle();
-  TestMessage other({2, 9, 1}, 100'000);
+  TestMessage other({{0, 2}, 9, 1}, 100'000);
   pair.second.post_recv(other.recv);
   pair.first.post_send(other.send);
   ASSERT_TRUE(pair.run_until([&] { return other.recv.done; }));
@@ -224,11 +224,11 @@ TEST_P(EndpointConformance, RetiringOperationsLetsTheirPausedMessagesGo) {
   for (const auto& message : late) pair.first.post_send(message->send);
   pair.settle();
   EXPECT_TRUE(pair.first.has_unsent());
-  pair.second.retire_below(1, 40);
+  pair.second.retire_below({0, 1}, 40);
   ASSERT_TRUE(pair.run_until([&] { return !pair.first.has_unsent(); }));
   pair.settle();
   EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
-  TestMessage next({1, 40, 1}, 100'000);
+  TestMessage next({{0, 1}, 40, 1}, 100'000);
   pair.first.post_send(next.send);
   pair.second.post_recv(next.recv);
   ASSERT_TRUE(pair.run_until([&] { return next.recv.done; }));
@@ -254,15 +254,15 @@ TEST_P(EndpointConformance, BothSidesMayPauseEachOther) {
 
 TEST_P(EndpointConformance, ASenderThatCancelsMayFreeItsBufferAtOnce) {
   EndpointPair pair(GetParam().make());
-  auto message = std::make_unique<TestMessage>(MessageKey{1, 1, 1}, 6'000'000);
+  auto message = std::make_unique<TestMessage>(MessageKey{{0, 1}, 1, 1}, 6'000'000);
   const Bytes original = message->payload;
-  TestMessage queued({1, 1, 2}, 1'000);
+  TestMessage queued({{0, 1}, 1, 2}, 1'000);
   pair.second.post_recv(message->recv);
   pair.first.post_send(message->send);
   pair.first.post_send(queued.send);
   pair.step();
   ASSERT_FALSE(message->send.done);
-  pair.first.cancel(1, 1);
+  pair.first.cancel({0, 1}, 1);
   std::fill(message->payload.begin(), message->payload.end(), std::byte{0});
   message->payload = Bytes();
   pair.settle();
@@ -272,9 +272,9 @@ TEST_P(EndpointConformance, ASenderThatCancelsMayFreeItsBufferAtOnce) {
       std::mismatch(original.begin(), original.end(), message->received.begin());
   const auto equal = static_cast<size_t>(difference.first - original.begin());
   EXPECT_GE(equal, pair.second.counters().bytes_received) << "what left before is unharmed";
-  pair.second.cancel(1, 1);
+  pair.second.cancel({0, 1}, 1);
   message.reset();
-  TestMessage next({1, 2, 1}, 100'000);
+  TestMessage next({{0, 1}, 2, 1}, 100'000);
   pair.second.post_recv(next.recv);
   pair.first.post_send(next.send);
   ASSERT_TRUE(pair.run_until([&] { return next.recv.done; }));
@@ -285,15 +285,15 @@ TEST_P(EndpointConformance, AReceiverThatCancelsMayFreeItsBufferAtOnce) {
   EndpointPair pair(GetParam().make());
   for (int steps = 0; steps < 6; ++steps) {
     const auto op = static_cast<uint64_t>(steps) * 2;
-    TestMessage message({1, op, 1}, 2'000'000);
+    TestMessage message({{0, 1}, op, 1}, 2'000'000);
     pair.second.post_recv(message.recv);
     pair.first.post_send(message.send);
     for (int step = 0; step < steps; ++step) pair.step();
-    pair.second.cancel(1, op);
+    pair.second.cancel({0, 1}, op);
     message.received = Bytes();
     ASSERT_TRUE(pair.run_until([&] { return message.send.done; })) << "the rest is drained";
     EXPECT_FALSE(message.recv.done && steps == 0);
-    TestMessage next({1, op + 1, 1}, 100'000);
+    TestMessage next({{0, 1}, op + 1, 1}, 100'000);
     pair.second.post_recv(next.recv);
     pair.first.post_send(next.send);
     ASSERT_TRUE(pair.run_until([&] { return next.recv.done; }));
@@ -302,14 +302,62 @@ TEST_P(EndpointConformance, AReceiverThatCancelsMayFreeItsBufferAtOnce) {
   EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
 }
 
+TEST_P(EndpointConformance, AClosedLaneKeepsNothingThatIsThereOrComes) {
+  EndpointPair pair(GetParam().make());
+  TestMessage early({{0, 1}, 3, 1}, 400'000);
+  pair.first.post_send(early.send);
+  pair.settle();
+  EXPECT_GT(pair.second.counters().bounced_bytes, 0U);
+  pair.second.close_lane({0, 1});
+  TestMessage late({{0, 1}, 4, 1}, 400'000), other({{0, 2}, 4, 1}, 1'000);
+  pair.first.post_send(late.send);
+  pair.first.post_send(other.send);
+  pair.second.post_recv(other.recv);
+  ASSERT_TRUE(pair.run_until([&] { return late.send.done && other.recv.done; }));
+  EXPECT_TRUE(other.arrived());
+  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+}
+
+TEST_P(EndpointConformance, LanesOfAnEpochThatIsOverKeepNothing) {
+  EndpointPair pair(GetParam().make());
+  TestMessage early({{0, 1}, 3, 1}, 1'000), late({{0, 1}, 4, 1}, 1'000);
+  TestMessage next({{1, 1}, 3, 1}, 1'000);
+  pair.first.post_send(early.send);
+  pair.settle();
+  pair.second.start_epoch(1);
+  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  pair.first.post_send(late.send);
+  pair.first.post_send(next.send);
+  pair.settle();
+  EXPECT_EQ(pair.second.counters().bounced_bytes, 1'000U) << "the same lane of the next epoch";
+  pair.second.post_recv(next.recv);
+  ASSERT_TRUE(pair.run_until([&] { return next.recv.done; }));
+  EXPECT_TRUE(next.arrived());
+}
+
+TEST_P(EndpointConformance, APeerIsAwaitedFromThePostedReceiveToItsEnd) {
+  EndpointPair pair(GetParam().make());
+  EXPECT_FALSE(pair.second.awaits());
+  TestMessage message({{0, 1}, 1, 1}, 400'000), cancelled({{0, 1}, 2, 1}, 10);
+  pair.second.post_recv(message.recv);
+  EXPECT_TRUE(pair.second.awaits());
+  pair.first.post_send(message.send);
+  ASSERT_TRUE(pair.run_until([&] { return message.recv.done; }));
+  EXPECT_FALSE(pair.second.awaits());
+  pair.second.post_recv(cancelled.recv);
+  EXPECT_TRUE(pair.second.awaits());
+  pair.second.cancel({0, 1}, 2);
+  EXPECT_FALSE(pair.second.awaits());
+}
+
 TEST_P(EndpointConformance, EarlyAndLateMessagesOfACancelledOperationAreDropped) {
   EndpointPair pair(GetParam().make(), {.bounce_bytes_per_lane = 50'000});
   TestMessages messages = messages_of(1, 3, 1, 400'000);
-  TestMessage late({1, 3, 2}, 400'000);
+  TestMessage late({{0, 1}, 3, 2}, 400'000);
   pair.first.post_send(messages[0]->send);
   pair.settle();
   EXPECT_GT(pair.second.counters().bounced_bytes, 0U);
-  pair.second.cancel(1, 3);
+  pair.second.cancel({0, 1}, 3);
   EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
   pair.first.post_send(late.send);
   ASSERT_TRUE(pair.run_until([&] { return late.send.done && messages[0]->send.done; }));
@@ -319,7 +367,8 @@ TEST_P(EndpointConformance, EarlyAndLateMessagesOfACancelledOperationAreDropped)
 
 TEST_P(EndpointConformance, AMismatchIsReportedWithThePeersValues) {
   EndpointPair pair(GetParam().make());
-  TestMessage posted({1, 1, 1}, 600'000), early({1, 1, 2}, 600'000), good({1, 1, 3}, 600'000);
+  TestMessage posted({{0, 1}, 1, 1}, 600'000), early({{0, 1}, 1, 2}, 600'000),
+      good({{0, 1}, 1, 3}, 600'000);
   posted.recv.signature = {1};
   early.recv.into = std::span(early.received).first(10);
   pair.second.post_recv(posted.recv);
@@ -342,13 +391,13 @@ TEST_P(EndpointConformance, AMismatchIsReportedWithThePeersValues) {
 
 TEST_P(EndpointConformance, ControlsKeepTheirOrderBehindMessages) {
   EndpointPair pair(GetParam().make());
-  TestMessage before({1, 1, 1}, 400'000);
+  TestMessage before({{0, 1}, 1, 1}, 400'000);
   pair.second.post_recv(before.recv);
   pair.first.post_send(before.send);
   for (uint64_t op = 0; op < 40; ++op) {
     pair.first.send_control({.kind = wire::ControlKind::kCancel,
                              .code = 3,
-                             .lane = 1,
+                             .lane = {0, 1},
                              .rank = -1,
                              .op = op,
                              .text = std::string(op * 50, 'x')});
@@ -369,7 +418,7 @@ TEST_P(EndpointConformance, ControlsKeepTheirOrderBehindMessages) {
 
 TEST_P(EndpointConformance, AGoodbyeComesBeforeTheEnd) {
   EndpointPair pair(GetParam().make());
-  TestMessage last({1, 1, 1}, 1'000);
+  TestMessage last({{0, 1}, 1, 1}, 1'000);
   pair.second.post_recv(last.recv);
   pair.first.post_send(last.send);
   pair.first.send_control({.kind = wire::ControlKind::kGoodbye});
@@ -388,7 +437,7 @@ TEST_P(EndpointConformance, AnEndInsideAFrameSaysSo) {
     StreamPair streams = GetParam().make();
     Endpoint endpoint(std::move(streams.second), [](const auto&) {});
     Bytes frame(wire::kFrameHeaderBytes + 100);
-    wire::encode_frame({.lane = 1, .length = 100, .piece = 100},
+    wire::encode_frame({.lane = {0, 1}, .length = 100, .piece = 100},
                        std::span(frame).first<wire::kFrameHeaderBytes>());
     frame.resize(size);
     PartialSender sender(*streams.first, frame, 1, size);
@@ -406,7 +455,7 @@ TEST_P(EndpointConformance, AnEndInsideAFrameSaysSo) {
 
 TEST_P(EndpointConformance, RequestsOfAClosedConnectionStayOpen) {
   EndpointPair pair(GetParam().make());
-  TestMessage waiting({1, 1, 1}, 1'000);
+  TestMessage waiting({{0, 1}, 1, 1}, 1'000);
   pair.first.post_recv(waiting.recv);
   pair.second.close();
   ASSERT_TRUE(pair.run_until([&] { return pair.first.closed(); }));

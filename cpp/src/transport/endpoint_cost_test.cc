@@ -34,10 +34,10 @@ struct Ends {
       : first(std::move(a), [](const auto&) {}), second(std::move(b), [](const auto&) {}) {}
   /// One message there and one back, each posted before it is sent.
   void ping_pong(uint64_t op) {
-    pass(first, second, {1, op, 1});
-    pass(second, first, {1, op, 2});
-    first.retire_below(1, op + 1);
-    second.retire_below(1, op + 1);
+    pass(first, second, {{0, 1}, op, 1});
+    pass(second, first, {{0, 1}, op, 2});
+    first.retire_below({0, 1}, op + 1);
+    second.retire_below({0, 1}, op + 1);
   }
   void pass(Endpoint& from, Endpoint& to, MessageKey key) {
     SendRequest send{.key = key, .signature = {5}, .payload = out};

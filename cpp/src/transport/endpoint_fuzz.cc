@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Endpoint endpoint(
       std::move(pair.first), [&controls](const corro::wire::Control&) { ++controls; }, limits);
   for (uint32_t i = 0; i < posted.size(); ++i) {
-    posted[i].key = {.lane = i % 2, .op = i / 2, .step = 0};
+    posted[i].key = {.lane = {0, i % 2}, .op = i / 2, .step = 0};
     posted[i].into = std::span(into).subspan(16UL * i, 4UL * i);
     endpoint.post_recv(posted[i]);
   }
@@ -36,8 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (void)pair.second->read(std::span(&answer, 1));
     if (moved.closed || (!active && moved.bytes == 0)) break;
   }
-  endpoint.cancel(0, 0);
-  endpoint.retire_below(1, 1);
+  endpoint.cancel({0, 0}, 0);
+  endpoint.retire_below({0, 1}, 1);
   while (endpoint.progress()) {
   }
   CORRO_CHECK(endpoint.counters().bytes_received <= size);

@@ -57,26 +57,27 @@ TEST(EndpointReader, GarbageClosesWithAReason) {
 
 TEST(EndpointReader, AMessageAboveTheCapAllocatesNothing) {
   Raw raw({.max_message_bytes = 1'000});
-  raw.feed({.lane = 1, .length = 1'001, .piece = 10}, 10);
+  raw.feed({.lane = {0, 1}, .length = 1'001, .piece = 10}, 10);
   raw.expect_closed_because("message length 1001");
   EXPECT_EQ(raw.endpoint->counters().bounced_bytes_peak, 0U);
 }
 
 TEST(EndpointReader, AHugeMessageCostsWhatHasArrivedOfIt) {
   Raw raw;
-  raw.feed({.lane = 1, .length = 1ULL << 40U, .piece = 10}, 10);
+  raw.feed({.lane = {0, 1}, .length = 1ULL << 40U, .piece = 10}, 10);
   EXPECT_FALSE(raw.endpoint->closed());
   EXPECT_EQ(raw.endpoint->counters().bounced_bytes, 10U);
 }
 
 TEST(EndpointReader, ManyEmptyEarlyMessagesReachTheLimitToo) {
   Raw raw({.bounce_bytes_per_lane = 1'000});
-  for (uint32_t step = 0; step < 100; ++step) raw.feed({.lane = 1, .op = 3, .step = step}, 0);
+  for (uint32_t step = 0; step < 100; ++step) raw.feed({.lane = {0, 1}, .op = 3, .step = step}, 0);
   EXPECT_EQ(raw.endpoint->counters().pauses, 1U);
 }
 
 TEST(EndpointReader, APieceThatDoesNotContinueItsMessageIsAnError) {
-  const wire::FrameHeader first{.lane = 1, .op = 2, .length = 30, .signature = {5}, .piece = 10};
+  const wire::FrameHeader first{
+      .lane = {0, 1}, .op = 2, .length = 30, .signature = {5}, .piece = 10};
   wire::FrameHeader second = first;
   second.offset = 10;
   {
@@ -91,7 +92,7 @@ TEST(EndpointReader, APieceThatDoesNotContinueItsMessageIsAnError) {
     raw.feed(header, header.piece);
     raw.expect_closed_because(words);
   };
-  refuse(first, "lane 1 op 2 step 0: piece at 0 of 30 where byte 10 of 30 is next");
+  refuse(first, "lane 0000000000000001 op 2 step 0: piece at 0 of 30 where byte 10 of 30 is next");
   wire::FrameHeader changed = second;
   changed.offset = 11;
   refuse(changed, "piece at 11 of 30 where byte 10 of 30 is next");
@@ -105,7 +106,8 @@ TEST(EndpointReader, APieceThatDoesNotContinueItsMessageIsAnError) {
 
 TEST(EndpointReader, AMessageThatComesTwiceIsAnErrorWhileTheFirstWaits) {
   Raw raw;
-  const wire::FrameHeader whole{.lane = 1, .op = 2, .length = 10, .signature = {5}, .piece = 10};
+  const wire::FrameHeader whole{
+      .lane = {0, 1}, .op = 2, .length = 10, .signature = {5}, .piece = 10};
   raw.feed(whole, 10);
   raw.feed(whole, 10);
   raw.expect_closed_because("protocol error");
@@ -113,14 +115,14 @@ TEST(EndpointReader, AMessageThatComesTwiceIsAnErrorWhileTheFirstWaits) {
 
 TEST(EndpointReader, AnEmptyMessageThatComesTwiceIsAnErrorToo) {
   Raw raw;
-  raw.feed({.lane = 1, .op = 2}, 0);
-  raw.feed({.lane = 1, .op = 2}, 0);
+  raw.feed({.lane = {0, 1}, .op = 2}, 0);
+  raw.feed({.lane = {0, 1}, .op = 2}, 0);
   raw.expect_closed_because("protocol error");
 }
 
 TEST(Endpoint, AHandlerMayCallBack) {
   MemoryPair pair = make_memory_pair();
-  TestMessage doomed({1, 1, 1}, 100'000), answer({1, 2, 1}, 100'000);
+  TestMessage doomed({{0, 1}, 1, 1}, 100'000), answer({{0, 1}, 2, 1}, 100'000);
   Endpoint* self = nullptr;
   Endpoint first(std::move(pair.first), [&](const wire::Control& control) {
     self->cancel(control.lane, control.op);
@@ -130,7 +132,7 @@ TEST(Endpoint, AHandlerMayCallBack) {
   Endpoint second(std::move(pair.second), [](const auto&) {});
   first.post_recv(doomed.recv);
   second.post_recv(answer.recv);
-  second.send_control({.kind = wire::ControlKind::kCancel, .lane = 1, .op = 1});
+  second.send_control({.kind = wire::ControlKind::kCancel, .lane = {0, 1}, .op = 1});
   second.post_send(doomed.send);
   const TestDeadline deadline;
   while (!answer.recv.done && !deadline.over()) {
@@ -163,7 +165,7 @@ TEST(Endpoint, ABreakInTheMiddleOfAMessageIsReportedOnBothSides) {
   for (const uint64_t at : {0U, 10U, 48U, 5'000U, 300'000U}) {
     MemoryPair pair = make_memory_pair();
     pair.link->toward(1).break_after(at, "cable cut");
-    TestMessage message({1, 1, 1}, 600'000);
+    TestMessage message({{0, 1}, 1, 1}, 600'000);
     Endpoint first(std::move(pair.first), [](const auto&) {});
     Endpoint second(std::move(pair.second), [](const auto&) {});
     second.post_recv(message.recv);
@@ -181,7 +183,7 @@ TEST(Endpoint, ABreakInTheMiddleOfAMessageIsReportedOnBothSides) {
 
 TEST(Endpoint, TwoRequestsWithOneKeyAreABrokenContract) {
   Raw raw;
-  TestMessage message({1, 1, 1}, 10);
+  TestMessage message({{0, 1}, 1, 1}, 10);
   RecvRequest again = message.recv;
   raw.endpoint->post_recv(message.recv);
   EXPECT_THROW(raw.endpoint->post_recv(again), ContractError);

@@ -36,10 +36,10 @@ Inbox::Inbox(Stream& stream, Outbox& outbox, EndpointCounters& counters, Endpoin
       staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)),
       staging_ask_(kLeastAsked) {}
 
-Inbox::Lane& Inbox::lane_of(uint32_t lane) {
-  if (last_lane_ == nullptr || last_lane_id_ != lane) {
-    last_lane_ = &lanes_[lane];
-    last_lane_id_ = lane;
+Inbox::Lane& Inbox::lane_of(const LaneKey& key) {
+  if (last_lane_ == nullptr || last_lane_->key != key) {
+    last_lane_ = &lanes_[key];
+    last_lane_->key = key;
   }
   return *last_lane_;
 }
@@ -50,13 +50,13 @@ bool Inbox::is_over(const Lane& lane, uint64_t op) {
          std::find(lane.cancelled.begin(), lane.cancelled.end(), op) != lane.cancelled.end();
 }
 
-void Inbox::started(uint32_t id, Lane& lane, uint64_t below) {
+void Inbox::started(Lane& lane, uint64_t below) {
   if (below <= lane.first_unstarted) return;
   lane.first_unstarted = below;
-  if (lane.paused) outbox_.send_flow(wire::ControlKind::kPause, id, below);
+  if (lane.paused) outbox_.send_flow(wire::ControlKind::kPause, lane.key, below);
 }
 
-void Inbox::add_bounced(uint32_t id, Lane& lane, Incoming& message, size_t size) {
+void Inbox::add_bounced(Lane& lane, Incoming& message, size_t size) {
   message.bounced.push_back({spare_pieces_.take(size), size});
   lane.bounced_bytes += size + kBounceOverhead;
   counters_.bounced_bytes += size;
@@ -64,10 +64,10 @@ void Inbox::add_bounced(uint32_t id, Lane& lane, Incoming& message, size_t size)
   if (lane.paused || lane.bounced_bytes <= limits_.bounce_bytes_per_lane) return;
   lane.paused = true;
   ++counters_.pauses;
-  outbox_.send_flow(wire::ControlKind::kPause, id, lane.first_unstarted);
+  outbox_.send_flow(wire::ControlKind::kPause, lane.key, lane.first_unstarted);
 }
 
-void Inbox::free_bounced(uint32_t id, Lane& lane, Incoming& message) {
+void Inbox::free_bounced(Lane& lane, Incoming& message) {
   for (Piece& piece : message.bounced) {
     lane.bounced_bytes -= piece.size + kBounceOverhead;
     counters_.bounced_bytes -= piece.size;
@@ -76,7 +76,7 @@ void Inbox::free_bounced(uint32_t id, Lane& lane, Incoming& message) {
   message.bounced = std::vector<Piece>();
   if (!lane.paused || lane.bounced_bytes * 2 > limits_.bounce_bytes_per_lane) return;
   lane.paused = false;
-  outbox_.send_flow(wire::ControlKind::kResume, id, 0);
+  outbox_.send_flow(wire::ControlKind::kResume, lane.key, 0);
 }
 
 bool Inbox::arriving(const MessageKey& key) const {
@@ -96,12 +96,13 @@ void Inbox::post(RecvRequest& request) {
   Incoming* message = messages_.find(key);
   if (message == nullptr) {
     messages_.insert(key).request = &request;
+    ++awaited_;
   } else {
-    CORRO_CHECK(message->request == nullptr && !message->drop, "posted twice", key.lane, key.op,
+    CORRO_CHECK(message->request == nullptr && !message->drop, "posted twice", key.lane.key, key.op,
                 key.step);
     claim(lane, *message, request);
   }
-  started(key.lane, lane, key.op + 1);
+  started(lane, key.op + 1);
 }
 
 /// Gives a message that was early to the request it waited for.
@@ -123,39 +124,63 @@ void Inbox::claim(Lane& lane, Incoming& message, RecvRequest& request) {
     if (arriving(key)) sink_ = into;
     message.request = &request;
     request.done = whole;
+    if (!whole) ++awaited_;
     --lane.unclaimed;
   }
-  free_bounced(key.lane, lane, message);
+  free_bounced(lane, message);
   if (!whole) return;
   if (message.drop) --lane.unclaimed;
   messages_.erase(key);
 }
 
-void Inbox::cancel(uint32_t id, uint64_t op) {
-  Lane& lane = lane_of(id);
-  forget(id, lane, op, op + 1);
+void Inbox::cancel(const LaneKey& key, uint64_t op) {
+  Lane& lane = lane_of(key);
+  forget(lane, op, op + 1);
   if (!is_over(lane, op)) lane.cancelled.push_back(op);
-  started(id, lane, op + 1);
+  started(lane, op + 1);
 }
 
-void Inbox::retire_below(uint32_t id, uint64_t op) {
-  Lane& lane = lane_of(id);
+void Inbox::retire_below(const LaneKey& key, uint64_t op) {
+  Lane& lane = lane_of(key);
   if (op <= lane.retired_below) return;
-  if (lane.unclaimed > 0) forget(id, lane, 0, op);
+  if (lane.unclaimed > 0) forget(lane, 0, op);
   std::erase_if(lane.cancelled, [&](uint64_t over) { return over < op; });
   lane.retired_below = op;
-  started(id, lane, op);
+  started(lane, op);
 }
 
 /// Drops every entry of the lane's operations in [op_from, op_below).
-void Inbox::forget(uint32_t id, Lane& lane, uint64_t op_from, uint64_t op_below) {
+void Inbox::forget(Lane& lane, uint64_t op_from, uint64_t op_below) {
   messages_.erase_if([&](const MessageKey& key, Incoming& message) {
-    if (key.lane != id || key.op < op_from || key.op >= op_below) return false;
-    if (message.request == nullptr) --lane.unclaimed;
-    free_bounced(id, lane, message);
+    if (key.lane != lane.key || key.op < op_from || key.op >= op_below) return false;
+    --(message.request == nullptr ? lane.unclaimed : awaited_);
+    free_bounced(lane, message);
     if (arriving(key)) sink_ = nullptr;
     return true;
   });
+}
+
+bool Inbox::is_closed(const LaneKey& key) const {
+  if (key.epoch < epoch_) return true;
+  if (closed_.empty() || (last_lane_ != nullptr && last_lane_->key == key)) return false;
+  return std::find(closed_.begin(), closed_.end(), key) != closed_.end();
+}
+
+void Inbox::close_lane(const LaneKey& key) {
+  forget(lane_of(key), 0, std::numeric_limits<uint64_t>::max());
+  lanes_.erase(key);
+  last_lane_ = nullptr;
+  if (closed_.size() < kMostClosed) closed_.resize(closed_.size() + 1);
+  closed_[next_closed_++ % kMostClosed] = key;
+}
+
+void Inbox::start_epoch(uint32_t epoch) {
+  epoch_ = epoch;
+  std::vector<LaneKey> over;
+  for (const auto& [key, lane] : lanes_) {
+    if (key.epoch < epoch) over.push_back(key);
+  }
+  for (const LaneKey& key : over) close_lane(key);
 }
 
 bool Inbox::fill() {
@@ -245,6 +270,7 @@ Status Inbox::start_message() {
   key_ = {frame_.lane, frame_.op, frame_.step};
   sink_ = nullptr;
   if (frame_.offset == 0) last_message_ = {key_, frame_.signature};
+  if (is_closed(key_.lane)) return {};
   Lane& lane = lane_of(key_.lane);
   if (is_over(lane, key_.op)) {
     if (on_stray_ && frame_.offset == 0) on_stray_(key_, frame_.signature);
@@ -269,6 +295,7 @@ Status Inbox::start_message() {
       report_mismatch(*request, *message);
       message->request = nullptr;
       message->drop = true;
+      --awaited_;
       ++lane.unclaimed;
     }
   }
@@ -278,7 +305,7 @@ Status Inbox::start_message() {
     return {};
   }
   const size_t size = frame_.piece;
-  add_bounced(key_.lane, lane, *message, size);
+  add_bounced(lane, *message, size);
   sink_ = message->bounced.back().bytes.data();
   return {};
 }
@@ -295,7 +322,8 @@ Status Inbox::check_continuation(const Incoming& message) const {
               : fmt::format("piece at {} of {} where byte {} of {} is next", frame_.offset,
                             frame_.length, message.received, length);
   return {Code::kInvalidArgument,
-          fmt::format("message lane {} op {} step {}: {}", key_.lane, key_.op, key_.step, what)};
+          fmt::format("message of epoch {} lane {:016x} op {} step {}: {}", key_.lane.epoch,
+                      key_.lane.key, key_.op, key_.step, what)};
 }
 
 void Inbox::finish_frame() {
@@ -315,6 +343,7 @@ void Inbox::finish_message_piece() {
   ++counters_.messages_received;
   if (message->request != nullptr) {
     message->request->done = true;
+    --awaited_;
   } else if (message->drop) {
     --lane_of(key_.lane).unclaimed;
   } else {

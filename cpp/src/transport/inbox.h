@@ -29,9 +29,16 @@ class Inbox {
   /// See Endpoint::post_recv.
   void post(RecvRequest& request);
   /// See Endpoint::cancel.
-  void cancel(uint32_t lane, uint64_t op);
+  void cancel(const LaneKey& lane, uint64_t op);
   /// See Endpoint::retire_below.
-  void retire_below(uint32_t lane, uint64_t op);
+  void retire_below(const LaneKey& lane, uint64_t op);
+
+  /// See Endpoint::close_lane.
+  void close_lane(const LaneKey& key);
+  /// See Endpoint::start_epoch.
+  void start_epoch(uint32_t epoch);
+  /// See Endpoint::awaits.
+  [[nodiscard]] bool awaits() const { return awaited_ > 0; }
 
   /// Reads until the stream is empty or the turn is over; true if anything moved. A read that
   /// returned less than it asked for counts as empty: the caller comes back until nothing moves.
@@ -62,6 +69,7 @@ class Inbox {
         bounced;  ///< Without a request: what has arrived, the last one perhaps not whole.
   };
   struct Lane {
+    LaneKey key;
     uint64_t retired_below = 0;
     uint64_t first_unstarted = 0;
     std::vector<uint64_t> cancelled;  ///< Operations not below retired_below.
@@ -70,12 +78,13 @@ class Inbox {
     bool paused = false;  ///< The peer was told to hold back what is not started.
   };
 
-  Lane& lane_of(uint32_t lane);
+  Lane& lane_of(const LaneKey& key);
+  [[nodiscard]] bool is_closed(const LaneKey& key) const;
   [[nodiscard]] static bool is_over(const Lane& lane, uint64_t op);
-  void started(uint32_t id, Lane& lane, uint64_t below);
-  void add_bounced(uint32_t id, Lane& lane, Incoming& message, size_t size);
-  void free_bounced(uint32_t id, Lane& lane, Incoming& message);
-  void forget(uint32_t id, Lane& lane, uint64_t op_from, uint64_t op_below);
+  void started(Lane& lane, uint64_t below);
+  void add_bounced(Lane& lane, Incoming& message, size_t size);
+  void free_bounced(Lane& lane, Incoming& message);
+  void forget(Lane& lane, uint64_t op_from, uint64_t op_below);
   [[nodiscard]] bool arriving(const MessageKey& key) const;
   void report_mismatch(RecvRequest& request, const Incoming& message);
   void claim(Lane& lane, Incoming& message, RecvRequest& request);
@@ -102,9 +111,13 @@ class Inbox {
   std::string failure_;
 
   KeyTable<Incoming> messages_;
-  std::unordered_map<uint32_t, Lane> lanes_;
+  std::unordered_map<LaneKey, Lane, LaneKeyHash> lanes_;
+  size_t awaited_ = 0;  ///< Posted receives that are not done.
+  uint32_t epoch_ = 0;  ///< Messages of earlier ones are dropped.
+  static constexpr size_t kMostClosed = 256;
+  std::vector<LaneKey> closed_;  ///< A ring of the lanes closed last.
+  size_t next_closed_ = 0;
   std::optional<MessageHead> last_message_;
-  uint32_t last_lane_id_ = 0;
   Lane* last_lane_ = nullptr;  ///< The lane looked up last; map nodes stay in place.
 
   // Bytes read and not looked at yet; empty while a payload is read straight to its place.

@@ -33,7 +33,7 @@ class KeyTable {
     if ((size_ + 1) * 2 > slots_.size()) grow();
     size_t at = home(key);
     while (slots_[at].used) {
-      CORRO_CHECK(slots_[at].key != key, key.lane, key.op, key.step);
+      CORRO_CHECK(slots_[at].key != key, key.lane.key, key.op, key.step);
       at = next(at);
     }
     slots_[at].key = key;
@@ -72,7 +72,7 @@ class KeyTable {
   [[nodiscard]] size_t next(size_t at) const { return (at + 1) & (slots_.size() - 1); }
   [[nodiscard]] size_t home(const MessageKey& key) const {
     uint64_t hash = key.op * 0x9E3779B97F4A7C15ULL;
-    hash ^= (uint64_t{key.lane} << 32U | key.step) * 0xC2B2AE3D27D4EB4FULL;
+    hash ^= (LaneKeyHash{}(key.lane) + key.step) * 0xC2B2AE3D27D4EB4FULL;
     return (hash ^ hash >> 29U) & (slots_.size() - 1);
   }
 

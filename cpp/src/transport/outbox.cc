@@ -29,7 +29,7 @@ Outbox::Item Outbox::Queue::pop() {
   return item;
 }
 
-void Outbox::Queue::drop(uint32_t lane, uint64_t op) {
+void Outbox::Queue::drop(const LaneKey& lane, uint64_t op) {
   for (size_t at = head_; at < items_.size(); ++at) {
     if (items_[at].belongs_to(lane, op)) items_[at] = Item{};
   }
@@ -51,7 +51,7 @@ void Outbox::post(const wire::Control& control) {
   flush();
 }
 
-void Outbox::cancel(uint32_t lane, uint64_t op) {
+void Outbox::cancel(const LaneKey& lane, uint64_t op) {
   queue_.drop(lane, op);
   if (auto hold = holds_.find(lane); hold != holds_.end()) {
     std::erase_if(hold->second.items, [&](const Item& item) { return item.belongs_to(lane, op); });
@@ -69,13 +69,13 @@ void Outbox::cancel(uint32_t lane, uint64_t op) {
   current_ = Item{};
 }
 
-void Outbox::hold_from(uint32_t lane, uint64_t op) {
+void Outbox::hold_from(const LaneKey& lane, uint64_t op) {
   Hold& hold = holds_[lane];
   hold.from = op;
   release_below(hold, op);
 }
 
-void Outbox::release(uint32_t lane) {
+void Outbox::release(const LaneKey& lane) {
   const auto hold = holds_.find(lane);
   if (hold == holds_.end()) return;
   for (Item& item : hold->second.items) queue_.push(std::move(item));
@@ -102,7 +102,7 @@ bool Outbox::put_on_hold(Item& item) {
   return true;
 }
 
-void Outbox::send_flow(wire::ControlKind kind, uint32_t lane, uint64_t op) {
+void Outbox::send_flow(wire::ControlKind kind, const LaneKey& lane, uint64_t op) {
   if (broken_) return;
   const auto same =
       std::find_if(flow_.begin(), flow_.end(), [&](const Flow& flow) { return flow.lane == lane; });

@@ -26,15 +26,17 @@ class Outbox {
   /// See Endpoint::send_control.
   void post(const wire::Control& control);
   /// See Endpoint::cancel.
-  void cancel(uint32_t lane, uint64_t op);
+  void cancel(const LaneKey& lane, uint64_t op);
+  /// Forgets what the peer has said of a lane whose operations are all cancelled or over.
+  void close_lane(const LaneKey& lane) { holds_.erase(lane); }
   /// The peer's PAUSE: operations of the lane from `op` on stay here; what was held below flows
   /// again.
-  void hold_from(uint32_t lane, uint64_t op);
+  void hold_from(const LaneKey& lane, uint64_t op);
   /// The peer's RESUME: everything held of the lane flows again.
-  void release(uint32_t lane);
+  void release(const LaneKey& lane);
   /// Sends a PAUSE or RESUME before anything queued; replaces one for the same lane that has not
   /// left.
-  void send_flow(wire::ControlKind kind, uint32_t lane, uint64_t op);
+  void send_flow(wire::ControlKind kind, const LaneKey& lane, uint64_t op);
 
   /// Writes until the stream is full, everything is written or the turn is over; true if anything
   /// moved.
@@ -51,7 +53,7 @@ class Outbox {
     size_t sent = 0;  ///< Payload bytes in frames that have left.
     std::unique_ptr<wire::Control> control;
     [[nodiscard]] bool empty() const { return request == nullptr && control == nullptr; }
-    [[nodiscard]] bool belongs_to(uint32_t lane, uint64_t op) const {
+    [[nodiscard]] bool belongs_to(const LaneKey& lane, uint64_t op) const {
       return request != nullptr && request->key.lane == lane && request->key.op == op;
     }
   };
@@ -61,7 +63,7 @@ class Outbox {
     [[nodiscard]] bool empty() const { return head_ == items_.size(); }
     void push(Item item) { items_.push_back(std::move(item)); }
     Item pop();
-    void drop(uint32_t lane, uint64_t op);
+    void drop(const LaneKey& lane, uint64_t op);
 
    private:
     std::vector<Item> items_;
@@ -73,7 +75,7 @@ class Outbox {
   };
   struct Flow {
     wire::ControlKind kind;
-    uint32_t lane;
+    LaneKey lane;
     uint64_t op;
   };
 
@@ -101,7 +103,8 @@ class Outbox {
   Item current_;  ///< Started and not finished; goes on at the next frame.
   Queue queue_;
   std::vector<Flow> flow_;
-  std::unordered_map<uint32_t, Hold> holds_;  ///< By lane; only lanes the peer has paused.
+  std::unordered_map<LaneKey, Hold, LaneKeyHash>
+      holds_;  ///< By lane; only lanes the peer has paused.
 };
 
 }  // namespace corro::transport

@@ -4,32 +4,32 @@
 #include <cstdint>
 #include <string>
 
+#include "base/lane_key.h"
 #include "base/signature_bits.h"
 
 namespace corro::wire {
 
 enum class ControlKind : uint8_t {
   kGoodbye = 1,  ///< The sender closes in an orderly way; end of stream after it is no failure.
-  kAbort = 2,   ///< The lane (group) is dead: `rank` was lost while in `op`; `text` says how it was
-                ///< noticed.
+  kAbort = 2,   ///< The group is dead: world rank `rank` was lost while in `op`; `text` says how it
+                ///< was noticed.
   kCancel = 3,  ///< Operation `op` of the lane failed here with `code`; everyone still inside it
                 ///< fails with `text`.
   kPause = 4,   ///< Flow control, used by Endpoint: hold back operations >= op of the lane.
   kResume = 5,  ///< Flow control, used by Endpoint.
   kReady = 6,   ///< Named operations: a member's announcement to its group's leader (`text`).
   kOrder = 7,   ///< Named operations: the leader's decision, to every other member (`text`).
-  kWaiting = 8,  ///< Operation `op` of the lane waits for `rank` here, and for long.
-  kVote = 9,     ///< Closing round, to who decides: `op` is made here, with this signature.
-  kCommit = 10,  ///< Closing round: `op` has succeeded, on every rank.
-  kReport = 11,  ///< Closing round, to who decides now that another is lost: all commits were said.
-  kSettled = 12,  ///< Closing round: what has not been committed by now has failed on every rank.
+  kWaiting = 8,   ///< Operation `op` of the lane waits for group rank `rank` here, and for long.
+  kVote = 9,      ///< Closing round, to who decides: `op` is made here, with this signature.
+  kCommit = 10,   ///< Closing round: `op` has succeeded, on every rank.
+  kSettled = 11,  ///< Closing round: what has not been committed by now has failed on every rank.
 };
 
 /// A small message about the connection or an operation.
 struct Control {
   ControlKind kind = ControlKind::kGoodbye;
   uint8_t code = 0;  ///< A corro::Code.
-  uint32_t lane = 0;
+  LaneKey lane = {};
   int32_t rank = -1;
   uint64_t op = 0;
   std::string text = {};         ///< At most kMaxControlText bytes.

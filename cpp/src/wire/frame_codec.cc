@@ -18,7 +18,7 @@ struct RawHeader {
   uint8_t kind = 0;
   uint8_t control = 0;
   uint8_t code = 0;
-  uint32_t lane = 0;
+  uint32_t epoch = 0;
   uint64_t op = 0;
   uint32_t step_or_rank = 0;
   uint32_t piece = 0;
@@ -28,6 +28,7 @@ struct RawHeader {
   uint64_t shape = 0;
   uint32_t extras = 0;
   uint32_t reserved = 0;
+  uint64_t lane = 0;
 };
 static_assert(sizeof(RawHeader) == kFrameHeaderBytes);
 
@@ -48,7 +49,7 @@ Status check_piece(const RawHeader& raw) {
 
 void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
   RawHeader raw{.kind = static_cast<uint8_t>(header.kind),
-                .lane = header.lane,
+                .epoch = header.lane.epoch,
                 .op = header.op,
                 .step_or_rank = header.step,
                 .piece = header.piece,
@@ -56,7 +57,8 @@ void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameHeaderBy
                 .offset = header.offset,
                 .call = header.signature.call,
                 .shape = header.signature.shape,
-                .extras = header.signature.extras};
+                .extras = header.signature.extras,
+                .lane = header.lane.key};
   if (header.kind == FrameKind::kControl) {
     raw.control = static_cast<uint8_t>(header.control);
     raw.code = header.code;
@@ -73,7 +75,7 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
   std::memcpy(&raw, raw_bytes.data(), sizeof(raw));
   if (raw.magic != kMagic) return refused("first byte", raw.magic);
   if (raw.reserved != 0) return refused("reserved field", raw.reserved);
-  FrameHeader header{.lane = raw.lane,
+  FrameHeader header{.lane = {raw.epoch, raw.lane},
                      .op = raw.op,
                      .length = raw.length,
                      .piece = raw.piece,

@@ -19,7 +19,7 @@
 
 namespace corro::wire {
 
-inline constexpr size_t kFrameHeaderBytes = 64;
+inline constexpr size_t kFrameHeaderBytes = 72;
 inline constexpr uint32_t kMaxPieceBytes = 256U << 10U;
 
 enum class FrameKind : uint8_t { kMessage = 1, kControl = 2 };
@@ -27,7 +27,7 @@ enum class FrameKind : uint8_t { kMessage = 1, kControl = 2 };
 /// What stands in front of a payload. Fields that the kind does not use are not sent.
 struct FrameHeader {
   FrameKind kind = FrameKind::kMessage;
-  uint32_t lane = 0;
+  LaneKey lane = {};
   uint64_t op = 0;
   uint64_t length = 0;           ///< Bytes of the whole message, or of the control's text.
   uint32_t step = 0;             ///< Message: tag of the schedule step.

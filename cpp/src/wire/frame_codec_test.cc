@@ -20,7 +20,7 @@ Raw encoded(const FrameHeader& header) {
 
 Raw message() {
   return encoded(
-      {.lane = 0x01020304,
+      {.lane = {.epoch = 0x01020304, .key = 0x5152535455565758},
        .op = 0x1112131415161718,
        .length = 5,
        .step = 9,
@@ -37,7 +37,8 @@ Raw with_byte(Raw raw, size_t at, uint8_t value) {
 TEST(Frame, MessageReadsBackAsWritten) {
   const FrameHeader header = decode_frame(message(), kCap).value();
   EXPECT_EQ(header.kind, FrameKind::kMessage);
-  EXPECT_EQ(header.lane, 0x01020304U);
+  EXPECT_EQ(header.lane.epoch, 0x01020304U);
+  EXPECT_EQ(header.lane.key, 0x5152535455565758U);
   EXPECT_EQ(header.op, 0x1112131415161718U);
   EXPECT_EQ(header.length, 5U);
   EXPECT_EQ(header.step, 9U);
@@ -50,16 +51,17 @@ TEST(Frame, MessageReadsBackAsWritten) {
 
 TEST(Frame, BytesAreThoseOfTheDocument) {
   const std::array<uint8_t, kFrameHeaderBytes> want = {
-      0xC7, 1,    0,    0,                             // magic, kind, control, code
-      4,    3,    2,    1,                             // lane
-      0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,  // op
-      9,    0,    0,    0,                             // step
-      3,    0,    0,    0,                             // piece
-      5,    0,    0,    0,    0,    0,    0,    0,     // length
-      2,    0,    0,    0,    0,    0,    0,    0,     // offset
-      0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,  // call
-      0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31,  // shape
-      0x44, 0x43, 0x42, 0x41, 0,    0,    0,    0};    // extras, reserved
+      0xC7, 1,    0,    0,                              // magic, kind, control, code
+      4,    3,    2,    1,                              // epoch
+      0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,   // op
+      9,    0,    0,    0,                              // step
+      3,    0,    0,    0,                              // piece
+      5,    0,    0,    0,    0,    0,    0,    0,      // length
+      2,    0,    0,    0,    0,    0,    0,    0,      // offset
+      0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,   // call
+      0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31,   // shape
+      0x44, 0x43, 0x42, 0x41, 0,    0,    0,    0,      // extras, reserved
+      0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51};  // lane
   const Raw raw = message();
   EXPECT_EQ(std::memcmp(raw.data(), want.data(), want.size()), 0);
 }
@@ -67,7 +69,7 @@ TEST(Frame, BytesAreThoseOfTheDocument) {
 TEST(Frame, ControlReadsBackAsWritten) {
   const Control sent{.kind = ControlKind::kCancel,
                      .code = 3,
-                     .lane = 2,
+                     .lane = {0, 2},
                      .rank = -1,
                      .op = 77,
                      .text = "rank 3: 4 not 5"};

@@ -11,7 +11,6 @@ store, if no agent of corro's runs them.
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,7 +21,6 @@ from torch.distributed.distributed_c10d import default_pg_timeout
 
 from corro import _context, _native
 from corro._context import Context, Group
-from corro.errors import NotFoundError, TimeoutError
 from corro.torch.arithmetic import needs_newer
 from corro.torch.process_group import Collectives
 from corro.torch.store import TorchStore, timeout_of_environment
@@ -113,9 +111,8 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
         context = _private_context(options, store)
         ranks, owner = list(range(size)), True
     meeting = TorchStore(store)
-    made = _agreed_number(meeting, ranks, rank, context.groups_made, timeout)
-    context.skip_groups(made)
-    group = context.new_group(ranks)
+    # Its members have torch's name for it; the world's other group is torch's own, too.
+    group = context.new_group(ranks, f"torch/{options.group_id}/{times}")
     cls = CorroBackend if _backend_can_be_subclassed() else CorroProcessGroup
     return cls(context, group, meeting, timeout, owner)
 
@@ -156,31 +153,6 @@ def _shared_context(ranks: Sequence[int], rank: int) -> Context | None:
     context = _context.current()
     mine = context.engine.rank
     return context if max(ranks) < context.engine.size and ranks[rank] == mine else None
-
-
-def _agreed_number(
-    store: TorchStore, ranks: Sequence[int], rank: int, made: int, timeout: timedelta
-) -> int:
-    """Returns the most groups made on any rank: only members of torch's groups make them."""
-    seconds = timeout.total_seconds()
-    end = time.monotonic() + seconds
-
-    def number_at(key: str, missing: str, world_rank: int) -> int:
-        try:
-            return int(store.get(key, max(end - time.monotonic(), 0)))
-        except NotFoundError:
-            text = f"new_group: waited for {missing} for {seconds:g} s: has it been called there?"
-            raise TimeoutError(text, rank=world_rank, op="new_group") from None
-
-    if rank != 0:
-        store.put(f"groups/{rank}", str(made).encode())
-        return number_at("groups", f"rank {ranks[0]}, or one that it waits for,", -1)
-    agreed = made
-    for other, world_rank in enumerate(ranks[1:], start=1):
-        there = number_at(f"groups/{other}", f"rank {world_rank}", world_rank)
-        agreed = max(agreed, there)
-    store.put("groups", str(agreed).encode())
-    return agreed
 
 
 def _backend_can_be_subclassed() -> bool:

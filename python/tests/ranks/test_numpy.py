@@ -153,7 +153,6 @@ def test_send_and_recv_in_a_ring() -> None:
     numpy.testing.assert_array_equal(got, (rank - 1) % n)
 
 
-@pytest.mark.skip(reason="mended with the engine's buckets")
 def test_a_receive_that_does_not_fit_leaves_other_tags_alone() -> None:
     tags = range(1, 5)
     if corro.size() > 1 and corro.rank() == 0:
@@ -166,7 +165,6 @@ def test_a_receive_that_does_not_fit_leaves_other_tags_alone() -> None:
             assert cn.recv(numpy.empty(4, numpy.int64), 0, tag=tag).tolist() == [tag] * 4
 
 
-@pytest.mark.skip(reason="mended with the engine's buckets")
 def test_early_messages_are_bounded_however_much_was_sent_on_another_tag() -> None:
     small, early = numpy.ones(1), 64  # Of 1 MiB each.
     engine = corro._context.current().engine

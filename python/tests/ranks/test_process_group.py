@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import corro.torch as corro
-from corro.torch.backend import _agreed_number
-from corro.torch.store import TorchStore
 from corro.torch.works import CorroWork
 
 NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
@@ -539,11 +536,3 @@ def test_tensors_of_works_that_failed_are_let_go_of() -> None:
     for _ in range(20):
         dist.barrier()
     assert sum(ref() is not None for ref in alive) < 4
-
-
-def test_a_rank_that_does_not_come_to_new_group_is_named() -> None:
-    for rank, text, culprit in ((0, "waited for rank 5 ", 5), (1, "waited for rank 2, or", -1)):
-        store = TorchStore(dist.HashStore())
-        with pytest.raises(corro.TimeoutError, match=text) as caught:
-            _agreed_number(store, [2, 5], rank, 0, timedelta(seconds=0.01))
-        assert caught.value.rank == culprit

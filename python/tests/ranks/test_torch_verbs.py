@@ -33,6 +33,8 @@ def values(rank: int, dtype: torch.dtype, count: int = 10_007) -> torch.Tensor:
 
 def expected(op: corro.ReduceOp, dtype: torch.dtype, count: int = 10_007) -> torch.Tensor:
     """Folds all contributions from the left, f16 and bf16 in f32, and rounds once."""
+    if op == corro.Average and not dtype.is_floating_point:
+        return average_of_integers(dtype, count)
     wide = torch.float32 if dtype in HALVES else dtype
     parts = [values(rank, dtype, count).to(wide) for rank in range(corro.size())]
     fold = {
@@ -46,11 +48,16 @@ def expected(op: corro.ReduceOp, dtype: torch.dtype, count: int = 10_007) -> tor
     for part in parts[1:]:
         result = fold(result, part)
     if op == corro.Average:
-        if dtype.is_floating_point:
-            result = result * torch.tensor(1.0 / corro.size(), dtype=torch.float64).to(wide)
-        else:
-            result = torch.div(result, corro.size(), rounding_mode="trunc")
+        result = result * torch.tensor(1.0 / corro.size(), dtype=torch.float64).to(wide)
     return result.to(dtype)
+
+
+def average_of_integers(dtype: torch.dtype, count: int) -> torch.Tensor:
+    """Sums without wrapping, and rounds toward zero."""
+    parts = [values(rank, dtype, count).tolist() for rank in range(corro.size())]
+    sums = [sum(column) for column in zip(*parts, strict=True)]
+    signed = [abs(one) // corro.size() * (1 if one > 0 else -1) for one in sums]
+    return torch.tensor(signed, dtype=dtype)
 
 
 def assert_same(got: torch.Tensor, want: torch.Tensor) -> None:

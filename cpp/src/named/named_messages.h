@@ -1,0 +1,121 @@
+// What members and leader of a group say to each other about named operations, as values and as
+// bytes. The layout is in docs/wire.md.
+//
+//   Bytes bytes = encode(Announcement{.kind = Announcement::Kind::kReady, .ready = {ref}});
+//   CORRO_ASSIGN(const Announcement message, decode_announcement(bytes));
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "named/fusion.h"
+
+namespace corro::named {
+
+/// An operation as its rank submitted it, without its buffers.
+struct NamedEntry {
+  std::string name;
+  Fusible op;
+};
+inline constexpr size_t kMaxOperationName = 512;
+
+/// True if name and operation are equal, scales by their bits.
+[[nodiscard]] bool same(const NamedEntry& a, const NamedEntry& b);
+/// For example "allreduce(f32[100], sum)" or "allreduce(f32[100], sum), prescale 0.5".
+[[nodiscard]] std::string describe(const NamedEntry& entry);
+
+/// An entry, or the number under which both sides know it.
+struct NamedRef {
+  static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+  uint32_t cached = kNone;
+  NamedEntry entry = {};  ///< Empty if cached.
+};
+
+/// Entries by small numbers. Every member and the leader learn the entries of each run in the same
+/// order, so numbers mean the same everywhere. A name keeps its number when its entry changes; once
+/// full, further names stay unnumbered. Loop-confined.
+class NamedCache {
+ public:
+  static constexpr size_t kCapacity = size_t{1} << 16U;
+
+  /// Adds or replaces; returns the number, or NamedRef::kNone when full.
+  uint32_t learn(const NamedEntry& entry);
+  /// The number if this very entry is known, else kNone.
+  [[nodiscard]] uint32_t find(const NamedEntry& entry) const;
+  /// Null if the number is unknown.
+  [[nodiscard]] const NamedEntry* entry(uint32_t number) const;
+  [[nodiscard]] NamedRef refer(const NamedEntry& entry) const;
+  /// The entry behind a reference, learning it if it is new. INVALID_ARGUMENT for an unknown
+  /// number.
+  [[nodiscard]] Result<NamedEntry> resolve(const NamedRef& ref) const;
+
+ private:
+  std::vector<NamedEntry> entries_;
+  std::unordered_map<std::string, uint32_t> numbers_;
+};
+
+/// Member to leader.
+struct Announcement {
+  enum class Kind : uint8_t {
+    kReady = 0,   ///< `ready` has been submitted.
+    kAccept = 1,  ///< The proposed plan `plan` can be followed.
+    kRefuse = 2,
+    kFrozen = 3,   ///< Starts nothing more of the plan; has started its operations below `started`.
+    kWaiting = 4,  ///< `ready` has been submitted long ago: who has not?
+    kWithdraw = 5,  ///< `ready` has been submitted and is given up, unless it is decided already.
+  };
+  Kind kind = Kind::kReady;
+  uint32_t mode = 0;  ///< Changes between negotiating (even) and following a plan (odd) that the
+                      ///< sender has seen.
+  uint32_t plan = 0;
+  uint64_t started = 0;
+  std::vector<NamedRef> ready = {};
+};
+
+/// Leader to every member, itself included. All members get the same decisions in the same order.
+struct Decision {
+  enum class Kind : uint8_t {
+    kRun = 0,      ///< Run `run`, cut by fuse(run, fusion), each bucket with the next op id of the
+                   ///< ordered lane.
+    kFail = 1,     ///< `name` has failed on every member: `text`; `rank` differs from the others.
+    kStalled = 2,  ///< `name` waits for `missing`, or for its turn if that is empty; to who asked.
+    kPropose = 3,  ///< Could everyone follow `segments` as plan `plan`?
+    kEngage = 4,   ///< From here on follow plan `plan`, its first operation has id `op` of the
+                   ///< planned lane.
+    kFreeze = 5,   ///< Someone cannot follow: start nothing more, answer with kFrozen.
+    kCut = 6,      ///< The plan is over after its operations below `op`. Negotiate again.
+    kWithdrawn = 7,  ///< `name` counts as not submitted by `rank`, which had given it up.
+  };
+  Kind kind = Kind::kRun;
+  uint32_t mode = 0;  ///< After this decision.
+  uint32_t plan = 0;
+  uint64_t op = 0;
+  int32_t rank = -1;
+  FusionOptions fusion = {};
+  std::string name = {};
+  std::string text = {};
+  std::vector<NamedRef> run = {};
+  std::vector<int32_t> missing = {};
+  /// Numbers of cached entries. Operations of different segments are never fused.
+  std::vector<std::vector<uint32_t>> segments = {};
+};
+
+/// No message is larger; those that would be are cut into several by whoever fills them.
+inline constexpr size_t kMaxNamedMessage = size_t{60} << 10U;
+inline constexpr size_t kMaxFailureText = 2048;
+/// The bytes a reference takes in a message.
+[[nodiscard]] size_t encoded_size(const NamedRef& ref);
+
+[[nodiscard]] Bytes encode(const Announcement& message);
+[[nodiscard]] Bytes encode(const Decision& message);
+/// INVALID_ARGUMENT for bytes that no encoder made. Allocates no more than a small multiple of
+/// bytes.size().
+[[nodiscard]] Result<Announcement> decode_announcement(BytesView bytes);
+[[nodiscard]] Result<Decision> decode_decision(BytesView bytes);
+
+}  // namespace corro::named

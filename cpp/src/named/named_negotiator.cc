@@ -1,0 +1,286 @@
+#include "named/named_negotiator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace corro::named {
+namespace {
+
+Status protocol_error(int32_t member, std::string_view what) {
+  return {Code::kInvalidArgument,
+          fmt::format("named operations: rank {} {}", member, what),
+          {.rank = member, .op = "named", .phase = "negotiate"}};
+}
+
+}  // namespace
+
+Negotiator::Negotiator(std::vector<int32_t> members, NegotiatorOptions options)
+    : members_(std::move(members)), options_(options), frozen_(members_.size()) {}
+
+Status Negotiator::receive(int32_t rank, BytesView announcement) {
+  const auto place = static_cast<size_t>(rank);
+  CORRO_CHECK(rank >= 0 && place < members_.size(), rank);
+  auto message = decode_announcement(announcement);
+  if (!message.ok()) return protocol_error(members_[place], message.status().message());
+  if (message->mode > mode_) return protocol_error(members_[place], "is ahead of the leader");
+  if (message->mode < mode_)
+    return {};  // Said before it heard of the change; it says it again where it matters.
+  switch (message->kind) {
+    case Announcement::Kind::kReady:
+      return planned() ? protocol_error(members_[place], "negotiates inside a plan")
+                       : receive_ready(rank, *message);
+    case Announcement::Kind::kAccept:
+    case Announcement::Kind::kRefuse:
+      receive_answer(rank, *message);
+      return {};
+    case Announcement::Kind::kWaiting:
+      return receive_waiting(rank, *message);
+    case Announcement::Kind::kWithdraw:
+      return receive_withdraw(rank, *message);
+    case Announcement::Kind::kFrozen:
+      if (!planned()) return protocol_error(members_[place], "leaves a plan that nobody follows");
+      receive_frozen(rank, *message);
+      return {};
+  }
+  return {};
+}
+
+Status Negotiator::receive_ready(int32_t rank, const Announcement& message) {
+  const auto place = static_cast<size_t>(rank);
+  for (const NamedRef& ref : message.ready) {
+    auto entry = cache_.resolve(ref);
+    if (!entry.ok()) return protocol_error(members_[place], entry.status().message());
+    Pending& pending = pending_[entry->name];
+    if (pending.count == 0) {
+      pending.first = *entry;
+      pending.first_rank = rank;
+      pending.ready.resize(members_.size());
+    }
+    if (pending.ready[place]) {
+      return protocol_error(members_[place], fmt::format("announced \"{}\" twice", entry->name));
+    }
+    pending.ready[place] = true;
+    if (!pending.other && !same(pending.first, *entry)) {
+      pending.other = *entry;
+      pending.other_rank = rank;
+    }
+    if (++pending.count == members_.size()) decide(entry->name, pending);
+  }
+  return {};
+}
+
+/// Answers whoever nears its deadline; the others hear it too.
+Status Negotiator::receive_waiting(int32_t rank, const Announcement& message) {
+  for (const NamedRef& ref : message.ready) {
+    auto entry = cache_.resolve(ref);
+    if (!entry.ok()) {
+      return protocol_error(members_[static_cast<size_t>(rank)], entry.status().message());
+    }
+    const auto found = pending_.find(entry->name);
+    if (found == pending_.end()) continue;  // Its end is on the way.
+    Decision decision = make(Decision::Kind::kStalled);
+    decision.name = entry->name;
+    decision.missing = missing(found->second);
+    outbox_.push_back(std::move(decision));
+  }
+  return {};
+}
+
+Status Negotiator::receive_withdraw(int32_t rank, const Announcement& message) {
+  const auto place = static_cast<size_t>(rank);
+  for (const NamedRef& ref : message.ready) {
+    auto entry = cache_.resolve(ref);
+    if (!entry.ok()) return protocol_error(members_[place], entry.status().message());
+    const auto found = pending_.find(entry->name);
+    // Else its run or failure is on the way to the rank.
+    if (found == pending_.end() || !found->second.ready[place]) continue;
+    Decision decision = make(Decision::Kind::kWithdrawn);
+    decision.name = entry->name;
+    decision.rank = members_[place];
+    outbox_.push_back(std::move(decision));
+    take_back(found->second, place);
+    if (found->second.count == 0) pending_.erase(found);
+  }
+  return {};
+}
+
+void Negotiator::take_back(Pending& pending, size_t place) {
+  if (pending.count == members_.size()) {
+    std::erase_if(complete_,
+                  [&](const NamedEntry& entry) { return entry.name == pending.first.name; });
+  }
+  pending.ready[place] = false;
+  --pending.count;
+  const auto other = std::find(pending.ready.begin(), pending.ready.end(), true);
+  if (pending.first_rank == static_cast<int32_t>(place) && !pending.other) {
+    pending.first_rank = static_cast<int32_t>(other - pending.ready.begin());
+  }
+}
+
+void Negotiator::decide(const std::string& name, const Pending& pending) {
+  if (!pending.other) {
+    complete_.push_back(pending.first);
+    return;
+  }
+  Decision decision = make(Decision::Kind::kFail);
+  decision.name = name;
+  decision.rank = members_[static_cast<size_t>(pending.other_rank)];
+  decision.text = fmt::format("named operation \"{}\": rank {} submitted {}, rank {} submitted {}",
+                              name, members_[static_cast<size_t>(pending.first_rank)],
+                              describe(pending.first), decision.rank, describe(*pending.other));
+  outbox_.push_back(std::move(decision));
+  pending_.erase(pending_.find(name));
+}
+
+void Negotiator::receive_answer(int32_t rank, const Announcement& message) {
+  if (!proposal_ || proposal_->plan != message.plan) return;
+  if (message.kind == Announcement::Kind::kAccept) {
+    proposal_->accepted[static_cast<size_t>(rank)] = true;
+    return;
+  }
+  proposal_.reset();
+  caution_ = std::min(2 * caution_, kMostCaution);
+}
+
+void Negotiator::receive_frozen(int32_t rank, const Announcement& message) {
+  const bool first = std::none_of(frozen_.begin(), frozen_.end(),
+                                  [](const auto& started) { return started.has_value(); });
+  if (first) outbox_.push_back(make(Decision::Kind::kFreeze));
+  frozen_[static_cast<size_t>(rank)] = message.started;
+  const bool all = std::all_of(frozen_.begin(), frozen_.end(),
+                               [](const auto& started) { return started.has_value(); });
+  if (all) cut();
+}
+
+void Negotiator::cut() {
+  for (auto& started : frozen_) {
+    next_planned_op_ = std::max(next_planned_op_, *started);
+    started.reset();
+  }
+  const uint64_t rounds = (next_planned_op_ - first_op_) / buckets_;
+  caution_ = rounds >= kGoodRounds ? 1 : std::min(2 * caution_, kMostCaution);
+  rounds_.reset();
+  ++mode_;
+  Decision decision = make(Decision::Kind::kCut);
+  decision.op = next_planned_op_;
+  outbox_.push_back(std::move(decision));
+}
+
+std::optional<Bytes> Negotiator::take_decision(bool room) {
+  if (!outbox_.empty()) {
+    const Decision decision = std::move(outbox_.front());
+    outbox_.pop_front();
+    return encode(decision);
+  }
+  if (planned() || !room) return std::nullopt;
+  if (at_round_end()) {
+    if (may_engage()) return encode(engage());
+    if (!proposal_) {
+      if (const auto proposed = propose()) return encode(*proposed);
+    }
+  }
+  if (complete_.empty()) return std::nullopt;
+  return encode(compose_run());
+}
+
+Decision Negotiator::compose_run() {
+  Decision decision = make(Decision::Kind::kRun);
+  decision.fusion = options_.fusion;
+  size_t bytes = 0;
+  while (!complete_.empty()) {
+    const NamedEntry& entry = complete_.front();
+    NamedRef ref = cache_.refer(entry);
+    bytes += encoded_size(ref);
+    if (bytes > kMaxNamedMessage) break;
+    decision.run.push_back(std::move(ref));
+    add_to_rounds(cache_.learn(entry));
+    pending_.erase(entry.name);
+    complete_.pop_front();
+    if (at_round_end()) break;  // So that a plan can begin here.
+  }
+  rounds_.end_run();
+  return decision;
+}
+
+void Negotiator::add_to_rounds(uint32_t number) {
+  if (!options_.plans) return;
+  rounds_.add(number);
+  const bool broken =
+      proposal_ && (rounds_.length() != proposal_->length || rounds_.rounds() < proposal_->rounds);
+  if (broken) proposal_.reset();
+}
+
+bool Negotiator::at_round_end() const {
+  if (!options_.plans || !rounds_.at_boundary()) return false;
+  // Two rounds of a long step are no accident, two of a short one may be.
+  const uint64_t evidence = (kEvidence + rounds_.length() - 1) / rounds_.length();
+  return rounds_.rounds() >= caution_ * std::max(kFirstRounds, evidence);
+}
+
+std::optional<Decision> Negotiator::propose() {
+  Decision decision = make(Decision::Kind::kPropose);
+  decision.fusion = options_.fusion;
+  decision.segments = rounds_.segments();
+  const size_t words = decision.segments.size() + rounds_.length();
+  if (decision.segments.empty() || words * sizeof(uint32_t) > kMaxNamedMessage) {
+    caution_ = std::min(2 * caution_, kMostCaution);
+    return std::nullopt;
+  }
+  decision.plan = ++plans_;
+  proposal_ = Proposal{};
+  proposal_->plan = decision.plan;
+  proposal_->length = rounds_.length();
+  proposal_->rounds = rounds_.rounds();
+  proposal_->accepted.resize(members_.size());
+  for (const auto& segment : decision.segments) {
+    std::vector<Fusible> list;
+    for (const uint32_t number : segment) {
+      proposal_->numbers.insert(number);
+      list.push_back(cache_.entry(number)->op);
+    }
+    proposal_->buckets += fuse(list, options_.fusion).size();
+  }
+  return decision;
+}
+
+bool Negotiator::may_engage() const {
+  if (!proposal_) return false;
+  const auto& accepted = proposal_->accepted;
+  if (std::find(accepted.begin(), accepted.end(), false) != accepted.end()) return false;
+  return std::all_of(pending_.begin(), pending_.end(), [this](const auto& item) {
+    return proposal_->numbers.contains(cache_.find(item.second.first));
+  });
+}
+
+Decision Negotiator::engage() {
+  ++mode_;
+  Decision decision = make(Decision::Kind::kEngage);
+  decision.plan = proposal_->plan;
+  decision.op = first_op_ = next_planned_op_;
+  buckets_ = proposal_->buckets;
+  // What has been announced and not run belongs to the plan's first round: every member knows its
+  // own part of it.
+  proposal_.reset();
+  pending_.clear();
+  complete_.clear();
+  return decision;
+}
+
+Decision Negotiator::make(Decision::Kind kind) const {
+  Decision decision;
+  decision.kind = kind;
+  decision.mode = mode_;
+  return decision;
+}
+
+std::vector<int32_t> Negotiator::missing(const Pending& pending) const {
+  std::vector<int32_t> ranks;
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    if (!pending.ready[rank]) ranks.push_back(members_[rank]);
+  }
+  return ranks;
+}
+
+}  // namespace corro::named

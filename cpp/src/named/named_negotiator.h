@@ -1,0 +1,111 @@
+// Negotiator: the leader's side of named operations. Members submit names in any order; each runs
+// once every member has submitted it, in the order that the leader decides. A state machine without
+// I/O or clock.
+//
+//   Negotiator negotiator({0, 1, 2, 3});
+//   CORRO_TRY(negotiator.receive(rank, announcement));
+//   while (auto decision = negotiator.take_decision()) send_to_every_member(*decision);   // the
+//   leader itself included
+//
+// What is guaranteed, and why static plans are safe: docs/design/0003-named-operations.md.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "named/fusion.h"
+#include "named/named_messages.h"
+#include "named/named_plan.h"
+
+namespace corro::named {
+
+struct NegotiatorOptions {
+  FusionOptions fusion = {};
+  /// A step that repeats becomes a static plan.
+  bool plans = true;
+};
+
+/// Decides, at the leader, what runs next. Errors of receive() mean that a member does not keep to
+/// the protocol: its message was not taken in. Loop-confined.
+class Negotiator {
+ public:
+  /// `members`: the names of ranks 0, 1, ... for messages (their world ranks).
+  explicit Negotiator(std::vector<int32_t> members, NegotiatorOptions options = {});
+
+  /// Takes in what `rank` of the group announces. Announcements of one rank come in the order they
+  /// were made.
+  [[nodiscard]] Status receive(int32_t rank, BytesView announcement);
+  /// The next message for every member, this one included; empty if there is nothing to say. All
+  /// operations complete so far go into one run: a caller whose lane has no room for it gets larger
+  /// buckets later.
+  [[nodiscard]] std::optional<Bytes> take_decision(bool room = true);
+
+  /// True while the members follow a plan.
+  [[nodiscard]] bool planned() const { return mode_ % 2 == 1; }
+
+ private:
+  struct Pending {
+    NamedEntry first;
+    int32_t first_rank = -1;
+    std::optional<NamedEntry> other;  ///< The first that differs.
+    int32_t other_rank = -1;
+    std::vector<bool> ready;
+    size_t count = 0;
+  };
+  struct Proposal {
+    uint32_t plan = 0;
+    size_t length = 0;  ///< Of the round, and how often it had been seen: both must not shrink.
+    uint64_t rounds = 0;
+    size_t buckets = 0;
+    std::set<uint32_t> numbers;
+    std::vector<bool> accepted;
+  };
+
+  Status receive_ready(int32_t rank, const Announcement& message);
+  Status receive_waiting(int32_t rank, const Announcement& message);
+  Status receive_withdraw(int32_t rank, const Announcement& message);
+  void receive_answer(int32_t rank, const Announcement& message);
+  void receive_frozen(int32_t rank, const Announcement& message);
+  void take_back(Pending& pending, size_t place);
+  void decide(const std::string& name, const Pending& pending);
+  [[nodiscard]] Decision make(Decision::Kind kind) const;
+  [[nodiscard]] bool at_round_end() const;
+  void add_to_rounds(uint32_t number);
+  [[nodiscard]] std::optional<Decision> propose();
+  [[nodiscard]] bool may_engage() const;
+  [[nodiscard]] Decision engage();
+  void cut();
+  [[nodiscard]] Decision compose_run();
+  [[nodiscard]] std::vector<int32_t> missing(const Pending& pending) const;
+
+  std::vector<int32_t> members_;
+  NegotiatorOptions options_;
+  NamedCache cache_;
+  std::map<std::string, Pending> pending_;
+  std::deque<NamedEntry> complete_;  ///< Ready everywhere, in the order in which they became so.
+  std::deque<Decision> outbox_;
+  RoundFinder rounds_;
+  std::optional<Proposal> proposal_;
+  std::vector<std::optional<uint64_t>> frozen_;  ///< By rank, while a plan is being left.
+  uint64_t caution_ = 1;          ///< Doubles when a plan could not be followed or did not last.
+  uint64_t first_op_ = 0;         ///< Of the plan that is followed.
+  uint64_t next_planned_op_ = 0;  ///< Where the next plan begins.
+  size_t buckets_ = 0;            ///< Of the plan that is followed.
+  uint32_t plans_ = 0;
+  uint32_t mode_ = 0;
+
+  static constexpr uint64_t kFirstRounds =
+      2;  ///< Times caution: rounds before one is proposed as plan,
+  static constexpr uint64_t kEvidence = 64;  ///< and operations in them.
+  static constexpr uint64_t kMostCaution = 1024;
+  static constexpr uint64_t kGoodRounds = 16;  ///< A plan that lived so long was worth it.
+};
+
+}  // namespace corro::named

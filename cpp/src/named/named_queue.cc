@@ -1,0 +1,463 @@
+#include "named/named_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace corro::named {
+namespace {
+
+Status out_of_step(std::string_view what) {
+  return {Code::kInternal, fmt::format("named operations: the leader {}", what)};
+}
+
+}  // namespace
+
+Status NamedQueue::submit(NamedEntry entry, uint64_t token, Time now) {
+  if (entry.name.empty() || entry.name.size() > kMaxOperationName) {
+    return {Code::kInvalidArgument, fmt::format("named operation: a name has 1 to {} bytes, not {}",
+                                                kMaxOperationName, entry.name.size())};
+  }
+  if (const auto owed = owed_.find(entry.name); owed != owed_.end()) {
+    fail({token}, owed->second);
+    owed_.erase(owed);
+    return {};
+  }
+  const auto [found, added] = pending_.try_emplace(entry.name);
+  Pending& pending = found->second;
+  if (!added) {
+    if (!pending.withdrawn) {
+      return {Code::kAlreadyExists,
+              fmt::format("named operation \"{}\" has been submitted and has not run yet; use "
+                          "another name or wait for it",
+                          entry.name)};
+    }
+    if (!same(pending.entry, entry)) {
+      return {Code::kFailedPrecondition,
+              fmt::format("named operation \"{}\" was given up as {} and is still announced; it "
+                          "cannot be submitted as {}",
+                          entry.name, corro::named::describe(pending.entry),
+                          corro::named::describe(entry))};
+    }
+    pending.withdrawn = false;
+    pending.token = token;
+    pending.missing.reset();
+    return {};
+  }
+  pending.entry = std::move(entry);
+  pending.token = token;
+  pending.since = now;
+  pending.sequence = next_sequence_++;
+  by_sequence_.emplace(pending.sequence, pending.entry.name);
+  place(pending);
+  return {};
+}
+
+void NamedQueue::place(Pending& pending) {
+  if (planned()) {
+    if (!frozen_) follow(pending);
+  } else if (plan_) {
+    settle(pending);
+    start_planned();
+  } else {
+    to_announce_.push_back(pending.entry.name);
+  }
+}
+
+void NamedQueue::follow(Pending& pending) {
+  const auto index = plan_->find(pending.entry.name);
+  if (!index || !same(plan_->entry(*index), pending.entry) || !plan_->take_turn(*index)) {
+    leave();
+    return;
+  }
+  pending.planned = true;
+  plan_->add(*index);
+  start_planned();
+}
+
+void NamedQueue::settle(Pending& pending) {
+  const auto index = plan_->find(pending.entry.name);
+  const bool left_over = index && plan_->op_of(*index) < cut_;
+  if (!left_over) {
+    if (std::exchange(pending.planned, false)) plan_->remove(*index);
+    if (pending.withdrawn) {
+      (void)take_pending(std::string(pending.entry.name));
+    } else {
+      to_announce_.push_back(pending.entry.name);
+    }
+  } else if (pending.withdrawn || !same(plan_->entry(*index), pending.entry)) {
+    fail_planned(plan_->op_of(*index), pending);
+  } else if (!std::exchange(pending.planned, true)) {
+    plan_->add(*index);
+  }
+}
+
+void NamedQueue::leave() {
+  if (std::exchange(frozen_, true)) return;
+  outbox_.push_back(encode(Announcement{
+      .kind = Announcement::Kind::kFrozen, .mode = mode_, .started = plan_->next_op()}));
+}
+
+void NamedQueue::start_planned() {
+  while (plan_) {
+    plan_->skip_failed();
+    if (!planned() && plan_->next_op() >= cut_) {
+      plan_.reset();
+      return;
+    }
+    if ((planned() && frozen_) || !plan_->next_complete()) return;
+    const PlannedBucket& bucket = plan_->bucket(plan_->next_op());
+    NamedStart start{
+        .lane = NamedLane::kPlanned, .op = plan_->next_op(), .as_one = bucket.as_one, .parts = {}};
+    for (const BucketPart& part : bucket.parts) {
+      const Pending pending = take_pending(plan_->entry(part.index).name);
+      start.parts.push_back({pending.token, part.offset_bytes});
+    }
+    starts_.push_back(std::move(start));
+    plan_->start_next();
+  }
+}
+
+void NamedQueue::fail_planned(uint64_t op, const Pending& culprit) {
+  const auto& planned_entry = plan_->entry(*plan_->find(culprit.entry.name));
+  const Status status(
+      Code::kInvalidArgument,
+      culprit.withdrawn
+          ? fmt::format("named operation \"{}\": given up by a rank while its peers were inside",
+                        culprit.entry.name)
+          : fmt::format("named operation \"{}\": a rank submitted {}, its peers run {}",
+                        culprit.entry.name, corro::named::describe(culprit.entry),
+                        corro::named::describe(planned_entry)));
+  NamedFailure failure{
+      .tokens = {}, .status = status, .cancel = NamedFailure::Cancel{NamedLane::kPlanned, op}};
+  for (const BucketPart& part : plan_->bucket(op).parts) {
+    const std::string& name = plan_->entry(part.index).name;
+    if (!pending_.contains(name)) {
+      owed_[name] = status;
+      continue;
+    }
+    const Pending pending = take_pending(name);
+    if (!pending.withdrawn) failure.tokens.push_back(pending.token);
+  }
+  plan_->fail(op);
+  failures_.push_back(std::move(failure));
+}
+
+NamedQueue::Pending NamedQueue::take_pending(const std::string& name) {
+  const auto found = pending_.find(name);
+  Pending pending = std::move(found->second);
+  by_sequence_.erase(pending.sequence);
+  pending_.erase(found);
+  return pending;
+}
+
+void NamedQueue::fail(std::vector<uint64_t> tokens, Status status) {
+  failures_.push_back({.tokens = std::move(tokens), .status = std::move(status), .cancel = {}});
+}
+
+void NamedQueue::withdraw(const std::string& name, uint64_t token) {
+  const auto found = pending_.find(name);
+  if (found == pending_.end() || found->second.token != token) return;
+  Pending& pending = found->second;
+  if (!pending.announced && !pending.planned) {
+    (void)take_pending(std::string(name));
+    return;
+  }
+  pending.withdrawn = true;
+  if (pending.announced) {
+    say(Announcement::Kind::kWithdraw, pending);
+  } else if (planned()) {
+    leave();
+  } else {
+    settle(pending);
+    start_planned();
+  }
+}
+
+void NamedQueue::say(Announcement::Kind kind, const Pending& pending) {
+  outbox_.push_back(
+      encode(Announcement{.kind = kind, .mode = mode_, .ready = {cache_.refer(pending.entry)}}));
+}
+
+void NamedQueue::ask(const std::string& name) {
+  const auto found = pending_.find(name);
+  if (found == pending_.end() || !found->second.announced) return;
+  say(Announcement::Kind::kWaiting, found->second);
+}
+
+void NamedQueue::hurry(const std::string& name) {
+  if (planned() && pending_.contains(name)) leave();
+}
+
+Time NamedQueue::next_check() const {
+  if (!planned() || frozen_ || pending_.empty()) return Time::never();
+  return pending_.at(by_sequence_.begin()->second).since + options_.patience;
+}
+
+void NamedQueue::check_patience(Time now) {
+  if (next_check() <= now) leave();
+}
+
+Status NamedQueue::receive(BytesView decision) {
+  CORRO_ASSIGN(const Decision message, decode_decision(decision));
+  const bool changes =
+      message.kind == Decision::Kind::kEngage || message.kind == Decision::Kind::kCut;
+  if (message.mode != mode_ + (changes ? 1 : 0)) return out_of_step("is in another mode");
+  const bool in_plan =
+      message.kind == Decision::Kind::kFreeze || message.kind == Decision::Kind::kCut;
+  if (in_plan != planned()) {
+    return out_of_step(planned() ? "negotiates inside a plan" : "ends a plan that nobody follows");
+  }
+  switch (message.kind) {
+    case Decision::Kind::kRun:
+      return receive_run(message);
+    case Decision::Kind::kFail:
+      return receive_fail(message);
+    case Decision::Kind::kStalled:
+      if (const auto found = pending_.find(message.name); found != pending_.end()) {
+        found->second.missing = message.missing;
+      }
+      return {};
+    case Decision::Kind::kPropose:
+      return receive_propose(message);
+    case Decision::Kind::kEngage:
+      return receive_engage(message);
+    case Decision::Kind::kFreeze:
+      leave();
+      return {};
+    case Decision::Kind::kCut:
+      return receive_cut(message);
+    case Decision::Kind::kWithdrawn:
+      return receive_withdrawn(message);
+  }
+  return {};
+}
+
+Status NamedQueue::receive_run(const Decision& decision) {
+  std::vector<NamedEntry> entries;
+  std::vector<Fusible> list;
+  for (const NamedRef& ref : decision.run) {
+    CORRO_ASSIGN(NamedEntry entry, cache_.resolve(ref));
+    const auto found = pending_.find(entry.name);
+    if (found == pending_.end() || !found->second.announced || !same(found->second.entry, entry)) {
+      return out_of_step(fmt::format("runs \"{}\" as nobody here announced it", entry.name));
+    }
+    const uint32_t number = cache_.learn(entry);
+    history_.push_back({number, found->second.sequence});
+    list.push_back(entry.op);
+    entries.push_back(std::move(entry));
+  }
+  while (history_.size() > 2 * RoundFinder::kMaxRound) history_.pop_front();
+  for (const Bucket& bucket : fuse(list, decision.fusion)) CORRO_TRY(start_bucket(bucket, entries));
+  return {};
+}
+
+Status NamedQueue::start_bucket(const Bucket& bucket, const std::vector<NamedEntry>& entries) {
+  NamedStart start{
+      .lane = NamedLane::kOrdered, .op = next_op_++, .as_one = bucket.as_one, .parts = {}};
+  std::vector<uint64_t> tokens;
+  std::string withdrawn;
+  for (const BucketPart& part : bucket.parts) {
+    const std::string& name = entries[part.index].name;
+    if (!pending_.contains(name)) return out_of_step(fmt::format("runs \"{}\" twice", name));
+    const Pending pending = take_pending(name);
+    if (pending.withdrawn) {
+      withdrawn = name;
+    } else {
+      tokens.push_back(pending.token);
+      start.parts.push_back({pending.token, part.offset_bytes});
+    }
+  }
+  if (withdrawn.empty()) {
+    starts_.push_back(std::move(start));
+    return {};
+  }
+  Status status(
+      Code::kDeadlineExceeded,
+      fmt::format("named operation \"{}\": given up by a rank before its peers were ready",
+                  withdrawn));
+  failures_.push_back({.tokens = std::move(tokens),
+                       .status = std::move(status),
+                       .cancel = NamedFailure::Cancel{NamedLane::kOrdered, start.op}});
+  return {};
+}
+
+Status NamedQueue::receive_fail(const Decision& decision) {
+  if (!pending_.contains(decision.name)) {
+    return out_of_step(fmt::format("fails \"{}\" that nobody here announced", decision.name));
+  }
+  const Pending pending = take_pending(decision.name);
+  if (pending.withdrawn) return {};
+  FailureDetail detail{.rank = decision.rank,
+                       .op = std::string(name_of(pending.entry.op.signature.kind)),
+                       .phase = "negotiate"};
+  fail({pending.token}, Status(Code::kInvalidArgument, decision.text, std::move(detail)));
+  return {};
+}
+
+Status NamedQueue::receive_propose(const Decision& decision) {
+  const auto order = plan_ ? std::nullopt : local_order(decision);
+  proposed_.reset();
+  if (order) {
+    std::vector<NamedEntry> entries;
+    std::vector<size_t> lengths;
+    for (const auto& segment : decision.segments) {
+      lengths.push_back(segment.size());
+      for (const uint32_t number : segment) entries.push_back(*cache_.entry(number));
+    }
+    proposed_.emplace(decision.plan, std::move(entries), lengths, decision.fusion, *order);
+  }
+  outbox_.push_back(
+      encode(Announcement{.kind = order ? Announcement::Kind::kAccept : Announcement::Kind::kRefuse,
+                          .mode = mode_,
+                          .plan = decision.plan}));
+  return {};
+}
+
+/// Returns the order in which this rank submitted the proposed round, or nothing if its last two
+/// rounds were not submitted in one and the same order, one after the other.
+std::optional<std::vector<uint32_t>> NamedQueue::local_order(const Decision& decision) const {
+  std::unordered_map<uint32_t, uint32_t> index_of;
+  for (const auto& segment : decision.segments) {
+    for (const uint32_t number : segment) {
+      if (cache_.entry(number) == nullptr) return std::nullopt;
+      if (!index_of.emplace(number, static_cast<uint32_t>(index_of.size())).second) {
+        return std::nullopt;
+      }
+    }
+  }
+  const size_t length = index_of.size();
+  if (length == 0 || history_.size() < 2 * length) return std::nullopt;
+  const auto by_sequence = [](const Ordered& a, const Ordered& b) {
+    return a.sequence < b.sequence;
+  };
+  std::vector<Ordered> rounds(history_.end() - static_cast<std::ptrdiff_t>(2 * length),
+                              history_.end());
+  std::sort(rounds.begin(), rounds.end(), by_sequence);
+  std::vector<uint32_t> order;
+  for (size_t i = 0; i < length; ++i) {
+    const auto index = index_of.find(rounds[i].number);
+    if (rounds[i].number != rounds[i + length].number || index == index_of.end()) {
+      return std::nullopt;
+    }
+    order.push_back(index->second);
+  }
+  return order;
+}
+
+Status NamedQueue::receive_engage(const Decision& decision) {
+  if (!proposed_ || proposed_->number() != decision.plan) {
+    return out_of_step("begins a plan that was not accepted");
+  }
+  mode_ = decision.mode;
+  plan_ = std::exchange(proposed_, std::nullopt);
+  plan_->engage(decision.op);
+  to_announce_.clear();
+  history_.clear();
+  const auto waiting = by_sequence_;  // Starting operations removes from it.
+  for (const auto& [sequence, name] : waiting) {
+    Pending& pending = pending_.at(name);
+    pending.announced = false;
+    if (pending.withdrawn) {
+      (void)take_pending(name);
+    } else {
+      place(pending);
+    }
+  }
+  return {};
+}
+
+Status NamedQueue::receive_cut(const Decision& decision) {
+  if (!frozen_ || decision.op < plan_->next_op()) {
+    return out_of_step("ends a plan before what has been started");
+  }
+  mode_ = decision.mode;
+  frozen_ = false;
+  cut_ = decision.op;
+  const auto waiting = by_sequence_;
+  for (const auto& [sequence, name] : waiting) {
+    if (const auto found = pending_.find(name); found != pending_.end()) settle(found->second);
+  }
+  start_planned();
+  return {};
+}
+
+Status NamedQueue::receive_withdrawn(const Decision& decision) {
+  if (decision.rank != options_.rank) return {};
+  const auto found = pending_.find(decision.name);
+  if (found == pending_.end() || !found->second.announced) {
+    return out_of_step(fmt::format("takes \"{}\" back that was not announced", decision.name));
+  }
+  if (found->second.withdrawn) {
+    (void)take_pending(decision.name);
+  } else {  // Submitted again meanwhile.
+    found->second.announced = false;
+    to_announce_.push_back(decision.name);
+  }
+  return {};
+}
+
+std::optional<Bytes> NamedQueue::take_announcement() {
+  if (!outbox_.empty()) {
+    Bytes bytes = std::move(outbox_.front());
+    outbox_.pop_front();
+    return bytes;
+  }
+  Announcement message{.kind = Announcement::Kind::kReady, .mode = mode_};
+  size_t size = 0;
+  while (!to_announce_.empty()) {
+    const auto found = pending_.find(to_announce_.front());
+    if (found != pending_.end() && !found->second.announced) {
+      NamedRef ref = cache_.refer(found->second.entry);
+      size += encoded_size(ref);
+      if (size > kMaxNamedMessage) break;
+      found->second.announced = true;
+      message.ready.push_back(std::move(ref));
+    }
+    to_announce_.pop_front();
+  }
+  if (message.ready.empty()) return std::nullopt;
+  return encode(message);
+}
+
+std::optional<NamedStart> NamedQueue::take_start() {
+  if (starts_.empty()) return std::nullopt;
+  NamedStart start = std::move(starts_.front());
+  starts_.pop_front();
+  return start;
+}
+
+std::optional<NamedFailure> NamedQueue::take_failure() {
+  if (failures_.empty()) return std::nullopt;
+  NamedFailure failure = std::move(failures_.front());
+  failures_.pop_front();
+  return failure;
+}
+
+std::string NamedQueue::describe(const std::string& name) const {
+  const auto found = pending_.find(name);
+  if (found == pending_.end()) return "has been started";
+  const Pending& pending = found->second;
+  if (pending.planned) {
+    for (const BucketPart& part : plan_->bucket(plan_->next_op()).parts) {
+      const std::string& other = plan_->entry(part.index).name;
+      if (!pending_.contains(other)) {
+        return fmt::format("its static plan waits for \"{}\", not submitted here", other);
+      }
+    }
+  }
+  if (planned()) return "its static plan is being left, and a rank has not answered";
+  if (!pending.missing) return "";
+  if (pending.missing->empty()) return "submitted by every rank, waits for its turn";
+  return fmt::format("not submitted by rank {}", fmt::join(*pending.missing, ", "));
+}
+
+std::vector<int32_t> NamedQueue::missing(const std::string& name) const {
+  const auto found = pending_.find(name);
+  if (found == pending_.end()) return {};
+  return found->second.missing.value_or(std::vector<int32_t>());
+}
+
+}  // namespace corro::named

@@ -1,0 +1,345 @@
+// NamedSimulation: named operations of N ranks in one process, for tests. Messages, programs and
+// operations advance in seeded order; lanes start operations strictly in the order they were given.
+// Checks that every operation is the same on all ranks, down to which submission of a name it
+// carries.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "named/named_negotiator.h"
+#include "named/named_queue.h"
+
+namespace corro::named {
+
+/// What a rank's program does next.
+struct NamedAction {
+  enum class Kind : uint8_t { kSubmit, kWait };
+  Kind kind = Kind::kSubmit;
+  NamedEntry entry;  ///< kWait: only the name counts.
+};
+
+class NamedSimulation {
+ public:
+  struct Options {
+    int32_t size = 2;
+    uint64_t seed = 0;
+    NegotiatorOptions negotiator = {};
+    size_t depth = 4;    ///< Operations in flight on a lane.
+    bool hurry = false;  ///< A wait is announced to the queue.
+  };
+
+  explicit NamedSimulation(Options options) : options_(options), random_(options.seed) {
+    std::vector<int32_t> members(static_cast<size_t>(options_.size));
+    for (size_t i = 0; i < members.size(); ++i) members[i] = static_cast<int32_t>(i);
+    negotiator_ = std::make_unique<Negotiator>(members, options_.negotiator);
+    ranks_ = std::vector<Rank>(members.size());
+    for (const int32_t rank : members)
+      ranks_[static_cast<size_t>(rank)].queue = NamedQueue({.rank = rank});
+  }
+
+  void submit(int32_t rank, NamedEntry entry) {
+    program(rank).push_back({NamedAction::Kind::kSubmit, std::move(entry)});
+  }
+  void wait(int32_t rank, std::string name) {
+    program(rank).push_back({NamedAction::Kind::kWait, {.name = std::move(name), .op = {}}});
+  }
+
+  /// Runs until every program is over and nothing is left to do. True if nothing had to be given
+  /// up.
+  bool run() {
+    while (step()) {
+    }
+    bool over = true;
+    for (const Rank& rank : ranks_) over = over && rank.program.empty() && rank.running.empty();
+    CORRO_CHECK(over, "stands still");
+    return given_up_ == 0;
+  }
+
+  [[nodiscard]] uint64_t messages() const { return messages_; }
+  [[nodiscard]] uint64_t given_up() const { return given_up_; }
+  [[nodiscard]] uint64_t completed() const { return completed_; }
+  [[nodiscard]] uint64_t planned_operations() const { return planned_operations_; }
+  [[nodiscard]] uint64_t operations() const { return compositions_.size(); }
+  [[nodiscard]] Negotiator& negotiator() { return *negotiator_; }
+  [[nodiscard]] bool following() const { return negotiator_->planned(); }
+  /// Messages of failures, by rank, in order.
+  [[nodiscard]] const std::vector<std::string>& failures(int32_t rank) const {
+    return ranks_[static_cast<size_t>(rank)].failures;
+  }
+
+ private:
+  using OpId = std::pair<NamedLane, uint64_t>;
+  struct Choice {
+    enum Kind : uint8_t { kUp, kDown, kAct, kFinish };
+    Kind kind;
+    size_t rank;
+    size_t running = 0;
+  };
+  struct Token {
+    std::string name;
+    uint64_t instance = 0;
+    bool asked = false, over = false;
+  };
+  struct Rank {
+    NamedQueue queue;
+    std::deque<NamedAction> program;
+    std::deque<Bytes> to_leader, from_leader;
+    std::vector<Token> tokens;
+    std::map<std::string, uint64_t> instances;
+    std::map<std::string, uint64_t> last_token;
+    std::map<NamedLane, std::deque<NamedStart>> queued;
+    std::vector<std::pair<OpId, NamedStart>> running;
+    std::vector<std::string> failures;
+  };
+
+  std::deque<NamedAction>& program(int32_t rank) {
+    return ranks_[static_cast<size_t>(rank)].program;
+  }
+
+  /// One thing that can happen, picked at random; when nothing can, time passes to the next check,
+  /// and when nobody checks either, somebody's deadline is over.
+  bool step() {
+    enabled_.clear();
+    for (size_t i = 0; i < ranks_.size(); ++i) add_rank(i);
+    if (enabled_.empty()) return pass_time() || give_up();
+    const Choice choice = enabled_[random_() % enabled_.size()];
+    switch (choice.kind) {
+      case Choice::kUp:
+        deliver_up(choice.rank);
+        break;
+      case Choice::kDown:
+        deliver_down(choice.rank);
+        break;
+      case Choice::kAct:
+        act(choice.rank);
+        break;
+      case Choice::kFinish:
+        finish(choice.rank, choice.running);
+        break;
+    }
+    return true;
+  }
+
+  void add_rank(size_t index) {
+    Rank& rank = ranks_[index];
+    if (!rank.to_leader.empty()) enabled_.push_back({Choice::kUp, index});
+    if (!rank.from_leader.empty()) enabled_.push_back({Choice::kDown, index});
+    if (!rank.program.empty() && may_act(rank)) enabled_.push_back({Choice::kAct, index});
+    for (size_t i = 0; i < rank.running.size(); ++i) {
+      const OpId& id = rank.running[i].first;
+      if (started_[id] == ranks_.size() || failed_.contains(id)) {
+        enabled_.push_back({Choice::kFinish, index, i});
+      }
+    }
+  }
+
+  bool may_act(const Rank& rank) const {
+    const NamedAction& action = rank.program.front();
+    const auto token = rank.last_token.find(action.entry.name);
+    if (token == rank.last_token.end()) return true;
+    // Nobody submits a name again before it is over.
+    return rank.tokens[token->second].over;
+  }
+
+  void act(size_t index) {
+    Rank& rank = ranks_[index];
+    const NamedAction action = std::move(rank.program.front());
+    rank.program.pop_front();
+    if (action.kind == NamedAction::Kind::kWait) return;
+    const auto token = static_cast<uint64_t>(rank.tokens.size());
+    rank.tokens.push_back({action.entry.name, rank.instances[action.entry.name]++});
+    rank.last_token[action.entry.name] = token;
+    const Status status = rank.queue.submit(action.entry, token, now_);
+    CORRO_CHECK(status.ok(), status.message());
+    collect(index);
+    if (options_.hurry && !rank.program.empty() && !may_act(rank)) {
+      rank.queue.hurry(rank.program.front().entry.name);
+      collect(index);
+    }
+  }
+
+  void deliver_up(size_t index) {
+    const Bytes bytes = std::move(ranks_[index].to_leader.front());
+    ranks_[index].to_leader.pop_front();
+    const Status status = negotiator_->receive(static_cast<int32_t>(index), bytes);
+    CORRO_CHECK(status.ok(), status.message());
+    publish();
+  }
+
+  void publish() {
+    // A leader whose lane is busy takes its time: runs become longer.
+    if (random_() % 2 == 0 && any_message()) return;
+    while (auto bytes = negotiator_->take_decision()) {
+      for (Rank& rank : ranks_) {
+        rank.from_leader.push_back(*bytes);
+        ++messages_;
+      }
+    }
+  }
+
+  bool any_message() const {
+    for (const Rank& rank : ranks_) {
+      if (!rank.to_leader.empty()) return true;
+    }
+    return false;
+  }
+
+  void deliver_down(size_t index) {
+    Rank& rank = ranks_[index];
+    const Status status = rank.queue.receive(rank.from_leader.front());
+    rank.from_leader.pop_front();
+    CORRO_CHECK(status.ok(), status.message());
+    collect(index);
+  }
+
+  void collect(size_t index) {
+    Rank& rank = ranks_[index];
+    // Announcing late gathers more into one message.
+    if (random_() % 4 != 0 || rank.program.empty() || !may_act(rank)) {
+      while (auto bytes = rank.queue.take_announcement()) {
+        rank.to_leader.push_back(std::move(*bytes));
+        ++messages_;
+      }
+    }
+    while (auto start = rank.queue.take_start())
+      rank.queued[start->lane].push_back(std::move(*start));
+    while (auto failure = rank.queue.take_failure()) take_failure(rank, *failure);
+    start_queued(rank);
+  }
+
+  void take_failure(Rank& rank, const NamedFailure& failure) {
+    for (const uint64_t token : failure.tokens) end(rank, token, failure.status.message());
+    if (failure.cancel)
+      failed_.emplace(OpId{failure.cancel->lane, failure.cancel->op}, failure.status.message());
+  }
+
+  void start_queued(Rank& rank) {
+    for (auto& [lane, queue] : rank.queued) {
+      while (!queue.empty() && in_flight(rank, lane) < options_.depth) {
+        const OpId id{lane, queue.front().op};
+        check_composition(rank, id, queue.front());
+        ++started_[id];
+        rank.running.emplace_back(id, std::move(queue.front()));
+        queue.pop_front();
+      }
+    }
+  }
+
+  static size_t in_flight(const Rank& rank, NamedLane lane) {
+    size_t count = 0;
+    for (const auto& [id, start] : rank.running) count += id.first == lane ? 1 : 0;
+    return count;
+  }
+
+  void check_composition(const Rank& rank, const OpId& id, const NamedStart& start) {
+    std::vector<std::tuple<std::string, uint64_t, uint64_t>> parts;
+    for (const NamedStart::Part& part : start.parts) {
+      const Token& token = rank.tokens[part.token];
+      parts.emplace_back(token.name, token.instance, part.offset_bytes);
+    }
+    const auto [known, first] = compositions_.emplace(id, parts);
+    CORRO_CHECK(known->second == parts, "the same operation carries different things", id.second);
+    if (first && id.first == NamedLane::kPlanned) ++planned_operations_;
+  }
+
+  void finish(size_t index, size_t running) {
+    Rank& rank = ranks_[index];
+    const auto [id, start] = std::move(rank.running[running]);
+    rank.running.erase(rank.running.begin() + static_cast<std::ptrdiff_t>(running));
+    const auto failed = failed_.find(id);
+    for (const NamedStart::Part& part : start.parts) {
+      end(rank, part.token, failed == failed_.end() ? "" : failed->second);
+    }
+    start_queued(rank);
+  }
+
+  void end(Rank& rank, uint64_t token, const std::string& failure) {
+    CORRO_CHECK(!rank.tokens[token].over, "ended twice", rank.tokens[token].name);
+    rank.tokens[token].over = true;
+    if (failure.empty()) {
+      ++completed_;
+    } else {
+      rank.failures.push_back(failure);
+    }
+  }
+
+  bool pass_time() {
+    Time next = Time::never();
+    for (const Rank& rank : ranks_) next = std::min(next, rank.queue.next_check());
+    bool more = false;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      collect(i);
+      more = more || !ranks_[i].to_leader.empty();
+    }
+    publish();
+    for (const Rank& rank : ranks_) more = more || !rank.from_leader.empty();
+    if (more) return true;
+    if (next == Time::never()) return false;
+    now_ = std::max(now_, next);
+    for (Rank& rank : ranks_) rank.queue.check_patience(now_);
+    return true;
+  }
+
+  /// The first rank that waits asks whom for, then gives up what it waits for, or fails the
+  /// operation it is in.
+  bool give_up() {
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      Rank& rank = ranks_[i];
+      if (rank.program.empty() && rank.running.empty() && !rank.queue.has_pending()) continue;
+      for (uint64_t token = 0; token < rank.tokens.size(); ++token) {
+        Token& each = rank.tokens[token];
+        if (each.over) continue;
+        if (fail_running(rank, token, i)) {
+          ++given_up_;
+          return true;
+        }
+        const std::string name = each.name;
+        if (!std::exchange(each.asked, true)) {
+          rank.queue.ask(name);
+          collect(i);
+          return true;
+        }
+        ++given_up_;
+        end(rank, token, "deadline: " + rank.queue.describe(name));
+        rank.queue.withdraw(name, token);
+        collect(i);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool fail_running(const Rank& rank, uint64_t token, size_t index) {
+    for (const auto& [id, start] : rank.running) {
+      for (const NamedStart::Part& part : start.parts) {
+        if (part.token == token) {
+          failed_.emplace(id, "deadline inside on rank " + std::to_string(index));
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  Options options_;
+  std::mt19937_64 random_;
+  std::unique_ptr<Negotiator> negotiator_;
+  std::vector<Rank> ranks_;
+  std::vector<Choice> enabled_;
+  std::map<OpId, size_t> started_;
+  std::map<OpId, std::string> failed_;
+  std::map<OpId, std::vector<std::tuple<std::string, uint64_t, uint64_t>>> compositions_;
+  Time now_;
+  uint64_t messages_ = 0, given_up_ = 0, completed_ = 0, planned_operations_ = 0;
+};
+
+}  // namespace corro::named

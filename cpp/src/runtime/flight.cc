@@ -1,0 +1,162 @@
+#include "runtime/flight.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "wire/digest.h"
+
+namespace corro::runtime {
+
+int32_t GroupFacts::index_of(MemberId member) const {
+  const auto found = std::find(members.begin(), members.end(), member);
+  return found == members.end() ? -1 : static_cast<int32_t>(found - members.begin());
+}
+
+LaneKey derive_key(const LaneKey& group, const std::string& purpose) {
+  const wire::Digest digest = wire::digest_of(fmt::format("{:016x} {}", group.key, purpose));
+  LaneKey lane{.epoch = group.epoch};
+  std::memcpy(&lane.key, digest.data(), sizeof lane.key);
+  return lane;
+}
+
+std::unique_ptr<Flight> make_flight(EngineParts& parts, const std::shared_ptr<WorkState>& work,
+                                    size_t index, Time now) {
+  const collective::OpRequest& request = work->requests[index];
+  auto flight = std::make_unique<Flight>();
+  flight->work = work;
+  flight->request = &request;
+  flight->submitted = flight->waits_since = now;
+  flight->deadline =
+      now + (request.timeout > Duration::zero() ? request.timeout : parts.options.timeout);
+  ++parts.flights;
+  return flight;
+}
+
+obs::OpRecord record_of(const LaneKey& lane, const collective::OpRequest& request, uint64_t op) {
+  return {.op_id = op,
+          .lane = static_cast<uint32_t>(lane.key),
+          .kind = request.kind,
+          .dtype = request.dtype,
+          .reduce_op = request.reduce_op,
+          .root = request.root,
+          .count = request.count,
+          .name = request.name};
+}
+
+void record_flight(EngineParts& parts, const LaneKey& lane, Flight& flight) {
+  flight.record = parts.recorder->begin(record_of(lane, *flight.request, flight.op));
+  ++parts.counters.operations;
+}
+
+void Flight::start(EngineParts& parts, std::unique_ptr<collective::Operation> its,
+                   bool uses_messages) {
+  operation = std::move(its);
+  by_messages = uses_messages;
+  if (by_messages) ++parts.message_flights;
+  parts.recorder->set_phase(record, obs::Phase::kExchange);
+}
+
+collective::Progress move_flight(EngineParts& parts, const GroupFacts& facts, Flight& flight,
+                                 bool oldest, Time now) {
+  const collective::Operation& operation = *flight.operation;
+  const obs::Phase phase = operation.phase();
+  const int32_t awaited = operation.waiting_for();
+  const collective::Progress progress = flight.operation->poll(oldest);
+  if (progress == collective::Progress::kDone) return progress;
+  if (progress == collective::Progress::kMoved || operation.waiting_for() != awaited) {
+    flight.waits_since = now;
+    flight.suspects = false;
+  }
+  if (operation.phase() != phase || operation.waiting_for() != awaited) {
+    parts.recorder->set_phase(flight.record, operation.phase(),
+                              facts.world_rank(operation.waiting_for()));
+  }
+  return progress;
+}
+
+void suspect_awaited(EngineParts& parts, const GroupFacts& facts, Flight& flight, int32_t awaited,
+                     Time now) {
+  if (now < flight.suspect_at()) return;
+  if (awaited < 0) {
+    flight.waits_since = now;
+    return;
+  }
+  flight.suspects = true;
+  const int32_t world_rank = facts.world_rank(awaited);
+  const auto known = [world_rank](const Suspect& one) { return one.rank == world_rank; };
+  if (std::any_of(parts.suspects.begin(), parts.suspects.end(), known)) return;
+  parts.suspects.push_back({world_rank, flight.waits_since});
+  ++parts.counters.suspects;
+}
+
+void end_flight(EngineParts& parts, Flight& flight, const Status& status) {
+  if (flight.operation != nullptr) {
+    if (!status.ok() && !flight.voted) flight.operation->abandon();
+    if (flight.by_messages) --parts.message_flights;
+    flight.operation.reset();
+  }
+  flight.over = true;
+  --parts.flights;
+  if (!status.ok()) ++parts.counters.failures;
+  parts.recorder->end(flight.record, status.code());
+  flight.request = nullptr;
+  const std::shared_ptr<WorkState> work = std::move(flight.work);
+  work->finish_one(status);
+}
+
+void tell_members(EngineParts& parts, const GroupFacts& facts, const wire::Control& control) {
+  for (const MemberId member : facts.members) (void)parts.peers.tell(member, control);
+}
+
+wire::Control cancel_of(const LaneKey& lane, uint64_t op, const Status& cause) {
+  return {.kind = wire::ControlKind::kCancel,
+          .code = static_cast<uint8_t>(cause.code()),
+          .lane = lane,
+          .op = op,
+          .text = cause.message()};
+}
+
+// -- texts ----------------------------------------------------------------------------------------
+
+Status describe_failure(const GroupFacts& facts, const Flight& flight, const Status& cause) {
+  const collective::OpRequest& request = *flight.request;
+  obs::Phase phase = flight.operation != nullptr ? flight.operation->phase() : obs::Phase::kQueued;
+  if (flight.voted) phase = obs::Phase::kFinish;
+  const int32_t culprit = cause.detail() ? cause.detail()->rank : -1;
+  std::string what = fmt::format("{} #{}", name_of(request.kind), flight.op + 1);
+  if (!request.name.empty()) what += fmt::format(" \"{}\"", request.name);
+  return {cause.code(),
+          fmt::format("{} on rank {} (phase {}): {}", what, facts.own_world_rank(),
+                      obs::name_of(phase), cause.message()),
+          {.rank = culprit,
+           .op = std::string(name_of(request.kind)),
+           .phase = std::string(obs::name_of(phase)),
+           .torn = flight.voted || (flight.operation != nullptr && flight.operation->torn())}};
+}
+
+Status describe_past(const GroupFacts& facts, uint64_t op, const SignatureBits& signature,
+                     const Status& cause) {
+  const auto name = std::string(name_of(collective::Signature::unpack(signature).kind));
+  return {cause.code(),
+          fmt::format("{} #{} on rank {} (it had returned): {}", name, op + 1,
+                      facts.own_world_rank(), cause.message()),
+          {.rank = cause.detail() ? cause.detail()->rank : -1, .op = name, .phase = "exchange"}};
+}
+
+Status disagreement(int32_t one, const SignatureBits& signature, int32_t other,
+                    const SignatureBits& others) {
+  return {Code::kInvalidArgument,
+          fmt::format("ranks disagree: {}",
+                      collective::describe_difference(one, signature, other, others)),
+          {.rank = other}};
+}
+
+std::string describe_wait(int32_t culprit, int32_t awaited, Duration waited) {
+  std::string text = culprit < 0 ? "waited" : fmt::format("waited for rank {}", culprit);
+  if (culprit != awaited) text += fmt::format(" (by way of rank {})", awaited);
+  return text + fmt::format(" for {:.3g} s", std::chrono::duration<double>(waited).count());
+}
+
+}  // namespace corro::runtime

@@ -1,0 +1,161 @@
+// Flight: one operation of a work from its submission until it is over, and what lanes share to
+// move flights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/fabric.h"
+#include "collective/selection.h"
+#include "graph/executor.h"
+#include "named/fusion.h"
+#include "obs/flight_recorder.h"
+#include "runtime/peers.h"
+#include "runtime/work.h"
+
+namespace corro::runtime {
+
+struct EngineOptions {
+  int32_t rank = 0;
+  int32_t size = 1;
+  Duration timeout = std::chrono::seconds(60);              ///< Of every operation that names none.
+  std::unique_ptr<obs::FlightRecorder> recorder = nullptr;  ///< Null: the engine makes its own.
+  bool use_board = true;  ///< false: schedules over streams even among local ranks.
+  std::shared_ptr<collective::Segment> segment;  ///< The own one; shared among a process's engines.
+  std::vector<EnginePeer> peers;                 ///< By rank.
+  std::vector<MemberId> members = {};            ///< By rank; empty: numbered by their ranks.
+  /// Rings the doorbell of a local rank asleep with operations in flight.
+  std::function<void(MemberId member)> wake;
+  /// Chooses algorithms where ranks exchange messages; the same on all ranks.
+  collective::SelectionTable selection = {};
+  named::FusionOptions fusion = {};  ///< Of named operations; the leader's counts.
+  bool deterministic = false;        ///< Nothing that timing decides may change a result's bits.
+  bool commit = false;  ///< Collectives end with a closing round; the same on all ranks.
+};
+
+/// What happened so far; read by counters and tests.
+struct EngineCounters {
+  uint64_t operations = 0;
+  uint64_t failures = 0;
+  uint64_t polls = 0;
+  uint64_t ranks_lost = 0;      ///< Peers known to be lost.
+  uint64_t suspects = 0;        ///< Suspect events so far.
+  uint64_t named_messages = 0;  ///< Announcements and decisions of named operations sent.
+};
+
+/// A rank that an operation has waited for so long is noted as suspect.
+inline constexpr Duration kSuspectAfter = std::chrono::seconds(5);
+
+/// An operation has made no progress for kSuspectAfter, waiting for one rank all the time. That
+/// ends nothing: the rank may be late.
+struct Suspect {
+  int32_t rank = -1;  ///< World rank.
+  Time since;         ///< The wait for it began.
+};
+
+/// What the lanes of an engine use together. The engine owns all of it, and outlives every lane.
+struct EngineParts {
+  EngineOptions options;
+  Peers peers;
+  std::unique_ptr<obs::FlightRecorder> recorder = nullptr;
+  std::unique_ptr<graph::Executor> executor = nullptr;
+  EngineCounters counters = {};
+  size_t flights = 0;                  ///< Submitted and not over.
+  size_t message_flights = 0;          ///< Of these, started and using endpoints.
+  std::vector<Suspect> suspects = {};  ///< Not taken yet, each rank once.
+};
+
+/// What is fixed of a group. Ranks are group ranks where nothing else is said.
+struct GroupFacts {
+  LaneKey key;       ///< Names the group between ranks, and its lane of one-shots.
+  std::string name;  ///< For messages; empty if it was made without one.
+  int32_t rank = 0;
+  std::vector<MemberId> members;     ///< In group rank order.
+  std::vector<int32_t> world_ranks;  ///< The same, as messages name them.
+
+  [[nodiscard]] int32_t size() const { return static_cast<int32_t>(members.size()); }
+  /// The group rank of a member, or -1.
+  [[nodiscard]] int32_t index_of(MemberId member) const;
+  [[nodiscard]] MemberId member(int32_t r) const { return members[static_cast<size_t>(r)]; }
+  /// -1 for rank -1.
+  [[nodiscard]] int32_t world_rank(int32_t r) const {
+    return r < 0 ? -1 : world_ranks[static_cast<size_t>(r)];
+  }
+  [[nodiscard]] int32_t own_world_rank() const { return world_rank(rank); }
+};
+
+/// The key of another lane of the group: the same on all members. `purpose` says which.
+[[nodiscard]] LaneKey derive_key(const LaneKey& group, const std::string& purpose);
+
+/// Why a group cannot go on.
+struct GroupFailure {
+  Status cause;
+  int32_t culprit = -1;  ///< World rank, or -1.
+};
+
+struct Flight {
+  std::shared_ptr<WorkState> work;
+  const collective::OpRequest* request = nullptr;  ///< In `work`.
+  uint64_t op = 0;
+  SignatureBits signature = {};
+  std::unique_ptr<collective::Operation> operation;  ///< Null until the lane has started it.
+  obs::FlightRecorder::Handle record = 0;
+  graph::Ticket ticket;
+  Time deadline;
+  Time submitted;
+  Time waits_since;          ///< Nobody else has been waited for since then.
+  bool suspects = false;     ///< That rank has been noted as suspect.
+  int32_t told = -1;         ///< The group rank that the others were told this waits for.
+  bool by_messages = false;  ///< Counted in EngineParts::message_flights.
+  bool published = false;    ///< begin_now() has begun it.
+  bool voted = false;        ///< Made here; waits for the closing round.
+  bool over = false;
+
+  [[nodiscard]] Time suspect_at() const {
+    return suspects ? Time::never() : waits_since + kSuspectAfter;
+  }
+  /// When the others are told whom this waits for: somebody waits for this rank, too.
+  [[nodiscard]] Time tell_at() const { return deadline - (deadline - submitted) / 4; }
+  /// Given away, but not started: its operation comes from outside.
+  void start(EngineParts& parts, std::unique_ptr<collective::Operation> its, bool uses_messages);
+};
+
+/// A flight for request `index` of a work.
+[[nodiscard]] std::unique_ptr<Flight> make_flight(EngineParts& parts,
+                                                  const std::shared_ptr<WorkState>& work,
+                                                  size_t index, Time now);
+/// Writes the flight's record and counts the operation. Requires `op`.
+void record_flight(EngineParts& parts, const LaneKey& lane, Flight& flight);
+[[nodiscard]] obs::OpRecord record_of(const LaneKey& lane, const collective::OpRequest& request,
+                                      uint64_t op);
+/// Moves a flight that has started and tells the recorder; kDone: flight.operation has the outcome.
+collective::Progress move_flight(EngineParts& parts, const GroupFacts& facts, Flight& flight,
+                                 bool oldest, Time now);
+/// Notes whom a flight waits for (a group rank, or -1) if it has waited for long; at most one event
+/// a rank until they are taken.
+void suspect_awaited(EngineParts& parts, const GroupFacts& facts, Flight& flight, int32_t awaited,
+                     Time now);
+/// Ends a flight: its operation lets go of everything, its work hears of it. Once.
+void end_flight(EngineParts& parts, Flight& flight, const Status& status);
+
+/// Says it to every other member that can still hear.
+void tell_members(EngineParts& parts, const GroupFacts& facts, const wire::Control& control);
+[[nodiscard]] wire::Control cancel_of(const LaneKey& lane, uint64_t op, const Status& cause);
+
+// -- texts ----------------------------------------------------------------------------------------
+
+/// The failure of an operation, with its name, number and phase.
+[[nodiscard]] Status describe_failure(const GroupFacts& facts, const Flight& flight,
+                                      const Status& cause);
+/// The same for an operation that had returned here without a failure.
+[[nodiscard]] Status describe_past(const GroupFacts& facts, uint64_t op,
+                                   const SignatureBits& signature, const Status& cause);
+/// Two ranks called different operations. World ranks.
+[[nodiscard]] Status disagreement(int32_t one, const SignatureBits& signature, int32_t other,
+                                  const SignatureBits& others);
+/// "waited for rank 2 (by way of rank 1) for 60 s". World ranks; -1: unknown.
+[[nodiscard]] std::string describe_wait(int32_t culprit, int32_t awaited, Duration waited);
+
+}  // namespace corro::runtime

@@ -1,0 +1,118 @@
+// GroupLane: one lane of a group: collectives in one order that all members share.
+//
+// An operation's life on a rank:
+//
+//   submit() --> queued in the executor --> started: its fabric runs it --> over
+//                                              '-- with closing rounds: voted --> over
+//
+// Its op id is its place in the order of submission, so the same id is the same operation on every
+// member without a word. The executor starts at most kLines operations ahead. An operation that is
+// over stays in flights_ until all before it are over too: completed() is what the fabric hears of.
+//
+// What other members say may come before, while or after the operation runs here:
+//   a stray (their message without a receive here) shows what they called: if that differs, the
+//     operation fails here and, by CANCEL, everywhere; before the start it is kept in early_, after
+//     the end it is compared with what is remembered in //   CANCEL ends a running operation, is
+//     kept in LaneNews before its start and, if the operation had succeeded here, becomes the error
+//     of the next call (take_next_error());
+//   WAITING says for whom a member waits, for the message of a deadline.
+// Where a group can no longer go on, the lane only says so (take_failure()): the group ends all its
+// lanes by fail().
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "runtime/closing_round.h"
+#include "runtime/flight.h"
+#include "runtime/flight_queue.h"
+#include "runtime/lane_news.h"
+
+namespace corro::runtime {
+
+/// A small collective between GroupLane::begin_now() and its end. The request is borrowed.
+class NowOperation;
+
+/// Loop-confined. Ranks are group ranks.
+class GroupLane final : private graph::Lane {
+ public:
+  GroupLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
+            std::unique_ptr<collective::Fabric> fabric);
+  ~GroupLane() override;
+
+  [[nodiscard]] const LaneKey& key() const { return key_; }
+  /// Moved away when the lane is over and others may still read its memory.
+  [[nodiscard]] std::unique_ptr<collective::Fabric>& fabric() { return fabric_; }
+  [[nodiscard]] const FlightQueue& flights() const { return flights_; }
+
+  /// Gives request `index` of the work its place.
+  void submit(const std::shared_ptr<WorkState>& work, size_t index, Time now);
+  /// Starts a small collective at once and without memory; false if it has to be submitted.
+  bool begin_now(const collective::OpRequest& request, std::optional<NowOperation>& now);
+  /// The next op id takes its turn without running.
+  void skip();
+  /// Moves what has started; true if anything moved.
+  bool poll(Time now);
+
+  /// A member's message of `op`, past, present or future, shows what it called.
+  void judge(int32_t from, uint64_t op, const SignatureBits& signature);
+  void hear(int32_t from, const wire::Control& control);
+
+  /// Ends what runs or waits, but for votes without a verdict. Called again when a member is gone.
+  void fail(const Status& cause, Time now);
+  /// Ends everything, votes too.
+  void close(const Status& cause);
+  /// Looks at deadlines.
+  void check(Time now);
+  [[nodiscard]] Time next_deadline() const;
+  /// The first member that has left and that an operation waits for, or -1.
+  [[nodiscard]] int32_t awaited_that_left() const;
+  [[nodiscard]] std::optional<GroupFailure> take_failure() { return std::exchange(failure_, {}); }
+  /// For the next call: an operation that had returned here failed elsewhere.
+  [[nodiscard]] Status take_next_error() { return std::exchange(news_.next_error, Status()); }
+
+ private:
+  friend class NowOperation;
+
+  void start(Time /*now*/, const graph::Work& work) override { work.launch(work.firing); }
+  void launch(Flight& flight);
+  void conclude(Flight& flight, const Status& outcome);
+  void end(Flight& flight, const Status& status);
+  void sweep();
+  void cancel(int32_t from, uint64_t op, const Status& cause);
+  void carry_closing();
+  void expire(const Flight& flight, Time now);
+  [[nodiscard]] int32_t waiting_for(const Flight& flight) const;
+
+  const LaneKey key_;
+  const GroupFacts& facts_;
+  EngineParts& parts_;
+  std::unique_ptr<collective::Fabric> fabric_;
+  const bool by_messages_;
+  std::optional<ClosingRound> closing_;
+  graph::LaneId executor_lane_;
+  FlightQueue flights_;
+  LaneNews news_;
+  std::optional<GroupFailure> failure_;  ///< Not told to the group yet.
+  bool failed_ = false;
+  Status failure_cause_;  ///< Once failed_.
+};
+
+class NowOperation {
+ public:
+  explicit NowOperation(GroupLane& lane) : lane_(&lane) {}
+  /// True once every member is there: the result is made and `status` set.
+  bool finish(Status& status);
+  /// Its peers are late: it goes on as `work`, whose only request is the same.
+  void become(const std::shared_ptr<WorkState>& work, Time now);
+
+ private:
+  friend class GroupLane;
+  GroupLane* lane_;
+  std::optional<collective::BoardExchange> exchange_;
+  obs::FlightRecorder::Handle record_ = 0;
+  graph::Ticket ticket_;
+};
+
+}  // namespace corro::runtime

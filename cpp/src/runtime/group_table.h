@@ -1,0 +1,87 @@
+// GroupTable: the groups of one engine by their keys, and what others say of groups that are not
+// made yet, or no more.
+//
+// Every member computes a group's key from the epoch, from the group's name or, without one, from
+// its members, and from how many groups of that name or of these members this engine has asked for
+// in this epoch, calls that failed included. So only members call, and members that make the same
+// calls agree without a word. A member may be faster than this rank: what it says of a group is
+// kept until the group is made here. A destroyed group's keys are remembered, so that late words of
+// it are dropped; of epochs that are over, Peers drops everything.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/group.h"
+
+namespace corro::runtime {
+
+/// Loop-confined.
+class GroupTable {
+ public:
+  explicit GroupTable(EngineParts& parts) : parts_(parts) {}
+
+  /// Makes the world of an epoch: its members by rank. Groups of earlier epochs fail, with `cause`,
+  /// and are kept until they are destroyed.
+  [[nodiscard]] Status start_epoch(uint32_t epoch, std::vector<MemberId> members,
+                                   const Status& cause);
+  [[nodiscard]] uint32_t epoch() const { return epoch_; }
+  [[nodiscard]] Group& world() { return *world_; }
+
+  /// Makes a group of world ranks of this epoch, in the given rank order; null if this rank is no
+  /// member. INVALID_ARGUMENT for ranks that are none, or twice there.
+  [[nodiscard]] Result<Group*> create(const std::string& name,
+                                      const std::vector<int32_t>& world_ranks);
+  /// FAILED_PRECONDITION while it is busy.
+  [[nodiscard]] Status destroy(Group& group);
+
+  /// The group that others speak of by this key, or null.
+  [[nodiscard]] Group* find(const LaneKey& key) const;
+  /// Keeps what was said of a group that is to come, for take_early().
+  void keep_early(const PeerSaid& said);
+  /// What was said of this group before it was made. `too_much_from`: a member
+  /// that said more than is kept, or -1.
+  struct Early {
+    std::vector<PeerSaid> said;
+    MemberId too_much_from = -1;
+  };
+  [[nodiscard]] Early take_early(const Group& group);
+
+  /// Calls `visit` with every group.
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& group : groups_) visit(*group);
+  }
+  /// Frees the memory of destroyed groups that no other member reads any more.
+  void free_quiet_fabrics();
+
+ private:
+  /// The memory of a destroyed group's lane.
+  struct Quiet {
+    std::unique_ptr<collective::Fabric> fabric;
+    std::map<int32_t, MemberId> members;  ///< By world rank.
+  };
+  [[nodiscard]] Result<Group*> open(LaneKey key, std::string name,
+                                    const std::vector<int32_t>& world_ranks);
+  void forget(Group& group);
+
+  EngineParts& parts_;
+  uint32_t epoch_ = 0;
+  std::vector<MemberId> members_;  ///< By world rank of this epoch.
+  Group* world_ = nullptr;
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::unordered_map<LaneKey, Group*, LaneKeyHash> by_key_;
+  std::map<std::string, uint64_t> asked_;  ///< Groups of this epoch by name or members.
+  std::unordered_map<LaneKey, Early, LaneKeyHash> early_;
+  size_t kept_early_ = 0;
+  std::vector<LaneKey> closed_;  ///< A ring of the keys of groups destroyed last.
+  size_t next_closed_ = 0;
+  std::vector<Quiet> quiet_;
+};
+
+}  // namespace corro::runtime

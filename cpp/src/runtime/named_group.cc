@@ -1,0 +1,294 @@
+#include "runtime/named_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace corro::runtime {
+namespace {
+
+using collective::OpRequest;
+
+/// A rank that was stopped for long asks before it gives up.
+constexpr Duration kTimeToAnswer = std::chrono::milliseconds(50);
+
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+uint64_t bytes_of(const OpRequest& request) { return request.count * size_of(request.dtype); }
+
+/// What fusion may join has one count and one root: nothing else decides who reads and writes.
+bool reads(const OpRequest& request, int32_t rank) {
+  return request.kind != OpKind::kBroadcast || request.root == rank;
+}
+bool writes(const OpRequest& request, int32_t rank) {
+  return request.kind != OpKind::kReduce || request.root == rank;
+}
+
+/// The bucket failed, the part's own buffers are as they were.
+Status part_failure(const OpRequest& part, const Status& status) {
+  FailureDetail detail = status.detail().value_or(FailureDetail());
+  detail.torn = false;
+  return {status.code(), fmt::format("\"{}\" in {}", part.name, status.message()),
+          std::move(detail)};
+}
+
+}  // namespace
+
+NamedGroup::NamedGroup(NamedGroupOptions options)
+    : options_(std::move(options)),
+      queue_({.rank = own_world_rank()}),
+      staging_(*options_.segment) {
+  if (options_.rank == 0)
+    negotiator_.emplace(options_.world_ranks, named::NegotiatorOptions{options_.fusion});
+}
+
+// -- what comes in --------------------------------------------------------------------------------
+
+Status NamedGroup::submit(const std::shared_ptr<WorkState>& work, size_t index, Time now,
+                          Time deadline) {
+  const OpRequest& request = work->requests[index];
+  const auto size = static_cast<int32_t>(options_.world_ranks.size());
+  named::NamedEntry entry{.name = request.name,
+                          .op = {.signature = collective::signature_of(request, size),
+                                 .prescale = request.prescale,
+                                 .postscale = request.postscale}};
+  const Time ask_at = now + (deadline - now) / 4 * 3;
+  const uint64_t token = next_token_++;
+  CORRO_TRY(queue_.submit(std::move(entry), token, now));
+  submissions_.emplace(
+      token,
+      Submission{
+          .work = work, .index = index, .submitted = now, .ask_at = ask_at, .deadline = deadline});
+  next_due_ = std::min(next_due_, ask_at);
+  if (work->hurry) queue_.hurry(request.name);
+  return {};
+}
+
+Status NamedGroup::hear(int32_t from, wire::ControlKind kind, std::string_view text) {
+  heard_ = true;
+  const auto bytes = std::as_bytes(std::span(text));
+  if (kind == wire::ControlKind::kReady && leads()) return negotiator_->receive(from, bytes);
+  if (kind == wire::ControlKind::kOrder && from == 0 && !leads()) return queue_.receive(bytes);
+  return {Code::kInternal, "named operations: a message for another member of the group"};
+}
+
+// -- what goes out --------------------------------------------------------------------------------
+
+Status NamedGroup::advance(bool room) {
+  heard_ = false;
+  while (true) {
+    while (const auto announcement = queue_.take_announcement()) {
+      if (leads()) {
+        CORRO_TRY(negotiator_->receive(0, *announcement));
+      } else {
+        messages_.push_back({wire::ControlKind::kReady, text_of(*announcement)});
+      }
+    }
+    if (!leads()) return {};
+    auto decision = negotiator_->take_decision(false);
+    if (!decision && std::exchange(room, false)) decision = negotiator_->take_decision(true);
+    if (!decision) return {};
+    messages_.push_back({wire::ControlKind::kOrder, text_of(*decision)});
+    CORRO_TRY(queue_.receive(*decision));
+  }
+}
+
+std::optional<NamedMessage> NamedGroup::take_message() {
+  if (messages_.empty()) return std::nullopt;
+  NamedMessage message = std::move(messages_.front());
+  messages_.pop_front();
+  return message;
+}
+
+std::optional<NamedStep> NamedGroup::take_step() {
+  take_failures();
+  if (!given_up_.empty()) {
+    NamedStep step = std::move(given_up_.front());
+    given_up_.pop_front();
+    return step;
+  }
+  const auto start = queue_.take_start();
+  if (!start) return std::nullopt;
+  return begin(*start);
+}
+
+void NamedGroup::take_failures() {
+  while (auto failure = queue_.take_failure()) {
+    for (const uint64_t token : failure->tokens) end(take(token), failure->status);
+    if (!failure->cancel) continue;
+    given_up_.push_back(
+        {.lane = failure->cancel->lane, .op = failure->cancel->op, .cause = failure->status});
+  }
+}
+
+NamedGroup::Submission NamedGroup::take(uint64_t token) {
+  const auto found = submissions_.find(token);
+  CORRO_CHECK(found != submissions_.end(), token);
+  Submission submission = std::move(found->second);
+  submissions_.erase(found);
+  return submission;
+}
+
+// -- running --------------------------------------------------------------------------------------
+
+NamedStep NamedGroup::begin(const named::NamedStart& start) {
+  NamedStep step{.lane = start.lane, .op = start.op};
+  std::vector<Part> parts;
+  for (const named::NamedStart::Part& part : start.parts) {
+    parts.push_back({take(part.token), part.offset_bytes});
+  }
+  if (parts.size() == 1) {
+    step.work = std::move(parts[0].submission.work);
+    step.index = parts[0].submission.index;
+    return step;
+  }
+  auto filled = fill_bucket(start, std::move(parts));
+  if (filled.ok()) {
+    step.work = *filled;
+  } else {
+    step.cause = filled.status();
+  }
+  return step;
+}
+
+collective::OpRequest NamedGroup::bucket_request(const named::NamedStart& start,
+                                                 const std::vector<Part>& parts, std::byte* data) {
+  Duration timeout = Duration::max();
+  for (const Part& part : parts)
+    timeout = std::min(timeout, part.submission.deadline - part.submission.submitted);
+  const collective::Signature& signature = start.as_one.signature;
+  return {
+      .kind = signature.kind,
+      .dtype = signature.dtype,
+      .reduce_op = signature.reduce_op,
+      .root = signature.root,
+      .input = data,
+      .output = data,
+      .count = signature.count,
+      .prescale = start.as_one.prescale,
+      .postscale = start.as_one.postscale,
+      .timeout = timeout,
+      .name = fmt::format("{} and {} more", parts[0].submission.request().name, parts.size() - 1)};
+}
+
+Result<std::shared_ptr<WorkState>> NamedGroup::fill_bucket(const named::NamedStart& start,
+                                                           std::vector<Part> parts) {
+  const uint64_t total = start.as_one.signature.count * size_of(start.as_one.signature.dtype);
+  auto buffer = staging_.take(total);
+  if (!buffer.ok()) {
+    for (const Part& part : parts) end(part.submission, buffer.status());
+    return buffer.status();
+  }
+  uint64_t filled = 0;
+  for (const Part& part : parts) {
+    const OpRequest& request = part.submission.request();
+    std::memset(buffer->data + filled, 0, part.offset_bytes - filled);  // The padding.
+    const uint64_t bytes = bytes_of(request);
+    if (bytes > 0 && reads(request, options_.rank)) {
+      std::memcpy(buffer->data + part.offset_bytes, request.input, bytes);
+    }
+    filled = part.offset_bytes + bytes;
+  }
+  std::memset(buffer->data + filled, 0, total - filled);
+  std::vector<OpRequest> as_one;
+  as_one.push_back(bucket_request(start, parts, buffer->data));
+  auto work = std::make_shared<WorkState>(std::move(as_one));
+  buckets_.push_back({work, std::move(parts), *buffer});
+  return work;
+}
+
+bool NamedGroup::finish_buckets() {
+  bool any = false;
+  for (size_t i = 0; i < buckets_.size();) {
+    if (!buckets_[i].work->done()) {
+      ++i;
+      continue;
+    }
+    any = true;
+    const RunningBucket bucket = std::move(buckets_[i]);
+    buckets_.erase(buckets_.begin() + static_cast<std::ptrdiff_t>(i));
+    const Status& status = bucket.work->status();
+    for (const auto& [submission, offset] : bucket.parts) {
+      const OpRequest& request = submission.request();
+      if (status.ok() && bytes_of(request) > 0 && writes(request, options_.rank)) {
+        std::memcpy(request.output, bucket.buffer.data + offset, bytes_of(request));
+      }
+      submission.work->finish_one(status.ok() ? status : part_failure(request, status));
+    }
+    // After a failure a peer may still be inside.
+    if (status.ok()) staging_.give_back(bucket.buffer);
+  }
+  return any;
+}
+
+// -- deadlines and failures -----------------------------------------------------------------------
+
+Time NamedGroup::next_check() const {
+  return submissions_.empty() ? Time::never() : std::min(next_due_, queue_.next_check());
+}
+
+bool NamedGroup::check(Time now) {
+  if (now < next_check()) return false;
+  queue_.check_patience(now);
+  next_due_ = Time::never();
+  std::vector<uint64_t> expired;
+  for (auto& [token, submission] : submissions_) {
+    if (!submission.asked && now >= submission.ask_at) {
+      queue_.ask(submission.request().name);
+      submission.asked = true;
+      submission.deadline = std::max(submission.deadline, now + kTimeToAnswer);
+    } else if (now >= submission.deadline) {
+      expired.push_back(token);
+      continue;
+    }
+    next_due_ = std::min(next_due_, submission.asked ? submission.deadline : submission.ask_at);
+  }
+  std::sort(expired.begin(), expired.end());
+  for (const uint64_t token : expired) expire(token, now);
+  return true;
+}
+
+void NamedGroup::expire(uint64_t token, Time now) {
+  const Submission submission = take(token);
+  const std::string& name = submission.request().name;
+  std::string why = queue_.describe(name);
+  const std::vector<int32_t> missing = queue_.missing(name);
+  int32_t culprit = missing.empty() ? -1 : missing.front();
+  if (why.empty()) {
+    culprit = options_.world_ranks.front();
+    why = fmt::format("not submitted by rank {}, which leads the group", culprit);
+  }
+  queue_.withdraw(name, token);
+  const std::chrono::duration<double> waited = now - submission.submitted;
+  end(submission, {Code::kDeadlineExceeded,
+                   fmt::format("waited for {:.3g} s: {}", waited.count(), why),
+                   {.rank = culprit}});
+}
+
+void NamedGroup::end(const Submission& submission, const Status& cause) {
+  const std::string_view kind = name_of(submission.request().kind);
+  submission.work->finish_one(
+      {cause.code(),
+       fmt::format("{} \"{}\" on rank {} (phase negotiate): {}", kind, submission.request().name,
+                   own_world_rank(), cause.message()),
+       {.rank = cause.detail() ? cause.detail()->rank : -1,
+        .op = std::string(kind),
+        .phase = "negotiate"}});
+}
+
+void NamedGroup::fail(const Status& cause) {
+  (void)finish_buckets();
+  auto submissions = std::exchange(submissions_, {});
+  for (const auto& [token, submission] : submissions) end(submission, cause);
+  queue_ = named::NamedQueue({.rank = own_world_rank()});
+  messages_.clear();
+  given_up_.clear();
+  next_due_ = Time::never();
+}
+
+}  // namespace corro::runtime

@@ -1,0 +1,136 @@
+// NamedGroup: the named operations of one group on one rank: its queue, at the leader (group rank
+// 0) the negotiator too, the works that wait for their names, and the buckets that run. The engine
+// carries its messages and runs what it starts; without I/O or clock itself.
+//
+//   CORRO_TRY(channel.submit(work, 0, now, deadline));
+//   CORRO_TRY(channel.advance(lane_has_room));
+//   while (auto message = channel.take_message()) send(*message);
+//   while (auto step = channel.take_step()) run(*step);
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "named/named_negotiator.h"
+#include "named/named_queue.h"
+#include "runtime/named_staging.h"
+#include "runtime/work.h"
+#include "wire/frame.h"
+
+namespace corro::runtime {
+
+/// kReady: to the leader. kOrder: to all other members.
+struct NamedMessage {
+  wire::ControlKind kind = wire::ControlKind::kReady;
+  std::string text;
+};
+
+/// The next operation of a lane, which has all of its request's timeout from now on, or one that is
+/// given up on all members.
+struct NamedStep {
+  named::NamedLane lane = named::NamedLane::kOrdered;
+  uint64_t op = 0;
+  std::shared_ptr<WorkState> work = nullptr;  ///< Null: given up because of `cause`.
+  size_t index = 0;                           ///< The request in `work`.
+  Status cause = {};
+};
+
+struct NamedGroupOptions {
+  int32_t rank = 0;                        ///< In the group.
+  std::vector<int32_t> world_ranks;        ///< By group rank.
+  named::FusionOptions fusion = {};        ///< Of the leader; it tells the others.
+  collective::Segment* segment = nullptr;  ///< For buckets; outlives the channel.
+};
+
+/// Loop-confined.
+class NamedGroup {
+ public:
+  explicit NamedGroup(NamedGroupOptions options);
+
+  /// Takes in request `index` of a work, under its name. Errors: NamedQueue::submit's; the request
+  /// is the caller's to end then.
+  [[nodiscard]] Status submit(const std::shared_ptr<WorkState>& work, size_t index, Time now,
+                              Time deadline);
+  /// Takes in what a member says. An error means that it does not keep to the protocol: the group
+  /// cannot go on.
+  [[nodiscard]] Status hear(int32_t from, wire::ControlKind kind, std::string_view text);
+  /// Decides what can be decided, a new run only if the ordered lane has `room`. Errors as hear().
+  [[nodiscard]] Status advance(bool room);
+  [[nodiscard]] std::optional<NamedMessage> take_message();
+  /// Steps of one lane come in order of their op ids; only those given up come early.
+  [[nodiscard]] std::optional<NamedStep> take_step();
+
+  /// Hands the results of buckets that have run to their parts; true if there were any.
+  bool finish_buckets();
+  /// Ends submissions whose deadline is over, and asks about those that come near it; true if there
+  /// were any. Requires that all steps have been taken.
+  bool check(Time now);
+  /// Ends everything with this cause; called once, when the lanes' operations are over.
+  void fail(const Status& cause);
+
+  /// Something waits for its name's turn or runs in a bucket.
+  [[nodiscard]] bool busy() const {
+    return !submissions_.empty() || !buckets_.empty() || queue_.has_pending();
+  }
+  /// A submission has not started yet.
+  [[nodiscard]] bool waiting() const { return !submissions_.empty(); }
+  /// A message has come since the last advance().
+  [[nodiscard]] bool heard() const { return heard_; }
+  /// The earliest time at which check() has something to do.
+  [[nodiscard]] Time next_check() const;
+
+ private:
+  using OpRequest = collective::OpRequest;
+  struct Submission {
+    std::shared_ptr<WorkState> work;
+    size_t index = 0;
+    Time submitted, ask_at, deadline;
+    bool asked = false;  ///< Who has not submitted it.
+    [[nodiscard]] const OpRequest& request() const { return work->requests[index]; }
+  };
+  struct Part {
+    Submission submission;
+    uint64_t offset_bytes = 0;
+  };
+  struct RunningBucket {
+    std::shared_ptr<WorkState> work;
+    std::vector<Part> parts;
+    NamedStaging::Buffer buffer;
+  };
+
+  [[nodiscard]] int32_t own_world_rank() const {
+    return options_.world_ranks[static_cast<size_t>(options_.rank)];
+  }
+  [[nodiscard]] bool leads() const { return negotiator_.has_value(); }
+  [[nodiscard]] Submission take(uint64_t token);
+  NamedStep begin(const named::NamedStart& start);
+  [[nodiscard]] static OpRequest bucket_request(const named::NamedStart& start,
+                                                const std::vector<Part>& parts, std::byte* data);
+  Result<std::shared_ptr<WorkState>> fill_bucket(const named::NamedStart& start,
+                                                 std::vector<Part> parts);
+  void take_failures();
+  void expire(uint64_t token, Time now);
+  void end(const Submission& submission, const Status& cause);
+
+  NamedGroupOptions options_;
+  named::NamedQueue queue_;
+  std::optional<named::Negotiator> negotiator_;
+  NamedStaging staging_;
+  std::unordered_map<uint64_t, Submission> submissions_;  ///< By token.
+  std::vector<RunningBucket> buckets_;
+  std::deque<NamedMessage> messages_;
+  std::deque<NamedStep> given_up_;
+  uint64_t next_token_ = 0;
+  Time next_due_ = Time::never();  ///< No submission is due before.
+  bool heard_ = false;
+};
+
+}  // namespace corro::runtime

@@ -1,0 +1,78 @@
+// NamedLanes: the named operations of a group: carries the messages of its NamedGroup and runs its
+// steps on two lanes, one for what is negotiated and one for what a static plan starts.
+//
+// Both lanes are made when something first runs, or is given up, on them here; their keys follow
+// from the group's, so that every member finds them without a word. An operation that is given up
+// here takes its turn on its lane without running, and CANCEL tells the members that are inside.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "runtime/group_lane.h"
+#include "runtime/named_group.h"
+
+namespace corro::runtime {
+
+/// Loop-confined.
+class NamedLanes {
+ public:
+  /// Makes a lane's fabric; fails where memory is short.
+  using MakeFabric = std::function<Result<std::unique_ptr<collective::Fabric>>(const LaneKey&)>;
+
+  NamedLanes(const GroupFacts& facts, EngineParts& parts, bool by_rank_order,
+             MakeFabric make_fabric);
+
+  /// Takes in request `index` of a work; an error is the caller's to end it with.
+  [[nodiscard]] Status submit(const std::shared_ptr<WorkState>& work, size_t index, Time now);
+  /// READY or ORDER of a member (group rank).
+  void hear(int32_t from, const wire::Control& control);
+  /// The lane with this key, made if it is one of these two; or null.
+  [[nodiscard]] GroupLane* find(const LaneKey& key);
+  /// The keys of the lanes, made or not.
+  [[nodiscard]] const std::array<LaneKey, 2>& keys() const { return keys_; }
+
+  /// Something waits for its name, runs in a bucket, or is on a lane.
+  [[nodiscard]] bool busy() const;
+  /// There were named operations here, or others spoke of them.
+  [[nodiscard]] bool used() const { return group_.has_value(); }
+  /// A submission has not started yet: any member that leaves ends the wait.
+  [[nodiscard]] bool waiting() const { return group_ && group_->waiting(); }
+  bool poll(Time now);
+  void check(Time now);
+  [[nodiscard]] Time next_deadline() const;
+  void fail(const Status& cause, Time now);
+  void close(const Status& cause);
+  [[nodiscard]] std::optional<GroupFailure> take_failure();
+  [[nodiscard]] Status take_next_error();
+  /// Calls `visit` with each lane that is made.
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& lane : lanes_) {
+      if (lane != nullptr) visit(*lane);
+    }
+  }
+
+ private:
+  NamedGroup& group();
+  GroupLane* open(named::NamedLane which);
+  void send(const NamedMessage& message);
+  void run(const NamedStep& step, Time now);
+  void pass_over(size_t index);
+
+  const GroupFacts& facts_;
+  EngineParts& parts_;
+  const bool by_rank_order_;
+  MakeFabric make_fabric_;
+  std::array<LaneKey, 2> keys_;                      ///< By NamedLane.
+  std::array<std::unique_ptr<GroupLane>, 2> lanes_;  ///< By NamedLane; null until used here.
+  std::array<std::set<uint64_t>, 2> given_up_;       ///< Op ids that will not run here.
+  std::optional<NamedGroup> group_;                  ///< Made with the first named operation.
+  std::optional<GroupFailure> failure_;              ///< Not told to the group yet.
+  bool failed_ = false;
+};
+
+}  // namespace corro::runtime

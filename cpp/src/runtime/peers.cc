@@ -1,0 +1,181 @@
+#include "runtime/peers.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace corro::runtime {
+namespace {
+
+/// How often close() tries to send what is left.
+constexpr int kMostFlushes = 1000;
+
+}  // namespace
+
+Peers::Entry& Peers::entry(MemberId member) const {
+  const auto index = static_cast<size_t>(member);
+  CORRO_CHECK(index < entries_.size() && entries_[index] != nullptr, member);
+  return *entries_[index];
+}
+
+void Peers::add(MemberId member, EnginePeer peer) {
+  const auto index = static_cast<size_t>(member);
+  if (entries_.size() <= index) entries_.resize(index + 1);
+  CORRO_CHECK(entries_[index] == nullptr, member);
+  entries_[index] = std::make_unique<Entry>();
+  Entry& added = *entries_[index];
+  added.peer = std::move(peer);
+  if (added.peer.stream == nullptr) return;
+  added.fd = added.peer.stream->poll_fd();
+  added.endpoint = std::make_unique<transport::Endpoint>(
+      std::move(added.peer.stream),
+      [this, member](const wire::Control& control) { hear(member, control); },
+      transport::EndpointLimits{},
+      [this, member](const transport::MessageKey& key, const SignatureBits& signature) {
+        events_.emplace_back(PeerStray{member, key, signature});
+      });
+  added.endpoint->start_epoch(epoch_);
+}
+
+void Peers::remove(MemberId member) {
+  (void)entry(member);
+  events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_event_));
+  next_event_ = 0;
+  std::erase_if(events_, [member](const PeerEvent& event) {
+    return std::visit([](const auto& one) { return one.who(); }, event) == member;
+  });
+  entries_[static_cast<size_t>(member)].reset();
+}
+
+void Peers::hear(MemberId from, const wire::Control& control) {
+  if (control.kind == wire::ControlKind::kGoodbye) {
+    entry(from).said_goodbye = true;
+    events_.emplace_back(PeerDeparted{from});
+  } else if (control.lane.epoch >= epoch_) {
+    events_.emplace_back(PeerSaid{from, control});
+  }
+}
+
+bool Peers::poll(Look look) {
+  const bool asked = ask_readable && (look == Look::kReadable || several_owe());
+  if (asked) ask_readable(*this);
+  bool moved = false;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry* entry = entries_[i].get();
+    if (entry == nullptr || entry->endpoint == nullptr || entry->ended) continue;
+    const bool answered = asked && entry->fd >= 0;  // A look at memory needs no answer.
+    const bool wanted = entry->readable || entry->endpoint->has_unsent() ||
+                        (!answered && (look == Look::kReadable || entry->endpoint->awaits()));
+    if (wanted) moved = look_at(static_cast<MemberId>(i), *entry) || moved;
+  }
+  return moved;
+}
+
+/// One look at a descriptor is a system call, and so is the question about all.
+bool Peers::several_owe() const {
+  return std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) {
+           return entry != nullptr && entry->fd >= 0 && entry->endpoint->awaits();
+         }) > 1;
+}
+
+bool Peers::look_at(MemberId member, Entry& entry) {
+  transport::Endpoint& endpoint = *entry.endpoint;
+  const bool moved = endpoint.progress();
+  if (!moved) entry.readable = false;
+  if (!endpoint.closed() || entry.said_goodbye) return moved;
+  lose(member, endpoint.describe());
+  return true;
+}
+
+bool Peers::poll(MemberId member) {
+  Entry& one = entry(member);
+  return one.endpoint != nullptr && !one.ended && one.endpoint->progress();
+}
+
+bool Peers::present(MemberId member) const {
+  const auto index = static_cast<size_t>(member);
+  return index < entries_.size() && entries_[index] != nullptr && !entries_[index]->departed &&
+         entries_[index]->lost.empty();
+}
+
+void Peers::mark_readable(MemberId member) {
+  Entry* readable = entries_[static_cast<size_t>(member)].get();
+  if (readable != nullptr) readable->readable = true;
+}
+
+std::optional<PeerEvent> Peers::take_event() {
+  if (next_event_ == events_.size()) {
+    events_.clear();
+    next_event_ = 0;
+    return std::nullopt;
+  }
+  PeerEvent event = std::move(events_[next_event_++]);
+  if (const auto* lost = std::get_if<PeerLost>(&event)) entry(lost->member).lost = lost->how;
+  if (const auto* left = std::get_if<PeerDeparted>(&event)) entry(left->member).departed = true;
+  return event;
+}
+
+void Peers::lose(MemberId member, const std::string& how) {
+  Entry& ended = entry(member);
+  if (std::exchange(ended.ended, true)) return;
+  if (ended.endpoint != nullptr) ended.endpoint->close();
+  events_.emplace_back(PeerLost{member, how});
+}
+
+bool Peers::tell(MemberId member, const wire::Control& control) {
+  transport::Endpoint* endpoint = entry(member).endpoint.get();
+  if (endpoint == nullptr || endpoint->closed()) return false;
+  endpoint->send_control(control);
+  return true;
+}
+
+bool Peers::unsent() const {
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+    return entry != nullptr && entry->endpoint != nullptr && entry->endpoint->has_unsent();
+  });
+}
+
+transport::EndpointCounters Peers::counters() const {
+  transport::EndpointCounters total;
+  for (const auto& entry : entries_) {
+    if (entry == nullptr || entry->endpoint == nullptr) continue;
+    const auto& one = entry->endpoint->counters();
+    total.messages_sent += one.messages_sent;
+    total.messages_received += one.messages_received;
+    total.bytes_sent += one.bytes_sent;
+    total.bytes_received += one.bytes_received;
+    total.bounced += one.bounced;
+    total.pauses += one.pauses;
+  }
+  return total;
+}
+
+void Peers::start_epoch(uint32_t epoch) {
+  epoch_ = epoch;
+  for (const auto& entry : entries_) {
+    if (entry != nullptr && entry->endpoint != nullptr) entry->endpoint->start_epoch(epoch);
+  }
+}
+
+void Peers::close() {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i] != nullptr)
+      (void)tell(static_cast<MemberId>(i), {.kind = wire::ControlKind::kGoodbye});
+  }
+  for (int i = 0; i < kMostFlushes && unsent(); ++i) (void)poll(Look::kReadable);
+  for (const auto& entry : entries_) {
+    if (entry != nullptr && entry->endpoint != nullptr && !entry->endpoint->closed())
+      entry->endpoint->close();
+  }
+}
+
+void Peers::close_descriptors() {
+  for (const auto& entry : entries_) {
+    if (entry != nullptr && entry->fd >= 0) ::close(entry->fd);
+  }
+}
+
+}  // namespace corro::runtime
