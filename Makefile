@@ -115,7 +115,7 @@ lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
 
 .PHONY: setup test-setup
 setup: .venv/.corro ## Build and install everything that the other commands need, and stop there
-test-setup: setup .venv-torch22/.corro $(STAMPS)/packages-data
+test-setup: setup $(STAMPS)/native-tests .venv-torch22/.corro $(STAMPS)/packages-data
 
 $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@tools/system_packages.sh $*
@@ -139,6 +139,11 @@ $(STAMPS)/native: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@echo "corro: building the native code in build/release"
 	$(call quiet,cmake --preset release -DCORRO_BUILD_PYTHON=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/python,cmake-release)
+	@cmake --build build/release --target corro corro_native corro_program
+	@mkdir -p $(@D) && touch $@
+
+$(STAMPS)/native-tests: $(STAMPS)/native
+	@echo "corro: building the C++ tests in build/release"
 	@cmake --build build/release
 	@mkdir -p $(@D) && touch $@
 
