@@ -74,7 +74,7 @@ void exchange_in_random_order(EndpointPair& pair, uint64_t seed) {
   TestMessages messages;
   std::vector<std::function<void()>> calls;
   for (size_t i = 0; i < 60; ++i) {
-    const MessageKey key{static_cast<uint32_t>(random() % 3), i / 4, static_cast<uint32_t>(i)};
+    const MessageKey key{{0, random() % 3}, i / 4, static_cast<uint32_t>(i)};
     messages.push_back(std::make_unique<TestMessage>(key, kSizes[random() % kSizes.size()], i));
     TestMessage* message = messages.back().get();
     Endpoint* from = random() % 2 == 0 ? &pair.first : &pair.second;
