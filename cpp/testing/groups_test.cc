@@ -16,7 +16,7 @@ int64_t committed_bytes(runtime::Engine& engine) {
   return int64_t{512} * info.st_blocks;
 }
 
-constexpr OpRequest kBarrier{.kind = OpKind::kBarrier};
+OpRequest barrier() { return {.kind = OpKind::kBarrier}; }
 
 TEST(Groups, AsManyAsOneLikesAreAliveAtOnce) {
   constexpr size_t kGroups = 257;
@@ -29,7 +29,7 @@ TEST(Groups, AsManyAsOneLikesAreAliveAtOnce) {
   World::Works works;
   for (auto& pair : groups) {
     for (int32_t r = 0; r < 2; ++r)
-      works.push_back(world.submit(world.engine(r), *pair[static_cast<size_t>(r)], {kBarrier}));
+      works.push_back(world.submit(world.engine(r), *pair[static_cast<size_t>(r)], {barrier()}));
   }
   world.run(works);
   for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
@@ -39,7 +39,7 @@ TEST(Groups, AsManyAsOneLikesAreAliveAtOnce) {
 void expect_usable(World& world, const std::vector<std::pair<int32_t, runtime::Group*>>& groups) {
   World::Works works;
   for (const auto& [rank, group] : groups)
-    works.push_back(world.submit(world.engine(rank), *group, {kBarrier}));
+    works.push_back(world.submit(world.engine(rank), *group, {barrier()}));
   world.run(works);
   for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
 }
@@ -64,13 +64,13 @@ TEST_P(GroupKeys, NamesFindEachOtherInAnyOrder) {
   runtime::Group* model0 = make(0, {0, 1}, "model");
   runtime::Group* model1 = make(1, {0, 1}, "model");
   runtime::Group* data1 = make(1, {0, 1}, "data");
-  const auto started = world_.submit(world_.engine(0), *data0, {kBarrier});
-  const auto other = world_.submit(world_.engine(1), *model1, {kBarrier});
+  const auto started = world_.submit(world_.engine(0), *data0, {barrier()});
+  const auto other = world_.submit(world_.engine(1), *model1, {barrier()});
   world_.poll_rounds(200);
   EXPECT_FALSE(started->done()) << "they are different groups";
   EXPECT_FALSE(other->done());
-  world_.run({started, world_.submit(world_.engine(1), *data1, {kBarrier}), other,
-              world_.submit(world_.engine(0), *model0, {kBarrier})});
+  world_.run({started, world_.submit(world_.engine(1), *data1, {barrier()}), other,
+              world_.submit(world_.engine(0), *model0, {barrier()})});
   EXPECT_TRUE(started->status().ok()) << started->status().to_string();
   EXPECT_TRUE(other->status().ok()) << other->status().to_string();
 }
@@ -95,7 +95,7 @@ TEST(Groups, OfADeadMemberThatLaggedAreFreed) {
   for (int i = 0; i < 50; ++i) {
     for (int32_t r = 0; r < 3; ++r) {
       runtime::Group* group = world.engine(r).create_group({0, 1, 2}).value();
-      auto work = world.submit(world.engine(r), *group, {kBarrier});
+      auto work = world.submit(world.engine(r), *group, {barrier()});
       if (r == 2) continue;
       works.push_back(work);
       groups[static_cast<size_t>(r)].push_back(group);
@@ -130,7 +130,7 @@ TEST(Groups, ThatOneMemberDroppedWhileAnotherIsLateAreFreed) {
     World::Works works;
     for (int32_t r = 0; r < 2; ++r) {
       group[static_cast<size_t>(r)] = world.engine(r).create_group({0, 1}).value();
-      works.push_back(world.submit(world.engine(r), *group[static_cast<size_t>(r)], {kBarrier}));
+      works.push_back(world.submit(world.engine(r), *group[static_cast<size_t>(r)], {barrier()}));
     }
     world.run(works);
     for (int32_t r = 0; r < 2; ++r)

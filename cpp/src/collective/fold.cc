@@ -12,7 +12,7 @@ namespace {
 
 ReduceOp plain(ReduceOp op) { return op == ReduceOp::kAverage ? ReduceOp::kSum : op; }
 
-__extension__ using Wide = __int128;  ///< No number of ranks overflows a sum of 64-bit integers.
+__extension__ using WideSum = __int128;  ///< No number of ranks overflows a sum of 64-bit integers.
 
 /// into = the sum that does not wrap, divided and truncated toward zero.
 template <typename T, typename Total>
@@ -44,7 +44,7 @@ void average_integers(DType dtype, std::byte* into, std::span<const std::byte* c
     case DType::kI32:
       return average<int32_t, int64_t>(into, sources, count, divisor);
     default:
-      return average<int64_t, Wide>(into, sources, count, divisor);
+      return average<int64_t, WideSum>(into, sources, count, divisor);
   }
 }
 
