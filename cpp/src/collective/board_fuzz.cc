@@ -42,8 +42,8 @@ struct Host {
       seen[r] = Segment::attach(io::Fd(::dup(own[r]->fd()))).value();
     }
     for (size_t r = 0; r < 2; ++r) boards[r] = open_board(r);
+    for (const auto& board : boards) CORRO_CHECK(board->missing_member() < 0);
     for (size_t r = 0; r < 2; ++r) {
-      CORRO_CHECK(boards[r]->missing_member() < 0);
       GroupSection& section = *boards[1 - r]->member(static_cast<int32_t>(r)).section;
       poison(&section.lines[1], section.slots[0]);
       poison(section.slots[1], &section + 1);
