@@ -44,21 +44,29 @@ function(corro_optimize)
   set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# corro_library(NAME SOURCES ... USES ... [LINKS ...]): one folder, one static target, one floor.
+# corro_floor_target(VARIABLE FLOOR): the target of a floor; that of collective/board is corro_collective_board.
+function(corro_floor_target variable floor)
+  string(REPLACE "/" "_" name ${floor})
+  set(${variable} corro_${name} PARENT_SCOPE)
+endfunction()
+
+# corro_library(FLOOR SOURCES ... USES ... [LINKS ...]): one folder, one static target, one floor.
 # USES names the floors below it (cmake/floors.txt says which are allowed), LINKS libraries that are not ours.
-function(corro_library name)
+function(corro_library floor)
   cmake_parse_arguments(arg "" "" "SOURCES;USES;LINKS" ${ARGN})
-  add_library(corro_${name} STATIC ${arg_SOURCES})
-  target_link_libraries(corro_${name} PUBLIC corro_flags)
-  corro_use_floors(corro_${name} PUBLIC ${arg_USES})
-  target_link_libraries(corro_${name} PUBLIC ${arg_LINKS})
-  corro_precompile(corro_${name} code)
+  corro_floor_target(target ${floor})
+  add_library(${target} STATIC ${arg_SOURCES})
+  target_link_libraries(${target} PUBLIC corro_flags)
+  corro_use_floors(${target} PUBLIC ${arg_USES})
+  target_link_libraries(${target} PUBLIC ${arg_LINKS})
+  corro_precompile(${target} code)
 endfunction()
 
 # corro_use_floors(TARGET PUBLIC|PRIVATE FLOOR...): links the floors' libraries.
 function(corro_use_floors target scope)
   foreach(floor IN LISTS ARGN)
-    target_link_libraries(${target} ${scope} corro_${floor})
+    corro_floor_target(library ${floor})
+    target_link_libraries(${target} ${scope} ${library})
   endforeach()
 endfunction()
 

@@ -2,22 +2,23 @@
 
     tools/check_floors.py [ROOT]
 
-A folder of cpp/src (and cpp/testing, cpp/bench) is a floor. It may include and link what its line
-allows and nothing else. In python/, a front end may import the core and its own framework, the
-core neither. Imports by name count: import_module("x"), __import__("x"), find_spec("x"), and entry
-points, "x:function".
+A folder of cpp/src (and cpp/testing, cpp/bench) is a floor, and so is a folder inside it. A floor
+may include and link what its line allows and nothing else. In python/, a front end may import the
+core and its own framework, the core neither. Imports by name count: import_module("x"),
+__import__("x"), find_spec("x"), and entry points, "x:function".
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = "tests"
-INCLUDE = re.compile(r'^\s*#\s*include\s*["<](?:\.\.?/)*([^"<>/]+)/')
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^"<>]+)/[^"<>/]+[">]')  # folder of the header
 CALL = re.compile(
     r"\b(?:corro_library|corro_shared_library|corro_test|corro_fuzz|corro_use_floors)\s*\(([^)]*)\)"
 )
@@ -25,6 +26,7 @@ LINKED = re.compile(r"\bcorro_(\w+)")
 IMPORTERS = {"import_module", "__import__", "find_spec"}
 ENTRY_POINT = re.compile(r"(\w+(?:\.\w+)+):\w+")  # module:function
 BY_NAME = "~"
+OF_FLOORS = {"USES", "PUBLIC", "PRIVATE"}
 KEYWORDS = {"SOURCES", "LINKS", "LABELS", "TIMEOUT", "SEEDS"}
 
 Floors = dict[str, set[str]]
@@ -50,13 +52,23 @@ def read_floors(path: Path) -> tuple[Floors, list[str]]:
 
 
 def folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yields (floor, folder) for every native folder there is."""
-    for folder in sorted((root / "cpp/src").iterdir()):
-        if folder.is_dir():
-            yield folder.name, folder
-    for name, path in {"testing": "cpp/testing", "bench": "cpp/bench"}.items():
-        if (root / path).is_dir():
-            yield name, root / path
+    """Yields (floor, folder) for every native folder there is, at any depth."""
+    for top, at in {"cpp/src": "cpp/src", "cpp/testing": "cpp", "cpp/bench": "cpp"}.items():
+        for folder in sorted([root / top, *(root / top).rglob("*")]):
+            if folder.is_dir() and folder != root / "cpp/src":
+                yield str(folder.relative_to(root / at)), folder
+
+
+def included_floor(line: str, floor: str, floors: Floors) -> str | None:
+    """The floor whose header the line of a file of `floor` includes.
+
+    A compiler looks beside the file too: "board/x.h" in collective/ is collective/board/x.h.
+    """
+    match = INCLUDE.match(line)
+    if not match:
+        return None
+    beside = os.path.normpath(f"{floor}/{match[1]}")
+    return next((name for name in (match[1], beside) if name in floors), None)
 
 
 def linked_floors(cmake: str, floors: Floors) -> Iterator[str]:
@@ -64,13 +76,14 @@ def linked_floors(cmake: str, floors: Floors) -> Iterator[str]:
     for call in CALL.findall(cmake):
         keyword = ""
         for word in call.split():
-            if word in KEYWORDS or word == "USES":
+            if word in KEYWORDS | OF_FLOORS:
                 keyword = word
-            elif keyword == "USES":
+            elif keyword in OF_FLOORS:
                 yield word
+    of_target = {name.replace("/", "_"): name for name in floors}
     for name in LINKED.findall(cmake):
-        if name in floors:
-            yield name
+        if name in of_target:
+            yield of_target[name]
 
 
 def check_native(root: Path, floors: Floors) -> Iterator[str]:
@@ -80,17 +93,16 @@ def check_native(root: Path, floors: Floors) -> Iterator[str]:
             continue
         allowed = floors[floor] | {floor}
         of_tests = allowed | floors.get(TESTS, set())
-        for path in sorted(folder.rglob("*")):
+        for path in sorted(folder.iterdir()):
             if path.name == "CMakeLists.txt":
-                for used in linked_floors(path.read_text(), floors):
-                    if used not in of_tests:
-                        yield f"{path}: {floor} may not link {used}"
+                for linked in linked_floors(path.read_text(), floors):
+                    if linked not in of_tests:
+                        yield f"{path}: {floor} may not link {linked}"
             elif path.suffix in {".h", ".cc", ".cu"}:
                 own = of_tests if path.stem.endswith("_test") else allowed
                 for number, line in enumerate(path.read_text().splitlines(), start=1):
-                    match = INCLUDE.match(line)
-                    used = match[1] if match else floor
-                    if used in floors and used not in own:
+                    used = included_floor(line, floor, floors)
+                    if used and used not in own:
                         yield f"{path}:{number}: {floor} may not include {used}/"
 
 

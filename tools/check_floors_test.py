@@ -12,7 +12,8 @@ FLOORS = """\
 corro:
 base:
 io: base  # sockets
-wire: base io
+wire/loft: base
+wire: base io wire/loft
 testing: base io wire
 tests: testing
 python/corro: ~python/corro.plugin
@@ -31,7 +32,9 @@ def tree(tmp_path: Path) -> Path:
         "cpp/src/io/socket_test.cc": '#include "io/socket.h"\n#include "testing/world.h"\n',
         "cpp/src/io/CMakeLists.txt": "corro_library(io SOURCES socket.cc USES base LINKS fmt)\n"
         "corro_test(io_test SOURCES socket_test.cc USES io testing)\n",
-        "cpp/src/wire/frame.h": '#include "io/socket.h"\n',
+        "cpp/src/wire/frame.h": '#include "io/socket.h"\n#include "wire/loft/code.h"\n',
+        "cpp/src/wire/loft/code.h": '#include "base/status.h"\n',
+        "cpp/src/wire/CMakeLists.txt": "corro_library(wire SOURCES a.cc USES io wire/loft)\n",
         "python/corro/__init__.py": "from . import _engine\nimport json\n"
         "import importlib\nlater = importlib.import_module('corro.plugin')\n",
         "python/corro/plugin.py": "import corro\n",
@@ -63,6 +66,14 @@ def test_a_clean_tree_has_no_problem(tree: Path) -> None:
         ("cpp/src/io/double.cc", '#include "testing/world.h"\n', "io may not include testing/"),
         ("cpp/src/base/up_test.cc", '#include "io/socket.h"\n', "base may not include io/"),
         ("cpp/src/loft/x.h", "", "no line for it"),
+        ("cpp/src/wire/cellar/x.h", "", "no line for it"),
+        ("cpp/src/io/up.h", '#include "wire/loft/code.h"\n', "io may not include wire/loft/"),
+        ("cpp/src/wire/loft/a.cc", '#include "wire/frame.h"\n', "loft may not include wire/"),
+        ("cpp/src/wire/loft/a.cc", '#include "../frame.h"\n', "loft may not include wire/"),
+        ("cpp/src/wire/loft/a.cc", '#include "../../io/fd.h"\n', "loft may not include io/"),
+        ("cpp/src/wire/loft/CMakeLists.txt", "corro_use_floors(x PUBLIC io)\n", "may not link io"),
+        ("cpp/src/io/CMakeLists.txt", "corro_test(t USES wire/loft)\n", "may not link wire/loft"),
+        ("cpp/src/io/CMakeLists.txt", "f(x corro_wire_loft)\n", "may not link wire/loft"),
         ("cpp/src/base/CMakeLists.txt", "corro_library(base SOURCES a.cc USES io)\n", "link io"),
         ("cpp/src/base/CMakeLists.txt", "target_link_libraries(x corro_wire)\n", "link wire"),
         ("cmake/floors.txt", "base: io\nio:\nwire:\ntesting:\n", "base uses io"),

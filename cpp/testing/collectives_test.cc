@@ -47,7 +47,7 @@ class Collectives : public ::testing::TestWithParam<Case> {
                 .seed = 7,
                 .board = GetParam().board,
                 .private_reads = GetParam().memory != Memory::kStaged,
-                .selection = {.rules = parse_selection_rules(GetParam().rules).value()}}) {}
+                .selection = {.rules = collective::parse_selection_rules(GetParam().rules).value()}}) {}
 
   [[nodiscard]] int32_t size() const { return GetParam().size; }
   [[nodiscard]] uint64_t count() const { return GetParam().count; }
@@ -415,7 +415,7 @@ TEST(Selection, DecidesHowManyMessagesThereAre) {
   std::vector<float> data(4, 1.0F);
   const auto sent_by = [&](std::string_view rules) {
     collective::SelectionTable table;
-    if (!rules.empty()) table.rules = parse_selection_rules(rules).value();
+    if (!rules.empty()) table.rules = collective::parse_selection_rules(rules).value();
     World world({.size = 4, .board = false, .selection = table});
     const uint64_t before = world.engine(1).peers().counters().messages_sent;
     for (const Status& result : world.run_all([&](int32_t r) {

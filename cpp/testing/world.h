@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "collective/request.h"
+#include "collective/operation/request.h"
 #include "runtime/engine.h"
 #include "transport/memory_stream.h"
 

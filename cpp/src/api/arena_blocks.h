@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/status.h"
-#include "collective/segment.h"
+#include "collective/board/segment.h"
 
 namespace corro::api {
 

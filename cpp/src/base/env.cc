@@ -152,16 +152,6 @@ bool read_local_tcp(Reader& reader) {
   return value == "tcp";
 }
 
-std::vector<SelectionRule> read_selection_rules(Reader& reader) {
-  constexpr const char* kName = "CORRO_ALGORITHMS";
-  const auto value = reader.text(kName);
-  if (!value) return {};
-  auto rules = parse_selection_rules(*value);
-  if (rules.ok()) return std::move(rules).value();
-  reader.fail({rules.status().code(), fmt::format("{}: {}", kName, rules.status().message())});
-  return {};
-}
-
 std::string read_bootstrap_directory(Reader& reader) {
   constexpr std::string_view kPrefix = "dir:";
   const auto value = reader.text("CORRO_BOOTSTRAP");
@@ -199,7 +189,7 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   environment.spin =
       reader.duration("CORRO_SPIN", std::chrono::microseconds(1), "microseconds", Duration::zero());
   environment.fusion_bytes = reader.number<uint64_t>("CORRO_FUSION_BYTES", 0, uint64_t{1} << 40U);
-  environment.selection_rules = read_selection_rules(reader);
+  environment.algorithms = reader.text("CORRO_ALGORITHMS").value_or("");
   environment.scheduler_nodes = reader.number("SLURM_JOB_NUM_NODES", 1);
   if (!reader.status().ok()) return reader.status();
   return environment;

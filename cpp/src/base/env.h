@@ -11,9 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "base/algorithm.h"
 #include "base/clock.h"
 #include "base/status.h"
 
@@ -50,9 +48,8 @@ struct Environment {
   std::optional<Duration>
       spin;  ///< CORRO_SPIN: microseconds a waiting rank spins before it sleeps.
   std::optional<uint64_t>
-      fusion_bytes;  ///< CORRO_FUSION_BYTES: a bucket of small tensors is no larger.
-  std::vector<SelectionRule>
-      selection_rules;  ///< CORRO_ALGORITHMS: the user's choice of algorithms.
+      fusion_bytes;        ///< CORRO_FUSION_BYTES: a bucket of small tensors is no larger.
+  std::string algorithms;  ///< CORRO_ALGORITHMS: rules; collective/schedule/algorithm.h reads them.
   std::optional<int32_t>
       scheduler_nodes;  ///< SLURM_JOB_NUM_NODES: hosts that the batch system gave to this job.
 };

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "collective/board.h"
+#include "collective/board/board.h"
 #include "collective/fabric.h"
 
 namespace corro::collective {

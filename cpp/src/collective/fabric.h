@@ -13,9 +13,9 @@
 #include <optional>
 #include <string>
 
-#include "collective/board_exchange.h"
-#include "collective/operation.h"
-#include "collective/request.h"
+#include "collective/board/board_exchange.h"
+#include "collective/operation/operation.h"
+#include "collective/operation/request.h"
 
 namespace corro::collective {
 

@@ -8,7 +8,7 @@
 
 #include "collective/fabric.h"
 #include "collective/runner.h"
-#include "collective/selection.h"
+#include "collective/schedule/selection.h"
 
 namespace corro::collective {
 

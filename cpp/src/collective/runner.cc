@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "collective/fold.h"
+#include "collective/operation/fold.h"
 
 namespace corro::collective {
 namespace {

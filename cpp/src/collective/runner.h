@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/buffer_pool.h"
-#include "collective/operation.h"
-#include "collective/request.h"
-#include "collective/schedule.h"
+#include "collective/operation/operation.h"
+#include "collective/operation/request.h"
+#include "collective/schedule/schedule.h"
 #include "transport/endpoint.h"
 
 namespace corro::collective {

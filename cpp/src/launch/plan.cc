@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/env.h"
+#include "collective/schedule/algorithm.h"
 #include "io/socket.h"
 #include "launch/misspelt.h"
 #include "launch/scheduler.h"
@@ -43,6 +44,7 @@ Result<std::set<std::string>> check_variables(const Variables& environment) {
                  const auto found = environment.find(name);
                  return found == environment.end() ? std::nullopt : std::optional(found->second);
                }));
+  CORRO_TRY(collective::selection_rules_of(read).status());
   if (!read.listen.empty()) CORRO_TRY(io::SocketAddress::parse_listen(read.listen).status());
   return known;
 }

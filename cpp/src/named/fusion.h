@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "collective/signature.h"
+#include "collective/operation/signature.h"
 
 namespace corro::named {
 

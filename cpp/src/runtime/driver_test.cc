@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "collective/segment.h"
+#include "collective/board/segment.h"
 
 namespace corro::runtime {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "collective/segment.h"
+#include "collective/board/segment.h"
 #include "runtime/engine.h"
 #include "runtime/link_probe.h"
 #include "transport/memory_stream.h"

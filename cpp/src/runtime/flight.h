@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collective/fabric.h"
-#include "collective/selection.h"
+#include "collective/schedule/selection.h"
 #include "graph/executor.h"
 #include "named/fusion.h"
 #include "obs/flight_recorder.h"

@@ -129,7 +129,8 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
     group = engine.create_group(engine.world().facts().world_ranks, "corro link probe");
   });
   CORRO_TRY(group.status());
-  collective::SelectionTable table{.rules = environment.selection_rules};
+  CORRO_ASSIGN(auto rules, collective::selection_rules_of(environment));
+  collective::SelectionTable table{.rules = std::move(rules)};
   const int32_t rank = driver.engine().world().rank();
   const int32_t other = probed_rank(hosts);
   if (!environment.deterministic && rank == other)

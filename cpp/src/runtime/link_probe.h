@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "collective/selection.h"
+#include "collective/schedule/selection.h"
 #include "runtime/driver.h"
 
 namespace corro::runtime {

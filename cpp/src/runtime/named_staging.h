@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "collective/segment.h"
+#include "collective/board/segment.h"
 
 namespace corro::runtime {
 

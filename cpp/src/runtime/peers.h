@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-#include "collective/segment.h"
+#include "collective/board/segment.h"
 #include "transport/endpoint.h"
 #include "transport/stream.h"
 

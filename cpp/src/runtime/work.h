@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/guarded.h"
 #include "base/status.h"
-#include "collective/request.h"
+#include "collective/operation/request.h"
 
 namespace corro::runtime {
 

@@ -1,0 +1,180 @@
+#include "collective/board/board.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace corro::collective {
+
+Board::Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake)
+    : key_(key), rank_(rank), members_(std::move(members)), wake_(std::move(wake)) {
+  reads_everyone_ = std::all_of(members_.begin(), members_.end(),
+                                [](const Member& member) { return member.pid != 0; });
+}
+
+Result<std::unique_ptr<Board>> Board::create(const LaneKey& key, int32_t rank,
+                                             std::vector<Member> members, Wake wake) {
+  auto board = std::unique_ptr<Board>(new Board(key, rank, std::move(members), std::move(wake)));
+  Member& self = board->members_[static_cast<size_t>(rank)];
+  CORRO_ASSIGN(self.view, self.segment->open_section(key));
+  self.section = self.view.section;
+  return board;
+}
+
+/// Unless all are out the section stays as it is, until the segment goes.
+Board::~Board() {
+  const Member& self = members_[static_cast<size_t>(rank_)];
+  if (self.section == nullptr) return;
+  self.segment->hide_section(self.view);
+  if (!forsaken_) return;
+  self.segment->free(reinterpret_cast<std::byte*>(own_stages_));
+  self.segment->free_section(self.view);
+}
+
+int32_t Board::missing_member() {
+  for (Member& member : members_) {
+    if (member.section != nullptr) continue;
+    const auto view = member.segment->find_section(key_);
+    if (!view) return static_cast<int32_t>(&member - members_.data());
+    member.view = *view;
+    member.section = view->section;
+  }
+  return -1;
+}
+
+void Board::leave() {
+  const Member& self = members_[static_cast<size_t>(rank_)];
+  // Who has not looked for the section yet need not find it, but for a failure that it can tell.
+  if (self.section->failed.load(std::memory_order_relaxed) == 0)
+    self.segment->hide_section(self.view);
+  self.section->left.store(1, std::memory_order_seq_cst);
+}
+
+/// A member opens its own section before it looks for others. So one whose section is not there has
+/// not found this rank's either, if that was hidden before.
+bool Board::is_out(Member& member) const {
+  if (member.section == nullptr) {
+    const auto view = member.segment->find_section(key_);
+    if (!view) return own().failed.load(std::memory_order_relaxed) == 0;
+    member.view = *view;
+    member.section = view->section;
+  }
+  return !Segment::names(member.view) || member.section->left.load(std::memory_order_seq_cst) != 0;
+}
+
+bool Board::forsaken(const std::function<bool(int32_t world_rank)>& gone) {
+  forsaken_ = std::all_of(members_.begin(), members_.end(), [&](Member& member) {
+    return &member == &members_[static_cast<size_t>(rank_)] || gone(member.world_rank) ||
+           is_out(member);
+  });
+  return forsaken_;
+}
+
+bool Board::line_free(uint64_t op) {
+  if (op < all_completed_ + kLines) return true;
+  uint64_t lowest = UINT64_MAX;
+  for (int32_t r = 0; r < size(); ++r) {
+    const uint64_t completed = member(r).section->completed.load(std::memory_order_seq_cst);
+    if (completed < lowest) {
+      lowest = completed;
+      slowest_ = r;
+    }
+  }
+  all_completed_ = lowest;
+  return op < all_completed_ + kLines;
+}
+
+void Board::set_completed(uint64_t op) { store_and_wake(own().completed, op, kAsleepForLines); }
+
+void Board::publish(std::atomic<uint64_t>& word, uint64_t value) {
+  store_and_wake(word, value, kAsleep);
+}
+
+void Board::store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest) {
+  // Sequentially consistent on both sides: either the sleeper sees the value when it looks once
+  // more, or this rank sees its sleeping word.
+  word.store(value, std::memory_order_seq_cst);
+  for (int32_t r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    const Member& other = member(r);
+    if (other.segment->header().sleeping.load(std::memory_order_seq_cst) >= deepest) {
+      wake_(other.world_rank);
+    }
+  }
+}
+
+void Board::set_failed(Code code, int32_t culprit_world_rank) {
+  publish(own().failed, static_cast<uint64_t>(code) | static_cast<uint64_t>(culprit_world_rank + 1)
+                                                          << 8U);
+}
+
+std::optional<Board::Failure> Board::find_failure() const {
+  for (int32_t r = 0; r < size(); ++r) {
+    if (r == rank_ || member(r).section == nullptr) continue;
+    const uint64_t word = member(r).section->failed.load(std::memory_order_acquire);
+    if (word == 0) continue;
+    const uint64_t code = word & 0xFFU;
+    const bool known = code != 0 && code <= static_cast<uint64_t>(Code::kUnauthenticated);
+    return Failure{.reporter = r,
+                   .code = known ? static_cast<Code>(code) : Code::kUnknown,
+                   .culprit = member_or_nobody((word >> 8U) - 1)};
+  }
+  return std::nullopt;
+}
+
+int32_t Board::member_or_nobody(uint64_t world_rank) const {
+  const bool found = std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+    return static_cast<uint64_t>(member.world_rank) == world_rank;
+  });
+  return found ? static_cast<int32_t>(world_rank) : -1;
+}
+
+std::byte* Board::scratch(size_t bytes) {
+  if (scratch_.size() < bytes) scratch_.resize(bytes);
+  return scratch_.data();
+}
+
+void Board::set_apart(uint64_t op, std::byte* memory, size_t size) {
+  const auto may_store = [&](const Member& other) {
+    return &other != &members_[static_cast<size_t>(rank_)] && other.section != nullptr &&
+           other.section->failed.load(std::memory_order_acquire) == 0 &&
+           other.section->finished.load(std::memory_order_acquire) <= 2 * op;
+  };
+  if (std::none_of(members_.begin(), members_.end(), may_store)) return;
+  // It fails where the system keeps account of private memory and has none left; then nothing
+  // better can be done for a buffer that is lost anyway.
+  (void)members_[static_cast<size_t>(rank_)].segment->set_apart(memory, size);
+}
+
+Status Board::prepare_stages() {
+  if (own_stages_ != nullptr) return {};
+  const Member& self = members_[static_cast<size_t>(rank_)];
+  CORRO_ASSIGN(own_stages_, self.segment->open_stages(*self.section));
+  return {};
+}
+
+Stages* Board::stages_of(int32_t r) {
+  if (r == rank_) return own_stages_;
+  Member& member = members_[static_cast<size_t>(r)];
+  if (member.stages == nullptr) member.stages = member.segment->stages_of(*member.section);
+  return member.stages;
+}
+
+std::string Board::last_operation_of(int32_t r) const {
+  const GroupSection* section = member(r).section;
+  if (section == nullptr) return "it has not made this group yet";
+  uint64_t last = 0;
+  SignatureBits signature;
+  for (const Line& line : section->lines) {
+    const uint64_t stamp = line.stamp.load(std::memory_order_acquire);
+    if (stamp > last) {
+      last = stamp;
+      signature = line.signature();
+    }
+  }
+  if (last == 0) return "it has not called anything on this group yet";
+  return fmt::format("its last call on this group was #{} {}", last,
+                     Signature::unpack(signature).describe());
+}
+
+}  // namespace corro::collective

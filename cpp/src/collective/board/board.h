@@ -1,0 +1,118 @@
+// Board: how the ranks of one host run a collective over shared memory.
+//
+// Each rank publishes one cache line per operation (what it is, where its data is, or the data
+// itself) and reads the others'. All see the same lines, so mismatch detection and the choice of
+// path need no further message:
+//   line, slot   small contributions are in shared memory already: take them.
+//   direct       every rank reaches every buffer, in an arena or in its owner's memory.
+//   staged       private memory, pipelined through staging buffers, chunk by chunk.
+// All paths fold left to right in rank order: the same bits whichever is taken.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "collective/operation/operation.h"
+#include "collective/operation/request.h"
+#include "collective/board/segment.h"
+
+namespace corro::collective {
+
+/// One group's view of the sections of all its members. Loop-confined.
+class Board {
+ public:
+  struct Member {
+    Segment* segment = nullptr;       ///< Borrowed from the engine.
+    GroupSection* section = nullptr;  ///< Of `view`; null until it was found.
+    SectionView view = {};
+    Stages* stages = nullptr;  ///< Null until they were needed.
+    int32_t world_rank = -1;
+    int32_t pid = 0;  ///< Not 0: this process may read that one's memory.
+  };
+  /// Rings the doorbell of a world rank that sleeps with operations in flight.
+  using Wake = std::function<void(int32_t world_rank)>;
+
+  /// Opens this rank's section. `members` in group rank order, with segment and world_rank set.
+  static Result<std::unique_ptr<Board>> create(const LaneKey& key, int32_t rank,
+                                               std::vector<Member> members, Wake wake);
+  ~Board();
+
+  [[nodiscard]] int32_t rank() const { return rank_; }
+  [[nodiscard]] int32_t size() const { return static_cast<int32_t>(members_.size()); }
+  [[nodiscard]] const Member& member(int32_t r) const { return members_[static_cast<size_t>(r)]; }
+  [[nodiscard]] GroupSection& own() const { return *members_[static_cast<size_t>(rank_)].section; }
+
+  /// True if every member's private memory can be read from here.
+  [[nodiscard]] bool reads_everyone() const { return reads_everyone_; }
+  /// Memory for an operation's own use between polls, at least so large; made on first use.
+  [[nodiscard]] std::byte* scratch(size_t bytes);
+
+  /// Looks for sections of members that had not opened theirs yet; returns the first still missing,
+  /// or -1.
+  int32_t missing_member();
+  /// True once operation `op`'s line may be written: everyone has completed the one that used it
+  /// before.
+  bool line_free(uint64_t op);
+  /// The group rank that holds the line back; only after line_free() returned false.
+  [[nodiscard]] int32_t holds_back() const { return slowest_; }
+
+  /// Operations below `op` are over here.
+  void set_completed(uint64_t op);
+  /// Stores to an atomic of the own section and wakes members asleep.
+  void publish(std::atomic<uint64_t>& word, uint64_t value);
+  /// Marks the group failed for everyone who still waits on this rank.
+  void set_failed(Code code, int32_t culprit_world_rank);
+  /// The first member that has failed the group, with its cause; nullopt if none.
+  struct Failure {
+    int32_t reporter;  ///< Group rank.
+    Code code;         ///< kUnknown if the word says none.
+    int32_t culprit;   ///< World rank of a member, or -1.
+  };
+  [[nodiscard]] std::optional<Failure> find_failure() const;
+  /// This rank leaves operation `op` before its end, and members were to store results into
+  /// `memory`: those who still may do so miss it.
+  void set_apart(uint64_t op, std::byte* memory, size_t size);
+  /// Makes the own staging buffers on first use.
+  Status prepare_stages();
+  /// A member's staging buffers, once it has put something there; null if what it says of them
+  /// cannot be.
+  [[nodiscard]] Stages* stages_of(int32_t r);
+
+  /// This rank is out of the group: it looks at no other section any more.
+  void leave();
+  /// True once nobody can look at this rank's section any more, which goes with the board then:
+  /// every other member has left too, is `gone` (by world rank), or cannot find it. Only after
+  /// leave().
+  [[nodiscard]] bool forsaken(const std::function<bool(int32_t world_rank)>& gone);
+  /// Describes what a member did last on this group, for messages.
+  [[nodiscard]] std::string last_operation_of(int32_t r) const;
+
+  /// Chunks staged so far on this group; equal on all members between operations.
+  uint64_t staged_chunks = 0;
+
+ private:
+  Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake);
+  void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
+  [[nodiscard]] bool is_out(Member& member) const;
+  [[nodiscard]] int32_t member_or_nobody(uint64_t world_rank) const;
+
+  LaneKey key_;
+  int32_t rank_;
+  std::vector<Member> members_;
+  Wake wake_;
+  uint64_t all_completed_ = 0;  ///< Lower bound of every member's completed count.
+  int32_t slowest_ = -1;
+  Stages* own_stages_ = nullptr;
+  bool forsaken_ = false;
+  bool reads_everyone_ = false;
+  std::vector<std::byte> scratch_;
+};
+
+/// One collective over a board. The request is borrowed and outlives the operation. `published`:
+/// its line is out already (BoardExchange::publish()).
+[[nodiscard]] std::unique_ptr<Operation> make_board_operation(Board& board, uint64_t op,
+                                                              const OpRequest& request,
+                                                              bool published = false);
+
+}  // namespace corro::collective

@@ -1,0 +1,248 @@
+#include "collective/board/segment.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+#include <fmt/format.h>
+
+namespace corro::collective {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+constexpr size_t kTableStart = kPage;
+constexpr size_t kHeapStart = kTableStart + sizeof(SectionTable);
+static_assert(sizeof(SegmentHeader) <= kTableStart && kHeapStart == 8192);
+
+/// A chain of tables that is longer is none that a peer has made: that many sections have no room.
+constexpr int kMostTables = 1 << 16;
+
+template <typename T>
+T* as(std::byte* memory) {
+  return std::launder(reinterpret_cast<T*>(memory));
+}
+
+}  // namespace
+
+Edges edges_of(uint64_t offset, uint64_t bytes) {
+  const uint64_t first = round_up(offset, kPage);
+  const uint64_t last = (offset + bytes) / kPage * kPage;
+  if (first >= last) return {.head = bytes, .tail = bytes};
+  return {.head = first - offset, .tail = last - offset};
+}
+
+bool Segment::Heap::touches_apart(uint64_t offset, uint64_t size) const {
+  const auto next = apart.lower_bound(offset + size);
+  return next != apart.begin() && std::prev(next)->first + std::prev(next)->second > offset;
+}
+
+Segment::Segment(io::Fd fd, io::Mapping mapping)
+    : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
+
+Result<std::unique_ptr<Segment>> Segment::create(size_t heap_bytes) {
+  const size_t bytes = kHeapStart + round_up(heap_bytes, kPage);
+  CORRO_ASSIGN(io::Fd fd, io::create_memfd("corro-segment", bytes));
+  CORRO_TRY(io::commit(fd.get(), 0, kHeapStart));
+  CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), bytes));
+  auto segment = std::unique_ptr<Segment>(new Segment(std::move(fd), std::move(mapping)));
+  auto* header = new (segment->mapping_.data()) SegmentHeader{};
+  header->magic = kSegmentMagic;
+  header->bytes = bytes;
+  header->sleeping.store(kIdle, std::memory_order_release);
+  segment->last_table_ = new (segment->mapping_.data() + kTableStart) SectionTable{};
+  for (SectionEntry& entry : segment->last_table_->entries)
+    segment->free_entries_.push_back(&entry);
+  segment->heap_.lock()->free.emplace(kHeapStart, bytes - kHeapStart);
+  return segment;
+}
+
+Result<std::unique_ptr<Segment>> Segment::attach(io::Fd fd) {
+  const auto size = io::sealed_size(fd.get());
+  if (!size.ok()) return size.status().with_context("a peer's segment");
+  const size_t bytes = *size;
+  if (bytes < kHeapStart) {
+    return Status(
+        Code::kDataLoss,
+        fmt::format("a peer's segment has {} bytes, at least {} expected", bytes, kHeapStart));
+  }
+  CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), bytes));
+  auto segment = std::unique_ptr<Segment>(new Segment(io::Fd(), std::move(mapping)));
+  const SegmentHeader& header = segment->header();
+  if (header.magic != kSegmentMagic || header.bytes != bytes) {
+    return Status(Code::kDataLoss,
+                  "a peer's segment has a wrong header: do all ranks run the same corro?");
+  }
+  return segment;
+}
+
+SegmentHeader& Segment::header() const {
+  return *std::launder(reinterpret_cast<SegmentHeader*>(mapping_.data()));
+}
+
+SectionTable* Segment::first_table() const {
+  return as<SectionTable>(mapping_.data() + kTableStart);
+}
+
+Result<SectionEntry*> Segment::take_entry() {
+  if (free_entries_.empty()) {
+    CORRO_ASSIGN(std::byte * memory, allocate(sizeof(SectionTable)));
+    auto* table = new (memory) SectionTable{};
+    for (SectionEntry& entry : table->entries) free_entries_.push_back(&entry);
+    const auto place = static_cast<uint64_t>(memory - mapping_.data());
+    last_table_->next.store(place, std::memory_order_release);
+    last_table_ = table;
+  }
+  SectionEntry* entry = free_entries_.back();
+  free_entries_.pop_back();
+  return entry;
+}
+
+Result<SectionView> Segment::open_section(const LaneKey& key) {
+  CORRO_ASSIGN(std::byte * memory, allocate(sizeof(GroupSection)));
+  auto entry = take_entry();
+  if (!entry.ok()) {
+    free(memory);
+    return entry.status();
+  }
+  const auto place = static_cast<uint64_t>(memory - mapping_.data());
+  (*entry)->epoch.store(key.epoch, std::memory_order_relaxed);
+  (*entry)->lane.store(key.key, std::memory_order_relaxed);
+  (*entry)->place.store(place, std::memory_order_seq_cst);
+  return SectionView{.entry = *entry, .place = place, .section = as<GroupSection>(memory)};
+}
+
+Result<Stages*> Segment::open_stages(GroupSection& section) {
+  CORRO_ASSIGN(std::byte * memory, allocate(sizeof(Stages)));
+  section.stages.store(static_cast<uint64_t>(memory - mapping_.data()), std::memory_order_release);
+  return as<Stages>(memory);
+}
+
+void Segment::hide_section(const SectionView& view) {
+  const_cast<SectionEntry*>(view.entry)->place.store(0, std::memory_order_seq_cst);
+}
+
+void Segment::free_section(const SectionView& view) {
+  free(mapping_.data() + view.place);
+  free_entries_.push_back(const_cast<SectionEntry*>(view.entry));
+}
+
+std::optional<SectionView> Segment::find_section(const LaneKey& key) const {
+  const SectionTable* table = first_table();
+  for (int i = 0; i < kMostTables && table != nullptr; ++i) {
+    for (const SectionEntry& entry : table->entries) {
+      const uint64_t place = entry.place.load(std::memory_order_seq_cst);
+      if (place == 0 || entry.lane.load(std::memory_order_acquire) != key.key ||
+          entry.epoch.load(std::memory_order_acquire) != key.epoch ||
+          entry.place.load(std::memory_order_seq_cst) != place) {
+        continue;
+      }
+      std::byte* memory = place % kPage == 0 ? at(place, sizeof(GroupSection)) : nullptr;
+      if (memory == nullptr) continue;
+      return SectionView{.entry = &entry, .place = place, .section = as<GroupSection>(memory)};
+    }
+    const uint64_t next = table->next.load(std::memory_order_acquire);
+    std::byte* memory = next % kPage == 0 ? at(next, sizeof(SectionTable)) : nullptr;
+    table = memory == nullptr ? nullptr : as<SectionTable>(memory);
+  }
+  return std::nullopt;
+}
+
+Stages* Segment::stages_of(const GroupSection& section) const {
+  const uint64_t place = section.stages.load(std::memory_order_acquire);
+  std::byte* memory = place % kPage == 0 ? at(place, sizeof(Stages)) : nullptr;
+  return memory == nullptr ? nullptr : as<Stages>(memory);
+}
+
+Result<std::byte*> Segment::allocate(size_t size) {
+  const uint64_t wanted = round_up(std::max<size_t>(size, 1), kPage);
+  uint64_t offset = 0;
+  {
+    auto heap = heap_.lock();
+    const auto fits = [wanted](const auto& range) { return range.second >= wanted; };
+    const auto found = std::find_if(heap->free.begin(), heap->free.end(), fits);
+    if (found == heap->free.end()) {
+      return Status(Code::kResourceExhausted,
+                    fmt::format("the arena has no room for {} MiB more", wanted >> 20U));
+    }
+    offset = found->first;
+    const uint64_t rest = found->second - wanted;
+    heap->free.erase(found);
+    if (rest > 0) heap->free.emplace(offset + wanted, rest);
+    heap->used.emplace(offset, wanted);
+  }
+  if (Status committed = io::commit(fd_.get(), offset, wanted); !committed.ok()) {
+    free(mapping_.data() + offset);
+    return committed.with_context("arena");
+  }
+  return mapping_.data() + offset;
+}
+
+void Segment::free(std::byte* memory) {
+  if (memory == nullptr) return;
+  const auto offset = static_cast<uint64_t>(memory - mapping_.data());
+  auto heap = heap_.lock();
+  const auto found = heap->used.find(offset);
+  CORRO_CHECK(found != heap->used.end(), "arena memory freed twice, or not from this arena");
+  const uint64_t size = found->second;
+  heap->used.erase(found);
+  if (heap->touches_apart(offset, size)) {
+    (void)madvise(memory, size, MADV_DONTNEED);
+    (void)io::release_pages(fd_.get(), offset, size);
+    return;
+  }
+  // Giving the pages back also zeroes them for the next allocation; it cannot fail on a committed
+  // range.
+  (void)io::release_pages(fd_.get(), offset, size);
+  auto place = heap->free.emplace(offset, size).first;
+  if (const auto next = std::next(place);
+      next != heap->free.end() && offset + size == next->first) {
+    place->second += next->second;
+    heap->free.erase(next);
+  }
+  if (place != heap->free.begin()) {
+    const auto before = std::prev(place);
+    if (before->first + before->second == offset) {
+      before->second += place->second;
+      heap->free.erase(place);
+    }
+  }
+}
+
+Status Segment::set_apart(std::byte* memory, size_t size) {
+  const auto start = static_cast<uint64_t>(memory - mapping_.data());
+  const auto [head, tail] = edges_of(start, size);
+  if (head >= tail) return {};
+  auto heap = heap_.lock();
+  if (heap->touches_apart(start + head, tail - head)) return {};
+  heap->apart.emplace(start + head, tail - head);
+  any_apart_.store(true, std::memory_order_release);
+  CORRO_TRY(io::make_private(memory + head, tail - head));
+  // What late peers store needs pages again, but no more than these.
+  return io::release_pages(fd_.get(), start + head, tail - head);
+}
+
+std::optional<uint64_t> Segment::offset_of(const std::byte* memory, size_t size) const {
+  const auto base = reinterpret_cast<uintptr_t>(mapping_.data());
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  if (address < base + kHeapStart || address - base > bytes() ||
+      size > bytes() - (address - base)) {
+    return std::nullopt;
+  }
+  if (any_apart_.load(std::memory_order_acquire) &&
+      heap_.lock()->touches_apart(address - base, size)) {
+    return std::nullopt;
+  }
+  return address - base;
+}
+
+std::byte* Segment::at(uint64_t offset, size_t size) const {
+  if (offset < kHeapStart || offset > bytes() || size > bytes() - offset) return nullptr;
+  return mapping_.data() + offset;
+}
+
+}  // namespace corro::collective

@@ -1,0 +1,213 @@
+#include "collective/schedule/selection.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace corro::collective {
+namespace {
+
+/// Costs that differ by less are equal but for rounding: the first algorithm of equals is taken.
+constexpr double kRounding = 1e-9;
+
+/// The size that rules go by: the same on all ranks.
+uint64_t bytes_of(const Problem& problem, uint64_t element_bytes) {
+  if (problem.counts.empty()) return problem.count * element_bytes;
+  return *std::max_element(problem.counts.begin(), problem.counts.end()) * element_bytes;
+}
+
+const SelectionRule* rule_for(const SelectionTable& table, const Problem& problem,
+                              uint64_t element_bytes) {
+  const uint64_t bytes = bytes_of(problem, element_bytes);
+  for (auto rule = table.rules.rbegin(); rule != table.rules.rend(); ++rule) {
+    if (rule->covers(problem.kind, bytes) && supports(rule->algorithm, problem)) return &*rule;
+  }
+  return nullptr;
+}
+
+// -- The table as text ------------------------------------------------------------------------
+
+Problem even_problem(OpKind kind, int32_t size, uint64_t bytes) {
+  return {.kind = kind, .size = size, .count = bytes, .chunk_count = kPipelineChunkBytes};
+}
+
+/// Sizes between which the choice changes at most once, nearly: powers of two, and where rules
+/// begin and end.
+std::set<uint64_t> sizes_to_look_at(const SelectionTable& table, OpKind kind) {
+  constexpr uint32_t kLargest = 32;
+  std::set<uint64_t> sizes;
+  for (uint32_t i = 0; i <= kLargest; ++i) sizes.insert(uint64_t{1} << i);
+  const uint64_t end = *sizes.rbegin();
+  for (const SelectionRule& rule : table.rules) {
+    if (rule.kind != kind) continue;
+    for (const uint64_t edge : {rule.from, rule.until}) {
+      if (edge > 1 && edge < end) sizes.insert({edge - 1, edge});
+    }
+  }
+  return sizes;
+}
+
+/// A run of sizes, from its first one on.
+struct Row {
+  uint64_t from = 0;
+  Algorithm algorithm = Algorithm::kDirect;
+  bool ruled = false;
+  [[nodiscard]] bool same_choice(const Row& other) const {
+    return algorithm == other.algorithm && ruled == other.ruled;
+  }
+};
+
+Row row_at(const SelectionTable& table, OpKind kind, int32_t size, uint64_t bytes) {
+  const Problem problem = even_problem(kind, size, bytes);
+  return {bytes, choose(table, problem, 1), rule_for(table, problem, 1) != nullptr};
+}
+
+std::vector<Row> rows_of(const SelectionTable& table, OpKind kind, int32_t size) {
+  if (kind == OpKind::kBarrier) return {row_at(table, kind, size, 0)};
+  std::vector<Row> rows;
+  uint64_t below = 0;  // The last size looked at.
+  for (const uint64_t bytes : sizes_to_look_at(table, kind)) {
+    Row row = row_at(table, kind, size, bytes);
+    if (rows.empty()) {
+      rows.push_back(row);
+    } else if (!row.same_choice(rows.back())) {
+      for (uint64_t low = below; row.from - low > 1;) {
+        const Row middle = row_at(table, kind, size, low + (row.from - low) / 2);
+        if (middle.same_choice(rows.back())) {
+          low = middle.from;
+        } else {
+          row = middle;
+        }
+      }
+      rows.push_back(row);
+    }
+    below = bytes;
+  }
+  return rows;
+}
+
+// -- The table on the wire ----------------------------------------------------------------------
+
+Status refused(const char* what) {
+  return {Code::kInvalidArgument, fmt::format("selection table: {}", what)};
+}
+
+/// A time as a bit pattern; nothing for one that no link has.
+std::optional<double> read_us(ByteReader& reader) {
+  constexpr double kHour = 3.6e9;
+  const auto bits = reader.read<uint64_t>();
+  if (!bits) return std::nullopt;
+  const auto value = std::bit_cast<double>(*bits);
+  if (!(value >= 0 && value <= kHour) || std::signbit(value)) return std::nullopt;
+  return value;
+}
+
+std::optional<SelectionRule> read_rule(ByteReader& reader) {
+  const auto kind = reader.read<uint8_t>();
+  const auto algorithm = reader.read<uint8_t>();
+  const auto from = reader.read<uint64_t>();
+  const auto until = reader.read<uint64_t>();
+  if (!until || *kind >= kOpKindCount || *algorithm >= kAlgorithmCount) return std::nullopt;
+  const SelectionRule rule{static_cast<OpKind>(*kind), static_cast<Algorithm>(*algorithm), *from,
+                           *until};
+  const bool sensible =
+      !is_pair(rule.kind) && can_do(rule.algorithm, rule.kind) && rule.from < rule.until;
+  return sensible ? std::optional(rule) : std::nullopt;
+}
+
+}  // namespace
+
+Algorithm choose(const SelectionTable& table, const Problem& problem, uint64_t element_bytes) {
+  // Counts of an uneven alltoall differ from rank to rank, so they may not decide; nor do they have
+  // to.
+  if (problem.kind == OpKind::kAlltoall && !problem.counts.empty()) return Algorithm::kDirect;
+  if (const SelectionRule* rule = rule_for(table, problem, element_bytes)) return rule->algorithm;
+  auto best = Algorithm::kDirect;
+  double least = std::numeric_limits<double>::infinity();
+  const AlgorithmCosts costs = modelled_costs_us(problem, element_bytes, table.link);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    if (costs[i] < least * (1 - kRounding)) {
+      least = costs[i];
+      best = static_cast<Algorithm>(i);
+    }
+  }
+  CORRO_CHECK(least != std::numeric_limits<double>::infinity(), name_of(problem.kind), problem.size,
+              problem.rank);
+  return best;
+}
+
+std::string describe(const SelectionTable& table, int32_t size) {
+  if (size == 1) return "1 rank: nothing to exchange\n";
+  const LinkModel& link = table.link;
+  std::string text = fmt::format(
+      "{} ranks that exchange messages: latency {:.1f} us, overhead {:.2f} us a message, {:.0f} "
+      "MB/s ({})\n{:<14} {:>10}  {:<19} {:>12}\n",
+      size, link.latency_us, link.overhead_us, 1 / link.us_per_byte,
+      table.measured ? "measured when the job started" : "assumed", "operation", "from bytes",
+      "algorithm", "predicted us");
+  for (int i = 0; i < kOpKindCount; ++i) {
+    const auto kind = static_cast<OpKind>(i);
+    if (is_pair(kind)) continue;
+    bool first = true;
+    for (const Row& row : rows_of(table, kind, size)) {
+      const AlgorithmCosts costs = modelled_costs_us(even_problem(kind, size, row.from), 1, link);
+      text +=
+          fmt::format("{:<14} {:>10}  {:<19} {:>12.1f}{}\n", first ? name_of(kind) : "", row.from,
+                      name_of(row.algorithm), costs[static_cast<size_t>(row.algorithm)],
+                      row.ruled ? "  CORRO_ALGORITHMS" : "");
+      first = false;
+    }
+  }
+  return text;
+}
+
+Bytes encode(const SelectionTable& table) {
+  CORRO_CHECK(table.rules.size() <= kMaxSelectionRules, table.rules.size());
+  ByteWriter writer;
+  for (const double us : {table.link.latency_us, table.link.overhead_us, table.link.us_per_byte})
+    writer.write(std::bit_cast<uint64_t>(us));
+  writer.write(static_cast<uint32_t>(table.measured));
+  writer.write(static_cast<uint32_t>(table.rules.size()));
+  for (const SelectionRule& rule : table.rules) {
+    writer.write(static_cast<uint8_t>(rule.kind));
+    writer.write(static_cast<uint8_t>(rule.algorithm));
+    writer.write(rule.from);
+    writer.write(rule.until);
+  }
+  Bytes bytes = writer.take();
+  bytes.resize(kEncodedTableBytes);
+  return bytes;
+}
+
+Result<SelectionTable> decode_selection_table(BytesView bytes) {
+  if (bytes.size() != kEncodedTableBytes) return refused("wrong size");
+  ByteReader reader(bytes);
+  SelectionTable table;
+  for (double* us : {&table.link.latency_us, &table.link.overhead_us, &table.link.us_per_byte}) {
+    const auto value = read_us(reader);
+    if (!value) return refused("impossible time");
+    *us = *value;
+  }
+  if (table.link.us_per_byte == 0) return refused("impossible time");
+  const auto measured = reader.read<uint32_t>();
+  const auto rules = reader.read<uint32_t>();
+  if (*measured > 1 || *rules > kMaxSelectionRules) return refused("impossible number");
+  table.measured = *measured == 1;
+  for (uint32_t i = 0; i < *rules; ++i) {
+    const auto rule = read_rule(reader);
+    if (!rule) return refused("impossible rule");
+    table.rules.push_back(*rule);
+  }
+  const auto rest = *reader.read_bytes(reader.remaining());
+  if (std::any_of(rest.begin(), rest.end(), [](std::byte b) { return b != std::byte{0}; }))
+    return refused("bytes after the rules");
+  return table;
+}
+
+}  // namespace corro::collective
