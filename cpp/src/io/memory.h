@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "io/cgroup.h"
 #include "io/fd.h"
 
 namespace corro::io {
@@ -79,8 +80,7 @@ struct MemoryLimit {
 
 /// Where memory limits are looked up; tests point it at files of their own.
 struct MemoryLimitPaths {
-  std::string cgroup_root = "/sys/fs/cgroup";
-  std::string process_cgroup = "/proc/self/cgroup";
+  CgroupPaths cgroup = {};
   std::string meminfo = "/proc/meminfo";
 };
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <initializer_list>
 #include <string_view>
-#include <vector>
 
+#include "io/cgroup.h"
 #include "io/memory.h"
 
 namespace corro::io {
@@ -42,35 +42,8 @@ uint64_t sum_of_keys(const std::string& path, std::initializer_list<std::string_
   return sum;
 }
 
-/// One cgroup tree that may limit memory.
-struct Hierarchy {
-  std::string mount;
-  std::string path;  ///< Of this process below the mount: "/job/task".
-  bool v2 = false;
-};
-
-/// Reads /proc/self/cgroup: lines "N:memory:/path" (v1) and "0::/path" (v2).
-std::vector<Hierarchy> hierarchies_of(const MemoryLimitPaths& paths) {
-  std::vector<Hierarchy> found;
-  std::ifstream file(paths.process_cgroup);
-  for (std::string line; std::getline(file, line);) {
-    const size_t first = line.find(':');
-    if (first == std::string::npos) continue;
-    const size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string path = line.substr(second + 1);
-    if (controllers == ",,") {
-      found.push_back({paths.cgroup_root, path, true});
-      found.push_back({paths.cgroup_root + "/unified", path, true});
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      found.push_back({paths.cgroup_root + "/memory", path, false});
-    }
-  }
-  return found;
-}
-
-std::optional<MemoryLimit> limit_at(const std::string& directory, bool v2) {
+std::optional<MemoryLimit> limit_at(const Cgroup& cgroup) {
+  const auto& [directory, v2] = cgroup;
   const auto limit = read_number(directory + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
   const auto used = read_number(directory + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
   if (!limit || !used) return std::nullopt;
@@ -102,16 +75,8 @@ void keep_tighter(std::optional<MemoryLimit>& kept, std::optional<MemoryLimit> o
 
 std::optional<MemoryLimit> tightest_memory_limit(const MemoryLimitPaths& paths) {
   std::optional<MemoryLimit> tightest = machine_limit(paths.meminfo);
-  for (const Hierarchy& hierarchy : hierarchies_of(paths)) {
-    // Every ancestor limits too. Inside a container the path may name the host's tree, of which
-    // only the mount's root is visible: that is the last one tried.
-    std::string path = hierarchy.path == "/" ? "" : hierarchy.path;
-    while (true) {
-      keep_tighter(tightest, limit_at(hierarchy.mount + path, hierarchy.v2));
-      if (path.empty()) break;
-      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-    }
-  }
+  for (const Cgroup& cgroup : cgroups_of("memory", paths.cgroup))
+    keep_tighter(tightest, limit_at(cgroup));
   return tightest;
 }
 

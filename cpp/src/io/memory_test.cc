@@ -106,8 +106,8 @@ class MemoryLimitTest : public ::testing::Test {
     std::string name = (std::filesystem::temp_directory_path() / "corro-cgroup-XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     root_ = name;
-    paths_.cgroup_root = root_ / "cgroup";
-    paths_.process_cgroup = root_ / "self_cgroup";
+    paths_.cgroup.root = root_ / "cgroup";
+    paths_.cgroup.process = root_ / "self_cgroup";
     paths_.meminfo = root_ / "meminfo";
     write("meminfo",
           "MemTotal:       1048576 kB\nMemFree: 1 kB\nMemAvailable:    524288 kB\n"

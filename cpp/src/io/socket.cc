@@ -358,6 +358,16 @@ Result<bool> send_message(int fd, BytesView bytes, std::span<const int> descript
   }
 }
 
+Result<size_t> send_some(int fd, BytesView bytes) {
+  while (true) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return static_cast<size_t>(sent);
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return size_t{0};
+    return Status(Code::kUnavailable, status_from_errno("send", errno).message());
+  }
+}
+
 Received receive_message(int fd, std::span<std::byte> into) {
   Received received;
   iovec piece{into.data(), into.size()};

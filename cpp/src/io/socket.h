@@ -107,6 +107,8 @@ struct Received {
 /// if the peer is gone.
 [[nodiscard]] Result<bool> send_message(int fd, BytesView bytes,
                                         std::span<const int> descriptors = {});
+/// Sends as many leading bytes over a TCP connection as fit now; UNAVAILABLE if the peer is gone.
+[[nodiscard]] Result<size_t> send_some(int fd, BytesView bytes);
 /// Receives one message (Unix) or what has arrived (TCP) into `into`. Never blocks.
 [[nodiscard]] Received receive_message(int fd, std::span<std::byte> into);
 

@@ -15,6 +15,7 @@
 #include <set>
 #include <sstream>
 
+#include "io/cgroup.h"
 #include "io/fd.h"
 #include "io/memory.h"
 #include "io/socket.h"
@@ -70,38 +71,6 @@ std::vector<Processor> read_processors() {
   return processors;
 }
 
-/// Cores' worth of time of one cgroup directory: v2 "max 100000" or "200000 100000", v1 two files.
-double quota_at(const std::string& directory) {
-  std::istringstream v2(read_small_file(directory + "/cpu.max"));
-  double quota = 0;
-  double period = 0;
-  if (v2 >> quota >> period && period > 0) return quota / period;
-  const auto quota_us = read_number(directory + "/cpu.cfs_quota_us");
-  const auto period_us = read_number(directory + "/cpu.cfs_period_us");
-  if (!quota_us || !period_us || *quota_us <= 0 || *period_us <= 0) return 0;
-  return static_cast<double>(*quota_us) / static_cast<double>(*period_us);
-}
-
-/// The tightest quota among this process's cgroups and their ancestors; 0: none.
-double read_cpu_quota() {
-  double tightest = 0;
-  std::istringstream lines(read_small_file("/proc/self/cgroup"));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(':', line.find(':') + 1);
-    if (colon == std::string::npos) continue;
-    const bool v2 = line.starts_with("0::");
-    if (!v2 && line.find("cpu", 0) > colon) continue;
-    for (std::string path = line.substr(colon + 1);; path.resize(path.rfind('/'))) {
-      for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/cpu"}) {
-        const double quota = quota_at(mount + path);
-        if (quota > 0 && (tightest == 0 || quota < tightest)) tightest = quota;
-      }
-      if (path.rfind('/') == std::string::npos) break;
-    }
-  }
-  return tightest;
-}
-
 int count_gpu_devices() {
   std::error_code error;
   int count = 0;
@@ -150,7 +119,7 @@ Machine read_machine(const Variables& environment) {
   std::set<int> cores;
   for (const Processor& processor : machine.processors) cores.insert(processor.core);
   machine.facts.cores = static_cast<int>(cores.size());
-  machine.facts.cpu_quota = read_cpu_quota();
+  machine.facts.cpu_quota = io::cpu_quota().value_or(0);
   machine.facts.gpus = visible_gpus(count_gpu_devices(), environment);
   if (const auto memory = io::tightest_memory_limit()) {
     machine.facts.memory_bytes = memory->limit - std::min(memory->limit, memory->used);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "io/cgroup.h"
 #include "launch/machine.h"
 
 namespace corro::launch {
@@ -33,28 +34,11 @@ struct CgroupFiles {
 /// The memory cgroups of a process with all their ancestors, innermost first, of v1 and v2.
 std::vector<CgroupFiles> cgroups_of(const MemoryPaths& paths, const std::string& pid) {
   std::vector<CgroupFiles> found;
-  std::istringstream lines(read_small_file(paths.proc + "/" + pid + "/cgroup"));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool v2 = controllers == ",,";
-    if (!v2 && controllers.find(",memory,") == std::string::npos) continue;
-    std::string path = line.substr(second + 1);
-    if (path == "/") path.clear();
-    while (true) {
-      const std::string mount = paths.cgroup_root + (v2 ? "" : "/memory");
-      for (const char* inside : {"", "/unified"}) {
-        std::string directory = mount;
-        directory += inside;
-        directory += path;
-        found.push_back({directory, directory + (v2 ? "/memory.events" : "/memory.oom_control"),
-                         directory + (v2 ? "/memory.max" : "/memory.limit_in_bytes")});
-      }
-      if (path.empty()) break;
-      path.resize(path.rfind('/'));
-    }
+  const io::CgroupPaths of_process{.root = paths.cgroup_root,
+                                   .process = paths.proc + "/" + pid + "/cgroup"};
+  for (const auto& [directory, v2] : io::cgroups_of("memory", of_process)) {
+    found.push_back({directory, directory + (v2 ? "/memory.events" : "/memory.oom_control"),
+                     directory + (v2 ? "/memory.max" : "/memory.limit_in_bytes")});
   }
   return found;
 }
