@@ -48,7 +48,7 @@ Status Executor::build_channels(const ExecutorOptions& options) {
     Channel& channel = channels_.emplace_back(spec.slots, consumers, spec.initial);
     if (!options.allocate || spec.slot_bytes == 0) continue;
     for (uint32_t slot = 0; slot < spec.slots; ++slot) {
-      CORRO_ASSIGN(channel.slot(slot).data, options.allocate(spec, slot));
+      CORRO_ASSIGN(channel.slot(slot).data, options.allocate(id, slot));
     }
   }
   return {};
@@ -222,6 +222,7 @@ void Executor::begin(uint32_t task, Duration duration, const Firing& firing, Tim
 }
 
 void Executor::complete(Ticket ticket, const Status& status) {
+  if ((ticket.task & kOfLane) != 0) return finish_begun(ticket);
   if (ticket.task >= tasks_.size()) return;
   Task& task = tasks_[ticket.task];
   if (task.state != TaskState::kRunning || task.sequence != ticket.sequence) return;
@@ -296,15 +297,22 @@ std::optional<Ticket> Executor::try_begin(LaneId lane) {
   LaneState& state = lanes_[lane];
   if (state.one_shots > 0 || state.in_flight > 0) return std::nullopt;
   CORRO_CHECK(state.services.empty() || state.spec.order != LaneOrder::kAgreed, state.spec.name);
-  const uint32_t id = take_free_task();
-  Task& task = tasks_[id];
-  task.state = TaskState::kRunning;
-  task.lane = lane;
-  ++task.sequence;
-  ++state.one_shots;
-  ++state.in_flight;
+  state.has_begun = true;
+  state.one_shots = state.in_flight = 1;
   ++in_flight_;
-  return Ticket{.task = id, .sequence = task.sequence};
+  return Ticket{.task = kOfLane | lane, .sequence = ++state.begun};
+}
+
+void Executor::finish_begun(Ticket ticket) {
+  const LaneId id = ticket.task & ~kOfLane;
+  if (id >= lanes_.size()) return;
+  LaneState& lane = lanes_[id];
+  if (!lane.has_begun || lane.begun != ticket.sequence) return;
+  lane.has_begun = false;
+  --lane.one_shots;
+  --lane.in_flight;
+  --in_flight_;
+  if (lane.first_waiting != kNone || !lane.services.empty()) mark_dirty(id);
 }
 
 void Executor::enqueue(LaneState& lane, uint32_t task) {
@@ -363,6 +371,12 @@ Generation Executor::next_generation(ServiceId service) const {
   return {.epoch = epoch_, .micro = services_[service].started};
 }
 
+uint32_t Executor::completed() const {
+  uint32_t least = end_;
+  for (const Service& service : services_) least = std::min(least, service.done);
+  return least;
+}
+
 uint32_t Executor::take_free_task() {
   if (free_task_ == kNone) {
     tasks_.emplace_back();
@@ -392,7 +406,8 @@ std::string Executor::describe_waiting() const {
   std::string text;
   for (ServiceId id = 0; id < services_.size(); ++id) {
     if (services_[id].done >= end_) continue;
-    text += fmt::format("{} {}: {}\n", plan_.services[id].name, services_[id].done, waits_for(id));
+    text += fmt::format("service {}, micro-batch {}: {}\n", plan_.services[id].name,
+                        services_[id].done, waits_for(id));
   }
   for (const LaneState& lane : lanes_) {
     if (lane.one_shots == 0) continue;

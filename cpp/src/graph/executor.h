@@ -45,8 +45,7 @@ struct ExecutorOptions {
   PlanLimits limits = {};
   /// Gives the memory of one slot; called slots() times for each channel with slot_bytes > 0 while
   /// creating. Without it slots have no memory (virtual time).
-  std::function<Result<std::span<std::byte>>(const ChannelSpec& channel, uint32_t slot)> allocate =
-      {};
+  std::function<Result<std::span<std::byte>>(ChannelId channel, uint32_t slot)> allocate = {};
 };
 
 /// Loop-confined. In steady state neither a firing nor a one-shot allocates.
@@ -75,9 +74,9 @@ class Executor final {
   /// serves the plan: between the two there is no agreed order, so one-shots need a communicator of
   /// their own.
   [[nodiscard]] Result<Ticket> submit(LaneId lane, OneShot one_shot);
-  /// Begins a one-shot that the caller runs itself: a ticket from the lane if nothing waits or runs
-  /// there, else nothing. No launch, no on_done, and no memory in steady state; complete() ends it.
-  /// Not for a lane in agreed order that serves the plan.
+  /// Begins a one-shot that the caller runs itself: a ticket from the lane's own counter if nothing
+  /// waits or runs there, else nothing. No task, so no launch, no on_done and no memory; complete()
+  /// ends it. Not for a lane in agreed order that serves the plan.
   [[nodiscard]] std::optional<Ticket> try_begin(LaneId lane);
   /// Ends every one-shot of the lane that has not started, in order, with `status`; returns how
   /// many.
@@ -102,6 +101,9 @@ class Executor final {
   [[nodiscard]] const Status& status() const { return status_; }
   /// Every service has completed all generations allowed by run_until().
   [[nodiscard]] bool reached() const { return unfinished_ == 0; }
+  /// The least generation that a service of the plan has not completed; run_until()'s for a plan
+  /// without services. O(services).
+  [[nodiscard]] uint32_t completed() const;
   /// Nothing is in flight and no one-shot waits.
   [[nodiscard]] bool idle() const { return in_flight_ == 0 && waiting_ == 0; }
   /// How many one-shots of the lane wait or are in flight.
@@ -117,6 +119,8 @@ class Executor final {
  private:
   enum class TaskState : uint8_t { kIdle, kQueued, kRunning };
   static constexpr uint32_t kNone = 0xffffffffU;
+  /// In Ticket::task: try_begin() has given it, and the other bits are the lane's number.
+  static constexpr uint32_t kOfLane = 0x80000000U;
 
   /// A service (tasks 0 to n-1, for ever) or a one-shot (the rest, recycled).
   struct Task {
@@ -147,6 +151,8 @@ class Executor final {
     Lane* lane = nullptr;
     uint32_t in_flight = 0;
     size_t one_shots = 0;
+    uint32_t begun = 0;      ///< One-shots that try_begin() has begun so far.
+    bool has_begun = false;  ///< The last of them is in flight.
     bool dirty = false;
     std::vector<ServiceId> services;  ///< Agreed: plan order. Priority: by priority.
     size_t turn = 0;
@@ -167,6 +173,7 @@ class Executor final {
   void begin(uint32_t task, Duration duration, const Firing& firing, Time now);
   void finish_service(ServiceId id, const Status& status);
   void finish_one_shot(uint32_t task, const Status& status);
+  void finish_begun(Ticket ticket);
   void enqueue(LaneState& lane, uint32_t task);
   uint32_t take_free_task();
   void recycle(uint32_t task);

@@ -87,5 +87,17 @@ TEST(Allocations, NoneForAOneShotOnceTheHighWaterMarkIsKnown) {
   EXPECT_EQ(done, 101U * 32U);
 }
 
+TEST(Allocations, NoneForAOneShotThatTheCallerRunsItself) {
+  Recorder communicator;
+  auto created = Executor::create({}, {});
+  ASSERT_TRUE(created.ok());
+  Executor& executor = **created;
+  const LaneId lane = executor.add_lane({.name = "dp", .order = LaneOrder::kAgreed}, communicator);
+  const size_t before = g_allocations;
+  for (int i = 0; i < 100; ++i) executor.complete(executor.try_begin(lane).value());
+  EXPECT_EQ(g_allocations, before);
+  EXPECT_TRUE(executor.idle());
+}
+
 }  // namespace
 }  // namespace corro::graph

@@ -65,7 +65,8 @@ TEST(Executor, ProducerRunsAheadByItsCreditsAndNoFurther) {
   EXPECT_FALSE(executor->poll({}) && a.started.size() > 2);
   EXPECT_EQ(a.started.size(), 2U);
   EXPECT_EQ(b.started.size(), 1U);
-  EXPECT_THAT(executor->describe_waiting(), HasSubstr("source 2: waits for a free slot of data"));
+  EXPECT_THAT(executor->describe_waiting(),
+              HasSubstr("service source, micro-batch 2: waits for a free slot of data"));
   executor->complete(b.tickets.back());
   executor->poll({});
   EXPECT_EQ(a.started.size(), 3U);
@@ -90,8 +91,8 @@ TEST(Executor, SlotsCarryMemoryGenerationAndSize) {
   plan.epoch = 7;
   ManualLane a, b;
   auto created = Executor::create(
-      plan, {&a, &b}, {.allocate = [&memory](const ChannelSpec& channel, uint32_t) {
-        return Result(std::span(memory.emplace_back(channel.slot_bytes)));
+      plan, {&a, &b}, {.allocate = [&memory, &plan](ChannelId channel, uint32_t) {
+        return Result(std::span(memory.emplace_back(plan.channels[channel].slot_bytes)));
       }});
   ASSERT_TRUE(created.ok());
   Executor& executor = **created;
@@ -109,7 +110,7 @@ TEST(Executor, SlotsCarryMemoryGenerationAndSize) {
 TEST(Executor, FailsToBeCreatedWhenMemoryFails) {
   ManualLane a, b;
   const auto created = Executor::create(
-      chain(2), {&a, &b}, {.allocate = [](const ChannelSpec&, uint32_t) {
+      chain(2), {&a, &b}, {.allocate = [](ChannelId, uint32_t) {
         return Result<std::span<std::byte>>(Status(Code::kResourceExhausted, "arena is full"));
       }});
   EXPECT_EQ(created.status().code(), Code::kResourceExhausted);
@@ -410,6 +411,37 @@ TEST_F(OneShotLane, LaunchMayCompleteItselfAndDoneMaySubmitMore) {
   executor->poll({});
   EXPECT_EQ(left, 0);
   EXPECT_TRUE(executor->idle());
+}
+
+TEST_F(OneShotLane, WhatTheCallerRunsItselfHoldsTheLane) {
+  const LaneId id = executor->add_lane({.name = "dp", .order = LaneOrder::kAgreed}, lane);
+  const Ticket begun = executor->try_begin(id).value();
+  EXPECT_FALSE(executor->try_begin(id)) << "one is in flight";
+  submit(id, "behind");
+  executor->poll({});
+  EXPECT_TRUE(lane.started.empty());
+  EXPECT_EQ(executor->one_shots(id), 2U);
+  EXPECT_EQ(executor->remove_lane(id).code(), Code::kFailedPrecondition);
+  executor->complete(begun);
+  executor->complete(begun);
+  EXPECT_EQ(executor->one_shots(id), 1U) << "a ticket counts once";
+  EXPECT_FALSE(executor->try_begin(id)) << "one waits";
+  executor->poll({});
+  EXPECT_THAT(lane.started, ElementsAre("behind"));
+  executor->complete(lane.tickets[0]);
+  EXPECT_TRUE(executor->idle());
+}
+
+TEST_F(OneShotLane, ALateTicketOfALaneThatIsGoneEndsNothing) {
+  const LaneId id = executor->add_lane({.name = "dp", .order = LaneOrder::kAgreed}, lane);
+  const Ticket late = executor->try_begin(id).value();
+  executor->complete(late);
+  ASSERT_TRUE(executor->remove_lane(id).ok());
+  ASSERT_EQ(executor->add_lane({.name = "next", .order = LaneOrder::kAgreed}, lane), id);
+  ASSERT_TRUE(executor->try_begin(id));
+  executor->complete(late);
+  executor->complete({.task = late.task + 1, .sequence = late.sequence});
+  EXPECT_EQ(executor->one_shots(id), 1U);
 }
 
 TEST(Executor, LaneInAgreedOrderServesThePlanOrOneShotsNotBoth) {
