@@ -31,10 +31,12 @@ struct Case {
   uint64_t count;
   Memory memory;
   std::string_view rules = {};  ///< As in CORRO_ALGORITHMS.
+  std::string_view hosts = {};  ///< Of each rank, with two levels; empty: all on one.
 };
 
 std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
+  if (!c.hosts.empty()) return fmt::format("hosts_{}_{}_{}", c.hosts, c.count, name_of(c.memory));
   const std::string_view algorithm = c.rules.substr(c.rules.rfind('=') + 1);
   return fmt::format("{}_ranks_{}_{}_{}{}{}", c.size, c.board ? "board" : "streams", c.count,
                      name_of(c.memory), algorithm.empty() ? "" : "_", algorithm);
@@ -46,8 +48,14 @@ class Collectives : public ::testing::TestWithParam<Case> {
       : world_({.size = GetParam().size,
                 .seed = 7,
                 .board = GetParam().board,
+                .hosts = hosts_of(GetParam().hosts),
                 .private_reads = GetParam().memory != Memory::kStaged,
-                .selection = {.rules = collective::parse_selection_rules(GetParam().rules).value()}}) {}
+                .short_moves = !GetParam().hosts.empty() && GetParam().count < 100,
+                .selection = selection()}) {}
+  [[nodiscard]] static collective::SelectionTable selection() {
+    if (!GetParam().hosts.empty()) return two_level_everywhere();
+    return {.rules = collective::parse_selection_rules(GetParam().rules).value()};
+  }
 
   [[nodiscard]] int32_t size() const { return GetParam().size; }
   [[nodiscard]] uint64_t count() const { return GetParam().count; }
@@ -410,6 +418,27 @@ std::vector<Case> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Collectives, ::testing::ValuesIn(cases()), name_of_case);
+
+/// Sizes around the borders of chunks: a piece of a vector has 64 Ki elements, that of a block a
+/// fraction of it.
+std::vector<Case> two_level_cases() {
+  std::vector<Case> all;
+  for (const std::string_view hosts :
+       {"0011", "00001111", "00112233", "0001", "011222", "0101", "0120120"}) {
+    const auto size = static_cast<int32_t>(hosts.size());
+    for (const uint64_t count : {0U, 1U, 9U, 5001U})
+      all.push_back({size, true, count, Memory::kPrivate, {}, hosts});
+  }
+  for (const std::string_view hosts : {"0011", "010"}) {
+    const auto size = static_cast<int32_t>(hosts.size());
+    for (const uint64_t count : {16383U, 65536U, 70001U})
+      all.push_back({size, true, count, Memory::kPrivate, {}, hosts});
+    all.push_back({size, true, 40001, Memory::kMixed, {}, hosts});
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(TwoLevel, Collectives, ::testing::ValuesIn(two_level_cases()),
+                         name_of_case);
 
 TEST(Selection, DecidesHowManyMessagesThereAre) {
   std::vector<float> data(4, 1.0F);

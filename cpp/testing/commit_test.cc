@@ -26,6 +26,7 @@ constexpr uint64_t kSeeds = kSanitized ? 15 : 200;
 struct Case {
   int32_t size;
   bool board;
+  std::string_view hosts = {};  ///< Of each rank, with two levels; empty: all on one.
 };
 
 /// The kinds that leave ranks early (broadcast, reduce) and those that do not, small and large.
@@ -171,8 +172,10 @@ class Commit : public ::testing::TestWithParam<Case> {
     return World({.size = size(),
                   .seed = seed,
                   .board = GetParam().board,
+                  .hosts = hosts_of(GetParam().hosts),
                   .stream_bytes = 4096,
                   .short_moves = seed % 3 == 0,
+                  .selection = two_level_everywhere(),
                   .commit = commit,
                   .rests = true});
   }
@@ -286,10 +289,12 @@ TEST_P(Commit, ARankThatDecidesAndStopsEndsEveryWait) {
 
 INSTANTIATE_TEST_SUITE_P(All, Commit,
                          ::testing::Values(Case{2, true}, Case{3, true}, Case{5, true},
-                                           Case{2, false}, Case{3, false}, Case{5, false}),
+                                           Case{2, false}, Case{3, false}, Case{5, false},
+                                           Case{4, true, "0011"}, Case{3, true, "010"}),
                          [](const auto& tested) {
-                           return fmt::format("{}_{}", tested.param.size,
-                                              tested.param.board ? "board" : "streams");
+                           const Case& c = tested.param;
+                           if (!c.hosts.empty()) return fmt::format("hosts_{}", c.hosts);
+                           return fmt::format("{}_{}", c.size, c.board ? "board" : "streams");
                          });
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Many groups: alive at once, and made and dropped one after the other, also beside a dead member.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "testing/named_support.h"
 #include "testing/world.h"
 
 namespace corro::testing {
@@ -82,6 +84,54 @@ TEST_P(GroupKeys, TheSecondGroupOfTheSameRanksIsAnotherOne) {
   EXPECT_FALSE(world_.engine(0).create_group({0, 0}).ok());
   EXPECT_TRUE(world_.engine(0).destroy_group(*first0).ok());
   expect_usable(world_, {{0, make(0, ranks)}, {1, make(1, ranks)}});
+}
+
+/// Both groups are "model"; every rank that lists another one with another list is told.
+TEST_P(GroupKeys, OneNameForDifferentMembersIsAnErrorThatNamesBoth) {
+  const std::array<runtime::Group*, 2> groups = {make(0, {0, 1}, "model"),
+                                                 make(1, {1, 0}, "model")};
+  World::Works works;
+  for (int32_t r = 0; r < 2; ++r)
+    works.push_back(world_.submit(world_.engine(r), *groups[static_cast<size_t>(r)], {barrier()}));
+  world_.run(works);
+  for (const auto& work : works) {
+    EXPECT_EQ(work->status().code(), Code::kInvalidArgument) << work->status().to_string();
+    EXPECT_THAT(
+        work->status().message(),
+        ::testing::AllOf(::testing::HasSubstr("ranks disagree on the members of this group: rank "),
+                         ::testing::HasSubstr("[0, 1]"), ::testing::HasSubstr("[1, 0]")));
+  }
+  expect_usable(world_, {{0, &world_.engine(0).world()},
+                         {1, &world_.engine(1).world()},
+                         {2, &world_.engine(2).world()}});
+}
+
+/// Ranks 0 and 1 agree; rank 2 takes them for members of a group of its own.
+TEST_P(GroupKeys, AMemberThatTheOthersDoNotKnowIsTold) {
+  runtime::Group* pair0 = make(0, {0, 1}, "model");
+  runtime::Group* pair1 = make(1, {0, 1}, "model");
+  runtime::Group* triple = make(2, {0, 1, 2}, "model");
+  const auto alone = world_.submit(world_.engine(2), *triple, {barrier()});
+  const auto first = world_.submit(world_.engine(0), *pair0, {barrier()});
+  const auto second = world_.submit(world_.engine(1), *pair1, {barrier()});
+  world_.run({first, second, alone});
+  EXPECT_EQ(alone->status().code(), Code::kInvalidArgument) << alone->status().to_string();
+  EXPECT_THAT(alone->status().message(),
+              ::testing::AllOf(::testing::HasSubstr("[0, 1]"), ::testing::HasSubstr("[0, 1, 2]")));
+}
+
+TEST_P(GroupKeys, NamedOperationsSeeItToo) {
+  const std::array<runtime::Group*, 2> groups = {make(0, {0, 1, 2}, "model"),
+                                                 make(1, {1, 2}, "model")};
+  World::Works works;
+  for (int32_t r = 0; r < 2; ++r) {
+    OpRequest named = barrier();
+    named.name = "x";
+    works.push_back(
+        submit_named(world_, world_.engine(r), *groups[static_cast<size_t>(r)], {named}));
+  }
+  world_.run(works);
+  EXPECT_EQ(works[0]->status().code(), Code::kInvalidArgument) << works[0]->status().to_string();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GroupKeys, ::testing::Bool(),

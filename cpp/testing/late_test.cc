@@ -16,7 +16,7 @@ using collective::OpRequest;
 constexpr int32_t kSize = 3, kLate = 1;
 constexpr float kAfterwards = -7;
 
-enum class Path { kLine, kSlot, kPrivate, kStaged, kArena, kStreams };
+enum class Path { kLine, kSlot, kPrivate, kStaged, kArena, kStreams, kHosts };
 
 struct Case {
   Path path;
@@ -32,8 +32,10 @@ class Late : public ::testing::TestWithParam<Case> {
     World world({.size = kSize,
                  .seed = static_cast<uint64_t>(rounds) + 1,
                  .board = c.path != Path::kStreams,
+                 .hosts = hosts_of(c.path == Path::kHosts ? "001" : ""),
                  .private_reads = c.path != Path::kStaged,
-                 .stream_bytes = 4096});
+                 .stream_bytes = 4096,
+                 .selection = two_level_everywhere()});
     std::vector<std::vector<float>> owned(kSize, std::vector<float>(elements()));
     std::vector<float*> data;
     World::Works works;
@@ -92,15 +94,16 @@ std::vector<Case> cases() {
        {OpKind::kAllreduce, OpKind::kReduce, OpKind::kBroadcast, OpKind::kReducescatter}) {
     all.push_back({Path::kLine, kind, 2});
     all.push_back({Path::kSlot, kind, 500});
-    for (const Path path : {Path::kPrivate, Path::kStaged, Path::kArena, Path::kStreams})
+    for (const Path path :
+         {Path::kPrivate, Path::kStaged, Path::kArena, Path::kStreams, Path::kHosts})
       all.push_back({path, kind, 400'000});
   }
   return all;
 }
 
 std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
-  constexpr std::array<const char*, 6> kPaths = {"line",   "slot",  "private",
-                                                 "staged", "arena", "streams"};
+  constexpr std::array<const char*, 7> kPaths = {"line",  "slot",    "private", "staged",
+                                                 "arena", "streams", "hosts"};
   return fmt::format("{}_{}", kPaths[static_cast<size_t>(info.param.path)],
                      name_of(info.param.kind));
 }

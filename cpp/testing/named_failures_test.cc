@@ -115,7 +115,6 @@ TEST_P(NamedFailures, WhoSubmitsLateWaitsUntilTheOthersSubmitAgain) {
 }
 
 TEST_P(NamedFailures, ANameGivenUpMayReturnWithAnotherShapeWhileTheLeaderRests) {
-  GTEST_SKIP() << "mended with the engine's buckets";
   WorldOptions options = GetParam().world(3);
   options.rests = true;
   World world(options);

@@ -15,6 +15,20 @@ constexpr int kQuietRounds =
 
 }  // namespace
 
+std::vector<int32_t> hosts_of(std::string_view text) {
+  std::vector<int32_t> hosts;
+  for (const char host : text) hosts.push_back(host - '0');
+  return hosts;
+}
+
+collective::SelectionTable two_level_everywhere() {
+  return {.rules = collective::parse_selection_rules(
+                       "allreduce=two_level,reducescatter=two_level,"
+                       "allgather=two_level,alltoall=two_level,"
+                       "broadcast=two_level,reduce=two_level,barrier=two_level")
+                       .value()};
+}
+
 World::World(const WorldOptions& options)
     : options_(options), random_(options.seed), live_(static_cast<size_t>(options.size), true) {
   const auto ranks = static_cast<size_t>(options.size);
@@ -27,7 +41,7 @@ World::World(const WorldOptions& options)
   }
   for (size_t r = 0; r < ranks; ++r) {
     runtime::EngineOptions engine = options_of(r, options.size);
-    for (size_t p = 0; p < ranks; ++p) engine.peers.push_back(peer(p, std::move(streams[r][p])));
+    for (size_t p = 0; p < ranks; ++p) engine.peers.push_back(peer(r, p, std::move(streams[r][p])));
     engines_.push_back(runtime::Engine::create(std::move(engine)).value());
   }
 }
@@ -46,9 +60,15 @@ runtime::EngineOptions World::options_of(size_t rank, int32_t size) const {
           .commit = options_.commit};
 }
 
-runtime::EnginePeer World::peer(size_t member, std::unique_ptr<transport::Stream> stream) const {
+int32_t World::host_of(size_t member) const {
+  return member < options_.hosts.size() ? options_.hosts[member] : 0;
+}
+
+runtime::EnginePeer World::peer(size_t of, size_t member,
+                                std::unique_ptr<transport::Stream> stream) const {
   return {.where = "in this process",
-          .segment = segments_[member],
+          .host = std::to_string(host_of(member)),
+          .segment = host_of(of) == host_of(member) ? segments_[member] : nullptr,
           .stream = std::move(stream),
           .pid = options_.private_reads ? getpid() : 0};
 }
@@ -67,14 +87,14 @@ int32_t World::add_engine() {
   runtime::EngineOptions engine = options_of(0, 1);
   engine.segment = segments_[added];
   engine.members = {static_cast<int32_t>(added)};
-  engine.peers.push_back(peer(added, nullptr));
+  engine.peers.push_back(peer(added, added, nullptr));
   engines_.push_back(runtime::Engine::create(std::move(engine)).value());
   live_.push_back(true);
   for (size_t p = 0; p < added; ++p) {
     if (!live_[p]) continue;
     auto [first, second] = connect(p, added);
-    engines_[p]->peers().add(static_cast<int32_t>(added), peer(added, std::move(first)));
-    engines_[added]->peers().add(static_cast<int32_t>(p), peer(p, std::move(second)));
+    engines_[p]->peers().add(static_cast<int32_t>(added), peer(p, added, std::move(first)));
+    engines_[added]->peers().add(static_cast<int32_t>(p), peer(added, p, std::move(second)));
   }
   return static_cast<int32_t>(added);
 }

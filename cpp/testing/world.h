@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,8 +23,9 @@ namespace corro::testing {
 struct WorldOptions {
   int32_t size = 2;
   uint64_t seed = 1;
-  bool board = true;          ///< false: schedules over in-memory streams.
-  bool private_reads = true;  ///< Ranks may read each other's private memory.
+  bool board = true;                ///< false: schedules over in-memory streams.
+  std::vector<int32_t> hosts = {};  ///< Of each rank; empty: all on one.
+  bool private_reads = true;        ///< Ranks may read each other's private memory.
   Duration timeout = std::chrono::seconds(60);
   size_t heap_bytes = size_t{64} << 20U;
   size_t stream_bytes = size_t{64} << 10U;
@@ -34,6 +36,11 @@ struct WorldOptions {
   bool commit = false;         ///< As CORRO_COMMIT=1.
   bool rests = false;          ///< Idle engines are not polled, as a process's would not be.
 };
+
+/// Hosts of ranks as text: "0112" for one rank on host 0, two on host 1 and one on host 2.
+[[nodiscard]] std::vector<int32_t> hosts_of(std::string_view text);
+/// Chooses two-level for whatever it can do.
+[[nodiscard]] collective::SelectionTable two_level_everywhere();
 
 /// Loop-confined: every engine is polled by the thread that calls run().
 class World {
@@ -80,7 +87,9 @@ class World {
  private:
   using Ends = std::pair<std::unique_ptr<transport::Stream>, std::unique_ptr<transport::Stream>>;
   [[nodiscard]] runtime::EngineOptions options_of(size_t rank, int32_t size) const;
-  [[nodiscard]] runtime::EnginePeer peer(size_t member,
+  [[nodiscard]] int32_t host_of(size_t member) const;
+  /// What engine `of` is given of a member.
+  [[nodiscard]] runtime::EnginePeer peer(size_t of, size_t member,
                                          std::unique_ptr<transport::Stream> stream) const;
   Ends connect(size_t a, size_t b);
   bool poll_once();

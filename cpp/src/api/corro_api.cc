@@ -386,7 +386,7 @@ uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
   if (engine->driver().abandoned()) return 0;
   const std::string_view wanted(name);
   if (wanted == "wakeups") return engine->driver().wakeups();
-  if (wanted == "handshakes_refused") return engine->joined.handshakes_refused;
+  if (wanted == "handshakes_refused") return engine->driver().handshakes_refused();
   uint64_t value = 0;
   engine->driver().call([&](runtime::Engine& running) {
     const runtime::EngineCounters& counters = running.counters();

@@ -6,6 +6,7 @@
 //   fabric.set_completed(op + 1);
 //
 // BoardFabric: all members share a host's memory. LinkFabric: schedules over endpoints.
+// TwoLevelFabric: schedules over endpoints and the memory of a host.
 #pragma once
 
 #include <functional>

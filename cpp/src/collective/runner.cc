@@ -33,8 +33,9 @@ Status mismatch_error(const OpRequest& request, int32_t own, int32_t other,
 class ScheduleOperation final : public Operation {
  public:
   ScheduleOperation(Links& links, uint64_t op, const OpRequest& request,
-                    std::shared_ptr<const Schedule> schedule)
+                    std::shared_ptr<const Schedule> schedule, HostStages* stages)
       : links_(links),
+        stages_(stages),
         op_(op),
         request_(request),
         schedule_(std::move(schedule)),
@@ -136,6 +137,11 @@ class ScheduleOperation final : public Operation {
   bool round_complete(const Strand& strand) {
     for (size_t i = strand.begin; i < strand.round_end; ++i) {
       const Step& step = schedule_->steps[i];
+      if (step.kind == StepKind::kMark && !stages_->mark(step.mark, step.tag)) return false;
+      if (step.kind == StepKind::kAwait && !stages_->has_marked(step.peer, step.mark, step.tag)) {
+        wait(obs::Phase::kTransfer, step.peer);
+        return false;
+      }
       if (step.kind == StepKind::kSend && !sends_[i].done) {
         wait(obs::Phase::kTransfer, step.peer);
         return false;
@@ -204,19 +210,28 @@ class ScheduleOperation final : public Operation {
   }
   [[nodiscard]] const std::byte* readable(const Block& block) const {
     if (block.count == 0) return nullptr;
-    const std::byte* base = block.buffer == Buffer::kInput    ? input_
-                            : block.buffer == Buffer::kOutput ? request_.output
-                                                              : scratch_.data();
-    return base + block.offset * element_;
+    return base_of(block) + block.offset * element_;
   }
   [[nodiscard]] std::byte* writable(const Block& block) {
     if (block.count == 0) return nullptr;
     CORRO_CHECK(block.buffer != Buffer::kInput, "a schedule writes to its input");
-    std::byte* base = block.buffer == Buffer::kOutput ? request_.output : scratch_.data();
-    return base + block.offset * element_;
+    return const_cast<std::byte*>(base_of(block)) + block.offset * element_;
   }
-
+  [[nodiscard]] const std::byte* base_of(const Block& block) const {
+    switch (block.buffer) {
+      case Buffer::kInput:
+        return input_;
+      case Buffer::kOutput:
+        return request_.output;
+      case Buffer::kScratch:
+        return scratch_.data();
+      case Buffer::kStage:
+        return stages_->stage_of(block.owner);
+    }
+    return nullptr;
+  }
   Links& links_;
+  HostStages* const stages_;
   const uint64_t op_;
   const OpRequest& request_;
   const std::shared_ptr<const Schedule> schedule_;
@@ -279,13 +294,31 @@ class PairOperation final : public Operation {
 
 std::unique_ptr<Operation> make_schedule_operation(Links& links, uint64_t op,
                                                    const OpRequest& request,
-                                                   std::shared_ptr<const Schedule> schedule) {
-  return std::make_unique<ScheduleOperation>(links, op, request, std::move(schedule));
+                                                   std::shared_ptr<const Schedule> schedule,
+                                                   HostStages* stages) {
+  return std::make_unique<ScheduleOperation>(links, op, request, std::move(schedule), stages);
 }
 
 std::unique_ptr<Operation> make_pair_operation(const PairLink& link, uint64_t sequence,
                                                const OpRequest& request) {
   return std::make_unique<PairOperation>(link, sequence, request);
+}
+
+void retire_below(const Links& links, uint64_t op) {
+  for (transport::Endpoint* endpoint : links.endpoints) {
+    if (endpoint != nullptr) endpoint->retire_below(links.lane, op);
+  }
+}
+
+std::string describe_last_message(const Links& links, int32_t r) {
+  const transport::Endpoint* endpoint = links.endpoints[static_cast<size_t>(r)];
+  if (endpoint == nullptr || !endpoint->last_message()) return "it has sent this rank nothing yet";
+  const transport::MessageHead& last = *endpoint->last_message();
+  const std::string call = Signature::unpack(last.signature).describe();
+  if (last.key.lane == links.lane) {
+    return fmt::format("its last message on this group was of #{} {}", last.key.op + 1, call);
+  }
+  return "its last message was of " + call + ", elsewhere";
 }
 
 }  // namespace corro::collective

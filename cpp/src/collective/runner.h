@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/buffer_pool.h"
+#include "collective/host_stages.h"
 #include "collective/operation/operation.h"
 #include "collective/operation/request.h"
 #include "collective/schedule/schedule.h"
@@ -26,6 +28,11 @@ struct Links {
   [[nodiscard]] int32_t size() const { return static_cast<int32_t>(endpoints.size()); }
 };
 
+/// Operations of the lane below `op` are over here.
+void retire_below(const Links& links, uint64_t op);
+/// What a group rank did last as far as its messages show, for people.
+[[nodiscard]] std::string describe_last_message(const Links& links, int32_t r);
+
 /// One direction of send and recv between two ranks with one tag: a lane of its own, so that
 /// whatever is wrong with one message stays with its tag.
 struct PairLink {
@@ -35,10 +42,12 @@ struct PairLink {
   int32_t peer_world_rank = -1;
 };
 
-/// A collective by its schedule. Request and links are borrowed and outlive the operation; the
-/// schedule is shared with the group's cache.
+/// A collective by its schedule. Request, links and stages are borrowed and outlive the operation;
+/// the schedule is shared with the lane's cache. `stages`: of this host's ranks; null for a
+/// schedule without marks and stages.
 [[nodiscard]] std::unique_ptr<Operation> make_schedule_operation(
-    Links& links, uint64_t op, const OpRequest& request, std::shared_ptr<const Schedule> schedule);
+    Links& links, uint64_t op, const OpRequest& request, std::shared_ptr<const Schedule> schedule,
+    HostStages* stages = nullptr);
 /// send or recv with group rank request.root; `sequence` counts the operations of this link.
 [[nodiscard]] std::unique_ptr<Operation> make_pair_operation(const PairLink& link,
                                                              uint64_t sequence,

@@ -1,6 +1,7 @@
 #include "named/named_negotiator.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -62,10 +63,7 @@ Status Negotiator::receive_ready(int32_t rank, const Announcement& message) {
       return protocol_error(members_[place], fmt::format("announced \"{}\" twice", entry->name));
     }
     pending.ready[place] = true;
-    if (!pending.other && !same(pending.first, *entry)) {
-      pending.other = *entry;
-      pending.other_rank = rank;
-    }
+    if (!same(pending.first, *entry)) pending.others.emplace_back(rank, *entry);
     if (++pending.count == members_.size()) decide(entry->name, pending);
   }
   return {};
@@ -111,25 +109,37 @@ void Negotiator::take_back(Pending& pending, size_t place) {
     std::erase_if(complete_,
                   [&](const NamedEntry& entry) { return entry.name == pending.first.name; });
   }
+  const auto rank = static_cast<int32_t>(place);
   pending.ready[place] = false;
   --pending.count;
-  const auto other = std::find(pending.ready.begin(), pending.ready.end(), true);
-  if (pending.first_rank == static_cast<int32_t>(place) && !pending.other) {
-    pending.first_rank = static_cast<int32_t>(other - pending.ready.begin());
+  auto& others = pending.others;
+  if (std::erase_if(others, [rank](const auto& other) { return other.first == rank; }) > 0) return;
+  if (pending.first_rank != rank || pending.count == 0) return;
+  const auto differs = [&others](int32_t one) {
+    return std::ranges::any_of(others, [one](const auto& other) { return other.first == one; });
+  };
+  for (int32_t one = 0; one < static_cast<int32_t>(pending.ready.size()); ++one) {
+    if (!pending.ready[static_cast<size_t>(one)] || differs(one)) continue;
+    pending.first_rank = one;
+    return;
   }
+  // Nobody else has said the same: another entry is the one to compare with.
+  std::tie(pending.first_rank, pending.first) = others.front();
+  std::erase_if(others, [&](const auto& other) { return same(pending.first, other.second); });
 }
 
 void Negotiator::decide(const std::string& name, const Pending& pending) {
-  if (!pending.other) {
+  if (pending.others.empty()) {
     complete_.push_back(pending.first);
     return;
   }
   Decision decision = make(Decision::Kind::kFail);
   decision.name = name;
-  decision.rank = members_[static_cast<size_t>(pending.other_rank)];
+  const auto& [other_rank, other] = pending.others.front();
+  decision.rank = members_[static_cast<size_t>(other_rank)];
   decision.text = fmt::format("named operation \"{}\": rank {} submitted {}, rank {} submitted {}",
                               name, members_[static_cast<size_t>(pending.first_rank)],
-                              describe(pending.first), decision.rank, describe(*pending.other));
+                              describe(pending.first), decision.rank, describe(other));
   outbox_.push_back(std::move(decision));
   pending_.erase(pending_.find(name));
 }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -54,8 +55,7 @@ class Negotiator {
   struct Pending {
     NamedEntry first;
     int32_t first_rank = -1;
-    std::optional<NamedEntry> other;  ///< The first that differs.
-    int32_t other_rank = -1;
+    std::vector<std::pair<int32_t, NamedEntry>> others;  ///< Those that differ, by rank.
     std::vector<bool> ready;
     size_t count = 0;
   };

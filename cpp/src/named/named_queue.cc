@@ -28,18 +28,16 @@ Status NamedQueue::submit(NamedEntry entry, uint64_t token, Time now) {
   const auto [found, added] = pending_.try_emplace(entry.name);
   Pending& pending = found->second;
   if (!added) {
-    if (!pending.withdrawn) {
+    if (!pending.withdrawn || after_.contains(entry.name)) {
       return {Code::kAlreadyExists,
               fmt::format("named operation \"{}\" has been submitted and has not run yet; use "
                           "another name or wait for it",
                           entry.name)};
     }
     if (!same(pending.entry, entry)) {
-      return {Code::kFailedPrecondition,
-              fmt::format("named operation \"{}\" was given up as {} and is still announced; it "
-                          "cannot be submitted as {}",
-                          entry.name, corro::named::describe(pending.entry),
-                          corro::named::describe(entry))};
+      std::string name = entry.name;
+      after_.emplace(std::move(name), After{std::move(entry), token, now});
+      return {};
     }
     pending.withdrawn = false;
     pending.token = token;
@@ -158,6 +156,10 @@ void NamedQueue::fail(std::vector<uint64_t> tokens, Status status) {
 }
 
 void NamedQueue::withdraw(const std::string& name, uint64_t token) {
+  if (const auto after = after_.find(name); after != after_.end() && after->second.token == token) {
+    after_.erase(after);
+    return;
+  }
   const auto found = pending_.find(name);
   if (found == pending_.end() || found->second.token != token) return;
   Pending& pending = found->second;
@@ -201,6 +203,20 @@ void NamedQueue::check_patience(Time now) {
 }
 
 Status NamedQueue::receive(BytesView decision) {
+  CORRO_TRY(take_in(decision));
+  for (auto after = after_.begin(); after != after_.end();) {
+    if (pending_.contains(after->first)) {
+      ++after;
+      continue;
+    }
+    After next = std::move(after->second);
+    after = after_.erase(after);
+    CORRO_TRY(submit(std::move(next.entry), next.token, next.since));
+  }
+  return {};
+}
+
+Status NamedQueue::take_in(BytesView decision) {
   CORRO_ASSIGN(const Decision message, decode_decision(decision));
   const bool changes =
       message.kind == Decision::Kind::kEngage || message.kind == Decision::Kind::kCut;

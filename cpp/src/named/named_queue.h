@@ -113,11 +113,19 @@ class NamedQueue {
     bool withdrawn = false;
     std::optional<std::vector<int32_t>> missing;  ///< As the leader has said.
   };
+  /// A submission under a name that was given up as something else, and is still announced: it
+  /// comes once the leader has said what became of that.
+  struct After {
+    NamedEntry entry;
+    uint64_t token = 0;
+    Time since;
+  };
   struct Ordered {
     uint32_t number;
     uint64_t sequence;
   };
 
+  Status take_in(BytesView decision);
   Status receive_run(const Decision& decision);
   Status receive_fail(const Decision& decision);
   Status receive_propose(const Decision& decision);
@@ -140,6 +148,8 @@ class NamedQueue {
   NamedQueueOptions options_;
   NamedCache cache_;
   std::unordered_map<std::string, Pending> pending_;
+  std::unordered_map<std::string, After>
+      after_;                                    ///< By name; each has a withdrawn one in pending_.
   std::map<uint64_t, std::string> by_sequence_;  ///< Names in order of submission.
   std::unordered_map<std::string, Status>
       owed_;  ///< Failures of instances that have not been submitted here yet.

@@ -34,7 +34,8 @@ struct Pair {
       options.engine.size = 2;
       options.engine.segment = segments[r];
       for (size_t p = 0; p < 2; ++p) {
-        EnginePeer peer{.where = "in this process", .segment = segments[p], .stream = nullptr};
+        EnginePeer peer{
+            .where = "in this process", .host = "here", .segment = segments[p], .stream = nullptr};
         options.engine.peers.push_back(std::move(peer));
       }
       options.peer_bells.resize(2);

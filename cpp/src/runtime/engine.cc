@@ -25,11 +25,14 @@ MemberId own_member(const EngineOptions& options) {
                                  : options.members[static_cast<size_t>(options.rank)];
 }
 
+Peers peers_of(const EngineOptions& options) {
+  return Peers(own_member(options), options.connects);
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options)
-    : parts_{.options = std::move(options), .peers = Peers(own_member(parts_.options))},
-      groups_(parts_) {}
+    : parts_{.options = std::move(options), .peers = peers_of(parts_.options)}, groups_(parts_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
   CORRO_CHECK(
@@ -71,20 +74,41 @@ Status Engine::start_epoch(uint32_t epoch, std::vector<MemberId> members) {
 Result<Group*> Engine::create_group(const std::vector<int32_t>& world_ranks,
                                     const std::string& name) {
   CORRO_ASSIGN(Group * group, groups_.create(name, world_ranks));
-  if (group == nullptr) return group;
-  GroupTable::Early early = groups_.take_early(*group);
-  for (const PeerSaid& said : early.said) group->hear(said.from, said.control, now_);
-  if (early.too_much_from >= 0) {
-    const int32_t who = group->facts().world_rank(group->facts().index_of(early.too_much_from));
-    group->fail({{Code::kResourceExhausted,
-                  fmt::format("rank {} said more of this group than is kept until it is made on "
-                              "rank {}",
-                              who, world().rank()),
-                  {.rank = who}},
-                 who},
-                now_);
-  }
+  if (group != nullptr) hear_early(*group, group->keys());
   return group;
+}
+
+/// What others said before this engine knew the keys.
+void Engine::hear_early(Group& group, const std::vector<LaneKey>& keys) {
+  GroupTable::Early early = groups_.take_early(keys);
+  for (const PeerSaid& said : early.said) group.hear(said.from, said.control, now_);
+  if (early.too_much_from >= 0) {
+    const int32_t who = group.facts().world_rank(group.facts().index_of(early.too_much_from));
+    group.fail({{Code::kResourceExhausted,
+                 fmt::format("rank {} said more of this group than is kept until it is made on "
+                             "rank {}",
+                             who, world().rank()),
+                 {.rank = who}},
+                who},
+               now_);
+  }
+}
+
+Result<LoadedPlan*> Engine::load(Group& group, const graph::Plan& plan,
+                                 const LoadOptions& options) {
+  CORRO_TRY(group.failure());
+  CORRO_ASSIGN(LoadedPlan * loaded, group.plans().load(plan, options));
+  ++plans_;
+  groups_.add_keys(group, loaded->keys());
+  hear_early(group, loaded->keys());
+  return loaded;
+}
+
+void Engine::unload(Group& group, LoadedPlan& plan) {
+  if (!plan.idle())
+    plan.stop({Code::kCancelled, "the plan was unloaded while services were in flight"}, now_);
+  groups_.unload(group, plan);
+  --plans_;
 }
 
 void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time now) {
@@ -158,7 +182,16 @@ void Engine::take_event(const PeerEvent& event) {
   }
 }
 
-bool Engine::idle() const { return parts_.flights == 0 && !names_wait() && !parts_.peers.unsent(); }
+bool Engine::plans_have_news() const {
+  bool news = false;
+  if (closed_ || plans_ == 0) return news;
+  groups_.for_each([&news](const Group& group) { news = news || group.plans().has_news(); });
+  return news;
+}
+
+bool Engine::idle() const {
+  return parts_.flights == 0 && !names_wait() && !plans_have_news() && !parts_.peers.unsent();
+}
 
 Time Engine::next_deadline() const {
   Time earliest = Time::never();
@@ -224,7 +257,7 @@ void Engine::close() {
   if (closed_) return;
   const Status cause(Code::kCancelled, "the engine was closed");
   groups_.for_each([&cause](Group& group) { group.close(cause); });
-  parts_.peers.close();
+  for (const MemberId member : parts_.peers.close(segment()->header())) parts_.options.wake(member);
   closed_ = true;
 }
 

@@ -41,9 +41,10 @@ std::unique_ptr<Engine> engine_of(std::vector<std::string>& calls) {
                         .segment = collective::Segment::create(1U << 20U).value(),
                         .peers = {},
                         .wake = [](int32_t) {}};
-  options.peers.push_back({.where = "here", .segment = nullptr, .stream = nullptr});
+  options.peers.push_back({.where = "here", .host = "here", .segment = nullptr, .stream = nullptr});
   for (std::string& of_peer : calls) {
     options.peers.push_back({.where = "there",
+                             .host = "there",
                              .segment = nullptr,
                              .stream = std::make_unique<RecordingStream>(of_peer)});
   }

@@ -66,7 +66,8 @@ class Conversation {
                           .wake = [](int32_t) {},
                           .commit = (setting & 0x80U) != 0};
     for (int32_t r = 0; r < kRanks; ++r) {
-      EnginePeer known{.where = "nowhere", .segment = nullptr, .stream = nullptr};
+      EnginePeer known{
+          .where = "nowhere", .host = std::to_string(r), .segment = nullptr, .stream = nullptr};
       if (r != rank_) {
         auto pair = transport::make_memory_pair({.short_moves = (setting & 0x40U) != 0});
         known.stream = std::move(pair.first);

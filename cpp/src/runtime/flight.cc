@@ -23,9 +23,14 @@ LaneKey derive_key(const LaneKey& group, const std::string& purpose) {
 
 std::unique_ptr<Flight> make_flight(EngineParts& parts, const std::shared_ptr<WorkState>& work,
                                     size_t index, Time now) {
-  const collective::OpRequest& request = work->requests[index];
-  auto flight = std::make_unique<Flight>();
+  auto flight = make_flight(parts, work->requests[index], now);
   flight->work = work;
+  return flight;
+}
+
+std::unique_ptr<Flight> make_flight(EngineParts& parts, const collective::OpRequest& request,
+                                    Time now) {
+  auto flight = std::make_unique<Flight>();
   flight->request = &request;
   flight->submitted = flight->waits_since = now;
   flight->deadline =
@@ -103,7 +108,7 @@ void end_flight(EngineParts& parts, Flight& flight, const Status& status) {
   parts.recorder->end(flight.record, status.code());
   flight.request = nullptr;
   const std::shared_ptr<WorkState> work = std::move(flight.work);
-  work->finish_one(status);
+  if (work != nullptr) work->finish_one(status);
 }
 
 void tell_members(EngineParts& parts, const GroupFacts& facts, const wire::Control& control) {

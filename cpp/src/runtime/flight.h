@@ -32,7 +32,8 @@ struct EngineOptions {
   collective::SelectionTable selection = {};
   named::FusionOptions fusion = {};  ///< Of named operations; the leader's counts.
   bool deterministic = false;        ///< Nothing that timing decides may change a result's bits.
-  bool commit = false;  ///< Collectives end with a closing round; the same on all ranks.
+  bool connects = false;  ///< Streams that are missing can be made: Peers::take_wanted().
+  bool commit = false;    ///< Collectives end with a closing round; the same on all ranks.
 };
 
 /// What happened so far; read by counters and tests.
@@ -96,8 +97,8 @@ struct GroupFailure {
 };
 
 struct Flight {
-  std::shared_ptr<WorkState> work;
-  const collective::OpRequest* request = nullptr;  ///< In `work`.
+  std::shared_ptr<WorkState> work;  ///< Null for a service of a plan: its ticket tells the end.
+  const collective::OpRequest* request = nullptr;  ///< In `work`, or the service's.
   uint64_t op = 0;
   SignatureBits signature = {};
   std::unique_ptr<collective::Operation> operation;  ///< Null until the lane has started it.
@@ -122,7 +123,10 @@ struct Flight {
   void start(EngineParts& parts, std::unique_ptr<collective::Operation> its, bool uses_messages);
 };
 
-/// A flight for request `index` of a work.
+/// A flight for a request, which outlives it.
+[[nodiscard]] std::unique_ptr<Flight> make_flight(EngineParts& parts,
+                                                  const collective::OpRequest& request, Time now);
+/// The same for request `index` of a work.
 [[nodiscard]] std::unique_ptr<Flight> make_flight(EngineParts& parts,
                                                   const std::shared_ptr<WorkState>& work,
                                                   size_t index, Time now);

@@ -1,47 +1,83 @@
 #include "runtime/group.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "collective/board_fabric.h"
 #include "collective/link_fabric.h"
+#include "collective/operation/members.h"
+#include "collective/two_level_fabric.h"
 
 namespace corro::runtime {
 namespace {
 
-bool shares_memory(const EngineParts& parts, const GroupFacts& facts) {
-  if (!parts.options.use_board || facts.size() > collective::kMaxBoardRanks) return false;
-  return std::all_of(facts.members.begin(), facts.members.end(), [&parts](MemberId member) {
-    return member == parts.peers.own() || parts.peers.peer(member).segment != nullptr;
-  });
+using Made = std::unique_ptr<collective::Fabric>;
+
+/// Of all members. Hosts by the names that all members know them by.
+collective::Topology topology_of(const EngineParts& parts, const GroupFacts& facts) {
+  std::map<std::string, int32_t> numbers;
+  std::vector<int32_t> hosts;
+  for (const MemberId member : facts.members) {
+    const auto next = static_cast<int32_t>(numbers.size());
+    hosts.push_back(numbers.try_emplace(parts.peers.peer(member).host, next).first->second);
+  }
+  return collective::Topology(hosts);
 }
 
-/// The board if all members share this host's memory, else links.
-Result<std::unique_ptr<collective::Fabric>> make_fabric(const EngineParts& parts,
-                                                        const GroupFacts& facts,
-                                                        const LaneKey& lane) {
-  using Made = std::unique_ptr<collective::Fabric>;
-  if (!shares_memory(parts, facts)) {
-    collective::Links links{
-        .lane = lane, .rank = facts.rank, .endpoints = {}, .world_ranks = facts.world_ranks};
-    for (const MemberId member : facts.members)
-      links.endpoints.push_back(parts.peers.endpoint(member));
-    return Made(new collective::LinkFabric(std::move(links), parts.options.selection));
-  }
+/// Decided from what all members know alike.
+bool uses_boards(const EngineParts& parts, const collective::Topology& topology) {
+  if (!parts.options.use_board) return false;
+  for (int32_t host = 0; host < topology.hosts(); ++host)
+    if (topology.size_of(host) > collective::kMaxBoardRanks) return false;
+  return true;
+}
+
+bool shares_memory(const EngineParts& parts, const GroupFacts& facts) {
+  const collective::Topology topology = topology_of(parts, facts);
+  return topology.hosts() == 1 && uses_boards(parts, topology);
+}
+
+/// A board of these group ranks, which are on this host.
+Result<std::unique_ptr<collective::Board>> make_board(const EngineParts& parts,
+                                                      const GroupFacts& facts, const LaneKey& lane,
+                                                      std::span<const int32_t> ranks) {
   std::vector<collective::Board::Member> members;
-  for (int32_t r = 0; r < facts.size(); ++r) {
+  int32_t own = 0;
+  for (const int32_t r : ranks) {
     const EnginePeer& peer = parts.peers.peer(facts.member(r));
+    if (r == facts.rank) own = static_cast<int32_t>(members.size());
     auto* segment = r == facts.rank ? parts.options.segment.get() : peer.segment.get();
     members.push_back({.segment = segment, .world_rank = facts.world_rank(r), .pid = peer.pid});
   }
-  const auto wake = [&parts, &facts](int32_t world_rank) {
-    const auto& ranks = facts.world_ranks;
-    const auto found = std::find(ranks.begin(), ranks.end(), world_rank);
-    parts.options.wake(facts.members[static_cast<size_t>(found - ranks.begin())]);
+  const auto wake = [&parts, ranks = facts.world_ranks, members = facts.members](int32_t r) {
+    const auto found = std::find(ranks.begin(), ranks.end(), r);
+    parts.options.wake(members[static_cast<size_t>(found - ranks.begin())]);
   };
-  CORRO_ASSIGN(auto board, collective::Board::create(lane, facts.rank, std::move(members), wake));
-  return Made(new collective::BoardFabric(std::move(board)));
+  return collective::Board::create(lane, own, std::move(members), wake);
+}
+
+/// The board if all members share this host's memory; boards and links if some do; else links.
+Result<Made> make_fabric(const EngineParts& parts, const GroupFacts& facts, const LaneKey& lane) {
+  collective::Topology topology = topology_of(parts, facts);
+  const bool boards = uses_boards(parts, topology);
+  const std::span<const int32_t> neighbours = topology.ranks_on(topology.host_of(facts.rank));
+  if (boards && topology.hosts() == 1) {
+    CORRO_ASSIGN(auto board, make_board(parts, facts, lane, neighbours));
+    return Made(new collective::BoardFabric(std::move(board)));
+  }
+  collective::Links links{
+      .lane = lane, .rank = facts.rank, .endpoints = {}, .world_ranks = facts.world_ranks};
+  for (const MemberId member : facts.members)
+    links.endpoints.push_back(parts.peers.endpoint(member));
+  const collective::SelectionTable& selection = parts.options.selection;
+  if (!boards || !topology.two_levels())
+    return Made(new collective::LinkFabric(std::move(links), std::move(topology), selection));
+  CORRO_ASSIGN(auto board, make_board(parts, facts, lane, neighbours));
+  return Made(new collective::TwoLevelFabric(std::move(links), std::move(topology), selection,
+                                             std::move(board)));
 }
 
 }  // namespace
@@ -51,7 +87,10 @@ Group::Group(GroupFacts facts, EngineParts& parts)
       parts_(parts),
       pairs_(facts_, parts_),
       named_(facts_, parts_, shares_memory(parts_, facts_),
-             [this](const LaneKey& lane) { return make_fabric(parts_, facts_, lane); }) {}
+             [this](const LaneKey& lane) { return make_fabric(parts_, facts_, lane); }),
+      plans_(facts_, parts_, [this](const GroupFacts& of, const LaneKey& lane) {
+        return make_fabric(parts_, of, lane);
+      }) {}
 
 Status Group::open() {
   CORRO_ASSIGN(auto fabric, make_fabric(parts_, facts_, facts_.key));
@@ -61,7 +100,8 @@ Status Group::open() {
 }
 
 std::string Group::describe_selection() const {
-  if (size() == 1) return collective::describe(parts_.options.selection, 1);
+  if (size() == 1)
+    return collective::describe(parts_.options.selection, collective::Topology::one_host(1));
   return one_shots_->fabric()->describe();
 }
 
@@ -87,7 +127,21 @@ Status Group::refuse(const collective::OpRequest& request) {
   return collective::validate(request, rank(), size());
 }
 
+/// The next member compares its list with this one. If all lists of a name are equal, each is
+/// compared once round its ring; if they are not, some member has a next one with another list.
+void Group::introduce() {
+  introduced_ = true;
+  if (facts_.name.empty() || size() == 1) return;
+  (void)parts_.peers.tell(facts_.member((rank() + 1) % size()),
+                          {.kind = wire::ControlKind::kMembers,
+                           .lane = facts_.key,
+                           .rank = facts_.own_world_rank(),
+                           .text = collective::describe_members(facts_.world_ranks)});
+}
+
 void Group::submit(const std::shared_ptr<WorkState>& work, Time now) {
+  // On a board, sections show it (collective/board/board.h); names are agreed on by messages.
+  if (!introduced_ && (by_messages_ || work->named)) introduce();
   const size_t count = work->requests.size();  // a refused work may be done before the loop ends
   for (size_t i = 0; i < count; ++i) {
     const collective::OpRequest& request = work->requests[i];
@@ -115,6 +169,7 @@ bool Group::poll(Time now) {
   bool moved = !one_shots_->flights().empty() && one_shots_->poll(now);
   if (pairs_.busy()) moved = pairs_.poll(now) || moved;
   moved = named_.poll(now) || moved;
+  if (!plans_.empty()) moved = plans_.poll(now) || moved;
   take_failures(now);
   return moved;
 }
@@ -123,6 +178,7 @@ void Group::check(Time now) {
   one_shots_->check(now);
   pairs_.check(now);
   named_.check(now);
+  plans_.check(now);
   take_failures(now);
 }
 
@@ -134,11 +190,12 @@ void Group::take_failures(Time now) {
 }
 
 Time Group::next_deadline() const {
-  return std::min({one_shots_->next_deadline(), pairs_.next_deadline(), named_.next_deadline()});
+  return std::min({one_shots_->next_deadline(), pairs_.next_deadline(), named_.next_deadline(),
+                   plans_.next_deadline()});
 }
 
 bool Group::busy() const {
-  return !one_shots_->flights().empty() || pairs_.busy() || named_.busy();
+  return !one_shots_->flights().empty() || pairs_.busy() || named_.busy() || !plans_.empty();
 }
 
 bool Group::waits_for_lines() const {
@@ -154,7 +211,20 @@ GroupLane* Group::find_lane(const LaneKey& key) {
   return key == facts_.key ? one_shots_.get() : named_.find(key);
 }
 
+/// Somebody takes this rank for the next member of a group of this name: also one that is no member
+/// here.
+void Group::meet(MemberId from, const wire::Control& members, Time now) {
+  const Status same = collective::compare_members(
+      facts_.own_world_rank(), collective::describe_members(facts_.world_ranks), members.rank,
+      std::string_view(members.text).substr(0, collective::kMostMembersText));
+  if (same.ok()) return;
+  const int32_t r = facts_.index_of(from);
+  fail({same, facts_.world_rank(r)}, now);
+  if (r < 0) (void)parts_.peers.tell(from, abort_of({same, -1}));
+}
+
 void Group::hear(MemberId from, const wire::Control& control, Time now) {
+  if (control.kind == wire::ControlKind::kMembers) return meet(from, control, now);
   const int32_t r = facts_.index_of(from);
   if (r < 0) return;
   if (control.kind == wire::ControlKind::kAbort) {
@@ -162,22 +232,35 @@ void Group::hear(MemberId from, const wire::Control& control, Time now) {
     const auto& ranks = facts_.world_ranks;
     const bool known = std::find(ranks.begin(), ranks.end(), control.rank) != ranks.end();
     const int32_t culprit = known ? control.rank : -1;
+    (void)poll(now);  // Operations whose last message came before this one have succeeded.
     return fail({{code, control.text, {.rank = culprit}}, culprit}, now);
   }
   if (control.kind == wire::ControlKind::kReady || control.kind == wire::ControlKind::kOrder) {
     named_.hear(r, control);
   } else if (GroupLane* lane = find_lane(control.lane); lane != nullptr) {
     lane->hear(r, control);
+  } else {
+    plans_.hear(from, control, now);
   }
   take_failures(now);
 }
 
 void Group::judge(MemberId from, const transport::MessageKey& key, const SignatureBits& signature) {
-  if (!failed_.ok() || key.lane != facts_.key || facts_.index_of(from) < 0) return;
+  if (!failed_.ok() || facts_.index_of(from) < 0) return;
+  if (key.lane != facts_.key) return plans_.judge(from, key, signature);
   one_shots_->judge(facts_.index_of(from), key.op, signature);
 }
 
 // -- failure --------------------------------------------------------------------------------------
+
+wire::Control Group::abort_of(const GroupFailure& failure) const {
+  return {.kind = wire::ControlKind::kAbort,
+          .code = static_cast<uint8_t>(failure.cause.code()),
+          .lane = facts_.key,
+          .rank = failure.culprit,
+          .op = one_shots_->flights().completed(),
+          .text = failure.cause.message()};
+}
 
 void Group::fail(const GroupFailure& failure, Time now) {
   const Status& cause = failure.cause;
@@ -187,17 +270,12 @@ void Group::fail(const GroupFailure& failure, Time now) {
     // The board tells who is in an operation; who waits for a name, or for a verdict, looks
     // elsewhere.
     if (by_messages_ || parts_.options.commit || named_.used()) {
-      tell_members(parts_, facts_,
-                   {.kind = wire::ControlKind::kAbort,
-                    .code = static_cast<uint8_t>(cause.code()),
-                    .lane = facts_.key,
-                    .rank = failure.culprit,
-                    .op = one_shots_->flights().completed(),
-                    .text = cause.message()});
+      tell_members(parts_, facts_, abort_of(failure));
     }
     named_.for_each(
         [&](GroupLane& lane) { lane.fabric()->set_failed(cause.code(), failure.culprit); });
     pairs_.fail(cause);
+    plans_.fail(cause, now);
   }
   one_shots_->fail(failed_, now);
   named_.fail(failed_, now);
@@ -220,6 +298,7 @@ void Group::lose(MemberId member, Time now) {
 void Group::check_departed(Time now) {
   int32_t left = one_shots_->awaited_that_left();
   if (left < 0) left = pairs_.awaited_that_left();
+  if (left < 0) left = facts_.index_of(plans_.awaited_that_left());
   named_.for_each([&left](const GroupLane& lane) {
     if (left < 0) left = lane.awaited_that_left();
   });
@@ -239,6 +318,7 @@ void Group::close(const Status& cause) {
   one_shots_->close(cause);
   pairs_.close(cause);
   named_.close(cause);
+  plans_.fail(cause, Time{});
   if (failed_.ok()) failed_ = cause;
 }
 

@@ -1,6 +1,6 @@
 // Group: a communicator on one rank. It owns its lanes: one of collectives in the order of the
-// calls (one-shots), one for send and recv, and those of named operations. It routes what comes in
-// to them, and fails them together.
+// calls (one-shots), one for send and recv, those of named operations, and those of loaded plans.
+// It routes what comes in to them, and fails them together.
 //
 //   Group group(facts, parts);
 //   CORRO_TRY(group.open());
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/group_lane.h"
+#include "runtime/loaded_plans.h"
 #include "runtime/named_lanes.h"
 #include "runtime/pair_lane.h"
 
@@ -27,14 +28,19 @@ class Group {
   [[nodiscard]] Status open();
 
   [[nodiscard]] const GroupFacts& facts() const { return facts_; }
+  /// OK, or why the group is dead.
+  [[nodiscard]] const Status& failure() const { return failed_; }
   [[nodiscard]] int32_t rank() const { return facts_.rank; }
   [[nodiscard]] int32_t size() const { return facts_.size(); }
   /// How operations of each size run, as text for people.
   [[nodiscard]] std::string describe_selection() const;
   /// One-shots travel over endpoints.
   [[nodiscard]] bool by_messages() const { return by_messages_; }
-  /// The keys under which others speak of it: its own, and those of its named lanes.
+  /// The keys under which others speak of it: its own, and those of its named lanes. Plans have
+  /// their own.
   [[nodiscard]] std::vector<LaneKey> keys() const;
+  [[nodiscard]] LoadedPlans& plans() { return plans_; }
+  [[nodiscard]] const LoadedPlans& plans() const { return plans_; }
 
   /// Queues the work's operations in order or, if the work is named, by their names; those that are
   /// invalid, and those of a group that has failed, make it done at once.
@@ -59,7 +65,7 @@ class Group {
   /// Looks at deadlines.
   void check(Time now);
 
-  /// Operations are in flight, or wait for their names.
+  /// Operations are in flight, or wait for their names, or a plan is loaded.
   [[nodiscard]] bool busy() const;
   /// Names wait here: then what others say counts even where no message is awaited.
   [[nodiscard]] bool listens() const { return named_.busy(); }
@@ -72,13 +78,18 @@ class Group {
   [[nodiscard]] Status refuse(const collective::OpRequest& request);
   [[nodiscard]] GroupLane* find_lane(const LaneKey& key);
   void take_failures(Time now);
+  void introduce();
+  [[nodiscard]] wire::Control abort_of(const GroupFailure& failure) const;
+  void meet(MemberId from, const wire::Control& members, Time now);
 
   const GroupFacts facts_;
   EngineParts& parts_;
   bool by_messages_ = false;
+  bool introduced_ = false;  ///< The next member knows of whom this rank made the group.
   std::unique_ptr<GroupLane> one_shots_;
   PairLane pairs_;
   NamedLanes named_;
+  LoadedPlans plans_;
   Status failed_;  ///< Not OK: the group is dead, with this cause.
 };
 

@@ -14,21 +14,29 @@ constexpr uint64_t kMostAhead = 64;
 
 GroupLane::GroupLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
                      std::unique_ptr<collective::Fabric> fabric)
+    : GroupLane(key, facts, parts, std::move(fabric), parts.executor.get()) {
+  one_shots_ = executor_->add_lane({.name = fmt::format("lane {:016x}", key.key),
+                                    .order = graph::LaneOrder::kAgreed,
+                                    .depth = collective::kLines},
+                                   *this);
+}
+
+GroupLane::GroupLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
+                     std::unique_ptr<collective::Fabric> fabric, graph::Executor* plan)
     : key_(key),
       facts_(facts),
       parts_(parts),
       fabric_(std::move(fabric)),
       by_messages_(fabric_->traits().by_messages),
-      executor_lane_(parts.executor->add_lane({.name = fmt::format("lane {:016x}", key.key),
-                                               .order = graph::LaneOrder::kAgreed,
-                                               .depth = collective::kLines},
-                                              *this)) {
+      executor_(plan) {
   if (parts.options.commit && facts.size() > 1) closing_.emplace(facts.rank, facts.size());
 }
 
 /// An engine that goes without close() leaves its operations as they are: the buffers that they
 /// borrowed may be gone already. Its executor, where they stand, is never polled again.
-GroupLane::~GroupLane() { (void)parts_.executor->remove_lane(executor_lane_); }
+GroupLane::~GroupLane() {
+  if (one_shots_) (void)executor_->remove_lane(*one_shots_);
+}
 
 // -- submission -----------------------------------------------------------------------------------
 
@@ -37,8 +45,8 @@ void GroupLane::submit(const std::shared_ptr<WorkState>& work, size_t index, Tim
   flight->op = flights_.take_op();
   record_flight(parts_, key_, *flight);
   Flight* raw = &flights_.push(std::move(flight));
-  const auto queued = parts_.executor->submit(
-      executor_lane_,
+  const auto queued = executor_->submit(
+      *one_shots_,
       {.name = name_of(raw->request->kind), .launch = [this, raw](const graph::Firing& firing) {
          raw->ticket = firing.ticket;
          launch(*raw);
@@ -46,13 +54,21 @@ void GroupLane::submit(const std::shared_ptr<WorkState>& work, size_t index, Tim
   CORRO_CHECK(queued.ok(), queued.status().message());
 }
 
+void GroupLane::fire(const collective::OpRequest& request, graph::Ticket ticket, Time now) {
+  auto flight = make_flight(parts_, request, now);
+  flight->op = flights_.take_op();
+  flight->ticket = ticket;
+  record_flight(parts_, key_, *flight);
+  launch(flights_.push(std::move(flight)));
+}
+
 bool GroupLane::begin_now(const collective::OpRequest& request, std::optional<NowOperation>& now) {
   if (closing_ || by_messages_ || !flights_.empty() || !news_.next_error.ok()) return false;
-  const auto ticket = parts_.executor->try_begin(executor_lane_);
+  const auto ticket = executor_->try_begin(*one_shots_);
   if (!ticket) return false;
   now.emplace(*this);
   if (!fabric_->begin_now(flights_.next_op(), request, now->exchange_)) {
-    parts_.executor->complete(*ticket);
+    executor_->complete(*ticket);
     now.reset();
     return false;
   }
@@ -70,7 +86,7 @@ bool NowOperation::finish(Status& status) {
   EngineParts& parts = lane_->parts_;
   if (!status.ok()) ++parts.counters.failures;
   lane_->fabric_->set_completed(exchange_->op() + 1);
-  parts.executor->complete(ticket_);
+  lane_->executor_->complete(ticket_);
   parts.recorder->end(record_, status.code());
   return true;
 }
@@ -157,7 +173,7 @@ void GroupLane::end(Flight& flight, const Status& status) {
   if (flight.over) return;
   const bool started = flight.operation != nullptr;
   end_flight(parts_, flight, status);
-  if (started) parts_.executor->complete(flight.ticket);
+  if (started) executor_->complete(flight.ticket, status);
   // What never started must not push out what may be asked for.
   if (started || !closing_)
     news_.remember({.op = flight.op, .signature = flight.signature, .failed = !status.ok()});
@@ -290,7 +306,7 @@ void GroupLane::fail(const Status& cause, Time now) {
     for (const auto& flight : flights_) {
       if (!flight->over && !flight->voted) end(*flight, describe_failure(facts_, *flight, cause));
     }
-    (void)parts_.executor->cancel_pending(executor_lane_, cause);
+    if (one_shots_) (void)executor_->cancel_pending(*one_shots_, cause);
     if (closing_) closing_->fail(now);
   }
   if (closing_ && !parts_.peers.present(facts_.member(ClosingRound::kDecider)))
@@ -306,7 +322,7 @@ void GroupLane::close(const Status& cause) {
   for (const auto& flight : flights_) {
     if (!flight->over) end(*flight, cause);
   }
-  (void)parts_.executor->cancel_pending(executor_lane_, cause);
+  if (one_shots_) (void)executor_->cancel_pending(*one_shots_, cause);
   flights_.clear();
 }
 

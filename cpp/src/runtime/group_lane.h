@@ -35,10 +35,14 @@ namespace corro::runtime {
 class NowOperation;
 
 /// Loop-confined. Ranks are group ranks.
-class GroupLane final : private graph::Lane {
+class GroupLane final : public graph::Lane {
  public:
+  /// A lane of one-shots: it adds itself to the engine's executor.
   GroupLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
             std::unique_ptr<collective::Fabric> fabric);
+  /// A lane of a loaded plan's services, `plan` being null until serve() names their executor.
+  GroupLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
+            std::unique_ptr<collective::Fabric> fabric, graph::Executor* plan);
   ~GroupLane() override;
 
   [[nodiscard]] const LaneKey& key() const { return key_; }
@@ -48,6 +52,9 @@ class GroupLane final : private graph::Lane {
 
   /// Gives request `index` of the work its place.
   void submit(const std::shared_ptr<WorkState>& work, size_t index, Time now);
+  void serve(graph::Executor& plan) { executor_ = &plan; }
+  /// Begins a firing of a service, whose request stays until the firing is complete.
+  void fire(const collective::OpRequest& request, graph::Ticket ticket, Time now);
   /// Starts a small collective at once and without memory; false if it has to be submitted.
   bool begin_now(const collective::OpRequest& request, std::optional<NowOperation>& now);
   /// The next op id takes its turn without running.
@@ -91,7 +98,8 @@ class GroupLane final : private graph::Lane {
   std::unique_ptr<collective::Fabric> fabric_;
   const bool by_messages_;
   std::optional<ClosingRound> closing_;
-  graph::LaneId executor_lane_;
+  graph::Executor* executor_;
+  std::optional<graph::LaneId> one_shots_;  ///< In the engine's executor; not of a plan's lane.
   FlightQueue flights_;
   LaneNews news_;
   std::optional<GroupFailure> failure_;  ///< Not told to the group yet.

@@ -10,6 +10,13 @@ namespace {
 constexpr size_t kMostEarlyMessages = 4096;
 constexpr size_t kMostClosed = 1024;
 
+/// By world rank.
+std::map<int32_t, MemberId> members_of(const GroupFacts& facts) {
+  std::map<int32_t, MemberId> members;
+  for (int32_t r = 0; r < facts.size(); ++r) members[facts.world_rank(r)] = facts.member(r);
+  return members;
+}
+
 }  // namespace
 
 Status GroupTable::start_epoch(uint32_t epoch, std::vector<MemberId> members, const Status& cause) {
@@ -57,7 +64,7 @@ Result<Group*> GroupTable::open(LaneKey key, std::string name,
   CORRO_TRY(group->open());
   Group* made = group.get();
   groups_.push_back(std::move(group));
-  for (const LaneKey& one : made->keys()) by_key_.emplace(one, made);
+  add_keys(*made, made->keys());
   for (const MemberId member : made->facts().members) {
     if (!parts_.peers.how_lost(member).empty()) made->lose(member, Time{});
   }
@@ -68,7 +75,7 @@ Status GroupTable::destroy(Group& group) {
   CORRO_CHECK(&group != world_, "the world cannot be destroyed");
   if (group.busy()) {
     return {Code::kFailedPrecondition,
-            "a group cannot be destroyed while it has operations in flight"};
+            "a group cannot be destroyed while it has operations in flight or a plan loaded"};
   }
   forget(group);
   free_quiet_fabrics();
@@ -76,16 +83,30 @@ Status GroupTable::destroy(Group& group) {
 }
 
 void GroupTable::forget(Group& group) {
-  for (const LaneKey& key : group.keys()) {
+  forget_keys(group.keys());
+  const auto members = members_of(group.facts());
+  for (auto& fabric : group.take_fabrics()) quiet_.push_back({std::move(fabric), members});
+  std::erase_if(groups_, [&group](const auto& one) { return one.get() == &group; });
+}
+
+void GroupTable::forget_keys(const std::vector<LaneKey>& keys) {
+  for (const LaneKey& key : keys) {
     by_key_.erase(key);
     if (closed_.size() < kMostClosed) closed_.emplace_back();
     closed_[next_closed_++ % kMostClosed] = key;
   }
-  std::map<int32_t, MemberId> members;
-  for (int32_t r = 0; r < group.size(); ++r)
-    members[group.facts().world_rank(r)] = group.facts().member(r);
-  for (auto& fabric : group.take_fabrics()) quiet_.push_back({std::move(fabric), members});
-  std::erase_if(groups_, [&group](const auto& one) { return one.get() == &group; });
+}
+
+void GroupTable::add_keys(Group& group, const std::vector<LaneKey>& keys) {
+  for (const LaneKey& key : keys) by_key_.emplace(key, &group);
+}
+
+void GroupTable::unload(Group& group, LoadedPlan& plan) {
+  forget_keys(plan.keys());
+  for (auto& rest : plan.take_rests())
+    quiet_.push_back({std::move(rest.fabric), members_of(rest.facts)});
+  group.plans().erase(plan);
+  free_quiet_fabrics();
 }
 
 void GroupTable::free_quiet_fabrics() {
@@ -113,9 +134,9 @@ void GroupTable::keep_early(const PeerSaid& said) {
   }
 }
 
-GroupTable::Early GroupTable::take_early(const Group& group) {
+GroupTable::Early GroupTable::take_early(const std::vector<LaneKey>& keys) {
   Early all;
-  for (const LaneKey& key : group.keys()) {
+  for (const LaneKey& key : keys) {
     auto node = early_.extract(key);
     if (node.empty()) continue;
     Early& one = node.mapped();

@@ -50,7 +50,11 @@ class GroupTable {
     std::vector<PeerSaid> said;
     MemberId too_much_from = -1;
   };
-  [[nodiscard]] Early take_early(const Group& group);
+  [[nodiscard]] Early take_early(const std::vector<LaneKey>& keys);
+  /// Others speak of the group by these keys too, which are of a plan.
+  void add_keys(Group& group, const std::vector<LaneKey>& keys);
+  /// The plan is over: forgets it with its keys, and keeps what others may still read.
+  void unload(Group& group, LoadedPlan& plan);
 
   /// Calls `visit` with every group.
   template <typename Visit>
@@ -69,6 +73,7 @@ class GroupTable {
   [[nodiscard]] Result<Group*> open(LaneKey key, std::string name,
                                     const std::vector<int32_t>& world_ranks);
   void forget(Group& group);
+  void forget_keys(const std::vector<LaneKey>& keys);
 
   EngineParts& parts_;
   uint32_t epoch_ = 0;

@@ -1,17 +1,16 @@
 #include "runtime/join.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "io/cgroup.h"
 #include "io/process.h"
 #include "runtime/link_probe.h"
 #include "runtime/liveness_links.h"
-#include "transport/doorbell.h"
-#include "transport/mesh_admission.h"
+#include "transport/mesh.h"
 #include "wire/agent_bootstrap.h"
 #include "wire/directory_bootstrap.h"
 #include "wire/secret.h"
@@ -26,24 +25,6 @@ constexpr Duration kDefaultTimeout = std::chrono::seconds(60);
 size_t arena_bytes() {
   const auto pages = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L));
   return std::max<size_t>(pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)), size_t{1} << 30U);
-}
-
-/// Cores this process may use.
-int32_t allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(CPU_COUNT(&set), 1);
-}
-
-LadderOptions caller_ladder(const Environment& environment, int32_t local_size) {
-  LadderOptions ladder;
-  if (local_size > allowed_cores()) ladder.spins = 0;
-  // A spin with its poll takes about 50 ns.
-  if (environment.spin)
-    ladder.spins =
-        static_cast<uint32_t>(std::min<int64_t>(environment.spin->count() / 50, 1 << 30));
-  return ladder;
 }
 
 Result<std::unique_ptr<wire::Bootstrap>> open_bootstrap(const Environment& environment,
@@ -99,6 +80,7 @@ Result<Rendezvous> meet(const Environment& environment, const JoinOptions& optio
       .local =
           environment.local_tcp ? transport::LocalTransport::kTcp : transport::LocalTransport::kShm,
       .listen_address = environment.listen.empty() ? "127.0.0.1" : environment.listen,
+      .one_host = environment.local_size == size && environment.host_id.empty(),
       .host_id = environment.host_id,
       .settings = common_settings(environment),
       .deadline = deadline,
@@ -107,20 +89,16 @@ Result<Rendezvous> meet(const Environment& environment, const JoinOptions& optio
   return met;
 }
 
-std::string where_is(const transport::MeshPeer& peer) {
-  if (peer.local) return fmt::format("pid {}", peer.pid);
-  return peer.stream != nullptr ? peer.stream->describe() : "this process";
-}
-
 /// The pid of a rank on this host whose memory this process may read (Yama, seccomp and containers
 /// may forbid it), else 0. Large private buffers are staged then.
 int32_t readable_pid(const transport::MeshPeer& peer) {
   return peer.local && io::vm_access_permitted(peer.pid) ? peer.pid : 0;
 }
 
-/// Where ranks exchange messages: measures the link, and agrees on how algorithms are chosen. With
-/// CORRO_DETERMINISTIC=1 nothing measured may decide what a result is folded from.
+/// Where ranks exchange messages: measures the links of each class, and agrees on how algorithms
+/// are chosen. With CORRO_DETERMINISTIC=1 nothing measured may decide what a result is folded from.
 Status agree_on_selection(Driver& driver, const Environment& environment,
+                          std::vector<collective::SelectionRule> rules,
                           const std::vector<std::string>& hosts, Time deadline) {
   if (!driver.engine().world().by_messages() || hosts.size() == 1) return {};
   // In a group of its own: the operations of the world are the program's, and numbered from 1.
@@ -129,16 +107,16 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
     group = engine.create_group(engine.world().facts().world_ranks, "corro link probe");
   });
   CORRO_TRY(group.status());
-  CORRO_ASSIGN(auto rules, collective::selection_rules_of(environment));
   collective::SelectionTable table{.rules = std::move(rules)};
   const int32_t rank = driver.engine().world().rank();
-  const int32_t other = probed_rank(hosts);
-  if (!environment.deterministic && rank == other)
-    CORRO_TRY(answer_probe(driver, **group, deadline));
-  if (!environment.deterministic && rank == 0) {
-    CORRO_ASSIGN(const auto link, probe_link(driver, **group, other, deadline));
-    table.measured = link.has_value();
-    table.link = link.value_or(table.link);
+  const ProbedRanks probed = probed_ranks(hosts);
+  for (const auto& [other, link] : {std::pair(probed.same_host, &table.links.same_host),
+                                    std::pair(probed.other_host, &table.links.other_host)}) {
+    if (environment.deterministic || other < 0) continue;
+    if (rank == other) CORRO_TRY(answer_probe(driver, **group, deadline));
+    if (rank != 0) continue;
+    CORRO_ASSIGN(const auto measured, probe_link(driver, **group, other, deadline));
+    *link = measured.value_or(*link);
   }
   CORRO_ASSIGN(table, share_selection(driver, **group, table, deadline));
   driver.call([&](Engine& engine) {
@@ -173,6 +151,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
     return Status(Code::kInvalidArgument,
                   fmt::format("rank {} of {} ranks is impossible", rank, size));
   }
+  CORRO_ASSIGN(auto rules, collective::selection_rules_of(environment));
   const Duration timeout = options.timeout.value_or(environment.timeout.value_or(kDefaultTimeout));
   const Time deadline = monotonic_now() + timeout;
 
@@ -193,14 +172,18 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   std::vector<std::string> hosts;
   driver.engine.segment = segment;
   driver.engine.use_board = !environment.local_tcp;
+  // What decides of all other algorithms reaches everybody over few connections.
+  driver.engine.selection.rules.push_back(
+      {.kind = OpKind::kBroadcast, .algorithm = collective::Algorithm::kBinomial});
   driver.peer_bells.resize(static_cast<size_t>(size));
   driver.peer_pids.resize(static_cast<size_t>(size));
   for (int32_t r = 0; r < size; ++r) {
     const auto i = static_cast<size_t>(r);
     transport::MeshPeer& peer = met.mesh.peers[i];
-    EnginePeer known{.where = where_is(peer),
+    EnginePeer known{.where = peer.where,
+                     .host = peer.host_id,
                      .segment = nullptr,
-                     .stream = std::move(peer.stream),
+                     .stream = nullptr,
                      .pid = readable_pid(peer)};
     hosts.push_back(peer.host_id);
     if (r != rank && peer.local && peer.descriptors.size() == 2) {
@@ -210,25 +193,23 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
       }
       known.segment = std::move(*segment_of_peer);
       driver.peer_bells[i] = std::move(peer.descriptors[1]);
-      known.stream->set_doorbell(
-          transport::Doorbell(&known.segment->header().sleeping, driver.peer_bells[i].get()));
     }
     // Whatever connects them: a rank of this host has a process here that can be watched.
-    if (r != rank && peer.host_id == met.mesh.peers[static_cast<size_t>(rank)].host_id)
-      driver.peer_pids[i] = peer.pid;
+    if (r != rank && peer.local) driver.peer_pids[i] = peer.pid;
     if (r == rank) known.pid = getpid();
     driver.engine.peers.push_back(std::move(known));
   }
   Joined joined;
   joined.layout = layout_of(rank, hosts);
-  joined.handshakes_refused = met.mesh.handshakes_refused;
   joined.bootstrap = std::move(met.bootstrap);
-  driver.caller_ladder = caller_ladder(environment, joined.layout.local_size);
+  driver.caller_ladder =
+      caller_ladder(environment.spin, joined.layout.local_size, io::usable_cores());
   if (joined.layout.nodes > 1) {
-    CORRO_ASSIGN(driver.liveness, LivenessLinks::create(std::move(met.mesh.doors), hosts));
+    CORRO_ASSIGN(driver.liveness, LivenessLinks::create(*met.mesh.connector, hosts));
   }
+  driver.connector = std::move(met.mesh.connector);
   CORRO_ASSIGN(joined.driver, Driver::create(std::move(driver)));
-  CORRO_TRY(agree_on_selection(*joined.driver, environment, hosts, deadline));
+  CORRO_TRY(agree_on_selection(*joined.driver, environment, std::move(rules), hosts, deadline));
   return joined;
 }
 

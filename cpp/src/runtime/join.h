@@ -43,7 +43,6 @@ struct Joined {
   std::unique_ptr<wire::Bootstrap>
       bootstrap;  ///< Kept: the agent sees this process by its connection.
   std::unique_ptr<Driver> driver;
-  uint64_t handshakes_refused = 0;
 };
 
 /// Blocks until every rank has joined, or the deadline is over. INVALID_ARGUMENT for a

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
 
 namespace corro::runtime {
 
@@ -14,6 +17,19 @@ struct LadderOptions {
   uint32_t spins = 2000;   ///< Polls with a pause between; 0 when ranks outnumber cores.
   uint32_t yields = 1000;  ///< Polls with sched_yield between.
 };
+
+/// How a caller waits beside `local_size` ranks that share `cores` cores' worth of time. A rank
+/// that spins there without a core of its own keeps the one that it waits for from running. `spin`:
+/// the user's choice.
+[[nodiscard]] inline LadderOptions caller_ladder(std::optional<Duration> spin, int32_t local_size,
+                                                 double cores) {
+  constexpr int64_t kSpinNs = 50;  ///< A spin with its poll takes about so long.
+  LadderOptions ladder;
+  if (local_size > cores) ladder.spins = 0;
+  if (spin)
+    ladder.spins = static_cast<uint32_t>(std::min<int64_t>(spin->count() / kSpinNs, 1 << 30));
+  return ladder;
+}
 
 /// A poll that asks the kernel for each peer's stream takes as long as so many of memory alone.
 inline constexpr uint32_t kStreamPoll = 32;

@@ -9,6 +9,7 @@
 
 #include "base/signature_bits.h"
 #include "base/status.h"
+#include "collective/board/segment.h"
 
 namespace corro::runtime {
 
@@ -39,13 +40,15 @@ class LaneNews {
   [[nodiscard]] std::optional<Status> take_cancel(uint64_t op) { return take(cancels_, op); }
 
   /// `from` has waited for `awaited` in the operation for long.
-  void note_waiting(int32_t from, uint64_t op, int32_t awaited) { waiting_[from] = {op, awaited}; }
+  void note_waiting(int32_t from, uint64_t op, int32_t awaited) {
+    waiting_[{from, op % collective::kLines}] = {op, awaited};
+  }
   /// The rank at the end of the chain that begins with `first`: it is not in the operation, or says
   /// nothing. `first` if they wait in a circle.
   [[nodiscard]] int32_t follow_waiting(uint64_t op, int32_t first, int32_t own) const {
     int32_t last = first;
     for (size_t hops = 0; hops <= waiting_.size(); ++hops) {
-      const auto found = waiting_.find(last);
+      const auto found = waiting_.find({last, op % collective::kLines});
       if (found == waiting_.end() || found->second.first != op) return last;
       last = found->second.second;
       if (last == own) break;
@@ -67,7 +70,8 @@ class LaneNews {
   std::array<Past, 64> past_;
   std::map<uint64_t, Said> calls_;
   std::map<uint64_t, Status> cancels_;
-  std::map<int32_t, std::pair<uint64_t, int32_t>> waiting_;
+  /// By member and place of its operation among those in flight: the op id, and whom it waits for.
+  std::map<std::pair<int32_t, uint64_t>, std::pair<uint64_t, int32_t>> waiting_;
 };
 
 }  // namespace corro::runtime

@@ -128,10 +128,11 @@ Result<ProbeTimes> take_times(Probe& probe) {
 
 }  // namespace
 
-int32_t probed_rank(const std::vector<std::string>& hosts) {
-  const auto elsewhere =
-      std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host != hosts[0]; });
-  return elsewhere == hosts.end() ? 1 : static_cast<int32_t>(elsewhere - hosts.begin());
+ProbedRanks probed_ranks(const std::vector<std::string>& hosts) {
+  ProbedRanks probed;
+  for (size_t r = hosts.size() - 1; r > 0; --r)
+    (hosts[r] == hosts[0] ? probed.same_host : probed.other_host) = static_cast<int32_t>(r);
+  return probed;
 }
 
 std::optional<collective::LinkModel> fit_link(const ProbeTimes& times) {
@@ -149,7 +150,8 @@ std::optional<collective::LinkModel> fit_link(const ProbeTimes& times) {
   if (!sensible) return std::nullopt;
   return collective::LinkModel{.latency_us = std::max(times.round_trip / 2 - overhead, 0.0),
                                .overhead_us = overhead,
-                               .us_per_byte = us_per_byte};
+                               .us_per_byte = us_per_byte,
+                               .measured = true};
 }
 
 Result<ProbeRound> decode_probe_round(BytesView bytes) {

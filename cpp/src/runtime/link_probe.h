@@ -15,9 +15,13 @@
 
 namespace corro::runtime {
 
-/// The rank that rank 0 measures the link to: the first one on another host, else rank 1. All ranks
-/// get the same answer. Requires two ranks or more.
-[[nodiscard]] int32_t probed_rank(const std::vector<std::string>& hosts);
+/// The ranks that rank 0 measures links to, one for each class; -1 where there is none: the first
+/// other one on its host, and the first one on another host. All ranks get the same answer.
+struct ProbedRanks {
+  int32_t same_host = -1, other_host = -1;
+  friend bool operator==(const ProbedRanks&, const ProbedRanks&) = default;
+};
+[[nodiscard]] ProbedRanks probed_ranks(const std::vector<std::string>& hosts);
 
 /// The least times of the probe's rounds, in microseconds.
 struct ProbeTimes {

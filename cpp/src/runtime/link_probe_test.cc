@@ -5,10 +5,11 @@
 namespace corro::runtime {
 namespace {
 
-TEST(ProbedRank, IsTheFirstOnAnotherHost) {
-  EXPECT_EQ(probed_rank({"a", "a"}), 1);
-  EXPECT_EQ(probed_rank({"a", "a", "b", "c"}), 2);
-  EXPECT_EQ(probed_rank({"a", "b", "a"}), 1);
+TEST(ProbedRanks, AreTheFirstOfEachClass) {
+  EXPECT_EQ(probed_ranks({"a"}), (ProbedRanks{-1, -1}));
+  EXPECT_EQ(probed_ranks({"a", "a", "a"}), (ProbedRanks{1, -1}));
+  EXPECT_EQ(probed_ranks({"a", "a", "b", "c"}), (ProbedRanks{1, 2}));
+  EXPECT_EQ(probed_ranks({"a", "b", "b", "a"}), (ProbedRanks{3, 1}));
 }
 
 /// What a link of these numbers takes for the rounds.

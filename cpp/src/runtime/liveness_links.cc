@@ -22,41 +22,43 @@ constexpr uint64_t kLinks = Admission::kFirstForeign + (1ULL << 62U);
 constexpr Duration kGentlePause = std::chrono::seconds(2);
 /// A network that is down for less than this when a rank is dialled loses nobody.
 constexpr Duration kDialPatience = std::chrono::seconds(3);
-/// Without descriptors nobody is accepted for so long.
-constexpr Duration kDoorsShut = std::chrono::milliseconds(500);
 
 }  // namespace
 
-LivenessLinks::LivenessLinks(std::unique_ptr<transport::Doors> doors,
-                             const std::vector<std::string>& hosts, io::Alarm alarm)
-    : doors_(std::move(doors)),
+LivenessLinks::LivenessLinks(const transport::Connector& connector,
+                             const std::vector<std::string>& hosts, io::Epoll epoll,
+                             io::Alarm alarm)
+    : connector_(connector),
+      epoll_(std::move(epoll)),
       alarm_(std::move(alarm)),
-      liveness_(doors_->options.rank, hosts),
+      liveness_(connector.options().rank, hosts),
       links_(hosts.size()) {}
 
 Result<std::unique_ptr<LivenessLinks>> LivenessLinks::create(
-    std::unique_ptr<transport::Doors> doors, const std::vector<std::string>& hosts) {
+    const transport::Connector& connector, const std::vector<std::string>& hosts) {
+  CORRO_ASSIGN(io::Epoll epoll, io::Epoll::create());
   CORRO_ASSIGN(io::Alarm alarm, io::Alarm::create());
-  auto links =
-      std::unique_ptr<LivenessLinks>(new LivenessLinks(std::move(doors), hosts, std::move(alarm)));
+  auto links = std::unique_ptr<LivenessLinks>(
+      new LivenessLinks(connector, hosts, std::move(epoll), std::move(alarm)));
   CORRO_TRY(links->start(monotonic_now()));
   return links;
 }
 
 Status LivenessLinks::start(Time now) {
-  // Ranks of this host are reached by a Unix socket whatever carries their data.
-  for (int32_t r = 0; r < static_cast<int32_t>(links_.size()); ++r)
-    doors_->found.places[static_cast<size_t>(r)].over_tcp = !liveness_.is_local(r);
-  CORRO_TRY(doors_->epoll.add(alarm_.fd(), EPOLLIN, kAlarm));
+  CORRO_TRY(epoll_.add(alarm_.fd(), EPOLLIN, kAlarm));
   act(liveness_.start(), now);
-  adopt(std::exchange(doors_->early, {}), false, now);
   move_on(now);
   return {};
 }
 
+void LivenessLinks::admit(transport::JoinedPeer peer, Time now) {
+  keep(std::move(peer), false, now);
+  move_on(now);
+}
+
 std::vector<Loss> LivenessLinks::poll(Time now) {
   std::array<epoll_event, 16> events{};
-  const auto ready = doors_->epoll.wait(events, Duration::zero());
+  const auto ready = epoll_.wait(events, Duration::zero());
   for (size_t i = 0; ready.ok() && i < *ready; ++i) handle(events[i].data.u64, now);
   move_on(now);
   return std::exchange(losses_, {});
@@ -72,21 +74,13 @@ void LivenessLinks::abandon_in_child() {
   for (Dial& dial : dials_) {
     if (dial.dialer) dial.dialer->abandon_in_child();
   }
-  doors_->found.unix_listener.reset();
-  doors_->found.tcp_listener.reset();
-  ::close(doors_->epoll.fd());
+  ::close(epoll_.fd());
   ::close(alarm_.fd());
 }
 
 void LivenessLinks::handle(uint64_t event, Time now) {
   if (event == kAlarm) return;  // move_on() looks at the clock in any case.
   if (event >= kLinks) return read(static_cast<int32_t>(event - kLinks), now);
-  if (event < Admission::kFirstForeign) {
-    if (doors_->admission.on_event(event, now).ok()) return;
-    doors_->admission.pause();
-    doors_open_ = now + kDoorsShut;
-    return;
-  }
   for (Dial& dial : dials_) {
     if (dial.rank != static_cast<int32_t>(event - Admission::kFirstForeign) || !dial.dialer)
       continue;
@@ -97,15 +91,8 @@ void LivenessLinks::handle(uint64_t event, Time now) {
 
 /// Everything that time alone brings, and what the events have left to do.
 void LivenessLinks::move_on(Time now) {
-  adopt(doors_->admission.take_joined(), false, now);
-  doors_->admission.expire(now);
   for (Dial& dial : dials_) knock(dial, now);
-  Time next = doors_->admission.next_expiry();
-  if (doors_open_ > now) {
-    next = std::min(next, doors_open_);
-  } else if (std::exchange(doors_open_, Time{}) != Time{}) {
-    (void)doors_->admission.start();
-  }
+  Time next = Time::never();
   for (const Dial& dial : dials_) {
     if (dial.dialer) next = std::min(next, dial.dialer->next_start());
   }
@@ -122,31 +109,24 @@ void LivenessLinks::knock(Dial& dial, Time now) {
 /// What an attempt has come to.
 void LivenessLinks::judge(Dial& dial, Time now) {
   const int32_t rank = dial.rank;
-  if (auto joined = dial.dialer->take_joined()) {
-    std::vector<transport::JoinedPeer> one;
-    one.push_back(std::move(*joined));
-    return adopt(std::move(one), true, now);
-  }
+  if (auto joined = dial.dialer->take_joined()) return keep(std::move(*joined), true, now);
   const Code failure = dial.dialer->failure();
   if (failure == Code::kUnavailable) return act(liveness_.ended(rank), now);
   if (failure == Code::kDeadlineExceeded && now - dial.since >= kDialPatience)
     act(liveness_.unreachable(rank), now);
 }
 
-void LivenessLinks::adopt(std::vector<transport::JoinedPeer> joined, bool dialed_here, Time now) {
-  for (transport::JoinedPeer& peer : joined) {
-    // Streams have all been made: one more is let go.
-    if (!peer.liveness.valid() || !liveness_.keeps(peer.rank, dialed_here)) continue;
-    forget(peer.rank);
-    Link& link = links_[static_cast<size_t>(peer.rank)];
-    link.fd = std::move(peer.liveness);
-    const uint64_t event = kLinks + static_cast<uint64_t>(peer.rank);
-    const Status watched = doors_->epoll.add(link.fd.get(), EPOLLIN, event);
-    act(liveness_.linked(peer.rank, dialed_here), now);
-    if (watched.ok()) continue;
-    drop(peer.rank);
-    act(liveness_.closed(peer.rank), now);
-  }
+void LivenessLinks::keep(transport::JoinedPeer peer, bool dialed_here, Time now) {
+  if (!liveness_.keeps(peer.rank, dialed_here)) return;
+  forget(peer.rank);
+  Link& link = links_[static_cast<size_t>(peer.rank)];
+  link.fd = std::move(peer.socket);
+  const uint64_t event = kLinks + static_cast<uint64_t>(peer.rank);
+  const Status watched = epoll_.add(link.fd.get(), EPOLLIN, event);
+  act(liveness_.linked(peer.rank, dialed_here), now);
+  if (watched.ok()) return;
+  drop(peer.rank);
+  act(liveness_.closed(peer.rank), now);
 }
 
 void LivenessLinks::read(int32_t rank, Time now) {
@@ -207,8 +187,8 @@ void LivenessLinks::begin_dial(const LivenessAction& action, Time now) {
   CORRO_CHECK(place != dials_.end(), action.rank);
   place->rank = action.rank;
   place->since = {};
-  place->dialer.emplace(doors_->options, doors_->found.places[static_cast<size_t>(action.rank)],
-                        action.rank, doors_->epoll, wire::Purpose::kLiveness,
+  place->dialer.emplace(connector_.options(), connector_.place(action.rank), action.rank, epoll_,
+                        wire::Purpose::kLiveness, !liveness_.is_local(action.rank),
                         now + (action.gently ? kGentlePause : Duration::zero()));
 }
 
@@ -224,7 +204,7 @@ void LivenessLinks::drop(int32_t rank) {
   Link& link = links_[static_cast<size_t>(rank)];
   link.received.clear();
   if (!link.fd.valid()) return;
-  doors_->epoll.remove(link.fd.get());
+  epoll_.remove(link.fd.get());
   link.fd.reset();
 }
 

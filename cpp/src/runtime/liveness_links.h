@@ -17,7 +17,7 @@
 #include "io/event.h"
 #include "io/fd.h"
 #include "runtime/liveness.h"
-#include "transport/mesh_admission.h"
+#include "transport/connector.h"
 #include "transport/mesh_dialer.h"
 
 namespace corro::runtime {
@@ -31,12 +31,15 @@ struct Loss {
 /// Loop-confined.
 class LivenessLinks final {
  public:
-  /// `hosts[r]` names rank r's host. Takes over the rank's listeners, for as long as it lives.
-  static Result<std::unique_ptr<LivenessLinks>> create(std::unique_ptr<transport::Doors> doors,
+  /// `hosts[r]` names rank r's host. The connector, which outlives it, knows where ranks are; ranks
+  /// that dial this one come by it.
+  static Result<std::unique_ptr<LivenessLinks>> create(const transport::Connector& connector,
                                                        const std::vector<std::string>& hosts);
 
+  /// A rank has dialled this one for liveness.
+  void admit(transport::JoinedPeer peer, Time now);
   /// Readable while poll() has something to do.
-  [[nodiscard]] int poll_fd() const { return doors_->epoll.fd(); }
+  [[nodiscard]] int poll_fd() const { return epoll_.fd(); }
   /// Handles what has happened; returns who is lost by it. Never blocks.
   [[nodiscard]] std::vector<Loss> poll(Time now);
   /// A rank of this host has ended, says its pidfd.
@@ -57,15 +60,15 @@ class LivenessLinks final {
     std::optional<transport::Dialer> dialer;
   };
 
-  LivenessLinks(std::unique_ptr<transport::Doors> doors, const std::vector<std::string>& hosts,
-                io::Alarm alarm);
+  LivenessLinks(const transport::Connector& connector, const std::vector<std::string>& hosts,
+                io::Epoll epoll, io::Alarm alarm);
   Status start(Time now);
 
   void handle(uint64_t event, Time now);
   void move_on(Time now);
   void knock(Dial& dial, Time now);
   void judge(Dial& dial, Time now);
-  void adopt(std::vector<transport::JoinedPeer> joined, bool dialed_here, Time now);
+  void keep(transport::JoinedPeer peer, bool dialed_here, Time now);
   void read(int32_t rank, Time now);
   bool read_news(int32_t rank, Time now);
   void act(const Liveness::Actions& actions, Time now);
@@ -74,12 +77,12 @@ class LivenessLinks final {
   void drop(int32_t rank);
   void tell(const LivenessAction& news, Time now);
 
-  std::unique_ptr<transport::Doors> doors_;
+  const transport::Connector& connector_;
+  io::Epoll epoll_;
   io::Alarm alarm_;
   Liveness liveness_;
   std::vector<Link> links_;    ///< By rank.
   std::array<Dial, 2> dials_;  ///< No rank has to dial more.
-  Time doors_open_ = {};       ///< Later than now: no descriptor was left to accept anybody.
   std::vector<Loss> losses_;
 };
 

@@ -1,7 +1,5 @@
 #include "runtime/peers.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -28,8 +26,8 @@ void Peers::add(MemberId member, EnginePeer peer) {
   entries_[index] = std::make_unique<Entry>();
   Entry& added = *entries_[index];
   added.peer = std::move(peer);
-  if (added.peer.stream == nullptr) return;
-  added.fd = added.peer.stream->poll_fd();
+  if (added.peer.stream == nullptr && (member == own_ || !connects_)) return;
+  if (added.peer.stream != nullptr) added.fd = added.peer.stream->poll_fd();
   added.endpoint = std::make_unique<transport::Endpoint>(
       std::move(added.peer.stream),
       [this, member](const wire::Control& control) { hear(member, control); },
@@ -38,6 +36,14 @@ void Peers::add(MemberId member, EnginePeer peer) {
         events_.emplace_back(PeerStray{member, key, signature});
       });
   added.endpoint->start_epoch(epoch_);
+}
+
+void Peers::connect(MemberId member, std::unique_ptr<transport::Stream> stream) {
+  Entry& one = entry(member);
+  if (one.endpoint == nullptr || one.endpoint->connected()) return stream->close();
+  one.fd = stream->poll_fd();
+  one.readable = true;
+  one.endpoint->connect(std::move(stream));
 }
 
 void Peers::remove(MemberId member) {
@@ -66,6 +72,11 @@ bool Peers::poll(Look look) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     Entry* entry = entries_[i].get();
     if (entry == nullptr || entry->endpoint == nullptr || entry->ended) continue;
+    if (!entry->endpoint->connected()) {
+      look_for_use(static_cast<MemberId>(i), *entry);
+      if (look == Look::kReadable) look_for_goodbye(static_cast<MemberId>(i), *entry);
+      continue;
+    }
     const bool answered = asked && entry->fd >= 0;  // A look at memory needs no answer.
     const bool wanted = entry->readable || entry->endpoint->has_unsent() ||
                         (!answered && (look == Look::kReadable || entry->endpoint->awaits()));
@@ -86,13 +97,37 @@ bool Peers::look_at(MemberId member, Entry& entry) {
   const bool moved = endpoint.progress();
   if (!moved) entry.readable = false;
   if (!endpoint.closed() || entry.said_goodbye) return moved;
-  lose(member, endpoint.describe());
+  look_for_goodbye(member, entry);
+  if (!entry.said_goodbye) lose(member, endpoint.describe());
   return true;
+}
+
+/// Notes that a stream is wanted.
+void Peers::look_for_use(MemberId member, Entry& entry) {
+  if (entry.wanted) return;
+  const bool awaits_far = entry.peer.segment == nullptr && entry.endpoint->awaits();
+  if (!awaits_far && !entry.endpoint->has_unsent()) return;
+  entry.wanted = true;
+  wanted_.push_back(member);
+}
+
+/// A peer of this host that has left without a stream to say so.
+void Peers::look_for_goodbye(MemberId member, Entry& entry) {
+  if (entry.said_goodbye || entry.peer.segment == nullptr ||
+      !entry.peer.segment->header().has_said_goodbye_to(own_)) {
+    return;
+  }
+  entry.said_goodbye = true;
+  entry.endpoint->close();  // What is queued for it goes nowhere.
+  events_.emplace_back(PeerDeparted{member});
 }
 
 bool Peers::poll(MemberId member) {
   Entry& one = entry(member);
-  return one.endpoint != nullptr && !one.ended && one.endpoint->progress();
+  if (one.endpoint == nullptr || one.ended) return false;
+  const bool moved = one.endpoint->progress();
+  if (!moved) look_for_goodbye(member, one);
+  return moved;
 }
 
 bool Peers::present(MemberId member) const {
@@ -160,21 +195,32 @@ void Peers::start_epoch(uint32_t epoch) {
   }
 }
 
-void Peers::close() {
+std::vector<MemberId> Peers::close(collective::SegmentHeader& own) {
+  std::vector<MemberId> asleep;
   for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i] != nullptr)
-      (void)tell(static_cast<MemberId>(i), {.kind = wire::ControlKind::kGoodbye});
+    const auto member = static_cast<MemberId>(i);
+    const Entry* one = entries_[i].get();
+    if (one == nullptr || member == own_) continue;
+    if (one->endpoint != nullptr && one->endpoint->connected()) {
+      (void)tell(member, {.kind = wire::ControlKind::kGoodbye});
+    } else if (one->peer.segment != nullptr) {
+      own.say_goodbye_to(member);
+      const auto& sleeping = one->peer.segment->header().sleeping;
+      if (sleeping.load(std::memory_order_seq_cst) >= collective::kAsleep) asleep.push_back(member);
+    }
+    if (one->endpoint != nullptr && !one->endpoint->connected()) one->endpoint->close();
   }
   for (int i = 0; i < kMostFlushes && unsent(); ++i) (void)poll(Look::kReadable);
   for (const auto& entry : entries_) {
     if (entry != nullptr && entry->endpoint != nullptr && !entry->endpoint->closed())
       entry->endpoint->close();
   }
+  return asleep;
 }
 
 void Peers::close_descriptors() {
   for (const auto& entry : entries_) {
-    if (entry != nullptr && entry->fd >= 0) ::close(entry->fd);
+    if (entry != nullptr && entry->endpoint != nullptr) entry->endpoint->close_in_child();
   }
 }
 

@@ -4,11 +4,19 @@
 // A peer is *present* from add() on. It becomes *departed* when its GOODBYE is read: then the end
 // of its stream is no failure. It becomes *lost* when its stream ends without that, or when lose()
 // says so (a pidfd, a host that vanished). Both are final; a peer may first depart and then be
-// lost. remove() forgets it. Whatever a peer says, and whatever becomes of it, is an event in one
-// queue, in the order in which this engine learned of it: poll() fills the queue and calls nobody,
-// the engine takes events out and decides. So nothing that an event causes can happen in the middle
-// of a look at a stream, and departed(), how_lost() and present() speak of what has been taken out:
-// whoever asks them has also heard all that the peer said before.
+// lost. remove() forgets it.
+//
+// A stream is made when it is first used: something is to be sent, or is awaited from another host
+// (on this one a peer's end is known without a stream). Then the peer is in take_wanted(), and the
+// owner gives it its stream, connect(); what is posted waits until then. A peer of this host that
+// leaves says goodbye in its segment to those that it has no stream with: exactly those, so a word
+// in the segment never overtakes bytes in a stream.
+//
+// Whatever a peer says, and whatever becomes of it, is an event in one queue, in the order in which
+// this engine learned of it: poll() fills the queue and calls nobody, the engine takes events out
+// and decides. So nothing that an event causes can happen in the middle of a look at a stream, and
+// departed(), how_lost() and present() speak of what has been taken out: whoever asks them has also
+// heard all that the peer said before.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +40,11 @@ using MemberId = int32_t;
 /// What the engine is given of a peer.
 struct EnginePeer {
   std::string where;  ///< For messages: "pid 4711" or "host:port".
+  std::string host;   ///< Names its host: the same for all that share one.
   /// Set for ranks on this host; shared by the engines of a process. Declared before `stream`,
   /// which may ring a doorbell in it until its end.
   std::shared_ptr<collective::Segment> segment;
-  std::unique_ptr<transport::Stream> stream;  ///< Null for the own rank.
+  std::unique_ptr<transport::Stream> stream;  ///< Null for the own rank, and if it is made later.
   int32_t pid = 0;  ///< Not 0: this process may read that one's memory (own entry: its own pid).
 };
 
@@ -72,16 +81,21 @@ class Peers {
     kReadable,  ///< All that may have something to say.
   };
 
-  explicit Peers(MemberId own) : own_(own) {}
+  /// `connects`: streams that are missing can be made, see take_wanted().
+  explicit Peers(MemberId own, bool connects = false) : own_(own), connects_(connects) {}
 
   /// Adds a peer, or what the engine knows of its own process. Ids are not used again.
   void add(MemberId member, EnginePeer peer);
   /// Forgets a peer and closes its stream; nothing may use its endpoint any more.
   void remove(MemberId member);
+  /// Peers to whom a stream is wanted now, each once.
+  [[nodiscard]] std::vector<MemberId> take_wanted() { return std::exchange(wanted_, {}); }
+  /// The stream of a peer that had none. It is closed if the peer is gone meanwhile.
+  void connect(MemberId member, std::unique_ptr<transport::Stream> stream);
 
   [[nodiscard]] MemberId own() const { return own_; }
   [[nodiscard]] const EnginePeer& peer(MemberId member) const { return entry(member).peer; }
-  /// Null for the own member.
+  /// Null for the own member, and for one without a stream if none can be made.
   [[nodiscard]] transport::Endpoint* endpoint(MemberId member) const {
     return entry(member).endpoint.get();
   }
@@ -114,8 +128,10 @@ class Peers {
 
   /// Messages and control frames of earlier epochs are dropped from now on.
   void start_epoch(uint32_t epoch);
-  /// Says goodbye to everyone, sends what is left as far as it goes, and closes the streams.
-  void close();
+  /// Says goodbye to everyone, to those of this host without a stream in the own segment; sends
+  /// what is left as far as it goes, and closes the streams. Returns who may sleep and has to be
+  /// woken.
+  [[nodiscard]] std::vector<MemberId> close(collective::SegmentHeader& own);
   /// In a forked child: closes every descriptor without a word. Nothing else may be called after
   /// it.
   void close_descriptors();
@@ -129,14 +145,19 @@ class Peers {
     bool ended = false;  ///< Lost, taken or not.
     bool said_goodbye = false;
     bool readable = false;
+    bool wanted = false;  ///< It has been in take_wanted().
     int fd = -1;
   };
   [[nodiscard]] Entry& entry(MemberId member) const;
   void hear(MemberId from, const wire::Control& control);
   [[nodiscard]] bool several_owe() const;
   bool look_at(MemberId member, Entry& entry);
+  void look_for_use(MemberId member, Entry& entry);
+  void look_for_goodbye(MemberId member, Entry& entry);
 
   MemberId own_;
+  bool connects_;
+  std::vector<MemberId> wanted_;
   std::vector<std::unique_ptr<Entry>> entries_;  ///< By member; null where there is none.
   std::vector<PeerEvent> events_;
   size_t next_event_ = 0;  ///< Those before are taken.

@@ -1,8 +1,18 @@
 #include "runtime/work.h"
 
+#include <thread>
+
 #include "io/futex.h"
 
 namespace corro::runtime {
+namespace {
+
+/// Before it sleeps a waiter yields so often. On a processor that it shares with the progress
+/// thread that one then ends many operations in a row; a sleeper would be woken up by the first of
+/// them, and be put in its place.
+constexpr int kYields = 64;
+
+}  // namespace
 
 void CompletionQueue::push(uint64_t cookie) {
   state_.lock()->cookies.push_back(cookie);
@@ -29,8 +39,13 @@ void CompletionQueue::close() {
 }
 
 bool WorkState::wait(Duration timeout) const {
+  if (done()) return true;
   const bool forever = timeout < Duration::zero();
   const Time deadline = forever ? Time::never() : monotonic_now() + timeout;
+  for (int i = 0; i < kYields && monotonic_now() < deadline; ++i) {
+    std::this_thread::yield();
+    if (done()) return true;
+  }
   while (true) {
     const uint32_t state = state_.fetch_or(kWaiting, std::memory_order_acq_rel);
     if ((state & kDone) != 0) return true;

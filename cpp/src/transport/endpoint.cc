@@ -12,8 +12,8 @@ struct Endpoint::Impl {
   Impl(std::unique_ptr<Stream> its_stream, ControlHandler on_control, EndpointLimits limits,
        StrayHandler on_stray)
       : stream(std::move(its_stream)),
-        outbox(*stream, counters),
-        inbox(*stream, outbox, counters, limits, std::move(on_control), std::move(on_stray)) {}
+        outbox(stream.get(), counters),
+        inbox(stream.get(), outbox, counters, limits, std::move(on_control), std::move(on_stray)) {}
 
   std::unique_ptr<Stream> stream;
   EndpointCounters counters;
@@ -27,6 +27,16 @@ Endpoint::Endpoint(std::unique_ptr<Stream> stream, ControlHandler on_control, En
                                    std::move(on_stray))) {}
 
 Endpoint::~Endpoint() { close(); }
+
+void Endpoint::connect(std::unique_ptr<Stream> stream) {
+  CORRO_CHECK(!connected());
+  if (closed()) return stream->close();
+  impl_->stream = std::move(stream);
+  impl_->outbox.connect(*impl_->stream);
+  impl_->inbox.connect(*impl_->stream);
+}
+
+bool Endpoint::connected() const { return impl_->stream != nullptr; }
 
 void Endpoint::post_send(SendRequest& request) {
   CORRO_CHECK(!request.done, request.key.lane.key, request.key.op, request.key.step);
@@ -59,7 +69,7 @@ void Endpoint::start_epoch(uint32_t epoch) { impl_->inbox.start_epoch(epoch); }
 bool Endpoint::awaits() const { return !closed() && impl_->inbox.awaits(); }
 
 bool Endpoint::progress() {
-  if (closed()) return false;
+  if (closed() || !connected()) return false;
   const bool received = impl_->inbox.fill();
   const bool sent = impl_->outbox.flush();
   return received || sent;
@@ -68,13 +78,14 @@ bool Endpoint::progress() {
 bool Endpoint::closed() const { return impl_->inbox.ended(); }
 
 std::string Endpoint::describe() const {
+  if (!connected()) return "not connected";
   const std::string& failure = impl_->inbox.failure();
   return failure.empty() ? impl_->stream->describe() : impl_->stream->describe() + ": " + failure;
 }
 
 bool Endpoint::has_unsent() const { return !closed() && impl_->outbox.has_unsent(); }
 
-int Endpoint::poll_fd() const { return impl_->stream->poll_fd(); }
+int Endpoint::poll_fd() const { return connected() ? impl_->stream->poll_fd() : -1; }
 
 const EndpointCounters& Endpoint::counters() const { return impl_->counters; }
 const std::optional<MessageHead>& Endpoint::last_message() const {
@@ -82,5 +93,9 @@ const std::optional<MessageHead>& Endpoint::last_message() const {
 }
 
 void Endpoint::close() { impl_->inbox.end({}); }
+
+void Endpoint::close_in_child() {
+  if (connected()) impl_->stream->close_in_child();
+}
 
 }  // namespace corro::transport

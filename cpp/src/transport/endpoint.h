@@ -82,9 +82,14 @@ class Endpoint final {
   /// called something else. It may not call back.
   using StrayHandler = std::function<void(const MessageKey&, const SignatureBits& signature)>;
 
+  /// `stream` may be null: what is posted waits then until connect().
   Endpoint(std::unique_ptr<Stream> stream, ControlHandler on_control, EndpointLimits limits = {},
            StrayHandler on_stray = {});
   ~Endpoint();
+
+  /// Gives an endpoint without a stream its stream; one that is closed closes it.
+  void connect(std::unique_ptr<Stream> stream);
+  [[nodiscard]] bool connected() const;
 
   /// Queues a message; tries to write at once when nothing is queued before it.
   void post_send(SendRequest& request);
@@ -122,6 +127,8 @@ class Endpoint final {
   /// The message that came last, whether it is wanted or not; none if there was none.
   [[nodiscard]] const std::optional<MessageHead>& last_message() const;
   void close();
+  /// See Stream::close_in_child.
+  void close_in_child();
 
  private:
   struct Impl;

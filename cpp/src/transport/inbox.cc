@@ -24,17 +24,22 @@ constexpr size_t kBounceOverhead = 64;
 
 }  // namespace
 
-Inbox::Inbox(Stream& stream, Outbox& outbox, EndpointCounters& counters, EndpointLimits limits,
+Inbox::Inbox(Stream* stream, Outbox& outbox, EndpointCounters& counters, EndpointLimits limits,
              Endpoint::ControlHandler on_control, Endpoint::StrayHandler on_stray)
-    : stream_(stream),
-      outbox_(outbox),
+    : outbox_(outbox),
       counters_(counters),
       limits_(limits),
       spare_pieces_(limits.bounce_bytes_per_lane),
       on_control_(std::move(on_control)),
       on_stray_(std::move(on_stray)),
-      staging_(std::make_unique_for_overwrite<std::byte[]>(kStagingBytes)),
-      staging_ask_(kLeastAsked) {}
+      staging_ask_(kLeastAsked) {
+  if (stream != nullptr) connect(*stream);
+}
+
+void Inbox::connect(Stream& stream) {
+  stream_ = &stream;
+  staging_ = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
+}
 
 Inbox::Lane& Inbox::lane_of(const LaneKey& key) {
   if (last_lane_ == nullptr || last_lane_->key != key) {
@@ -189,7 +194,7 @@ bool Inbox::fill() {
     std::array<iovec, 2> pieces{};
     const size_t count = read_pieces(pieces);
     const bool straight = count == 2;
-    const Moved result = stream_.read(std::span(pieces).first(count));
+    const Moved result = stream_->read(std::span(pieces).first(count));
     moved += result.bytes;
     size_t rest = result.bytes;
     if (straight) {
@@ -378,7 +383,7 @@ void Inbox::end(std::string reason) {
   if (ended_) return;
   ended_ = true;
   failure_ = std::move(reason);
-  stream_.close();
+  if (stream_ != nullptr) stream_->close();
 }
 
 }  // namespace corro::transport

@@ -23,8 +23,10 @@ namespace corro::transport {
 /// counters.
 class Inbox {
  public:
-  Inbox(Stream& stream, Outbox& outbox, EndpointCounters& counters, EndpointLimits limits,
+  /// Without a stream nothing arrives until connect().
+  Inbox(Stream* stream, Outbox& outbox, EndpointCounters& counters, EndpointLimits limits,
         Endpoint::ControlHandler on_control, Endpoint::StrayHandler on_stray);
+  void connect(Stream& stream);
 
   /// See Endpoint::post_recv.
   void post(RecvRequest& request);
@@ -100,7 +102,7 @@ class Inbox {
   size_t read_pieces(std::span<iovec, 2> pieces);
   void at_end_of_stream();
 
-  Stream& stream_;
+  Stream* stream_ = nullptr;
   Outbox& outbox_;
   EndpointCounters& counters_;
   EndpointLimits limits_;

@@ -1,5 +1,5 @@
-// Mesh: finds every other rank through a Bootstrap, authenticates, and returns one Stream per peer
-// plus what local peers pass by descriptor.
+// Mesh: finds every other rank through a Bootstrap, authenticates, and returns where all are, what
+// local ones pass by descriptor, and a Connector that makes streams when they are first used.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "io/fd.h"
-#include "transport/stream.h"
 #include "wire/bootstrap.h"
 
 namespace corro::transport {
@@ -28,11 +27,12 @@ struct MeshOptions {
   LocalTransport local =
       LocalTransport::kShm;  ///< CORRO_TRANSPORT=tcp: ranks of one host use TCP too.
   std::string listen_address =
-      "127.0.0.1";       ///< TCP: address to listen on and to publish, IPv4 or IPv6.
-  std::string host_id;   ///< Ranks with the same id are on one host; "": boot id + namespaces.
-  std::string settings;  ///< Has to be the same on all ranks: words NAME=VALUE, at most 240 bytes.
+      "127.0.0.1";        ///< TCP: address to listen on and to publish, IPv4 or IPv6.
+  bool one_host = false;  ///< It is known that all ranks are on one host: TCP is not listened on.
+  std::string host_id;    ///< Ranks with the same id are on one host; "": boot id + namespaces.
+  std::string settings;   ///< Has to be the same on all ranks: words NAME=VALUE, at most 240 bytes.
   Time deadline;
-  /// Descriptors handed to every local peer (the arena, the board, the doorbell), in this order;
+  /// At most two descriptors handed to every local peer (the segment, the doorbell), in this order;
   /// borrowed.
   std::vector<int> shared_descriptors;
 };
@@ -41,12 +41,12 @@ struct MeshPeer {
   int32_t rank = -1;
   int32_t pid = 0;
   std::string host_id;
-  bool local = false;               ///< Same host: the descriptors are here.
-  std::unique_ptr<Stream> stream;   ///< Null for this rank itself.
-  std::vector<io::Fd> descriptors;  ///< What the peer passed as shared_descriptors.
+  std::string where;                ///< For messages: "pid 4711", "tcp 10.0.0.2:4711".
+  bool local = false;               ///< Same host.
+  std::vector<io::Fd> descriptors;  ///< What a local peer passed as shared_descriptors.
 };
 
-struct Doors;  // mesh_admission.h
+class Connector;  // connector.h
 
 struct MeshResult {
   MeshResult();
@@ -54,13 +54,12 @@ struct MeshResult {
   MeshResult& operator=(MeshResult&&) noexcept;
   ~MeshResult();
 
-  std::vector<MeshPeer> peers;      ///< Index = rank; this rank's entry has no stream.
-  uint64_t handshakes_refused = 0;  ///< Strangers turned away meanwhile.
-  /// Where ranks may still connect for liveness, and may have done so. Null for a world of one.
-  std::unique_ptr<Doors> doors;
+  std::vector<MeshPeer> peers;  ///< Index = rank.
+  /// Makes connections from now on, and lets others make some. Null for a world of one.
+  std::unique_ptr<Connector> connector;
 };
 
-/// Blocks until connected to every peer, or the deadline: then says which ranks are missing.
+/// Blocks until every rank is known, or the deadline: then says which ranks are missing.
 /// CANCELLED when the bootstrap's caller is interrupted.
 /// INVALID_ARGUMENT, on every rank that gets to see it, if a rank's settings are not those of rank
 /// 0.

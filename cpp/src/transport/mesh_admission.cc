@@ -24,10 +24,11 @@ constexpr int kAcceptBatch = 64;
 }  // namespace
 
 Result<bool> send_local_hello(const MeshOptions& options, int socket, int32_t to,
-                              std::vector<int> descriptors) {
+                              wire::Purpose purpose, std::vector<int> descriptors) {
   const wire::HandshakeIdentity identity = identity_of(options);
   const auto hello =
-      wire::encode_local_hello({.job = identity.job,
+      wire::encode_local_hello({.purpose = purpose,
+                                .job = identity.job,
                                 .epoch = identity.epoch,
                                 .from = options.rank,
                                 .to = to,
@@ -47,35 +48,39 @@ Result<std::optional<LocalGreeting>> receive_local_hello(const MeshOptions& opti
       hello.to != options.rank || hello.descriptors != received.descriptors.size()) {
     return Status(Code::kUnauthenticated, "a hello of another job, or to another rank");
   }
-  return std::optional(
-      LocalGreeting{.from = hello.from, .descriptors = std::move(received.descriptors)});
+  return std::optional(LocalGreeting{.from = hello.from,
+                                     .purpose = hello.purpose,
+                                     .descriptors = std::move(received.descriptors)});
 }
 
-Admission::Admission(const MeshOptions& options, const Rendezvous& found, io::Epoll& epoll)
+Admission::Admission(const MeshOptions& options, const Doors& doors, io::Epoll& epoll,
+                     Wanted wanted)
     : options_(options),
-      found_(found),
+      doors_(doors),
       epoll_(epoll),
+      wanted_(std::move(wanted)),
       most_pending_(kMostStrangers + static_cast<size_t>(options.size)),
       next_id_(kFirstPending) {}
 
 Status Admission::start() {
-  CORRO_TRY(epoll_.add(found_.unix_listener.get(), EPOLLIN, kUnixListener));
-  if (!found_.tcp_listener.valid()) return {};
-  return epoll_.add(found_.tcp_listener.get(), EPOLLIN, kTcpListener);
+  CORRO_TRY(epoll_.add(doors_.unix_listener.get(), EPOLLIN, kUnixListener));
+  if (!doors_.tcp_listener.valid()) return {};
+  return epoll_.add(doors_.tcp_listener.get(), EPOLLIN, kTcpListener);
 }
 
 void Admission::pause() {
-  epoll_.remove(found_.unix_listener.get());
-  if (found_.tcp_listener.valid()) epoll_.remove(found_.tcp_listener.get());
+  epoll_.remove(doors_.unix_listener.get());
+  if (doors_.tcp_listener.valid()) epoll_.remove(doors_.tcp_listener.get());
 }
 
 Status Admission::on_event(uint64_t data, Time now) {
-  if (data == kUnixListener) return accept_all(found_.unix_listener, false, now);
-  if (data == kTcpListener) return accept_all(found_.tcp_listener, true, now);
+  if (data == kUnixListener) return accept_all(doors_.unix_listener, false, now);
+  if (data == kTcpListener) return accept_all(doors_.tcp_listener, true, now);
   const auto found = pending_.find(data);
   if (found == pending_.end()) return {};
   CORRO_ASSIGN(const Verdict verdict, advance(found->second));
   if (verdict == Verdict::kRefuse) refuse(data);
+  if (verdict == Verdict::kUnwanted) hang_up(data);
   if (verdict == Verdict::kJoined) pending_.erase(found);
   return {};
 }
@@ -118,7 +123,8 @@ Result<Admission::Verdict> Admission::advance_tcp(Pending& pending) {
     const io::Received received =
         io::receive_message(pending.fd.get(), std::span(buffer).first(handshake.wanted()));
     if (received.would_block) return Verdict::kWait;
-    if (received.closed) return Verdict::kRefuse;
+    // A rank hangs up if the other one of its pair was faster.
+    if (received.closed) return handshake.peer_rank() < 0 ? Verdict::kRefuse : Verdict::kUnwanted;
     if (!handshake.feed(std::span(buffer).first(received.bytes)).ok()) return Verdict::kRefuse;
     const Bytes answer = handshake.take_output();
     if (answer.empty()) continue;
@@ -126,15 +132,26 @@ Result<Admission::Verdict> Admission::advance_tcp(Pending& pending) {
     const auto sent = io::send_message(pending.fd.get(), answer);
     if (!sent.ok() || !*sent) return Verdict::kRefuse;
   }
-  if (handshake.purpose() == wire::Purpose::kLiveness)
-    return admit_for_liveness(pending, handshake.peer_rank());
-  if (!expects(handshake.peer_rank(), true)) return Verdict::kRefuse;
-  if (!io::configure_tcp(pending.fd.get()).ok()) return Verdict::kRefuse;
+  return admit_tcp(pending);
+}
+
+Admission::Verdict Admission::admit_tcp(Pending& pending) {
+  const int32_t rank = pending.handshake->peer_rank();
+  const wire::Purpose purpose = pending.handshake->purpose();
+  const Verdict verdict = judge(rank, purpose);
+  if (verdict != Verdict::kJoined) return verdict;
+  const io::TcpOptions options{.detect_lost_host = purpose == wire::Purpose::kLiveness};
+  if (!io::configure_tcp(pending.fd.get(), options).ok()) return Verdict::kRefuse;
+  const auto sent = io::send_message(pending.fd.get(), wire::kAdmitted);
+  if (!sent.ok() || !*sent) return Verdict::kRefuse;
   epoll_.remove(pending.fd.get());
-  joined_.push_back({.rank = handshake.peer_rank(),
-                     .stream = std::make_unique<TcpStream>(std::move(pending.fd)),
-                     .descriptors = {},
-                     .liveness = {}});
+  JoinedPeer& joined = joined_.emplace_back(JoinedPeer{
+      .rank = rank, .purpose = purpose, .local = false, .stream = nullptr, .socket = {}});
+  if (purpose == wire::Purpose::kStream) {
+    joined.stream = std::make_unique<TcpStream>(std::move(pending.fd));
+  } else {
+    joined.socket = std::move(pending.fd);
+  }
   return Verdict::kJoined;
 }
 
@@ -143,52 +160,48 @@ Result<Admission::Verdict> Admission::advance_local(Pending& pending) {
   if (!greeting.ok()) return Verdict::kRefuse;
   if (!greeting->has_value()) return Verdict::kWait;
   const int32_t rank = (*greeting)->from;
+  const wire::Purpose purpose = (*greeting)->purpose;
   std::vector<io::Fd>& descriptors = (*greeting)->descriptors;
-  if (descriptors.empty()) {
-    const auto answered = send_local_hello(options_, pending.fd.get(), rank, {});
-    if (!answered.ok() || !*answered) return Verdict::kRefuse;
-    return admit_for_liveness(pending, rank);
+  JoinedPeer joined{
+      .rank = rank, .purpose = purpose, .local = true, .stream = nullptr, .socket = {}};
+  const size_t expected = purpose == wire::Purpose::kStream ? 1 : 0;
+  if (descriptors.size() != expected) return Verdict::kRefuse;
+  const Verdict verdict = judge(rank, purpose);
+  if (verdict != Verdict::kJoined) return verdict;
+  if (purpose == wire::Purpose::kStream) {
+    const int32_t pid = io::peer_credentials(pending.fd.get()).value().pid;
+    auto stream = ShmStream::attach(std::move(descriptors.front()),
+                                    fmt::format("rank {} (pid {})", rank, pid));
+    // No room for a rank of this job is this rank's own failure; memory that is none is not.
+    if (stream.status().code() == Code::kResourceExhausted) {
+      return stream.status().with_context(fmt::format("connect: rank {}", rank));
+    }
+    if (!stream.ok()) return Verdict::kRefuse;
+    joined.stream = std::move(stream).value();
   }
-  if (!expects(rank, false)) return Verdict::kRefuse;
-  const int32_t pid = found_.places[static_cast<size_t>(rank)].record.pid;
-  auto stream =
-      ShmStream::attach(descriptors.front().get(), fmt::format("rank {} (pid {})", rank, pid));
-  // No room for a rank of this job is this rank's own failure; memory that is none is not.
-  if (stream.status().code() == Code::kResourceExhausted) {
-    return stream.status().with_context(fmt::format("connect: rank {}", rank));
-  }
-  if (!stream.ok()) return Verdict::kRefuse;
-  descriptors.erase(descriptors.begin());
-  const auto sent = send_local_hello(options_, pending.fd.get(), rank, options_.shared_descriptors);
+  const auto sent = send_local_hello(options_, pending.fd.get(), rank, purpose, {});
   if (!sent.ok() || !*sent) return Verdict::kRefuse;
   epoll_.remove(pending.fd.get());
-  joined_.push_back({.rank = rank,
-                     .stream = std::move(stream).value(),
-                     .descriptors = std::move(descriptors),
-                     .liveness = {}});
+  if (purpose != wire::Purpose::kStream) joined.socket = std::move(pending.fd);
+  joined_.push_back(std::move(joined));
   return Verdict::kJoined;
 }
 
-Admission::Verdict Admission::admit_for_liveness(Pending& pending, int32_t rank) {
+/// kJoined if the rank may come in. A rank of the job that is not wanted is no stranger.
+Admission::Verdict Admission::judge(int32_t rank, wire::Purpose purpose) const {
   if (rank < 0 || rank >= options_.size || rank == options_.rank) return Verdict::kRefuse;
-  if (pending.handshake && !io::configure_tcp(pending.fd.get(), {.detect_lost_host = true}).ok())
-    return Verdict::kRefuse;
-  epoll_.remove(pending.fd.get());
-  joined_.push_back(
-      {.rank = rank, .stream = nullptr, .descriptors = {}, .liveness = std::move(pending.fd)});
-  return Verdict::kJoined;
-}
-
-bool Admission::expects(int32_t rank, bool tcp) const {
-  return rank >= 0 && rank < options_.size && dials(rank, options_.rank) &&
-         found_.places[static_cast<size_t>(rank)].over_tcp == tcp;
+  return wanted_(rank, purpose) ? Verdict::kJoined : Verdict::kUnwanted;
 }
 
 void Admission::refuse(uint64_t id) {
+  hang_up(id);
+  ++refused_;
+}
+
+void Admission::hang_up(uint64_t id) {
   const auto found = pending_.find(id);
   epoll_.remove(found->second.fd.get());
   pending_.erase(found);
-  ++refused_;
 }
 
 void Admission::expire(Time now) {

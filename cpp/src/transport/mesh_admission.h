@@ -2,7 +2,9 @@
 // whatever they send.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,26 +14,28 @@
 #include "base/status.h"
 #include "io/event.h"
 #include "io/fd.h"
-#include "transport/mesh_rendezvous.h"
+#include "transport/mesh_place.h"
 #include "transport/stream.h"
 
 namespace corro::transport {
 
-/// A rank that is connected and authenticated, for the one purpose or the other.
+/// A rank that is connected and authenticated.
 struct JoinedPeer {
   int32_t rank = -1;
-  std::unique_ptr<Stream> stream;
-  std::vector<io::Fd> descriptors;
-  io::Fd liveness;  ///< Over TCP, or of packets between ranks of one host.
+  wire::Purpose purpose = wire::Purpose::kStream;
+  bool local = false;              ///< Over a Unix socket, or memory.
+  std::unique_ptr<Stream> stream;  ///< For frames.
+  io::Fd socket;                   ///< For anything else: TCP, or packets if it is local.
 };
 
 /// What a rank of this host sends to another one over the Unix socket: its hello with descriptors.
 [[nodiscard]] Result<bool> send_local_hello(const MeshOptions& options, int socket, int32_t to,
-                                            std::vector<int> descriptors);
+                                            wire::Purpose purpose, std::vector<int> descriptors);
 /// Reads the answer or question of a rank of this host; no more than 128 bytes. nullopt: nothing
 /// has arrived.
 struct LocalGreeting {
   int32_t from = -1;
+  wire::Purpose purpose = wire::Purpose::kStream;
   std::vector<io::Fd> descriptors;
 };
 [[nodiscard]] Result<std::optional<LocalGreeting>> receive_local_hello(const MeshOptions& options,
@@ -41,7 +45,10 @@ struct LocalGreeting {
 /// authenticate; a flood pushes the oldest out. Loop-confined; everything is borrowed.
 class Admission {
  public:
-  Admission(const MeshOptions& options, const Rendezvous& found, io::Epoll& epoll);
+  /// Asked before a rank is told that its connection is the one that both use.
+  using Wanted = std::function<bool(int32_t rank, wire::Purpose purpose)>;
+
+  Admission(const MeshOptions& options, const Doors& doors, io::Epoll& epoll, Wanted wanted);
 
   /// Watches the listeners.
   [[nodiscard]] Status start();
@@ -56,8 +63,8 @@ class Admission {
   [[nodiscard]] Time next_expiry() const;
   /// Who has joined since the last call.
   [[nodiscard]] std::vector<JoinedPeer> take_joined() { return std::exchange(joined_, {}); }
-  /// Connections turned away so far, with those that are pending now.
-  [[nodiscard]] uint64_t refused() const { return refused_ + pending_.size(); }
+  /// Strangers turned away so far. Thread-safe.
+  [[nodiscard]] uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
   /// Event data from here on belongs to others in the same epoll set.
   static constexpr uint64_t kFirstForeign = 1ULL << 63U;
@@ -69,39 +76,26 @@ class Admission {
     /// Only over TCP; a Unix socket's peer is vouched for by the kernel.
     std::optional<wire::ServerHandshake> handshake;
   };
-  enum class Verdict : uint8_t { kWait, kRefuse, kJoined };
+  enum class Verdict : uint8_t { kWait, kRefuse, kUnwanted, kJoined };
 
   Status accept_all(const io::Fd& listener, bool tcp, Time now);
   Result<Verdict> advance(Pending& pending);
-  Verdict admit_for_liveness(Pending& pending, int32_t rank);
   Result<Verdict> advance_local(Pending& pending);
   Result<Verdict> advance_tcp(Pending& pending);
-  /// True if this rank waits for `rank` to dial it that way.
-  [[nodiscard]] bool expects(int32_t rank, bool tcp) const;
+  Verdict admit_tcp(Pending& pending);
+  [[nodiscard]] Verdict judge(int32_t rank, wire::Purpose purpose) const;
   void refuse(uint64_t id);
+  void hang_up(uint64_t id);
 
   const MeshOptions& options_;
-  const Rendezvous& found_;
+  const Doors& doors_;
   io::Epoll& epoll_;
+  const Wanted wanted_;
   const size_t most_pending_;
   uint64_t next_id_;
   std::map<uint64_t, Pending> pending_;  ///< By age.
   std::vector<JoinedPeer> joined_;
-  uint64_t refused_ = 0;
-};
-
-/// The listeners of a rank and who knocks there. Where it is, it stays: its parts know each other.
-struct Doors {
-  Doors(MeshOptions mesh_options, Rendezvous rendezvous, io::Epoll set)
-      : options(std::move(mesh_options)), found(std::move(rendezvous)), epoll(std::move(set)) {}
-  Doors(const Doors&) = delete;
-  Doors& operator=(const Doors&) = delete;
-
-  MeshOptions options;
-  Rendezvous found;
-  io::Epoll epoll;
-  Admission admission{options, found, epoll};
-  std::vector<JoinedPeer> early;  ///< Came for liveness while this rank still connected.
+  std::atomic<uint64_t> refused_{0};
 };
 
 }  // namespace corro::transport

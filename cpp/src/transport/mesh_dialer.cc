@@ -31,12 +31,12 @@ Status Dialer::start_if_due(Time now) {
   if (state_ == State::kConnecting && attempt_ends_ <= now) try_later(now, "no connection");
   if (state_ != State::kPaused || next_start_ > now) return {};
   failure_ = Code::kOk;
-  return place_.over_tcp ? dial_tcp(now) : dial_local(now);
+  return over_tcp_ ? dial_tcp(now) : dial_local(now);
 }
 
 Status Dialer::on_event(Time now) {
   if (state_ == State::kPaused || state_ == State::kDone) return {};
-  return place_.over_tcp ? on_tcp(now) : on_local(now);
+  return over_tcp_ ? on_tcp(now) : on_local(now);
 }
 
 void Dialer::hang_up() {
@@ -69,15 +69,14 @@ Status Dialer::dial_local(Time now) {
   }
   const std::string peer = fmt::format("rank {} (pid {})", peer_, place_.record.pid);
   ShmCreated created;
-  std::vector<int> descriptors;  // None: for liveness.
+  std::vector<int> descriptors;
   if (purpose_ == wire::Purpose::kStream) {
     CORRO_ASSIGN(created, ShmStream::create({}, peer));
     stream_ = std::move(created.stream);
-    descriptors = {created.fd.get()};
-    descriptors.insert(descriptors.end(), options_.shared_descriptors.begin(),
-                       options_.shared_descriptors.end());
+    descriptors = {created.fd};
   }
-  const auto sent = send_local_hello(options_, socket_.get(), peer_, std::move(descriptors));
+  const auto sent =
+      send_local_hello(options_, socket_.get(), peer_, purpose_, std::move(descriptors));
   if (!sent.ok() || !*sent) {
     try_later(now, "its socket takes no message");
     return {};
@@ -90,22 +89,27 @@ Status Dialer::dial_local(Time now) {
 Status Dialer::on_local(Time now) {
   auto greeting = receive_local_hello(options_, socket_.get());
   if (greeting.ok() && !greeting->has_value()) return {};
-  if (!greeting.ok() || (*greeting)->from != peer_) {
+  if (!greeting.ok() || (*greeting)->from != peer_ || (*greeting)->purpose != purpose_) {
     try_later(now, greeting.ok() ? "another rank answered" : greeting.status().message());
     return {};
   }
   epoll_.remove(socket_.get());
   joined_ = JoinedPeer{.rank = peer_,
+                       .purpose = purpose_,
+                       .local = true,
                        .stream = std::move(stream_),
-                       .descriptors = std::move((*greeting)->descriptors),
-                       .liveness = {}};
-  if (purpose_ == wire::Purpose::kLiveness) joined_->liveness = std::move(socket_);
+                       .socket = {}};
+  if (purpose_ != wire::Purpose::kStream) joined_->socket = std::move(socket_);
   socket_.reset();
   state_ = State::kDone;
   return {};
 }
 
 Status Dialer::dial_tcp(Time now) {
+  if (!place_.tcp) {
+    try_later(now, "it does not listen on TCP: does it take this host for its own?");
+    return {};
+  }
   auto connecting =
       io::connect_tcp(*place_.tcp, {.detect_lost_host = purpose_ == wire::Purpose::kLiveness});
   if (!connecting.ok()) {
@@ -122,6 +126,7 @@ Status Dialer::dial_tcp(Time now) {
 Status Dialer::on_connected(Time now) {
   const Status connected = io::connect_result(socket_.get());
   if (!connected.ok()) {
+    nobody_listens_ = connected.code() == Code::kUnavailable;
     const bool elsewhere = options_.local != LocalTransport::kTcp && place_.tcp->is_loopback();
     const char* hint = elsewhere ? " (a loopback address: set CORRO_LISTEN on its host)" : "";
     try_later(now, fmt::format("{}: {}{}", place_.tcp->to_string(), connected.message(), hint),
@@ -148,7 +153,7 @@ bool Dialer::send_output() {
 
 Status Dialer::on_tcp(Time now) {
   if (state_ == State::kConnecting) return on_connected(now);
-  std::array<std::byte, wire::kChallengeBytes> buffer;
+  std::array<std::byte, wire::kChallengeBytes> buffer{};
   while (!handshake_->done()) {
     const io::Received received =
         io::receive_message(socket_.get(), std::span(buffer).first(handshake_->wanted()));
@@ -167,11 +172,12 @@ Status Dialer::on_tcp(Time now) {
     }
   }
   epoll_.remove(socket_.get());
-  joined_ = JoinedPeer{.rank = peer_, .stream = nullptr, .descriptors = {}, .liveness = {}};
-  if (purpose_ == wire::Purpose::kLiveness) {
-    joined_->liveness = std::move(socket_);
-  } else {
+  joined_ = JoinedPeer{
+      .rank = peer_, .purpose = purpose_, .local = false, .stream = nullptr, .socket = {}};
+  if (purpose_ == wire::Purpose::kStream) {
     joined_->stream = std::make_unique<TcpStream>(std::move(socket_));
+  } else {
+    joined_->socket = std::move(socket_);
   }
   state_ = State::kDone;
   return {};

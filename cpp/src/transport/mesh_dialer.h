@@ -11,7 +11,7 @@
 #include "io/event.h"
 #include "io/fd.h"
 #include "transport/mesh_admission.h"
-#include "transport/mesh_rendezvous.h"
+#include "transport/mesh_place.h"
 
 namespace corro::transport {
 
@@ -20,12 +20,13 @@ namespace corro::transport {
 class Dialer {
  public:
   Dialer(const MeshOptions& options, const PeerPlace& place, int32_t peer, io::Epoll& epoll,
-         wire::Purpose purpose = wire::Purpose::kStream, Time first_start = {})
+         wire::Purpose purpose, bool over_tcp, Time first_start = {})
       : options_(options),
         place_(place),
         peer_(peer),
         epoll_(epoll),
         purpose_(purpose),
+        over_tcp_(over_tcp),
         next_start_(first_start) {}
 
   ~Dialer() { hang_up(); }
@@ -43,6 +44,8 @@ class Dialer {
   [[nodiscard]] const std::string& reason() const { return reason_; }
   /// How the last attempt to connect failed (io::connection_status), or OK.
   [[nodiscard]] Code failure() const { return failure_; }
+  /// The other host's kernel has said that nobody listens there any more.
+  [[nodiscard]] bool nobody_listens() const { return nobody_listens_; }
   /// In a forked child.
   void abandon_in_child() { socket_.reset(); }
 
@@ -64,6 +67,7 @@ class Dialer {
   const int32_t peer_;
   io::Epoll& epoll_;
   const wire::Purpose purpose_;
+  const bool over_tcp_;
   State state_ = State::kPaused;
   Time next_start_;
   Duration pause_{};
@@ -74,6 +78,7 @@ class Dialer {
   std::optional<JoinedPeer> joined_;
   std::string reason_ = "no answer";
   Code failure_ = Code::kOk;
+  bool nobody_listens_ = false;
 };
 
 }  // namespace corro::transport

@@ -4,12 +4,16 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <functional>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "io/socket.h"
+#include "transport/connector.h"
 #include "transport/mesh.h"
 #include "wire/memory_store.h"
 #include "wire/peer_record.h"
@@ -82,16 +86,38 @@ inline std::byte read_byte(Stream& stream) {
   return std::byte{0xFE};
 }
 
+/// Streams to all others, by rank. Both ranks of each pair dial.
+inline std::vector<std::unique_ptr<Stream>> streams_to_all(MeshResult& mesh, int32_t rank) {
+  std::vector<std::unique_ptr<Stream>> streams(mesh.peers.size());
+  size_t missing = streams.size() - 1;
+  for (size_t r = 0; r < streams.size() && missing > 0; ++r) {
+    if (static_cast<int32_t>(r) != rank)
+      mesh.connector->dial(static_cast<int32_t>(r), monotonic_now());
+  }
+  while (missing > 0) {
+    EXPECT_TRUE(io::wait_ready(mesh.connector->poll_fd(), POLLIN, soon()));
+    mesh.connector->poll(monotonic_now());
+    for (JoinedPeer& joined : mesh.connector->take_joined()) {
+      auto& stream = streams[static_cast<size_t>(joined.rank)];
+      EXPECT_EQ(stream, nullptr) << "a second stream of ranks " << rank << " and " << joined.rank;
+      stream = std::move(joined.stream);
+      --missing;
+    }
+  }
+  return streams;
+}
+
 /// Sends this rank's number to everybody and reads theirs.
 inline void expect_talking(MeshResult& mesh, int32_t rank) {
-  for (MeshPeer& peer : mesh.peers) {
-    if (peer.rank == rank) continue;
+  const auto streams = streams_to_all(mesh, rank);
+  for (const auto& stream : streams) {
+    if (stream == nullptr) continue;
     std::byte mine{static_cast<uint8_t>(rank)};
-    ASSERT_EQ(write_some(*peer.stream, std::span(&mine, 1)).bytes, 1U) << peer.stream->describe();
+    ASSERT_EQ(write_some(*stream, std::span(&mine, 1)).bytes, 1U) << stream->describe();
   }
-  for (MeshPeer& peer : mesh.peers) {
-    if (peer.rank == rank) continue;
-    EXPECT_EQ(read_byte(*peer.stream), std::byte{static_cast<uint8_t>(peer.rank)});
+  for (size_t r = 0; r < streams.size(); ++r) {
+    if (streams[r] == nullptr) continue;
+    EXPECT_EQ(read_byte(*streams[r]), std::byte{static_cast<uint8_t>(r)});
   }
 }
 

@@ -123,7 +123,8 @@ bool Outbox::has_unsent() const {
 
 bool Outbox::flush() {
   size_t moved = 0;
-  while (!broken_ && moved < kFlushBytes && (frame_active_ || start_frame())) {
+  while (stream_ != nullptr && !broken_ && moved < kFlushBytes &&
+         (frame_active_ || start_frame())) {
     std::array<iovec, 2> pieces{};
     size_t count = 0;
     if (written_ < header_.size()) {
@@ -133,7 +134,7 @@ bool Outbox::flush() {
     if (payload_written < payload_.size()) {
       pieces[count++] = piece_of(payload_.subspan(payload_written));
     }
-    const Moved result = stream_.write(std::span(pieces).first(count));
+    const Moved result = stream_->write(std::span(pieces).first(count));
     moved += result.bytes;
     written_ += result.bytes;
     if (result.closed) broken_ = true;

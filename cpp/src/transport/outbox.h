@@ -19,7 +19,9 @@ namespace corro::transport {
 /// Loop-confined. Borrows the stream and the counters.
 class Outbox {
  public:
-  Outbox(Stream& stream, EndpointCounters& counters) : stream_(stream), counters_(counters) {}
+  /// Without a stream everything is queued until connect().
+  Outbox(Stream* stream, EndpointCounters& counters) : stream_(stream), counters_(counters) {}
+  void connect(Stream& stream) { stream_ = &stream; }
 
   /// See Endpoint::post_send.
   void post(SendRequest& request);
@@ -87,7 +89,7 @@ class Outbox {
   bool put_on_hold(Item& item);
   void release_below(Hold& hold, uint64_t op);
 
-  Stream& stream_;
+  Stream* stream_;
   EndpointCounters& counters_;
   bool broken_ = false;
 

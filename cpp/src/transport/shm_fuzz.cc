@@ -20,30 +20,30 @@ namespace corro::transport {
 namespace {
 
 constexpr size_t kHeaderBytes = 4096;
-constexpr size_t kRingBytes = 4096;
+constexpr size_t kRingBytes = 64U << 10U;  // Larger than a small ring.
 constexpr size_t kStreamBytes = kHeaderBytes + 2 * kRingBytes;
 constexpr size_t kMostMoved = 10'000;
 
 /// Memory for a stream, with a poisoned page behind it; made once.
 struct Memory {
   Memory() {
-    const io::Fd fd = io::create_memfd("corro-fuzz", kStreamBytes + kHeaderBytes).value();
-    mapping = std::make_shared<const io::Mapping>(
-        io::map_shared(fd.get(), kStreamBytes + kHeaderBytes).value());
-    ASAN_POISON_MEMORY_REGION(mapping->data() + sizeof(ShmHeader),
-                              kHeaderBytes - sizeof(ShmHeader));
-    ASAN_POISON_MEMORY_REGION(mapping->data() + kStreamBytes, kHeaderBytes);
+    io::Fd fd = io::create_memfd("corro-fuzz", kStreamBytes + kHeaderBytes).value();
+    io::Mapping mapping = io::map_shared(fd.get(), kStreamBytes + kHeaderBytes).value();
+    shared = std::make_shared<ShmMemory>(std::move(fd), std::move(mapping));
+    ASAN_POISON_MEMORY_REGION(data() + sizeof(ShmHeader), kHeaderBytes - sizeof(ShmHeader));
+    ASAN_POISON_MEMORY_REGION(data() + kStreamBytes, kHeaderBytes);
   }
+  [[nodiscard]] std::byte* data() const { return shared->mapping.data(); }
   void reset() const {
-    std::fill_n(mapping->data(), sizeof(ShmHeader), std::byte{0});
-    std::fill_n(mapping->data() + kHeaderBytes, 2 * kRingBytes, std::byte{0});
+    std::fill_n(data(), sizeof(ShmHeader), std::byte{0});
+    std::fill_n(data() + kHeaderBytes, 2 * kRingBytes, std::byte{0});
   }
-  std::shared_ptr<const io::Mapping> mapping;
+  std::shared_ptr<ShmMemory> shared;
 };
 
 /// One side, closed as an Endpoint closes it, and what must hold of it whatever the other does.
 struct Side {
-  Side(const Memory& memory, int side) : stream(memory.mapping, kRingBytes, side, "a fuzzer") {}
+  Side(const Memory& memory, int side) : stream(memory.shared, kRingBytes, side, "a fuzzer") {}
 
   /// Moves `count` bytes in two pieces of exactly that size.
   void move(bool writes, size_t count) {
@@ -69,22 +69,24 @@ struct Side {
 /// A control word, or any word of the rings.
 size_t place_of(ByteReader& reader) {
   constexpr size_t kFirst = offsetof(ShmHeader, rings);
-  constexpr std::array<size_t, 7> kWords = {
+  constexpr std::array<size_t, 9> kWords = {
       offsetof(ShmHeader, closed),
       kFirst + offsetof(ShmRing, written),
+      kFirst + offsetof(ShmRing, base),
       kFirst + offsetof(ShmRing, read),
       kFirst + offsetof(ShmRing, writer_waits),
       kFirst + sizeof(ShmRing) + offsetof(ShmRing, written),
+      kFirst + sizeof(ShmRing) + offsetof(ShmRing, base),
       kFirst + sizeof(ShmRing) + offsetof(ShmRing, read),
       kFirst + sizeof(ShmRing) + offsetof(ShmRing, writer_waits)};
-  const size_t which = reader.read<uint8_t>().value_or(0) % 8;
+  const size_t which = reader.read<uint8_t>().value_or(0) % (kWords.size() + 1);
   if (which < kWords.size()) return kWords[which];
   return kHeaderBytes + 8 * (reader.read<uint16_t>().value_or(0) % (2 * kRingBytes / 8));
 }
 
 /// Writes the input's number there, or adds it to what is there.
 void patch(ByteReader& reader, const Memory& memory, bool adds) {
-  std::byte* at = memory.mapping->data() + place_of(reader);
+  std::byte* at = memory.data() + place_of(reader);
   uint64_t word = 0;
   std::memcpy(&word, at, sizeof word);
   word = adds ? word + static_cast<uint64_t>(int64_t{reader.read<int16_t>().value_or(0)})
@@ -112,15 +114,15 @@ void run_stream(const Memory& memory, ByteReader& reader) {
 /// A sealed memfd of any size with any header.
 void run_attach(ByteReader& reader) {
   const size_t size = kStreamBytes - 0x2000 + reader.read<uint16_t>().value_or(0x2000) % 0x8000;
-  const io::Fd fd = io::create_memfd("corro-fuzz", size).value();
+  io::Fd fd = io::create_memfd("corro-fuzz", size).value();
   auto made = ShmStream::create({.ring_bytes = kRingBytes}, "a fuzzer").value();
   std::array<std::byte, 16> header{};
-  CORRO_CHECK(pread(made.fd.get(), header.data(), header.size(), 0) == std::ssize(header));
+  CORRO_CHECK(pread(made.fd, header.data(), header.size(), 0) == std::ssize(header));
   const size_t at = reader.read<uint8_t>().value_or(0) % header.size();
   const auto bytes = reader.read_bytes(std::min(reader.remaining(), header.size() - at));
   std::copy(bytes->begin(), bytes->end(), header.begin() + static_cast<std::ptrdiff_t>(at));
   CORRO_CHECK(pwrite(fd.get(), header.data(), header.size(), 0) == std::ssize(header));
-  const auto stream = ShmStream::attach(fd.get(), "a fuzzer");
+  const auto stream = ShmStream::attach(std::move(fd), "a fuzzer");
   if (!stream.ok()) return;
   std::vector<std::byte> data(kMostMoved);
   const iovec piece{data.data(), data.size()};

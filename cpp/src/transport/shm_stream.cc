@@ -11,12 +11,14 @@
 namespace corro::transport {
 namespace {
 
-constexpr uint64_t kMagic = 0x31'6D'68'73'6F'72'6F'63;  // "coroshm1"
+constexpr uint64_t kMagic = 0x32'6D'68'73'6F'72'6F'63;  // "coroshm2"
 constexpr size_t kHeaderBytes = 4096;
 constexpr size_t kMinRingBytes = 4096;
 constexpr size_t kMaxRingBytes = 1U << 30U;
 /// A long copy is published in parts of this size, so that the peer copies at the same time.
 constexpr size_t kPublishBytes = 16U << 10U;
+/// Of a ring that is small. At least kPublishBytes: a reader that keeps up never makes it grow.
+constexpr size_t kSmallBytes = 32U << 10U;
 
 static_assert(sizeof(ShmHeader) <= kHeaderBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -27,12 +29,24 @@ bool valid_ring_bytes(uint64_t bytes) {
 
 size_t total_bytes(size_t ring_bytes) { return kHeaderBytes + 2 * ring_bytes; }
 
+size_t small_bytes(size_t ring_bytes) { return std::min(ring_bytes, kSmallBytes); }
+
+size_t ring_start(size_t ring_bytes, int writer) {
+  return kHeaderBytes + static_cast<size_t>(writer) * ring_bytes;
+}
+
 ShmHeader& header_of(const io::Mapping& memory) {
   return *reinterpret_cast<ShmHeader*>(memory.data());
 }
 
-/// Makes committed memory with a header in it; zero bytes are a valid start for every atomic in it.
-Result<std::pair<io::Fd, io::Mapping>> make_memory(const ShmOptions& options) {
+/// The header and the first part of both rings.
+Status commit_small(int fd, size_t ring_bytes) {
+  CORRO_TRY(io::commit(fd, 0, ring_start(ring_bytes, 0) + small_bytes(ring_bytes)));
+  return io::commit(fd, ring_start(ring_bytes, 1), small_bytes(ring_bytes));
+}
+
+/// Makes memory with a header in it; zero bytes are a valid start for every atomic in it.
+Result<std::shared_ptr<ShmMemory>> make_memory(const ShmOptions& options) {
   if (!valid_ring_bytes(options.ring_bytes)) {
     return Status(Code::kInvalidArgument,
                   fmt::format("shm: a ring of {} bytes: use a power of two from {} to {}",
@@ -40,11 +54,11 @@ Result<std::pair<io::Fd, io::Mapping>> make_memory(const ShmOptions& options) {
   }
   const size_t size = total_bytes(options.ring_bytes);
   CORRO_ASSIGN(io::Fd fd, io::create_memfd("corro-stream", size));
-  CORRO_TRY(io::commit(fd.get(), 0, size));
-  CORRO_ASSIGN(io::Mapping memory, io::map_shared(fd.get(), size));
-  header_of(memory).magic = kMagic;
-  header_of(memory).ring_bytes = options.ring_bytes;
-  return std::pair(std::move(fd), std::move(memory));
+  CORRO_TRY(commit_small(fd.get(), options.ring_bytes));
+  CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), size));
+  header_of(mapping).magic = kMagic;
+  header_of(mapping).ring_bytes = options.ring_bytes;
+  return std::make_shared<ShmMemory>(std::move(fd), std::move(mapping));
 }
 
 /// Calls copy(piece, position in it, slot in the ring, length) for `count` bytes that start at ring
@@ -70,40 +84,39 @@ void for_each_run(std::span<const iovec>& pieces, size_t& in_piece, uint64_t at,
 }  // namespace
 
 Result<ShmCreated> ShmStream::create(const ShmOptions& options, std::string peer) {
-  CORRO_ASSIGN(auto made, make_memory(options));
-  auto memory = std::make_shared<const io::Mapping>(std::move(made.second));
-  return ShmCreated{
-      .fd = std::move(made.first),
-      .stream = std::make_unique<ShmStream>(memory, options.ring_bytes, 0, std::move(peer))};
+  CORRO_ASSIGN(auto memory, make_memory(options));
+  const int fd = memory->fd.get();
+  return ShmCreated{.fd = fd,
+                    .stream = std::make_unique<ShmStream>(std::move(memory), options.ring_bytes, 0,
+                                                          std::move(peer))};
 }
 
-Result<std::unique_ptr<ShmStream>> ShmStream::attach(int fd, std::string peer) {
-  CORRO_ASSIGN(const size_t size, io::sealed_size(fd));
+Result<std::unique_ptr<ShmStream>> ShmStream::attach(io::Fd fd, std::string peer) {
+  CORRO_ASSIGN(const size_t size, io::sealed_size(fd.get()));
   const auto refused = [&](const char* what) {
     return Status(Code::kInvalidArgument, fmt::format("shm from {}: {}", peer, what));
   };
   if (size < kHeaderBytes || size > total_bytes(kMaxRingBytes)) return refused("wrong size");
-  CORRO_ASSIGN(io::Mapping memory, io::map_shared(fd, size));
-  const uint64_t ring_bytes = header_of(memory).ring_bytes;
-  if (header_of(memory).magic != kMagic) return refused("not a stream's memory");
+  CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), size));
+  const uint64_t ring_bytes = header_of(mapping).ring_bytes;
+  if (header_of(mapping).magic != kMagic) return refused("not a stream's memory");
   if (!valid_ring_bytes(ring_bytes) || size != total_bytes(ring_bytes)) {
     return refused("its size and its header do not agree");
   }
-  CORRO_TRY(io::commit(
-      fd, 0, size));  // A peer that did not commit it must not make this process die of SIGBUS.
-  auto shared = std::make_shared<const io::Mapping>(std::move(memory));
-  return std::make_unique<ShmStream>(std::move(shared), ring_bytes, 1, std::move(peer));
+  // A peer that did not commit it must not make this process die of SIGBUS.
+  CORRO_TRY(commit_small(fd.get(), ring_bytes));
+  return std::make_unique<ShmStream>(std::make_shared<ShmMemory>(std::move(fd), std::move(mapping)),
+                                     ring_bytes, 1, std::move(peer));
 }
 
 Result<ShmPair> make_shm_pair(const ShmOptions& options) {
-  CORRO_ASSIGN(auto made, make_memory(options));
-  auto memory = std::make_shared<const io::Mapping>(std::move(made.second));
+  CORRO_ASSIGN(const auto memory, make_memory(options));
   return ShmPair{
       .first = std::make_unique<ShmStream>(memory, options.ring_bytes, 0, "the second of a pair"),
       .second = std::make_unique<ShmStream>(memory, options.ring_bytes, 1, "the first of a pair")};
 }
 
-ShmStream::ShmStream(std::shared_ptr<const io::Mapping> memory, size_t ring_bytes, int side,
+ShmStream::ShmStream(std::shared_ptr<ShmMemory> memory, size_t ring_bytes, int side,
                      std::string peer)
     : memory_(std::move(memory)),
       ring_bytes_(ring_bytes),
@@ -112,12 +125,18 @@ ShmStream::ShmStream(std::shared_ptr<const io::Mapping> memory, size_t ring_byte
       out_(header().rings[side]),
       in_(header().rings[1 - side]),
       out_bytes_(bytes_of(side)),
-      in_bytes_(bytes_of(1 - side)) {}
+      in_bytes_(bytes_of(1 - side)),
+      out_usable_(small_bytes(ring_bytes)),
+      in_usable_(small_bytes(ring_bytes)) {}
 
-ShmHeader& ShmStream::header() const { return header_of(*memory_); }
+ShmHeader& ShmStream::header() const { return header_of(memory_->mapping); }
 
 std::byte* ShmStream::bytes_of(int writer) const {
-  return memory_->data() + kHeaderBytes + static_cast<size_t>(writer) * ring_bytes_;
+  return memory_->mapping.data() + ring_start(ring_bytes_, writer);
+}
+
+Status ShmStream::commit_ring(int writer) const {
+  return io::commit(memory_->fd.get(), ring_start(ring_bytes_, writer), ring_bytes_);
 }
 
 Moved ShmStream::write(std::span<const iovec> pieces) {
@@ -130,13 +149,10 @@ Moved ShmStream::write(std::span<const iovec> pieces) {
   size_t in_piece = 0;
   size_t moved = 0;
   while (left > 0) {
-    size_t room = ring_bytes_ - (written_ - peer_read_);
-    if (room < std::min(left, kPublishBytes)) {
-      if (!see_room()) return {.bytes = moved, .closed = closed_};
-      room = ring_bytes_ - (written_ - peer_read_);
-    }
-    const size_t count = std::min({room, left, kPublishBytes});
-    for_each_run(pieces, in_piece, written_, ring_bytes_, count,
+    const size_t wanted = std::min(left, kPublishBytes);
+    if (room() < wanted && !make_room()) return {.bytes = moved, .closed = closed_};
+    const size_t count = std::min(room(), wanted);
+    for_each_run(pieces, in_piece, written_ - base_, ring_bytes_, count,
                  [this](const std::byte* from, size_t slot, size_t run) {
                    std::memcpy(out_bytes_ + slot, from, run);
                  });
@@ -148,19 +164,47 @@ Moved ShmStream::write(std::span<const iovec> pieces) {
   return {.bytes = moved, .closed = false};
 }
 
-/// Looks at the reader's position; asks it to ring if the ring is full. False if there is no room.
-bool ShmStream::see_room() {
-  for (int look = 0; look < 2; ++look) {
-    const uint64_t peer_read = out_.read.load(std::memory_order_seq_cst);
-    if (peer_read - peer_read_ > written_ - peer_read_) {
-      broken("read", peer_read);
-      return false;
+/// Bytes that may be written now, as far as the reader's position has been seen.
+size_t ShmStream::room() const {
+  if (out_usable_ < ring_bytes_) return out_usable_ - (written_ - base_);
+  return ring_bytes_ - (written_ - peer_read_);
+}
+
+/// Makes room for a byte or more if it can; false if there is none.
+bool ShmStream::make_room() {
+  if (out_usable_ == ring_bytes_) return wait_for_room(1);
+  if (!see_room(ring_bytes_)) {
+    if (closed_) return false;
+    if (may_grow_) may_grow_ = commit_ring(side_).ok();
+    if (may_grow_) {
+      out_usable_ = ring_bytes_;
+      return true;
     }
-    peer_read_ = peer_read;
-    if (written_ - peer_read_ < ring_bytes_) return true;
-    if (look == 0) out_.writer_waits.store(1, std::memory_order_seq_cst);
+    if (room() > 0) return true;
+    if (!wait_for_room(ring_bytes_)) return false;
   }
-  return false;
+  base_ = written_;
+  out_.base.store(base_, std::memory_order_relaxed);
+  return true;
+}
+
+/// Looks at the reader's position; true if `wanted` bytes of the whole ring are free.
+bool ShmStream::see_room(size_t wanted) {
+  const uint64_t peer_read = out_.read.load(std::memory_order_seq_cst);
+  if (peer_read - peer_read_ > written_ - peer_read_) {
+    broken("read", peer_read);
+    return false;
+  }
+  peer_read_ = peer_read;
+  return ring_bytes_ - (written_ - peer_read_) >= wanted;
+}
+
+/// The same, and asks the reader to ring if they are not.
+bool ShmStream::wait_for_room(size_t wanted) {
+  if (see_room(wanted)) return true;
+  if (closed_) return false;
+  out_.writer_waits.store(1, std::memory_order_seq_cst);
+  return see_room(wanted);
 }
 
 void ShmStream::publish_written() {
@@ -178,7 +222,8 @@ Moved ShmStream::read(std::span<const iovec> pieces) {
   size_t moved = 0;
   while (left > 0 && see_data()) {
     const size_t count = std::min({size_t{peer_written_ - read_}, left, kPublishBytes});
-    for_each_run(pieces, in_piece, read_, ring_bytes_, count,
+    if (!may_read(count)) break;
+    for_each_run(pieces, in_piece, read_ - peer_base_, ring_bytes_, count,
                  [this](std::byte* into, size_t slot, size_t run) {
                    std::memcpy(into, in_bytes_ + slot, run);
                  });
@@ -202,7 +247,25 @@ bool ShmStream::see_data() {
     return false;
   }
   peer_written_ = peer_written;
+  peer_base_ = in_.base.load(std::memory_order_relaxed);
   return peer_written_ != read_;
+}
+
+/// Commits the whole ring if bytes beyond its first part are read: a peer that wrote them has done
+/// so, but a broken one must not make this process die of SIGBUS. False if there is no memory.
+bool ShmStream::may_read(size_t count) {
+  if (in_usable_ == ring_bytes_ ||
+      ((read_ - peer_base_) & (ring_bytes_ - 1)) + count <= in_usable_) {
+    return true;
+  }
+  const Status committed = commit_ring(1 - side_);
+  if (committed.ok()) {
+    in_usable_ = ring_bytes_;
+    return true;
+  }
+  reason_ = committed.message();
+  close();
+  return false;
 }
 
 void ShmStream::publish_read() {

@@ -47,6 +47,8 @@ class Stream {
   virtual void set_doorbell(const Doorbell& /*bell*/) {}
   /// Closes this side; the peer reads what is in flight and then sees `closed`. Idempotent.
   virtual void close() = 0;
+  /// In a forked child: closes its descriptors without a word. Nothing else may be called after it.
+  virtual void close_in_child() {}
   /// One line: how and where the peer is reached and, once closed, why ("tcp 127.0.0.1:4711:
   /// connection reset").
   [[nodiscard]] virtual std::string describe() const = 0;

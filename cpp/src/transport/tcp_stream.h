@@ -27,6 +27,7 @@ class TcpStream final : public Stream {
   Moved read(std::span<const iovec> pieces) override;
   [[nodiscard]] int poll_fd() const override { return socket_.get(); }
   void close() override;
+  void close_in_child() override { socket_.reset(); }
   [[nodiscard]] std::string describe() const override;
   [[nodiscard]] const TcpCalls& calls() const { return calls_; }
 

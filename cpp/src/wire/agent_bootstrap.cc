@@ -87,32 +87,48 @@ Result<AgentMessage> AgentBootstrap::receive(Time deadline) {
   }
 }
 
-Result<Bytes> AgentBootstrap::ask(AgentMessage message, Time deadline) {
+Result<uint32_t> AgentBootstrap::request(AgentMessage message, Time deadline) {
   message.request = next_request_++;
   CORRO_TRY(send(message, {}, deadline));
-  while (true) {
-    CORRO_ASSIGN(AgentMessage answer, receive(deadline));
-    if (answer.kind != AgentMessageKind::kReply || answer.request != message.request) continue;
-    if (answer.code == Code::kOk) return std::move(answer.value);
-    return Status(answer.code, text_of(answer.value));
+  return message.request;
+}
+
+Result<Bytes> AgentBootstrap::reply_to(uint32_t request, Time deadline) {
+  while (!replies_.contains(request)) {
+    CORRO_ASSIGN(AgentMessage reply, receive(deadline));
+    if (reply.kind == AgentMessageKind::kReply) replies_.emplace(reply.request, std::move(reply));
   }
+  AgentMessage reply = std::move(replies_.extract(request).mapped());
+  if (reply.code == Code::kOk) return std::move(reply.value);
+  return Status(reply.code, text_of(reply.value));
 }
 
 Status AgentBootstrap::put(std::string_view key, BytesView value) {
   CORRO_TRY(check_bootstrap_put(key, value));
   constexpr auto kPatience = std::chrono::seconds(30);
-  auto done = ask({.kind = AgentMessageKind::kPut,
-                   .key = std::string(key),
-                   .value = Bytes(value.begin(), value.end())},
-                  monotonic_now() + kPatience);
-  return done.status().with_context(fmt::format("put {}", key));
+  const Time deadline = monotonic_now() + kPatience;
+  const std::string context = fmt::format("put {}", key);
+  const auto number = request({.kind = AgentMessageKind::kPut,
+                               .key = std::string(key),
+                               .value = Bytes(value.begin(), value.end())},
+                              deadline);
+  if (!number.ok()) return number.status().with_context(context);
+  return reply_to(*number, deadline).status().with_context(context);
 }
 
 Result<Bytes> AgentBootstrap::get(std::string_view key, Time deadline) {
   CORRO_TRY(check_bootstrap_key(key));
-  auto found =
-      ask({.kind = AgentMessageKind::kGet, .key = std::string(key), .value = {}}, deadline);
-  if (!found.ok()) return found.status().with_context(fmt::format("get {}", key));
+  const std::string context = fmt::format("get {}", key);
+  auto asked = asked_.find(key);
+  if (asked == asked_.end()) {
+    const auto number =
+        request({.kind = AgentMessageKind::kGet, .key = std::string(key), .value = {}}, deadline);
+    if (!number.ok()) return number.status().with_context(context);
+    asked = asked_.emplace(key, *number).first;
+  }
+  auto found = reply_to(asked->second, deadline);
+  if (found.status().code() != Code::kDeadlineExceeded) asked_.erase(asked);
+  if (!found.ok()) return found.status().with_context(context);
   return found;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,15 +41,18 @@ class AgentBootstrap final : public Bootstrap {
   Status greet(const Options& options);
   Status send(const AgentMessage& message, std::span<const int> descriptors, Time deadline);
   Result<AgentMessage> receive(Time deadline);
-  /// Sends a request and waits for its own reply; late replies of requests given up before are
-  /// dropped.
-  Result<Bytes> ask(AgentMessage message, Time deadline);
+  Result<uint32_t> request(AgentMessage message, Time deadline);
+  /// Waits for the reply to a request. Replies to others that were given up are kept.
+  Result<Bytes> reply_to(uint32_t request, Time deadline);
 
   io::Fd fd_;
   std::string name_;
   std::string job_;
   Secret secret_{};
   uint32_t next_request_ = 1;
+  /// Keys that were asked for and given up: who asks again waits for the same reply.
+  std::map<std::string, uint32_t, std::less<>> asked_;
+  std::map<uint32_t, AgentMessage> replies_;  ///< To these.
 };
 
 }  // namespace corro::wire

@@ -23,6 +23,9 @@ enum class ControlKind : uint8_t {
   kVote = 9,      ///< Closing round, to who decides: `op` is made here, with this signature.
   kCommit = 10,   ///< Closing round: `op` has succeeded, on every rank.
   kSettled = 11,  ///< Closing round: what has not been committed by now has failed on every rank.
+  kFree = 12,     ///< Plans: a slot is free for transfer `op` of the channel that the lane names.
+  kStop = 13,     ///< Plans: the plan whose key the lane is has stopped, with `code` and `text`.
+  kMembers = 14,  ///< World rank `rank` made the lane's group, which has a name, of these (`text`).
 };
 
 /// A small message about the connection or an operation.

@@ -11,7 +11,7 @@
 namespace corro::wire {
 namespace {
 
-constexpr uint16_t kHandshakeVersion = 1;
+constexpr uint16_t kHandshakeVersion = 2;
 constexpr uint64_t kHelloMagic = 0x31736F72726F63C7;       // C7 "corros1"
 constexpr uint64_t kLocalHelloMagic = 0x316C6F72726F63C7;  // C7 "corrol1"
 /// Different labels of one length, so that no proof of one side is ever a proof of the other.
@@ -38,13 +38,13 @@ static_assert(sizeof(RawHelloLayout) == kHelloBytes);
 struct RawLocalHelloLayout {
   uint64_t magic = kLocalHelloMagic;
   uint16_t version = kHandshakeVersion;
-  uint16_t reserved = 0;
+  uint16_t purpose = 0;
   uint32_t epoch = 0;
   Digest job{};
   int32_t from = -1;
   int32_t to = -1;
   uint32_t descriptors = 0;
-  uint32_t reserved_too = 0;
+  uint32_t reserved = 0;
 };
 static_assert(sizeof(RawLocalHelloLayout) == kLocalHelloBytes);
 
@@ -100,7 +100,7 @@ RawHello encode_hello(const Hello& hello) {
 Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> raw) {
   RawHelloLayout layout;
   std::memcpy(&layout, raw.data(), raw.size());
-  if (layout.magic != kHelloMagic || layout.purpose > static_cast<uint16_t>(Purpose::kLiveness)) {
+  if (layout.magic != kHelloMagic || layout.purpose >= kPurposes) {
     return Status(Code::kInvalidArgument, "handshake: not a hello of corro");
   }
   if (layout.version != kHandshakeVersion) {
@@ -141,14 +141,20 @@ ClientHandshake::ClientHandshake(const HandshakeIdentity& identity, int32_t serv
 
 Status ClientHandshake::feed(BytesView bytes) {
   if (!in_.collect(bytes)) return {};
-  const Bytes challenge = in_.take(0);
-  const BytesView nonce = BytesView(challenge).first(kNonceBytes);
-  if (!proven(Transcript(kServerLabel, hello_, nonce), BytesView(challenge).subspan(kNonceBytes),
-              secret_)) {
+  if (!proven_) return take_challenge(in_.take(kAdmitted.size()));
+  if (!std::ranges::equal(in_.take(0), kAdmitted))
+    return {Code::kUnauthenticated, "handshake: the other side does not end it as corro does"};
+  done_ = true;
+  return {};
+}
+
+Status ClientHandshake::take_challenge(BytesView challenge) {
+  const BytesView nonce = challenge.first(kNonceBytes);
+  if (!proven(Transcript(kServerLabel, hello_, nonce), challenge.subspan(kNonceBytes), secret_)) {
     return {Code::kUnauthenticated, "handshake: the other side does not know the job's secret"};
   }
   append(output_, prove(Transcript(kClientLabel, hello_, nonce), secret_));
-  done_ = true;
+  proven_ = true;
   return {};
 }
 
@@ -192,6 +198,7 @@ Status ServerHandshake::take_proof(BytesView bytes) {
 
 RawLocalHello encode_local_hello(const LocalHello& hello) {
   RawLocalHelloLayout layout;
+  layout.purpose = static_cast<uint16_t>(hello.purpose);
   layout.epoch = hello.epoch;
   layout.job = hello.job;
   layout.from = hello.from;
@@ -209,10 +216,11 @@ Result<LocalHello> decode_local_hello(BytesView packet) {
   if (packet.size() != sizeof(layout)) return refused;
   std::memcpy(&layout, packet.data(), sizeof(layout));
   if (layout.magic != kLocalHelloMagic || layout.version != kHandshakeVersion ||
-      layout.reserved != 0 || layout.reserved_too != 0) {
+      layout.purpose >= kPurposes || layout.reserved != 0) {
     return refused;
   }
-  return LocalHello{.job = layout.job,
+  return LocalHello{.purpose = static_cast<Purpose>(layout.purpose),
+                    .job = layout.job,
                     .epoch = layout.epoch,
                     .from = layout.from,
                     .to = layout.to,

@@ -8,6 +8,8 @@
 //                                    send(server.take_output());   // 64 bytes
 //   client.feed(read up to client.wanted()); send(client.take_output()); // 32 bytes
 //                                    server.feed(...); server.done(), server.peer_rank()
+//                                    send(kAdmitted) if the server takes the connection
+//   client.feed(the welcome); client.done()
 #pragma once
 
 #include <array>
@@ -34,7 +36,13 @@ using Nonce = std::array<std::byte, kNonceBytes>;
 enum class Purpose : uint16_t {
   kStream = 0,    ///< Frames.
   kLiveness = 1,  ///< To notice that the other host is lost, and to tell of lost hosts.
+  kJoining = 2,   ///< To tell each other of all ranks while the job starts.
 };
+inline constexpr uint16_t kPurposes = 3;
+
+/// What a server says last: the connection is the one that both sides use from now on. Whoever has
+/// dialled may take it for lost only after that.
+inline constexpr std::array<std::byte, 1> kAdmitted = {std::byte{1}};
 
 /// Who takes part; the same on both sides but for `rank`.
 struct HandshakeIdentity {
@@ -80,18 +88,22 @@ class ClientHandshake {
                   Purpose purpose = Purpose::kStream);
   /// Never read more than this: what follows belongs to the stream.
   [[nodiscard]] size_t wanted() const { return in_.wanted(); }
-  /// Takes 1 to wanted() bytes. UNAUTHENTICATED if the server does not know the secret.
+  /// Takes 1 to wanted() bytes. UNAUTHENTICATED if the server does not know the secret, or ends
+  /// with anything but a welcome.
   [[nodiscard]] Status feed(BytesView bytes);
   /// What to send now; empty if nothing.
   [[nodiscard]] Bytes take_output() { return std::exchange(output_, {}); }
-  /// The server is authenticated; once the output is sent, so is this side.
+  /// Both sides are authenticated, and the server has taken the connection.
   [[nodiscard]] bool done() const { return done_; }
 
  private:
+  Status take_challenge(BytesView challenge);
+
   Secret secret_;
   RawHello hello_;
   HandshakeBuffer in_{kChallengeBytes};
   Bytes output_;
+  bool proven_ = false;  ///< The server knows the secret.
   bool done_ = false;
 };
 
@@ -128,11 +140,12 @@ class ServerHandshake {
 /// What two ranks of one host tell each other, beside descriptors, over a Unix socket whose peer
 /// the kernel vouches for.
 struct LocalHello {
+  Purpose purpose = Purpose::kStream;
   Digest job{};
   uint32_t epoch = 0;
   int32_t from = -1;
   int32_t to = -1;
-  uint32_t descriptors = 0;  ///< How many come with this message; 0: a connection for liveness.
+  uint32_t descriptors = 0;  ///< How many come with this message.
 };
 inline constexpr size_t kLocalHelloBytes = 48;
 using RawLocalHello = std::array<std::byte, kLocalHelloBytes>;

@@ -32,11 +32,13 @@ Status carry(BytesView bytes, Receiver& to, size_t piece = 1000) {
   return {};
 }
 
-/// Runs all three messages; the first failure ends it.
+/// Runs all messages; the first failure ends it.
 Status run(ClientHandshake& client, ServerHandshake& server, size_t piece = 1000) {
   CORRO_TRY(carry(client.take_output(), server, piece));
   CORRO_TRY(carry(server.take_output(), client, piece));
-  return carry(client.take_output(), server, piece);
+  CORRO_TRY(carry(client.take_output(), server, piece));
+  if (client.done()) return {Code::kInternal, "done before it is welcome"};
+  return server.done() ? carry(kAdmitted, client, piece) : Status();
 }
 
 TEST(Handshake, TwoWhoKnowTheSecretAuthenticateEachOtherWhateverThePieces) {
@@ -53,16 +55,27 @@ TEST(Handshake, TwoWhoKnowTheSecretAuthenticateEachOtherWhateverThePieces) {
   }
 }
 
+TEST(Handshake, WhatIsNoWelcomeIsRefused) {
+  const Secret secret = random_secret();
+  ClientHandshake client(identity_of(3), 1, secret);
+  ServerHandshake server(identity_of(1), secret);
+  ASSERT_TRUE(carry(client.take_output(), server).ok());
+  ASSERT_TRUE(carry(server.take_output(), client).ok());
+  const std::array<std::byte, 1> other = {std::byte{0xC7}};
+  EXPECT_EQ(client.feed(other).code(), Code::kUnauthenticated);
+  EXPECT_FALSE(client.done());
+}
+
 TEST(Handshake, SaysWhatTheConnectionIsFor) {
   const Secret secret = random_secret();
-  for (const Purpose purpose : {Purpose::kStream, Purpose::kLiveness}) {
+  for (const Purpose purpose : {Purpose::kStream, Purpose::kLiveness, Purpose::kJoining}) {
     ClientHandshake client(identity_of(3), 1, secret, purpose);
     ServerHandshake server(identity_of(1), secret);
     ASSERT_TRUE(run(client, server).ok());
     EXPECT_EQ(server.purpose(), purpose);
   }
   RawHello unknown = encode_hello({});
-  unknown[10] = std::byte{2};
+  unknown[10] = std::byte{3};
   EXPECT_EQ(decode_hello(unknown).status().code(), Code::kInvalidArgument);
 }
 
@@ -161,7 +174,7 @@ TEST(Handshake, HelloIsTheOneOfTheDocument) {
   const std::string start(
       "\xC7"
       "corros1"
-      "\x01\x00\x00\x00"
+      "\x02\x00\x00\x00"
       "\x05\x00\x00\x00",
       16);
   EXPECT_EQ(std::memcmp(raw.data(), start.data(), start.size()), 0);
@@ -172,16 +185,22 @@ TEST(Handshake, HelloIsTheOneOfTheDocument) {
 }
 
 TEST(LocalHello, ReadsBackWhatItWritesAndNothingElse) {
-  const LocalHello hello{.job = digest_of("j"), .epoch = 2, .from = 3, .to = 1, .descriptors = 4};
+  const LocalHello hello{.purpose = Purpose::kJoining,
+                         .job = digest_of("j"),
+                         .epoch = 2,
+                         .from = 3,
+                         .to = 1,
+                         .descriptors = 4};
   const RawLocalHello raw = encode_local_hello(hello);
   const LocalHello read = decode_local_hello(raw).value();
+  EXPECT_EQ(read.purpose, Purpose::kJoining);
   EXPECT_EQ(read.job, hello.job);
   EXPECT_EQ(read.epoch, 2U);
   EXPECT_EQ(read.from, 3);
   EXPECT_EQ(read.to, 1);
   EXPECT_EQ(read.descriptors, 4U);
   EXPECT_FALSE(decode_local_hello(BytesView(raw).first(kLocalHelloBytes - 1)).ok());
-  for (const size_t at : {0U, 8U, 10U, 44U}) {
+  for (const size_t at : {0U, 8U, 11U, 44U}) {
     RawLocalHello changed = raw;
     changed[at] ^= std::byte{1};
     EXPECT_FALSE(decode_local_hello(changed).ok()) << "byte " << at;

@@ -43,7 +43,7 @@ bool concurrent(const Access& a, const Access& b, uint32_t window) {
 class Accesses {
  public:
   Accesses(const Problem& problem, const Schedule& schedule)
-      : schedule_(schedule), memory_(problem, schedule.scratch_count) {}
+      : schedule_(schedule), problem_(problem), memory_(problem, schedule) {}
 
   Status collect() {
     for (size_t i = 0; i < schedule_.steps.size(); ++i) {
@@ -62,7 +62,9 @@ class Accesses {
   Status add_copy(size_t i) {
     const Step& step = schedule_.steps[i];
     CORRO_TRY(check_own_overlap(i, step.from));
-    if (memory_.addresses(step.from) == memory_.addresses(step.into)) return {};  // nothing to do
+    const bool own = step.from.buffer != Buffer::kStage || step.from.owner == problem_.rank;
+    if (own && memory_.addresses(step.from) == memory_.addresses(step.into))
+      return {};  // nothing to do
     CORRO_TRY(add(i, step.from, false));
     return add(i, step.into, true);
   }
@@ -82,6 +84,12 @@ class Accesses {
   Status add(size_t i, const Block& block, bool writes) {
     const Step& step = schedule_.steps[i];
     if (!memory_.contains(block)) return broken(fmt::format("step {}: outside its buffer", i));
+    if (block.buffer == Buffer::kStage && block.owner != problem_.rank) {
+      const Topology& topology = *problem_.topology;
+      if (topology.host_of(block.owner) != topology.host_of(problem_.rank))
+        return broken(fmt::format("step {}: the stage of another host", i));
+      return writes ? broken(fmt::format("step {}: writes to another stage", i)) : Status();
+    }
     if (writes && block.count > 0 && block.buffer == Buffer::kInput) {
       return broken(fmt::format("step {}: writes to the input", i));
     }
@@ -96,6 +104,7 @@ class Accesses {
     const Range from = memory_.addresses(source);
     const Range into = memory_.addresses(schedule_.steps[i].into);
     if (from.count != into.count) return broken(fmt::format("step {}: unequal lengths", i));
+    if (source.buffer == Buffer::kStage && source.owner != problem_.rank) return {};
     const bool apart =
         from.begin >= into.begin + into.count || into.begin >= from.begin + from.count;
     if (apart || from == into) return {};
@@ -103,6 +112,7 @@ class Accesses {
   }
 
   const Schedule& schedule_;
+  const Problem& problem_;
   SimulatedMemory memory_;
   std::vector<Access> accesses_;
 };

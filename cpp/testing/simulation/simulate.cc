@@ -1,6 +1,7 @@
 #include "testing/simulation/simulate.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <tuple>
 
@@ -41,9 +42,8 @@ Status broken(std::string text) { return {Code::kInternal, std::move(text)}; }
 class SimulatedRank {
  public:
   SimulatedRank(const Problem& problem, const Schedule& schedule)
-      : problem_(problem),
-        schedule_(schedule),
-        memory_(problem, schedule.scratch_count),
+      : schedule_(schedule),
+        memory_(problem, schedule),
         cells_(memory_.size()),
         strands_(schedule) {
     const Range in = memory_.addresses({Buffer::kInput, 0, buffer_sizes(problem).input});
@@ -53,8 +53,18 @@ class SimulatedRank {
   }
 
   [[nodiscard]] const Step& step(size_t i) const { return schedule_.steps[i]; }
+  [[nodiscard]] const Block& source(size_t i) const { return schedule_.sources[i]; }
   SimulatedStrands& strands() { return strands_; }
 
+  /// Tells so of a strand, unless one before it has not yet; true if it has told.
+  bool mark(Mark mark, uint32_t strands) {
+    uint32_t& told = marks_[static_cast<size_t>(mark)];
+    if (told + 1 == strands) told = strands;
+    return told >= strands;
+  }
+  [[nodiscard]] uint32_t marked(Mark mark) const { return marks_[static_cast<size_t>(mark)]; }
+
+  /// Of its own memory, whatever the block says.
   [[nodiscard]] std::vector<Cell> read(const Block& block) const {
     const auto begin = cells_.begin() + static_cast<std::ptrdiff_t>(memory_.addresses(block).begin);
     return {begin, begin + static_cast<std::ptrdiff_t>(block.count)};
@@ -65,29 +75,12 @@ class SimulatedRank {
               cells_.begin() + static_cast<std::ptrdiff_t>(memory_.addresses(block).begin));
   }
 
-  Status fold(const Step& step) {
-    std::vector<Cell> result;
-    for (uint32_t s = 0; s < step.sources_count; ++s) {
-      const std::vector<Cell> source = read(schedule_.sources[step.sources_begin + s]);
-      if (s == 0) result = source;
-      for (size_t i = 0; i < source.size(); ++i) {
-        if (source[i].final) return broken(fmt::format("rank {} folds a result", problem_.rank));
-        if (s == 0) continue;
-        result[i].sum += source[i].sum;
-        result[i].order = ordered(result[i].order, source[i].order);
-      }
-    }
-    for (Cell& cell : result) cell.final = step.final_fold;
-    write(step.into, result);
-    return {};
-  }
-
  private:
-  const Problem& problem_;
   const Schedule& schedule_;
   SimulatedMemory memory_;
   std::vector<Cell> cells_;
   SimulatedStrands strands_;
+  std::array<uint32_t, kMarkCount> marks_{};
 };
 
 /// The group, and the messages between its ranks.
@@ -131,6 +124,29 @@ class Simulation {
     std::vector<Cell> cells;
   };
 
+  /// Of a rank's own memory, or of another one's stage.
+  [[nodiscard]] std::vector<Cell> read(size_t r, const Block& block) const {
+    const size_t owner = block.buffer == Buffer::kStage ? static_cast<size_t>(block.owner) : r;
+    return ranks_[owner].read(block);
+  }
+
+  Status fold(size_t r, const Step& step) {
+    std::vector<Cell> result;
+    for (uint32_t s = 0; s < step.sources_count; ++s) {
+      const std::vector<Cell> source = read(r, ranks_[r].source(step.sources_begin + s));
+      if (s == 0) result = source;
+      for (size_t i = 0; i < source.size(); ++i) {
+        if (source[i].final) return broken(fmt::format("rank {} folds a result", r));
+        if (s == 0) continue;
+        result[i].sum += source[i].sum;
+        result[i].order = ordered(result[i].order, source[i].order);
+      }
+    }
+    for (Cell& cell : result) cell.final = step.final_fold;
+    ranks_[r].write(step.into, result);
+    return {};
+  }
+
   std::vector<Message>& channel(size_t from, size_t to) {
     return channels_[from * ranks_.size() + to];
   }
@@ -163,11 +179,15 @@ class Simulation {
       case StepKind::kRecv:
         return receive(r, step);
       case StepKind::kCopy:
-        rank.write(step.into, rank.read(step.from));
+        rank.write(step.into, read(r, step.from));
         return true;
       case StepKind::kReduce:
-        CORRO_TRY(rank.fold(step));
+        CORRO_TRY(fold(r, step));
         return true;
+      case StepKind::kMark:
+        return rank.mark(step.mark, step.tag);
+      case StepKind::kAwait:
+        return ranks_[static_cast<size_t>(step.peer)].marked(step.mark) >= step.tag;
     }
     return false;
   }
@@ -177,7 +197,7 @@ class Simulation {
     const auto to = static_cast<size_t>(step.peer);
     std::vector<Message>& messages = channel(r, to);
     if (messages.size() < options_.buffered_messages) {
-      messages.push_back({step.tag, ranks_[r].read(step.from)});
+      messages.push_back({step.tag, read(r, step.from)});
       return true;
     }
     std::vector<size_t>& waiting = ranks_[to].strands().open();
@@ -189,7 +209,7 @@ class Simulation {
     if (match == waiting.end()) return false;
     const size_t received = *match;
     waiting.erase(match);
-    ranks_[to].write(ranks_[to].step(received).into, ranks_[r].read(step.from));
+    ranks_[to].write(ranks_[to].step(received).into, read(r, step.from));
     ranks_[to].strands().complete(received);
     return true;
   }
@@ -234,9 +254,10 @@ class Simulation {
 /// What the output of one rank has to be.
 class Expectation {
  public:
-  Expectation(std::span<const Problem> problems, size_t rank)
+  Expectation(std::span<const Problem> problems, size_t rank, FoldOrder order)
       : problems_(problems),
         problem_(problems[rank]),
+        order_(order),
         layout_(problem_.counts, problem_.count, problem_.size) {}
 
   [[nodiscard]] bool reduces() const {
@@ -273,28 +294,46 @@ class Expectation {
     while (i >= layout_.offset(rank) + layout_.count(rank)) ++rank;
     return rank;
   }
+  static void add(Cell& cell, const Cell& next) {
+    cell.sum += next.sum;
+    cell.order = ordered(cell.order, next.order);
+  }
   [[nodiscard]] Cell folded(uint64_t i) const {
-    Cell cell = contribution(0, i);
-    for (int32_t r = 1; r < problem_.size - problem_.aggregators; ++r) {
-      const Cell next = contribution(r, i);
-      cell.sum += next.sum;
-      cell.order = ordered(cell.order, next.order);
-    }
+    Cell cell = order_ == FoldOrder::kHosts ? folded_by_host(i) : contribution(0, i);
+    for (int32_t r = 1; order_ != FoldOrder::kHosts && r < problem_.size - problem_.aggregators;
+         ++r)
+      add(cell, contribution(r, i));
     cell.final = true;
+    return cell;
+  }
+  [[nodiscard]] Cell folded_by_host(uint64_t i) const {
+    const Topology& topology = *problem_.topology;
+    const int32_t hosts = topology.hosts();
+    const int32_t first =
+        problem_.kind == OpKind::kReduce ? topology.host_of(problem_.root) + 1 : 0;
+    Cell cell;
+    for (int32_t h = 0; h < hosts; ++h) {
+      const auto ranks = topology.ranks_on((first + h) % hosts);
+      Cell sum = contribution(ranks[0], i);
+      for (const int32_t r : ranks.subspan(1)) add(sum, contribution(r, i));
+      if (h == 0) cell = sum;
+      if (h > 0) add(cell, sum);
+    }
     return cell;
   }
 
   std::span<const Problem> problems_;
   const Problem& problem_;
+  const FoldOrder order_;
   Layout layout_;
 };
 
 Status check_output(std::span<const Problem> problems, std::span<const Schedule> schedules,
                     const Simulation& simulation, size_t r) {
-  const Expectation expectation(problems, r);
+  const Expectation expectation(problems, r, schedules[r].order);
   const uint64_t count = buffer_sizes(problems[r]).output;
   const std::vector<Cell> output = simulation.rank(r).read({Buffer::kOutput, 0, count});
-  const bool other_order = expectation.reduces() && !schedules[r].rank_order;
+  const bool other_order = expectation.reduces() && schedules[r].order == FoldOrder::kOther;
   const bool same_everywhere = problems[r].kind == OpKind::kAllreduce && other_order;
   std::vector<Cell> first;
   if (same_everywhere) first = simulation.rank(0).read({Buffer::kOutput, 0, count});

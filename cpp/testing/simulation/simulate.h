@@ -1,5 +1,5 @@
 // Simulation of schedules: runs the step arrays of all ranks of a group in one thread, for result,
-// deadlocks, memory hazards and modelled time. Pure; for tests and planning.
+// deadlocks, memory hazards and modelled time. Pure; for tests.
 //
 //   std::vector<Problem> problems = ...;                       // one a rank
 //   std::vector<Schedule> schedules = generate_all(problems, Algorithm::kRing);
@@ -36,18 +36,19 @@ struct SimulationOptions {
 };
 /// Runs the schedules in a seeded order on symbolic contents and compares every output: each
 /// contribution is there exactly once, the post-scale was applied exactly once, all ranks of an
-/// allreduce folded in the same order, and in rank order in one go where the schedule promises
-/// that. A deadlock is an error that names a step. Problems that belong together, one a rank; send
-/// and recv are simulated with their counterpart.
+/// allreduce folded in the same order, and in the one that Schedule::order promises. A deadlock is
+/// an error that names a step. Problems that belong together, one a rank; send and recv are
+/// simulated with their counterpart.
 [[nodiscard]] Status simulate(std::span<const Problem> problems,
                               std::span<const Schedule> schedules,
                               const SimulationOptions& options);
 
-/// Returns the time at which the last rank is done, by the model of `link`: a message leaves
+/// Returns the time at which the last rank is done, by the model of `links`: a message leaves
 /// through its sender's port and enters through its receiver's, each of which passes one message at
-/// a time, first come, first served; the two directions of a port are independent, and folds and
-/// copies take no time.
+/// a time, first come, first served; the two directions of a port are independent, and folds,
+/// copies and marks take no time. Messages between hosts pass the ports of the hosts, those inside
+/// one the ports of the ranks; without a topology all ranks are on one host.
 [[nodiscard]] double simulated_time_us(std::span<const Schedule> schedules, uint64_t element_bytes,
-                                       const LinkModel& link);
+                                       const LinkModels& links, const Topology* topology = nullptr);
 
 }  // namespace corro::collective

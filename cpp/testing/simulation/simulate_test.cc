@@ -123,7 +123,7 @@ TEST(Simulate, FindsAWriteToTheInputAndOneOutsideABuffer) {
 // --- Time ---
 
 double time_of(const Problem& problem, Algorithm algorithm, const LinkModel& link) {
-  return simulated_time_us(generate_all(group(problem), algorithm), 4, link);
+  return simulated_time_us(generate_all(group(problem), algorithm), 4, {link, link});
 }
 
 TEST(SimulatedTime, IsLatencyOverheadAndBytesForOneMessage) {
@@ -154,7 +154,7 @@ TEST(SimulatedTime, ReproducesTheOptimalSplit) {
                           .chunk_count = 1 << 10};
     const LinkModel link{.latency_us = 0, .overhead_us = 0, .us_per_byte = 1.0 / (4 << 20)};
     const double model =
-        modelled_costs_us(problem, 4, link)[static_cast<size_t>(Algorithm::kTwoShot)];
+        modelled_costs_us(problem, 4, {link, link})[static_cast<size_t>(Algorithm::kTwoShot)];
     EXPECT_NEAR(time_of(problem, Algorithm::kTwoShot, link), kWant[k], 0.02 * kWant[k]) << k;
     EXPECT_NEAR(model, kWant[k], 0.02 * kWant[k]) << k;
   }

@@ -37,8 +37,10 @@ BufferSizes buffer_sizes(const Problem& problem) {
   return {};
 }
 
-SimulatedMemory::SimulatedMemory(const Problem& problem, uint64_t scratch_count)
-    : sizes_(buffer_sizes(problem)), scratch_size_(scratch_count) {
+SimulatedMemory::SimulatedMemory(const Problem& problem, const Schedule& schedule)
+    : sizes_(buffer_sizes(problem)),
+      scratch_size_(schedule.scratch_count),
+      stage_size_(schedule.stage_count) {
   const uint64_t own_offset =
       Layout(problem.counts, problem.count, problem.size).offset(problem.rank);
   const bool at_root = problem.rank == problem.root;
@@ -51,16 +53,27 @@ SimulatedMemory::SimulatedMemory(const Problem& problem, uint64_t scratch_count)
     output_base_ = own_offset;
   }
   scratch_base_ = std::max(input_base_ + sizes_.input, output_base_ + sizes_.output);
+  stage_base_ = scratch_base_ + scratch_size_;
 }
 
 uint64_t SimulatedMemory::base(Buffer buffer) const {
-  if (buffer == Buffer::kInput) return input_base_;
-  return buffer == Buffer::kOutput ? output_base_ : scratch_base_;
+  switch (buffer) {
+    case Buffer::kInput:
+      return input_base_;
+    case Buffer::kOutput:
+      return output_base_;
+    case Buffer::kScratch:
+      return scratch_base_;
+    case Buffer::kStage:
+      return stage_base_;
+  }
+  return 0;
 }
 
 bool SimulatedMemory::contains(const Block& block) const {
   const uint64_t size = block.buffer == Buffer::kInput    ? sizes_.input
                         : block.buffer == Buffer::kOutput ? sizes_.output
+                        : block.buffer == Buffer::kStage  ? stage_size_
                                                           : scratch_size_;
   return block.count == 0 || (block.offset <= size && block.count <= size - block.offset);
 }

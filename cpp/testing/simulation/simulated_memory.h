@@ -18,10 +18,11 @@ struct BufferSizes {
 /// Where the buffers lie: apart, or over each other as Problem::in_place says.
 class SimulatedMemory {
  public:
-  SimulatedMemory(const Problem& problem, uint64_t scratch_count);
+  SimulatedMemory(const Problem& problem, const Schedule& schedule);
 
-  [[nodiscard]] uint64_t size() const { return scratch_base_ + scratch_size_; }
+  [[nodiscard]] uint64_t size() const { return stage_base_ + stage_size_; }
   [[nodiscard]] bool contains(const Block& block) const;
+  /// In a stage: the same place in each rank's.
   [[nodiscard]] Range addresses(const Block& block) const {
     return {base(block.buffer) + block.offset, block.count};
   }
@@ -34,6 +35,8 @@ class SimulatedMemory {
   uint64_t output_base_ = 0;
   uint64_t scratch_base_ = 0;
   uint64_t scratch_size_ = 0;
+  uint64_t stage_base_ = 0;
+  uint64_t stage_size_ = 0;
 };
 
 }  // namespace corro::collective

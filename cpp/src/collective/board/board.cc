@@ -16,7 +16,9 @@ Result<std::unique_ptr<Board>> Board::create(const LaneKey& key, int32_t rank,
                                              std::vector<Member> members, Wake wake) {
   auto board = std::unique_ptr<Board>(new Board(key, rank, std::move(members), std::move(wake)));
   Member& self = board->members_[static_cast<size_t>(rank)];
-  CORRO_ASSIGN(self.view, self.segment->open_section(key));
+  std::vector<int32_t> world_ranks;
+  for (const Member& member : board->members_) world_ranks.push_back(member.world_rank);
+  CORRO_ASSIGN(self.view, self.segment->open_section(key, describe_members(world_ranks)));
   self.section = self.view.section;
   return board;
 }
@@ -38,8 +40,17 @@ int32_t Board::missing_member() {
     if (!view) return static_cast<int32_t>(&member - members_.data());
     member.view = *view;
     member.section = view->section;
+    compare(member);
   }
   return -1;
+}
+
+/// A name may be given to groups of different members: their sections have the same key.
+void Board::compare(const Member& member) {
+  if (!members_agree_.ok()) return;
+  const Member& self = members_[static_cast<size_t>(rank_)];
+  members_agree_ = compare_members(self.world_rank, members_of(*self.section), member.world_rank,
+                                   members_of(*member.section));
 }
 
 void Board::leave() {
@@ -71,7 +82,16 @@ bool Board::forsaken(const std::function<bool(int32_t world_rank)>& gone) {
 }
 
 bool Board::line_free(uint64_t op) {
-  if (op < all_completed_ + kLines) return true;
+  if (op >= all_completed_ + kLines) look_at_completed();
+  return op < all_completed_ + kLines;
+}
+
+bool Board::completed_by_all(uint64_t op) {
+  if (op >= all_completed_) look_at_completed();
+  return op < all_completed_;
+}
+
+void Board::look_at_completed() {
   uint64_t lowest = UINT64_MAX;
   for (int32_t r = 0; r < size(); ++r) {
     const uint64_t completed = member(r).section->completed.load(std::memory_order_seq_cst);
@@ -81,7 +101,6 @@ bool Board::line_free(uint64_t op) {
     }
   }
   all_completed_ = lowest;
-  return op < all_completed_ + kLines;
 }
 
 void Board::set_completed(uint64_t op) { store_and_wake(own().completed, op, kAsleepForLines); }
@@ -160,17 +179,39 @@ Stages* Board::stages_of(int32_t r) {
   return member.stages;
 }
 
+Status describe_mismatch(const Board& board, uint64_t op, const OpRequest& request,
+                         const std::string& difference, int32_t who) {
+  return {Code::kInvalidArgument,
+          fmt::format("{}: ranks disagree on operation #{} of this group: {}",
+                      name_of(request.kind), op + 1, difference),
+          {.rank = board.member(who).world_rank,
+           .op = std::string(name_of(request.kind)),
+           .phase = "exchange"}};
+}
+
+Status describe_impossible(const Board& board, uint64_t op, const OpRequest& request, int32_t who,
+                           std::string_view what) {
+  const int32_t world_rank = board.member(who).world_rank;
+  return {Code::kDataLoss,
+          fmt::format("{}: what rank {} has published of operation #{} of this group cannot be: {}",
+                      name_of(request.kind), world_rank, op + 1, what),
+          {.rank = world_rank, .op = std::string(name_of(request.kind)), .phase = "exchange"}};
+}
+
 std::string Board::last_operation_of(int32_t r) const {
   const GroupSection* section = member(r).section;
   if (section == nullptr) return "it has not made this group yet";
   uint64_t last = 0;
   SignatureBits signature;
   for (const Line& line : section->lines) {
+    // The member may go on meanwhile: what it writes anew between the two looks is not taken.
     const uint64_t stamp = line.stamp.load(std::memory_order_acquire);
-    if (stamp > last) {
-      last = stamp;
-      signature = line.signature();
-    }
+    if (stamp <= last) continue;
+    const SignatureBits called = line.signature();
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (line.stamp.load(std::memory_order_relaxed) != stamp) continue;
+    last = stamp;
+    signature = called;
   }
   if (last == 0) return "it has not called anything on this group yet";
   return fmt::format("its last call on this group was #{} {}", last,

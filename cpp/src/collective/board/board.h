@@ -13,9 +13,9 @@
 #include <memory>
 #include <vector>
 
+#include "collective/board/segment.h"
 #include "collective/operation/operation.h"
 #include "collective/operation/request.h"
-#include "collective/board/segment.h"
 
 namespace corro::collective {
 
@@ -51,9 +51,13 @@ class Board {
   /// Looks for sections of members that had not opened theirs yet; returns the first still missing,
   /// or -1.
   int32_t missing_member();
+  /// INVALID_ARGUMENT once a section was found whose owner made the group of other members.
+  [[nodiscard]] const Status& members_agree() const { return members_agree_; }
   /// True once operation `op`'s line may be written: everyone has completed the one that used it
   /// before.
   bool line_free(uint64_t op);
+  /// True once every member has completed operation `op`.
+  [[nodiscard]] bool completed_by_all(uint64_t op);
   /// The group rank that holds the line back; only after line_free() returned false.
   [[nodiscard]] int32_t holds_back() const { return slowest_; }
 
@@ -93,8 +97,10 @@ class Board {
 
  private:
   Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake);
+  void look_at_completed();
   void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
   [[nodiscard]] bool is_out(Member& member) const;
+  void compare(const Member& member);
   [[nodiscard]] int32_t member_or_nobody(uint64_t world_rank) const;
 
   LaneKey key_;
@@ -106,8 +112,17 @@ class Board {
   Stages* own_stages_ = nullptr;
   bool forsaken_ = false;
   bool reads_everyone_ = false;
+  Status members_agree_;
   std::vector<std::byte> scratch_;
 };
+
+/// The error of an operation that ranks of a board have called differently. `who`: the group rank
+/// that differs.
+[[nodiscard]] Status describe_mismatch(const Board& board, uint64_t op, const OpRequest& request,
+                                       const std::string& difference, int32_t who);
+/// DATA_LOSS: what group rank `who` has published of an operation is not what any rank publishes.
+[[nodiscard]] Status describe_impossible(const Board& board, uint64_t op, const OpRequest& request,
+                                         int32_t who, std::string_view what);
 
 /// One collective over a board. The request is borrowed and outlives the operation. `published`:
 /// its line is out already (BoardExchange::publish()).

@@ -27,9 +27,7 @@ BoardExchange::BoardExchange(Board& board, uint64_t op, const OpRequest& request
 
 void BoardExchange::publish() {
   Line& line = board_.own().lines[op_ % kLines];
-  line.call = signature_.call;
-  line.shape = signature_.shape;
-  line.extras = signature_.extras;
+  line.begin(signature_);
   line.reads = board_.reads_everyone() ? 1 : 0;
   const uint64_t bytes = shape_.contribution() * element_;
   const uint64_t most = largest_contribution() * element_ + table_bytes();
@@ -150,20 +148,11 @@ Status BoardExchange::tables_agree() const {
 }
 
 Status BoardExchange::mismatch(const std::string& difference, int32_t who) const {
-  return {Code::kInvalidArgument,
-          fmt::format("{}: ranks disagree on operation #{} of this group: {}",
-                      name_of(request_.kind), op_ + 1, difference),
-          {.rank = board_.member(who).world_rank,
-           .op = std::string(name_of(request_.kind)),
-           .phase = "exchange"}};
+  return describe_mismatch(board_, op_, request_, difference, who);
 }
 
 Status BoardExchange::impossible(int32_t r, std::string_view what) const {
-  const int32_t world_rank = board_.member(r).world_rank;
-  return {Code::kDataLoss,
-          fmt::format("{}: what rank {} has published of operation #{} of this group cannot be: {}",
-                      name_of(request_.kind), world_rank, op_ + 1, what),
-          {.rank = world_rank, .op = std::string(name_of(request_.kind)), .phase = "exchange"}};
+  return describe_impossible(board_, op_, request_, r, what);
 }
 
 // -- small: contributions are in lines and slots --------------------------------------------------

@@ -39,17 +39,25 @@ class BoardOperation final : public Operation {
 
   Board& board() { return exchange_.board(); }
 
+  std::string what_was_said(const Board::Failure& failure) {
+    const int32_t reporter = board().member(failure.reporter).world_rank;
+    std::string said = fmt::format("rank {} gave the group up", reporter);
+    if (failure.culprit < 0 || failure.culprit == reporter) return said;
+    if (failure.code == Code::kUnavailable) return said + fmt::format(": rank {} was lost", failure.culprit);
+    return said + fmt::format(" because of rank {}", failure.culprit);
+  }
+
   Progress check_members() {
     const auto failure = board().find_failure();
     if (!failure) return Progress::kIdle;
     return give_group_up(
-        {failure->code,
-         fmt::format("rank {} gave the group up", board().member(failure->reporter).world_rank),
-         {.rank = failure->culprit}});
+        {failure->code, what_was_said(*failure), {.rank = failure->culprit}});
   }
 
   Progress admit() {
-    if (const int32_t missing = board().missing_member(); missing >= 0) {
+    const int32_t missing = board().missing_member();
+    if (!board().members_agree().ok()) return give_group_up(board().members_agree());
+    if (missing >= 0) {
       wait(obs::Phase::kQueued, missing);
       return Progress::kIdle;
     }

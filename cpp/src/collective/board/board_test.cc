@@ -3,8 +3,11 @@
 #include "collective/board/board.h"
 
 #include <array>
+#include <cstdio>
 #include <cstring>
+#include <thread>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -98,6 +101,15 @@ TEST_F(HostileBoard, ACulpritWhoIsNoMemberIsNobody) {
   }
   boards_[0]->own().failed.store(uint64_t{12} << 8U | 14U);
   EXPECT_EQ(boards_[1]->find_failure()->culprit, 11);
+}
+
+TEST_F(HostileBoard, WhoHearsOfALossFromAnotherNamesTheLostRank) {
+  boards_[0]->set_failed(Code::kUnavailable, 11);
+  const OpRequest request{.kind = OpKind::kBarrier};
+  const auto operation = make_board_operation(*boards_[1], 0, request);
+  for (int turn = 0; turn < 1000 && operation->poll(true) != Progress::kDone;) ++turn;
+  EXPECT_EQ(operation->status().code(), Code::kUnavailable);
+  EXPECT_EQ(operation->status().message(), "rank 10 gave the group up: rank 11 was lost");
 }
 
 // -- small contributions --------------------------------------------------------------------------
@@ -231,6 +243,47 @@ TEST_F(HostileBoard, TheOwnLineIsNotBelievedFromSharedMemory) {
   boards_[0]->own().finished.store(2);
   ASSERT_EQ(run(*operation), Progress::kDone);
   EXPECT_TRUE(operation->status().ok()) << operation->status().message();
+}
+
+// -- what a member did last -----------------------------------------------------------------------
+
+TEST_F(HostileBoard, ALineThatIsBeingWrittenIsNotTheLastCall) {
+  EXPECT_EQ(boards_[1]->last_operation_of(0), "it has not called anything on this group yet");
+  float value = 1;
+  auto* memory = reinterpret_cast<std::byte*>(&value);
+  const OpRequest request = reduction(OpKind::kAllreduce, memory, memory, 1);
+  for (uint64_t op = 0; op < 2; ++op) BoardExchange(*boards_[0], op, request).publish();
+  EXPECT_EQ(boards_[1]->last_operation_of(0),
+            "its last call on this group was #2 allreduce(f32[1], sum)");
+  boards_[0]->own().lines[1].begin({.call = 5, .shape = 6, .extras = 7});
+  EXPECT_EQ(boards_[1]->last_operation_of(0),
+            "its last call on this group was #1 allreduce(f32[1], sum)");
+}
+
+TEST_F(HostileBoard, TheLastCallOfABusyMemberIsNeverAMixture) {
+  constexpr uint64_t kCalls = 50'000;
+  std::array<float, 8> values{};
+  auto* memory = reinterpret_cast<std::byte*>(values.data());
+  // Call #n has n % 8 + 1 elements.
+  std::thread busy([&] {
+    for (uint64_t op = 0; op < kCalls; ++op) {
+      const OpRequest request = reduction(OpKind::kAllreduce, memory, memory, (op + 1) % 8 + 1);
+      BoardExchange(*boards_[0], op, request).publish();
+    }
+  });
+  std::string last;
+  while (!last.starts_with(fmt::format("its last call on this group was #{} ", kCalls))) {
+    last = boards_[1]->last_operation_of(0);
+    unsigned long long call = 0, elements = 0;
+    if (std::sscanf(last.c_str(), "its last call on this group was #%llu allreduce(f32[%llu], sum)",
+                    &call, &elements) == 2) {
+      EXPECT_EQ(elements, call % 8 + 1) << last;
+    } else {
+      EXPECT_EQ(last, "it has not called anything on this group yet");
+    }
+    if (HasFailure()) break;
+  }
+  busy.join();
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ class DirectPath final : public Operation {
         fetches_(buffers.fetches),
         own_result_(buffers.own_result),
         inputs_(std::move(buffers.inputs)),
-        outputs_(std::move(buffers.outputs)) {
+        outputs_(std::move(buffers.outputs)),
+        sources_(static_cast<size_t>(size_)) {
     phase_ = obs::Phase::kTransfer;
     torn_ = true;
   }
@@ -144,12 +145,12 @@ class DirectPath final : public Operation {
     return static_cast<const std::byte*>(copy);
   }
 
-  Result<Sources> look_at_all(uint64_t at, uint64_t count) {
-    Sources sources;
+  /// The same of every rank, in sources_.
+  Status look_at_all(uint64_t at, uint64_t count) {
     for (int32_t r = 0; r < size_; ++r) {
-      CORRO_ASSIGN(sources[static_cast<size_t>(r)], look_at(r, at, count));
+      CORRO_ASSIGN(sources_[static_cast<size_t>(r)], look_at(r, at, count));
     }
-    return sources;
+    return {};
   }
 
   // -- the work: each returns whether it is complete ----------------------------------------------
@@ -164,8 +165,8 @@ class DirectPath final : public Operation {
       const Run run = run_of(outputs_[static_cast<size_t>(first)], at * element_,
                              std::min(at + chunk_, end) * element_);
       const uint64_t count = run.bytes / element_;
-      CORRO_ASSIGN(const Sources sources, look_at_all(at, count));
-      fold_final(request_, size_, run.place, {sources.data(), static_cast<size_t>(size_)}, count);
+      CORRO_TRY(look_at_all(at, count));
+      fold_final(request_, size_, run.place, sources_, count);
       for (int32_t r = 0; r < size_; ++r) {
         const Place& other = outputs_[static_cast<size_t>(r)];
         if (r != first && other.mapped != nullptr) store(other, at * element_, run);
@@ -219,9 +220,8 @@ class DirectPath final : public Operation {
     for (uint64_t budget = kBytesPerPoll / element_; done_ < shape.output_count();) {
       if (budget == 0) return false;
       const uint64_t count = std::min(chunk_, shape.output_count() - done_);
-      CORRO_ASSIGN(const Sources sources, look_at_all(done_, count));
-      fold_final(request_, size_, request_.output + done_ * element_,
-                 {sources.data(), static_cast<size_t>(size_)}, count);
+      CORRO_TRY(look_at_all(done_, count));
+      fold_final(request_, size_, request_.output + done_ * element_, sources_, count);
       done_ += count;
       budget -= std::min(budget, count);
     }
@@ -249,6 +249,7 @@ class DirectPath final : public Operation {
   const bool fetches_;
   const Place own_result_;
   const std::vector<Place> inputs_, outputs_;
+  std::vector<const std::byte*> sources_;  ///< By group rank.
   uint64_t done_ = 0;
   State state_ = State::kWork;
   int32_t arrived_ = 0;
@@ -263,6 +264,7 @@ struct Offer {
 
 std::vector<Offer> offers_of(const BoardExchange& exchange) {
   std::vector<Offer> offers;
+  offers.reserve(static_cast<size_t>(exchange.size()));
   for (int32_t r = 0; r < exchange.size(); ++r) {
     const Line& line = exchange.line_of(r);
     offers.push_back({.where = read_once(line.where),
@@ -345,6 +347,8 @@ Result<std::unique_ptr<Operation>> make_direct_path(const BoardExchange& exchang
                   .fetches = kind == OpKind::kAllreduce && own_copied,
                   .own_result = {}};
   if (!own_copied) buffers.own_result = own_result_of(exchange);
+  buffers.inputs.reserve(offers.size());
+  buffers.outputs.reserve(offers.size());
   for (int32_t r = 0; r < exchange.size(); ++r) {
     const Offer& offer = offers[static_cast<size_t>(r)];
     buffers.copied = buffers.copied || offer.where == Where::kCopied;

@@ -102,7 +102,17 @@ Result<SectionEntry*> Segment::take_entry() {
   return entry;
 }
 
-Result<SectionView> Segment::open_section(const LaneKey& key) {
+std::string members_of(const GroupSection& section) {
+  std::string text;
+  for (const char& place : section.members) {
+    const char c = read_once(place);
+    if (c == 0) break;
+    text += c >= ' ' && c <= '~' ? c : '?';
+  }
+  return text;
+}
+
+Result<SectionView> Segment::open_section(const LaneKey& key, std::string_view members) {
   CORRO_ASSIGN(std::byte * memory, allocate(sizeof(GroupSection)));
   auto entry = take_entry();
   if (!entry.ok()) {
@@ -110,10 +120,12 @@ Result<SectionView> Segment::open_section(const LaneKey& key) {
     return entry.status();
   }
   const auto place = static_cast<uint64_t>(memory - mapping_.data());
+  auto* section = as<GroupSection>(memory);
+  members.copy(section->members, kMostMembersText - 1);
   (*entry)->epoch.store(key.epoch, std::memory_order_relaxed);
   (*entry)->lane.store(key.key, std::memory_order_relaxed);
   (*entry)->place.store(place, std::memory_order_seq_cst);
-  return SectionView{.entry = *entry, .place = place, .section = as<GroupSection>(memory)};
+  return SectionView{.entry = *entry, .place = place, .section = section};
 }
 
 Result<Stages*> Segment::open_stages(GroupSection& section) {

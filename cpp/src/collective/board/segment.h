@@ -16,12 +16,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/guarded.h"
 #include "base/lane_key.h"
 #include "base/signature_bits.h"
 #include "base/status.h"
+#include "collective/operation/members.h"
 #include "io/fd.h"
 #include "io/memory.h"
 
@@ -36,7 +39,7 @@ inline constexpr uint64_t kMostCopiedBytes = uint64_t{8} << 20U;
 inline constexpr uint32_t kStages = 4;  ///< Staging buffers, used in turn.
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
 inline constexpr int32_t kMaxBoardRanks = 256;
-inline constexpr uint64_t kSegmentMagic = 0x3447455335524f43;  // "COR5SEG4"
+inline constexpr uint64_t kSegmentMagic = 0x3547455335524f43;  // "COR5SEG5"
 
 /// Reads a plain word of shared memory once: what was checked is what is used.
 template <typename T>
@@ -49,11 +52,12 @@ template <typename T>
 /// be staged.
 enum class Where : uint8_t { kLine, kSlot, kMapped, kCopied, kPrivate };
 
-/// What one rank publishes for one operation: one cache line.
+/// What one rank publishes for one operation: one cache line. `stamp` is 0 while the owner writes
+/// the rest: a member that does not take part in the operation reads the stamp before and after.
 struct alignas(64) Line {
-  std::atomic<uint64_t> stamp;  ///< Operation id + 1 once the rest is valid.
-  uint64_t call, shape;         ///< SignatureBits, with extras.
-  uint32_t extras;
+  std::atomic<uint64_t> stamp;        ///< Operation id + 1 once the rest is valid.
+  std::atomic<uint64_t> call, shape;  ///< SignatureBits, with extras.
+  std::atomic<uint32_t> extras;
   Where where;
   uint8_t reads;  ///< 1: this rank may read every member's private memory.
   uint8_t reserved[2];
@@ -65,7 +69,18 @@ struct alignas(64) Line {
     };
   };
 
-  [[nodiscard]] SignatureBits signature() const { return {call, shape, extras}; }
+  [[nodiscard]] SignatureBits signature() const {
+    return {call.load(std::memory_order_relaxed), shape.load(std::memory_order_relaxed),
+            extras.load(std::memory_order_relaxed)};
+  }
+  /// By the owner alone: the line is not valid from here on, until its stamp is stored.
+  void begin(const SignatureBits& signature) {
+    stamp.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    call.store(signature.call, std::memory_order_relaxed);
+    shape.store(signature.shape, std::memory_order_relaxed);
+    extras.store(signature.extras, std::memory_order_relaxed);
+  }
 };
 static_assert(sizeof(Line) == 64 && offsetof(Line, stamp) == 0 && offsetof(Line, call) == 8 &&
               offsetof(Line, shape) == 16 && offsetof(Line, extras) == 24 &&
@@ -87,13 +102,15 @@ struct GroupSection {
                                                ///< its id; + 1: its own part is made; + 2: over.
   Line lines[kLines];
   std::byte slots[kLines][kSlotBytes];
+  char members[kMostMembersText];  ///< describe_members(), with a 0 behind; set once, before the
+                                   ///< section can be found.
 };
 static_assert(offsetof(GroupSection, completed) == 0 && offsetof(GroupSection, failed) == 8 &&
               offsetof(GroupSection, stages) == 16 && offsetof(GroupSection, left) == 24 &&
               offsetof(GroupSection, put) == 64 && offsetof(GroupSection, folded) == 128 &&
               offsetof(GroupSection, taken) == 192 && offsetof(GroupSection, finished) == 256 &&
               offsetof(GroupSection, lines) == 320 && offsetof(GroupSection, slots) == 1344 &&
-              sizeof(GroupSection) == 263'488);
+              offsetof(GroupSection, members) == 263'488 && sizeof(GroupSection) == 263'744);
 
 /// The staging buffers of one rank in one group.
 struct Stages {
@@ -107,13 +124,31 @@ static_assert(offsetof(Stages, results) == 524'288 && sizeof(Stages) == 1'048'57
 /// while kAsleepForLines.
 enum : uint32_t { kAwake = 0, kIdle = 1, kAsleep = 2, kAsleepForLines = 3 };
 
+/// Members with higher numbers cannot be told goodbye here.
+inline constexpr int32_t kMostGoodbyes = 31'744;
+
 struct SegmentHeader {
   uint64_t magic;
   uint64_t bytes;
   alignas(64) std::atomic<uint32_t> sleeping;
+  /// A bit for each member: the owner has left in an orderly way, and there was no stream between
+  /// the two on which it could have said so.
+  alignas(64) std::atomic<uint64_t> goodbyes[kMostGoodbyes / 64];
+
+  void say_goodbye_to(int32_t member) {
+    if (member >= kMostGoodbyes) return;
+    const auto i = static_cast<size_t>(member);
+    goodbyes[i / 64].fetch_or(uint64_t{1} << (i % 64), std::memory_order_seq_cst);
+  }
+  [[nodiscard]] bool has_said_goodbye_to(int32_t member) const {
+    if (member >= kMostGoodbyes) return false;
+    const auto i = static_cast<size_t>(member);
+    return (goodbyes[i / 64].load(std::memory_order_seq_cst) >> (i % 64) & 1U) != 0;
+  }
 };
 static_assert(offsetof(SegmentHeader, magic) == 0 && offsetof(SegmentHeader, bytes) == 8 &&
-              offsetof(SegmentHeader, sleeping) == 64 && sizeof(SegmentHeader) == 128);
+              offsetof(SegmentHeader, sleeping) == 64 && offsetof(SegmentHeader, goodbyes) == 128 &&
+              sizeof(SegmentHeader) == 4096);
 
 /// `place` is stored last and cleared first: who finds the same place before and after has read
 /// what belongs to it.
@@ -137,6 +172,9 @@ struct SectionView {
   GroupSection* section = nullptr;
 };
 
+/// The members that a section names: foreign text, without control characters.
+[[nodiscard]] std::string members_of(const GroupSection& section);
+
 /// What of a range shares its pages with others: [0, head) and [tail, bytes). Between them are
 /// whole pages.
 struct Edges {
@@ -157,8 +195,9 @@ class Segment {
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] size_t bytes() const { return mapping_.size(); }
 
-  /// Makes a section, zeroed and committed, and names it in the table.
-  Result<SectionView> open_section(const LaneKey& key);
+  /// Makes a section, zeroed and committed, and names it in the table. `members`: of its group, as
+  /// describe_members() writes them.
+  Result<SectionView> open_section(const LaneKey& key, std::string_view members);
   /// Makes the staging buffers of an own section; needed before the first large operation on
   /// private memory.
   Result<Stages*> open_stages(GroupSection& section);

@@ -31,7 +31,7 @@ TEST(Segment, SectionsAreFoundHoweverManyThereAre) {
   const auto seen = Segment::attach(io::Fd(::dup(own->fd()))).value();
   std::vector<SectionView> views;
   for (uint64_t lane = 0; lane < 300; ++lane) {
-    views.push_back(own->open_section(key_of(lane % 2, lane)).value());
+    views.push_back(own->open_section(key_of(lane % 2, lane), "[0]").value());
     views.back().section->completed.store(lane);
   }
   for (uint64_t lane = 0; lane < 300; ++lane) {
@@ -45,7 +45,7 @@ TEST(Segment, SectionsAreFoundHoweverManyThereAre) {
   EXPECT_FALSE(Segment::names(found));
   EXPECT_FALSE(seen->find_section({.epoch = 1, .key = 299}));
   own->free_section(views.back());
-  EXPECT_EQ(own->open_section({.epoch = 0, .key = 7}).value().place, views.back().place);
+  EXPECT_EQ(own->open_section({.epoch = 0, .key = 7}, "[0]").value().place, views.back().place);
 }
 
 TEST(Segment, ATableThatLeadsRoundInACircleEnds) {

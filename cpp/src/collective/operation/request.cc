@@ -29,7 +29,6 @@ bool needs_root(OpKind kind) { return has_root(kind) || is_pair(kind); }
 
 Status check_counts(const OpRequest& request, const std::vector<uint64_t>& counts, int32_t size,
                     std::string_view what) {
-  if (counts.empty()) return {};
   if (counts.size() != static_cast<size_t>(size)) {
     return {Code::kInvalidArgument, fmt::format("{}: {} has {} entries for a group of {} ranks",
                                                 name_of(request.kind), what, counts.size(), size)};
@@ -91,8 +90,9 @@ Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size) {
     return {Code::kInvalidArgument,
             fmt::format("{}: rank {} cannot exchange with itself", name_of(request.kind), rank)};
   }
-  CORRO_TRY(check_counts(request, request.counts, size, "counts"));
-  CORRO_TRY(check_counts(request, request.send_counts, size, "send_counts"));
+  if (!request.counts.empty()) CORRO_TRY(check_counts(request, request.counts, size, "counts"));
+  if (!request.send_counts.empty())
+    CORRO_TRY(check_counts(request, request.send_counts, size, "send_counts"));
   const auto too_many = [](const std::vector<uint64_t>& counts) {
     return std::any_of(counts.begin(), counts.end(), [](uint64_t c) { return c > kMostElements; });
   };

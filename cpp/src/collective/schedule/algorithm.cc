@@ -34,6 +34,8 @@ constexpr std::array<Entry, kAlgorithmCount> kEntries = {{
     {"direct",
      set_of(kBroadcast, kReduce, kGather, kScatter, kAllgather, kAlltoall, kBarrier, kSend, kRecv)},
     {"bruck", set_of(kAllgather, kAlltoall)},
+    {"two_level",
+     set_of(kAllreduce, kReducescatter, kAllgather, kAlltoall, kBroadcast, kReduce, kBarrier)},
 }};
 
 std::optional<OpKind> collective_named(std::string_view name) {

@@ -14,5 +14,8 @@ namespace corro::collective {
 [[nodiscard]] Schedule binomial(const Problem& problem);
 [[nodiscard]] Schedule direct(const Problem& problem);
 [[nodiscard]] Schedule bruck(const Problem& problem);
+[[nodiscard]] Schedule two_level(const Problem& problem);
+/// Of two_level(): allgather, reducescatter, alltoall.
+[[nodiscard]] Schedule two_level_blocks(const Problem& problem);
 
 }  // namespace corro::collective

@@ -58,7 +58,7 @@ Schedule binomial_reduce(const Problem& problem) {
   const Node node(problem);
   Builder builder(strands_for(problem, problem.count),
                   2 * static_cast<uint32_t>(node.levels()) + 1);
-  builder.folds_in_other_order();
+  builder.folds_in(FoldOrder::kOther);
   const uint64_t longest = slice(problem.count, builder.strands(), 0).count;
   const bool leaf = node.level() == 0 || !node.has_child(0);
   const Block incoming = builder.scratch_per_strand(leaf ? 0 : longest);

@@ -24,7 +24,7 @@ inline constexpr uint64_t kMaxStrands = 1024;
 }
 /// A part of a block.
 [[nodiscard]] inline Block part(Block block, uint64_t offset, uint64_t count) {
-  return {block.buffer, block.offset + offset, count};
+  return {block.buffer, block.offset + offset, count, block.owner};
 }
 /// Strands for a vector whose longest range is `longest`, so that no message is longer than a
 /// chunk.
@@ -40,10 +40,9 @@ inline constexpr uint64_t kMaxStrands = 1024;
 class Builder {
  public:
   /// `rounds`: an upper bound for the rounds of a strand, equal on every rank.
-  Builder(uint32_t strands, uint32_t rounds) : rounds_(rounds) {
+  Builder(uint32_t strands, uint32_t rounds, uint32_t window = kStrandWindow) : rounds_(rounds) {
     schedule_.strands = strands;
-    schedule_.strand_window = std::min(strands, kStrandWindow);
-    schedule_.rank_order = true;
+    schedule_.strand_window = std::min(strands, window);
   }
 
   [[nodiscard]] uint32_t strands() const { return schedule_.strands; }
@@ -87,8 +86,32 @@ class Builder {
     schedule_.sources.insert(schedule_.sources.end(), sources.begin(), sources.end());
   }
 
+  /// Tells the ranks of this host that the strand is so far here.
+  void mark(Mark mark) {
+    Step& step = add(StepKind::kMark);
+    step.mark = mark;
+    step.tag = strand_ + 1;
+  }
+  /// Waits until a rank of this host has told so of the first `strands` strands.
+  void await(int32_t peer, Mark mark, uint32_t strands) {
+    Step& step = add(StepKind::kAwait);
+    step.peer = peer;
+    step.mark = mark;
+    step.tag = strands;
+  }
+  /// Reserves `count` elements for each strand in flight, of every rank's stage.
+  void reserve_stage(uint64_t count) { schedule_.stage_count = count * schedule_.strand_window; }
+  /// Of a rank's stage, the part of the strand that steps are added to: elements of `range` in it.
+  [[nodiscard]] Block stage(int32_t owner, Range range) const {
+    const uint64_t each = schedule_.stage_count / schedule_.strand_window;
+    const uint64_t begin = strand_ % schedule_.strand_window * each;
+    return {Buffer::kStage, begin + range.begin, range.count, owner};
+  }
+  [[nodiscard]] uint32_t strand() const { return strand_; }
+  [[nodiscard]] uint32_t window() const { return schedule_.strand_window; }
+
   /// Says that elements are not folded in one go in rank order.
-  void folds_in_other_order() { schedule_.rank_order = false; }
+  void folds_in(FoldOrder order) { schedule_.order = order; }
   /// Adds a strand of this rank alone that starts when all others are done, and goes there.
   void at_the_end() {
     schedule_.strand_window = 1;

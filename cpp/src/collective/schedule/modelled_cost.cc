@@ -10,11 +10,60 @@ namespace {
 
 /// Packing and unpacking in memory, for the algorithms that need it.
 constexpr double kCopyUsPerByte = 1e-4;
+/// From the mark of one rank to the next step of another one of its host; assumed.
+constexpr double kHandOverUs = 2;
 /// Many senders at once overflow a switch's buffers; assumed, not measured: from so many senders
 /// and bytes a message on, receiving costs this much more.
 constexpr double kIncastSenders = 16;
 constexpr double kIncastBytes = 1 << 20;
 constexpr double kIncastFactor = 1.25;
+
+/// How many times the bytes that the closed forms count for a rank's own port pass the busiest
+/// host's link, which all its ranks share.
+class Crowding {
+ public:
+  explicit Crowding(const Topology* topology) {
+    if (topology == nullptr || topology->hosts() == 1) return;
+    const int32_t size = topology->size();
+    for (int32_t host = 0; host < topology->hosts(); ++host) {
+      const double ranks = topology->size_of(host);
+      double leaving = 0;  // Ranks whose neighbour in a ring is elsewhere.
+      for (const int32_t rank : topology->ranks_on(host))
+        leaving += topology->host_of((rank + 1) % size) != host ? 1 : 0;
+      pairs_ = std::fmax(pairs_, ranks * (size - ranks) / (size - 1));
+      ring_ = std::fmax(ring_, leaving);
+      trees_ = std::fmax(trees_, ranks);
+    }
+  }
+  [[nodiscard]] double of(Algorithm algorithm, OpKind kind) const {
+    const bool rooted = kind == OpKind::kBroadcast || kind == OpKind::kReduce ||
+                        kind == OpKind::kGather || kind == OpKind::kScatter;
+    switch (algorithm) {
+      case Algorithm::kOneShot:
+      case Algorithm::kTwoShot:
+        return pairs_;
+      case Algorithm::kDirect:
+        return rooted ? 1 : pairs_;
+      case Algorithm::kRing:
+        return ring_;
+      case Algorithm::kTwoLevel:
+        return 1;
+      default:
+        return rooted ? 1 : trees_;
+    }
+  }
+
+ private:
+  double pairs_ = 1, ring_ = 1, trees_ = 1;
+};
+
+/// The link of a class as an algorithm finds it.
+LinkModel crowded(const Problem& problem, Algorithm algorithm, const LinkModels& links) {
+  const bool several = problem.topology != nullptr && problem.topology->hosts() > 1;
+  LinkModel link = several ? links.other_host : links.same_host;
+  link.us_per_byte *= Crowding(problem.topology).of(algorithm, problem.kind);
+  return link;
+}
 
 /// The quantities of the closed forms.
 class Costs {
@@ -55,6 +104,8 @@ class Costs {
         return direct();
       case Algorithm::kBruck:
         return bruck();
+      case Algorithm::kTwoLevel:
+        return two_level();
     }
     return 0;
   }
@@ -95,16 +146,8 @@ class Costs {
     switch (problem_.kind) {
       case OpKind::kAllreduce:
         return 2 * others * message(bytes_ / ranks_);
-      case OpKind::kBroadcast: {
-        const double chunks =
-            problem_.chunk_count == 0
-                ? 1
-                : std::fmax(1, std::ceil(static_cast<double>(problem_.count) /
-                                         static_cast<double>(problem_.chunk_count)));
-        const double chunk = bytes_ / chunks;
-        return others * message(chunk) +
-               (chunks - 1) * (link_.overhead_us + chunk * link_.us_per_byte);
-      }
+      case OpKind::kBroadcast:
+        return chain(others);
       default:
         return others * message(largest_);
     }
@@ -145,8 +188,55 @@ class Costs {
            total_ * kCopyUsPerByte;
   }
 
+  /// Bytes through the busiest host's link, one way, where every rank has blocks of its own.
+  [[nodiscard]] double host_blocks(bool pairs) const {
+    const Topology& topology = *problem_.topology;
+    const Layout layout(problem_.counts, problem_.count, problem_.size);
+    double most = 0;
+    for (int32_t host = 0; host < topology.hosts(); ++host) {
+      double own = 0;
+      for (const int32_t rank : topology.ranks_on(host))
+        own += static_cast<double>(layout.count(rank)) * element_bytes_;
+      const double others = total_ - own;
+      most = std::fmax(most, pairs ? others * topology.size_of(host)
+                                   : std::fmax(others, own * (topology.hosts() - 1)));
+    }
+    return most;
+  }
+  /// Bytes over a link while as many as `copied` are copied or folded inside the host.
+  [[nodiscard]] double overlapped(double bytes, double copied) const {
+    return std::fmax(bytes * link_.us_per_byte, copied * kCopyUsPerByte);
+  }
+  [[nodiscard]] double two_level() const {
+    const double others = problem_.topology->hosts() - 1;
+    const double exchange = link_.latency_us + others * link_.overhead_us;
+    switch (problem_.kind) {
+      case OpKind::kAllreduce:
+        return 2 * exchange + 3 * kHandOverUs +
+               overlapped(2 * others / (others + 1) * bytes_, 3 * bytes_);
+      case OpKind::kReducescatter:
+      case OpKind::kAllgather:
+        return exchange + 2 * kHandOverUs + overlapped(host_blocks(false), 2 * total_);
+      case OpKind::kAlltoall:
+        return exchange + 2 * kHandOverUs + overlapped(host_blocks(true), 4 * total_);
+      case OpKind::kBarrier:
+        return exchange + 2 * kHandOverUs;
+      default:
+        return chain(others) + 3 * kHandOverUs;
+    }
+  }
+  /// A pipeline of chunks over so many links in a row.
+  [[nodiscard]] double chain(double links) const {
+    const double chunks = problem_.chunk_count == 0
+                              ? 1
+                              : std::fmax(1, std::ceil(static_cast<double>(problem_.count) /
+                                                       static_cast<double>(problem_.chunk_count)));
+    const double chunk = bytes_ / chunks;
+    return links * message(chunk) + (chunks - 1) * (link_.overhead_us + chunk * link_.us_per_byte);
+  }
+
   const Problem& problem_;
-  const LinkModel& link_;
+  const LinkModel link_;
   double ranks_, levels_, element_bytes_, bytes_;
   double total_ = 0, largest_ = 0;
 };
@@ -154,13 +244,13 @@ class Costs {
 }  // namespace
 
 AlgorithmCosts modelled_costs_us(const Problem& problem, uint64_t element_bytes,
-                                 const LinkModel& link) {
-  const Costs costs(problem, element_bytes, link);
+                                 const LinkModels& links) {
   AlgorithmCosts us{};
   for (size_t i = 0; i < us.size(); ++i) {
     const auto algorithm = static_cast<Algorithm>(i);
-    us[i] = supports(algorithm, problem) ? costs.of(algorithm)
-                                         : std::numeric_limits<double>::infinity();
+    us[i] = supports(algorithm, problem)
+                ? Costs(problem, element_bytes, crowded(problem, algorithm, links)).of(algorithm)
+                : std::numeric_limits<double>::infinity();
   }
   return us;
 }

@@ -25,7 +25,7 @@ Schedule rabenseifner(const Problem& problem) {
   const uint32_t first_doubling = kExtrasFirstRound + 2 * steps;
   const uint32_t last_round = first_doubling + steps;
   Builder builder(1, last_round + 1);
-  builder.folds_in_other_order();
+  builder.folds_in(FoldOrder::kOther);
   if (ids.is_extra(problem.rank)) {
     hand_over(builder, problem, last_round);
     return builder.take();

@@ -11,7 +11,7 @@ Schedule recursive_doubling(const Problem& problem) {
   const PowerOfTwo ids(problem.size);
   const int32_t steps = log2_ceil(ids.active);
   Builder builder(1, kExtrasFirstRound + 2 * static_cast<uint32_t>(steps) + 1);
-  builder.folds_in_other_order();
+  builder.folds_in(FoldOrder::kOther);
   const Range whole{0, problem.count};
   const uint32_t last_round = kExtrasFirstRound + 2 * static_cast<uint32_t>(steps);
   if (ids.is_extra(problem.rank)) {

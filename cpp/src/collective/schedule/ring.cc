@@ -63,7 +63,7 @@ Schedule ring_allreduce(const Problem& problem) {
   const auto size = static_cast<uint32_t>(problem.size);
   const uint64_t longest = slice(problem.count, size, 0).count;
   Builder builder(strands_for(problem, longest), reduce_rounds(problem.size) + size);
-  builder.folds_in_other_order();
+  builder.folds_in(FoldOrder::kOther);
   const uint64_t longest_piece = slice(longest, builder.strands(), 0).count;
   const Block partials = builder.scratch_per_strand(2 * longest_piece);
   for (uint32_t strand = 0; strand < builder.strands(); ++strand) {
@@ -86,7 +86,7 @@ Schedule ring_reducescatter(const Problem& problem) {
   const Neighbours ring(problem);
   const Layout layout(problem.counts, problem.count, problem.size);
   Builder builder(strands_for(problem, layout.largest()), reduce_rounds(problem.size));
-  builder.folds_in_other_order();
+  builder.folds_in(FoldOrder::kOther);
   const uint64_t longest_piece = slice(layout.largest(), builder.strands(), 0).count;
   const Block partials = builder.scratch_per_strand(2 * longest_piece);
   const Range own = layout.block(problem.rank);

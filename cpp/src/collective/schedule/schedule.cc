@@ -10,7 +10,7 @@ namespace {
 
 /// By Algorithm.
 constexpr std::array<Schedule (*)(const Problem&), kAlgorithmCount> kGenerators = {
-    one_shot, two_shot, ring, recursive_doubling, rabenseifner, binomial, direct, bruck};
+    one_shot, two_shot, ring, recursive_doubling, rabenseifner, binomial, direct, bruck, two_level};
 
 bool well_formed(const Problem& problem) {
   const auto in_group = [&](int32_t rank) { return rank >= 0 && rank < problem.size; };
@@ -21,7 +21,8 @@ bool well_formed(const Problem& problem) {
   return problem.size >= 1 && in_group(problem.rank) && in_group(problem.root) &&
          per_rank(problem.counts) && per_rank(problem.send_counts) &&
          !(pair && problem.root == problem.rank) && problem.aggregators >= 0 &&
-         problem.aggregators < problem.size;
+         problem.aggregators < problem.size &&
+         (problem.topology == nullptr || problem.topology->size() == problem.size);
 }
 
 /// True if ranks pass on sums of some contributions.
@@ -41,8 +42,12 @@ bool supports(Algorithm algorithm, const Problem& problem) {
   if (problem.aggregators > 0) {
     return algorithm == Algorithm::kTwoShot && problem.kind == OpKind::kAllreduce;
   }
+  if (algorithm == Algorithm::kTwoLevel &&
+      (problem.topology == nullptr || !problem.topology->two_levels())) {
+    return false;
+  }
   const bool uneven = !problem.counts.empty() || !problem.send_counts.empty();
-  return !(algorithm == Algorithm::kBruck && problem.kind == OpKind::kAlltoall && uneven);
+  return algorithm == Algorithm::kDirect || problem.kind != OpKind::kAlltoall || !uneven;
 }
 
 Schedule generate(const Problem& problem, Algorithm algorithm) {

@@ -1,5 +1,5 @@
 // Schedules: a collective as data. Pure functions make the step array of one rank; the engine and
-// the simulator (simulate.h) run the same arrays.
+// the simulation (cpp/testing/simulation) run the same arrays.
 //
 //   Schedule schedule = generate({.kind = OpKind::kAllreduce, .size = 4, .rank = 1, .count = 1000},
 //                                Algorithm::kTwoShot);
@@ -9,18 +9,25 @@
 #include <span>
 #include <vector>
 
-#include "collective/schedule/algorithm.h"
 #include "base/dtype.h"
+#include "collective/schedule/algorithm.h"
+#include "collective/schedule/topology.h"
 
 namespace corro::collective {
 
-enum class Buffer : uint8_t { kInput, kOutput, kScratch };
+enum class Buffer : uint8_t {
+  kInput,
+  kOutput,
+  kScratch,
+  kStage,  ///< Memory of one rank that all ranks of its host read, and it alone writes.
+};
 
 /// A run of elements in one of the operation's buffers.
 struct Block {
   Buffer buffer = Buffer::kInput;
   uint64_t offset = 0;
   uint64_t count = 0;
+  int32_t owner = -1;  ///< kStage: the group rank whose stage it is.
   friend bool operator==(const Block&, const Block&) = default;
 };
 
@@ -29,7 +36,18 @@ enum class StepKind : uint8_t {
   kRecv,    ///< peer -> into.
   kReduce,  ///< into = fold of sources, left to right; `into` may be one of the sources.
   kCopy,    ///< into = from (may be the same place: then nothing to do).
+  kMark,    ///< Tells the ranks of this host how far this strand is here. Done once all strands
+            ///< before it have told the same.
+  kAwait,   ///< Until `peer`, of this host, has told so of `tag` strands.
 };
+
+/// What a rank tells the others of its host about its strands.
+enum class Mark : uint8_t {
+  kFilled,  ///< What others fold or take is in its stage.
+  kMade,    ///< The results that it hands out are in its stage.
+  kTaken,   ///< It reads no other stage of the strand any more.
+};
+inline constexpr int kMarkCount = 3;
 
 /// Steps with the same strand run round after round (a rank may have no step in some rounds); all
 /// steps of one round may run at once and in any order. Strands are the chunks of a pipeline: a
@@ -41,23 +59,33 @@ struct Step {
   bool final_fold = false;  ///< kReduce: the result is complete; apply the post-scale.
   uint32_t strand = 0;
   uint32_t round = 0;
-  int32_t peer = -1;  ///< Group rank, for kSend and kRecv.
-  uint32_t tag = 0;   ///< Unique within (operation, sender, receiver); equal on both sides.
+  int32_t peer = -1;          ///< Group rank, for kSend, kRecv and kAwait.
+  uint32_t tag = 0;           ///< Unique within (operation, sender, receiver); equal on both sides.
+  Mark mark = Mark::kFilled;  ///< kMark, kAwait.
   Block from;
   Block into;
   uint32_t sources_begin = 0;  ///< kReduce: into Schedule::sources.
   uint32_t sources_count = 0;
 };
 
+/// What decides in which order, and in which groups, the contributions to an element are folded.
+/// Never where the element lies: chunks and slices do not change it.
+enum class FoldOrder : uint8_t {
+  kRank,   ///< Left to right in rank order in one go, as all in-node paths do: the same bits. Also
+           ///< where nothing is folded.
+  kHosts,  ///< The topology: in rank order inside each host, then over the hosts; a reduce ends
+           ///< with the root's host, all others begin with host 0.
+  kOther,  ///< The algorithm, and where the element lies.
+};
+
 struct Schedule {
   std::vector<Step> steps;  ///< Ordered by (strand, round).
   std::vector<Block> sources;
   uint64_t scratch_count = 0;  ///< Elements of scratch needed.
+  uint64_t stage_count = 0;    ///< Elements of each rank's stage; the same on all ranks.
   uint32_t strands = 0;
   uint32_t strand_window = 1;  ///< See Step; bounds the scratch and what is in flight.
-  /// True when every element is folded left to right in rank order in one go, as all in-node paths
-  /// do: the same bits. Also true where nothing is folded.
-  bool rank_order = false;
+  FoldOrder order = FoldOrder::kRank;
 };
 
 /// What is to be done, as one rank sees it. All ranks pass the same values but for `rank`,
@@ -83,8 +111,10 @@ struct Problem {
   /// size - aggregators .. size - 1. Two-shot allreduce only.
   int32_t aggregators = 0;
   /// Longest message of a pipeline, in elements; 0: no pipeline. Applies to two-shot, ring,
-  /// broadcast and reduce.
+  /// broadcast and reduce; for two-level, what a rank puts into its stage at once.
   uint64_t chunk_count = 0;
+  /// Who shares a host; borrowed. Null: nobody knows, and nothing depends on it.
+  const Topology* topology = nullptr;
 };
 
 /// True if the algorithm can do it. False for what is malformed: ranks out of range, counts that

@@ -33,8 +33,12 @@ const SelectionRule* rule_for(const SelectionTable& table, const Problem& proble
 
 // -- The table as text ------------------------------------------------------------------------
 
-Problem even_problem(OpKind kind, int32_t size, uint64_t bytes) {
-  return {.kind = kind, .size = size, .count = bytes, .chunk_count = kPipelineChunkBytes};
+Problem even_problem(OpKind kind, const Topology& topology, uint64_t bytes) {
+  return {.kind = kind,
+          .size = topology.size(),
+          .count = bytes,
+          .chunk_count = kPipelineChunkBytes,
+          .topology = &topology};
 }
 
 /// Sizes between which the choice changes at most once, nearly: powers of two, and where rules
@@ -63,22 +67,22 @@ struct Row {
   }
 };
 
-Row row_at(const SelectionTable& table, OpKind kind, int32_t size, uint64_t bytes) {
-  const Problem problem = even_problem(kind, size, bytes);
+Row row_at(const SelectionTable& table, OpKind kind, const Topology& topology, uint64_t bytes) {
+  const Problem problem = even_problem(kind, topology, bytes);
   return {bytes, choose(table, problem, 1), rule_for(table, problem, 1) != nullptr};
 }
 
-std::vector<Row> rows_of(const SelectionTable& table, OpKind kind, int32_t size) {
-  if (kind == OpKind::kBarrier) return {row_at(table, kind, size, 0)};
+std::vector<Row> rows_of(const SelectionTable& table, OpKind kind, const Topology& topology) {
+  if (kind == OpKind::kBarrier) return {row_at(table, kind, topology, 0)};
   std::vector<Row> rows;
   uint64_t below = 0;  // The last size looked at.
   for (const uint64_t bytes : sizes_to_look_at(table, kind)) {
-    Row row = row_at(table, kind, size, bytes);
+    Row row = row_at(table, kind, topology, bytes);
     if (rows.empty()) {
       rows.push_back(row);
     } else if (!row.same_choice(rows.back())) {
       for (uint64_t low = below; row.from - low > 1;) {
-        const Row middle = row_at(table, kind, size, low + (row.from - low) / 2);
+        const Row middle = row_at(table, kind, topology, low + (row.from - low) / 2);
         if (middle.same_choice(rows.back())) {
           low = middle.from;
         } else {
@@ -93,6 +97,8 @@ std::vector<Row> rows_of(const SelectionTable& table, OpKind kind, int32_t size)
 }
 
 // -- The table on the wire ----------------------------------------------------------------------
+
+constexpr uint32_t kSameHostMeasured = 1, kOtherHostMeasured = 2;
 
 Status refused(const char* what) {
   return {Code::kInvalidArgument, fmt::format("selection table: {}", what)};
@@ -130,7 +136,7 @@ Algorithm choose(const SelectionTable& table, const Problem& problem, uint64_t e
   if (const SelectionRule* rule = rule_for(table, problem, element_bytes)) return rule->algorithm;
   auto best = Algorithm::kDirect;
   double least = std::numeric_limits<double>::infinity();
-  const AlgorithmCosts costs = modelled_costs_us(problem, element_bytes, table.link);
+  const AlgorithmCosts costs = modelled_costs_us(problem, element_bytes, table.links);
   for (size_t i = 0; i < costs.size(); ++i) {
     if (costs[i] < least * (1 - kRounding)) {
       least = costs[i];
@@ -142,21 +148,24 @@ Algorithm choose(const SelectionTable& table, const Problem& problem, uint64_t e
   return best;
 }
 
-std::string describe(const SelectionTable& table, int32_t size) {
-  if (size == 1) return "1 rank: nothing to exchange\n";
-  const LinkModel& link = table.link;
+std::string describe(const SelectionTable& table, const Topology& topology) {
+  if (topology.size() == 1) return "1 rank: nothing to exchange\n";
+  const bool several = topology.hosts() > 1;
+  const LinkModel& link = several ? table.links.other_host : table.links.same_host;
   std::string text = fmt::format(
-      "{} ranks that exchange messages: latency {:.1f} us, overhead {:.2f} us a message, {:.0f} "
+      "{} ranks{} that exchange messages: latency {:.1f} us, overhead {:.2f} us a message, {:.0f} "
       "MB/s ({})\n{:<14} {:>10}  {:<19} {:>12}\n",
-      size, link.latency_us, link.overhead_us, 1 / link.us_per_byte,
-      table.measured ? "measured when the job started" : "assumed", "operation", "from bytes",
+      topology.size(), several ? fmt::format(" on {} hosts", topology.hosts()) : "",
+      link.latency_us, link.overhead_us, 1 / link.us_per_byte,
+      link.measured ? "measured when the job started" : "assumed", "operation", "from bytes",
       "algorithm", "predicted us");
   for (int i = 0; i < kOpKindCount; ++i) {
     const auto kind = static_cast<OpKind>(i);
     if (is_pair(kind)) continue;
     bool first = true;
-    for (const Row& row : rows_of(table, kind, size)) {
-      const AlgorithmCosts costs = modelled_costs_us(even_problem(kind, size, row.from), 1, link);
+    for (const Row& row : rows_of(table, kind, topology)) {
+      const AlgorithmCosts costs =
+          modelled_costs_us(even_problem(kind, topology, row.from), 1, table.links);
       text +=
           fmt::format("{:<14} {:>10}  {:<19} {:>12.1f}{}\n", first ? name_of(kind) : "", row.from,
                       name_of(row.algorithm), costs[static_cast<size_t>(row.algorithm)],
@@ -170,9 +179,12 @@ std::string describe(const SelectionTable& table, int32_t size) {
 Bytes encode(const SelectionTable& table) {
   CORRO_CHECK(table.rules.size() <= kMaxSelectionRules, table.rules.size());
   ByteWriter writer;
-  for (const double us : {table.link.latency_us, table.link.overhead_us, table.link.us_per_byte})
-    writer.write(std::bit_cast<uint64_t>(us));
-  writer.write(static_cast<uint32_t>(table.measured));
+  for (const LinkModel& link : {table.links.same_host, table.links.other_host}) {
+    for (const double us : {link.latency_us, link.overhead_us, link.us_per_byte})
+      writer.write(std::bit_cast<uint64_t>(us));
+  }
+  writer.write((table.links.same_host.measured ? kSameHostMeasured : 0U) |
+               (table.links.other_host.measured ? kOtherHostMeasured : 0U));
   writer.write(static_cast<uint32_t>(table.rules.size()));
   for (const SelectionRule& rule : table.rules) {
     writer.write(static_cast<uint8_t>(rule.kind));
@@ -189,16 +201,20 @@ Result<SelectionTable> decode_selection_table(BytesView bytes) {
   if (bytes.size() != kEncodedTableBytes) return refused("wrong size");
   ByteReader reader(bytes);
   SelectionTable table;
-  for (double* us : {&table.link.latency_us, &table.link.overhead_us, &table.link.us_per_byte}) {
-    const auto value = read_us(reader);
-    if (!value) return refused("impossible time");
-    *us = *value;
+  for (LinkModel* link : {&table.links.same_host, &table.links.other_host}) {
+    for (double* us : {&link->latency_us, &link->overhead_us, &link->us_per_byte}) {
+      const auto value = read_us(reader);
+      if (!value) return refused("impossible time");
+      *us = *value;
+    }
+    if (link->us_per_byte == 0) return refused("impossible time");
   }
-  if (table.link.us_per_byte == 0) return refused("impossible time");
   const auto measured = reader.read<uint32_t>();
   const auto rules = reader.read<uint32_t>();
-  if (*measured > 1 || *rules > kMaxSelectionRules) return refused("impossible number");
-  table.measured = *measured == 1;
+  constexpr uint32_t kAll = kSameHostMeasured | kOtherHostMeasured;
+  if (*measured > kAll || *rules > kMaxSelectionRules) return refused("impossible number");
+  table.links.same_host.measured = (*measured & kSameHostMeasured) != 0;
+  table.links.other_host.measured = (*measured & kOtherHostMeasured) != 0;
   for (uint32_t i = 0; i < *rules; ++i) {
     const auto rule = read_rule(reader);
     if (!rule) return refused("impossible rule");

@@ -22,11 +22,11 @@ constexpr uint64_t kElementBytes = 4;
 double simulated(Problem problem, Algorithm algorithm, const LinkModel& link) {
   std::vector<Problem> problems;
   for (problem.rank = 0; problem.rank < problem.size; ++problem.rank) problems.push_back(problem);
-  return simulated_time_us(generate_all(problems, algorithm), kElementBytes, link);
+  return simulated_time_us(generate_all(problems, algorithm), kElementBytes, {link, link});
 }
 
 double modelled(const Problem& problem, Algorithm algorithm, const LinkModel& link) {
-  return modelled_costs_us(problem, kElementBytes, link)[static_cast<size_t>(algorithm)];
+  return modelled_costs_us(problem, kElementBytes, {link, link})[static_cast<size_t>(algorithm)];
 }
 
 std::string describe(const Problem& problem, Algorithm algorithm) {
@@ -81,7 +81,7 @@ TEST(Choose, TakesTheFastestBySimulationOrOneNearIt) {
     for (const int32_t size : {2, 4, 8, 16, 32}) {
       for (const uint64_t count : {1U, 100U, 10000U}) {
         const Problem problem{.kind = kind, .size = size, .count = count};
-        const Algorithm chosen = choose({.link = link}, problem, kElementBytes);
+        const Algorithm chosen = choose({.links = {link, link}}, problem, kElementBytes);
         double best = simulated(problem, chosen, link);
         const double taken = best;
         for (int i = 0; i < kAlgorithmCount; ++i) {
@@ -100,7 +100,8 @@ TEST(Choose, ChangesFromOneShotToTwoShotWhereTheCurvesCross) {
   // KiB here.
   const LinkModel link{.latency_us = 20, .overhead_us = 0, .us_per_byte = 1e-3};
   const auto chosen = [&](uint64_t bytes) {
-    return choose({.link = link}, {.kind = OpKind::kAllreduce, .size = 4, .count = bytes}, 1);
+    return choose({.links = {link, link}}, {.kind = OpKind::kAllreduce, .size = 4, .count = bytes},
+                  1);
   };
   EXPECT_EQ(chosen(13000), Algorithm::kOneShot);
   EXPECT_EQ(chosen(13700), Algorithm::kTwoShot);
@@ -117,7 +118,7 @@ TEST(Choose, TakesTheFirstOfEqualsWhateverRoundingSays) {
                          .us_per_byte = about(random) * 1e-4};
     const uint64_t count = uint64_t{1} << (random() % 27);
     const Problem problem{.kind = OpKind::kAllreduce, .size = 2, .count = count + random() % count};
-    EXPECT_EQ(choose({.link = link}, problem, 4), Algorithm::kOneShot) << problem.count;
+    EXPECT_EQ(choose({.links = {link, link}}, problem, 4), Algorithm::kOneShot) << problem.count;
   }
 }
 
@@ -188,27 +189,28 @@ TEST(Choose, PassesOverRulesForWhatTheirAlgorithmCannotDo) {
 }
 
 TEST(SelectionTable, DescribesWhereTheChoiceChanges) {
-  const SelectionTable table{.link = {.latency_us = 20, .overhead_us = 0, .us_per_byte = 1e-3},
-                             .measured = true,
+  const LinkModel link{.latency_us = 20, .overhead_us = 0, .us_per_byte = 1e-3, .measured = true};
+  const SelectionTable table{.links = {.same_host = link, .other_host = {}},
                              .rules = parse_selection_rules("broadcast:5000-6000=ring").value()};
-  const std::string text = describe(table, 4);
+  const std::string text = describe(table, Topology::one_host(4));
   EXPECT_THAT(text, HasSubstr("4 ranks that exchange messages: latency 20.0 us, overhead 0.00 us a "
                               "message, 1000 MB/s (measured when the job started)"));
   EXPECT_THAT(text, ContainsRegex("allreduce +1  one_shot +20.0\n"));
   EXPECT_THAT(text, ContainsRegex("\n +13334  two_shot +60.0\n")) << "n* of the test above";
   EXPECT_THAT(text, ContainsRegex("\n +5000  ring +[0-9.]+  CORRO_ALGORITHMS\n"));
   EXPECT_THAT(text, ContainsRegex("\n +6000  direct +[0-9.]+\n"));
-  EXPECT_THAT(describe(SelectionTable{}, 4), HasSubstr("(assumed)"));
+  EXPECT_THAT(describe(SelectionTable{}, Topology::one_host(4)), HasSubstr("(assumed)"));
 }
 
 TEST(SelectionTable, SurvivesTheWire) {
   SelectionTable table;
   EXPECT_EQ(decode_selection_table(encode(table)).value(), table);
-  table.link = {.latency_us = 1.5, .overhead_us = 0.25, .us_per_byte = 1e-4};
-  table.measured = true;
+  table.links.same_host = {.latency_us = 1.5, .overhead_us = 0.25, .us_per_byte = 1e-4};
+  table.links.other_host = {.latency_us = 30, .overhead_us = 2, .us_per_byte = 8e-3};
+  table.links.other_host.measured = true;
   for (size_t i = 0; i < kMaxSelectionRules; ++i)
     table.rules.push_back({OpKind::kReduce, Algorithm::kBinomial, i, i + 7});
-  EXPECT_EQ(describe(table, 1), "1 rank: nothing to exchange\n");
+  EXPECT_EQ(describe(table, Topology::one_host(1)), "1 rank: nothing to exchange\n");
   EXPECT_EQ(encode(table).size(), kEncodedTableBytes);
   EXPECT_EQ(decode_selection_table(encode(table)).value(), table);
 }
@@ -222,13 +224,13 @@ TEST(SelectionTable, RefusesForeignBytes) {
   };
   EXPECT_EQ(code_with(7, 0x80), Code::kInvalidArgument) << "a negative time";
   EXPECT_EQ(code_with(7, 0x7F), Code::kInvalidArgument) << "a time without end";
-  EXPECT_EQ(code_with(24, 2), Code::kInvalidArgument);
-  EXPECT_EQ(code_with(28, 33), Code::kInvalidArgument) << "too many rules";
-  EXPECT_EQ(code_with(32, 11), Code::kInvalidArgument) << "an unknown operation";
-  EXPECT_EQ(code_with(33, 8), Code::kInvalidArgument) << "an unknown algorithm";
-  EXPECT_EQ(code_with(32, 0), Code::kInvalidArgument) << "direct is no allreduce";
-  EXPECT_EQ(code_with(32, 9), Code::kInvalidArgument) << "nothing to choose for a send";
-  EXPECT_EQ(code_with(50, 1), Code::kInvalidArgument) << "more than the rules";
+  EXPECT_EQ(code_with(48, 4), Code::kInvalidArgument);
+  EXPECT_EQ(code_with(52, 33), Code::kInvalidArgument) << "too many rules";
+  EXPECT_EQ(code_with(56, 11), Code::kInvalidArgument) << "an unknown operation";
+  EXPECT_EQ(code_with(57, 9), Code::kInvalidArgument) << "an unknown algorithm";
+  EXPECT_EQ(code_with(56, 0), Code::kInvalidArgument) << "direct is no allreduce";
+  EXPECT_EQ(code_with(56, 9), Code::kInvalidArgument) << "nothing to choose for a send";
+  EXPECT_EQ(code_with(74, 1), Code::kInvalidArgument) << "more than the rules";
   EXPECT_FALSE(decode_selection_table(BytesView(good).first(good.size() - 1)).ok());
 }
 

@@ -1,0 +1,126 @@
+#include "runtime/communicator_lane.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace corro::runtime {
+namespace {
+
+/// Which of these channels has memory; -1: none. An error if it is not the only one.
+Result<int32_t> only_memory(const graph::Part& part, const std::vector<graph::ChannelId>& ends,
+                            const std::string& service, const char* side) {
+  int32_t found = -1;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (part.plan.channels[ends[i]].slot_bytes == 0) continue;
+    if (found >= 0) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("plan: service \"{}\" has several {} with memory on one rank; a "
+                                "collective uses one",
+                                service, side));
+    }
+    found = static_cast<int32_t>(i);
+  }
+  return found;
+}
+
+Status check_room(const graph::Part& part, const graph::ServiceSpec& service,
+                  const std::vector<graph::ChannelId>& ends, int32_t which, uint64_t bytes) {
+  if (which < 0) return {};
+  const graph::ChannelSpec& channel = part.plan.channels[ends[static_cast<size_t>(which)]];
+  if (bytes <= channel.slot_bytes) return {};
+  return {Code::kInvalidArgument,
+          fmt::format(R"(plan: service "{}" needs {} bytes of channel "{}", whose slots have {})",
+                      service.name, bytes, channel.name, channel.slot_bytes)};
+}
+
+}  // namespace
+
+Result<CommunicatorLane::Step> make_step(const graph::Plan& plan, const graph::Part& part,
+                                         graph::ServiceId service, const GroupFacts& facts) {
+  const graph::ServiceSpec& here = part.plan.services[service];
+  const graph::ServiceSpec& whole = plan.services[part.services[service].number];
+  const graph::OperationSpec& operation = *whole.operation;
+  const auto& ranks = plan.lanes[whole.lane].ranks;
+  const auto root = std::find(ranks.begin(), ranks.end(), operation.root) - ranks.begin();
+  CommunicatorLane::Step step{
+      .request = {.kind = operation.kind,
+                  .dtype = operation.dtype,
+                  .reduce_op = operation.reduce_op,
+                  .root = has_root(operation.kind) ? static_cast<int32_t>(root) : 0,
+                  .count = operation.count,
+                  .name = here.name}};
+  const std::string about = fmt::format("plan: service \"{}\"", here.name);
+  if (const Status sizes = collective::validate_sizes(step.request, facts.rank, facts.size());
+      !sizes.ok())
+    return sizes.with_context(about);
+  CORRO_ASSIGN(step.input, only_memory(part, here.inputs, here.name, "inputs"));
+  CORRO_ASSIGN(step.output, only_memory(part, here.outputs, here.name, "outputs"));
+  const collective::Shape shape(step.request, facts.rank, facts.size());
+  const uint64_t element = size_of(step.request.dtype);
+  const uint64_t reads = shape.contribution() * element;
+  const uint64_t writes = shape.takes() ? shape.output_count() * element : 0;
+  const bool in_place = step.input < 0 || step.output < 0;
+  const uint64_t both = std::max(reads, writes);
+  CORRO_TRY(check_room(part, here, here.inputs, step.input, in_place ? both : reads));
+  CORRO_TRY(check_room(part, here, here.outputs, step.output, in_place ? both : writes));
+  if (both > 0 && step.input < 0 && step.output < 0) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} needs {} bytes, but none of its channels on rank {} of its lane "
+                              "has memory",
+                              about, both, facts.rank));
+  }
+  return step;
+}
+
+void CommunicatorLane::add(graph::ServiceId service, Step step) {
+  if (steps_.size() <= service) steps_.resize(service + 1);
+  steps_[service] = std::move(step);
+}
+
+void CommunicatorLane::start(Time now, const graph::Work& work) {
+  Step& step = steps_[work.firing.ticket.task];
+  const auto memory = [](std::span<graph::Slot* const> slots, int32_t which) {
+    return which < 0 ? nullptr : slots[static_cast<size_t>(which)]->data.data();
+  };
+  std::byte* input = memory(work.firing.inputs, step.input);
+  std::byte* output = memory(work.firing.outputs, step.output);
+  step.request.input = input == nullptr ? output : input;
+  step.request.output = output == nullptr ? input : output;
+  lane_->fire(step.request, work.firing.ticket, now);
+}
+
+bool CommunicatorLane::poll(Time now) { return !lane_->flights().empty() && lane_->poll(now); }
+
+void CommunicatorLane::stop(const Status& cause, Time now) {
+  const int32_t culprit = cause.detail() ? cause.detail()->rank : -1;
+  lane_->fabric()->set_failed(cause.code(), culprit);
+  lane_->fail(cause, now);
+  lane_->close(cause);  // votes too
+}
+
+void CommunicatorLane::hear(MemberId from, const wire::Control& control) {
+  const int32_t r = facts_.index_of(from);
+  if (r >= 0) lane_->hear(r, control);
+}
+
+void CommunicatorLane::judge(MemberId from, uint64_t op, const SignatureBits& signature) {
+  const int32_t r = facts_.index_of(from);
+  if (r >= 0) lane_->judge(r, op, signature);
+}
+
+std::optional<GroupFailure> CommunicatorLane::check(Time now) {
+  lane_->check(now);
+  auto failure = lane_->take_failure();
+  if (failure) return failure;
+  // It was over here, and has failed elsewhere: what fired after it cannot be trusted.
+  const Status error = lane_->take_next_error();
+  if (error.ok()) return std::nullopt;
+  return GroupFailure{error, error.detail() ? error.detail()->rank : -1};
+}
+
+std::optional<PlanLane::Rest> CommunicatorLane::take_rest() {
+  return Rest{std::move(lane_->fabric()), facts_};
+}
+
+}  // namespace corro::runtime

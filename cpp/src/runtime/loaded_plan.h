@@ -1,0 +1,127 @@
+// LoadedPlan: a plan of all ranks of a group, and what this rank runs of it.
+//
+//   CORRO_ASSIGN(LoadedPlan * plan, engine.load(group, whole, {}));
+//   const auto work = plan->run_until(8);         // micro-batches 0 to 7
+//   while (!work->done()) engine.poll(now);
+//
+// It is an executor of its own over cut(plan, rank), whose lanes are PlanLanes. Nothing is agreed
+// before a run: the run number is how many plans this group has loaded before, and the keys of the
+// plan and of its lanes follow from it, so what an earlier run left on the way fits nowhere.
+//
+//   runs -- a firing fails or is late, a member is lost, STOP is heard, stop() --> stopped
+//
+// Who finds the reason says STOP to all members. On each rank what is in flight is cancelled, and
+// all waits end with the reason: which service, which micro-batch, which rank. A stopped plan stays
+// stopped; survivors load another one, under keys of its own, from completed() on.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/communicator_lane.h"
+#include "runtime/pulled_lane.h"
+
+namespace corro::runtime {
+
+/// How a plan is loaded; the same on all ranks, but for what its own lanes and memory are.
+struct LoadOptions {
+  uint32_t first = 0;     ///< The micro-batch that every service fires first.
+  Duration timeout = {};  ///< Of a firing that waits for other ranks; zero: the engine's.
+  /// A lane of this rank alone (number in the whole plan) that the loader serves itself; null, or
+  /// no function: a PulledLane. It outlives the plan.
+  std::function<PlanLane*(graph::LaneId lane)> own_lane = {};
+  /// Memory of a slot (channel in the whole plan), which stays until the plan is unloaded. No
+  /// function: zeroed memory of the arena.
+  std::function<Result<std::span<std::byte>>(graph::ChannelId channel, uint32_t slot)> memory = {};
+  /// Adds to a service's request what a plan does not say: scales, a shape.
+  std::function<void(graph::ServiceId service, collective::OpRequest& request)> adjust = {};
+};
+
+/// Loop-confined, but for lanes that say otherwise.
+class LoadedPlan {
+ public:
+  /// Does not communicate. INVALID_ARGUMENT for a plan that is not well formed, not of as many
+  /// ranks as the group, or whose collectives do not fit their slots; else as graph::check().
+  [[nodiscard]] static Result<std::unique_ptr<LoadedPlan>> load(
+      const graph::Plan& plan, const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
+      const MakeFabric& make_fabric, const LoadOptions& options);
+  LoadedPlan(const LoadedPlan&) = delete;
+  LoadedPlan& operator=(const LoadedPlan&) = delete;
+  ~LoadedPlan();
+
+  [[nodiscard]] const graph::Plan& whole() const { return whole_; }
+  /// The keys that members speak of it by: its own, and its lanes'.
+  [[nodiscard]] std::vector<LaneKey> keys() const;
+  /// Null if this lane of the whole plan is no pulled one of this rank. Valid until the unloading.
+  [[nodiscard]] PulledLane* pulled_lane(graph::LaneId lane) const;
+  /// The slots of a channel (number in the whole plan) on this rank, to fill what is readable at
+  /// the start; empty if it does not lie here. Valid until the unloading.
+  [[nodiscard]] std::vector<graph::Slot*> slots(graph::ChannelId channel);
+
+  /// Lets every service fire for micro-batches below `micro`. The work is done when all of them are
+  /// complete on this rank, or the plan has stopped.
+  [[nodiscard]] std::shared_ptr<WorkState> run_until(uint32_t micro);
+  /// Stops it on all ranks.
+  void stop(const Status& cause, Time now);
+  /// The least micro-batch that a service has not completed on this rank.
+  [[nodiscard]] uint32_t completed() const { return executor_->completed(); }
+  /// Nothing is in flight.
+  [[nodiscard]] bool idle() const { return executor_->idle(); }
+  /// Thread-safe: status() is not OK.
+  [[nodiscard]] bool has_stopped() const { return has_stopped_.load(std::memory_order_acquire); }
+  /// OK, or why it has stopped.
+  [[nodiscard]] const Status& status() const { return stopped_; }
+  /// What each service waits for, as text for people.
+  [[nodiscard]] std::string describe_waiting() const { return executor_->describe_waiting(); }
+
+  bool poll(Time now);
+  /// Thread-safe: somebody outside of the engine has given it something to do.
+  [[nodiscard]] bool has_news() const;
+  void hear(MemberId from, const wire::Control& control, Time now);
+  void judge(MemberId from, const transport::MessageKey& key, const SignatureBits& signature);
+  /// The group has failed, or goes: ends everything without a word.
+  void fail(const Status& cause, Time now);
+  /// Looks at deadlines.
+  void check(Time now);
+  [[nodiscard]] Time next_deadline() const;
+  /// The first member that has left and that something in flight waits for, or -1.
+  [[nodiscard]] MemberId awaited_that_left() const;
+  /// It is over here: what others may still read of it. Nothing may be called afterwards.
+  [[nodiscard]] std::vector<PlanLane::Rest> take_rests();
+
+ private:
+  struct Waiter {
+    uint32_t until;
+    std::shared_ptr<WorkState> work;
+  };
+  LoadedPlan(graph::Plan plan, const LaneKey& key, const GroupFacts& facts, EngineParts& parts);
+  [[nodiscard]] Status build(const MakeFabric& make_fabric, const LoadOptions& options);
+  [[nodiscard]] Status make_lanes(const MakeFabric& make_fabric, const LoadOptions& options);
+  [[nodiscard]] Result<PlanLane*> make_communicator(graph::LaneId here,
+                                                    const MakeFabric& make_fabric,
+                                                    const LoadOptions& options);
+  [[nodiscard]] PlanLane* make_transfer(graph::ServiceId half, const LoadOptions& options);
+  void settle(Time now);
+  void end(const Status& cause, int32_t culprit, bool tell, Time now);
+
+  const graph::Plan whole_;
+  const LaneKey key_;
+  const GroupFacts& facts_;
+  EngineParts& parts_;
+  graph::Part part_;
+  std::vector<std::unique_ptr<PlanLane>> made_;  ///< Those that are not the loader's.
+  std::vector<PlanLane*> lanes_;                 ///< By lane of the part.
+  std::unordered_map<LaneKey, PlanLane*, LaneKeyHash> by_key_;
+  std::byte* memory_ = nullptr;  ///< All slots that are not the loader's, in the arena.
+  std::unique_ptr<graph::Executor> executor_;
+  std::vector<Waiter> waiters_;
+  bool fresh_ = false;  ///< run_until() has allowed something since the last poll.
+  Status stopped_;
+  std::atomic<bool> has_stopped_{false};
+};
+
+}  // namespace corro::runtime

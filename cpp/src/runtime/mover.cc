@@ -1,0 +1,80 @@
+#include "runtime/mover.h"
+
+#include "base/exception.h"
+
+namespace corro::runtime {
+
+void Mover::post(Task task) {
+  posts_.lock()->push_back(std::move(task));
+  posted_.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void Mover::run_posts() {
+  if (!has_posts()) return;
+  std::vector<Task> tasks;
+  tasks.swap(*posts_.lock());
+  posted_.fetch_sub(static_cast<uint32_t>(tasks.size()), std::memory_order_seq_cst);
+  for (const Task& task : tasks) task(*engine_);
+}
+
+void Mover::take_news() {
+  if (!watch_.has_news()) return;
+  // Streams first: what a rank has said before its end counts.
+  for (transport::JoinedPeer& joined : watch_.take_streams()) {
+    const auto& segment = engine_->peers().peer(joined.rank).segment;
+    if (segment != nullptr) {
+      const int bell = peer_bells_[static_cast<size_t>(joined.rank)].get();
+      joined.stream->set_doorbell(transport::Doorbell(&segment->header().sleeping, bell));
+    }
+    watch_.add_stream(joined.rank, joined.stream->poll_fd());
+    engine_->peers().connect(joined.rank, std::move(joined.stream));
+  }
+  ask_readable();
+  for (const Loss& loss : watch_.take_losses()) engine_->peer_ended(loss.rank, loss.how);
+}
+
+void Mover::ask_readable() {
+  if (!watch_.knows_readable() || engine_->peers().ask_readable) return;
+  engine_->peers().ask_readable = [this](Peers& peers) {
+    watch_.for_each_readable([&peers](MemberId member) { peers.mark_readable(member); });
+  };
+}
+
+void Mover::submit(Group& group, const std::shared_ptr<WorkState>& work) {
+  try {
+    engine_->submit(group, work, monotonic_now());
+  } catch (const std::exception& why) {
+    const Status cause = give_up(why);
+    while (work->left > 0) work->finish_one(cause);
+  }
+}
+
+bool Mover::move() {
+  try {
+    run_posts();
+    take_news();
+    const bool moved = engine_->poll(monotonic_now());
+    watch_.want(engine_->peers().take_wanted());
+    return moved;
+  } catch (const std::exception& why) {
+    (void)give_up(why);
+    return true;
+  }
+}
+
+void Mover::move_flights() {
+  if (!engine_->in_flight()) return;
+  try {
+    (void)engine_->poll(monotonic_now());
+  } catch (const std::exception& why) {
+    (void)give_up(why);
+  }
+}
+
+Status Mover::give_up(const std::exception& why) {
+  const Status cause = status_of(why);
+  engine_->fail_all(cause);
+  return cause;
+}
+
+}  // namespace corro::runtime

@@ -1,0 +1,83 @@
+#include "runtime/pulled_lane.h"
+
+#include <fmt/format.h>
+
+namespace corro::runtime {
+
+PulledLane::PulledLane(std::vector<graph::ServiceId> services)
+    : services_(std::move(services)), slots_(std::make_unique<Done[]>(services_.size())) {
+  waiting_.lock()->ring.resize(services_.size());
+}
+
+void PulledLane::start(Time /*now*/, const graph::Work& work) {
+  const graph::Firing& firing = work.firing;
+  slots_[firing.ticket.task].held.store(firing.ticket.sequence, std::memory_order_relaxed);
+  {
+    auto waiting = waiting_.lock();
+    const size_t place = (waiting->first + waiting->count++) % waiting->ring.size();
+    waiting->ring[place] = {.service = services_[firing.ticket.task],
+                            .generation = firing.generation,
+                            .inputs = firing.inputs,
+                            .outputs = firing.outputs,
+                            .ticket = firing.ticket};
+  }
+  waiting_.notify_all();
+}
+
+Result<PulledFiring> PulledLane::next(Duration timeout) {
+  const Time deadline = monotonic_now() + timeout;
+  auto waiting = waiting_.lock();
+  while (waiting->count == 0 || !waiting->stopped.ok()) {
+    if (!waiting->stopped.ok()) return waiting->stopped;
+    const Duration left = timeout == Duration::zero() ? timeout : deadline - monotonic_now();
+    if (left <= Duration::zero())
+      return Status(Code::kDeadlineExceeded, "nothing has fired on this lane");
+    (void)waiting.wait_for(left);
+  }
+  const size_t place = waiting->first;
+  waiting->first = (place + 1) % waiting->ring.size();
+  --waiting->count;
+  return waiting->ring[place];
+}
+
+Status PulledLane::done(const PulledFiring& firing, const Status& status) {
+  const uint32_t task = firing.ticket.task;
+  uint32_t held = firing.ticket.sequence;
+  if (task >= services_.size() || held == 0 ||
+      !slots_[task].held.compare_exchange_strong(held, 0, std::memory_order_relaxed)) {
+    return {Code::kFailedPrecondition,
+            fmt::format("this firing (service {}, micro-batch {}) is not in flight: done already?",
+                        firing.service, firing.generation.micro)};
+  }
+  Done& slot = slots_[task];
+  slot.ticket = firing.ticket;
+  slot.status = status;
+  slot.next = done_.load(std::memory_order_relaxed);
+  while (!done_.compare_exchange_weak(slot.next, &slot, std::memory_order_seq_cst,
+                                      std::memory_order_relaxed)) {
+  }
+  return {};
+}
+
+bool PulledLane::poll(Time /*now*/) {
+  if (done_.load(std::memory_order_relaxed) == nullptr) return false;
+  Done* newest = done_.exchange(nullptr, std::memory_order_acquire);
+  Done* oldest = nullptr;
+  while (newest != nullptr) {
+    Done* const before = std::exchange(newest->next, oldest);
+    oldest = std::exchange(newest, before);
+  }
+  while (oldest != nullptr) {
+    Done* const after = oldest->next;  // complete() may start the same service again
+    executor_->complete(oldest->ticket, oldest->status);
+    oldest = after;
+  }
+  return true;
+}
+
+void PulledLane::stop(const Status& cause, Time /*now*/) {
+  waiting_.lock()->stopped = cause;
+  waiting_.notify_all();
+}
+
+}  // namespace corro::runtime
