@@ -19,6 +19,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from host_rows import HostRow, measure_hosts
+from plan_rows import PlanRow, measure_plans
+from small_rows import SmallRow, measure_small
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "build/release/cpp/bench"
@@ -83,20 +88,31 @@ def torch_peer(backend: str) -> Peer:
     return Peer("gloo" if backend == "gloo" else "corro (torch)", "private", command)
 
 
-def open_mpi_command(setting: Setting, sizes: list[str]) -> list[str]:
-    layers = "tcp,self" if setting.transport == "tcp" else "vader,self"
-    options = ["--oversubscribe", "--mca", "btl", layers]
-    if os.geteuid() == 0:
-        options.append("--allow-run-as-root")
-    program = str(PROGRAMS / "allreduce_mpi")
-    return ["mpirun", "-np", str(setting.ranks), *options, program, *sizes]
+def open_mpi(name: str, launcher: str, program: Path, memory_layer: str) -> Peer:
+    def command(setting: Setting, sizes: list[str]) -> list[str]:
+        layers = f"{'tcp' if setting.transport == 'tcp' else memory_layer},self"
+        options = ["--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", layers]
+        if os.geteuid() == 0:
+            options.append("--allow-run-as-root")
+        return [launcher, "-np", str(setting.ranks), *options, str(program), *sizes]
+
+    return Peer(name, "private", command)
+
+
+def mpich_command(setting: Setting, sizes: list[str]) -> list[str]:
+    remote = ["-genv", "MPIR_CVAR_NOLOCAL", "1", "-genv", "FI_PROVIDER", "tcp"]
+    options = remote if setting.transport == "tcp" else []
+    launcher, program = OUT / "mpich/bin/mpiexec", OUT / "mpich/allreduce"
+    return [str(launcher), "-np", str(setting.ranks), *options, str(program), *sizes]
 
 
 PEERS = [
     corro_peer("private"),
     corro_peer("arena"),
     torch_peer("corro"),
-    Peer("openmpi", "private", open_mpi_command),
+    open_mpi("openmpi", "mpirun", PROGRAMS / "allreduce_mpi", "vader"),
+    open_mpi("openmpi 5", str(OUT / "openmpi/bin/mpirun"), OUT / "openmpi/allreduce", "sm"),
+    Peer("mpich 5", "private", mpich_command),
     torch_peer("gloo"),
 ]
 
@@ -112,7 +128,7 @@ def run(command: Sequence[str], transport: str) -> Figures:
     return {line["bytes"]: (line["min_us"], line["median_us"]) for line in figures_of(done.stdout)}
 
 
-def figures_of(output: str) -> list[dict[str, float]]:
+def figures_of(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in re.findall(r"\{.*\}", output)]
 
 
@@ -123,10 +139,12 @@ def combine(rounds: list[Figures]) -> Figures:
     }
 
 
-def bar_for(peer: str, size: int) -> float:
-    """The ratio that corro must not exceed: docs/benchmarks.md."""
+def bar_for(peer: str, size: int) -> float | None:
+    """The ratio that corro must not exceed: docs/benchmarks.md. None: it is only shown."""
     if peer == "openmpi":
         return 1.5
+    if peer in ("openmpi 5", "mpich 5"):
+        return None
     return 0.2 if size <= SMALL else 1.0
 
 
@@ -168,7 +186,7 @@ def compare(setting: Setting, figures: dict[Peer, Figures]) -> list[Row]:
 
 def judged(row: Row, ratio: float) -> Row:
     bar = bar_for(row.peer, row.bytes)
-    return replace(row, ratio=ratio, bar=bar, ok=ratio <= bar)
+    return replace(row, ratio=ratio, bar=bar, ok=bar is None or ratio <= bar)
 
 
 def timed_row(name: str, times: list[float], bar: float, ranks: int = 2) -> Row:
@@ -321,6 +339,23 @@ def measure_import(rounds: int) -> Row:
     return timed_row("import_torch", times, 5e3)
 
 
+def measure_step(rounds: int) -> Row:
+    """1 000 parameters of 16 elements: the ratio is to the same step without communication."""
+    script = str(ROOT / "cpp/bench/step_torch.py")
+    with_us, without_us = [], []
+    for _ in range(3):
+        command = corro_run(Setting(2, "shm"), "--show", "0", str(PYTHON), script, str(rounds / 10))
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+        taken = json.loads(next(line for line in done.stdout.splitlines() if line[0] == "{"))
+        with_us.append(taken["with"])
+        without_us.append(taken["without"])
+    median, without = statistics.median(with_us), statistics.median(without_us)
+    row = Row("step_1000", 64_000, 2, "shm", "arena", "corro", min(with_us), median)
+    row.ratio, row.bar = median / without, 1.1 + 3e3 / without
+    row.ok = row.ratio <= row.bar
+    return row
+
+
 # Rows of corro alone: how they are measured, and how often (with --quick).
 ALONE = {
     "idle": (measure_idle, 1, 1),
@@ -331,6 +366,7 @@ ALONE = {
     "stop": (measure_stop, 10, 3),
     "launcher_kill": (measure_launcher_kill, 10, 3),
     "import_torch": (measure_import, 10, 3),
+    "step": (measure_step, 30, 10),
 }
 
 
@@ -340,7 +376,13 @@ def note(text: str) -> None:
     print(f"bench: {text:<70}", end=end, file=sys.stderr, flush=True)
 
 
-def table(rows: list[Row]) -> str:
+def tables(rows: list[Row | PlanRow | SmallRow | HostRow]) -> str:
+    """A table for each kind of row."""
+    kinds = dict.fromkeys(type(row) for row in rows)
+    return "\n".join(table([row for row in rows if type(row) is kind]) for kind in kinds)
+
+
+def table(rows: list[Row | PlanRow | SmallRow | HostRow]) -> str:
     head = list(vars(rows[0]))
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
@@ -366,26 +408,42 @@ def wanted(row_name: str, only: str) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compares corro with its peers.")
     parser.add_argument(
-        "--only", default="", help="a pattern: of allreduce-2-shm, idle, loss, launch, ..."
+        "--only", default="", help="a pattern: of allreduce-2-shm, small, idle, loss, launch, ..."
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes, one round")
     options = parser.parse_args()
     sizes, rounds, seconds = (QUICK_SIZES, 1, 0.1) if options.quick else (SIZES, 3, 0.2)
     OUT.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
+    rows: list[Row | PlanRow | SmallRow | HostRow] = []
     for setting in [Setting(r, t) for r in (2, 4) for t in ("shm", "tcp")]:
         if wanted(f"allreduce-{setting.ranks}-{setting.transport}", options.only):
             rows += measure_setting(setting, sizes, rounds, seconds)
+    if wanted("small", options.only):
+        note("small")
+        rows += measure_small(
+            lambda *command: corro_run(Setting(2, "shm"), *command),
+            PYTHON,
+            rounds,
+            20 if options.quick else 60,
+        )
     for name, (measure, often, seldom) in ALONE.items():
         if wanted(name, options.only):
             note(name)
             rows.append(measure(seldom if options.quick else often))
+    if wanted("plan", options.only):
+        note("plan")
+        rows += measure_plans(
+            lambda ranks, *command: corro_run(Setting(ranks, "shm"), *command), PROGRAMS, rounds
+        )
+    if wanted("hosts", options.only):
+        note("hosts")
+        rows += measure_hosts(PROGRAMS, rounds, 1.0 if options.quick else 3.0, figures_of)
     if not rows:
-        names = ", ".join(["allreduce-{2,4}-{shm,tcp}", *ALONE])
+        names = ", ".join(["allreduce-{2,4}-{shm,tcp}", "small", *ALONE, "plan", "hosts"])
         sys.exit(f"bench: nothing is called {options.only}: {names}")
     (OUT / "results.json").write_text(json.dumps([vars(row) for row in rows], indent=1) + "\n")
-    (OUT / "results.md").write_text(table(rows))
-    print(table(rows))
+    (OUT / "results.md").write_text(tables(rows))
+    print(tables(rows))
     missed = sum(not row.ok for row in rows)
     print(f"bench: {len(rows)} rows, {missed} missed their bar; build/bench/results.md")
 

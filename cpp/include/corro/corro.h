@@ -149,7 +149,8 @@ CORRO_API corro_group* corro_engine_world(corro_engine* engine);
 /* Makes a group of the given world ranks (ascending or not: the order is the group's rank order).
  * Only its members need to call; a rank that is no member gets NULL. Members make groups of the
  * same ranks in the same order, or give each a name (NULL: none), by which they find each other;
- * groups of one name are made in the same order. Does not communicate. */
+ * groups of one name are made in the same order. Does not communicate: one name for different
+ * members is INVALID_ARGUMENT, with both lists, in the first operation. */
 CORRO_API corro_code corro_group_create(corro_engine* engine, const int32_t* ranks, int32_t size,
                                         const char* name, corro_group** group, corro_error* error);
 CORRO_API void corro_group_destroy(
@@ -236,6 +237,213 @@ CORRO_API void corro_work_notify(corro_work* work, uint64_t cookie);
  * being destroyed. */
 CORRO_API corro_code corro_engine_next_completed(corro_engine* engine, uint64_t* cookie,
                                                  int64_t timeout_ns);
+
+/* A plan: services on lanes, joined by channels, of all ranks of a group. docs/plan.md says what
+ * its parts mean; the structs say the same as the file. Numbers of lanes, channels and services are
+ * their places in these lists. */
+enum { CORRO_ORDER_PRIORITY, CORRO_ORDER_AGREED };
+typedef struct corro_plan_lane {
+  const char* name;
+  uint8_t order;
+  uint32_t depth;        /* firings in flight at a time, at least 1 */
+  const uint32_t* ranks; /* of the group, ascending */
+  size_t rank_count;
+} corro_plan_lane;
+typedef struct corro_plan_channel {
+  const char* name;
+  uint32_t slots;   /* at least 1 */
+  uint32_t initial; /* readable before the first firing */
+  uint64_t slot_bytes;
+  int64_t transfer_ns;
+} corro_plan_channel;
+typedef struct corro_plan_service {
+  const char* name;
+  uint32_t lane;
+  int32_t priority;
+  int64_t duration_ns;
+  const uint32_t* inputs; /* channels */
+  size_t input_count;
+  const uint32_t* outputs;
+  size_t output_count;
+  uint8_t has_operation; /* 1: it is the collective that follows */
+  uint8_t kind;
+  uint8_t dtype;
+  uint8_t reduce_op;
+  uint32_t root; /* a rank of the group */
+  uint64_t count;
+} corro_plan_service;
+typedef struct corro_plan_spec {
+  size_t struct_size; /* sizeof(corro_plan_spec) */
+  uint32_t ranks;     /* as many as the group has */
+  const corro_plan_lane* lanes;
+  size_t lane_count;
+  const corro_plan_channel* channels;
+  size_t channel_count;
+  const corro_plan_service* services;
+  size_t service_count;
+} corro_plan_spec;
+typedef struct corro_plan_options {
+  size_t struct_size; /* sizeof(corro_plan_options) */
+  uint32_t first;     /* the micro-batch that every service fires first */
+  int64_t timeout_ns; /* of a firing that waits for other ranks; 0: the engine's */
+} corro_plan_options;
+
+typedef struct corro_plan corro_plan;
+typedef struct corro_lane corro_lane;
+
+/* Loads a plan: every member loads the same ones in the same order. Collectives and transfers
+ * between ranks run by themselves; firings on other lanes of this rank are pulled by threads of the
+ * caller. Its slots are arena memory, zeroed. options may be NULL. Does not communicate, and
+ * nothing fires before corro_plan_run. INVALID_ARGUMENT for a plan that is not well formed,
+ * FAILED_PRECONDITION for one that would stand still, RESOURCE_EXHAUSTED for one whose slots are
+ * too large. */
+CORRO_API corro_code corro_plan_load(corro_group* group, const corro_plan_spec* spec,
+                                     const corro_plan_options* options, corro_plan** plan,
+                                     corro_error* error);
+/* Lets every service fire for micro-batches below until. *work is done when all of them are
+ * complete on this rank, or fails with the reason for which the plan has stopped: which service,
+ * which micro-batch, which rank. Does not block. */
+CORRO_API corro_code corro_plan_run(corro_plan* plan, uint32_t until, corro_work** work,
+                                    corro_error* error);
+/* Stops it on all ranks with this code and message. A plan stops by itself when a firing fails or
+ * is late, on any rank, or a rank is lost; then it stays stopped. */
+CORRO_API corro_code corro_plan_stop(corro_plan* plan, corro_code code, const char* message,
+                                     corro_error* error);
+/* 1 if the plan has stopped; never blocks. */
+CORRO_API int corro_plan_stopped(const corro_plan* plan);
+/* The least micro-batch that a service has not completed on this rank: survivors of a plan that has
+ * stopped load another one, on a group of theirs, whose first is the least of all of them. */
+CORRO_API corro_code corro_plan_completed(corro_plan* plan, uint32_t* micro, corro_error* error);
+/* The memory of a slot, to fill what is readable at the start; valid until the plan is unloaded.
+ * NOT_FOUND if it does not lie on this rank. */
+CORRO_API corro_code corro_plan_slot(corro_plan* plan, uint32_t channel, uint32_t slot, void** data,
+                                     uint64_t* bytes, corro_error* error);
+/* Writes what each service waits for, as corro_group_selection_table writes its text. */
+CORRO_API size_t corro_plan_describe(corro_plan* plan, char* text, size_t size);
+/* Forgets the plan and its lanes; one that is running stops on all ranks. Not while another thread
+ * is in a call of them. Before its group and its engine are destroyed. */
+CORRO_API void corro_plan_unload(corro_plan* plan);
+
+typedef struct corro_slot {
+  void* data;
+  uint64_t bytes;
+} corro_slot;
+/* A firing in the hands of the caller; its slots are his until corro_firing_done. */
+typedef struct corro_firing {
+  uint32_t service;
+  uint32_t micro;
+  const corro_slot* inputs; /* in the order of the plan */
+  size_t input_count;
+  const corro_slot* outputs;
+  size_t output_count;
+  corro_lane* lane;
+  uint32_t ticket[2];
+} corro_firing;
+/* NULL for a lane that this rank does not have, or that is not pulled. Valid as long as the plan.
+ */
+CORRO_API corro_lane* corro_plan_lane_of(corro_plan* plan, uint32_t lane);
+/* Blocks until a service of the lane fires; moves the engine meanwhile, as long as that need not
+ * sleep. timeout_ns < 0: without an end. DEADLINE_EXCEEDED after it; why the plan has stopped, if
+ * it has (corro_plan_stopped). For any number of threads. */
+CORRO_API corro_code corro_lane_next(corro_lane* lane, corro_firing* firing, int64_t timeout_ns,
+                                     corro_error* error);
+/* The firing is complete; with a code other than 0 it has failed, which stops the plan on all ranks
+ * with this message (NULL: none). On any thread, once. Does not block. */
+CORRO_API corro_code corro_firing_done(const corro_firing* firing, corro_code code,
+                                       const char* message, corro_error* error);
+
+/* clang-format off */
+/* Buckets: gradients that are reduced together while the rest of them is still being computed.
+ *
+ *   corro_bucket_part parts[2] = {{.struct_size = sizeof parts[0], .dtype = CORRO_F32, .data = gw, .count = 100, .bucket = 0},
+ *                                 {.struct_size = sizeof parts[0], .dtype = CORRO_F32, .data = gb, .count = 10, .bucket = 0}};
+ *   corro_bucket_options how = {.struct_size = sizeof how, .reduce_op = CORRO_AVERAGE};
+ *   corro_bucket_set *set = NULL;
+ *   corro_bucket_create(group, parts, 2, &how, &set, &error);
+ *   for (uint64_t generation = 0; generation < steps; ++generation) {
+ *     // compute gw; corro_bucket_ready(set, 0, &error); compute gb; corro_bucket_ready(set, 1, &error);
+ *     corro_bucket_close(set, generation, 0, &error);
+ *     corro_bucket_wait(set, CORRO_ALL_BUCKETS, -1, &error);
+ *     // use gw and gb, the same on every rank
+ *     corro_bucket_next(set, &error);
+ *   }
+ *
+ * A generation is one step of an optimizer, and begins where the last one ended, by create or next. In it every part comes `passes`
+ * times: once in each backward pass, whose gradient is added to the part's memory. A bucket is reduced once all its parts have come
+ * so often, and the buckets before it are on their way: in the order of their numbers, on every rank. close() says that no more
+ * comes in these passes: parts that never came are zeroed, and the buckets that waited are reduced.
+ *
+ * A part that comes more often (a second backward before the step, a layer that is used twice under reentrant checkpointing) is
+ * added to what is reduced or will be; the next close() reduces all buckets once more. That is right for a plain average alone: with
+ * another reduce_op, scales or a wire dtype it is refused. All members have to do the same: a rank that reduces once more than
+ * another is an error on every rank.
+ *
+ * Sets have a lane of their own: they wait neither for each other nor for other operations of their group. A failure (a lost rank, a
+ * deadline, another generation elsewhere) ends the set on every member: waits return it, with the rank, the bucket and the generation. */
+/* clang-format on */
+typedef struct corro_bucket_set corro_bucket_set;
+
+/* One gradient of this rank. Its memory is the set's from ready() until the bucket is reduced.
+ * Where the parts of a bucket follow each other in memory without a gap, and travel in their own
+ * dtype, the bucket is reduced in place, without a copy if the memory is the arena's; else it is
+ * gathered in memory of the engine. */
+typedef struct corro_bucket_part {
+  size_t struct_size; /* sizeof(corro_bucket_part) */
+  uint8_t dtype;      /* the same for all parts of a bucket */
+  uint32_t bucket;    /* 0 and up, none left out */
+  void* data;
+  uint64_t count;   /* elements; the same on every member */
+  const char* name; /* for messages; NULL: its number */
+} corro_bucket_part;
+
+typedef struct corro_bucket_options {
+  size_t struct_size; /* sizeof(corro_bucket_options) */
+  uint8_t reduce_op;
+  uint8_t has_scales;     /* 1: prescale and postscale count even where they are 0 */
+  uint8_t has_wire_dtype; /* 1: floating-point parts of a larger dtype are cast to wire_dtype,
+                             reduced, and cast back */
+  uint8_t wire_dtype;     /* CORRO_F16, CORRO_BF16, CORRO_F32 */
+  uint32_t passes;        /* 0 means 1 */
+  double prescale;        /* as in corro_op, in the dtype that travels */
+  double postscale;
+  int64_t timeout_ns; /* of each reduction; 0: the engine's default */
+} corro_bucket_options;
+
+/* Makes a set of buckets on the group; its options and parts, but for their memory, are the same on
+ * every member, and members make their sets in the same order. Does not block and does not
+ * communicate. INVALID_ARGUMENT names the part that is wrong. */
+CORRO_API corro_code corro_bucket_create(corro_group* group, const corro_bucket_part* parts,
+                                         size_t n, const corro_bucket_options* options,
+                                         corro_bucket_set** set, corro_error* error);
+/* The part's gradient of one more pass is in its memory. Wait-free; from any thread, in any order.
+ * FAILED_PRECONDITION if it comes too often and cannot be reduced again; its memory then holds
+ * something that belongs to no step. */
+CORRO_API corro_code corro_bucket_ready(corro_bucket_set* set, uint32_t part, corro_error* error);
+/* No more parts come in the passes so far; not at the same time as calls of ready() that belong to
+ * them. Does not block. A call for a generation that is over does nothing, as does a second one
+ * when no part has come since. `word` is anything that members have to agree on in this generation,
+ * such as a hash of what they did with the last one: where they differ, waits fail on every rank
+ * with INVALID_ARGUMENT. */
+CORRO_API corro_code corro_bucket_close(corro_bucket_set* set, uint64_t generation, uint64_t word,
+                                        corro_error* error);
+#define CORRO_ALL_BUCKETS UINT32_MAX
+/* Blocks until what may be reduced of this bucket is: its parts hold the result. CORRO_ALL_BUCKETS:
+ * of all buckets; after close() these are all, before it those that are on their way. timeout_ns <
+ * 0: the reductions' own deadline only; DEADLINE_EXCEEDED, with the set as it was, when timeout_ns
+ * is over. */
+CORRO_API corro_code corro_bucket_wait(corro_bucket_set* set, uint32_t bucket, int64_t timeout_ns,
+                                       corro_error* error);
+/* Begins the next generation. FAILED_PRECONDITION while this one is not closed and reduced. */
+CORRO_API corro_code corro_bucket_next(corro_bucket_set* set, corro_error* error);
+CORRO_API uint64_t corro_bucket_generation(const corro_bucket_set* set); /* 0 first */
+/* How often the part has come on this rank in this generation. */
+CORRO_API uint32_t corro_bucket_came(const corro_bucket_set* set, uint32_t part);
+/* 1 if the part has come on any rank in this generation; once it is closed and waited for. */
+CORRO_API int corro_bucket_came_anywhere(const corro_bucket_set* set, uint32_t part);
+/* Lets go of the parts' memory. NULL: does nothing. Not while another thread is in a call of this
+ * set. Reductions in flight end on every member with CANCELLED; before the group's or the engine's
+ * end. */
+CORRO_API void corro_bucket_destroy(corro_bucket_set* set);
 
 /* Memory that local peers can map: collectives on it need no copy. 64-byte aligned, zero-filled. It
  * is valid until it is freed, also after its engine has been destroyed. NULL on failure. */

@@ -12,104 +12,28 @@
 #include <fmt/format.h>
 
 #include "api/arena_blocks.h"
-#include "api/fork_guard.h"
+#include "api/handles.h"
 #include "base/env.h"
-#include "base/exception.h"
-#include "runtime/join.h"
 #include "wire/store_bootstrap.h"
 
 using corro::Code;
 using corro::Duration;
 using corro::Result;
 using corro::Status;
+using corro::api::check_alive;
+using corro::api::check_group;
+using corro::api::guarded;
+using corro::api::read_struct;
+using corro::api::report;
 namespace runtime = corro::runtime;
 
-struct corro_group {
-  corro_engine* engine;
-  runtime::Group* group;
-};
-
-struct corro_work {
-  corro_engine* engine;
-  std::shared_ptr<runtime::WorkState> state;
-};
-
-struct corro_engine {
-  runtime::Joined joined;
-  std::shared_ptr<runtime::CompletionQueue> completions =
-      std::make_shared<runtime::CompletionQueue>();
-  corro_group world{};
-  std::unique_ptr<corro::api::ForkGuard> fork_guard;
-
-  [[nodiscard]] runtime::Driver& driver() const { return *joined.driver; }
-};
-
 namespace {
-
-template <size_t Size>
-void copy_text(char (&into)[Size], std::string_view text) {
-  const size_t length = std::min(text.size(), Size - 1);
-  text.copy(into, length);
-  into[length] = '\0';
-}
-
-corro_code report(const Status& status, corro_error* error) {
-  const auto code = static_cast<corro_code>(status.code());
-  if (error == nullptr) return code;
-  error->code = code;
-  error->rank = -1;
-  error->torn = 0;
-  error->op[0] = error->phase[0] = error->message[0] = '\0';
-  if (status.ok()) return code;
-  copy_text(error->message, status.message());
-  if (const auto& detail = status.detail()) {
-    error->rank = detail->rank;
-    error->torn = detail->torn ? 1 : 0;
-    copy_text(error->op, detail->op);
-    copy_text(error->phase, detail->phase);
-  }
-  return code;
-}
-
-/// Runs a call; a broken contract or an exhausted heap becomes a code, never an exception through
-/// C.
-template <typename Call>
-corro_code guarded(corro_error* error, const Call& call) {
-  try {
-    return report(call(), error);
-  } catch (const std::exception& thrown) {
-    return report(corro::status_of(thrown), error);
-  }
-}
-
-Status check_alive(const corro_engine* engine) {
-  if (engine == nullptr)
-    return {Code::kFailedPrecondition, "corro is not initialized: call corro.init() first"};
-  if (engine->driver().abandoned()) {
-    return {Code::kFailedPrecondition,
-            "corro cannot be used in a forked child: its connections belong to the parent process"};
-  }
-  return {};
-}
-
-/// Structs grow at their end: a caller with an older, shorter one gets zeros for what it does not
-/// know.
-template <typename Struct>
-Result<Struct> read_struct(const Struct* given) {
-  if (given == nullptr || given->struct_size < sizeof(size_t) ||
-      given->struct_size > sizeof(Struct)) {
-    return Status(Code::kInvalidArgument, "struct_size is not that of this version of corro.h");
-  }
-  Struct full{};
-  std::memcpy(&full, given, given->struct_size);
-  full.struct_size = sizeof(Struct);
-  return full;
-}
 
 constexpr int32_t kMostDims = 1024;
 
 Status read_request(const corro_op* given, int32_t size, corro::collective::OpRequest& request) {
-  CORRO_ASSIGN(const corro_op op, read_struct(given));
+  corro_op op;
+  CORRO_TRY(read_struct(given, op));
   if (op.kind >= corro::kOpKindCount || op.dtype >= corro::kDTypeCount ||
       op.reduce_op >= corro::kReduceOpCount) {
     return Status(Code::kInvalidArgument, fmt::format("unknown kind {}, dtype {} or reduce_op {}",
@@ -136,11 +60,6 @@ Status read_request(const corro_op* given, int32_t size, corro::collective::OpRe
   if (op.dims != nullptr)
     request.shape = corro::collective::pack_shape({op.dims, static_cast<size_t>(op.ndim)});
   return {};
-}
-
-Status check_group(const corro_group* group) {
-  if (group == nullptr) return {Code::kInvalidArgument, "this rank is not a member of the group"};
-  return check_alive(group->engine);
 }
 
 Result<std::shared_ptr<runtime::WorkState>> to_work(corro_group* group, const corro_op* ops,
@@ -226,7 +145,8 @@ corro_code corro_engine_create(const corro_options* given, corro_engine** engine
                                corro_error* error) {
   return guarded(error, [&]() -> Status {
     *engine = nullptr;
-    CORRO_ASSIGN(const corro_options options, read_struct(given));
+    corro_options options;
+    CORRO_TRY(read_struct(given, options));
     CORRO_ASSIGN(const corro::Environment environment, corro::read_environment());
     runtime::JoinOptions join;
     if (options.has_rank != 0) {
@@ -386,7 +306,7 @@ uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
   if (engine->driver().abandoned()) return 0;
   const std::string_view wanted(name);
   if (wanted == "wakeups") return engine->driver().wakeups();
-  if (wanted == "handshakes_refused") return engine->driver().handshakes_refused();
+  if (wanted == "handshakes_refused") return engine->joined.driver->handshakes_refused();
   uint64_t value = 0;
   engine->driver().call([&](runtime::Engine& running) {
     const runtime::EngineCounters& counters = running.counters();

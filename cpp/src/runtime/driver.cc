@@ -186,6 +186,26 @@ Status Driver::done(PulledLane& lane, const PulledFiring& firing, const Status& 
   return {};
 }
 
+BucketSet::Ready Driver::ready(Buckets& buckets, uint32_t part) {
+  const BucketSet::Ready result = buckets.ready(part);
+  if (result == BucketSet::Ready::kComplete) progress_->unpark();
+  return result;
+}
+
+Status Driver::close(Buckets& buckets, uint64_t generation, uint64_t word) {
+  CORRO_TRY(buckets.close(generation, word));
+  progress_->unpark();
+  return {};
+}
+
+Status Driver::wait(const Buckets& buckets, uint32_t bucket, Duration timeout) {
+  if (!buckets.over(bucket) && baton_.try_take()) {
+    const Holder holder(*progress_);
+    move_until([&buckets, bucket] { return buckets.over(bucket); });
+  }
+  return buckets.wait(bucket, timeout);
+}
+
 void Driver::call(const std::function<void(Engine&)>& task) {
   if (baton_.try_take()) {
     const Holder holder(*progress_);

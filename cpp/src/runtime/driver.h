@@ -16,6 +16,7 @@
 #include "io/event.h"
 #include "io/fd.h"
 #include "runtime/baton.h"
+#include "runtime/buckets.h"
 #include "runtime/engine.h"
 #include "runtime/ladder.h"
 #include "runtime/liveness_links.h"
@@ -67,6 +68,11 @@ class Driver {
   [[nodiscard]] Result<PulledFiring> next(PulledLane& lane, Duration timeout);
   /// PulledLane::done(), and the engine goes on.
   [[nodiscard]] Status done(PulledLane& lane, const PulledFiring& firing, const Status& outcome);
+  /// Buckets::ready() and Buckets::close(), and the engine goes on.
+  BucketSet::Ready ready(Buckets& buckets, uint32_t part);
+  [[nodiscard]] Status close(Buckets& buckets, uint64_t generation, uint64_t word);
+  /// Buckets::wait(); moves the engine meanwhile, as long as that need not sleep.
+  [[nodiscard]] Status wait(const Buckets& buckets, uint32_t bucket, Duration timeout);
   /// Runs `task` with the baton, on this thread or the progress thread, and returns when it is
   /// done; throws what it throws.
   void call(const std::function<void(Engine&)>& task);

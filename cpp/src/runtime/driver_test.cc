@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "collective/board/segment.h"
+#include "runtime/buckets.h"
 
 namespace corro::runtime {
 namespace {
@@ -177,6 +178,51 @@ TEST(DriverTest, WhatATaskThrowsIsItsCallersAndTheNextCallGoesOn) {
   EXPECT_TRUE(allreduce(*pair.drivers[1], other).ok());
   EXPECT_TRUE(alone.get().ok());
   EXPECT_EQ(value, 3);
+}
+
+/// Several threads of each rank bring parts, in any order, while the training thread of the other
+/// one may still be asleep in its last wait.
+TEST(DriverTest, BucketsAreReducedWhicheverThreadsBringTheirParts) {
+  constexpr uint32_t kParts = 64, kThreads = 3, kGenerations = 100;
+  Pair pair({.spins = 0, .yields = 0});
+  const auto train = [&pair](size_t rank) {
+    Driver& driver = *pair.drivers[rank];
+    std::vector<float> memory(kParts);
+    std::vector<BucketPart> parts;
+    for (uint32_t i = 0; i < kParts; ++i) {
+      parts.push_back({.name = std::to_string(i),
+                       .bucket = i / 16,
+                       .data = reinterpret_cast<std::byte*>(&memory[i]),
+                       .count = 1});
+    }
+    std::unique_ptr<Buckets> buckets;
+    driver.call([&](Engine& engine) {
+      buckets =
+          Buckets::create(engine, engine.world(), parts, {.reduce_op = ReduceOp::kAverage}).value();
+    });
+    for (uint64_t generation = 0; generation < kGenerations; ++generation) {
+      std::vector<std::thread> threads;
+      for (uint32_t t = 0; t < kThreads; ++t) {
+        threads.emplace_back([&, t] {
+          for (uint32_t i = t; i < kParts; i += kThreads) {
+            memory[i] = static_cast<float>(generation + i + 2 * rank);
+            (void)driver.ready(*buckets, i);
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_TRUE(driver.close(*buckets, generation, 0).ok());
+      const Status status = driver.wait(*buckets, Buckets::kAll, std::chrono::seconds(30));
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      for (uint32_t i = 0; i < kParts; ++i)
+        ASSERT_EQ(memory[i], static_cast<float>(generation + i + 1));
+      ASSERT_TRUE(buckets->next().ok());
+    }
+    driver.call([&](Engine& engine) { buckets->destroy(engine); });
+  };
+  std::thread other([&train] { train(1); });
+  train(0);
+  other.join();
 }
 
 }  // namespace
