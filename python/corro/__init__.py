@@ -59,9 +59,11 @@ __all__ = [
     "CorroError",
     "DataLossError",
     "FailedPreconditionError",
+    "Firing",
     "Group",
     "InternalError",
     "InvalidArgumentError",
+    "LoadedPlan",
     "Max",
     "Min",
     "MismatchError",
@@ -85,6 +87,7 @@ __all__ = [
     "cross_size",
     "init",
     "is_initialized",
+    "load_plan",
     "local_rank",
     "local_size",
     "new_group",
@@ -97,6 +100,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from corro.loaded_plan import Firing, LoadedPlan, load_plan
     from corro.plan import Plan
 
 if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports this package.
@@ -106,9 +110,12 @@ if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports 
 
 
 def __getattr__(name: str) -> Any:
-    if (
-        name == "Plan"
-    ):  # Not before it is asked for: dataclasses take longer to import than all else.
+    # Not before they are asked for: dataclasses take longer to import than all else.
+    if name in ("Firing", "LoadedPlan", "load_plan"):
+        from corro import loaded_plan
+
+        return getattr(loaded_plan, name)
+    if name == "Plan":
         from corro.plan import Plan
 
         return Plan

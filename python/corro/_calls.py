@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from corro import _native
 from corro._context import Group
@@ -16,11 +16,17 @@ P = ParamSpec("P")
 class Handle(Generic[R]):
     """An operation that was started. Dropping it does not cancel the operation."""
 
-    __slots__ = ("_finish", "_work")
+    __slots__ = ("_finish", "_result", "_work")
 
-    def __init__(self, work: _native.Work, finish: Callable[[], R]) -> None:
+    def __init__(
+        self,
+        work: _native.Work,
+        result: R | None = None,
+        finish: Callable[[], R] | None = None,
+    ) -> None:
         self._work = work
-        self._finish = finish
+        self._result = result
+        self._finish = finish  # Makes the result, if there is something to do for that.
 
     def done(self) -> bool:
         """Returns whether wait() would return at once."""
@@ -29,7 +35,7 @@ class Handle(Generic[R]):
     def wait(self, timeout: float | None = None) -> R:
         """Blocks until the operation is done and returns its result; raises what it failed with."""
         self._work.wait(timeout)
-        return self._finish()
+        return self._finish() if self._finish is not None else cast("R", self._result)
 
 
 class Call(Generic[R]):
@@ -74,7 +80,7 @@ class Call(Generic[R]):
     def start(self) -> Handle[R]:
         """Starts the operations and returns at once."""
         work = self.group.native.submit(self.ops, self.buffers, self.named)
-        return Handle(work, self.finish)
+        return Handle(work, finish=self.finish)
 
 
 def _name_as_called(build: Callable[..., Any]) -> None:
@@ -105,6 +111,12 @@ def starting(build: Callable[P, Call[R]]) -> Callable[P, Handle[R]]:
     start.__name__ = f"{build.__name__.rstrip('_')}_async{'_' if in_place else ''}"
     start.__qualname__ = start.__name__
     return start
+
+
+def present_as(function: Callable[..., Any], name: str, described: Callable[..., Any]) -> None:
+    """Gives a function the name that users call it by, and the documentation of its description."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = described.__doc__
 
 
 def synchronize(handle: Handle[R]) -> R:

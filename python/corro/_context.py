@@ -275,7 +275,8 @@ def new_group(ranks: Sequence[int], *, name: str | None = None) -> Group:
 
     Only members need to call: all groups of the same ranks in the same order on each of them, or
     with a `name` each, by which members find each other whatever the order. Does not block, and
-    does not communicate: that a member has not made the group shows in its first operation.
+    does not communicate: that a member has not made the group shows in its first operation. So does
+    a name that ranks gave to different members: an InvalidArgumentError shows both lists.
     """
     try:
         ranks = [index(rank) for rank in ranks]
@@ -295,6 +296,13 @@ def world_or(group: Group | None) -> Group:
             f"group has to be one of corro.new_group(), not {type(group).__name__}"
         )
     return group
+
+
+def native_of(group: Group | None) -> _native.Group:
+    """Returns the engine's group; the world's if there is none."""
+    if group is None and _current is not None:
+        return _current.world.native
+    return world_or(group).native
 
 
 class Exchange:

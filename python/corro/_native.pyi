@@ -1,7 +1,7 @@
 """The C ABI of libcorro.so as Python objects; use corro, corro.numpy or corro.torch."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 ALLREDUCE: int
 ALLGATHER: int
@@ -63,6 +63,16 @@ class Op:
         dims: Sequence[int] | None = None,
     ) -> None: ...
 
+class Arrays:
+    """How the engine reads the arrays of one library."""
+
+    def __init__(
+        self,
+        type: type,
+        empty_like: Callable[[Any], Any],
+        dtypes: dict[Any, int] | None,
+    ) -> None: ...
+
 class Work:
     def wait(self, timeout: float | None = None) -> None: ...
     def done(self) -> bool: ...
@@ -76,6 +86,95 @@ class Group:
     def selection_table(self) -> str: ...
     def run(self, ops: list[Op], buffers: object, named: bool = False) -> None: ...
     def submit(self, ops: list[Op], buffers: object, named: bool = False) -> Work: ...
+    def load(self, spec: PlanSpec, first: int = 0, timeout: float | None = None) -> Plan: ...
+    def run_array(
+        self,
+        arrays: Arrays,
+        kind: int,
+        source: Any,
+        target: Any,
+        reduce_op: int,
+        root: int,
+        prescale: float,
+        postscale: float,
+        timeout: float,
+    ) -> Any: ...
+    def submit_array(
+        self,
+        arrays: Arrays,
+        kind: int,
+        source: Any,
+        target: Any,
+        reduce_op: int,
+        root: int,
+        prescale: float,
+        postscale: float,
+        timeout: float,
+        name: str | None = None,
+    ) -> tuple[Work, Any] | None: ...
+    def buckets(
+        self,
+        *,
+        parts: Sequence[tuple[str, int, int, int, int]],
+        reduce_op: int,
+        passes: int,
+        prescale: float,
+        postscale: float,
+        wire_dtype: int | None,
+        buffers: object,
+    ) -> BucketSet: ...
+
+class PlanSpec:
+    def __init__(
+        self,
+        ranks: int,
+        lanes: Sequence[tuple[str, int, int, Sequence[int]]],
+        channels: Sequence[tuple[str, int, int, int, int]],
+        services: Sequence[
+            tuple[
+                str,
+                int,
+                int,
+                int,
+                Sequence[int],
+                Sequence[int],
+                tuple[int, int, int, int, int] | None,
+            ]
+        ],
+    ) -> None: ...
+
+class Firing:
+    @property
+    def service(self) -> int: ...
+    @property
+    def micro(self) -> int: ...
+    @property
+    def inputs(self) -> list[memoryview]: ...
+    @property
+    def outputs(self) -> list[memoryview]: ...
+    def done(self, code: int = 0, message: str = "") -> None: ...
+
+class Plan:
+    def run(self, until: int) -> Work: ...
+    def stop(self, code: int, message: str) -> None: ...
+    def stopped(self) -> bool: ...
+    def completed(self) -> int: ...
+    def slot(self, channel: int, slot: int) -> memoryview: ...
+    def describe(self) -> str: ...
+    def pulls(self, lane: int) -> bool: ...
+    def next(self, lane: int, timeout: float | None = None) -> Firing: ...
+    def unload(self) -> None: ...
+
+class BucketSet:
+    def ready(self, part: int) -> None: ...
+    def close(self, generation: int, word: int) -> None: ...
+    def wait(self) -> None: ...
+    def next(self) -> None: ...
+    @property
+    def generation(self) -> int: ...
+    def came(self, part: int) -> int: ...
+    def missing(self) -> list[int]: ...
+    def came_anywhere(self, part: int) -> bool: ...
 
 class Engine:
     def __init__(

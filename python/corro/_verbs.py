@@ -3,6 +3,11 @@
 Each method describes an operation and returns it as a Call; corro.numpy and corro.torch make the
 functions that run or start it (`_calls.running`, `_calls.starting`). Ranks in arguments are ranks
 of the world, also with a group.
+
+An allreduce is what training is made of, so it has functions of its own (`run_allreduce`,
+`start_allreduce`). Arrays that the engine can use as they lie need no description: the operation is
+one call of the engine, which reads the arrays itself. Whatever else there is to do, a copy or an
+error, is the description's.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from operator import index
 from typing import Generic, TypeVar
 
 from corro import _context, _native, _rules
-from corro._calls import Call
+from corro._calls import Call, Handle, present_as
 from corro._context import Group, exchange
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import InvalidArgumentError, MismatchError
@@ -21,10 +26,15 @@ from corro.errors import InvalidArgumentError, MismatchError
 T = TypeVar("T")
 
 _MOST = 1 << 40  # Elements of an array: the engine refuses more.
+_ALLREDUCE = _native.ALLREDUCE
 
 
 class Frontend(ABC, Generic[T]):
     """What the verbs need of an array library. *Host* arrays are contiguous and in CPU memory."""
+
+    @abstractmethod
+    def arrays(self) -> _native.Arrays:
+        """Returns how the engine reads the library's arrays itself."""
 
     @abstractmethod
     def dtype(self, x: T) -> int | None:
@@ -76,6 +86,7 @@ class Verbs(Generic[T]):
 
     def __init__(self, frontend: Frontend[T]) -> None:
         self._of = frontend
+        self._arrays = frontend.arrays()
 
     def allreduce(
         self,
@@ -117,6 +128,91 @@ class Verbs(Generic[T]):
         return Call(
             _context.world_or(group), [native], (source, target), finish, named=name is not None
         )
+
+    def run_allreduce(
+        self,
+        x: T,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        out: T | None = None,
+        group: Group | None = None,
+    ) -> T:
+        made = self._reduce(x, op, name, prescale_factor, postscale_factor, out, group)
+        if made is not None:
+            return made
+        return self.allreduce(
+            x,
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            out=out,
+            group=group,
+        ).run()
+
+    def start_allreduce(
+        self,
+        x: T,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        out: T | None = None,
+        group: Group | None = None,
+    ) -> Handle[T]:
+        started = self._start_reducing(x, op, name, prescale_factor, postscale_factor, out, group)
+        if started is not None:
+            return started
+        return self.allreduce(
+            x,
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            out=out,
+            group=group,
+        ).start()
+
+    def _reduce(
+        self,
+        x: T,
+        op: ReduceOp,
+        name: str | None,
+        prescale: float,
+        postscale: float,
+        out: T | None,
+        group: Group | None,
+    ) -> T | None:
+        """Reduces x, if the engine can do all of it in one call, and returns the result."""
+        if op.__class__ is not ReduceOp or name is not None:
+            return None
+        made: T | None = _context.native_of(group).run_array(
+            self._arrays, _ALLREDUCE, x, out, op, 0, prescale, postscale, 0.0
+        )
+        return made
+
+    def _start_reducing(
+        self,
+        x: T,
+        op: ReduceOp,
+        name: str | None,
+        prescale: float,
+        postscale: float,
+        out: T | None,
+        group: Group | None,
+    ) -> Handle[T] | None:
+        """As _reduce, in the background."""
+        if op.__class__ is not ReduceOp:
+            return None
+        name = _checked_name(name)
+        started: tuple[_native.Work, T] | None = _context.native_of(group).submit_array(
+            self._arrays, _ALLREDUCE, x, out, op, 0, prescale, postscale, 0.0, name
+        )
+        return None if started is None else Handle(*started)
 
     def grouped_allreduce(
         self,
@@ -461,6 +557,13 @@ class Verbs(Generic[T]):
                     rank=rank,
                     op=verb,
                 )
+
+
+for _form, _name in (
+    (Verbs.run_allreduce, "allreduce"),
+    (Verbs.start_allreduce, "allreduce_async"),
+):
+    present_as(_form, _name, Verbs.allreduce)
 
 
 def _checked_op(op: object) -> ReduceOp:

@@ -88,6 +88,9 @@ def _array(x: Any) -> Array:
 class _Numpy(Frontend[Array]):
     """numpy behind the verbs."""
 
+    def arrays(self) -> _native.Arrays:
+        return _native.Arrays(numpy.ndarray, numpy.empty_like, None)
+
     def dtype(self, x: Array) -> int | None:
         dtype = _array(x).dtype
         if dtype.hasobject:
@@ -146,7 +149,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = numpy.float64) -> Array
 
 _verbs = Verbs(_Numpy())
 
-allreduce, allreduce_async = running(_verbs.allreduce), starting(_verbs.allreduce)
+allreduce, allreduce_async = _verbs.run_allreduce, _verbs.start_allreduce
 grouped_allreduce = running(_verbs.grouped_allreduce)
 grouped_allreduce_async = starting(_verbs.grouped_allreduce)
 allgather, allgather_async = running(_verbs.allgather), starting(_verbs.allgather)

@@ -9,6 +9,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 #include <pthread.h>
@@ -24,216 +25,35 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "arrays.h"
+#include "buckets.h"
 #include "corro/corro.h"
+#include "engine_ref.h"
+#include "plans.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
 
-using Seconds = std::optional<double>;
-
-/// The end of the interpreter. Python 3.11 ends every other thread that asks for the GIL from then
-/// on by unwinding its stack, which C++ does not survive (Python 3.14 lets them hang). So no thread
-/// may be inside then.
-class Exit {
- public:
-  /// Counts a thread that is inside: it asks for the GIL before it leaves.
-  class Inside {
-   public:
-    Inside() { inside_.fetch_add(1); }
-    ~Inside() { inside_.fetch_sub(1); }
-    Inside(const Inside&) = delete;
-    Inside& operator=(const Inside&) = delete;
-  };
-
-  /// Called when all engines are closed, so that threads leave with an error; with the GIL. Waits
-  /// for them, but not for ever: who is inside after that never leaves.
-  static void begin() {
-    const nb::object error_class =
-        nb::module_::import_("corro.errors").attr("FailedPreconditionError");
-    error_ = error_class("corro cannot be used any more: the interpreter ends").release().ptr();
-    thread_ = pthread_self();
-    begun_.store(true);
-    // Threads come inside with the GIL only. In a forked child they are the parent's.
-    const int patience = getpid() == process_ ? kPatience : 0;
-    for (int ms = 0; ms < patience && inside_.load() > 0; ++ms) {
-      PyThreadState* const thread = PyEval_SaveThread();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      PyEval_RestoreThread(thread);
-    }
-    over_.store(true);
-  }
-  [[nodiscard]] static bool begun() { return begun_.load(); }
-  /// Raises without running any Python, so no other thread gets the GIL; once begun() is true.
-  [[noreturn]] static void raise() {
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error_)), error_);
-    throw nb::python_error();
-  }
-  /// For a thread that is joined before the interpreter ends.
-  static void joins_this_thread() { joined_ = true; }
-  /// Whether this thread must not take the GIL any more.
-  [[nodiscard]] static bool elsewhere() {
-    return over_.load() && !joined_ && pthread_equal(thread_, pthread_self()) == 0;
-  }
-  /// Without the GIL.
-  [[noreturn]] static void await() {
-    while (true) pause();
-  }
-
- private:
-  static constexpr int kPatience = 1000;  ///< Milliseconds.
-  static inline thread_local bool joined_ = false;
-  static inline PyObject* error_ = nullptr;
-  static inline const pid_t process_ = getpid();
-  static inline pthread_t thread_{};
-  static inline std::atomic<uint32_t> inside_{0};
-  static inline std::atomic<bool> begun_{false};
-  static inline std::atomic<bool> over_{false};
-};
-
-/// Raises what corro.errors.make says this code is. Needs the GIL.
-[[noreturn]] void raise(const corro_error& error) {
-  if (Exit::begun()) Exit::raise();
-  const Exit::Inside inside;  // make() is Python, which hands over the GIL.
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Not inside of make().
-  const nb::object exception =
-      nb::module_::import_("corro.errors")
-          .attr("make")(error.code, nb::str(error.message), error.rank, nb::str(error.op),
-                        nb::str(error.phase), error.torn != 0);
-  PyErr_SetObject(exception.type().ptr(), exception.ptr());
-  throw nb::python_error();
-}
-
-[[noreturn]] void raise(corro_code code, const char* message) {
-  corro_error error{};
-  error.code = code;
-  error.rank = -1;
-  std::strncpy(error.message, message, sizeof error.message - 1);
-  raise(error);
-}
-
-/// A work on its way, and what keeps its memory alive.
-struct Flight {
-  Flight(corro_work* started, nb::object used) : work(started), buffers(std::move(used)) {}
-  Flight(const Flight&) = delete;
-  Flight& operator=(const Flight&) = delete;
-  ~Flight() { corro_work_release(work); }
-
-  corro_work* work;
-  nb::object buffers;  ///< Anything; dropped once it is known that the work is done.
-};
-using FlightPtr = std::shared_ptr<Flight>;
-
-/// Works in flight: the engine uses their buffers even if nobody else holds them any more. Guarded
-/// by the GIL. Dropping buffers may run Python code, which may start other works.
-class Flights {
- public:
-  void add(const FlightPtr& flight) {
-    flights_.push_back(flight);
-    std::array<FlightPtr, kLooks> looked_at;
-    for (size_t i = 0; i < kLooks && i < flights_.size(); ++i) {
-      looked_at[i] = std::move(flights_.front());
-      flights_.pop_front();
-      if (corro_work_done(looked_at[i]->work) == 0) flights_.push_back(looked_at[i]);
-    }
-    for (const FlightPtr& other : looked_at)
-      if (other != nullptr) drop_if_done(*other);
-  }
-
-  static bool drop_if_done(Flight& flight) {
-    if (corro_work_done(flight.work) == 0) return false;
-    const nb::object dropped = std::move(flight.buffers);
-    return true;
-  }
-
-  /// The engine is closed, so all are done.
-  void clear() {
-    for (const FlightPtr& flight : std::exchange(flights_, {})) drop_if_done(*flight);
-  }
-
- private:
-  static constexpr size_t kLooks = 4;  ///< More than an add() adds, so that none pile up.
-  std::deque<FlightPtr> flights_;      ///< The next to be looked at first.
-};
-
-/// The engine's lifetime, shared by all that points into it. Guarded by the GIL, but for what
-/// happens without it.
-class EngineRef {
- public:
-  /// Null once it is closed.
-  corro_engine* engine = nullptr;
-  Flights flights;
-
-  [[nodiscard]] corro_engine* get() const {
-    if (engine == nullptr)
-      raise(CORRO_FAILED_PRECONDITION, "corro: this engine was shut down; call corro.init() again");
-    return engine;
-  }
-
-  /// Calls into the C ABI without the GIL. The engine outlives the call, if it is not closed yet.
-  template <typename Call>
-  corro_code without_gil(const Call& call) {
-    const Exit::Inside inside;
-    calls_.fetch_add(1);
-    PyThreadState* const thread = PyEval_SaveThread();
-    const corro_code code = call();
-    if (Exit::elsewhere()) {
-      end_call();
-      Exit::await();
-    }
-    PyEval_RestoreThread(thread);
-    end_call();
-    return code;
-  }
-
-  /// The same for a call that fills an error: raises it.
-  template <typename Call>
-  void checked(const Call& call) {
-    corro_error error{};
-    error.rank = -1;
-    const corro_code code = without_gil([&] { return call(&error); });
-    if (code == CORRO_OK) return;
-    error.code = code;
-    raise(error);
-  }
-
-  /// Other threads' calls fail, and are waited for.
-  void close() {
-    const Exit::Inside inside;
-    corro_engine* closing = std::exchange(engine, nullptr);
-    if (closing == nullptr) return;
-    PyThreadState* const thread = PyEval_SaveThread();
-    const bool closed = corro_engine_close(closing) != CORRO_FAILED_PRECONDITION;  // As in a child.
-    if (closed) {
-      for (uint32_t calls = calls_.load(); calls > 0; calls = calls_.load()) calls_.wait(calls);
-      corro_engine_destroy(closing);
-    }
-    if (Exit::elsewhere()) Exit::await();
-    PyEval_RestoreThread(thread);
-    if (closed) flights.clear();
-  }
-
- private:
-  void end_call() {
-    if (calls_.fetch_sub(1) == 1) calls_.notify_all();
-  }
-
-  std::atomic<uint32_t> calls_{0};  ///< That have not got the GIL back yet.
-};
-using EnginePtr = std::shared_ptr<EngineRef>;
-
-int64_t nanoseconds(const Seconds& timeout, int64_t if_none) {
-  if (!timeout) return if_none;
-  if (std::isnan(*timeout) || *timeout < 0)
-    raise(CORRO_INVALID_ARGUMENT, "timeout must be a number of seconds >= 0");
-  return static_cast<int64_t>(std::min(*timeout * 1e9, 9e18));
-}
+using corro::python::ArrayFacts;
+using corro::python::Arrays;
+using corro::python::BucketSet;
+using corro::python::EnginePtr;
+using corro::python::EngineRef;
+using corro::python::Exit;
+using corro::python::nanoseconds;
+using corro::python::Plan;
+using corro::python::PlanSpec;
+using corro::python::raise;
+using corro::python::Seconds;
+using corro::python::Work;
 
 /// One operation. Immutable; may be submitted again once it is done (buckets are).
 class Op {
@@ -285,63 +105,6 @@ class Op {
   std::optional<std::vector<uint64_t>> dims_;
 };
 
-/// Operations started together. Dropping it never blocks.
-class Work {
- public:
-  Work(EnginePtr engine, corro_work* work, nb::object buffers)
-      : engine_(std::move(engine)), flight_(std::make_shared<Flight>(work, std::move(buffers))) {
-    engine_->flights.add(flight_);
-  }
-  Work(const Work&) = delete;
-  Work& operator=(const Work&) = delete;
-  ~Work() = default;
-
-  /// Lets Python's handlers of signals run now and then, which may raise.
-  void wait(const Seconds& timeout) {
-    if (engine_->engine == nullptr && !Flights::drop_if_done(*flight_))
-      raise(CORRO_CANCELLED, "corro was shut down before this operation was waited for");
-    const int64_t timeout_ns = nanoseconds(timeout, INT64_MAX);
-    int64_t left = timeout_ns;
-    while (true) {
-      const int64_t slice = std::min(kSlice, left);
-      if (wait_for(slice)) return;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      left -= slice;
-      if (left == 0) break;
-    }
-    const std::string time = std::to_string(timeout_ns / 1'000'000);
-    raise(CORRO_DEADLINE_EXCEEDED, ("the work is still going after " + time + " ms").c_str());
-  }
-  [[nodiscard]] bool done() const {
-    return Flights::drop_if_done(*flight_) || engine_->engine == nullptr;
-  }
-  void notify(uint64_t cookie) {
-    static_cast<void>(engine_->get());
-    corro_work_notify(flight_->work, cookie);
-  }
-
- private:
-  static constexpr int64_t kSlice = 100'000'000;  ///< Nanoseconds.
-
-  /// False if the work is still going then; raises what it failed with.
-  bool wait_for(int64_t timeout_ns) {
-    corro_error error{};
-    error.rank = -1;
-    corro_code code =
-        engine_->without_gil([&] { return corro_work_wait(flight_->work, timeout_ns, &error); });
-    const bool done = Flights::drop_if_done(*flight_);
-    if (code == CORRO_DEADLINE_EXCEEDED) {
-      if (!done) return false;
-      code = corro_work_wait(flight_->work, 0, &error);  // It was done after the time was over.
-    }
-    if (code != CORRO_OK) raise(error);
-    return true;
-  }
-
-  EnginePtr engine_;
-  FlightPtr flight_;
-};
-
 class Group {
  public:
   Group(EnginePtr engine, corro_group* group, bool owned)
@@ -369,17 +132,94 @@ class Group {
   /// `buffers` lives until the operations are done, also if a signal's handler raises before.
   /// `named`: members may give the operations in different orders; their names say which is which.
   void run(const std::vector<const Op*>& ops, const nb::object& buffers, bool named) {
-    corro_work* rest = call(CORRO_NOW | flags_of(named), ops);
-    if (rest != nullptr) Work(engine_, rest, kept(buffers)).wait(std::nullopt);
+    wait_for_rest(call(CORRO_NOW | flags_of(named), collect(ops)), buffers);
   }
 
   std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, const nb::object& buffers,
                                bool named) {
-    corro_work* work = call(flags_of(named), ops);
+    corro_work* work = call(flags_of(named), collect(ops));
     return std::make_unique<Work>(engine_, work, kept(buffers));
   }
 
+  /// run() of one operation on arrays that have the same shape on every rank: returns `target`, or
+  /// an array made for the result if that is None. None, and nothing done, if the engine cannot use
+  /// the arrays as they lie.
+  nb::object run_array(const Arrays& arrays, uint8_t kind, nb::object source, nb::object target,
+                       uint8_t reduce_op, int root, double prescale, double postscale,
+                       double timeout) {
+    ArrayOp op(arrays, source, target);
+    if (!op.usable) return nb::none();
+    op.fill(kind, reduce_op, root, prescale, postscale, timeout);
+    corro_work* const rest = call(CORRO_NOW, {&op.op, 1});
+    if (rest != nullptr) wait_for_rest(rest, nb::make_tuple(source, target));
+    return target;
+  }
+
+  /// submit() of the same; returns the work and the target.
+  nb::object submit_array(const Arrays& arrays, uint8_t kind, nb::object source, nb::object target,
+                          uint8_t reduce_op, int root, double prescale, double postscale,
+                          double timeout, const std::optional<nb::str>& name) {
+    ArrayOp op(arrays, source, target);
+    if (!op.usable) return nb::none();
+    op.fill(kind, reduce_op, root, prescale, postscale, timeout);
+    if (name) op.op.name = name->c_str();
+    corro_work* work = call(flags_of(name.has_value()), {&op.op, 1});
+    return nb::make_tuple(
+        std::make_unique<Work>(engine_, work, kept(nb::make_tuple(source, target))), target);
+  }
+
+  std::unique_ptr<Plan> load(const PlanSpec& spec, uint32_t first, const Seconds& timeout) {
+    return std::make_unique<Plan>(engine_, group_, nb::find(this), spec, first, timeout);
+  }
+
+  std::unique_ptr<BucketSet> buckets(const std::vector<BucketSet::Part>& parts, uint8_t reduce_op,
+                                     uint32_t passes, double prescale, double postscale,
+                                     std::optional<uint8_t> wire_dtype, const nb::object& buffers) {
+    return std::make_unique<BucketSet>(engine_, group_, nb::find(this), parts, reduce_op, passes,
+                                       prescale, postscale, wire_dtype, buffers);
+  }
+
  private:
+  /// What the engine is to do with two arrays, as they say what they are.
+  struct ArrayOp {
+    /// Makes the target if it is None.
+    ArrayOp(const Arrays& arrays, const nb::object& source, nb::object& target) {
+      const bool in_place = target.is(source);
+      if (!arrays.read(source, in_place, in)) return;
+      if (target.is_none()) target = arrays.empty_like(source);
+      ArrayFacts out;
+      if (!in_place && !(arrays.read(target, true, out) && out.same_kind_as(in))) return;
+      op.input = in.data;
+      op.output = in_place ? in.data : out.data;
+      usable = true;
+    }
+
+    void fill(uint8_t kind, uint8_t reduce_op, int root, double prescale, double postscale,
+              double timeout) {
+      op.struct_size = sizeof op;
+      op.kind = kind;
+      op.dtype = in.dtype;
+      op.reduce_op = reduce_op;
+      op.root = root;
+      op.count = in.count;
+      op.has_scales = 1;
+      op.prescale = prescale;
+      op.postscale = postscale;
+      op.timeout_ns = nanoseconds(timeout, 0);
+      op.dims = in.dims.data();
+      op.ndim = in.ndim;
+    }
+
+    ArrayFacts in;
+    corro_op op{};
+    bool usable = false;
+  };
+
+  /// Blocks for what a call has left over: the engine has moved it as far as it could at once.
+  void wait_for_rest(corro_work* rest, const nb::object& buffers) {
+    if (rest != nullptr) Work(engine_, rest, kept(buffers)).wait(std::nullopt);
+  }
+
   /// What a work in flight needs: its buffers and its group.
   [[nodiscard]] nb::object kept(const nb::object& buffers) const {
     return nb::make_tuple(nb::find(this), buffers);
@@ -387,8 +227,8 @@ class Group {
 
   static uint32_t flags_of(bool named) { return named ? uint32_t{CORRO_NAMED} : 0; }
 
-  corro_work* call(uint32_t flags, const std::vector<const Op*>& ops) {
-    const std::vector<corro_op> list = collect(ops);
+  corro_work* call(uint32_t flags, std::span<const corro_op> list) {
+    static_cast<void>(engine_->get());
     corro_work* work = nullptr;
     engine_->checked([&](corro_error* error) {
       return corro_submit(group_, list.data(), list.size(), flags, &work, error);
@@ -397,7 +237,6 @@ class Group {
   }
 
   [[nodiscard]] std::vector<corro_op> collect(const std::vector<const Op*>& ops) const {
-    static_cast<void>(engine_->get());
     std::vector<corro_op> list;
     list.reserve(ops.size());
     for (const Op* op : ops) {
@@ -629,6 +468,8 @@ NB_MODULE(_native, module) {
   module.def("begin_exit", &Exit::begin);
   module.def("address", &address, "buffer"_a);
 
+  corro::python::bind_plans(module);
+
   nb::class_<Op>(module, "Op")
       .def(nb::init<uint8_t, uint8_t, uint8_t, int, uint32_t, uintptr_t, uintptr_t, uint64_t,
                     std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>,
@@ -640,6 +481,10 @@ NB_MODULE(_native, module) {
            "prescale"_a = 1.0, "postscale"_a = 1.0, "timeout"_a = nb::none(), "name"_a = nb::none(),
            "dims"_a = nb::none());
 
+  nb::class_<Arrays>(module, "Arrays")
+      .def(nb::init<nb::object, nb::object, nb::object>(), "type"_a, "empty_like"_a,
+           "dtypes"_a.none());
+
   nb::class_<Work>(module, "Work")
       .def("wait", &Work::wait, "timeout"_a = nb::none())
       .def("done", &Work::done)
@@ -650,7 +495,16 @@ NB_MODULE(_native, module) {
       .def_prop_ro("size", &Group::size)
       .def("selection_table", &Group::selection_table)
       .def("run", &Group::run, "ops"_a, "buffers"_a.none(), "named"_a = false)
-      .def("submit", &Group::submit, "ops"_a, "buffers"_a.none(), "named"_a = false);
+      .def("submit", &Group::submit, "ops"_a, "buffers"_a.none(), "named"_a = false)
+      .def("run_array", &Group::run_array, "arrays"_a, "kind"_a, "source"_a, "target"_a.none(),
+           "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "timeout"_a)
+      .def("submit_array", &Group::submit_array, "arrays"_a, "kind"_a, "source"_a,
+           "target"_a.none(), "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "timeout"_a,
+           "name"_a = nb::none())
+      .def("load", &Group::load, "spec"_a, "first"_a = 0, "timeout"_a = nb::none())
+      .def("buckets", &Group::buckets, nb::kw_only(), "parts"_a, "reduce_op"_a, "passes"_a,
+           "prescale"_a, "postscale"_a, "wire_dtype"_a.none(), "buffers"_a);
+  corro::python::bind_buckets(module);
 
   nb::class_<Engine>(module, "Engine")
       .def(nb::init<std::optional<int>, std::optional<int>, std::optional<std::string>, nb::object,

@@ -18,6 +18,7 @@ import numpy
 import corro
 import corro.numpy
 from corro import _context
+from corro.plan import Channel, Lane, Operation, Plan, Service
 
 VICTIM = 1
 
@@ -148,14 +149,22 @@ def stopped_and_continued() -> None:
     say(total=float(corro.numpy.broadcast(numpy.ones(1 << 22), root_rank=0).sum()))
 
 
+def starved() -> None:
+    """32 MiB at a time, while the test's own busy processes have the core."""
+    data = numpy.ones(8 << 20, numpy.float32)
+    for _ in range(5):
+        total = corro.numpy.allreduce(data, corro.Sum).sum(dtype=numpy.float64)
+    lost = _context.current().engine.counter("ranks_lost")
+    say(total=float(total), ranks_lost=lost)
+
+
 def killed_while_others_rest() -> None:
     """Nobody is in an operation when a rank dies; the survivors come back later."""
     corro.numpy.allreduce(numpy.ones(4))
     if corro.rank() == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
-    woken = _context.current().engine.counter("wakeups")
     sys.stdin.read()  # The test closes it once the victim is gone.
-    noticed = until(lambda: _context.current().engine.counter("wakeups") > woken)
+    noticed = until(lambda: _context.current().engine.counter("ranks_lost") == 1)
     say(noticed=noticed, **failure_of_next(numpy.ones(4)))
 
 
@@ -185,6 +194,64 @@ def counted_until_killed() -> None:
             done += 1
     except corro.CorroError as error:
         say(error=type(error).__name__, culprit=getattr(error, "rank", None), done=done)
+
+
+def summing(ranks: int) -> Plan:
+    """Each rank fills a number, all are summed, each rank takes the sum."""
+    return Plan(
+        ranks=ranks,
+        lanes=(
+            *(Lane(name=f"rank{r}", ranks=(r,)) for r in range(ranks)),
+            Lane(name="all", order="agreed", ranks=tuple(range(ranks))),
+        ),
+        channels=(
+            *(Channel(name=f"own{r}", slots=2, slot_bytes=8) for r in range(ranks)),
+            Channel(name="sum", slots=2, slot_bytes=8),
+        ),
+        services=(
+            *(
+                Service(name=f"fill{r}", lane=f"rank{r}", outputs=(f"own{r}",))
+                for r in range(ranks)
+            ),
+            Service(
+                name="reduce",
+                lane="all",
+                inputs=tuple(f"own{r}" for r in range(ranks)),
+                outputs=("sum",),
+                operation=Operation(kind="allreduce", dtype="i64", count=1, reduce_op="sum"),
+            ),
+            *(Service(name=f"take{r}", lane=f"rank{r}", inputs=("sum",)) for r in range(ranks)),
+        ),
+    )
+
+
+def killed_inside_a_plan() -> None:
+    """The survivors load the plan of those that are left, and go on from where all are."""
+    sums: dict[int, int] = {}
+    repeated: list[int] = []
+
+    def fill(firing: corro.Firing) -> None:
+        if corro.rank() == VICTIM and firing.micro == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        firing.outputs[0].cast("q")[0] = firing.micro * 10 + corro.rank()
+
+    def take(firing: corro.Firing) -> None:
+        sums[firing.micro] = firing.inputs[0].cast("q")[0]
+        if firing.repeats:
+            repeated.append(firing.micro)
+
+    loaded = corro.load_plan(summing(corro.size()))
+    try:
+        loaded.run(1000, {f"fill{corro.rank()}": fill, f"take{corro.rank()}": take})
+    except corro.CorroError as error:
+        failure = {"error": type(error).__name__, "message": str(error), "culprit": error.rank}
+    before = loaded.completed
+    group = corro.new_group([0, 2])
+    place = group.rank()
+    with corro.load_plan(summing(group.size()), group, after=loaded) as rest:
+        first = rest.completed
+        rest.run(10, {f"fill{place}": fill, f"take{place}": take})
+    say(**failure, before=before, first=first, sums=[sums[m] for m in range(10)], repeated=repeated)
 
 
 def used_in_child() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def sh(*command: str) -> None:
@@ -44,6 +45,29 @@ class Hosts:
     def inside(self, host: int) -> Sequence[str]:
         """Returns what starts a program on the host."""
         return ("ip", "netns", "exec", self.names[host])
+
+    def limit(self, rate: str) -> None:
+        """Bounds every host's cable in both directions, such as to "1gbit"."""
+        shape = ("root", "tbf", "rate", rate, "burst", "256kb", "latency", "20ms")
+        for host, name in enumerate(self.names):
+            sh("tc", "-n", name, "qdisc", "add", "dev", "eth0", *shape)
+            sh("tc", "-n", self.switch, "qdisc", "add", "dev", f"port{host}", *shape)
+
+    def environment(self, directory: Path, rank: int, layout: Sequence[int]) -> dict[str, str]:
+        """Returns what a rank of a job needs; `layout` says each rank's host. The job meets in the
+        directory, which is its own."""
+        secret = directory / "secret"
+        if not secret.exists():
+            secret.touch(mode=0o600)
+            secret.write_text(os.urandom(32).hex())
+        return {
+            "CORRO_RANK": str(rank),
+            "CORRO_SIZE": str(len(layout)),
+            "CORRO_BOOTSTRAP": f"dir:{directory / 'meet'}",
+            "CORRO_SECRET_FILE": str(secret),
+            "CORRO_JOB_ID": directory.name,
+            "CORRO_LISTEN": self.address(layout[rank]),
+        }
 
     def cut(self, host: int) -> None:
         """Cuts the cable of the host, at the switch: the host keeps its own addresses."""

@@ -104,3 +104,16 @@ def test_the_gpt_runs(launch: Launch) -> None:
 def test_the_gpt_beats_bigrams(launch: Launch) -> None:
     job = figures(launch(str(EXAMPLES / "gpt_bible.py"), seconds=1500))
     assert job["bits_per_byte"] < job["bigram"]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_pipeline_has_the_losses_of_one_process(launch: Launch, ranks: int) -> None:
+    finished = launch(str(EXAMPLES / "gpt_pipeline.py"), ranks=ranks, seconds=400).check()
+    line = finished.output.strip().splitlines()[-1]
+    found = re.search(
+        r"pipeline: ranks=(\d+) micro_batches=\d+ steps=(\d+) max_loss_difference=(\S+)$", line
+    )
+    assert found, finished.output
+    assert int(found[1]) == ranks
+    assert int(found[2]) >= 5
+    assert float(found[3]) <= 1e-5

@@ -129,6 +129,29 @@ def test_a_rank_stopped_inside_of_a_large_operation_is_late_and_not_lost(job: Jo
         assert facts["culprit"] == VICTIM, facts
 
 
+@pytest.mark.slow
+def test_ranks_that_are_starved_are_not_lost(job: Job) -> None:
+    """Two hosts, as far as corro knows, share one core with eight busy processes."""
+    cores = os.sched_getaffinity(0)
+    busy: list[subprocess.Popen[bytes]] = []
+    forever = [sys.executable, "-c", "while True: pass"]
+    try:
+        os.sched_setaffinity(0, {min(cores)})  # What is started from here on stays there.
+        busy.extend(subprocess.Popen(forever) for _ in range(8))
+        job.make_secret()
+        for rank in range(2):
+            job.start_rank(rank, "starved", 2, CORRO_HOST_ID=f"host-{rank}", CORRO_TIMEOUT="300")
+        os.sched_setaffinity(0, cores)
+        for rank in range(2):
+            facts = job.facts(rank)
+            assert (facts["total"], facts["ranks_lost"]) == (2.0 * (8 << 20), 0), facts
+    finally:
+        os.sched_setaffinity(0, cores)
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
 def test_a_rank_stopped_inside_stores_nothing_into_what_the_other_has_taken_back(job: Job) -> None:
     job.start("stopped_inside_an_arena", 2, CORRO_TIMEOUT="3")
     other, victim = job.processes
@@ -186,6 +209,22 @@ def test_with_closing_rounds_all_survivors_have_done_the_same_operations(
         done.append(facts["done"])
     assert len(set(done)) == 1, done
     assert done[0] >= 20
+
+
+def test_survivors_of_a_plan_go_on_without_the_killed_rank(job: Job, transport: str) -> None:
+    job.start("killed_inside_a_plan", 3, CORRO_TRANSPORT=transport)
+    survivors = [job.facts(rank) for rank in (0, 2)]
+    first = min(facts["before"] for facts in survivors)
+    assert 3 <= first <= 5
+    for facts in survivors:
+        assert (facts["error"], facts["culprit"]) == ("RankLostError", VICTIM), facts
+        assert "rank 1" in facts["message"]
+        assert "service " in facts["message"]
+        assert "micro-batch " in facts["message"]
+        assert facts["first"] == first
+        assert facts["sums"][:first] == [30 * micro + 3 for micro in range(first)]
+        assert facts["sums"][first:] == [20 * micro + 2 for micro in range(first, 10)]
+        assert facts["repeated"] == list(range(first, facts["before"]))
 
 
 def test_a_forked_child_cannot_use_the_engine(job: Job, transport: str) -> None:

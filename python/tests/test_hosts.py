@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import netns
 import pytest
 from conftest import Launch
 
@@ -41,6 +43,71 @@ assert corro._context.current().engine.counter("bytes_sent") - sent < 1000, "not
 
 def test_two_hosts_of_two_ranks(launch: Launch) -> None:
     launch("-c", TWO_A_HOST, ranks=4).check()
+
+
+# Says how many bytes and messages it has sent for one allreduce of a million f32.
+TWO_LEVELS = """
+import json
+import os
+import numpy
+import corro
+import corro.numpy as cn
+
+corro.init()
+rank, size, ranks = corro.rank(), corro.size(), range(corro.size())
+assert "two_level" in corro.world().selection_table()
+
+
+def sent():
+    engine = corro._context.current().engine
+    return [engine.counter("bytes_sent"), engine.counter("messages_sent")]
+
+
+for count in (0, 1, 1000, 70_001, 300_000):
+    for dtype in (numpy.float32, numpy.int64, numpy.float16):
+        mine = (numpy.arange(count) % 7 + rank).astype(dtype)
+        total = sum((numpy.arange(count) % 7 + r).astype(dtype) for r in ranks)
+        assert (cn.allreduce(mine, corro.Sum) == total).all()
+        assert (cn.broadcast(mine, 1) == mine - rank + 1).all()
+        gathered = cn.allgather(mine).reshape(size, count)
+        assert all((gathered[r] == mine - rank + r).all() for r in ranks)
+        blocks = numpy.tile(mine, size)
+        assert (cn.reducescatter(blocks, corro.Sum) == total).all()
+        assert (cn.alltoall(blocks)[0].reshape(size, count) == gathered).all()
+    cn.barrier()
+large = numpy.ones(1_000_000, numpy.float32)
+before = sent()
+cn.allreduce(large, corro.Sum)
+print(json.dumps([now - then for now, then in zip(sent(), before)]))
+"""
+
+
+@pytest.mark.parametrize("layout", [[0, 0, 1, 1], [0, 1, 1], [0, 1, 0, 1]])
+def test_two_levels_over_a_network(layout: list[int], tmp_path: Path) -> None:
+    if refusal := netns.refusal():
+        pytest.skip(refusal)
+    hosts = netns.Hosts(2)
+    ranks: list[subprocess.Popen[str]] = []
+    try:
+        for rank, host in enumerate(layout):
+            place = hosts.environment(tmp_path, rank, layout)
+            place |= {"CORRO_DETERMINISTIC": "1", "OMP_NUM_THREADS": "1"}
+            command = [*hosts.inside(host), sys.executable, "-c", TWO_LEVELS]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            ranks.append(subprocess.Popen(command, env={**os.environ, **place}, text=True, **pipes))
+        ended = [process.communicate(timeout=100) for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+        hosts.end()
+    assert all(process.returncode == 0 for process in ranks), ended
+    sent = [json.loads(output) for output, _ in ended]
+    for host in (0, 1):
+        bytes_sent = sum(sent[rank][0] for rank in range(len(layout)) if layout[rank] == host)
+        assert bytes_sent == 4_000_000, "2 (H-1)/H of the vector, and none inside a host"
+    pieces, pairs = 16, 2  # Of 256 KiB; of ranks whose shares have something in common.
+    assert sum(messages for _, messages in sent) == 2 * 2 * pairs * pieces
 
 
 def test_ranks_of_one_host_know_it_over_tcp_too(launch: Launch) -> None:

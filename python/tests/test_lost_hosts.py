@@ -30,23 +30,10 @@ class Job:
         self.ranks: list[subprocess.Popen[str]] = []
 
     def start(self, scenario: str) -> None:
-        secret = self.directory / "secret"
-        secret.touch(mode=0o600)
-        secret.write_text(os.urandom(32).hex())
-        size = len(self.hosts.names) * self.ranks_a_host
-        for rank in range(size):
-            host = rank // self.ranks_a_host
-            place = {
-                "CORRO_RANK": str(rank),
-                "CORRO_SIZE": str(size),
-                "CORRO_BOOTSTRAP": f"dir:{self.directory / 'meet'}",
-                "CORRO_SECRET_FILE": str(secret),
-                "CORRO_JOB_ID": scenario,
-                "CORRO_LISTEN": self.hosts.address(host),
-                "CORRO_TIMEOUT": "100",
-                "CORRO_DETERMINISTIC": "1",
-                "OMP_NUM_THREADS": "1",
-            }
+        layout = [host for host in range(len(self.hosts.names)) for _ in range(self.ranks_a_host)]
+        for rank, host in enumerate(layout):
+            place = self.hosts.environment(self.directory, rank, layout)
+            place |= {"CORRO_TIMEOUT": "100", "CORRO_DETERMINISTIC": "1", "OMP_NUM_THREADS": "1"}
             self.ranks.append(
                 subprocess.Popen(
                     [*self.hosts.inside(host), sys.executable, str(WORKER), scenario],
@@ -57,7 +44,7 @@ class Job:
                     text=True,
                 )
             )
-        for rank in range(size):
+        for rank in range(len(layout)):
             assert self.facts(rank)["ready"], rank
 
     def on(self, host: int) -> list[int]:

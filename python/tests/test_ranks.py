@@ -83,6 +83,35 @@ def test_no_crash_at_exit_without_destroy_process_group(
     assert "terminate" not in job.output
 
 
+# In the first world torch's second group is of one rank, in the second one of both.
+TWO_WORLDS = """
+import sys
+import torch
+import torch.distributed as dist
+import corro.torch
+
+corro.torch.init()
+rank = corro.torch.rank()
+for turn, ranks in enumerate([[0], [0, 1]]):
+    dist.init_process_group("corro", f"file://{sys.argv[1]}{turn}", rank=rank, world_size=2)
+    group = dist.new_group(ranks)
+    total = torch.ones(1)
+    if rank in ranks:
+        dist.all_reduce(total, group=group)
+    assert total.item() == (len(ranks) if rank in ranks else 1)
+    dist.destroy_process_group()
+print("last line")
+"""
+
+
+@pytest.mark.torch22
+def test_a_second_world_has_other_groups_of_the_same_names(launch: Launch, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(TWO_WORLDS)
+    job = launch(str(script), str(tmp_path / "store"), CORRO_TIMEOUT="20").check()
+    assert job.output.count("last line") == 2
+
+
 # Leaves while another of its threads is inside of an operation, with and without a shutdown().
 BUSY_THREAD = """
 import threading

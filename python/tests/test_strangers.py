@@ -47,14 +47,32 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def give(file: Path, job: Job, text: str | None = None) -> None:
-    """Puts a file, or a text under its name, into a job's directory in one piece."""
+def give(file: Path, job: Job, listener: socket.socket) -> None:
+    """Puts a peer record into a job's directory in one piece, with the listener's address."""
     meet = job.directory / "meet"
     wait_until(meet.is_dir)  # Its rank makes it.
     shutil.copy2(file, meet / "new")
-    if text is not None:
-        (meet / "new").write_text(text)
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    (meet / "new").write_bytes(with_tcp_address(file.read_bytes(), address))
     (meet / "new").rename(meet / file.name)
+
+
+def with_tcp_address(record: bytes, address: str) -> bytes:
+    """Returns a peer record (docs/wire.md) with another TCP address."""
+    at = 8
+    for _ in range(2):  # The host id, the Unix socket's name.
+        at += 4 + int.from_bytes(record[at : at + 4], "little")
+    end = at + 4 + int.from_bytes(record[at : at + 4], "little")
+    return record[:at] + len(address).to_bytes(4, "little") + address.encode() + record[end:]
+
+
+def tcp_address(record: bytes) -> Address:
+    at = 8
+    for _ in range(2):
+        at += 4 + int.from_bytes(record[at : at + 4], "little")
+    length = int.from_bytes(record[at : at + 4], "little")
+    host, _, port = record[at + 4 : at + 4 + length].decode().rpartition(":")
+    return host, int(port)
 
 
 def tell(address: Address, *messages: bytes) -> bytes:
@@ -98,25 +116,26 @@ def test_strangers_change_nothing_but_a_counter(tmp_path: Path) -> None:
         job.start("adds", 2, CORRO_TRANSPORT="tcp")
         quiet = [job.facts(rank) for rank in range(2)]
     # The ranks meet in directories of their own, and the test carries the entries over: rank 1 is
-    # led to the test's listener, from which its hello is heard and its bytes are passed on.
+    # led to the test's listener, from which its hello is heard and its bytes are passed on; rank 0
+    # to one that never answers, so that it has to wait for rank 1.
     with (
         job_in(tmp_path / "zero") as zero,
         job_in(tmp_path / "one") as one,
         socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_server(("127.0.0.1", 0)) as deaf,
     ):
         shutil.copy2(zero.directory / "secret", one.directory / "secret")
         zero.start_rank(0, "adds", 2, CORRO_TRANSPORT="tcp")
         one.start_rank(1, "adds", 2, CORRO_TRANSPORT="tcp")
-        give(entry(zero, "rank_0"), one)
-        give(entry(one, "rank_1"), zero)
-        told = entry(zero, "tcp_0")
-        host, _, port = told.read_text().rpartition(":")
-        give(told, one, f"127.0.0.1:{listener.getsockname()[1]}")
+        told = entry(zero, "rank_0")
+        door = tcp_address(told.read_bytes())
+        give(entry(one, "rank_1"), zero, deaf)
+        give(told, one, listener)
         listener.settimeout(SECONDS)
         dialler, _ = listener.accept()
         hello = receive_exactly(dialler, HELLO_BYTES)
-        strangers = knock_in_every_wrong_way((host, int(port)), hello)
-        admitter = socket.create_connection((host, int(port)))
+        strangers = knock_in_every_wrong_way(door, hello)
+        admitter = socket.create_connection(door)
         admitter.sendall(hello)
         pumps = [
             threading.Thread(target=pump, args=pair)

@@ -37,7 +37,7 @@ def check_same_lines(group: Group, what: str, lines: list[str]) -> None:
     Blocks until every rank of the group has called it. One allgather of 8 bytes; the lines travel
     only to say which differ.
     """
-    if len({row[0] for row in exchange(group, [_digest("\n".join(lines))])}) == 1:
+    if len({row[0] for row in exchange(group, [digest("\n".join(lines))])}) == 1:
         return
     everyone = allgather_object(lines, group=group)
     for rank, theirs in zip(group.ranks, everyone, strict=True):
@@ -68,7 +68,7 @@ class ValueCheck:
         """Looks at the values that are compared, the first time."""
         if self._word is None:
             middles = [t.detach()[tuple(n // 2 for n in t.shape)] for t in tensors if t.numel()]
-            self._word = _digest(repr([middle.item() + 0 for middle in middles]))  # -0. is 0.
+            self._word = digest(repr([middle.item() + 0 for middle in middles]))  # -0. is 0.
 
     def start(self, tensors: Iterable[Tensor]) -> None:
         """Starts the comparison of what look() has seen; the second time it does nothing."""
@@ -118,7 +118,8 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
-def _digest(text: str) -> int:
+def digest(text: str) -> int:
+    """Returns 64 bits of a hash, with a sign."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
 
 

@@ -15,6 +15,7 @@ from corro.torch.verbs import DTYPES
 if TYPE_CHECKING:
     from torch import Tensor
 
+_SUM = c10d.ReduceOp.SUM
 _REDUCE_OPS = {
     c10d.ReduceOp.SUM: _native.SUM,
     c10d.ReduceOp.AVG: _native.AVERAGE,
@@ -49,6 +50,14 @@ def reducible(tensor: Tensor, reduce_op: int, verb: str) -> tuple[int, int]:
         if parts is not None:
             return parts, 2
     return _rules.reducible(dtype, verb, tensor.dtype), 1
+
+
+def plain_reduction(op: Any) -> int | None:
+    """Returns the engine's reduction for torch's; None if there is more to it.
+
+    To ask for the sum first takes a tenth of the time of a look into the table.
+    """
+    return _native.SUM if op == _SUM else _REDUCE_OPS.get(op.op)
 
 
 def reduction(op: Any) -> tuple[int, float]:

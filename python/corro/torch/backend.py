@@ -111,8 +111,9 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
         context = _private_context(options, store)
         ranks, owner = list(range(size)), True
     meeting = TorchStore(store)
-    # Its members have torch's name for it; the world's other group is torch's own, too.
-    group = context.new_group(ranks, f"torch/{options.group_id}/{times}")
+    # Its members have torch's name for it; the world's other group is torch's own, too. A later
+    # world on the same engine may give the name to other ranks, of which some count one more.
+    group = context.new_group(ranks, f"torch/{options.group_id}/{times}/{ranks}")
     cls = CorroBackend if _backend_can_be_subclassed() else CorroProcessGroup
     return cls(context, group, meeting, timeout, owner)
 

@@ -20,8 +20,9 @@ from corro import _context
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import InvalidArgumentError
-from corro.torch.buckets import BucketOptions, Reducer
+from corro.torch.buckets import BucketOptions
 from corro.torch.compression import Compression, Compressor
+from corro.torch.reducer import Reducer
 
 Closure = Callable[[], Any]
 
@@ -38,10 +39,16 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
 ) -> DistributedOptimizerBase:
     """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
 
-    Gradients are views of buckets that the engine owns and reduces while backward() runs; when it
-    returns they are reduced, and can be clipped, unscaled, replaced or, on all ranks, removed
-    (None: step() leaves the parameter alone). Gradients that did not come on this rank count as
-    zeros, and their buckets wait for step() or synchronize().
+    Gradients are views of buckets, which the engine reduces while backward() runs; when the last
+    one before step() returns they are reduced, and can be clipped, unscaled, replaced or, on all
+    ranks, removed (None: step() leaves the parameter alone). A gradient that did not come on this
+    rank counts as zeros; one that came on no rank is None. A closure given to step() returns its
+    loss, which is reduced as gradients are.
+
+    All ranks call backward() equally often between two steps, and each of them brings gradients of
+    the same optimizers. More often than backward_passes_per_step is fine for a plain average, which
+    is then taken again; else FailedPreconditionError. Ranks that differ end with MismatchError, or
+    at the deadline with TimeoutError.
 
     Args:
         optimizer: what to wrap; it must not be used by itself afterwards.
@@ -52,7 +59,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
         gradient_predivide_factor: a part of the average's division that comes before the sum.
         groups: parameters that are reduced together, or the number of groups to cut them into; by
             size if not given.
-        group: the ranks; the world if not given. Not for other operations while backward runs.
+        group: the ranks; the world if not given. Other optimizers and operations may use it, too.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
         raise InvalidArgumentError("gradient_predivide_factor needs op=Average")
@@ -169,21 +176,21 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
         """The optimizer reads the gradients now."""
         self._synchronized = False
         if self._reducer is not None:
-            self._reducer.compare_removed()
+            self._reducer.note_removed()
 
     def _reducing(self, closure: Closure) -> Closure:
         def run() -> Any:
             loss = closure()
             self.synchronize()
             self._end_synchronized()
-            return loss
+            return loss if self._reducer is None else self._reducer.share(loss)
 
         return run
 
     def _adopt_new(self) -> None:
         """Makes buckets for parameters that were added or unfrozen."""
         assert self._reducer is not None
-        new = [p for p in self._trainable() if not self._reducer.knows(p)]
+        new = self._reducer.without_place(self._trainable())
         if new:
             self._reducer.add([[(self._names.get(p, "?"), p) for p in reversed(new)]])
 

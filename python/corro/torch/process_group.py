@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads torch.distributed.
 
@@ -17,18 +16,20 @@ from corro import _context, _native, _rules
 from corro._context import Context, Group
 from corro._native import Work as NativeWork
 from corro.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
-from corro.torch import profiled, sparse
+from corro.torch import profiled
 from corro.torch.any_source import AnySourceWork, Posted
-from corro.torch.arithmetic import BITWISE
+from corro.torch.arithmetic import plain_reduction
 from corro.torch.monitored_barrier import MonitoredBarrier
 from corro.torch.store import TorchStore
 from corro.torch.units import Unit
-from corro.torch.works import CorroWork
+from corro.torch.verbs import ARRAYS
+from corro.torch.works import CorroWork, FinishedWork
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _NO_TIME = timedelta(0)
+_ALLREDUCE, _BROADCAST, _SUM = _native.ALLREDUCE, _native.BROADCAST, _native.SUM
 
 
 class Collectives:
@@ -41,7 +42,8 @@ class Collectives:
         self._posted = Posted(group, context.completions)
         self._context = context
         self._group = group
-        self._timeout = timeout
+        self._native = group.native
+        self._seconds_if_none = timeout.total_seconds()
         self._owner = owner
         self._unit: Unit | None = None  # While coalescing.
         self._unfinished: dict[CorroWork, None] = {}  # Collectives; a barrier waits for them.
@@ -49,25 +51,23 @@ class Collectives:
 
     def broadcast(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
         """Fills the tensors with the root's."""
+        root = opts.rootRank
+        if (work := self._at_once(_BROADCAST, tensors, opts, _SUM, root)) is not None:
+            return work
         unit = self._begin(opts)
         for tensor in tensors:
             host = unit.updated(tensor)
-            unit.add(_native.BROADCAST, host, host, count=host.numel(), root=opts.rootRank)
+            unit.add(_BROADCAST, host, host, count=host.numel(), root=root)
         return self._go(unit, opts, tensors, "broadcast", tensors)
 
     def allreduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
         """Reduces the tensors, in place."""
+        op = opts.reduceOp
+        if (work := self._at_once(_ALLREDUCE, tensors, opts, plain_reduction(op))) is not None:
+            return work
         unit = self._begin(opts)
-        fold = BITWISE.get(opts.reduceOp.op)
         for tensor in tensors:
-            if tensor.layout != torch.strided:
-                sparse.add_allreduce(unit, self._group, tensor, opts.reduceOp)
-            elif fold is None:
-                host = unit.updated(tensor)
-                unit.add(_native.ALLREDUCE, host, host, count=host.numel(), op=opts.reduceOp)
-            else:
-                source, parts = unit.source(tensor), unit.folded(tensor, fold)
-                unit.add(_native.ALLGATHER, source, parts, count=source.numel())
+            unit.add_allreduce(tensor, op)
         return self._go(unit, opts, tensors, "all_reduce", tensors)
 
     def reduce(self, tensors: list[Tensor], opts: Any) -> c10d.Work:
@@ -297,7 +297,7 @@ class Collectives:
 
     def start_coalescing(self, _device: Any = None) -> None:
         """Collects the operations that follow."""
-        self._unit = Unit(self._group, self._timeout.total_seconds())
+        self._unit = Unit(self._group, self._seconds_if_none)
         self._unit.work = CorroWork(self._context.completions, [])
 
     def end_coalescing(self, _device: Any = None) -> c10d.Work:
@@ -328,7 +328,7 @@ class Collectives:
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets the deadline of operations that have none."""
-        self._timeout = timeout
+        self._seconds_if_none = timeout.total_seconds()
 
     def _set_sequence_number_for_group(self) -> None:
         self._sequence = 0
@@ -349,6 +349,35 @@ class Collectives:
         """As shutdown(): operations in flight fail."""
         self.shutdown()
 
+    def _at_once(
+        self, kind: int, tensors: list[Tensor], opts: Any, reduce_op: int | None, root: int = 0
+    ) -> CorroWork | None:
+        """Starts an operation in place on one tensor, by one call of the engine; carries it out if
+        the caller waits. None, and nothing done, if it needs a unit.
+        """
+        if reduce_op is None or self._unit is not None or len(tensors) != 1 or profiled.is_on():
+            return None
+        tensor, seconds = tensors[0], self._seconds(opts)
+        self._sequence += 1
+        if not getattr(opts, "asyncOp", True):  # This thread moves the operation itself.
+            made = self._native.run_array(
+                ARRAYS, kind, tensor, tensor, reduce_op, root, 1.0, 1.0, seconds
+            )
+            if made is not None:
+                done = FinishedWork()
+                done._result = tensors
+                return self._keep(done)
+        else:
+            started = self._native.submit_array(
+                ARRAYS, kind, tensor, tensor, reduce_op, root, 1.0, 1.0, seconds
+            )
+            if started is not None:
+                work = CorroWork(self._context.completions, tensors)
+                work.begin(started[0], (), self._unfinished)
+                return self._keep(work)
+        self._sequence -= 1
+        return None
+
     def _begin(self, opts: Any) -> Unit:
         # _go() puts a unit back. An error before that ends it: torch does not end it then.
         unit, self._unit = self._unit, None
@@ -358,7 +387,7 @@ class Collectives:
         """Returns the deadline that the caller gave, else the group's."""
         timeout: timedelta | None = getattr(opts, "timeout", None)
         if timeout is None or timeout <= _NO_TIME:
-            timeout = self._timeout
+            return self._seconds_if_none
         return timeout.total_seconds()
 
     def _go(
@@ -403,6 +432,6 @@ class Collectives:
         for batch in first:
             batch.run(self._group)
         last.copy_in()
-        native = self._group.native.submit(last.ops, (last.buffers, work))
+        native = self._native.submit(last.ops, (last.buffers, work))
         work.begin(native, last.after, None if unit.is_transfer else self._unfinished)
         return native

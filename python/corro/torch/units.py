@@ -10,7 +10,7 @@ import torch
 
 from corro import _native
 from corro._context import Group
-from corro.torch import arithmetic, extents
+from corro.torch import arithmetic, extents, sparse
 from corro.torch.verbs import DTYPES, host_like, is_host, to_host
 
 if TYPE_CHECKING:
@@ -111,6 +111,18 @@ class Unit:
         batch = self._batch(kind)
         batch.ops.append(native)
         batch.buffers += (source, target)
+
+    def add_allreduce(self, tensor: Tensor, op: Any) -> None:
+        """Adds the reduction of a tensor of torch's, in place; op is torch's reduction."""
+        fold = arithmetic.BITWISE.get(op.op)
+        if tensor.layout != torch.strided:
+            sparse.add_allreduce(self, self._group, tensor, op)
+        elif fold is not None:
+            source, parts = self.source(tensor), self.folded(tensor, fold)
+            self.add(_native.ALLGATHER, source, parts, count=source.numel())
+        else:
+            host = self.updated(tensor)
+            self.add(_native.ALLREDUCE, host, host, count=host.numel(), op=op)
 
     def _batch(self, kind: int) -> Batch:
         """Returns the batch for an operation on what was named since the last one."""

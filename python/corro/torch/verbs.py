@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from corro import _context, _native
-from corro._calls import Call, Handle, poll, running, starting, synchronize
+from corro._calls import Call, Handle, poll, present_as, running, starting, synchronize
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro._verbs import Frontend, Verbs
@@ -69,6 +69,8 @@ DTYPES = {
     torch.float64: _native.F64,
 }
 
+ARRAYS = _native.Arrays(torch.Tensor, torch.empty_like, DTYPES)
+
 
 def is_host(tensor: Tensor) -> bool:
     """Returns whether the engine can use the tensor's memory as it is.
@@ -93,6 +95,9 @@ def to_host(tensor: Tensor) -> Tensor:
 
 class _Torch(Frontend["Tensor"]):
     """torch behind the verbs."""
+
+    def arrays(self) -> _native.Arrays:
+        return ARRAYS
 
     def dtype(self, x: Tensor) -> int | None:
         return DTYPES.get(x.dtype)
@@ -176,6 +181,50 @@ class TorchVerbs(Verbs["Tensor"]):
             group=group,
         )
 
+    def run_allreduce_(
+        self,
+        x: Tensor,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+    ) -> Tensor:
+        made = self._reduce(x, op, name, prescale_factor, postscale_factor, x, group)
+        if made is not None:
+            return made
+        return self.allreduce_(
+            x,
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            group=group,
+        ).run()
+
+    def start_allreduce_(
+        self,
+        x: Tensor,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+    ) -> Handle[Tensor]:
+        started = self._start_reducing(x, op, name, prescale_factor, postscale_factor, x, group)
+        if started is not None:
+            return started
+        return self.allreduce_(
+            x,
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            group=group,
+        ).start()
+
     def grouped_allreduce_(
         self,
         xs: Sequence[Tensor],
@@ -199,10 +248,12 @@ class TorchVerbs(Verbs["Tensor"]):
         return self.broadcast(x, root_rank, name, out=x, group=group)
 
 
+present_as(TorchVerbs.run_allreduce_, "allreduce_", TorchVerbs.allreduce_)
+present_as(TorchVerbs.start_allreduce_, "allreduce_async_", TorchVerbs.allreduce_)
 calls = TorchVerbs(_Torch())
 
-allreduce, allreduce_async = running(calls.allreduce), starting(calls.allreduce)
-allreduce_, allreduce_async_ = running(calls.allreduce_), starting(calls.allreduce_)
+allreduce, allreduce_async = calls.run_allreduce, calls.start_allreduce
+allreduce_, allreduce_async_ = calls.run_allreduce_, calls.start_allreduce_
 grouped_allreduce = running(calls.grouped_allreduce)
 grouped_allreduce_async = starting(calls.grouped_allreduce)
 grouped_allreduce_ = running(calls.grouped_allreduce_)

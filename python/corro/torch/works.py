@@ -55,7 +55,7 @@ class CorroWork(c10d.Work):
     def begin(
         self,
         native: NativeWork,
-        after: list[Callable[[], None]],
+        after: Sequence[Callable[[], None]],
         unfinished: dict[CorroWork, None] | None,
     ) -> None:
         """From now on wait() waits for `native` and then calls each of `after`, once.
@@ -205,6 +205,16 @@ class CorroWork(c10d.Work):
             except Exception as error:
                 self._error = error
             self._native = None
+
+
+class FinishedWork(CorroWork):
+    """A work whose operation the caller's thread has carried out. Its maker sets `_result`."""
+
+    __init__ = c10d.Work.__init__
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
+        """Returns at once."""
+        return True
 
 
 class _Inquiry(threading.local):

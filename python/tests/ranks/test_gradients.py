@@ -1,7 +1,4 @@
-"""What a user may do with gradients around backward(), on every rank: replicas never part silently.
-
-Tests that are skipped state what is still to come.
-"""
+"""What a user may do with gradients around backward(): replicas never part silently."""
 
 from __future__ import annotations
 
@@ -21,8 +18,6 @@ import corro.torch as corro
 from corro import _context
 
 pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("job")]
-
-with_buckets = pytest.mark.skip(reason="mended with the engine's buckets")
 
 
 @pytest.fixture(autouse=True)
@@ -109,25 +104,92 @@ def test_gradients_removed_on_some_ranks_are_an_error_on_every_rank() -> None:
         model(scale()).backward()
         for name in "a" if corro.rank() == 0 else others:
             getattr(model, name).grad = None
-        differs = "rank 0 has a where rank 1 has b" if others else "rank 0 called"
+        differs = f"rank 0 has a where rank 1 has {others or 'nothing'}"
         with pytest.raises(corro.MismatchError, match=differs):
             step_and_go_on()
 
 
 @pytest.mark.parametrize("change", ["replaced", "removed"])
-def test_a_gradient_changed_before_it_was_reduced_is_refused(change: str) -> None:
+@pytest.mark.parametrize("last", ["ab", "b"])
+def test_a_gradient_changed_between_passes_is_used(change: str, last: str) -> None:
+    model = Pair()
+    optimizer = wrap(model, backward_passes_per_step=2)
+    for step in range(1, 3):
+        optimizer.zero_grad()
+        model(scale()).backward()
+        model.a.grad = None if change == "removed" else torch.full((2,), 7.0)
+        model(scale(), used=last).backward()
+        optimizer.step()
+        wanted = (7.0 if change == "replaced" else 0.0) + (mean() if "a" in last else 0.0)
+        assert model.a.tolist() == [-wanted * step] * 2
+        assert model.b.tolist() == [-2 * mean() * step] * 2
+
+
+def test_a_gradient_that_is_set_without_backward_is_used() -> None:
     model = Pair()
     optimizer = wrap(model)
-    for _ in range(2):
-        model(scale(), used="a").backward()  # One bucket: it waits for b.
-        model.a.grad = None if change == "removed" else torch.full((2,), 7.0)
-        with pytest.raises(corro.FailedPreconditionError, match=r"of a was .* synchronize\(\)"):
-            optimizer.step()
-        optimizer.zero_grad()
-        assert model.a.tolist() == model.b.tolist() == [0.0] * 2
-    model(scale()).backward()
+    model.a.grad = torch.full((2,), scale())
+    assert model.b.grad is not None
+    model.b.grad.fill_(2 * scale())
     optimizer.step()
-    assert model.a.tolist() == model.b.tolist() == [-mean()] * 2
+    assert model.a.tolist() == [-mean()] * 2
+    assert model.b.tolist() == [-2 * mean()] * 2
+
+
+def test_a_second_backward_is_refused_where_its_reduction_cannot_be_repeated() -> None:
+    for arguments in ({"op": corro.Sum}, {"compression": corro.Compression.fp16}):
+        model = Pair()
+        optimizer = wrap(model, **arguments)
+        model(scale()).backward()
+        with pytest.raises(corro.FailedPreconditionError, match=r"of [ab] came once more .* plain"):
+            model(scale()).backward()
+        optimizer.zero_grad()
+        model(scale()).backward()
+        optimizer.step()
+        wanted = mean() * (corro.size() if "op" in arguments else 1)
+        assert model.a.tolist() == model.b.tolist() == [-wanted] * 2
+
+
+def test_a_parameter_that_no_rank_uses_is_left_alone_as_in_one_process() -> None:
+    model = Pair()
+    nn.init.ones_(model.b)
+    inner = torch.optim.AdamW(model.parameters(), lr=1.0)  # A gradient of zeros decays the weights.
+    optimizer = corro.DistributedOptimizer(inner, model.named_parameters())
+    for step in range(3):
+        optimizer.zero_grad()
+        model(scale(), used="a" if step < 2 or corro.rank() == 0 else "ab").backward()
+        assert (model.b.grad is None) == (step < 2)
+        optimizer.step()
+        assert (model.b.tolist() == [1.0] * 2) == (step < 2)
+    assert_same_on_all_ranks(model)
+
+
+def test_a_group_serves_two_optimizers_and_operations_within_backward() -> None:
+    """As SyncBatchNorm does: on one rank the bucket waits while the other is in the operation."""
+
+    class Summed(torch.autograd.Function):
+        @staticmethod
+        def forward(_: object, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(_: object, grad: torch.Tensor) -> torch.Tensor:
+            return corro.allreduce(grad, op=corro.Sum, group=group)
+
+    group = corro.new_group(range(corro.size()))
+    models = Pair(), Pair()
+    optimizers = [wrap(model, group=group, groups=2) for model in models]
+    for step in range(1, 4):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        # b's bucket goes first, and is complete before the allreduce, behind which a's gradient is.
+        total = Summed.apply(models[0].a).sum() + models[0].b.sum() * scale()
+        (total + models[1](scale())).backward()
+        for optimizer in optimizers if corro.rank() == 0 else reversed(optimizers):
+            optimizer.step()
+        assert models[0].a.tolist() == [-step * corro.size()] * 2
+        for param in (models[0].b, *models[1].parameters()):
+            assert param.tolist() == [-step * mean()] * 2
 
 
 def test_a_graph_that_the_reduction_would_cut_is_refused() -> None:
@@ -160,7 +222,6 @@ def test_an_earlier_pass_keeps_its_graph() -> None:
     assert_same_on_all_ranks(together)
 
 
-@with_buckets
 def test_clipping_sees_reduced_gradients_though_one_parameter_gets_none() -> None:
     model = Pair()
     optimizer = wrap(model)
@@ -176,7 +237,6 @@ def test_clipping_sees_reduced_gradients_though_one_parameter_gets_none() -> Non
         assert model.b.tolist() == [0.0] * 2
 
 
-@with_buckets
 def test_a_scaler_skips_on_all_ranks_though_one_parameter_gets_no_gradient() -> None:
     if not hasattr(torch.amp, "GradScaler"):
         pytest.skip("torch before 2.3 has no GradScaler for processors")
@@ -194,7 +254,6 @@ def test_a_scaler_skips_on_all_ranks_though_one_parameter_gets_no_gradient() -> 
     assert_same_on_all_ranks(model)
 
 
-@with_buckets
 def test_a_line_search_uses_the_loss_of_all_ranks() -> None:
     """With its own loss each rank would evaluate another number of times."""
 
@@ -224,7 +283,6 @@ def test_a_line_search_uses_the_loss_of_all_ranks() -> None:
         torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-7)
 
 
-@with_buckets
 def test_a_hook_put_on_after_wrapping_runs_before_the_reduction() -> None:
     weight = nn.Parameter(torch.zeros(1 << 20))  # Its reduction takes a while.
     optimizer = corro.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
@@ -262,7 +320,6 @@ class Calls:
         return self.count
 
 
-@with_buckets
 def test_a_step_costs_one_call_a_parameter_at_most_and_no_message_for_each() -> None:
     weights = nn.ParameterList(torch.zeros(16) for _ in range(1000))
     optimizer = wrap(weights)
@@ -311,7 +368,6 @@ class Adversaries:
         self.of_generator.step()
 
 
-@with_buckets
 def test_the_loop_of_dcgan_is_that_of_one_process() -> None:
     alone, together = Adversaries(shared=False), Adversaries(shared=True)
     for number in range(5):
@@ -324,7 +380,6 @@ def test_the_loop_of_dcgan_is_that_of_one_process() -> None:
             torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
 
 
-@with_buckets
 def test_reentrant_checkpoints_of_a_shared_layer_are_as_in_one_process() -> None:
     def train(model: nn.Module, optimizer: torch.optim.Optimizer, shared: bool) -> None:
         for number in range(3):

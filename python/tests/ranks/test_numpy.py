@@ -254,6 +254,18 @@ def test_groups() -> None:
         corro.new_group([0, 0])
 
 
+def test_one_name_for_different_members_is_an_error_that_shows_both() -> None:
+    ranks = list(range(corro.size()))
+    if len(ranks) == 1:
+        return
+    group = corro.new_group(ranks if corro.rank() == 0 else ranks[::-1], name="twice")
+    with pytest.raises(corro.InvalidArgumentError, match="disagree on the members") as failure:
+        cn.allreduce(1, group=group)
+    assert str(ranks) in str(failure.value)
+    assert str(ranks[::-1]) in str(failure.value)
+    corro.barrier()
+
+
 @pytest.mark.parametrize(
     ("mine", "theirs", "told"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -70,12 +71,18 @@ def test_reduction_begins_while_backward_runs() -> None:
         return
     model = network()
     optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters(), groups=6)
+    engine = _context.current().engine
+    before = engine.counter("ops")
     started = []
-    # The first layer's gradient comes last: by then the other layers' buckets are on their way.
-    model[0].weight.register_hook(
-        lambda _: started.append(_context.current().engine.counter("ops"))
-    )
-    before = _context.current().engine.counter("ops")
+
+    def look(_: torch.Tensor) -> None:
+        """The first layer's gradient comes last: the other layers' buckets are on their way."""
+        until = time.monotonic() + 30
+        while engine.counter("ops") < before + 4 and time.monotonic() < until:
+            pass  # The engine's own thread starts them.
+        started.append(engine.counter("ops"))
+
+    model[0].weight.register_hook(look)
     x, y = batch(0)
     F.mse_loss(model(mine(x)), mine(y)).backward()
     assert started[0] >= before + 4
@@ -268,13 +275,14 @@ def test_too_many_backward_passes_are_an_error_that_says_what_to_do() -> None:
     if corro.size() == 1:
         return
     model = network()
-    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters(), op=corro.Sum)
     x, y = batch(0)
     F.mse_loss(model(x), y).backward()
     with pytest.raises(RuntimeError, match="backward_passes_per_step"):
         F.mse_loss(model(x), y).backward()
     optimizer.zero_grad()
     losses(model, optimizer, 2, shared=True)
+    assert_same_on_all_ranks(model)
 
 
 def test_a_model_wrapped_again_belongs_to_the_new_optimizer() -> None:

@@ -1,0 +1,272 @@
+"""Plans that this job runs: `corro.load_plan(plan)`, on every rank.
+
+A function gets a Firing: its micro-batch, and the memory of its inputs and outputs. Collectives and
+transfers between ranks run by themselves, while functions compute. docs/plan.md has an example.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from corro import _native
+from corro._context import Group, world_or
+from corro.errors import CorroError, InvalidArgumentError
+from corro.plan import DTYPES, KINDS, ORDERS, REDUCE_OPS, Operation, Plan
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_UNKNOWN = 2
+_CANCELLED = 1
+
+
+class Firing:
+    """One firing of a service, in the hands of a function until it returns."""
+
+    __slots__ = ("_native", "micro", "repeats", "service")
+
+    def __init__(self, native: _native.Firing, service: str, repeats: bool) -> None:
+        self._native = native
+        self.service = service
+        """Its service's name."""
+        self.micro = native.micro
+        """Which micro-batch it is for."""
+        self.repeats = repeats
+        """Whether the service has completed this micro-batch on this rank before, in the plan that
+        `after` named."""
+
+    @property
+    def inputs(self) -> list[memoryview]:
+        """The bytes of each input's slot, in the order of the plan; empty ones are tokens."""
+        return self._native.inputs
+
+    @property
+    def outputs(self) -> list[memoryview]:
+        """The bytes of each output's slot, to be filled."""
+        return self._native.outputs
+
+
+Function = Callable[[Firing], object]
+
+
+class LoadedPlan:
+    """A plan that is loaded on a group; see load_plan(). Methods are thread-safe."""
+
+    def __init__(
+        self, plan: Plan, group: Group, native: _native.Plan, first: int, repeats_below: int
+    ) -> None:
+        self.plan = plan
+        self.group = group
+        self._native = native
+        self._repeats_below = repeats_below
+        self._lanes = {
+            lane.name: number for number, lane in enumerate(plan.lanes) if native.pulls(number)
+        }
+        self._served = dict.fromkeys(self._lanes, first)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None and not self._native.stopped():
+            self.stop(f"rank {self.group.rank()} left it: {type(error).__name__}: {error}")
+        self.unload()
+
+    def run(self, until: int, functions: Mapping[str, Function] | None = None) -> None:
+        """Runs all services for micro-batches below `until`; returns when they are complete here.
+
+        Args:
+            until: micro-batches are counted from 0 over the whole life of the plan.
+            functions: what computes each service of this rank, by its name. The first lane's run on
+                this thread, those of each further one on a thread of its own. None, or a lane
+                without any of them: other threads serve().
+
+        Raises:
+            CorroError: the plan has stopped, here or on another rank; the message says at which
+                service and micro-batch, and why.
+            Exception: what a function raised, which has stopped the plan on all ranks.
+        """
+        work = self._native.run(until)
+        lanes = [lane for lane in self._lanes if functions and self._functions_of(lane, functions)]
+        raised: list[BaseException] = []
+
+        def serve(lane: str) -> None:
+            try:
+                self._serve(lane, functions or {}, until)
+            except BaseException as error:
+                raised.append(error)
+
+        threads = [threading.Thread(target=serve, args=(lane,), daemon=True) for lane in lanes[1:]]
+        for thread in threads:
+            thread.start()
+        if lanes:
+            serve(lanes[0])
+        for thread in threads:
+            thread.join()
+        for error in raised:
+            if not isinstance(error, CorroError):
+                raise error
+        if raised:
+            raise raised[0]
+        work.wait()
+
+    def serve(self, lane: str, functions: Mapping[str, Function], until: int) -> None:
+        """Computes the firings of one lane for micro-batches below `until` on this thread.
+
+        Blocks until the last one is done; somebody else has to run().
+        """
+        if lane not in self._lanes:
+            raise InvalidArgumentError(
+                f'lane "{lane}" is not served on this rank; there are {sorted(self._lanes)}'
+            )
+        self._serve(lane, functions, until)
+
+    def start(self, until: int) -> _native.Work:
+        """Lets services fire for micro-batches below `until`, and returns at once.
+
+        Returns:
+            a work whose wait() returns when they are complete on this rank.
+        """
+        return self._native.run(until)
+
+    def slot(self, channel: str, slot: int = 0) -> memoryview:
+        """Returns the bytes of a slot on this rank, to fill what is readable at the start."""
+        for number, one in enumerate(self.plan.channels):
+            if one.name == channel:
+                return self._native.slot(number, slot)
+        raise InvalidArgumentError(f'the plan has no channel "{channel}"')
+
+    @property
+    def completed(self) -> int:
+        """The least micro-batch that a service has not completed on this rank."""
+        return self._native.completed()
+
+    def describe(self) -> str:
+        """Returns what each service of this rank waits for, a line each."""
+        return self._native.describe()
+
+    def stop(self, reason: str) -> None:
+        """Stops the plan on all ranks; it stays stopped."""
+        self._native.stop(_CANCELLED, reason)
+
+    def unload(self) -> None:
+        """Forgets the plan; one that is running stops on all ranks."""
+        self._native.unload()
+
+    def _functions_of(self, lane: str, functions: Mapping[str, Function]) -> list[str]:
+        names = [service.name for service in self.plan.services if service.lane == lane]
+        missing = [name for name in names if name not in functions]
+        if missing and len(missing) < len(names):
+            raise InvalidArgumentError(f'lane "{lane}" also needs functions for {missing}')
+        return [] if missing else names
+
+    def _serve(self, lane: str, functions: Mapping[str, Function], until: int) -> None:
+        services = sum(service.lane == lane for service in self.plan.services)
+        count = services * (until - self._served[lane])
+        self._served[lane] = max(self._served[lane], until)
+        number = self._lanes[lane]
+        for _ in range(count):
+            native = self._native.next(number)
+            service = self.plan.services[native.service].name
+            firing = Firing(native, service, native.micro < self._repeats_below)
+            try:
+                functions[service](firing)
+            except BaseException as error:
+                native.done(_UNKNOWN, f"{type(error).__name__}: {error}")
+                raise
+            native.done()
+
+
+def load_plan(
+    plan: Plan,
+    group: Group | None = None,
+    *,
+    after: LoadedPlan | None = None,
+    timeout: float | None = None,
+) -> LoadedPlan:
+    """Loads a plan on a group: every member loads the same plans in the same order.
+
+    Nothing fires before run(). The slots are arena memory, zeroed.
+
+    Args:
+        plan: of as many ranks as the group has; rank r of the plan is group rank r.
+        group: the world if None.
+        after: a plan that has stopped. The members agree on the least micro-batch that one of them
+            has not completed in it, and all services go on from there; what that repeats is told by
+            Firing.repeats. Every member gives one, or none does.
+        timeout: of a firing that waits for other ranks, in seconds; the engine's if None.
+
+    Raises:
+        InvalidArgumentError: the plan is not well formed, or not for this group.
+        FailedPreconditionError: it would stand still.
+        ResourceExhaustedError: its slots are larger than the arena.
+    """
+    group = world_or(group)
+    own = after.completed if after is not None else 0
+    first = _least(group, own) if after is not None else 0
+    native = group.native.load(_spec_of(plan), first, timeout)
+    return LoadedPlan(plan, group, native, first, own)
+
+
+def _least(group: Group, value: int) -> int:
+    """Agrees on the least value of all members."""
+    memory = array("q", [value])
+    address = memory.buffer_info()[0]
+    op = _native.Op(
+        kind=_native.ALLREDUCE,
+        dtype=_native.I64,
+        reduce_op=_native.MIN,
+        input=address,
+        output=address,
+        count=1,
+    )
+    group.native.run([op], memory)
+    return memory[0]
+
+
+def _spec_of(plan: Plan) -> _native.PlanSpec:
+    """Names become numbers."""
+    plan.check()
+    lanes = {lane.name: number for number, lane in enumerate(plan.lanes)}
+    channels = {channel.name: number for number, channel in enumerate(plan.channels)}
+
+    def operation_of(operation: Operation | None) -> tuple[int, int, int, int, int] | None:
+        if operation is None:
+            return None
+        return (
+            KINDS.index(operation.kind),
+            DTYPES.index(operation.dtype or "u8"),
+            operation.count or 0,
+            REDUCE_OPS.index(operation.reduce_op or "sum"),
+            operation.root or 0,
+        )
+
+    return _native.PlanSpec(
+        plan.ranks,
+        [(lane.name, ORDERS.index(lane.order), lane.depth, lane.ranks) for lane in plan.lanes],
+        [
+            (one.name, one.slots, one.initial, one.slot_bytes, one.transfer_ns)
+            for one in plan.channels
+        ],
+        [
+            (
+                service.name,
+                lanes[service.lane],
+                service.priority,
+                service.duration_ns,
+                [channels[name] for name in service.inputs],
+                [channels[name] for name in service.outputs],
+                operation_of(service.operation),
+            )
+            for service in plan.services
+        ],
+    )

@@ -1,0 +1,381 @@
+"""Tells the engine which gradients have come, and when no more do.
+
+The way through one step:
+
+    a gradient's hook          ready(part): the engine counts, and reduces buckets that are complete
+    the end of backward()      after its last pass: close(), and waits; gradients are averages now
+    step() or synchronize()    the same for what did not come; next() begins the next generation
+
+An interrupt (KeyboardInterrupt) ends a wait, not what is being reduced. Then step() waits for it
+after all, or the next backward() gives the step up: it waits, and begins the next generation as
+the other ranks do by step().
+
+A hook runs after autograd has added to the gradient. Where hooks were put on later, ours moves
+behind them; in the pass where that is noticed the gradient counts at the end of the pass.
+
+Under reentrant checkpointing backward() runs inside of backward(). The end of an inner one ends no
+pass; it waits for what is being reduced, since the next one may add to the same gradients.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from corro import _context
+from corro._context import Group
+from corro.errors import CorroError, FailedPreconditionError, MismatchError
+from corro.torch import verbs
+from corro.torch.agreement import ValueCheck, check_same_lines, check_same_tensors, digest
+from corro.torch.buckets import BucketOptions, Buckets, Slot, cut
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Parameter
+    from torch.utils.hooks import RemovableHandle
+
+_graph_task: Callable[[], int] = torch._C._current_graph_task_id
+_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
+_WORD = (1 << 64) - 1
+
+
+class Reducer:
+    """The gradients of an optimizer, on their way to their averages.
+
+    Thread-safe between autograd's threads; otherwise externally synchronized.
+    """
+
+    def __init__(self, group: Group, options: BucketOptions) -> None:
+        self._group = group
+        self._options = options
+        self._values = ValueCheck(group)
+        self._sets: list[Buckets] = []
+        self._slots: dict[Tensor, Slot] = {}
+        self._set_of: dict[Slot, Buckets] = {}
+        self._lock = threading.Lock()
+        self._giving_up = threading.Lock()  # Held over a wait, which _lock never is.
+        self._hooks: list[RemovableHandle] = []
+        self._closed = ""  # Why, once it is.
+        self._tasks: set[int] = set()  # Backward passes that have brought something.
+        self._passes = 0  # That have ended in this generation.
+        self._started = False  # A gradient has come in this generation.
+        self._news = False  # Something has come since the generation was closed.
+        self._landing = False  # What was closed has not been used yet.
+        self._late: list[Slot] = []  # They count at the end of the pass.
+        self._lacking: list[Slot] = []  # They did not come in all passes.
+        self._guarded = False  # Gradients wait before they are added to.
+        self._removed: list[str] = []  # Whose gradients this rank removed before the last step.
+        _context.current().dependents.add(self)
+
+    # -- parameters -------------------------------------------------------------------------------
+
+    def close(
+        self,
+        why: str = "corro was shut down after this DistributedOptimizer was made; make a new one",
+    ) -> None:
+        """Lets go of the parameters and takes its gradients away; finish() raises `why` then."""
+        with self._lock:
+            self._closed = why
+            for hook in self._hooks:
+                hook.remove()
+            for slot in self._slots.values():
+                if slot.param.grad is slot.view:
+                    slot.param.grad = None
+            self._sets, self._slots, self._set_of, self._hooks = [], {}, {}, []
+
+    def _take_over(self, params: Iterable[Parameter]) -> None:
+        """Ends the reducers that had these parameters: two would reduce one gradient twice."""
+        mine = set(params)
+        for other in list(_context.current().dependents):
+            if isinstance(other, Reducer) and other is not self and mine & other._slots.keys():
+                with suppress(CorroError):
+                    other._wait()
+                other.close("its parameters belong to another DistributedOptimizer now; use that")
+
+    def add(self, groups: Iterable[Sequence[tuple[str, Parameter]]]) -> None:
+        """Makes buckets for groups of parameters; a group shares no bucket with another.
+
+        Blocks until every rank of the group has called it; MismatchError if theirs differ.
+        """
+        groups = [list(members) for members in groups]
+        check_same_tensors(self._group, "DistributedOptimizer", groups)
+        self._take_over(param for members in groups for _, param in members)
+        members: list[list[tuple[str, Parameter]]] = []
+        for group in groups:
+            members += cut(group, self._options, first=not (self._sets or members))
+        if not members:
+            return
+        buckets = Buckets(self._group, members, self._options)
+        self._sets.append(buckets)
+        for slot in buckets.slots:
+            self._slots[slot.param] = slot
+            self._set_of[slot] = buckets
+            slot.copy_gradient()
+            self._put_hook(slot, buckets)
+
+    def without_place(self, params: Iterable[Parameter]) -> list[Parameter]:
+        """Returns those that are in no bucket."""
+        return [param for param in params if param not in self._slots]
+
+    def set_passes(self, passes: int) -> None:
+        """Sets the number of backward passes between two steps."""
+        if self.started:
+            raise FailedPreconditionError("backward_passes_per_step cannot change after backward()")
+        self._options = replace(self._options, passes=passes)
+        for buckets in self._sets:
+            buckets.set_options(self._options)
+
+    # -- backward ---------------------------------------------------------------------------------
+
+    def _put_hook(self, slot: Slot, buckets: Buckets) -> None:
+        """The hook is one short function: a model has thousands of gradients."""
+        tasks, part = self._tasks, slot.part
+
+        def came(param: Tensor) -> None:
+            if _graph_task() not in tasks:
+                self._begin_task()
+            if (
+                param.grad is slot.view
+                and slot.view.data_ptr() == slot.address
+                and len(hooks) == 1
+                and slot.host is None
+            ):
+                try:
+                    buckets.native.ready(part)
+                except FailedPreconditionError as error:
+                    raise self._too_often(slot) from error
+            else:
+                self._came_otherwise(slot, hooks, handle.id)
+
+        param: Any = slot.param
+        handle: RemovableHandle = param.register_post_accumulate_grad_hook(came)
+        hooks = param._post_accumulate_grad_hooks
+        self._hooks.append(handle)
+
+    def _came_otherwise(self, slot: Slot, hooks: Any, key: int) -> None:
+        """A gradient that is not in its place yet, or has hooks besides ours."""
+        if torch.is_grad_enabled():  # As within backward(create_graph=True) alone.
+            if self._set_of[slot].native.came(slot.part) + 1 >= self._options.passes:
+                raise slot.graph_error()
+        else:  # Else it stays as it is: a later pass differentiates it.
+            slot.copy_gradient()
+        if next(reversed(hooks)) == key:
+            self._ready(slot)
+        else:
+            hooks[key] = hooks.pop(key)  # Not move_to_end(): torch asks the dict below.
+            with self._lock:
+                self._late.append(slot)
+
+    def _ready(self, slot: Slot) -> None:
+        slot.publish()
+        try:
+            self._set_of[slot].native.ready(slot.part)
+        except FailedPreconditionError as error:
+            raise self._too_often(slot) from error
+
+    def _too_often(self, slot: Slot) -> FailedPreconditionError:
+        return FailedPreconditionError(
+            f"the gradient of {slot.name} came once more before step() of the optimizer that"
+            " DistributedOptimizer returned, and only a plain average can be reduced again: call"
+            " that one's step(); to accumulate gradients over several backward passes, give"
+            " DistributedOptimizer a larger backward_passes_per_step than"
+            f" {self._options.passes}"
+        )
+
+    def _begin_task(self) -> None:
+        """The first gradient of a backward() has come."""
+        task = _graph_task()
+        if self._landing:
+            self._give_up()
+        with self._lock:
+            if self._closed or task in self._tasks:
+                return
+            if not self._started:
+                self._values.look(self._slots)
+            self._started = self._news = True
+            self._tasks.add(task)
+        engine: Any = torch.autograd.Variable._execution_engine
+        engine.queue_callback(partial(self._end_task, task))
+
+    def _give_up(self) -> None:
+        """An interrupt ended the wait for this generation's gradients; nobody asks for them."""
+        with self._giving_up:
+            if not self._landing:  # Another thread of this backward() has done it.
+                return
+            self._wait()
+            self._lacking = []
+            self._next()
+            self._landing = False
+
+    def _end_task(self, task: int) -> None:
+        """The end of a backward(): whoever looks at gradients from here on finds the result."""
+        with self._lock:
+            if self._closed:
+                return
+            self._tasks.discard(task)
+            late, self._late = self._late, []
+        for slot in late:
+            grad = slot.param.grad
+            if grad is None or not grad.requires_grad:
+                slot.copy_gradient()  # A later hook may have replaced it.
+            self._ready(slot)
+        outer = _autograd_node()
+        if outer is not None:
+            self._guard()
+            self._wait()
+            # The outer backward() may bring nothing more: its end has to be heard of.
+            outer.register_hook(lambda *_: self._begin_outer())
+            return
+        self._passes += 1
+        if self._passes >= self._options.passes:
+            self._close_generation()
+        self._wait()
+        self._use_results()
+
+    def _begin_outer(self) -> None:
+        if _graph_task() not in self._tasks:
+            self._begin_task()
+
+    def _guard(self) -> None:
+        """An inner backward() may add to what another one has brought, and the engine reduces."""
+        if self._guarded:
+            return
+        self._guarded = True
+        for slot in self._slots.values():
+            param: Any = slot.param
+            self._hooks.append(param.register_hook(lambda _: self._wait()))
+
+    # -- the end of a generation ------------------------------------------------------------------
+
+    @property
+    def started(self) -> bool:
+        """Whether a gradient has come since the last finish()."""
+        return self._started
+
+    def finish(self) -> None:
+        """Reduces what was not reduced yet and waits for all; missing gradients count as zeros.
+
+        What was put in the place of a reduced gradient, or None, stays for the optimizer.
+        """
+        self._finish(used=True)
+
+    def discard(self) -> None:
+        """As finish(), for gradients that nobody uses on this rank: any change is fine."""
+        self._finish(used=False)
+
+    def _finish(self, used: bool) -> None:
+        if self._closed:
+            raise FailedPreconditionError(self._closed)
+        self._close_generation(used)
+        self._wait()
+        self._use_results()
+        self._next()
+        for slot in self._slots.values():
+            if not slot.param.requires_grad:
+                slot.param.grad = None
+        self._values.finish()
+
+    def _next(self) -> None:
+        """Begins the next generation.
+
+        Until note_removed() says otherwise this rank has removed what nobody used: that is what
+        the other ranks' step() finds where this one's does not run.
+        """
+        self._removed = [
+            buckets.slots[part].name
+            for buckets in self._sets
+            for part in buckets.native.missing()
+            if not buckets.native.came_anywhere(part)
+        ]
+        for buckets in self._sets:
+            buckets.native.next()
+            buckets.closed = False
+        self._passes = 0
+        self._started = self._news = False
+        self._tasks.clear()
+        self._late = []
+
+    def _close_generation(self, used: bool = True) -> None:
+        fresh = [buckets for buckets in self._sets if not buckets.closed]
+        if not fresh and not self._news:
+            return
+        for buckets in fresh:
+            self._lacking += self._complete(buckets, used)
+        self._values.start(self._slots)
+        for buckets in fresh:
+            buckets.closed = True
+        self._landing, self._news = True, False
+        word = digest("\n".join(self._removed)) & _WORD
+        for buckets in self._sets:
+            buckets.native.close(buckets.native.generation, word)
+
+    def _complete(self, buckets: Buckets, used: bool) -> list[Slot]:
+        """Returns the gradients that did not come in all passes; what was put there is used."""
+        lacking = [buckets.slots[part] for part in buckets.native.missing()]
+        for slot in lacking:
+            grad = slot.param.grad
+            if used and grad is not None and grad is not slot.view and grad.requires_grad:
+                raise slot.graph_error()
+            slot.copy_gradient()
+            slot.publish()
+            came = buckets.native.came(slot.part) > 0
+            if grad is not None and not came and slot.view.any():
+                self._ready(slot)
+        return lacking
+
+    def _wait(self) -> None:
+        """Blocks until nothing is being reduced."""
+        try:
+            for buckets in self._sets:
+                buckets.native.wait()
+        except MismatchError:
+            # Every rank is told, so every rank gets here.
+            check_same_lines(
+                self._group, "step(): ranks have removed different gradients", self._removed
+            )
+            raise
+
+    def _use_results(self) -> None:
+        """The closed generation's gradients are there."""
+        if not self._landing:
+            return
+        self._landing = False
+        for buckets in self._sets:
+            buckets.copy_results()
+        for slot in self._lacking:
+            if self._set_of[slot].native.came_anywhere(slot.part):
+                slot.attach()
+            else:
+                slot.param.grad = None  # As in one process: the optimizer leaves it alone.
+        self._lacking = []
+
+    def note_removed(self) -> None:
+        """Notes which gradients the optimizer will not use.
+
+        The next generation compares them with the other ranks', whose parameters would differ.
+        """
+        self._removed = [slot.name for slot in self._slots.values() if slot.param.grad is None]
+
+    def share(self, loss: Any) -> Any:
+        """Returns the loss of all ranks, reduced as gradients are; a tensor or a number."""
+        if loss is None:
+            return None
+        number = not isinstance(loss, torch.Tensor)
+        value = torch.tensor(float(loss), dtype=torch.float64) if number else loss.detach()
+        value = verbs.allreduce(value, op=self._options.op, group=self._group)
+        return value.item() if number else value
+
+    def zero(self) -> None:
+        """Zeroes all gradients; one that was removed or replaced becomes a view again."""
+        self._wait()
+        for slot in self._slots.values():
+            if slot.param.grad is not slot.view or slot.view.data_ptr() != slot.address:
+                slot.attach()
+        for buckets in self._sets:
+            buckets.zero()

@@ -1,0 +1,214 @@
+#include "plans.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <utility>
+
+using namespace nb::literals;
+
+namespace corro::python {
+namespace {
+
+constexpr int64_t kSlice = 50'000'000;  ///< Nanoseconds between looks at signals.
+
+/// corro.h's structs of a spec, which they point into.
+class SpecInC {
+ public:
+  explicit SpecInC(const PlanSpec& spec) {
+    for (const auto& [name, order, depth, ranks] : spec.lanes)
+      lanes_.push_back({name.c_str(), order, depth, ranks.data(), ranks.size()});
+    for (const auto& [name, slots, initial, bytes, transfer] : spec.channels)
+      channels_.push_back({name.c_str(), slots, initial, bytes, transfer});
+    for (const auto& [name, lane, priority, duration, inputs, outputs, operation] : spec.services) {
+      corro_plan_service& service = services_.emplace_back();
+      service.name = name.c_str();
+      service.lane = lane;
+      service.priority = priority;
+      service.duration_ns = duration;
+      service.inputs = inputs.data();
+      service.input_count = inputs.size();
+      service.outputs = outputs.data();
+      service.output_count = outputs.size();
+      if (!operation) continue;
+      service.has_operation = 1;
+      std::tie(service.kind, service.dtype, service.count, service.reduce_op, service.root) =
+          *operation;
+    }
+    spec_.struct_size = sizeof spec_;
+    spec_.ranks = spec.ranks;
+    spec_.lanes = lanes_.data();
+    spec_.lane_count = lanes_.size();
+    spec_.channels = channels_.data();
+    spec_.channel_count = channels_.size();
+    spec_.services = services_.data();
+    spec_.service_count = services_.size();
+  }
+  [[nodiscard]] const corro_plan_spec* get() const { return &spec_; }
+
+ private:
+  corro_plan_spec spec_{};
+  std::vector<corro_plan_lane> lanes_;
+  std::vector<corro_plan_channel> channels_;
+  std::vector<corro_plan_service> services_;
+};
+
+/// Keeps the plan's memory where it is for as long as somebody looks at it.
+Bytes view(const std::shared_ptr<PlanRef>& plan, const corro_slot& slot) {
+  auto* held = new std::shared_ptr<PlanRef>(plan);
+  const nb::capsule owner(
+      held, [](void* pointer) noexcept { delete static_cast<std::shared_ptr<PlanRef>*>(pointer); });
+  return {slot.data, {static_cast<size_t>(slot.bytes)}, owner};
+}
+
+}  // namespace
+
+// -- PlanRef --------------------------------------------------------------------------------------
+
+corro_plan* PlanRef::get() const {
+  static_cast<void>(engine->get());
+  if (plan == nullptr) raise(CORRO_FAILED_PRECONDITION, "corro: this plan was unloaded");
+  return plan;
+}
+
+void PlanRef::unload() {
+  corro_plan* unloading = std::exchange(plan, nullptr);
+  if (unloading == nullptr || engine->engine == nullptr) return;  // The engine took it along.
+  engine->without_gil([&] {
+    corro_plan_unload(unloading);
+    return CORRO_OK;
+  });
+  group.reset();
+}
+
+// -- Firing ---------------------------------------------------------------------------------------
+
+Firing::Firing(std::shared_ptr<PlanRef> plan, const corro_firing& firing)
+    : plan_(std::move(plan)),
+      firing_(firing),
+      inputs_(firing.inputs, firing.inputs + firing.input_count),
+      outputs_(firing.outputs, firing.outputs + firing.output_count) {}
+
+std::vector<Bytes> Firing::views(const std::vector<corro_slot>& slots) const {
+  static_cast<void>(plan_->get());
+  std::vector<Bytes> views;
+  for (const corro_slot& slot : slots) views.push_back(view(plan_, slot));
+  return views;
+}
+
+void Firing::done(corro_code code, const std::string& message) {
+  static_cast<void>(plan_->get());
+  corro_error error{};
+  error.rank = -1;
+  if (corro_firing_done(&firing_, code, message.c_str(), &error) != CORRO_OK) raise(error);
+}
+
+// -- Plan -----------------------------------------------------------------------------------------
+
+Plan::Plan(EnginePtr engine, corro_group* group, nb::object group_object, const PlanSpec& spec,
+           uint32_t first, const Seconds& timeout) {
+  ref_->engine = std::move(engine);
+  static_cast<void>(ref_->engine->get());
+  const SpecInC in_c(spec);
+  corro_plan_options options{};
+  options.struct_size = sizeof options;
+  options.first = first;
+  options.timeout_ns = nanoseconds(timeout, 0);
+  ref_->engine->checked([&](corro_error* error) {
+    return corro_plan_load(group, in_c.get(), &options, &ref_->plan, error);
+  });
+  ref_->group = std::move(group_object);
+}
+
+std::unique_ptr<Work> Plan::run(uint32_t until) {
+  corro_plan* plan = ref_->get();
+  corro_work* work = nullptr;
+  ref_->engine->checked(
+      [&](corro_error* error) { return corro_plan_run(plan, until, &work, error); });
+  return std::make_unique<Work>(ref_->engine, work, ref_->group);
+}
+
+void Plan::stop(corro_code code, const std::string& message) {
+  corro_plan* plan = ref_->get();
+  ref_->engine->checked(
+      [&](corro_error* error) { return corro_plan_stop(plan, code, message.c_str(), error); });
+}
+
+uint32_t Plan::completed() const {
+  corro_plan* plan = ref_->get();
+  uint32_t micro = 0;
+  ref_->engine->checked(
+      [&](corro_error* error) { return corro_plan_completed(plan, &micro, error); });
+  return micro;
+}
+
+Bytes Plan::slot(uint32_t channel, uint32_t slot) const {
+  corro_plan* plan = ref_->get();
+  corro_slot found{};
+  ref_->engine->checked([&](corro_error* error) {
+    return corro_plan_slot(plan, channel, slot, &found.data, &found.bytes, error);
+  });
+  return view(ref_, found);
+}
+
+std::string Plan::describe() const {
+  corro_plan* plan = ref_->get();
+  std::string text(corro_plan_describe(plan, nullptr, 0) + 1, '\0');
+  const size_t length = corro_plan_describe(plan, text.data(), text.size());
+  text.resize(std::min(length, text.size() - 1));
+  return text;
+}
+
+bool Plan::pulls(uint32_t lane) const { return corro_plan_lane_of(ref_->get(), lane) != nullptr; }
+
+std::unique_ptr<Firing> Plan::next(uint32_t lane, const Seconds& timeout) {
+  corro_lane* pulled = corro_plan_lane_of(ref_->get(), lane);
+  int64_t left = nanoseconds(timeout, INT64_MAX);
+  while (true) {
+    const int64_t slice = std::min(kSlice, left);
+    const bool stopped = corro_plan_stopped(ref_->get()) != 0;  // Else it may stop meanwhile.
+    corro_firing firing{};
+    corro_error error{};
+    error.rank = -1;
+    const corro_code code =
+        ref_->engine->without_gil([&] { return corro_lane_next(pulled, &firing, slice, &error); });
+    if (code == CORRO_OK) return std::make_unique<Firing>(ref_, firing);
+    left -= slice;
+    if (code != CORRO_DEADLINE_EXCEEDED || stopped || left == 0) raise(error);
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
+void bind_plans(nb::module_& module) {
+  nb::class_<PlanSpec>(module, "PlanSpec")
+      .def(
+          "__init__",
+          [](PlanSpec* self, uint32_t ranks, std::vector<PlanSpec::Lane> lanes,
+             std::vector<PlanSpec::Channel> channels, std::vector<PlanSpec::Service> services) {
+            new (self) PlanSpec{ranks, std::move(lanes), std::move(channels), std::move(services)};
+          },
+          "ranks"_a, "lanes"_a, "channels"_a, "services"_a);
+  nb::class_<Firing>(module, "Firing")
+      .def_prop_ro("service", &Firing::service)
+      .def_prop_ro("micro", &Firing::micro)
+      .def_prop_ro("inputs", &Firing::inputs, nb::rv_policy::automatic)
+      .def_prop_ro("outputs", &Firing::outputs, nb::rv_policy::automatic)
+      .def("done", &Firing::done, "code"_a = 0, "message"_a = "");
+  nb::class_<Plan>(module, "Plan")
+      .def("run", &Plan::run, "until"_a)
+      .def("stop", &Plan::stop, "code"_a, "message"_a)
+      .def("stopped", &Plan::stopped)
+      .def("completed", &Plan::completed)
+      .def("slot", &Plan::slot, "channel"_a, "slot"_a)
+      .def("describe", &Plan::describe)
+      .def("pulls", &Plan::pulls, "lane"_a)
+      .def("next", &Plan::next, "lane"_a, "timeout"_a = nb::none())
+      .def("unload", &Plan::unload);
+}
+
+}  // namespace corro::python

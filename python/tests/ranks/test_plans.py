@@ -1,0 +1,184 @@
+"""Plans that a job runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import corro
+from corro.plan import Channel, Lane, Operation, Plan, Service
+
+pytestmark = pytest.mark.usefixtures("job")
+
+
+def chain(ranks: int, slots: int = 2) -> Plan:
+    """A stage on each rank hands 8 bytes to the next one."""
+    return Plan(
+        ranks=ranks,
+        lanes=tuple(Lane(name=f"rank{r}", ranks=(r,)) for r in range(ranks)),
+        channels=tuple(Channel(name=f"c{r}", slots=slots, slot_bytes=8) for r in range(ranks - 1)),
+        services=tuple(
+            Service(
+                name=f"stage{r}",
+                lane=f"rank{r}",
+                inputs=(f"c{r - 1}",) if r else (),
+                outputs=(f"c{r}",) if r + 1 < ranks else (),
+            )
+            for r in range(ranks)
+        ),
+    )
+
+
+def adding(seen: list[int]) -> Callable[[corro.Firing], None]:
+    def stage(firing: corro.Firing) -> None:
+        value = firing.inputs[0].cast("q")[0] + 1 if firing.inputs else firing.micro * 100
+        seen.append(value)
+        for output in firing.outputs:
+            output.cast("q")[0] = value
+
+    return stage
+
+
+def test_data_goes_from_rank_to_rank() -> None:
+    seen: list[int] = []
+    with corro.load_plan(chain(corro.size())) as loaded:
+        loaded.run(3, {f"stage{corro.rank()}": adding(seen)})
+        assert loaded.completed == 3
+        loaded.run(20, {f"stage{corro.rank()}": adding(seen)})
+    assert seen == [micro * 100 + corro.rank() for micro in range(20)]
+
+
+def reducing(ranks: int) -> Plan:
+    """Each rank fills a gradient, all are summed, each rank uses the sum on another lane."""
+    several = [(f"fill{r}", f"use{r}") for r in range(ranks)]
+    return Plan(
+        ranks=ranks,
+        lanes=(
+            *(Lane(name=name, ranks=(r,)) for r, pair in enumerate(several) for name in pair),
+            Lane(name="all", order="agreed", ranks=tuple(range(ranks))),
+        ),
+        channels=(
+            *(Channel(name=f"grad{r}", slot_bytes=800) for r in range(ranks)),
+            Channel(name="sum", slot_bytes=800),
+        ),
+        services=(
+            *(
+                Service(name=f"fill{r}", lane=f"fill{r}", outputs=(f"grad{r}",))
+                for r in range(ranks)
+            ),
+            Service(
+                name="reduce",
+                lane="all",
+                inputs=tuple(f"grad{r}" for r in range(ranks)),
+                outputs=("sum",),
+                operation=Operation(kind="allreduce", dtype="i64", count=100, reduce_op="sum"),
+            ),
+            *(Service(name=f"use{r}", lane=f"use{r}", inputs=("sum",)) for r in range(ranks)),
+        ),
+    )
+
+
+def test_collectives_are_services_and_each_lane_has_a_thread() -> None:
+    sums: list[int] = []
+    threads: set[int] = set()
+
+    def fill(firing: corro.Firing) -> None:
+        threads.add(threading.get_ident())
+        firing.outputs[0].cast("q")[99] = firing.micro + corro.rank()
+
+    def use(firing: corro.Firing) -> None:
+        threads.add(threading.get_ident())
+        sums.append(firing.inputs[0].cast("q")[99])
+
+    with corro.load_plan(reducing(corro.size())) as loaded:
+        loaded.run(50, {f"fill{corro.rank()}": fill, f"use{corro.rank()}": use})
+    ranks = corro.size()
+    assert sums == [micro * ranks + ranks * (ranks - 1) // 2 for micro in range(50)]
+    assert len(threads) == 2
+    assert threading.get_ident() in threads
+
+
+def test_what_a_function_raises_stops_the_plan_everywhere() -> None:
+    def fails(firing: corro.Firing) -> None:
+        if firing.micro == 2:
+            raise ZeroDivisionError("no data")
+
+    last = corro.size() - 1
+    loaded = corro.load_plan(chain(corro.size()))
+    mine = fails if corro.rank() == last else adding([])
+    expected = ZeroDivisionError if corro.rank() == last else corro.UnknownError
+    with pytest.raises(expected, match="no data") as caught:
+        loaded.run(10_000, {f"stage{corro.rank()}": mine})
+    if corro.rank() != last:
+        assert f"rank {last} stopped the plan: service stage{last}" in str(caught.value)
+        assert "micro-batch 2" in str(caught.value)
+    with pytest.raises(corro.CorroError, match="no data"):
+        loaded.run(10_001)
+
+    # The group is whole: all agree from where they go on.
+    before = loaded.completed
+    seen: list[int] = []
+    repeats: list[bool] = []
+
+    def stage(firing: corro.Firing) -> None:
+        repeats.append(firing.repeats)
+        adding(seen)(firing)
+
+    again = corro.load_plan(chain(corro.size()), after=loaded)
+    loaded.unload()
+    first = again.completed
+    assert first <= 2
+    again.run(first + 5, {f"stage{corro.rank()}": stage})
+    again.unload()
+    assert seen == [micro * 100 + corro.rank() for micro in range(first, first + 5)]
+    assert repeats == [micro < before for micro in range(first, first + 5)]
+
+
+def test_slots_that_are_readable_at_the_start_are_filled_by_the_user() -> None:
+    plan = Plan(
+        ranks=corro.size(),
+        lanes=tuple(Lane(name=f"rank{r}", ranks=(r,)) for r in range(corro.size())),
+        channels=(Channel(name="weights", slots=2, initial=1, slot_bytes=8),),
+        services=(Service(name="step", lane="rank0", inputs=("weights",), outputs=("weights",)),),
+    )
+    seen: list[int] = []
+
+    def step(firing: corro.Firing) -> None:
+        seen.append(firing.inputs[0].cast("q")[0])
+        firing.outputs[0].cast("q")[0] = seen[-1] * 2
+
+    with corro.load_plan(plan) as loaded:
+        if corro.rank() == 0:
+            loaded.slot("weights").cast("q")[0] = 3
+            loaded.run(4, {"step": step})
+            assert seen == [3, 6, 12, 24]
+            with pytest.raises(corro.NotFoundError):
+                loaded.slot("weights", 2)
+        else:
+            with pytest.raises(corro.NotFoundError):
+                loaded.slot("weights")
+
+
+def test_errors_say_what_and_where() -> None:
+    with pytest.raises(corro.InvalidArgumentError, match="the plan is of 9 ranks, the group of"):
+        corro.load_plan(chain(9))
+    with corro.load_plan(chain(corro.size())) as loaded:
+        with pytest.raises(corro.InvalidArgumentError, match='lane "gpu" is not served'):
+            loaded.serve("gpu", {}, 1)
+        with pytest.raises(corro.InvalidArgumentError, match='no channel "nothing"'):
+            loaded.slot("nothing")
+    with pytest.raises(corro.FailedPreconditionError, match="this plan was unloaded"):
+        loaded.run(1)
+
+
+def test_one_shots_go_on_beside_a_plan_that_waits() -> None:
+    plan = chain(corro.size())
+    with corro.load_plan(plan) as loaded:
+        work = loaded.start(1)
+        corro.barrier()
+        assert not work.done()
+        assert f"service stage{corro.rank()}, micro-batch 0: " in loaded.describe()
+        loaded.serve(f"rank{corro.rank()}", {f"stage{corro.rank()}": adding([])}, 1)
+        work.wait()
