@@ -127,16 +127,19 @@ void Board::set_failed(Code code, int32_t culprit_world_rank) {
                                                           << 8U);
 }
 
-std::optional<Board::Failure> Board::find_failure() const {
+std::optional<Board::Failure> Board::find_failure(uint64_t op) const {
   for (int32_t r = 0; r < size(); ++r) {
     if (r == rank_ || member(r).section == nullptr) continue;
     const uint64_t word = member(r).section->failed.load(std::memory_order_acquire);
     if (word == 0) continue;
     const uint64_t code = word & 0xFFU;
     const bool known = code != 0 && code <= static_cast<uint64_t>(Code::kUnauthenticated);
-    return Failure{.reporter = r,
-                   .code = known ? static_cast<Code>(code) : Code::kUnknown,
-                   .culprit = member_or_nobody((word >> 8U) - 1)};
+    const Failure failure{.reporter = r,
+                          .code = known ? static_cast<Code>(code) : Code::kUnknown,
+                          .culprit = member_or_nobody((word >> 8U) - 1)};
+    const bool left = failure.code == Code::kUnavailable && failure.culprit == member(r).world_rank;
+    if (left && member(r).section->completed.load(std::memory_order_acquire) > op) continue;
+    return failure;
   }
   return std::nullopt;
 }

@@ -67,13 +67,15 @@ class Board {
   void publish(std::atomic<uint64_t>& word, uint64_t value);
   /// Marks the group failed for everyone who still waits on this rank.
   void set_failed(Code code, int32_t culprit_world_rank);
-  /// The first member that has failed the group, with its cause; nullopt if none.
+  /// The first member that has failed the group, with its cause; nullopt if none. One that has only
+  /// left, with later operations in flight, has not failed those that it had completed: it was
+  /// through with all buffers, and they with its own.
   struct Failure {
     int32_t reporter;  ///< Group rank.
     Code code;         ///< kUnknown if the word says none.
     int32_t culprit;   ///< World rank of a member, or -1.
   };
-  [[nodiscard]] std::optional<Failure> find_failure() const;
+  [[nodiscard]] std::optional<Failure> find_failure(uint64_t op) const;
   /// This rank leaves operation `op` before its end, and members were to store results into
   /// `memory`: those who still may do so miss it.
   void set_apart(uint64_t op, std::byte* memory, size_t size);

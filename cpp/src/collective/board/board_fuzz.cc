@@ -130,7 +130,7 @@ struct Rank {
   }
   void poll(bool oldest) {
     if (!over) over = operation->poll(oldest) == Progress::kDone;
-    (void)board.find_failure();
+    (void)board.find_failure(0);
     (void)board.line_free(kLines);
   }
 

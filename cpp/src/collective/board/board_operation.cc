@@ -43,15 +43,15 @@ class BoardOperation final : public Operation {
     const int32_t reporter = board().member(failure.reporter).world_rank;
     std::string said = fmt::format("rank {} gave the group up", reporter);
     if (failure.culprit < 0 || failure.culprit == reporter) return said;
-    if (failure.code == Code::kUnavailable) return said + fmt::format(": rank {} was lost", failure.culprit);
+    if (failure.code == Code::kUnavailable)
+      return said + fmt::format(": rank {} was lost", failure.culprit);
     return said + fmt::format(" because of rank {}", failure.culprit);
   }
 
   Progress check_members() {
-    const auto failure = board().find_failure();
+    const auto failure = board().find_failure(exchange_.op());
     if (!failure) return Progress::kIdle;
-    return give_group_up(
-        {failure->code, what_was_said(*failure), {.rank = failure->culprit}});
+    return give_group_up({failure->code, what_was_said(*failure), {.rank = failure->culprit}});
   }
 
   Progress admit() {

@@ -89,18 +89,18 @@ OpRequest reduction(OpKind kind, const std::byte* input, std::byte* output, uint
 
 TEST_F(HostileBoard, AFailureWithoutACodeIsAFailure) {
   boards_[0]->own().failed.store(uint64_t{11} << 8U);
-  EXPECT_EQ(boards_[1]->find_failure()->code, Code::kUnknown);
+  EXPECT_EQ(boards_[1]->find_failure(0)->code, Code::kUnknown);
   boards_[0]->own().failed.store(uint64_t{11} << 8U | 200U);
-  EXPECT_EQ(boards_[1]->find_failure()->code, Code::kUnknown);
+  EXPECT_EQ(boards_[1]->find_failure(0)->code, Code::kUnknown);
 }
 
 TEST_F(HostileBoard, ACulpritWhoIsNoMemberIsNobody) {
   for (const uint64_t culprit : {uint64_t{0x80000000}, uint64_t{1} << 40U, uint64_t{99}}) {
     boards_[0]->own().failed.store(culprit << 8U | 14U);
-    EXPECT_EQ(boards_[1]->find_failure()->culprit, -1) << culprit;
+    EXPECT_EQ(boards_[1]->find_failure(0)->culprit, -1) << culprit;
   }
   boards_[0]->own().failed.store(uint64_t{12} << 8U | 14U);
-  EXPECT_EQ(boards_[1]->find_failure()->culprit, 11);
+  EXPECT_EQ(boards_[1]->find_failure(0)->culprit, 11);
 }
 
 TEST_F(HostileBoard, WhoHearsOfALossFromAnotherNamesTheLostRank) {

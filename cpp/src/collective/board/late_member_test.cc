@@ -119,6 +119,32 @@ TEST_P(LateMember, DoesNotSucceedWithWhatAFailedMemberHasWrittenSince) {
   EXPECT_EQ(overwritten(), 0U);
 }
 
+/// Rank 0 is through with the first operation and leaves in the middle of the second.
+TEST_P(LateMember, KeepsTheResultOfAMemberThatCompletedItAndLeft) {
+  const std::array<OpRequest, 2> requests = {request_of(0, 5, kElements),
+                                             request_of(1, 3, kElements)};
+  std::array<std::unique_ptr<Operation>, 2> operations;
+  for (size_t r = 0; r < 2; ++r) operations[r] = make_board_operation(*boards_[r], 0, requests[r]);
+  (void)operations[0]->poll(true);
+  // Until all bytes are where they belong, and rank 1 has still to see it.
+  for (Progress now = Progress::kMoved; now != Progress::kDone;) {
+    if (boards_[1]->own().finished.load() < 2) (void)operations[1]->poll(true);
+    now = operations[0]->poll(true);
+  }
+  ASSERT_TRUE(operations[0]->status().ok());
+  boards_[0]->set_completed(1);
+  const auto second = make_board_operation(*boards_[1], 1, requests[1]);
+  (void)second->poll(true);
+  boards_[0]->set_failed(Code::kUnavailable, 0);
+
+  Progress progress = Progress::kMoved;
+  for (int i = 0; i < 100 && progress != Progress::kDone; ++i) progress = operations[1]->poll(true);
+  ASSERT_EQ(progress, Progress::kDone);
+  EXPECT_TRUE(operations[1]->status().ok()) << operations[1]->status().to_string();
+  for (int i = 0; i < 1000 && second->poll(true) != Progress::kDone;) ++i;
+  EXPECT_EQ(second->status().code(), Code::kUnavailable);
+}
+
 /// Edges and whole pages come together to the same result wherever the buffers begin and end.
 TEST_P(LateMember, IsRightWhereverBuffersBeginAndEnd) {
   uint64_t op = 0;
