@@ -110,11 +110,19 @@ Status Executor::remove_lane(LaneId lane) {
 }
 
 void Executor::run_until(uint32_t micro) {
-  end_ = std::max(end_, micro);
-  unfinished_ = static_cast<size_t>(
-      std::count_if(services_.begin(), services_.end(),
-                    [this](const Service& service) { return service.done < end_; }));
+  if (micro > end_) {
+    end_ = micro;
+    end_service_ = 0;
+  }
+  count_unfinished();
   mark_all_dirty();
+}
+
+void Executor::count_unfinished() {
+  unfinished_ = 0;
+  for (ServiceId id = 0; id < services_.size(); ++id) {
+    if (services_[id].done < end_of(id)) ++unfinished_;
+  }
 }
 
 bool Executor::poll(Time now) {
@@ -161,8 +169,8 @@ uint32_t Executor::pick(const LaneState& lane) const {
 
 bool Executor::ready(ServiceId id) const {
   const Service& service = services_[id];
-  if (tasks_[id].state != TaskState::kIdle || service.started >= end_ || !status_.ok())
-    return false;
+  if (tasks_[id].state != TaskState::kIdle || service.started >= end_of(id)) return false;
+  if (frozen_ || !status_.ok()) return false;
   return std::all_of(service.inputs.begin(), service.inputs.end(),
                      [this](const InputEnd& input) {
                        return channels_[input.channel].can_read(input.consumer);
@@ -254,7 +262,7 @@ void Executor::finish_service(ServiceId id, const Status& status) {
     channels_[input.channel].release(input.consumer);
     mark_dirty(tasks_[producers_[input.channel]].lane);
   }
-  if (++service.done == end_) --unfinished_;
+  if (++service.done == end_of(id)) --unfinished_;
 }
 
 void Executor::finish_one_shot(uint32_t task, const Status& status) {
@@ -359,12 +367,47 @@ Status Executor::restart(Generation first) {
   }
   epoch_ = first.epoch;
   end_ = first.micro;
+  end_service_ = 0;
+  frozen_ = false;
   unfinished_ = 0;
   status_ = Status();
   for (Channel& channel : channels_) channel.reset(first);
   for (Service& service : services_) service.started = service.done = first.micro;
   for (LaneState& lane : lanes_) lane.turn = 0;
   return {};
+}
+
+Place Executor::freeze() {
+  frozen_ = true;
+  const LaneState& lane = agreed_lane();
+  const ServiceId next = lane.services[lane.turn];
+  return {.generation = next_generation(next), .service = next};
+}
+
+Status Executor::leave(Place cut) {
+  CORRO_CHECK(frozen_, "a plan is frozen before it is left");
+  for (const ServiceId id : agreed_lane().services) {
+    const uint32_t end = cut.generation.micro + (id < cut.service ? 1 : 0);
+    if (services_[id].started <= end) continue;
+    return {Code::kFailedPrecondition,
+            fmt::format("executor: cannot leave the plan there: service {} has started "
+                        "micro-batch {}",
+                        plan_.services[id].name, services_[id].started - 1)};
+  }
+  frozen_ = false;
+  end_ = cut.generation.micro;
+  end_service_ = cut.service;
+  count_unfinished();
+  mark_all_dirty();
+  return {};
+}
+
+const Executor::LaneState& Executor::agreed_lane() const {
+  const auto agreed = [](const LaneState& lane) {
+    return lane.spec.order == LaneOrder::kAgreed && !lane.services.empty();
+  };
+  CORRO_CHECK(std::count_if(lanes_.begin(), lanes_.end(), agreed) == 1, "one agreed order");
+  return *std::find_if(lanes_.begin(), lanes_.end(), agreed);
 }
 
 Generation Executor::next_generation(ServiceId service) const {
@@ -405,7 +448,7 @@ void Executor::mark_all_dirty() {
 std::string Executor::describe_waiting() const {
   std::string text;
   for (ServiceId id = 0; id < services_.size(); ++id) {
-    if (services_[id].done >= end_) continue;
+    if (services_[id].done >= end_of(id)) continue;
     text += fmt::format("service {}, micro-batch {}: {}\n", plan_.services[id].name,
                         services_[id].done, waits_for(id));
   }

@@ -97,9 +97,20 @@ class Executor final {
   /// One-shots go on untouched.
   [[nodiscard]] Status restart(Generation first);
 
+  /// Holds back every service that has not started, until leave(), and returns the firing of the
+  /// agreed lane that would have been next. For a plan with one lane in agreed order: there the
+  /// firings of all ranks are the same ones, so ranks that freeze can compare how far they are.
+  [[nodiscard]] Place freeze();
+  /// Ends the plan before `cut`, the first firing in plan order that will not be: services below
+  /// cut.service fire their last time for cut.generation, the others for the one before. reached()
+  /// is true when all that is complete; what another lane has started beyond stays in flight and
+  /// counts no more. FAILED_PRECONDITION if the agreed lane has started more; the plan stays frozen
+  /// then.
+  [[nodiscard]] Status leave(Place cut);
+
   /// OK, or why the plan stopped.
   [[nodiscard]] const Status& status() const { return status_; }
-  /// Every service has completed all generations allowed by run_until().
+  /// Every service has completed all generations allowed by run_until(), or left by leave().
   [[nodiscard]] bool reached() const { return unfinished_ == 0; }
   /// The least generation that a service of the plan has not completed; run_until()'s for a plan
   /// without services. O(services).
@@ -165,6 +176,10 @@ class Executor final {
   Status build_channels(const ExecutorOptions& options);
   void build_services();
 
+  /// The generation that the service may not fire any more.
+  [[nodiscard]] uint32_t end_of(ServiceId id) const { return end_ + (id < end_service_ ? 1 : 0); }
+  void count_unfinished();
+  [[nodiscard]] const LaneState& agreed_lane() const;
   [[nodiscard]] bool ready(ServiceId id) const;
   [[nodiscard]] uint32_t pick(const LaneState& lane) const;
   bool fire_lane(LaneId id, Time now);
@@ -194,7 +209,9 @@ class Executor final {
   uint32_t free_task_ = kNone;
   uint32_t starting_ = kNone;  ///< The task whose start() is on the stack.
   uint32_t epoch_ = 0;
-  uint32_t end_ = 0;
+  uint32_t end_ = 0;           ///< No service fires this generation,
+  ServiceId end_service_ = 0;  ///< but those below this one.
+  bool frozen_ = false;
   size_t unfinished_ = 0;
   size_t in_flight_ = 0;
   size_t waiting_ = 0;

@@ -453,6 +453,86 @@ TEST(Executor, LaneInAgreedOrderServesThePlanOrOneShotsNotBoth) {
   EXPECT_TRUE(executor->submit(1, {.name = "log"}).ok());
 }
 
+/// Three services in agreed order, each behind a source that the test ends.
+class Leaving : public testing::Test {
+ protected:
+  static Plan plan() {
+    Plan plan;
+    plan.add_lane({.name = "sources", .depth = 8});
+    plan.add_lane({.name = "agreed", .order = LaneOrder::kAgreed});
+    for (const std::string name : {"a", "b", "c"}) {
+      const ChannelId data = plan.add_channel({.name = name});
+      plan.add_service({.name = "source of " + name, .lane = 0, .outputs = {data}});
+      plan.add_service({.name = name, .lane = 1, .inputs = {data}});
+    }
+    return plan;
+  }
+  Leaving() {
+    executor_->run_until(100);
+    executor_->poll({});
+  }
+  /// Ends a source's firing, and what the agreed lane starts then.
+  void feed(size_t source) {
+    for (size_t i = 0; i < sources_.started.size(); ++i) {
+      if (sources_.tickets[i].task == 2 * source) executor_->complete(sources_.tickets[i]);
+    }
+    run();
+  }
+  void run() {
+    while (executor_->poll({})) {
+      for (; ended_ < agreed_.tickets.size(); ++ended_)
+        executor_->complete(agreed_.tickets[ended_]);
+    }
+  }
+  static Place place(uint32_t micro, ServiceId service) {
+    return {.generation = {.epoch = 0, .micro = micro}, .service = service};
+  }
+  static constexpr ServiceId kSourceOfB = 2, kB = 3, kC = 5;
+
+  ManualLane sources_, agreed_;
+  size_t ended_ = 0;
+  std::unique_ptr<Executor> executor_ = make(plan(), {&sources_, &agreed_});
+};
+
+TEST_F(Leaving, FrozenPlansStartNothingAndSayWhereTheyAre) {
+  feed(0);
+  EXPECT_EQ(executor_->freeze(), place(0, kB));
+  feed(1);
+  EXPECT_THAT(agreed_.started, ElementsAre("a"));
+  EXPECT_EQ(executor_->freeze(), place(0, kB)) << "again";
+}
+
+TEST_F(Leaving, EndsBeforeTheCut) {
+  feed(0);
+  (void)executor_->freeze();
+  ASSERT_TRUE(executor_->leave(place(1, kSourceOfB)).ok());
+  EXPECT_FALSE(executor_->reached());
+  for (const size_t source : {1U, 2U, 0U}) feed(source);
+  EXPECT_THAT(agreed_.started, ElementsAre("a", "b", "c", "a"));
+  EXPECT_TRUE(executor_->reached());
+  for (const size_t source : {1U, 2U, 0U}) feed(source);
+  EXPECT_EQ(agreed_.started.size(), 4U) << "nothing beyond";
+}
+
+TEST_F(Leaving, IsOverAtOnceIfNothingIsLeft) {
+  feed(0);
+  (void)executor_->freeze();
+  ASSERT_TRUE(executor_->leave(place(0, kSourceOfB)).ok());
+  EXPECT_TRUE(executor_->reached());
+}
+
+TEST_F(Leaving, CannotEndBeforeWhatHasStarted) {
+  feed(0);
+  feed(1);
+  (void)executor_->freeze();
+  const Status early = executor_->leave(place(0, kB));
+  EXPECT_EQ(early.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(early.message(), HasSubstr("service b has started micro-batch 0"));
+  feed(2);
+  EXPECT_EQ(agreed_.started.size(), 2U) << "still frozen";
+  ASSERT_TRUE(executor_->leave(place(0, kC)).ok());
+}
+
 TEST(Executor, OneShotsAndServicesShareALaneByPriority) {
   Plan plan;
   plan.add_lane({.name = "pool"});

@@ -24,6 +24,13 @@ struct Generation {
   friend auto operator<=>(const Generation&, const Generation&) = default;
 };
 
+/// A firing, by its place in the order of a plan: generations, and the services of each.
+struct Place {
+  Generation generation;
+  ServiceId service = 0;
+  friend auto operator<=>(const Place&, const Place&) = default;
+};
+
 /// One preallocated buffer of a channel. Its owner is the executor, which lends it to one firing of
 /// the producer, then to the consumers' firings of the same generation.
 struct Slot {

@@ -1,12 +1,37 @@
 #include "named/named_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/check.h"
 
 namespace corro::named {
+namespace {
+
+// The services of a bucket.
+enum Role : uint32_t { kFill = 0, kStart = 1, kRoles = 2 };
+
+graph::ServiceId service_of(size_t bucket, Role role) {
+  return static_cast<graph::ServiceId>(bucket * kRoles + role);
+}
+
+graph::Plan plan_of(size_t buckets) {
+  graph::Plan plan;
+  const auto fills = plan.add_lane({.name = "fills", .depth = graph::kMostDepth});
+  const auto starts = plan.add_lane({.name = "starts", .order = graph::LaneOrder::kAgreed});
+  for (size_t bucket = 0; bucket < buckets; ++bucket) {
+    const auto full = plan.add_channel({.name = fmt::format("bucket {}", bucket)});
+    plan.add_service({.name = fmt::format("fill {}", bucket), .lane = fills, .outputs = {full}});
+    plan.add_service({.name = fmt::format("start {}", bucket), .lane = starts, .inputs = {full}});
+  }
+  return plan;
+}
+
+}  // namespace
 
 void RoundFinder::add(uint32_t number) {
   const uint64_t position = first_ + seen_.size();
@@ -74,8 +99,16 @@ FollowedPlan::FollowedPlan(uint32_t number, std::vector<NamedEntry> entries,
     }
     first += length;
   }
+  filling_.resize(buckets_.size());
   present_.resize(buckets_.size());
-  consumed_.resize(buckets_.size());
+  failed_.resize(buckets_.size());
+  // Both lanes are this object: start() knows a service by its number.
+  executor_ = graph::Executor::create(plan_of(buckets_.size()), {this, this}).value();
+}
+
+void FollowedPlan::engage(uint64_t first_op) {
+  first_op_ = first_op;
+  executor_->run_until(std::numeric_limits<uint32_t>::max());
 }
 
 std::optional<uint32_t> FollowedPlan::find(const std::string& name) const {
@@ -92,29 +125,71 @@ bool FollowedPlan::take_turn(uint32_t index) {
 
 uint64_t FollowedPlan::op_of(uint32_t index) const {
   const uint32_t bucket = bucket_of_[index];
-  return first_op_ + consumed_[bucket] * buckets_.size() + bucket;
+  const uint32_t round = executor_->next_generation(service_of(bucket, kStart)).micro;
+  return op_at(round + failed_[bucket], bucket);
 }
 
-const PlannedBucket& FollowedPlan::bucket(uint64_t op) const { return buckets_[place(op)]; }
-
-bool FollowedPlan::next_complete() const {
-  return present_[place(next_op_)] == bucket(next_op_).parts.size();
+void FollowedPlan::add(uint32_t index) {
+  const uint32_t bucket = bucket_of_[index];
+  ++present_[bucket];
+  fill(bucket);
 }
 
-void FollowedPlan::start_next() {
-  ++consumed_[place(next_op_)];
-  present_[place(next_op_)] = 0;
-  ++next_op_;
+void FollowedPlan::fail(uint32_t index) {
+  const uint32_t bucket = bucket_of_[index];
+  present_[bucket] = 0;
+  ++failed_[bucket];
+  fill(bucket);
 }
 
-void FollowedPlan::fail(uint64_t op) {
-  ++consumed_[place(op)];
-  present_[place(op)] = 0;
-  failed_.insert(op);
+/// Ends the bucket's fill if there is nothing to wait for.
+void FollowedPlan::fill(size_t bucket) {
+  const bool full = failed_[bucket] > 0 || present_[bucket] == buckets_[bucket].parts.size();
+  if (!full || !filling_[bucket]) return;
+  executor_->complete(*std::exchange(filling_[bucket], std::nullopt));
 }
 
-void FollowedPlan::skip_failed() {
-  while (failed_.erase(next_op_) > 0) ++next_op_;
+void FollowedPlan::start(Time /*now*/, const graph::Work& work) {
+  const graph::Ticket ticket = work.firing.ticket;
+  const size_t bucket = ticket.task / kRoles;
+  if (ticket.task == service_of(bucket, kFill)) {
+    filling_[bucket] = ticket;
+    fill(bucket);
+    return;
+  }
+  if (failed_[bucket] > 0) {
+    --failed_[bucket];
+  } else {
+    present_[bucket] = 0;
+    starts_.push_back(op_at(work.firing.generation.micro, bucket));
+  }
+  next_bucket_ = (bucket + 1) % buckets_.size();
+  executor_->complete(ticket);
+}
+
+std::optional<uint64_t> FollowedPlan::take_start() {
+  if (starts_.empty()) executor_->poll({});
+  if (starts_.empty()) return std::nullopt;
+  const uint64_t op = starts_.front();
+  starts_.pop_front();
+  return op;
+}
+
+uint64_t FollowedPlan::freeze() {
+  state_ = State::kFrozen;
+  const graph::Place next = executor_->freeze();
+  return op_at(next.generation.micro, next.service / kRoles);
+}
+
+Status FollowedPlan::leave(uint64_t cut) {
+  const uint64_t round = (cut - first_op_) / buckets_.size();
+  if (cut < first_op_ || round >= std::numeric_limits<uint32_t>::max())
+    return {Code::kFailedPrecondition, fmt::format("operation {} is none of the plan", cut)};
+  CORRO_TRY(executor_->leave({.generation = {.epoch = 0, .micro = static_cast<uint32_t>(round)},
+                              .service = service_of(place(cut), kFill)}));
+  state_ = State::kEnds;
+  cut_ = cut;
+  return {};
 }
 
 }  // namespace corro::named

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "graph/executor.h"
 #include "named/fusion.h"
 #include "named/named_messages.h"
 
@@ -61,7 +62,14 @@ struct PlannedBucket {
 
 /// A plan on one member: which operation comes when, here and in the agreed order. Operation ids of
 /// the planned lane count buckets, round after round. Loop-confined.
-class FollowedPlan {
+///
+/// It is a graph::Executor over two services for each bucket: *fill*, in flight until all parts of
+/// the bucket's next instance are here, and *start*, on the lane in agreed order, which hands the
+/// bucket out. A micro-batch is a round. Whoever cannot follow freezes; when all members have, the
+/// leader says at which operation the plan is left, and below it everything starts as planned.
+///
+///   follows -- freeze() --> frozen -- leave(cut) --> ends -- all below the cut started --> over
+class FollowedPlan final : private graph::Lane {
  public:
   /// `entries` in plan order, each once; `segments` their number in each segment; `local_order`
   /// their indices in the order in which this rank submits them.
@@ -70,7 +78,8 @@ class FollowedPlan {
                std::vector<uint32_t> local_order);
 
   [[nodiscard]] uint32_t number() const { return number_; }
-  void engage(uint64_t first_op) { first_op_ = next_op_ = first_op; }
+  /// Begins the first round; its first operation has this id.
+  void engage(uint64_t first_op);
 
   [[nodiscard]] std::optional<uint32_t> find(const std::string& name) const;
   [[nodiscard]] const NamedEntry& entry(uint32_t index) const { return entries_[index]; }
@@ -78,38 +87,59 @@ class FollowedPlan {
   [[nodiscard]] bool take_turn(uint32_t index);
   /// The operation that the next instance of `index` belongs to.
   [[nodiscard]] uint64_t op_of(uint32_t index) const;
+  [[nodiscard]] const PlannedBucket& bucket(uint64_t op) const { return buckets_[place(op)]; }
 
   /// The instance of op_of(index) is here, or no longer.
-  void add(uint32_t index) { ++present_[bucket_of_[index]]; }
+  void add(uint32_t index);
   void remove(uint32_t index) { --present_[bucket_of_[index]]; }
+  /// The operation of the next instance of `index` has failed: none of its instances is here or
+  /// will come, and it is passed over.
+  void fail(uint32_t index);
+  /// The next operation to start, in order: its parts are here no longer. Nothing starts but by
+  /// this.
+  [[nodiscard]] std::optional<uint64_t> take_start();
 
-  /// The next operation to start.
-  [[nodiscard]] uint64_t next_op() const { return next_op_; }
-  [[nodiscard]] const PlannedBucket& bucket(uint64_t op) const;
-  /// True if all of the next operation is here.
-  [[nodiscard]] bool next_complete() const;
-  /// The next operation has been started.
-  void start_next();
-  /// The operation has failed: none of its instances is here or will come.
-  void fail(uint64_t op);
-  /// Moves past operations that have failed.
-  void skip_failed();
+  /// Starts nothing more; returns the first operation that has not started. Requires that all
+  /// starts have been taken.
+  uint64_t freeze();
+  [[nodiscard]] bool frozen() const { return state_ == State::kFrozen; }
+  /// Ends after the operations below `cut`. FAILED_PRECONDITION if more have started.
+  [[nodiscard]] Status leave(uint64_t cut);
+  /// True if the next instance of `index` is still to come after leave().
+  [[nodiscard]] bool still_runs(uint32_t index) const { return op_of(index) < cut_; }
+  /// It was left, and everything below the cut has been taken.
+  [[nodiscard]] bool over() const {
+    return state_ == State::kEnds && executor_->reached() && starts_.empty();
+  }
+  /// What starts next.
+  [[nodiscard]] const PlannedBucket& next_bucket() const { return buckets_[next_bucket_]; }
 
  private:
+  enum class State : uint8_t { kFollows, kFrozen, kEnds };
+
+  void start(Time now, const graph::Work& work) override;
+  void fill(size_t bucket);
   [[nodiscard]] size_t place(uint64_t op) const { return (op - first_op_) % buckets_.size(); }
+  [[nodiscard]] uint64_t op_at(uint32_t round, size_t bucket) const {
+    return first_op_ + uint64_t{round} * buckets_.size() + bucket;
+  }
 
   uint32_t number_;
   std::vector<NamedEntry> entries_;
   std::unordered_map<std::string, uint32_t> index_of_;
   std::vector<PlannedBucket> buckets_;
-  std::vector<uint32_t> bucket_of_;  ///< By entry.
-  std::vector<uint64_t> consumed_;   ///< By bucket: rounds started or failed.
-  std::vector<size_t> present_;      ///< By bucket: parts of its next round that are here.
+  std::vector<uint32_t> bucket_of_;                    ///< By entry.
+  std::vector<std::optional<graph::Ticket>> filling_;  ///< By bucket: its fill in flight.
+  std::vector<size_t> present_;   ///< By bucket: parts of its next instance that are here.
+  std::vector<uint32_t> failed_;  ///< By bucket: instances to pass over before the next one.
   std::vector<uint32_t> local_order_;
   size_t turn_ = 0;
+  size_t next_bucket_ = 0;
   uint64_t first_op_ = 0;
-  uint64_t next_op_ = 0;
-  std::set<uint64_t> failed_;
+  uint64_t cut_ = 0;
+  State state_ = State::kFollows;
+  std::deque<uint64_t> starts_;
+  std::unique_ptr<graph::Executor> executor_;
 };
 
 }  // namespace corro::named

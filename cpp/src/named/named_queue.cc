@@ -55,7 +55,7 @@ Status NamedQueue::submit(NamedEntry entry, uint64_t token, Time now) {
 
 void NamedQueue::place(Pending& pending) {
   if (planned()) {
-    if (!frozen_) follow(pending);
+    if (!plan_->frozen()) follow(pending);
   } else if (plan_) {
     settle(pending);
     start_planned();
@@ -77,7 +77,7 @@ void NamedQueue::follow(Pending& pending) {
 
 void NamedQueue::settle(Pending& pending) {
   const auto index = plan_->find(pending.entry.name);
-  const bool left_over = index && plan_->op_of(*index) < cut_;
+  const bool left_over = index && plan_->still_runs(*index);
   if (!left_over) {
     if (std::exchange(pending.planned, false)) plan_->remove(*index);
     if (pending.withdrawn) {
@@ -86,40 +86,35 @@ void NamedQueue::settle(Pending& pending) {
       to_announce_.push_back(pending.entry.name);
     }
   } else if (pending.withdrawn || !same(plan_->entry(*index), pending.entry)) {
-    fail_planned(plan_->op_of(*index), pending);
+    fail_planned(*index, pending);
   } else if (!std::exchange(pending.planned, true)) {
     plan_->add(*index);
   }
 }
 
 void NamedQueue::leave() {
-  if (std::exchange(frozen_, true)) return;
+  if (plan_->frozen()) return;
   outbox_.push_back(encode(Announcement{
-      .kind = Announcement::Kind::kFrozen, .mode = mode_, .started = plan_->next_op()}));
+      .kind = Announcement::Kind::kFrozen, .mode = mode_, .started = plan_->freeze()}));
 }
 
 void NamedQueue::start_planned() {
-  while (plan_) {
-    plan_->skip_failed();
-    if (!planned() && plan_->next_op() >= cut_) {
-      plan_.reset();
-      return;
-    }
-    if ((planned() && frozen_) || !plan_->next_complete()) return;
-    const PlannedBucket& bucket = plan_->bucket(plan_->next_op());
-    NamedStart start{
-        .lane = NamedLane::kPlanned, .op = plan_->next_op(), .as_one = bucket.as_one, .parts = {}};
+  if (!plan_) return;
+  while (const auto op = plan_->take_start()) {
+    const PlannedBucket& bucket = plan_->bucket(*op);
+    NamedStart start{.lane = NamedLane::kPlanned, .op = *op, .as_one = bucket.as_one, .parts = {}};
     for (const BucketPart& part : bucket.parts) {
       const Pending pending = take_pending(plan_->entry(part.index).name);
       start.parts.push_back({pending.token, part.offset_bytes});
     }
     starts_.push_back(std::move(start));
-    plan_->start_next();
   }
+  if (plan_->over()) plan_.reset();
 }
 
-void NamedQueue::fail_planned(uint64_t op, const Pending& culprit) {
-  const auto& planned_entry = plan_->entry(*plan_->find(culprit.entry.name));
+void NamedQueue::fail_planned(uint32_t index, const Pending& culprit) {
+  const uint64_t op = plan_->op_of(index);
+  const NamedEntry& planned_entry = plan_->entry(index);
   const Status status(
       Code::kInvalidArgument,
       culprit.withdrawn
@@ -139,7 +134,7 @@ void NamedQueue::fail_planned(uint64_t op, const Pending& culprit) {
     const Pending pending = take_pending(name);
     if (!pending.withdrawn) failure.tokens.push_back(pending.token);
   }
-  plan_->fail(op);
+  plan_->fail(index);
   failures_.push_back(std::move(failure));
 }
 
@@ -194,7 +189,7 @@ void NamedQueue::hurry(const std::string& name) {
 }
 
 Time NamedQueue::next_check() const {
-  if (!planned() || frozen_ || pending_.empty()) return Time::never();
+  if (!planned() || plan_->frozen() || pending_.empty()) return Time::never();
   return pending_.at(by_sequence_.begin()->second).since + options_.patience;
 }
 
@@ -323,7 +318,8 @@ Status NamedQueue::receive_propose(const Decision& decision) {
       lengths.push_back(segment.size());
       for (const uint32_t number : segment) entries.push_back(*cache_.entry(number));
     }
-    proposed_.emplace(decision.plan, std::move(entries), lengths, decision.fusion, *order);
+    proposed_ = std::make_unique<FollowedPlan>(decision.plan, std::move(entries), lengths,
+                                               decision.fusion, *order);
   }
   outbox_.push_back(
       encode(Announcement{.kind = order ? Announcement::Kind::kAccept : Announcement::Kind::kRefuse,
@@ -368,7 +364,7 @@ Status NamedQueue::receive_engage(const Decision& decision) {
     return out_of_step("begins a plan that was not accepted");
   }
   mode_ = decision.mode;
-  plan_ = std::exchange(proposed_, std::nullopt);
+  plan_ = std::move(proposed_);
   plan_->engage(decision.op);
   to_announce_.clear();
   history_.clear();
@@ -386,12 +382,9 @@ Status NamedQueue::receive_engage(const Decision& decision) {
 }
 
 Status NamedQueue::receive_cut(const Decision& decision) {
-  if (!frozen_ || decision.op < plan_->next_op()) {
+  if (!plan_->frozen() || !plan_->leave(decision.op).ok())
     return out_of_step("ends a plan before what has been started");
-  }
   mode_ = decision.mode;
-  frozen_ = false;
-  cut_ = decision.op;
   const auto waiting = by_sequence_;
   for (const auto& [sequence, name] : waiting) {
     if (const auto found = pending_.find(name); found != pending_.end()) settle(found->second);
@@ -457,7 +450,7 @@ std::string NamedQueue::describe(const std::string& name) const {
   if (found == pending_.end()) return "has been started";
   const Pending& pending = found->second;
   if (pending.planned) {
-    for (const BucketPart& part : plan_->bucket(plan_->next_op()).parts) {
+    for (const BucketPart& part : plan_->next_bucket().parts) {
       const std::string& other = plan_->entry(part.index).name;
       if (!pending_.contains(other)) {
         return fmt::format("its static plan waits for \"{}\", not submitted here", other);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -142,7 +143,7 @@ class NamedQueue {
   void leave();
   void say(Announcement::Kind kind, const Pending& pending);
   void start_planned();
-  void fail_planned(uint64_t op, const Pending& culprit);
+  void fail_planned(uint32_t index, const Pending& culprit);
   void fail(std::vector<uint64_t> tokens, Status status);
 
   NamedQueueOptions options_;
@@ -158,11 +159,9 @@ class NamedQueue {
   std::deque<NamedStart> starts_;
   std::deque<NamedFailure> failures_;
   std::deque<Ordered> history_;  ///< The last runs, for local_order().
-  std::optional<FollowedPlan> proposed_;
-  std::optional<FollowedPlan> plan_;  ///< Followed, frozen, or with operations left below cut_.
-  bool frozen_ = false;
-  uint64_t cut_ = 0;      ///< While negotiating: planned operations below it still have to run.
-  uint64_t next_op_ = 0;  ///< Of the ordered lane.
+  std::unique_ptr<FollowedPlan> proposed_;
+  std::unique_ptr<FollowedPlan> plan_;  ///< Followed, frozen, or with operations left to run.
+  uint64_t next_op_ = 0;                ///< Of the ordered lane.
   uint64_t next_sequence_ = 0;
   uint32_t mode_ = 0;
 };
