@@ -140,9 +140,12 @@ class Verbs(Generic[T]):
         out: T | None = None,
         group: Group | None = None,
     ) -> T:
-        made = self._reduce(x, op, name, prescale_factor, postscale_factor, out, group)
-        if made is not None:
-            return made
+        if op.__class__ is ReduceOp and name is None:
+            made: T | None = _context.native_of(group).run_array(
+                self._arrays, _ALLREDUCE, x, out, op, 0, prescale_factor, postscale_factor, 0.0
+            )
+            if made is not None:
+                return made
         return self.allreduce(
             x,
             op,
@@ -164,9 +167,22 @@ class Verbs(Generic[T]):
         out: T | None = None,
         group: Group | None = None,
     ) -> Handle[T]:
-        started = self._start_reducing(x, op, name, prescale_factor, postscale_factor, out, group)
-        if started is not None:
-            return started
+        if op.__class__ is ReduceOp:
+            name = _checked_name(name)
+            started: tuple[_native.Work, T] | None = _context.native_of(group).submit_array(
+                self._arrays,
+                _ALLREDUCE,
+                x,
+                out,
+                op,
+                0,
+                prescale_factor,
+                postscale_factor,
+                0.0,
+                name,
+            )
+            if started is not None:
+                return Handle(*started)
         return self.allreduce(
             x,
             op,
@@ -176,43 +192,6 @@ class Verbs(Generic[T]):
             out=out,
             group=group,
         ).start()
-
-    def _reduce(
-        self,
-        x: T,
-        op: ReduceOp,
-        name: str | None,
-        prescale: float,
-        postscale: float,
-        out: T | None,
-        group: Group | None,
-    ) -> T | None:
-        """Reduces x, if the engine can do all of it in one call, and returns the result."""
-        if op.__class__ is not ReduceOp or name is not None:
-            return None
-        made: T | None = _context.native_of(group).run_array(
-            self._arrays, _ALLREDUCE, x, out, op, 0, prescale, postscale, 0.0
-        )
-        return made
-
-    def _start_reducing(
-        self,
-        x: T,
-        op: ReduceOp,
-        name: str | None,
-        prescale: float,
-        postscale: float,
-        out: T | None,
-        group: Group | None,
-    ) -> Handle[T] | None:
-        """As _reduce, in the background."""
-        if op.__class__ is not ReduceOp:
-            return None
-        name = _checked_name(name)
-        started: tuple[_native.Work, T] | None = _context.native_of(group).submit_array(
-            self._arrays, _ALLREDUCE, x, out, op, 0, prescale, postscale, 0.0, name
-        )
-        return None if started is None else Handle(*started)
 
     def grouped_allreduce(
         self,

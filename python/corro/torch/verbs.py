@@ -191,17 +191,15 @@ class TorchVerbs(Verbs["Tensor"]):
         postscale_factor: float = 1.0,
         group: Group | None = None,
     ) -> Tensor:
-        made = self._reduce(x, op, name, prescale_factor, postscale_factor, x, group)
-        if made is not None:
-            return made
-        return self.allreduce_(
+        return self.run_allreduce(
             x,
             op,
             name,
             prescale_factor=prescale_factor,
             postscale_factor=postscale_factor,
+            out=x,
             group=group,
-        ).run()
+        )
 
     def start_allreduce_(
         self,
@@ -213,17 +211,15 @@ class TorchVerbs(Verbs["Tensor"]):
         postscale_factor: float = 1.0,
         group: Group | None = None,
     ) -> Handle[Tensor]:
-        started = self._start_reducing(x, op, name, prescale_factor, postscale_factor, x, group)
-        if started is not None:
-            return started
-        return self.allreduce_(
+        return self.start_allreduce(
             x,
             op,
             name,
             prescale_factor=prescale_factor,
             postscale_factor=postscale_factor,
+            out=x,
             group=group,
-        ).start()
+        )
 
     def grouped_allreduce_(
         self,
