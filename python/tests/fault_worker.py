@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 
 import numpy
+from plans import summing
 
 import corro
 import corro.numpy
 from corro import _context
-from corro.plan import Channel, Lane, Operation, Plan, Service
 
 VICTIM = 1
 
@@ -194,35 +194,6 @@ def counted_until_killed() -> None:
             done += 1
     except corro.CorroError as error:
         say(error=type(error).__name__, culprit=getattr(error, "rank", None), done=done)
-
-
-def summing(ranks: int) -> Plan:
-    """Each rank fills a number, all are summed, each rank takes the sum."""
-    return Plan(
-        ranks=ranks,
-        lanes=(
-            *(Lane(name=f"rank{r}", ranks=(r,)) for r in range(ranks)),
-            Lane(name="all", order="agreed", ranks=tuple(range(ranks))),
-        ),
-        channels=(
-            *(Channel(name=f"own{r}", slots=2, slot_bytes=8) for r in range(ranks)),
-            Channel(name="sum", slots=2, slot_bytes=8),
-        ),
-        services=(
-            *(
-                Service(name=f"fill{r}", lane=f"rank{r}", outputs=(f"own{r}",))
-                for r in range(ranks)
-            ),
-            Service(
-                name="reduce",
-                lane="all",
-                inputs=tuple(f"own{r}" for r in range(ranks)),
-                outputs=("sum",),
-                operation=Operation(kind="allreduce", dtype="i64", count=1, reduce_op="sum"),
-            ),
-            *(Service(name=f"take{r}", lane=f"rank{r}", inputs=("sum",)) for r in range(ranks)),
-        ),
-    )
 
 
 def killed_inside_a_plan() -> None:

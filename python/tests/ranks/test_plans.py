@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from plans import summing
 
 import corro
-from corro.plan import Channel, Lane, Operation, Plan, Service
+from corro.plan import Channel, Lane, Plan, Service
 
 pytestmark = pytest.mark.usefixtures("job")
 
@@ -50,36 +51,6 @@ def test_data_goes_from_rank_to_rank() -> None:
     assert seen == [micro * 100 + corro.rank() for micro in range(20)]
 
 
-def reducing(ranks: int) -> Plan:
-    """Each rank fills a gradient, all are summed, each rank uses the sum on another lane."""
-    several = [(f"fill{r}", f"use{r}") for r in range(ranks)]
-    return Plan(
-        ranks=ranks,
-        lanes=(
-            *(Lane(name=name, ranks=(r,)) for r, pair in enumerate(several) for name in pair),
-            Lane(name="all", order="agreed", ranks=tuple(range(ranks))),
-        ),
-        channels=(
-            *(Channel(name=f"grad{r}", slot_bytes=800) for r in range(ranks)),
-            Channel(name="sum", slot_bytes=800),
-        ),
-        services=(
-            *(
-                Service(name=f"fill{r}", lane=f"fill{r}", outputs=(f"grad{r}",))
-                for r in range(ranks)
-            ),
-            Service(
-                name="reduce",
-                lane="all",
-                inputs=tuple(f"grad{r}" for r in range(ranks)),
-                outputs=("sum",),
-                operation=Operation(kind="allreduce", dtype="i64", count=100, reduce_op="sum"),
-            ),
-            *(Service(name=f"use{r}", lane=f"use{r}", inputs=("sum",)) for r in range(ranks)),
-        ),
-    )
-
-
 def test_collectives_are_services_and_each_lane_has_a_thread() -> None:
     sums: list[int] = []
     threads: set[int] = set()
@@ -88,12 +59,12 @@ def test_collectives_are_services_and_each_lane_has_a_thread() -> None:
         threads.add(threading.get_ident())
         firing.outputs[0].cast("q")[99] = firing.micro + corro.rank()
 
-    def use(firing: corro.Firing) -> None:
+    def take(firing: corro.Firing) -> None:
         threads.add(threading.get_ident())
         sums.append(firing.inputs[0].cast("q")[99])
 
-    with corro.load_plan(reducing(corro.size())) as loaded:
-        loaded.run(50, {f"fill{corro.rank()}": fill, f"use{corro.rank()}": use})
+    with corro.load_plan(summing(corro.size(), taking="apart")) as loaded:
+        loaded.run(50, {f"fill{corro.rank()}": fill, f"take{corro.rank()}": take})
     ranks = corro.size()
     assert sums == [micro * ranks + ranks * (ranks - 1) // 2 for micro in range(50)]
     assert len(threads) == 2
