@@ -89,6 +89,32 @@ class HostSteps : public Builder {
     fold(own_stage(range), sources_, false);
   }
 
+  /// Reserves scratch for sums of up to `longest` elements, one from each other host in a strand.
+  void reserve_sums(uint64_t longest) {
+    longest_sum_ = longest;
+    sums_ = scratch_per_strand(longest * static_cast<uint64_t>(hosts() - 1));
+  }
+  /// Where the other host's sum of `count` elements arrives.
+  [[nodiscard]] Block sum_from(int32_t host, uint64_t count) const {
+    const auto others_before = static_cast<uint64_t>(host < host_ ? host : host - 1);
+    return part(slot(sums_, strand()), others_before * longest_sum_, count);
+  }
+  /// into = the sums of all hosts in host order. This host's is `own` of the own stage.
+  void fold_over_hosts(Range own, Block into) {
+    sources_.clear();
+    for (int32_t host = 0; host < hosts(); ++host)
+      sources_.push_back(host == host_ ? own_stage(own) : sum_from(host, own.count));
+    fold(into, sources_, true);
+  }
+  /// Copies what the ranks of this host hand out, each its share of `whole`, to the output's
+  /// elements from `at` on.
+  void take_shares(Range whole, uint64_t at) {
+    for (const int32_t owner : neighbours()) {
+      const Range range = share_of(owner, whole);
+      if (range.count > 0) copy(stage(owner, range), output({at + range.begin, range.count}));
+    }
+  }
+
   /// Calls `use(rank, part)` for each rank of a host and the part of `range` that it drives of
   /// `whole`; not for nothing.
   template <typename Use>
@@ -113,6 +139,8 @@ class HostSteps : public Builder {
   const Topology& topology_;
   const int32_t rank_, host_;
   const uint64_t least_share_;
+  uint64_t longest_sum_ = 0;
+  Block sums_;  ///< Of the other hosts, in host order.
   std::vector<Block> sources_;
 };
 

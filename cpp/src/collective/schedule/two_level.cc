@@ -18,8 +18,7 @@ class Allreduce {
   explicit Allreduce(const Problem& problem)
       : steps_(problem, strands_of(problem), 10, piece_of(problem, 0).count) {
     const Range home = home_of(steps_.host(), piece_of(problem, 0).count);
-    longest_ = steps_.own_share(home).count;
-    received_ = steps_.scratch_per_strand(longest_ * static_cast<uint64_t>(steps_.hosts() - 1));
+    steps_.reserve_sums(steps_.own_share(home).count);
     steps_.folds_in(FoldOrder::kHosts);
     for (uint32_t strand = 0; strand < steps_.strands(); ++strand)
       add(strand, piece_of(problem, strand));
@@ -47,19 +46,16 @@ class Allreduce {
     for (int32_t host = 0; host < steps_.hosts(); ++host)
       steps_.fold_inside(steps_.own_share(home_of(host, count_)));
     send_sums();
-    fold_over_hosts();
+    steps_.begin_round(5);
+    if (own_part_.count > 0) steps_.fold_over_hosts(own_part_, steps_.own_stage(own_part_));
     send_results();
     steps_.begin_round(7);
     steps_.hand_out();
     steps_.begin_round(8);
-    take_results(piece);
+    for (int32_t host = 0; host < steps_.hosts(); ++host)
+      steps_.take_shares(home_of(host, count_), piece.begin);
     steps_.begin_round(9);
     steps_.mark(Mark::kTaken);
-  }
-
-  [[nodiscard]] Block received_from(int32_t host) const {
-    const auto others_before = static_cast<uint64_t>(host < steps_.host() ? host : host - 1);
-    return part(steps_.slot(received_, steps_.strand()), others_before * longest_, own_part_.count);
   }
 
   void send_sums() {
@@ -69,21 +65,11 @@ class Allreduce {
       steps_.for_each_part(host, home, steps_.own_share(home), [&](int32_t peer, Range range) {
         steps_.send(peer, steps_.own_stage(range));
       });
+      const Block sum = steps_.sum_from(host, own_part_.count);
       steps_.for_each_part(host, own_home_, own_part_, [&](int32_t peer, Range range) {
-        steps_.recv(peer, part(received_from(host), range.begin - own_part_.begin, range.count));
+        steps_.recv(peer, part(sum, range.begin - own_part_.begin, range.count));
       });
     });
-  }
-
-  void fold_over_hosts() {
-    if (own_part_.count == 0) return;
-    steps_.begin_round(5);
-    std::vector<Block> sources;
-    for (int32_t host = 0; host < steps_.hosts(); ++host) {
-      const bool own = host == steps_.host();
-      sources.push_back(own ? steps_.own_stage(own_part_) : received_from(host));
-    }
-    steps_.fold(steps_.own_stage(own_part_), sources, true);
   }
 
   void send_results() {
@@ -99,47 +85,36 @@ class Allreduce {
     });
   }
 
-  void take_results(Range piece) {
-    for (const int32_t owner : steps_.neighbours()) {
-      for (int32_t host = 0; host < steps_.hosts(); ++host) {
-        const Range range = steps_.share_of(owner, home_of(host, count_));
-        if (range.count == 0) continue;
-        steps_.copy(steps_.stage(owner, range), output({piece.begin + range.begin, range.count}));
-      }
-    }
-  }
-
   HostSteps steps_;
-  uint64_t longest_ = 0;  ///< Of the own part in any strand.
-  Block received_;        ///< Sums of the other hosts, in host order.
   // Of the strand:
   uint64_t count_ = 0;
   Range own_home_, own_part_;
 };
 
-/// A chain of hosts that ends or begins with the root's.
+int32_t root_host(const Problem& problem) { return problem.topology->host_of(problem.root); }
+
+/// A chain of hosts, from the `first` one on around.
 class Chain {
  public:
-  Chain(const Problem& problem, uint32_t rounds)
+  Chain(const Problem& problem, int32_t first, uint32_t more_rounds)
       : problem_(problem),
-        root_host_(problem.topology->host_of(problem.root)),
-        steps_(problem, strands_of(problem), rounds, piece(0).count) {}
+        steps_(problem, strands_of(problem),
+               2 * static_cast<uint32_t>(problem.topology->hosts()) + more_rounds, piece(0).count),
+        position_(static_cast<uint32_t>(wrap(steps_.host() - first, steps_.hosts()))),
+        last_(position_ + 1 == static_cast<uint32_t>(steps_.hosts())) {}
 
  protected:
   [[nodiscard]] Range piece(uint32_t strand) const {
     return slice(problem_.count, strands_of(problem_), strand);
-  }
-  /// How far a host is behind another one on the way around.
-  [[nodiscard]] uint32_t distance(int32_t from, int32_t to) const {
-    return static_cast<uint32_t>(wrap(to - from, problem_.topology->hosts()));
   }
   [[nodiscard]] int32_t next_host() const { return (steps_.host() + 1) % steps_.hosts(); }
   [[nodiscard]] int32_t previous_host() const { return wrap(steps_.host() - 1, steps_.hosts()); }
   [[nodiscard]] bool is_root() const { return steps_.rank() == problem_.root; }
 
   const Problem& problem_;
-  const int32_t root_host_;
   HostSteps steps_;
+  const uint32_t position_;  ///< Of the own host in the chain.
+  const bool last_;
 };
 
 /// The sum travels from the host behind the root's around to the root's. Link of a host: n bytes
@@ -147,9 +122,7 @@ class Chain {
 class Reduce : Chain {
  public:
   explicit Reduce(const Problem& problem)
-      : Chain(problem, 2 * static_cast<uint32_t>(problem.topology->hosts()) + 5),
-        position_(distance((root_host_ + 1) % steps_.hosts(), steps_.host())),
-        last_(position_ + 1 == static_cast<uint32_t>(steps_.hosts())) {
+      : Chain(problem, (root_host(problem) + 1) % problem.topology->hosts(), 5) {
     received_ = steps_.scratch_per_strand(steps_.own_share({0, piece(0).count}).count);
     steps_.folds_in(FoldOrder::kHosts);
     for (uint32_t strand = 0; strand < steps_.strands(); ++strand) add(strand, piece(strand));
@@ -190,26 +163,18 @@ class Reduce : Chain {
     steps_.mark(Mark::kMade);
     if (is_root()) steps_.await_others(Mark::kMade);
     steps_.begin_round(5 + 2 * position_);
-    for (const int32_t owner : steps_.neighbours()) {
-      const Range range = steps_.share_of(owner, {0, piece.count});
-      if (!is_root() || range.count == 0) continue;
-      steps_.copy(steps_.stage(owner, range), output({piece.begin + range.begin, range.count}));
-    }
+    if (is_root()) steps_.take_shares({0, piece.count}, piece.begin);
     steps_.begin_round(6 + 2 * position_);
     steps_.mark(Mark::kTaken);
   }
 
-  const uint32_t position_;  ///< Of the own host in the chain.
-  const bool last_;
   Block received_;
 };
 
 /// The vector travels from the root's host around. Link of a host: n bytes each way in H-1 steps.
 class Broadcast : Chain {
  public:
-  explicit Broadcast(const Problem& problem)
-      : Chain(problem, 2 * static_cast<uint32_t>(problem.topology->hosts()) + 6),
-        position_(distance(root_host_, steps_.host())) {
+  explicit Broadcast(const Problem& problem) : Chain(problem, root_host(problem), 6) {
     for (uint32_t strand = 0; strand < steps_.strands(); ++strand) add(strand, piece(strand));
   }
   [[nodiscard]] Schedule take() { return steps_.take(); }
@@ -235,7 +200,7 @@ class Broadcast : Chain {
     }
     steps_.begin_round(3 + 2 * position_);
     const int32_t source = position_ == 0 ? problem_.root : steps_.rank();
-    if (next_host() != root_host_) {
+    if (!last_) {
       steps_.for_each_part(next_host(), whole, own, [&](int32_t peer, Range range) {
         steps_.send(peer, steps_.stage(source, range));
       });
@@ -251,14 +216,8 @@ class Broadcast : Chain {
     if (is_root()) return steps_.copy(input(piece), output(piece));
     if (position_ == 0)
       return steps_.copy(steps_.stage(problem_.root, {0, piece.count}), output(piece));
-    for (const int32_t owner : steps_.neighbours()) {
-      const Range range = steps_.share_of(owner, {0, piece.count});
-      if (range.count == 0) continue;
-      steps_.copy(steps_.stage(owner, range), output({piece.begin + range.begin, range.count}));
-    }
+    steps_.take_shares({0, piece.count}, piece.begin);
   }
-
-  const uint32_t position_;  ///< Of the own host in the chain.
 };
 
 /// The first rank of each host hears of its neighbours, tells the other hosts, and hands on that

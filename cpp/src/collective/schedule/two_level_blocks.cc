@@ -125,8 +125,7 @@ class Reducescatter : Blocks {
  public:
   explicit Reducescatter(const Problem& problem)
       : Blocks(problem, 6), own_block_(layout_.block(problem.rank)) {
-    longest_ = sorted(0).of_rank(problem.rank).count;
-    received_ = steps_.scratch_per_strand(longest_ * static_cast<uint64_t>(steps_.hosts() - 1));
+    steps_.reserve_sums(sorted(0).of_rank(problem.rank).count);
     // In place, the output lies over input that later strands still need.
     result_ = problem.in_place ? steps_.scratch(own_block_.count) : output({0, own_block_.count});
     steps_.folds_in(FoldOrder::kHosts);
@@ -158,12 +157,8 @@ class Reducescatter : Blocks {
     steps_.mark(Mark::kTaken);
     exchange_sums(sorted, own);
     steps_.begin_round(5);
-    fold_over_hosts(own, piece_of(steps_.rank(), strand).begin - own_block_.begin);
-  }
-
-  [[nodiscard]] Block received_from(int32_t host, Range own) const {
-    const auto others_before = static_cast<uint64_t>(host < steps_.host() ? host : host - 1);
-    return part(steps_.slot(received_, steps_.strand()), others_before * longest_, own.count);
+    const uint64_t at = piece_of(steps_.rank(), strand).begin - own_block_.begin;
+    if (own.count > 0) steps_.fold_over_hosts(own, part(result_, at, own.count));
   }
 
   void exchange_sums(const SortedPieces& sorted, Range own) {
@@ -173,24 +168,15 @@ class Reducescatter : Blocks {
         const Range range = overlap(sorted.of_rank(to), share);
         if (range.count > 0) steps_.send(to, steps_.own_stage(range));
       }
-      steps_.for_each_part(
-          host, sorted.of_host(steps_.host()), own, [&](int32_t peer, Range range) {
-            steps_.recv(peer, part(received_from(host, own), range.begin - own.begin, range.count));
-          });
+      const Block sum = steps_.sum_from(host, own.count);
+      steps_.for_each_part(host, sorted.of_host(steps_.host()), own,
+                           [&](int32_t peer, Range range) {
+                             steps_.recv(peer, part(sum, range.begin - own.begin, range.count));
+                           });
     });
   }
 
-  void fold_over_hosts(Range own, uint64_t at) {
-    if (own.count == 0) return;
-    std::vector<Block> sources;
-    for (int32_t host = 0; host < steps_.hosts(); ++host)
-      sources.push_back(host == steps_.host() ? steps_.own_stage(own) : received_from(host, own));
-    steps_.fold(part(result_, at, own.count), sources, true);
-  }
-
   const Range own_block_;
-  uint64_t longest_ = 0;  ///< Of the own piece in any strand.
-  Block received_;        ///< Sums of the other hosts, in host order.
   Block result_;
 };
 
