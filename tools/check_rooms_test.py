@@ -1,0 +1,90 @@
+"""Counts the methods of classes in our style, and plants rooms that are too large."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from check_rooms import check, classes
+
+ROOM = """\
+// class Comment { void no(); };
+template <typename T>
+class Room final : public graph::Lane, private std::map<int, int> {
+ public:
+  using Made = std::function<void(int)>;
+  enum class Look : uint8_t { kFar = size_t(1) };
+  explicit Room(int x) : x_(x), list_{1, 2}, made_(x) {}
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  ~Room() override { close(); }
+  static_assert(sizeof(int) == 4);
+
+  /// Says say(); "it".
+  [[nodiscard]] static Result<std::unique_ptr<Room>> create(Options options);
+  [[nodiscard]] const std::map<int, std::pair<int, int>>& get() const { return map_; }
+  void poll(Time now = Time{}, const char* text = "}{");
+  void poll() CORRO_REQUIRES(mutex_);
+  virtual bool start(Time /*now*/) = 0;
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& one : list_) visit(one);
+  }
+  std::function<void(Room&)> ask;
+
+ private:
+  friend class Other;
+  friend bool operator==(const Room&, const Room&) = default;
+  struct Entry {
+    int x = 0;
+    [[nodiscard]] bool empty() const { return x == 0; }
+  };
+  [[nodiscard]] std::optional<
+      int>
+  split(int over,
+        int lines) const;
+
+  int x_ CORRO_GUARDED_BY(mutex_) = first(0);
+  alignas(64) std::atomic<int> word_{0};
+  std::vector<int> list_ = {1, 2};
+};
+"""
+
+
+def test_methods_are_what_a_class_declares() -> None:
+    counted = dict(classes(ROOM))
+    assert counted["Room"] == ["create", "get", "poll", "poll", "start", "for_each", "split"]
+    assert counted["Entry"] == ["empty"]
+    assert set(counted) == {"Room", "Entry"}
+
+
+def room(name: str, methods: int) -> str:
+    return f"class {name} {{\n" + "".join(f"  void m{i}();\n" for i in range(methods)) + "};\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("room.h", room("Room", 25), ""),
+        ("room.h", room("Room", 26), "Room has 26 methods"),
+        ("room.cc", "namespace {\n" + room("Room", 26) + "}\n", "Room has 26 methods"),
+        ("room_test.cc", room("Room", 26), ""),
+        ("peers.h", room("Peers", 28), "Peers has 28 methods, more than 27"),
+        ("peers.h", room("Peers", 26), "Peers has 26 methods, less than in HAD_MORE"),
+        ("engine.cc", "\n" * 300, ""),
+        ("engine.cc", "\n" * 301, "301 lines, more than 300"),
+        ("engine.h", "\n" * 301, "301 lines, more than 300"),
+    ],
+)
+def test_what_is_too_large_is_named(tmp_path: Path, name: str, text: str, complaint: str) -> None:
+    path = tmp_path / "cpp/src/runtime" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    problems = check(tmp_path)
+    assert len(problems) == bool(complaint)
+    assert complaint in "".join(problems)
+
+
+def test_this_tree_stands(request: pytest.FixtureRequest) -> None:
+    assert check(request.config.rootpath) == []
