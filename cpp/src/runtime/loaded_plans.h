@@ -1,7 +1,11 @@
-// LoadedPlans: the plans that are loaded on one group.
+// LoadedPlans: the plans that are loaded on one group. What the group hears, checks or fails with
+// goes to each of them; a plan finds out itself whether it is meant.
+//
+// Members load the same plans in the same order, so all count alike how often each plan was loaded.
+// That count and a hash of the plan give its key, without a word between ranks. The count goes up
+// when a load fails, too: a rank that had no memory stays in step with those that had.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -16,53 +20,20 @@ class LoadedPlans {
   LoadedPlans(const GroupFacts& facts, EngineParts& parts, MakeFabric make_fabric)
       : facts_(facts), parts_(parts), make_fabric_(std::move(make_fabric)) {}
 
-  /// See LoadedPlan::load(). Members load the same plans in the same order.
-  [[nodiscard]] Result<LoadedPlan*> load(const graph::Plan& plan, const LoadOptions& options) {
-    const uint64_t hash = graph::hash_of(plan);
-    const uint64_t run = runs_[hash]++;
-    const LaneKey key = derive_key(facts_.key, fmt::format("plan {:016x} run {}", hash, run));
-    CORRO_ASSIGN(auto loaded, LoadedPlan::load(plan, key, facts_, parts_, make_fabric_, options));
-    plans_.push_back(std::move(loaded));
-    return plans_.back().get();
-  }
-  void erase(const LoadedPlan& plan) {
-    std::erase_if(plans_, [&plan](const auto& one) { return one.get() == &plan; });
-  }
+  /// See LoadedPlan::load().
+  [[nodiscard]] Result<LoadedPlan*> load(const graph::Plan& plan, const LoadOptions& options);
+  void erase(const LoadedPlan& plan);
 
   [[nodiscard]] bool empty() const { return plans_.empty(); }
-  [[nodiscard]] bool has_news() const {
-    return std::any_of(plans_.begin(), plans_.end(),
-                       [](const auto& plan) { return plan->has_news(); });
-  }
-  bool poll(Time now) {
-    bool moved = false;
-    for (const auto& plan : plans_) moved = plan->poll(now) || moved;
-    return moved;
-  }
-  void hear(MemberId from, const wire::Control& control, Time now) {
-    for (const auto& plan : plans_) plan->hear(from, control, now);
-  }
-  void judge(MemberId from, const transport::MessageKey& key, const SignatureBits& signature) {
-    for (const auto& plan : plans_) plan->judge(from, key, signature);
-  }
-  void fail(const Status& cause, Time now) {
-    for (const auto& plan : plans_) plan->fail(cause, now);
-  }
-  void check(Time now) {
-    for (const auto& plan : plans_) plan->check(now);
-  }
-  [[nodiscard]] Time next_deadline() const {
-    Time earliest = Time::never();
-    for (const auto& plan : plans_) earliest = std::min(earliest, plan->next_deadline());
-    return earliest;
-  }
+  [[nodiscard]] bool has_news() const;
+  bool poll(Time now);
+  void hear(MemberId from, const wire::Control& control, Time now);
+  void judge(MemberId from, const transport::MessageKey& key, const SignatureBits& signature);
+  void fail(const Status& cause, Time now);
+  void check(Time now);
+  [[nodiscard]] Time next_deadline() const;
   /// The first member that has left and that something in flight waits for, or -1.
-  [[nodiscard]] MemberId awaited_that_left() const {
-    for (const auto& plan : plans_) {
-      if (const MemberId left = plan->awaited_that_left(); left >= 0) return left;
-    }
-    return -1;
-  }
+  [[nodiscard]] MemberId awaited_that_left() const;
 
  private:
   const GroupFacts& facts_;
