@@ -1,4 +1,16 @@
 // Runner: executes a schedule over endpoints, and the two point-to-point operations.
+//
+// Strands run beside each other, up to the schedule's window; within a strand one round runs at a
+// time:
+//
+//   a round is launched: receives are posted, then sends, folds and copies are made
+//   a round is complete: every message of it has left or come, every mark is told or seen
+//   the next round of the strand is launched, or the strand is over and another one is opened
+//
+// Receives come first, so that a message of a peer that is ahead finds its place. A strand is
+// opened only within the window of the oldest one that is not over, since it shares that one's
+// scratch. A message of a rank that called something else is a mismatch: the operation fails with
+// what both called. The first step that is not done says for whom the operation waits.
 #pragma once
 
 #include <memory>

@@ -3,6 +3,15 @@
 //
 //   if (channel.can_write()) fill(channel.begin_write(generation));  ...  channel.end_write();
 //   if (channel.can_read(0)) use(channel.front(0));                  ...  channel.release(0);
+//
+// A slot goes round: begin_write() opens a free slot, end_write() makes it readable, and the last
+// consumer's release() frees it. Counters say where each party stands; between two calls of reset()
+// none goes back:
+//
+//   oldest <= released[consumer] <= published <= first_free <= oldest + slots
+//
+// Initial slots are readable before anything was written: tokens. A producer without a free slot
+// does not fire, which is how a slow consumer holds a fast producer back.
 #pragma once
 
 #include <algorithm>

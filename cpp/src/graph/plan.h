@@ -5,9 +5,9 @@
 //   Plan plan;
 //   const LaneId gpu = plan.add_lane({.name = "gpu"});
 //   const ChannelId stash = plan.add_channel({.name = "stash", .slots = 4, .slot_bytes = 1 << 20});
-//   plan.add_service({.name = "F", .lane = gpu, .priority = 1, .outputs = {stash}, .launch =
-//   forward}); plan.add_service({.name = "B", .lane = gpu, .priority = 0, .inputs = {stash},
-//   .launch = backward}); CORRO_TRY(check(plan, {.max_slot_bytes = 1ULL << 30}));
+//   plan.add_service({.name = "F", .lane = gpu, .outputs = {stash}, .launch = forward});
+//   plan.add_service({.name = "B", .lane = gpu, .inputs = {stash}, .launch = backward});
+//   CORRO_TRY(check(plan, {.max_slot_bytes = 1ULL << 30}));
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,9 @@
 // One rank as the supervisor sees it: its process, its output, its flight recorder, its end.
+//
+// The process and its two streams end each on their own: children of the rank may hold a stream
+// open. Its flight recorder comes with its hello, and can be read after its end, too. A rank for
+// which another one waited in vain is asked where it is: the error that it had printed until then
+// is kept, since what it prints while it is stopped is no cause.
 #pragma once
 
 #include <span>

@@ -1,5 +1,15 @@
 // What goes to the screen: rank 0 as it is, other ranks' lines folded or prefixed, and progress
 // bars that stay readable when a line of another rank comes in between.
+//
+// The lead's bytes are shown at once, but for its stderr from a "Traceback" on: the lead may turn
+// out to be a victim. Lines of others are cut, joined to whole tracebacks, folded, and shown when
+// they have waited long enough, and when the lead's line is at its end or has stood still for a
+// moment; on a terminal the line that was going on is drawn again below. If every line was asked
+// for, all are shown as they come, with their rank in front.
+//
+//   showing     as above
+//   suspended   from suspend_errors(), a rank has failed: only what is too much to keep is shown
+//   settled     settle(culprit): held stderr of all others is forgotten, and showing goes on
 #pragma once
 
 #include <functional>

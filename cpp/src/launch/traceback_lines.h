@@ -1,5 +1,15 @@
 // Joins the lines of a Python traceback into one passage, so that folding shows it whole or not at
 // all.
+//
+// Each stream of each rank is read line by line:
+//
+//   frames    "Traceback ..." and what is indented below it
+//   message   the error, and what belongs to its text
+//   link      "During handling of the above exception ...": another traceback follows, as frames
+//
+// Blank lines belong to it if it goes on behind them. A line that fits nowhere ends the passage and
+// is looked at anew. Nothing marks the end of a message, so a passage also ends kPatience after its
+// first line, or at kMaxBytes.
 #pragma once
 
 #include <cstdint>

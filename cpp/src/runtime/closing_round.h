@@ -5,8 +5,7 @@
 //
 //   open ---- vote() ----> voted ---- the decider's COMMIT ----------------> committed
 //     |                      |------- the decider's CANCEL, SETTLED -------> failed
-//     |                      '------- the decider is lost, or silent ------> failed, outcome
-//     unknown
+//     |                      '------- the decider is lost, or silent ------> outcome unknown
 //     '--- fails before its vote: the lane cancels it; it can never be committed
 //
 // Group rank 0 decides. It counts one vote from each member, its own included; when all are there

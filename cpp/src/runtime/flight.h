@@ -1,5 +1,16 @@
 // Flight: one operation of a work from its submission until it is over, and what lanes share to
 // move flights.
+//
+//   queued     make_flight(), record_flight(): it has its place and its record; `operation` is null
+//   started    start(): its fabric's Operation moves it, move_flight() polls that
+//   voted      only with closing rounds: made here, and waits for the verdict
+//   over       end_flight(): the operation has let go of all memory, the work has heard of it
+//
+// It ends once, from whatever state: in order, by a mismatch or CANCEL, at its deadline, or with
+// its group. Only a failure before its vote abandons the operation. `waits_since` says since when
+// it waits for one and the same rank: after 5 s that rank is a suspect, which ends nothing; in the
+// last quarter of its time (tell_at) the members are told, so that a deadline names the rank at
+// fault.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,8 @@
 // FlightQueue: the flights of a lane in the order of their op ids.
+//
+// Ids have no gap, so a flight's place follows from its id. Flights end in any order; one that is
+// over stays until all before it are over too, and completed() moves past all of them at once. That
+// is what fabrics hear of: below completed(), lines, stages and keys may be used again.
 #pragma once
 
 #include <algorithm>

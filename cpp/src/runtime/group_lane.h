@@ -11,10 +11,10 @@
 //
 // What other members say may come before, while or after the operation runs here:
 //   a stray (their message without a receive here) shows what they called: if that differs, the
-//     operation fails here and, by CANCEL, everywhere; before the start it is kept in early_, after
-//     the end it is compared with what is remembered in //   CANCEL ends a running operation, is
-//     kept in LaneNews before its start and, if the operation had succeeded here, becomes the error
-//     of the next call (take_next_error());
+//     operation fails here and, by CANCEL, everywhere; before the start it is kept in LaneNews,
+//     after the end it is compared with what LaneNews remembers;
+//   CANCEL ends a running operation, is kept in LaneNews before its start and, if the operation had
+//     succeeded here, becomes the error of the next call (take_next_error());
 //   WAITING says for whom a member waits, for the message of a deadline.
 // Where a group can no longer go on, the lane only says so (take_failure()): the group ends all its
 // lanes by fail().

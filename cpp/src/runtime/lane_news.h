@@ -1,4 +1,9 @@
 // LaneNews: what other members have said of a lane's operations before or after these ran here.
+//
+// Members are ahead and behind each other. What one says of an operation that has not started here
+// is kept until it starts; what one says of an operation that is over is compared with the last 64,
+// which are remembered: a difference is the error of the next call. Of what members wait for, the
+// newest word of each counts.
 #pragma once
 
 #include <array>

@@ -1,6 +1,11 @@
 // PairLane: a group's sends and receives. They have no order among each other: each direction and
 // tag of each pair of ranks is a link of its own, on which messages are matched by their sequence.
 // So what goes wrong with one message, or comes too early, stays with its tag.
+//
+// A link's first message has sequence 0, and both ends count alike: the n-th send of a tag meets
+// the n-th recv. All are started at once and end in any order. The link remembers which are over;
+// the endpoint hears of the sequence below which all are, and drops what still comes for those. A
+// send is over when its bytes have left, whether or not the other rank has asked for them.
 #pragma once
 
 #include <map>

@@ -2,8 +2,7 @@
 //
 //   parked     it sleeps until it is unparked, or a rank may be lost
 //   moving     it holds the baton as long as anything is in flight, and sleeps in between while
-//   only
-//              a peer can go on
+//              only a peer can go on
 //
 // No work is left behind: the thread says that it is parked before it releases the baton, and
 // whoever leaves something undone, or posts it, unparks it. So nobody can take the baton and leave

@@ -1,4 +1,10 @@
 // Work: what a caller holds while its operations are on their way.
+//
+// One word says all that threads have to know of each other:
+//   done      set by the engine, after the status: who reads it (acquire) may read the status
+//   notify    set by notify(), after the queue: whoever comes second of that and done pushes the
+//             cookie, so it is pushed once
+//   waiting   a thread sleeps, or is about to: done wakes it
 #pragma once
 
 #include <atomic>

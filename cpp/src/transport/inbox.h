@@ -1,4 +1,20 @@
 // Inbox: the receiving half of an Endpoint. Reads frames and places each piece by its key.
+//
+//   posted     a request waits; the first piece may come
+//   arriving   pieces go straight from the stream to the request's memory
+//   early      a piece has come without a request: it is kept (*bounced*), and given to the request
+//              when that is posted, also in the middle of a piece
+//   dropped    signature or length differ from the request's: the request is done with `mismatch`,
+//              and what still comes of the message is read and thrown away
+//
+// A lane may bounce so many bytes. Above the limit the peer is told PAUSE from the first operation
+// on that has not started here, and again whenever more have started; at half the limit, RESUME.
+// So memory is bounded, and what this rank waits for is never held back.
+//
+// cancel() and retire_below() say that operations are over: what comes of them later is dropped. An
+// early message and one of an operation that is over are also shown as strays: they say what the
+// peer has called. What comes of closed lanes and earlier epochs is dropped without a word. The
+// peer is foreign: a piece that does not go on where its message stands ends the stream.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,15 @@
 // Admission: lets authenticated ranks in and turns strangers away, however many there are and
 // whatever they send.
+//
+//   accepted --> pending ---- the handshake is done ----> wanted?  yes: told so, take_joined()
+//                   |                                              no:  hung up
+//                   '-- 2 s, 128 bytes or a wrong word: refused
+//
+// A connection over a Unix socket comes from a process of this user, as the kernel says, and needs
+// one hello; over TCP it proves that it knows the job's secret. "Admitted" is sent last, and only
+// to the connection that both sides will use. A flood of strangers pushes out the oldest pending
+// ones, never a rank that has joined. What a stranger does is counted, and never an error of this
+// rank.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,14 @@
 // Dialer: connects to one rank and authenticates, again and again until it works.
+//
+//   paused          until next_start(): pauses double from 5 to 500 ms
+//   connecting      over TCP only; 5 s without an answer are a failure
+//   shaking hands   over TCP both prove that they know the secret; a rank of this host gets a
+//                   hello, with the memory of the stream, and answers with its own
+//   done            the other side has taken the connection: take_joined()
+//
+// Every failure leads back to *paused*: the other rank may not listen yet, and may hang up because
+// its own connection to this rank is the one that counts. Who owns the dialer decides when to give
+// up, from reason(), failure() and nobody_listens().
 #pragma once
 
 #include <cstdint>

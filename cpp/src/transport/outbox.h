@@ -1,5 +1,20 @@
 // Outbox: the sending half of an Endpoint. Queues messages and control frames and writes them piece
 // by piece.
+//
+//   post() --> queued --> current: piece after piece is written --> all has left: done
+//                ^  |          |
+//        RESUME, |  v          | PAUSE, between two pieces
+//    PAUSE above |  held <-----'
+//
+// One frame is written at a time, and a frame that has begun is always written to its end: the
+// peer could not find the next one otherwise. So PAUSE holds a message back between its pieces, and
+// cancel() of a message in the middle of a frame keeps a copy of the rest of that frame: the
+// caller's memory is free when cancel() returns.
+//
+// The peer's PAUSE names the first operation of a lane that it has not started. That operation and
+// later ones of the lane are held; earlier ones, for which the peer waits, still flow. Own PAUSE
+// and RESUME go before everything that is queued, so two ranks that are both full still hear each
+// other. Of two for one lane that have not left, the last one counts.
 #pragma once
 
 #include <array>

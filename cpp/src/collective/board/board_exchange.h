@@ -1,5 +1,16 @@
 // BoardExchange: how every collective on a board begins. Each rank publishes one cache line (its
 // signature, and its data or where that is) and reads the others'; small operations end here.
+//
+//   publish()    the own line of this operation, once it is free: all members are over with the
+//                operation that used it last (Board::line_free)
+//   arrived()    looks for the lines of the others, in rank order, and remembers how far it came
+//   agreement()  all lines are there: did all call the same?
+//   take_small() all contributions are in lines or slots: the result is made of them
+//
+// A line's stamp is stored last and says which operation the line is of, so whoever has seen the
+// stamp may read the rest. All ranks read the same lines, so all find the same mismatch and choose
+// the same path without another word. Lines and tables are foreign memory all the same: what bounds
+// an access comes from the own request, or is read once and checked.
 #pragma once
 
 #include <array>

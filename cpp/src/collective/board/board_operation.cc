@@ -1,3 +1,15 @@
+// A collective on a board.
+//
+//   admit    waits until all members are there and the own line is free, and publishes it
+//   gather   reads the lines of the others. Then: a mismatch fails it on all ranks alike; what is
+//            small ends here; what is large waits until it is the oldest operation in flight,
+//            because paths may use memory that the lane has once
+//   large    the direct or the staged path, as all ranks choose alike from the lines
+//
+// In every state a member may have given the group up: that is looked for now and then while
+// nothing moves, before each step of a path, and once more at its end. A member that has failed may
+// use its buffers for something else, so what was read of them counts only if none had failed by
+// then.
 #include <optional>
 
 #include <fmt/format.h>
