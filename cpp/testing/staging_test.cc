@@ -1,10 +1,15 @@
-// Large operations of private memory, one behind the other in the same staging buffers.
+// Large operations of private memory: one behind the other in the same staging buffers, and the
+// lanes of a rank that share them.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
-#include "testing/world.h"
+#include "runtime/buckets.h"
+#include "testing/named_support.h"
 
 namespace corro::testing {
 namespace {
@@ -87,6 +92,83 @@ TEST_P(StagingInAnyOrder, OperationsDoNotTouchEachOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, StagingInAnyOrder, ::testing::Range(uint64_t{1}, uint64_t{21}));
+
+/// The lanes of a rank that trains, on one host or several, without private memory that others may
+/// read: world, buckets, and both lanes of named operations.
+class StagingOfAllLanes : public ::testing::TestWithParam<std::string> {
+ protected:
+  static constexpr int32_t kRanks = 4;
+  static constexpr size_t kCount = size_t{1} << 18U;  ///< Of f32: 1 MiB.
+
+  StagingOfAllLanes() {
+    for (int32_t r = 0; r < kRanks; ++r) {
+      data_.push_back({.name = "large", .data = Buffer(kCount, 1.0F)});
+      for (int i = 0; i < 31; ++i)
+        small_.push_back({.name = "small " + std::to_string(i), .data = Buffer(1)});
+    }
+  }
+  Tensor& data(int32_t rank) { return data_[static_cast<size_t>(rank)]; }
+
+  void run_world() {
+    for (const Status& status : world_.run_all([&](int32_t r) { return data(r).request(); }))
+      ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+  /// A step that becomes a plan when it repeats.
+  void run_named() {
+    World::Works works;
+    for (int32_t r = 0; r < kRanks; ++r) {
+      works.push_back(submit_named(world_, r, data(r).request()));
+      for (size_t i = 0; i < 31; ++i)
+        works.push_back(submit_named(world_, r, small_[static_cast<size_t>(r) * 31 + i].request()));
+    }
+    world_.run(works);
+    for (const auto& work : works) ASSERT_TRUE(work->status().ok()) << work->status().to_string();
+  }
+  void run_buckets() {
+    std::vector<std::unique_ptr<runtime::Buckets>> sets;
+    for (int32_t r = 0; r < kRanks; ++r) {
+      runtime::Engine& engine = world_.engine(r);
+      const runtime::BucketPart part{.name = "gradient",
+                                     .data = reinterpret_cast<std::byte*>(data(r).data.data()),
+                                     .count = kCount};
+      sets.push_back(runtime::Buckets::create(engine, engine.world(), {part}, {}).value());
+      (void)sets.back()->ready(0);
+      ASSERT_TRUE(sets.back()->close(0, 0).ok());
+    }
+    const auto over = [](const auto& set) { return set->over(runtime::Buckets::kAll); };
+    for (int i = 0; i < 1'000 && !std::ranges::all_of(sets, over); ++i) world_.poll_rounds(10);
+    EXPECT_TRUE(std::ranges::all_of(sets, over));
+    expect_bounded();
+    for (int32_t r = 0; r < kRanks; ++r) sets[static_cast<size_t>(r)]->destroy(world_.engine(r));
+  }
+  void expect_bounded() {
+    for (int32_t r = 0; r < kRanks; ++r) {
+      struct stat info{};
+      ASSERT_EQ(fstat(world_.engine(r).segment()->fd(), &info), 0);
+      EXPECT_LE(512 * info.st_blocks, 4 << 20) << "rank " << r;
+    }
+  }
+
+  World world_{{.size = kRanks,
+                .hosts = hosts_of(GetParam()),
+                .private_reads = false,
+                .selection = two_level_everywhere()}};
+  std::vector<Tensor> data_, small_;
+};
+
+TEST_P(StagingOfAllLanes, TakesAtMost4MiBOfARank) {
+  for (int turn = 0; turn < 2; ++turn) {
+    run_world();
+    for (int step = 0; step < 7; ++step) run_named();
+    const uint64_t messages = named_messages(world_);
+    run_named();
+    EXPECT_EQ(named_messages(world_), messages) << "the step is not a plan";
+    run_buckets();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, StagingOfAllLanes, ::testing::Values("0000", "0011", "0001"),
+                         [](const auto& test) { return "of_" + test.param; });
 
 }  // namespace
 }  // namespace corro::testing

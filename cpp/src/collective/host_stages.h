@@ -1,16 +1,15 @@
 // HostStages: memory that the ranks of a host share while an operation runs: a stage a rank, and
 // marks that say how far the rank is. Each rank writes its own stage and marks alone.
 //
-// A rank takes an area of its segment for an operation, with all marks at zero, and says in its
-// line where it is; so nobody can take an old mark for a new one. The area is used again, or freed,
-// once every rank of the host has ended that operation: then nobody can look at it any more. After
-// an error, too: what a late rank reads of an area is what was written for that operation, or the
-// marks keep it waiting until it hears of the error.
+// A rank borrows an area for an operation (board/stage_pool.h), sets all marks to zero, and says in
+// its line where the area is; so nobody can take an old mark for a new one. The area is used again
+// once every rank of the host has ended that operation. After an error, too: what a late rank reads
+// of an area is what was written for that operation, or the marks keep it waiting until it hears of
+// the error.
 #pragma once
 
 #include <array>
 #include <atomic>
-#include <memory>
 #include <vector>
 
 #include "collective/board/board.h"
@@ -26,41 +25,6 @@ struct StageHead {
   Count marks[kMarkCount];
 };
 static_assert(sizeof(StageHead) == 192);
-
-inline constexpr uint64_t kSmallAreaBytes = uint64_t{64} << 10U;
-
-/// The areas of one lane on this rank. Loop-confined; the board outlives it.
-class StageAreas {
- public:
-  struct Area {
-    std::byte* memory = nullptr;
-    uint64_t place = 0;  ///< In the own segment.
-    uint64_t bytes = 0;
-    uint64_t op = 0;  ///< That uses it, or has used it last.
-    bool in_use = false;
-  };
-  explicit StageAreas(Board& board) : board_(board) {}
-
-  /// A lane has one large area, and as many small ones as it has operations in flight.
-  [[nodiscard]] static bool is_large(uint64_t bytes) { return bytes > kSmallAreaBytes; }
-  /// An area of at least `bytes` (head and stage) with its marks at zero. Fails where memory is
-  /// short. Large ones are for the oldest operation only; null while the ranks of this host have
-  /// not all ended the one before: then Board::holds_back() says who.
-  [[nodiscard]] Result<Area*> take(uint64_t op, uint64_t bytes);
-  /// The operation is over here.
-  static void give_back(Area& area) { area.in_use = false; }
-  /// Frees all; only once no other rank can look at them.
-  void free_all();
-
- private:
-  [[nodiscard]] bool unused(const Area& area) const {
-    return !area.in_use && board_.completed_by_all(area.op);
-  }
-  bool free_large();
-
-  Board& board_;
-  std::vector<std::unique_ptr<Area>> areas_;
-};
 
 /// The stages of one operation, of the ranks of one host. Loop-confined; board and topology are
 /// borrowed.

@@ -20,9 +20,7 @@ std::string TwoLevelFabric::last_operation_of(int32_t r) const {
 
 bool TwoLevelFabric::leave(const std::function<bool(int32_t world_rank)>& gone) {
   board_->leave();
-  if (!board_->forsaken(gone)) return false;
-  areas_.free_all();
-  return true;
+  return board_->forsaken(gone);
 }
 
 }  // namespace corro::collective

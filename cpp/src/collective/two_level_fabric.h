@@ -9,7 +9,6 @@
 
 #include "collective/board/board.h"
 #include "collective/fabric.h"
-#include "collective/host_stages.h"
 #include "collective/runner.h"
 #include "collective/schedule_cache.h"
 
@@ -20,7 +19,6 @@ struct HostLane {
   Links& links;
   const Topology& topology;
   Board& board;
-  StageAreas& areas;
 };
 
 class TwoLevelFabric final : public Fabric {
@@ -31,8 +29,7 @@ class TwoLevelFabric final : public Fabric {
                  std::unique_ptr<Board> board)
       : links_(std::move(links)),
         schedules_(links_.rank, std::move(topology), selection),
-        board_(std::move(board)),
-        areas_(*board_) {}
+        board_(std::move(board)) {}
 
   [[nodiscard]] FabricTraits traits() const override { return {.by_messages = true}; }
   [[nodiscard]] std::string describe() const override { return schedules_.describe(); }
@@ -44,7 +41,7 @@ class TwoLevelFabric final : public Fabric {
   }
   void set_completed(uint64_t op) override;
   /// Messages tell the members of this host, too.
-  void set_failed(Code /*code*/, int32_t /*culprit*/) override {}
+  void set_failed(Code /*code*/, int32_t /*culprit*/) override { board_->keep_stages(); }
   [[nodiscard]] std::string last_operation_of(int32_t r) const override;
   [[nodiscard]] bool leave(const std::function<bool(int32_t world_rank)>& gone) override;
 
@@ -52,8 +49,7 @@ class TwoLevelFabric final : public Fabric {
   Links links_;
   ScheduleCache schedules_;
   std::unique_ptr<Board> board_;
-  StageAreas areas_;
-  const HostLane lane_{links_, schedules_.topology(), *board_, areas_};
+  const HostLane lane_{links_, schedules_.topology(), *board_};
 };
 
 /// One operation. Lane and request are borrowed and outlive it.

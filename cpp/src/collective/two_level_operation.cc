@@ -12,6 +12,7 @@
 // difference tells all by CANCEL.
 #include <algorithm>
 
+#include "collective/host_stages.h"
 #include "collective/two_level_fabric.h"
 
 namespace corro::collective {
@@ -29,10 +30,6 @@ class TwoLevelOperation final : public Operation {
         stage_bytes_(schedule->stage_count * size_of(request.dtype)),
         stages_(lane.board, lane.topology),
         run_(make_schedule_operation(lane.links, op, request, std::move(schedule), &stages_)) {}
-
-  ~TwoLevelOperation() override {
-    if (area_ != nullptr) StageAreas::give_back(*area_);
-  }
 
   Progress poll(bool oldest) override {
     const Progress met = meet(oldest);
@@ -90,11 +87,13 @@ class TwoLevelOperation final : public Operation {
     if (!board.line_free(op_)) return wait_for(obs::Phase::kQueued, board.holds_back());
     if (staged_) {
       const uint64_t bytes = sizeof(StageHead) + stage_bytes_;
-      if (!oldest && StageAreas::is_large(bytes)) return wait_for(obs::Phase::kQueued, -1);
-      auto area = lane_.areas.take(op_, bytes);
+      if (!oldest && StagePool::is_large(bytes)) return wait_for(obs::Phase::kQueued, -1);
+      const auto area = board.borrow(op_, bytes);
       if (!area.ok()) return give_group_up(area.status());
       if (*area == nullptr) return wait_for(obs::Phase::kQueued, board.holds_back());
-      area_ = *area;
+      place_ = (*area)->place;
+      auto& head = *reinterpret_cast<StageHead*>((*area)->memory);
+      for (auto& mark : head.marks) mark.strands.store(0, std::memory_order_relaxed);
     }
     publish_line();
     admitted_ = true;
@@ -108,7 +107,7 @@ class TwoLevelOperation final : public Operation {
     line.extras = signature_.extras;
     line.reads = 0;
     line.where = staged_ ? Where::kMapped : Where::kLine;
-    line.input_place = staged_ ? area_->place : 0;
+    line.input_place = place_;
     line.output_place = 0;
     lane_.board.publish(line.stamp, op_ + 1);
   }
@@ -147,7 +146,7 @@ class TwoLevelOperation final : public Operation {
   bool admitted_ = false;
   int32_t gathered_ = 0;  ///< Lines read.
   bool ran_ = false;
-  StageAreas::Area* area_ = nullptr;
+  uint64_t place_ = 0;  ///< Of the own stage, in the own segment.
   HostStages stages_;
   const std::unique_ptr<Operation> run_;
 };

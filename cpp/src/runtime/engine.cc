@@ -32,7 +32,10 @@ Peers peers_of(const EngineOptions& options) {
 }  // namespace
 
 Engine::Engine(EngineOptions options)
-    : parts_{.options = std::move(options), .peers = peers_of(parts_.options)}, groups_(parts_) {}
+    : parts_{.options = std::move(options),
+             .peers = peers_of(parts_.options),
+             .stages = collective::StagePool(*parts_.options.segment)},
+      groups_(parts_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
   CORRO_CHECK(

@@ -71,6 +71,7 @@ struct Suspect {
 struct EngineParts {
   EngineOptions options;
   Peers peers;
+  collective::StagePool stages;
   std::unique_ptr<obs::FlightRecorder> recorder = nullptr;
   std::unique_ptr<graph::Executor> executor = nullptr;
   EngineCounters counters = {};

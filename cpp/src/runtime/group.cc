@@ -41,8 +41,8 @@ bool shares_memory(const EngineParts& parts, const GroupFacts& facts) {
 }
 
 /// A board of these group ranks, which are on this host.
-Result<std::unique_ptr<collective::Board>> make_board(const EngineParts& parts,
-                                                      const GroupFacts& facts, const LaneKey& lane,
+Result<std::unique_ptr<collective::Board>> make_board(EngineParts& parts, const GroupFacts& facts,
+                                                      const LaneKey& lane,
                                                       std::span<const int32_t> ranks) {
   std::vector<collective::Board::Member> members;
   int32_t own = 0;
@@ -56,11 +56,11 @@ Result<std::unique_ptr<collective::Board>> make_board(const EngineParts& parts,
     const auto found = std::find(ranks.begin(), ranks.end(), r);
     parts.options.wake(members[static_cast<size_t>(found - ranks.begin())]);
   };
-  return collective::Board::create(lane, own, std::move(members), wake);
+  return collective::Board::create(lane, own, std::move(members), wake, parts.stages);
 }
 
 /// The board if all members share this host's memory; boards and links if some do; else links.
-Result<Made> make_fabric(const EngineParts& parts, const GroupFacts& facts, const LaneKey& lane) {
+Result<Made> make_fabric(EngineParts& parts, const GroupFacts& facts, const LaneKey& lane) {
   collective::Topology topology = topology_of(parts, facts);
   const bool boards = uses_boards(parts, topology);
   const std::span<const int32_t> neighbours = topology.ranks_on(topology.host_of(facts.rank));

@@ -1,20 +1,28 @@
 #include "collective/board/board.h"
 
 #include <algorithm>
+#include <new>
 
 #include <fmt/format.h>
 
 namespace corro::collective {
 
-Board::Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake)
-    : key_(key), rank_(rank), members_(std::move(members)), wake_(std::move(wake)) {
+Board::Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake,
+             StagePool& stages)
+    : key_(key),
+      rank_(rank),
+      members_(std::move(members)),
+      wake_(std::move(wake)),
+      stages_(stages) {
   reads_everyone_ = std::all_of(members_.begin(), members_.end(),
                                 [](const Member& member) { return member.pid != 0; });
 }
 
 Result<std::unique_ptr<Board>> Board::create(const LaneKey& key, int32_t rank,
-                                             std::vector<Member> members, Wake wake) {
-  auto board = std::unique_ptr<Board>(new Board(key, rank, std::move(members), std::move(wake)));
+                                             std::vector<Member> members, Wake wake,
+                                             StagePool& stages) {
+  auto board =
+      std::unique_ptr<Board>(new Board(key, rank, std::move(members), std::move(wake), stages));
   Member& self = board->members_[static_cast<size_t>(rank)];
   std::vector<int32_t> world_ranks;
   for (const Member& member : board->members_) world_ranks.push_back(member.world_rank);
@@ -28,9 +36,8 @@ Board::~Board() {
   const Member& self = members_[static_cast<size_t>(rank_)];
   if (self.section == nullptr) return;
   self.segment->hide_section(self.view);
-  if (!forsaken_) return;
-  self.segment->free(reinterpret_cast<std::byte*>(own_stages_));
-  self.segment->free_section(self.view);
+  stages_.take_back(*this, forsaken_);
+  if (forsaken_) self.segment->free_section(self.view);
 }
 
 int32_t Board::missing_member() {
@@ -54,6 +61,7 @@ void Board::compare(const Member& member) {
 }
 
 void Board::leave() {
+  keep_stages();
   const Member& self = members_[static_cast<size_t>(rank_)];
   // Who has not looked for the section yet need not find it, but for a failure that it can tell.
   if (self.section->failed.load(std::memory_order_relaxed) == 0)
@@ -87,6 +95,7 @@ bool Board::line_free(uint64_t op) {
 }
 
 bool Board::completed_by_all(uint64_t op) {
+  if (keeps_stages_) return false;  // Members' sections may be gone.
   if (op >= all_completed_) look_at_completed();
   return op < all_completed_;
 }
@@ -123,6 +132,7 @@ void Board::store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t
 }
 
 void Board::set_failed(Code code, int32_t culprit_world_rank) {
+  keep_stages();
   publish(own().failed, static_cast<uint64_t>(code) | static_cast<uint64_t>(culprit_world_rank + 1)
                                                           << 8U);
 }
@@ -168,18 +178,15 @@ void Board::set_apart(uint64_t op, std::byte* memory, size_t size) {
   (void)members_[static_cast<size_t>(rank_)].segment->set_apart(memory, size);
 }
 
-Status Board::prepare_stages() {
-  if (own_stages_ != nullptr) return {};
-  const Member& self = members_[static_cast<size_t>(rank_)];
-  CORRO_ASSIGN(own_stages_, self.segment->open_stages(*self.section));
+/// While the lane has its area, the counters of chunks say what of it is free again, so members may
+/// still be in the operation before. The area goes to another lane only once none is: so whoever
+/// looks for the place finds that of its own operation.
+Status Board::prepare_stages(uint64_t op) {
+  if (stages_.renew(*this, op) != nullptr) return {};
+  CORRO_ASSIGN(const StagePool::Area* area, borrow(op, sizeof(Stages)));
+  own_stages_ = std::launder(reinterpret_cast<Stages*>(area->memory));
+  own().stages.store(area->place, std::memory_order_release);
   return {};
-}
-
-Stages* Board::stages_of(int32_t r) {
-  if (r == rank_) return own_stages_;
-  Member& member = members_[static_cast<size_t>(r)];
-  if (member.stages == nullptr) member.stages = member.segment->stages_of(*member.section);
-  return member.stages;
 }
 
 Status describe_mismatch(const Board& board, uint64_t op, const OpRequest& request,

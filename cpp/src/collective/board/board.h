@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collective/board/segment.h"
+#include "collective/board/stage_pool.h"
 #include "collective/operation/operation.h"
 #include "collective/operation/request.h"
 
@@ -26,16 +27,17 @@ class Board {
     Segment* segment = nullptr;       ///< Borrowed from the engine.
     GroupSection* section = nullptr;  ///< Of `view`; null until it was found.
     SectionView view = {};
-    Stages* stages = nullptr;  ///< Null until they were needed.
     int32_t world_rank = -1;
     int32_t pid = 0;  ///< Not 0: this process may read that one's memory.
   };
   /// Rings the doorbell of a world rank that sleeps with operations in flight.
   using Wake = std::function<void(int32_t world_rank)>;
 
-  /// Opens this rank's section. `members` in group rank order, with segment and world_rank set.
+  /// Opens this rank's section. `members` in group rank order, with segment and world_rank set;
+  /// `stages`: of this rank's engine.
   static Result<std::unique_ptr<Board>> create(const LaneKey& key, int32_t rank,
-                                               std::vector<Member> members, Wake wake);
+                                               std::vector<Member> members, Wake wake,
+                                               StagePool& stages);
   ~Board();
 
   [[nodiscard]] int32_t rank() const { return rank_; }
@@ -56,7 +58,7 @@ class Board {
   /// True once operation `op`'s line may be written: everyone has completed the one that used it
   /// before.
   bool line_free(uint64_t op);
-  /// True once every member has completed operation `op`.
+  /// True once every member has completed operation `op`; nobody is asked after keep_stages().
   [[nodiscard]] bool completed_by_all(uint64_t op);
   /// The group rank that holds the line back; only after line_free() returned false.
   [[nodiscard]] int32_t holds_back() const { return slowest_; }
@@ -79,11 +81,21 @@ class Board {
   /// This rank leaves operation `op` before its end, and members were to store results into
   /// `memory`: those who still may do so miss it.
   void set_apart(uint64_t op, std::byte* memory, size_t size);
-  /// Makes the own staging buffers on first use.
-  Status prepare_stages();
-  /// A member's staging buffers, once it has put something there; null if what it says of them
-  /// cannot be.
-  [[nodiscard]] Stages* stages_of(int32_t r);
+  /// An area for operation `op` to stage something in; see StagePool::lend().
+  [[nodiscard]] Result<StagePool::Area*> borrow(uint64_t op, uint64_t bytes) {
+    return stages_.lend(*this, op, bytes);
+  }
+  /// Puts the own Stages in place for operation `op`, the oldest; stays with those that the lane
+  /// still has.
+  Status prepare_stages(uint64_t op);
+  /// A member's staging buffers in the operation that is staged, once it has put something there;
+  /// null if what it says of them cannot be.
+  [[nodiscard]] Stages* stages_of(int32_t r) const {
+    const Member& of = member(r);
+    return r == rank_ ? own_stages_ : of.segment->stages_of(*of.section);
+  }
+  /// The group has failed, or is left: what this lane has of stages stays with it until forsaken().
+  void keep_stages() { keeps_stages_ = true; }
 
   /// This rank is out of the group: it looks at no other section any more.
   void leave();
@@ -98,7 +110,8 @@ class Board {
   uint64_t staged_chunks = 0;
 
  private:
-  Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake);
+  Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake,
+        StagePool& stages);
   void look_at_completed();
   void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
   [[nodiscard]] bool is_out(Member& member) const;
@@ -109,9 +122,11 @@ class Board {
   int32_t rank_;
   std::vector<Member> members_;
   Wake wake_;
+  StagePool& stages_;
   uint64_t all_completed_ = 0;  ///< Lower bound of every member's completed count.
   int32_t slowest_ = -1;
-  Stages* own_stages_ = nullptr;
+  Stages* own_stages_ = nullptr;  ///< Of the last operation that was staged.
+  bool keeps_stages_ = false;
   bool forsaken_ = false;
   bool reads_everyone_ = false;
   Status members_agree_;

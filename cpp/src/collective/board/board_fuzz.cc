@@ -40,6 +40,7 @@ struct Host {
       own[r] = Segment::create(kArenaBytes + kSectionsBytes).value();
       arenas[r] = own[r]->allocate(kArenaBytes).value();
       seen[r] = Segment::attach(io::Fd(::dup(own[r]->fd()))).value();
+      stages[r] = std::make_unique<StagePool>(*own[r]);
     }
     for (size_t r = 0; r < 2; ++r) boards[r] = open_board(r);
     for (const auto& board : boards) CORRO_CHECK(board->missing_member() < 0);
@@ -58,7 +59,7 @@ struct Host {
     }
     const auto wake = [](int32_t) {};
     return Board::create({.epoch = 0, .key = kLane}, static_cast<int32_t>(rank), std::move(members),
-                         wake)
+                         wake, *stages[rank])
         .value();
   }
   /// Forgets what the last input left.
@@ -70,6 +71,7 @@ struct Host {
   }
   std::array<std::unique_ptr<Segment>, 2> own, seen;  ///< By the rank whose memory it is.
   std::array<std::byte*, 2> arenas{};
+  std::array<std::unique_ptr<StagePool>, 2> stages;
   std::array<std::unique_ptr<Board>, 2> boards;
 };
 

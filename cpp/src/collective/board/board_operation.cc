@@ -109,7 +109,8 @@ class BoardOperation final : public Operation {
     if (!direct.ok()) return give_group_up(direct.status());
     path_ = std::move(*direct);
     if (path_ == nullptr) {
-      if (Status ready = board().prepare_stages(); !ready.ok()) return give_group_up(ready);
+      if (Status ready = board().prepare_stages(exchange_.op()); !ready.ok())
+        return give_group_up(ready);
       path_ = make_staged_path(exchange_);
     }
     torn_ = true;

@@ -26,6 +26,7 @@ class HostileBoard : public testing::Test {
     for (size_t r = 0; r < 2; ++r) segments_[r] = Segment::create(kArenaBytes).value();
     for (size_t r = 0; r < 2; ++r) {
       seen_[r] = Segment::attach(io::Fd(::dup(segments_[1 - r]->fd()))).value();
+      stages_[r] = std::make_unique<StagePool>(*segments_[r]);
       boards_[r] = open_board(r);
     }
     for (const auto& board : boards_) EXPECT_EQ(board->missing_member(), -1);
@@ -38,8 +39,9 @@ class HostileBoard : public testing::Test {
                     .world_rank = static_cast<int32_t>(10 + m),
                     .pid = getpid()};
     }
-    return Board::create({.epoch = 0, .key = kLane}, static_cast<int32_t>(r), std::move(members),
-                         [](int32_t) {})
+    return Board::create(
+               {.epoch = 0, .key = kLane}, static_cast<int32_t>(r), std::move(members),
+               [](int32_t) {}, *stages_[r])
         .value();
   }
 
@@ -60,6 +62,7 @@ class HostileBoard : public testing::Test {
   }
 
   std::array<std::unique_ptr<Segment>, 2> segments_, seen_;
+  std::array<std::unique_ptr<StagePool>, 2> stages_;
   std::array<std::unique_ptr<Board>, 2> boards_;
 };
 

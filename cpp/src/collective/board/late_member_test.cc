@@ -22,6 +22,7 @@ class LateMember : public testing::TestWithParam<OpKind> {
   LateMember() {
     for (size_t r = 0; r < 2; ++r) {
       segments_[r] = Segment::create(kHeapBytes).value();
+      stages_[r] = std::make_unique<StagePool>(*segments_[r]);
       memory_[r] = reinterpret_cast<float*>(segments_[r]->allocate(kHeapBytes / 2).value());
     }
     for (size_t r = 0; r < 2; ++r)
@@ -37,8 +38,9 @@ class LateMember : public testing::TestWithParam<OpKind> {
                     .world_rank = static_cast<int32_t>(m),
                     .pid = getpid()};
     }
-    return Board::create({.epoch = 0, .key = 5}, static_cast<int32_t>(r), std::move(members),
-                         [](int32_t) {})
+    return Board::create(
+               {.epoch = 0, .key = 5}, static_cast<int32_t>(r), std::move(members), [](int32_t) {},
+               *stages_[r])
         .value();
   }
 
@@ -63,6 +65,7 @@ class LateMember : public testing::TestWithParam<OpKind> {
   }
 
   std::array<std::unique_ptr<Segment>, 2> segments_, seen_;
+  std::array<std::unique_ptr<StagePool>, 2> stages_;
   std::array<std::unique_ptr<Board>, 2> boards_;
   std::array<float*, 2> memory_{};
 };

@@ -128,12 +128,6 @@ Result<SectionView> Segment::open_section(const LaneKey& key, std::string_view m
   return SectionView{.entry = *entry, .place = place, .section = section};
 }
 
-Result<Stages*> Segment::open_stages(GroupSection& section) {
-  CORRO_ASSIGN(std::byte * memory, allocate(sizeof(Stages)));
-  section.stages.store(static_cast<uint64_t>(memory - mapping_.data()), std::memory_order_release);
-  return as<Stages>(memory);
-}
-
 void Segment::hide_section(const SectionView& view) {
   const_cast<SectionEntry*>(view.entry)->place.store(0, std::memory_order_seq_cst);
 }

@@ -1,5 +1,5 @@
 // Segment: the shared memory of one process: a header, a table of sections, and the heap, from
-// which sections (one per group: the board), their stages and arenas are taken as they are needed.
+// which sections (one per lane: the board), stages and arenas are taken as they are needed.
 //
 // One sealed memfd, mapped once by every local peer. All fields that others read while the owner
 // writes are atomics; plain bytes are published by a stamp (store-release by the writer,
@@ -94,6 +94,7 @@ struct GroupSection {
                                                 ///< lines may be reused.
   std::atomic<uint64_t> failed;  ///< Not 0: the group failed here: code | (world rank + 1) << 8.
   std::atomic<uint64_t> stages;  ///< Where in the segment this rank's Stages are; 0: none yet.
+                                 ///< Changes only between operations of all members.
   std::atomic<uint64_t> left;    ///< Not 0: this rank is out of the group.
   alignas(64) std::atomic<uint64_t> put;       ///< Staged chunks published.
   alignas(64) std::atomic<uint64_t> folded;    ///< Staged results published.
@@ -112,7 +113,7 @@ static_assert(offsetof(GroupSection, completed) == 0 && offsetof(GroupSection, f
               offsetof(GroupSection, lines) == 320 && offsetof(GroupSection, slots) == 1344 &&
               offsetof(GroupSection, members) == 263'488 && sizeof(GroupSection) == 263'744);
 
-/// The staging buffers of one rank in one group.
+/// The staging buffers of one rank, for one lane at a time (stage_pool.h).
 struct Stages {
   std::byte stage[kStages][kStageBytes];
   std::byte results[kStages][kStageBytes];
@@ -198,9 +199,6 @@ class Segment {
   /// Makes a section, zeroed and committed, and names it in the table. `members`: of its group, as
   /// describe_members() writes them.
   Result<SectionView> open_section(const LaneKey& key, std::string_view members);
-  /// Makes the staging buffers of an own section; needed before the first large operation on
-  /// private memory.
-  Result<Stages*> open_stages(GroupSection& section);
   /// Takes an own section out of the table: nobody finds it from now on.
   void hide_section(const SectionView& view);
   /// Frees an own, hidden section; only once no member can look at it any more.
