@@ -1,8 +1,15 @@
-// Epochs: members come and go while engines, connections and arenas stay.
+// Epochs: members come and go while engines, connections, arenas and gradients stay.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
 #include <vector>
 
+#include "runtime/buckets.h"
 #include "testing/world.h"
 
 namespace corro::testing {
@@ -92,6 +99,126 @@ TEST_P(Epochs, GroupsEndWithTheirEpochAndLateWordsOfItAreDropped) {
   expect_sum({0, 1, 2}, buckets);
 }
 
+/// Gradients of every member in its arena, and their set of buckets, which is remade in each epoch.
+class EpochsOfBuckets : public Epochs {
+ protected:
+  static constexpr size_t kParts = 2;
+  struct Gradients {
+    std::span<float> memory;
+    std::unique_ptr<runtime::Buckets> set;
+
+    [[nodiscard]] std::span<float> part(uint32_t i) const {
+      return memory.subspan(i * memory.size() / kParts, memory.size() / kParts);
+    }
+  };
+
+  ~EpochsOfBuckets() override {
+    for (auto& [member, own] : gradients_) own.set->destroy(world_.engine(member));
+  }
+
+  /// The set of the member's world, over the memory that the member had before.
+  void make_set(int32_t member) {
+    Gradients& own = gradients_[member];
+    runtime::Engine& engine = world_.engine(member);
+    if (own.set != nullptr) own.set->destroy(engine);
+    if (own.memory.empty()) {
+      own.memory = {bucket_of(member).data, Bucket::kCount};
+      std::ranges::fill(own.memory, 0.0F);
+    }
+    std::vector<runtime::BucketPart> parts;
+    for (uint32_t i = 0; i < kParts; ++i) {
+      parts.push_back({.name = std::to_string(i),
+                       .bucket = i,
+                       .data = reinterpret_cast<std::byte*>(own.part(i).data()),
+                       .count = own.part(i).size()});
+    }
+    own.set =
+        runtime::Buckets::create(engine, engine.world(), parts, {.reduce_op = ReduceOp::kAverage})
+            .value();
+  }
+  void add(int32_t member, uint32_t i, float value) {
+    for (float& x : gradients_[member].part(i)) x += value;
+    (void)gradients_[member].set->ready(i);
+  }
+  /// Ends the generation on these members; all have `value` everywhere.
+  void expect_average(const std::vector<int32_t>& members, float value) {
+    for (const int32_t member : members)
+      ASSERT_TRUE(
+          gradients_[member].set->close(gradients_[member].set->set().generation(), 0).ok());
+    world_.poll_rounds(500);
+    for (const int32_t member : members) {
+      Gradients& own = gradients_[member];
+      const Status over = own.set->wait(runtime::Buckets::kAll, Duration::zero());
+      ASSERT_TRUE(over.ok()) << over.to_string();
+      ASSERT_TRUE(own.set->next().ok());
+      EXPECT_THAT(own.memory, ::testing::Each(value)) << "member " << member;
+    }
+  }
+
+  std::map<int32_t, Gradients> gradients_;
+};
+
+TEST_P(EpochsOfBuckets, SetsAreRemadeOverTheSameMemoryAndLoseNothingOfIt) {
+  for (const int32_t member : {0, 1, 2}) make_set(member);
+  for (const int32_t member : {0, 1, 2}) {
+    for (uint32_t i = 0; i < kParts; ++i) add(member, i, static_cast<float>(member + 1));
+  }
+  expect_average({0, 1, 2}, 2);
+
+  // In the middle of a generation: one part has come everywhere, the other on one member.
+  for (const int32_t member : {0, 1, 2}) add(member, 0, static_cast<float>(member));
+  add(0, 1, 4);
+  world_.poll_rounds(500);
+  const int32_t joined = world_.add_engine();
+  world_.start_epoch(1, {0, 1, 2, joined});
+  for (const int32_t member : {0, 1, 2}) {
+    const Gradients& own = gradients_[member];
+    EXPECT_EQ(own.set->wait(runtime::Buckets::kAll, Duration::zero()).code(), Code::kCancelled);
+    EXPECT_THAT(own.part(0), ::testing::Each(3.0F)) << "it had been averaged";
+    EXPECT_THAT(own.part(1), ::testing::Each(member == 0 ? 6.0F : 2.0F)) << "it had not";
+  }
+
+  // The step goes on in the next epoch, with what had come.
+  for (const int32_t member : {0, 1, 2, joined}) make_set(member);
+  for (const int32_t member : {0, 1, 2}) {
+    for (uint32_t i = 0; i < kParts; ++i) add(member, i, 0);
+  }
+  add(joined, 0, 3);
+  add(joined, 1, 2);
+  expect_average({0, 1, 2, joined}, 3);
+
+  world_.start_epoch(2, {1, 2, joined});
+  for (const int32_t member : {1, 2, joined}) {
+    make_set(member);
+    for (uint32_t i = 0; i < kParts; ++i) add(member, i, static_cast<float>(member));
+  }
+  expect_average({1, 2, joined}, 5);
+}
+
+TEST_P(EpochsOfBuckets, AnEndedEpochLeavesNoMemoryBehind) {
+  const std::vector<int32_t> everyone = {0, 1, 2};
+  const auto committed = [this] {
+    struct stat status{};
+    EXPECT_EQ(fstat(world_.engine(0).segment()->fd(), &status), 0);
+    return status.st_blocks;
+  };
+  for (const int32_t member : everyone) make_set(member);
+  expect_average(everyone, 0);
+  std::vector<blkcnt_t> blocks;
+  for (uint32_t epoch = 1; epoch <= 4; ++epoch) {
+    world_.start_epoch(epoch, everyone);
+    for (const int32_t member : everyone) make_set(member);
+    expect_average(everyone, 0);
+    for (const Status& status :
+         world_.run_all([](int32_t) { return OpRequest{.kind = OpKind::kBarrier}; }))
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    blocks.push_back(committed());
+  }
+  EXPECT_EQ(blocks.back(), blocks[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EpochsOfBuckets, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "board" : "streams"; });
 INSTANTIATE_TEST_SUITE_P(All, Epochs, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "board" : "streams"; });
 

@@ -49,7 +49,9 @@ class Engine final {
   /// Every rank sets the same, before the first operation of any group that lives on.
   void set_selection(collective::SelectionTable table);
   /// The next epoch: `members` by their world rank in it; the peers among them have been added.
-  /// Groups of earlier epochs fail with CANCELLED and are to be destroyed; arenas stay.
+  /// Groups of earlier epochs fail with CANCELLED and are to be destroyed, but for their worlds,
+  /// which go with their last plan. Arenas stay, and with them the gradients of buckets, whose sets
+  /// are made anew over the same memory.
   Status start_epoch(uint32_t epoch, std::vector<MemberId> members);
 
   /// Queues the work's operations, in the order of these calls or, if the work is named, by their

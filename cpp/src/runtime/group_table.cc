@@ -22,7 +22,8 @@ std::map<int32_t, MemberId> members_of(const GroupFacts& facts) {
 Status GroupTable::start_epoch(uint32_t epoch, std::vector<MemberId> members, const Status& cause) {
   const Time now{};
   for (const auto& group : groups_) group->fail({cause, -1}, now);
-  if (world_ != nullptr && !world_->busy()) forget(*world_);
+  if (world_ != nullptr) ended_worlds_.push_back(world_);
+  forget_ended_worlds();
   early_.clear();
   kept_early_ = 0;
   asked_.clear();
@@ -106,7 +107,16 @@ void GroupTable::unload(Group& group, LoadedPlan& plan) {
   for (auto& rest : plan.take_rests())
     quiet_.push_back({std::move(rest.fabric), members_of(rest.facts)});
   group.plans().erase(plan);
+  forget_ended_worlds();
   free_quiet_fabrics();
+}
+
+void GroupTable::forget_ended_worlds() {
+  std::erase_if(ended_worlds_, [this](Group* world) {
+    if (world->busy()) return false;
+    forget(*world);
+    return true;
+  });
 }
 
 void GroupTable::free_quiet_fabrics() {

@@ -27,7 +27,7 @@ class GroupTable {
   explicit GroupTable(EngineParts& parts) : parts_(parts) {}
 
   /// Makes the world of an epoch: its members by rank. Groups of earlier epochs fail, with `cause`,
-  /// and are kept until they are destroyed.
+  /// and are kept until they are destroyed; an earlier world is kept while it has plans.
   [[nodiscard]] Status start_epoch(uint32_t epoch, std::vector<MemberId> members,
                                    const Status& cause);
   [[nodiscard]] uint32_t epoch() const { return epoch_; }
@@ -73,12 +73,14 @@ class GroupTable {
   [[nodiscard]] Result<Group*> open(LaneKey key, std::string name,
                                     const std::vector<int32_t>& world_ranks);
   void forget(Group& group);
+  void forget_ended_worlds();
   void forget_keys(const std::vector<LaneKey>& keys);
 
   EngineParts& parts_;
   uint32_t epoch_ = 0;
   std::vector<MemberId> members_;  ///< By world rank of this epoch.
   Group* world_ = nullptr;
+  std::vector<Group*> ended_worlds_;  ///< Of earlier epochs, with plans that are still loaded.
   std::vector<std::unique_ptr<Group>> groups_;
   std::unordered_map<LaneKey, Group*, LaneKeyHash> by_key_;
   std::map<std::string, uint64_t> asked_;  ///< Groups of this epoch by name or members.
