@@ -6,20 +6,42 @@ import json
 
 import pytest
 from conftest import Launch
+from forbidden_reads import FORBID
 
 # Every rank prints the shared memory that it has open or mapped, by inode: blocks that are
-# committed, whether touched or not. It has sent 1 MiB of private memory over the world and, by a
-# name, over both of the lanes that named operations have.
+# committed, whether touched or not. It has sent 1 MiB of private memory over the world, over a
+# loaded plan (a set of buckets is one) and, by a name, over both of the lanes that named operations
+# have: the second one when a step needs no message any more.
 MEMORY = """
 import json, os
 import numpy
 import corro, corro.numpy as cn
+from corro import _context, _native
 
 corro.init()
-data = numpy.ones(1 << 18, numpy.float32)
-for name in (None, None, *["step"] * 8):
-    assert (cn.allreduce(data, corro.Sum, name) == corro.size()).all()
+def step():
+    small = [cn.allreduce_async(numpy.ones(1), corro.Sum, f"small {i}") for i in range(31)]
+    assert (cn.allreduce(data, corro.Sum, "large") == corro.size()).all()
+    for handle in small:
+        handle.wait()
     corro.barrier()
+    return _context.current().engine.counter("named_messages")
+
+data = numpy.ones(1 << 18, numpy.float32)
+assert (cn.allreduce(data, corro.Sum) == corro.size()).all()
+messages = [step() for _ in range(8)]
+assert messages[0] > 0 or corro.rank() > 0, messages
+assert messages[-1] == messages[-2], messages
+part = ("gradient", _native.F32, data.ctypes.data, data.size, 0)
+buckets = corro.world().native.buckets(
+    parts=[part], reduce_op=int(corro.Sum), passes=1, prescale=1, postscale=1, wire_dtype=None,
+    buffers=data,
+)
+buckets.ready(0)
+buckets.close(0, 0)
+buckets.wait()
+assert (data == corro.size()).all()
+corro.barrier()
 bytes_of = {}
 for folder in ("/proc/self/fd", "/proc/self/map_files"):
     for entry in os.listdir(folder):
@@ -35,14 +57,19 @@ corro.barrier()
 """
 
 
+@pytest.mark.parametrize("staged", [False, True], ids=["read", "staged"])
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16])
-def test_shared_memory_grows_with_the_ranks_of_a_host(launch: Launch, ranks: int) -> None:
-    job = launch("-c", MEMORY, ranks=ranks).check()
+def test_shared_memory_grows_with_the_ranks_of_a_host(
+    launch: Launch, ranks: int, staged: bool
+) -> None:
+    forbidden = ",".join(map(str, range(ranks))) if staged else ""
+    job = launch("-c", FORBID + MEMORY, ranks=ranks, FORBIDDEN=forbidden).check()
     bytes_of: dict[str, int] = {}
     said = [line.partition("memory ")[2] for line in job.output.splitlines() if "memory " in line]
     assert len(said) == ranks, job.output
     for line in said:
         bytes_of |= json.loads(line)
+    print(f"{sum(bytes_of.values()) / ranks / 2**20:.2f} MiB a rank")
     assert sum(bytes_of.values()) <= ranks * (4 << 20)
 
 
