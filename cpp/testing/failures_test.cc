@@ -115,8 +115,10 @@ TEST_P(Failures, AKilledRankIsNamedToEverySurvivor) {
   const int32_t victim = size() - 1;
   const World::Works works = submit_all_but(victim);
   world_.poll_rounds(3);
+  const Time killed = world_.now();
   world_.kill(victim);
   world_.run(works);
+  EXPECT_EQ(world_.now(), killed) << "it was a deadline that named the rank";
   for (const auto& work : works) {
     EXPECT_EQ(work->status().code(), Code::kUnavailable);
     ASSERT_TRUE(work->status().detail().has_value());

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 pytestmark = pytest.mark.faults
 WORKER = Path(__file__).with_name("fault_worker.py")
 VICTIM = 1
+# What the kernel reports of a process that has ended, at once: no deadline was needed.
+KERNELS_WORD = "was lost: (its process has ended|.*(closed by the peer|[Cc]onnection reset))"
 
 
 class Job:
@@ -57,6 +60,14 @@ class Job:
             )
         )
 
+    def let_victim_go(self) -> None:
+        """The others wait for nobody any more: see meet() of the worker."""
+        for process in self.processes:
+            process.stdout.readline()  # type: ignore[union-attr]
+        stdin = self.processes[VICTIM].stdin
+        stdin.write("\n")  # type: ignore[union-attr]
+        stdin.flush()  # type: ignore[union-attr]
+
     def facts(self, index: int, say: str | None = None) -> dict[str, Any]:
         """Returns what the process started as this one printed last, once it has ended."""
         output, errors = self.processes[index].communicate(say, timeout=100)
@@ -87,6 +98,7 @@ def test_a_killed_rank_with_forked_children_is_named_by_every_survivor(
     job: Job, transport: str
 ) -> None:
     job.start("killed_with_forked_children", 3, CORRO_TRANSPORT=transport)
+    job.let_victim_go()
     victim = json.loads(job.processes[VICTIM].stdout.readline())  # type: ignore[union-attr]
     survivors = {rank: job.facts(rank) for rank in (0, 2)}
     for child in victim["children"]:  # They were there all the time.
@@ -95,25 +107,27 @@ def test_a_killed_rank_with_forked_children_is_named_by_every_survivor(
         assert facts["error"] == "RankLostError", facts
         assert (facts["culprit"], facts["op"]) == (VICTIM, "allreduce")
         assert facts["phase"]
+        assert re.search(KERNELS_WORD, facts["message"]), facts
         milliseconds = (facts["at"] - victim["killed_at"]) * 1000
         print(f"rank {rank} named the killed rank after {milliseconds:.1f} ms ({transport})")
-        assert milliseconds < 5000, "not even near the 100 ms that a quiet machine needs at most"
 
 
 def test_a_rank_killed_while_the_others_rest_is_named_by_their_next_calls(
     job: Job, transport: str
 ) -> None:
     job.start("killed_while_others_rest", 3, CORRO_TRANSPORT=transport)
+    job.let_victim_go()
     assert job.processes[VICTIM].wait(100) == -signal.SIGKILL
     for rank in (0, 2):
         facts = job.facts(rank)
         assert facts["noticed"], "a resting engine has not woken up for it"
         assert (facts["error"], facts["culprit"]) == ("RankLostError", VICTIM), facts
-        assert facts["waited"] < 30, "found out by the deadline of 60 s only"
+        assert re.search(KERNELS_WORD, facts["message"]), facts
 
 
 def test_a_stopped_rank_is_named_at_the_deadline(job: Job, transport: str) -> None:
     job.start("stopped", 3, CORRO_TRANSPORT=transport, CORRO_TIMEOUT="4")
+    job.let_victim_go()
     for rank in (0, 2):
         facts = job.facts(rank)
         assert facts["error"] == "TimeoutError", facts
@@ -123,6 +137,7 @@ def test_a_stopped_rank_is_named_at_the_deadline(job: Job, transport: str) -> No
 def test_a_rank_stopped_inside_of_a_large_operation_is_late_and_not_lost(job: Job) -> None:
     """Its sockets are full and take nothing for longer than a connection might be given."""
     job.start("stopped_inside", 3, CORRO_TRANSPORT="tcp", CORRO_TIMEOUT="30")
+    job.let_victim_go()
     for rank in (0, 2):
         facts = job.facts(rank)
         assert facts["error"] == "TimeoutError", facts
@@ -176,6 +191,7 @@ def test_a_rank_that_is_late_or_stopped_is_not_lost_before_its_deadline(tmp_path
         for scenario, job in jobs.items():
             job.directory.mkdir()
             job.start(scenario, cases[scenario][0], CORRO_TRANSPORT="tcp", CORRO_TIMEOUT="600")
+        jobs["stopped_and_continued"].let_victim_go()
         # The late rank says this when it has come, so the stopped one has been as late.
         jobs["late_to_one"].processes[VICTIM].stdout.readline()  # type: ignore[union-attr]
         os.kill(jobs["stopped_and_continued"].processes[VICTIM].pid, signal.SIGCONT)
