@@ -124,7 +124,7 @@ def stopped_inside() -> None:
     say(**failure_of_next(data))
 
 
-LATE = 25  # Seconds: more than any deadline of a kernel that a data connection may not have.
+LATE = 60  # Seconds: more than any deadline of a kernel that a data connection may not have.
 
 
 def late_to_one() -> None:
