@@ -89,11 +89,11 @@ void suspect_awaited(EngineParts& parts, const GroupFacts& facts, Flight& flight
     return;
   }
   flight.suspects = true;
+  ++parts.counters.suspects;
   const int32_t world_rank = facts.world_rank(awaited);
   const auto known = [world_rank](const Suspect& one) { return one.rank == world_rank; };
   if (std::any_of(parts.suspects.begin(), parts.suspects.end(), known)) return;
   parts.suspects.push_back({world_rank, flight.waits_since});
-  ++parts.counters.suspects;
 }
 
 void end_flight(EngineParts& parts, Flight& flight, const Status& status) {

@@ -53,7 +53,7 @@ struct EngineCounters {
   uint64_t failures = 0;
   uint64_t polls = 0;
   uint64_t ranks_lost = 0;      ///< Peers known to be lost.
-  uint64_t suspects = 0;        ///< Suspect events so far.
+  uint64_t suspects = 0;        ///< Operations that have waited for one rank for so long.
   uint64_t named_messages = 0;  ///< Announcements and decisions of named operations sent.
 };
 
