@@ -256,6 +256,26 @@ TEST_P(Failures, AReceiveThatDoesNotFitItsMessageNamesBothAndTheGroupGoesOn) {
   expect_usable_again();
 }
 
+TEST_P(Failures, WhoWaitsForAMessageHearsWhyTheGroupFailed) {
+  // Rank 1 waits for a message of rank 0, whose own operation nobody else calls.
+  float value = 0;
+  const auto receives = world_.submit(1, {{.kind = OpKind::kRecv,
+                                           .dtype = DType::kF32,
+                                           .root = 0,
+                                           .output = reinterpret_cast<std::byte*>(&value),
+                                           .count = 1,
+                                           .timeout = std::chrono::hours(1)}});
+  OpRequest request = allreduce(data(0));
+  request.timeout = std::chrono::seconds(2);
+  const auto expires = world_.submit(0, {request});
+  const Time before = world_.now();
+  world_.run({expires, receives});
+  EXPECT_EQ(expires->status().code(), Code::kDeadlineExceeded) << expires->status().to_string();
+  EXPECT_EQ(receives->status().code(), Code::kDeadlineExceeded) << receives->status().to_string();
+  EXPECT_THAT(receives->status().message(), HasSubstr("for 2 s"));
+  EXPECT_LT(world_.now() - before, std::chrono::minutes(1));
+}
+
 TEST_P(Failures, AStoppedRankEndsInADeadlineAndNotInAHang) {
   world_.stop(0);
   World::Works works = submit_all_but(0);

@@ -20,8 +20,8 @@ class BoardFabric final : public Fabric {
   bool begin_now(uint64_t op, const OpRequest& request,
                  std::optional<BoardExchange>& exchange) override;
   void set_completed(uint64_t op) override { board_->set_completed(op); }
-  void set_failed(Code code, int32_t culprit_world_rank) override {
-    board_->set_failed(code, culprit_world_rank);
+  bool set_failed(Code code, int32_t culprit_world_rank) override {
+    return board_->set_failed(code, culprit_world_rank);
   }
   [[nodiscard]] std::string last_operation_of(int32_t r) const override {
     return board_->last_operation_of(r);

@@ -47,7 +47,8 @@ class Fabric {
   /// Operations below `op` are over here.
   virtual void set_completed(uint64_t op) = 0;
   /// The group failed here: tells members that wait in an operation, as far as memory reaches.
-  virtual void set_failed(Code code, int32_t culprit_world_rank) = 0;
+  /// False if another member has said so before.
+  virtual bool set_failed(Code code, int32_t culprit_world_rank) = 0;
   /// What a member did last on this lane, for messages.
   [[nodiscard]] virtual std::string last_operation_of(int32_t r) const = 0;
   /// This rank is out of the lane, after its last operation. True once no member can look at the

@@ -27,7 +27,7 @@ class LinkFabric final : public Fabric {
     return false;
   }
   void set_completed(uint64_t op) override { retire_below(links_, op); }
-  void set_failed(Code /*code*/, int32_t /*culprit*/) override {}
+  bool set_failed(Code /*code*/, int32_t /*culprit*/) override { return true; }
   [[nodiscard]] std::string last_operation_of(int32_t r) const override {
     return describe_last_message(links_, r);
   }

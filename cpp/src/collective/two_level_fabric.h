@@ -41,7 +41,10 @@ class TwoLevelFabric final : public Fabric {
   }
   void set_completed(uint64_t op) override;
   /// Messages tell the members of this host, too.
-  void set_failed(Code /*code*/, int32_t /*culprit*/) override { board_->keep_stages(); }
+  bool set_failed(Code /*code*/, int32_t /*culprit*/) override {
+    board_->keep_stages();
+    return true;
+  }
   [[nodiscard]] std::string last_operation_of(int32_t r) const override;
   [[nodiscard]] bool leave(const std::function<bool(int32_t world_rank)>& gone) override;
 

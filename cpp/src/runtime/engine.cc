@@ -93,7 +93,7 @@ void Engine::hear_early(Group& group, const std::vector<LaneKey>& keys) {
                              who, world().rank()),
                  {.rank = who}},
                 who},
-               now_);
+               Group::News::kOwn, now_);
   }
 }
 
@@ -247,7 +247,7 @@ void Engine::fail_all(const Status& cause) {
   const int32_t rank = world().rank();
   const Status mine(cause.code(), fmt::format("rank {}: {}", rank, cause.message()),
                     {.rank = rank});
-  groups_.for_each([&](Group& group) { group.fail({mine, rank}, now_); });
+  groups_.for_each([&](Group& group) { group.fail({mine, rank}, Group::News::kOwn, now_); });
 }
 
 void Engine::close_descriptors() {

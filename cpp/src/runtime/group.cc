@@ -186,7 +186,7 @@ void Group::take_failures(Time now) {
   auto failure = one_shots_->take_failure();
   if (!failure) failure = pairs_.take_failure();
   if (!failure) failure = named_.take_failure();
-  if (failure) fail(*failure, now);
+  if (failure) fail(*failure, News::kOwn, now);
 }
 
 Time Group::next_deadline() const {
@@ -219,7 +219,7 @@ void Group::meet(MemberId from, const wire::Control& members, Time now) {
       std::string_view(members.text).substr(0, collective::kMostMembersText));
   if (same.ok()) return;
   const int32_t r = facts_.index_of(from);
-  fail({same, facts_.world_rank(r)}, now);
+  fail({same, facts_.world_rank(r)}, News::kOwn, now);
   if (r < 0) (void)parts_.peers.tell(from, abort_of({same, -1}));
 }
 
@@ -233,7 +233,7 @@ void Group::hear(MemberId from, const wire::Control& control, Time now) {
     const bool known = std::find(ranks.begin(), ranks.end(), control.rank) != ranks.end();
     const int32_t culprit = known ? control.rank : -1;
     (void)poll(now);  // Operations whose last message came before this one have succeeded.
-    return fail({{code, control.text, {.rank = culprit}}, culprit}, now);
+    return fail({{code, control.text, {.rank = culprit}}, culprit}, News::kHeard, now);
   }
   if (control.kind == wire::ControlKind::kReady || control.kind == wire::ControlKind::kOrder) {
     named_.hear(r, control);
@@ -262,14 +262,14 @@ wire::Control Group::abort_of(const GroupFailure& failure) const {
           .text = failure.cause.message()};
 }
 
-void Group::fail(const GroupFailure& failure, Time now) {
+void Group::fail(const GroupFailure& failure, News news, Time now) {
   const Status& cause = failure.cause;
   if (failed_.ok()) {
     failed_ = cause;
-    one_shots_->fabric()->set_failed(cause.code(), failure.culprit);
-    // The board tells who is in an operation; who waits for a name, or for a verdict, looks
-    // elsewhere.
-    if (by_messages_ || parts_.options.commit || named_.used()) {
+    const bool first = one_shots_->fabric()->set_failed(cause.code(), failure.culprit);
+    // The board tells who is in an operation. Who waits for a message, for a plan, for a name or
+    // for a verdict looks elsewhere; one word of the first who knows is enough for the first two.
+    if (by_messages_ || parts_.options.commit || named_.used() || (first && news == News::kOwn)) {
       tell_members(parts_, facts_, abort_of(failure));
     }
     named_.for_each(
@@ -290,7 +290,7 @@ void Group::lose(MemberId member, Time now) {
                      parts_.peers.how_lost(member)),
          {.rank = world_rank}},
         world_rank},
-       now);
+       News::kHeard, now);
 }
 
 /// Operations that wait for a rank that has left will wait for ever; so will names that it has not
@@ -311,7 +311,7 @@ void Group::check_departed(Time now) {
          fmt::format("rank {} has left the job", world_rank),
          {.rank = world_rank}},
         world_rank},
-       now);
+       News::kOwn, now);
 }
 
 void Group::close(const Status& cause) {

@@ -57,9 +57,14 @@ class Group {
   /// A member was lost: the group fails. One has left: what waits for it fails the group.
   void lose(MemberId member, Time now);
   void check_departed(Time now);
+  /// Who has to say that a group has failed.
+  enum class News : uint8_t {
+    kOwn,    ///< This rank has found it: the others are told.
+    kHeard,  ///< The others learn it from their kernels, or from whom this rank has it.
+  };
   /// Ends everything with this cause, here and for whoever waits on this rank. `culprit`: world
   /// rank.
-  void fail(const GroupFailure& failure, Time now);
+  void fail(const GroupFailure& failure, News news, Time now);
   /// This engine is going: ends everything without a word.
   void close(const Status& cause);
   /// Looks at deadlines.

@@ -21,7 +21,7 @@ std::map<int32_t, MemberId> members_of(const GroupFacts& facts) {
 
 Status GroupTable::start_epoch(uint32_t epoch, std::vector<MemberId> members, const Status& cause) {
   const Time now{};
-  for (const auto& group : groups_) group->fail({cause, -1}, now);
+  for (const auto& group : groups_) group->fail({cause, -1}, Group::News::kHeard, now);
   if (world_ != nullptr) ended_worlds_.push_back(world_);
   forget_ended_worlds();
   early_.clear();

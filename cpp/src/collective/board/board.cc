@@ -131,10 +131,12 @@ void Board::store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t
   }
 }
 
-void Board::set_failed(Code code, int32_t culprit_world_rank) {
+bool Board::set_failed(Code code, int32_t culprit_world_rank) {
+  const bool first = !find_failure(own().completed.load(std::memory_order_relaxed));
   keep_stages();
   publish(own().failed, static_cast<uint64_t>(code) | static_cast<uint64_t>(culprit_world_rank + 1)
                                                           << 8U);
+  return first;
 }
 
 std::optional<Board::Failure> Board::find_failure(uint64_t op) const {

@@ -67,8 +67,9 @@ class Board {
   void set_completed(uint64_t op);
   /// Stores to an atomic of the own section and wakes members asleep.
   void publish(std::atomic<uint64_t>& word, uint64_t value);
-  /// Marks the group failed for everyone who still waits on this rank.
-  void set_failed(Code code, int32_t culprit_world_rank);
+  /// Marks the group failed for everyone who still waits on this rank. False if another member had
+  /// done so before.
+  bool set_failed(Code code, int32_t culprit_world_rank);
   /// The first member that has failed the group, with its cause; nullopt if none. One that has only
   /// left, with later operations in flight, has not failed those that it had completed: it was
   /// through with all buffers, and they with its own.
