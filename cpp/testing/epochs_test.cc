@@ -85,6 +85,55 @@ TEST_P(Epochs, ALostMembersSurvivorsGoOnInTheNextEpoch) {
   expect_sum({0, 2}, buckets);
 }
 
+TEST_P(Epochs, WordsOfWhoIsThereAlreadyAreKept) {
+  const std::vector<runtime::MemberId> members = {0, 1, 2};
+  // Rank 2 names something in the next epoch, and says so to rank 0, which is still in this one.
+  ASSERT_TRUE(world_.engine(2).start_epoch(1, members).ok());
+  float value = 1;
+  collective::OpRequest request{.kind = OpKind::kAllreduce,
+                                .dtype = DType::kF32,
+                                .input = reinterpret_cast<const std::byte*>(&value),
+                                .output = reinterpret_cast<std::byte*>(&value),
+                                .count = 1,
+                                .name = "x"};
+  World::Works works;
+  std::array<float, 3> values = {1, 2, 4};
+  const auto submit = [&](size_t rank) {
+    request.input = reinterpret_cast<const std::byte*>(&values[rank]);
+    request.output = reinterpret_cast<std::byte*>(&values[rank]);
+    auto work = std::make_shared<runtime::WorkState>(std::vector{request});
+    work->named = true;
+    runtime::Engine& engine = world_.engine(static_cast<int32_t>(rank));
+    engine.submit(engine.world(), work, world_.now());
+    works.push_back(work);
+  };
+  submit(2);
+  world_.poll_rounds(20);
+  for (const int32_t rank : {0, 1}) ASSERT_TRUE(world_.engine(rank).start_epoch(1, members).ok());
+  submit(0);
+  submit(1);
+  world_.run(works);
+  for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+  EXPECT_EQ(values[0], 7);
+}
+
+TEST_P(Epochs, AGroupWithARemovedMemberCanBeDestroyed) {
+  runtime::Group* old = world_.engine(0).create_group({0, 1}).value();
+  float value = 1;
+  const collective::OpRequest send{.kind = OpKind::kSend,
+                                   .dtype = DType::kF32,
+                                   .root = 1,
+                                   .input = reinterpret_cast<const std::byte*>(&value),
+                                   .count = 1};
+  const auto sent = world_.submit(world_.engine(0), *old, {send});
+  world_.poll_rounds(10);
+  world_.kill(1);
+  world_.start_epoch(1, {0, 2});
+  for (const int32_t member : {0, 2}) world_.engine(member).peers().remove(1);
+  EXPECT_TRUE(sent->done());
+  EXPECT_TRUE(world_.engine(0).destroy_group(*old).ok());
+}
+
 TEST_P(Epochs, GroupsEndWithTheirEpochAndLateWordsOfItAreDropped) {
   runtime::Group* old = world_.engine(0).create_group({0, 1}).value();
   const auto waits = world_.submit(world_.engine(0), *old, {{.kind = OpKind::kBarrier}});

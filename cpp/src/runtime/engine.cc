@@ -71,6 +71,7 @@ Status Engine::start_epoch(uint32_t epoch, std::vector<MemberId> members) {
                      fmt::format("epoch {} is over: its groups end with it", groups_.epoch()));
   CORRO_TRY(groups_.start_epoch(epoch, std::move(members), cause));
   parts_.peers.start_epoch(epoch);
+  hear_early(world(), world().keys());
   return {};
 }
 

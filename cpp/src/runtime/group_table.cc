@@ -24,8 +24,10 @@ Status GroupTable::start_epoch(uint32_t epoch, std::vector<MemberId> members, co
   for (const auto& group : groups_) group->fail({cause, -1}, Group::News::kHeard, now);
   if (world_ != nullptr) ended_worlds_.push_back(world_);
   forget_ended_worlds();
-  early_.clear();
+  // Who is there already speaks of the new epoch.
+  std::erase_if(early_, [epoch](const auto& one) { return one.first.epoch < epoch; });
   kept_early_ = 0;
+  for (const auto& [key, early] : early_) kept_early_ += early.said.size();
   asked_.clear();
   epoch_ = epoch;
   members_ = std::move(members);

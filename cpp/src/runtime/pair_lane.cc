@@ -110,7 +110,11 @@ int32_t PairLane::awaited_that_left() const {
 }
 
 void PairLane::close_links() {
-  for (const auto& [id, link] : links_) link.pair.endpoint->close_lane(link.pair.lane);
+  for (const auto& [id, link] : links_) {
+    // The peer may have been removed since.
+    transport::Endpoint* endpoint = parts_.peers.endpoint(facts_.member(std::get<1>(id)));
+    if (endpoint != nullptr) endpoint->close_lane(link.pair.lane);
+  }
 }
 
 }  // namespace corro::runtime

@@ -95,9 +95,11 @@ class Peers {
 
   [[nodiscard]] MemberId own() const { return own_; }
   [[nodiscard]] const EnginePeer& peer(MemberId member) const { return entry(member).peer; }
-  /// Null for the own member, and for one without a stream if none can be made.
+  /// Null for the own member, one that was removed, and one without a stream if none can be made.
   [[nodiscard]] transport::Endpoint* endpoint(MemberId member) const {
-    return entry(member).endpoint.get();
+    const auto index = static_cast<size_t>(member);
+    const bool known = index < entries_.size() && entries_[index] != nullptr;
+    return known ? entries_[index]->endpoint.get() : nullptr;
   }
   /// How it was lost; empty while it is not.
   [[nodiscard]] const std::string& how_lost(MemberId member) const { return entry(member).lost; }
