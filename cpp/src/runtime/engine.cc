@@ -29,12 +29,16 @@ Peers peers_of(const EngineOptions& options) {
   return Peers(own_member(options), options.connects);
 }
 
+collective::StagePool stages_of(const EngineOptions& options) {
+  return collective::StagePool(*options.segment);
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options)
     : parts_{.options = std::move(options),
              .peers = peers_of(parts_.options),
-             .stages = collective::StagePool(*parts_.options.segment)},
+             .stages = stages_of(parts_.options)},
       groups_(parts_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
