@@ -263,6 +263,30 @@ TEST(Negotiator, TakesBackWhatWasGivenUp) {
   EXPECT_FALSE(queue.has_pending());
 }
 
+/// What was given up is not compared with, and does not run: not the first submission of a name,
+/// not one that was complete and waited for room.
+TEST(Negotiator, ForgetsTheShapeThatWasGivenUp) {
+  const auto withdraw = [](const NamedEntry& given_up) {
+    return encode(Announcement{.kind = Announcement::Kind::kWithdraw, .ready = {full(given_up)}});
+  };
+  Negotiator negotiator({10, 11, 12});
+  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("a", 4))})).ok());
+  ASSERT_TRUE(negotiator.receive(1, ready({full(entry("a", 5))})).ok());
+  ASSERT_TRUE(negotiator.receive(0, withdraw(entry("a", 4))).ok());
+  EXPECT_EQ(decode_decision(*negotiator.take_decision())->kind, Decision::Kind::kWithdrawn);
+  ASSERT_TRUE(negotiator.receive(2, ready({full(entry("a", 5))})).ok());
+  ASSERT_TRUE(negotiator.receive(0, ready({full(entry("a", 5))})).ok());
+  EXPECT_FALSE(negotiator.take_decision(false)) << "there is no room, and nothing has failed";
+
+  ASSERT_TRUE(negotiator.receive(2, withdraw(entry("a", 5))).ok());
+  EXPECT_EQ(decode_decision(*negotiator.take_decision())->kind, Decision::Kind::kWithdrawn);
+  EXPECT_FALSE(negotiator.take_decision()) << "one rank has given it up";
+  ASSERT_TRUE(negotiator.receive(2, ready({full(entry("a", 6))})).ok());
+  const auto failed = decode_decision(*negotiator.take_decision());
+  EXPECT_EQ(failed->kind, Decision::Kind::kFail);
+  EXPECT_EQ(failed->rank, 12);
+}
+
 TEST(Negotiator, SaysNothingOfNamesItDoesNotKnow) {
   Negotiator negotiator({0, 1});
   const Announcement question{.kind = Announcement::Kind::kWaiting, .ready = {full(entry("a"))}};
