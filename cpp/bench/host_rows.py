@@ -8,14 +8,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from jobs import PROGRAMS, ROOT, Effort, lines_of
+from rows import Row, compared, timed
+
 sys.path.insert(0, str(ROOT / "python/tests"))
 
-import netns  # noqa: E402  # Hosts of tests and of benchmarks are the same.
+import netns  # Hosts of tests and of benchmarks are the same.
 
 HOSTS, RANKS = 2, 8
 RATE = "1gbit"
@@ -28,22 +28,6 @@ TWO_LEVEL = 2 * (HOSTS - 1) / HOSTS
 FLAT = 2 * (RANKS - 1) / RANKS
 LINK_BAR = 0.93  # At least.
 FLAT_BAR = 1.05  # At most.
-
-
-@dataclass
-class HostRow:
-    """`ratio` of corro: the share of the link's payload rate that it reaches. Of a peer: corro's
-    median by the peer's; of corro flat, that by the ratio of the bytes as well."""
-
-    op: str
-    bytes: int
-    hosts: int
-    ranks: int
-    peer: str
-    median_us: float
-    ratio: float | None = None
-    bar: float | None = None
-    ok: bool = True
 
 
 # One end of a connection; both ends send and receive at once, as ranks do, and print MB/s.
@@ -134,14 +118,12 @@ def open_mpi(hosts: netns.Hosts, program: str, arguments: list[str]) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def measure_hosts(
-    programs: Path, rounds: int, seconds: float, figures_of: Callable[[str], Sequence[dict]]
-) -> list[HostRow]:
+def measure_hosts(effort: Effort) -> list[Row]:
     if refusal := netns.refusal():
         sys.exit(f"hosts: {refusal}")
     hosts = netns.Hosts(HOSTS)
-    arguments = [str(seconds), *map(str, SIZES)]
-    own, mpi = str(programs / "allreduce_corro"), str(programs / "allreduce_mpi")
+    arguments = ["1" if effort.quick else "3", *map(str, SIZES)]
+    own, mpi = str(PROGRAMS / "allreduce_corro"), str(PROGRAMS / "allreduce_mpi")
     peers = {
         "corro": lambda: corro(hosts, own, "", arguments),
         "corro flat": lambda: corro(hosts, own, "allreduce=ring", arguments),
@@ -151,10 +133,10 @@ def measure_hosts(
     taken: dict[tuple[str, int], list[float]] = {}
     try:
         hosts.limit(RATE)
-        for _ in range(rounds):
+        for _ in range(effort.rounds):
             rates.append(payload_rate(hosts))
             for peer, run in peers.items():
-                for line in figures_of(run()):
+                for line in lines_of(run()):
                     taken.setdefault((peer, int(line["bytes"])), []).append(line["median_us"])
     finally:
         hosts.end()
@@ -162,19 +144,24 @@ def measure_hosts(
     return rows_of(medians, statistics.median(rates))
 
 
-def rows_of(medians: dict[tuple[str, int], float], rate: float) -> list[HostRow]:
-    """`rate`: payload bytes a microsecond."""
-    rows = [HostRow("link payload rate", int(rate * 1e6), HOSTS, 2, "tcp", 1e6)]
+def rows_of(medians: dict[tuple[str, int], float], rate: float) -> list[Row]:
+    """`rate`: payload bytes a microsecond. A row's ratio is, for corro, the share of the link's
+    payload rate that it reaches; for a peer, corro's median by the peer's; for corro flat, that by
+    the ratio of the bytes as well."""
+    rate_columns = {"bytes": int(rate * 1e6), "hosts": HOSTS, "ranks": 2, "peer": "tcp"}
+    rows = [timed("link payload rate", rate_columns, 1e6)]
     for (peer, size), median in medians.items():
-        row = HostRow("hosts", size, HOSTS, RANKS, peer, median)
+        columns = {"bytes": size, "hosts": HOSTS, "ranks": RANKS, "peer": peer}
         mine = medians["corro", size]
         if peer == "corro":
-            row.ratio, row.bar = TWO_LEVEL * size / rate / median, LINK_BAR
-            row.ok = row.ratio >= LINK_BAR
+            share = TWO_LEVEL * size / rate / median
+            rows.append(Row("hosts", columns, median, share, LINK_BAR, share >= LINK_BAR))
         elif peer == "corro flat":
-            row.ratio, row.bar = mine / (median * TWO_LEVEL / FLAT), FLAT_BAR
-            row.ok = row.ratio <= FLAT_BAR
+            against = mine / (median * TWO_LEVEL / FLAT)
+            rows.append(compared("hosts", columns, median, against, FLAT_BAR))
         else:
-            row.ratio = mine / median
-        rows.append(row)
+            rows.append(compared("hosts", columns, median, mine / median))
     return rows
+
+
+FAMILIES = {"hosts": measure_hosts}

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 import statistics
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
-
-@dataclass
-class PlanRow:
-    op: str
-    case: str
-    predicted_us: float | None
-    median_us: float
-    ratio: float | None
-    bar: float
-    ok: bool
-
+from jobs import PROGRAMS, Effort, corro_run, run
+from rows import Row, compared, timed
 
 UNIT_US = 10_000  # A forward; plan_corro.cc waits so long instead of computing.
 
@@ -37,34 +22,30 @@ PIPELINES = [
 PIPELINE_BAR = 1.05
 FIRING_BARS = {"firing, inline lane": 1.0, "firing, two ranks": 3.0}  # Microseconds.
 
-Launch = Callable[..., list[str]]
+
+def _median(command: Sequence[str]) -> float:
+    return float(run(command)[-1]["median_us"])
 
 
-def _median(command: list[str]) -> float:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    lines = re.findall(r"\{.*\}", done.stdout)
-    if done.returncode != 0 or not lines:
-        sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
-    return float(json.loads(lines[-1])["median_us"])
-
-
-def measure_plans(launch: Launch, programs: Path, rounds: int) -> list[PlanRow]:
-    """`launch(ranks, *command)` returns the command of a job."""
+def measure_plans(effort: Effort) -> list[Row]:
     rows = []
-    program = str(programs / "plan_corro")
+    program = str(PROGRAMS / "plan_corro")
     for credits, delay, units in PIPELINES:
-        command = launch(4, program, "pipeline", credits, str(delay), str(3 * rounds))
-        took, predicted = _median(command), float(units * UNIT_US)
-        ratio = took / predicted
+        times = str(3 * effort.rounds)
+        took = _median(corro_run(4, program, "pipeline", credits, str(delay), times))
+        predicted = float(units * UNIT_US)
         case = f"pipeline {credits}" + (f", link {delay}" if delay else "")
-        bar = PIPELINE_BAR
-        rows.append(PlanRow("plan", case, predicted, took, ratio, bar, ratio <= bar))
+        columns = {"case": case, "predicted_us": predicted}
+        rows.append(compared("plan", columns, took, took / predicted, PIPELINE_BAR))
     firings = {
-        "firing, inline lane": [str(programs / "firing_inline")],
-        "firing, two ranks": launch(2, program, "firing", str(rounds)),
+        "firing, inline lane": [str(PROGRAMS / "firing_inline")],
+        "firing, two ranks": corro_run(2, program, "firing", str(effort.rounds)),
     }
     for case, command in firings.items():
-        took = statistics.median(_median(command) for _ in range(rounds))
-        bar = FIRING_BARS[case]
-        rows.append(PlanRow("plan", case, None, took, None, bar, took <= bar))
+        took = statistics.median(_median(command) for _ in range(effort.rounds))
+        columns = {"case": case, "predicted_us": None}
+        rows.append(timed("plan", columns, took, FIRING_BARS[case]))
     return rows
+
+
+FAMILIES = {"plan": measure_plans}

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import re
 import statistics
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+
+from jobs import BENCH, PYTHON, Effort, corro_run, run
+from rows import Row, timed
 
 # Microseconds that the verbs may take, and that the back end may take beyond one that does nothing.
 VERB_BARS = {"numpy": 2.5, "torch": 3.5}
 BACK_END_BAR = 4.0
 
 Figures = dict[str, tuple[float, float]]  # case: (min_us, median_us)
-CorroRun = Callable[..., list[str]]
 
 
-@dataclass
-class SmallRow:
-    op: str
-    case: str
-    peer: str
-    min_us: float
-    median_us: float
-    ratio: float | None = None
-    bar: float | None = None  # Microseconds.
-    ok: bool = True
-
-
-def measure_small(corro_run: CorroRun, python: Path, rounds: int, samples: int) -> list[SmallRow]:
+def measure_small(effort: Effort) -> list[Row]:
     """Runs the back ends in turns; a figure is the median of the rounds' medians."""
     taken: dict[str, list[Figures]] = {}
-    for _ in range(rounds):
+    for _ in range(effort.rounds):
         for backend in ("corro", "noop", "gloo"):
-            taken.setdefault(backend, []).append(run_once(corro_run, python, backend, samples))
+            taken.setdefault(backend, []).append(run_once(backend, effort.of(60, 20)))
     figures = {backend: combine(runs) for backend, runs in taken.items()}
     ours = figures["corro"]
     bars = {case: bar_for(case, figures) for case in ours}
@@ -47,14 +30,10 @@ def measure_small(corro_run: CorroRun, python: Path, rounds: int, samples: int) 
     return rows
 
 
-def run_once(corro_run: CorroRun, python: Path, backend: str, samples: int) -> Figures:
-    script = Path(__file__).with_name("small.py")
+def run_once(backend: str, samples: int) -> Figures:
     bind = "none" if backend == "gloo" else "auto"  # Gloo has a thread of its own.
-    command = corro_run("--bind", bind, str(python), str(script), backend, str(samples))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
-    lines = [json.loads(line) for line in re.findall(r"\{.*\}", done.stdout)]
+    script = str(BENCH / "small.py")
+    lines = run(corro_run(2, "--bind", bind, str(PYTHON), script, backend, str(samples)))
     return {line["case"]: (line["min_us"], line["median_us"]) for line in lines}
 
 
@@ -86,6 +65,9 @@ def row(
     times: tuple[float, float],
     ratio: float | None = None,
     bar: float | None = None,
-) -> SmallRow:
-    ok = bar is None or times[1] <= bar
-    return SmallRow("small", case, peer, *times, ratio=ratio, bar=bar, ok=ok)
+) -> Row:
+    columns = {"case": case, "peer": peer, "min_us": times[0]}
+    return timed("small", columns, times[1], bar, ratio)
+
+
+FAMILIES = {"small": measure_small}
