@@ -44,6 +44,7 @@ corro_code agree(corro_engine* engine, int64_t& value, corro_error& error) {
 }  // namespace
 
 int main() {
+  signal(SIGTERM, SIG_IGN);  // The launcher asks survivors to stop: not before they have printed.
   corro_error error = {};
   corro_engine* engine = nullptr;
   corro_options options = {};
