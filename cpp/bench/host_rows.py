@@ -1,4 +1,5 @@
-"""Rows of hosts: an allreduce over two hosts of four ranks, in network namespaces made here."""
+"""Rows of hosts, in network namespaces made here: an allreduce over two hosts of four ranks, and
+how soon all survivors know of a host that vanished."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from rows import Row, compared, timed
 
 sys.path.insert(0, str(ROOT / "python/tests"))
 
-import netns  # Hosts of tests and of benchmarks are the same.
+import lost_hosts  # Hosts of tests and of benchmarks are the same.
+import netns
 
 HOSTS, RANKS = 2, 8
 RATE = "1gbit"
@@ -28,6 +30,10 @@ TWO_LEVEL = 2 * (HOSTS - 1) / HOSTS
 FLAT = 2 * (RANKS - 1) / RANKS
 LINK_BAR = 0.93  # At least.
 FLAT_BAR = 1.05  # At most.
+
+
+VANISHED_RANKS = 4
+VANISHED_BAR = 5e6  # Microseconds.
 
 
 # One end of a connection; both ends send and receive at once, as ranks do, and print MB/s.
@@ -118,9 +124,13 @@ def open_mpi(hosts: netns.Hosts, program: str, arguments: list[str]) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def measure_hosts(effort: Effort) -> list[Row]:
+def end_without_namespaces() -> None:
     if refusal := netns.refusal():
         sys.exit(f"hosts: {refusal}")
+
+
+def measure_hosts(effort: Effort) -> list[Row]:
+    end_without_namespaces()
     hosts = netns.Hosts(HOSTS)
     arguments = ["1" if effort.quick else "3", *map(str, SIZES)]
     own, mpi = str(PROGRAMS / "allreduce_corro"), str(PROGRAMS / "allreduce_mpi")
@@ -164,4 +174,24 @@ def rows_of(medians: dict[tuple[str, int], float], rate: float) -> list[Row]:
     return rows
 
 
-FAMILIES = {"hosts": measure_hosts}
+def vanish(scenario: str) -> float:
+    """From the cut of a host's cable to the slowest survivor's error, in microseconds."""
+    with tempfile.TemporaryDirectory(prefix="corro-bench-") as directory:
+        job = lost_hosts.Job(Path(directory), HOSTS, VANISHED_RANKS // HOSTS)
+        try:
+            return job.lose_host(scenario, 1) * 1e6
+        finally:
+            job.end()
+
+
+def measure_vanished(effort: Effort) -> list[Row]:
+    end_without_namespaces()
+    rows = []
+    for scenario in ("in_operations", "at_rest"):
+        times = [vanish(scenario) for _ in range(effort.of(5, 1))]
+        columns = {"case": scenario, "hosts": HOSTS, "ranks": VANISHED_RANKS}
+        rows.append(timed("vanished_host", columns, statistics.median(times), VANISHED_BAR))
+    return rows
+
+
+FAMILIES = {"hosts": measure_hosts, "vanished_host": measure_vanished}

@@ -1,6 +1,6 @@
-"""One rank of test_lost_hosts.py: `python lost_host_worker.py SCENARIO`. Prints JSON lines.
+"""One rank of lost_hosts.py: `python lost_host_worker.py SCENARIO`. Prints JSON lines.
 
-The test says by a line on stdin when a host's cable is cut, and another one ends the rest.
+The starter says by a line on stdin when a host's cable is cut, and another one ends the rest.
 """
 
 from __future__ import annotations
