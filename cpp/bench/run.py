@@ -17,6 +17,7 @@ import allreduce_rows
 import engine_rows
 import host_rows
 import launcher_rows
+import many_rows
 import plan_rows
 import small_rows
 import training_rows
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Family] = {
     **engine_rows.FAMILIES,
     **launcher_rows.FAMILIES,
     **training_rows.FAMILIES,
+    **many_rows.FAMILIES,
     **plan_rows.FAMILIES,
     **host_rows.FAMILIES,
 }
