@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from jobs import BENCH, OUT, PROGRAMS, PYTHON, Effort, corro_run, note, run
+from jobs import BENCH, OUT, PROGRAMS, PYTHON, Effort, Family, corro_run, note, run
 from rows import Row, compared, timed
 
 KINDS = ("private", "arena")  # Of memory.
@@ -162,7 +162,7 @@ def compare(setting: Setting, figures: dict[Peer, Figures]) -> list[Row]:
 
 
 FAMILIES = {
-    f"allreduce-{ranks}-{transport}": partial(measure_setting, Setting(ranks, transport))
+    f"allreduce-{ranks}-{transport}": Family(partial(measure_setting, Setting(ranks, transport)))
     for ranks in (2, 4)
     for transport in ("shm", "tcp")
 }

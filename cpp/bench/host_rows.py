@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jobs import PROGRAMS, ROOT, Effort, lines_of
+from jobs import PROGRAMS, ROOT, Effort, Family, lines_of
 from rows import Row, compared, timed
 
 sys.path.insert(0, str(ROOT / "python/tests"))
@@ -194,4 +194,4 @@ def measure_vanished(effort: Effort) -> list[Row]:
     return rows
 
 
-FAMILIES = {"hosts": measure_hosts, "vanished_host": measure_vanished}
+FAMILIES = {"hosts": Family(measure_hosts), "vanished_host": Family(measure_vanished)}

@@ -39,7 +39,13 @@ class Effort:
         return self.of(3, 1)
 
 
-Family = Callable[[Effort], list[Row]]  # Rows that are measured together.
+@dataclass(frozen=True)
+class Family:
+    """Rows that are measured together. What is not `quick` takes minutes and is left out of a quick
+    run of everything."""
+
+    measure: Callable[[Effort], list[Row]]
+    quick: bool = True
 
 
 def repeated(
@@ -52,7 +58,7 @@ def repeated(
         columns = {"ranks": ranks, "min_us": min(taken)}
         return [timed(op, columns, statistics.median(taken), bar)]
 
-    return measure
+    return Family(measure)
 
 
 def corro_run(ranks: int, *command: str) -> list[str]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from allreduce_rows import OPEN_MPIS, Setting, corro_peer, interleaved, row
-from jobs import BENCH, PYTHON, Effort, corro_run, lines_of, note
+from jobs import BENCH, PYTHON, Effort, Family, corro_run, lines_of, note
 from rows import Row, timed
 
 CORES = 2
@@ -114,4 +114,4 @@ def measure_many(effort: Effort) -> list[Row]:
     return rows
 
 
-FAMILIES = {"init": measure_init, "many": measure_many}
+FAMILIES = {"init": Family(measure_init), "many": Family(measure_many)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from jobs import PROGRAMS, Effort, corro_run, run
+from jobs import PROGRAMS, Effort, Family, corro_run, run
 from rows import Row, compared, timed
 
 UNIT_US = 10_000  # A forward; plan_corro.cc waits so long instead of computing.
@@ -48,4 +48,4 @@ def measure_plans(effort: Effort) -> list[Row]:
     return rows
 
 
-FAMILIES = {"plan": measure_plans}
+FAMILIES = {"plan": Family(measure_plans)}

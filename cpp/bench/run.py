@@ -36,12 +36,13 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def chosen(only: str) -> dict[str, Family]:
+def chosen(only: str, quick: bool) -> dict[str, Family]:
     """Returns what is asked for, by name."""
     found = {name: family for name, family in FAMILIES.items() if re.search(only, name)}
     if not found:
         sys.exit(f"bench: nothing is called {only}: {', '.join(FAMILIES)}")
-    return found
+    all_of_them = quick and not only
+    return {name: family for name, family in found.items() if not all_of_them or family.quick}
 
 
 def main() -> None:
@@ -49,14 +50,16 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="a pattern: of allreduce-2-shm, small, idle, loss, launch, ..."
     )
-    parser.add_argument("--quick", action="store_true", help="fewer sizes, one round")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer sizes, one round, no rows that take minutes"
+    )
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     effort = Effort(options.quick)
-    for name, family in chosen(options.only).items():
+    for name, family in chosen(options.only, options.quick).items():
         note(name)
-        rows += family(effort)
+        rows += family.measure(effort)
     (OUT / "results.json").write_text(json.dumps([row.cells() for row in rows], indent=1) + "\n")
     (OUT / "results.md").write_text(tables(rows))
     print(tables(rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from jobs import BENCH, PYTHON, Effort, corro_run, run
+from jobs import BENCH, PYTHON, Effort, Family, corro_run, run
 from rows import Row, timed
 
 # Microseconds that the verbs may take, and that the back end may take beyond one that does nothing.
@@ -70,4 +70,4 @@ def row(
     return timed("small", columns, times[1], bar, ratio)
 
 
-FAMILIES = {"small": measure_small}
+FAMILIES = {"small": Family(measure_small)}

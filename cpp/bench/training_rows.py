@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import statistics
 
-from jobs import BENCH, PYTHON, Effort, corro_run, run
+from jobs import BENCH, PYTHON, Effort, Family, corro_run, note, run
 from rows import Row, compared
+
+MODELS = ["resnet50", "gpt2-small"]
+EXPOSED_BARS = {"ddp-gloo": None, "ddp-corro": 0.4, "optimizer": 0.25}  # Of ddp-gloo's.
 
 Figures = dict[str, float]
 
@@ -29,4 +32,28 @@ def medians(taken: list[Figures], key: str) -> float:
     return statistics.median(line[key] for line in taken)
 
 
-FAMILIES = {"step": measure_step}
+def measure_exposed(effort: Effort) -> list[Row]:
+    return [row for model in MODELS for row in exposed_of(model, effort)]
+
+
+def exposed_of(model: str, effort: Effort) -> list[Row]:
+    """The ratio is to what DDP over Gloo exposes."""
+    script, steps = str(BENCH / "exposed_torch.py"), str(effort.of(6, 3))
+    taken: dict[str, list[Figures]] = {way: [] for way in EXPOSED_BARS}
+    for number in range(effort.rounds):
+        for way, lines in taken.items():
+            note(f"exposed, {model}, round {number + 1}/{effort.rounds}: {way}")
+            bind = "none" if way == "ddp-gloo" else "auto"  # Gloo has a thread of its own.
+            job = corro_run(2, "--bind", bind, "--show", "0", str(PYTHON), script)
+            lines.append(figures([*job, model, way, steps]))
+    # Not below a microsecond: on a disturbed machine the step with communication can be faster.
+    gloo = max(1.0, medians(taken["ddp-gloo"], "exposed"))
+    rows = []
+    for way, lines in taken.items():
+        columns = {"case": model, "peer": way, "alone_us": medians(lines, "alone")}
+        exposed, bar = medians(lines, "exposed"), EXPOSED_BARS[way]
+        rows.append(compared("exposed", columns, exposed, exposed / gloo, bar))
+    return rows
+
+
+FAMILIES = {"step": Family(measure_step), "exposed": Family(measure_exposed, quick=False)}
