@@ -7,14 +7,16 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
-from jobs import BENCH, OUT, PROGRAMS, PYTHON, Effort, Family, corro_run, note, run
+from jobs import BENCH, OUT, PROGRAMS, PYTHON, ROOT, Effort, Family, corro_run, note, run
 from rows import Row, compared, timed
 
 KINDS = ("private", "arena")  # Of memory.
 SIZES = [4 * 4**i for i in range(13)]  # 4 B, 16 B, ... 64 MiB
 QUICK_SIZES = [4, 1 << 12, 1 << 16, 1 << 20, 1 << 24]
 SMALL = 64 << 10
+BASE, BASE_BAR = "corro (base)", 1.05
 
 Figures = dict[int, tuple[float, float]]  # bytes: (min_us, median_us)
 
@@ -34,11 +36,14 @@ class Peer:
     command: Callable[[Setting, list[str]], list[str]]
 
 
-def corro_peer(memory: str) -> Peer:
-    def command(setting: Setting, sizes: list[str]) -> list[str]:
-        return corro_run(setting.ranks, str(PROGRAMS / "allreduce_corro"), memory, *sizes)
+def corro_peer(memory: str, name: str = "corro", root: Path = ROOT) -> Peer:
+    """`root`: the checkout, benchmarked before if it is another one than this."""
+    program = root / PROGRAMS.relative_to(ROOT) / "allreduce_corro"
 
-    return Peer("corro", memory, command)
+    def command(setting: Setting, sizes: list[str]) -> list[str]:
+        return corro_run(setting.ranks, str(program), memory, *sizes, root=root)
+
+    return Peer(name, memory, command)
 
 
 def torch_peer(backend: str) -> Peer:
@@ -109,11 +114,15 @@ def interleaved(
 def measure_setting(setting: Setting, effort: Effort) -> list[Row]:
     sizes, seconds = (QUICK_SIZES, 0.1) if effort.quick else (SIZES, 0.2)
     arguments = [str(seconds), *map(str, sizes)]
-    return compare(setting, interleaved(PEERS, setting, arguments, effort.rounds))
+    root = effort.base
+    base = [corro_peer(kind, BASE, root) for kind in KINDS] if root is not None else []
+    return compare(setting, interleaved([*base, *PEERS], setting, arguments, effort.rounds))
 
 
 def bar_for(peer: str, size: int) -> float | None:
     """The ratio that corro must not exceed: docs/benchmarks.md. None: it is only shown."""
+    if peer == BASE:
+        return BASE_BAR
     if peer == "openmpi":
         return 1.5
     if peer in ("openmpi 5", "mpich 5"):
@@ -154,7 +163,8 @@ def compare(setting: Setting, figures: dict[Peer, Figures]) -> list[Row]:
             elif name == "corro (torch)":
                 ratios = {memory: times[1] / by_name["gloo", memory][size][1]}
             else:
-                ratios = {kind: by_name["corro", kind][size][1] / times[1] for kind in KINDS}
+                kinds = (memory,) if name == BASE else KINDS
+                ratios = {kind: by_name["corro", kind][size][1] / times[1] for kind in kinds}
             for kind, ratio in ratios.items():
                 made = row(setting, size, (name, kind), times, ratio, bar)
                 keyed.append(((kind, size, name), made))

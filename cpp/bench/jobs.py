@@ -27,9 +27,10 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure."""
+    """What is asked for: how long to measure, and a checkout to compare with."""
 
     quick: bool
+    base: Path | None = None
 
     def of(self, often: int, seldom: int) -> int:
         return seldom if self.quick else often
@@ -61,9 +62,10 @@ def repeated(
     return Family(measure)
 
 
-def corro_run(ranks: int, *command: str) -> list[str]:
+def corro_run(ranks: int, *command: str, root: Path = ROOT) -> list[str]:
     """Returns the command of a job; `command` may begin with options of `corro run`."""
-    return [str(CORRO), "run", "-np", str(ranks), "--log-dir", str(OUT / "logs"), *command]
+    program = root / CORRO.relative_to(ROOT)
+    return [str(program), "run", "-np", str(ranks), "--log-dir", str(OUT / "logs"), *command]
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> list[Line]:

@@ -1,6 +1,6 @@
 """Runs corro beside its peers, interleaved, and writes build/bench/results.{json,md}.
 
-    cpp/bench/run.py [--only PATTERN] [--quick]
+    cpp/bench/run.py [--only PATTERN] [--quick] [--base CHECKOUT]
 
 docs/benchmarks.md says what is measured and how, and what the columns of a row mean. Each family
 of rows is measured by a module beside this one.
@@ -12,6 +12,7 @@ import argparse
 import json
 import re
 import sys
+from pathlib import Path
 
 import allreduce_rows
 import engine_rows
@@ -53,10 +54,13 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="fewer sizes, one round, no rows that take minutes"
     )
+    parser.add_argument(
+        "--base", type=Path, help="another checkout, benchmarked before: the allreduce of its corro"
+    )
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    effort = Effort(options.quick)
+    effort = Effort(options.quick, options.base and options.base.absolute())
     for name, family in chosen(options.only, options.quick).items():
         note(name)
         rows += family.measure(effort)
