@@ -22,4 +22,7 @@ def begin(verb: str, inputs: Sequence[Tensor]) -> Callable[[], None]:
     except TypeError:  # Older torch notes no inputs; its events end where they begin.
         return lambda: None
     event.__enter__()
-    return lambda: event.__exit__(None, None, None)
+    # The thread that ends it is also the one that lets go of it: on the thread that began it the
+    # profiler would take that for the end, and the event for one that is not asynchronous.
+    begun = [event]
+    return lambda: begun.pop().__exit__(None, None, None)

@@ -176,6 +176,21 @@ def test_operations_are_events_of_the_profiler(background: bool) -> None:
     assert all(event.is_async for event in events.values())
 
 
+@needs_new
+def test_the_event_of_a_receive_without_a_source_ends_where_the_work_does() -> None:
+    """The profiler calls it asynchronous, whoever lets go of the work, and when."""
+    to, got = (rank() + 1) % size(), torch.empty(3)
+    with torch.autograd.profiler.profile(record_shapes=True) as profile:
+        works = []
+        for _ in range(4):
+            works += [dist.isend(torch.ones(3), to, tag=9), dist.irecv(got, tag=9)]
+            works[-1].wait()
+        works.clear()
+    events = [e for e in profile.function_events if e.name == "corro:recvAnySource"]
+    assert len(events) == 4
+    assert all(event.is_async and event.input_shapes == [[3]] for event in events)
+
+
 def test_receives_without_a_source() -> None:
     """Rank 0 gets three messages of each other rank, in two ways, and then one by name."""
     others = list(range(1, size()))
