@@ -150,6 +150,25 @@ TEST_P(BucketsTest, APartThatComesAgainIsAveragedOnTopOfTheResult) {
   expect(1, 11.0F);
 }
 
+TEST_P(BucketsTest, TheMapOfALaterRoundSaysWhatCameSinceTheOneBefore) {
+  for (int32_t r = 0; r < 2; ++r) rank(r).add(0, 2.0F);
+  close_all();
+  ASSERT_TRUE(is_over(0));
+  ASSERT_TRUE(is_over(1));
+  rank(0).add(1, 2.0F);
+  rank(1).add(2, 2.0F);
+  close_all();
+  for (int32_t r = 0; r < 2; ++r) {
+    ASSERT_TRUE(is_over(r));
+    EXPECT_FALSE(rank(r).buckets->came_anywhere(0));
+    EXPECT_TRUE(rank(r).buckets->came_anywhere(1));
+    EXPECT_TRUE(rank(r).buckets->came_anywhere(2));
+  }
+  finish();
+  expect(0, 2.0F);
+  expect(1, 1.0F);
+}
+
 TEST_P(BucketsTest, SumsOfScatteredPartsTravelInAnotherDtype) {
   make({.reduce_op = ReduceOp::kSum, .postscale = 0.5, .wire = DType::kBF16, .passes = 2},
        {1, 0, 1});

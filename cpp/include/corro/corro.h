@@ -438,7 +438,8 @@ CORRO_API corro_code corro_bucket_next(corro_bucket_set* set, corro_error* error
 CORRO_API uint64_t corro_bucket_generation(const corro_bucket_set* set); /* 0 first */
 /* How often the part has come on this rank in this generation. */
 CORRO_API uint32_t corro_bucket_came(const corro_bucket_set* set, uint32_t part);
-/* 1 if the part has come on any rank in this generation; once it is closed and waited for. */
+/* 1 if the part has come on any rank, once the set is closed and waited for: in this generation or,
+ * where a later close() has reduced once more, since the close before that. */
 CORRO_API int corro_bucket_came_anywhere(const corro_bucket_set* set, uint32_t part);
 /* Lets go of the parts' memory. NULL: does nothing. Not while another thread is in a call of this
  * set. Reductions in flight end on every member with CANCELLED; before the group's or the engine's

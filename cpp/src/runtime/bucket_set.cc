@@ -22,6 +22,7 @@ BucketSet::BucketSet(std::vector<uint32_t> bucket_of, const BucketRules& rules)
   parts_in_.resize(buckets_);
   for (const uint32_t bucket : bucket_of_) ++parts_in_[bucket];
   came_ = zeros<uint32_t>(bucket_of_.size());
+  came_at_ = zeros<uint64_t>(bucket_of_.size());
   missing_ = zeros<uint32_t>(buckets_);
   done_ = zeros<uint64_t>(buckets_ + 1);
   expect_all();
@@ -34,6 +35,7 @@ void BucketSet::expect_all() {
 }
 
 BucketSet::Ready BucketSet::ready(uint32_t part) {
+  came_at_[part].store(rounds_asked(), std::memory_order_relaxed);
   const uint32_t before = came_[part].fetch_add(1, std::memory_order_acq_rel);
   if (before >= rules_.passes || closed()) {
     if (!rules_.repeats) return Ready::kTooOften;
@@ -49,6 +51,7 @@ BucketSet::Ready BucketSet::ready(uint32_t part) {
 void BucketSet::close() {
   const bool again = again_.exchange(false, std::memory_order_acq_rel);
   const uint64_t rounds = (closed() ? 0U : 1U) + (again ? 1U : 0U);
+  if (rounds > 0) passes_at_.store(rounds_asked(), std::memory_order_relaxed);
   asked_.fetch_add(rounds, std::memory_order_release);
 }
 

@@ -57,6 +57,12 @@ class BucketSet {
   [[nodiscard]] uint32_t came(uint32_t part) const {
     return came_[part].load(std::memory_order_acquire);
   }
+  /// Whether the part has come in the passes that were closed last: since the generation began or,
+  /// for rounds that were added to it later, since the close() before.
+  [[nodiscard]] bool came_lately(uint32_t part) const {
+    return came(part) > 0 && came_at_[part].load(std::memory_order_relaxed) ==
+                                 passes_at_.load(std::memory_order_relaxed);
+  }
 
   /// No more parts come in these passes.
   void close();
@@ -97,12 +103,16 @@ class BucketSet {
   uint32_t buckets_ = 0;
   std::vector<uint32_t> parts_in_;                    ///< By bucket.
   std::unique_ptr<std::atomic<uint32_t>[]> came_;     ///< By part, in this generation.
+  std::unique_ptr<std::atomic<uint64_t>[]> came_at_;  ///< By part: rounds asked for before.
   std::unique_ptr<std::atomic<uint32_t>[]> missing_;  ///< By bucket: parts to come.
   std::unique_ptr<std::atomic<uint64_t>[]> done_;     ///< By bucket; the map's is the last.
   std::atomic<bool> again_{false};                    ///< A part came too often since close().
   std::atomic<uint64_t> generation_{0};
   std::atomic<uint64_t> first_{0};  ///< The first round of this generation.
   std::atomic<uint64_t> asked_{0};  ///< Rounds that close() has asked for so far.
+  /// Rounds asked for when the passes began that were closed last. close() stores it before asked_,
+  /// by which the engine reads it.
+  std::atomic<uint64_t> passes_at_{0};
 };
 
 }  // namespace corro::runtime

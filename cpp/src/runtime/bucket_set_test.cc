@@ -99,6 +99,26 @@ TEST(BucketSetTest, APartThatComesAgainIsReducedInOneMoreRound) {
   EXPECT_FALSE(set.lacks(0, 2)) << "it holds what was reduced";
 }
 
+TEST(BucketSetTest, CameLatelyIsOfThePassesThatWereClosedLast) {
+  BucketSet set({0, 0, 0}, {.passes = 2});
+  for (const uint32_t part : {0U, 0U, 0U, 1U}) (void)set.ready(part);
+  set.close();  // Two rounds: part 0 came too often.
+  EXPECT_TRUE(set.came_lately(0));
+  EXPECT_TRUE(set.came_lately(1)) << "in one pass of them";
+  EXPECT_FALSE(set.came_lately(2));
+  (void)set.ready(2);
+  set.close();
+  EXPECT_FALSE(set.came_lately(0));
+  EXPECT_FALSE(set.came_lately(1));
+  EXPECT_TRUE(set.came_lately(2));
+  set.close();  // Nothing has come since.
+  EXPECT_TRUE(set.came_lately(2));
+  Reducing(set).drain();
+  ASSERT_TRUE(set.next());
+  set.close();
+  for (uint32_t part = 0; part < set.parts(); ++part) EXPECT_FALSE(set.came_lately(part));
+}
+
 TEST(BucketSetTest, APartThatComesAgainIsRefusedWhereItsReductionCannotBeRepeated) {
   BucketSet set({0, 1}, {.repeats = false});
   Reducing engine(set);

@@ -281,7 +281,7 @@ bool Buckets::fill(uint32_t bucket) {
 }
 
 void Buckets::fill_map(uint64_t round) {
-  for (uint32_t part = 0; part < set_.parts(); ++part) map_.set(part, set_.came(part) > 0);
+  for (uint32_t part = 0; part < set_.parts(); ++part) map_.set(part, set_.came_lately(part));
   map_.set_word(set_.word(round) ^ word_.load(std::memory_order_relaxed));
 }
 

@@ -118,6 +118,16 @@ class Slot:
             " by torch.autograd.grad(..., create_graph=True)"
         )
 
+    def too_often_error(self, passes: int) -> FailedPreconditionError:
+        """Returns what to raise for a gradient that came too often and cannot be reduced again."""
+        return FailedPreconditionError(
+            f"the gradient of {self.name} came once more before step() of the optimizer that"
+            " DistributedOptimizer returned, and only a plain average can be reduced again: call"
+            " that one's step(); to accumulate gradients over several backward passes, give"
+            " DistributedOptimizer a larger backward_passes_per_step than"
+            f" {passes}"
+        )
+
 
 class _Flat:
     """The memory of one bucket: gradients on their device, and what the engine reduces."""
@@ -139,7 +149,10 @@ class Buckets:
     ) -> None:
         """Makes a bucket of each of these lists of parameters; each has one dtype and device."""
         self.slots: list[Slot] = []
+        self.tasks: set[int] = set()  # Backward passes that have brought a gradient of these.
+        self.news = False  # A gradient has come since close().
         self.closed = False  # In this generation.
+        self._removed: list[Slot] = []  # They were None, or never came, at the last close().
         self._flats: list[_Flat] = []
         self._parts: list[tuple[str, int, int, int, int]] = []
         for bucket in members:
@@ -150,6 +163,7 @@ class Buckets:
     def set_options(self, how: BucketOptions) -> None:
         """Makes the engine's set; between two steps."""
         wire = how.compression.dtype
+        self._passes = how.passes
         self.native = self._group.native.buckets(
             parts=self._parts,
             reduce_op=how.op,
@@ -174,16 +188,65 @@ class Buckets:
             offset += count
         self._flats.append(flat)
 
+    def close(self, word: int) -> None:
+        """Has the engine reduce what was not; ranks agree on the word. After complete()."""
+        # No signal comes between the next two.
+        self.closed, self.news = True, False
+        self.native.close(self.native.generation, word)
+
+    def complete(self, used: bool) -> None:
+        """Brings gradients that are elsewhere to their places, and zeros for None, before close().
+
+        First in a generation, these are gradients that did not come in all passes. Later, any may
+        have been replaced or removed since it was reduced, and all are reduced once more.
+        `used`: this rank's optimizer will use them.
+        """
+        first = not self.closed
+        slots = [self.slots[part] for part in self.native.missing()] if first else self.slots
+        removed = [slot for slot in slots if first or slot.param.grad is None]
+        for slot in slots:
+            grad = slot.param.grad
+            may_be_set = grad is not None and (first or grad is not slot.view)
+            if used and grad is not None and grad is not slot.view and grad.requires_grad:
+                raise slot.graph_error()
+            slot.copy_gradient()
+            slot.publish()
+            if may_be_set and self.native.came(slot.part) == 0 and slot.view.any():
+                self.ready(slot)
+        self._removed = removed
+
+    def ready(self, slot: Slot) -> None:
+        """Counts the gradient, which is in its place."""
+        slot.publish()
+        try:
+            self.native.ready(slot.part)
+        except FailedPreconditionError as error:
+            raise slot.too_often_error(self._passes) from error
+
+    def use_results(self) -> None:
+        """Gives parameters what was reduced, and None where no rank has brought a gradient."""
+        for flat in self._flats:
+            if flat.host is not flat.here:
+                flat.here.copy_(flat.host)
+        for slot in self._removed:
+            if self.native.came_anywhere(slot.part):
+                slot.attach()
+            else:
+                slot.param.grad = None  # As in one process: the optimizer leaves it alone.
+
+    def next(self) -> list[str]:
+        """Begins the next generation; returns the names of gradients that no rank has brought."""
+        absent = [s.name for s in self._removed if not self.native.came_anywhere(s.part)]
+        self.native.next()
+        self.closed = self.news = False
+        self.tasks.clear()
+        self._removed = []
+        return absent
+
     def zero(self) -> None:
         """Zeroes all gradients; not while a reduction is on its way."""
         for flat in self._flats:
             flat.here.zero_()
-
-    def copy_results(self) -> None:
-        """Brings what is reduced to where the gradients are."""
-        for flat in self._flats:
-            if flat.host is not flat.here:
-                flat.here.copy_(flat.host)
 
 
 def cut(

@@ -65,10 +65,8 @@ class Reducer:
         self._tasks: set[int] = set()  # Backward passes that have brought something.
         self._passes = 0  # That have ended in this generation.
         self._started = False  # A gradient has come in this generation.
-        self._news = False  # Something has come since the generation was closed.
-        self._landing = False  # What was closed has not been used yet.
+        self._landing: list[Buckets] = []  # Closed; their results have not been used yet.
         self._late: list[Slot] = []  # They count at the end of the pass.
-        self._lacking: list[Slot] = []  # They did not come in all passes.
         self._guarded = False  # Gradients wait before they are added to.
         self._removed: list[str] = []  # Whose gradients this rank removed before the last step.
         _context.current().dependents.add(self)
@@ -135,11 +133,11 @@ class Reducer:
 
     def _put_hook(self, slot: Slot, buckets: Buckets) -> None:
         """The hook is one short function: a model has thousands of gradients."""
-        tasks, part = self._tasks, slot.part
+        tasks, part = buckets.tasks, slot.part
 
         def came(param: Tensor) -> None:
             if _graph_task() not in tasks:
-                self._begin_task()
+                self._begin_task_of(buckets)
             if (
                 param.grad is slot.view
                 and slot.view.data_ptr() == slot.address
@@ -149,7 +147,7 @@ class Reducer:
                 try:
                     buckets.native.ready(part)
                 except FailedPreconditionError as error:
-                    raise self._too_often(slot) from error
+                    raise slot.too_often_error(self._options.passes) from error
             else:
                 self._came_otherwise(slot, hooks, handle.id)
 
@@ -166,27 +164,18 @@ class Reducer:
         else:  # Else it stays as it is: a later pass differentiates it.
             slot.copy_gradient()
         if next(reversed(hooks)) == key:
-            self._ready(slot)
+            self._set_of[slot].ready(slot)
         else:
             hooks[key] = hooks.pop(key)  # Not move_to_end(): torch asks the dict below.
             with self._lock:
                 self._late.append(slot)
 
-    def _ready(self, slot: Slot) -> None:
-        slot.publish()
-        try:
-            self._set_of[slot].native.ready(slot.part)
-        except FailedPreconditionError as error:
-            raise self._too_often(slot) from error
-
-    def _too_often(self, slot: Slot) -> FailedPreconditionError:
-        return FailedPreconditionError(
-            f"the gradient of {slot.name} came once more before step() of the optimizer that"
-            " DistributedOptimizer returned, and only a plain average can be reduced again: call"
-            " that one's step(); to accumulate gradients over several backward passes, give"
-            " DistributedOptimizer a larger backward_passes_per_step than"
-            f" {self._options.passes}"
-        )
+    def _begin_task_of(self, buckets: Buckets) -> None:
+        """The first gradient of these buckets in a backward() has come."""
+        self._begin_task()
+        with self._lock:
+            buckets.news = True
+            buckets.tasks.add(_graph_task())
 
     def _begin_task(self) -> None:
         """The first gradient of a backward() has come."""
@@ -198,7 +187,7 @@ class Reducer:
                 return
             if not self._started:
                 self._values.look(self._slots)
-            self._started = self._news = True
+            self._started = True
             self._tasks.add(task)
         engine: Any = torch.autograd.Variable._execution_engine
         engine.queue_callback(partial(self._end_task, task))
@@ -209,22 +198,22 @@ class Reducer:
             if not self._landing:  # Another thread of this backward() has done it.
                 return
             self._wait()
-            self._lacking = []
             self._next()
-            self._landing = False
+            self._landing = []
 
     def _end_task(self, task: int) -> None:
         """The end of a backward(): whoever looks at gradients from here on finds the result."""
         with self._lock:
             if self._closed:
                 return
-            self._tasks.discard(task)
+            for tasks in (self._tasks, *(buckets.tasks for buckets in self._sets)):
+                tasks.discard(task)
             late, self._late = self._late, []
         for slot in late:
             grad = slot.param.grad
             if grad is None or not grad.requires_grad:
                 slot.copy_gradient()  # A later hook may have replaced it.
-            self._ready(slot)
+            self._set_of[slot].ready(slot)
         outer = _autograd_node()
         if outer is not None:
             self._guard()
@@ -287,47 +276,24 @@ class Reducer:
         Until note_removed() says otherwise this rank has removed what nobody used: that is what
         the other ranks' step() finds where this one's does not run.
         """
-        self._removed = [
-            buckets.slots[part].name
-            for buckets in self._sets
-            for part in buckets.native.missing()
-            if not buckets.native.came_anywhere(part)
-        ]
-        for buckets in self._sets:
-            buckets.native.next()
-            buckets.closed = False
+        self._removed = [name for buckets in self._sets for name in buckets.next()]
         self._passes = 0
-        self._started = self._news = False
+        self._started = False
         self._tasks.clear()
         self._late = []
 
     def _close_generation(self, used: bool = True) -> None:
-        fresh = [buckets for buckets in self._sets if not buckets.closed]
-        if not fresh and not self._news:
+        """Has buckets reduced that were not, or of which something has come since."""
+        closing = [buckets for buckets in self._sets if buckets.news or not buckets.closed]
+        if not closing:
             return
-        for buckets in fresh:
-            self._lacking += self._complete(buckets, used)
+        for buckets in closing:
+            buckets.complete(used)
         self._values.start(self._slots)
-        for buckets in fresh:
-            buckets.closed = True
-        self._landing, self._news = True, False
+        self._landing += closing
         word = digest("\n".join(self._removed)) & _WORD
-        for buckets in self._sets:
-            buckets.native.close(buckets.native.generation, word)
-
-    def _complete(self, buckets: Buckets, used: bool) -> list[Slot]:
-        """Returns the gradients that did not come in all passes; what was put there is used."""
-        lacking = [buckets.slots[part] for part in buckets.native.missing()]
-        for slot in lacking:
-            grad = slot.param.grad
-            if used and grad is not None and grad is not slot.view and grad.requires_grad:
-                raise slot.graph_error()
-            slot.copy_gradient()
-            slot.publish()
-            came = buckets.native.came(slot.part) > 0
-            if grad is not None and not came and slot.view.any():
-                self._ready(slot)
-        return lacking
+        for buckets in closing:
+            buckets.close(word)
 
     def _wait(self) -> None:
         """Blocks until nothing is being reduced."""
@@ -343,17 +309,9 @@ class Reducer:
 
     def _use_results(self) -> None:
         """The closed generation's gradients are there."""
-        if not self._landing:
-            return
-        self._landing = False
-        for buckets in self._sets:
-            buckets.copy_results()
-        for slot in self._lacking:
-            if self._set_of[slot].native.came_anywhere(slot.part):
-                slot.attach()
-            else:
-                slot.param.grad = None  # As in one process: the optimizer leaves it alone.
-        self._lacking = []
+        landing, self._landing = self._landing, []
+        for buckets in landing:
+            buckets.use_results()
 
     def note_removed(self) -> None:
         """Notes which gradients the optimizer will not use.

@@ -125,6 +125,42 @@ def test_a_gradient_changed_between_passes_is_used(change: str, last: str) -> No
         assert model.b.tolist() == [-2 * mean() * step] * 2
 
 
+def test_a_gradient_may_first_come_in_a_later_backward_and_on_one_rank_alone() -> None:
+    model = Pair()
+    optimizer = wrap(model)
+    for step in range(1, 4):  # The later ones agree on what was removed in the one before.
+        optimizer.zero_grad()
+        model(1.0, used="a").backward()
+        assert model.b.grad is None
+        model(1.0, used="ab" if corro.rank() == 0 else "a").backward()
+        assert model.b.grad is not None
+        optimizer.step()
+        assert model.a.tolist() == [-2.0 * step] * 2
+        assert model.b.tolist() == pytest.approx([-step / corro.size()] * 2)
+
+
+@pytest.mark.parametrize("change", ["none", "replaced", "removed"])
+@pytest.mark.parametrize("users", ["all", "first", "nobody"])
+def test_a_gradient_changed_between_reductions_is_used(change: str, users: str) -> None:
+    """As between passes: a later backward() adds to what the user has left there."""
+    model = Pair()
+    optimizer = wrap(model)
+    for step in range(1, 4):
+        optimizer.zero_grad()
+        model(scale()).backward()
+        if change != "none":
+            model.a.grad = None if change == "removed" else torch.full((2,), 7.0)
+        uses = users == "all" or (users == "first" and corro.rank() == 0)
+        model(scale(), used="ab" if uses else "b").backward()
+        assert (model.a.grad is None) == (change == "removed" and users == "nobody")
+        optimizer.step()
+        wanted = {"none": mean(), "replaced": 7.0, "removed": 0.0}[change]
+        wanted += {"all": mean(), "first": 1 / corro.size(), "nobody": 0.0}[users]
+        assert model.a.tolist() == pytest.approx([-wanted * step] * 2)
+        assert model.b.tolist() == pytest.approx([-2 * mean() * step] * 2)
+    assert_same_on_all_ranks(model)
+
+
 def test_a_gradient_that_is_set_without_backward_is_used() -> None:
     model = Pair()
     optimizer = wrap(model)
