@@ -169,6 +169,40 @@ TEST_P(BucketsTest, TheMapOfALaterRoundSaysWhatCameSinceTheOneBefore) {
   expect(1, 1.0F);
 }
 
+TEST_P(BucketsTest, AGatheredPartMayComeAgainWhileABucketBeforeItWaits) {
+  make(kAverage, {1, 0, 1});
+  for (int32_t r = 0; r < 2; ++r) {
+    rank(r).add(0, static_cast<float>(2 * r));
+    rank(r).add(2, 1.0F);
+  }
+  for (int32_t r = 0; r < 2; ++r)
+    ASSERT_TRUE(is_over(r)) << "bucket 1 is complete, but bucket 0 comes first";
+  for (int32_t r = 0; r < 2; ++r) {
+    rank(r).add(0, 10.0F);
+    rank(r).add(1, 5.0F);
+  }
+  ASSERT_TRUE(is_over(0)) << "what was gathered has landed";
+  close_all();
+  finish();
+  expect(0, 11.0F);
+  expect(1, 5.0F);
+  expect(2, 1.0F);
+}
+
+TEST_P(BucketsTest, AGatheredBucketLandsBeforeItIsGatheredOnceMore) {
+  make(kAverage, {1, 0, 1});
+  for (int32_t r = 0; r < 2; ++r) {
+    for (const uint32_t i : {0U, 0U, 1U, 2U}) rank(r).add(i, static_cast<float>(2 * r));
+  }
+  close(1);  // Here both rounds may begin at once.
+  ASSERT_TRUE(is_over(0)) << "here the first one is left";
+  close(0);
+  finish();
+  expect(0, 2.0F);
+  expect(1, 1.0F);
+  expect(2, 1.0F);
+}
+
 TEST_P(BucketsTest, SumsOfScatteredPartsTravelInAnotherDtype) {
   make({.reduce_op = ReduceOp::kSum, .postscale = 0.5, .wire = DType::kBF16, .passes = 2},
        {1, 0, 1});

@@ -236,9 +236,12 @@ Status Buckets::next() {
 void Buckets::start(Time /*now*/, const graph::Work& work) {
   const graph::Ticket ticket = work.firing.ticket;
   const uint32_t bucket = ticket.task / kRoles;
-  if (ticket.task % kRoles == kLand) return executor_->complete(ticket, land(bucket));
-  fills_[bucket] = {.ticket = ticket, .round = work.firing.generation.micro, .waits = true};
-  (void)fill(bucket);
+  if (ticket.task % kRoles == kLand) {
+    executor_->complete(ticket, land(bucket));
+  } else {
+    fills_[bucket] = {.ticket = ticket, .round = work.firing.generation.micro, .waits = true};
+  }
+  (void)fill_in_order();
 }
 
 bool Buckets::poll(Time /*now*/) {
@@ -248,8 +251,7 @@ bool Buckets::poll(Time /*now*/) {
     (void)plan_->run_until(++rounds_);
     moved = true;
   }
-  for (uint32_t bucket = 0; bucket < fills_.size(); ++bucket) moved = fill(bucket) || moved;
-  return moved;
+  return fill_in_order() || moved;
 }
 
 /// Between rounds nothing is in flight, so a set that is destroyed then ends nobody else's.
@@ -260,24 +262,39 @@ bool Buckets::may_begin(uint32_t round) const {
   return false;
 }
 
-/// Ends the bucket's fill if the set allows it.
-bool Buckets::fill(uint32_t bucket) {
-  Fill& firing = fills_[bucket];
-  if (!firing.waits || !set_.may_reduce(bucket, firing.round)) return false;
-  firing.waits = false;
-  if (bucket == set_.buckets()) {
-    fill_map(firing.round);
-  } else {
-    const BucketMemory& memory = *memory_[bucket];
-    for (size_t i = 0; i < memory.parts().size(); ++i) {
-      const BucketPart& part = memory.parts()[i];
-      if (set_.lacks(parts_of_[bucket][i], firing.round) && part.count > 0)
-        std::memset(part.data, 0, part.bytes());
+/// Ends the fills that may end; true if there were any.
+bool Buckets::fill_in_order() {
+  bool filled = false;
+  while (may_fill(fills_[next_fill_])) {
+    const uint32_t bucket = next_fill_;
+    const Fill firing = fills_[bucket];
+    fills_[bucket].waits = false;
+    next_fill_ = bucket == set_.buckets() ? 0 : bucket + 1;
+    if (bucket == set_.buckets()) {
+      fill_map(firing.round);
+    } else {
+      fill_bucket(bucket, firing.round);
     }
-    memory_[bucket]->gather();
+    executor_->complete(firing.ticket);
+    filled = true;
   }
-  executor_->complete(firing.ticket);
-  return true;
+  return filled;
+}
+
+/// The set allows it, and what the round before has left in the same memory has landed.
+bool Buckets::may_fill(const Fill& firing) const {
+  return firing.waits && set_.may_reduce(next_fill_, firing.round) &&
+         set_.rounds_done(next_fill_) == firing.round;
+}
+
+void Buckets::fill_bucket(uint32_t bucket, uint64_t round) {
+  BucketMemory& memory = *memory_[bucket];
+  for (size_t i = 0; i < memory.parts().size(); ++i) {
+    const BucketPart& part = memory.parts()[i];
+    if (set_.lacks(parts_of_[bucket][i], round) && part.count > 0)
+      std::memset(part.data, 0, part.bytes());
+  }
+  memory.gather();
 }
 
 void Buckets::fill_map(uint64_t round) {

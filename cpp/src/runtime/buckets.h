@@ -14,7 +14,8 @@
 //   rank P-1 fill --'   (all ranks)     '-- land
 //
 //   fill    waits until the set allows the round. Parts that never came are zeroed; what is not
-//           reduced in place is gathered.
+//           reduced in place is gathered. In the order of the buckets: while one waits, parts of
+//           those behind it may come again, and are reduced with what they hold then.
 //   reduce  an allreduce on the one lane that all ranks share: in the order of the buckets.
 //   land    scatters what was gathered, tells the set, wakes who waits. The map's looks whether
 //           ranks agree; else the plan stops on all of them.
@@ -90,7 +91,9 @@ class Buckets final : public PlanLane {
   [[nodiscard]] graph::Plan make_plan() const;
   [[nodiscard]] LoadOptions load_options();
   [[nodiscard]] bool may_begin(uint32_t round) const;
-  bool fill(uint32_t bucket);
+  bool fill_in_order();
+  [[nodiscard]] bool may_fill(const Fill& firing) const;
+  void fill_bucket(uint32_t bucket, uint64_t round);
   void fill_map(uint64_t round);
   [[nodiscard]] Status land(uint32_t bucket);
   void wake_waiters();
@@ -103,7 +106,8 @@ class Buckets final : public PlanLane {
   std::vector<std::unique_ptr<BucketMemory>> memory_;
   BucketMap map_;
   std::vector<Fill> fills_;
-  uint32_t rounds_ = 0;  ///< That have begun.
+  uint32_t next_fill_ = 0;  ///< Its bucket.
+  uint32_t rounds_ = 0;     ///< That have begun.
   graph::Executor* executor_ = nullptr;
   LoadedPlan* plan_ = nullptr;
   std::atomic<uint64_t> word_{0};
