@@ -3,6 +3,13 @@
 #include "base/exception.h"
 
 namespace corro::runtime {
+namespace {
+
+/// While nothing is in flight, a look at whether something may start comes every so many moves: it
+/// takes longer than a look for the peers of a small operation.
+constexpr uint32_t kIdleMovesPerLook = 16;
+
+}  // namespace
 
 void Mover::post(Task task) {
   posts_.lock()->push_back(std::move(task));
@@ -52,10 +59,7 @@ void Mover::submit(Group& group, const std::shared_ptr<WorkState>& work) {
 bool Mover::move() {
   try {
     run_posts();
-    take_news();
-    const bool moved = engine_->poll(monotonic_now());
-    watch_.want(engine_->peers().take_wanted());
-    return moved;
+    return move_engine();
   } catch (const std::exception& why) {
     (void)give_up(why);
     return true;
@@ -63,12 +67,23 @@ bool Mover::move() {
 }
 
 void Mover::move_flights() {
-  if (!engine_->in_flight()) return;
+  if (!engine_->in_flight() && (++idle_moves_ < kIdleMovesPerLook || engine_->idle())) {
+    idle_moves_ %= kIdleMovesPerLook;
+    return;
+  }
   try {
-    (void)engine_->poll(monotonic_now());
+    // What has moved goes on at the next call.
+    idle_moves_ = move_engine() ? kIdleMovesPerLook - 1 : 0;
   } catch (const std::exception& why) {
     (void)give_up(why);
   }
+}
+
+bool Mover::move_engine() {
+  take_news();
+  const bool moved = engine_->poll(monotonic_now());
+  watch_.want(engine_->peers().take_wanted());
+  return moved;
 }
 
 Status Mover::give_up(const std::exception& why) {

@@ -46,16 +46,20 @@ class Mover {
   void submit(Group& group, const std::shared_ptr<WorkState>& work);
   /// One look at everything; true if anything moved.
   bool move();
-  /// While a caller waits for an operation that has no flight, others go on. Posts wait: they may
-  /// submit, and what has no flight yet comes before them.
+  /// While a caller waits for an operation that has no flight, all others go on, and so do buckets
+  /// and what threads compute for plans: the progress thread cannot move them without the baton.
+  /// Posts wait: they may submit, and what has no flight yet comes before them.
   void move_flights();
   /// Ends all that the engine does; returns the cause. `why`: what was thrown while it moved.
   Status give_up(const std::exception& why);
 
  private:
+  bool move_engine();
+
   std::unique_ptr<Engine> engine_;
   Watch& watch_;
   const std::vector<io::Fd>& peer_bells_;
+  uint32_t idle_moves_ = 0;          ///< Of move_flights() since its last look at the engine.
   std::atomic<uint32_t> posted_{0};  ///< Tasks in posts_.
   Guarded<std::vector<Task>> posts_;
 };
