@@ -274,6 +274,21 @@ TEST_P(BucketsTest, WordsThatDifferAreAnErrorOnEveryRank) {
   for (int32_t r = 0; r < 2; ++r) EXPECT_EQ(result(r).code(), Code::kInvalidArgument);
 }
 
+TEST_P(BucketsTest, TheWordOfTheFirstCloseCountsInAllRoundsOfItsGeneration) {
+  close(0, 1);
+  close(0, 2);  // Before the engine has looked: the first word is not sent yet.
+  close(1, 1);
+  for (int32_t r = 0; r < 2; ++r) ASSERT_TRUE(is_over(r)) << result(r).to_string();
+  for (int32_t r = 0; r < 2; ++r) {
+    rank(r).add(0, 1.0F);
+    close(r, static_cast<uint64_t>(3 + r));
+  }
+  finish();
+  close(0, 5);
+  close(1, 5);
+  finish();
+}
+
 TEST_P(BucketsTest, ALostRankEndsTheWaitsWithItsNumberTheGenerationAndTheBucket) {
   close_all();
   finish();

@@ -423,7 +423,7 @@ CORRO_API corro_code corro_bucket_ready(corro_bucket_set* set, uint32_t part, co
  * them. Does not block. A call for a generation that is over does nothing, as does a second one
  * when no part has come since. `word` is anything that members have to agree on in this generation,
  * such as a hash of what they did with the last one: where they differ, waits fail on every rank
- * with INVALID_ARGUMENT. */
+ * with INVALID_ARGUMENT. The generation's first call says it; later ones change nothing of it. */
 CORRO_API corro_code corro_bucket_close(corro_bucket_set* set, uint64_t generation, uint64_t word,
                                         corro_error* error);
 #define CORRO_ALL_BUCKETS UINT32_MAX

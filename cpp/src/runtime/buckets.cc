@@ -192,7 +192,8 @@ Status Buckets::close(uint64_t generation, uint64_t word) {
             fmt::format("generation {} has not begun; this one is {}", generation, current)};
   }
   if (generation < current) return {};
-  word_.store(word, std::memory_order_relaxed);
+  // The engine may read it at any time from here to next().
+  if (!set_.closed()) word_.store(word, std::memory_order_relaxed);
   set_.close();
   news_.store(true, std::memory_order_seq_cst);
   return {};

@@ -67,6 +67,7 @@ class Buckets final : public PlanLane {
   [[nodiscard]] Status refusal(uint32_t part) const;
 
   // The training thread.
+  /// The word of a generation's first close() counts.
   [[nodiscard]] Status close(uint64_t generation, uint64_t word);
   [[nodiscard]] bool over(uint32_t bucket) const;
   /// Blocks until over(), or the plan has failed.
