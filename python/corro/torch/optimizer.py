@@ -86,7 +86,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     wrapped: DistributedOptimizerBase = object.__new__(cls)
     # A scheduler may have put a step() bound to the old object among the attributes.
     vars(wrapped).update({k: v for k, v in vars(optimizer).items() if k != "step"})
-    # A group of its own, so that other operations never come between the buckets.
+    # A group of its own: what it compares keeps one order, whatever other threads run in the world.
     own = _context.new_group(_context.world().ranks) if group is None else _context.world_or(group)
     wrapped._distribute(own, options, list(named_parameters or ()), groups)
     return wrapped
