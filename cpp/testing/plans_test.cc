@@ -157,6 +157,8 @@ TEST_P(Plans, DataFlowsFromRankToRank) {
     ASSERT_TRUE(users.play(users.run_until(20)));
     expect_chain(seen, 4, 20, 1024);
     EXPECT_EQ(users.plan(0).completed(), 20U);
+    EXPECT_EQ(users.plan(0).completed_by(0), 20U);
+    EXPECT_EQ(users.plan(0).completed_by(1), std::nullopt) << "is on another rank";
   }
 }
 

@@ -10,7 +10,7 @@ import threading
 from array import array
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from corro import _native
 from corro._context import Group, world_or
@@ -36,8 +36,8 @@ class Firing:
         self.micro = native.micro
         """Which micro-batch it is for."""
         self.repeats = repeats
-        """Whether the service has completed this micro-batch on this rank before, in the plan that
-        `after` named."""
+        """Whether the service has completed this micro-batch on this rank before, in a plan that
+        `after` named. A service that is new on this rank counts as far as all others were."""
 
     @property
     def inputs(self) -> list[memoryview]:
@@ -53,16 +53,31 @@ class Firing:
 Function = Callable[[Firing], object]
 
 
+class _Progress(NamedTuple):
+    """The least micro-batches that were not complete on this rank."""
+
+    all: int
+    services: dict[str, int]
+
+    def of(self, service: str) -> int:
+        return self.services.get(service, self.all)
+
+
 class LoadedPlan:
     """A plan that is loaded on a group; see load_plan(). Methods are thread-safe."""
 
     def __init__(
-        self, plan: Plan, group: Group, native: _native.Plan, first: int, repeats_below: int
+        self,
+        plan: Plan,
+        group: Group,
+        native: _native.Plan,
+        first: int = 0,
+        before: _Progress | None = None,
     ) -> None:
         self.plan = plan
         self.group = group
         self._native = native
-        self._repeats_below = repeats_below
+        self._before = before or _Progress(0, {})
         self._lanes = {
             lane.name: number for number, lane in enumerate(plan.lanes) if native.pulls(number)
         }
@@ -162,6 +177,15 @@ class LoadedPlan:
         """Forgets the plan; one that is running stops on all ranks."""
         self._native.unload()
 
+    def _progress(self) -> _Progress:
+        """How far this rank is, in this plan and in those that it came after."""
+        services = {
+            service.name: max(self._native.completed_by(number), self._before.of(service.name))
+            for number, service in enumerate(self.plan.services)
+            if service.lane in self._lanes
+        }
+        return _Progress(max(self.completed, self._before.all), services)
+
     def _functions_of(self, lane: str, functions: Mapping[str, Function]) -> list[str]:
         names = [service.name for service in self.plan.services if service.lane == lane]
         missing = [name for name in names if name not in functions]
@@ -177,7 +201,7 @@ class LoadedPlan:
         for _ in range(count):
             native = self._native.next(number)
             service = self.plan.services[native.service].name
-            firing = Firing(native, service, native.micro < self._repeats_below)
+            firing = Firing(native, service, native.micro < self._before.of(service))
             try:
                 functions[service](firing)
             except BaseException as error:
@@ -211,10 +235,11 @@ def load_plan(
         ResourceExhaustedError: its slots are larger than the arena.
     """
     group = world_or(group)
-    own = after.completed if after is not None else 0
-    first = _least(group, own) if after is not None else 0
+    if after is None:
+        return LoadedPlan(plan, group, group.native.load(_spec_of(plan), 0, timeout))
+    first = _least(group, after.completed)
     native = group.native.load(_spec_of(plan), first, timeout)
-    return LoadedPlan(plan, group, native, first, own)
+    return LoadedPlan(plan, group, native, first, after._progress())
 
 
 def _least(group: Group, value: int) -> int:

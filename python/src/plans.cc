@@ -147,6 +147,14 @@ uint32_t Plan::completed() const {
   return micro;
 }
 
+uint32_t Plan::completed_by(uint32_t service) const {
+  corro_plan* plan = ref_->get();
+  uint32_t micro = 0;
+  ref_->engine->checked(
+      [&](corro_error* error) { return corro_plan_completed_by(plan, service, &micro, error); });
+  return micro;
+}
+
 Bytes Plan::slot(uint32_t channel, uint32_t slot) const {
   corro_plan* plan = ref_->get();
   corro_slot found{};
@@ -204,6 +212,7 @@ void bind_plans(nb::module_& module) {
       .def("stop", &Plan::stop, "code"_a, "message"_a)
       .def("stopped", &Plan::stopped)
       .def("completed", &Plan::completed)
+      .def("completed_by", &Plan::completed_by, "service"_a)
       .def("slot", &Plan::slot, "channel"_a, "slot"_a)
       .def("describe", &Plan::describe)
       .def("pulls", &Plan::pulls, "lane"_a)

@@ -72,6 +72,7 @@ class Plan {
   void stop(corro_code code, const std::string& message);
   [[nodiscard]] bool stopped() const { return corro_plan_stopped(ref_->get()) != 0; }
   [[nodiscard]] uint32_t completed() const;
+  [[nodiscard]] uint32_t completed_by(uint32_t service) const;
   [[nodiscard]] Bytes slot(uint32_t channel, uint32_t slot) const;
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] bool pulls(uint32_t lane) const;

@@ -314,6 +314,10 @@ CORRO_API int corro_plan_stopped(const corro_plan* plan);
 /* The least micro-batch that a service has not completed on this rank: survivors of a plan that has
  * stopped load another one, on a group of theirs, whose first is the least of all of them. */
 CORRO_API corro_code corro_plan_completed(corro_plan* plan, uint32_t* micro, corro_error* error);
+/* The same of one service, by its place in the plan: it may be ahead of others. NOT_FOUND if it is
+ * not on this rank. */
+CORRO_API corro_code corro_plan_completed_by(corro_plan* plan, uint32_t service, uint32_t* micro,
+                                             corro_error* error);
 /* The memory of a slot, to fill what is readable at the start; valid until the plan is unloaded.
  * NOT_FOUND if it does not lie on this rank. */
 CORRO_API corro_code corro_plan_slot(corro_plan* plan, uint32_t channel, uint32_t slot, void** data,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -181,6 +182,19 @@ corro_code corro_plan_completed(corro_plan* plan, uint32_t* micro, corro_error* 
   return guarded(error, [&]() -> Status {
     CORRO_TRY(check_plan(plan));
     plan->driver().call([&](runtime::Engine&) { *micro = plan->plan->completed(); });
+    return {};
+  });
+}
+
+corro_code corro_plan_completed_by(corro_plan* plan, uint32_t service, uint32_t* micro,
+                                   corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_TRY(check_plan(plan));
+    std::optional<uint32_t> found;
+    plan->driver().call([&](runtime::Engine&) { found = plan->plan->completed_by(service); });
+    if (!found)
+      return {Code::kNotFound, fmt::format("there is no service {} on this rank", service)};
+    *micro = *found;
     return {};
   });
 }

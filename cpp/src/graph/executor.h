@@ -115,6 +115,8 @@ class Executor final {
   /// The least generation that a service of the plan has not completed; run_until()'s for a plan
   /// without services. O(services).
   [[nodiscard]] uint32_t completed() const;
+  /// The least generation that this service has not completed.
+  [[nodiscard]] uint32_t completed_by(ServiceId service) const { return services_[service].done; }
   /// Nothing is in flight and no one-shot waits.
   [[nodiscard]] bool idle() const { return in_flight_ == 0 && waiting_ == 0; }
   /// How many one-shots of the lane wait or are in flight.

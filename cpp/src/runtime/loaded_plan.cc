@@ -178,6 +178,15 @@ std::vector<graph::Slot*> LoadedPlan::slots(graph::ChannelId channel) {
   return slots;
 }
 
+std::optional<uint32_t> LoadedPlan::completed_by(graph::ServiceId service) const {
+  for (graph::ServiceId here = 0; here < part_.services.size(); ++here) {
+    const graph::PartService& one = part_.services[here];
+    if (one.role == graph::Role::kService && one.number == service)
+      return executor_->completed_by(here);
+  }
+  return std::nullopt;
+}
+
 // -- progress -------------------------------------------------------------------------------------
 
 std::shared_ptr<WorkState> LoadedPlan::run_until(uint32_t micro) {

@@ -69,6 +69,9 @@ class LoadedPlan {
   void stop(const Status& cause, Time now);
   /// The least micro-batch that a service has not completed on this rank.
   [[nodiscard]] uint32_t completed() const { return executor_->completed(); }
+  /// The least micro-batch that this service (number in the whole plan) has not completed on this
+  /// rank; nothing if it is not here.
+  [[nodiscard]] std::optional<uint32_t> completed_by(graph::ServiceId service) const;
   /// Nothing is in flight.
   [[nodiscard]] bool idle() const { return executor_->idle(); }
   /// Thread-safe: status() is not OK.
