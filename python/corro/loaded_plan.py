@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,7 +82,8 @@ class LoadedPlan:
         self._lanes = {
             lane.name: number for number, lane in enumerate(plan.lanes) if native.pulls(number)
         }
-        self._served = dict.fromkeys(self._lanes, first)
+        self._lock = threading.Lock()
+        self._served = dict.fromkeys(self._lanes, first)  # With the lock.
 
     def __enter__(self) -> Self:
         return self
@@ -92,8 +94,8 @@ class LoadedPlan:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None and not self._native.stopped():
-            self.stop(f"rank {self.group.rank()} left it: {type(error).__name__}: {error}")
+        if error is not None:
+            self._leave(error)
         self.unload()
 
     def run(self, until: int, functions: Mapping[str, Function] | None = None) -> None:
@@ -108,10 +110,12 @@ class LoadedPlan:
         Raises:
             CorroError: the plan has stopped, here or on another rank; the message says at which
                 service and micro-batch, and why.
-            Exception: what a function raised, which has stopped the plan on all ranks.
+            BaseException: what a function raised, or Ctrl-C, which has stopped the plan on all
+                ranks. Functions that still compute on other threads are waited for.
         """
-        work = self._native.run(until)
         lanes = [lane for lane in self._lanes if functions and self._functions_of(lane, functions)]
+        work = self._native.run(until)
+        threads: list[threading.Thread] = []
         raised: list[BaseException] = []
 
         def serve(lane: str) -> None:
@@ -120,19 +124,25 @@ class LoadedPlan:
             except BaseException as error:
                 raised.append(error)
 
-        threads = [threading.Thread(target=serve, args=(lane,), daemon=True) for lane in lanes[1:]]
-        for thread in threads:
-            thread.start()
-        if lanes:
-            serve(lanes[0])
-        for thread in threads:
-            thread.join()
-        for error in raised:
-            if not isinstance(error, CorroError):
-                raise error
+        try:
+            for lane in lanes[1:]:
+                thread = threading.Thread(target=serve, args=(lane,), daemon=True)
+                thread.start()
+                threads.append(thread)
+            for lane in lanes[:1]:
+                serve(lane)
+            _join(threads)
+            if not raised:
+                work.wait()
+        except BaseException as error:
+            raised.append(error)
+            self._leave(error)
+            _join(threads)
+        for cause in raised:
+            if not isinstance(cause, CorroError):
+                raise cause
         if raised:
             raise raised[0]
-        work.wait()
 
     def serve(self, lane: str, functions: Mapping[str, Function], until: int) -> None:
         """Computes the firings of one lane for micro-batches below `until` on this thread.
@@ -174,7 +184,11 @@ class LoadedPlan:
         self._native.stop(_CANCELLED, reason)
 
     def unload(self) -> None:
-        """Forgets the plan; one that is running stops on all ranks."""
+        """Forgets the plan; one that is running stops on all ranks.
+
+        Other threads' calls of this plan raise FailedPreconditionError, and are waited for; not so
+        functions that compute: their slots stay as long as somebody holds a view of them.
+        """
         self._native.unload()
 
     def _progress(self) -> _Progress:
@@ -193,21 +207,39 @@ class LoadedPlan:
             raise InvalidArgumentError(f'lane "{lane}" also needs functions for {missing}')
         return [] if missing else names
 
+    def _leave(self, error: BaseException) -> None:
+        """Stops the plan on all ranks, unless it has stopped, so that nobody waits for this one."""
+        with suppress(CorroError):  # It was unloaded, or the engine was shut down.
+            if not self._native.stopped():
+                self.stop(f"rank {self.group.rank()} left it: {type(error).__name__}: {error}")
+
     def _serve(self, lane: str, functions: Mapping[str, Function], until: int) -> None:
         services = sum(service.lane == lane for service in self.plan.services)
-        count = services * (until - self._served[lane])
-        self._served[lane] = max(self._served[lane], until)
-        number = self._lanes[lane]
-        for _ in range(count):
-            native = self._native.next(number)
-            service = self.plan.services[native.service].name
-            firing = Firing(native, service, native.micro < self._before.of(service))
-            try:
-                functions[service](firing)
-            except BaseException as error:
-                native.done(_UNKNOWN, f"{type(error).__name__}: {error}")
-                raise
-            native.done()
+        with self._lock:
+            count = services * (until - self._served[lane])
+            self._served[lane] = max(self._served[lane], until)
+        try:
+            for _ in range(count):
+                self._compute_next(self._lanes[lane], functions)
+        except BaseException as error:  # KeyboardInterrupt comes anywhere.
+            self._leave(error)
+            raise
+
+    def _compute_next(self, lane: int, functions: Mapping[str, Function]) -> None:
+        native = self._native.next(lane)
+        service = self.plan.services[native.service].name
+        firing = Firing(native, service, native.micro < self._before.of(service))
+        try:
+            functions[service](firing)
+        except BaseException as error:
+            native.done(_UNKNOWN, f"{type(error).__name__}: {error}")
+            raise
+        native.done()
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
 
 
 def load_plan(

@@ -171,7 +171,11 @@ corro_code corro_plan_stop(corro_plan* plan, corro_code code, const char* messag
     if (code < CORRO_CANCELLED || code > CORRO_UNAUTHENTICATED)
       return {Code::kInvalidArgument, fmt::format("code {} is no error", code)};
     const Status cause(static_cast<Code>(code), text_of(message));
-    plan->driver().call([&](runtime::Engine&) { plan->plan->stop(cause, corro::monotonic_now()); });
+    plan->driver().call([&](runtime::Engine&) {
+      const corro::Time now = corro::monotonic_now();
+      (void)plan->plan->poll(now);  // A firing that has failed is the better reason.
+      plan->plan->stop(cause, now);
+    });
     return {};
   });
 }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 from plans import summing
 
 import corro
+from corro.loaded_plan import LoadedPlan
 from corro.plan import Channel, Lane, Plan, Service
 
 pytestmark = pytest.mark.usefixtures("job")
@@ -66,6 +70,11 @@ def alone() -> corro.Group:
 
 def ignore(_firing: corro.Firing) -> None:
     pass
+
+
+def wait_until_described(loaded: LoadedPlan, first_line: str) -> None:
+    while not loaded.describe().startswith(first_line):
+        time.sleep(0.001)
 
 
 def test_data_goes_from_rank_to_rank() -> None:
@@ -135,15 +144,38 @@ def test_what_a_function_raises_stops_the_plan_everywhere() -> None:
     assert before - first <= sum(repeats) <= max(len(fired), before) - first
 
 
+@pytest.mark.parametrize(
+    ("until", "line"),
+    [
+        pytest.param(10, "service ahead, micro-batch 4: waits for a free slot", id="for a firing"),
+        pytest.param(3, "service behind, micro-batch 0: in flight", id="for the other thread"),
+    ],
+)
+def test_an_interrupt_ends_the_wait(alone: corro.Group, until: int, line: str) -> None:
+    """The main thread waits on its lane, or is done with it."""
+    loaded = corro.load_plan(local("ahead", "behind"), alone)
+
+    def interrupts(firing: corro.Firing) -> None:
+        if firing.micro == 0:
+            wait_until_described(loaded, line)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        loaded.run(until, {"ahead": ignore, "behind": interrupts})
+    with pytest.raises(corro.CorroError, match="left it: KeyboardInterrupt"):
+        loaded.run(until + 1)
+    loaded.unload()
+
+
 def test_each_service_knows_what_it_repeats(alone: corro.Group) -> None:
     """One that ran ahead of another repeats more, also after a second failure."""
     plan = local("ahead", "behind")
     first = corro.load_plan(plan, alone)
 
     def fails(firing: corro.Firing) -> None:
-        while firing.micro == 1:
-            if "service ahead, micro-batch 5: waits for a free slot" in first.describe():
-                raise ZeroDivisionError("no data")
+        if firing.micro == 1:
+            wait_until_described(first, "service ahead, micro-batch 5: waits for a free slot")
+            raise ZeroDivisionError("no data")
 
     with pytest.raises(ZeroDivisionError):
         first.run(10, {"ahead": ignore, "behind": fails})
