@@ -59,10 +59,10 @@ class SpecInC {
 };
 
 /// Keeps the plan's memory where it is for as long as somebody looks at it.
-Bytes view(const std::shared_ptr<PlanRef>& plan, const corro_slot& slot) {
-  auto* held = new std::shared_ptr<PlanRef>(plan);
+Bytes view(const std::shared_ptr<void>& memory, const corro_slot& slot) {
+  auto* held = new std::shared_ptr<void>(memory);
   const nb::capsule owner(
-      held, [](void* pointer) noexcept { delete static_cast<std::shared_ptr<PlanRef>*>(pointer); });
+      held, [](void* pointer) noexcept { delete static_cast<std::shared_ptr<void>*>(pointer); });
   return {slot.data, {static_cast<size_t>(slot.bytes)}, owner};
 }
 
@@ -78,8 +78,13 @@ corro_plan* PlanRef::get() const {
 
 void PlanRef::unload() {
   corro_plan* unloading = std::exchange(plan, nullptr);
-  if (unloading == nullptr || engine->engine == nullptr) return;  // The engine took it along.
+  if (unloading == nullptr) return;
+  memory.reset();
+  if (engine->engine == nullptr) return;  // It took the plan along.
   engine->without_gil([&] {
+    // In a forked child the calls are the parent's.
+    for (uint32_t calls = calls_.load(); calls > 0 && getpid() == process_; calls = calls_.load())
+      calls_.wait(calls);
     corro_plan_unload(unloading);
     return CORRO_OK;
   });
@@ -97,7 +102,7 @@ Firing::Firing(std::shared_ptr<PlanRef> plan, const corro_firing& firing)
 std::vector<Bytes> Firing::views(const std::vector<corro_slot>& slots) const {
   static_cast<void>(plan_->get());
   std::vector<Bytes> views;
-  for (const corro_slot& slot : slots) views.push_back(view(plan_, slot));
+  for (const corro_slot& slot : slots) views.push_back(view(plan_->memory, slot));
   return views;
 }
 
@@ -123,45 +128,50 @@ Plan::Plan(EnginePtr engine, corro_group* group, nb::object group_object, const 
     return corro_plan_load(group, in_c.get(), &options, &ref_->plan, error);
   });
   ref_->group = std::move(group_object);
+  void* memory = nullptr;
+  ref_->checked([&](corro_plan* plan, corro_error* error) {
+    return corro_plan_keep_memory(plan, &memory, error);
+  });
+  ref_->memory = {memory, corro_arena_free};
 }
 
 std::unique_ptr<Work> Plan::run(uint32_t until) {
-  corro_plan* plan = ref_->get();
   corro_work* work = nullptr;
-  ref_->engine->checked(
-      [&](corro_error* error) { return corro_plan_run(plan, until, &work, error); });
+  ref_->checked([&](corro_plan* plan, corro_error* error) {
+    return corro_plan_run(plan, until, &work, error);
+  });
   return std::make_unique<Work>(ref_->engine, work, ref_->group);
 }
 
 void Plan::stop(corro_code code, const std::string& message) {
-  corro_plan* plan = ref_->get();
-  ref_->engine->checked(
-      [&](corro_error* error) { return corro_plan_stop(plan, code, message.c_str(), error); });
+  ref_->checked([&](corro_plan* plan, corro_error* error) {
+    return corro_plan_stop(plan, code, message.c_str(), error);
+  });
 }
 
 uint32_t Plan::completed() const {
-  corro_plan* plan = ref_->get();
   uint32_t micro = 0;
-  ref_->engine->checked(
-      [&](corro_error* error) { return corro_plan_completed(plan, &micro, error); });
+  ref_->checked([&](corro_plan* plan, corro_error* error) {
+    return corro_plan_completed(plan, &micro, error);
+  });
   return micro;
 }
 
 uint32_t Plan::completed_by(uint32_t service) const {
-  corro_plan* plan = ref_->get();
   uint32_t micro = 0;
-  ref_->engine->checked(
-      [&](corro_error* error) { return corro_plan_completed_by(plan, service, &micro, error); });
+  ref_->checked([&](corro_plan* plan, corro_error* error) {
+    return corro_plan_completed_by(plan, service, &micro, error);
+  });
   return micro;
 }
 
 Bytes Plan::slot(uint32_t channel, uint32_t slot) const {
-  corro_plan* plan = ref_->get();
+  const std::shared_ptr<void> memory = ref_->memory;
   corro_slot found{};
-  ref_->engine->checked([&](corro_error* error) {
+  ref_->checked([&](corro_plan* plan, corro_error* error) {
     return corro_plan_slot(plan, channel, slot, &found.data, &found.bytes, error);
   });
-  return view(ref_, found);
+  return view(memory, found);
 }
 
 std::string Plan::describe() const {
@@ -175,17 +185,21 @@ std::string Plan::describe() const {
 bool Plan::pulls(uint32_t lane) const { return corro_plan_lane_of(ref_->get(), lane) != nullptr; }
 
 std::unique_ptr<Firing> Plan::next(uint32_t lane, const Seconds& timeout) {
-  corro_lane* pulled = corro_plan_lane_of(ref_->get(), lane);
   int64_t left = nanoseconds(timeout, INT64_MAX);
   while (true) {
     const int64_t slice = std::min(kSlice, left);
     const bool stopped = corro_plan_stopped(ref_->get()) != 0;  // Else it may stop meanwhile.
-    corro_firing firing{};
     corro_error error{};
     error.rank = -1;
-    const corro_code code =
-        ref_->engine->without_gil([&] { return corro_lane_next(pulled, &firing, slice, &error); });
-    if (code == CORRO_OK) return std::make_unique<Firing>(ref_, firing);
+    std::unique_ptr<Firing> fired;
+    const corro_code code = ref_->without_gil([&](corro_plan* plan) {
+      corro_firing firing{};
+      const corro_code next =
+          corro_lane_next(corro_plan_lane_of(plan, lane), &firing, slice, &error);
+      if (next == CORRO_OK) fired = std::make_unique<Firing>(ref_, firing);
+      return next;
+    });
+    if (code == CORRO_OK) return fired;
     left -= slice;
     if (code != CORRO_DEADLINE_EXCEEDED || stopped || left == 0) raise(error);
     if (PyErr_CheckSignals() != 0) throw nb::python_error();

@@ -29,18 +29,45 @@ struct PlanSpec {
   std::vector<Service> services;
 };
 
-/// The loaded plan's lifetime, shared by all that points into it. Guarded by the GIL.
-struct PlanRef {
+/// The loaded plan's lifetime, shared by all that points into it. Guarded by the GIL, but for what
+/// happens without it.
+class PlanRef {
+ public:
   EnginePtr engine;
   nb::object group;  ///< Outlives the plan.
   corro_plan* plan = nullptr;
+  std::shared_ptr<void> memory;  ///< Of all slots, until the last view of them is gone.
 
   /// The plan, if it may still be used.
   [[nodiscard]] corro_plan* get() const;
+  /// Calls with the plan and without the GIL. The plan outlives the call.
+  template <typename Call>
+  corro_code without_gil(const Call& call) {
+    corro_plan* const used = get();
+    calls_.fetch_add(1);
+    return engine->without_gil([&] {
+      const corro_code code = call(used);
+      if (calls_.fetch_sub(1) == 1) calls_.notify_all();
+      return code;
+    });
+  }
+  /// The same for a call that fills an error: raises it.
+  template <typename Call>
+  void checked(const Call& call) {
+    corro_error error{};
+    error.rank = -1;
+    const corro_code code = without_gil([&](corro_plan* used) { return call(used, &error); });
+    if (code != CORRO_OK) raise(error);
+  }
+  /// Other threads' calls are waited for; the next ones fail.
   void unload();
+
+ private:
+  const pid_t process_ = getpid();
+  std::atomic<uint32_t> calls_{0};
 };
 
-/// A firing in this process's hands. Its memory is there as long as the plan is loaded.
+/// A firing in this process's hands.
 class Firing {
  public:
   Firing(std::shared_ptr<PlanRef> plan, const corro_firing& firing);

@@ -318,6 +318,10 @@ CORRO_API corro_code corro_plan_completed(corro_plan* plan, uint32_t* micro, cor
  * not on this rank. */
 CORRO_API corro_code corro_plan_completed_by(corro_plan* plan, uint32_t service, uint32_t* micro,
                                              corro_error* error);
+/* Keeps the memory of all slots of this rank, also when the plan is unloaded and the engine is
+ * destroyed, until corro_arena_free(*memory) is called, once for each call of this. NULL if the
+ * slots have no memory. */
+CORRO_API corro_code corro_plan_keep_memory(corro_plan* plan, void** memory, corro_error* error);
 /* The memory of a slot, to fill what is readable at the start; valid until the plan is unloaded.
  * NOT_FOUND if it does not lie on this rank. */
 CORRO_API corro_code corro_plan_slot(corro_plan* plan, uint32_t channel, uint32_t slot, void** data,

@@ -14,7 +14,7 @@ namespace {
 /// What one process holds. Never destroyed: static objects of the caller may free memory late.
 struct Books {
   pid_t owner = ::getpid();
-  Guarded<std::unordered_map<void*, std::shared_ptr<collective::Segment>>> blocks;
+  Guarded<std::unordered_multimap<void*, std::shared_ptr<std::byte>>> blocks;
 };
 
 /// A forked child begins books of its own: those it inherited may be locked for ever.
@@ -30,22 +30,22 @@ Books& books() {
 }  // namespace
 
 Result<void*> allocate_arena(const std::shared_ptr<collective::Segment>& segment, size_t bytes) {
-  CORRO_ASSIGN(void* const memory, segment->allocate(bytes));
-  books().blocks.lock()->emplace(memory, segment);
+  CORRO_ASSIGN(std::byte* const memory, segment->allocate(bytes));
+  keep_arena({memory, [segment](std::byte* freed) { segment->free(freed); }});
   return memory;
 }
 
+void keep_arena(const std::shared_ptr<std::byte>& memory) {
+  books().blocks.lock()->emplace(memory.get(), memory);
+}
+
 void free_arena(void* memory) {
-  std::shared_ptr<collective::Segment>
-      segment;  // Unmapped, if this was the last, without the lock.
-  {
-    auto blocks = books().blocks.lock();
-    const auto found = blocks->find(memory);
-    if (found == blocks->end()) return;
-    segment = std::move(found->second);
-    blocks->erase(found);
-  }
-  segment->free(static_cast<std::byte*>(memory));
+  std::shared_ptr<std::byte> block;  // Freed, and its segment unmapped, without the lock.
+  auto blocks = books().blocks.lock();
+  const auto found = blocks->find(memory);
+  if (found == blocks->end()) return;
+  block = std::move(found->second);
+  blocks->erase(found);
 }
 
 }  // namespace corro::api

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "api/arena_blocks.h"
 #include "api/handles.h"
 
 using corro::Code;
@@ -199,6 +200,17 @@ corro_code corro_plan_completed_by(corro_plan* plan, uint32_t service, uint32_t*
     if (!found)
       return {Code::kNotFound, fmt::format("there is no service {} on this rank", service)};
     *micro = *found;
+    return {};
+  });
+}
+
+corro_code corro_plan_keep_memory(corro_plan* plan, void** memory, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *memory = nullptr;
+    CORRO_TRY(check_plan(plan));
+    const std::shared_ptr<std::byte>& slots = plan->plan->memory();
+    if (slots != nullptr) corro::api::keep_arena(slots);
+    *memory = slots.get();
     return {};
   });
 }

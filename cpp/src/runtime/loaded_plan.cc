@@ -22,10 +22,6 @@ LoadedPlan::LoadedPlan(graph::Plan plan, const LaneKey& key, const GroupFacts& f
                        EngineParts& parts)
     : whole_(std::move(plan)), key_(key), facts_(facts), parts_(parts) {}
 
-LoadedPlan::~LoadedPlan() {
-  if (memory_ != nullptr) parts_.options.segment->free(memory_);
-}
-
 Result<std::unique_ptr<LoadedPlan>> LoadedPlan::load(const graph::Plan& plan, const LaneKey& key,
                                                      const GroupFacts& facts, EngineParts& parts,
                                                      const MakeFabric& make_fabric,
@@ -57,9 +53,11 @@ Status LoadedPlan::build(const MakeFabric& make_fabric, const LoadOptions& optio
       total += channel.slots * aligned(channel.slot_bytes);
   }
   if (total > 0) {
-    CORRO_ASSIGN(memory_, parts_.options.segment->allocate(total));
+    const std::shared_ptr<collective::Segment> segment = parts_.options.segment;
+    CORRO_ASSIGN(std::byte* const memory, segment->allocate(total));
+    memory_ = {memory, [segment](std::byte* freed) { segment->free(freed); }};
   }
-  std::byte* next = memory_;
+  std::byte* next = memory_.get();
   const auto allocate = [&](graph::ChannelId here, uint32_t slot) -> Result<std::span<std::byte>> {
     if (options.memory) return options.memory(part_.channels[here], slot);
     const uint64_t bytes = part_.plan.channels[here].slot_bytes;

@@ -51,7 +51,7 @@ class LoadedPlan {
       const MakeFabric& make_fabric, const LoadOptions& options);
   LoadedPlan(const LoadedPlan&) = delete;
   LoadedPlan& operator=(const LoadedPlan&) = delete;
-  ~LoadedPlan();
+  ~LoadedPlan() = default;
 
   [[nodiscard]] const graph::Plan& whole() const { return whole_; }
   /// The keys that members speak of it by: its own, and its lanes'.
@@ -61,6 +61,9 @@ class LoadedPlan {
   /// The slots of a channel (number in the whole plan) on this rank, to fill what is readable at
   /// the start; empty if it does not lie here. Valid until the unloading.
   [[nodiscard]] std::vector<graph::Slot*> slots(graph::ChannelId channel);
+  /// All slots that are not the loader's, in the arena, which it keeps; null without any. Shared
+  /// with those who look at slots and may do so after the unloading.
+  [[nodiscard]] const std::shared_ptr<std::byte>& memory() const { return memory_; }
 
   /// Lets every service fire for micro-batches below `micro`. The work is done when all of them are
   /// complete on this rank, or the plan has stopped.
@@ -72,8 +75,8 @@ class LoadedPlan {
   /// The least micro-batch that this service (number in the whole plan) has not completed on this
   /// rank; nothing if it is not here.
   [[nodiscard]] std::optional<uint32_t> completed_by(graph::ServiceId service) const;
-  /// Nothing is in flight.
-  [[nodiscard]] bool idle() const { return executor_->idle(); }
+  /// Nothing is in flight, and nobody waits for micro-batches.
+  [[nodiscard]] bool idle() const { return executor_->idle() && waiters_.empty(); }
   /// Thread-safe: status() is not OK.
   [[nodiscard]] bool has_stopped() const { return has_stopped_.load(std::memory_order_acquire); }
   /// OK, or why it has stopped.
@@ -119,7 +122,7 @@ class LoadedPlan {
   std::vector<std::unique_ptr<PlanLane>> made_;  ///< Those that are not the loader's.
   std::vector<PlanLane*> lanes_;                 ///< By lane of the part.
   std::unordered_map<LaneKey, PlanLane*, LaneKeyHash> by_key_;
-  std::byte* memory_ = nullptr;  ///< All slots that are not the loader's, in the arena.
+  std::shared_ptr<std::byte> memory_;  ///< See memory().
   std::unique_ptr<graph::Executor> executor_;
   std::vector<Waiter> waiters_;
   bool fresh_ = false;  ///< run_until() has allowed something since the last poll.

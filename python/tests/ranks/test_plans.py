@@ -7,11 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
+import numpy
 import pytest
 from plans import summing
 
 import corro
+import corro.numpy
 from corro.loaded_plan import LoadedPlan
 from corro.plan import Channel, Lane, Plan, Service
 
@@ -215,6 +218,23 @@ def test_slots_that_are_readable_at_the_start_are_filled_by_the_user() -> None:
                 loaded.slot("weights")
 
 
+def test_views_keep_the_memory_of_slots(alone: corro.Group) -> None:
+    inputs: list[memoryview] = []
+    loaded = corro.load_plan(local("fill", "use", slots=1, slot_bytes=1 << 20), alone)
+    loaded.run(1, {"fill": ignore, "use": lambda firing: inputs.extend(firing.inputs)})
+    views = [loaded.slot("c0").cast("q"), inputs.pop().cast("q")]
+    loaded.unload()
+    others = [corro.numpy.empty(1 << 17, numpy.int64) for _ in range(2)]
+    for other in others:
+        other[:] = 1
+    views[0][0] = 7
+    assert views[1][0] == 7, "the same slot"
+    assert [int(other[0]) for other in others] == [1, 1]
+    address = numpy.frombuffer(views[0]).ctypes.data
+    views.clear()
+    assert corro.numpy.empty(1 << 17, numpy.int64).ctypes.data == address, "it was not freed"
+
+
 def test_errors_say_what_and_where() -> None:
     with pytest.raises(corro.InvalidArgumentError, match="the plan is of 9 ranks, the group of"):
         corro.load_plan(chain(9))
@@ -225,6 +245,32 @@ def test_errors_say_what_and_where() -> None:
             loaded.slot("nothing")
     with pytest.raises(corro.FailedPreconditionError, match="this plan was unloaded"):
         loaded.run(1)
+
+
+def test_a_plan_that_is_unloaded_lets_all_threads_go(alone: corro.Group) -> None:
+    """Some come before it is unloaded, some after."""
+    for _ in range(20):
+        loaded = corro.load_plan(local("ahead", "behind"), alone)
+        raised: list[BaseException] = []
+
+        def end(call: Callable[[], None], raised: list[BaseException]) -> None:
+            with pytest.raises(corro.CorroError, match="unloaded") as caught:
+                call()
+            raised.append(caught.value)
+
+        calls = (
+            partial(loaded.serve, "behind", {"behind": ignore}, 1),
+            partial(loaded.run, 1, {"behind": ignore}),
+            loaded.start(1).wait,
+        )
+        threads = [threading.Thread(target=end, args=(call, raised)) for call in calls]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.005)  # For some of them to be inside.
+        loaded.unload()
+        for thread in threads:
+            thread.join()
+        assert len(raised) == len(threads)
 
 
 def test_one_shots_go_on_beside_a_plan_that_waits() -> None:
