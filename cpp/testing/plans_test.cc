@@ -452,6 +452,39 @@ TEST_P(Plans, ARankThatIsLateForTheDeadlineIsNamed) {
   }
 }
 
+TEST_P(Plans, AFiringThatNoThreadServesIsLateUnlessOneComputes) {
+  World world(options(2));
+  Users users(world);
+  Plan plan;
+  plan.ranks = 2;
+  for (const uint32_t rank : {0U, 0U, 1U})
+    plan.add_lane({.name = "cpu" + std::to_string(plan.lanes.size()), .ranks = {rank}});
+  for (const LaneId lane : {0U, 1U, 2U})
+    plan.add_service({.name = "work" + std::to_string(lane), .lane = lane});
+  users.load_all(plan, {.timeout = std::chrono::seconds(7)});
+  const World::Works works = users.run_until(1);
+  const auto wait = [&world, &users] {
+    world.pass_time(std::chrono::seconds(100));
+    users.plan(0).check_served(world.now());
+    return users.plan(0).status();
+  };
+  world.poll_rounds(10);
+  runtime::PulledLane& served = *users.plan(0).pulled_lane(0);
+  const auto firing = served.next({});
+  ASSERT_TRUE(firing.ok());
+  EXPECT_TRUE(wait().ok()) << "a thread computes";
+  EXPECT_TRUE(wait().ok());
+  ASSERT_TRUE(served.done(*firing, {}).ok());
+  world.poll_rounds(10);
+  EXPECT_EQ(wait().code(), Code::kDeadlineExceeded);
+  world.run(works);
+  for (const auto& work : works) {
+    EXPECT_THAT(work->status().message(),
+                HasSubstr("service work1, micro-batch 0: waited for a thread of rank 0 that serves "
+                          "lane cpu1 for 100 s"));
+  }
+}
+
 TEST_P(Plans, WhatCannotRunIsRefusedInOneLine) {
   World world(options(2));
   Users users(world);

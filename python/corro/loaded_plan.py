@@ -259,7 +259,8 @@ def load_plan(
         after: a plan that has stopped. The members agree on the least micro-batch that one of them
             has not completed in it, and all services go on from there; what that repeats is told by
             Firing.repeats. Every member gives one, or none does.
-        timeout: of a firing that waits for other ranks, in seconds; the engine's if None.
+        timeout: of a firing that waits for other ranks, or for a thread that serves its lane while
+            none computes, in seconds; the engine's if None. A function may take longer.
 
     Raises:
         InvalidArgumentError: the plan is not well formed, or not for this group.

@@ -285,7 +285,7 @@ typedef struct corro_plan_spec {
 typedef struct corro_plan_options {
   size_t struct_size; /* sizeof(corro_plan_options) */
   uint32_t first;     /* the micro-batch that every service fires first */
-  int64_t timeout_ns; /* of a firing that waits for other ranks; 0: the engine's */
+  int64_t timeout_ns; /* of a firing that waits for other ranks or for a thread; 0: the engine's */
 } corro_plan_options;
 
 typedef struct corro_plan corro_plan;
@@ -351,8 +351,11 @@ typedef struct corro_firing {
  */
 CORRO_API corro_lane* corro_plan_lane_of(corro_plan* plan, uint32_t lane);
 /* Blocks until a service of the lane fires; moves the engine meanwhile, as long as that need not
- * sleep. timeout_ns < 0: without an end. DEADLINE_EXCEEDED after it; why the plan has stopped, if
- * it has (corro_plan_stopped). For any number of threads. */
+ * sleep. timeout_ns < 0: until the plan stops. DEADLINE_EXCEEDED after it; why the plan has
+ * stopped, if it has (corro_plan_stopped). The plan stops if a firing of another lane has waited
+ * for a thread for its timeout, while none computes and nothing else moves; so does a
+ * corro_work_wait for it. Between this call and corro_firing_done a thread may take as long as it
+ * likes. For any number of threads. */
 CORRO_API corro_code corro_lane_next(corro_lane* lane, corro_firing* firing, int64_t timeout_ns,
                                      corro_error* error);
 /* The firing is complete; with a code other than 0 it has failed, which stops the plan on all ranks

@@ -137,6 +137,21 @@ std::unique_ptr<corro::wire::Bootstrap> wrap_store(const corro_store* store) {
       }});
 }
 
+/// WorkState::wait(), and whether the plan is served meanwhile.
+bool wait_for_plan(const corro_work& work, Duration timeout) {
+  runtime::WorkState& state = *work.state;
+  Duration left = timeout < Duration::zero() ? Duration::max() : timeout;
+  while (true) {
+    const Duration slice = std::min(left, corro::api::kLook);
+    if (state.wait(slice)) return true;
+    work.engine->driver().call([&](runtime::Engine&) {
+      if (!state.done()) work.plan->check_served(corro::monotonic_now());
+    });
+    left -= slice;
+    if (left == Duration::zero()) return state.done();
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -263,7 +278,7 @@ corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* er
     if (work->state->done()) return work->state->status();  // The engine may be gone.
     CORRO_TRY(check_alive(work->engine));
     const Duration timeout = timeout_ns < 0 ? Duration(-1) : Duration(timeout_ns);
-    if (!work->state->wait(timeout)) {
+    if (!(work->plan == nullptr ? work->state->wait(timeout) : wait_for_plan(*work, timeout))) {
       return {Code::kDeadlineExceeded,
               fmt::format("the work is still going after {} ms", timeout_ns / 1'000'000)};
     }

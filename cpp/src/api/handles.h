@@ -19,6 +19,9 @@ struct corro_group {
 struct corro_work {
   corro_engine* engine;
   std::shared_ptr<corro::runtime::WorkState> state;
+  /// Whose micro-batches it waits for, or null. Only while it is not done, and with the baton: the
+  /// plan is there as long.
+  corro::runtime::LoadedPlan* plan = nullptr;
 };
 
 struct corro_engine {
@@ -32,6 +35,9 @@ struct corro_engine {
 };
 
 namespace corro::api {
+
+/// Who waits for a plan looks this often at whether it is served.
+constexpr Duration kLook = std::chrono::milliseconds(100);
 
 /// Fills *error, if there is one, and returns the code.
 corro_code report(const Status& status, corro_error* error);

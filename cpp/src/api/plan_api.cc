@@ -124,6 +124,19 @@ void copy_slots(std::span<graph::Slot* const> from, std::vector<corro_slot>& int
   for (const graph::Slot* slot : from) into.push_back({slot->data.data(), slot->data.size()});
 }
 
+/// Driver::next(), and whether other lanes are served meanwhile.
+corro::Result<runtime::PulledFiring> next_firing(corro_lane& lane, Duration timeout) {
+  runtime::Driver& driver = lane.plan->driver();
+  while (true) {
+    const Duration slice = std::min(timeout, corro::api::kLook);
+    auto next = driver.next(*lane.lane, slice);
+    if (next.ok() || next.status().code() != Code::kDeadlineExceeded) return next;
+    if (lane.plan->plan->has_stopped() || timeout == Duration::zero()) return next;
+    driver.call([&](runtime::Engine&) { lane.plan->plan->check_served(corro::monotonic_now()); });
+    timeout -= slice;
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -158,7 +171,7 @@ corro_code corro_plan_run(corro_plan* plan, uint32_t until, corro_work** work, c
   return guarded(error, [&]() -> Status {
     *work = nullptr;
     CORRO_TRY(check_plan(plan));
-    auto handle = std::make_unique<corro_work>(plan->group->engine, nullptr);
+    auto handle = std::make_unique<corro_work>(plan->group->engine, nullptr, plan->plan);
     plan->driver().call([&](runtime::Engine&) { handle->state = plan->plan->run_until(until); });
     *work = handle.release();
     return {};
@@ -267,7 +280,7 @@ corro_code corro_lane_next(corro_lane* lane, corro_firing* firing, int64_t timeo
     if (lane == nullptr) return {Code::kInvalidArgument, "this lane is not pulled on this rank"};
     CORRO_TRY(check_plan(lane->plan));
     const Duration timeout = timeout_ns < 0 ? Duration::max() : Duration(timeout_ns);
-    CORRO_ASSIGN(const runtime::PulledFiring next, lane->plan->driver().next(*lane->lane, timeout));
+    CORRO_ASSIGN(const runtime::PulledFiring next, next_firing(*lane, timeout));
     corro_lane::Slots& slots = lane->slots[next.service];
     copy_slots(next.inputs, slots.inputs);
     copy_slots(next.outputs, slots.outputs);

@@ -39,6 +39,7 @@ Result<std::unique_ptr<LoadedPlan>> LoadedPlan::load(const graph::Plan& plan, co
 Status LoadedPlan::build(const MakeFabric& make_fabric, const LoadOptions& options) {
   part_ = graph::cut(whole_, static_cast<uint32_t>(facts_.rank));
   part_.plan.epoch = key_.epoch;
+  timeout_ = options.timeout > Duration::zero() ? options.timeout : parts_.options.timeout;
   // A communicator has a board line for each operation in flight.
   for (size_t i = 0; i < part_.lanes.size(); ++i) {
     graph::LaneSpec& lane = part_.plan.lanes[i];
@@ -100,12 +101,14 @@ Status LoadedPlan::make_lanes(const MakeFabric& make_fabric, const LoadOptions& 
     }
     if (options.own_lane) lanes_[here] = options.own_lane(lane);
     if (lanes_[here] != nullptr) continue;
-    made_.push_back(std::make_unique<PulledLane>(numbers));
-    lanes_[here] = made_.back().get();
+    auto pulled = std::make_unique<PulledLane>(numbers);
+    pulled_.push_back(pulled.get());
+    lanes_[here] = pulled.get();
+    made_.push_back(std::move(pulled));
   }
   for (graph::ServiceId id = 0; id < part_.services.size(); ++id) {
     if (part_.services[id].role == graph::Role::kService) continue;
-    lanes_[part_.plan.services[id].lane] = make_transfer(id, options);
+    lanes_[part_.plan.services[id].lane] = make_transfer(id);
   }
   return {};
 }
@@ -136,7 +139,7 @@ Result<PlanLane*> LoadedPlan::make_communicator(graph::LaneId here, const MakeFa
   return made_.back().get();
 }
 
-PlanLane* LoadedPlan::make_transfer(graph::ServiceId half, const LoadOptions& options) {
+PlanLane* LoadedPlan::make_transfer(graph::ServiceId half) {
   const graph::PartService& service = part_.services[half];
   const bool sends = service.role == graph::Role::kSend;
   const auto peer = static_cast<int32_t>(service.peer);
@@ -149,8 +152,7 @@ PlanLane* LoadedPlan::make_transfer(graph::ServiceId half, const LoadOptions& op
                          .sends = sends,
                          .peer = peer,
                          .bytes = whole_.channels[service.number].slot_bytes,
-                         .timeout = options.timeout > Duration::zero() ? options.timeout
-                                                                       : parts_.options.timeout}));
+                         .timeout = timeout_}));
   return made_.back().get();
 }
 
@@ -209,8 +211,10 @@ bool LoadedPlan::poll(Time now) {
   bool moved = std::exchange(fresh_, false);
   for (PlanLane* lane : lanes_) moved = lane->poll(now) || moved;
   moved = executor_->poll(now) || moved;
-  if (moved) settle(now);
-  return moved;
+  if (!moved) return false;
+  moved_ = now;
+  settle(now);
+  return true;
 }
 
 /// Ends the plan if a firing has failed, and the waits that are over.
@@ -235,6 +239,28 @@ void LoadedPlan::check(Time now) {
     if (!failure) continue;
     lane->stop(failure->cause, now);  // first: its services are what it happened in
     return end(failure->cause, failure->culprit, true, now);
+  }
+}
+
+void LoadedPlan::check_served(Time now) {
+  const auto computes = [](const PulledLane* lane) { return lane->computing() > 0; };
+  const bool served = std::ranges::any_of(pulled_, computes);
+  (void)poll(now);  // What threads have done in the meantime counts.
+  if (served) moved_ = now;
+  if (!stopped_.ok() || now - moved_ < timeout_) return;
+  for (PulledLane* lane : pulled_) {
+    const auto firing = lane->oldest();
+    if (!firing) continue;
+    const graph::ServiceSpec& service = whole_.services[firing->service];
+    const int32_t rank = facts_.own_world_rank();
+    return stop(
+        {Code::kDeadlineExceeded,
+         fmt::format("service {}, micro-batch {}: waited for a thread of rank {} that "
+                     "serves lane {} for {:.3g} s",
+                     service.name, firing->generation.micro, rank, whole_.lanes[service.lane].name,
+                     std::chrono::duration<double>(now - moved_).count()),
+         {.rank = rank}},
+        now);
   }
 }
 

@@ -29,8 +29,9 @@ namespace corro::runtime {
 
 /// How a plan is loaded; the same on all ranks, but for what its own lanes and memory are.
 struct LoadOptions {
-  uint32_t first = 0;     ///< The micro-batch that every service fires first.
-  Duration timeout = {};  ///< Of a firing that waits for other ranks; zero: the engine's.
+  uint32_t first = 0;  ///< The micro-batch that every service fires first.
+  /// Of a firing that waits for other ranks, or for a thread of the user; zero: the engine's.
+  Duration timeout = {};
   /// A lane of this rank alone (number in the whole plan) that the loader serves itself; null, or
   /// no function: a PulledLane. It outlives the plan.
   std::function<PlanLane*(graph::LaneId lane)> own_lane = {};
@@ -91,8 +92,12 @@ class LoadedPlan {
   void judge(MemberId from, const transport::MessageKey& key, const SignatureBits& signature);
   /// The group has failed, or goes: ends everything without a word.
   void fail(const Status& cause, Time now);
-  /// Looks at deadlines.
+  /// Looks at deadlines of what is in flight among ranks.
   void check(Time now);
+  /// Looks at the deadline of firings that wait for threads: whoever waits for this rank's part of
+  /// the plan calls it now and then. It stops the plan if nothing has moved for the timeout, one
+  /// waits, and no thread computes any: a thread that computes may take as long as it likes.
+  void check_served(Time now);
   [[nodiscard]] Time next_deadline() const;
   /// The first member that has left and that something in flight waits for, or -1.
   [[nodiscard]] MemberId awaited_that_left() const;
@@ -110,7 +115,7 @@ class LoadedPlan {
   [[nodiscard]] Result<PlanLane*> make_communicator(graph::LaneId here,
                                                     const MakeFabric& make_fabric,
                                                     const LoadOptions& options);
-  [[nodiscard]] PlanLane* make_transfer(graph::ServiceId half, const LoadOptions& options);
+  [[nodiscard]] PlanLane* make_transfer(graph::ServiceId half);
   void settle(Time now);
   void end(const Status& cause, int32_t culprit, bool tell, Time now);
 
@@ -121,10 +126,13 @@ class LoadedPlan {
   graph::Part part_;
   std::vector<std::unique_ptr<PlanLane>> made_;  ///< Those that are not the loader's.
   std::vector<PlanLane*> lanes_;                 ///< By lane of the part.
+  std::vector<PulledLane*> pulled_;              ///< Those of them that threads of the user serve.
   std::unordered_map<LaneKey, PlanLane*, LaneKeyHash> by_key_;
   std::shared_ptr<std::byte> memory_;  ///< See memory().
   std::unique_ptr<graph::Executor> executor_;
   std::vector<Waiter> waiters_;
+  Duration timeout_{};
+  Time moved_;          ///< When something has moved last, or a thread has computed.
   bool fresh_ = false;  ///< run_until() has allowed something since the last poll.
   Status stopped_;
   std::atomic<bool> has_stopped_{false};

@@ -37,7 +37,14 @@ Result<PulledFiring> PulledLane::next(Duration timeout) {
   const size_t place = waiting->first;
   waiting->first = (place + 1) % waiting->ring.size();
   --waiting->count;
+  computing_.fetch_add(1, std::memory_order_relaxed);
   return waiting->ring[place];
+}
+
+std::optional<PulledFiring> PulledLane::oldest() {
+  auto waiting = waiting_.lock();
+  if (waiting->count == 0) return std::nullopt;
+  return waiting->ring[waiting->first];
 }
 
 Status PulledLane::done(const PulledFiring& firing, const Status& status) {
@@ -56,6 +63,7 @@ Status PulledLane::done(const PulledFiring& firing, const Status& status) {
   while (!done_.compare_exchange_weak(slot.next, &slot, std::memory_order_seq_cst,
                                       std::memory_order_relaxed)) {
   }
+  computing_.fetch_sub(1, std::memory_order_release);
   return {};
 }
 

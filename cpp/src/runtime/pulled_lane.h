@@ -28,7 +28,7 @@ struct PulledFiring {
   graph::Ticket ticket;
 };
 
-/// next(), done() and has_news() are thread-safe.
+/// Loop-confined; next(), done(), has_news() and what only looks are thread-safe.
 class PulledLane final : public PlanLane {
  public:
   /// `services`: by number in the part, those in the whole plan.
@@ -39,6 +39,11 @@ class PulledLane final : public PlanLane {
     auto waiting = waiting_.lock();
     return waiting->count == 0 && waiting->stopped.ok();
   }
+  /// Firings that next() has given out and that are not done. A poll takes in what is not counted
+  /// any more.
+  [[nodiscard]] uint32_t computing() const { return computing_.load(std::memory_order_acquire); }
+  /// The firing that has waited longest for a next(), if any.
+  [[nodiscard]] std::optional<PulledFiring> oldest();
   /// Takes the firing that has waited longest; blocks until there is one. DEADLINE_EXCEEDED after
   /// `timeout` (zero: does not block), and why the plan has stopped if it has.
   [[nodiscard]] Result<PulledFiring> next(Duration timeout);
@@ -72,6 +77,7 @@ class PulledLane final : public PlanLane {
   const std::vector<graph::ServiceId> services_;
   std::unique_ptr<Done[]> slots_;  ///< By service of the part.
   std::atomic<Done*> done_{nullptr};
+  std::atomic<uint32_t> computing_{0};
   Guarded<Waiting> waiting_;
   graph::Executor* executor_ = nullptr;
 };

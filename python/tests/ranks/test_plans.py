@@ -273,6 +273,17 @@ def test_a_plan_that_is_unloaded_lets_all_threads_go(alone: corro.Group) -> None
         assert len(raised) == len(threads)
 
 
+@pytest.mark.parametrize("served", ["ahead", ""], ids=["another lane is served", "none is served"])
+def test_a_lane_that_nobody_serves_stops_the_plan(alone: corro.Group, served: str) -> None:
+    functions = {served: ignore} if served else None
+    late = "behind" if served else "ahead"
+    with (
+        corro.load_plan(local("ahead", "behind"), alone, timeout=0.3) as loaded,
+        pytest.raises(corro.TimeoutError, match=f"service {late}, micro-batch 0: waited for a thr"),
+    ):
+        loaded.run(10, functions)
+
+
 def test_one_shots_go_on_beside_a_plan_that_waits() -> None:
     plan = chain(corro.size())
     with corro.load_plan(plan) as loaded:
