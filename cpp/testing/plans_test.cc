@@ -427,6 +427,39 @@ TEST_P(Plans, AFailedServiceStopsThePlanOnAllRanks) {
   expect_chain(seen, 3, 4, 16);
 }
 
+/// Boards show a failure before STOP says why, and who has heard it may leave at once.
+TEST_P(Plans, TheFailedServiceIsNamedToAllHoweverTheyLearnOfIt) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    WorldOptions seeded = options(4);
+    seeded.seed = seed;
+    World world(seeded);
+    Users users(world);
+    std::vector<float> sums;
+    play_reducing(users, {0, 1, 2, 3}, sums);
+    users.set("use3", [](int32_t, const PulledFiring& firing) {
+      return firing.generation.micro < 2 ? Status() : Status(Code::kInternal, "not finite");
+    });
+    users.load_all(reducing(4, {0, 1, 2, 3}, 5000));
+    const World::Works works = users.run_until(10);
+    std::array<bool, 4> left{};
+    for (int turn = 0; turn < 10'000 && !std::ranges::all_of(left, std::identity()); ++turn) {
+      world.poll_rounds(1);
+      (void)users.compute();
+      for (size_t r = 0; r < left.size(); ++r) {
+        if (left[r] || !works[r]->done()) continue;
+        left[r] = true;
+        EXPECT_THAT(works[r]->status().message(),
+                    AllOf(HasSubstr("service use3"), HasSubstr("micro-batch 2: not finite")))
+            << "rank " << r << ", seed " << seed;
+        users.forget(static_cast<int32_t>(r));
+        world.engine(static_cast<int32_t>(r)).close();
+      }
+      if (turn % 100 == 99) world.pass_time(std::chrono::milliseconds(50));
+    }
+    EXPECT_TRUE(std::ranges::all_of(left, std::identity())) << "seed " << seed;
+  }
+}
+
 TEST_P(Plans, ARankThatIsLateForTheDeadlineIsNamed) {
   World world(options(2));
   Users users(world);

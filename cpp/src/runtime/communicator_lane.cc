@@ -90,7 +90,9 @@ void CommunicatorLane::start(Time now, const graph::Work& work) {
   lane_->fire(step.request, work.firing.ticket, now);
 }
 
-bool CommunicatorLane::poll(Time now) { return !lane_->flights().empty() && lane_->poll(now); }
+bool CommunicatorLane::poll(Time now) {
+  return !failed_ && !lane_->flights().empty() && lane_->poll(now);
+}
 
 void CommunicatorLane::stop(const Status& cause, Time now) {
   const int32_t culprit = cause.detail() ? cause.detail()->rank : -1;
@@ -110,9 +112,13 @@ void CommunicatorLane::judge(MemberId from, uint64_t op, const SignatureBits& si
 }
 
 std::optional<GroupFailure> CommunicatorLane::check(Time now) {
+  if (failed_) return std::nullopt;
   lane_->check(now);
-  auto failure = lane_->take_failure();
-  if (failure) return failure;
+  if (auto failure = lane_->take_failure()) {
+    failed_ = true;
+    failure->heard = !lane_->fabric()->set_failed(failure->cause.code(), failure->culprit);
+    return failure;
+  }
   // It was over here, and has failed elsewhere: what fired after it cannot be trusted.
   const Status error = lane_->take_next_error();
   if (error.ok()) return std::nullopt;

@@ -54,6 +54,7 @@ class CommunicatorLane final : public PlanLane {
  private:
   GroupFacts facts_;
   std::unique_ptr<GroupLane> lane_;
+  bool failed_ = false;      ///< It has told why; stop() comes next.
   std::vector<Step> steps_;  ///< By service of the part; those of other lanes are empty.
 };
 

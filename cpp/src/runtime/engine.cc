@@ -98,7 +98,7 @@ void Engine::hear_early(Group& group, const std::vector<LaneKey>& keys) {
                              who, world().rank()),
                  {.rank = who}},
                 who},
-               Group::News::kOwn, now_);
+               Group::News::kFound, now_);
   }
 }
 
@@ -252,7 +252,7 @@ void Engine::fail_all(const Status& cause) {
   const int32_t rank = world().rank();
   const Status mine(cause.code(), fmt::format("rank {}: {}", rank, cause.message()),
                     {.rank = rank});
-  groups_.for_each([&](Group& group) { group.fail({mine, rank}, Group::News::kOwn, now_); });
+  groups_.for_each([&](Group& group) { group.fail({mine, rank}, Group::News::kFound, now_); });
 }
 
 void Engine::close_descriptors() {

@@ -106,6 +106,7 @@ struct GroupFacts {
 struct GroupFailure {
   Status cause;
   int32_t culprit = -1;  ///< World rank, or -1.
+  bool heard = false;    ///< Another member had said so before this rank found it.
 };
 
 struct Flight {

@@ -186,7 +186,7 @@ void Group::take_failures(Time now) {
   auto failure = one_shots_->take_failure();
   if (!failure) failure = pairs_.take_failure();
   if (!failure) failure = named_.take_failure();
-  if (failure) fail(*failure, News::kOwn, now);
+  if (failure) fail(*failure, News::kFound, now);
 }
 
 Time Group::next_deadline() const {
@@ -219,7 +219,7 @@ void Group::meet(MemberId from, const wire::Control& members, Time now) {
       std::string_view(members.text).substr(0, collective::kMostMembersText));
   if (same.ok()) return;
   const int32_t r = facts_.index_of(from);
-  fail({same, facts_.world_rank(r)}, News::kOwn, now);
+  fail({same, facts_.world_rank(r)}, News::kFound, now);
   if (r < 0) (void)parts_.peers.tell(from, abort_of({same, -1}));
 }
 
@@ -269,7 +269,7 @@ void Group::fail(const GroupFailure& failure, News news, Time now) {
     const bool first = one_shots_->fabric()->set_failed(cause.code(), failure.culprit);
     // The board tells who is in an operation. Who waits for a message, for a plan, for a name or
     // for a verdict looks elsewhere; one word of the first who knows is enough for the first two.
-    if (by_messages_ || parts_.options.commit || named_.used() || (first && news == News::kOwn)) {
+    if (by_messages_ || parts_.options.commit || named_.used() || (first && news == News::kFound)) {
       tell_members(parts_, facts_, abort_of(failure));
     }
     named_.for_each(
@@ -298,7 +298,7 @@ void Group::lose(MemberId member, Time now) {
 void Group::check_departed(Time now) {
   int32_t left = one_shots_->awaited_that_left();
   if (left < 0) left = pairs_.awaited_that_left();
-  if (left < 0) left = facts_.index_of(plans_.awaited_that_left());
+  if (left < 0) left = facts_.index_of(plans_.awaited_that_left(now));
   named_.for_each([&left](const GroupLane& lane) {
     if (left < 0) left = lane.awaited_that_left();
   });
@@ -311,7 +311,7 @@ void Group::check_departed(Time now) {
          fmt::format("rank {} has left the job", world_rank),
          {.rank = world_rank}},
         world_rank},
-       News::kOwn, now);
+       News::kFound, now);
 }
 
 void Group::close(const Status& cause) {

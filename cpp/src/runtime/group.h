@@ -59,7 +59,7 @@ class Group {
   void check_departed(Time now);
   /// Who has to say that a group has failed.
   enum class News : uint8_t {
-    kOwn,    ///< This rank has found it: the others are told.
+    kFound,  ///< This rank has found it: the others are told.
     kHeard,  ///< The others learn it from their kernels, or from whom this rank has it.
   };
   /// Ends everything with this cause, here and for whoever waits on this rank. `culprit`: world

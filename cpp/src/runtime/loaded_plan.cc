@@ -12,6 +12,9 @@ namespace {
 constexpr uint64_t kSlotAlignment = 64;
 constexpr uint64_t kMostMemory = uint64_t{1} << 46U;  ///< Far below where sums overflow.
 
+/// A rank that stops a plan tells all others at once.
+constexpr Duration kTimeToSayWhy = std::chrono::seconds(1);
+
 uint64_t aligned(uint64_t bytes) {
   return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
@@ -236,10 +239,19 @@ void LoadedPlan::check(Time now) {
   if (!stopped_.ok()) return;
   for (PlanLane* lane : lanes_) {
     const auto failure = lane->check(now);
-    if (!failure) continue;
-    lane->stop(failure->cause, now);  // first: its services are what it happened in
-    return end(failure->cause, failure->culprit, true, now);
+    if (failure) heard_.emplace(lane, *failure);
+    if (failure && !failure->heard) break;
   }
+  if (!heard_ || (heard_->second.heard && may_hear_why(now))) return;
+  const auto [lane, failure] = *heard_;
+  lane->stop(failure.cause, now);  // first: its services are what it happened in
+  end(failure.cause, failure.culprit, true, now);
+}
+
+/// Something shows that the plan has ended elsewhere: true as long as STOP may still say why.
+bool LoadedPlan::may_hear_why(Time now) {
+  if (why_until_ == Time::never()) why_until_ = now + kTimeToSayWhy;
+  return now < why_until_;
 }
 
 void LoadedPlan::check_served(Time now) {
@@ -265,14 +277,15 @@ void LoadedPlan::check_served(Time now) {
 }
 
 Time LoadedPlan::next_deadline() const {
-  Time earliest = Time::never();
+  Time earliest = stopped_.ok() ? why_until_ : Time::never();
   for (const PlanLane* lane : lanes_) earliest = std::min(earliest, lane->next_deadline());
   return earliest;
 }
 
-MemberId LoadedPlan::awaited_that_left() const {
+MemberId LoadedPlan::awaited_that_left(Time now) {
   for (const PlanLane* lane : lanes_) {
-    if (const MemberId left = lane->awaited_that_left(); left >= 0) return left;
+    const MemberId left = lane->awaited_that_left();
+    if (left >= 0) return may_hear_why(now) ? -1 : left;
   }
   return -1;
 }

@@ -10,9 +10,11 @@
 //
 //   runs -- a firing fails or is late, a member is lost, STOP is heard, stop() --> stopped
 //
-// Who finds the reason says STOP to all members. On each rank what is in flight is cancelled, and
-// all waits end with the reason: which service, which micro-batch, which rank. A stopped plan stays
-// stopped; survivors load another one, under keys of its own, from completed() on.
+// Who finds the reason says STOP to all members. A rank may see the end before it hears why: a
+// board that was given up, a member that has left. It waits for the reason for a second. On each
+// rank what is in flight is cancelled, and all waits end with the reason: which service, which
+// micro-batch, which rank. A stopped plan stays stopped; survivors load another one, under keys of
+// its own, from completed() on.
 #pragma once
 
 #include <atomic>
@@ -99,8 +101,9 @@ class LoadedPlan {
   /// waits, and no thread computes any: a thread that computes may take as long as it likes.
   void check_served(Time now);
   [[nodiscard]] Time next_deadline() const;
-  /// The first member that has left and that something in flight waits for, or -1.
-  [[nodiscard]] MemberId awaited_that_left() const;
+  /// The first member that has left and that something in flight waits for, or -1. Not at once: its
+  /// STOP, or the one that it had heard, may still be on its way.
+  [[nodiscard]] MemberId awaited_that_left(Time now);
   /// It is over here: what others may still read of it. Nothing may be called afterwards.
   [[nodiscard]] std::vector<PlanLane::Rest> take_rests();
 
@@ -117,6 +120,7 @@ class LoadedPlan {
                                                     const LoadOptions& options);
   [[nodiscard]] PlanLane* make_transfer(graph::ServiceId half);
   void settle(Time now);
+  [[nodiscard]] bool may_hear_why(Time now);
   void end(const Status& cause, int32_t culprit, bool tell, Time now);
 
   const graph::Plan whole_;
@@ -132,8 +136,10 @@ class LoadedPlan {
   std::unique_ptr<graph::Executor> executor_;
   std::vector<Waiter> waiters_;
   Duration timeout_{};
-  Time moved_;          ///< When something has moved last, or a thread has computed.
-  bool fresh_ = false;  ///< run_until() has allowed something since the last poll.
+  Time moved_;  ///< When something has moved last, or a thread has computed.
+  std::optional<std::pair<PlanLane*, GroupFailure>> heard_;  ///< A member has given a lane up.
+  Time why_until_ = Time::never();  ///< So long STOP may say why; never: there is no sign of one.
+  bool fresh_ = false;              ///< run_until() has allowed something since the last poll.
   Status stopped_;
   std::atomic<bool> has_stopped_{false};
 };

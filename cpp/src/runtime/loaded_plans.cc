@@ -53,9 +53,9 @@ Time LoadedPlans::next_deadline() const {
   return earliest;
 }
 
-MemberId LoadedPlans::awaited_that_left() const {
+MemberId LoadedPlans::awaited_that_left(Time now) {
   for (const auto& plan : plans_) {
-    if (const MemberId left = plan->awaited_that_left(); left >= 0) return left;
+    if (const MemberId left = plan->awaited_that_left(now); left >= 0) return left;
   }
   return -1;
 }

@@ -32,8 +32,8 @@ class LoadedPlans {
   void fail(const Status& cause, Time now);
   void check(Time now);
   [[nodiscard]] Time next_deadline() const;
-  /// The first member that has left and that something in flight waits for, or -1.
-  [[nodiscard]] MemberId awaited_that_left() const;
+  /// See LoadedPlan.
+  [[nodiscard]] MemberId awaited_that_left(Time now);
 
  private:
   const GroupFacts& facts_;
