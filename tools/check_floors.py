@@ -55,6 +55,8 @@ def folders(root: Path) -> Iterator[tuple[str, Path]]:
     """Yields (floor, folder) for every native folder there is, at any depth."""
     for top, at in {"cpp/src": "cpp/src", "cpp/testing": "cpp", "cpp/bench": "cpp"}.items():
         for folder in sorted([root / top, *(root / top).rglob("*")]):
+            if folder.name == "__pycache__":  # The bench's programs in Python have been run.
+                continue
             if folder.is_dir() and folder != root / "cpp/src":
                 yield str(folder.relative_to(root / at)), folder
 

@@ -55,6 +55,11 @@ def test_a_clean_tree_has_no_problem(tree: Path) -> None:
     assert check(tree) == []
 
 
+def test_what_python_leaves_behind_is_no_floor(tree: Path) -> None:
+    write(tree, "cpp/src/io/__pycache__/rows.cpython-311.pyc", "")
+    assert check(tree) == []
+
+
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
