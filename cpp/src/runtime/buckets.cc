@@ -263,12 +263,16 @@ bool Buckets::may_begin(uint32_t round) const {
   return false;
 }
 
-/// Ends the fills that may end; true if there were any.
+/// Ends the fills that the set allows and whose memory the round before has left; true if there
+/// were any.
 bool Buckets::fill_in_order() {
   bool filled = false;
-  while (may_fill(fills_[next_fill_])) {
+  while (true) {
     const uint32_t bucket = next_fill_;
     const Fill firing = fills_[bucket];
+    const bool allowed = firing.waits && set_.may_reduce(bucket, firing.round) &&
+                         set_.rounds_done(bucket) == firing.round;
+    if (!allowed) return filled;
     fills_[bucket].waits = false;
     next_fill_ = bucket == set_.buckets() ? 0 : bucket + 1;
     if (bucket == set_.buckets()) {
@@ -279,13 +283,6 @@ bool Buckets::fill_in_order() {
     executor_->complete(firing.ticket);
     filled = true;
   }
-  return filled;
-}
-
-/// The set allows it, and what the round before has left in the same memory has landed.
-bool Buckets::may_fill(const Fill& firing) const {
-  return firing.waits && set_.may_reduce(next_fill_, firing.round) &&
-         set_.rounds_done(next_fill_) == firing.round;
 }
 
 void Buckets::fill_bucket(uint32_t bucket, uint64_t round) {

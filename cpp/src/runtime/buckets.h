@@ -93,7 +93,6 @@ class Buckets final : public PlanLane {
   [[nodiscard]] LoadOptions load_options();
   [[nodiscard]] bool may_begin(uint32_t round) const;
   bool fill_in_order();
-  [[nodiscard]] bool may_fill(const Fill& firing) const;
   void fill_bucket(uint32_t bucket, uint64_t round);
   void fill_map(uint64_t round);
   [[nodiscard]] Status land(uint32_t bucket);

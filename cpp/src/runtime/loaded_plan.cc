@@ -19,6 +19,12 @@ uint64_t aligned(uint64_t bytes) {
   return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
 
+/// Something shows that a plan has ended elsewhere: true as long as STOP may still say why.
+bool may_hear_why(Time& until, Time now) {
+  if (until == Time::never()) until = now + kTimeToSayWhy;
+  return now < until;
+}
+
 }  // namespace
 
 LoadedPlan::LoadedPlan(graph::Plan plan, const LaneKey& key, const GroupFacts& facts,
@@ -242,16 +248,10 @@ void LoadedPlan::check(Time now) {
     if (failure) heard_.emplace(lane, *failure);
     if (failure && !failure->heard) break;
   }
-  if (!heard_ || (heard_->second.heard && may_hear_why(now))) return;
+  if (!heard_ || (heard_->second.heard && may_hear_why(why_until_, now))) return;
   const auto [lane, failure] = *heard_;
   lane->stop(failure.cause, now);  // first: its services are what it happened in
   end(failure.cause, failure.culprit, true, now);
-}
-
-/// Something shows that the plan has ended elsewhere: true as long as STOP may still say why.
-bool LoadedPlan::may_hear_why(Time now) {
-  if (why_until_ == Time::never()) why_until_ = now + kTimeToSayWhy;
-  return now < why_until_;
 }
 
 void LoadedPlan::check_served(Time now) {
@@ -285,7 +285,7 @@ Time LoadedPlan::next_deadline() const {
 MemberId LoadedPlan::awaited_that_left(Time now) {
   for (const PlanLane* lane : lanes_) {
     const MemberId left = lane->awaited_that_left();
-    if (left >= 0) return may_hear_why(now) ? -1 : left;
+    if (left >= 0) return may_hear_why(why_until_, now) ? -1 : left;
   }
   return -1;
 }

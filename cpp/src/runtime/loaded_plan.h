@@ -120,7 +120,6 @@ class LoadedPlan {
                                                     const LoadOptions& options);
   [[nodiscard]] PlanLane* make_transfer(graph::ServiceId half);
   void settle(Time now);
-  [[nodiscard]] bool may_hear_why(Time now);
   void end(const Status& cause, int32_t culprit, bool tell, Time now);
 
   const graph::Plan whole_;
