@@ -179,6 +179,8 @@ def test_operations_are_events_of_the_profiler(background: bool) -> None:
 @needs_new
 def test_the_event_of_a_receive_without_a_source_ends_where_the_work_does() -> None:
     """The profiler calls it asynchronous, whoever lets go of the work, and when."""
+    if size() == 1:
+        pytest.skip("one rank has nobody to receive from")
     to, got = (rank() + 1) % size(), torch.empty(3)
     with torch.autograd.profiler.profile(record_shapes=True) as profile:
         works = []
