@@ -144,7 +144,8 @@ def test_what_a_function_raises_stops_the_plan_everywhere() -> None:
     again.unload()
     assert seen == [micro * 100 + corro.rank() for micro in range(first, first + 5)]
     assert repeats == sorted(repeats, reverse=True)
-    assert before - first <= sum(repeats) <= max(len(fired), before) - first
+    # It may have been further than the five micro-batches that run again.
+    assert min(before - first, 5) <= sum(repeats) <= max(len(fired), before) - first
 
 
 @pytest.mark.parametrize(
