@@ -12,15 +12,14 @@ Runs on every rank; rank 0 prints a JSON line for each case: {case, min_us, medi
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 import torch
 import torch.distributed as dist
+from cases import MANY, Call, Case, Measurement
 from torch._C import _distributed_c10d as c10d
 
 import corro
@@ -28,9 +27,6 @@ import corro.numpy
 import corro.torch
 
 BATCH = 200  # Of what takes microseconds: the clock's own cost stays below a hundredth.
-MANY = [(100, 4000), (200, 65536)]  # Operations, bytes of each.
-
-Case = Callable[[], object]
 
 
 class NoWork(c10d.Work):
@@ -67,29 +63,7 @@ for _name, _value in vars(c10d.Backend).items():
         setattr(NoBackend, _name, property(lambda _: False))
 
 
-def timed(case: Case, times: int) -> float:
-    """Returns microseconds for each of so many calls in a row."""
-    start = time.perf_counter()
-    for _ in range(times):
-        case()
-    return (time.perf_counter() - start) * 1e6 / times
-
-
-def measure(cases: dict[str, Case], samples: int, times: int = 1) -> None:
-    """Measures cases in turns. The first fifth of the samples is dropped."""
-    taken: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(samples):
-        for name, case in cases.items():
-            taken[name].append(timed(case, times))
-    if dist.get_rank() != 0:
-        return
-    for name, all_of in taken.items():
-        kept = sorted(all_of[samples // 5 :])
-        middle = kept[len(kept) // 2]
-        print(json.dumps({"case": name, "min_us": kept[0], "median_us": middle}), flush=True)
-
-
-def many(tensors: list[torch.Tensor], names: list[str | None]) -> Case:
+def many(tensors: list[torch.Tensor], names: list[str | None]) -> Call:
     """Starts an allreduce of each tensor with corro's verbs, then waits for all."""
 
     def run() -> None:
@@ -100,7 +74,7 @@ def many(tensors: list[torch.Tensor], names: list[str | None]) -> Case:
     return run
 
 
-def many_of_torch(tensors: list[torch.Tensor]) -> Case:
+def many_of_torch(tensors: list[torch.Tensor]) -> Call:
     """The same through torch.distributed."""
 
     def run() -> None:
@@ -110,21 +84,37 @@ def many_of_torch(tensors: list[torch.Tensor]) -> Case:
     return run
 
 
-def measure_corro(samples: int) -> None:
+def measure_torch(measurement: Measurement) -> None:
+    """Measures what goes through torch.distributed."""
+    tensor, noop = torch.zeros(1), dist.get_backend() == "noop"
+    case = Case(lambda: dist.all_reduce(tensor), [] if noop else [tensor], mean=False)
+    measurement.run({"distributed": case}, BATCH)
+    if noop:
+        return
+    for count, size in MANY:
+        tensors = [torch.zeros(size // 4) for _ in range(count)]
+        case = Case(many_of_torch(tensors), tensors, mean=False)
+        measurement.run({f"{count}x{size}-private-torch": case})
+
+
+def measure_corro(measurement: Measurement) -> None:
     """Measures what is corro's own."""
-    array, tensor = numpy.zeros(1, numpy.float32), torch.zeros(1)
-    verbs: dict[str, Case] = {
-        "numpy": lambda: corro.numpy.allreduce(array),
-        "torch": lambda: corro.torch.allreduce_(tensor),
+    tensor = torch.zeros(1)
+    array = tensor.numpy()  # The same memory.
+    in_place = Case(lambda: numpy.copyto(array, corro.numpy.allreduce(array)), [tensor])
+    in_place.check(measurement.rank, measurement.size)
+    verbs = {
+        "numpy": Case(lambda: corro.numpy.allreduce(array), []),
+        "torch": Case(lambda: corro.torch.allreduce_(tensor), [tensor]),
     }
-    measure(verbs, samples, BATCH)
+    measurement.run(verbs, BATCH)
     memories: dict[str, Callable[[int], torch.Tensor]] = {
         "private": torch.zeros,
         "arena": corro.torch.empty,
     }
     for memory, allocate in memories.items():
         for count, size in MANY:
-            measure(many_cases(memory, allocate, count, size), samples)
+            measurement.run(many_cases(memory, allocate, count, size))
 
 
 def many_cases(
@@ -134,10 +124,11 @@ def many_cases(
     tensors = [allocate(size // 4) for _ in range(count)]
     together = allocate(count * size // 4)
     place = f"{count}x{size}-{memory}"
+    names: list[str | None] = [f"{place}.{i}" for i in range(count)]
     return {
-        f"{place}-one": lambda: corro.torch.allreduce_(together),
-        f"{place}-ordered": many(tensors, [None] * count),
-        f"{place}-named": many(tensors, [f"{place}.{i}" for i in range(count)]),
+        f"{place}-one": Case(lambda: corro.torch.allreduce_(together), [together]),
+        f"{place}-ordered": Case(many(tensors, [None] * count), tensors),
+        f"{place}-named": Case(many(tensors, names), tensors),
     }
 
 
@@ -150,15 +141,10 @@ def main() -> None:
             "noop", lambda _store, rank, size, _timeout: NoBackend(rank, size), devices=["cpu"]
         )
     dist.init_process_group(backend)
-    tensor = torch.zeros(1)
-    measure({"distributed": lambda: dist.all_reduce(tensor)}, samples, BATCH)
-    if backend == "noop":
-        return
-    for count, size in MANY:
-        tensors = [torch.zeros(size // 4) for _ in range(count)]
-        measure({f"{count}x{size}-private-torch": many_of_torch(tensors)}, samples)
+    measurement = Measurement(dist.get_rank(), dist.get_world_size(), samples)
+    measure_torch(measurement)
     if backend == "corro":
-        measure_corro(samples)
+        measure_corro(measurement)
     dist.destroy_process_group()
 
 

@@ -2,7 +2,8 @@
 
     corro run -np 2 --show 0 python cpp/bench/step_torch.py SECONDS
 
-The two take turns. Rank 0 prints the medians in microseconds: {"with": 1.0, "without": 1.0}
+The two take turns, after the parameters of one step were compared with what the mean of the
+gradients makes of them. Rank 0 prints the medians in microseconds: {"with": 1.0, "without": 1.0}
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from torch import nn
 
 import corro.torch as corro
 
+RATE = 0.5
+
 
 class Training:
     """A model of many small parameters, each used by an operation of its own."""
 
     def __init__(self, distributed: bool) -> None:
         self.weights = nn.ParameterList(torch.zeros(16) for _ in range(1000))
-        self.optimizer: torch.optim.Optimizer = torch.optim.SGD(self.weights, lr=1e-3)
+        self.optimizer: torch.optim.Optimizer = torch.optim.SGD(self.weights, lr=RATE)
         if distributed:
             self.optimizer = corro.DistributedOptimizer(self.optimizer)
 
@@ -36,13 +39,21 @@ class Training:
         self.optimizer.step()
         return (time.perf_counter() - start) * 1e6
 
+    def check_step(self, x: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Takes the first step; ends the program unless all weights went down that gradient."""
+        self.step(x)
+        if not all(torch.equal(weight, -RATE * gradient) for weight in self.weights):
+            sys.exit("wrong step")
+
 
 def main() -> None:
     corro.init()
     torch.set_num_threads(1)
-    x = torch.ones(16)
+    x = torch.full((16,), corro.rank() + 1.0)  # Also the gradient of each parameter.
     trainings = {"with": Training(True), "without": Training(False)}
     times: dict[str, list[float]] = {name: [] for name in trainings}
+    trainings["with"].check_step(x, torch.full((16,), (corro.size() + 1) / 2))
+    trainings["without"].check_step(x, x)
     for _ in range(3):
         for training in trainings.values():
             training.step(x)
