@@ -68,11 +68,11 @@ fuzz: setup $(STAMPS)/packages-clang ## Fuzz every decoder of foreign bytes [SEC
 	@$(VENV)/python tools/run_fuzz.py --seconds $(SECONDS)
 
 .PHONY: bench
-bench: setup $(STAMPS)/packages-bench $(MPIS:%=build/bench/%/allreduce) ## Compare with Gloo and MPIs [ONLY=...] [QUICK=1] [BASE=...]
+bench: setup $(STAMPS)/packages-bench $(MPIS:%=build/bench/%/allreduce) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
 	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON,cmake-bench)
 	@cmake --build build/release
 	@$(VENV)/python cpp/bench/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
-	  $(if $(BASE),--base '$(BASE)')
+	  $(if $(BASE),--base '$(BASE)') $(if $(HOROVOD_ENV),--horovod-env '$(HOROVOD_ENV)')
 
 .PHONY: lint
 lint: setup $(STAMPS)/packages-clang $(STAMPS)/packages-lint ## Run every formatter's check and linter

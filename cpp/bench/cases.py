@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -61,6 +62,21 @@ class Measurement:
             kept = sorted(all_of[self.samples // 5 :])
             middle = kept[len(kept) // 2]
             print(json.dumps({"case": name, "min_us": kept[0], "median_us": middle}), flush=True)
+
+
+def many(
+    start: Callable[..., Any],
+    wait: Callable[[Any], object],
+    tensors: Sequence[torch.Tensor],
+    names: Sequence[str | None],
+) -> Call:
+    """Starts an allreduce of each tensor, then waits for all."""
+
+    def run() -> None:
+        for handle in [start(t, name=n) for t, n in zip(tensors, names, strict=True)]:
+            wait(handle)
+
+    return run
 
 
 def timed(call: Call, times: int) -> float:

@@ -27,10 +27,12 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Effort:
-    """What is asked for: how long to measure, and a checkout to compare with."""
+    """What is asked for: how long to measure, a checkout to compare with, and an environment of
+    Python that has Horovod."""
 
     quick: bool
     base: Path | None = None
+    horovod: Path | None = None
 
     def of(self, often: int, seldom: int) -> int:
         return seldom if self.quick else often

@@ -1,6 +1,6 @@
 """Runs corro beside its peers, interleaved, and writes build/bench/results.{json,md}.
 
-    cpp/bench/run.py [--only PATTERN] [--quick] [--base CHECKOUT]
+    cpp/bench/run.py [--only PATTERN] [--quick] [--base CHECKOUT] [--horovod-env ENVIRONMENT]
 
 docs/benchmarks.md says what is measured and how, and what the columns of a row mean. Each family
 of rows is measured by a module beside this one.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import allreduce_rows
 import engine_rows
+import horovod_env
 import host_rows
 import launcher_rows
 import many_rows
@@ -57,10 +58,15 @@ def main() -> None:
     parser.add_argument(
         "--base", type=Path, help="another checkout, benchmarked before: the allreduce of its corro"
     )
+    parser.add_argument(
+        "--horovod-env", type=Path, help="an environment of Python with torch and Horovod: a peer"
+    )
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
-    effort = Effort(options.quick, options.base and options.base.absolute())
+    base = options.base and options.base.absolute()
+    horovod = options.horovod_env and horovod_env.checked(options.horovod_env)
+    effort = Effort(options.quick, base, horovod)
     for name, family in chosen(options.only, options.quick).items():
         note(name)
         rows += family.measure(effort)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 import torch
 import torch.distributed as dist
-from cases import MANY, Call, Case, Measurement
+from cases import MANY, Call, Case, Measurement, many
 from torch._C import _distributed_c10d as c10d
 
 import corro
@@ -63,19 +63,8 @@ for _name, _value in vars(c10d.Backend).items():
         setattr(NoBackend, _name, property(lambda _: False))
 
 
-def many(tensors: list[torch.Tensor], names: list[str | None]) -> Call:
-    """Starts an allreduce of each tensor with corro's verbs, then waits for all."""
-
-    def run() -> None:
-        start = corro.torch.allreduce_async_
-        for handle in [start(t, name=n) for t, n in zip(tensors, names, strict=True)]:
-            handle.wait()
-
-    return run
-
-
 def many_of_torch(tensors: list[torch.Tensor]) -> Call:
-    """The same through torch.distributed."""
+    """Starts an allreduce of each tensor through torch.distributed, then waits for all."""
 
     def run() -> None:
         for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
@@ -124,11 +113,12 @@ def many_cases(
     tensors = [allocate(size // 4) for _ in range(count)]
     together = allocate(count * size // 4)
     place = f"{count}x{size}-{memory}"
-    names: list[str | None] = [f"{place}.{i}" for i in range(count)]
+    names = [f"{place}.{i}" for i in range(count)]
+    start, wait = corro.torch.allreduce_async_, corro.torch.Handle.wait
     return {
         f"{place}-one": Case(lambda: corro.torch.allreduce_(together), [together]),
-        f"{place}-ordered": Case(many(tensors, [None] * count), tensors),
-        f"{place}-named": Case(many(tensors, names), tensors),
+        f"{place}-ordered": Case(many(start, wait, tensors, [None] * count), tensors),
+        f"{place}-named": Case(many(start, wait, tensors, names), tensors),
     }
 
 

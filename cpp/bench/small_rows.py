@@ -1,15 +1,20 @@
-"""Rows of small operations from Python: small.py beside Gloo and a back end that does nothing."""
+"""Rows of small operations from Python: small.py beside Gloo, a back end that does nothing, and
+Horovod where there is one."""
 
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 
+from horovod_env import horovod_run
 from jobs import BENCH, PYTHON, Effort, Family, corro_run, run
-from rows import Row, timed
+from rows import Row, compared, timed
 
 # Microseconds that the verbs may take, and that the back end may take beyond one that does nothing.
 VERB_BARS = {"numpy": 2.5, "torch": 3.5}
 BACK_END_BAR = 4.0
+# What corro may take of a peer's time.
+RATIO_BARS = {("horovod", "100x4000-private-named"): 0.1}
 
 Figures = dict[str, tuple[float, float]]  # case: (min_us, median_us)
 
@@ -17,24 +22,29 @@ Figures = dict[str, tuple[float, float]]  # case: (min_us, median_us)
 def measure_small(effort: Effort) -> list[Row]:
     """Runs the back ends in turns; a figure is the median of the rounds' medians."""
     taken: dict[str, list[Figures]] = {}
+    samples = effort.of(60, 20)
+    jobs = {backend: backend_job(backend, samples) for backend in ("corro", "noop", "gloo")}
+    if effort.horovod is not None:
+        jobs["horovod"] = horovod_job(effort.horovod, samples)
     for _ in range(effort.rounds):
-        for backend in ("corro", "noop", "gloo"):
-            taken.setdefault(backend, []).append(run_once(backend, effort.of(60, 20)))
-    figures = {backend: combine(runs) for backend, runs in taken.items()}
-    ours = figures["corro"]
-    bars = {case: bar_for(case, figures) for case in ours}
-    rows = [row("corro", case, times, bar=bars[case]) for case, times in ours.items()]
-    for peer in ("noop", "gloo"):
-        for case, times in figures[peer].items():
-            rows.append(row(peer, case, times, ratio=ours[case][1] / times[1]))
-    return rows
+        for peer, job in jobs.items():
+            taken.setdefault(peer, []).append(run_once(job))
+    figures = {peer: combine(runs) for peer, runs in taken.items()}
+    return [row for peer in figures for row in rows_of(peer, figures)]
 
 
-def run_once(backend: str, samples: int) -> Figures:
+def backend_job(backend: str, samples: int) -> list[str]:
     bind = "none" if backend == "gloo" else "auto"  # Gloo has a thread of its own.
     script = str(BENCH / "small.py")
-    lines = run(corro_run(2, "--bind", bind, str(PYTHON), script, backend, str(samples)))
-    return {line["case"]: (line["min_us"], line["median_us"]) for line in lines}
+    return corro_run(2, "--bind", bind, str(PYTHON), script, backend, str(samples))
+
+
+def horovod_job(environment: Path, samples: int) -> list[str]:
+    return horovod_run(environment, 2, str(BENCH / "small_horovod.py"), str(samples))
+
+
+def run_once(job: list[str]) -> Figures:
+    return {line["case"]: (line["min_us"], line["median_us"]) for line in run(job)}
 
 
 def combine(runs: list[Figures]) -> Figures:
@@ -59,15 +69,16 @@ def bar_for(case: str, figures: dict[str, Figures]) -> float | None:
     return one * 1.3 if memory == "private" else one + 600.0
 
 
-def row(
-    peer: str,
-    case: str,
-    times: tuple[float, float],
-    ratio: float | None = None,
-    bar: float | None = None,
-) -> Row:
-    columns = {"case": case, "peer": peer, "min_us": times[0]}
-    return timed("small", columns, times[1], bar, ratio)
+def rows_of(peer: str, figures: dict[str, Figures]) -> list[Row]:
+    ours, rows = figures["corro"], []
+    for case, (least, median) in figures[peer].items():
+        columns = {"case": case, "peer": peer, "min_us": least}
+        if peer == "corro":
+            rows.append(timed("small", columns, median, bar_for(case, figures)))
+        else:
+            ratio, bar = ours[case][1] / median, RATIO_BARS.get((peer, case))
+            rows.append(compared("small", columns, median, ratio, bar))
+    return rows
 
 
 FAMILIES = {"small": Family(measure_small)}

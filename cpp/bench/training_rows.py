@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+from horovod_env import horovod_run
 from jobs import BENCH, PYTHON, Effort, Family, corro_run, note, run
 from rows import Row, compared
 
@@ -14,13 +15,27 @@ Figures = dict[str, float]
 
 
 def measure_step(effort: Effort) -> list[Row]:
-    """1 000 parameters of 16 elements: the ratio is to the same step without communication."""
-    command = [str(PYTHON), str(BENCH / "step_torch.py"), str(effort.of(3, 1))]
-    taken = [figures(corro_run(2, "--show", "0", *command)) for _ in range(3)]
-    with_us, without_us = medians(taken, "with"), medians(taken, "without")
-    columns = {"case": "1000x16", "peer": "optimizer", "alone_us": without_us}
-    ratio, bar = with_us / without_us, 1.1 + 3e3 / without_us
-    return [compared("step", columns, with_us, ratio, bar)]
+    """1 000 parameters of 16 elements."""
+    script, seconds = str(BENCH / "step_torch.py"), str(effort.of(3, 1))
+    command = [str(PYTHON), script, "corro.torch", seconds]
+    jobs = {"optimizer": corro_run(2, "--show", "0", *command)}
+    if effort.horovod is not None:
+        jobs["horovod"] = horovod_run(effort.horovod, 2, script, "horovod.torch", seconds)
+    taken: dict[str, list[Figures]] = {peer: [] for peer in jobs}
+    for number in range(3):
+        for peer, lines in taken.items():
+            note(f"step, round {number + 1}/3: {peer}")
+            lines.append(figures(jobs[peer]))
+    return [step_row(peer, taken) for peer in taken]
+
+
+def step_row(peer: str, taken: dict[str, list[Figures]]) -> Row:
+    """corro's ratio is to the same step without communication; a peer's is corro's step to its."""
+    with_us, without_us = medians(taken[peer], "with"), medians(taken[peer], "without")
+    columns = {"case": "1000x16", "peer": peer, "alone_us": without_us}
+    if peer == "optimizer":
+        return compared("step", columns, with_us, with_us / without_us, 1.1 + 3e3 / without_us)
+    return compared("step", columns, with_us, medians(taken["optimizer"], "with") / with_us)
 
 
 def figures(command: list[str]) -> Figures:
