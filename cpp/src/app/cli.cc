@@ -208,7 +208,7 @@ Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
   if (run.count("--np") > 0) {
     CORRO_ASSIGN(request.run.ranks, parse_ranks(raw.ranks));
   }
-  CORRO_ASSIGN(request.run.show, launch::parse_show(raw.show));
+  CORRO_ASSIGN(request.run.show, screen::parse_show(raw.show));
   request.run.bind = raw.bind == "core"   ? launch::Bind::kCore
                      : raw.bind == "none" ? launch::Bind::kNone
                                           : launch::Bind::kAuto;

@@ -20,7 +20,7 @@ TEST(CommandLine, SplitsTheLaunchersOptionsFromTheProgramsArguments) {
   ASSERT_TRUE(request.ok()) << request.status().message();
   EXPECT_EQ(request->action, Action::kRun);
   EXPECT_EQ(request->run.ranks, 4);
-  EXPECT_EQ(request->run.show.mode, launch::ShowMode::kAll);
+  EXPECT_EQ(request->run.show.mode, screen::ShowMode::kAll);
   EXPECT_THAT(request->run.command, ElementsAre("train.py", "-np", "8", "--show"));
 }
 

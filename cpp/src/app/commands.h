@@ -6,8 +6,7 @@
 namespace corro::app {
 
 /// Starts the job, or with --dry-run prints what would be started. Returns the exit status.
-[[nodiscard]] int run_command(const launch::RunOptions& options,
-                              const launch::Variables& environment);
+[[nodiscard]] int run_command(const launch::RunOptions& options, const Variables& environment);
 
 /// Prints what the ranks on this host are doing. Status 1 if there are none.
 [[nodiscard]] int doctor_command(const Request& request);

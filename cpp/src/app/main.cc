@@ -7,13 +7,13 @@
 
 #include "app/cli.h"
 #include "app/commands.h"
-#include "launch/exit_status.h"
+#include "diagnosis/exit_status.h"
 
 namespace corro::app {
 namespace {
 
-launch::Variables read_variables() {
-  launch::Variables variables;
+Variables read_variables() {
+  Variables variables;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const size_t equals = text.find('=');
@@ -28,7 +28,7 @@ int run_program(const std::vector<std::string>& arguments) {
   const auto request = parse_command_line(arguments, CORRO_VERSION);
   if (!request.ok()) {
     complain(request.status().message());
-    return launch::kUsageExit;
+    return diagnosis::kUsageExit;
   }
   switch (request->action) {
     case Action::kRun:

@@ -8,7 +8,7 @@
 #include <ctime>
 
 #include "app/commands.h"
-#include "launch/exit_status.h"
+#include "diagnosis/exit_status.h"
 #include "launch/front.h"
 #include "launch/plan.h"
 #include "launch/supervisor.h"
@@ -40,18 +40,18 @@ std::string local_time() {
 
 }  // namespace
 
-int run_command(const launch::RunOptions& options, const launch::Variables& environment) {
+int run_command(const launch::RunOptions& options, const Variables& environment) {
   const launch::PlanInputs inputs{.environment = environment,
-                                  .machine = launch::read_machine(environment),
+                                  .machine = agent::read_machine(environment),
                                   .files = launch::real_files(),
                                   .own_directory = own_directory(),
                                   .job_id = random_name(),
                                   .time = local_time(),
-                                  .master_port = launch::find_free_port()};
+                                  .master_port = agent::find_free_port()};
   const auto plan = launch::make_plan(options, inputs);
   if (!plan.ok()) {
     complain("corro run: " + plan.status().message());
-    return launch::kUsageExit;
+    return diagnosis::kUsageExit;
   }
   if (options.dry_run) {
     fmt::print("{}", launch::describe_plan(*plan));

@@ -9,13 +9,16 @@ namespace corro::launch {
 namespace {
 
 /// Physical cores, each with its processors, in the order node, package, core.
-std::vector<std::vector<int>> group_by_core(std::vector<Processor> processors) {
-  const auto place = [](const Processor& p) { return std::tie(p.node, p.package, p.core, p.id); };
-  std::ranges::sort(processors,
-                    [&](const Processor& a, const Processor& b) { return place(a) < place(b); });
+std::vector<std::vector<int>> group_by_core(std::vector<agent::Processor> processors) {
+  const auto place = [](const agent::Processor& p) {
+    return std::tie(p.node, p.package, p.core, p.id);
+  };
+  std::ranges::sort(processors, [&](const agent::Processor& a, const agent::Processor& b) {
+    return place(a) < place(b);
+  });
   std::vector<std::vector<int>> cores;
   int last = -1;
-  for (const Processor& processor : processors) {
+  for (const agent::Processor& processor : processors) {
     if (cores.empty() || processor.core != last) cores.emplace_back();
     cores.back().push_back(processor.id);
     last = processor.core;
@@ -25,7 +28,7 @@ std::vector<std::vector<int>> group_by_core(std::vector<Processor> processors) {
 
 }  // namespace
 
-Result<Binding> decide_binding(Bind bind, int ranks, std::vector<Processor> processors) {
+Result<Binding> decide_binding(Bind bind, int ranks, std::vector<agent::Processor> processors) {
   if (bind == Bind::kNone) return Binding{.ranks = {}, .reason = "--bind none"};
   const auto cores = group_by_core(std::move(processors));
   const auto count = static_cast<size_t>(ranks);
@@ -49,19 +52,6 @@ Result<Binding> decide_binding(Bind bind, int ranks, std::vector<Processor> proc
     std::ranges::sort(mine);
   }
   return binding;
-}
-
-std::string format_processors(const std::vector<int>& processors) {
-  std::string text;
-  for (size_t i = 0; i < processors.size();) {
-    size_t end = i + 1;
-    while (end < processors.size() && processors[end] == processors[end - 1] + 1) ++end;
-    text += text.empty() ? "" : ",";
-    text += end - i == 1 ? fmt::format("{}", processors[i])
-                         : fmt::format("{}-{}", processors[i], processors[end - 1]);
-    i = end;
-  }
-  return text;
 }
 
 }  // namespace corro::launch

@@ -10,16 +10,16 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "launch/flight_text.h"
-#include "launch/machine.h"
-#include "launch/processes.h"
-#include "launch/report.h"
+#include "agent/processes.h"
+#include "diagnosis/flight_text.h"
+#include "diagnosis/report.h"
+#include "io/files.h"
 
 namespace corro::launch {
 namespace {
 
 std::vector<pid_t> own_processes() {
-  std::vector<pid_t> pids = all_processes();
+  std::vector<pid_t> pids = agent::all_processes();
   std::erase_if(pids, [](pid_t pid) {
     struct stat info{};
     return stat(fmt::format("/proc/{}", pid).c_str(), &info) != 0 || info.st_uid != geteuid();
@@ -30,7 +30,7 @@ std::vector<pid_t> own_processes() {
 
 std::string variable_of(pid_t pid, const std::string& name) {
   const std::string all =
-      std::string(1, '\0') + read_small_file(fmt::format("/proc/{}/environ", pid));
+      std::string(1, '\0') + io::read_small_file(fmt::format("/proc/{}/environ", pid));
   const std::string wanted = std::string(1, '\0') + name + "=";
   const size_t at = all.find(wanted);
   return at == std::string::npos ? "" : std::string(all.c_str() + at + wanted.size());
@@ -38,8 +38,8 @@ std::string variable_of(pid_t pid, const std::string& name) {
 
 /// The pid that a process has for itself: another one than here if it runs in a container.
 pid_t pid_inside(pid_t pid) {
-  const std::string all = status_field(pid, "NSpid");  // the innermost one is the last
-  const size_t last = all.rfind('\t') + 1;             // 0 where there is but one
+  const std::string all = agent::status_field(pid, "NSpid");  // the innermost one is the last
+  const size_t last = all.rfind('\t') + 1;                    // 0 where there is but one
   return all.empty() ? pid : static_cast<pid_t>(std::strtol(all.c_str() + last, nullptr, 10));
 }
 
@@ -50,7 +50,7 @@ bool is_going_on(const obs::OpSnapshot* op) {
 std::string since_text(const obs::OpSnapshot& op, Time now) {
   const uint64_t stamp = std::max({op.queued_ns, op.started_ns, op.done_ns});
   const Duration span = now.since_start - Duration(static_cast<int64_t>(stamp));
-  return format_span(std::max(span, Duration::zero()));
+  return diagnosis::format_span(std::max(span, Duration::zero()));
 }
 
 std::string instead(const Patient& patient, Time now) {
@@ -58,7 +58,7 @@ std::string instead(const Patient& patient, Time now) {
     return fmt::format("stopped; kill -CONT {} lets it go on", patient.pid);
   }
   if (patient.state == 'Z') return "ended";
-  return describe_progress(patient.flight, now);
+  return diagnosis::describe_progress(patient.flight, now);
 }
 
 /// Those that write the recorder which they hold: no forked children, no launcher.
@@ -82,7 +82,7 @@ Result<Patient> read_patient(pid_t pid) {
   CORRO_ASSIGN(auto flight, obs::read_flight_of(pid));
   return Patient{.pid = pid,
                  .job = variable_of(pid, "CORRO_JOB_ID"),
-                 .state = process_state(pid),
+                 .state = agent::process_state(pid),
                  .flight = std::move(flight)};
 }
 
@@ -90,12 +90,13 @@ std::vector<Patient> find_patients() { return writers_among(own_processes()); }
 
 Result<std::vector<Patient>> find_patients_of(pid_t pid) {
   if (auto own = writers_among({pid}); !own.empty()) return own;
-  if (process_state(pid) == '?') return Status(Code::kNotFound, fmt::format("no process {}", pid));
-  const std::vector<pid_t> below = descendants_of(pid);
+  if (agent::process_state(pid) == '?')
+    return Status(Code::kNotFound, fmt::format("no process {}", pid));
+  const std::vector<pid_t> below = agent::descendants_of(pid);
   if (auto ranks = writers_among(below); !ranks.empty()) return ranks;
   auto holder = read_patient(pid);
   // A rank's child holds its recorder; so does a launcher, which is not below it.
-  if (holder.ok() && std::ranges::count(descendants_of(holder->flight.pid), pid) > 0)
+  if (holder.ok() && std::ranges::count(agent::descendants_of(holder->flight.pid), pid) > 0)
     return std::vector{std::move(holder).value()};
   if (!holder.ok() && below.empty()) return holder.status();
   return Status(Code::kNotFound,
@@ -105,7 +106,7 @@ Result<std::vector<Patient>> find_patients_of(pid_t pid) {
 std::vector<std::string> diagnose(const std::vector<Patient>& patients, Time now) {
   std::map<std::pair<std::string, int>, std::vector<int>> waiting;  // (job, awaited) -> ranks
   for (const Patient& patient : patients) {
-    const auto* op = telling_operation(patient.flight);
+    const auto* op = diagnosis::telling_operation(patient.flight);
     if (is_going_on(op) && op->waiting_for >= 0) {
       waiting[{patient.job, op->waiting_for}].push_back(patient.flight.rank);
     }
@@ -119,7 +120,7 @@ std::vector<std::string> diagnose(const std::vector<Patient>& patients, Time now
     if (awaited != patients.end()) {
       what = fmt::format(" (pid {}): {}", awaited->pid, instead(*awaited, now));
     }
-    lines.push_back(fmt::format("{} {} for rank {}{}", format_ranks(ranks),
+    lines.push_back(fmt::format("{} {} for rank {}{}", diagnosis::format_ranks(ranks),
                                 ranks.size() == 1 ? "waits" : "wait", who.second, what));
   }
   return lines;
@@ -130,13 +131,14 @@ std::string format_table(const std::vector<Patient>& patients, Time now) {
       fmt::format("{:<18} {:>4} {:>8} {:<2} {:>7} {:<40} {:<9} {:<12} {}\n", "job", "rank", "pid",
                   "st", "step", "last operation", "phase", "waiting for", "since");
   for (const Patient& patient : patients) {
-    const auto* op = telling_operation(patient.flight);
+    const auto* op = diagnosis::telling_operation(patient.flight);
     const bool waits = op != nullptr && op->waiting_for >= 0;
     text += fmt::format(
         "{:<18} {:>4} {:>8} {:<2} {:>7} {:<40} {:<9} {:<12} {}\n",
         patient.job.empty() ? "-" : patient.job, patient.flight.rank, patient.pid, patient.state,
-        patient.flight.step, op ? describe_operation(*op) : "none", op ? name_of(op->phase) : "-",
-        waits ? fmt::format("rank {}", op->waiting_for) : "-", op ? since_text(*op, now) : "-");
+        patient.flight.step, op ? diagnosis::describe_operation(*op) : "none",
+        op ? name_of(op->phase) : "-", waits ? fmt::format("rank {}", op->waiting_for) : "-",
+        op ? since_text(*op, now) : "-");
   }
   for (const std::string& line : diagnose(patients, now)) text += "\n" + line;
   return text + (text.ends_with('\n') ? "" : "\n");
@@ -145,7 +147,7 @@ std::string format_table(const std::vector<Patient>& patients, Time now) {
 std::string format_patients_json(const std::vector<Patient>& patients, Time now) {
   auto list = nlohmann::ordered_json::array();
   for (const Patient& patient : patients) {
-    const auto* op = telling_operation(patient.flight);
+    const auto* op = diagnosis::telling_operation(patient.flight);
     nlohmann::ordered_json json;
     json["job"] = patient.job;
     json["rank"] = patient.flight.rank;

@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <string>
 
+#include "agent/processes.h"
 #include "base/status.h"
-#include "launch/exit_status.h"
-#include "launch/processes.h"
-#include "launch/signals.h"
+#include "diagnosis/exit_status.h"
+#include "io/signals.h"
 
 namespace corro::launch {
 namespace {
@@ -34,14 +34,14 @@ int poll_supervisor(pid_t supervisor) {
   pid_t pid = 0;
   while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
     if (pid != supervisor) continue;  // an adopted orphan
-    kill_descendants(
+    agent::kill_descendants(
         std::chrono::seconds(2));  // it has left none, unless it did not end as it should
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     say(
         fmt::format("corro: the process that watched the ranks was killed by {}; every rank was "
                     "stopped\n",
-                    signal_name(WTERMSIG(status))));
-    return kSignalExit + WTERMSIG(status);
+                    io::signal_name(WTERMSIG(status))));
+    return diagnosis::kSignalExit + WTERMSIG(status);
   }
   return -1;
 }
@@ -64,13 +64,13 @@ int stand_in_front(pid_t supervisor, int to_supervisor, const sigset_t& waited_f
 
 int run_behind_front(const std::function<int(const FrontLink&)>& supervise) {
   FrontLink link{};
-  sigset_t waited_for = forwarded_signals();
+  sigset_t waited_for = io::forwarded_signals();
   if (is_ignored(SIGHUP)) sigdelset(&waited_for, SIGHUP);  // nohup: the ranks ignore it as well
   sigaddset(&waited_for, SIGCHLD);
   sigprocmask(SIG_BLOCK, &waited_for, &link.signal_mask);
   signal(SIGCHLD, SIG_DFL);  // whoever started us may have ignored it
   signal(SIGPIPE, SIG_IGN);
-  adopt_orphans();
+  agent::adopt_orphans();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     say("corro: no pipe to the supervisor: too many open files\n");
@@ -88,7 +88,7 @@ int run_behind_front(const std::function<int(const FrontLink&)>& supervise) {
     signal(SIGTTOU, SIG_IGN);  // it writes to the terminal from the background
     // Not "corro": killall -9 corro then ends the front, and what is left ends the ranks.
     prctl(PR_SET_NAME, "rank-keeper");
-    adopt_orphans();  // not inherited
+    agent::adopt_orphans();  // not inherited
     _exit(supervise(link));
   }
   close(ends[0]);

@@ -21,7 +21,7 @@ bool mentions(const std::string& text, const std::string& option) {
   return false;
 }
 
-std::string hint_about_options(const RunOptions& options, const Crash& crash) {
+std::string hint_about_options(const RunOptions& options, const diagnosis::Crash& crash) {
   for (const MisplacedOption& misplaced : options.misplaced) {
     const bool plain = misplaced.is_ranks && !options.ranks;
     if (!plain && !mentions(crash.error, misplaced.name) &&
@@ -34,7 +34,7 @@ std::string hint_about_options(const RunOptions& options, const Crash& crash) {
   return "";
 }
 
-std::string hint_about_python(const Command& command, const Crash& crash) {
+std::string hint_about_python(const Command& command, const diagnosis::Crash& crash) {
   if (command.other_python.empty()) return "";
   if (crash.last_line.find("No module named ") == std::string::npos) return "";
   return fmt::format("that was {}; leave `{}` out, and `corro run` takes {}", command.program,
@@ -43,7 +43,7 @@ std::string hint_about_python(const Command& command, const Crash& crash) {
 
 }  // namespace
 
-std::string hint_about(const LaunchPlan& plan, const Crash& crash) {
+std::string hint_about(const LaunchPlan& plan, const diagnosis::Crash& crash) {
   const std::string hint = hint_about_options(plan.options, crash);
   return hint.empty() ? hint_about_python(plan.command, crash) : hint;
 }

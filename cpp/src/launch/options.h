@@ -2,25 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "launch/show.h"
+#include "base/variables.h"
+#include "screen/show.h"
 
 namespace corro::launch {
-
-/// Variables by name; read once from the process and passed on as a value.
-using Variables = std::map<std::string, std::string>;
-
-/// Returns the variable's value, or `otherwise` if it is not set.
-[[nodiscard]] inline std::string value_of(const Variables& environment, const std::string& name,
-                                          const std::string& otherwise = "") {
-  const auto found = environment.find(name);
-  return found == environment.end() ? otherwise : found->second;
-}
 
 enum class Bind : uint8_t { kAuto, kNone, kCore };
 
@@ -38,7 +28,7 @@ struct RunOptions {
   std::vector<MisplacedOption> misplaced;
   std::vector<std::string> env;  ///< "K=V" or "K" each.
   std::string log_dir;           ///< "": corro-runs/<time>-<name>.
-  Show show;
+  screen::Show show;
   Bind bind = Bind::kAuto;
   std::optional<Duration> timeout;
   bool allow_single_node = false;

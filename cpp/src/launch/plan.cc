@@ -6,9 +6,12 @@
 #include <set>
 
 #include "base/env.h"
+#include "base/ranges.h"
 #include "collective/schedule/algorithm.h"
+#include "io/files.h"
 #include "io/socket.h"
 #include "launch/misspelt.h"
+#include "launch/ranks.h"
 #include "launch/scheduler.h"
 
 namespace corro::launch {
@@ -25,12 +28,12 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
     return {Code::kInvalidArgument, "--timeout: give a time above 0, such as 90, 30m or 2h"};
   }
   if (options.allow_single_node) return {};
-  const auto surplus = find_surplus(inputs.environment, read_small_file);
+  const auto surplus = find_surplus(inputs.environment, io::read_small_file);
   return surplus ? Status(Code::kFailedPrecondition, refusal(*surplus)) : Status();
 }
 
-Status check_shown_ranks(const Show& show, int ranks) {
-  if (show.mode != ShowMode::kRanks || show.ranks.back() < ranks) return {};
+Status check_shown_ranks(const screen::Show& show, int ranks) {
+  if (show.mode != screen::ShowMode::kRanks || show.ranks.back() < ranks) return {};
   return {Code::kInvalidArgument,
           fmt::format("--show {}: the ranks are 0 to {}", show.ranks.back(), ranks - 1)};
 }
@@ -178,9 +181,9 @@ std::string describe_plan(const LaunchPlan& plan) {
   text += "variables of every rank:\n";
   for (const auto& [name, value] : shared) text += fmt::format("  {}={}\n", name, quoted(value));
   for (size_t rank = 0; rank < added.size(); ++rank) {
-    text += fmt::format(
-        "rank {} on {}, processors {}:\n", rank, plan.machine.host,
-        plan.binding.ranks.empty() ? "any" : format_processors(plan.binding.ranks[rank]));
+    text +=
+        fmt::format("rank {} on {}, processors {}:\n", rank, plan.machine.host,
+                    plan.binding.ranks.empty() ? "any" : format_ranges(plan.binding.ranks[rank]));
     for (const auto& [name, value] : added[rank]) {
       if (!shared.contains(name)) text += fmt::format("  {}={}\n", name, quoted(value));
     }

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "agent/machine.h"
 #include "base/status.h"
 #include "launch/binding.h"
 #include "launch/command.h"
-#include "launch/machine.h"
 #include "launch/options.h"
 #include "launch/worker_env.h"
 
@@ -16,7 +16,7 @@ namespace corro::launch {
 
 struct LaunchPlan {
   RunOptions options;
-  Machine machine;
+  agent::Machine machine;
   Command command;
   JobFacts job;
   Variables inherited;  ///< As the launcher found it.
@@ -29,7 +29,7 @@ struct LaunchPlan {
 /// What the plan needs from outside, so that making it is pure.
 struct PlanInputs {
   Variables environment;
-  Machine machine;
+  agent::Machine machine;
   FileFacts files;
   std::string own_directory;  ///< Of the corro program.
   std::string job_id;

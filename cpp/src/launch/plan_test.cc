@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "launch/ranks.h"
 #include "launch/scheduler.h"
 
 namespace corro::launch {
@@ -70,14 +71,15 @@ TEST(ChooseRanks, KeepsToTheQuotaAndToTheMemory) {
 }
 
 TEST(VisibleGpus, FollowsCudaVisibleDevices) {
-  EXPECT_EQ(visible_gpus(4, {}), 4);
-  EXPECT_EQ(visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", "0,2"}}), 2);
-  EXPECT_EQ(visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", ""}}), 0);
-  EXPECT_EQ(visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", "1,-1,2"}}), 1);
+  EXPECT_EQ(agent::visible_gpus(4, {}), 4);
+  EXPECT_EQ(agent::visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", "0,2"}}), 2);
+  EXPECT_EQ(agent::visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", ""}}), 0);
+  EXPECT_EQ(agent::visible_gpus(4, {{"CUDA_VISIBLE_DEVICES", "1,-1,2"}}), 1);
 }
 
-std::vector<Processor> two_sockets() {
-  std::vector<Processor> processors;  // 2 nodes x 4 cores x 2 threads, numbered as Linux does
+std::vector<agent::Processor> two_sockets() {
+  std::vector<agent::Processor>
+      processors;  // 2 nodes x 4 cores x 2 threads, numbered as Linux does
   for (int id = 0; id < 16; ++id) processors.push_back({id, id % 8, id % 8 / 4, id % 8 / 4});
   return processors;
 }
@@ -100,11 +102,6 @@ TEST(Binding, CoreWantsACoreForEachRank) {
   const auto refused = decide_binding(Bind::kCore, 9, two_sockets());
   EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
   EXPECT_THAT(refused.status().message(), HasSubstr("9 ranks but only 8 cores"));
-}
-
-TEST(FormatProcessors, WritesRanges) {
-  EXPECT_EQ(format_processors({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
-  EXPECT_EQ(format_processors({}), "");
 }
 
 TEST(Scheduler, NothingIsAnnouncedOnAnOrdinaryMachine) {
@@ -232,7 +229,7 @@ TEST(MakePlan, SaysInOneLineWhatIsMissing) {
 
 TEST(MakePlan, RefusesToShowRanksThatWillNotExist) {
   RunOptions options = run({"echo"}, 2);
-  options.show = {ShowMode::kRanks, {0, 3}};
+  options.show = {screen::ShowMode::kRanks, {0, 3}};
   EXPECT_THAT(make_plan(options, inputs()).status().message(), HasSubstr("0 to 1"));
 }
 
@@ -357,11 +354,11 @@ TEST(DryRun, ShowsHostsRanksBindingsAndVariables) {
 }
 
 TEST(ParseShow, ReadsModesAndRanks) {
-  EXPECT_EQ(parse_show("all")->mode, ShowMode::kAll);
-  EXPECT_EQ(parse_show("errors")->mode, ShowMode::kErrors);
-  EXPECT_THAT(parse_show("3,0-1,3")->ranks, ElementsAre(0, 1, 3));
+  EXPECT_EQ(screen::parse_show("all")->mode, screen::ShowMode::kAll);
+  EXPECT_EQ(screen::parse_show("errors")->mode, screen::ShowMode::kErrors);
+  EXPECT_THAT(screen::parse_show("3,0-1,3")->ranks, ElementsAre(0, 1, 3));
   for (const char* bad : {"", "x", "1,", ",1", "2-1", "-1", "1-", "99999999999"}) {
-    EXPECT_FALSE(parse_show(bad).ok()) << bad;
+    EXPECT_FALSE(screen::parse_show(bad).ok()) << bad;
   }
 }
 

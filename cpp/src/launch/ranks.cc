@@ -7,13 +7,13 @@
 
 namespace corro::launch {
 
-int usable_cores(const MachineFacts& facts) {
+int usable_cores(const agent::MachineFacts& facts) {
   int cores = std::max(1, facts.cores);
   if (facts.cpu_quota > 0) cores = std::min(cores, static_cast<int>(std::floor(facts.cpu_quota)));
   return std::max(1, cores);
 }
 
-RankChoice choose_ranks(const MachineFacts& facts) {
+RankChoice choose_ranks(const agent::MachineFacts& facts) {
   if (facts.gpus > 0) {
     return {.ranks = facts.gpus, .reason = fmt::format("one per GPU ({})", facts.gpus)};
   }

@@ -10,24 +10,26 @@
 #include <array>
 #include <csignal>
 
+#include "agent/event_keys.h"
+#include "agent/out_of_memory.h"
+#include "agent/processes.h"
+#include "agent/rank_group.h"
+#include "diagnosis/conclusion.h"
+#include "diagnosis/error_file.h"
+#include "diagnosis/exit_status.h"
 #include "io/event.h"
-#include "launch/conclusion.h"
-#include "launch/error_file.h"
-#include "launch/event_keys.h"
-#include "launch/exit_status.h"
+#include "io/signals.h"
+#include "launch/hint.h"
 #include "launch/log_files.h"
-#include "launch/out_of_memory.h"
-#include "launch/processes.h"
-#include "launch/rank_group.h"
-#include "launch/screen.h"
-#include "launch/screen_writer.h"
-#include "launch/signals.h"
+#include "launch/worker_spec.h"
+#include "screen/screen.h"
+#include "screen/screen_writer.h"
 #include "wire/agent_service.h"
 
 namespace corro::launch {
 namespace {
 
-constexpr int kFrontGoneExit = kSignalExit + SIGKILL;  // Nobody is left to read it.
+constexpr int kFrontGoneExit = diagnosis::kSignalExit + SIGKILL;  // Nobody is left to read it.
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -47,25 +49,25 @@ constexpr Duration kInterruptPatience = seconds(1);  ///< Until Ctrl-C needs an 
 class Supervisor {
  public:
   Supervisor(const LaunchPlan& plan, const FrontLink& link, LogFiles logs, io::Epoll epoll,
-             std::unique_ptr<ScreenWriter> writer)
+             std::unique_ptr<screen::ScreenWriter> writer)
       : plan_(plan),
         link_(link),
         logs_(std::move(logs)),
         epoll_(std::move(epoll)),
         writer_(std::move(writer)),
         screen_(screen_options(plan),
-                [this](Stream stream, std::string bytes) {
-                  writer_->write(stream == Stream::kOut ? STDOUT_FILENO : STDERR_FILENO,
+                [this](io::Output stream, std::string bytes) {
+                  writer_->write(stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO,
                                  std::move(bytes));
                 }),
-        ranks_(plan, link.signal_mask, epoll_) {}
+        ranks_(plan.job.ranks, link.signal_mask, epoll_) {}
 
   [[nodiscard]] int run() {
     if (const Status started = start(); !started.ok()) {
-      kill_descendants(kKillPatience);
+      agent::kill_descendants(kKillPatience);
       screen_.note(fmt::format("corro run: {}\n", started.message()));
       flush_screen();
-      return kUsageExit;
+      return diagnosis::kUsageExit;
     }
     while (ranks_.any_running() && !front_gone_) step(Time::never());
     end_processes();
@@ -75,7 +77,7 @@ class Supervisor {
   }
 
  private:
-  static Screen::Options screen_options(const LaunchPlan& plan) {
+  static screen::Screen::Options screen_options(const LaunchPlan& plan) {
     const bool err = isatty(STDERR_FILENO) != 0;
     const bool out = isatty(STDOUT_FILENO) != 0;
     return {.show = plan.options.show,
@@ -100,10 +102,10 @@ class Supervisor {
   void on_children();
   void reap();
   void tell_departures();
-  void on_rank_end(RankProcess& rank, int status);
-  [[nodiscard]] bool is_leaving(const RankEnd& witness);
-  void ask_missing(const RankEnd& end);
-  void on_output(RankProcess& rank, Stream stream);
+  void on_rank_end(agent::RankProcess& rank, int status);
+  [[nodiscard]] bool is_leaving(const diagnosis::RankEnd& witness);
+  void ask_missing(const diagnosis::RankEnd& end);
+  void on_output(agent::RankProcess& rank, io::Output stream);
   void pause_or_resume();
 
   // The end.
@@ -111,19 +113,19 @@ class Supervisor {
   void end_processes();
   void drain();
   [[nodiscard]] int finish();
-  void save_failure(const FailureReport& report);
+  void save_failure(const diagnosis::FailureReport& report);
   void flush_screen();
 
   const LaunchPlan& plan_;
   const FrontLink& link_;
   LogFiles logs_;
   io::Epoll epoll_;
-  std::unique_ptr<ScreenWriter> writer_;
-  Screen screen_;
-  OutOfMemoryWatch out_of_memory_;
+  std::unique_ptr<screen::ScreenWriter> writer_;
+  screen::Screen screen_;
+  agent::OutOfMemoryWatch out_of_memory_;
   io::Fd children_;
   std::unique_ptr<wire::AgentService> agent_;
-  RankGroup ranks_;
+  agent::RankGroup ranks_;
   std::array<char, 64U << 10U> buffer_{};
 
   Time started_ = monotonic_now();
@@ -137,8 +139,8 @@ class Supervisor {
   bool impatient_ = false;  ///< The user wants out now: no more waiting for the screen.
   int interrupts_ = 0;
   std::optional<int> asked_;
-  std::vector<int> departed_;        ///< Ended with status 0; the agent does not know yet.
-  std::vector<RankEnd> at_timeout_;  ///< As the ranks were when --timeout was over.
+  std::vector<int> departed_;  ///< Ended with status 0; the agent does not know yet.
+  std::vector<diagnosis::RankEnd> at_timeout_;  ///< As the ranks were when --timeout was over.
 };
 
 Status Supervisor::start() {
@@ -147,12 +149,12 @@ Status Supervisor::start() {
   sigemptyset(&child_signal);
   sigaddset(&child_signal, SIGCHLD);
   children_.reset(signalfd(-1, &child_signal, SFD_CLOEXEC | SFD_NONBLOCK));
-  CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, key_of(Source::kChildren)));
-  CORRO_TRY(epoll_.add(link_.signals, EPOLLIN, key_of(Source::kSignals)));
-  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, key_of(Source::kRoom)));
+  CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, agent::key_of(agent::Source::kChildren)));
+  CORRO_TRY(epoll_.add(link_.signals, EPOLLIN, agent::key_of(agent::Source::kSignals)));
+  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, agent::key_of(agent::Source::kRoom)));
   if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
   for (int rank = 0; rank < plan_.job.ranks; ++rank) {
-    CORRO_TRY(ranks_.start_next());
+    CORRO_TRY(ranks_.start_next(worker_spec(plan_, rank)));
     if (!plan_.options.verbose) continue;
     const pid_t pid = ranks_[static_cast<size_t>(rank)].pid();
     screen_.note(fmt::format("corro: rank {} has pid {}\n", rank, pid));
@@ -174,7 +176,7 @@ Status Supervisor::start_agent() {
     }
   };
   CORRO_ASSIGN(agent_, wire::AgentService::create(std::move(options)));
-  return epoll_.add(agent_->poll_fd(), EPOLLIN, key_of(Source::kAgent));
+  return epoll_.add(agent_->poll_fd(), EPOLLIN, agent::key_of(agent::Source::kAgent));
 }
 
 void Supervisor::step(Time until) {
@@ -190,25 +192,25 @@ void Supervisor::step(Time until) {
 }
 
 void Supervisor::dispatch(const epoll_event& event) {
-  const auto rank = static_cast<size_t>(rank_of(event.data.u64));
-  switch (source_of(event.data.u64)) {
-    case Source::kSignals:
+  const auto rank = static_cast<size_t>(agent::rank_of(event.data.u64));
+  switch (agent::source_of(event.data.u64)) {
+    case agent::Source::kSignals:
       return on_signals();
-    case Source::kChildren:
+    case agent::Source::kChildren:
       return on_children();
-    case Source::kAgent:
+    case agent::Source::kAgent:
       if (const Status status = agent_->poll(); !status.ok()) {
         screen_.note(fmt::format("corro: the agent has to stop: {}\n", status.message()));
         epoll_.remove(agent_->poll_fd());
       }
       return;
-    case Source::kRoom:
+    case agent::Source::kRoom:
       (void)writer_->room().drain();
       return;
-    case Source::kOut:
-      return on_output(ranks_[rank], Stream::kOut);
-    case Source::kErr:
-      return on_output(ranks_[rank], Stream::kErr);
+    case agent::Source::kOut:
+      return on_output(ranks_[rank], io::Output::kOut);
+    case agent::Source::kErr:
+      return on_output(ranks_[rank], io::Output::kErr);
   }
 }
 
@@ -251,10 +253,10 @@ void Supervisor::on_signals() {
 
 void Supervisor::on_signal(int signal) {
   if (signal == SIGWINCH) ranks_.resize_terminals();
-  if (asks_to_stop(signal) && !asked_) asked_ = signal;
+  if (io::asks_to_stop(signal) && !asked_) asked_ = signal;
   if (signal != SIGINT || ++interrupts_ == 1) {
     if (signal == SIGINT) remind_at_ = monotonic_now() + kInterruptPatience;
-    impatient_ = impatient_ || (asks_to_stop(signal) && !ranks_.any_running());
+    impatient_ = impatient_ || (io::asks_to_stop(signal) && !ranks_.any_running());
     return ranks_.send(signal);
   }
   if (interrupts_ == 2) return stop_ranks(monotonic_now());
@@ -276,7 +278,7 @@ void Supervisor::tell_departures() {
   std::erase_if(departed_, [this](int rank) { return agent_->greeted(rank); });
   if (departed_.empty()) return;
   const auto is_orphan = [this](pid_t child) { return ranks_.find(child) == nullptr; };
-  if (std::ranges::any_of(children_of(getpid()), is_orphan)) return;
+  if (std::ranges::any_of(agent::children_of(getpid()), is_orphan)) return;
   for (const int rank : departed_) agent_->end_rank(rank);
   departed_.clear();
 }
@@ -286,7 +288,7 @@ void Supervisor::reap() {
     siginfo_t ended{};
     // Looked at first: the cgroup of a process can be read until it is reaped.
     if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
-    RankProcess* rank = ranks_.find(ended.si_pid);
+    agent::RankProcess* rank = ranks_.find(ended.si_pid);
     if (rank != nullptr && ended.si_code == CLD_KILLED && ended.si_status == SIGKILL &&
         !stopping_ && interrupts_ < 3) {
       if (auto limit = out_of_memory_.explain(ended.si_pid)) rank->set_out_of_memory(*limit);
@@ -298,43 +300,43 @@ void Supervisor::reap() {
   }
 }
 
-void Supervisor::on_rank_end(RankProcess& rank, int status) {
+void Supervisor::on_rank_end(agent::RankProcess& rank, int status) {
   const Time now = monotonic_now();
   rank.set_ended(status, stopping_, now);
   // What it wrote before its end is in the pipes; what its children still write comes later.
-  for (const Stream stream : {Stream::kErr, Stream::kOut}) {
+  for (const io::Output stream : {io::Output::kErr, io::Output::kOut}) {
     constexpr int kPipeReads = 32;
     for (int i = 0; i < kPipeReads && rank.fd(stream) >= 0; ++i) on_output(rank, stream);
   }
-  const RankEnd end = rank.describe();
+  const diagnosis::RankEnd end = rank.describe();
   // Who waits for one that has failed is stopped.
-  if (ended_well(end)) departed_.push_back(rank.rank());
-  if (!stopping_ && !asked_ && !ended_well(end)) {
+  if (diagnosis::ended_well(end)) departed_.push_back(rank.rank());
+  if (!stopping_ && !asked_ && !diagnosis::ended_well(end)) {
     ask_missing(end);
     stop_at_ = std::min(stop_at_, now + (is_leaving(end) ? kLeavingGrace : kFailureGrace));
     screen_.suspend_errors();
-  } else if (asked_ && !stopping_ && gave_up(end)) {
+  } else if (asked_ && !stopping_ && diagnosis::gave_up(end)) {
     // Whom it has waited for in vain was asked to stop, too, and does not.
     stop_at_ = std::min(stop_at_, now + kFailureGrace);
   }
 }
 
 /// Whether the witness saw a rank leave that has not ended yet.
-bool Supervisor::is_leaving(const RankEnd& witness) {
-  const int left = saw_it_leave(witness) ? named_by(witness) : -1;
+bool Supervisor::is_leaving(const diagnosis::RankEnd& witness) {
+  const int left = diagnosis::saw_it_leave(witness) ? diagnosis::named_by(witness) : -1;
   return left >= 0 && static_cast<size_t>(left) < ranks_.size() &&
          ranks_[static_cast<size_t>(left)].running();
 }
 
 /// The rank that another one has waited for has until the end of the grace to say where it is.
-void Supervisor::ask_missing(const RankEnd& end) {
-  const int missing = gave_up(end) ? awaited_by(end) : -1;
+void Supervisor::ask_missing(const diagnosis::RankEnd& end) {
+  const int missing = diagnosis::gave_up(end) ? diagnosis::awaited_by(end) : -1;
   if (missing >= 0 && static_cast<size_t>(missing) < ranks_.size()) {
     ranks_[static_cast<size_t>(missing)].ask();
   }
 }
 
-void Supervisor::on_output(RankProcess& rank, Stream stream) {
+void Supervisor::on_output(agent::RankProcess& rank, io::Output stream) {
   const int fd = rank.fd(stream);
   if (fd < 0) return;
   const std::string_view bytes = rank.read(stream, buffer_);
@@ -370,10 +372,10 @@ void Supervisor::stop_ranks(Time now) {
 void Supervisor::end_processes() {
   const bool patient = !stopping_ && !front_gone_ && interrupts_ < 2;
   const Time end = monotonic_now() + kOrphanGrace;
-  while (patient && monotonic_now() < end && !descendants_of(getpid()).empty()) {
+  while (patient && monotonic_now() < end && !agent::descendants_of(getpid()).empty()) {
     step(monotonic_now() + milliseconds(10));
   }
-  if (!kill_descendants(kKillPatience)) {
+  if (!agent::kill_descendants(kKillPatience)) {
     screen_.note("corro: some processes of this job cannot be killed; the kernel holds them\n");
   }
 }
@@ -386,19 +388,21 @@ void Supervisor::drain() {
 }
 
 int Supervisor::finish() {
-  std::vector<RankEnd> ends = ranks_.describe();
-  read_error_files(ends, logs_.directory());
+  std::vector<diagnosis::RankEnd> ends = ranks_.describe();
+  diagnosis::read_error_files(ends, logs_.directory());
   const bool timed_out = !at_timeout_.empty();
-  const auto terminal = terminal_size(STDERR_FILENO);
+  const auto terminal = agent::terminal_size(STDERR_FILENO);
   constexpr size_t kWidth = 160;
-  const JobEnd job{.ranks = timed_out ? at_timeout_ : ends,
-                   .asked = asked_,
-                   .timeout = timed_out ? plan_.options.timeout : std::nullopt,
-                   .width = terminal && terminal->ws_col > 40 ? terminal->ws_col : kWidth};
-  const Conclusion end = conclude(job, {.host = plan_.machine.host,
-                                        .log_dir = logs_.directory(),
-                                        .now = monotonic_now(),
-                                        .plan = &plan_});
+  const diagnosis::JobEnd job{
+      .ranks = timed_out ? at_timeout_ : ends,
+      .asked = asked_,
+      .timeout = timed_out ? plan_.options.timeout : std::nullopt,
+      .width = terminal && terminal->ws_col > 40 ? terminal->ws_col : kWidth};
+  const diagnosis::Conclusion end = diagnosis::conclude(
+      job, {.host = plan_.machine.host,
+            .log_dir = logs_.directory(),
+            .now = monotonic_now(),
+            .hint = [this](const diagnosis::Crash& crash) { return hint_about(plan_, crash); }});
   screen_.settle(end.failure ? end.failure->rank : -1);
   screen_.flush(monotonic_now());
   if (end.failure) save_failure(*end.failure);
@@ -412,11 +416,12 @@ int Supervisor::finish() {
   return end.exit;
 }
 
-void Supervisor::save_failure(const FailureReport& report) {
-  if (const Status status = logs_.write_file("failure.json", format_json(report)); !status.ok()) {
+void Supervisor::save_failure(const diagnosis::FailureReport& report) {
+  if (const Status status = logs_.write_file("failure.json", diagnosis::format_json(report));
+      !status.ok()) {
     screen_.note(fmt::format("corro: {}\n", status.message()));
   }
-  write_error_file(value_of(plan_.base, "TORCHELASTIC_ERROR_FILE"), report);
+  diagnosis::write_error_file(value_of(plan_.base, "TORCHELASTIC_ERROR_FILE"), report);
 }
 
 void Supervisor::flush_screen() {
@@ -430,13 +435,13 @@ int supervise(const LaunchPlan& plan, const FrontLink& link) {
   const auto fail = [](const Status& status) {
     const std::string line = "corro run: " + status.message() + "\n";
     (void)!write(STDERR_FILENO, line.data(), line.size());
-    return kUsageExit;
+    return diagnosis::kUsageExit;
   };
   auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
   if (!logs.ok()) return fail(logs.status());
   auto epoll = io::Epoll::create();
   if (!epoll.ok()) return fail(epoll.status());
-  auto writer = ScreenWriter::create();
+  auto writer = screen::ScreenWriter::create();
   if (!writer.ok()) return fail(writer.status());
   Supervisor supervisor(plan, link, std::move(logs).value(), std::move(epoll).value(),
                         std::move(writer).value());

@@ -1,0 +1,81 @@
+#include "agent/rank_process.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <csignal>
+
+#include <cerrno>
+
+namespace corro::agent {
+namespace {
+
+constexpr size_t kTailBytes = 64U << 10U;
+
+}  // namespace
+
+RankProcess::RankProcess(int rank, Worker worker)
+    : out_(std::move(worker.out)), err_(std::move(worker.err)) {
+  end_.rank = rank;
+  end_.pid = worker.pid;
+}
+
+int RankProcess::fd(io::Output stream) const {
+  return stream == io::Output::kOut ? out_.get() : err_.get();
+}
+
+std::string_view RankProcess::read(io::Output stream, std::span<char> buffer) {
+  io::Fd& fd = stream == io::Output::kOut ? out_ : err_;
+  if (!fd.valid()) return {};
+  const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
+  if (count <= 0) {
+    const bool later = count < 0 && (errno == EAGAIN || errno == EINTR);
+    if (!later) fd.reset();  // end of file, or EIO: the last holder of a pseudo terminal is gone
+    return {};
+  }
+  const std::string_view bytes(buffer.data(), static_cast<size_t>(count));
+  if (stream == io::Output::kErr) {
+    stderr_tail_ += bytes;
+    if (stderr_tail_.size() > 2 * kTailBytes)
+      stderr_tail_.erase(0, stderr_tail_.size() - kTailBytes);
+  }
+  return bytes;
+}
+
+void RankProcess::send(int signal) const {
+  if (running()) kill(pid(), signal);  // not reaped yet: the pid is still its own
+}
+
+void RankProcess::set_terminal_size(io::Output stream, const winsize& size) const {
+  if (fd(stream) >= 0) ioctl(fd(stream), TIOCSWINSZ, &size);  // does nothing to a pipe
+}
+
+void RankProcess::set_ended(int status, bool stopped, Time when) {
+  end_.ended = true;
+  end_.status = status;
+  end_.stopped = stopped;
+  end_.when = when;
+}
+
+void RankProcess::ask() {
+  if (!running() || asked_) return;
+  const diagnosis::RankEnd now = describe();
+  end_.crash = now.crash;
+  // The process with the engine may be a child of the worker: a shell script that starts Python.
+  asked_ = ask_where(now.flight && now.flight->pid > 0 ? now.flight->pid : pid());
+}
+
+diagnosis::RankEnd RankProcess::describe() const {
+  diagnosis::RankEnd end = end_;
+  if (!asked_ || !end.stopped) end.crash = diagnosis::parse_crash(stderr_tail_);
+  if (flight_.valid()) {
+    auto flight = obs::read_flight(flight_.get());
+    if (flight.ok()) end.flight = std::move(flight).value();
+  }
+  if (asked_) {
+    end.at = read_where(*asked_);
+    end.paused = asked_->paused;
+  }
+  return end;
+}
+
+}  // namespace corro::agent

@@ -1,0 +1,56 @@
+// One rank as the supervisor sees it: its process, its output, its flight recorder, its end.
+//
+// The process and its two streams end each on their own: children of the rank may hold a stream
+// open. Its flight recorder comes with its hello, and can be read after its end, too. A rank for
+// which another one waited in vain is asked where it is: the error that it had printed until then
+// is kept, since what it prints while it is stopped is no cause.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "agent/whereabouts.h"
+#include "agent/worker.h"
+#include "diagnosis/verdict.h"
+#include "io/fd.h"
+#include "io/output.h"
+
+namespace corro::agent {
+
+/// Loop-confined.
+class RankProcess {
+ public:
+  RankProcess(int rank, Worker worker);
+
+  [[nodiscard]] int rank() const { return end_.rank; }
+  [[nodiscard]] pid_t pid() const { return end_.pid; }
+  [[nodiscard]] bool running() const { return !end_.ended; }
+  /// The descriptor of a stream; -1 once it has ended.
+  [[nodiscard]] int fd(io::Output stream) const;
+
+  /// Reads what is there into `buffer`; keeps the end of stderr. Empty: nothing now, or the stream
+  /// has ended and was closed.
+  [[nodiscard]] std::string_view read(io::Output stream, std::span<char> buffer);
+  /// Sends a signal to the worker alone, if it runs.
+  void send(int signal) const;
+  void set_terminal_size(io::Output stream, const winsize& size) const;
+  void set_flight(io::Fd flight) { flight_ = std::move(flight); }
+
+  /// Another rank has given up waiting for this one: asks it where it is, if it runs and was not
+  /// asked before. What it prints about its end from now on is no cause.
+  void ask();
+
+  void set_ended(int status, bool stopped, Time when);
+  void set_out_of_memory(std::string limit) { end_.out_of_memory = std::move(limit); }
+  /// What is known now, with the crash read from stderr and the flight recorder read again.
+  [[nodiscard]] diagnosis::RankEnd describe() const;
+
+ private:
+  diagnosis::RankEnd end_;
+  io::Fd out_, err_, flight_;
+  std::optional<Whereabouts> asked_;
+  std::string stderr_tail_;
+};
+
+}  // namespace corro::agent

@@ -1,0 +1,137 @@
+#include "agent/worker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <termios.h>
+#include <unistd.h>
+#include <cstdlib>
+
+#include <cerrno>
+
+namespace corro::agent {
+namespace {
+
+/// Two ends: `ours` is read by the launcher, `theirs` is the worker's stdout or stderr.
+struct Channel {
+  io::Fd ours;
+  io::Fd theirs;
+};
+
+Result<Channel> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return status_from_errno("pipe", errno);
+  Channel channel{.ours = io::Fd(ends[0]), .theirs = io::Fd(ends[1])};
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);  // only our end: the worker's blocks as it expects
+  return channel;
+}
+
+Result<Channel> make_terminal(const winsize& size) {
+  Channel channel{.ours = io::Fd(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)), .theirs = {}};
+  const int master = channel.ours.get();
+  if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+    return status_from_errno("opening a pseudo terminal", errno);
+  }
+  channel.theirs.reset(ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!channel.theirs.valid()) return status_from_errno("opening a pseudo terminal", errno);
+  termios settings{};
+  tcgetattr(channel.theirs.get(), &settings);
+  cfmakeraw(&settings);  // the real terminal turns \n into \r\n, once
+  tcsetattr(channel.theirs.get(), TCSANOW, &settings);
+  ioctl(master, TIOCSWINSZ, &size);
+  fcntl(master, F_SETFL, O_NONBLOCK);
+  return channel;
+}
+
+/// A pseudo terminal if one is wanted and there is one, else a pipe.
+Result<Channel> make_channel(const std::optional<winsize>& terminal) {
+  if (terminal) {
+    auto channel = make_terminal(*terminal);
+    if (channel.ok()) return channel;
+  }
+  return make_pipe();
+}
+
+/// What the child needs, prepared before fork(): nothing may be allocated after it.
+struct Prepared {
+  std::vector<char*> argv;
+  std::vector<std::string> assignments;
+  std::vector<char*> envp;
+  cpu_set_t processors{};
+  bool bound = false;
+};
+
+Prepared prepare(const WorkerSpec& spec) {
+  Prepared prepared;
+  for (const std::string& argument : spec.arguments) {
+    prepared.argv.push_back(const_cast<char*>(argument.c_str()));
+  }
+  prepared.argv.push_back(nullptr);
+  for (const auto& [name, value] : spec.environment) {
+    prepared.assignments.push_back(name + "=" + value);
+  }
+  for (std::string& assignment : prepared.assignments) prepared.envp.push_back(assignment.data());
+  prepared.envp.push_back(nullptr);
+  CPU_ZERO(&prepared.processors);
+  for (const int cpu : spec.processors) {
+    if (cpu < CPU_SETSIZE) CPU_SET(static_cast<size_t>(cpu), &prepared.processors);
+    prepared.bound = prepared.bound || cpu < CPU_SETSIZE;
+  }
+  return prepared;
+}
+
+/// Everything between fork and exec. Only calls that are safe there.
+[[noreturn]] void become_worker(const WorkerSpec& spec, const Prepared& prepared, pid_t launcher,
+                                int out, int err, int null, int report,
+                                const sigset_t& signal_mask) {
+  constexpr int kLauncherGone = 137;
+  constexpr int kNotExecuted = 127;
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) _exit(kLauncherGone);  // it died before the line above
+  if (!spec.inherits_stdin) dup2(null, STDIN_FILENO);
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  if (prepared.bound) sched_setaffinity(0, sizeof(cpu_set_t), &prepared.processors);
+  // A shell ignores the last two for what it starts in the background, against the terminal's keys:
+  // a rank gets only what the launcher forwards.
+  for (const int restored : {SIGPIPE, SIGTTOU, SIGINT, SIGQUIT}) signal(restored, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
+  execve(spec.program.c_str(), prepared.argv.data(), prepared.envp.data());
+  const int error = errno;
+  (void)!write(report, &error, sizeof(error));
+  _exit(kNotExecuted);
+}
+
+}  // namespace
+
+std::optional<winsize> terminal_size(int fd) {
+  winsize size{};
+  if (isatty(fd) == 0 || ioctl(fd, TIOCGWINSZ, &size) != 0) return std::nullopt;
+  return size;
+}
+
+Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask) {
+  CORRO_ASSIGN(Channel out, make_channel(spec.out_terminal));
+  CORRO_ASSIGN(Channel err, make_channel(spec.err_terminal));
+  CORRO_ASSIGN(Channel report, make_pipe());
+  const io::Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Prepared prepared = prepare(spec);
+  const pid_t launcher = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return status_from_errno("starting a process", errno);
+  if (pid == 0) {
+    become_worker(spec, prepared, launcher, out.theirs.get(), err.theirs.get(), null.get(),
+                  report.theirs.get(), signal_mask);
+  }
+  report.theirs.reset();
+  fcntl(report.ours.get(), F_SETFL, 0);
+  int error = 0;
+  if (read(report.ours.get(), &error, sizeof(error)) == sizeof(error)) {
+    return status_from_errno(spec.program, error);
+  }
+  return Worker{.pid = pid, .out = std::move(out.ours), .err = std::move(err.ours)};
+}
+
+}  // namespace corro::agent

@@ -1,0 +1,45 @@
+// One worker: a process of the user's program with its pipes.
+#pragma once
+
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/variables.h"
+#include "io/fd.h"
+
+namespace corro::agent {
+
+struct WorkerSpec {
+  std::string program;
+  std::vector<std::string> arguments;
+  Variables environment;
+  std::vector<int> processors;  ///< Empty: anywhere.
+  bool inherits_stdin = false;  ///< Else it reads /dev/null.
+  /// Where the launcher's own stream is a terminal, the worker gets one of this size too, so that
+  /// progress bars and colours work; else a pipe.
+  std::optional<winsize> out_terminal;
+  std::optional<winsize> err_terminal;
+};
+
+struct Worker {
+  pid_t pid = 0;
+  io::Fd out;  ///< Non-blocking; the end of a pseudo terminal reads as EIO.
+  io::Fd err;
+};
+
+/// Starts the program in a process group of its own (keys pressed at the terminal do not reach it),
+/// with the original signal mask, killed by the kernel if the calling thread ends. Call from the
+/// thread that lives as long as the launcher. NOT_FOUND, PERMISSION_DENIED, ... if it cannot be
+/// executed.
+[[nodiscard]] Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask);
+
+/// The size of the terminal behind `fd`; nothing if it is none.
+[[nodiscard]] std::optional<winsize> terminal_size(int fd);
+
+}  // namespace corro::agent

@@ -1,0 +1,56 @@
+#include "diagnosis/conclusion.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "diagnosis/exit_status.h"
+#include "io/signals.h"
+
+namespace corro::diagnosis {
+namespace {
+
+/// The user asked for the end: a failure is only what has nothing to do with that.
+Conclusion conclude_asked(const JobEnd& job, const ReportContext& context) {
+  std::vector<RankEnd> others;
+  for (const RankEnd& end : job.ranks) {
+    if (!ended_as_asked(end, job.asked)) others.push_back(end);
+  }
+  const Verdict verdict = decide_culprit(others);
+  const RankEnd* culprit = find_rank(others, verdict.culprit);
+  if (culprit != nullptr && (!is_witness(*culprit) || others.size() == job.ranks.size())) {
+    auto report = describe_failure(verdict, others, context);
+    return {.exit = report.exit, .text = format_block(report, job.width), .failure = report};
+  }
+  const bool all_well = std::ranges::all_of(job.ranks, ended_well);
+  if (all_well) return {};
+  const std::string line = fmt::format("corro: stopped by {}; logs in {}\n",
+                                       io::signal_name(*job.asked), context.log_dir);
+  return {.exit = kSignalExit + *job.asked, .text = line, .failure = std::nullopt};
+}
+
+}  // namespace
+
+bool ended_as_asked(const RankEnd& end, std::optional<int> asked) {
+  if (!asked || !end.ended) return false;
+  if (exit_code(end.status) == kSignalExit + *asked) return true;
+  return *asked == SIGINT && end.crash.error.starts_with("KeyboardInterrupt");
+}
+
+Conclusion conclude(const JobEnd& job, const ReportContext& context) {
+  if (job.timeout) {
+    auto report = describe_timeout(*job.timeout, job.ranks, context);
+    return {.exit = kTimeoutExit,
+            .text = format_timeout_block(*job.timeout, job.ranks, context, job.width),
+            .failure = report};
+  }
+  if (job.asked) return conclude_asked(job, context);
+  const Verdict verdict = decide_culprit(job.ranks);
+  if (verdict.culprit < 0) return {};
+  auto report = describe_failure(verdict, job.ranks, context);
+  return {.exit = report.exit, .text = format_block(report, job.width), .failure = report};
+}
+
+}  // namespace corro::diagnosis

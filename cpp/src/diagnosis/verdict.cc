@@ -1,0 +1,201 @@
+#include "diagnosis/verdict.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "diagnosis/exit_status.h"
+
+namespace corro::diagnosis {
+namespace {
+
+bool failed_alone(const RankEnd& end) { return end.ended && !end.stopped && !ended_well(end); }
+
+bool reports_loss(const std::string& error) { return error.find("RankLost") != std::string::npos; }
+
+/// The newest failed operation, if the rank's last operation failed.
+const obs::OpSnapshot* failed_operation(const RankEnd& end) {
+  if (!end.flight || end.flight->recent.empty()) return nullptr;
+  const auto& last = end.flight->recent.back();
+  return last.phase == obs::Phase::kFailed ? &last : nullptr;
+}
+
+/// N of "<phrase>N"; -1 if the text has none.
+int rank_behind(const std::string& text, std::string_view phrase) {
+  const size_t at = text.find(phrase);
+  if (at == std::string::npos) return -1;
+  int rank = -1;
+  std::from_chars(text.data() + at + phrase.size(), text.data() + text.size(), rank);
+  return rank;
+}
+
+/// The last "rank N" in a message where N is another rank.
+int rank_in_text(const std::string& text, int own) {
+  constexpr std::string_view kRank = "rank ";
+  int found = -1;
+  for (size_t at = text.find(kRank); at != std::string::npos; at = text.find(kRank, at + 1)) {
+    int rank = -1;
+    const char* digits = text.data() + at + kRank.size();
+    const auto [end, error] = std::from_chars(digits, text.data() + text.size(), rank);
+    if (error == std::errc() && rank != own) found = rank;
+  }
+  return found;
+}
+
+/// "MismatchError: ..." of "corro.MismatchError: ...": torch passes errors on without their module.
+std::string_view without_module(const Crash& crash) {
+  const std::string_view error = crash.error;
+  const size_t dot = error.substr(0, error.find(':')).rfind('.');
+  return dot == std::string_view::npos ? error : error.substr(dot + 1);
+}
+
+std::string_view error_type(const Crash& crash) {
+  const std::string_view error = without_module(crash);
+  return error.substr(0, error.find(':'));
+}
+
+/// The earliest of those that `accept`, or null.
+template <typename Accept>
+const RankEnd* earliest(std::span<const RankEnd> ends, Accept accept) {
+  const RankEnd* first = nullptr;
+  for (const RankEnd& end : ends) {
+    if (accept(end) && (first == nullptr || end.when < first->when)) first = &end;
+  }
+  return first;
+}
+
+/// The rank that `waiter` gave up on; if that one had given up too, the one behind it.
+const RankEnd* last_awaited(std::span<const RankEnd> ends, const RankEnd& waiter) {
+  const RankEnd* last = &waiter;
+  for (size_t hops = 0; hops < ends.size(); ++hops) {
+    const RankEnd* next = find_rank(ends, awaited_by(*last));
+    if (next == nullptr) return last;
+    if (!gave_up(*next)) return next;
+    last = next;
+  }
+  return &waiter;  // They waited in a circle.
+}
+
+std::vector<int> ranks_that_gave_up(std::span<const RankEnd> ends, int first) {
+  std::vector<int> ranks = {first};
+  for (const RankEnd& end : ends) {
+    if (end.rank != first && failed_alone(end) && gave_up(end)) ranks.push_back(end.rank);
+  }
+  return ranks;
+}
+
+bool said_why(const RankEnd& end) {
+  return !end.crash.error.empty() && !is_witness(end) && !gave_up(end);
+}
+
+/// Whether it failed with the same kind of error. One that was stopped may have been on its way out
+/// with the same one; but a program handles errors, too, and says so, if they are not corro's.
+bool failed_like(const RankEnd& end, const RankEnd& culprit) {
+  if (is_witness(end) && !is_witness(culprit)) return false;
+  if (error_type(end.crash) != error_type(culprit.crash)) return false;
+  if (failed_alone(end)) return end.status == culprit.status;
+  const bool of_corro =
+      end.crash.error.starts_with("corro.") || culprit.crash.error.starts_with("corro.");
+  return said_why(end) && (of_corro || without_module(end.crash) == without_module(culprit.crash));
+}
+
+/// Others gave up at a deadline: `waiter` first.
+const RankEnd* choose_missing(std::span<const RankEnd> ends, const RankEnd& waiter,
+                              Verdict& verdict) {
+  const RankEnd* missing = last_awaited(ends, waiter);
+  if (missing == &waiter || said_why(*missing)) return missing;
+  if (ended_well(*missing) && missing->when < waiter.when) {
+    verdict.absent = missing->rank;
+    return &waiter;
+  }
+  verdict.waited = ranks_that_gave_up(ends, waiter.rank);
+  std::erase(verdict.waited, missing->rank);
+  return missing;
+}
+
+/// Others only report a loss: `witness` first.
+const RankEnd* choose_lost(std::span<const RankEnd> ends, const RankEnd& witness,
+                           Verdict& verdict) {
+  const RankEnd* named = find_rank(ends, named_by(witness));
+  if (named == nullptr || !named->ended) return &witness;
+  const bool left = named->stopped && saw_it_leave(witness) && !said_why(*named);
+  if (ended_well(*named) || left) verdict.absent = named->rank;
+  return !ended_well(*named) && said_why(*named) ? named : &witness;
+}
+
+const RankEnd* choose(std::span<const RankEnd> ends, Verdict& verdict) {
+  const auto* by_itself = earliest(ends, [](const RankEnd& end) {
+    return failed_alone(end) && !is_witness(end) && !gave_up(end);
+  });
+  if (by_itself != nullptr) return by_itself;
+  const auto* waiter =
+      earliest(ends, [](const RankEnd& end) { return failed_alone(end) && gave_up(end); });
+  if (waiter != nullptr) return choose_missing(ends, *waiter, verdict);
+  const auto* witness = earliest(ends, failed_alone);
+  return witness == nullptr ? nullptr : choose_lost(ends, *witness, verdict);
+}
+
+}  // namespace
+
+const RankEnd* find_rank(std::span<const RankEnd> ends, int rank) {
+  const auto found = std::ranges::find(ends, rank, &RankEnd::rank);
+  return found == ends.end() ? nullptr : &*found;
+}
+
+int exit_code(int status) {
+  return WIFSIGNALED(status) ? kSignalExit + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool ended_well(const RankEnd& end) { return end.ended && exit_code(end.status) == 0; }
+
+bool is_witness(const RankEnd& end) {
+  if (end.ended && WIFSIGNALED(end.status)) return false;
+  if (reports_loss(end.crash.error)) return true;
+  const auto* failed = failed_operation(end);
+  return failed != nullptr && failed->code == Code::kUnavailable;
+}
+
+int named_by(const RankEnd& witness) {
+  const int in_text = rank_in_text(witness.crash.error, witness.rank);
+  if (in_text >= 0) return in_text;
+  const auto* failed = failed_operation(witness);
+  return failed == nullptr ? -1 : failed->waiting_for;
+}
+
+bool saw_it_leave(const RankEnd& witness) {
+  return witness.crash.error.find("has left the job") != std::string::npos;
+}
+
+bool gave_up(const RankEnd& end) {
+  if (end.ended && WIFSIGNALED(end.status) && !end.stopped) return false;
+  if (end.crash.error.find("corro.TimeoutError: ") != std::string::npos) return true;
+  const auto* failed = failed_operation(end);
+  return failed != nullptr && failed->code == Code::kDeadlineExceeded &&
+         !reports_loss(end.crash.error);
+}
+
+int awaited_by(const RankEnd& end) {
+  // As the engine says it: of an operation, of a named one, of the start.
+  for (const std::string_view phrase :
+       {"waited for rank ", "not submitted by rank ", "but rank "}) {
+    if (const int rank = rank_behind(end.crash.error, phrase); rank >= 0) return rank;
+  }
+  const auto* failed = failed_operation(end);
+  return failed == nullptr ? -1 : failed->waiting_for;
+}
+
+Verdict decide_culprit(std::span<const RankEnd> ends) {
+  Verdict verdict;
+  const RankEnd* culprit = choose(ends, verdict);
+  if (culprit == nullptr) return verdict;
+  verdict.culprit = culprit->rank;
+  for (const RankEnd& end : ends) {
+    if (end.rank == culprit->rank || ended_well(end)) continue;
+    const bool alike = verdict.waited.empty() && failed_like(end, *culprit);
+    (alike ? verdict.alike : verdict.victims).push_back(end.rank);
+  }
+  return verdict;
+}
+
+}  // namespace corro::diagnosis

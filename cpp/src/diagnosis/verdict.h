@@ -1,0 +1,70 @@
+// Which rank is to blame: a pure function of how the ranks ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "diagnosis/traceback.h"
+#include "obs/flight_recorder.h"
+
+namespace corro::diagnosis {
+
+/// What is known about one rank.
+struct RankEnd {
+  int rank = 0;
+  pid_t pid = 0;
+  bool ended = false;
+  bool stopped = false;  ///< It ended after the launcher had told it to stop.
+  Time when{};
+  int status = 0;             ///< As from waitpid; only if ended.
+  std::string out_of_memory;  ///< The limit, if the kernel killed it for that.
+  Crash crash;
+  std::optional<obs::ProcessSnapshot> flight;
+  /// Of a rank that others gave up waiting for: where its Python code was then; file "" if unknown.
+  Frame at;
+  bool paused = false;  ///< It was stopped by a signal (SIGSTOP, a debugger) then.
+};
+
+struct Verdict {
+  int culprit = -1;          ///< -1: nobody failed.
+  std::vector<int> alike;    ///< Failed by themselves with the same kind of error.
+  std::vector<int> victims;  ///< Failed because of the culprit, or were stopped.
+  /// The rank that a victim was waiting for although it had ended in good order, or had left the
+  /// job and was stopped on its way out; -1: none.
+  int absent = -1;
+  /// The ranks that gave up waiting for the culprit, the first one first: it failed nobody's call
+  /// but did not come. Empty: the culprit failed by itself.
+  std::vector<int> waited;
+};
+
+/// The end of that rank; null if it is none of `ends`.
+[[nodiscard]] const RankEnd* find_rank(std::span<const RankEnd> ends, int rank);
+
+/// Exit code of a rank as a shell shows it: its status, or 128 + signal.
+[[nodiscard]] int exit_code(int status);
+[[nodiscard]] bool ended_well(const RankEnd& end);
+/// True if the rank only reports that another one was lost.
+[[nodiscard]] bool is_witness(const RankEnd& end);
+/// The rank whose loss a witness reports; -1 if it names none.
+[[nodiscard]] int named_by(const RankEnd& witness);
+
+/// True if the witness says that the rank that it names had left, not that its connection broke.
+[[nodiscard]] bool saw_it_leave(const RankEnd& witness);
+
+/// True if the rank failed because a deadline was over, waiting for another one.
+[[nodiscard]] bool gave_up(const RankEnd& end);
+/// The rank that one which gave up had waited for; -1 if it names none.
+[[nodiscard]] int awaited_by(const RankEnd& end);
+
+/// Chooses the first rank in time that failed by itself. Where the others only gave up at a
+/// deadline it is the rank that they waited for, in turn. A rank that only reports another's loss
+/// is chosen only if no rank failed by itself: then the rank that it names, if that one had printed
+/// an error before it was stopped, else the first witness.
+[[nodiscard]] Verdict decide_culprit(std::span<const RankEnd> ends);
+
+}  // namespace corro::diagnosis

@@ -1,0 +1,335 @@
+#include "diagnosis/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "diagnosis/conclusion.h"
+
+namespace corro::diagnosis {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int exited(int code) { return code << 8; }
+constexpr int killed(int signal) { return signal; }
+
+RankEnd end_of(int rank, int ms, int status, const std::string& error = "") {
+  RankEnd end;
+  end.rank = rank;
+  end.pid = 1000 + rank;
+  end.ended = true;
+  end.when = {milliseconds(ms)};
+  end.status = status;
+  end.crash.error = error;
+  return end;
+}
+
+RankEnd stopped(int rank, int ms, const std::string& error = "") {
+  RankEnd end = end_of(rank, ms, killed(SIGTERM), error);
+  end.stopped = true;
+  return end;
+}
+
+obs::ProcessSnapshot flight_with(obs::Phase phase, Code code, int waiting_for) {
+  obs::ProcessSnapshot flight;
+  flight.step = 7;
+  obs::OpSnapshot op;
+  op.sequence = 1;
+  op.op = {.op_id = 16, .kind = OpKind::kAllreduce, .dtype = DType::kF32, .count = 1000};
+  op.phase = phase;
+  op.code = code;
+  op.waiting_for = waiting_for;
+  flight.recent.push_back(op);
+  return flight;
+}
+
+constexpr const char* kLost = "corro.RankLostError: allreduce: rank 2 was lost (in reduce)";
+
+TEST(DecideCulprit, NobodyFailedIfAllEndedWell) {
+  const std::vector<RankEnd> ends = {end_of(0, 1, exited(0)), end_of(1, 2, exited(0))};
+  EXPECT_EQ(decide_culprit(ends).culprit, -1);
+}
+
+TEST(DecideCulprit, TheFirstInTimeIsToBlame) {
+  const std::vector<RankEnd> ends = {end_of(0, 20, exited(1), "OSError: b"),
+                                     end_of(1, 10, exited(3), "ValueError: a"), stopped(2, 30)};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 1);
+  EXPECT_THAT(verdict.victims, ElementsAre(0, 2));
+  EXPECT_THAT(verdict.alike, IsEmpty());
+}
+
+TEST(DecideCulprit, AKilledRankBeatsThoseThatReportItsLoss) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kLost),
+                                     end_of(1, 11, exited(1), kLost),
+                                     end_of(2, 12, killed(SIGKILL))};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 2);
+  EXPECT_THAT(verdict.victims, ElementsAre(0, 1));
+}
+
+TEST(DecideCulprit, AFailedOperationInTheRecorderMakesAWitnessToo) {
+  std::vector<RankEnd> ends = {end_of(0, 10, exited(1), "RuntimeError: backward failed"),
+                               end_of(1, 12, exited(1), "ValueError: mine")};
+  ends[0].flight = flight_with(obs::Phase::kFailed, Code::kUnavailable, 1);
+  EXPECT_TRUE(is_witness(ends[0]));
+  EXPECT_EQ(named_by(ends[0]), 1);
+  EXPECT_EQ(decide_culprit(ends).culprit, 1);
+}
+
+TEST(DecideCulprit, ARankThatSaidWhyAndWasStoppedOnItsWayOutIsToBlame) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kLost),
+                                     end_of(1, 10, exited(1), kLost),
+                                     stopped(2, 500, "ValueError: the cause")};
+  EXPECT_EQ(decide_culprit(ends).culprit, 2);
+}
+
+TEST(DecideCulprit, IfTheLostRankEndedWellTheFirstWitnessFailedAndTheAbsentIsNamed) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kLost),
+                                     end_of(1, 11, exited(1), kLost), end_of(2, 1, exited(0))};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 0);
+  EXPECT_EQ(verdict.absent, 2);
+}
+
+TEST(DecideCulprit, ARankThatHadLeftAndWasStoppedOnItsWayOutIsNamedAsAbsent) {
+  const std::string left = "corro.RankLostError: allreduce #2: rank 1 has left the job";
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), left), stopped(1, 500)};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 0);
+  EXPECT_EQ(verdict.absent, 1);
+  EXPECT_EQ(decide_culprit(std::vector{end_of(0, 10, exited(1), kLost), stopped(2, 500)}).absent,
+            -1);
+}
+
+TEST(DecideCulprit, RanksWithTheSameErrorFailedAlike) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 10, exited(1), "ModuleNotFoundError: No module named 'x'"),
+      end_of(1, 11, exited(1), "ModuleNotFoundError: No module named 'x'"), stopped(2, 300)};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 0);
+  EXPECT_THAT(verdict.alike, ElementsAre(1));
+  EXPECT_THAT(verdict.victims, ElementsAre(2));
+}
+
+TEST(DecideCulprit, AnErrorThatTorchPassedOnOrThatCameTooLateIsStillTheSame) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), "corro.MismatchError: a"),
+                                     end_of(1, 11, exited(1), "MismatchError: a"),
+                                     stopped(2, 300, "corro.MismatchError: a, on rank 2"),
+                                     stopped(3, 300, "KeyError: b")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_THAT(verdict.alike, ElementsAre(1, 2));
+  EXPECT_THAT(verdict.victims, ElementsAre(3));
+}
+
+TEST(DecideCulprit, AnErrorThatAStoppedRankHadHandledIsNotTheSame) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), "ValueError: the real one"),
+                                     stopped(1, 300, "ValueError: a handled one"),
+                                     stopped(2, 300, "ValueError: the real one")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_THAT(verdict.alike, ElementsAre(2));
+  EXPECT_THAT(verdict.victims, ElementsAre(1));
+}
+
+constexpr const char* kGaveUp =
+    "corro.TimeoutError: allreduce #2 on rank 0 (phase exchange): waited for rank 2 (by way of "
+    "rank "
+    "1) for 2 s; its last call on this group was #1 barrier()";
+
+RankEnd still_there(int rank, int ms) {
+  RankEnd end = stopped(rank, ms);
+  end.at = {"train.py", 5, "load", "time.sleep(9)"};
+  return end;
+}
+
+TEST(DecideCulprit, AtADeadlineItIsTheRankThatDidNotCome) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 11, exited(1), kGaveUp), end_of(1, 10, exited(1), kGaveUp), still_there(2, 300),
+      stopped(3, 301), end_of(4, 12, exited(1), "corro.RankLostError: rank 0 has left the job")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 2);
+  EXPECT_THAT(verdict.waited, ElementsAre(1, 0));
+  EXPECT_THAT(verdict.victims, ElementsAre(0, 1, 3, 4));
+  EXPECT_THAT(verdict.alike, IsEmpty());
+}
+
+TEST(DecideCulprit, ARankThatCameTooLateIsTheMissingOne) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 10, exited(1), kGaveUp),
+      end_of(2, 15, exited(1), "corro.RankLostError: allreduce #2: rank 0 has left the job")};
+  EXPECT_EQ(decide_culprit(ends).culprit, 2);
+  EXPECT_THAT(decide_culprit(ends).waited, ElementsAre(0));
+}
+
+TEST(DecideCulprit, ALateRankMayEndWellWithWhatTheOthersHadSent) {
+  const std::vector<RankEnd> late = {end_of(0, 10, exited(1), kGaveUp), end_of(2, 15, exited(0))};
+  EXPECT_EQ(decide_culprit(late).culprit, 2);
+  EXPECT_THAT(decide_culprit(late).waited, ElementsAre(0));
+  const std::vector<RankEnd> gone = {end_of(0, 10, exited(1), kGaveUp), end_of(2, 5, exited(0))};
+  EXPECT_EQ(decide_culprit(gone).culprit, 0);
+  EXPECT_EQ(decide_culprit(gone).absent, 2);
+}
+
+TEST(DecideCulprit, WhoOnlyWaitedForTheMissingOneIsNotIt) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 10, exited(1), "corro.TimeoutError: recv #1 on rank 0: waited for rank 1 for 2 s"),
+      end_of(1, 11, exited(1), "corro.TimeoutError: recv #1 on rank 1: waited for rank 2 for 2 s"),
+      still_there(2, 300)};
+  EXPECT_EQ(decide_culprit(ends).culprit, 2);
+  EXPECT_THAT(decide_culprit(ends).waited, ElementsAre(0, 1));
+}
+
+TEST(DecideCulprit, RanksThatWaitedInACircleFailedThemselves) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 10, exited(1), "corro.TimeoutError: recv #1 on rank 0: waited for rank 1 for 2 s"),
+      end_of(1, 11, exited(1), "corro.TimeoutError: recv #1 on rank 1: waited for rank 0 for 2 s")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 0);
+  EXPECT_THAT(verdict.waited, IsEmpty());
+  EXPECT_THAT(verdict.alike, ElementsAre(1));
+}
+
+TEST(DecideCulprit, AnErrorOfItsOwnCountsMoreThanADeadline) {
+  const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kGaveUp),
+                                     end_of(1, 15, exited(1), "ValueError: mine"),
+                                     still_there(2, 300)};
+  EXPECT_EQ(decide_culprit(ends).culprit, 1);
+  const std::vector<RankEnd> hanging = {end_of(0, 10, exited(1), kGaveUp),
+                                        stopped(2, 300, "ValueError: said, then it hung")};
+  EXPECT_EQ(decide_culprit(hanging).culprit, 2);
+  EXPECT_THAT(decide_culprit(hanging).waited, IsEmpty());
+}
+
+TEST(AwaitedBy, ReadsEveryWayInWhichTheEngineSaysIt) {
+  const auto awaited = [](const std::string& text) {
+    return awaited_by(end_of(0, 1, exited(1), text));
+  };
+  EXPECT_EQ(awaited(kGaveUp), 2);
+  EXPECT_EQ(awaited("corro.TimeoutError: allreduce \"x\" on rank 0 (phase negotiate): waited for 2 "
+                    "s: not submitted by rank 3, 4"),
+            3);
+  EXPECT_EQ(awaited("corro.TimeoutError: connect: rank 0 of 3 waited 2.0 s, but rank 1 did not "
+                    "start: are all ranks running?"),
+            1);
+  EXPECT_EQ(awaited("corro.TimeoutError: connect: rank 2 of 3 waited 2.0 s, but ranks 0 and 1 did "
+                    "not start"),
+            -1);
+  RankEnd caught = end_of(0, 1, exited(1), "RuntimeError: training failed");
+  caught.flight = flight_with(obs::Phase::kFailed, Code::kDeadlineExceeded, 2);
+  EXPECT_TRUE(gave_up(caught));
+  EXPECT_EQ(awaited_by(caught), 2);
+}
+
+TEST(NamedBy, TakesTheLastRankInTheMessageThatIsNotItself) {
+  EXPECT_EQ(named_by(end_of(3, 1, exited(1),
+                            "RankLostError: rank 3 of group dp: no data from "
+                            "rank 2 for 30 s")),
+            2);
+  EXPECT_EQ(named_by(end_of(3, 1, exited(1), "RankLostError: rank 3 has a problem")), -1);
+}
+
+TEST(ExitCode, IsTheStatusOr128AndTheSignal) {
+  EXPECT_EQ(exit_code(exited(7)), 7);
+  EXPECT_EQ(exit_code(killed(SIGKILL)), 137);
+}
+
+const ReportContext kContext{
+    .host = "node7", .log_dir = "corro-runs/x", .now = {milliseconds(900)}};
+
+Conclusion conclude_ends(const std::vector<RankEnd>& ends, std::optional<int> asked = {}) {
+  return conclude({.ranks = ends, .asked = asked, .timeout = {}, .width = 200}, kContext);
+}
+
+TEST(Conclude, SaysNothingWhenAllWentWell) {
+  const std::vector<RankEnd> ends = {end_of(0, 1, exited(0))};
+  const Conclusion end = conclude_ends(ends);
+  EXPECT_EQ(end.exit, 0);
+  EXPECT_EQ(end.text, "");
+  EXPECT_FALSE(end.failure);
+}
+
+TEST(Conclude, EndsWithTheCulpritsStatus) {
+  const std::vector<RankEnd> ends = {end_of(0, 5, killed(SIGSEGV)), stopped(1, 100)};
+  const Conclusion end = conclude_ends(ends);
+  EXPECT_EQ(end.exit, 128 + SIGSEGV);
+  EXPECT_THAT(end.text, HasSubstr("SIGSEGV (segmentation fault)"));
+}
+
+TEST(Conclude, AMissingRankHasTheHeadlineAndTheOthersTheStatus) {
+  std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kGaveUp), still_there(2, 300),
+                               stopped(3, 301)};
+  ends[0].crash.where = {"train.py", 12, "main", "allreduce(x)"};
+  ends[0].flight = flight_with(obs::Phase::kFailed, Code::kDeadlineExceeded, 2);
+  ends[1].flight = flight_with(obs::Phase::kDone, Code::kOk, -1);
+  const Conclusion end = conclude_ends(ends);
+  EXPECT_EQ(end.exit, 1);
+  EXPECT_THAT(end.text, testing::StartsWith("corro: rank 2 kept others waiting on node7 (pid 1002, "
+                                            "step 7)\n  what   corro.TimeoutError: "));
+  EXPECT_THAT(end.text, HasSubstr("\n  where  train.py:5 in load: time.sleep(9)\n"
+                                  "  with   last operation was allreduce #17"));
+  EXPECT_THAT(end.text,
+              HasSubstr("\n  others rank 0 gave up at train.py:12 in main: allreduce(x); 1 rank "
+                        "was stopped because of it (rank 3)\n"));
+  EXPECT_THAT(end.text, HasSubstr("rank-2.log\n  do     see why rank 2 "));
+  ASSERT_TRUE(end.failure);
+  EXPECT_EQ(end.failure->rank, 2);
+  EXPECT_EQ(end.failure->op, "allreduce");
+  EXPECT_THAT(end.failure->waited, ElementsAre(0));
+  EXPECT_THAT(end.failure->victims, ElementsAre(0, 3));
+}
+
+TEST(Conclude, AMissingRankThatWasStoppedIsSaidToBe) {
+  std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kGaveUp), stopped(2, 300)};
+  ends[1].paused = true;
+  const Conclusion end = conclude_ends(ends);
+  EXPECT_THAT(end.text, HasSubstr("what   stopped by a signal; corro.TimeoutError: "));
+  EXPECT_THAT(end.text, HasSubstr("kill -CONT 1002"));
+}
+
+TEST(Conclude, AnInterruptThatWasAskedForIsNoFailure) {
+  const std::vector<RankEnd> ends = {
+      end_of(0, 5, killed(SIGINT)), end_of(1, 6, exited(1), "KeyboardInterrupt"),
+      end_of(2, 7, exited(1), "corro.RankLostError: rank 0 was lost")};
+  const Conclusion end = conclude_ends(ends, SIGINT);
+  EXPECT_EQ(end.exit, 130);
+  EXPECT_EQ(end.text, "corro: stopped by SIGINT; logs in corro-runs/x\n");
+  EXPECT_FALSE(end.failure);
+}
+
+TEST(Conclude, AFailureWhileStoppingIsStillAFailure) {
+  const std::vector<RankEnd> ends = {end_of(0, 5, killed(SIGTERM)),
+                                     end_of(1, 9, exited(1), "OSError: checkpoint: disk full")};
+  const Conclusion end = conclude_ends(ends, SIGTERM);
+  EXPECT_EQ(end.exit, 1);
+  EXPECT_THAT(end.text, HasSubstr("disk full"));
+}
+
+TEST(Conclude, RanksThatSaveAndEndWellAfterTermAreASuccess) {
+  const std::vector<RankEnd> ends = {end_of(0, 5, exited(0)), end_of(1, 9, exited(0))};
+  EXPECT_EQ(conclude_ends(ends, SIGTERM).exit, 0);
+}
+
+TEST(Conclude, ATimeoutNamesWhoWasStillRunningAndWhatTheyDid) {
+  std::vector<RankEnd> ends = {end_of(0, 5, exited(0)), RankEnd{}, RankEnd{}};
+  for (const int rank : {1, 2}) {
+    ends[static_cast<size_t>(rank)].rank = rank;
+    ends[static_cast<size_t>(rank)].flight =
+        flight_with(obs::Phase::kTransfer, Code::kOk, rank == 1 ? 2 : -1);
+  }
+  const Conclusion end = conclude(
+      {.ranks = ends, .asked = {}, .timeout = std::chrono::seconds(30), .width = 200}, kContext);
+  EXPECT_EQ(end.exit, 124);
+  EXPECT_THAT(end.text, HasSubstr("still running: ranks 1-2"));
+  EXPECT_THAT(end.text, HasSubstr("rank 1: step 7, in allreduce #17 (f32 x 1000), phase transfer"));
+  EXPECT_THAT(end.text, HasSubstr("waiting for rank 2"));
+  ASSERT_TRUE(end.failure);
+  EXPECT_EQ(end.failure->rank, 1);
+  EXPECT_EQ(end.failure->op, "allreduce");
+}
+
+}  // namespace
+}  // namespace corro::diagnosis

@@ -1,0 +1,253 @@
+#include "screen/screen.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "diagnosis/report.h"
+#include "diagnosis/traceback.h"
+
+namespace corro::screen {
+namespace {
+
+constexpr std::string_view kClearLine = "\r\x1b[K";
+constexpr size_t kMaxSegment = 4096;
+constexpr size_t kMaxHeld = 1U << 20U;
+/// A line without an end that is younger than this is likely to be completed at once.
+constexpr Duration kYoung = std::chrono::milliseconds(50);
+constexpr Duration kTracebackHold = std::chrono::milliseconds(500);
+
+int lead_of(const Show& show, int ranks) {
+  if (ranks == 1) return 0;
+  if (show.mode == ShowMode::kAll) return -1;
+  if (show.mode == ShowMode::kRanks) return show.ranks.size() == 1 ? show.ranks[0] : -1;
+  return 0;
+}
+
+/// Puts `prefix` before every line.
+std::string with_prefix(const std::string& prefix, const std::string& text) {
+  std::string prefixed = prefix;
+  for (const char c : text) {
+    prefixed += c;
+    if (c == '\n') prefixed += prefix;
+  }
+  return prefixed;
+}
+
+/// Where a traceback begins in `bytes` at the beginning of a line, or npos.
+size_t find_traceback(std::string_view bytes, bool at_line_start) {
+  const size_t at = bytes.find(diagnosis::kTraceback);
+  if (at == std::string_view::npos) return at;
+  const bool starts_line = at == 0 ? at_line_start : bytes[at - 1] == '\n';
+  return starts_line ? at : std::string_view::npos;
+}
+
+}  // namespace
+
+Screen::Screen(Options options, Sink sink)
+    : options_(std::move(options)),
+      sink_(std::move(sink)),
+      lead_(lead_of(options_.show, options_.ranks)),
+      folder_({.ranks = options_.ranks, .hold = options_.hold}),
+      splitters_(static_cast<size_t>(options_.ranks)),
+      folds_(options_.ranks > 1 && (options_.show.mode == ShowMode::kDifferent ||
+                                    options_.show.mode == ShowMode::kErrors)) {}
+
+void Screen::feed(int rank, io::Output stream, std::string_view bytes, Time now) {
+  if (!shown(rank, stream)) return;
+  if (rank == lead_) {
+    feed_lead(stream, bytes, now);
+  } else {
+    feed_lines(rank, stream, splitters_[static_cast<size_t>(rank)].of(stream).feed(bytes), now);
+  }
+}
+
+void Screen::finish(int rank, io::Output stream, Time now) {
+  if (!shown(rank, stream)) return;
+  const auto lines = splitters_[static_cast<size_t>(rank)].of(stream).finish();
+  if (rank != lead_) feed_lines(rank, stream, lines, now);
+  fold(tracebacks_.end(rank, stream), now);
+}
+
+void Screen::tick(Time now) {
+  if (suspended_) {
+    // Only what is too much to keep is shown now.
+    for (const FoldedLine& line : folder_.due(Time{})) show_folded(line);
+    return;
+  }
+  if (held_until_ <= now) release_errors(now);
+  fold(tracebacks_.due(now), now);
+  if (folder_.next_due() > now) return;
+  const Time young = std::max(out_cursor_.last_write, err_cursor_.last_write) + kYoung;
+  const bool between = out_cursor_.at_start() && err_cursor_.at_start();
+  if (!between && now < young) return;
+  for (const FoldedLine& line : folder_.due(now)) show_folded(line);
+}
+
+Time Screen::next_tick() const {
+  if (suspended_) return Time::never();
+  const Time held = std::min(held_until_, tracebacks_.next_due());
+  const Time due = folder_.next_due();
+  if (due == Time::never()) return held;
+  const bool between = out_cursor_.at_start() && err_cursor_.at_start();
+  const Time young = std::max(out_cursor_.last_write, err_cursor_.last_write) + kYoung;
+  return std::min(held, between ? due : std::max(due, young));
+}
+
+void Screen::settle(int culprit) {
+  if (!std::exchange(suspended_, false) || culprit < 0) return;
+  if (culprit != lead_) held_errors_.clear();
+  fold(tracebacks_.due(Time::never()), Time{});
+  folder_.drop_errors_but(culprit);
+}
+
+void Screen::flush(Time now) {
+  release_errors(now);
+  fold(tracebacks_.due(Time::never()), now);
+  for (const FoldedLine& line : folder_.flush()) show_folded(line);
+}
+
+void Screen::note(const std::string& lines) {
+  Cursor& cursor = cursor_of(io::Output::kErr);
+  std::string text = cursor.at_start() ? "" : "\n";
+  cursor = {};
+  sink_(io::Output::kErr, text + lines);
+}
+
+bool Screen::shown(int rank, io::Output stream) const {
+  switch (options_.show.mode) {
+    case ShowMode::kErrors:
+      return stream == io::Output::kErr;
+    case ShowMode::kRanks: {
+      const auto& ranks = options_.show.ranks;
+      return std::ranges::find(ranks, rank) != ranks.end();
+    }
+    case ShowMode::kDifferent:
+    case ShowMode::kAll:
+      break;
+  }
+  return true;
+}
+
+Screen::Cursor& Screen::cursor_of(io::Output stream) {
+  // Both streams on terminals share one cursor: it is nearly always one terminal.
+  const bool shared = options_.out_is_terminal && options_.err_is_terminal;
+  return stream == io::Output::kErr && !shared ? err_cursor_ : out_cursor_;
+}
+
+bool Screen::is_terminal(io::Output stream) const {
+  return stream == io::Output::kOut ? options_.out_is_terminal : options_.err_is_terminal;
+}
+
+void Screen::write_raw(io::Output stream, std::string_view bytes, Time now) {
+  if (bytes.empty()) return;
+  Cursor& cursor = cursor_of(stream);
+  cursor.last_write = now;
+  std::string_view line = bytes;
+  if (const size_t end = line.rfind('\n'); end != std::string_view::npos) {
+    cursor.segment.clear();
+    cursor.returned = false;
+    line.remove_prefix(end + 1);
+  }
+  for (const char c : line) {
+    if (std::exchange(cursor.returned, c == '\r') && c != '\r') cursor.segment.clear();
+    if (c != '\r' && cursor.segment.size() < kMaxSegment) cursor.segment += c;
+  }
+  sink_(stream, std::string(bytes));
+}
+
+void Screen::feed_lead(io::Output stream, std::string_view bytes, Time now) {
+  if (folds_ && stream == io::Output::kErr) bytes = hold_errors(bytes, now);
+  if (folds_) note_lead(stream, bytes, now);
+  write_raw(stream, bytes, now);
+}
+
+/// Remembers what the lead has shown, for comparing. A progress bar is no part of a traceback.
+void Screen::note_lead(io::Output stream, std::string_view bytes, Time now) {
+  for (const Line& line : splitters_[static_cast<size_t>(lead_)].of(stream).feed(bytes)) {
+    if (line.progress) {
+      folder_.lead(lead_, stream, line.text);
+    } else {
+      fold(tracebacks_.add(lead_, stream, line.text, now), now);
+    }
+  }
+}
+
+/// Keeps back what may be a victim's last words; returns the bytes before it.
+std::string_view Screen::hold_errors(std::string_view bytes, Time now) {
+  size_t begin = 0;
+  if (!suspended_ && held_errors_.empty()) {
+    begin = find_traceback(bytes, cursor_of(io::Output::kErr).at_start());
+    if (begin == std::string_view::npos) return bytes;
+    held_until_ = now + kTracebackHold;
+  }
+  held_errors_ += bytes.substr(begin);
+  if (held_errors_.size() > kMaxHeld) release_errors(now);
+  return bytes.substr(0, begin);
+}
+
+void Screen::feed_lines(int rank, io::Output stream, const std::vector<Line>& lines, Time now) {
+  for (const Line& line : lines) {
+    if (!folds_) {
+      show_line(stream, prefix_of({rank}) + line.text);
+    } else if (!line.progress) {
+      // Progress bars of other ranks only repeat rank 0's.
+      fold(tracebacks_.add(rank, stream, line.text, now), now);
+    }
+  }
+}
+
+void Screen::fold(const std::vector<Passage>& passages, Time now) {
+  for (const Passage& passage : passages) {
+    if (passage.rank == lead_) {
+      folder_.lead(passage.rank, passage.stream, passage.text);
+    } else {
+      folder_.add(passage.rank, passage.stream, passage.text, now);
+    }
+  }
+}
+
+void Screen::show_line(io::Output stream, const std::string& line) {
+  Cursor& cursor = cursor_of(stream);
+  if (cursor.at_start()) {
+    sink_(stream, line + "\n");
+  } else if (is_terminal(stream) && cursor.segment.size() < kMaxSegment) {
+    // Put the line in the place of the unfinished one, and that one again below it.
+    sink_(stream,
+          fmt::format("{}{}\n{}{}", kClearLine, line, cursor.segment, cursor.returned ? "\r" : ""));
+  } else {
+    cursor = {};
+    sink_(stream, "\n" + line + "\n");
+  }
+}
+
+void Screen::show_folded(const FoldedLine& line) {
+  std::string count;
+  if (line.ranks.size() > 1) count = fmt::format("x{} ranks", line.ranks.size());
+  if (line.times > 1) {
+    count += count.empty() ? fmt::format("x{}", line.times) : fmt::format(", {} times", line.times);
+  }
+  show_line(line.stream, with_prefix(prefix_of(line.ranks), line.text) +
+                             (count.empty() ? "" : " (" + count + ")"));
+}
+
+void Screen::release_errors(Time now) {
+  held_until_ = Time::never();
+  if (held_errors_.empty()) return;
+  const std::string held = std::exchange(held_errors_, {});
+  note_lead(io::Output::kErr, held, now);
+  fold(tracebacks_.end(lead_, io::Output::kErr), now);
+  write_raw(io::Output::kErr, held, now);
+}
+
+std::string Screen::prefix_of(const std::vector<int>& ranks) const {
+  const std::string prefix = "[" + diagnosis::format_ranks(ranks) + "]";
+  if (!options_.colour) return prefix + " ";
+  static constexpr std::array kColours = {36, 33, 35, 32, 34, 31};
+  const auto colour = kColours[static_cast<size_t>(ranks[0]) % kColours.size()];
+  return fmt::format("\x1b[{}m{}\x1b[0m ", colour, prefix);
+}
+
+}  // namespace corro::screen
