@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -10,79 +9,73 @@
 
 namespace corro::agent {
 
-RankGroup::RankGroup(int ranks, const sigset_t& signal_mask, io::Epoll& epoll)
-    : signal_mask_(signal_mask), epoll_(epoll) {
-  ranks_.reserve(static_cast<size_t>(ranks));
-}
-
-Status RankGroup::start_next(const WorkerSpec& spec) {
-  const auto rank = static_cast<int>(ranks_.size());
+Result<RankProcess*> RankGroup::start(const Subject& about, const WorkerSpec& spec) {
   CORRO_ASSIGN(Worker worker, start_worker(spec, signal_mask_));
-  const RankProcess& process = ranks_.emplace_back(rank, std::move(worker));
-  CORRO_TRY(watch(process, io::Output::kOut));
-  return watch(process, io::Output::kErr);
+  ranks_.push_back(std::make_unique<RankProcess>(about, std::move(worker)));
+  CORRO_TRY(watch(ranks_.size() - 1, io::Output::kOut));
+  CORRO_TRY(watch(ranks_.size() - 1, io::Output::kErr));
+  return ranks_.back().get();
 }
 
 RankProcess* RankGroup::find(pid_t pid) {
   const auto found = std::ranges::find_if(
-      ranks_, [&](const RankProcess& rank) { return rank.running() && rank.pid() == pid; });
-  return found == ranks_.end() ? nullptr : &*found;
+      ranks_, [&](const auto& rank) { return rank->running() && rank->pid() == pid; });
+  return found == ranks_.end() ? nullptr : found->get();
 }
 
-bool RankGroup::any_running() const {
-  return std::ranges::any_of(ranks_, [](const RankProcess& rank) { return rank.running(); });
+RankProcess* RankGroup::find(const Subject& about) {
+  const auto found =
+      std::ranges::find_if(ranks_, [&](const auto& rank) { return rank->about() == about; });
+  return found == ranks_.end() ? nullptr : found->get();
+}
+
+RankProcess* RankGroup::find_rank(int rank) {
+  const auto found =
+      std::ranges::find_if(ranks_, [&](const auto& one) { return one->rank() == rank; });
+  return found == ranks_.end() ? nullptr : found->get();
 }
 
 bool RankGroup::any_output() const {
-  return std::ranges::any_of(ranks_, [](const RankProcess& rank) {
-    return rank.fd(io::Output::kOut) >= 0 || rank.fd(io::Output::kErr) >= 0;
+  return std::ranges::any_of(ranks_, [](const auto& rank) {
+    return rank->fd(io::Output::kOut) >= 0 || rank->fd(io::Output::kErr) >= 0;
   });
 }
 
-std::vector<diagnosis::RankEnd> RankGroup::describe() const {
-  std::vector<diagnosis::RankEnd> ends;
-  ends.reserve(ranks_.size());
-  for (const RankProcess& rank : ranks_) ends.push_back(rank.describe());
-  return ends;
-}
-
 void RankGroup::send(int signal) const {
-  for (const RankProcess& rank : ranks_) rank.send(signal);
+  for (const auto& rank : ranks_) rank->send(signal);
 }
 
-void RankGroup::resize_terminals() const {
-  const auto out = terminal_size(STDOUT_FILENO);
-  const auto err = terminal_size(STDERR_FILENO);
-  for (const RankProcess& rank : ranks_) {
-    if (out) rank.set_terminal_size(io::Output::kOut, *out);
-    if (err) rank.set_terminal_size(io::Output::kErr, *err);
+void RankGroup::resize_terminals(const Resize& sizes) const {
+  for (const auto& rank : ranks_) {
+    if (sizes.out) rank->set_terminal_size(io::Output::kOut, *sizes.out);
+    if (sizes.err) rank->set_terminal_size(io::Output::kErr, *sizes.err);
   }
 }
 
 void RankGroup::pause() {
-  for (const RankProcess& rank : ranks_) {
+  for (const auto& rank : ranks_) {
     for (const io::Output stream : {io::Output::kOut, io::Output::kErr}) {
-      if (rank.fd(stream) >= 0) epoll_.remove(rank.fd(stream));
+      if (rank->fd(stream) >= 0) epoll_.remove(rank->fd(stream));
     }
   }
 }
 
 Status RankGroup::resume() {
   Status first;
-  for (const RankProcess& rank : ranks_) {
+  for (size_t place = 0; place < ranks_.size(); ++place) {
     for (const io::Output stream : {io::Output::kOut, io::Output::kErr}) {
-      if (rank.fd(stream) < 0) continue;
-      const Status status = watch(rank, stream);
+      if (ranks_[place]->fd(stream) < 0) continue;
+      const Status status = watch(place, stream);
       if (first.ok()) first = status;
     }
   }
   return first;
 }
 
-Status RankGroup::watch(const RankProcess& rank, io::Output stream) {
+Status RankGroup::watch(size_t place, io::Output stream) {
   const Source source = stream == io::Output::kOut ? Source::kOut : Source::kErr;
-  return epoll_.add(rank.fd(stream), EPOLLIN, key_of(source, rank.rank()))
-      .with_context(fmt::format("output of rank {} is lost", rank.rank()));
+  return epoll_.add(ranks_[place]->fd(stream), EPOLLIN, key_of(source, place))
+      .with_context(fmt::format("output of rank {} is lost", ranks_[place]->rank()));
 }
 
 }  // namespace corro::agent

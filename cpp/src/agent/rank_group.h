@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <memory>
 #include <vector>
 
 #include "agent/rank_process.h"
@@ -13,33 +14,38 @@ namespace corro::agent {
 /// Loop-confined. `epoll` outlives it.
 class RankGroup {
  public:
-  /// For at most `ranks` ranks.
-  RankGroup(int ranks, const sigset_t& signal_mask, io::Epoll& epoll);
+  RankGroup(const sigset_t& signal_mask, io::Epoll& epoll)
+      : signal_mask_(signal_mask), epoll_(epoll) {}
 
-  /// Starts the next rank and watches its output under key_of(Source::kOut or kErr, rank).
-  Status start_next(const WorkerSpec& spec);
-  [[nodiscard]] size_t size() const { return ranks_.size(); }
-  [[nodiscard]] RankProcess& operator[](size_t rank) { return ranks_[rank]; }
+  /// Starts a rank and watches its output under key_of(Source::kOut or kErr, its place here).
+  Result<RankProcess*> start(const Subject& about, const WorkerSpec& spec);
+  [[nodiscard]] RankProcess& operator[](size_t place) { return *ranks_[place]; }
   /// The running rank with this pid, or null.
   [[nodiscard]] RankProcess* find(pid_t pid);
+  /// Whom a message is about; null if it was started no more or not yet.
+  [[nodiscard]] RankProcess* find(const Subject& about);
+  /// The rank of this number, or null.
+  [[nodiscard]] RankProcess* find_rank(int rank);
 
-  [[nodiscard]] bool any_running() const;
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& rank : ranks_) visit(*rank);
+  }
+
   [[nodiscard]] bool any_output() const;
-  [[nodiscard]] std::vector<diagnosis::RankEnd> describe() const;
   void send(int signal) const;
-  /// Passes the size of the user's terminals on.
-  void resize_terminals() const;
+  void resize_terminals(const Resize& sizes) const;
   /// Nothing is read from the ranks until resume(): they are held back.
   void pause();
   /// The first failure; the output of that rank is lost.
   Status resume();
 
  private:
-  Status watch(const RankProcess& rank, io::Output stream);
+  Status watch(size_t place, io::Output stream);
 
   sigset_t signal_mask_;
   io::Epoll& epoll_;
-  std::vector<RankProcess> ranks_;
+  std::vector<std::unique_ptr<RankProcess>> ranks_;
 };
 
 }  // namespace corro::agent

@@ -6,16 +6,27 @@
 
 #include <cerrno>
 
+#include "diagnosis/flight_text.h"
+
 namespace corro::agent {
 namespace {
 
 constexpr size_t kTailBytes = 64U << 10U;
 
+obs::ProcessSnapshot shortened(obs::ProcessSnapshot process) {
+  if (process.recent.empty()) return process;
+  const obs::OpSnapshot telling = *diagnosis::telling_operation(process);
+  std::vector<obs::OpSnapshot> kept{process.recent.back()};
+  if (telling.sequence != kept[0].sequence) kept.insert(kept.begin(), telling);
+  process.recent = std::move(kept);
+  return process;
+}
+
 }  // namespace
 
-RankProcess::RankProcess(int rank, Worker worker)
-    : out_(std::move(worker.out)), err_(std::move(worker.err)) {
-  end_.rank = rank;
+RankProcess::RankProcess(const Subject& about, Worker worker)
+    : about_(about), out_(std::move(worker.out)), err_(std::move(worker.err)) {
+  end_.rank = about.rank;
   end_.pid = worker.pid;
 }
 
@@ -49,11 +60,10 @@ void RankProcess::set_terminal_size(io::Output stream, const winsize& size) cons
   if (fd(stream) >= 0) ioctl(fd(stream), TIOCSWINSZ, &size);  // does nothing to a pipe
 }
 
-void RankProcess::set_ended(int status, bool stopped, Time when) {
+void RankProcess::set_ended(int status, bool stopped) {
   end_.ended = true;
   end_.status = status;
   end_.stopped = stopped;
-  end_.when = when;
 }
 
 void RankProcess::ask() {
@@ -69,7 +79,7 @@ diagnosis::RankEnd RankProcess::describe() const {
   if (!asked_ || !end.stopped) end.crash = diagnosis::parse_crash(stderr_tail_);
   if (flight_.valid()) {
     auto flight = obs::read_flight(flight_.get());
-    if (flight.ok()) end.flight = std::move(flight).value();
+    if (flight.ok()) end.flight = shortened(std::move(flight).value());
   }
   if (asked_) {
     end.at = read_where(*asked_);

@@ -1,4 +1,4 @@
-// One rank as the supervisor sees it: its process, its output, its flight recorder, its end.
+// One rank as its agent sees it: its process, its output, its flight recorder, its end.
 //
 // The process and its two streams end each on their own: children of the rank may hold a stream
 // open. Its flight recorder comes with its hello, and can be read after its end, too. A rank for
@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "agent/messages.h"
 #include "agent/whereabouts.h"
 #include "agent/worker.h"
 #include "diagnosis/verdict.h"
@@ -21,8 +22,10 @@ namespace corro::agent {
 /// Loop-confined.
 class RankProcess {
  public:
-  RankProcess(int rank, Worker worker);
+  RankProcess(const Subject& about, Worker worker);
 
+  /// For messages about it.
+  [[nodiscard]] const Subject& about() const { return about_; }
   [[nodiscard]] int rank() const { return end_.rank; }
   [[nodiscard]] pid_t pid() const { return end_.pid; }
   [[nodiscard]] bool running() const { return !end_.ended; }
@@ -41,12 +44,15 @@ class RankProcess {
   /// asked before. What it prints about its end from now on is no cause.
   void ask();
 
-  void set_ended(int status, bool stopped, Time when);
+  /// `stopped`: it had been told that the job is being ended.
+  void set_ended(int status, bool stopped);
   void set_out_of_memory(std::string limit) { end_.out_of_memory = std::move(limit); }
-  /// What is known now, with the crash read from stderr and the flight recorder read again.
+  /// What is known now, with the crash read from stderr and the flight recorder read again: of its
+  /// operations the one that tells most and the last one.
   [[nodiscard]] diagnosis::RankEnd describe() const;
 
  private:
+  const Subject about_;
   diagnosis::RankEnd end_;
   io::Fd out_, err_, flight_;
   std::optional<Whereabouts> asked_;

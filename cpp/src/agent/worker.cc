@@ -106,12 +106,6 @@ Prepared prepare(const WorkerSpec& spec) {
 
 }  // namespace
 
-std::optional<winsize> terminal_size(int fd) {
-  winsize size{};
-  if (isatty(fd) == 0 || ioctl(fd, TIOCGWINSZ, &size) != 0) return std::nullopt;
-  return size;
-}
-
 Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask) {
   CORRO_ASSIGN(Channel out, make_channel(spec.out_terminal));
   CORRO_ASSIGN(Channel err, make_channel(spec.err_terminal));

@@ -39,7 +39,4 @@ struct Worker {
 /// executed.
 [[nodiscard]] Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask);
 
-/// The size of the terminal behind `fd`; nothing if it is none.
-[[nodiscard]] std::optional<winsize> terminal_size(int fd);
-
 }  // namespace corro::agent

@@ -9,9 +9,8 @@
 
 #include "app/commands.h"
 #include "diagnosis/exit_status.h"
-#include "launch/front.h"
+#include "launch/launcher.h"
 #include "launch/plan.h"
-#include "launch/supervisor.h"
 
 namespace corro::app {
 namespace {
@@ -57,8 +56,7 @@ int run_command(const launch::RunOptions& options, const Variables& environment)
     fmt::print("{}", launch::describe_plan(*plan));
     return 0;
   }
-  return launch::run_behind_front(
-      [&plan](const launch::FrontLink& link) { return launch::supervise(*plan, link); });
+  return launch::run_job(*plan, CORRO_VERSION);
 }
 
 }  // namespace corro::app

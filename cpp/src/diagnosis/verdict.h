@@ -21,12 +21,12 @@ struct RankEnd {
   bool ended = false;
   bool stopped = false;  ///< It ended after the launcher had told it to stop.
   Time when{};
-  int status = 0;             ///< As from waitpid; only if ended.
-  std::string out_of_memory;  ///< The limit, if the kernel killed it for that.
-  Crash crash;
-  std::optional<obs::ProcessSnapshot> flight;
+  int status = 0;                  ///< As from waitpid; only if ended.
+  std::string out_of_memory = {};  ///< The limit, if the kernel killed it for that.
+  Crash crash = {};
+  std::optional<obs::ProcessSnapshot> flight = {};
   /// Of a rank that others gave up waiting for: where its Python code was then; file "" if unknown.
-  Frame at;
+  Frame at = {};
   bool paused = false;  ///< It was stopped by a signal (SIGSTOP, a debugger) then.
 };
 

@@ -1,4 +1,4 @@
-// Everything that is decided before the first process starts: --dry-run prints it, the supervisor
+// Everything that is decided before the first process starts: --dry-run prints it, the launcher
 // carries it out.
 #pragma once
 

@@ -1,4 +1,4 @@
-// AgentService: the agent's half of the bootstrap, embedded in the launcher's event loop.
+// AgentService: the agent's half of the bootstrap, embedded in its event loop.
 //
 //   AgentService::Options options{.job = "job-7f", .secret = random_secret(), .size = 4};
 //   options.on_hello = [&](WorkerHello hello) { flights[hello.rank] = std::move(hello.descriptors);

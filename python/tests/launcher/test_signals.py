@@ -41,31 +41,31 @@ def gone(pids: list[int]) -> None:
     wait_until(lambda: not any(map(is_alive, pids)), "every process has ended")
 
 
-def supervisor_of(front: int) -> int:
-    children = Path(f"/proc/{front}/task/{front}/children")
+def agent_of(launcher: int) -> int:
+    children = Path(f"/proc/{launcher}/task/{launcher}/children")
     if children.exists():
         return int(children.read_text().split()[0])
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == front:
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == launcher:
                 return int(stat.parent.name)
         except OSError:
             continue
-    raise AssertionError("the front has no child")
+    raise AssertionError("the launcher has no child")
 
 
 def test_kill_9_of_the_launcher_leaves_nothing(launcher: Launcher) -> None:
     job = launcher.start("-np", 2, launcher.script(FAMILY))
     pids = processes(launcher.directory, 2)
-    supervisor = supervisor_of(job.process.pid)
+    agent = agent_of(job.process.pid)
     job.process.kill()
-    gone([*pids, supervisor])
+    gone([*pids, agent])
 
 
-def test_kill_9_of_the_supervisor_leaves_nothing_and_is_said(launcher: Launcher) -> None:
+def test_kill_9_of_the_agent_leaves_nothing_and_is_said(launcher: Launcher) -> None:
     job = launcher.start("-np", 2, launcher.script(FAMILY))
     pids = processes(launcher.directory, 2)
-    os.kill(supervisor_of(job.process.pid), signal.SIGKILL)
+    os.kill(agent_of(job.process.pid), signal.SIGKILL)
     assert job.wait() == 128 + signal.SIGKILL
     assert b"was killed by SIGKILL; every rank was stopped" in job.err
     gone(pids)

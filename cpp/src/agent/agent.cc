@@ -1,0 +1,354 @@
+#include "agent/agent.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <csignal>
+
+#include "agent/event_keys.h"
+#include "agent/out_of_memory.h"
+#include "agent/processes.h"
+#include "agent/rank_group.h"
+#include "io/event.h"
+#include "wire/agent_service.h"
+
+namespace corro::agent {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Duration kDrainGrace = milliseconds(300);  ///< For output that is still on its way.
+constexpr Duration kKillPatience = std::chrono::seconds(2);
+constexpr Duration kLookPause = milliseconds(5);  ///< Between looks at what was left running.
+constexpr int kPipeReads = 32;                    ///< More than a pipe holds.
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  (void)gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// Loop-confined.
+class Agent {
+ public:
+  Agent(MessagePipe commander, const sigset_t& worker_mask, io::Epoll epoll)
+      : commander_(std::move(commander)), epoll_(std::move(epoll)), ranks_(worker_mask, epoll_) {}
+
+  int run(const std::string& version) {
+    if (const Status status = open(version); !status.ok()) say(Trouble{status.message()});
+    while (!commander_.ended()) {
+      step();
+      if (state_ == State::kFenced && !commander_.unsent()) return 0;
+    }
+    (void)kill_descendants(kKillPatience);
+    return 0;
+  }
+
+ private:
+  enum class State : uint8_t { kWatching, kFencing, kDraining, kFenced };
+
+  Status open(const std::string& version);
+  void step();
+  [[nodiscard]] Time next_timer() const;
+  void dispatch(const epoll_event& event);
+  void write_to_commander();
+  void go_on(Time now);
+  void fence(Time now);
+
+  // What the commander says.
+  void on_commander();
+  void hear(const Message& message);
+  void on(const Subject& about, const Start& start);
+  void on(const Subject& about, const Signal& signal);
+  void on(const Subject& about, const Ask& ask);
+  void on(const Subject& about, const Look& look);
+  void on(const Subject& about, const Credit& credit);
+  void on(const Subject& about, const Resize& sizes) {
+    (void)about, ranks_.resize_terminals(sizes);
+  }
+  void on(const Subject& about, const Fence& fence);
+  /// What only agents say.
+  void on(const Subject& /*about*/, const auto& /*other*/) {}
+  void say(MessageBody body) { commander_.send({{.job = job_, .epoch = epoch_}, std::move(body)}); }
+  void say(const RankProcess& rank, MessageBody body) {
+    commander_.send({rank.about(), std::move(body)});
+  }
+  [[nodiscard]] bool is_ours(const Subject& about) const {
+    return about.job == job_ && about.epoch == epoch_;
+  }
+
+  // What the ranks do.
+  Status open_service(const Start& start);
+  void on_children();
+  void on_rank_end(RankProcess& rank, int status);
+  void on_output(RankProcess& rank, io::Output stream);
+  void tell_departures();
+  void pause_or_resume();
+
+  MessagePipe commander_;
+  io::Epoll epoll_;
+  OutOfMemoryWatch out_of_memory_;
+  io::Fd children_;
+  std::unique_ptr<wire::AgentService> service_;  ///< For the workers; from the first START on.
+  RankGroup ranks_;
+  wire::Digest job_{};
+  uint32_t epoch_ = 0;
+  std::array<char, kMaxOutputBytes> buffer_{};
+  State state_ = State::kWatching;
+  Time state_until_ = Time::never();
+  int64_t credit_ = kOutputCredit;
+  bool paused_ = false;        ///< There is no credit: nothing is read from the ranks.
+  bool ending_ = false;        ///< The ranks were told that the job is being ended.
+  bool left_ = false;          ///< Processes are left that should not be.
+  bool awaits_room_ = false;   ///< epoll tells when the commander's descriptor takes more.
+  std::vector<int> departed_;  ///< Ended with status 0; the service does not know yet.
+};
+
+Status Agent::open(const std::string& version) {
+  sigset_t child_signal;
+  sigemptyset(&child_signal);
+  sigaddset(&child_signal, SIGCHLD);
+  children_.reset(signalfd(-1, &child_signal, SFD_CLOEXEC | SFD_NONBLOCK));
+  CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, key_of(Source::kChildren)));
+  CORRO_TRY(epoll_.add(commander_.in(), EPOLLIN, key_of(Source::kCommander)));
+  say(Hello{.corro = version, .host = host_name(), .pid = getpid()});
+  return {};
+}
+
+// -- the loop -------------------------------------------------------------------------------------
+
+void Agent::step() {
+  std::array<epoll_event, 64> events{};
+  const Time wake = next_timer();
+  Duration wait = Duration(-1);
+  if (wake != Time::never()) wait = std::max(wake - monotonic_now(), Duration::zero());
+  const auto ready = epoll_.wait(events, wait);
+  const size_t count = ready.ok() ? *ready : 0;
+  for (size_t i = 0; i < count; ++i) dispatch(events[i]);
+  go_on(monotonic_now());
+  pause_or_resume();
+  write_to_commander();
+}
+
+Time Agent::next_timer() const {
+  if (state_ == State::kFencing) return monotonic_now() + kLookPause;
+  if (state_ == State::kDraining && !paused_) return state_until_;
+  return Time::never();
+}
+
+void Agent::dispatch(const epoll_event& event) {
+  switch (source_of(event.data.u64)) {
+    case Source::kCommander:
+      return on_commander();
+    case Source::kCommanderRoom:
+      return commander_.flush();
+    case Source::kChildren:
+      return on_children();
+    case Source::kWorkers:
+      if (const Status status = service_->poll(); !status.ok()) {
+        say(Trouble{fmt::format("the agent has to stop: {}", status.message())});
+        epoll_.remove(service_->poll_fd());
+      }
+      return;
+    case Source::kOut:
+      return on_output(ranks_[place_of(event.data.u64)], io::Output::kOut);
+    case Source::kErr:
+      return on_output(ranks_[place_of(event.data.u64)], io::Output::kErr);
+  }
+}
+
+void Agent::write_to_commander() {
+  commander_.flush();
+  if (commander_.ended() || commander_.unsent() == awaits_room_) return;
+  awaits_room_ = !awaits_room_;
+  const uint32_t room = awaits_room_ ? EPOLLOUT : 0U;
+  if (commander_.out() == commander_.in()) {
+    (void)epoll_.modify(commander_.in(), EPOLLIN | room, key_of(Source::kCommander));
+  } else if (awaits_room_) {
+    (void)epoll_.add(commander_.out(), EPOLLOUT, key_of(Source::kCommanderRoom));
+  } else {
+    epoll_.remove(commander_.out());
+  }
+}
+
+/// Passes from one state to the next.
+void Agent::go_on(Time now) {
+  if (state_ == State::kFencing) fence(now);
+  if (state_ != State::kDraining) return;
+  if (ranks_.any_output() && (paused_ || now < state_until_)) return;
+  ranks_.for_each([this](const RankProcess& rank) {
+    if (!rank.running()) say(rank, Ended{rank.describe(), monotonic_now().since_start});
+  });
+  say(Fenced{.left = left_});
+  state_ = State::kFenced;
+}
+
+/// Waits for what is left until the grace is over, then kills it until nothing is.
+void Agent::fence(Time now) {
+  const auto living = descendants_of(getpid());
+  left_ = !living.empty();
+  if (!left_ || now >= state_until_ + kKillPatience) {
+    state_ = State::kDraining;
+    state_until_ = now + kDrainGrace;
+  } else if (now >= state_until_) {
+    ending_ = true;
+    for (const pid_t pid : living) kill(pid, SIGKILL);
+  }
+}
+
+// -- what the commander says ----------------------------------------------------------------------
+
+void Agent::on_commander() {
+  if (const Status status = commander_.read(); !status.ok()) return;
+  while (const auto message = commander_.take()) hear(*message);
+}
+
+void Agent::hear(const Message& message) {
+  if (std::holds_alternative<Start>(message.body) && service_ == nullptr) {
+    job_ = message.about.job;
+    epoch_ = message.about.epoch;
+  }
+  if (!is_ours(message.about)) return;
+  std::visit([&](const auto& body) { on(message.about, body); }, message.body);
+}
+
+Status Agent::open_service(const Start& start) {
+  if (service_ != nullptr) return {};
+  wire::AgentService::Options options;
+  options.job = start.job;
+  options.secret = start.secret;
+  options.size = start.size;
+  options.name = start.agent;
+  options.on_hello = [this](wire::WorkerHello hello) {
+    RankProcess* rank = ranks_.find_rank(hello.rank);
+    if (rank == nullptr) return;
+    if (!hello.descriptors.empty()) rank->set_flight(std::move(hello.descriptors[0]));
+    say(*rank, Joined{});
+  };
+  CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));
+  return epoll_.add(service_->poll_fd(), EPOLLIN, key_of(Source::kWorkers));
+}
+
+void Agent::on(const Subject& about, const Start& start) {
+  if (state_ != State::kWatching) return;
+  const WorkerSpec spec{.program = start.program,
+                        .arguments = start.arguments,
+                        .environment = start.environment,
+                        .processors = {start.processors.begin(), start.processors.end()},
+                        .inherits_stdin = start.inherits_stdin,
+                        .out_terminal = start.out_terminal,
+                        .err_terminal = start.err_terminal};
+  Status status = open_service(start);
+  if (status.ok()) {
+    const auto rank = ranks_.start(about, spec);
+    if (rank.ok()) return say(**rank, Started{.pid = (*rank)->pid()});
+    status = rank.status();
+  }
+  commander_.send({about, Refused{.code = status.code(), .why = status.message()}});
+}
+
+void Agent::on(const Subject& about, const Signal& signal) {
+  ending_ = ending_ || signal.ends;
+  if (about.rank < 0) return ranks_.send(signal.number);
+  if (const RankProcess* rank = ranks_.find(about)) rank->send(signal.number);
+}
+
+void Agent::on(const Subject& about, const Ask& /*ask*/) {
+  if (RankProcess* rank = ranks_.find(about)) rank->ask();
+}
+
+void Agent::on(const Subject& /*about*/, const Look& /*look*/) {
+  ranks_.for_each([this](const RankProcess& rank) {
+    if (rank.running()) say(rank, Seen{rank.describe(), monotonic_now().since_start});
+  });
+}
+
+void Agent::on(const Subject& /*about*/, const Credit& credit) {
+  credit_ += static_cast<int64_t>(std::min<uint64_t>(credit.bytes, kOutputCredit));
+}
+
+void Agent::on(const Subject& /*about*/, const Fence& fence) {
+  if (state_ != State::kWatching) return;
+  state_ = State::kFencing;
+  state_until_ = monotonic_now() + std::max(fence.grace, Duration::zero());
+}
+
+// -- what the ranks do ----------------------------------------------------------------------------
+
+void Agent::on_children() {
+  signalfd_siginfo ignored{};
+  while (read(children_.get(), &ignored, sizeof(ignored)) > 0) {
+  }
+  while (true) {
+    siginfo_t ended{};
+    // Looked at first: the cgroup of a process can be read until it is reaped.
+    if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) break;
+    RankProcess* rank = ranks_.find(ended.si_pid);
+    if (rank != nullptr && ended.si_code == CLD_KILLED && ended.si_status == SIGKILL && !ending_) {
+      if (auto limit = out_of_memory_.explain(ended.si_pid)) rank->set_out_of_memory(*limit);
+    }
+    int status = 0;
+    if (waitpid(ended.si_pid, &status, WNOHANG) == ended.si_pid && rank != nullptr)
+      on_rank_end(*rank, status);
+  }
+  tell_departures();
+}
+
+void Agent::on_rank_end(RankProcess& rank, int status) {
+  rank.set_ended(status, ending_);
+  // What it wrote before its end is in the pipes; what its children still write comes later.
+  for (const io::Output stream : {io::Output::kErr, io::Output::kOut}) {
+    for (int i = 0; i < kPipeReads && rank.fd(stream) >= 0; ++i) on_output(rank, stream);
+  }
+  const diagnosis::RankEnd end = rank.describe();
+  // Who waits for one that has failed is stopped.
+  if (diagnosis::ended_well(end)) departed_.push_back(rank.rank());
+  say(rank, Ended{end, monotonic_now().since_start});
+}
+
+/// A rank that ended in good order does not join any more, unless a process that it left behind
+/// does so for it.
+void Agent::tell_departures() {
+  std::erase_if(departed_, [this](int rank) { return service_->greeted(rank); });
+  if (departed_.empty()) return;
+  const auto is_orphan = [this](pid_t child) { return ranks_.find(child) == nullptr; };
+  if (std::ranges::any_of(children_of(getpid()), is_orphan)) return;
+  for (const int rank : departed_) service_->end_rank(rank);
+  departed_.clear();
+}
+
+void Agent::on_output(RankProcess& rank, io::Output stream) {
+  if (rank.fd(stream) < 0) return;
+  const std::string_view bytes = rank.read(stream, buffer_);
+  if (rank.fd(stream) < 0) {
+    // Closed: epoll has forgotten the descriptor.
+    return say(rank, OutputEnd{.stream = stream});
+  }
+  if (bytes.empty()) return;
+  credit_ -= static_cast<int64_t>(bytes.size());
+  say(rank, Output{.stream = stream, .bytes = std::string(bytes)});
+}
+
+void Agent::pause_or_resume() {
+  if ((credit_ <= 0) == paused_) return;
+  paused_ = !paused_;
+  if (paused_) return ranks_.pause();
+  if (state_ == State::kDraining) state_until_ = monotonic_now() + kDrainGrace;
+  if (const Status status = ranks_.resume(); !status.ok()) say(Trouble{status.message()});
+}
+
+}  // namespace
+
+int run_agent(MessagePipe commander, const sigset_t& worker_mask, const std::string& version) {
+  auto epoll = io::Epoll::create();
+  if (!epoll.ok()) return 1;
+  return Agent(std::move(commander), worker_mask, std::move(epoll).value()).run(version);
+}
+
+}  // namespace corro::agent

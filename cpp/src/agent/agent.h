@@ -1,0 +1,27 @@
+// The agent: the ranks of one host as processes. It starts them, carries their output, reaps them,
+// ends what they leave, and does what its commander says (messages.h); it decides nothing.
+//
+//   watching   starts ranks, reads their output while the commander gives credit, says who ended
+//   fencing    from FENCE: what ranks have left running may go on for its grace; then it is killed
+//   draining   reads the output that is still on its way: until every stream is closed, or for
+//              0.3 s with credit
+//   fenced     every end was said again, and FENCED; it returns once that is written
+//
+// When the commander is gone it kills everything and returns, in whatever state it is.
+#pragma once
+
+#include <signal.h>
+
+#include <string>
+
+#include "agent/message_pipe.h"
+
+namespace corro::agent {
+
+/// Runs an agent to its end; returns the exit status of its process. To be called in a process of
+/// its own, in which SIGCHLD is blocked and SIGPIPE ignored. Ranks get `worker_mask` as their
+/// signal mask.
+[[nodiscard]] int run_agent(MessagePipe commander, const sigset_t& worker_mask,
+                            const std::string& version);
+
+}  // namespace corro::agent

@@ -1,0 +1,248 @@
+#include "agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <functional>
+
+#include "agent/processes.h"
+
+namespace corro::agent {
+namespace {
+
+using testing::HasSubstr;
+
+/// An agent in a process of its own, as its commander sees it.
+class AgentProcess {
+ public:
+  AgentProcess() {
+    signal(SIGPIPE, SIG_IGN);
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    io::Fd ours(ends[0]);
+    io::Fd theirs(ends[1]);
+    pid_ = fork();
+    if (pid_ == 0) {
+      ours.reset();
+      sigset_t children;
+      sigset_t before;
+      sigemptyset(&children);
+      sigaddset(&children, SIGCHLD);
+      sigprocmask(SIG_BLOCK, &children, &before);
+      adopt_orphans();
+      _exit(run_agent(MessagePipe(std::move(theirs)), before, "test"));
+    }
+    pipe_.emplace(std::move(ours));
+    agent_name_ = "corro-agent-test-" + std::to_string(pid_);
+  }
+  ~AgentProcess() {
+    hang_up();
+    if (!reaped_) (void)wait();
+  }
+
+  void start(int rank, const std::string& script, uint32_t incarnation = 1) {
+    tell(subject(rank, incarnation), Start{.job = "test",
+                                           .agent = agent_name_,
+                                           .size = 4,
+                                           .program = "/bin/sh",
+                                           .arguments = {"sh", "-c", script},
+                                           .environment = {{"PATH", "/usr/bin:/bin"}}});
+  }
+  void tell(const Subject& about, MessageBody body) { pipe_->send({about, std::move(body)}); }
+  static Subject subject(int rank, uint32_t incarnation = 1) {
+    Subject about{.job = wire::digest_of("test"), .epoch = 0, .rank = rank};
+    if (rank >= 0) about.member[0] = static_cast<std::byte>(rank + 1);
+    about.incarnation = rank >= 0 ? incarnation : 0;
+    return about;
+  }
+  static Subject all() { return subject(-1); }
+
+  /// Everything up to and with the first message for which `is_last` is true; gives credit.
+  std::vector<Message> hear_until(const std::function<bool(const Message&)>& is_last,
+                                  bool gives_credit = true) {
+    std::vector<Message> heard;
+    while (true) {
+      while (auto message = pipe_->take()) {
+        if (const auto* output = std::get_if<Output>(&message->body); output && gives_credit)
+          tell(all(), Credit{.bytes = output->bytes.size()});
+        heard.push_back(std::move(*message));
+        if (is_last(heard.back())) return heard;
+      }
+      if (pipe_->ended()) {
+        ADD_FAILURE() << "the agent has gone";
+        return heard;
+      }
+      pollfd ready{.fd = pipe_->in(), .events = POLLIN, .revents = 0};
+      constexpr int kPatience = 60'000;
+      if (poll(&ready, 1, kPatience) <= 0) {
+        ADD_FAILURE() << "the agent does not say it";
+        return heard;
+      }
+      EXPECT_TRUE(pipe_->read().ok());
+    }
+  }
+  template <typename T>
+  std::vector<Message> hear_until(int rank = -1) {
+    return hear_until([rank](const Message& message) {
+      return std::holds_alternative<T>(message.body) && message.about.rank == rank;
+    });
+  }
+  /// True if nothing readable comes for a moment.
+  bool is_quiet() {
+    pollfd ready{.fd = pipe_->in(), .events = POLLIN, .revents = 0};
+    return poll(&ready, 1, 200) == 0;
+  }
+
+  void hang_up() { pipe_->close(); }
+  int wait() {
+    int status = -1;
+    waitpid(pid_, &status, 0);
+    reaped_ = true;
+    return status;
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  bool reaped_ = false;
+  std::string agent_name_;
+  std::optional<MessagePipe> pipe_;
+};
+
+std::string output_of(const std::vector<Message>& heard, int rank, io::Output stream) {
+  std::string text;
+  for (const Message& message : heard) {
+    const auto* output = std::get_if<Output>(&message.body);
+    if (output != nullptr && message.about.rank == rank && output->stream == stream)
+      text += output->bytes;
+  }
+  return text;
+}
+
+/// The last that was said of a rank's end.
+const diagnosis::RankEnd& end_of(const std::vector<Message>& heard, int rank) {
+  const diagnosis::RankEnd* found = nullptr;
+  for (const Message& message : heard) {
+    const auto* ended = std::get_if<Ended>(&message.body);
+    if (ended != nullptr && message.about.rank == rank) found = &ended->end;
+  }
+  static const diagnosis::RankEnd none{.rank = -1};
+  return found == nullptr ? none : *found;
+}
+
+TEST(Agent, CarriesOutputAndEndsOfItsRanks) {
+  AgentProcess agent;
+  agent.start(0, "echo one; echo two >&2");
+  agent.start(2, "echo 'Error: bad' >&2; exit 3");
+  const auto heard = agent.hear_until<Ended>(0);
+  ASSERT_FALSE(heard.empty());
+  EXPECT_TRUE(std::holds_alternative<Hello>(heard[0].body));
+  agent.tell(AgentProcess::all(), Fence{.grace = std::chrono::seconds(60)});
+  auto rest = agent.hear_until<Fenced>();
+  rest.insert(rest.begin(), heard.begin(), heard.end());
+  EXPECT_EQ(output_of(rest, 0, io::Output::kOut), "one\n");
+  EXPECT_EQ(output_of(rest, 0, io::Output::kErr), "two\n");
+  EXPECT_EQ(WEXITSTATUS(end_of(rest, 0).status), 0);
+  EXPECT_EQ(WEXITSTATUS(end_of(rest, 2).status), 3);
+  EXPECT_EQ(end_of(rest, 2).crash.last_line, "Error: bad");
+  EXPECT_FALSE(std::get<Fenced>(rest.back().body).left);
+  EXPECT_EQ(agent.wait(), 0);
+}
+
+TEST(Agent, SaysWhatCannotBeStarted) {
+  AgentProcess agent;
+  agent.tell(AgentProcess::subject(1), Start{.job = "test",
+                                             .size = 2,
+                                             .program = "/no/such/program",
+                                             .arguments = {"program"},
+                                             .environment = {}});
+  const auto heard = agent.hear_until<Refused>(1);
+  ASSERT_FALSE(heard.empty());
+  const auto& refused = std::get<Refused>(heard.back().body);
+  EXPECT_EQ(refused.code, Code::kNotFound);
+  EXPECT_THAT(refused.why, HasSubstr("/no/such/program"));
+}
+
+TEST(Agent, AMessageOfAnotherJobEpochOrIncarnationIsDropped) {
+  AgentProcess agent;
+  agent.start(0, "trap 'echo heard; exit 0' USR1; echo ready; while :; do sleep 0.01; done", 2);
+  (void)agent.hear_until<Output>(0);
+  Subject other_job = AgentProcess::subject(0, 2);
+  other_job.job = wire::digest_of("another");
+  Subject later = AgentProcess::subject(0, 2);
+  later.epoch = 1;
+  for (const Subject& about : {other_job, later, AgentProcess::subject(0, 1)})
+    agent.tell(about, Signal{.number = SIGUSR1});
+  EXPECT_TRUE(agent.is_quiet());
+  agent.tell(AgentProcess::subject(0, 2), Signal{.number = SIGUSR1});
+  const auto heard = agent.hear_until<Ended>(0);
+  EXPECT_EQ(output_of(heard, 0, io::Output::kOut), "heard\n");
+}
+
+TEST(Agent, WithoutCreditRanksAreHeldBack) {
+  AgentProcess agent;
+  agent.start(0, "dd if=/dev/zero bs=65536 count=256 2>/dev/null; echo done >&2");
+  size_t bytes = 0;
+  const auto count = [&bytes](const Message& message) {
+    if (const auto* output = std::get_if<Output>(&message.body)) bytes += output->bytes.size();
+    return bytes >= kOutputCredit;
+  };
+  (void)agent.hear_until(count, false);
+  EXPECT_TRUE(agent.is_quiet());
+  EXPECT_LE(bytes, kOutputCredit + 2 * kMaxOutputBytes);
+  agent.tell(AgentProcess::all(), Credit{.bytes = bytes});
+  const auto heard = agent.hear_until<Ended>(0);
+  EXPECT_EQ(bytes + output_of(heard, 0, io::Output::kOut).size(), size_t{256} * 65536);
+}
+
+TEST(Agent, TellsWhetherARankWasStoppedOrEndedByItself) {
+  AgentProcess agent;
+  agent.start(0, "sleep 1000");
+  agent.start(1, "exit 4");
+  (void)agent.hear_until<Ended>(1);
+  agent.tell(AgentProcess::all(), Signal{.number = SIGTERM, .ends = true});
+  const auto heard = agent.hear_until<Ended>(0);
+  EXPECT_TRUE(end_of(heard, 0).stopped);
+  EXPECT_EQ(WTERMSIG(end_of(heard, 0).status), SIGTERM);
+  agent.tell(AgentProcess::all(), Fence{});
+  EXPECT_FALSE(end_of(agent.hear_until<Fenced>(), 1).stopped);
+}
+
+TEST(Agent, SaysWhatRunningRanksDo) {
+  AgentProcess agent;
+  agent.start(0, "echo 'KeyError: 7' >&2; sleep 1000");
+  (void)agent.hear_until<Output>(0);
+  agent.tell(AgentProcess::all(), Look{});
+  const auto heard = agent.hear_until<Seen>(0);
+  const auto& seen = std::get<Seen>(heard.back().body).end;
+  EXPECT_FALSE(seen.ended);
+  EXPECT_EQ(seen.crash.last_line, "KeyError: 7");
+}
+
+TEST(Agent, AFenceEndsWhatRanksHaveLeftRunning) {
+  AgentProcess agent;
+  agent.start(0, "setsid sleep 1000 & echo $!");
+  const auto heard = agent.hear_until<Ended>(0);
+  const pid_t left = std::stoi(output_of(heard, 0, io::Output::kOut));
+  EXPECT_EQ(kill(left, 0), 0);
+  agent.tell(AgentProcess::all(), Fence{});
+  EXPECT_FALSE(std::get<Fenced>(agent.hear_until<Fenced>().back().body).left);
+  EXPECT_NE(kill(left, 0), 0);
+}
+
+TEST(Agent, WithoutItsCommanderItEndsEverything) {
+  AgentProcess agent;
+  agent.start(0, "trap '' TERM INT HUP; setsid sleep 1000 & echo $!; sleep 1000");
+  const auto heard = agent.hear_until<Output>(0);
+  const pid_t grandchild = std::stoi(output_of(heard, 0, io::Output::kOut));
+  agent.hang_up();
+  EXPECT_EQ(agent.wait(), 0);
+  EXPECT_NE(kill(grandchild, 0), 0);
+}
+
+}  // namespace
+}  // namespace corro::agent

@@ -1,0 +1,102 @@
+#include "agent/message_pipe.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace corro::agent {
+namespace {
+
+void make_nonblocking(int fd) {
+  if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+}  // namespace
+
+MessagePipe::MessagePipe(io::Fd in, io::Fd out) : in_(std::move(in)), out_(std::move(out)) {
+  make_nonblocking(in_.get());
+  make_nonblocking(out_.get());
+}
+
+void MessagePipe::send(const Message& message) {
+  if (ended_) return;
+  queue_.push_back(encode_message(message));
+  flush();
+}
+
+void MessagePipe::flush() {
+  while (!queue_.empty() && !ended_) {
+    const Bytes& first = queue_.front();
+    const ssize_t count = write(out(), first.data() + written_, first.size() - written_);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count < 0) {
+      ended_ = true;
+      break;
+    }
+    written_ += static_cast<size_t>(count);
+    if (written_ < first.size()) return;
+    written_ = 0;
+    queue_.pop_front();
+  }
+  if (ended_) queue_.clear();
+}
+
+Status MessagePipe::read() {
+  std::array<std::byte, size_t{64} << 10U> buffer;  // NOLINT(*-member-init): read into
+  while (true) {
+    const ssize_t count = ::read(in_.get(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return cut();
+    if (count <= 0) {
+      ended_ = true;
+      return cut();
+    }
+    received_.insert(received_.end(), buffer.begin(), buffer.begin() + count);
+    if (static_cast<size_t>(count) < buffer.size()) return cut();
+  }
+}
+
+/// Takes whole messages out of what was received.
+Status MessagePipe::cut() {
+  size_t at = 0;
+  Status status;
+  while (received_.size() - at >= sizeof(uint32_t)) {
+    uint32_t length = 0;
+    std::memcpy(&length, received_.data() + at, sizeof(length));
+    if (length > kMaxMessageBytes) {
+      status = Status(Code::kDataLoss, fmt::format("a message of {} bytes is too long", length));
+      break;
+    }
+    if (received_.size() - at - sizeof(length) < length) break;
+    auto message = decode_message(BytesView(received_).subspan(at + sizeof(length), length));
+    if (!message.ok()) {
+      status = Status(Code::kDataLoss, message.status().message());
+      break;
+    }
+    messages_.push_back(std::move(*message));
+    at += sizeof(length) + length;
+  }
+  received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(at));
+  if (!status.ok()) ended_ = true;
+  return status;
+}
+
+std::optional<Message> MessagePipe::take() {
+  if (messages_.empty()) return std::nullopt;
+  Message first = std::move(messages_.front());
+  messages_.pop_front();
+  return first;
+}
+
+void MessagePipe::close() {
+  ended_ = true;
+  queue_.clear();
+  in_.reset();
+  out_.reset();
+}
+
+}  // namespace corro::agent

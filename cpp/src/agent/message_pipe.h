@@ -1,0 +1,52 @@
+// MessagePipe: messages over two descriptors, a socket's or those of a remote shell.
+//
+//   MessagePipe pipe(std::move(socket), {});
+//   pipe.send({subject, Signal{.number = SIGTERM}});
+//   ... when readable: CORRO_TRY(pipe.read()); while (auto message = pipe.take()) ...
+//   ... when writable, or at once: pipe.flush();
+#pragma once
+
+#include <deque>
+#include <optional>
+
+#include "agent/messages.h"
+#include "io/fd.h"
+
+namespace corro::agent {
+
+/// Never blocks. Loop-confined. SIGPIPE has to be ignored.
+class MessagePipe {
+ public:
+  /// Takes over both, and makes them non-blocking. Without `out`, `in` is a socket for both ways.
+  explicit MessagePipe(io::Fd in, io::Fd out = {});
+
+  [[nodiscard]] int in() const { return in_.get(); }
+  [[nodiscard]] int out() const { return out_.valid() ? out_.get() : in_.get(); }
+
+  /// Queues a message, and writes what can be written.
+  void send(const Message& message);
+  /// Writes what can be written of the queue.
+  void flush();
+  /// Something is queued: call flush() when out() is writable.
+  [[nodiscard]] bool unsent() const { return !queue_.empty(); }
+
+  /// Reads what is there. DATA_LOSS if it is no message: nothing can be read any more.
+  [[nodiscard]] Status read();
+  /// The next message that was read whole.
+  [[nodiscard]] std::optional<Message> take();
+  /// The other side has gone, in one direction or the other.
+  [[nodiscard]] bool ended() const { return ended_; }
+  void close();
+
+ private:
+  Status cut();
+
+  io::Fd in_, out_;
+  Bytes received_;
+  std::deque<Message> messages_;
+  std::deque<Bytes> queue_;
+  size_t written_ = 0;  ///< Of the first in the queue.
+  bool ended_ = false;
+};
+
+}  // namespace corro::agent

@@ -1,0 +1,244 @@
+#include "agent/messages.h"
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <limits>
+#include <type_traits>
+
+#include "base/check.h"
+
+namespace corro::agent {
+namespace {
+
+constexpr size_t kMostItems = size_t{1} << 16U;  ///< Of a list.
+
+/// The last value of each enumeration that is sent, as one byte.
+template <typename T>
+constexpr uint8_t kLast = 0;
+template <>
+constexpr uint8_t kLast<io::Output> = static_cast<uint8_t>(io::Output::kErr);
+template <>
+constexpr uint8_t kLast<Code> = static_cast<uint8_t>(Code::kUnauthenticated);
+template <>
+constexpr uint8_t kLast<obs::Phase> = static_cast<uint8_t>(obs::Phase::kFailed);
+template <>
+constexpr uint8_t kLast<OpKind> = kOpKindCount - 1;
+template <>
+constexpr uint8_t kLast<DType> = kDTypeCount - 1;
+template <>
+constexpr uint8_t kLast<ReduceOp> = kReduceOpCount - 1;
+
+/// The fields of each struct in the order of the wire: one description for writing and reading.
+template <typename T, typename Like>
+concept Is = std::same_as<std::remove_const_t<T>, Like>;
+
+void fields(Is<Subject> auto& o, auto& a) {
+  a(o.job), a(o.epoch), a(o.rank), a(o.member), a(o.incarnation);
+}
+void fields(Is<diagnosis::Frame> auto& o, auto& a) {
+  a(o.file), a(o.line), a(o.function), a(o.code);
+}
+void fields(Is<diagnosis::Crash> auto& o, auto& a) {
+  a(o.error), a(o.details), a(o.where), a(o.last_line);
+}
+void fields(Is<obs::OpSnapshot> auto& o, auto& a) {
+  a(o.sequence), a(o.op.op_id), a(o.op.lane), a(o.op.kind), a(o.op.dtype), a(o.op.reduce_op);
+  a(o.op.root), a(o.op.count), a(o.name), a(o.phase), a(o.waiting_for), a(o.code);
+  a(o.queued_ns), a(o.started_ns), a(o.done_ns);
+}
+void fields(Is<obs::ProcessSnapshot> auto& o, auto& a) {
+  a(o.rank), a(o.size), a(o.pid), a(o.step), a(o.operations), a(o.recent);
+}
+void fields(Is<diagnosis::RankEnd> auto& o, auto& a) {
+  a(o.rank), a(o.pid), a(o.ended), a(o.stopped), a(o.status), a(o.out_of_memory), a(o.crash);
+  a(o.flight), a(o.at), a(o.paused);
+}
+void fields(Is<winsize> auto& o, auto& a) {
+  a(o.ws_row), a(o.ws_col), a(o.ws_xpixel), a(o.ws_ypixel);
+}
+void fields(Is<Hello> auto& o, auto& a) { a(o.version), a(o.corro), a(o.host), a(o.pid); }
+void fields(Is<Started> auto& o, auto& a) { a(o.pid); }
+void fields(Is<Refused> auto& o, auto& a) { a(o.code), a(o.why); }
+void fields(Is<Joined> auto&, auto&) {}
+void fields(Is<Output> auto& o, auto& a) { a(o.stream), a(o.bytes); }
+void fields(Is<OutputEnd> auto& o, auto& a) { a(o.stream); }
+void fields(Is<Ended> auto& o, auto& a) { a(o.end), a(o.clock); }
+void fields(Is<Seen> auto& o, auto& a) { a(o.end), a(o.clock); }
+void fields(Is<Trouble> auto& o, auto& a) { a(o.text); }
+void fields(Is<Fenced> auto& o, auto& a) { a(o.left); }
+void fields(Is<Start> auto& o, auto& a) {
+  a(o.job), a(o.agent), a(o.secret), a(o.size), a(o.program), a(o.arguments), a(o.environment);
+  a(o.processors), a(o.inherits_stdin), a(o.out_terminal), a(o.err_terminal);
+}
+void fields(Is<Signal> auto& o, auto& a) { a(o.number), a(o.ends); }
+void fields(Is<Ask> auto&, auto&) {}
+void fields(Is<Look> auto&, auto&) {}
+void fields(Is<Credit> auto& o, auto& a) { a(o.bytes); }
+void fields(Is<Resize> auto& o, auto& a) { a(o.out), a(o.err); }
+void fields(Is<Fence> auto& o, auto& a) { a(o.grace); }
+
+class FieldWriter {
+ public:
+  explicit FieldWriter(ByteWriter& out) : out_(out) {}
+
+  template <std::integral T>
+  void operator()(const T& value) {
+    out_.write(value);
+  }
+  void operator()(const bool& value) { out_.write(static_cast<uint8_t>(value)); }
+  template <typename T>
+    requires std::is_enum_v<T>
+  void operator()(const T& value) {
+    out_.write(static_cast<uint8_t>(value));
+  }
+  void operator()(const Duration& value) { out_.write(static_cast<int64_t>(value.count())); }
+  void operator()(const std::string& text) { out_.write_string(text); }
+  template <size_t N>
+  void operator()(const std::array<std::byte, N>& bytes) {
+    out_.write_bytes(bytes);
+  }
+  template <typename T>
+  void operator()(const std::vector<T>& items) {
+    out_.write(static_cast<uint32_t>(items.size()));
+    for (const T& item : items) (*this)(item);
+  }
+  void operator()(const Variables& variables) {
+    out_.write(static_cast<uint32_t>(variables.size()));
+    for (const auto& [name, value] : variables) (*this)(name), (*this)(value);
+  }
+  template <typename T>
+  void operator()(const std::optional<T>& value) {
+    (*this)(value.has_value());
+    if (value) (*this)(*value);
+  }
+  template <typename T>
+    requires std::is_class_v<T>
+  void operator()(const T& value) {
+    fields(value, *this);
+  }
+
+ private:
+  ByteWriter& out_;
+};
+
+/// After the first value that is not valid, ok() is false and nothing more is taken.
+class FieldReader {
+ public:
+  explicit FieldReader(BytesView bytes) : in_(bytes) {}
+  [[nodiscard]] bool ok() const { return ok_; }
+  [[nodiscard]] bool done() const { return ok_ && in_.done(); }
+
+  template <std::integral T>
+  void operator()(T& value) {
+    take(in_.read<T>(), value);
+  }
+  void operator()(bool& value) {
+    uint8_t byte = 0;
+    (*this)(byte);
+    ok_ = ok_ && byte <= 1;
+    value = byte == 1;
+  }
+  template <typename T>
+    requires std::is_enum_v<T>
+  void operator()(T& value) {
+    uint8_t byte = 0;
+    (*this)(byte);
+    ok_ = ok_ && byte <= kLast<T>;
+    if (ok_) value = static_cast<T>(byte);
+  }
+  void operator()(Duration& value) {
+    int64_t count = 0;
+    (*this)(count);
+    value = Duration(count);
+  }
+  void operator()(std::string& text) { take(in_.read_string(kMaxMessageBytes), text); }
+  template <size_t N>
+  void operator()(std::array<std::byte, N>& bytes) {
+    const auto view = in_.read_bytes(N);
+    ok_ = ok_ && view.has_value();
+    if (ok_) std::ranges::copy(*view, bytes.begin());
+  }
+  template <typename T>
+  void operator()(std::vector<T>& items) {
+    for (uint32_t left = count(); ok_ && left > 0; --left) (*this)(items.emplace_back());
+  }
+  void operator()(Variables& variables) {
+    for (uint32_t left = count(); ok_ && left > 0; --left) {
+      std::string name;
+      (*this)(name);
+      // In order, each once: so there is one way to write them.
+      ok_ = ok_ && (variables.empty() || variables.rbegin()->first < name);
+      (*this)(variables[name]);
+    }
+  }
+  template <typename T>
+  void operator()(std::optional<T>& value) {
+    bool has = false;
+    (*this)(has);
+    if (ok_ && has) (*this)(value.emplace());
+  }
+  template <typename T>
+    requires std::is_class_v<T>
+  void operator()(T& value) {
+    fields(value, *this);
+  }
+
+ private:
+  template <typename T>
+  void take(std::optional<T> read, T& value) {
+    ok_ = ok_ && read.has_value();
+    if (ok_) value = std::move(*read);
+  }
+  uint32_t count() {
+    uint32_t items = 0;
+    (*this)(items);
+    ok_ = ok_ && items <= kMostItems;
+    return items;
+  }
+
+  ByteReader in_;
+  bool ok_ = true;
+};
+
+template <size_t I = 0>
+bool read_body(size_t kind, MessageBody& body, FieldReader& reader) {
+  if constexpr (I == std::variant_size_v<MessageBody>) {
+    return false;
+  } else {
+    if (kind != I) return read_body<I + 1>(kind, body, reader);
+    reader(body.emplace<I>());
+    return reader.done();
+  }
+}
+
+}  // namespace
+
+Bytes encode_message(const Message& message) {
+  ByteWriter body;
+  FieldWriter writer(body);
+  body.write(static_cast<uint8_t>(message.body.index() + 1));
+  writer(message.about);
+  std::visit(writer, message.body);
+  CORRO_CHECK(body.bytes().size() <= kMaxMessageBytes, body.bytes().size());
+  ByteWriter whole;
+  whole.write(static_cast<uint32_t>(body.bytes().size()));
+  whole.write_bytes(body.bytes());
+  return whole.take();
+}
+
+Result<Message> decode_message(BytesView bytes) {
+  FieldReader reader(bytes);
+  uint8_t kind = 0;
+  Message message;
+  reader(kind);
+  reader(message.about);
+  if (!reader.ok() || kind == 0 || !read_body(kind - size_t{1}, message.body, reader)) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("message of kind {} is not valid: do both run the same corro?", kind));
+  }
+  return message;
+}
+
+}  // namespace corro::agent

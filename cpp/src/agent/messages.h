@@ -1,0 +1,151 @@
+// What an agent and whoever commands it say to each other. Bytes: docs/wire.md.
+//
+//   commander                              agent
+//      <- HELLO                            once it is there
+//   START ->                               for each of its ranks
+//      <- STARTED or REFUSED
+//      <- JOINED, OUTPUT, OUTPUT_END, ENDED, TROUBLE
+//   CREDIT, SIGNAL, ASK, LOOK, RESIZE ->
+//      <- SEEN                             for each rank that runs, after LOOK
+//   FENCE ->                               ends whatever is left, of all ranks
+//      <- ENDED again, FENCED              nothing comes after it
+//
+// Every message says of which job and epoch it is, and of which process: its member and the
+// incarnation of that. What does not fit the process that runs is of another time, and dropped. An
+// agent whose commander is gone ends every process at once.
+#pragma once
+
+#include <sys/ioctl.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/variables.h"
+#include "diagnosis/verdict.h"
+#include "io/output.h"
+#include "wire/bootstrap.h"
+#include "wire/digest.h"
+
+namespace corro::agent {
+
+inline constexpr uint32_t kMessagesVersion = 1;
+inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
+/// Of the bytes of one OUTPUT.
+inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
+/// An agent sends so many bytes of output before it waits for CREDIT.
+inline constexpr size_t kOutputCredit = size_t{1} << 20U;
+
+/// Names a process of the job for as long as the job lasts.
+using MemberUuid = std::array<std::byte, 16>;
+
+/// Whom a message is about.
+struct Subject {
+  wire::Digest job{};  ///< digest_of() the job's name.
+  uint32_t epoch = 0;
+  int32_t rank = -1;         ///< -1: all ranks of the host, or the agent itself.
+  MemberUuid member{};       ///< Zero where rank is -1.
+  uint32_t incarnation = 0;  ///< Which process of this member it is, from 1; 0 where rank is -1.
+  bool operator==(const Subject&) const = default;
+};
+
+// -- from the agent -------------------------------------------------------------------------------
+
+struct Hello {
+  uint32_t version = kMessagesVersion;
+  std::string corro;  ///< Version of the program.
+  std::string host;
+  int32_t pid = 0;
+};
+struct Started {
+  int32_t pid = 0;
+};
+/// It could not be started.
+struct Refused {
+  Code code = Code::kInternal;
+  std::string why;
+};
+/// The rank has met its agent: it is in corro.init().
+struct Joined {};
+struct Output {
+  io::Output stream = io::Output::kOut;
+  std::string bytes;
+};
+struct OutputEnd {
+  io::Output stream = io::Output::kOut;
+};
+/// Its process has ended. Said again before FENCED, when all that it has printed was read.
+struct Ended {
+  diagnosis::RankEnd end;  ///< Without `when`.
+  Duration clock{};        ///< The agent's, by which the operations' times are.
+};
+/// What a running rank does, in the same form.
+struct Seen {
+  diagnosis::RankEnd end;
+  Duration clock{};
+};
+/// For the user's eyes; the job goes on.
+struct Trouble {
+  std::string text;
+};
+struct Fenced {
+  bool left = false;  ///< Some processes cannot be killed.
+};
+
+// -- from the commander ---------------------------------------------------------------------------
+
+/// Starts a rank. Those of a host are started in the order of these messages.
+struct Start {
+  std::string job;         ///< Its name.
+  std::string agent = {};  ///< Name of the agent's socket for workers; the same in each of these.
+  wire::Secret secret = {};
+  int32_t size = 1;  ///< Ranks of the job.
+  std::string program;
+  std::vector<std::string> arguments;
+  Variables environment;
+  std::vector<int32_t> processors = {};  ///< Empty: anywhere.
+  bool inherits_stdin = false;
+  std::optional<winsize> out_terminal = {}, err_terminal = {};
+};
+struct Signal {
+  int32_t number = 0;
+  bool ends = false;  ///< The job is being ended: what a rank says from now on is no cause.
+};
+/// Others wait for this rank: it is asked where it is. The answer is in its end.
+struct Ask {};
+/// Asks what each running rank does.
+struct Look {};
+/// So many bytes of output were taken: as many more may be sent.
+struct Credit {
+  uint64_t bytes = 0;
+};
+/// The user's terminals have these sizes now.
+struct Resize {
+  std::optional<winsize> out = {}, err = {};
+};
+struct Fence {
+  Duration grace{};  ///< So long what ranks have left running may go on.
+};
+
+/// The order is that of the kinds on the wire, from 1.
+using MessageBody = std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen,
+                                 Trouble, Fenced, Start, Signal, Ask, Look, Credit, Resize, Fence>;
+
+struct Message {
+  Subject about;
+  MessageBody body;
+};
+
+/// With its length in front.
+[[nodiscard]] Bytes encode_message(const Message& message);
+/// Reads what follows the length. INVALID_ARGUMENT unless encode_message() writes exactly this.
+[[nodiscard]] Result<Message> decode_message(BytesView bytes);
+
+}  // namespace corro::agent

@@ -1,0 +1,202 @@
+#include "agent/messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/message_pipe.h"
+
+#include <sys/socket.h>
+
+namespace corro::agent {
+namespace {
+
+using testing::HasSubstr;
+
+Subject some_subject() {
+  Subject about{.job = wire::digest_of("job-7"), .epoch = 3, .rank = 5, .incarnation = 2};
+  about.member.fill(std::byte{0xAB});
+  return about;
+}
+
+diagnosis::RankEnd some_end() {
+  diagnosis::RankEnd end{.rank = 5, .pid = 4711, .ended = true, .stopped = true, .status = 9};
+  end.out_of_memory = "out of memory: cgroup limit 512 MiB";
+  end.crash = {"ValueError: x", "more", {"train.py", 12, "main", "f()"}, "the last line"};
+  end.flight = obs::ProcessSnapshot{.rank = 5, .size = 8, .pid = 4712, .step = 17, .operations = 4};
+  obs::OpSnapshot op;
+  op.sequence = 4;
+  op.op = {.op_id = 3, .lane = 1, .kind = OpKind::kBroadcast, .dtype = DType::kBF16, .count = 9};
+  op.name = "layer1";
+  op.phase = obs::Phase::kFailed;
+  op.waiting_for = 2;
+  op.code = Code::kUnavailable;
+  op.queued_ns = 10, op.started_ns = 20, op.done_ns = 30;
+  end.flight->recent.push_back(op);
+  end.at = {"data.py", 3, "load", "next(it)"};
+  end.paused = true;
+  return end;
+}
+
+/// One of each kind, with a value in every field.
+std::vector<MessageBody> one_of_each() {
+  const Duration clock = std::chrono::seconds(5);
+  const winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 1, .ws_ypixel = 2};
+  Start start{.job = "job-7",
+              .agent = "corro-1",
+              .secret = {},
+              .size = 8,
+              .program = "/bin/echo",
+              .arguments = {"echo", "", "ü"},
+              .environment = {{"A", "1"}, {"B", ""}},
+              .processors = {0, 3},
+              .inherits_stdin = true,
+              .out_terminal = size};
+  start.secret.fill(std::byte{7});
+  return {Hello{.corro = "0.1", .host = "node7", .pid = 12},
+          Started{.pid = 13},
+          Refused{.code = Code::kNotFound, .why = "no such file"},
+          Joined{},
+          Output{.stream = io::Output::kErr, .bytes = std::string("a\0b", 3)},
+          OutputEnd{.stream = io::Output::kErr},
+          Ended{some_end(), clock},
+          Seen{some_end(), clock},
+          Trouble{.text = "output of rank 3 is lost"},
+          Fenced{.left = true},
+          start,
+          Signal{.number = 15, .ends = true},
+          Ask{},
+          Look{},
+          Credit{.bytes = 1 << 20},
+          Resize{.out = size, .err = std::nullopt},
+          Fence{.grace = clock}};
+}
+
+BytesView without_length(const Bytes& encoded) {
+  return BytesView(encoded).subspan(sizeof(uint32_t));
+}
+
+TEST(Messages, EachKindIsReadAsItWasWritten) {
+  const auto bodies = one_of_each();
+  ASSERT_EQ(bodies.size(), std::variant_size_v<MessageBody>);
+  for (size_t kind = 0; kind < bodies.size(); ++kind) {
+    ASSERT_EQ(bodies[kind].index(), kind);
+    const Bytes encoded = encode_message({some_subject(), bodies[kind]});
+    const auto read = decode_message(without_length(encoded));
+    ASSERT_TRUE(read.ok()) << kind;
+    EXPECT_EQ(read->about, some_subject());
+    EXPECT_EQ(encode_message(*read), encoded) << kind;
+  }
+}
+
+TEST(Messages, ARanksEndKeepsAllThatTheVerdictNeeds) {
+  const Bytes encoded = encode_message({some_subject(), Ended{some_end(), {}}});
+  const auto end = std::get<Ended>(decode_message(without_length(encoded))->body).end;
+  EXPECT_EQ(end.pid, 4711);
+  EXPECT_TRUE(end.ended && end.stopped && end.paused);
+  EXPECT_EQ(end.crash.where.file, "train.py");
+  EXPECT_EQ(end.at.code, "next(it)");
+  EXPECT_EQ(end.flight->step, 17U);
+  EXPECT_EQ(end.flight->recent[0].name, "layer1");
+  EXPECT_EQ(end.flight->recent[0].op.dtype, DType::kBF16);
+  EXPECT_EQ(end.flight->recent[0].code, Code::kUnavailable);
+}
+
+TEST(Messages, WhatIsCutShortOrTooLongIsRefused) {
+  for (const MessageBody& body : one_of_each()) {
+    Bytes encoded = encode_message({some_subject(), body});
+    for (size_t size = sizeof(uint32_t); size < encoded.size(); ++size) {
+      const BytesView part = BytesView(encoded).first(size).subspan(sizeof(uint32_t));
+      EXPECT_FALSE(decode_message(part).ok()) << body.index() << " " << size;
+    }
+    encoded.push_back(std::byte{0});
+    EXPECT_FALSE(decode_message(without_length(encoded)).ok()) << body.index();
+  }
+}
+
+TEST(Messages, KindsAndValuesThatNobodyWritesAreRefused) {
+  Bytes encoded = encode_message({some_subject(), Joined{}});
+  for (const int kind : {0, static_cast<int>(std::variant_size_v<MessageBody>) + 1, 255}) {
+    encoded[sizeof(uint32_t)] = static_cast<std::byte>(kind);
+    const auto read = decode_message(without_length(encoded));
+    EXPECT_THAT(read.status().message(), HasSubstr("do both run the same corro?")) << kind;
+  }
+  Bytes output = encode_message({some_subject(), OutputEnd{io::Output::kErr}});
+  output.back() = std::byte{2};
+  EXPECT_FALSE(decode_message(without_length(output)).ok());
+  Bytes fenced = encode_message({some_subject(), Fenced{true}});
+  fenced.back() = std::byte{2};
+  EXPECT_FALSE(decode_message(without_length(fenced)).ok());
+}
+
+struct Pipes {
+  MessagePipe left, right;
+};
+
+Pipes make_pipes() {
+  int ends[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  return {MessagePipe(io::Fd(ends[0])), MessagePipe(io::Fd(ends[1]))};
+}
+
+TEST(MessagePipe, CarriesMoreThanTheKernelKeeps) {
+  auto [left, right] = make_pipes();
+  constexpr int kMessages = 100;
+  for (int i = 0; i < kMessages; ++i)
+    left.send({some_subject(), Output{.bytes = std::string(kMaxOutputBytes, 'x')}});
+  EXPECT_TRUE(left.unsent());
+  int taken = 0;
+  while (taken < kMessages) {
+    left.flush();
+    ASSERT_TRUE(right.read().ok());
+    while (const auto message = right.take()) {
+      EXPECT_EQ(std::get<Output>(message->body).bytes.size(), kMaxOutputBytes);
+      ++taken;
+    }
+  }
+  EXPECT_FALSE(left.unsent());
+  EXPECT_FALSE(right.ended());
+}
+
+TEST(MessagePipe, AWriteToNobodyEndsIt) {
+  signal(SIGPIPE, SIG_IGN);
+  auto [left, right] = make_pipes();
+  right.close();
+  left.send({some_subject(), Joined{}});
+  EXPECT_TRUE(left.ended());
+  EXPECT_FALSE(left.unsent());
+}
+
+TEST(MessagePipe, WhatWasSentBeforeTheEndIsRead) {
+  auto [left, right] = make_pipes();
+  left.send({some_subject(), Joined{}});
+  left.close();
+  while (!right.ended()) ASSERT_TRUE(right.read().ok());
+  EXPECT_TRUE(right.take().has_value());
+  EXPECT_FALSE(right.take().has_value());
+}
+
+TEST(MessagePipe, GarbageEndsIt) {
+  for (const std::string& garbage : {std::string("\xFF\xFF\xFF\xFF", 4), std::string(64, '\2')}) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    const io::Fd stranger(ends[0]);
+    MessagePipe pipe{io::Fd(ends[1])};
+    ASSERT_EQ(write(stranger.get(), garbage.data(), garbage.size()), std::ssize(garbage));
+    Status status = pipe.read();
+    // A length that fits is waited for.
+    if (status.ok()) {
+      const std::string more(size_t{40} << 20U, '\2');
+      for (size_t at = 0; at < more.size() && status.ok() && !pipe.ended();) {
+        const ssize_t count =
+            send(stranger.get(), more.data() + at, size_t{64} << 10U, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (count > 0) at += static_cast<size_t>(count);
+        status = pipe.read();
+      }
+    }
+    EXPECT_EQ(status.code(), Code::kDataLoss);
+    EXPECT_TRUE(pipe.ended());
+  }
+}
+
+}  // namespace
+}  // namespace corro::agent

@@ -1,0 +1,523 @@
+#include "launch/launcher.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <set>
+
+#include "agent/message_pipe.h"
+#include "agent/processes.h"
+#include "diagnosis/conclusion.h"
+#include "diagnosis/error_file.h"
+#include "diagnosis/exit_status.h"
+#include "io/event.h"
+#include "io/random.h"
+#include "io/signals.h"
+#include "launch/hint.h"
+#include "launch/local_agent.h"
+#include "launch/log_files.h"
+#include "launch/rank_start.h"
+#include "screen/screen.h"
+#include "screen/screen_writer.h"
+#include "wire/secret.h"
+
+namespace corro::launch {
+namespace {
+
+using diagnosis::RankEnd;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// From a failure to the end of every rank there is one second. These fit into it.
+/// Ranks that fail in the same way, and one that others say is lost, end by themselves first.
+constexpr Duration kFailureGrace = milliseconds(200);
+/// One that others saw leaving may need longer, and knows the job's exit status.
+constexpr Duration kLeavingGrace = milliseconds(400);
+constexpr Duration kStopGrace = milliseconds(500);    ///< From TERM to KILL.
+constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished rank left running.
+constexpr Duration kLookPatience = seconds(1);        ///< For what ranks do when time is over.
+constexpr Duration kInterruptPatience = seconds(1);   ///< Until Ctrl-C needs an explanation.
+constexpr Duration kKillPatience = seconds(2);
+
+enum : uint64_t { kSignals, kAgent, kRoom };
+
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/// The signals that a job hears of, blocked; and the mask as it was, which is the ranks'.
+struct Signals {
+  sigset_t heard;
+  sigset_t before;
+};
+
+Signals block_signals() {
+  Signals signals{.heard = io::forwarded_signals(), .before = {}};
+  if (is_ignored(SIGHUP)) sigdelset(&signals.heard, SIGHUP);  // nohup: the ranks ignore it as well
+  sigaddset(&signals.heard, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &signals.heard, &signals.before);
+  signal(SIGCHLD, SIG_DFL);  // whoever started us may have ignored it
+  signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+/// Loop-confined.
+class Launcher {
+ public:
+  Launcher(const LaunchPlan& plan, LocalAgent agent, LogFiles logs, io::Epoll epoll,
+           std::unique_ptr<screen::ScreenWriter> writer)
+      : plan_(plan),
+        agent_(std::move(agent)),
+        logs_(std::move(logs)),
+        epoll_(std::move(epoll)),
+        writer_(std::move(writer)),
+        screen_(screen_options(plan),
+                [this](io::Output stream, std::string bytes) {
+                  writer_->write(stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO,
+                                 std::move(bytes));
+                }),
+        job_(wire::digest_of(plan.job.job_id)),
+        subjects_(static_cast<size_t>(plan.job.ranks)),
+        ends_(subjects_.size()) {}
+
+  [[nodiscard]] int run(const sigset_t& heard) {
+    if (const Status status = start(heard); !status.ok()) refused_ = status.message();
+    while (running_ > 0 && refused_.empty() && !agent_gone()) step();
+    const bool patient = !stopping_ && interrupts_ < 2 && refused_.empty();
+    tell(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
+    while (!fenced_ && !agent_gone() && !impatient_) step();
+    const bool killed = !fenced_ && !impatient_;
+    const int status = end_agent();
+    const int exit = killed ? say_killed(status) : refused_.empty() ? finish() : say_refused();
+    flush_screen();
+    return exit;
+  }
+
+ private:
+  static screen::Screen::Options screen_options(const LaunchPlan& plan) {
+    const bool err = isatty(STDERR_FILENO) != 0;
+    const bool out = isatty(STDOUT_FILENO) != 0;
+    return {.show = plan.options.show,
+            .ranks = plan.job.ranks,
+            .out_is_terminal = out,
+            .err_is_terminal = err,
+            .colour = out && err && value_of(plan.base, "NO_COLOR").empty()};
+  }
+
+  // Starting.
+  Status start(const sigset_t& heard);
+  void start_rank(int rank);
+
+  // The loop.
+  void step();
+  void dispatch(uint64_t source);
+  [[nodiscard]] Time next_timer() const;
+  void on_timers(Time now);
+  void on_timeout(Time now);
+  void remind();
+  void on_signals();
+  void on_signal(int signal);
+  void give_credit();
+  void stop_ranks(Time now);
+
+  // What the agent says.
+  void on_agent();
+  void hear(const agent::Message& message);
+  void on(size_t rank, const agent::Started& started);
+  void on(size_t rank, const agent::Output& output);
+  void on(size_t rank, const agent::OutputEnd& end);
+  void on(size_t rank, const agent::Ended& ended);
+  void on(size_t rank, const agent::Seen& seen);
+  void on(size_t rank, const agent::Joined& joined);
+  /// What only commanders say, and what hear() has taken.
+  void on(size_t /*rank*/, const auto& /*other*/) {}
+  void on_hello(const agent::Hello& hello);
+  void on_fenced(const agent::Fenced& fenced);
+  void learn(size_t rank, const RankEnd& said, Duration clock);
+  void saw(size_t rank);
+  void tell(agent::MessageBody body) { agent_.pipe.send({{.job = job_}, std::move(body)}); }
+  void tell(size_t rank, agent::MessageBody body) {
+    agent_.pipe.send({subjects_[rank], std::move(body)});
+  }
+  [[nodiscard]] bool agent_gone() const { return agent_.pipe.ended(); }
+  void on_rank_end(const RankEnd& end);
+  [[nodiscard]] bool is_leaving(const RankEnd& witness) const;
+  void ask_missing(const RankEnd& end);
+  [[nodiscard]] bool runs(int rank) const {
+    return rank >= 0 && static_cast<size_t>(rank) < ends_.size() &&
+           !ends_[static_cast<size_t>(rank)].ended;
+  }
+
+  // The end.
+  [[nodiscard]] int finish();
+  void save_failure(const diagnosis::FailureReport& report);
+  void flush_screen();
+  [[nodiscard]] int say_refused();
+  [[nodiscard]] int say_killed(int status);
+  [[nodiscard]] int end_agent();
+
+  const LaunchPlan& plan_;
+  LocalAgent agent_;
+  LogFiles logs_;
+  io::Epoll epoll_;
+  std::unique_ptr<screen::ScreenWriter> writer_;
+  screen::Screen screen_;
+  io::Fd signals_;
+  const wire::Digest job_;
+  const wire::Secret secret_ = wire::random_secret();
+  std::vector<agent::Subject> subjects_;  ///< By rank, and so are these.
+  std::vector<RankEnd> ends_;
+
+  std::string host_ = plan_.machine.host;  ///< The agent's.
+  int running_ = 0;
+  Time started_ = monotonic_now();
+  Time stop_at_ = Time::never();  ///< A rank has failed; others may be on their way out.
+  Time kill_at_ = Time::never();
+  Time timeout_at_ = Time::never();
+  Time remind_at_ = Time::never();  ///< The ranks were asked to stop by Ctrl-C a while ago.
+  bool stopping_ = false;           ///< TERM was sent to whoever still ran.
+  bool fenced_ = false;
+  bool impatient_ = false;   ///< The user wants out now: no more waiting for the screen.
+  bool waits_room_ = false;  ///< epoll tells when the agent takes more.
+  uint64_t uncredited_ = 0;  ///< Bytes of output that the agent has had no credit for yet.
+  int interrupts_ = 0;
+  std::optional<int> asked_;
+  std::string refused_;              ///< Why no job was started.
+  bool looking_ = false;             ///< --timeout is over; ranks are asked what they do.
+  std::set<size_t> seen_;            ///< Ranks that have said so, or have ended.
+  std::vector<RankEnd> at_timeout_;  ///< As the ranks were when --timeout was over.
+};
+
+// -- starting -------------------------------------------------------------------------------------
+
+Status Launcher::start(const sigset_t& heard) {
+  signals_.reset(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
+  CORRO_TRY(epoll_.add(signals_.get(), EPOLLIN, kSignals));
+  CORRO_TRY(epoll_.add(agent_.pipe.in(), EPOLLIN, kAgent));
+  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, kRoom));
+  if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
+  for (int rank = 0; rank < plan_.job.ranks; ++rank) start_rank(rank);
+  if (plan_.options.timeout) timeout_at_ = monotonic_now() + *plan_.options.timeout;
+  return {};
+}
+
+void Launcher::start_rank(int rank) {
+  const auto index = static_cast<size_t>(rank);
+  agent::Subject& about = subjects_[index];
+  about = {.job = job_, .epoch = 0, .rank = rank, .member = {}, .incarnation = 1};
+  io::fill_random(about.member);
+  ends_[index].rank = rank;
+  ++running_;
+  tell(index, start_of(plan_, rank, secret_));
+}
+
+// -- the loop -------------------------------------------------------------------------------------
+
+void Launcher::step() {
+  std::array<epoll_event, 16> events{};
+  Duration wait = Duration(-1);
+  const Time wake = next_timer();
+  if (wake != Time::never()) wait = std::max(wake - monotonic_now(), Duration::zero());
+  const auto ready = epoll_.wait(events, wait);
+  const size_t count = ready.ok() ? *ready : 0;
+  for (size_t i = 0; i < count; ++i) dispatch(events[i].data.u64);
+  on_timers(monotonic_now());
+  give_credit();
+  agent_.pipe.flush();
+  if (agent_gone() || agent_.pipe.unsent() == waits_room_) return;
+  waits_room_ = !waits_room_;
+  (void)epoll_.modify(agent_.pipe.in(), EPOLLIN | (waits_room_ ? EPOLLOUT : 0U), kAgent);
+}
+
+void Launcher::dispatch(uint64_t source) {
+  if (source == kSignals) return on_signals();
+  if (source == kAgent) return on_agent();
+  (void)writer_->room().drain();
+}
+
+Time Launcher::next_timer() const {
+  return std::min({stop_at_, kill_at_, timeout_at_, remind_at_, screen_.next_tick()});
+}
+
+void Launcher::on_timers(Time now) {
+  screen_.tick(now);
+  if (timeout_at_ <= now) on_timeout(now);
+  if (remind_at_ <= now) remind();
+  if (stop_at_ <= now) stop_ranks(now);
+  if (kill_at_ <= now) {
+    kill_at_ = Time::never();
+    tell(agent::Signal{.number = SIGKILL, .ends = true});
+  }
+}
+
+/// --timeout is over. First the ranks that still run say what they do.
+void Launcher::on_timeout(Time now) {
+  timeout_at_ = Time::never();
+  if (stopping_) return;
+  if (!looking_) {
+    looking_ = true;
+    timeout_at_ = now + kLookPatience;
+    return tell(agent::Look{});
+  }
+  at_timeout_ = ends_;
+  stop_ranks(now);
+}
+
+void Launcher::remind() {
+  remind_at_ = Time::never();
+  if (stopping_ || running_ == 0 || plan_.options.quiet) return;
+  screen_.note("corro: waiting for the ranks to end; Ctrl-C once more stops them\n");
+}
+
+void Launcher::on_signals() {
+  signalfd_siginfo signal{};
+  while (read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
+    if (signal.ssi_signo != SIGCHLD) on_signal(static_cast<int>(signal.ssi_signo));
+  }
+}
+
+void Launcher::on_signal(int signal) {
+  if (signal == SIGWINCH) {
+    tell(agent::Resize{.out = terminal_size(STDOUT_FILENO), .err = terminal_size(STDERR_FILENO)});
+  }
+  if (io::asks_to_stop(signal) && !asked_) asked_ = signal;
+  if (signal == SIGINT && ++interrupts_ == 2) return stop_ranks(monotonic_now());
+  if (interrupts_ > 2 && signal == SIGINT) {
+    impatient_ = true;
+    return tell(agent::Signal{.number = SIGKILL, .ends = true});
+  }
+  if (signal == SIGINT) remind_at_ = monotonic_now() + kInterruptPatience;
+  impatient_ = impatient_ || (io::asks_to_stop(signal) && running_ == 0);
+  tell(agent::Signal{.number = signal});
+  if (signal == SIGTSTP) kill(getpid(), SIGSTOP);
+}
+
+void Launcher::stop_ranks(Time now) {
+  stop_at_ = Time::never();
+  if (std::exchange(stopping_, true)) return;
+  kill_at_ = now + kStopGrace;
+  tell(agent::Signal{.number = SIGTERM, .ends = true});
+}
+
+/// While the screen takes nothing the agent gets no credit, and reads nothing from the ranks.
+void Launcher::give_credit() {
+  if (uncredited_ == 0 || writer_->full()) return;
+  tell(agent::Credit{.bytes = std::exchange(uncredited_, 0)});
+}
+
+// -- what the agent says --------------------------------------------------------------------------
+
+void Launcher::on_agent() {
+  if (const Status status = agent_.pipe.read(); !status.ok())
+    screen_.note(fmt::format("corro: the agent cannot be understood: {}\n", status.message()));
+  while (const auto message = agent_.pipe.take()) hear(*message);
+  if (agent_gone()) epoll_.remove(agent_.pipe.in());
+}
+
+void Launcher::hear(const agent::Message& message) {
+  if (const auto* trouble = std::get_if<agent::Trouble>(&message.body))
+    return screen_.note(fmt::format("corro: {}\n", trouble->text));
+  if (const auto* hello = std::get_if<agent::Hello>(&message.body)) return on_hello(*hello);
+  if (const auto* fenced = std::get_if<agent::Fenced>(&message.body)) return on_fenced(*fenced);
+  const auto rank = static_cast<size_t>(message.about.rank);
+  if (message.about.rank < 0 || rank >= subjects_.size() || message.about != subjects_[rank])
+    return;
+  if (const auto* refused = std::get_if<agent::Refused>(&message.body)) {
+    if (refused_.empty()) refused_ = refused->why;
+    return;
+  }
+  std::visit([&](const auto& body) { on(rank, body); }, message.body);
+}
+
+void Launcher::on_hello(const agent::Hello& hello) {
+  host_ = hello.host;
+  if (hello.version == agent::kMessagesVersion) return;
+  refused_ = fmt::format("{} runs corro {}, which this one does not understand; install the same",
+                         hello.host, hello.corro);
+}
+
+void Launcher::on_fenced(const agent::Fenced& fenced) {
+  fenced_ = true;
+  if (fenced.left)
+    screen_.note("corro: some processes of this job cannot be killed; the kernel holds them\n");
+}
+
+void Launcher::on(size_t rank, const agent::Started& started) {
+  ends_[rank].pid = started.pid;
+  if (plan_.options.verbose)
+    screen_.note(fmt::format("corro: rank {} has pid {}\n", rank, started.pid));
+}
+
+void Launcher::on(size_t rank, const agent::Joined& /*joined*/) {
+  if (!plan_.options.verbose) return;
+  const double after = std::chrono::duration<double>(monotonic_now() - started_).count();
+  screen_.note(fmt::format("corro: rank {} joins after {:.2f} s\n", rank, after));
+}
+
+void Launcher::on(size_t rank, const agent::Output& output) {
+  uncredited_ += output.bytes.size();
+  if (const Status status = logs_.append(static_cast<int>(rank), output.bytes); !status.ok()) {
+    screen_.note(
+        fmt::format("corro: the logs are incomplete from here on: {}\n", status.message()));
+  }
+  screen_.feed(static_cast<int>(rank), output.stream, output.bytes, monotonic_now());
+}
+
+void Launcher::on(size_t rank, const agent::OutputEnd& end) {
+  screen_.finish(static_cast<int>(rank), end.stream, monotonic_now());
+}
+
+/// Takes what an agent says of a rank, whose operations have the times of the agent's clock.
+void Launcher::learn(size_t rank, const RankEnd& said, Duration clock) {
+  const Time when = ends_[rank].ended ? ends_[rank].when : monotonic_now();
+  ends_[rank] = said;
+  ends_[rank].rank = static_cast<int>(rank);
+  ends_[rank].when = when;
+  if (!ends_[rank].flight) return;
+  const auto ahead = (monotonic_now().since_start - clock).count();
+  for (obs::OpSnapshot& op : ends_[rank].flight->recent) {
+    for (uint64_t* stamp : {&op.queued_ns, &op.started_ns, &op.done_ns})
+      if (*stamp != 0) *stamp += static_cast<uint64_t>(ahead);
+  }
+}
+
+void Launcher::on(size_t rank, const agent::Ended& ended) {
+  const bool first = !ends_[rank].ended;
+  learn(rank, ended.end, ended.clock);
+  if (!first) return;
+  --running_;
+  saw(rank);
+  on_rank_end(ends_[rank]);
+}
+
+void Launcher::on(size_t rank, const agent::Seen& seen) {
+  if (ends_[rank].ended) return;
+  learn(rank, seen.end, seen.clock);
+  saw(rank);
+}
+
+/// The rank has said what it does, or has ended: after all have, nothing more is waited for.
+void Launcher::saw(size_t rank) {
+  seen_.insert(rank);
+  if (looking_ && seen_.size() == ends_.size() && timeout_at_ != Time::never())
+    timeout_at_ = monotonic_now();
+}
+
+void Launcher::on_rank_end(const RankEnd& end) {
+  const Time now = monotonic_now();
+  if (!stopping_ && !asked_ && !diagnosis::ended_well(end)) {
+    ask_missing(end);
+    stop_at_ = std::min(stop_at_, now + (is_leaving(end) ? kLeavingGrace : kFailureGrace));
+    screen_.suspend_errors();
+  } else if (asked_ && !stopping_ && diagnosis::gave_up(end)) {
+    // Whom it has waited for in vain was asked to stop, too, and does not.
+    stop_at_ = std::min(stop_at_, now + kFailureGrace);
+  }
+}
+
+/// Whether the witness saw a rank leave that has not ended yet.
+bool Launcher::is_leaving(const RankEnd& witness) const {
+  return diagnosis::saw_it_leave(witness) && runs(diagnosis::named_by(witness));
+}
+
+/// The rank that another one has waited for has until the end of the grace to say where it is.
+void Launcher::ask_missing(const RankEnd& end) {
+  const int missing = diagnosis::gave_up(end) ? diagnosis::awaited_by(end) : -1;
+  if (runs(missing)) tell(static_cast<size_t>(missing), agent::Ask{});
+}
+
+// -- the end --------------------------------------------------------------------------------------
+
+int Launcher::finish() {
+  diagnosis::read_error_files(ends_, logs_.directory());
+  const bool timed_out = !at_timeout_.empty();
+  const auto terminal = terminal_size(STDERR_FILENO);
+  constexpr size_t kWidth = 160;
+  const diagnosis::JobEnd job{
+      .ranks = timed_out ? at_timeout_ : ends_,
+      .asked = asked_,
+      .timeout = timed_out ? plan_.options.timeout : std::nullopt,
+      .width = terminal && terminal->ws_col > 40 ? terminal->ws_col : kWidth};
+  const diagnosis::Conclusion end = diagnosis::conclude(
+      job, {.host = host_,
+            .log_dir = logs_.directory(),
+            .now = monotonic_now(),
+            .hint = [this](const diagnosis::Crash& crash) { return hint_about(plan_, crash); }});
+  screen_.settle(end.failure ? end.failure->rank : -1);
+  screen_.flush(monotonic_now());
+  if (end.failure) save_failure(*end.failure);
+  if (plan_.options.verbose) {
+    const double took = std::chrono::duration<double>(monotonic_now() - started_).count();
+    screen_.note(fmt::format("corro: {} ranks ended after {:.2f} s, status {}\n", ends_.size(),
+                             took, end.exit));
+  }
+  if (!end.text.empty()) screen_.note(end.text);
+  return end.exit;
+}
+
+void Launcher::save_failure(const diagnosis::FailureReport& report) {
+  const Status status = logs_.write_file("failure.json", diagnosis::format_json(report));
+  if (!status.ok()) screen_.note(fmt::format("corro: {}\n", status.message()));
+  diagnosis::write_error_file(value_of(plan_.base, "TORCHELASTIC_ERROR_FILE"), report);
+}
+
+void Launcher::flush_screen() {
+  while (!writer_->empty() && !impatient_) step();
+  if (!writer_->empty()) (void)writer_.release();  // its thread may hang in write() for ever
+}
+
+int Launcher::say_refused() {
+  screen_.note(fmt::format("corro run: {}\n", refused_));
+  return diagnosis::kUsageExit;
+}
+
+int Launcher::say_killed(int status) {
+  screen_.flush(monotonic_now());
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
+  const std::string how =
+      WIFSIGNALED(status) ? "was killed by " + io::signal_name(signal) : "ended before its time";
+  screen_.note(
+      fmt::format("corro: the process that watched the ranks {}; every rank was stopped\n", how));
+  return diagnosis::kSignalExit + signal;
+}
+
+/// Leaves no process behind; returns how the agent has ended, as from waitpid.
+int Launcher::end_agent() {
+  agent_.pipe.close();
+  int status = 0;
+  while (waitpid(agent_.pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  (void)agent::kill_descendants(kKillPatience);
+  return status;
+}
+
+}  // namespace
+
+int run_job(const LaunchPlan& plan, const std::string& version) {
+  const auto fail = [](const Status& status) {
+    const std::string line = "corro run: " + status.message() + "\n";
+    (void)!write(STDERR_FILENO, line.data(), line.size());
+    return diagnosis::kUsageExit;
+  };
+  const Signals signals = block_signals();
+  auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
+  if (!logs.ok()) return fail(logs.status());
+  auto agent = start_local_agent(signals.before, version);
+  if (!agent.ok()) return fail(agent.status());
+  auto epoll = io::Epoll::create();
+  if (!epoll.ok()) return fail(epoll.status());
+  auto writer = screen::ScreenWriter::create();  // a thread: after the fork
+  if (!writer.ok()) return fail(writer.status());
+  Launcher launcher(plan, std::move(agent).value(), std::move(logs).value(),
+                    std::move(epoll).value(), std::move(writer).value());
+  return launcher.run(signals.heard);
+}
+
+}  // namespace corro::launch
