@@ -99,7 +99,7 @@ def test_memory_that_may_not_be_read_is_staged(launch: Launch, ranks: str) -> No
     launch("-c", FORBID + ADD, ranks=3, FORBIDDEN=ranks).check()
 
 
-# The ranks of SHORT have address space for their own segment and one peer's, no more.
+# The ranks of SHORT have address space for their own segment, and not for a window of each peer's.
 NO_ADDRESSES = """
 import os, resource
 import numpy
@@ -112,7 +112,7 @@ page = os.sysconf("SC_PAGE_SIZE")
 if os.environ["CORRO_RANK"] in os.environ["SHORT"]:
     used = page * int(open("/proc/self/statm").read().split()[0])
     machine = page * os.sysconf("SC_PHYS_PAGES")
-    resource.setrlimit(resource.RLIMIT_AS, 2 * (used + 5 * machine // 2 + (1 << 30),))
+    resource.setrlimit(resource.RLIMIT_AS, 2 * (used + machine + (64 << 20),))
 before = descriptors()
 try:
     corro.init()
@@ -124,13 +124,48 @@ if not corro.is_initialized():
 """
 
 
-@pytest.mark.parametrize("short", ["0123", "02"])
+@pytest.mark.parametrize("short", ["01234567", "02"])
 def test_segments_that_cannot_be_mapped_are_an_error_on_every_rank(
     launch: Launch, short: str
 ) -> None:
-    job = launch("-c", NO_ADDRESSES, ranks=4, SHORT=short).check()
+    job = launch("-c", NO_ADDRESSES, ranks=8, SHORT=short).check()
     told = re.findall(r"told: (\w+): (.*)", job.output)
-    assert len(told) == 4, job.output
+    assert len(told) == 8, job.output
     short_of_memory = [text for kind, text in told if kind == "ResourceExhaustedError"]
     assert len(short_of_memory) == len(short), job.output
     assert all("map" in text and "bytes of shared memory" in text for text in short_of_memory)
+
+
+# What rank 0 has to see of rank 1's memory is behind 64 MiB of an arena, and it has no address
+# space left for so much: what it reads is the arena itself, or where rank 1 stages private memory.
+FAR = """
+import os, resource
+if os.environ["HOSTS"] == "2":
+    os.environ["CORRO_HOST_ID"] = f"host-{int(os.environ['CORRO_RANK']) // 2}"
+import numpy
+import corro, corro.numpy as cn
+from corro import _context
+
+corro.init()
+arena = numpy.frombuffer(_context.current().engine.alloc(64 << 20), dtype=numpy.float32)
+data = arena if os.environ["HOSTS"] == "1" else numpy.ones(1 << 20, numpy.float32)
+corro.barrier()
+if corro.rank() == 0:
+    used = os.sysconf("SC_PAGE_SIZE") * int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, 2 * (used + (64 << 20),))
+try:
+    cn.allreduce(data, corro.Sum, out=data)
+except corro.ResourceExhaustedError as error:
+    print(f"told: {error}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_memory_of_a_peer_that_cannot_be_mapped_is_an_error_on_every_rank(
+    launch: Launch, hosts: int
+) -> None:
+    job = launch("-c", FAR, ranks=2 * hosts, HOSTS=str(hosts)).check()
+    told = re.findall(r"told: (.*)", job.output)
+    assert len(told) == 2 * hosts, job.output
+    reason = "rank 0 cannot reach the shared memory of rank 1: map 134217728 bytes of shared memory"
+    assert any(reason in text for text in told), job.output

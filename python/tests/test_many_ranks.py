@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from conftest import Launch
 from forbidden_reads import FORBID
 
 # Every rank prints the shared memory that it has open or mapped, by inode: blocks that are
-# committed, whether touched or not. It has sent 1 MiB of private memory over the world, over a
-# loaded plan (a set of buckets is one) and, by a name, over both of the lanes that named operations
-# have: the second one when a step needs no message any more.
+# committed, whether touched or not; and the address space that other ranks' segments take. It has
+# sent 1 MiB of private memory over the world, over a loaded plan (a set of buckets is one) and, by
+# a name, over both of the lanes that named operations have: the second one when a step needs no
+# message any more.
 MEMORY = """
 import json, os
 import numpy
@@ -53,6 +55,13 @@ for folder in ("/proc/self/fd", "/proc/self/map_files"):
         if name.startswith(("/memfd:", "/dev/shm/")):
             bytes_of[file.st_ino] = 512 * file.st_blocks
 print("memory", json.dumps(bytes_of))
+mapped = 0
+for line in open("/proc/self/maps"):
+    if "/memfd:corro-segment" in line:
+        start, end = (int(place, 16) for place in line.split()[0].split("-"))
+        mapped += end - start
+own = 8192 + max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 1 << 30)
+print("addresses", mapped - own)
 corro.barrier()
 """
 
@@ -71,6 +80,9 @@ def test_shared_memory_grows_with_the_ranks_of_a_host(
         bytes_of |= json.loads(line)
     print(f"{sum(bytes_of.values()) / ranks / 2**20:.2f} MiB a rank")
     assert sum(bytes_of.values()) <= ranks * (4 << 20)
+    mapped = [int(found) for found in re.findall(r"addresses (\d+)", job.output)]
+    windows = (ranks - 1) * (16 << 20)
+    assert mapped == [windows] * ranks, "a window of each other rank's segment"
 
 
 # Every rank counts its connections, and the memory that pairs have, after init() and after it has

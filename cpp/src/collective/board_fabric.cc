@@ -24,8 +24,12 @@ bool BoardFabric::begin_now(uint64_t op, const OpRequest& request,
     return false;
   }
   exchange.emplace(*board_, op, request);
-  if (exchange->certainly_small() && board_->missing_member() < 0 && board_->members_agree().ok() &&
-      board_->line_free(op) && validate_buffers(request, exchange->shape(), board_->rank()).ok()) {
+  const auto all_there = [this] {
+    const auto missing = board_->missing_member();
+    return missing.ok() && *missing < 0 && board_->members_agree().ok();
+  };
+  if (exchange->certainly_small() && all_there() && board_->line_free(op) &&
+      validate_buffers(request, exchange->shape(), board_->rank()).ok()) {
     exchange->publish();
     return true;
   }

@@ -2,8 +2,8 @@
 
 namespace corro::collective {
 
-bool HostStages::find(int32_t place, uint64_t offset, uint64_t bytes) {
-  std::byte* memory = board_.member(place).segment->at(offset, sizeof(StageHead) + bytes);
+Result<bool> HostStages::find(int32_t place, uint64_t offset, uint64_t bytes) {
+  CORRO_ASSIGN(std::byte * memory, board_.memory_of(place, offset, sizeof(StageHead) + bytes));
   heads_[static_cast<size_t>(place)] = reinterpret_cast<StageHead*>(memory);
   return memory != nullptr && offset % alignof(StageHead) == 0;
 }

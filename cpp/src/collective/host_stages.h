@@ -35,8 +35,9 @@ class HostStages {
       : board_(board), topology_(topology), heads_(static_cast<size_t>(board.size())) {}
 
   /// Where the stage of the rank at this place of the host is: in its segment at `offset`; false if
-  /// `bytes` there are not in its memory. First, for every place.
-  [[nodiscard]] bool find(int32_t place, uint64_t offset, uint64_t bytes);
+  /// `bytes` there are not in its memory. Fails where they cannot be mapped. First, for every
+  /// place.
+  [[nodiscard]] Result<bool> find(int32_t place, uint64_t offset, uint64_t bytes);
 
   /// Of a group rank on this host.
   [[nodiscard]] std::byte* stage_of(int32_t rank) const {

@@ -82,8 +82,9 @@ class TwoLevelOperation final : public Operation {
 
   Progress admit(bool oldest) {
     Board& board = lane_.board;
-    if (const int32_t missing = board.missing_member(); missing >= 0)
-      return wait_for(obs::Phase::kQueued, missing);
+    const auto missing = board.missing_member();
+    if (!missing.ok()) return give_group_up(missing.status());
+    if (*missing >= 0) return wait_for(obs::Phase::kQueued, *missing);
     if (!board.line_free(op_)) return wait_for(obs::Phase::kQueued, board.holds_back());
     if (staged_) {
       const uint64_t bytes = sizeof(StageHead) + stage_bytes_;
@@ -121,12 +122,19 @@ class TwoLevelOperation final : public Operation {
         break;
       }
       if (line.signature() != signature_) return finish(mismatch(line, gathered_));
-      if (staged_ && !stages_.find(gathered_, read_once(line.input_place), stage_bytes_)) {
-        return give_group_up(describe_impossible(lane_.board, op_, request_, gathered_,
-                                                 "its stage is not in its memory"));
-      }
+      if (Status found = find_stage(line); !found.ok()) return give_group_up(std::move(found));
     }
     return gathered_ > before ? Progress::kMoved : Progress::kIdle;
+  }
+
+  /// The stage that the line at place `gathered_` names.
+  Status find_stage(const Line& line) {
+    if (!staged_) return {};
+    CORRO_ASSIGN(const bool found,
+                 stages_.find(gathered_, read_once(line.input_place), stage_bytes_));
+    if (found) return {};
+    return describe_impossible(lane_.board, op_, request_, gathered_,
+                               "its stage is not in its memory");
   }
 
   [[nodiscard]] Status mismatch(const Line& line, int32_t place) const {

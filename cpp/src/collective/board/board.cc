@@ -40,16 +40,37 @@ Board::~Board() {
   if (forsaken_) self.segment->free_section(self.view);
 }
 
-int32_t Board::missing_member() {
+Result<int32_t> Board::missing_member() {
   for (Member& member : members_) {
     if (member.section != nullptr) continue;
     const auto view = member.segment->find_section(key_);
-    if (!view) return static_cast<int32_t>(&member - members_.data());
-    member.view = *view;
-    member.section = view->section;
+    if (!view.ok()) return cannot_reach(member, view.status());
+    if (!*view) return static_cast<int32_t>(&member - members_.data());
+    member.view = **view;
+    member.section = member.view.section;
     compare(member);
   }
   return -1;
+}
+
+/// Nothing is wrong with the member: this process could not map its memory.
+Status Board::cannot_reach(const Member& member, const Status& why) const {
+  return why.with_context(fmt::format("rank {} cannot reach the shared memory of rank {}",
+                                      members_[static_cast<size_t>(rank_)].world_rank,
+                                      member.world_rank));
+}
+
+Result<Stages*> Board::stages_of(int32_t r) const {
+  if (r == rank_) return own_stages_;
+  auto stages = member(r).segment->stages_of(*member(r).section);
+  if (!stages.ok()) return cannot_reach(member(r), stages.status());
+  return stages;
+}
+
+Result<std::byte*> Board::memory_of(int32_t r, uint64_t offset, uint64_t bytes) const {
+  auto memory = member(r).segment->at(offset, bytes);
+  if (!memory.ok()) return cannot_reach(member(r), memory.status());
+  return memory;
 }
 
 /// A name may be given to groups of different members: their sections have the same key.
@@ -70,13 +91,15 @@ void Board::leave() {
 }
 
 /// A member opens its own section before it looks for others. So one whose section is not there has
-/// not found this rank's either, if that was hidden before.
+/// not found this rank's either, if that was hidden before. Of one that cannot be mapped nothing is
+/// known.
 bool Board::is_out(Member& member) const {
   if (member.section == nullptr) {
     const auto view = member.segment->find_section(key_);
-    if (!view) return own().failed.load(std::memory_order_relaxed) == 0;
-    member.view = *view;
-    member.section = view->section;
+    if (!view.ok()) return false;
+    if (!*view) return own().failed.load(std::memory_order_relaxed) == 0;
+    member.view = **view;
+    member.section = member.view.section;
   }
   return !Segment::names(member.view) || member.section->left.load(std::memory_order_seq_cst) != 0;
 }

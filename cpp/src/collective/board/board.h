@@ -51,8 +51,8 @@ class Board {
   [[nodiscard]] std::byte* scratch(size_t bytes);
 
   /// Looks for sections of members that had not opened theirs yet; returns the first still missing,
-  /// or -1.
-  int32_t missing_member();
+  /// or -1. Fails where one cannot be mapped.
+  Result<int32_t> missing_member();
   /// INVALID_ARGUMENT once a section was found whose owner made the group of other members.
   [[nodiscard]] const Status& members_agree() const { return members_agree_; }
   /// True once operation `op`'s line may be written: everyone has completed the one that used it
@@ -90,11 +90,11 @@ class Board {
   /// still has.
   Status prepare_stages(uint64_t op);
   /// A member's staging buffers in the operation that is staged, once it has put something there;
-  /// null if what it says of them cannot be.
-  [[nodiscard]] Stages* stages_of(int32_t r) const {
-    const Member& of = member(r);
-    return r == rank_ ? own_stages_ : of.segment->stages_of(*of.section);
-  }
+  /// null if what it says of them cannot be. Fails where they cannot be mapped.
+  [[nodiscard]] Result<Stages*> stages_of(int32_t r) const;
+  /// Where `bytes` at an offset of a member's segment are here; null if they are not in its heap.
+  /// Fails where they cannot be mapped.
+  [[nodiscard]] Result<std::byte*> memory_of(int32_t r, uint64_t offset, uint64_t bytes) const;
   /// The group has failed, or is left: what this lane has of stages stays with it until forsaken().
   void keep_stages() { keeps_stages_ = true; }
 
@@ -117,6 +117,7 @@ class Board {
   void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
   [[nodiscard]] bool is_out(Member& member) const;
   void compare(const Member& member);
+  [[nodiscard]] Status cannot_reach(const Member& member, const Status& why) const;
   [[nodiscard]] int32_t member_or_nobody(uint64_t world_rank) const;
 
   LaneKey key_;

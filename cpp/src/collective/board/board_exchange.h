@@ -106,7 +106,7 @@ class BoardExchange {
 
 /// The large paths, chosen by every rank alike once all lines are there. The exchange is borrowed.
 /// Direct: every buffer can be read and written by every rank; else null. DATA_LOSS where a buffer
-/// is not in its owner's arena.
+/// is not in its owner's arena; fails where it cannot be mapped.
 [[nodiscard]] Result<std::unique_ptr<Operation>> make_direct_path(const BoardExchange& exchange);
 /// Staged: private memory, chunk by chunk through staging buffers. For the oldest operation only.
 [[nodiscard]] std::unique_ptr<Operation> make_staged_path(const BoardExchange& exchange);

@@ -43,7 +43,7 @@ struct Host {
       stages[r] = std::make_unique<StagePool>(*own[r]);
     }
     for (size_t r = 0; r < 2; ++r) boards[r] = open_board(r);
-    for (const auto& board : boards) CORRO_CHECK(board->missing_member() < 0);
+    for (const auto& board : boards) CORRO_CHECK(board->missing_member().value() < 0);
     for (size_t r = 0; r < 2; ++r) {
       GroupSection& section = *boards[1 - r]->member(static_cast<int32_t>(r)).section;
       poison(&section.lines[1], section.slots[0]);
@@ -210,13 +210,13 @@ void run_attach(const Host& host, ByteReader& reader) {
               static_cast<ssize_t>(header->size()));
   const auto segment = Segment::attach(io::Fd(::dup(fd.get())));
   if (!segment.ok()) return;
-  if (const auto view = (*segment)->find_section({.epoch = 0, .key = kLane})) {
+  if (const auto view = (*segment)->find_section({.epoch = 0, .key = kLane}).value()) {
     (void)view->section->completed.load();
-    (void)(*segment)->stages_of(*view->section);
+    (void)(*segment)->stages_of(*view->section).value();
   }
   const auto offset = reader.read<uint64_t>().value_or(size - 1);
   const auto bytes = reader.read<uint64_t>().value_or(1);
-  if (const auto* memory = (*segment)->at(offset, bytes); memory != nullptr && bytes > 0) {
+  if (const auto* memory = (*segment)->at(offset, bytes).value(); memory != nullptr && bytes > 0) {
     CORRO_CHECK(memory[0] == std::byte{0} && memory[bytes - 1] == std::byte{0});
   }
 }

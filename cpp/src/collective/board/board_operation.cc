@@ -67,10 +67,11 @@ class BoardOperation final : public Operation {
   }
 
   Progress admit() {
-    const int32_t missing = board().missing_member();
+    const auto missing = board().missing_member();
+    if (!missing.ok()) return give_group_up(missing.status());
     if (!board().members_agree().ok()) return give_group_up(board().members_agree());
-    if (missing >= 0) {
-      wait(obs::Phase::kQueued, missing);
+    if (*missing >= 0) {
+      wait(obs::Phase::kQueued, *missing);
       return Progress::kIdle;
     }
     if (!board().line_free(exchange_.op())) {

@@ -29,7 +29,7 @@ class HostileBoard : public testing::Test {
       stages_[r] = std::make_unique<StagePool>(*segments_[r]);
       boards_[r] = open_board(r);
     }
-    for (const auto& board : boards_) EXPECT_EQ(board->missing_member(), -1);
+    for (const auto& board : boards_) EXPECT_EQ(board->missing_member().value(), -1);
   }
 
   std::unique_ptr<Board> open_board(size_t r) {
@@ -246,6 +246,69 @@ TEST_F(HostileBoard, TheOwnLineIsNotBelievedFromSharedMemory) {
   boards_[0]->own().finished.store(2);
   ASSERT_EQ(run(*operation), Progress::kDone);
   EXPECT_TRUE(operation->status().ok()) << operation->status().message();
+}
+
+// -- memory that cannot be mapped ---------------------------------------------------------------
+
+/// Rank 10's segment has no end, as rank 11 sees it: no process can map all of it.
+class EndlessBoard : public HostileBoard {
+ protected:
+  static constexpr uint64_t kEnd = uint64_t{1} << 62U;
+  static constexpr uint64_t kFar = kEnd / 2;
+
+  /// What rank 10 has published until now.
+  void show_rank_10() {
+    const io::Fd fd = io::create_memfd("corro-segment", kEnd).value();
+    std::vector<std::byte> copy(segments_[0]->bytes());
+    std::memcpy(copy.data(), &segments_[0]->header(), copy.size());
+    std::memcpy(copy.data() + offsetof(SegmentHeader, bytes), &kEnd, sizeof kEnd);
+    ASSERT_EQ(pwrite(fd.get(), copy.data(), copy.size(), 0), copy.size());
+    boards_[1].reset();
+    seen_[1] = Segment::attach(io::Fd(::dup(fd.get()))).value();
+    boards_[1] = open_board(1);
+  }
+
+  /// Nobody has done anything wrong.
+  void expect_an_honest_error(const OpRequest& request) {
+    const auto operation = make_board_operation(*boards_[1], 0, request);
+    ASSERT_EQ(run(*operation), Progress::kDone);
+    EXPECT_EQ(operation->status().code(), Code::kResourceExhausted);
+    EXPECT_TRUE(operation->fatal());
+    const std::string& message = operation->status().message();
+    EXPECT_EQ(message.find("rank 11 cannot reach the shared memory of rank 10: map "), 0U)
+        << message;
+  }
+
+  std::vector<float> data_ = std::vector<float>(10'000, 1);
+  std::byte* memory_ = reinterpret_cast<std::byte*>(data_.data());
+  OpRequest sum_ = reduction(OpKind::kAllreduce, memory_, memory_, 10'000);
+};
+
+TEST_F(EndlessBoard, ASectionThatCannotBeMappedIsNotAMissingMember) {
+  const SectionView& view = boards_[0]->member(0).view;
+  const_cast<SectionEntry*>(view.entry)->place.store(kFar);
+  show_rank_10();
+  expect_an_honest_error(sum_);
+  boards_[1]->leave();
+  EXPECT_FALSE(boards_[1]->forsaken([](int32_t) { return false; })) << "rank 10 may look at it";
+}
+
+TEST_F(EndlessBoard, ABufferThatCannotBeMappedIsNotAWrongPlace) {
+  BoardExchange(*boards_[0], 0, sum_).publish();
+  line_of(0).where = Where::kMapped;
+  line_of(0).input_place = line_of(0).output_place = kFar;
+  show_rank_10();
+  std::byte* arena = arena_of(1);
+  expect_an_honest_error(reduction(OpKind::kAllreduce, arena, arena, 10'000));
+}
+
+TEST_F(EndlessBoard, StagesThatCannotBeMappedAreNotAWrongPlace) {
+  BoardExchange(*boards_[0], 0, sum_).publish();
+  line_of(0).where = Where::kPrivate;
+  boards_[0]->own().stages.store(kFar);
+  boards_[0]->own().put.store(1);
+  show_rank_10();
+  expect_an_honest_error(sum_);
 }
 
 // -- what a member did last -----------------------------------------------------------------------

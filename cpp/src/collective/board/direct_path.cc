@@ -297,8 +297,8 @@ Result<Place> reach(const BoardExchange& exchange, int32_t r, Where where, uint6
                     std::pair<uint64_t, uint64_t> range) {
   const uint64_t start = range.first * exchange.element();
   if (where == Where::kCopied) return Place{.address = place + start};
-  std::byte* mapped =
-      exchange.board().member(r).segment->at(place, range.second * exchange.element());
+  CORRO_ASSIGN(std::byte * mapped,
+               exchange.board().memory_of(r, place, range.second * exchange.element()));
   if (mapped == nullptr) return exchange.impossible(r, "its buffer is not in its arena");
   return Place{.mapped = mapped + start};
 }

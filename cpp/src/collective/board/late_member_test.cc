@@ -28,7 +28,7 @@ class LateMember : public testing::TestWithParam<OpKind> {
     for (size_t r = 0; r < 2; ++r)
       seen_[r] = Segment::attach(io::Fd(::dup(segments_[1 - r]->fd()))).value();
     for (size_t r = 0; r < 2; ++r) boards_[r] = open_board(r);
-    for (const auto& board : boards_) EXPECT_EQ(board->missing_member(), -1);
+    for (const auto& board : boards_) EXPECT_EQ(board->missing_member().value(), -1);
   }
 
   std::unique_ptr<Board> open_board(size_t r) {

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <new>
 
@@ -41,15 +42,15 @@ bool Segment::Heap::touches_apart(uint64_t offset, uint64_t size) const {
   return next != apart.begin() && std::prev(next)->first + std::prev(next)->second > offset;
 }
 
-Segment::Segment(io::Fd fd, io::Mapping mapping)
-    : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
+Segment::Segment(io::Fd fd, io::Mapping mapping, size_t bytes)
+    : fd_(std::move(fd)), mapping_(std::move(mapping)), bytes_(bytes) {}
 
 Result<std::unique_ptr<Segment>> Segment::create(size_t heap_bytes) {
   const size_t bytes = kHeapStart + round_up(heap_bytes, kPage);
   CORRO_ASSIGN(io::Fd fd, io::create_memfd("corro-segment", bytes));
   CORRO_TRY(io::commit(fd.get(), 0, kHeapStart));
   CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), bytes));
-  auto segment = std::unique_ptr<Segment>(new Segment(std::move(fd), std::move(mapping)));
+  auto segment = std::unique_ptr<Segment>(new Segment(std::move(fd), std::move(mapping), bytes));
   auto* header = new (segment->mapping_.data()) SegmentHeader{};
   header->magic = kSegmentMagic;
   header->bytes = bytes;
@@ -70,8 +71,8 @@ Result<std::unique_ptr<Segment>> Segment::attach(io::Fd fd) {
         Code::kDataLoss,
         fmt::format("a peer's segment has {} bytes, at least {} expected", bytes, kHeapStart));
   }
-  CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), bytes));
-  auto segment = std::unique_ptr<Segment>(new Segment(io::Fd(), std::move(mapping)));
+  CORRO_ASSIGN(io::Mapping window, io::map_shared(fd.get(), std::min(bytes, kWindowBytes)));
+  auto segment = std::unique_ptr<Segment>(new Segment(std::move(fd), std::move(window), bytes));
   const SegmentHeader& header = segment->header();
   if (header.magic != kSegmentMagic || header.bytes != bytes) {
     return Status(Code::kDataLoss,
@@ -137,7 +138,7 @@ void Segment::free_section(const SectionView& view) {
   free_entries_.push_back(const_cast<SectionEntry*>(view.entry));
 }
 
-std::optional<SectionView> Segment::find_section(const LaneKey& key) const {
+Result<std::optional<SectionView>> Segment::find_section(const LaneKey& key) const {
   const SectionTable* table = first_table();
   for (int i = 0; i < kMostTables && table != nullptr; ++i) {
     for (const SectionEntry& entry : table->entries) {
@@ -147,20 +148,21 @@ std::optional<SectionView> Segment::find_section(const LaneKey& key) const {
           entry.place.load(std::memory_order_seq_cst) != place) {
         continue;
       }
-      std::byte* memory = place % kPage == 0 ? at(place, sizeof(GroupSection)) : nullptr;
+      CORRO_ASSIGN(std::byte * memory, page_at(place, sizeof(GroupSection)));
       if (memory == nullptr) continue;
-      return SectionView{.entry = &entry, .place = place, .section = as<GroupSection>(memory)};
+      return std::optional(
+          SectionView{.entry = &entry, .place = place, .section = as<GroupSection>(memory)});
     }
     const uint64_t next = table->next.load(std::memory_order_acquire);
-    std::byte* memory = next % kPage == 0 ? at(next, sizeof(SectionTable)) : nullptr;
+    CORRO_ASSIGN(std::byte * memory, page_at(next, sizeof(SectionTable)));
     table = memory == nullptr ? nullptr : as<SectionTable>(memory);
   }
-  return std::nullopt;
+  return std::optional<SectionView>();
 }
 
-Stages* Segment::stages_of(const GroupSection& section) const {
+Result<Stages*> Segment::stages_of(const GroupSection& section) const {
   const uint64_t place = section.stages.load(std::memory_order_acquire);
-  std::byte* memory = place % kPage == 0 ? at(place, sizeof(Stages)) : nullptr;
+  CORRO_ASSIGN(std::byte * memory, page_at(place, sizeof(Stages)));
   return memory == nullptr ? nullptr : as<Stages>(memory);
 }
 
@@ -246,9 +248,33 @@ std::optional<uint64_t> Segment::offset_of(const std::byte* memory, size_t size)
   return address - base;
 }
 
-std::byte* Segment::at(uint64_t offset, size_t size) const {
-  if (offset < kHeapStart || offset > bytes() || size > bytes() - offset) return nullptr;
-  return mapping_.data() + offset;
+Result<std::byte*> Segment::at(uint64_t offset, size_t size) const {
+  if (offset < kHeapStart || offset > bytes_ || size > bytes_ - offset) return nullptr;
+  const uint64_t end = offset + size;
+  if (end <= mapping_.size()) return mapping_.data() + offset;
+  const auto doublings = static_cast<size_t>(std::bit_width((end - 1) / kWindowBytes));
+  std::byte* start = view_starts_[doublings].load(std::memory_order_acquire);
+  if (start == nullptr) {
+    CORRO_ASSIGN(start, map_view(doublings));
+  }
+  return start + offset;
+}
+
+Result<std::byte*> Segment::page_at(uint64_t place, size_t size) const {
+  if (place % kPage != 0) return nullptr;
+  return at(place, size);
+}
+
+Result<std::byte*> Segment::map_view(size_t doublings) const {
+  auto views = views_.lock();
+  std::atomic<std::byte*>& start = view_starts_[doublings];
+  if (start.load(std::memory_order_relaxed) == nullptr) {
+    const size_t bytes = std::min(bytes_, kWindowBytes << doublings);
+    CORRO_ASSIGN(io::Mapping view, io::map_shared(fd_.get(), bytes));
+    views->push_back(std::move(view));
+    start.store(views->back().data(), std::memory_order_release);
+  }
+  return start.load(std::memory_order_relaxed);
 }
 
 }  // namespace corro::collective

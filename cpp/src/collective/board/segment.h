@@ -1,15 +1,16 @@
 // Segment: the shared memory of one process: a header, a table of sections, and the heap, from
 // which sections (one per lane: the board), stages and arenas are taken as they are needed.
 //
-// One sealed memfd, mapped once by every local peer. All fields that others read while the owner
-// writes are atomics; plain bytes are published by a stamp (store-release by the writer,
-// load-acquire by the reader) and stay put until every reader has counted the operation as
-// completed. Byte tables: docs/wire.md.
+// One sealed memfd. Its owner maps all of it, every local peer the start, and more when it looks
+// there (see Segment). All fields that others read while the owner writes are atomics; plain bytes
+// are published by a stamp (store-release by the writer, load-acquire by the reader) and stay put
+// until every reader has counted the operation as completed. Byte tables: docs/wire.md.
 //
 // Peers can write all of it, at any time: whatever is read here, in the own segment too, is
 // foreign. What bounds a memory access is computed from the own request, or read once and checked.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -183,18 +184,30 @@ struct Edges {
 };
 [[nodiscard]] Edges edges_of(uint64_t offset, uint64_t bytes);
 
-/// Own segments are thread-safe where marked; a peer's segment is read through its atomics only.
+/// Own segments are thread-safe where marked. A peer's segment is thread-safe, and read through its
+/// atomics only.
+///
+/// A segment has as much address space as its machine has memory, and a host has many ranks. So of
+/// a peer's segment attach() maps the first kWindowBytes, and at() maps more when a range is asked
+/// for that ends behind them: a view of the first 2, 4, 8 ... windows, the shortest that holds the
+/// range. Every view begins where the segment does, so any range lies in one piece, and the same
+/// range has the same address every time. Views stay until the segment goes, and so do pointers
+/// into them; all together have less than four times the bytes up to the furthest range.
 class Segment {
  public:
+  /// Holds the sections of 50 lanes beside the areas that a StagePool keeps: a job whose arenas are
+  /// small looks no further. 256 ranks of a host map 4 GiB of each other.
+  static constexpr size_t kWindowBytes = size_t{16} << 20U;
+
   /// Makes this process's segment with a heap of `heap_bytes` (address space; memory is committed
   /// as it is used).
   static Result<std::unique_ptr<Segment>> create(size_t heap_bytes);
-  /// Maps a peer's segment; refuses one whose size or header is wrong.
+  /// Maps the start of a peer's segment; refuses one whose size or header is wrong.
   static Result<std::unique_ptr<Segment>> attach(io::Fd fd);
 
   [[nodiscard]] SegmentHeader& header() const;
   [[nodiscard]] int fd() const { return fd_.get(); }
-  [[nodiscard]] size_t bytes() const { return mapping_.size(); }
+  [[nodiscard]] size_t bytes() const { return bytes_; }
 
   /// Makes a section, zeroed and committed, and names it in the table. `members`: of its group, as
   /// describe_members() writes them.
@@ -203,14 +216,15 @@ class Segment {
   void hide_section(const SectionView& view);
   /// Frees an own, hidden section; only once no member can look at it any more.
   void free_section(const SectionView& view);
-  /// Finds a section in this (a peer's) segment.
-  [[nodiscard]] std::optional<SectionView> find_section(const LaneKey& key) const;
+  /// Finds a section in this (a peer's) segment. Fails as at() does.
+  [[nodiscard]] Result<std::optional<SectionView>> find_section(const LaneKey& key) const;
   /// True while the table says that it is there.
   [[nodiscard]] static bool names(const SectionView& view) {
     return view.entry->place.load(std::memory_order_seq_cst) == view.place;
   }
   /// The stages of a peer's section; null while there are none, or if they are not in its heap.
-  [[nodiscard]] Stages* stages_of(const GroupSection& section) const;
+  /// Fails as at() does.
+  [[nodiscard]] Result<Stages*> stages_of(const GroupSection& section) const;
 
   /// Arena memory, zero-filled, page-aligned. Thread-safe.
   Result<std::byte*> allocate(size_t size);
@@ -222,7 +236,9 @@ class Segment {
   /// Offset of a range that lies wholly in the heap and is shared, else nullopt. Thread-safe.
   [[nodiscard]] std::optional<uint64_t> offset_of(const std::byte* memory, size_t size) const;
   /// The address of `size` bytes at a foreign offset; null when outside the heap.
-  [[nodiscard]] std::byte* at(uint64_t offset, size_t size) const;
+  /// RESOURCE_EXHAUSTED if they are not mapped yet and cannot be. Thread-safe; without a lock once
+  /// they are mapped.
+  [[nodiscard]] Result<std::byte*> at(uint64_t offset, size_t size) const;
 
  private:
   struct Heap {
@@ -231,12 +247,20 @@ class Segment {
 
     [[nodiscard]] bool touches_apart(uint64_t offset, uint64_t size) const;
   };
-  Segment(io::Fd fd, io::Mapping mapping);
+  Segment(io::Fd fd, io::Mapping mapping, size_t bytes);
   [[nodiscard]] SectionTable* first_table() const;
+  /// Like at(); null for what does not begin with a page, too.
+  [[nodiscard]] Result<std::byte*> page_at(uint64_t place, size_t size) const;
+  /// Maps the first kWindowBytes << `doublings`, unless another thread has, and returns its start.
+  Result<std::byte*> map_view(size_t doublings) const;
   Result<SectionEntry*> take_entry();
 
   io::Fd fd_;
-  io::Mapping mapping_;
+  io::Mapping mapping_;  ///< Of an own segment all of it; of a peer's the first window.
+  const size_t bytes_;
+  mutable Guarded<std::vector<io::Mapping>> views_;
+  /// By doublings: where a view starts; null until it is mapped. So many hold the largest memfd.
+  mutable std::array<std::atomic<std::byte*>, 40> view_starts_{};
   mutable Guarded<Heap> heap_;
   std::atomic<bool> any_apart_{false};
   /// Of an own segment: tables and entries as its owner knows them, not as peers may have left

@@ -31,7 +31,7 @@ class StagePoolTest : public testing::Test {
       seen_[r] = Segment::attach(io::Fd(::dup(segments_[1 - r]->fd()))).value();
     for (uint64_t lane = 0; lane < kLanes; ++lane) {
       for (size_t r = 0; r < 2; ++r) boards_[r][lane] = open_board(r, lane);
-      for (size_t r = 0; r < 2; ++r) EXPECT_EQ(boards_[r][lane]->missing_member(), -1);
+      for (size_t r = 0; r < 2; ++r) EXPECT_EQ(boards_[r][lane]->missing_member().value(), -1);
     }
     sections_ = committed(0);
   }

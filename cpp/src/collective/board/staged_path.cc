@@ -27,7 +27,7 @@ class StagedPath final : public Operation {
     const auto blocks = static_cast<uint64_t>(split_ ? size_ : 1);
     quantum_ = std::max<uint64_t>(kStageBytes / element_ / blocks, 1);
     chunks_ = (largest_block() + quantum_ - 1) / quantum_;
-    stages_[static_cast<size_t>(rank_)] = exchange_.board().stages_of(rank_);
+    stages_[static_cast<size_t>(rank_)] = exchange_.board().stages_of(rank_).value();
     base_ = exchange_.board().staged_chunks;
     exchange_.board().staged_chunks += chunks_;
   }
@@ -35,8 +35,7 @@ class StagedPath final : public Operation {
   Progress poll(bool /*oldest*/) override {
     bool moved = false;
     if (!stages_known_ && all_reached(&GroupSection::put, base_ + 1, known_put_)) {
-      if (const int32_t lost = find_stages(); lost >= 0)
-        return give_group_up(exchange_.impossible(lost, "its stages are not in its arena"));
+      if (Status found = find_stages(); !found.ok()) return give_group_up(std::move(found));
     }
     for (int i = 0; i < kChunksPerPoll && taken_ < chunks_; ++i) {
       const bool put = put_chunk();
@@ -50,15 +49,15 @@ class StagedPath final : public Operation {
   }
 
  private:
-  /// Looks for everyone's stages, who all have put something there; the first rank whose are not,
-  /// or -1.
-  int32_t find_stages() {
+  /// Looks for everyone's stages, who all have put something there.
+  Status find_stages() {
     for (int32_t r = 0; r < size_; ++r) {
-      stages_[static_cast<size_t>(r)] = exchange_.board().stages_of(r);
-      if (stages_[static_cast<size_t>(r)] == nullptr) return r;
+      Stages*& stages = stages_[static_cast<size_t>(r)];
+      CORRO_ASSIGN(stages, exchange_.board().stages_of(r));
+      if (stages == nullptr) return exchange_.impossible(r, "its stages are not in its arena");
     }
     stages_known_ = true;
-    return -1;
+    return {};
   }
 
   /// Elements of the largest block of any pair of ranks: all count the same chunks.
