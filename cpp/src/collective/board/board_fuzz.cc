@@ -24,6 +24,8 @@ constexpr uint32_t kLane = 1;
 constexpr size_t kArenaBytes = size_t{1} << 20U;
 constexpr size_t kSectionsBytes = size_t{8} << 20U;  ///< For a section with its stages.
 constexpr size_t kOutputStart = kArenaBytes / 2;     ///< Of the result in the arena.
+/// In front of the arena, which lies across the end of the window, and of the sections, behind it.
+constexpr size_t kFillBytes = Segment::kWindowBytes - (size_t{16} << 10U);
 /// Counters, lines and the slot of operation 0.
 constexpr size_t kPatched = offsetof(GroupSection, slots) + kSlotBytes;
 
@@ -37,7 +39,8 @@ void poison(const void* begin, const void* end) {
 struct Host {
   Host() {
     for (size_t r = 0; r < 2; ++r) {
-      own[r] = Segment::create(kArenaBytes + kSectionsBytes).value();
+      own[r] = Segment::create(kFillBytes + kArenaBytes + kSectionsBytes).value();
+      (void)own[r]->allocate(kFillBytes).value();
       arenas[r] = own[r]->allocate(kArenaBytes).value();
       seen[r] = Segment::attach(io::Fd(::dup(own[r]->fd()))).value();
       stages[r] = std::make_unique<StagePool>(*own[r]);
@@ -204,6 +207,8 @@ void run_attach(const Host& host, ByteReader& reader) {
   const io::Fd fd = io::create_memfd("corro-fuzz", size).value();
   const std::array<uint64_t, 2> start = {kSegmentMagic, size};
   CORRO_CHECK(pwrite(fd.get(), start.data(), sizeof start, 0) == sizeof start);
+  const auto offset = reader.read<uint64_t>().value_or(size - 1);
+  const auto bytes = reader.read<uint64_t>().value_or(1);
   const auto at = static_cast<off_t>(reader.read<uint8_t>().value_or(0));
   const auto header = reader.read_bytes(std::min(reader.remaining(), sizeof(SegmentHeader)));
   CORRO_CHECK(pwrite(fd.get(), header->data(), header->size(), at) ==
@@ -214,8 +219,6 @@ void run_attach(const Host& host, ByteReader& reader) {
     (void)view->section->completed.load();
     (void)(*segment)->stages_of(*view->section).value();
   }
-  const auto offset = reader.read<uint64_t>().value_or(size - 1);
-  const auto bytes = reader.read<uint64_t>().value_or(1);
   if (const auto* memory = (*segment)->at(offset, bytes).value(); memory != nullptr && bytes > 0) {
     CORRO_CHECK(memory[0] == std::byte{0} && memory[bytes - 1] == std::byte{0});
   }
