@@ -75,11 +75,13 @@ class Users {
     bool any = false;
     for (int32_t r = 0; r < world_.size(); ++r) {
       LoadedPlan* plan = plans_[static_cast<size_t>(r)];
-      for (LaneId lane = 0; plan != nullptr && lane < plan->whole().lanes.size(); ++lane) {
-        runtime::PulledLane* pulled = plan->pulled_lane(lane);
+      if (plan == nullptr) continue;
+      const runtime::PlanPart& part = plan->part();
+      for (LaneId lane = 0; lane < part.whole().lanes.size(); ++lane) {
+        runtime::PulledLane* pulled = part.pulled_lane(lane);
         if (pulled == nullptr) continue;
         for (auto next = pulled->next({}); next.ok(); next = pulled->next({})) {
-          const std::string& name = plan->whole().services[next->service].name;
+          const std::string& name = part.whole().services[next->service].name;
           EXPECT_TRUE(pulled->done(*next, functions_.at(name)(r, *next)).ok());
           any = true;
         }
@@ -157,8 +159,8 @@ TEST_P(Plans, DataFlowsFromRankToRank) {
     ASSERT_TRUE(users.play(users.run_until(20)));
     expect_chain(seen, 4, 20, 1024);
     EXPECT_EQ(users.plan(0).completed(), 20U);
-    EXPECT_EQ(users.plan(0).completed_by(0), 20U);
-    EXPECT_EQ(users.plan(0).completed_by(1), std::nullopt) << "is on another rank";
+    EXPECT_EQ(users.plan(0).part().completed_by(0), 20U);
+    EXPECT_EQ(users.plan(0).part().completed_by(1), std::nullopt) << "is on another rank";
   }
 }
 
@@ -469,7 +471,7 @@ TEST_P(Plans, ARankThatIsLateForTheDeadlineIsNamed) {
   const World::Works works = users.run_until(1);
   world.poll_rounds(10);
   for (int32_t lane = 1; lane < 3; ++lane) {  // rank 0 computes, rank 1 does not
-    runtime::PulledLane* pulled = users.plan(0).pulled_lane(static_cast<LaneId>(lane));
+    runtime::PulledLane* pulled = users.plan(0).part().pulled_lane(static_cast<LaneId>(lane));
     if (pulled == nullptr) continue;
     const auto firing = pulled->next({});
     ASSERT_TRUE(firing.ok());
@@ -502,7 +504,7 @@ TEST_P(Plans, AFiringThatNoThreadServesIsLateUnlessOneComputes) {
     return users.plan(0).status();
   };
   world.poll_rounds(10);
-  runtime::PulledLane& served = *users.plan(0).pulled_lane(0);
+  runtime::PulledLane& served = *users.plan(0).part().pulled_lane(0);
   const auto firing = served.next({});
   ASSERT_TRUE(firing.ok());
   EXPECT_TRUE(wait().ok()) << "a thread computes";
@@ -591,7 +593,7 @@ TEST_P(Plans, AFiringCanBeDoneOnce) {
   users.load_all(plan);
   const World::Works works = users.run_until(2);
   world.poll_rounds(1);
-  runtime::PulledLane& lane = *users.plan(0).pulled_lane(0);
+  runtime::PulledLane& lane = *users.plan(0).part().pulled_lane(0);
   const auto firing = lane.next({});
   ASSERT_TRUE(firing.ok());
   EXPECT_TRUE(lane.done(*firing, {}).ok());

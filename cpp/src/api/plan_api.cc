@@ -109,9 +109,10 @@ Status read_plan(const corro_plan_spec* given, graph::Plan& plan) {
 }
 
 void make_lanes(corro_plan& plan) {
-  const graph::Plan& whole = plan.plan->whole();
+  const runtime::PlanPart& part = plan.plan->part();
+  const graph::Plan& whole = part.whole();
   for (graph::LaneId id = 0; id < whole.lanes.size(); ++id) {
-    runtime::PulledLane* pulled = plan.plan->pulled_lane(id);
+    runtime::PulledLane* pulled = part.pulled_lane(id);
     plan.lanes.emplace_back();
     if (pulled == nullptr) continue;
     plan.lanes.back() = std::make_unique<corro_lane>(
@@ -209,7 +210,8 @@ corro_code corro_plan_completed_by(corro_plan* plan, uint32_t service, uint32_t*
   return guarded(error, [&]() -> Status {
     CORRO_TRY(check_plan(plan));
     std::optional<uint32_t> found;
-    plan->driver().call([&](runtime::Engine&) { found = plan->plan->completed_by(service); });
+    plan->driver().call(
+        [&](runtime::Engine&) { found = plan->plan->part().completed_by(service); });
     if (!found)
       return {Code::kNotFound, fmt::format("there is no service {} on this rank", service)};
     *micro = *found;
@@ -221,7 +223,7 @@ corro_code corro_plan_keep_memory(corro_plan* plan, void** memory, corro_error* 
   return guarded(error, [&]() -> Status {
     *memory = nullptr;
     CORRO_TRY(check_plan(plan));
-    const std::shared_ptr<std::byte>& slots = plan->plan->memory();
+    const std::shared_ptr<std::byte>& slots = plan->plan->part().memory();
     if (slots != nullptr) corro::api::keep_arena(slots);
     *memory = slots.get();
     return {};
@@ -233,7 +235,7 @@ corro_code corro_plan_slot(corro_plan* plan, uint32_t channel, uint32_t slot, vo
   return guarded(error, [&]() -> Status {
     CORRO_TRY(check_plan(plan));
     std::vector<graph::Slot*> slots;
-    plan->driver().call([&](runtime::Engine&) { slots = plan->plan->slots(channel); });
+    plan->driver().call([&](runtime::Engine&) { slots = plan->plan->part().slots(channel); });
     if (slot >= slots.size()) {
       return {Code::kNotFound,
               fmt::format("there is no slot {} of channel {} on this rank", slot, channel)};

@@ -107,8 +107,8 @@ Result<LoadedPlan*> Engine::load(Group& group, const graph::Plan& plan,
   CORRO_TRY(group.failure());
   CORRO_ASSIGN(LoadedPlan * loaded, group.plans().load(plan, options));
   ++plans_;
-  groups_.add_keys(group, loaded->keys());
-  hear_early(group, loaded->keys());
+  groups_.add_keys(group, loaded->part().keys());
+  hear_early(group, loaded->part().keys());
   return loaded;
 }
 

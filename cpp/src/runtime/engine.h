@@ -42,7 +42,7 @@ class Engine final {
   /// FAILED_PRECONDITION while operations are in flight. Its memory is freed once all members are
   /// done with it.
   Status destroy_group(Group& group) { return groups_.destroy(group); }
-  /// Loads a plan of as many ranks as the group, which all members load; see LoadedPlan::load().
+  /// Loads a plan of as many ranks as the group, which all members load; see PlanPart::make().
   Result<LoadedPlan*> load(Group& group, const graph::Plan& plan, const LoadOptions& options);
   /// Stops the plan on all ranks if something is in flight, and forgets it.
   void unload(Group& group, LoadedPlan& plan);

@@ -105,8 +105,8 @@ void GroupTable::add_keys(Group& group, const std::vector<LaneKey>& keys) {
 }
 
 void GroupTable::unload(Group& group, LoadedPlan& plan) {
-  forget_keys(plan.keys());
-  for (auto& rest : plan.take_rests())
+  forget_keys(plan.part().keys());
+  for (auto& rest : plan.part().take_rests())
     quiet_.push_back({std::move(rest.fabric), members_of(rest.facts)});
   group.plans().erase(plan);
   forget_ended_worlds();

@@ -10,8 +10,8 @@ Result<LoadedPlan*> LoadedPlans::load(const graph::Plan& plan, const LoadOptions
   const uint64_t hash = graph::hash_of(plan);
   const uint64_t run = runs_[hash]++;
   const LaneKey key = derive_key(facts_.key, fmt::format("plan {:016x} run {}", hash, run));
-  CORRO_ASSIGN(auto loaded, LoadedPlan::load(plan, key, facts_, parts_, make_fabric_, options));
-  plans_.push_back(std::move(loaded));
+  CORRO_ASSIGN(auto part, PlanPart::make(plan, key, facts_, parts_, make_fabric_, options));
+  plans_.push_back(std::make_unique<LoadedPlan>(std::move(part), facts_, parts_));
   return plans_.back().get();
 }
 

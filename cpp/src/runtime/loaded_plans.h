@@ -20,7 +20,7 @@ class LoadedPlans {
   LoadedPlans(const GroupFacts& facts, EngineParts& parts, MakeFabric make_fabric)
       : facts_(facts), parts_(parts), make_fabric_(std::move(make_fabric)) {}
 
-  /// See LoadedPlan::load().
+  /// See PlanPart::make().
   [[nodiscard]] Result<LoadedPlan*> load(const graph::Plan& plan, const LoadOptions& options);
   void erase(const LoadedPlan& plan);
 

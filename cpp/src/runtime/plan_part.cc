@@ -1,0 +1,204 @@
+#include "runtime/plan_part.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/transfer_lane.h"
+
+namespace corro::runtime {
+namespace {
+
+constexpr uint64_t kSlotAlignment = 64;
+constexpr uint64_t kMostMemory = uint64_t{1} << 46U;  ///< Far below where sums overflow.
+
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
+}  // namespace
+
+PlanPart::PlanPart(const graph::Plan& plan, const LaneKey& key, const GroupFacts& facts,
+                   EngineParts& parts, const LoadOptions& options)
+    : whole_(plan),
+      key_(key),
+      facts_(facts),
+      parts_(parts),
+      timeout_(options.timeout > Duration::zero() ? options.timeout : parts.options.timeout),
+      part_(graph::cut(plan, static_cast<uint32_t>(facts.rank))) {
+  part_.plan.epoch = key.epoch;
+  // A communicator has a board line for each operation in flight.
+  for (size_t i = 0; i < part_.lanes.size(); ++i) {
+    graph::LaneSpec& lane = part_.plan.lanes[i];
+    if (whole_.lanes[part_.lanes[i]].ranks.size() > 1)
+      lane.depth = std::min(lane.depth, collective::kLines);
+  }
+}
+
+Result<PlanPart> PlanPart::make(const graph::Plan& plan, const LaneKey& key,
+                                const GroupFacts& facts, EngineParts& parts,
+                                const MakeFabric& make_fabric, const LoadOptions& options) {
+  CORRO_TRY(graph::check(plan));
+  if (plan.ranks != static_cast<uint32_t>(facts.size())) {
+    return Status(Code::kInvalidArgument, fmt::format("the plan is of {} ranks, the group of {}",
+                                                      plan.ranks, facts.size()));
+  }
+  PlanPart part(plan, key, facts, parts, options);
+  CORRO_TRY(part.make_lanes(make_fabric, options));
+  CORRO_TRY(part.make_executor(options));
+  return part;
+}
+
+Status PlanPart::make_lanes(const MakeFabric& make_fabric, const LoadOptions& options) {
+  lanes_.resize(part_.plan.lanes.size());
+  std::vector<graph::ServiceId> numbers(part_.services.size());
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = part_.services[i].number;
+  for (graph::LaneId here = 0; here < part_.lanes.size(); ++here) {
+    const graph::LaneId lane = part_.lanes[here];
+    size_t services = 0;
+    size_t operations = 0;
+    for (const graph::ServiceSpec& service : whole_.services) {
+      if (service.lane != lane) continue;
+      ++services;
+      if (service.operation) ++operations;
+    }
+    if (operations > 0 && operations < services) {
+      return {Code::kInvalidArgument,
+              fmt::format("plan: lane \"{}\" has collectives and services that are none; give each "
+                          "a lane of its own",
+                          whole_.lanes[lane].name)};
+    }
+    if (operations > 0) {
+      CORRO_ASSIGN(lanes_[here], make_communicator(here, make_fabric, options));
+      continue;
+    }
+    if (options.own_lane) lanes_[here] = options.own_lane(lane);
+    if (lanes_[here] != nullptr) continue;
+    auto pulled = std::make_unique<PulledLane>(numbers);
+    pulled_.push_back(pulled.get());
+    lanes_[here] = pulled.get();
+    made_.push_back(std::move(pulled));
+  }
+  for (graph::ServiceId id = 0; id < part_.services.size(); ++id) {
+    if (part_.services[id].role == graph::Role::kService) continue;
+    lanes_[part_.plan.services[id].lane] = make_transfer(id);
+  }
+  return {};
+}
+
+Result<PlanLane*> PlanPart::make_communicator(graph::LaneId here, const MakeFabric& make_fabric,
+                                              const LoadOptions& options) {
+  const graph::LaneId lane = part_.lanes[here];
+  GroupFacts facts{.key = derive_key(key_, fmt::format("lane {}", lane)),
+                   .name = whole_.lanes[lane].name,
+                   .members = {},
+                   .world_ranks = {}};
+  for (const uint32_t rank : whole_.lanes[lane].ranks) {
+    facts.members.push_back(facts_.member(static_cast<int32_t>(rank)));
+    facts.world_ranks.push_back(facts_.world_rank(static_cast<int32_t>(rank)));
+  }
+  facts.rank = facts.index_of(facts_.member(facts_.rank));
+  const LaneKey key = facts.key;
+  CORRO_ASSIGN(auto fabric, make_fabric(facts, key));
+  auto made = std::make_unique<CommunicatorLane>(key, std::move(facts), parts_, std::move(fabric));
+  for (graph::ServiceId id = 0; id < part_.services.size(); ++id) {
+    if (part_.plan.services[id].lane != here) continue;
+    CORRO_ASSIGN(auto step, make_step(whole_, part_, id, made->facts()));
+    step.request.timeout = options.timeout;
+    if (options.adjust) options.adjust(part_.services[id].number, step.request);
+    made->add(id, std::move(step));
+  }
+  made_.push_back(std::move(made));
+  return made_.back().get();
+}
+
+PlanLane* PlanPart::make_transfer(graph::ServiceId half) {
+  const graph::PartService& service = part_.services[half];
+  const bool sends = service.role == graph::Role::kSend;
+  const auto peer = static_cast<int32_t>(service.peer);
+  const int32_t from = sends ? facts_.rank : peer;
+  const int32_t to = sends ? peer : facts_.rank;
+  const LaneKey key = derive_key(key_, fmt::format("channel {} {} {}", service.number, from, to));
+  made_.push_back(std::make_unique<TransferLane>(
+      key, facts_, parts_,
+      TransferLane::Ends{.name = part_.plan.services[half].name,
+                         .sends = sends,
+                         .peer = peer,
+                         .bytes = whole_.channels[service.number].slot_bytes,
+                         .timeout = timeout_}));
+  return made_.back().get();
+}
+
+Status PlanPart::make_executor(const LoadOptions& options) {
+  CORRO_TRY(graph::check(part_.plan, {.max_slot_bytes = kMostMemory}));
+  uint64_t total = 0;
+  if (!options.memory) {
+    for (const graph::ChannelSpec& channel : part_.plan.channels)
+      total += channel.slots * aligned(channel.slot_bytes);
+  }
+  if (total > 0) {
+    const std::shared_ptr<collective::Segment> segment = parts_.options.segment;
+    CORRO_ASSIGN(std::byte* const memory, segment->allocate(total));
+    memory_ = {memory, [segment](std::byte* freed) { segment->free(freed); }};
+  }
+  std::byte* next = memory_.get();
+  const auto allocate = [&](graph::ChannelId here, uint32_t slot) -> Result<std::span<std::byte>> {
+    if (options.memory) return options.memory(part_.channels[here], slot);
+    const uint64_t bytes = part_.plan.channels[here].slot_bytes;
+    return std::span(std::exchange(next, next + aligned(bytes)), bytes);
+  };
+  const std::vector<graph::Lane*> lanes(lanes_.begin(), lanes_.end());
+  CORRO_ASSIGN(executor_, graph::Executor::create(part_.plan, lanes, {.allocate = allocate}));
+  CORRO_TRY(executor_->restart({.epoch = key_.epoch, .micro = options.first}));
+  for (PlanLane* lane : lanes_) {
+    lane->serve(*executor_);
+    if (const auto key = lane->key()) by_key_.emplace(*key, lane);
+  }
+  return {};
+}
+
+std::vector<LaneKey> PlanPart::keys() const {
+  std::vector<LaneKey> keys{key_};
+  for (const auto& [key, lane] : by_key_) keys.push_back(key);
+  return keys;
+}
+
+PlanLane* PlanPart::find_lane(const LaneKey& key) const {
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? nullptr : found->second;
+}
+
+PulledLane* PlanPart::pulled_lane(graph::LaneId lane) const {
+  const auto found = std::find(part_.lanes.begin(), part_.lanes.end(), lane);
+  if (found == part_.lanes.end()) return nullptr;
+  return dynamic_cast<PulledLane*>(lanes_[static_cast<size_t>(found - part_.lanes.begin())]);
+}
+
+std::vector<graph::Slot*> PlanPart::slots(graph::ChannelId channel) const {
+  const auto found = std::find(part_.channels.begin(), part_.channels.end(), channel);
+  if (found == part_.channels.end()) return {};
+  graph::Channel& here =
+      executor_->channel(static_cast<graph::ChannelId>(found - part_.channels.begin()));
+  std::vector<graph::Slot*> slots;
+  for (uint32_t i = 0; i < here.slots(); ++i) slots.push_back(&here.slot(i));
+  return slots;
+}
+
+std::optional<uint32_t> PlanPart::completed_by(graph::ServiceId service) const {
+  for (graph::ServiceId here = 0; here < part_.services.size(); ++here) {
+    const graph::PartService& one = part_.services[here];
+    if (one.role == graph::Role::kService && one.number == service)
+      return executor_->completed_by(here);
+  }
+  return std::nullopt;
+}
+
+std::vector<PlanLane::Rest> PlanPart::take_rests() {
+  std::vector<PlanLane::Rest> rests;
+  for (const auto& lane : made_) {
+    if (auto rest = lane->take_rest()) rests.push_back(std::move(*rest));
+  }
+  return rests;
+}
+
+}  // namespace corro::runtime
