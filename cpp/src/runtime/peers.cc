@@ -66,30 +66,30 @@ void Peers::hear(MemberId from, const wire::Control& control) {
 }
 
 bool Peers::poll(Look look) {
-  const bool asked = ask_readable && (look == Look::kReadable || several_owe());
+  bool asked = ask_readable != nullptr;
+  if (asked && look == Look::kOwing) {
+    // One look at a descriptor is a system call, and so is the question about all.
+    asked = std::ranges::count_if(entries_, [](const auto& entry) {
+              return entry != nullptr && entry->owes_by_descriptor();
+            }) > 1;
+  }
   if (asked) ask_readable(*this);
   bool moved = false;
   for (size_t i = 0; i < entries_.size(); ++i) {
+    const auto member = static_cast<MemberId>(i);
     Entry* entry = entries_[i].get();
     if (entry == nullptr || entry->endpoint == nullptr || entry->ended) continue;
     if (!entry->endpoint->connected()) {
-      look_for_use(static_cast<MemberId>(i), *entry);
-      if (look == Look::kReadable) look_for_goodbye(static_cast<MemberId>(i), *entry);
+      if (entry->begins_to_want_stream()) wanted_.push_back(member);
+      if (look == Look::kReadable) look_for_goodbye(member, *entry);
       continue;
     }
     const bool answered = asked && entry->fd >= 0;  // A look at memory needs no answer.
     const bool wanted = entry->readable || entry->endpoint->has_unsent() ||
                         (!answered && (look == Look::kReadable || entry->endpoint->awaits()));
-    if (wanted) moved = look_at(static_cast<MemberId>(i), *entry) || moved;
+    if (wanted) moved = look_at(member, *entry) || moved;
   }
   return moved;
-}
-
-/// One look at a descriptor is a system call, and so is the question about all.
-bool Peers::several_owe() const {
-  return std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) {
-           return entry != nullptr && entry->fd >= 0 && entry->endpoint->awaits();
-         }) > 1;
 }
 
 bool Peers::look_at(MemberId member, Entry& entry) {
@@ -102,13 +102,11 @@ bool Peers::look_at(MemberId member, Entry& entry) {
   return true;
 }
 
-/// Notes that a stream is wanted.
-void Peers::look_for_use(MemberId member, Entry& entry) {
-  if (entry.wanted) return;
-  const bool awaits_far = entry.peer.segment == nullptr && entry.endpoint->awaits();
-  if (!awaits_far && !entry.endpoint->has_unsent()) return;
-  entry.wanted = true;
-  wanted_.push_back(member);
+bool Peers::Entry::begins_to_want_stream() {
+  if (wanted) return false;
+  const bool awaits_far = peer.segment == nullptr && endpoint->awaits();
+  wanted = awaits_far || endpoint->has_unsent();
+  return wanted;
 }
 
 /// A peer of this host that has left without a stream to say so.

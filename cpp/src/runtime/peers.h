@@ -149,12 +149,15 @@ class Peers {
     bool readable = false;
     bool wanted = false;  ///< It has been in take_wanted().
     int fd = -1;
+
+    /// It owes a message, and only a system call shows whether that has come.
+    [[nodiscard]] bool owes_by_descriptor() const { return fd >= 0 && endpoint->awaits(); }
+    /// True once, when there is no stream and one is needed.
+    [[nodiscard]] bool begins_to_want_stream();
   };
   [[nodiscard]] Entry& entry(MemberId member) const;
   void hear(MemberId from, const wire::Control& control);
-  [[nodiscard]] bool several_owe() const;
   bool look_at(MemberId member, Entry& entry);
-  void look_for_use(MemberId member, Entry& entry);
   void look_for_goodbye(MemberId member, Entry& entry);
 
   MemberId own_;
