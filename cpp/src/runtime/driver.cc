@@ -153,18 +153,18 @@ bool Driver::run_now(Group& group, const collective::OpRequest& request, Status&
                      std::shared_ptr<WorkState>& rest) {
   if (mover_->has_posts() || !baton_.try_take()) return false;
   const Holder holder(*progress_);
-  std::optional<NowOperation> now;
+  NowOperation now;
   if (!group.begin_now(request, now)) return false;
   Ladder ladder(ladder_);
-  bool over = now->finish(status);
+  bool over = now.finish(status);
   while (!over && !mover_->has_posts() && ladder.climb()) {
     mover_->move_flights();
-    over = now->finish(status);
+    over = now.finish(status);
   }
   if (over) return true;
   try {
     auto work = std::make_shared<WorkState>(std::vector{request});
-    now->become(work, monotonic_now());
+    now.become(work, monotonic_now());
     rest = std::move(work);
   } catch (const std::exception& why) {
     status = mover_->give_up(why);

@@ -158,9 +158,9 @@ void Group::submit(const std::shared_ptr<WorkState>& work, Time now) {
   }
 }
 
-bool Group::begin_now(const collective::OpRequest& request, std::optional<NowOperation>& now) {
+bool Group::begin_now(const collective::OpRequest& request, NowOperation& now) {
   return failed_.ok() && !is_pair(request.kind) && !pairs_.busy() &&
-         one_shots_->begin_now(request, now);
+         now.begin(*one_shots_, request);
 }
 
 // -- progress -------------------------------------------------------------------------------------

@@ -45,9 +45,8 @@ class Group {
   /// Queues the work's operations in order or, if the work is named, by their names; those that are
   /// invalid, and those of a group that has failed, make it done at once.
   void submit(const std::shared_ptr<WorkState>& work, Time now);
-  /// One small collective that starts, and mostly ends, at once: no flight, no memory. False if it
-  /// has to go through submit().
-  bool begin_now(const collective::OpRequest& request, std::optional<NowOperation>& now);
+  /// Starts one small collective at once; false if it has to go through submit().
+  bool begin_now(const collective::OpRequest& request, NowOperation& now);
   /// Moves everything; true if anything moved.
   bool poll(Time now);
 

@@ -10,6 +10,12 @@ namespace {
 /// A vote for an operation further ahead comes from nobody: lanes are not that deep.
 constexpr uint64_t kMostAhead = 64;
 
+/// Whom the flight waits for: a group rank, or -1.
+int32_t awaited_by(const Flight& flight, const std::optional<ClosingRound>& closing) {
+  if (flight.voted) return closing->waiting_for(flight.op);
+  return flight.operation == nullptr ? -1 : flight.operation->waiting_for();
+}
+
 }  // namespace
 
 GroupLane::GroupLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
@@ -62,20 +68,45 @@ void GroupLane::fire(const collective::OpRequest& request, graph::Ticket ticket,
   launch(flights_.push(std::move(flight)));
 }
 
-bool GroupLane::begin_now(const collective::OpRequest& request, std::optional<NowOperation>& now) {
-  if (closing_ || by_messages_ || !flights_.empty() || !news_.next_error.ok()) return false;
-  const auto ticket = executor_->try_begin(*one_shots_);
+void GroupLane::skip() {
+  auto flight = std::make_unique<Flight>();
+  const uint64_t op = flight->op = flights_.take_op();
+  flight->over = true;
+  news_.remember({.op = op, .signature = {}, .failed = true});
+  (void)news_.take_cancel(op);
+  (void)news_.take_call(op);
+  if (closing_) closing_->forget(op);
+  flights_.push(std::move(flight));
+  sweep();
+}
+
+void GroupLane::launch(Flight& flight) {
+  flight.start(parts_, fabric_->start(flight.op, *flight.request, flight.published),
+               by_messages_ || closing_);
+  flight.signature = collective::signature_of(*flight.request, facts_.size()).pack();
+  if (const auto said = news_.take_call(flight.op)) judge(said->first, flight.op, said->second);
+  if (flight.over) return;
+  if (const auto cause = news_.take_cancel(flight.op))
+    conclude(flight, describe_failure(facts_, flight, *cause));
+}
+
+// -- small, and at once ---------------------------------------------------------------------------
+
+bool NowOperation::begin(GroupLane& lane, const collective::OpRequest& request) {
+  if (lane.closing_ || lane.by_messages_ || !lane.flights_.empty() || !lane.news_.next_error.ok())
+    return false;
+  const auto ticket = lane.executor_->try_begin(*lane.one_shots_);
   if (!ticket) return false;
-  now.emplace(*this);
-  if (!fabric_->begin_now(flights_.next_op(), request, now->exchange_)) {
-    executor_->complete(*ticket);
-    now.reset();
+  if (!lane.fabric_->begin_now(lane.flights_.next_op(), request, exchange_)) {
+    lane.executor_->complete(*ticket);
     return false;
   }
-  now->ticket_ = *ticket;
-  now->record_ =
-      parts_.recorder->begin(record_of(key_, request, flights_.take_op()), obs::Phase::kExchange);
-  ++parts_.counters.operations;
+  lane_ = &lane;
+  ticket_ = *ticket;
+  EngineParts& parts = lane.parts_;
+  record_ = parts.recorder->begin(record_of(lane.key_, request, lane.flights_.take_op()),
+                                  obs::Phase::kExchange);
+  ++parts.counters.operations;
   return true;
 }
 
@@ -101,28 +132,6 @@ void NowOperation::become(const std::shared_ptr<WorkState>& work, Time now) {
   lane_->launch(pushed);
   if (lane_->failed_ && !pushed.over)
     lane_->end(pushed, describe_failure(lane_->facts_, pushed, lane_->failure_cause_));
-}
-
-void GroupLane::skip() {
-  auto flight = std::make_unique<Flight>();
-  const uint64_t op = flight->op = flights_.take_op();
-  flight->over = true;
-  news_.remember({.op = op, .signature = {}, .failed = true});
-  (void)news_.take_cancel(op);
-  (void)news_.take_call(op);
-  if (closing_) closing_->forget(op);
-  flights_.push(std::move(flight));
-  sweep();
-}
-
-void GroupLane::launch(Flight& flight) {
-  flight.start(parts_, fabric_->start(flight.op, *flight.request, flight.published),
-               by_messages_ || closing_);
-  flight.signature = collective::signature_of(*flight.request, facts_.size()).pack();
-  if (const auto said = news_.take_call(flight.op)) judge(said->first, flight.op, said->second);
-  if (flight.over) return;
-  if (const auto cause = news_.take_cancel(flight.op))
-    conclude(flight, describe_failure(facts_, flight, *cause));
 }
 
 // -- progress -------------------------------------------------------------------------------------
@@ -183,11 +192,6 @@ void GroupLane::end(Flight& flight, const Status& status) {
 /// Forgets operations that are over, and tells the fabric how far this rank is.
 void GroupLane::sweep() {
   if (flights_.sweep()) fabric_->set_completed(flights_.completed());
-}
-
-int32_t GroupLane::waiting_for(const Flight& flight) const {
-  if (flight.voted) return closing_->waiting_for(flight.op);
-  return flight.operation == nullptr ? -1 : flight.operation->waiting_for();
 }
 
 // -- what other members say -----------------------------------------------------------------------
@@ -335,7 +339,7 @@ void GroupLane::check(Time now) {
   if (failed_) return;
   for (const auto& flight : flights_) {
     if (flight->over) continue;
-    const int32_t awaited = waiting_for(*flight);
+    const int32_t awaited = awaited_by(*flight, closing_);
     suspect_awaited(parts_, facts_, *flight, awaited, now);
     if (now >= flight->deadline) return expire(*flight, now);
     if (!flight->by_messages || awaited < 0 || now < flight->tell_at() || flight->told == awaited)
@@ -349,7 +353,7 @@ void GroupLane::check(Time now) {
 }
 
 void GroupLane::expire(const Flight& flight, Time now) {
-  const int32_t awaited = waiting_for(flight);
+  const int32_t awaited = awaited_by(flight, closing_);
   const int32_t culprit = awaited < 0 ? -1 : news_.follow_waiting(flight.op, awaited, facts_.rank);
   const int32_t world_rank = facts_.world_rank(culprit);
   std::string message =
@@ -363,7 +367,8 @@ Time GroupLane::next_deadline() const {
   if (failed_) return earliest;
   for (const auto& flight : flights_) {
     if (flight->over) continue;
-    const bool tells = flight->by_messages && flight->told < 0 && waiting_for(*flight) >= 0;
+    const bool tells =
+        flight->by_messages && flight->told < 0 && awaited_by(*flight, closing_) >= 0;
     earliest =
         std::min({earliest, flight->suspect_at(), tells ? flight->tell_at() : flight->deadline});
   }
@@ -372,7 +377,7 @@ Time GroupLane::next_deadline() const {
 
 int32_t GroupLane::awaited_that_left() const {
   for (const auto& flight : flights_) {
-    const int32_t awaited = flight->over ? -1 : waiting_for(*flight);
+    const int32_t awaited = flight->over ? -1 : awaited_by(*flight, closing_);
     if (awaited >= 0 && parts_.peers.departed(facts_.member(awaited))) return awaited;
   }
   return -1;

@@ -31,9 +31,6 @@
 
 namespace corro::runtime {
 
-/// A small collective between GroupLane::begin_now() and its end. The request is borrowed.
-class NowOperation;
-
 /// Loop-confined. Ranks are group ranks.
 class GroupLane final : public graph::Lane {
  public:
@@ -55,8 +52,6 @@ class GroupLane final : public graph::Lane {
   void serve(graph::Executor& plan) { executor_ = &plan; }
   /// Begins a firing of a service, whose request stays until the firing is complete.
   void fire(const collective::OpRequest& request, graph::Ticket ticket, Time now);
-  /// Starts a small collective at once and without memory; false if it has to be submitted.
-  bool begin_now(const collective::OpRequest& request, std::optional<NowOperation>& now);
   /// The next op id takes its turn without running.
   void skip();
   /// Moves what has started; true if anything moved.
@@ -90,7 +85,6 @@ class GroupLane final : public graph::Lane {
   void cancel(int32_t from, uint64_t op, const Status& cause);
   void carry_closing();
   void expire(const Flight& flight, Time now);
-  [[nodiscard]] int32_t waiting_for(const Flight& flight) const;
 
   const LaneKey key_;
   const GroupFacts& facts_;
@@ -107,17 +101,19 @@ class GroupLane final : public graph::Lane {
   Status failure_cause_;  ///< Once failed_.
 };
 
+/// A small collective that starts, and mostly ends, at once: no flight, no memory. The request is
+/// borrowed.
 class NowOperation {
  public:
-  explicit NowOperation(GroupLane& lane) : lane_(&lane) {}
+  /// Starts it if nothing is in flight on the lane; false if it has to be submitted.
+  bool begin(GroupLane& lane, const collective::OpRequest& request);
   /// True once every member is there: the result is made and `status` set.
   bool finish(Status& status);
   /// Its peers are late: it goes on as `work`, whose only request is the same.
   void become(const std::shared_ptr<WorkState>& work, Time now);
 
  private:
-  friend class GroupLane;
-  GroupLane* lane_;
+  GroupLane* lane_ = nullptr;
   std::optional<collective::BoardExchange> exchange_;
   obs::FlightRecorder::Handle record_ = 0;
   graph::Ticket ticket_;
