@@ -17,7 +17,7 @@ from pathlib import Path
 MOST_METHODS = 25
 MOST_LINES = {"engine.h": 300, "engine.cc": 300}
 # Classes that had more when the rule came. They gain none; whoever takes one out writes it here.
-HAD_MORE = {"Engine": 31, "Group": 31}
+HAD_MORE = {"Engine": 31}
 
 # Comments, and text in quotes: neither may look like code.
 NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)

@@ -65,12 +65,12 @@ TEST_P(Epochs, AMemberJoinsAndAnotherLeavesWhileArenasStay) {
   const int32_t joined = world_.add_engine();
   buckets.push_back(bucket_of(joined));
   world_.start_epoch(1, {0, 1, 2, joined});
-  EXPECT_EQ(world_.engine(joined).world().rank(), 3);
+  EXPECT_EQ(world_.engine(joined).world().facts().rank, 3);
   expect_sum({0, 1, 2, joined}, buckets);
 
   // Member 0 is dropped: the others' ranks move up.
   world_.start_epoch(2, {1, 2, joined});
-  EXPECT_EQ(world_.engine(joined).world().rank(), 2);
+  EXPECT_EQ(world_.engine(joined).world().facts().rank, 2);
   expect_sum({1, 2, joined}, buckets);
 }
 

@@ -67,7 +67,7 @@ Result<std::shared_ptr<runtime::WorkState>> to_work(corro_group* group, const co
   if (n == 0) return Status(Code::kInvalidArgument, "no operations given");
   std::vector<corro::collective::OpRequest> requests(n);
   for (size_t i = 0; i < n; ++i)
-    CORRO_TRY(read_request(ops + i, group->group->size(), requests[i]));
+    CORRO_TRY(read_request(ops + i, group->group->facts().size(), requests[i]));
   return std::make_shared<runtime::WorkState>(std::move(requests));
 }
 
@@ -77,7 +77,7 @@ Result<std::shared_ptr<runtime::WorkState>> submit_now(corro_group* group, const
   runtime::Driver& driver = group->engine->driver();
   if (n == 1 && !named) {
     corro::collective::OpRequest request;
-    CORRO_TRY(read_request(ops, group->group->size(), request));
+    CORRO_TRY(read_request(ops, group->group->facts().size(), request));
     return driver.try_run(*group->group, request, result);
   }
   CORRO_ASSIGN(auto state, to_work(group, ops, n));
@@ -255,8 +255,8 @@ void corro_group_destroy(corro_group* group) {
   delete group;
 }
 
-int32_t corro_group_rank(const corro_group* group) { return group->group->rank(); }
-int32_t corro_group_size(const corro_group* group) { return group->group->size(); }
+int32_t corro_group_rank(const corro_group* group) { return group->group->facts().rank; }
+int32_t corro_group_size(const corro_group* group) { return group->group->facts().size(); }
 
 size_t corro_group_selection_table(const corro_group* group, char* text, size_t size) {
   const std::string whole = group->group->describe_selection();

@@ -97,7 +97,7 @@ Status Buckets::open(Engine& engine, const std::vector<BucketPart>& parts) {
 /// Names are numbers: parts may be called differently on another rank, and the plan is the same.
 graph::Plan Buckets::make_plan() const {
   graph::Plan plan;
-  plan.ranks = static_cast<uint32_t>(group_.size());
+  plan.ranks = static_cast<uint32_t>(group_.facts().size());
   std::vector<uint32_t> ranks(plan.ranks);
   for (uint32_t r = 0; r < plan.ranks; ++r) ranks[r] = r;
   plan.add_lane({.name = "reductions",
@@ -140,7 +140,7 @@ graph::Plan Buckets::make_plan() const {
 
 LoadOptions Buckets::load_options() {
   // As make_plan() numbers them.
-  const auto ranks = static_cast<uint32_t>(group_.size());
+  const auto ranks = static_cast<uint32_t>(group_.facts().size());
   const uint32_t channels = ranks + 1;
   const uint32_t services = 2 * ranks + 1;
   return {.timeout = options_.timeout,

@@ -95,7 +95,7 @@ void Engine::hear_early(Group& group, const std::vector<LaneKey>& keys) {
     group.fail({{Code::kResourceExhausted,
                  fmt::format("rank {} said more of this group than is kept until it is made on "
                              "rank {}",
-                             who, world().rank()),
+                             who, world().facts().rank),
                  {.rank = who}},
                 who},
                Group::News::kFound, now_);
@@ -193,7 +193,7 @@ void Engine::take_event(const PeerEvent& event) {
 bool Engine::plans_have_news() const {
   bool news = false;
   if (closed_ || plans_ == 0) return news;
-  groups_.for_each([&news](const Group& group) { news = news || group.plans().has_news(); });
+  groups_.for_each([&news](Group& group) { news = news || group.plans().has_news(); });
   return news;
 }
 
@@ -249,7 +249,7 @@ void Engine::peer_ended(MemberId member, const std::string& how) {
 }
 
 void Engine::fail_all(const Status& cause) {
-  const int32_t rank = world().rank();
+  const int32_t rank = world().facts().rank;
   const Status mine(cause.code(), fmt::format("rank {}: {}", rank, cause.message()),
                     {.rank = rank});
   groups_.for_each([&](Group& group) { group.fail({mine, rank}, Group::News::kFound, now_); });

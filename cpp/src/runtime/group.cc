@@ -80,6 +80,26 @@ Result<Made> make_fabric(EngineParts& parts, const GroupFacts& facts, const Lane
                                              std::move(board)));
 }
 
+/// The next member compares its list with this one. If all lists of a name are equal, each is
+/// compared once round its ring; if they are not, some member has a next one with another list.
+void tell_next_member(EngineParts& parts, const GroupFacts& facts) {
+  if (facts.name.empty() || facts.size() == 1) return;
+  (void)parts.peers.tell(facts.member((facts.rank + 1) % facts.size()),
+                         {.kind = wire::ControlKind::kMembers,
+                          .lane = facts.key,
+                          .rank = facts.own_world_rank(),
+                          .text = collective::describe_members(facts.world_ranks)});
+}
+
+wire::Control abort_of(const GroupLane& one_shots, const GroupFailure& failure) {
+  return {.kind = wire::ControlKind::kAbort,
+          .code = static_cast<uint8_t>(failure.cause.code()),
+          .lane = one_shots.key(),
+          .rank = failure.culprit,
+          .op = one_shots.flights().completed(),
+          .text = failure.cause.message()};
+}
+
 }  // namespace
 
 Group::Group(GroupFacts facts, EngineParts& parts)
@@ -100,7 +120,7 @@ Status Group::open() {
 }
 
 std::string Group::describe_selection() const {
-  if (size() == 1)
+  if (facts_.size() == 1)
     return collective::describe(parts_.options.selection, collective::Topology::one_host(1));
   return one_shots_->fabric()->describe();
 }
@@ -124,24 +144,13 @@ Status Group::refuse(const collective::OpRequest& request) {
   }
   if (Status error = one_shots_->take_next_error(); !error.ok()) return error;
   if (Status error = named_.take_next_error(); !error.ok()) return error;
-  return collective::validate(request, rank(), size());
-}
-
-/// The next member compares its list with this one. If all lists of a name are equal, each is
-/// compared once round its ring; if they are not, some member has a next one with another list.
-void Group::introduce() {
-  introduced_ = true;
-  if (facts_.name.empty() || size() == 1) return;
-  (void)parts_.peers.tell(facts_.member((rank() + 1) % size()),
-                          {.kind = wire::ControlKind::kMembers,
-                           .lane = facts_.key,
-                           .rank = facts_.own_world_rank(),
-                           .text = collective::describe_members(facts_.world_ranks)});
+  return collective::validate(request, facts_.rank, facts_.size());
 }
 
 void Group::submit(const std::shared_ptr<WorkState>& work, Time now) {
   // On a board, sections show it (collective/board/board.h); names are agreed on by messages.
-  if (!introduced_ && (by_messages_ || work->named)) introduce();
+  if ((by_messages_ || work->named) && !std::exchange(introduced_, true))
+    tell_next_member(parts_, facts_);
   const size_t count = work->requests.size();  // a refused work may be done before the loop ends
   for (size_t i = 0; i < count; ++i) {
     const collective::OpRequest& request = work->requests[i];
@@ -207,10 +216,6 @@ bool Group::waits_for_lines() const {
 
 // -- what members say -----------------------------------------------------------------------------
 
-GroupLane* Group::find_lane(const LaneKey& key) {
-  return key == facts_.key ? one_shots_.get() : named_.find(key);
-}
-
 /// Somebody takes this rank for the next member of a group of this name: also one that is no member
 /// here.
 void Group::meet(MemberId from, const wire::Control& members, Time now) {
@@ -220,7 +225,7 @@ void Group::meet(MemberId from, const wire::Control& members, Time now) {
   if (same.ok()) return;
   const int32_t r = facts_.index_of(from);
   fail({same, facts_.world_rank(r)}, News::kFound, now);
-  if (r < 0) (void)parts_.peers.tell(from, abort_of({same, -1}));
+  if (r < 0) (void)parts_.peers.tell(from, abort_of(*one_shots_, {same, -1}));
 }
 
 void Group::hear(MemberId from, const wire::Control& control, Time now) {
@@ -237,7 +242,9 @@ void Group::hear(MemberId from, const wire::Control& control, Time now) {
   }
   if (control.kind == wire::ControlKind::kReady || control.kind == wire::ControlKind::kOrder) {
     named_.hear(r, control);
-  } else if (GroupLane* lane = find_lane(control.lane); lane != nullptr) {
+  } else if (control.lane == facts_.key) {
+    one_shots_->hear(r, control);
+  } else if (GroupLane* lane = named_.find(control.lane); lane != nullptr) {
     lane->hear(r, control);
   } else {
     plans_.hear(from, control, now);
@@ -253,15 +260,6 @@ void Group::judge(MemberId from, const transport::MessageKey& key, const Signatu
 
 // -- failure --------------------------------------------------------------------------------------
 
-wire::Control Group::abort_of(const GroupFailure& failure) const {
-  return {.kind = wire::ControlKind::kAbort,
-          .code = static_cast<uint8_t>(failure.cause.code()),
-          .lane = facts_.key,
-          .rank = failure.culprit,
-          .op = one_shots_->flights().completed(),
-          .text = failure.cause.message()};
-}
-
 void Group::fail(const GroupFailure& failure, News news, Time now) {
   const Status& cause = failure.cause;
   if (failed_.ok()) {
@@ -270,7 +268,7 @@ void Group::fail(const GroupFailure& failure, News news, Time now) {
     // The board tells who is in an operation. Who waits for a message, for a plan, for a name or
     // for a verdict looks elsewhere; one word of the first who knows is enough for the first two.
     if (by_messages_ || parts_.options.commit || named_.used() || (first && news == News::kFound)) {
-      tell_members(parts_, facts_, abort_of(failure));
+      tell_members(parts_, facts_, abort_of(*one_shots_, failure));
     }
     named_.for_each(
         [&](GroupLane& lane) { lane.fabric()->set_failed(cause.code(), failure.culprit); });
@@ -293,18 +291,12 @@ void Group::lose(MemberId member, Time now) {
        News::kHeard, now);
 }
 
-/// Operations that wait for a rank that has left will wait for ever; so will names that it has not
-/// submitted.
+/// What waits for a rank that has left will wait for ever.
 void Group::check_departed(Time now) {
   int32_t left = one_shots_->awaited_that_left();
   if (left < 0) left = pairs_.awaited_that_left();
   if (left < 0) left = facts_.index_of(plans_.awaited_that_left(now));
-  named_.for_each([&left](const GroupLane& lane) {
-    if (left < 0) left = lane.awaited_that_left();
-  });
-  for (int32_t r = 0; left < 0 && named_.waiting() && r < size(); ++r) {
-    if (parts_.peers.departed(facts_.member(r))) left = r;
-  }
+  if (left < 0) left = named_.awaited_that_left();
   if (left < 0) return;
   const int32_t world_rank = facts_.world_rank(left);
   fail({{Code::kUnavailable,

@@ -30,8 +30,6 @@ class Group {
   [[nodiscard]] const GroupFacts& facts() const { return facts_; }
   /// OK, or why the group is dead.
   [[nodiscard]] const Status& failure() const { return failed_; }
-  [[nodiscard]] int32_t rank() const { return facts_.rank; }
-  [[nodiscard]] int32_t size() const { return facts_.size(); }
   /// How operations of each size run, as text for people.
   [[nodiscard]] std::string describe_selection() const;
   /// One-shots travel over endpoints.
@@ -40,7 +38,6 @@ class Group {
   /// their own.
   [[nodiscard]] std::vector<LaneKey> keys() const;
   [[nodiscard]] LoadedPlans& plans() { return plans_; }
-  [[nodiscard]] const LoadedPlans& plans() const { return plans_; }
 
   /// Queues the work's operations in order or, if the work is named, by their names; those that are
   /// invalid, and those of a group that has failed, make it done at once.
@@ -80,10 +77,7 @@ class Group {
 
  private:
   [[nodiscard]] Status refuse(const collective::OpRequest& request);
-  [[nodiscard]] GroupLane* find_lane(const LaneKey& key);
   void take_failures(Time now);
-  void introduce();
-  [[nodiscard]] wire::Control abort_of(const GroupFailure& failure) const;
   void meet(MemberId from, const wire::Control& members, Time now);
 
   const GroupFacts facts_;

@@ -51,7 +51,7 @@ Result<Group*> GroupTable::create(const std::string& name,
                   fmt::format("a group needs distinct ranks between 0 and {}, got [{}]", size - 1,
                               fmt::join(world_ranks, ", ")));
   }
-  if (std::find(world_ranks.begin(), world_ranks.end(), world_->rank()) == world_ranks.end())
+  if (std::find(world_ranks.begin(), world_ranks.end(), world_->facts().rank) == world_ranks.end())
     return static_cast<Group*>(nullptr);
   return open(derive_key({.epoch = epoch_}, fmt::format("group {} #{}", identity, before)), name,
               world_ranks);

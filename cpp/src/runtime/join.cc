@@ -108,7 +108,7 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
   });
   CORRO_TRY(group.status());
   collective::SelectionTable table{.rules = std::move(rules)};
-  const int32_t rank = driver.engine().world().rank();
+  const int32_t rank = driver.engine().world().facts().rank;
   const ProbedRanks probed = probed_ranks(hosts);
   for (const auto& [other, link] : {std::pair(probed.same_host, &table.links.same_host),
                                     std::pair(probed.other_host, &table.links.other_host)}) {

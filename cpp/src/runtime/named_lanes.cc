@@ -149,6 +149,18 @@ Time NamedLanes::next_deadline() const {
   return earliest;
 }
 
+int32_t NamedLanes::awaited_that_left() const {
+  int32_t left = -1;
+  for_each([&left](const GroupLane& lane) {
+    if (left < 0) left = lane.awaited_that_left();
+  });
+  const bool waiting = group_ && group_->waiting();
+  for (int32_t r = 0; left < 0 && waiting && r < facts_.size(); ++r) {
+    if (parts_.peers.departed(facts_.member(r))) left = r;
+  }
+  return left;
+}
+
 // -- failure --------------------------------------------------------------------------------------
 
 void NamedLanes::fail(const Status& cause, Time now) {

@@ -39,11 +39,12 @@ class NamedLanes {
   [[nodiscard]] bool busy() const;
   /// There were named operations here, or others spoke of them.
   [[nodiscard]] bool used() const { return group_.has_value(); }
-  /// A submission has not started yet: any member that leaves ends the wait.
-  [[nodiscard]] bool waiting() const { return group_ && group_->waiting(); }
   bool poll(Time now);
   void check(Time now);
   [[nodiscard]] Time next_deadline() const;
+  /// The first member that has left and that an operation waits for, or -1. A submission that has
+  /// not started waits for every member.
+  [[nodiscard]] int32_t awaited_that_left() const;
   void fail(const Status& cause, Time now);
   void close(const Status& cause);
   [[nodiscard]] std::optional<GroupFailure> take_failure();
