@@ -67,11 +67,9 @@ def room(name: str, methods: int) -> str:
     ("name", "text", "complaint"),
     [
         ("room.h", room("Room", 25), ""),
-        ("room.h", room("Room", 26), "Room has 26 methods"),
+        ("room.h", room("Room", 26), "Room has 26 methods, more than 25"),
         ("room.cc", "namespace {\n" + room("Room", 26) + "}\n", "Room has 26 methods"),
         ("room_test.cc", room("Room", 26), ""),
-        ("engine.h", room("Engine", 32), "Engine has 32 methods, more than 31"),
-        ("engine.h", room("Engine", 30), "Engine has 30 methods, less than in HAD_MORE"),
         ("engine.cc", "\n" * 300, ""),
         ("engine.cc", "\n" * 301, "301 lines, more than 300"),
         ("engine.h", "\n" * 301, "301 lines, more than 300"),

@@ -20,13 +20,8 @@ constexpr Duration kLookAgain = std::chrono::microseconds(20);
 /// this.
 constexpr int kPollsForTheDead = 100'000;
 
-MemberId own_member(const EngineOptions& options) {
-  return options.members.empty() ? options.rank
-                                 : options.members[static_cast<size_t>(options.rank)];
-}
-
 Peers peers_of(const EngineOptions& options) {
-  return Peers(own_member(options), options.connects);
+  return Peers(options.members[static_cast<size_t>(options.rank)], options.connects);
 }
 
 collective::StagePool stages_of(const EngineOptions& options) {
@@ -45,25 +40,21 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
   CORRO_CHECK(
       options.segment != nullptr && options.peers.size() == static_cast<size_t>(options.size),
       options.peers.size(), options.size);
-  auto engine = std::unique_ptr<Engine>(new Engine(std::move(options)));
-  CORRO_TRY(engine->open());
-  return engine;
-}
-
-Status Engine::open() {
-  EngineOptions& options = parts_.options;
-  parts_.recorder = std::move(options.recorder);
-  if (parts_.recorder == nullptr) {
-    CORRO_ASSIGN(parts_.recorder,
-                 obs::FlightRecorder::create({.rank = options.rank, .size = options.size}));
-  }
-  CORRO_ASSIGN(parts_.executor, graph::Executor::create(graph::Plan{}, {}));
   if (options.members.empty()) {
     for (int32_t r = 0; r < options.size; ++r) options.members.push_back(r);
   }
-  for (size_t r = 0; r < options.peers.size(); ++r)
-    parts_.peers.add(options.members[r], std::move(options.peers[r]));
-  return groups_.start_epoch(0, options.members, {});
+  if (options.recorder == nullptr) {
+    CORRO_ASSIGN(options.recorder,
+                 obs::FlightRecorder::create({.rank = options.rank, .size = options.size}));
+  }
+  auto engine = std::unique_ptr<Engine>(new Engine(std::move(options)));
+  EngineParts& parts = engine->parts_;
+  parts.recorder = std::move(parts.options.recorder);
+  CORRO_ASSIGN(parts.executor, graph::Executor::create(graph::Plan{}, {}));
+  for (size_t r = 0; r < parts.options.peers.size(); ++r)
+    parts.peers.add(parts.options.members[r], std::move(parts.options.peers[r]));
+  CORRO_TRY(engine->groups_.start_epoch(0, parts.options.members, Time{}));
+  return engine;
 }
 
 void Engine::set_selection(collective::SelectionTable table) {
@@ -71,52 +62,9 @@ void Engine::set_selection(collective::SelectionTable table) {
 }
 
 Status Engine::start_epoch(uint32_t epoch, std::vector<MemberId> members) {
-  const Status cause(Code::kCancelled,
-                     fmt::format("epoch {} is over: its groups end with it", groups_.epoch()));
-  CORRO_TRY(groups_.start_epoch(epoch, std::move(members), cause));
+  CORRO_TRY(groups_.start_epoch(epoch, std::move(members), now_));
   parts_.peers.start_epoch(epoch);
-  hear_early(world(), world().keys());
   return {};
-}
-
-Result<Group*> Engine::create_group(const std::vector<int32_t>& world_ranks,
-                                    const std::string& name) {
-  CORRO_ASSIGN(Group * group, groups_.create(name, world_ranks));
-  if (group != nullptr) hear_early(*group, group->keys());
-  return group;
-}
-
-/// What others said before this engine knew the keys.
-void Engine::hear_early(Group& group, const std::vector<LaneKey>& keys) {
-  GroupTable::Early early = groups_.take_early(keys);
-  for (const PeerSaid& said : early.said) group.hear(said.from, said.control, now_);
-  if (early.too_much_from >= 0) {
-    const int32_t who = group.facts().world_rank(group.facts().index_of(early.too_much_from));
-    group.fail({{Code::kResourceExhausted,
-                 fmt::format("rank {} said more of this group than is kept until it is made on "
-                             "rank {}",
-                             who, world().facts().rank),
-                 {.rank = who}},
-                who},
-               Group::News::kFound, now_);
-  }
-}
-
-Result<LoadedPlan*> Engine::load(Group& group, const graph::Plan& plan,
-                                 const LoadOptions& options) {
-  CORRO_TRY(group.failure());
-  CORRO_ASSIGN(LoadedPlan * loaded, group.plans().load(plan, options));
-  ++plans_;
-  groups_.add_keys(group, loaded->part().keys());
-  hear_early(group, loaded->part().keys());
-  return loaded;
-}
-
-void Engine::unload(Group& group, LoadedPlan& plan) {
-  if (!plan.idle())
-    plan.stop({Code::kCancelled, "the plan was unloaded while services were in flight"}, now_);
-  groups_.unload(group, plan);
-  --plans_;
 }
 
 void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time now) {
@@ -137,7 +85,7 @@ bool Engine::poll(Time now) {
   now_ = now;
   ++parts_.counters.polls;
   const bool launched = parts_.executor->poll(now);
-  const bool names = names_wait();
+  const bool names = groups_.names_wait();
   const bool due = idle_polls_ >= kIdlePollsPerLook || names || parts_.options.commit;
   // What was launched sends first: a look before that is most often a system call for nothing. But
   // not twice in a row, since a lane may launch something in every pass.
@@ -158,64 +106,27 @@ bool Engine::poll(Time now) {
   return moved;
 }
 
-bool Engine::names_wait() const {
-  bool wait = false;
-  groups_.for_each([&wait](const Group& group) { wait = wait || group.listens(); });
-  return wait;
-}
-
 bool Engine::take_events() {
   bool lost = false;
   while (const auto event = parts_.peers.take_event()) {
-    take_event(*event);
+    groups_.hear(*event, now_);
     lost = lost || std::holds_alternative<PeerLost>(*event);
+    departures_ = departures_ || std::holds_alternative<PeerDeparted>(*event);
   }
   return lost;
 }
 
-void Engine::take_event(const PeerEvent& event) {
-  if (const auto* said = std::get_if<PeerSaid>(&event)) {
-    Group* group = groups_.find(said->control.lane);
-    if (group == nullptr) return groups_.keep_early(*said);
-    group->hear(said->from, said->control, now_);
-  } else if (const auto* stray = std::get_if<PeerStray>(&event)) {
-    Group* group = groups_.find(stray->key.lane);
-    if (group != nullptr) group->judge(stray->from, stray->key, stray->signature);
-  } else if (const auto* lost = std::get_if<PeerLost>(&event)) {
-    ++parts_.counters.ranks_lost;
-    groups_.for_each([&](Group& group) { group.lose(lost->member, now_); });
-    groups_.free_quiet_fabrics();
-  } else {
-    departures_ = true;
-  }
-}
-
-bool Engine::plans_have_news() const {
-  bool news = false;
-  if (closed_ || plans_ == 0) return news;
-  groups_.for_each([&news](Group& group) { news = news || group.plans().has_news(); });
-  return news;
-}
-
 bool Engine::idle() const {
-  return parts_.flights == 0 && !names_wait() && !plans_have_news() && !parts_.peers.unsent();
-}
-
-Time Engine::next_deadline() const {
-  Time earliest = Time::never();
-  groups_.for_each(
-      [&earliest](const Group& group) { earliest = std::min(earliest, group.next_deadline()); });
-  return earliest;
+  return parts_.flights == 0 && !groups_.names_wait() && (closed_ || !groups_.plans_have_news()) &&
+         !parts_.peers.unsent();
 }
 
 void Engine::set_sleeping(bool asleep) {
   uint32_t depth = collective::kAwake;
   if (asleep) {
     idle_polls_ = kIdlePollsPerLook;  // the last look before the sleep is at everything
-    depth = parts_.flights == 0 && !names_wait() ? collective::kIdle : collective::kAsleep;
-    groups_.for_each([&depth](const Group& group) {
-      if (group.waits_for_lines()) depth = collective::kAsleepForLines;
-    });
+    depth = parts_.flights == 0 && !groups_.names_wait() ? collective::kIdle : collective::kAsleep;
+    if (groups_.waits_for_lines()) depth = collective::kAsleepForLines;
   }
   auto& word = segment()->header().sleeping;
   if (word.load(std::memory_order_relaxed) != depth) word.store(depth, std::memory_order_seq_cst);
@@ -223,22 +134,19 @@ void Engine::set_sleeping(bool asleep) {
 
 // -- the end --------------------------------------------------------------------------------------
 
-/// Moves what a dead member's last bytes can still complete, and no other group, whose queue may be
-/// long; true if anything of it moved.
-bool Engine::poll_groups_of(MemberId member) {
-  bool moved = parts_.peers.poll(member);
-  (void)parts_.peers.poll(Peers::Look::kReadable);  // Other members' messages may be needed, too.
-  (void)take_events();
-  moved = parts_.executor->poll(now_) || moved;
-  groups_.for_each([&](Group& group) {
-    if (group.facts().index_of(member) >= 0) moved = group.poll(now_) || moved;
-  });
-  return moved;
-}
-
 void Engine::peer_ended(MemberId member, const std::string& how) {
   if (closed_) return;
-  for (int i = 0; i < kPollsForTheDead && poll_groups_of(member); ++i) {
+  // Moves what a dead member's last bytes can still complete, and no other group, whose queue may
+  // be long.
+  bool moved = true;
+  for (int i = 0; moved && i < kPollsForTheDead; ++i) {
+    moved = parts_.peers.poll(member);
+    (void)parts_.peers.poll(Peers::Look::kReadable);  // Other members' messages may be needed, too.
+    (void)take_events();
+    moved = parts_.executor->poll(now_) || moved;
+    groups_.for_each([&](Group& group) {
+      if (group.facts().index_of(member) >= 0) moved = group.poll(now_) || moved;
+    });
   }
   if (!parts_.peers.departed(member)) {
     parts_.peers.lose(member, how);

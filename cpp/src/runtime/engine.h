@@ -38,14 +38,18 @@ class Engine final {
   /// make the same groups in the same order; groups with a `name` need only agree among those of
   /// that name. Does not communicate: the first operation shows whether the members are the same.
   Result<Group*> create_group(const std::vector<int32_t>& world_ranks,
-                              const std::string& name = "");
+                              const std::string& name = "") {
+    return groups_.create(name, world_ranks, now_);
+  }
   /// FAILED_PRECONDITION while operations are in flight. Its memory is freed once all members are
   /// done with it.
   Status destroy_group(Group& group) { return groups_.destroy(group); }
   /// Loads a plan of as many ranks as the group, which all members load; see PlanPart::make().
-  Result<LoadedPlan*> load(Group& group, const graph::Plan& plan, const LoadOptions& options);
+  Result<LoadedPlan*> load(Group& group, const graph::Plan& plan, const LoadOptions& options) {
+    return groups_.load(group, plan, options, now_);
+  }
   /// Stops the plan on all ranks if something is in flight, and forgets it.
-  void unload(Group& group, LoadedPlan& plan);
+  void unload(Group& group, LoadedPlan& plan) { groups_.unload(group, plan, now_); }
   /// Every rank sets the same, before the first operation of any group that lives on.
   void set_selection(collective::SelectionTable table);
   /// The next epoch: `members` by their world rank in it; the peers among them have been added.
@@ -65,7 +69,7 @@ class Engine final {
   /// No operation waits or is in flight, and nothing is left to send.
   [[nodiscard]] bool idle() const;
   /// The earliest time at which poll() has something to do by itself: a deadline, mostly.
-  [[nodiscard]] Time next_deadline() const;
+  [[nodiscard]] Time next_deadline() const { return groups_.next_deadline(); }
   /// True while operations of this engine use streams, so that their descriptors are worth
   /// watching.
   [[nodiscard]] bool uses_streams() const {
@@ -88,19 +92,12 @@ class Engine final {
 
  private:
   explicit Engine(EngineOptions options);
-  [[nodiscard]] Status open();
   bool take_events();
-  bool poll_groups_of(MemberId member);
-  void take_event(const PeerEvent& event);
-  [[nodiscard]] bool names_wait() const;
-  [[nodiscard]] bool plans_have_news() const;
-  void hear_early(Group& group, const std::vector<LaneKey>& keys);
 
   EngineParts parts_;
   GroupTable groups_;
   Time now_;
   uint32_t idle_polls_ = 0;  ///< In a row.
-  size_t plans_ = 0;         ///< Loaded on all groups.
   bool skipped_ = false;     ///< The last poll did not look at the streams: it had launched.
   bool departures_ = false;  ///< A peer has left: what waits for it has to end.
   bool closed_ = false;

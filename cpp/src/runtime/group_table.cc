@@ -19,9 +19,11 @@ std::map<int32_t, MemberId> members_of(const GroupFacts& facts) {
 
 }  // namespace
 
-Status GroupTable::start_epoch(uint32_t epoch, std::vector<MemberId> members, const Status& cause) {
-  const Time now{};
-  for (const auto& group : groups_) group->fail({cause, -1}, Group::News::kHeard, now);
+Status GroupTable::start_epoch(uint32_t epoch, std::vector<MemberId> members, Time now) {
+  const Status cause(Code::kCancelled,
+                     fmt::format("epoch {} is over: its groups end with it", epoch_));
+  // At time zero: nobody waits for verdicts of an epoch that is over.
+  for (const auto& group : groups_) group->fail({cause, -1}, Group::News::kHeard, Time{});
   if (world_ != nullptr) ended_worlds_.push_back(world_);
   forget_ended_worlds();
   // Who is there already speaks of the new epoch.
@@ -33,12 +35,12 @@ Status GroupTable::start_epoch(uint32_t epoch, std::vector<MemberId> members, co
   members_ = std::move(members);
   std::vector<int32_t> everyone(members_.size());
   for (size_t r = 0; r < everyone.size(); ++r) everyone[r] = static_cast<int32_t>(r);
-  CORRO_ASSIGN(world_, open(derive_key({.epoch = epoch}, "world"), "", everyone));
+  CORRO_ASSIGN(world_, open(derive_key({.epoch = epoch}, "world"), "", everyone, now));
   return {};
 }
 
-Result<Group*> GroupTable::create(const std::string& name,
-                                  const std::vector<int32_t>& world_ranks) {
+Result<Group*> GroupTable::create(const std::string& name, const std::vector<int32_t>& world_ranks,
+                                  Time now) {
   const std::string identity = name.empty() ? fmt::format("members {}", fmt::join(world_ranks, ","))
                                             : fmt::format("name {}", name);
   const uint64_t before = asked_[identity]++;
@@ -54,11 +56,11 @@ Result<Group*> GroupTable::create(const std::string& name,
   if (std::find(world_ranks.begin(), world_ranks.end(), world_->facts().rank) == world_ranks.end())
     return static_cast<Group*>(nullptr);
   return open(derive_key({.epoch = epoch_}, fmt::format("group {} #{}", identity, before)), name,
-              world_ranks);
+              world_ranks, now);
 }
 
 Result<Group*> GroupTable::open(LaneKey key, std::string name,
-                                const std::vector<int32_t>& world_ranks) {
+                                const std::vector<int32_t>& world_ranks, Time now) {
   free_quiet_fabrics();
   GroupFacts facts{.key = key, .name = std::move(name), .members = {}, .world_ranks = world_ranks};
   for (const int32_t r : world_ranks) facts.members.push_back(members_[static_cast<size_t>(r)]);
@@ -67,10 +69,10 @@ Result<Group*> GroupTable::open(LaneKey key, std::string name,
   CORRO_TRY(group->open());
   Group* made = group.get();
   groups_.push_back(std::move(group));
-  add_keys(*made, made->keys());
   for (const MemberId member : made->facts().members) {
     if (!parts_.peers.how_lost(member).empty()) made->lose(member, Time{});
   }
+  add_keys(*made, made->keys(), now);
   return made;
 }
 
@@ -100,11 +102,19 @@ void GroupTable::forget_keys(const std::vector<LaneKey>& keys) {
   }
 }
 
-void GroupTable::add_keys(Group& group, const std::vector<LaneKey>& keys) {
-  for (const LaneKey& key : keys) by_key_.emplace(key, &group);
+Result<LoadedPlan*> GroupTable::load(Group& group, const graph::Plan& plan,
+                                     const LoadOptions& options, Time now) {
+  CORRO_TRY(group.failure());
+  CORRO_ASSIGN(LoadedPlan * loaded, group.plans().load(plan, options));
+  ++plans_;
+  add_keys(group, loaded->part().keys(), now);
+  return loaded;
 }
 
-void GroupTable::unload(Group& group, LoadedPlan& plan) {
+void GroupTable::unload(Group& group, LoadedPlan& plan, Time now) {
+  if (!plan.idle())
+    plan.stop({Code::kCancelled, "the plan was unloaded while services were in flight"}, now);
+  --plans_;
   forget_keys(plan.part().keys());
   for (auto& rest : plan.part().take_rests())
     quiet_.push_back({std::move(rest.fabric), members_of(rest.facts)});
@@ -121,6 +131,7 @@ void GroupTable::forget_ended_worlds() {
   });
 }
 
+/// Frees the memory of destroyed groups that no other member reads any more.
 void GroupTable::free_quiet_fabrics() {
   std::erase_if(quiet_, [this](const Quiet& quiet) {
     return quiet.fabric->leave([&](int32_t world_rank) {
@@ -130,9 +141,26 @@ void GroupTable::free_quiet_fabrics() {
   });
 }
 
+// -- what members say -----------------------------------------------------------------------------
+
 Group* GroupTable::find(const LaneKey& key) const {
   const auto found = by_key_.find(key);
   return found == by_key_.end() ? nullptr : found->second;
+}
+
+void GroupTable::hear(const PeerEvent& event, Time now) {
+  if (const auto* said = std::get_if<PeerSaid>(&event)) {
+    Group* group = find(said->control.lane);
+    if (group == nullptr) return keep_early(*said);
+    group->hear(said->from, said->control, now);
+  } else if (const auto* stray = std::get_if<PeerStray>(&event)) {
+    Group* group = find(stray->key.lane);
+    if (group != nullptr) group->judge(stray->from, stray->key, stray->signature);
+  } else if (const auto* lost = std::get_if<PeerLost>(&event)) {
+    ++parts_.counters.ranks_lost;
+    for (const auto& group : groups_) group->lose(lost->member, now);
+    free_quiet_fabrics();
+  }
 }
 
 void GroupTable::keep_early(const PeerSaid& said) {
@@ -146,18 +174,47 @@ void GroupTable::keep_early(const PeerSaid& said) {
   }
 }
 
-GroupTable::Early GroupTable::take_early(const std::vector<LaneKey>& keys) {
-  Early all;
+/// Others speak of the group by these keys. It hears what they have said before it was made.
+void GroupTable::add_keys(Group& group, const std::vector<LaneKey>& keys, Time now) {
+  MemberId too_much_from = -1;
   for (const LaneKey& key : keys) {
-    auto node = early_.extract(key);
-    if (node.empty()) continue;
-    Early& one = node.mapped();
-    kept_early_ -= one.said.size();
-    all.said.insert(all.said.end(), std::make_move_iterator(one.said.begin()),
-                    std::make_move_iterator(one.said.end()));
-    if (one.too_much_from >= 0) all.too_much_from = one.too_much_from;
+    by_key_.emplace(key, &group);
+    const auto early = early_.extract(key);
+    if (early.empty()) continue;
+    kept_early_ -= early.mapped().said.size();
+    for (const PeerSaid& said : early.mapped().said) group.hear(said.from, said.control, now);
+    if (early.mapped().too_much_from >= 0) too_much_from = early.mapped().too_much_from;
   }
-  return all;
+  if (too_much_from < 0) return;
+  const int32_t who = group.facts().world_rank(group.facts().index_of(too_much_from));
+  group.fail({{Code::kResourceExhausted,
+               fmt::format("rank {} said more of this group than is kept until it is made on "
+                           "rank {}",
+                           who, group.facts().own_world_rank()),
+               {.rank = who}},
+              who},
+             Group::News::kFound, now);
+}
+
+// -- questions to all groups ----------------------------------------------------------------------
+
+bool GroupTable::names_wait() const {
+  return std::ranges::any_of(groups_, [](const auto& group) { return group->listens(); });
+}
+
+bool GroupTable::waits_for_lines() const {
+  return std::ranges::any_of(groups_, [](const auto& group) { return group->waits_for_lines(); });
+}
+
+bool GroupTable::plans_have_news() const {
+  return plans_ > 0 &&
+         std::ranges::any_of(groups_, [](const auto& group) { return group->plans().has_news(); });
+}
+
+Time GroupTable::next_deadline() const {
+  Time earliest = Time::never();
+  for (const auto& group : groups_) earliest = std::min(earliest, group->next_deadline());
+  return earliest;
 }
 
 }  // namespace corro::runtime

@@ -26,52 +26,59 @@ class GroupTable {
  public:
   explicit GroupTable(EngineParts& parts) : parts_(parts) {}
 
-  /// Makes the world of an epoch: its members by rank. Groups of earlier epochs fail, with `cause`,
-  /// and are kept until they are destroyed; an earlier world is kept while it has plans.
-  [[nodiscard]] Status start_epoch(uint32_t epoch, std::vector<MemberId> members,
-                                   const Status& cause);
-  [[nodiscard]] uint32_t epoch() const { return epoch_; }
+  /// Makes the world of an epoch: its members by rank. Groups of earlier epochs fail with
+  /// CANCELLED, and are kept until they are destroyed; an earlier world is kept while it has plans.
+  [[nodiscard]] Status start_epoch(uint32_t epoch, std::vector<MemberId> members, Time now);
   [[nodiscard]] Group& world() { return *world_; }
 
   /// Makes a group of world ranks of this epoch, in the given rank order; null if this rank is no
   /// member. INVALID_ARGUMENT for ranks that are none, or twice there.
   [[nodiscard]] Result<Group*> create(const std::string& name,
-                                      const std::vector<int32_t>& world_ranks);
+                                      const std::vector<int32_t>& world_ranks, Time now);
   /// FAILED_PRECONDITION while it is busy.
   [[nodiscard]] Status destroy(Group& group);
 
-  /// The group that others speak of by this key, or null.
-  [[nodiscard]] Group* find(const LaneKey& key) const;
-  /// Keeps what was said of a group that is to come, for take_early().
-  void keep_early(const PeerSaid& said);
-  /// What was said of this group before it was made. `too_much_from`: a member
-  /// that said more than is kept, or -1.
-  struct Early {
-    std::vector<PeerSaid> said;
-    MemberId too_much_from = -1;
-  };
-  [[nodiscard]] Early take_early(const std::vector<LaneKey>& keys);
-  /// Others speak of the group by these keys too, which are of a plan.
-  void add_keys(Group& group, const std::vector<LaneKey>& keys);
-  /// The plan is over: forgets it with its keys, and keeps what others may still read.
-  void unload(Group& group, LoadedPlan& plan);
+  /// See PlanPart::make(). Others speak of the group by the keys of the plan, too.
+  [[nodiscard]] Result<LoadedPlan*> load(Group& group, const graph::Plan& plan,
+                                         const LoadOptions& options, Time now);
+  /// Stops the plan if something is in flight, forgets it with its keys, and keeps what others may
+  /// still read.
+  void unload(Group& group, LoadedPlan& plan, Time now);
+
+  /// Tells the groups that it concerns what a member has said, or that it is lost. What is said of
+  /// a group that is not made yet is kept until then.
+  void hear(const PeerEvent& event, Time now);
 
   /// Calls `visit` with every group.
   template <typename Visit>
   void for_each(const Visit& visit) const {
     for (const auto& group : groups_) visit(*group);
   }
-  /// Frees the memory of destroyed groups that no other member reads any more.
-  void free_quiet_fabrics();
+  /// Names wait: then what others say counts even where no message is awaited.
+  [[nodiscard]] bool names_wait() const;
+  /// A started operation waits for a line that others have to free.
+  [[nodiscard]] bool waits_for_lines() const;
+  /// A poll would move a plan by something that no peer and no clock tells of.
+  [[nodiscard]] bool plans_have_news() const;
+  [[nodiscard]] Time next_deadline() const;
 
  private:
+  /// What was said of a group before it was made.
+  struct Early {
+    std::vector<PeerSaid> said;
+    MemberId too_much_from = -1;  ///< A member that said more than is kept, or -1.
+  };
   /// The memory of a destroyed group's lane.
   struct Quiet {
     std::unique_ptr<collective::Fabric> fabric;
     std::map<int32_t, MemberId> members;  ///< By world rank.
   };
   [[nodiscard]] Result<Group*> open(LaneKey key, std::string name,
-                                    const std::vector<int32_t>& world_ranks);
+                                    const std::vector<int32_t>& world_ranks, Time now);
+  [[nodiscard]] Group* find(const LaneKey& key) const;
+  void keep_early(const PeerSaid& said);
+  void add_keys(Group& group, const std::vector<LaneKey>& keys, Time now);
+  void free_quiet_fabrics();
   void forget(Group& group);
   void forget_ended_worlds();
   void forget_keys(const std::vector<LaneKey>& keys);
@@ -82,6 +89,7 @@ class GroupTable {
   Group* world_ = nullptr;
   std::vector<Group*> ended_worlds_;  ///< Of earlier epochs, with plans that are still loaded.
   std::vector<std::unique_ptr<Group>> groups_;
+  size_t plans_ = 0;  ///< Loaded on all groups.
   std::unordered_map<LaneKey, Group*, LaneKeyHash> by_key_;
   std::map<std::string, uint64_t> asked_;  ///< Groups of this epoch by name or members.
   std::unordered_map<LaneKey, Early, LaneKeyHash> early_;
