@@ -97,6 +97,7 @@ class Agent {
   io::Fd children_;
   std::unique_ptr<wire::AgentService> service_;  ///< For the workers; from the first START on.
   RankGroup ranks_;
+  bool has_heard_ = false;  ///< A message, which has named job and epoch.
   wire::Digest job_{};
   uint32_t epoch_ = 0;
   std::array<char, kMaxOutputBytes> buffer_{};
@@ -210,7 +211,7 @@ void Agent::on_commander() {
 }
 
 void Agent::hear(const Message& message) {
-  if (std::holds_alternative<Start>(message.body) && service_ == nullptr) {
+  if (!std::exchange(has_heard_, true)) {
     job_ = message.about.job;
     epoch_ = message.about.epoch;
   }
@@ -265,7 +266,7 @@ void Agent::on(const Subject& about, const Ask& /*ask*/) {
 
 void Agent::on(const Subject& /*about*/, const Look& /*look*/) {
   ranks_.for_each([this](const RankProcess& rank) {
-    if (rank.running()) say(rank, Seen{rank.describe(), monotonic_now().since_start});
+    if (rank.running()) say(rank, Seen{rank.look(), monotonic_now().since_start});
   });
 }
 

@@ -234,6 +234,13 @@ TEST(Agent, AFenceEndsWhatRanksHaveLeftRunning) {
   EXPECT_NE(kill(left, 0), 0);
 }
 
+TEST(Agent, MayBeFencedBeforeItHasStartedAnything) {
+  AgentProcess agent;
+  agent.tell(AgentProcess::all(), Fence{});
+  EXPECT_FALSE(std::get<Fenced>(agent.hear_until<Fenced>().back().body).left);
+  EXPECT_EQ(agent.wait(), 0);
+}
+
 TEST(Agent, WithoutItsCommanderItEndsEverything) {
   AgentProcess agent;
   agent.start(0, "trap '' TERM INT HUP; setsid sleep 1000 & echo $!; sleep 1000");

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "agent/processes.h"
 #include "diagnosis/flight_text.h"
 
 namespace corro::agent {
@@ -72,6 +73,13 @@ void RankProcess::ask() {
   end_.crash = now.crash;
   // The process with the engine may be a child of the worker: a shell script that starts Python.
   asked_ = ask_where(now.flight && now.flight->pid > 0 ? now.flight->pid : pid());
+}
+
+diagnosis::RankEnd RankProcess::look() const {
+  diagnosis::RankEnd seen = describe();
+  const char state = process_state(seen.flight ? seen.flight->pid : pid());
+  seen.paused = seen.paused || state == 'T' || state == 't';
+  return seen;
 }
 
 diagnosis::RankEnd RankProcess::describe() const {

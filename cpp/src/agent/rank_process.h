@@ -50,6 +50,8 @@ class RankProcess {
   /// What is known now, with the crash read from stderr and the flight recorder read again: of its
   /// operations the one that tells most and the last one.
   [[nodiscard]] diagnosis::RankEnd describe() const;
+  /// The same of a rank that runs, and whether a signal has stopped it.
+  [[nodiscard]] diagnosis::RankEnd look() const;
 
  private:
   const Subject about_;

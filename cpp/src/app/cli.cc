@@ -92,6 +92,8 @@ void describe_run(CLI::App& run, Raw& raw) {
       ->type_name("WHAT");
   run.add_option("--log-dir", raw.run.log_dir, "Directory of rank-N.log and failure.json")
       ->type_name("DIR");
+  run.add_option("--events", raw.run.events, "File for what happens, a line of JSON each")
+      ->type_name("FILE");
   run.add_option("--env", raw.run.env, "Set a variable for the ranks (K=V), or insist on one (K)")
       ->type_name("K[=V]")
       ->expected(1)

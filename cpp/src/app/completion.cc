@@ -71,6 +71,7 @@ std::string write_bash(const CLI::App& program) {
     --bind) words="{}" ;;
     completion) words="{}" ;;
     --log-dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
+    --events) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --np | -np | -n | --nproc-per-node | --timeout | --env) return ;;
   esac
   if [ -n "$words" ]; then

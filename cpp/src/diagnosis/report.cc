@@ -46,22 +46,6 @@ std::string describe_place(const Frame& frame) {
   return text;
 }
 
-/// Cuts a line to `width` characters (not bytes: UTF-8 sequences stay whole), and makes it one line
-/// that changes nothing on a terminal.
-std::string fit(const std::string& line, size_t width) {
-  std::string fitted;
-  size_t characters = 0;
-  for (const char i : line) {
-    const auto byte = static_cast<unsigned char>(i);
-    if ((byte & 0xC0U) != 0x80U && ++characters > width) {
-      fitted.resize(fitted.size() - std::min<size_t>(3, fitted.size()));
-      return fitted + "...";
-    }
-    fitted += byte < 0x20 || byte == 0x7F ? ' ' : i;
-  }
-  return fitted;
-}
-
 class Block {
  public:
   Block(const std::string& title, size_t width) : width_(width) { add_line(title); }
@@ -144,6 +128,20 @@ void add_missing(const RankEnd& end, const RankEnd& waiter, FailureReport& repor
 }
 
 }  // namespace
+
+std::string fit(const std::string& line, size_t width) {
+  std::string fitted;
+  size_t characters = 0;
+  for (const char i : line) {
+    const auto byte = static_cast<unsigned char>(i);
+    if ((byte & 0xC0U) != 0x80U && ++characters > width) {
+      fitted.resize(fitted.size() - std::min<size_t>(3, fitted.size()));
+      return fitted + "...";
+    }
+    fitted += byte < 0x20 || byte == 0x7F ? ' ' : i;
+  }
+  return fitted;
+}
 
 std::string format_ranks(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + format_ranges(ranks);

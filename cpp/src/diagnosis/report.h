@@ -62,6 +62,10 @@ struct ReportContext {
 [[nodiscard]] FailureReport describe_timeout(Duration timeout, std::span<const RankEnd> ends,
                                              const ReportContext& context);
 
+/// Cuts a line to `width` characters (not bytes: UTF-8 sequences stay whole), and makes it one line
+/// that changes nothing on a terminal.
+[[nodiscard]] std::string fit(const std::string& line, size_t width);
+
 /// Writes ranks as "rank 2" or "ranks 0-2,5".
 [[nodiscard]] std::string format_ranks(const std::vector<int>& ranks);
 

@@ -16,9 +16,12 @@
 #include "diagnosis/conclusion.h"
 #include "diagnosis/error_file.h"
 #include "diagnosis/exit_status.h"
+#include "diagnosis/flight_text.h"
+#include "diagnosis/hang.h"
 #include "io/event.h"
 #include "io/random.h"
 #include "io/signals.h"
+#include "launch/events.h"
 #include "launch/hint.h"
 #include "launch/local_agent.h"
 #include "launch/log_files.h"
@@ -41,6 +44,7 @@ constexpr Duration kFailureGrace = milliseconds(200);
 constexpr Duration kLeavingGrace = milliseconds(400);
 constexpr Duration kStopGrace = milliseconds(500);    ///< From TERM to KILL.
 constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished rank left running.
+constexpr Duration kLookPause = seconds(1);           ///< Between looks at what ranks do.
 constexpr Duration kLookPatience = seconds(1);        ///< For what ranks do when time is over.
 constexpr Duration kInterruptPatience = seconds(1);   ///< Until Ctrl-C needs an explanation.
 constexpr Duration kKillPatience = seconds(2);
@@ -66,6 +70,20 @@ Signals block_signals() {
   signal(SIGCHLD, SIG_DFL);  // whoever started us may have ignored it
   signal(SIGPIPE, SIG_IGN);
   return signals;
+}
+
+/// Of the block and of what goes on.
+size_t width_of(const std::optional<winsize>& terminal) {
+  constexpr size_t kWidth = 160;
+  constexpr size_t kLeast = 40;
+  return terminal && terminal->ws_col > kLeast ? terminal->ws_col : kWidth;
+}
+
+/// How a rank's process has ended, for its event; "" if all was well.
+std::string describe_status(const RankEnd& end) {
+  if (diagnosis::ended_well(end)) return "";
+  if (WIFSIGNALED(end.status)) return "killed by " + io::signal_name(WTERMSIG(end.status));
+  return fmt::format("status {}", diagnosis::exit_code(end.status));
 }
 
 /// Loop-confined.
@@ -113,6 +131,7 @@ class Launcher {
 
   // Starting.
   Status start(const sigset_t& heard);
+  Status listen();
   void start_rank(int rank);
 
   // The loop.
@@ -121,6 +140,8 @@ class Launcher {
   [[nodiscard]] Time next_timer() const;
   void on_timers(Time now);
   void on_timeout(Time now);
+  void look(Time now);
+  void show_wait(const diagnosis::LongWait& wait, Time now);
   void remind();
   void on_signals();
   void on_signal(int signal);
@@ -155,9 +176,13 @@ class Launcher {
            !ends_[static_cast<size_t>(rank)].ended;
   }
 
+  // What others are told.
+  void emit(EventKind kind, size_t rank, const std::string& cause = "");
+  void note_event(const Event& event);
+  void save_failure(const Event& event);
+
   // The end.
   [[nodiscard]] int finish();
-  void save_failure(const diagnosis::FailureReport& report);
   void flush_screen();
   [[nodiscard]] int say_refused();
   [[nodiscard]] int say_killed(int status);
@@ -175,12 +200,18 @@ class Launcher {
   std::vector<agent::Subject> subjects_;  ///< By rank, and so are these.
   std::vector<RankEnd> ends_;
 
+  EventStream events_;
+  std::optional<EventFile> event_file_;
+  diagnosis::HangWatch hang_watch_;
+  int awaited_ = -1;  ///< The screen says that ranks wait for it; -1: for none.
+  Time awaited_since_{};
   std::string host_ = plan_.machine.host;  ///< The agent's.
   int running_ = 0;
   Time started_ = monotonic_now();
   Time stop_at_ = Time::never();  ///< A rank has failed; others may be on their way out.
   Time kill_at_ = Time::never();
   Time timeout_at_ = Time::never();
+  Time look_at_ = Time::never();
   Time remind_at_ = Time::never();  ///< The ranks were asked to stop by Ctrl-C a while ago.
   bool stopping_ = false;           ///< TERM was sent to whoever still ran.
   bool fenced_ = false;
@@ -202,9 +233,25 @@ Status Launcher::start(const sigset_t& heard) {
   CORRO_TRY(epoll_.add(signals_.get(), EPOLLIN, kSignals));
   CORRO_TRY(epoll_.add(agent_.pipe.in(), EPOLLIN, kAgent));
   CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, kRoom));
+  CORRO_TRY(listen());
   if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
   for (int rank = 0; rank < plan_.job.ranks; ++rank) start_rank(rank);
   if (plan_.options.timeout) timeout_at_ = monotonic_now() + *plan_.options.timeout;
+  look_at_ = monotonic_now() + kLookPause;
+  return {};
+}
+
+/// Who is told of what happens.
+Status Launcher::listen() {
+  if (!plan_.options.events.empty()) {
+    CORRO_ASSIGN(event_file_, EventFile::create(plan_.options.events));
+    events_.listen([this](const Event& event) {
+      if (const Status status = event_file_->append(event); !status.ok())
+        screen_.note(fmt::format("corro: events are missing: {}\n", status.message()));
+    });
+  }
+  if (plan_.options.verbose) events_.listen([this](const Event& event) { note_event(event); });
+  events_.listen([this](const Event& event) { save_failure(event); });
   return {};
 }
 
@@ -243,13 +290,14 @@ void Launcher::dispatch(uint64_t source) {
 }
 
 Time Launcher::next_timer() const {
-  return std::min({stop_at_, kill_at_, timeout_at_, remind_at_, screen_.next_tick()});
+  return std::min({stop_at_, kill_at_, timeout_at_, remind_at_, look_at_, screen_.next_tick()});
 }
 
 void Launcher::on_timers(Time now) {
   screen_.tick(now);
   if (timeout_at_ <= now) on_timeout(now);
   if (remind_at_ <= now) remind();
+  if (look_at_ <= now) look(now);
   if (stop_at_ <= now) stop_ranks(now);
   if (kill_at_ <= now) {
     kill_at_ = Time::never();
@@ -263,11 +311,36 @@ void Launcher::on_timeout(Time now) {
   if (stopping_) return;
   if (!looking_) {
     looking_ = true;
+    seen_.clear();
     timeout_at_ = now + kLookPatience;
     return tell(agent::Look{});
   }
   at_timeout_ = ends_;
   stop_ranks(now);
+}
+
+/// Nobody has to ask about a hang: the screen says who waits for whom, as long as it lasts.
+void Launcher::look(Time now) {
+  const bool goes_on = running_ > 0 && !stopping_ && stop_at_ == Time::never();
+  show_wait(goes_on ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
+  look_at_ = goes_on ? now + kLookPause : Time::never();
+  if (goes_on) tell(agent::Look{});  // Answered long before the next look.
+}
+
+void Launcher::show_wait(const diagnosis::LongWait& wait, Time now) {
+  if (awaited_ >= 0 && wait.awaited != awaited_) {
+    emit(EventKind::kWaiting, static_cast<size_t>(awaited_));
+    screen_.end_status(fmt::format("corro: nobody waits for rank {} any more, after {}", awaited_,
+                                   diagnosis::format_span(now - awaited_since_)));
+  }
+  if (wait.awaited >= 0 && wait.awaited != awaited_) {
+    emit(EventKind::kWaiting, static_cast<size_t>(wait.awaited), wait.text);
+    awaited_since_ = now - wait.since;
+  }
+  awaited_ = wait.awaited;
+  if (awaited_ < 0 || plan_.options.quiet) return;
+  const size_t width = width_of(terminal_size(STDERR_FILENO)) - 1;
+  screen_.set_status(diagnosis::fit("corro: " + wait.text, width));
 }
 
 void Launcher::remind() {
@@ -351,15 +424,10 @@ void Launcher::on_fenced(const agent::Fenced& fenced) {
 
 void Launcher::on(size_t rank, const agent::Started& started) {
   ends_[rank].pid = started.pid;
-  if (plan_.options.verbose)
-    screen_.note(fmt::format("corro: rank {} has pid {}\n", rank, started.pid));
+  emit(EventKind::kStarted, rank);
 }
 
-void Launcher::on(size_t rank, const agent::Joined& /*joined*/) {
-  if (!plan_.options.verbose) return;
-  const double after = std::chrono::duration<double>(monotonic_now() - started_).count();
-  screen_.note(fmt::format("corro: rank {} joins after {:.2f} s\n", rank, after));
-}
+void Launcher::on(size_t rank, const agent::Joined& /*joined*/) { emit(EventKind::kJoined, rank); }
 
 void Launcher::on(size_t rank, const agent::Output& output) {
   uncredited_ += output.bytes.size();
@@ -393,20 +461,26 @@ void Launcher::on(size_t rank, const agent::Ended& ended) {
   learn(rank, ended.end, ended.clock);
   if (!first) return;
   --running_;
+  emit(EventKind::kEnded, rank, describe_status(ends_[rank]));
   saw(rank);
   on_rank_end(ends_[rank]);
 }
 
 void Launcher::on(size_t rank, const agent::Seen& seen) {
   if (ends_[rank].ended) return;
+  const uint64_t before = ends_[rank].flight ? ends_[rank].flight->step : 0;
   learn(rank, seen.end, seen.clock);
+  if (ends_[rank].flight && ends_[rank].flight->step > before) emit(EventKind::kStep, rank);
   saw(rank);
 }
 
 /// The rank has said what it does, or has ended: after all have, nothing more is waited for.
 void Launcher::saw(size_t rank) {
   seen_.insert(rank);
-  if (looking_ && seen_.size() == ends_.size() && timeout_at_ != Time::never())
+  const auto is_known = [this](const RankEnd& one) {
+    return one.ended || seen_.contains(static_cast<size_t>(one.rank));
+  };
+  if (looking_ && timeout_at_ != Time::never() && std::ranges::all_of(ends_, is_known))
     timeout_at_ = monotonic_now();
 }
 
@@ -433,26 +507,60 @@ void Launcher::ask_missing(const RankEnd& end) {
   if (runs(missing)) tell(static_cast<size_t>(missing), agent::Ask{});
 }
 
+// -- what others are told -------------------------------------------------------------------------
+
+void Launcher::emit(EventKind kind, size_t rank, const std::string& cause) {
+  const RankEnd& about = ends_[rank];
+  events_.emit({.kind = kind,
+                .host = host_,
+                .rank = about.rank,
+                .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
+                .cause = cause});
+}
+
+/// --verbose.
+void Launcher::note_event(const Event& event) {
+  if (event.kind == EventKind::kStarted) {
+    const pid_t pid = ends_[static_cast<size_t>(event.rank)].pid;
+    screen_.note(fmt::format("corro: rank {} has pid {}\n", event.rank, pid));
+  } else if (event.kind == EventKind::kJoined) {
+    const double after = std::chrono::duration<double>(monotonic_now() - started_).count();
+    screen_.note(fmt::format("corro: rank {} joins after {:.2f} s\n", event.rank, after));
+  }
+}
+
+void Launcher::save_failure(const Event& event) {
+  if (event.report == nullptr) return;
+  const Status status = logs_.write_file("failure.json", diagnosis::format_json(*event.report));
+  if (!status.ok()) screen_.note(fmt::format("corro: {}\n", status.message()));
+  diagnosis::write_error_file(value_of(plan_.base, "TORCHELASTIC_ERROR_FILE"), *event.report);
+}
+
 // -- the end --------------------------------------------------------------------------------------
 
 int Launcher::finish() {
   diagnosis::read_error_files(ends_, logs_.directory());
   const bool timed_out = !at_timeout_.empty();
-  const auto terminal = terminal_size(STDERR_FILENO);
-  constexpr size_t kWidth = 160;
-  const diagnosis::JobEnd job{
-      .ranks = timed_out ? at_timeout_ : ends_,
-      .asked = asked_,
-      .timeout = timed_out ? plan_.options.timeout : std::nullopt,
-      .width = terminal && terminal->ws_col > 40 ? terminal->ws_col : kWidth};
+  const diagnosis::JobEnd job{.ranks = timed_out ? at_timeout_ : ends_,
+                              .asked = asked_,
+                              .timeout = timed_out ? plan_.options.timeout : std::nullopt,
+                              .width = width_of(terminal_size(STDERR_FILENO))};
   const diagnosis::Conclusion end = diagnosis::conclude(
       job, {.host = host_,
             .log_dir = logs_.directory(),
             .now = monotonic_now(),
             .hint = [this](const diagnosis::Crash& crash) { return hint_about(plan_, crash); }});
+  show_wait({}, monotonic_now());
   screen_.settle(end.failure ? end.failure->rank : -1);
   screen_.flush(monotonic_now());
-  if (end.failure) save_failure(*end.failure);
+  if (end.failure) {
+    events_.emit({.kind = EventKind::kFailure,
+                  .host = end.failure->host,
+                  .rank = end.failure->rank,
+                  .step = end.failure->step,
+                  .cause = end.failure->cause,
+                  .report = &*end.failure});
+  }
   if (plan_.options.verbose) {
     const double took = std::chrono::duration<double>(monotonic_now() - started_).count();
     screen_.note(fmt::format("corro: {} ranks ended after {:.2f} s, status {}\n", ends_.size(),
@@ -460,12 +568,6 @@ int Launcher::finish() {
   }
   if (!end.text.empty()) screen_.note(end.text);
   return end.exit;
-}
-
-void Launcher::save_failure(const diagnosis::FailureReport& report) {
-  const Status status = logs_.write_file("failure.json", diagnosis::format_json(report));
-  if (!status.ok()) screen_.note(fmt::format("corro: {}\n", status.message()));
-  diagnosis::write_error_file(value_of(plan_.base, "TORCHELASTIC_ERROR_FILE"), report);
 }
 
 void Launcher::flush_screen() {
@@ -483,8 +585,9 @@ int Launcher::say_killed(int status) {
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
   const std::string how =
       WIFSIGNALED(status) ? "was killed by " + io::signal_name(signal) : "ended before its time";
-  screen_.note(
-      fmt::format("corro: the process that watched the ranks {}; every rank was stopped\n", how));
+  const std::string text = "the process that watched the ranks " + how;
+  events_.emit({.kind = EventKind::kLost, .host = host_, .cause = text});
+  screen_.note(fmt::format("corro: {}; every rank was stopped\n", text));
   return diagnosis::kSignalExit + signal;
 }
 

@@ -113,7 +113,35 @@ void Screen::note(const std::string& lines) {
   Cursor& cursor = cursor_of(io::Output::kErr);
   std::string text = cursor.at_start() ? "" : "\n";
   cursor = {};
-  sink_(io::Output::kErr, text + lines);
+  emit(io::Output::kErr, text + lines);
+}
+
+void Screen::set_status(const std::string& line) {
+  status_ = line;
+  const bool free = out_cursor_.at_start() && err_cursor_.at_start();
+  if (options_.err_is_terminal && free && !status_noted_) return draw_status();
+  if (!std::exchange(status_noted_, true)) note(line + "\n");
+}
+
+void Screen::end_status(const std::string& over) {
+  if (status_.empty()) return;
+  if (std::exchange(status_drawn_, false)) sink_(io::Output::kErr, std::string(kClearLine));
+  status_.clear();
+  if (std::exchange(status_noted_, false)) note(over + "\n");
+}
+
+void Screen::draw_status() {
+  sink_(io::Output::kErr, (status_drawn_ ? std::string(kClearLine) : "") + status_);
+  status_drawn_ = true;
+}
+
+/// Everything that is shown goes through here: the status is taken away before it and, if the line
+/// is free, comes back below it.
+void Screen::emit(io::Output stream, const std::string& bytes) {
+  if (std::exchange(status_drawn_, false)) sink_(io::Output::kErr, std::string(kClearLine));
+  sink_(stream, bytes);
+  const bool free = out_cursor_.at_start() && err_cursor_.at_start() && bytes.ends_with('\n');
+  if (options_.err_is_terminal && !status_.empty() && !status_noted_ && free) draw_status();
 }
 
 bool Screen::shown(int rank, io::Output stream) const {
@@ -155,7 +183,7 @@ void Screen::write_raw(io::Output stream, std::string_view bytes, Time now) {
     if (std::exchange(cursor.returned, c == '\r') && c != '\r') cursor.segment.clear();
     if (c != '\r' && cursor.segment.size() < kMaxSegment) cursor.segment += c;
   }
-  sink_(stream, std::string(bytes));
+  emit(stream, std::string(bytes));
 }
 
 void Screen::feed_lead(io::Output stream, std::string_view bytes, Time now) {
@@ -212,14 +240,14 @@ void Screen::fold(const std::vector<Passage>& passages, Time now) {
 void Screen::show_line(io::Output stream, const std::string& line) {
   Cursor& cursor = cursor_of(stream);
   if (cursor.at_start()) {
-    sink_(stream, line + "\n");
+    emit(stream, line + "\n");
   } else if (is_terminal(stream) && cursor.segment.size() < kMaxSegment) {
     // Put the line in the place of the unfinished one, and that one again below it.
-    sink_(stream,
-          fmt::format("{}{}\n{}{}", kClearLine, line, cursor.segment, cursor.returned ? "\r" : ""));
+    emit(stream,
+         fmt::format("{}{}\n{}{}", kClearLine, line, cursor.segment, cursor.returned ? "\r" : ""));
   } else {
     cursor = {};
-    sink_(stream, "\n" + line + "\n");
+    emit(stream, "\n" + line + "\n");
   }
 }
 

@@ -57,6 +57,12 @@ class Screen {
   void flush(Time now);
   /// A line of corro itself (or several), on stderr, never in the middle of another line.
   void note(const std::string& lines);
+  /// What goes on for a while: on a terminal a line below all others, where it changes with each
+  /// call; elsewhere, and where a rank's line has no end, the first such line is noted. Without a
+  /// newline, and not wider than the terminal.
+  void set_status(const std::string& line);
+  /// It is over: the line is taken back. Where it was noted, `over` is noted too.
+  void end_status(const std::string& over);
 
  private:
   /// Where the cursor of a terminal or file stands.
@@ -76,6 +82,8 @@ class Screen {
   [[nodiscard]] bool shown(int rank, io::Output stream) const;
   [[nodiscard]] Cursor& cursor_of(io::Output stream);
   [[nodiscard]] bool is_terminal(io::Output stream) const;
+  void emit(io::Output stream, const std::string& bytes);
+  void draw_status();
   void write_raw(io::Output stream, std::string_view bytes, Time now);
   [[nodiscard]] std::string_view hold_errors(std::string_view bytes, Time now);
   void feed_lead(io::Output stream, std::string_view bytes, Time now);
@@ -97,8 +105,11 @@ class Screen {
   /// The lead's stderr since "Traceback", or since a failure: it may turn out to be a victim's.
   std::string held_errors_;
   Time held_until_ = Time::never();
-  bool folds_ = false;      ///< Lines of other ranks are shown only where they differ.
-  bool suspended_ = false;  ///< Between a failure and settle().
+  bool folds_ = false;         ///< Lines of other ranks are shown only where they differ.
+  bool suspended_ = false;     ///< Between a failure and settle().
+  std::string status_;         ///< Of set_status(); "": none.
+  bool status_drawn_ = false;  ///< It stands on the terminal's last line.
+  bool status_noted_ = false;  ///< It was noted instead.
 };
 
 }  // namespace corro::screen

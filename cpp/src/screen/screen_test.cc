@@ -321,5 +321,52 @@ TEST(Folder, ShowsLinesEarlyInsteadOfHoldingTooMuch) {
   EXPECT_EQ(folder.flush().size(), 3U);
 }
 
+constexpr const char* kClear = "\r\x1b[K";
+
+Screen::Options on_a_terminal(int ranks) {
+  return {.ranks = ranks, .out_is_terminal = true, .err_is_terminal = true};
+}
+
+TEST(Status, OnATerminalItStaysBelowWhatIsShownAndIsTakenBack) {
+  Recorded recorded(on_a_terminal(2));
+  recorded.screen.set_status("waits 2 s");
+  EXPECT_EQ(recorded.both, "waits 2 s");
+  recorded.screen.set_status("waits 3 s");
+  EXPECT_EQ(recorded.both, std::string("waits 2 s") + kClear + "waits 3 s");
+  recorded.both.clear();
+  recorded.screen.feed(0, io::Output::kOut, "a line\n", at(0));
+  EXPECT_EQ(recorded.both, std::string(kClear) + "a line\nwaits 3 s");
+  recorded.both.clear();
+  recorded.screen.end_status("over");
+  EXPECT_EQ(recorded.both, kClear);
+  recorded.screen.feed(0, io::Output::kOut, "next\n", at(0));
+  EXPECT_EQ(recorded.both, std::string(kClear) + "next\n");
+}
+
+TEST(Status, IsNotDrawnIntoALineWithoutAnEnd) {
+  Recorded recorded(on_a_terminal(2));
+  recorded.screen.set_status("waits");
+  recorded.both.clear();
+  recorded.screen.feed(0, io::Output::kOut, "10%", at(0));
+  EXPECT_EQ(recorded.both, std::string(kClear) + "10%");
+  recorded.screen.feed(0, io::Output::kOut, " done\n", at(0));
+  EXPECT_THAT(recorded.both, testing::EndsWith(" done\nwaits"));
+}
+
+TEST(Status, ElsewhereAndBehindAProgressBarItIsNotedOnceAndItsEndToo) {
+  for (const bool terminal : {false, true}) {
+    Recorded recorded(terminal ? on_a_terminal(2) : of_ranks(2));
+    if (terminal) recorded.screen.feed(0, io::Output::kErr, "\r10%", at(0));
+    recorded.screen.set_status("waits 2 s");
+    recorded.screen.set_status("waits 3 s");
+    EXPECT_THAT(recorded.err, testing::EndsWith("waits 2 s\n"));
+    recorded.screen.end_status("waited 4 s");
+    recorded.screen.end_status("waited 5 s");
+    EXPECT_THAT(recorded.err, testing::EndsWith("waits 2 s\nwaited 4 s\n"));
+    recorded.screen.set_status("waits again");
+    EXPECT_THAT(recorded.err, HasSubstr("waits again"));
+  }
+}
+
 }  // namespace
 }  // namespace corro::screen

@@ -1,0 +1,72 @@
+// What happens in a job, as one stream that whoever wants to know listens to: the screen
+// (--verbose), a file (--events), and later a dashboard.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "diagnosis/report.h"
+#include "io/fd.h"
+
+namespace corro::launch {
+
+enum class EventKind : uint8_t {
+  kStarted,  ///< A rank's process runs.
+  kJoined,   ///< It has met its agent: it is in corro.init().
+  kStep,     ///< It has begun another step; those between two looks are left out.
+  kWaiting,  ///< Ranks wait too long for this one; without a cause: no longer.
+  kEnded,    ///< Its process has ended; the cause is "" if all was well.
+  kLost,     ///< A host's agent is gone, with its ranks.
+  kFailure,  ///< Who is to blame, and why; the job is over.
+};
+[[nodiscard]] std::string_view name_of(EventKind kind);
+
+struct Event {
+  EventKind kind = EventKind::kStarted;
+  uint32_t epoch = 0;
+  std::string host = {};
+  int rank = -1;                                     ///< -1: none.
+  std::optional<uint64_t> step = {};                 ///< None: not known.
+  std::string cause = {};                            ///< One line for people.
+  const diagnosis::FailureReport* report = nullptr;  ///< Of kFailure: all that is known; borrowed.
+};
+
+/// One JSON object in one line: time (seconds since 1970), event, epoch, host, rank, step, cause;
+/// null for what there is none of. Ends with a newline.
+[[nodiscard]] std::string format_event(const Event& event, double unix_time);
+
+/// Loop-confined.
+class EventStream {
+ public:
+  using Listener = std::function<void(const Event& event)>;
+  void listen(Listener listener) { listeners_.push_back(std::move(listener)); }
+  void emit(const Event& event) const {
+    for (const Listener& listener : listeners_) listener(event);
+  }
+
+ private:
+  std::vector<Listener> listeners_;
+};
+
+/// The file of --events: each event is in it before the next one happens. Loop-confined.
+class EventFile {
+ public:
+  /// Empties the file, or makes it. The failure says what to do.
+  static Result<EventFile> create(const std::string& path);
+  /// The first failure (a full disk) is returned, later ones are not.
+  [[nodiscard]] Status append(const Event& event);
+
+ private:
+  EventFile(io::Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  io::Fd fd_;
+  std::string path_;
+  bool failed_ = false;
+};
+
+}  // namespace corro::launch
