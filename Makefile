@@ -120,7 +120,7 @@ lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
 
 .PHONY: setup test-setup
 setup: .venv/.corro ## Build and install everything that the other commands need, and stop there
-test-setup: setup $(STAMPS)/native-tests .venv-torch22/.corro $(STAMPS)/packages-data
+test-setup: setup $(STAMPS)/native-tests .venv-torch22/.corro $(STAMPS)/packages-data $(STAMPS)/packages-tests
 
 $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@tools/system_packages.sh $*

@@ -73,6 +73,10 @@ class Hosts:
         """Cuts the cable of the host, at the switch: the host keeps its own addresses."""
         sh("ip", "-n", self.switch, "link", "set", f"port{host}", "down")
 
+    def mend(self, host: int) -> None:
+        """Plugs the cable in again."""
+        sh("ip", "-n", self.switch, "link", "set", f"port{host}", "up")
+
     def end(self) -> None:
         for name in self.made:
             subprocess.run(("ip", "netns", "delete", name), check=False, capture_output=True)

@@ -1,8 +1,10 @@
 #include "agent/agent.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include <array>
 #include <climits>
 #include <csignal>
+#include <filesystem>
 
 #include "agent/event_keys.h"
 #include "agent/out_of_memory.h"
@@ -26,7 +29,38 @@ using std::chrono::milliseconds;
 constexpr Duration kDrainGrace = milliseconds(300);  ///< For output that is still on its way.
 constexpr Duration kKillPatience = std::chrono::seconds(2);
 constexpr Duration kLookPause = milliseconds(5);  ///< Between looks at what was left running.
-constexpr int kPipeReads = 32;                    ///< More than a pipe holds.
+constexpr Duration kProbePatience = std::chrono::seconds(3);
+constexpr int kPipeReads = 32;  ///< More than a pipe holds.
+
+Variables own_environment() {
+  Variables variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos)
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+Variables environment_of(const Start& start) {
+  if (!start.adds_environment) return start.environment;
+  Variables all = own_environment();
+  for (const auto& [name, value] : start.environment) all[name] = value;
+  return all;
+}
+
+/// What a rank would not find.
+std::string missing_of(const Survey& survey) {
+  const std::filesystem::path folder = survey.directory;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) return survey.directory;
+  for (const std::string& file : {survey.program, survey.script}) {
+    const std::filesystem::path path = folder / file;  // an absolute one stays itself
+    if (!file.empty() && !std::filesystem::exists(path, ignored)) return path.string();
+  }
+  return "";
+}
 
 std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
@@ -37,12 +71,16 @@ std::string host_name() {
 /// Loop-confined.
 class Agent {
  public:
-  Agent(MessagePipe commander, const sigset_t& worker_mask, io::Epoll epoll)
-      : commander_(std::move(commander)), epoll_(std::move(epoll)), ranks_(worker_mask, epoll_) {}
+  /// `guard` ends with the process that guards this one; none: the commander is on this host.
+  Agent(MessagePipe commander, const sigset_t& worker_mask, io::Epoll epoll, io::Fd guard)
+      : commander_(std::move(commander)),
+        epoll_(std::move(epoll)),
+        ranks_(worker_mask, epoll_),
+        guard_(std::move(guard)) {}
 
   int run(const std::string& version) {
     if (const Status status = open(version); !status.ok()) say(Trouble{status.message()});
-    while (!commander_.ended()) {
+    while (!commander_.ended() && monotonic_now() < heard_ + kSilence) {
       step();
       if (state_ == State::kFenced && !commander_.unsent()) return 0;
     }
@@ -56,6 +94,7 @@ class Agent {
   Status open(const std::string& version);
   void step();
   [[nodiscard]] Time next_timer() const;
+  [[nodiscard]] Time next_state() const;
   void dispatch(const epoll_event& event);
   void write_to_commander();
   void go_on(Time now);
@@ -73,6 +112,10 @@ class Agent {
     (void)about, ranks_.resize_terminals(sizes);
   }
   void on(const Subject& about, const Fence& fence);
+  void on(const Subject& about, const Survey& survey);
+  void on(const Subject& about, const Probe& probe);
+  void on(const Subject& about, const Record& record);
+  void on(const Subject& about, const Left& left);
   /// What only agents say.
   void on(const Subject& /*about*/, const auto& /*other*/) {}
   void say(MessageBody body) { commander_.send({{.job = job_, .epoch = epoch_}, std::move(body)}); }
@@ -89,6 +132,7 @@ class Agent {
   void on_rank_end(RankProcess& rank, int status);
   void on_output(RankProcess& rank, io::Output stream);
   void tell_departures();
+  void end_probe(Time now);
   void pause_or_resume();
 
   MessagePipe commander_;
@@ -97,7 +141,11 @@ class Agent {
   io::Fd children_;
   std::unique_ptr<wire::AgentService> service_;  ///< For the workers; from the first START on.
   RankGroup ranks_;
-  bool has_heard_ = false;  ///< A message, which has named job and epoch.
+  std::unique_ptr<Routes> routes_;  ///< From SURVEY on.
+  Time probe_until_ = Time::never();
+  io::Fd guard_;                           ///< Invalid: the commander is on this host.
+  Time heard_ = Time::never() - kSilence;  ///< When it said something last; never on this host.
+  bool has_heard_ = false;                 ///< A message, which has named job and epoch.
   wire::Digest job_{};
   uint32_t epoch_ = 0;
   std::array<char, kMaxOutputBytes> buffer_{};
@@ -108,6 +156,7 @@ class Agent {
   bool ending_ = false;        ///< The ranks were told that the job is being ended.
   bool left_ = false;          ///< Processes are left that should not be.
   bool awaits_room_ = false;   ///< epoll tells when the commander's descriptor takes more.
+  std::vector<Record> early_;  ///< Before there was a service.
   std::vector<int> departed_;  ///< Ended with status 0; the service does not know yet.
 };
 
@@ -118,6 +167,7 @@ Status Agent::open(const std::string& version) {
   children_.reset(signalfd(-1, &child_signal, SFD_CLOEXEC | SFD_NONBLOCK));
   CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, key_of(Source::kChildren)));
   CORRO_TRY(epoll_.add(commander_.in(), EPOLLIN, key_of(Source::kCommander)));
+  if (guard_.valid()) CORRO_TRY(epoll_.add(guard_.get(), EPOLLIN, key_of(Source::kGuard)));
   say(Hello{.corro = version, .host = host_name(), .pid = getpid()});
   return {};
 }
@@ -133,11 +183,17 @@ void Agent::step() {
   const size_t count = ready.ok() ? *ready : 0;
   for (size_t i = 0; i < count; ++i) dispatch(events[i]);
   go_on(monotonic_now());
+  end_probe(monotonic_now());
   pause_or_resume();
   write_to_commander();
 }
 
 Time Agent::next_timer() const {
+  const Time patience = guard_.valid() ? heard_ + kSilence : Time::never();
+  return std::min({next_state(), probe_until_, patience});
+}
+
+Time Agent::next_state() const {
   if (state_ == State::kFencing) return monotonic_now() + kLookPause;
   if (state_ == State::kDraining && !paused_) return state_until_;
   return Time::never();
@@ -157,6 +213,10 @@ void Agent::dispatch(const epoll_event& event) {
         epoll_.remove(service_->poll_fd());
       }
       return;
+    case Source::kGuard:
+      return commander_.close();  // It was killed, and nobody tells the commander.
+    case Source::kRoutes:
+      return routes_->poll();
     case Source::kOut:
       return on_output(ranks_[place_of(event.data.u64)], io::Output::kOut);
     case Source::kErr:
@@ -207,6 +267,7 @@ void Agent::fence(Time now) {
 
 void Agent::on_commander() {
   if (const Status status = commander_.read(); !status.ok()) return;
+  if (guard_.valid()) heard_ = monotonic_now();
   while (const auto message = commander_.take()) hear(*message);
 }
 
@@ -232,7 +293,11 @@ Status Agent::open_service(const Start& start) {
     if (!hello.descriptors.empty()) rank->set_flight(std::move(hello.descriptors[0]));
     say(*rank, Joined{});
   };
+  options.on_put = [this](const std::string& key, const Bytes& value) {
+    if (routes_ != nullptr) say(Record{.key = key, .value = value});
+  };
   CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));
+  for (const Record& record : std::exchange(early_, {})) service_->supply(record.key, record.value);
   return epoll_.add(service_->poll_fd(), EPOLLIN, key_of(Source::kWorkers));
 }
 
@@ -240,7 +305,8 @@ void Agent::on(const Subject& about, const Start& start) {
   if (state_ != State::kWatching) return;
   const WorkerSpec spec{.program = start.program,
                         .arguments = start.arguments,
-                        .environment = start.environment,
+                        .environment = environment_of(start),
+                        .directory = start.directory,
                         .processors = {start.processors.begin(), start.processors.end()},
                         .inherits_stdin = start.inherits_stdin,
                         .out_terminal = start.out_terminal,
@@ -268,6 +334,7 @@ void Agent::on(const Subject& /*about*/, const Look& /*look*/) {
   ranks_.for_each([this](const RankProcess& rank) {
     if (rank.running()) say(rank, Seen{rank.look(), monotonic_now().since_start});
   });
+  say(Alive{});
 }
 
 void Agent::on(const Subject& /*about*/, const Credit& credit) {
@@ -278,6 +345,47 @@ void Agent::on(const Subject& /*about*/, const Fence& fence) {
   if (state_ != State::kWatching) return;
   state_ = State::kFencing;
   state_until_ = monotonic_now() + std::max(fence.grace, Duration::zero());
+}
+
+void Agent::on(const Subject& /*about*/, const Survey& survey) {
+  if (routes_ == nullptr) {
+    auto routes = Routes::create();
+    if (!routes.ok()) return say(Refused{routes.status().code(), routes.status().message()});
+    routes_ = std::move(*routes);
+    (void)epoll_.add(routes_->poll_fd(), EPOLLIN, key_of(Source::kRoutes));
+  }
+  utsname system{};
+  (void)uname(&system);
+  say(Surveyed{.machine = read_machine(own_environment()),
+               .architecture = system.machine,
+               .missing = missing_of(survey),
+               .free_port = find_free_port(),
+               .here = {.host = 0,
+                        .token = routes_->token(),
+                        .port = routes_->port(),
+                        .addresses = own_addresses()}});
+}
+
+void Agent::on(const Subject& /*about*/, const Probe& probe) {
+  if (routes_ == nullptr) return;
+  routes_->dial(probe.targets);
+  probe_until_ = monotonic_now() + kProbePatience;
+}
+
+/// Says what the probe has reached once all dials are decided, or time is over.
+void Agent::end_probe(Time now) {
+  if (probe_until_ == Time::never() || (!routes_->idle() && now < probe_until_)) return;
+  probe_until_ = Time::never();
+  say(Reached{.routes = routes_->take()});
+}
+
+void Agent::on(const Subject& /*about*/, const Record& record) {
+  if (service_ != nullptr) return service_->supply(record.key, record.value);
+  early_.push_back(record);
+}
+
+void Agent::on(const Subject& about, const Left& /*left*/) {
+  if (service_ != nullptr) service_->end_rank(about.rank);
 }
 
 // -- what the ranks do ----------------------------------------------------------------------------
@@ -320,7 +428,10 @@ void Agent::tell_departures() {
   if (departed_.empty()) return;
   const auto is_orphan = [this](pid_t child) { return ranks_.find(child) == nullptr; };
   if (std::ranges::any_of(children_of(getpid()), is_orphan)) return;
-  for (const int rank : departed_) service_->end_rank(rank);
+  for (const int rank : departed_) {
+    service_->end_rank(rank);
+    say(*ranks_.find_rank(rank), Left{});
+  }
   departed_.clear();
 }
 
@@ -349,7 +460,33 @@ void Agent::pause_or_resume() {
 int run_agent(MessagePipe commander, const sigset_t& worker_mask, const std::string& version) {
   auto epoll = io::Epoll::create();
   if (!epoll.ok()) return 1;
-  return Agent(std::move(commander), worker_mask, std::move(epoll).value()).run(version);
+  return Agent(std::move(commander), worker_mask, std::move(epoll).value(), {}).run(version);
+}
+
+int run_guarded_agent(MessagePipe commander, const sigset_t& worker_mask,
+                      const std::string& version) {
+  adopt_orphans();
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return 1;
+  io::Fd guard(ends[0]);
+  io::Fd guarding(ends[1]);
+  const pid_t agent = fork();
+  if (agent < 0) return 1;
+  if (agent == 0) {
+    guarding.reset();
+    setpgid(0, 0);
+    adopt_orphans();  // not inherited
+    auto epoll = io::Epoll::create();
+    if (!epoll.ok()) _exit(1);
+    _exit(Agent(std::move(commander), worker_mask, std::move(epoll).value(), std::move(guard))
+              .run(version));
+  }
+  commander.close();
+  int status = 0;
+  while (waitpid(agent, &status, 0) < 0 && errno == EINTR) {
+  }
+  (void)kill_descendants(kKillPatience);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 }  // namespace corro::agent

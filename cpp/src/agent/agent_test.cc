@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "agent/processes.h"
+#include "wire/agent_bootstrap.h"
 
 namespace corro::agent {
 namespace {
@@ -104,7 +105,7 @@ class AgentProcess {
     reaped_ = true;
     return status;
   }
-  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] const std::string& name() const { return agent_name_; }
 
  private:
   pid_t pid_ = 0;
@@ -232,6 +233,56 @@ TEST(Agent, AFenceEndsWhatRanksHaveLeftRunning) {
   agent.tell(AgentProcess::all(), Fence{});
   EXPECT_FALSE(std::get<Fenced>(agent.hear_until<Fenced>().back().body).left);
   EXPECT_NE(kill(left, 0), 0);
+}
+
+TEST(Agent, PassesOnWhatWorkersPutAndTakesWhatOthersHavePut) {
+  AgentProcess agent;
+  agent.tell(AgentProcess::all(),
+             Survey{.program = "/bin/sh", .directory = "/tmp", .script = "no-such-script"});
+  const auto surveyed = agent.hear_until<Surveyed>();
+  const auto& survey = std::get<Surveyed>(surveyed.back().body);
+  EXPECT_EQ(survey.missing, "/tmp/no-such-script");
+  EXPECT_GE(survey.machine.facts.cores, 1);
+  EXPECT_GT(survey.here.port, 0);
+  agent.tell(AgentProcess::all(), Record{.key = "test/x/3", .value = {std::byte{5}}});
+  agent.start(0, "sleep 1000");
+  (void)agent.hear_until<Started>(0);
+  auto worker = wire::AgentBootstrap::connect(
+      {.name = agent.name(), .rank = 0, .deadline = monotonic_now() + std::chrono::minutes(1)});
+  ASSERT_TRUE(worker.ok()) << worker.status().message();
+  const auto got = (*worker)->get("test/x/3", monotonic_now() + std::chrono::minutes(1));
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(*got, Bytes{std::byte{5}});
+  EXPECT_TRUE((*worker)->put("test/x/0", Bytes{std::byte{6}}).ok());
+  const auto record = std::get<Record>(agent.hear_until<Record>().back().body);
+  EXPECT_EQ(record.key, "test/x/0");
+  EXPECT_EQ(record.value, Bytes{std::byte{6}});
+  agent.tell(AgentProcess::subject(2), Left{});
+  EXPECT_EQ((*worker)->get("test/x/2", monotonic_now() + std::chrono::minutes(1)).status().code(),
+            Code::kNotFound);
+}
+
+TEST(Agent, StartsARankInItsFolderBesideItsOwnEnvironment) {
+  setenv("OF_THE_AGENT", "kept", 1);
+  AgentProcess agent;
+  unsetenv("OF_THE_AGENT");
+  agent.tell(AgentProcess::subject(0),
+             Start{.job = "test",
+                   .agent = agent.name(),
+                   .program = "/bin/sh",
+                   .arguments = {"sh", "-c", "pwd; echo $OF_THE_AGENT $OF_THE_RANK"},
+                   .directory = "/usr",
+                   .environment = {{"OF_THE_RANK", "added"}},
+                   .adds_environment = true});
+  const auto heard = agent.hear_until<Ended>(0);
+  EXPECT_EQ(output_of(heard, 0, io::Output::kOut), "/usr\nkept added\n");
+  agent.tell(AgentProcess::subject(1), Start{.job = "test",
+                                             .agent = agent.name(),
+                                             .program = "/bin/true",
+                                             .arguments = {"true"},
+                                             .directory = "/no/such/folder"});
+  EXPECT_THAT(std::get<Refused>(agent.hear_until<Refused>(1).back().body).why,
+              HasSubstr("/no/such/folder"));
 }
 
 TEST(Agent, MayBeFencedBeforeItHasStartedAnything) {

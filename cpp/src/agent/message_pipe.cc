@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 namespace corro::agent {
 namespace {
@@ -60,8 +61,31 @@ Status MessagePipe::read() {
   }
 }
 
+void MessagePipe::send_preamble() {
+  const BytesView bytes = std::as_bytes(std::span(kPreamble));
+  queue_.emplace_back(bytes.begin(), bytes.end());
+  flush();
+}
+
+Status MessagePipe::skip_to_preamble() {
+  constexpr size_t kMostBefore = size_t{64} << 10U;
+  const std::string_view text(reinterpret_cast<const char*>(received_.data()), received_.size());
+  const size_t at = text.find(kPreamble);
+  if (at == std::string_view::npos) {
+    if (received_.size() < kMostBefore) return {};
+    ended_ = true;
+    return {Code::kDataLoss, "something else than an agent answers"};
+  }
+  const auto end = static_cast<std::ptrdiff_t>(at + kPreamble.size());
+  received_.erase(received_.begin(), received_.begin() + end);
+  expects_preamble_ = false;
+  return {};
+}
+
 /// Takes whole messages out of what was received.
 Status MessagePipe::cut() {
+  if (expects_preamble_) CORRO_TRY(skip_to_preamble());
+  if (expects_preamble_) return {};
   size_t at = 0;
   Status status;
   while (received_.size() - at >= sizeof(uint32_t)) {

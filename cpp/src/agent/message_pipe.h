@@ -8,17 +8,25 @@
 
 #include <deque>
 #include <optional>
+#include <string_view>
 
 #include "agent/messages.h"
 #include "io/fd.h"
 
 namespace corro::agent {
 
+/// What an agent behind a remote shell writes first: the shell's profile may have written before.
+inline constexpr std::string_view kPreamble = "\ncorro agent 4bf1c07e\n";
+
 /// Never blocks. Loop-confined. SIGPIPE has to be ignored.
 class MessagePipe {
  public:
   /// Takes over both, and makes them non-blocking. Without `out`, `in` is a socket for both ways.
   explicit MessagePipe(io::Fd in, io::Fd out = {});
+  /// What comes before kPreamble is not read as messages: at most 64 KiB.
+  void expect_preamble() { expects_preamble_ = true; }
+  /// Queues kPreamble.
+  void send_preamble();
 
   [[nodiscard]] int in() const { return in_.get(); }
   [[nodiscard]] int out() const { return out_.valid() ? out_.get() : in_.get(); }
@@ -40,6 +48,7 @@ class MessagePipe {
 
  private:
   Status cut();
+  [[nodiscard]] Status skip_to_preamble();
 
   io::Fd in_, out_;
   Bytes received_;
@@ -47,6 +56,7 @@ class MessagePipe {
   std::deque<Bytes> queue_;
   size_t written_ = 0;  ///< Of the first in the queue.
   bool ended_ = false;
+  bool expects_preamble_ = false;
 };
 
 }  // namespace corro::agent

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <concepts>
 #include <limits>
 #include <type_traits>
@@ -57,6 +58,13 @@ void fields(Is<diagnosis::RankEnd> auto& o, auto& a) {
 void fields(Is<winsize> auto& o, auto& a) {
   a(o.ws_row), a(o.ws_col), a(o.ws_xpixel), a(o.ws_ypixel);
 }
+void fields(Is<MachineFacts> auto& o, auto& a) {
+  a(o.gpus), a(o.cores), a(o.cpu_quota), a(o.memory_bytes);
+}
+void fields(Is<Processor> auto& o, auto& a) { a(o.id), a(o.core), a(o.package), a(o.node); }
+void fields(Is<Machine> auto& o, auto& a) { a(o.facts), a(o.processors), a(o.host); }
+void fields(Is<RouteTarget> auto& o, auto& a) { a(o.host), a(o.token), a(o.port), a(o.addresses); }
+void fields(Is<Route> auto& o, auto& a) { a(o.host), a(o.address); }
 void fields(Is<Hello> auto& o, auto& a) { a(o.version), a(o.corro), a(o.host), a(o.pid); }
 void fields(Is<Started> auto& o, auto& a) { a(o.pid); }
 void fields(Is<Refused> auto& o, auto& a) { a(o.code), a(o.why); }
@@ -68,8 +76,9 @@ void fields(Is<Seen> auto& o, auto& a) { a(o.end), a(o.clock); }
 void fields(Is<Trouble> auto& o, auto& a) { a(o.text); }
 void fields(Is<Fenced> auto& o, auto& a) { a(o.left); }
 void fields(Is<Start> auto& o, auto& a) {
-  a(o.job), a(o.agent), a(o.secret), a(o.size), a(o.program), a(o.arguments), a(o.environment);
-  a(o.processors), a(o.inherits_stdin), a(o.out_terminal), a(o.err_terminal);
+  a(o.job), a(o.agent), a(o.secret), a(o.size), a(o.program), a(o.arguments), a(o.directory);
+  a(o.environment), a(o.adds_environment), a(o.processors), a(o.inherits_stdin), a(o.out_terminal),
+      a(o.err_terminal);
 }
 void fields(Is<Signal> auto& o, auto& a) { a(o.number), a(o.ends); }
 void fields(Is<Ask> auto&, auto&) {}
@@ -77,6 +86,15 @@ void fields(Is<Look> auto&, auto&) {}
 void fields(Is<Credit> auto& o, auto& a) { a(o.bytes); }
 void fields(Is<Resize> auto& o, auto& a) { a(o.out), a(o.err); }
 void fields(Is<Fence> auto& o, auto& a) { a(o.grace); }
+void fields(Is<Alive> auto&, auto&) {}
+void fields(Is<Surveyed> auto& o, auto& a) {
+  a(o.machine), a(o.architecture), a(o.missing), a(o.free_port), a(o.here);
+}
+void fields(Is<Reached> auto& o, auto& a) { a(o.routes); }
+void fields(Is<Record> auto& o, auto& a) { a(o.key), a(o.value); }
+void fields(Is<Left> auto&, auto&) {}
+void fields(Is<Survey> auto& o, auto& a) { a(o.program), a(o.directory), a(o.script); }
+void fields(Is<Probe> auto& o, auto& a) { a(o.targets); }
 
 class FieldWriter {
  public:
@@ -91,6 +109,11 @@ class FieldWriter {
     requires std::is_enum_v<T>
   void operator()(const T& value) {
     out_.write(static_cast<uint8_t>(value));
+  }
+  void operator()(const double& value) { out_.write(std::bit_cast<uint64_t>(value)); }
+  void operator()(const Bytes& bytes) {
+    out_.write(static_cast<uint32_t>(bytes.size()));
+    out_.write_bytes(bytes);
   }
   void operator()(const Duration& value) { out_.write(static_cast<int64_t>(value.count())); }
   void operator()(const std::string& text) { out_.write_string(text); }
@@ -146,6 +169,17 @@ class FieldReader {
     (*this)(byte);
     ok_ = ok_ && byte <= kLast<T>;
     if (ok_) value = static_cast<T>(byte);
+  }
+  void operator()(double& value) {
+    uint64_t bits = 0;
+    (*this)(bits);
+    value = std::bit_cast<double>(bits);
+  }
+  void operator()(Bytes& bytes) {
+    const uint32_t size = count();
+    const auto view = in_.read_bytes(ok_ ? size : 0);
+    ok_ = ok_ && view.has_value();
+    if (ok_) bytes.assign(view->begin(), view->end());
   }
   void operator()(Duration& value) {
     int64_t count = 0;

@@ -2,11 +2,17 @@
 //
 //   commander                              agent
 //      <- HELLO                            once it is there
+//   SURVEY ->                              in a job of several hosts, as are PROBE, RECORD and LEFT
+//      <- SURVEYED
+//   PROBE ->                               which addresses of the other hosts lead to them?
+//      <- REACHED
 //   START ->                               for each of its ranks
 //      <- STARTED or REFUSED
 //      <- JOINED, OUTPUT, OUTPUT_END, ENDED, TROUBLE
+//   RECORD, LEFT                           both ways: what ranks of one host have to tell those of
+//                                          others before they are connected
 //   CREDIT, SIGNAL, ASK, LOOK, RESIZE ->
-//      <- SEEN                             for each rank that runs, after LOOK
+//      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end
 //   FENCE ->                               ends whatever is left, of all ranks
 //      <- ENDED again, FENCED              nothing comes after it
 //
@@ -25,6 +31,8 @@
 #include <variant>
 #include <vector>
 
+#include "agent/machine.h"
+#include "agent/routes.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -98,6 +106,30 @@ struct Trouble {
 struct Fenced {
   bool left = false;  ///< Some processes cannot be killed.
 };
+/// All that a look has found was said.
+struct Alive {};
+/// What there is on this host.
+struct Surveyed {
+  Machine machine;
+  std::string architecture;  ///< As uname -m.
+  std::string missing;       ///< Which of what a rank needs is not here; "": nothing.
+  int32_t free_port = 0;     ///< For torch's store, if rank 0 is here.
+  RouteTarget here;          ///< Without the number of the host.
+};
+/// What the probe has reached, and by which addresses.
+struct Reached {
+  std::vector<Route> routes;
+};
+
+// -- both ways ------------------------------------------------------------------------------------
+
+/// What a rank has put into the bootstrap.
+struct Record {
+  std::string key;
+  Bytes value;
+};
+/// The rank has ended in good order and will not join.
+struct Left {};
 
 // -- from the commander ---------------------------------------------------------------------------
 
@@ -109,7 +141,9 @@ struct Start {
   int32_t size = 1;  ///< Ranks of the job.
   std::string program;
   std::vector<std::string> arguments;
-  Variables environment;
+  std::string directory = {};  ///< "": where the agent is.
+  Variables environment = {};
+  bool adds_environment = false;         ///< To the agent's own; else it is all there is.
   std::vector<int32_t> processors = {};  ///< Empty: anywhere.
   bool inherits_stdin = false;
   std::optional<winsize> out_terminal = {}, err_terminal = {};
@@ -130,13 +164,22 @@ struct Credit {
 struct Resize {
   std::optional<winsize> out = {}, err = {};
 };
+/// What a rank will need there.
+struct Survey {
+  std::string program, directory;
+  std::string script;  ///< That an interpreter will read, in the folder; "": none.
+};
+struct Probe {
+  std::vector<RouteTarget> targets;
+};
 struct Fence {
   Duration grace{};  ///< So long what ranks have left running may go on.
 };
 
 /// The order is that of the kinds on the wire, from 1.
 using MessageBody = std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen,
-                                 Trouble, Fenced, Start, Signal, Ask, Look, Credit, Resize, Fence>;
+                                 Trouble, Fenced, Start, Signal, Ask, Look, Credit, Resize, Fence,
+                                 Alive, Surveyed, Reached, Record, Left, Survey, Probe>;
 
 struct Message {
   Subject about;

@@ -47,11 +47,19 @@ std::vector<MessageBody> one_of_each() {
               .size = 8,
               .program = "/bin/echo",
               .arguments = {"echo", "", "ü"},
+              .directory = "/work",
               .environment = {{"A", "1"}, {"B", ""}},
+              .adds_environment = true,
               .processors = {0, 3},
               .inherits_stdin = true,
               .out_terminal = size};
   start.secret.fill(std::byte{7});
+  Surveyed survey{
+      .machine = {}, .architecture = "x86_64", .missing = "/x", .free_port = 20001, .here = {}};
+  survey.machine.facts = {.gpus = 1, .cores = 2, .cpu_quota = 1.5, .memory_bytes = 1 << 30};
+  survey.machine.processors = {{.id = 1, .core = 1, .package = 0, .node = 0}};
+  survey.machine.host = "node7";
+  survey.here = {.host = 3, .token = {}, .port = 20002, .addresses = {"10.0.0.3", "fd00::3"}};
   return {Hello{.corro = "0.1", .host = "node7", .pid = 12},
           Started{.pid = 13},
           Refused{.code = Code::kNotFound, .why = "no such file"},
@@ -68,7 +76,14 @@ std::vector<MessageBody> one_of_each() {
           Look{},
           Credit{.bytes = 1 << 20},
           Resize{.out = size, .err = std::nullopt},
-          Fence{.grace = clock}};
+          Fence{.grace = clock},
+          Alive{},
+          survey,
+          Reached{.routes = {{.host = 3, .address = "10.0.0.3"}}},
+          Record{.key = "job/peer/3", .value = {std::byte{1}, std::byte{0}}},
+          Left{},
+          Survey{.program = "/usr/bin/python", .directory = "/work", .script = "train.py"},
+          Probe{.targets = {survey.here}}};
 }
 
 BytesView without_length(const Bytes& encoded) {
@@ -173,6 +188,43 @@ TEST(MessagePipe, WhatWasSentBeforeTheEndIsRead) {
   while (!right.ended()) ASSERT_TRUE(right.read().ok());
   EXPECT_TRUE(right.take().has_value());
   EXPECT_FALSE(right.take().has_value());
+}
+
+TEST(MessagePipe, WhatAProfilePrintsBeforeThePreambleIsSkipped) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const io::Fd agent(ends[0]);
+  MessagePipe pipe{io::Fd(ends[1])};
+  pipe.expect_preamble();
+  const Bytes message = encode_message({some_subject(), Joined{}});
+  std::string text = "Welcome!\ncorro agent" + std::string(kPreamble);
+  text.append(reinterpret_cast<const char*>(message.data()), message.size());
+  for (const char byte : text) {
+    ASSERT_EQ(write(agent.get(), &byte, 1), 1);
+    ASSERT_TRUE(pipe.read().ok());
+  }
+  EXPECT_TRUE(pipe.take().has_value());
+  EXPECT_FALSE(pipe.ended());
+}
+
+TEST(MessagePipe, WithoutAPreambleItEnds) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const io::Fd stranger(ends[0]);
+  MessagePipe pipe{io::Fd(ends[1])};
+  pipe.expect_preamble();
+  const std::string text(size_t{70} << 10U, 'x');
+  Status status;
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t count =
+        write(stranger.get(), text.data() + at, std::min<size_t>(1024, text.size() - at));
+    ASSERT_GT(count, 0);
+    at += static_cast<size_t>(count);
+    status = pipe.read();
+    if (!status.ok()) break;
+  }
+  EXPECT_EQ(status.code(), Code::kDataLoss);
+  EXPECT_TRUE(pipe.ended());
 }
 
 TEST(MessagePipe, GarbageEndsIt) {

@@ -93,6 +93,11 @@ Prepared prepare(const WorkerSpec& spec) {
   if (!spec.inherits_stdin) dup2(null, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
+  if (!spec.directory.empty() && chdir(spec.directory.c_str()) != 0) {
+    const int error = -errno;
+    (void)!write(report, &error, sizeof(error));
+    _exit(kNotExecuted);
+  }
   if (prepared.bound) sched_setaffinity(0, sizeof(cpu_set_t), &prepared.processors);
   // A shell ignores the last two for what it starts in the background, against the terminal's keys:
   // a rank gets only what the launcher forwards.
@@ -123,7 +128,7 @@ Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask)
   fcntl(report.ours.get(), F_SETFL, 0);
   int error = 0;
   if (read(report.ours.get(), &error, sizeof(error)) == sizeof(error)) {
-    return status_from_errno(spec.program, error);
+    return status_from_errno(error < 0 ? spec.directory : spec.program, std::abs(error));
   }
   return Worker{.pid = pid, .out = std::move(out.ours), .err = std::move(err.ours)};
 }

@@ -19,6 +19,7 @@ struct WorkerSpec {
   std::string program;
   std::vector<std::string> arguments;
   Variables environment;
+  std::string directory = {};   ///< "": the caller's.
   std::vector<int> processors;  ///< Empty: anywhere.
   bool inherits_stdin = false;  ///< Else it reads /dev/null.
   /// Where the launcher's own stream is a terminal, the worker gets one of this size too, so that

@@ -85,6 +85,13 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_option("-n,--np,--nproc-per-node,--nproc_per_node", raw.ranks,
                  "Ranks to start (also -np N); default: as many as the machine is good for")
       ->type_name("N");
+  run.add_option("-H,--hosts", raw.run.hosts,
+                 "Hosts with their slots for ranks, such as a:4,b:4; reached by ssh")
+      ->type_name("HOST[:N],...");
+  run.add_option("--hostfile", raw.run.hostfile, "File of hosts, a line each: node7 slots=4")
+      ->type_name("FILE");
+  run.add_option("--rsh", raw.run.rsh, "Another remote shell than ssh, with its options")
+      ->type_name("CMD");
   run.add_flag("-m,--module", raw.run.module, "The program is a Python module");
   run.add_option("--show", raw.show,
                  "Whose output goes to the screen: different (rank 0, and others where they "
@@ -122,6 +129,8 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   doctor->add_option("pid", raw.pids, "Look at these processes only, or at the ranks below them")
       ->type_name("PID");
   doctor->add_flag("--json", raw.json, "Print JSON");
+  program->add_subcommand("agent", "Run the ranks of this host for a launcher elsewhere")
+      ->group("");
   program->add_subcommand("completion", "Print completion for bash, zsh or fish")
       ->add_option("shell", raw.shell, "bash, zsh or fish")
       ->required()
@@ -262,7 +271,9 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
   } catch (const CLI::ParseError& error) {
     return usage_error(arguments[0].starts_with('-') ? "corro" : command, error);
   }
-  if (program.got_subcommand("doctor")) {
+  if (program.got_subcommand("agent")) {
+    request.action = Action::kAgent;
+  } else if (program.got_subcommand("doctor")) {
     request.action = Action::kDoctor;
     request.doctor_pids.assign(raw.pids.begin(), raw.pids.end());
     request.doctor_json = raw.json;

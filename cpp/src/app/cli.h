@@ -10,7 +10,7 @@
 
 namespace corro::app {
 
-enum class Action : uint8_t { kPrint, kRun, kDoctor };
+enum class Action : uint8_t { kPrint, kRun, kDoctor, kAgent };
 
 struct Request {
   Action action = Action::kPrint;

@@ -8,6 +8,9 @@ namespace corro::app {
 /// Starts the job, or with --dry-run prints what would be started. Returns the exit status.
 [[nodiscard]] int run_command(const launch::RunOptions& options, const Variables& environment);
 
+/// Runs the ranks of this host for the launcher at the other end of stdin and stdout.
+[[nodiscard]] int agent_command();
+
 /// Prints what the ranks on this host are doing. Status 1 if there are none.
 [[nodiscard]] int doctor_command(const Request& request);
 

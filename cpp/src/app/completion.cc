@@ -72,7 +72,8 @@ std::string write_bash(const CLI::App& program) {
     completion) words="{}" ;;
     --log-dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --events) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --np | -np | -n | --nproc-per-node | --timeout | --env) return ;;
+    --hostfile) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --np | -np | -n | --nproc-per-node | --timeout | --env | -H | --hosts | --rsh) return ;;
   esac
   if [ -n "$words" ]; then
     COMPREPLY=($(compgen -W "$words" -- "$word"))

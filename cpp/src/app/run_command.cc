@@ -9,6 +9,7 @@
 
 #include "app/commands.h"
 #include "diagnosis/exit_status.h"
+#include "io/files.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
 
@@ -44,6 +45,7 @@ int run_command(const launch::RunOptions& options, const Variables& environment)
                                   .machine = agent::read_machine(environment),
                                   .files = launch::real_files(),
                                   .own_directory = own_directory(),
+                                  .read_file = io::read_small_file,
                                   .job_id = random_name(),
                                   .time = local_time(),
                                   .master_port = agent::find_free_port()};

@@ -21,6 +21,7 @@ constexpr size_t kLabelWidth = 9;
 constexpr size_t kCauseLines = 3;
 
 std::string describe_cause(const RankEnd& end) {
+  if (!end.lost.empty()) return end.lost;
   if (!end.out_of_memory.empty()) return end.out_of_memory;
   std::string said = end.crash.error.empty() ? end.crash.last_line : end.crash.error;
   if (!end.crash.details.empty()) said += " " + end.crash.details;
@@ -152,7 +153,7 @@ FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> 
   const RankEnd& end = end_of(ends, verdict.culprit);
   FailureReport report;
   report.rank = end.rank;
-  report.host = context.host;
+  report.host = end.host.empty() ? context.host : end.host;
   report.pid = end.pid;
   report.cause = describe_cause(end);
   // A rank that had printed its error and was stopped on its way out would have ended with 1.

@@ -27,7 +27,9 @@ struct RankEnd {
   std::optional<obs::ProcessSnapshot> flight = {};
   /// Of a rank that others gave up waiting for: where its Python code was then; file "" if unknown.
   Frame at = {};
-  bool paused = false;  ///< It was stopped by a signal (SIGSTOP, a debugger) then.
+  std::string host = {};  ///< Where it ran; "": where the commander is. Known to commanders.
+  std::string lost = {};  ///< Why its host is lost, with it; "": it is not. Known to commanders.
+  bool paused = false;    ///< It was stopped by a signal (SIGSTOP, a debugger) then.
 };
 
 struct Verdict {

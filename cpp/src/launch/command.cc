@@ -114,6 +114,7 @@ Result<Command> python_command(const RunOptions& options, const Variables& envir
                   .arguments = {python, "-u"},
                   .name = short_name(script),
                   .python = true,
+                  .script = options.module ? "" : script,
                   .other_python = {}};
   if (options.module) command.arguments.emplace_back("-m");
   command.arguments.insert(command.arguments.end(), options.command.begin(), options.command.end());
@@ -153,6 +154,7 @@ Result<Command> resolve_command(const RunOptions& options, const Variables& envi
                   .arguments = options.command,
                   .name = short_name(name),
                   .python = false,
+                  .script = {},
                   .other_python = {}};
   const auto target = is_python(name) ? python_target(options.command) : std::nullopt;
   // The script names the run, not the interpreter.
@@ -165,7 +167,17 @@ Result<Command> resolve_command(const RunOptions& options, const Variables& envi
   command.other_python = ours ? "" : python;
   if (target->module) CORRO_TRY(check_module(target->name, files));
   if (!target->module && !files.exists(target->name)) return no_such_file(target->name, files);
+  if (!target->module) command.script = target->name;
   return command;
+}
+
+std::string quoted(const std::string& word) {
+  constexpr const char* kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
 }
 
 }  // namespace corro::launch

@@ -25,6 +25,7 @@ struct Command {
   std::vector<std::string> arguments;  ///< argv, the program's name first.
   std::string name;                    ///< "train" for train.py: names the log directory.
   bool python = false;                 ///< The interpreter was put in front.
+  std::string script = {};             ///< That it reads; "": none.
   /// The one that would have been put in front, if the user gave one of another place; else "".
   std::string other_python;
 };
@@ -37,5 +38,8 @@ struct Command {
                                               const Variables& environment,
                                               const std::string& own_directory,
                                               const FileFacts& files);
+
+/// Writes a word so that a shell reads it back. Pure.
+[[nodiscard]] std::string quoted(const std::string& word);
 
 }  // namespace corro::launch

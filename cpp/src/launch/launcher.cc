@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <functional>
 #include <set>
 
+#include "agent/agent.h"
 #include "agent/message_pipe.h"
 #include "agent/processes.h"
 #include "diagnosis/conclusion.h"
@@ -21,9 +23,9 @@
 #include "io/event.h"
 #include "io/random.h"
 #include "io/signals.h"
+#include "launch/agent_link.h"
 #include "launch/events.h"
 #include "launch/hint.h"
-#include "launch/local_agent.h"
 #include "launch/log_files.h"
 #include "launch/rank_start.h"
 #include "screen/screen.h"
@@ -48,8 +50,14 @@ constexpr Duration kLookPause = seconds(1);           ///< Between looks at what
 constexpr Duration kLookPatience = seconds(1);        ///< For what ranks do when time is over.
 constexpr Duration kInterruptPatience = seconds(1);   ///< Until Ctrl-C needs an explanation.
 constexpr Duration kKillPatience = seconds(2);
+constexpr Duration kHelloPatience = seconds(20);  ///< For a host's agent to answer.
 
-enum : uint64_t { kSignals, kAgent, kRoom };
+/// What an event is about; with the number of the link in the lower half.
+enum Source : uint32_t { kSignals, kRoom, kAgent, kErrors };
+
+constexpr uint64_t key_of(Source source, size_t link = 0) {
+  return static_cast<uint64_t>(source) << 32U | static_cast<uint32_t>(link);
+}
 
 bool is_ignored(int signal) {
   struct sigaction action{};
@@ -89,10 +97,11 @@ std::string describe_status(const RankEnd& end) {
 /// Loop-confined.
 class Launcher {
  public:
-  Launcher(const LaunchPlan& plan, LocalAgent agent, LogFiles logs, io::Epoll epoll,
-           std::unique_ptr<screen::ScreenWriter> writer)
+  Launcher(const LaunchPlan& plan, std::vector<AgentLink> links, LogFiles logs, io::Epoll epoll,
+           std::unique_ptr<screen::ScreenWriter> writer, std::string version)
       : plan_(plan),
-        agent_(std::move(agent)),
+        version_(std::move(version)),
+        links_(std::move(links)),
         logs_(std::move(logs)),
         epoll_(std::move(epoll)),
         writer_(std::move(writer)),
@@ -106,14 +115,17 @@ class Launcher {
         ends_(subjects_.size()) {}
 
   [[nodiscard]] int run(const sigset_t& heard) {
-    if (const Status status = start(heard); !status.ok()) refused_ = status.message();
-    while (running_ > 0 && refused_.empty() && !agent_gone()) step();
+    Status started = listen(heard);
+    if (started.ok()) started = meet();
+    if (started.ok()) started = start();
+    if (!started.ok()) refuse(started.message());
+    while (running_ > 0 && refused_.empty()) step();
+    for (AgentLink& link : links_) link.gone = link.gone || !link.greeted;  // Not waited for.
     const bool patient = !stopping_ && interrupts_ < 2 && refused_.empty();
-    tell(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
-    while (!fenced_ && !agent_gone() && !impatient_) step();
-    const bool killed = !fenced_ && !impatient_;
-    const int status = end_agent();
-    const int exit = killed ? say_killed(status) : refused_.empty() ? finish() : say_refused();
+    tell_all(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
+    while (!is_over() && !impatient_) step();
+    const std::optional<int> killed = end_agents();
+    const int exit = !refused_.empty() ? say_refused() : killed ? say_killed(*killed) : finish();
     flush_screen();
     return exit;
   }
@@ -130,13 +142,16 @@ class Launcher {
   }
 
   // Starting.
-  Status start(const sigset_t& heard);
-  Status listen();
+  Status listen(const sigset_t& heard);
+  Status meet();
+  Status take_survey(const AgentLink& link);
+  Status wait_for_all(const std::function<bool(const AgentLink&)>& has_answered);
+  Status start();
   void start_rank(int rank);
 
   // The loop.
   void step();
-  void dispatch(uint64_t source);
+  void dispatch(uint64_t key);
   [[nodiscard]] Time next_timer() const;
   void on_timers(Time now);
   void on_timeout(Time now);
@@ -149,8 +164,11 @@ class Launcher {
   void stop_ranks(Time now);
 
   // What the agent says.
-  void on_agent();
-  void hear(const agent::Message& message);
+  void on_agent(AgentLink& link);
+  void hear(AgentLink& link, const agent::Message& message);
+  void hear_host(AgentLink& link, const agent::Message& message);
+  void lose(AgentLink& link, const std::string& why);
+  void look_for_silence(Time now);
   void on(size_t rank, const agent::Started& started);
   void on(size_t rank, const agent::Output& output);
   void on(size_t rank, const agent::OutputEnd& end);
@@ -159,15 +177,28 @@ class Launcher {
   void on(size_t rank, const agent::Joined& joined);
   /// What only commanders say, and what hear() has taken.
   void on(size_t /*rank*/, const auto& /*other*/) {}
-  void on_hello(const agent::Hello& hello);
-  void on_fenced(const agent::Fenced& fenced);
+  void on_hello(AgentLink& link, const agent::Hello& hello);
+  void on_fenced(AgentLink& link, const agent::Fenced& fenced);
   void learn(size_t rank, const RankEnd& said, Duration clock);
   void saw(size_t rank);
-  void tell(agent::MessageBody body) { agent_.pipe.send({{.job = job_}, std::move(body)}); }
-  void tell(size_t rank, agent::MessageBody body) {
-    agent_.pipe.send({subjects_[rank], std::move(body)});
+  void tell_all(const agent::MessageBody& body) {
+    for (AgentLink& link : links_) link.pipe().send({{.job = job_}, body});
   }
-  [[nodiscard]] bool agent_gone() const { return agent_.pipe.ended(); }
+  void tell(size_t rank, agent::MessageBody body) {
+    link_of(rank).pipe().send({subjects_[rank], std::move(body)});
+  }
+  [[nodiscard]] AgentLink& link_of(size_t rank) {
+    return links_[plan_.job.host_of(static_cast<int>(rank))];
+  }
+  [[nodiscard]] bool several_hosts() const { return links_.size() > 1; }
+  /// Nothing more is to be heard.
+  [[nodiscard]] bool is_over() const {
+    return std::ranges::all_of(links_,
+                               [](const AgentLink& link) { return link.fenced || link.gone; });
+  }
+  void refuse(const std::string& why) {
+    if (refused_.empty()) refused_ = why;
+  }
   void on_rank_end(const RankEnd& end);
   [[nodiscard]] bool is_leaving(const RankEnd& witness) const;
   void ask_missing(const RankEnd& end);
@@ -186,10 +217,11 @@ class Launcher {
   void flush_screen();
   [[nodiscard]] int say_refused();
   [[nodiscard]] int say_killed(int status);
-  [[nodiscard]] int end_agent();
+  [[nodiscard]] std::optional<int> end_agents();
 
-  const LaunchPlan& plan_;
-  LocalAgent agent_;
+  LaunchPlan plan_;
+  const std::string version_;     ///< Of corro.
+  std::vector<AgentLink> links_;  ///< By host.
   LogFiles logs_;
   io::Epoll epoll_;
   std::unique_ptr<screen::ScreenWriter> writer_;
@@ -205,19 +237,17 @@ class Launcher {
   diagnosis::HangWatch hang_watch_;
   int awaited_ = -1;  ///< The screen says that ranks wait for it; -1: for none.
   Time awaited_since_{};
-  std::string host_ = plan_.machine.host;  ///< The agent's.
+  bool begun_ = false;  ///< Ranks were started.
   int running_ = 0;
   Time started_ = monotonic_now();
   Time stop_at_ = Time::never();  ///< A rank has failed; others may be on their way out.
   Time kill_at_ = Time::never();
   Time timeout_at_ = Time::never();
   Time look_at_ = Time::never();
+  Time deadline_ = Time::never();   ///< Of hosts that have to answer.
   Time remind_at_ = Time::never();  ///< The ranks were asked to stop by Ctrl-C a while ago.
   bool stopping_ = false;           ///< TERM was sent to whoever still ran.
-  bool fenced_ = false;
-  bool impatient_ = false;   ///< The user wants out now: no more waiting for the screen.
-  bool waits_room_ = false;  ///< epoll tells when the agent takes more.
-  uint64_t uncredited_ = 0;  ///< Bytes of output that the agent has had no credit for yet.
+  bool impatient_ = false;          ///< The user wants out now: no more waiting for the screen.
   int interrupts_ = 0;
   std::optional<int> asked_;
   std::string refused_;              ///< Why no job was started.
@@ -228,21 +258,13 @@ class Launcher {
 
 // -- starting -------------------------------------------------------------------------------------
 
-Status Launcher::start(const sigset_t& heard) {
+/// Whom the launcher hears, and who is told of what happens.
+Status Launcher::listen(const sigset_t& heard) {
   signals_.reset(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
-  CORRO_TRY(epoll_.add(signals_.get(), EPOLLIN, kSignals));
-  CORRO_TRY(epoll_.add(agent_.pipe.in(), EPOLLIN, kAgent));
-  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, kRoom));
-  CORRO_TRY(listen());
-  if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
-  for (int rank = 0; rank < plan_.job.ranks; ++rank) start_rank(rank);
-  if (plan_.options.timeout) timeout_at_ = monotonic_now() + *plan_.options.timeout;
-  look_at_ = monotonic_now() + kLookPause;
-  return {};
-}
-
-/// Who is told of what happens.
-Status Launcher::listen() {
+  CORRO_TRY(epoll_.add(signals_.get(), EPOLLIN, key_of(kSignals)));
+  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, key_of(kRoom)));
+  for (size_t i = 0; i < links_.size(); ++i)
+    CORRO_TRY(links_[i].watch(epoll_, key_of(kAgent, i), key_of(kErrors, i)));
   if (!plan_.options.events.empty()) {
     CORRO_ASSIGN(event_file_, EventFile::create(plan_.options.events));
     events_.listen([this](const Event& event) {
@@ -255,12 +277,79 @@ Status Launcher::listen() {
   return {};
 }
 
+/// In a job with other hosts: what there is on each, and by which addresses they reach each other.
+Status Launcher::meet() {
+  if (!several_hosts() && !links_[0].remote()) return {};
+  look_at_ = monotonic_now() + kLookPause;
+  tell_all(agent::Survey{.program = plan_.command.program,
+                         .directory = plan_.directory,
+                         .script = plan_.command.script});
+  CORRO_TRY(wait_for_all([](const AgentLink& link) { return link.survey.has_value(); }));
+  for (const AgentLink& link : links_)
+    CORRO_TRY(take_survey(link).with_context("host " + link.name()));
+  plan_.job.master_port = links_[0].survey->free_port;
+  if (!several_hosts()) return {};
+  for (AgentLink& from : links_) {
+    agent::Probe probe;
+    for (const AgentLink& to : links_) {
+      if (to.host() == from.host()) continue;
+      probe.targets.push_back(to.survey->here);
+      probe.targets.back().host = static_cast<int32_t>(to.host());
+    }
+    from.pipe().send({{.job = job_}, std::move(probe)});
+  }
+  CORRO_TRY(wait_for_all([](const AgentLink& link) { return link.routes.has_value(); }));
+  CORRO_ASSIGN(const auto addresses, choose_addresses(links_));
+  for (size_t host = 0; host < addresses.size(); ++host)
+    plan_.job.hosts[host].address = addresses[host];
+  return {};
+}
+
+Status Launcher::take_survey(const AgentLink& link) {
+  const agent::Surveyed& survey = *link.survey;
+  if (!survey.missing.empty()) {
+    return {Code::kNotFound,
+            survey.missing + " is not there; it has to be at the same place as here"};
+  }
+  const auto own = std::ranges::find(links_, false, &AgentLink::remote);
+  if (own != links_.end() && survey.architecture != own->survey->architecture) {
+    return {Code::kFailedPrecondition,
+            fmt::format("is {}, this one {}", survey.architecture, own->survey->architecture)};
+  }
+  return settle_host(plan_, link.host(), survey.machine);
+}
+
+Status Launcher::wait_for_all(const std::function<bool(const AgentLink&)>& has_answered) {
+  deadline_ = monotonic_now() + kHelloPatience;
+  while (refused_.empty() && !std::ranges::all_of(links_, has_answered)) {
+    if (asked_) return {Code::kCancelled, "stopped before a rank was started"};
+    if (monotonic_now() >= deadline_) {
+      const auto silent = std::ranges::find_if_not(links_, has_answered);
+      return {Code::kDeadlineExceeded, fmt::format("host {}: no answer for {}", silent->name(),
+                                                   diagnosis::format_span(kHelloPatience))};
+    }
+    step();
+  }
+  deadline_ = Time::never();
+  return refused_.empty() ? Status() : Status(Code::kUnavailable, refused_);
+}
+
+Status Launcher::start() {
+  if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
+  begun_ = true;
+  for (int rank = 0; rank < plan_.job.ranks; ++rank) start_rank(rank);
+  if (plan_.options.timeout) timeout_at_ = monotonic_now() + *plan_.options.timeout;
+  look_at_ = monotonic_now() + kLookPause;
+  return {};
+}
+
 void Launcher::start_rank(int rank) {
   const auto index = static_cast<size_t>(rank);
   agent::Subject& about = subjects_[index];
   about = {.job = job_, .epoch = 0, .rank = rank, .member = {}, .incarnation = 1};
   io::fill_random(about.member);
   ends_[index].rank = rank;
+  if (several_hosts() || links_[0].remote()) ends_[index].host = link_of(index).name();
   ++running_;
   tell(index, start_of(plan_, rank, secret_));
 }
@@ -277,20 +366,22 @@ void Launcher::step() {
   for (size_t i = 0; i < count; ++i) dispatch(events[i].data.u64);
   on_timers(monotonic_now());
   give_credit();
-  agent_.pipe.flush();
-  if (agent_gone() || agent_.pipe.unsent() == waits_room_) return;
-  waits_room_ = !waits_room_;
-  (void)epoll_.modify(agent_.pipe.in(), EPOLLIN | (waits_room_ ? EPOLLOUT : 0U), kAgent);
+  for (AgentLink& link : links_)
+    if (!link.gone) link.flush(epoll_);
 }
 
-void Launcher::dispatch(uint64_t source) {
+void Launcher::dispatch(uint64_t key) {
+  const auto source = static_cast<Source>(key >> 32U);
   if (source == kSignals) return on_signals();
-  if (source == kAgent) return on_agent();
-  (void)writer_->room().drain();
+  if (source == kRoom) return (void)writer_->room().drain();
+  AgentLink& link = links_[key & 0xFFFFFFFFU];
+  if (source == kAgent) return on_agent(link);
+  if (!link.read_errors()) epoll_.remove(link.errors());
 }
 
 Time Launcher::next_timer() const {
-  return std::min({stop_at_, kill_at_, timeout_at_, remind_at_, look_at_, screen_.next_tick()});
+  return std::min(
+      {stop_at_, kill_at_, timeout_at_, remind_at_, look_at_, deadline_, screen_.next_tick()});
 }
 
 void Launcher::on_timers(Time now) {
@@ -301,7 +392,7 @@ void Launcher::on_timers(Time now) {
   if (stop_at_ <= now) stop_ranks(now);
   if (kill_at_ <= now) {
     kill_at_ = Time::never();
-    tell(agent::Signal{.number = SIGKILL, .ends = true});
+    tell_all(agent::Signal{.number = SIGKILL, .ends = true});
   }
 }
 
@@ -313,7 +404,7 @@ void Launcher::on_timeout(Time now) {
     looking_ = true;
     seen_.clear();
     timeout_at_ = now + kLookPatience;
-    return tell(agent::Look{});
+    return tell_all(agent::Look{});
   }
   at_timeout_ = ends_;
   stop_ranks(now);
@@ -323,8 +414,10 @@ void Launcher::on_timeout(Time now) {
 void Launcher::look(Time now) {
   const bool goes_on = running_ > 0 && !stopping_ && stop_at_ == Time::never();
   show_wait(goes_on ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
-  look_at_ = goes_on ? now + kLookPause : Time::never();
-  if (goes_on) tell(agent::Look{});  // Answered long before the next look.
+  look_for_silence(now);
+  // By these looks other hosts know that the launcher lives, to the end.
+  look_at_ = goes_on || several_hosts() ? now + kLookPause : Time::never();
+  if (look_at_ != Time::never()) tell_all(agent::Look{});  // Answered long before the next look.
 }
 
 void Launcher::show_wait(const diagnosis::LongWait& wait, Time now) {
@@ -358,17 +451,18 @@ void Launcher::on_signals() {
 
 void Launcher::on_signal(int signal) {
   if (signal == SIGWINCH) {
-    tell(agent::Resize{.out = terminal_size(STDOUT_FILENO), .err = terminal_size(STDERR_FILENO)});
+    tell_all(
+        agent::Resize{.out = terminal_size(STDOUT_FILENO), .err = terminal_size(STDERR_FILENO)});
   }
   if (io::asks_to_stop(signal) && !asked_) asked_ = signal;
   if (signal == SIGINT && ++interrupts_ == 2) return stop_ranks(monotonic_now());
   if (interrupts_ > 2 && signal == SIGINT) {
     impatient_ = true;
-    return tell(agent::Signal{.number = SIGKILL, .ends = true});
+    return tell_all(agent::Signal{.number = SIGKILL, .ends = true});
   }
   if (signal == SIGINT) remind_at_ = monotonic_now() + kInterruptPatience;
   impatient_ = impatient_ || (io::asks_to_stop(signal) && running_ == 0);
-  tell(agent::Signal{.number = signal});
+  tell_all(agent::Signal{.number = signal});
   if (signal == SIGTSTP) kill(getpid(), SIGSTOP);
 }
 
@@ -376,50 +470,108 @@ void Launcher::stop_ranks(Time now) {
   stop_at_ = Time::never();
   if (std::exchange(stopping_, true)) return;
   kill_at_ = now + kStopGrace;
-  tell(agent::Signal{.number = SIGTERM, .ends = true});
+  tell_all(agent::Signal{.number = SIGTERM, .ends = true});
 }
 
-/// While the screen takes nothing the agent gets no credit, and reads nothing from the ranks.
+/// While the screen takes nothing the agents get no credit, and read nothing from the ranks.
 void Launcher::give_credit() {
-  if (uncredited_ == 0 || writer_->full()) return;
-  tell(agent::Credit{.bytes = std::exchange(uncredited_, 0)});
+  if (writer_->full()) return;
+  for (AgentLink& link : links_) {
+    if (link.uncredited == 0) continue;
+    link.pipe().send({{.job = job_}, agent::Credit{.bytes = std::exchange(link.uncredited, 0)}});
+  }
 }
 
 // -- what the agent says --------------------------------------------------------------------------
 
-void Launcher::on_agent() {
-  if (const Status status = agent_.pipe.read(); !status.ok())
-    screen_.note(fmt::format("corro: the agent cannot be understood: {}\n", status.message()));
-  while (const auto message = agent_.pipe.take()) hear(*message);
-  if (agent_gone()) epoll_.remove(agent_.pipe.in());
+void Launcher::on_agent(AgentLink& link) {
+  link.pipe().flush();
+  const Status status = link.pipe().read();
+  link.heard = monotonic_now();
+  while (const auto message = link.pipe().take()) hear(link, *message);
+  if (link.pipe().ended() && !link.gone)
+    lose(link, status.ok() ? link.why(plan_.corro) : status.message());
 }
 
-void Launcher::hear(const agent::Message& message) {
-  if (const auto* trouble = std::get_if<agent::Trouble>(&message.body))
-    return screen_.note(fmt::format("corro: {}\n", trouble->text));
-  if (const auto* hello = std::get_if<agent::Hello>(&message.body)) return on_hello(*hello);
-  if (const auto* fenced = std::get_if<agent::Fenced>(&message.body)) return on_fenced(*fenced);
+void Launcher::hear(AgentLink& link, const agent::Message& message) {
+  if (message.about.rank < 0) return hear_host(link, message);
   const auto rank = static_cast<size_t>(message.about.rank);
-  if (message.about.rank < 0 || rank >= subjects_.size() || message.about != subjects_[rank])
-    return;
-  if (const auto* refused = std::get_if<agent::Refused>(&message.body)) {
-    if (refused_.empty()) refused_ = refused->why;
-    return;
+  const bool fits = rank < subjects_.size() && message.about == subjects_[rank];
+  if (!fits || &link_of(rank) != &link) return;
+  if (const auto* refused = std::get_if<agent::Refused>(&message.body))
+    return refuse(several_hosts() ? fmt::format("host {}: {}", link.name(), refused->why)
+                                  : refused->why);
+  if (const auto* output = std::get_if<agent::Output>(&message.body))
+    link.uncredited += output->bytes.size();
+  if (std::holds_alternative<agent::Left>(message.body)) {
+    for (AgentLink& other : links_)
+      if (&other != &link) other.pipe().send(message);
   }
   std::visit([&](const auto& body) { on(rank, body); }, message.body);
 }
 
-void Launcher::on_hello(const agent::Hello& hello) {
-  host_ = hello.host;
-  if (hello.version == agent::kMessagesVersion) return;
-  refused_ = fmt::format("{} runs corro {}, which this one does not understand; install the same",
-                         hello.host, hello.corro);
+/// What an agent says of its host, or has for other hosts.
+void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
+  if (const auto* hello = std::get_if<agent::Hello>(&message.body)) return on_hello(link, *hello);
+  if (const auto* fenced = std::get_if<agent::Fenced>(&message.body))
+    return on_fenced(link, *fenced);
+  if (const auto* survey = std::get_if<agent::Surveyed>(&message.body)) link.survey = *survey;
+  if (const auto* reached = std::get_if<agent::Reached>(&message.body))
+    link.routes = reached->routes;
+  if (const auto* refused = std::get_if<agent::Refused>(&message.body))
+    refuse(fmt::format("host {}: {}", link.name(), refused->why));
+  if (const auto* trouble = std::get_if<agent::Trouble>(&message.body))
+    screen_.note(fmt::format("corro: {}\n", trouble->text));
+  if (!std::holds_alternative<agent::Record>(message.body)) return;
+  for (AgentLink& other : links_)
+    if (&other != &link) other.pipe().send(message);
 }
 
-void Launcher::on_fenced(const agent::Fenced& fenced) {
-  fenced_ = true;
+void Launcher::on_hello(AgentLink& link, const agent::Hello& hello) {
+  link.greeted = true;
+  if (hello.version == agent::kMessagesVersion && hello.corro == version_) return;
+  refuse(fmt::format("host {} has corro {}, this one {}; install the same on both", link.name(),
+                     hello.corro, version_));
+}
+
+void Launcher::on_fenced(AgentLink& link, const agent::Fenced& fenced) {
+  link.fenced = true;
   if (fenced.left)
     screen_.note("corro: some processes of this job cannot be killed; the kernel holds them\n");
+}
+
+/// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its
+/// ranks are over, and so is a job that needs them.
+void Launcher::lose(AgentLink& link, const std::string& why) {
+  link.gone = true;
+  link.unwatch(epoll_);
+  if (link.fenced) return;
+  if (!begun_) return refuse(fmt::format("host {}: {}", link.name(), why));
+  const std::string text = fmt::format("host {} was lost: {}", link.name(), why);
+  if (running_ == 0) return screen_.note(fmt::format("corro: {}\n", text));
+  events_.emit({.kind = EventKind::kLost, .host = link.name(), .cause = text});
+  const JobHost& host = plan_.job.hosts[link.host()];
+  for (int rank = host.first_rank; rank < host.first_rank + host.ranks; ++rank) {
+    RankEnd& end = ends_[static_cast<size_t>(rank)];
+    if (end.ended) continue;
+    end.ended = true;
+    end.status = SIGKILL;
+    end.when = monotonic_now();
+    end.stopped = stopping_;
+    end.lost = text;
+    --running_;
+    on_rank_end(end);
+  }
+}
+
+/// A host that was cut off sends no end of anything. Agents answer once a second.
+void Launcher::look_for_silence(Time now) {
+  for (AgentLink& link : links_) {
+    const bool speaks = link.remote() && link.greeted && !link.gone && !link.fenced;
+    if (!speaks || now < link.heard + agent::kSilence) continue;
+    lose(link,
+         fmt::format("nothing was heard of it for {}", diagnosis::format_span(agent::kSilence)));
+  }
 }
 
 void Launcher::on(size_t rank, const agent::Started& started) {
@@ -430,7 +582,6 @@ void Launcher::on(size_t rank, const agent::Started& started) {
 void Launcher::on(size_t rank, const agent::Joined& /*joined*/) { emit(EventKind::kJoined, rank); }
 
 void Launcher::on(size_t rank, const agent::Output& output) {
-  uncredited_ += output.bytes.size();
   if (const Status status = logs_.append(static_cast<int>(rank), output.bytes); !status.ok()) {
     screen_.note(
         fmt::format("corro: the logs are incomplete from here on: {}\n", status.message()));
@@ -445,9 +596,11 @@ void Launcher::on(size_t rank, const agent::OutputEnd& end) {
 /// Takes what an agent says of a rank, whose operations have the times of the agent's clock.
 void Launcher::learn(size_t rank, const RankEnd& said, Duration clock) {
   const Time when = ends_[rank].ended ? ends_[rank].when : monotonic_now();
+  const std::string host = std::move(ends_[rank].host);
   ends_[rank] = said;
   ends_[rank].rank = static_cast<int>(rank);
   ends_[rank].when = when;
+  ends_[rank].host = host;
   if (!ends_[rank].flight) return;
   const auto ahead = (monotonic_now().since_start - clock).count();
   for (obs::OpSnapshot& op : ends_[rank].flight->recent) {
@@ -512,7 +665,7 @@ void Launcher::ask_missing(const RankEnd& end) {
 void Launcher::emit(EventKind kind, size_t rank, const std::string& cause) {
   const RankEnd& about = ends_[rank];
   events_.emit({.kind = kind,
-                .host = host_,
+                .host = links_[plan_.job.host_of(about.rank)].name(),
                 .rank = about.rank,
                 .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
                 .cause = cause});
@@ -546,7 +699,7 @@ int Launcher::finish() {
                               .timeout = timed_out ? plan_.options.timeout : std::nullopt,
                               .width = width_of(terminal_size(STDERR_FILENO))};
   const diagnosis::Conclusion end = diagnosis::conclude(
-      job, {.host = host_,
+      job, {.host = plan_.job.hosts[0].name,
             .log_dir = logs_.directory(),
             .now = monotonic_now(),
             .hint = [this](const diagnosis::Crash& crash) { return hint_about(plan_, crash); }});
@@ -586,19 +739,35 @@ int Launcher::say_killed(int status) {
   const std::string how =
       WIFSIGNALED(status) ? "was killed by " + io::signal_name(signal) : "ended before its time";
   const std::string text = "the process that watched the ranks " + how;
-  events_.emit({.kind = EventKind::kLost, .host = host_, .cause = text});
   screen_.note(fmt::format("corro: {}; every rank was stopped\n", text));
   return diagnosis::kSignalExit + signal;
 }
 
-/// Leaves no process behind; returns how the agent has ended, as from waitpid.
-int Launcher::end_agent() {
-  agent_.pipe.close();
-  int status = 0;
-  while (waitpid(agent_.pid, &status, 0) < 0 && errno == EINTR) {
+/// Leaves no process behind. Returns how this host's agent has ended, as from waitpid, if that was
+/// before its time and it was the only one: then nobody can say what became of the ranks.
+std::optional<int> Launcher::end_agents() {
+  std::optional<int> killed;
+  for (AgentLink& link : links_) {
+    const int status = link.end(link.fenced || !link.remote() ? kKillPatience : Duration::zero());
+    if (links_.size() == 1 && !link.remote() && link.gone && !link.fenced) killed = status;
   }
   (void)agent::kill_descendants(kKillPatience);
-  return status;
+  return killed;
+}
+
+/// A thread must not be there yet: processes are forked.
+Result<std::vector<AgentLink>> start_agents(const LaunchPlan& plan, const sigset_t& mask,
+                                            const std::string& version) {
+  std::vector<AgentLink> links;
+  const auto shell = remote_shell(plan.options.rsh);
+  for (size_t host = 0; host < plan.job.hosts.size(); ++host) {
+    const JobHost& one = plan.job.hosts[host];
+    auto process = one.own ? start_own_agent(mask, version)
+                           : start_remote_agent(shell, one.name, plan.corro, mask);
+    if (!process.ok()) return process.status().with_context("host " + one.name);
+    links.emplace_back(host, one.name, std::move(*process));
+  }
+  return links;
 }
 
 }  // namespace
@@ -612,14 +781,14 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
   const Signals signals = block_signals();
   auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
   if (!logs.ok()) return fail(logs.status());
-  auto agent = start_local_agent(signals.before, version);
-  if (!agent.ok()) return fail(agent.status());
+  auto links = start_agents(plan, signals.before, version);
+  if (!links.ok()) return fail(links.status());
   auto epoll = io::Epoll::create();
   if (!epoll.ok()) return fail(epoll.status());
   auto writer = screen::ScreenWriter::create();  // a thread: after the fork
   if (!writer.ok()) return fail(writer.status());
-  Launcher launcher(plan, std::move(agent).value(), std::move(logs).value(),
-                    std::move(epoll).value(), std::move(writer).value());
+  Launcher launcher(plan, std::move(links).value(), std::move(logs).value(),
+                    std::move(epoll).value(), std::move(writer).value(), version);
   return launcher.run(signals.heard);
 }
 

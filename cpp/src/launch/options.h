@@ -32,6 +32,9 @@ struct RunOptions {
   screen::Show show;
   Bind bind = Bind::kAuto;
   std::optional<Duration> timeout;
+  std::string hosts;     ///< -H.
+  std::string hostfile;  ///< --hostfile.
+  std::string rsh;       ///< --rsh; "": ssh.
   bool allow_single_node = false;
   bool dry_run = false;
   bool verbose = false;

@@ -10,6 +10,7 @@
 #include "collective/schedule/algorithm.h"
 #include "io/files.h"
 #include "io/socket.h"
+#include "launch/hosts.h"
 #include "launch/misspelt.h"
 #include "launch/ranks.h"
 #include "launch/scheduler.h"
@@ -19,6 +20,10 @@ namespace {
 
 constexpr int kMaxRanks = 1024;
 
+bool names_hosts(const RunOptions& options) {
+  return !options.hosts.empty() || !options.hostfile.empty();
+}
+
 Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   if (options.ranks && (*options.ranks < 1 || *options.ranks > kMaxRanks)) {
     return {Code::kInvalidArgument,
@@ -27,7 +32,7 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   if (options.timeout && *options.timeout <= Duration::zero()) {
     return {Code::kInvalidArgument, "--timeout: give a time above 0, such as 90, 30m or 2h"};
   }
-  if (options.allow_single_node) return {};
+  if (options.allow_single_node || names_hosts(options)) return {};
   const auto surplus = find_surplus(inputs.environment, io::read_small_file);
   return surplus ? Status(Code::kFailedPrecondition, refusal(*surplus)) : Status();
 }
@@ -86,20 +91,50 @@ Variables common_to(const std::vector<Variables>& all) {
   return common;
 }
 
-/// Writes a word so that a shell reads it back.
-std::string quoted(const std::string& word) {
-  constexpr const char* kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=:,+@%^";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 std::string describe_misspelt(const LaunchPlan& plan) {
   std::string text;
   for (const std::string& line : plan.misspelt) text += fmt::format("corro: {}\n", line);
   return text;
+}
+
+/// On which hosts the ranks are, by the command line.
+Result<std::vector<JobHost>> hosts_of(const RunOptions& options, const PlanInputs& inputs) {
+  if (!options.hosts.empty() && !options.hostfile.empty())
+    return Status(Code::kInvalidArgument, "-H and --hostfile: give one of them");
+  if (!options.hostfile.empty() && !inputs.files.exists(options.hostfile))
+    return Status(Code::kNotFound, "--hostfile " + options.hostfile + ": no such file");
+  CORRO_ASSIGN(auto named,
+               options.hostfile.empty()
+                   ? parse_hosts(options.hosts)
+                   : parse_hostfile(inputs.read_file(options.hostfile), options.hostfile));
+  CORRO_ASSIGN(named, place_ranks(std::move(named), options.ranks.value_or(0)));
+  std::vector<JobHost> hosts;
+  int rank = 0;
+  for (const HostSlots& host : named) {
+    hosts.push_back({.name = host.name,
+                     .own = is_own_host(host.name, inputs.machine.host),
+                     .first_rank = rank,
+                     .ranks = host.slots,
+                     .address = ""});
+    rank += host.slots;
+  }
+  return hosts;
+}
+
+/// Where the ranks of a host run, and with how many threads, for people.
+std::string describe_host(const LaunchPlan& plan, size_t host) {
+  const JobHost& one = plan.job.hosts[host];
+  std::string text = fmt::format(
+      "{} {} on {}", one.ranks == 1 ? "rank" : "ranks",
+      one.ranks == 1 ? fmt::format("{}", one.first_rank)
+                     : fmt::format("{}-{}", one.first_rank, one.first_rank + one.ranks - 1),
+      one.name);
+  if (!one.address.empty()) text += fmt::format(", reached at {}", one.address);
+  return text;
+}
+
+std::string describe_binding(const Binding& binding) {
+  return binding.ranks.empty() ? fmt::format("none, {}", binding.reason) : binding.reason;
 }
 
 }  // namespace
@@ -113,16 +148,24 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
                resolve_command(options, inputs.environment, inputs.own_directory, inputs.files));
   plan.inherited = inputs.environment;
   CORRO_ASSIGN(plan.base, apply_env_options(inputs.environment, options.env));
-  const RankChoice choice = choose_ranks(inputs.machine.facts);
-  plan.job.ranks = options.ranks.value_or(choice.ranks);
-  if (!options.ranks) plan.ranks_reason = choice.reason;
+  if (names_hosts(options)) {
+    CORRO_ASSIGN(plan.job.hosts, hosts_of(options, inputs));
+    plan.job.ranks = plan.job.hosts.back().first_rank + plan.job.hosts.back().ranks;
+  } else {
+    const RankChoice choice = choose_ranks(inputs.machine.facts);
+    plan.job.ranks = options.ranks.value_or(choice.ranks);
+    if (!options.ranks) plan.ranks_reason = choice.reason;
+    plan.job.hosts = {{.name = inputs.machine.host, .ranks = plan.job.ranks, .address = ""}};
+  }
   CORRO_TRY(check_shown_ranks(options.show, plan.job.ranks));
-  CORRO_ASSIGN(plan.binding,
-               decide_binding(options.bind, plan.job.ranks, inputs.machine.processors));
+  plan.bindings.resize(plan.job.hosts.size());
+  if (plan.job.hosts.size() == 1 && plan.job.hosts[0].own)
+    CORRO_TRY(settle_host(plan, 0, inputs.machine));
+  plan.corro = inputs.own_directory + "/corro";
+  plan.directory = inputs.files.directory;
   plan.job.job_id = inputs.job_id;
   plan.job.agent = "corro-" + inputs.job_id;
   plan.job.master_port = inputs.master_port;
-  plan.job.threads = std::max(1, usable_cores(inputs.machine.facts) / plan.job.ranks);
   plan.job.log_dir =
       options.log_dir.empty() ? new_log_dir(inputs, plan.command.name) : options.log_dir;
   const bool absolute = plan.job.log_dir.starts_with('/');
@@ -132,13 +175,22 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
   return plan;
 }
 
+Status settle_host(LaunchPlan& plan, size_t host, const agent::Machine& machine) {
+  JobHost& settled = plan.job.hosts[host];
+  settled.threads = std::max(1, usable_cores(machine.facts) / settled.ranks);
+  CORRO_ASSIGN(plan.bindings[host],
+               decide_binding(plan.options.bind, settled.ranks, machine.processors));
+  return {};
+}
+
 Variables environment_of(const LaunchPlan& plan, int rank) {
   Variables variables = worker_variables(plan.job, rank, plan.base);
   for (const std::string& option : plan.options.env) {
     // What the user sets on the command line wins, MASTER_PORT for example.
     if (option.find('=') != std::string::npos) variables.erase(option.substr(0, option.find('=')));
   }
-  Variables environment = plan.base;
+  const bool own = plan.job.hosts[plan.job.host_of(rank)].own;
+  Variables environment = own ? plan.base : for_other_hosts(plan.base);
   for (auto& [name, value] : variables) environment[name] = value;
   return environment;
 }
@@ -151,29 +203,40 @@ std::string announce_plan(const LaunchPlan& plan) {
                         job.ranks == 1 ? "rank" : "ranks", plan.ranks_reason, job.log_dir);
   }
   if (!plan.options.verbose) return text;
-  text += fmt::format("corro: job {}, {} ranks on {}, logs in {}\n", job.job_id, job.ranks,
-                      plan.machine.host, job.log_dir);
+  text += fmt::format(
+      "corro: job {}, {} ranks on {}, logs in {}\n", job.job_id, job.ranks,
+      job.hosts.size() == 1 ? job.hosts[0].name : fmt::format("{} hosts", job.hosts.size()),
+      job.log_dir);
+  for (size_t host = 0; job.hosts.size() > 1 && host < job.hosts.size(); ++host)
+    text += fmt::format("corro: {}\n", describe_host(plan, host));
   text += fmt::format("corro: running {}\n", plan.command.program);
   const bool theirs = plan.base.contains("OMP_NUM_THREADS");
   text +=
       fmt::format("corro: OMP_NUM_THREADS={} ({})\n", environment_of(plan, 0).at("OMP_NUM_THREADS"),
                   theirs ? "set by you" : "cores / ranks; set it yourself to change it");
-  return text + fmt::format("corro: binding: {}{}\n", plan.binding.ranks.empty() ? "none, " : "",
-                            plan.binding.reason);
+  for (size_t host = 0; host < plan.bindings.size(); ++host) {
+    const std::string where = plan.bindings.size() == 1 ? "" : " on " + job.hosts[host].name;
+    text += fmt::format("corro: binding{}: {}\n", where, describe_binding(plan.bindings[host]));
+  }
+  return text;
 }
 
 std::string describe_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
   std::string text = describe_misspelt(plan);
-  text += fmt::format("host {}: {} {}{}\n", plan.machine.host, job.ranks,
-                      job.ranks == 1 ? "rank" : "ranks",
-                      plan.ranks_reason.empty() ? "" : ", " + plan.ranks_reason);
+  for (const JobHost& host : job.hosts) {
+    text +=
+        fmt::format("host {}: {} {}{}\n", host.name, host.ranks, host.ranks == 1 ? "rank" : "ranks",
+                    plan.ranks_reason.empty() ? "" : ", " + plan.ranks_reason);
+  }
   text += "command:";
   for (const std::string& word : plan.command.arguments) text += " " + quoted(word);
   text += fmt::format("\nprogram: {}\nlogs: {}/rank-N.log\n", plan.command.program, job.log_dir);
-  text +=
-      fmt::format("binding: {}\n", plan.binding.ranks.empty() ? "none (" + plan.binding.reason + ")"
-                                                              : plan.binding.reason);
+  const bool one_host = job.hosts.size() == 1 && job.hosts[0].own;
+  const Binding& binding = plan.bindings[0];
+  text += fmt::format("binding: {}\n", !one_host ? "decided when the hosts say what they have"
+                                       : binding.ranks.empty() ? "none (" + binding.reason + ")"
+                                                               : binding.reason);
   std::vector<Variables> added;
   added.reserve(static_cast<size_t>(job.ranks));
   for (int rank = 0; rank < job.ranks; ++rank) added.push_back(added_variables(plan, rank));
@@ -181,9 +244,9 @@ std::string describe_plan(const LaunchPlan& plan) {
   text += "variables of every rank:\n";
   for (const auto& [name, value] : shared) text += fmt::format("  {}={}\n", name, quoted(value));
   for (size_t rank = 0; rank < added.size(); ++rank) {
-    text +=
-        fmt::format("rank {} on {}, processors {}:\n", rank, plan.machine.host,
-                    plan.binding.ranks.empty() ? "any" : format_ranges(plan.binding.ranks[rank]));
+    const JobHost& host = job.hosts[job.host_of(static_cast<int>(rank))];
+    text += fmt::format("rank {} on {}, processors {}:\n", rank, host.name,
+                        binding.ranks.empty() ? "any" : format_ranges(binding.ranks[rank]));
     for (const auto& [name, value] : added[rank]) {
       if (!shared.contains(name)) text += fmt::format("  {}={}\n", name, quoted(value));
     }

@@ -2,6 +2,7 @@
 // carries it out.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,11 @@ struct LaunchPlan {
   agent::Machine machine;
   Command command;
   JobFacts job;
-  Variables inherited;  ///< As the launcher found it.
-  Variables base;       ///< The same with --env applied.
-  Binding binding;
+  Variables inherited;                ///< As the launcher found it.
+  Variables base;                     ///< The same with --env applied.
+  std::vector<Binding> bindings;      ///< By host.
+  std::string corro;                  ///< The program's path, for other hosts.
+  std::string directory;              ///< Where the ranks are started.
   std::string ranks_reason;           ///< Why so many ranks; "" if the user said how many.
   std::vector<std::string> misspelt;  ///< Lines about variables, of find_misspelt().
 };
@@ -32,6 +35,7 @@ struct PlanInputs {
   agent::Machine machine;
   FileFacts files;
   std::string own_directory;  ///< Of the corro program.
+  std::function<std::string(const std::string& path)> read_file;
   std::string job_id;
   std::string time;  ///< "20261121-111249", for the log directory.
   int master_port = 0;
@@ -40,7 +44,11 @@ struct PlanInputs {
 /// Every failure is a mistake on the command line or a program that is not there: exit status 2.
 [[nodiscard]] Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs);
 
-/// The whole environment of a rank.
+/// What is decided of a host once its agent says what there is: threads and processors of its
+/// ranks. FAILED_PRECONDITION if they do not fit.
+[[nodiscard]] Status settle_host(LaunchPlan& plan, size_t host, const agent::Machine& machine);
+
+/// The whole environment of a rank; on another host beside what there is.
 [[nodiscard]] Variables environment_of(const LaunchPlan& plan, int rank);
 
 /// What is said before the first rank starts: "" without --verbose if the user said how many.

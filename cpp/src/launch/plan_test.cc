@@ -362,5 +362,78 @@ TEST(ParseShow, ReadsModesAndRanks) {
   }
 }
 
+RunOptions run_on(const std::string& hosts, std::optional<int> ranks = {}) {
+  RunOptions options = run({"train.py"}, ranks);
+  options.hosts = hosts;
+  return options;
+}
+
+TEST(SeveralHosts, RanksKnowTheirPlaces) {
+  auto plan = make_plan(run_on("node7:2,b:3"), inputs());
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->job.ranks, 5);
+  ASSERT_EQ(plan->job.hosts.size(), 2U);
+  EXPECT_TRUE(plan->job.hosts[0].own);
+  EXPECT_FALSE(plan->job.hosts[1].own);
+  plan->job.hosts[0].address = "10.0.0.1";
+  plan->job.hosts[1].address = "10.0.0.2";
+  const Variables last = environment_of(*plan, 4);
+  const Variables expected = {
+      {"CORRO_RANK", "4"},       {"CORRO_LOCAL_RANK", "2"}, {"CORRO_LOCAL_SIZE", "3"},
+      {"CORRO_NODE_RANK", "1"},  {"CORRO_NODES", "2"},      {"CORRO_LISTEN", "10.0.0.2"},
+      {"LOCAL_RANK", "2"},       {"LOCAL_WORLD_SIZE", "3"}, {"GROUP_RANK", "1"},
+      {"GROUP_WORLD_SIZE", "2"}, {"WORLD_SIZE", "5"},       {"MASTER_ADDR", "10.0.0.1"}};
+  for (const auto& [name, value] : expected) EXPECT_EQ(value_of(last, name), value) << name;
+  EXPECT_EQ(environment_of(*plan, 0).at("CORRO_LISTEN"), "10.0.0.1");
+  EXPECT_EQ(environment_of(*plan, 1).at("LOCAL_RANK"), "1");
+}
+
+TEST(SeveralHosts, GetWhatIsNotOfThisHost) {
+  PlanInputs facts = inputs();
+  facts.environment["SSH_AUTH_SOCK"] = "/tmp/agent";
+  facts.environment["DISPLAY"] = ":0";
+  facts.environment["LEARNING_RATE"] = "0.1";
+  const auto plan = make_plan(run_on("node7,b"), facts);
+  EXPECT_EQ(environment_of(*plan, 0).at("HOME"), "/home/me");
+  const Variables other = environment_of(*plan, 1);
+  for (const char* name : {"HOME", "SSH_AUTH_SOCK", "DISPLAY", "TORCHELASTIC_ERROR_FILE"})
+    EXPECT_FALSE(other.contains(name)) << name;
+  EXPECT_EQ(other.at("LEARNING_RATE"), "0.1");
+  EXPECT_EQ(other.at("PATH"), "/usr/bin:/bin");
+}
+
+TEST(SeveralHosts, AreSettledWhenTheySayWhatTheyHave) {
+  auto plan = make_plan(run_on("b:2"), inputs());
+  ASSERT_TRUE(plan.ok());
+  agent::Machine machine;
+  machine.facts.cores = 8;
+  ASSERT_TRUE(settle_host(*plan, 0, machine).ok());
+  EXPECT_EQ(environment_of(*plan, 0).at("OMP_NUM_THREADS"), "4");
+  plan->options.bind = Bind::kCore;
+  EXPECT_EQ(settle_host(*plan, 0, machine).code(), Code::kFailedPrecondition) << "no processors";
+}
+
+TEST(SeveralHosts, AMistakeIsOneLine) {
+  EXPECT_THAT(make_plan(run_on("a:2,b:2", 5), inputs()).status().message(),
+              HasSubstr("the hosts have 4 slots"));
+  RunOptions both = run_on("a");
+  both.hostfile = "hosts";
+  EXPECT_THAT(make_plan(both, inputs()).status().message(), HasSubstr("give one of them"));
+  RunOptions file = run({"train.py"});
+  file.hostfile = "here";
+  PlanInputs facts = inputs();
+  facts.read_file = [](const std::string&) { return "a slots=1\nb slots=x\n"; };
+  EXPECT_THAT(make_plan(file, facts).status().message(), HasSubstr("here:2: "));
+  file.hostfile = "gone";
+  EXPECT_THAT(make_plan(file, facts).status().message(),
+              HasSubstr("--hostfile gone: no such file"));
+}
+
+TEST(SeveralHosts, AreAllInADryRun) {
+  const std::string text = describe_plan(make_plan(run_on("node7:1,b:2"), inputs()).value());
+  EXPECT_THAT(text, HasSubstr("host node7: 1 rank\nhost b: 2 ranks\n"));
+  EXPECT_THAT(text, HasSubstr("rank 2 on b, processors any:"));
+}
+
 }  // namespace
 }  // namespace corro::launch

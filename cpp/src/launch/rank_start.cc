@@ -23,18 +23,25 @@ std::optional<winsize> terminal_size(int fd) {
 
 agent::Start start_of(const LaunchPlan& plan, int rank, const wire::Secret& secret) {
   agent::Start start{.job = plan.job.job_id,
-                     .agent = plan.job.agent,
+                     .agent = plan.job.agent_on(plan.job.host_of(rank)),
                      .secret = secret,
                      .size = plan.job.ranks,
                      .program = plan.command.program,
                      .arguments = plan.command.arguments,
                      .environment = environment_of(plan, rank)};
-  if (!plan.binding.ranks.empty()) {
-    const std::vector<int>& processors = plan.binding.ranks[static_cast<size_t>(rank)];
+  const size_t host_number = plan.job.host_of(rank);
+  const JobHost& host = plan.job.hosts[host_number];
+  if (!host.own) {
+    start.directory = plan.directory;
+    start.adds_environment = true;
+  }
+  const Binding& binding = plan.bindings[host_number];
+  if (!binding.ranks.empty()) {
+    const std::vector<int>& processors = binding.ranks[static_cast<size_t>(rank - host.first_rank)];
     start.processors.assign(processors.begin(), processors.end());
   }
   // A terminal cannot be read from the background: then there is no input.
-  start.inherits_stdin = rank == 0 && isatty(STDIN_FILENO) == 0;
+  start.inherits_stdin = rank == 0 && host.own && isatty(STDIN_FILENO) == 0;
   if (has_screen(plan, rank)) {
     start.out_terminal = terminal_size(STDOUT_FILENO);
     start.err_terminal = terminal_size(STDERR_FILENO);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace corro::launch {
 namespace {
@@ -20,26 +21,34 @@ constexpr std::array kReserved = {"CORRO_RUN",        "CORRO_RANK",       "CORRO
                                   "CORRO_NODES",      "CORRO_JOB_ID",     "CORRO_AGENT"};
 
 void add_torchrun_names(const JobFacts& job, int rank, Variables& variables) {
-  const std::string ranks = std::to_string(job.ranks);
-  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) {
-    variables[name] = std::to_string(rank);
-  }
-  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}) {
-    variables[name] = ranks;
-  }
-  variables["GROUP_RANK"] = "0";
-  variables["GROUP_WORLD_SIZE"] = "1";
+  const size_t node = job.host_of(rank);
+  const JobHost& host = job.hosts[node];
+  const std::string& master = job.hosts[0].address;
+  for (const char* name : {"RANK", "ROLE_RANK"}) variables[name] = std::to_string(rank);
+  variables["LOCAL_RANK"] = std::to_string(rank - host.first_rank);
+  for (const char* name : {"WORLD_SIZE", "ROLE_WORLD_SIZE"})
+    variables[name] = std::to_string(job.ranks);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(host.ranks);
+  variables["GROUP_RANK"] = std::to_string(node);
+  variables["GROUP_WORLD_SIZE"] = std::to_string(job.hosts.size());
   variables["ROLE_NAME"] = "default";
-  variables["MASTER_ADDR"] = "127.0.0.1";
+  variables["MASTER_ADDR"] = master.empty() ? "127.0.0.1" : master;
   variables["MASTER_PORT"] = std::to_string(job.master_port);
   variables["TORCHELASTIC_RUN_ID"] = job.job_id;
   variables["TORCHELASTIC_RESTART_COUNT"] = "0";
   variables["TORCHELASTIC_MAX_RESTARTS"] = "0";
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";  // rank 0 opens the store at MASTER_PORT
-  variables["TORCHELASTIC_ERROR_FILE"] = fmt::format("{}/rank-{}.error.json", job.error_dir, rank);
+  if (host.own)
+    variables["TORCHELASTIC_ERROR_FILE"] =
+        fmt::format("{}/rank-{}.error.json", job.error_dir, rank);
 }
 
 }  // namespace
+
+size_t JobFacts::host_of(int rank) const {
+  const auto next = std::ranges::upper_bound(hosts, rank, {}, &JobHost::first_rank);
+  return static_cast<size_t>(next - hosts.begin()) - 1;
+}
 
 Result<Variables> apply_env_options(Variables inherited, const std::vector<std::string>& options) {
   for (const std::string& option : options) {
@@ -67,21 +76,36 @@ Variables worker_variables(const JobFacts& job, int rank, const Variables& base)
   variables["CORRO_RUN"] = "1";
   variables["CORRO_RANK"] = std::to_string(rank);
   variables["CORRO_SIZE"] = std::to_string(job.ranks);
-  variables["CORRO_LOCAL_RANK"] = std::to_string(rank);
-  variables["CORRO_LOCAL_SIZE"] = std::to_string(job.ranks);
-  variables["CORRO_NODE_RANK"] = "0";
-  variables["CORRO_NODES"] = "1";
+  const size_t node = job.host_of(rank);
+  const JobHost& host = job.hosts[node];
+  variables["CORRO_LOCAL_RANK"] = std::to_string(rank - host.first_rank);
+  variables["CORRO_LOCAL_SIZE"] = std::to_string(host.ranks);
+  variables["CORRO_NODE_RANK"] = std::to_string(node);
+  variables["CORRO_NODES"] = std::to_string(job.hosts.size());
+  if (!host.address.empty()) variables["CORRO_LISTEN"] = host.address;
   variables["CORRO_JOB_ID"] = job.job_id;
-  variables["CORRO_AGENT"] = job.agent;
+  variables["CORRO_AGENT"] = job.agent_on(node);
   add_torchrun_names(job, rank, variables);
   // Lines reach the screen when they are printed; a crash in native code shows its Python stack.
   const Variables defaults = {{"PYTHONUNBUFFERED", "1"},
                               {"PYTHONFAULTHANDLER", "1"},
-                              {"OMP_NUM_THREADS", std::to_string(job.threads)}};
+                              {"OMP_NUM_THREADS", std::to_string(host.threads)}};
   for (const auto& [name, value] : defaults) {
     if (!base.contains(name)) variables[name] = value;
   }
   return variables;
+}
+
+Variables for_other_hosts(Variables base) {
+  static const std::set<std::string> kOfAHost = {
+      "HOME",  "USER", "LOGNAME", "SHELL",   "MAIL",   "HOSTNAME",  "PWD",        "OLDPWD",
+      "SHLVL", "_",    "TERM",    "DISPLAY", "TMPDIR", "LS_COLORS", "XAUTHORITY", "HOST"};
+  std::erase_if(base, [](const auto& entry) {
+    const std::string& name = entry.first;
+    return kOfAHost.contains(name) || name.starts_with("SSH_") || name.starts_with("XDG_") ||
+           name.starts_with("DBUS_");
+  });
+  return base;
 }
 
 }  // namespace corro::launch

@@ -9,15 +9,32 @@
 
 namespace corro::launch {
 
-/// What all ranks of a local job share.
+/// A host of a job, and which ranks are on it.
+struct JobHost {
+  std::string name;  ///< As the user named it.
+  bool own = true;   ///< The launcher's.
+  int first_rank = 0;
+  int ranks = 1;
+  int threads = 1;      ///< OMP_NUM_THREADS unless the user set it.
+  std::string address;  ///< By which the others reach it; "" in a job of one host.
+};
+
+/// What all ranks of a job share.
 struct JobFacts {
   std::string job_id;
-  std::string agent;      ///< Name of the agent's abstract Unix socket.
+  std::string agent;      ///< Name of the agent's abstract Unix socket; of several, its beginning.
   std::string log_dir;    ///< Of rank-N.log and failure.json; may be relative.
   std::string error_dir;  ///< The same, absolute, for TORCHELASTIC_ERROR_FILE of each rank.
   int ranks = 1;
-  int master_port = 0;
-  int threads = 1;  ///< OMP_NUM_THREADS unless the user set it.
+  int master_port = 0;         ///< Free on the first host.
+  std::vector<JobHost> hosts;  ///< In the order of their ranks; at least one.
+
+  /// The number of the host that the rank is on.
+  [[nodiscard]] size_t host_of(int rank) const;
+  /// The name of a host's agent: several may be on one machine.
+  [[nodiscard]] std::string agent_on(size_t host) const {
+    return hosts.size() == 1 ? agent : agent + "-" + std::to_string(host);
+  }
 };
 
 /// Applies --env to what was inherited: "K=V" sets, "K" insists that K is there.
@@ -28,5 +45,9 @@ struct JobFacts {
 /// The variables that corro adds for a rank: ours and torchrun's. Never the job's secret. `base` is
 /// what the user has: OMP_NUM_THREADS and Python's settings there are kept. Pure.
 [[nodiscard]] Variables worker_variables(const JobFacts& job, int rank, const Variables& base);
+
+/// What of the launcher's environment is for other hosts as well: all but what belongs to a host, a
+/// login or a terminal. Pure.
+[[nodiscard]] Variables for_other_hosts(Variables base);
 
 }  // namespace corro::launch

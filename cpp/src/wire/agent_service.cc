@@ -203,6 +203,7 @@ bool AgentService::Impl::put(uint64_t id, const AgentMessage& message) {
   }
   store_bytes += bytes;
   store.emplace(message.key, message.value);
+  if (options.on_put) options.on_put(message.key, message.value);
   answer_waiters(message.key, Code::kOk, message.value);
   return connections.contains(id) && reply(id, message.request, Code::kOk, {});
 }
@@ -218,6 +219,14 @@ bool AgentService::Impl::get(uint64_t id, const AgentMessage& message) {
   ++connection.waiting;
   waiters.emplace(message.key, Waiter{id, message.request});
   return true;
+}
+
+void AgentService::supply(const std::string& key, const Bytes& value) {
+  const size_t bytes = key.size() + value.size();
+  if (bytes > impl_->options.max_store_bytes - impl_->store_bytes) return;
+  if (!check_bootstrap_put(key, value).ok() || !impl_->store.emplace(key, value).second) return;
+  impl_->store_bytes += bytes;
+  impl_->answer_waiters(key, Code::kOk, value);
 }
 
 bool AgentService::greeted(int32_t rank) const { return impl_->greeted.contains(rank); }

@@ -41,6 +41,8 @@ class AgentService {
     std::string name;
     /// Called in poll() for each HELLO; a rank says HELLO once per engine.
     std::function<void(WorkerHello)> on_hello;
+    /// Called in poll() for each key that a worker of this host has put; may be empty.
+    std::function<void(const std::string& key, const Bytes& value)> on_put = {};
     size_t max_store_bytes = 64U << 20U;  ///< Keys and values together.
   };
   struct Counters {
@@ -58,6 +60,8 @@ class AgentService {
   /// Handles what is ready and returns. A failure means that the service cannot go on (out of
   /// descriptors, ...); what a worker does wrong only costs it its connection.
   [[nodiscard]] Status poll();
+  /// A worker of another host has put this key. Ignored if there is one, or no room.
+  void supply(const std::string& key, const Bytes& value);
   /// The process of this rank has ended and left none behind: unless it has ever said HELLO, who
   /// asks for one of its keys gets NOT_FOUND from now on.
   void end_rank(int32_t rank);

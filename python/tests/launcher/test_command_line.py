@@ -150,7 +150,7 @@ def test_the_page_about_the_launcher_has_every_option(program: str) -> None:
     text = corro(program, "run", "--help").stdout
     page = (Path(__file__).parents[3] / "docs/launcher.md").read_text()
     rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| `-")]
-    spelt = r"(?<![\w-])--?[a-z][a-z-]*"
+    spelt = r"(?<![\w-])--?[A-Za-z][a-z-]*"
     options = {
         o
         for line in text.splitlines()

@@ -1,0 +1,135 @@
+#include "launch/agent_link.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+namespace corro::launch {
+namespace {
+
+constexpr int kNoSuchProgram = 127;  ///< A shell's status if there is no such program.
+
+/// The last line that says anything, without what would change a terminal.
+std::string last_line(const std::string& text) {
+  std::string last;
+  std::string line;
+  for (const char c : text + "\n") {
+    if (c == '\n') {
+      if (line.find_first_not_of(' ') != std::string::npos) last = line;
+      line.clear();
+    } else if (static_cast<unsigned char>(c) >= ' ') {
+      line += c;
+    }
+  }
+  return last;
+}
+
+/// Whether the host `from` has reached `address` of the host `to`.
+bool reaches(const AgentLink& from, size_t to, const std::string& address) {
+  return std::ranges::any_of(*from.routes, [&](const agent::Route& route) {
+    return static_cast<size_t>(route.host) == to && route.address == address;
+  });
+}
+
+}  // namespace
+
+Status AgentLink::watch(io::Epoll& epoll, uint64_t key, uint64_t errors_key) {
+  key_ = key;
+  CORRO_TRY(epoll.add(process_.pipe.in(), EPOLLIN, key));
+  return remote() ? epoll.add(errors(), EPOLLIN, errors_key) : Status();
+}
+
+void AgentLink::unwatch(io::Epoll& epoll) {
+  epoll.remove(process_.pipe.in());
+  if (waits_room_ && process_.pipe.out() != process_.pipe.in()) epoll.remove(process_.pipe.out());
+}
+
+void AgentLink::flush(io::Epoll& epoll) {
+  agent::MessagePipe& pipe = process_.pipe;
+  pipe.flush();
+  if (pipe.ended() || pipe.unsent() == waits_room_) return;
+  waits_room_ = !waits_room_;
+  if (pipe.out() == pipe.in()) {
+    (void)epoll.modify(pipe.in(), EPOLLIN | (waits_room_ ? EPOLLOUT : 0U), key_);
+  } else if (waits_room_) {
+    (void)epoll.add(pipe.out(), EPOLLOUT, key_);
+  } else {
+    epoll.remove(pipe.out());
+  }
+}
+
+bool AgentLink::read_errors() {
+  constexpr size_t kKept = size_t{8} << 10U;
+  std::array<char, 4096> buffer{};
+  ssize_t count = 0;
+  while ((count = read(errors(), buffer.data(), buffer.size())) > 0) {
+    said_.append(buffer.data(), static_cast<size_t>(count));
+    if (said_.size() > kKept) said_.erase(0, said_.size() - kKept);
+  }
+  return count < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+std::string AgentLink::why(const std::string& corro) const {
+  const std::string said = last_line(said_);
+  siginfo_t end{};
+  const auto id = static_cast<id_t>(pid());
+  const bool ended = waitid(P_PID, id, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid != 0;
+  if (said.find("not found") != std::string::npos ||
+      said.find("No such file") != std::string::npos ||
+      (ended && end.si_code == CLD_EXITED && end.si_status == kNoSuchProgram)) {
+    return fmt::format("no corro at {} there; install the same environment at the same place",
+                       corro);
+  }
+  return said.empty() ? "its agent has ended without a word" : said;
+}
+
+int AgentLink::end(Duration patience) {
+  process_.pipe.close();
+  const Time until = monotonic_now() + patience;
+  int status = 0;
+  while (waitpid(pid(), &status, WNOHANG) == 0) {
+    constexpr int kPauseMs = 1;
+    poll(nullptr, 0, kPauseMs);
+    if (monotonic_now() >= until) kill(pid(), SIGKILL);
+  }
+  return status;
+}
+
+Result<std::vector<std::string>> choose_addresses(const std::vector<AgentLink>& links) {
+  std::vector<std::string> chosen;
+  for (const AgentLink& to : links) {
+    const std::vector<std::string>& own = to.survey->here.addresses;
+    const auto reached_by = [&](const std::string& address) {
+      return [&, address](const AgentLink& from) {
+        return from.host() == to.host() || reaches(from, to.host(), address);
+      };
+    };
+    const auto common = std::ranges::find_if(own, [&](const std::string& address) {
+      return std::ranges::all_of(links, reached_by(address));
+    });
+    if (common != own.end()) {
+      chosen.push_back(*common);
+      continue;
+    }
+    const auto cut_off = std::ranges::find_if(links, [&](const AgentLink& from) {
+      return from.host() != to.host() && std::ranges::none_of(own, [&](const std::string& address) {
+               return reaches(from, to.host(), address);
+             });
+    });
+    const std::string whom = cut_off == links.end() ? "no address leads to it from all other hosts"
+                                                    : cut_off->name() + " does not reach it";
+    return Status(
+        Code::kUnavailable,
+        fmt::format("host {}: {}; it has {}: is a firewall between them?", to.name(), whom,
+                    own.empty() ? "no address" : fmt::format("{}", fmt::join(own, ", "))));
+  }
+  return chosen;
+}
+
+}  // namespace corro::launch

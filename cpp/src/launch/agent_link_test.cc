@@ -1,0 +1,55 @@
+#include "launch/agent_link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace corro::launch {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// Hosts with addresses, and what each has reached: (host, address) pairs.
+std::vector<AgentLink> surveyed(
+    const std::vector<std::vector<std::string>>& addresses,
+    const std::vector<std::vector<std::pair<int, std::string>>>& reached) {
+  std::vector<AgentLink> links;
+  for (size_t host = 0; host < addresses.size(); ++host) {
+    AgentLink& link = links.emplace_back(
+        host, std::string(1, static_cast<char>('a' + host)),
+        AgentProcess{.pid = 0, .pipe = agent::MessagePipe(io::Fd()), .errors = {}});
+    link.survey.emplace();
+    link.survey->here.addresses = addresses[host];
+    link.routes.emplace();
+    for (const auto& [to, address] : reached[host])
+      link.routes->push_back({.host = to, .address = address});
+  }
+  return links;
+}
+
+TEST(ChooseAddresses, TakesTheFirstThatAllOthersHaveReached) {
+  const auto links =
+      surveyed({{"172.17.0.1", "10.0.0.1"}, {"172.17.0.1", "10.0.0.2"}, {"10.0.0.3"}},
+               {{{1, "10.0.0.2"}, {2, "10.0.0.3"}},
+                {{0, "10.0.0.1"}, {2, "10.0.0.3"}},
+                {{0, "10.0.0.1"}, {0, "172.17.0.1"}, {1, "10.0.0.2"}}});
+  EXPECT_THAT(choose_addresses(links).value(), ElementsAre("10.0.0.1", "10.0.0.2", "10.0.0.3"));
+}
+
+TEST(ChooseAddresses, NamesTwoThatDoNotReachEachOther) {
+  const auto links = surveyed({{"10.0.0.1"}, {"10.0.0.2", "fd00::2"}}, {{}, {{0, "10.0.0.1"}}});
+  EXPECT_THAT(choose_addresses(links).status().message(),
+              HasSubstr("host b: a does not reach it; it has 10.0.0.2, fd00::2"));
+}
+
+TEST(ChooseAddresses, SaysWhereNoAddressIsForAll) {
+  const auto links = surveyed({{"10.0.0.1", "10.1.0.1"}, {"10.0.0.2"}, {"10.1.0.3"}},
+                              {{{1, "10.0.0.2"}, {2, "10.1.0.3"}},
+                               {{0, "10.0.0.1"}, {2, "10.1.0.3"}},
+                               {{0, "10.1.0.1"}, {1, "10.0.0.2"}}});
+  EXPECT_THAT(choose_addresses(links).status().message(),
+              HasSubstr("host a: no address leads to it from all other hosts"));
+}
+
+}  // namespace
+}  // namespace corro::launch

@@ -1,0 +1,36 @@
+// On which hosts a job runs: what -H and --hostfile say.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace corro::launch {
+
+/// A host as the user named it.
+struct HostSlots {
+  std::string name;  ///< As for ssh: "node7", "user@10.0.0.7"; an IPv6 address without brackets.
+  int slots = 1;
+};
+
+/// Reads "a:4,b,[fe80::1]:2"; without a number a host has one slot. INVALID_ARGUMENT names what is
+/// wrong: a host twice, slots that are no number or not 1 to 1024. Pure.
+[[nodiscard]] Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
+
+/// Reads a hostfile, a line for each host: "node7", "node7:4", "node7 slots=4", with Open MPI's
+/// max_slots= and comments (#). The failure names file and line. Pure.
+[[nodiscard]] Result<std::vector<HostSlots>> parse_hostfile(std::string_view text,
+                                                            const std::string& path);
+
+/// Gives `ranks` of them places in the order of the hosts, as many as each has slots; those without
+/// a rank are left out. `ranks` 0: all slots. INVALID_ARGUMENT if there are too few. Pure.
+[[nodiscard]] Result<std::vector<HostSlots>> place_ranks(std::vector<HostSlots> hosts, int ranks);
+
+/// Whether the name is this host's: localhost, the name that it has itself, or that without its
+/// domain. Pure.
+[[nodiscard]] bool is_own_host(const std::string& name, const std::string& own);
+
+}  // namespace corro::launch

@@ -1,0 +1,69 @@
+#include "launch/hosts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace corro::launch {
+namespace {
+
+using testing::HasSubstr;
+
+std::string text_of(const Result<std::vector<HostSlots>>& hosts) {
+  if (!hosts.ok()) return "! " + hosts.status().message();
+  std::string text;
+  for (const HostSlots& host : *hosts) text += host.name + "=" + std::to_string(host.slots) + " ";
+  return text;
+}
+
+TEST(Hosts, AreReadWithTheirSlots) {
+  EXPECT_EQ(text_of(parse_hosts("a:4,b,user@c.example.org:2")), "a=4 b=1 user@c.example.org=2 ");
+  EXPECT_EQ(text_of(parse_hosts("10.0.0.7:3")), "10.0.0.7=3 ");
+  EXPECT_EQ(text_of(parse_hosts("[fe80::1]:2,fe80::2,[fe80::3]")),
+            "fe80::1=2 fe80::2=1 fe80::3=1 ");
+}
+
+TEST(Hosts, WhatIsNoneIsNamed) {
+  for (const char* text : {"a:0", "a:-1", "a:x", "a:", "a:1025", "a:4x"})
+    EXPECT_THAT(text_of(parse_hosts(text)), HasSubstr("slots are 1 to 1024")) << text;
+  for (const char* text : {"", "a,,b", ",a", "a b", "-oProxyCommand=x", "a;b", ":4"})
+    EXPECT_THAT(text_of(parse_hosts(text)), HasSubstr("not a host")) << text;
+  EXPECT_EQ(text_of(parse_hosts("a:2,b,a")),
+            "! -H: a: is there twice; write it once, with all its slots");
+}
+
+TEST(Hostfile, IsReadInEachHabit) {
+  const char* text =
+      "# the cluster\n"
+      "node1 slots=4\n"
+      "\n"
+      "node2:2   # with a comment\n"
+      "node3 slots=2 max_slots=8\n"
+      "node4\n";
+  EXPECT_EQ(text_of(parse_hostfile(text, "hosts")), "node1=4 node2=2 node3=2 node4=1 ");
+}
+
+TEST(Hostfile, AWrongLineIsNamed) {
+  EXPECT_THAT(text_of(parse_hostfile("a\nb slots=0\n", "hosts.txt")), HasSubstr("hosts.txt:2: "));
+  EXPECT_THAT(text_of(parse_hostfile("a\n\nb cpus=3\n", "h")),
+              HasSubstr("h:3: cpus=3: not understood"));
+  EXPECT_THAT(text_of(parse_hostfile("a\na\n", "h")), HasSubstr("h:2: a: is there twice"));
+  EXPECT_THAT(text_of(parse_hostfile("# none\n", "h")), HasSubstr("h: has no host"));
+}
+
+TEST(PlaceRanks, FillsHostAfterHost) {
+  const auto hosts = parse_hosts("a:2,b:2,c:2").value();
+  EXPECT_EQ(text_of(place_ranks(hosts, 0)), "a=2 b=2 c=2 ");
+  EXPECT_EQ(text_of(place_ranks(hosts, 3)), "a=2 b=1 ");
+  EXPECT_THAT(text_of(place_ranks(hosts, 8)),
+              HasSubstr("-np 8: the hosts have 6 slots; give them more, as in: -H a:4"));
+}
+
+TEST(OwnHost, IsKnownByItsNames) {
+  for (const char* name : {"localhost", "127.0.0.1", "node7.example.org", "node7"})
+    EXPECT_TRUE(is_own_host(name, "node7.example.org")) << name;
+  for (const char* name : {"node8", "node7.example.com", "me@node7", "node"})
+    EXPECT_FALSE(is_own_host(name, "node7.example.org")) << name;
+}
+
+}  // namespace
+}  // namespace corro::launch

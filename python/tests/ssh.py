@@ -1,0 +1,78 @@
+"""Real sshd on hosts that a test has made, and an ssh that knows the way.
+
+Nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import netns
+
+SSHD = "/usr/sbin/sshd"
+
+
+def refusal() -> str:
+    """Says why there is no sshd here, or nothing."""
+    if not Path(SSHD).exists():
+        return "no sshd: install openssh-server"
+    return netns.refusal()
+
+
+class Servers:
+    """An sshd on each host, which lets in whoever has the key in `directory`."""
+
+    def __init__(self, hosts: netns.Hosts, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(mode=0o700, exist_ok=True)
+        for name in ("host_key", "user_key"):
+            command = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name))
+            subprocess.run(command, check=True)
+        shutil.copy(directory / "user_key.pub", directory / "authorized_keys")
+        host_key = (directory / "host_key.pub").read_text().split()[:2]
+        known = [f"10.77.0.{host + 1} {' '.join(host_key)}" for host in range(len(hosts.names))]
+        (directory / "known_hosts").write_text("\n".join(known) + "\n")
+        self._write_configurations()
+        Path("/run/sshd").mkdir(exist_ok=True)
+        self.processes = [self._start(hosts, host) for host in range(len(hosts.names))]
+
+    def _write_configurations(self) -> None:
+        here = self.directory
+        (here / "sshd_config").write_text(
+            f"HostKey {here}/host_key\nAuthorizedKeysFile {here}/authorized_keys\nPidFile none\n"
+            "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n"
+            "UseDNS no\n"
+        )
+        (here / "ssh_config").write_text(
+            f"Host *\n  IdentityFile {here}/user_key\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {here}/known_hosts\n  StrictHostKeyChecking yes\n"
+        )
+        # ssh looks into the user's home whatever $HOME says, so the user's own ssh is this one.
+        program = here / "bin" / "ssh"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {here}/ssh_config "$@"\n')
+        program.chmod(0o755)
+
+    def _start(self, hosts: netns.Hosts, host: int) -> subprocess.Popen[bytes]:
+        command = [*hosts.inside(host), SSHD, "-D", "-e", "-f", str(self.directory / "sshd_config")]
+        log = (self.directory / f"sshd-{host}.log").open("wb")
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        end = time.monotonic() + 30
+        probe = [*hosts.inside(host), "ss", "-Hltn", "sport", "=", ":22"]
+        while not subprocess.run(probe, check=True, capture_output=True).stdout:
+            assert process.poll() is None, (self.directory / f"sshd-{host}.log").read_text()
+            assert time.monotonic() < end, "sshd does not listen"
+            time.sleep(0.02)
+        return process
+
+    def environment(self) -> dict[str, str]:
+        """For whoever calls ssh."""
+        return os.environ | {"PATH": f"{self.directory / 'bin'}:{os.environ['PATH']}"}
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.terminate()
+            process.wait()

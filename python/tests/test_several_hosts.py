@@ -1,0 +1,289 @@
+"""`corro run -H`: one command, ranks on several hosts, by real ssh between network namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import netns
+import pytest
+import ssh
+from launcher.conftest import is_alive, wait_until
+
+pytestmark = pytest.mark.faults
+OWN, OTHER = "localhost", "10.77.0.2"
+DEADLINE = 120
+
+
+class Cluster:
+    """Two hosts; the launcher is on the first."""
+
+    def __init__(self, directory: Path) -> None:
+        self.hosts = netns.Hosts(2)
+        self.servers = ssh.Servers(self.hosts, directory / "ssh")
+        beside_python = str(Path(sys.executable).with_name("corro"))
+        self.program = os.environ.get("CORRO_PROGRAM") or beside_python
+
+    def start(self, directory: Path, *arguments: object, **popen: Any) -> subprocess.Popen[str]:
+        run = [self.program, "run", "--log-dir", str(directory / "logs"), *map(str, arguments)]
+        environment = self.servers.environment()
+        for name in list(environment):
+            if name.startswith(("SLURM_", "CORRO_", "PET_", "OMPI_", "TORCHELASTIC_")):
+                del environment[name]
+        return subprocess.Popen(
+            [*self.hosts.inside(0), "env", "--default-signal=HUP,INT,QUIT", *run],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **popen,
+        )
+
+    def run(self, directory: Path, *arguments: object) -> tuple[int, str, str]:
+        job = self.start(directory, *arguments)
+        out, err = job.communicate(timeout=DEADLINE)
+        return job.returncode, out, err
+
+    def end(self) -> None:
+        self.servers.end()
+        self.hosts.end()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    reason = ssh.refusal()
+    if reason:
+        pytest.skip(reason)
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.end()
+
+
+def script(directory: Path, text: str) -> Path:
+    path = directory / "script.py"
+    path.write_text(text)
+    return path
+
+
+MEETS = """
+import json
+import os
+import numpy
+import corro
+import corro.numpy as cn
+
+corro.init()
+assert cn.allreduce(numpy.full(1000, corro.rank() + 1.0), corro.Sum)[0] == 10
+names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR CORRO_LISTEN"
+facts = {name: os.environ[name] for name in names.split()}
+facts["layout"] = [corro.rank(), corro.local_rank(), corro.cross_rank(), corro.cross_size()]
+facts["addresses"] = os.popen("ip -4 -o address show dev eth0").read().split()[3]
+facts["cwd"] = os.getcwd()
+with open(f"facts-{corro.rank()}", "w") as file:
+    json.dump(facts, file)
+print("rank", corro.rank())
+"""
+
+
+def test_ranks_of_two_hosts_meet(cluster: Cluster, tmp_path: Path) -> None:
+    code, out, err = cluster.run(
+        tmp_path, "--verbose", "--show", "all", "-H", f"{OWN}:2,{OTHER}:2", script(tmp_path, MEETS)
+    )
+    assert code == 0, err
+    assert sorted(line.split("] ")[1] for line in out.splitlines()) == [
+        f"rank {r}" for r in range(4)
+    ]
+    facts = [json.loads((tmp_path / f"facts-{rank}").read_text()) for rank in range(4)]
+    assert [fact["layout"] for fact in facts] == [[r, r % 2, r // 2, 2] for r in range(4)]
+    for rank, fact in enumerate(facts):
+        here = f"10.77.0.{rank // 2 + 1}"
+        assert fact["addresses"].split("/")[0] == here, "the rank is on its host"
+        assert fact["CORRO_LISTEN"] == here
+        assert fact["MASTER_ADDR"] == "10.77.0.1"
+        assert (fact["RANK"], fact["LOCAL_RANK"]) == (str(rank), str(rank % 2))
+        assert (fact["WORLD_SIZE"], fact["LOCAL_WORLD_SIZE"]) == ("4", "2")
+        assert fact["cwd"] == str(tmp_path)
+    assert f"ranks 2-3 on {OTHER}, reached at 10.77.0.2" in err
+    assert (tmp_path / "logs" / "rank-3.log").read_text() == "rank 3\n"
+
+
+def test_a_script_for_torchrun_meets_over_gloo(cluster: Cluster, tmp_path: Path) -> None:
+    text = (
+        "import torch\nimport torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        "x = torch.ones(4) * dist.get_rank()\ndist.all_reduce(x)\nassert x[0] == 1, x\n"
+        "print('sum', x[0].item())\ndist.destroy_process_group()\n"
+    )
+    code, out, err = cluster.run(
+        tmp_path, "--env", "GLOO_SOCKET_IFNAME=eth0", "-H", f"{OWN},{OTHER}", script(tmp_path, text)
+    )
+    assert code == 0, err
+    assert "sum 1.0" in out
+
+
+FAILS = """
+import corro
+import corro.numpy
+corro.init()
+corro.set_step(3)
+corro.numpy.allreduce(1.0)
+if corro.rank() == 1:
+    raise ValueError("bad data")
+corro.numpy.allreduce(1.0)
+"""
+
+
+def test_a_failure_elsewhere_names_host_and_rank(cluster: Cluster, tmp_path: Path) -> None:
+    code, _, err = cluster.run(tmp_path, "-H", f"{OWN},{OTHER}", script(tmp_path, FAILS))
+    assert code == 1
+    assert f"corro: rank 1 failed on {OTHER} (pid " in err
+    assert "ValueError: bad data" in err
+    failure = json.loads((tmp_path / "logs" / "failure.json").read_text())
+    assert (failure["host"], failure["rank"], failure["step"]) == (OTHER, 1, 3)
+
+
+# Leaves a file pid-RANK-PID for itself and for a child that has left its session.
+STAYS = """
+import os, subprocess, time
+rank = os.environ["RANK"]
+child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+for pid in (os.getpid(), child.pid):
+    open(f"pid-{rank}-{pid}", "w")
+while True: time.sleep(0.1)
+"""
+
+
+def pids_of(directory: Path, rank: int) -> list[int]:
+    def found() -> list[int]:
+        return [int(path.name.split("-")[2]) for path in directory.glob(f"pid-{rank}-*")]
+
+    wait_until(lambda: len(found()) == 2, f"rank {rank} runs")
+    return found()
+
+
+def gone(pids: list[int]) -> None:
+    wait_until(lambda: not any(map(is_alive, pids)), "every process has ended")
+
+
+def agent_above(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("victim", ["agent", "ssh", "cable"])
+def test_a_host_that_is_lost_ends_the_job_and_leaves_nothing(
+    cluster: Cluster, tmp_path: Path, victim: str
+) -> None:
+    job = cluster.start(tmp_path, "-H", f"{OWN},{OTHER}", script(tmp_path, STAYS))
+    own, other = pids_of(tmp_path, 0), pids_of(tmp_path, 1)
+    if victim == "agent":
+        os.kill(agent_above(min(other)), signal.SIGKILL)
+    elif victim == "ssh":
+        children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        [shell] = [pid for pid in children if "ssh" in Path(f"/proc/{pid}/cmdline").read_text()]
+        os.kill(int(shell), signal.SIGKILL)
+    else:
+        cluster.hosts.cut(1)
+    try:
+        _, err = job.communicate(timeout=DEADLINE)
+    finally:
+        if victim == "cable":
+            cluster.hosts.mend(1)
+    assert job.returncode == 128 + signal.SIGKILL
+    assert f"corro: rank 1 failed on {OTHER}" in err
+    assert f"host {OTHER} was lost: " in err
+    gone(own)
+    gone(other)
+
+
+def test_kill_9_of_the_launcher_leaves_nothing_anywhere(cluster: Cluster, tmp_path: Path) -> None:
+    job = cluster.start(tmp_path, "-H", f"{OWN},{OTHER}", script(tmp_path, STAYS))
+    pids = pids_of(tmp_path, 0) + pids_of(tmp_path, 1)
+    job.kill()
+    job.communicate()
+    gone(pids)
+
+
+def test_ctrl_c_ends_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
+    job = cluster.start(tmp_path, "-H", f"{OWN},{OTHER}", script(tmp_path, STAYS))
+    pids = pids_of(tmp_path, 0) + pids_of(tmp_path, 1)
+    job.send_signal(signal.SIGINT)
+    _, err = job.communicate(timeout=DEADLINE)
+    assert job.returncode == 128 + signal.SIGINT
+    assert "corro: stopped by SIGINT" in err
+    gone(pids)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-H", f"{OWN},no-such-host.invalid"), "host no-such-host.invalid: "),
+        (("-H", f"{OWN},10.77.0.1"), "host 10.77.0.1: "),  # A key that is not known.
+        (("-H", f"{OWN}:0"), "slots are 1 to 1024"),
+        (("-H", f"{OWN},{OTHER}", "-np", "3"), "-np 3: the hosts have 2 slots"),
+        (("-H", f"{OTHER},{OTHER}"), "is there twice"),
+        (("--hostfile", "none"), "--hostfile none: no such file"),
+        (("-H", f"{OWN},{OTHER}", "--rsh", "no-such-shell"), "no-such-shell"),
+    ],
+)
+def test_bad_hosts_are_one_line_before_any_rank_starts(
+    cluster: Cluster, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    if "10.77.0.1" in words:
+        known = cluster.servers.directory / "known_hosts"
+        before = known.read_text()
+        known.write_text(before.splitlines()[1] + "\n")
+    code, out, err = cluster.run(tmp_path, *arguments, "touch", "started")
+    if "10.77.0.1" in words:
+        known.write_text(before)
+    assert code == 2, err
+    lines = err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("corro run: ")
+    assert words in lines[0]
+    assert not out
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_program_or_corro_that_is_not_there_is_named_with_its_host(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    shell = tmp_path / "rsh"
+    shell.write_text('#!/bin/sh\nexec ssh "$1" "exec /nowhere/corro agent"\n')
+    shell.chmod(0o755)
+    code, _, err = cluster.run(tmp_path, "-H", f"{OWN},{OTHER}", "--rsh", shell, "true")
+    assert code == 2
+    assert f"corro run: host {OTHER}: no corro at " in err
+    assert "install the same environment at the same place" in err
+
+
+def test_what_a_profile_prints_does_no_harm(cluster: Cluster, tmp_path: Path) -> None:
+    shell = tmp_path / "rsh"
+    shell.write_text('#!/bin/sh\nexec ssh "$1" "echo Welcome to this host; $2"\n')
+    shell.chmod(0o755)
+    code, out, err = cluster.run(tmp_path, "-H", f"{OTHER}", "--rsh", shell, "echo", "from there")
+    assert (code, out) == (0, "from there\n"), err
+
+
+def test_many_agents_by_another_remote_shell(cluster: Cluster, tmp_path: Path) -> None:
+    shell = tmp_path / "rsh"
+    shell.write_text('#!/bin/sh\nexec sh -c "$2"\n')
+    shell.chmod(0o755)
+    hosts = ",".join(f"node{i}:2" for i in range(8))
+    text = (
+        "import corro\nimport corro.numpy\ncorro.init()\n"
+        "assert corro.numpy.allreduce(1.0, corro.Sum) == 16\nprint('done', corro.cross_size())\n"
+    )
+    started = time.monotonic()
+    code, out, err = cluster.run(
+        tmp_path, "-H", hosts, "--rsh", shell, "--show", "all", script(tmp_path, text)
+    )
+    assert code == 0, err
+    assert out.count("done") == 16, (out, time.monotonic() - started)
