@@ -8,10 +8,10 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const corro::launch::Crash crash = corro::launch::parse_crash(text);
+  const corro::diagnosis::Crash crash = corro::diagnosis::parse_crash(text);
   CORRO_CHECK(crash.error.size() <= size && crash.last_line.size() <= size);
-  CORRO_CHECK(crash.details.size() <= corro::launch::kMaxDetailsBytes + 4);
-  CORRO_CHECK(corro::launch::parse_stack(text).file.size() <= size);
-  (void)corro::launch::read_error_message(text);
+  CORRO_CHECK(crash.details.size() <= corro::diagnosis::kMaxDetailsBytes + 4);
+  CORRO_CHECK(corro::diagnosis::parse_stack(text).file.size() <= size);
+  (void)corro::diagnosis::read_error_message(text);
   return 0;
 }
