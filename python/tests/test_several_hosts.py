@@ -41,11 +41,10 @@ class Cluster:
             [*self.hosts.inside(0), "env", "--default-signal=HUP,INT,QUIT", *run],
             cwd=directory,
             env=environment,
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            **popen,
+            **({"stdin": subprocess.DEVNULL} | popen),
         )
 
     def run(self, directory: Path, *arguments: object) -> tuple[int, str, str]:
@@ -270,6 +269,19 @@ def test_what_a_profile_prints_does_no_harm(cluster: Cluster, tmp_path: Path) ->
     shell.chmod(0o755)
     code, out, err = cluster.run(tmp_path, "-H", f"{OTHER}", "--rsh", shell, "echo", "from there")
     assert (code, out) == (0, "from there\n"), err
+
+
+def test_standard_input_reaches_rank_0_on_another_host(cluster: Cluster, tmp_path: Path) -> None:
+    text = "a line\n" * 20_000  # More than a pipe holds.
+    reads = ("python3", "-c", "import sys; print(len(sys.stdin.read()))")
+    job = cluster.start(tmp_path, "-H", OTHER, *reads, stdin=subprocess.PIPE)
+    out, err = job.communicate(text, timeout=DEADLINE)
+    assert (job.returncode, out) == (0, f"{len(text)}\n"), err
+    (tmp_path / "answers").write_text(text)
+    with (tmp_path / "answers").open() as file:
+        job = cluster.start(tmp_path, "-H", OTHER, *reads, stdin=file)
+        out, err = job.communicate(timeout=DEADLINE)
+    assert (job.returncode, out) == (0, f"{len(text)}\n"), err
 
 
 def test_many_agents_by_another_remote_shell(cluster: Cluster, tmp_path: Path) -> None:

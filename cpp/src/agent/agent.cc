@@ -111,6 +111,7 @@ class Agent {
   void on(const Subject& about, const Resize& sizes) {
     (void)about, ranks_.resize_terminals(sizes);
   }
+  void on(const Subject& about, const Input& input);
   void on(const Subject& about, const Fence& fence);
   void on(const Subject& about, const Survey& survey);
   void on(const Subject& about, const Probe& probe);
@@ -153,6 +154,7 @@ class Agent {
   Time state_until_ = Time::never();
   int64_t credit_ = kOutputCredit;
   bool paused_ = false;        ///< There is no credit: nothing is read from the ranks.
+  bool input_waits_ = false;   ///< A rank has not read all that was given to it.
   bool ending_ = false;        ///< The ranks were told that the job is being ended.
   bool left_ = false;          ///< Processes are left that should not be.
   bool awaits_room_ = false;   ///< epoll tells when the commander's descriptor takes more.
@@ -184,13 +186,18 @@ void Agent::step() {
   for (size_t i = 0; i < count; ++i) dispatch(events[i]);
   go_on(monotonic_now());
   end_probe(monotonic_now());
+  input_waits_ = false;
+  ranks_.for_each([this](RankProcess& rank) {
+    if (!rank.flush_input()) input_waits_ = true;
+  });
   pause_or_resume();
   write_to_commander();
 }
 
 Time Agent::next_timer() const {
   const Time patience = guard_.valid() ? heard_ + kSilence : Time::never();
-  return std::min({next_state(), probe_until_, patience});
+  const Time input = input_waits_ ? monotonic_now() + kLookPause : Time::never();
+  return std::min({next_state(), probe_until_, patience, input});
 }
 
 Time Agent::next_state() const {
@@ -308,7 +315,7 @@ void Agent::on(const Subject& about, const Start& start) {
                         .environment = environment_of(start),
                         .directory = start.directory,
                         .processors = {start.processors.begin(), start.processors.end()},
-                        .inherits_stdin = start.inherits_stdin,
+                        .input = start.input,
                         .out_terminal = start.out_terminal,
                         .err_terminal = start.err_terminal};
   Status status = open_service(start);
@@ -339,6 +346,10 @@ void Agent::on(const Subject& /*about*/, const Look& /*look*/) {
 
 void Agent::on(const Subject& /*about*/, const Credit& credit) {
   credit_ += static_cast<int64_t>(std::min<uint64_t>(credit.bytes, kOutputCredit));
+}
+
+void Agent::on(const Subject& about, const Input& input) {
+  if (RankProcess* rank = ranks_.find(about)) rank->give(input.bytes, input.ends);
 }
 
 void Agent::on(const Subject& /*about*/, const Fence& fence) {

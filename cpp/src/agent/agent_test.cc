@@ -77,7 +77,9 @@ class AgentProcess {
         ADD_FAILURE() << "the agent has gone";
         return heard;
       }
-      pollfd ready{.fd = pipe_->in(), .events = POLLIN, .revents = 0};
+      pipe_->flush();
+      const short room = pipe_->unsent() ? POLLOUT : 0;
+      pollfd ready{.fd = pipe_->in(), .events = static_cast<short>(POLLIN | room), .revents = 0};
       constexpr int kPatience = 60'000;
       if (poll(&ready, 1, kPatience) <= 0) {
         ADD_FAILURE() << "the agent does not say it";
@@ -283,6 +285,34 @@ TEST(Agent, StartsARankInItsFolderBesideItsOwnEnvironment) {
                                              .directory = "/no/such/folder"});
   EXPECT_THAT(std::get<Refused>(agent.hear_until<Refused>(1).back().body).why,
               HasSubstr("/no/such/folder"));
+}
+
+TEST(Agent, GivesARankItsInputAndItsEnd) {
+  AgentProcess agent;
+  const std::string text(size_t{1} << 20U, 'x');
+  agent.tell(AgentProcess::subject(0), Start{.job = "test",
+                                             .agent = agent.name(),
+                                             .program = "/bin/sh",
+                                             .arguments = {"sh", "-c", "sleep 0.1; wc -c"},
+                                             .environment = {{"PATH", "/usr/bin:/bin"}},
+                                             .input = StandardInput::kSent});
+  for (int i = 0; i < 3; ++i) agent.tell(AgentProcess::subject(0), Input{.bytes = text});
+  agent.tell(AgentProcess::subject(0), Input{.bytes = "end", .ends = true});
+  const auto heard = agent.hear_until<Ended>(0);
+  EXPECT_EQ(output_of(heard, 0, io::Output::kOut), std::to_string(3 * text.size() + 3) + "\n");
+}
+
+TEST(Agent, InputForARankThatReadsNoneIsForgotten) {
+  AgentProcess agent;
+  agent.tell(AgentProcess::subject(0), Start{.job = "test",
+                                             .agent = agent.name(),
+                                             .program = "/bin/sh",
+                                             .arguments = {"sh", "-c", "exec <&-; echo closed"},
+                                             .input = StandardInput::kSent});
+  (void)agent.hear_until<Output>(0);
+  agent.tell(AgentProcess::subject(0), Input{.bytes = std::string(size_t{1} << 20U, 'x')});
+  agent.tell(AgentProcess::all(), Fence{.grace = std::chrono::seconds(60)});
+  EXPECT_FALSE(std::get<Fenced>(agent.hear_until<Fenced>().back().body).left);
 }
 
 TEST(Agent, MayBeFencedBeforeItHasStartedAnything) {

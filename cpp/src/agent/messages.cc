@@ -20,6 +20,8 @@ constexpr uint8_t kLast = 0;
 template <>
 constexpr uint8_t kLast<io::Output> = static_cast<uint8_t>(io::Output::kErr);
 template <>
+constexpr uint8_t kLast<StandardInput> = static_cast<uint8_t>(StandardInput::kSent);
+template <>
 constexpr uint8_t kLast<Code> = static_cast<uint8_t>(Code::kUnauthenticated);
 template <>
 constexpr uint8_t kLast<obs::Phase> = static_cast<uint8_t>(obs::Phase::kFailed);
@@ -77,7 +79,7 @@ void fields(Is<Trouble> auto& o, auto& a) { a(o.text); }
 void fields(Is<Fenced> auto& o, auto& a) { a(o.left); }
 void fields(Is<Start> auto& o, auto& a) {
   a(o.job), a(o.agent), a(o.secret), a(o.size), a(o.program), a(o.arguments), a(o.directory);
-  a(o.environment), a(o.adds_environment), a(o.processors), a(o.inherits_stdin), a(o.out_terminal),
+  a(o.environment), a(o.adds_environment), a(o.processors), a(o.input), a(o.out_terminal),
       a(o.err_terminal);
 }
 void fields(Is<Signal> auto& o, auto& a) { a(o.number), a(o.ends); }
@@ -94,6 +96,7 @@ void fields(Is<Reached> auto& o, auto& a) { a(o.routes); }
 void fields(Is<Record> auto& o, auto& a) { a(o.key), a(o.value); }
 void fields(Is<Left> auto&, auto&) {}
 void fields(Is<Survey> auto& o, auto& a) { a(o.program), a(o.directory), a(o.script); }
+void fields(Is<Input> auto& o, auto& a) { a(o.bytes), a(o.ends); }
 void fields(Is<Probe> auto& o, auto& a) { a(o.targets); }
 
 class FieldWriter {

@@ -11,7 +11,7 @@
 //      <- JOINED, OUTPUT, OUTPUT_END, ENDED, TROUBLE
 //   RECORD, LEFT                           both ways: what ranks of one host have to tell those of
 //                                          others before they are connected
-//   CREDIT, SIGNAL, ASK, LOOK, RESIZE ->
+//   CREDIT, SIGNAL, ASK, LOOK, RESIZE, INPUT ->
 //      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end
 //   FENCE ->                               ends whatever is left, of all ranks
 //      <- ENDED again, FENCED              nothing comes after it
@@ -33,6 +33,7 @@
 
 #include "agent/machine.h"
 #include "agent/routes.h"
+#include "agent/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -145,7 +146,7 @@ struct Start {
   Variables environment = {};
   bool adds_environment = false;         ///< To the agent's own; else it is all there is.
   std::vector<int32_t> processors = {};  ///< Empty: anywhere.
-  bool inherits_stdin = false;
+  StandardInput input = StandardInput::kNone;
   std::optional<winsize> out_terminal = {}, err_terminal = {};
 };
 struct Signal {
@@ -172,6 +173,11 @@ struct Survey {
 struct Probe {
   std::vector<RouteTarget> targets;
 };
+/// For the standard input of a rank that has it from here.
+struct Input {
+  std::string bytes;
+  bool ends = false;  ///< Nothing comes after it.
+};
 struct Fence {
   Duration grace{};  ///< So long what ranks have left running may go on.
 };
@@ -179,7 +185,7 @@ struct Fence {
 /// The order is that of the kinds on the wire, from 1.
 using MessageBody = std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen,
                                  Trouble, Fenced, Start, Signal, Ask, Look, Credit, Resize, Fence,
-                                 Alive, Surveyed, Reached, Record, Left, Survey, Probe>;
+                                 Alive, Surveyed, Reached, Record, Left, Survey, Probe, Input>;
 
 struct Message {
   Subject about;

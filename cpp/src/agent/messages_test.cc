@@ -51,7 +51,7 @@ std::vector<MessageBody> one_of_each() {
               .environment = {{"A", "1"}, {"B", ""}},
               .adds_environment = true,
               .processors = {0, 3},
-              .inherits_stdin = true,
+              .input = StandardInput::kSent,
               .out_terminal = size};
   start.secret.fill(std::byte{7});
   Surveyed survey{
@@ -83,7 +83,8 @@ std::vector<MessageBody> one_of_each() {
           Record{.key = "job/peer/3", .value = {std::byte{1}, std::byte{0}}},
           Left{},
           Survey{.program = "/usr/bin/python", .directory = "/work", .script = "train.py"},
-          Probe{.targets = {survey.here}}};
+          Probe{.targets = {survey.here}},
+          Input{.bytes = "yes\n", .ends = true}};
 }
 
 BytesView without_length(const Bytes& encoded) {

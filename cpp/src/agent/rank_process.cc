@@ -26,7 +26,10 @@ obs::ProcessSnapshot shortened(obs::ProcessSnapshot process) {
 }  // namespace
 
 RankProcess::RankProcess(const Subject& about, Worker worker)
-    : about_(about), out_(std::move(worker.out)), err_(std::move(worker.err)) {
+    : about_(about),
+      out_(std::move(worker.out)),
+      err_(std::move(worker.err)),
+      in_(std::move(worker.in)) {
   end_.rank = about.rank;
   end_.pid = worker.pid;
 }
@@ -51,6 +54,24 @@ std::string_view RankProcess::read(io::Output stream, std::span<char> buffer) {
       stderr_tail_.erase(0, stderr_tail_.size() - kTailBytes);
   }
   return bytes;
+}
+
+void RankProcess::give(std::string_view bytes, bool ends) {
+  input_ += bytes;
+  input_ends_ = input_ends_ || ends;
+  (void)flush_input();
+}
+
+bool RankProcess::flush_input() {
+  while (in_.valid() && !input_.empty()) {
+    const ssize_t count = write(in_.get(), input_.data(), input_.size());
+    if (count < 0 && errno == EAGAIN) return false;
+    if (count < 0 && errno != EINTR) in_.reset();  // It reads no more.
+    if (count > 0) input_.erase(0, static_cast<size_t>(count));
+  }
+  if (!in_.valid()) input_.clear();
+  if (input_ends_) in_.reset();
+  return true;
 }
 
 void RankProcess::send(int signal) const {

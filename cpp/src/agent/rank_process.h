@@ -35,6 +35,10 @@ class RankProcess {
   /// Reads what is there into `buffer`; keeps the end of stderr. Empty: nothing now, or the stream
   /// has ended and was closed.
   [[nodiscard]] std::string_view read(io::Output stream, std::span<char> buffer);
+  /// Bytes for its standard input, and whether they are the last; they wait until it reads.
+  void give(std::string_view bytes, bool ends);
+  /// Writes what can be written of them; false while some wait.
+  bool flush_input();
   /// Sends a signal to the worker alone, if it runs.
   void send(int signal) const;
   void set_terminal_size(io::Output stream, const winsize& size) const;
@@ -56,7 +60,9 @@ class RankProcess {
  private:
   const Subject about_;
   diagnosis::RankEnd end_;
-  io::Fd out_, err_, flight_;
+  io::Fd out_, err_, in_, flight_;
+  std::string input_;        ///< Not written yet.
+  bool input_ends_ = false;  ///< After it.
   std::optional<Whereabouts> asked_;
   std::string stderr_tail_;
 };

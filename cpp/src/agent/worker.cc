@@ -44,6 +44,18 @@ Result<Channel> make_terminal(const winsize& size) {
   return channel;
 }
 
+/// What the worker reads: `theirs` is its stdin, invalid if it has the caller's.
+Result<Channel> make_input(StandardInput input) {
+  Channel channel;
+  if (input == StandardInput::kNone) channel.theirs.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (input != StandardInput::kSent) return channel;
+  CORRO_ASSIGN(Channel pipe, make_pipe());
+  std::swap(pipe.ours, pipe.theirs);
+  fcntl(pipe.ours.get(), F_SETFL, O_NONBLOCK);
+  fcntl(pipe.theirs.get(), F_SETFL, 0);
+  return pipe;
+}
+
 /// A pseudo terminal if one is wanted and there is one, else a pipe.
 Result<Channel> make_channel(const std::optional<winsize>& terminal) {
   if (terminal) {
@@ -83,14 +95,13 @@ Prepared prepare(const WorkerSpec& spec) {
 
 /// Everything between fork and exec. Only calls that are safe there.
 [[noreturn]] void become_worker(const WorkerSpec& spec, const Prepared& prepared, pid_t launcher,
-                                int out, int err, int null, int report,
-                                const sigset_t& signal_mask) {
+                                int out, int err, int in, int report, const sigset_t& signal_mask) {
   constexpr int kLauncherGone = 137;
   constexpr int kNotExecuted = 127;
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(kLauncherGone);  // it died before the line above
-  if (!spec.inherits_stdin) dup2(null, STDIN_FILENO);
+  if (in >= 0) dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   if (!spec.directory.empty() && chdir(spec.directory.c_str()) != 0) {
@@ -101,7 +112,7 @@ Prepared prepare(const WorkerSpec& spec) {
   if (prepared.bound) sched_setaffinity(0, sizeof(cpu_set_t), &prepared.processors);
   // A shell ignores the last two for what it starts in the background, against the terminal's keys:
   // a rank gets only what the launcher forwards.
-  for (const int restored : {SIGPIPE, SIGTTOU, SIGINT, SIGQUIT}) signal(restored, SIG_DFL);
+  for (const int restored : {SIGPIPE, SIGTTIN, SIGTTOU, SIGINT, SIGQUIT}) signal(restored, SIG_DFL);
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
   execve(spec.program.c_str(), prepared.argv.data(), prepared.envp.data());
   const int error = errno;
@@ -115,13 +126,13 @@ Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask)
   CORRO_ASSIGN(Channel out, make_channel(spec.out_terminal));
   CORRO_ASSIGN(Channel err, make_channel(spec.err_terminal));
   CORRO_ASSIGN(Channel report, make_pipe());
-  const io::Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  CORRO_ASSIGN(Channel in, make_input(spec.input));
   const Prepared prepared = prepare(spec);
   const pid_t launcher = getpid();
   const pid_t pid = fork();
   if (pid < 0) return status_from_errno("starting a process", errno);
   if (pid == 0) {
-    become_worker(spec, prepared, launcher, out.theirs.get(), err.theirs.get(), null.get(),
+    become_worker(spec, prepared, launcher, out.theirs.get(), err.theirs.get(), in.theirs.get(),
                   report.theirs.get(), signal_mask);
   }
   report.theirs.reset();
@@ -130,7 +141,8 @@ Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask)
   if (read(report.ours.get(), &error, sizeof(error)) == sizeof(error)) {
     return status_from_errno(error < 0 ? spec.directory : spec.program, std::abs(error));
   }
-  return Worker{.pid = pid, .out = std::move(out.ours), .err = std::move(err.ours)};
+  return Worker{
+      .pid = pid, .out = std::move(out.ours), .err = std::move(err.ours), .in = std::move(in.ours)};
 }
 
 }  // namespace corro::agent

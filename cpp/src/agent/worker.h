@@ -15,13 +15,20 @@
 
 namespace corro::agent {
 
+/// What a worker reads as its standard input.
+enum class StandardInput : uint8_t {
+  kNone,       ///< /dev/null.
+  kInherited,  ///< The agent's own.
+  kSent,       ///< A pipe, into which Worker::in leads.
+};
+
 struct WorkerSpec {
   std::string program;
   std::vector<std::string> arguments;
   Variables environment;
   std::string directory = {};   ///< "": the caller's.
   std::vector<int> processors;  ///< Empty: anywhere.
-  bool inherits_stdin = false;  ///< Else it reads /dev/null.
+  StandardInput input = StandardInput::kNone;
   /// Where the launcher's own stream is a terminal, the worker gets one of this size too, so that
   /// progress bars and colours work; else a pipe.
   std::optional<winsize> out_terminal;
@@ -32,6 +39,7 @@ struct Worker {
   pid_t pid = 0;
   io::Fd out;  ///< Non-blocking; the end of a pseudo terminal reads as EIO.
   io::Fd err;
+  io::Fd in;  ///< Non-blocking; of StandardInput::kSent only.
 };
 
 /// Starts the program in a process group of its own (keys pressed at the terminal do not reach it),

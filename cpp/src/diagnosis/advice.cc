@@ -76,7 +76,7 @@ std::string advise_by_error(const std::string& error) {
   return "";
 }
 
-/// Of input() and of a debugger: rank 0 alone has a standard input, if it is no terminal.
+/// Of input() and of a debugger: rank 0 alone has a standard input.
 bool lacked_input(const RankEnd& end) {
   return end.crash.error.starts_with("EOFError: EOF when reading a line") ||
          end.crash.error.starts_with("bdb.BdbQuit");
@@ -88,8 +88,7 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
   if (!verdict.waited.empty()) return advise_about_missing(end);
   if (!end.out_of_memory.empty()) return "use a smaller batch or fewer ranks, or raise the limit";
   if (lacked_input(end)) {
-    return "ask for input on rank 0 only, and give it: corro run ... < answers; no rank can read a "
-           "terminal";
+    return "ask for input on rank 0 only; the other ranks have none";
   }
   const std::string& error = end.crash.error.empty() ? end.crash.last_line : end.crash.error;
   if (const std::string advice = advise_by_error(error); !advice.empty()) return advice;

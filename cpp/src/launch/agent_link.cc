@@ -30,13 +30,6 @@ std::string last_line(const std::string& text) {
   return last;
 }
 
-/// Whether the host `from` has reached `address` of the host `to`.
-bool reaches(const AgentLink& from, size_t to, const std::string& address) {
-  return std::ranges::any_of(*from.routes, [&](const agent::Route& route) {
-    return static_cast<size_t>(route.host) == to && route.address == address;
-  });
-}
-
 }  // namespace
 
 Status AgentLink::watch(io::Epoll& epoll, uint64_t key, uint64_t errors_key) {
@@ -99,37 +92,6 @@ int AgentLink::end(Duration patience) {
     if (monotonic_now() >= until) kill(pid(), SIGKILL);
   }
   return status;
-}
-
-Result<std::vector<std::string>> choose_addresses(const std::vector<AgentLink>& links) {
-  std::vector<std::string> chosen;
-  for (const AgentLink& to : links) {
-    const std::vector<std::string>& own = to.survey->here.addresses;
-    const auto reached_by = [&](const std::string& address) {
-      return [&, address](const AgentLink& from) {
-        return from.host() == to.host() || reaches(from, to.host(), address);
-      };
-    };
-    const auto common = std::ranges::find_if(own, [&](const std::string& address) {
-      return std::ranges::all_of(links, reached_by(address));
-    });
-    if (common != own.end()) {
-      chosen.push_back(*common);
-      continue;
-    }
-    const auto cut_off = std::ranges::find_if(links, [&](const AgentLink& from) {
-      return from.host() != to.host() && std::ranges::none_of(own, [&](const std::string& address) {
-               return reaches(from, to.host(), address);
-             });
-    });
-    const std::string whom = cut_off == links.end() ? "no address leads to it from all other hosts"
-                                                    : cut_off->name() + " does not reach it";
-    return Status(
-        Code::kUnavailable,
-        fmt::format("host {}: {}; it has {}: is a firewall between them?", to.name(), whom,
-                    own.empty() ? "no address" : fmt::format("{}", fmt::join(own, ", "))));
-  }
-  return chosen;
 }
 
 }  // namespace corro::launch

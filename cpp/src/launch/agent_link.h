@@ -61,9 +61,4 @@ class AgentLink {
   std::string said_;         ///< The end of the remote shell's stderr.
 };
 
-/// By which address others reach each host: the first of its own that all of them have reached.
-/// UNAVAILABLE names two hosts that do not reach each other. Pure.
-[[nodiscard]] Result<std::vector<std::string>> choose_addresses(
-    const std::vector<AgentLink>& links);
-
 }  // namespace corro::launch

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <functional>
 #include <set>
 
 #include "agent/agent.h"
@@ -27,7 +26,9 @@
 #include "launch/events.h"
 #include "launch/hint.h"
 #include "launch/log_files.h"
+#include "launch/meeting.h"
 #include "launch/rank_start.h"
+#include "launch/user_input.h"
 #include "screen/screen.h"
 #include "screen/screen_writer.h"
 #include "wire/secret.h"
@@ -53,7 +54,7 @@ constexpr Duration kKillPatience = seconds(2);
 constexpr Duration kHelloPatience = seconds(20);  ///< For a host's agent to answer.
 
 /// What an event is about; with the number of the link in the lower half.
-enum Source : uint32_t { kSignals, kRoom, kAgent, kErrors };
+enum Source : uint32_t { kSignals, kRoom, kInput, kAgent, kErrors };
 
 constexpr uint64_t key_of(Source source, size_t link = 0) {
   return static_cast<uint64_t>(source) << 32U | static_cast<uint32_t>(link);
@@ -77,6 +78,7 @@ Signals block_signals() {
   sigprocmask(SIG_BLOCK, &signals.heard, &signals.before);
   signal(SIGCHLD, SIG_DFL);  // whoever started us may have ignored it
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGTTIN, SIG_IGN);  // a read in the background fails instead
   return signals;
 }
 
@@ -144,8 +146,6 @@ class Launcher {
   // Starting.
   Status listen(const sigset_t& heard);
   Status meet();
-  Status take_survey(const AgentLink& link);
-  Status wait_for_all(const std::function<bool(const AgentLink&)>& has_answered);
   Status start();
   void start_rank(int rank);
 
@@ -158,6 +158,7 @@ class Launcher {
   void look(Time now);
   void show_wait(const diagnosis::LongWait& wait, Time now);
   void remind();
+  void on_input();
   void on_signals();
   void on_signal(int signal);
   void give_credit();
@@ -227,6 +228,7 @@ class Launcher {
   std::unique_ptr<screen::ScreenWriter> writer_;
   screen::Screen screen_;
   io::Fd signals_;
+  UserInput input_;
   const wire::Digest job_;
   const wire::Secret secret_ = wire::random_secret();
   std::vector<agent::Subject> subjects_;  ///< By rank, and so are these.
@@ -277,61 +279,25 @@ Status Launcher::listen(const sigset_t& heard) {
   return {};
 }
 
-/// In a job with other hosts: what there is on each, and by which addresses they reach each other.
+/// Where other hosts take part: until all is known that their ranks need.
 Status Launcher::meet() {
-  if (!several_hosts() && !links_[0].remote()) return {};
-  look_at_ = monotonic_now() + kLookPause;
-  tell_all(agent::Survey{.program = plan_.command.program,
-                         .directory = plan_.directory,
-                         .script = plan_.command.script});
-  CORRO_TRY(wait_for_all([](const AgentLink& link) { return link.survey.has_value(); }));
-  for (const AgentLink& link : links_)
-    CORRO_TRY(take_survey(link).with_context("host " + link.name()));
-  plan_.job.master_port = links_[0].survey->free_port;
-  if (!several_hosts()) return {};
-  for (AgentLink& from : links_) {
-    agent::Probe probe;
-    for (const AgentLink& to : links_) {
-      if (to.host() == from.host()) continue;
-      probe.targets.push_back(to.survey->here);
-      probe.targets.back().host = static_cast<int32_t>(to.host());
-    }
-    from.pipe().send({{.job = job_}, std::move(probe)});
-  }
-  CORRO_TRY(wait_for_all([](const AgentLink& link) { return link.routes.has_value(); }));
-  CORRO_ASSIGN(const auto addresses, choose_addresses(links_));
-  for (size_t host = 0; host < addresses.size(); ++host)
-    plan_.job.hosts[host].address = addresses[host];
-  return {};
-}
-
-Status Launcher::take_survey(const AgentLink& link) {
-  const agent::Surveyed& survey = *link.survey;
-  if (!survey.missing.empty()) {
-    return {Code::kNotFound,
-            survey.missing + " is not there; it has to be at the same place as here"};
-  }
-  const auto own = std::ranges::find(links_, false, &AgentLink::remote);
-  if (own != links_.end() && survey.architecture != own->survey->architecture) {
-    return {Code::kFailedPrecondition,
-            fmt::format("is {}, this one {}", survey.architecture, own->survey->architecture)};
-  }
-  return settle_host(plan_, link.host(), survey.machine);
-}
-
-Status Launcher::wait_for_all(const std::function<bool(const AgentLink&)>& has_answered) {
+  Meeting meeting(plan_, links_);
+  meeting.begin(job_);
+  if (meeting.done()) return {};
   deadline_ = monotonic_now() + kHelloPatience;
-  while (refused_.empty() && !std::ranges::all_of(links_, has_answered)) {
-    if (asked_) return {Code::kCancelled, "stopped before a rank was started"};
-    if (monotonic_now() >= deadline_) {
-      const auto silent = std::ranges::find_if_not(links_, has_answered);
-      return {Code::kDeadlineExceeded, fmt::format("host {}: no answer for {}", silent->name(),
-                                                   diagnosis::format_span(kHelloPatience))};
-    }
+  look_at_ = monotonic_now() + kLookPause;
+  while (!meeting.done()) {
     step();
+    if (asked_) return {Code::kCancelled, "stopped before a rank was started"};
+    if (!refused_.empty()) return {Code::kUnavailable, refused_};
+    CORRO_TRY(meeting.advance());
+    const AgentLink* silent = meeting.silent();
+    if (silent == nullptr || monotonic_now() < deadline_) continue;
+    return {Code::kDeadlineExceeded, fmt::format("host {}: no answer for {}", silent->name(),
+                                                 diagnosis::format_span(kHelloPatience))};
   }
   deadline_ = Time::never();
-  return refused_.empty() ? Status() : Status(Code::kUnavailable, refused_);
+  return {};
 }
 
 Status Launcher::start() {
@@ -351,7 +317,9 @@ void Launcher::start_rank(int rank) {
   ends_[index].rank = rank;
   if (several_hosts() || links_[0].remote()) ends_[index].host = link_of(index).name();
   ++running_;
-  tell(index, start_of(plan_, rank, secret_));
+  const agent::Start start = start_of(plan_, rank, secret_);
+  if (start.input == agent::StandardInput::kSent) input_.start(epoll_, key_of(kInput));
+  tell(index, start);
 }
 
 // -- the loop -------------------------------------------------------------------------------------
@@ -360,10 +328,14 @@ void Launcher::step() {
   std::array<epoll_event, 16> events{};
   Duration wait = Duration(-1);
   const Time wake = next_timer();
-  if (wake != Time::never()) wait = std::max(wake - monotonic_now(), Duration::zero());
+  if (input_.is_file()) {
+    wait = Duration::zero();
+  } else if (wake != Time::never())
+    wait = std::max(wake - monotonic_now(), Duration::zero());
   const auto ready = epoll_.wait(events, wait);
   const size_t count = ready.ok() ? *ready : 0;
   for (size_t i = 0; i < count; ++i) dispatch(events[i].data.u64);
+  if (input_.is_file()) on_input();
   on_timers(monotonic_now());
   give_credit();
   for (AgentLink& link : links_)
@@ -374,6 +346,7 @@ void Launcher::dispatch(uint64_t key) {
   const auto source = static_cast<Source>(key >> 32U);
   if (source == kSignals) return on_signals();
   if (source == kRoom) return (void)writer_->room().drain();
+  if (source == kInput) return on_input();
   AgentLink& link = links_[key & 0xFFFFFFFFU];
   if (source == kAgent) return on_agent(link);
   if (!link.read_errors()) epoll_.remove(link.errors());
@@ -415,6 +388,7 @@ void Launcher::look(Time now) {
   const bool goes_on = running_ > 0 && !stopping_ && stop_at_ == Time::never();
   show_wait(goes_on ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
   look_for_silence(now);
+  input_.look(epoll_);
   // By these looks other hosts know that the launcher lives, to the end.
   look_at_ = goes_on || several_hosts() ? now + kLookPause : Time::never();
   if (look_at_ != Time::never()) tell_all(agent::Look{});  // Answered long before the next look.
@@ -440,6 +414,11 @@ void Launcher::remind() {
   remind_at_ = Time::never();
   if (stopping_ || running_ == 0 || plan_.options.quiet) return;
   screen_.note("corro: waiting for the ranks to end; Ctrl-C once more stops them\n");
+}
+
+void Launcher::on_input() {
+  if (const auto bytes = input_.read(epoll_))
+    tell(0, agent::Input{.bytes = *bytes, .ends = bytes->empty()});
 }
 
 void Launcher::on_signals() {

@@ -40,8 +40,10 @@ agent::Start start_of(const LaunchPlan& plan, int rank, const wire::Secret& secr
     const std::vector<int>& processors = binding.ranks[static_cast<size_t>(rank - host.first_rank)];
     start.processors.assign(processors.begin(), processors.end());
   }
-  // A terminal cannot be read from the background: then there is no input.
-  start.inherits_stdin = rank == 0 && host.own && isatty(STDIN_FILENO) == 0;
+  // Ranks are in the background, where a terminal cannot be read: the launcher reads it for them.
+  const bool inherits = host.own && isatty(STDIN_FILENO) == 0;
+  if (rank == 0)
+    start.input = inherits ? agent::StandardInput::kInherited : agent::StandardInput::kSent;
   if (has_screen(plan, rank)) {
     start.out_terminal = terminal_size(STDOUT_FILENO);
     start.err_terminal = terminal_size(STDERR_FILENO);

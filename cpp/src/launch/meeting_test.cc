@@ -1,4 +1,4 @@
-#include "launch/agent_link.h"
+#include "launch/meeting.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,112 @@
+#include "launch/meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace corro::launch {
+namespace {
+
+/// Whether the host `from` has reached `address` of the host `to`.
+bool reaches(const AgentLink& from, size_t to, const std::string& address) {
+  return std::ranges::any_of(*from.routes, [&](const agent::Route& route) {
+    return static_cast<size_t>(route.host) == to && route.address == address;
+  });
+}
+
+}  // namespace
+
+void Meeting::begin(const wire::Digest& job) {
+  if (links_.size() == 1 && !links_[0].remote()) return;
+  job_ = job;
+  state_ = State::kSurveying;
+  for (AgentLink& link : links_) {
+    link.pipe().send({{.job = job_},
+                      agent::Survey{.program = plan_.command.program,
+                                    .directory = plan_.directory,
+                                    .script = plan_.command.script}});
+  }
+}
+
+const AgentLink* Meeting::silent() const {
+  const auto found = std::ranges::find_if(links_, [this](const AgentLink& link) {
+    return state_ == State::kSurveying ? !link.survey.has_value() : !link.routes.has_value();
+  });
+  return done() || found == links_.end() ? nullptr : &*found;
+}
+
+Status Meeting::advance() {
+  if (done() || silent() != nullptr) return {};
+  if (state_ == State::kProbing) {
+    CORRO_ASSIGN(const auto addresses, choose_addresses(links_));
+    for (size_t host = 0; host < addresses.size(); ++host)
+      plan_.job.hosts[host].address = addresses[host];
+    state_ = State::kDone;
+    return {};
+  }
+  for (const AgentLink& link : links_)
+    CORRO_TRY(take_survey(link).with_context("host " + link.name()));
+  plan_.job.master_port = links_[0].survey->free_port;
+  state_ = links_.size() == 1 ? State::kDone : State::kProbing;
+  if (!done()) probe();
+  return {};
+}
+
+Status Meeting::take_survey(const AgentLink& link) {
+  const agent::Surveyed& survey = *link.survey;
+  if (!survey.missing.empty()) {
+    return {Code::kNotFound,
+            survey.missing + " is not there; it has to be at the same place as here"};
+  }
+  const auto own = std::ranges::find(links_, false, &AgentLink::remote);
+  if (own != links_.end() && survey.architecture != own->survey->architecture) {
+    return {Code::kFailedPrecondition,
+            fmt::format("is {}, this one {}", survey.architecture, own->survey->architecture)};
+  }
+  return settle_host(plan_, link.host(), survey.machine);
+}
+
+void Meeting::probe() {
+  for (AgentLink& from : links_) {
+    agent::Probe probe;
+    for (const AgentLink& to : links_) {
+      if (to.host() == from.host()) continue;
+      probe.targets.push_back(to.survey->here);
+      probe.targets.back().host = static_cast<int32_t>(to.host());
+    }
+    from.pipe().send({{.job = job_}, std::move(probe)});
+  }
+}
+
+Result<std::vector<std::string>> choose_addresses(const std::vector<AgentLink>& links) {
+  std::vector<std::string> chosen;
+  for (const AgentLink& to : links) {
+    const std::vector<std::string>& own = to.survey->here.addresses;
+    const auto reached_by = [&](const std::string& address) {
+      return [&, address](const AgentLink& from) {
+        return from.host() == to.host() || reaches(from, to.host(), address);
+      };
+    };
+    const auto common = std::ranges::find_if(own, [&](const std::string& address) {
+      return std::ranges::all_of(links, reached_by(address));
+    });
+    if (common != own.end()) {
+      chosen.push_back(*common);
+      continue;
+    }
+    const auto cut_off = std::ranges::find_if(links, [&](const AgentLink& from) {
+      return from.host() != to.host() && std::ranges::none_of(own, [&](const std::string& address) {
+               return reaches(from, to.host(), address);
+             });
+    });
+    const std::string whom = cut_off == links.end() ? "no address leads to it from all other hosts"
+                                                    : cut_off->name() + " does not reach it";
+    return Status(
+        Code::kUnavailable,
+        fmt::format("host {}: {}; it has {}: is a firewall between them?", to.name(), whom,
+                    own.empty() ? "no address" : fmt::format("{}", fmt::join(own, ", "))));
+  }
+  return chosen;
+}
+
+}  // namespace corro::launch

@@ -1,0 +1,43 @@
+#include "launch/user_input.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+namespace corro::launch {
+namespace {
+
+bool is_in_foreground() {
+  return isatty(STDIN_FILENO) == 0 || tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+}  // namespace
+
+void UserInput::start(io::Epoll& epoll, uint64_t key) {
+  key_ = key;
+  state_ = State::kBackground;
+  look(epoll);
+}
+
+void UserInput::look(io::Epoll& epoll) {
+  if (state_ != State::kBackground || !is_in_foreground()) return;
+  // epoll takes no files: they can always be read.
+  state_ = epoll.add(STDIN_FILENO, EPOLLIN, key_).ok() ? State::kWatched : State::kFile;
+}
+
+std::optional<std::string> UserInput::read(io::Epoll& epoll) {
+  if (state_ != State::kWatched && state_ != State::kFile) return std::nullopt;
+  std::array<char, 4096> buffer{};
+  const bool may = is_in_foreground();
+  const ssize_t count = may ? ::read(STDIN_FILENO, buffer.data(), buffer.size()) : -1;
+  if (count > 0) return std::string(buffer.data(), static_cast<size_t>(count));
+  if (may && count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  if (state_ == State::kWatched) epoll.remove(STDIN_FILENO);
+  // EIO: it went to the background just now.
+  state_ = may && (count == 0 || errno != EIO) ? State::kEnded : State::kBackground;
+  return state_ == State::kEnded ? std::optional<std::string>("") : std::nullopt;
+}
+
+}  // namespace corro::launch

@@ -1,0 +1,33 @@
+// UserInput: the standard input of the launcher, for a rank that cannot read it itself: from a
+// terminal, since ranks are in the background, and on another host.
+//
+// A terminal is read only while the launcher is in the foreground: else what is typed is for
+// somebody else, and whoever reads it is stopped.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "io/event.h"
+
+namespace corro::launch {
+
+/// Loop-confined.
+class UserInput {
+ public:
+  /// Watches stdin under this key.
+  void start(io::Epoll& epoll, uint64_t key);
+  /// Reads what is there; nothing if there is none now. "" once it has ended.
+  [[nodiscard]] std::optional<std::string> read(io::Epoll& epoll);
+  /// Looks again whether it may be read: now and then, and always where epoll cannot tell.
+  void look(io::Epoll& epoll);
+  /// It has to be read without epoll having said so: it is a file.
+  [[nodiscard]] bool is_file() const { return state_ == State::kFile; }
+
+ private:
+  enum class State : uint8_t { kNone, kWatched, kBackground, kFile, kEnded };
+  State state_ = State::kNone;
+  uint64_t key_ = 0;
+};
+
+}  // namespace corro::launch
