@@ -115,6 +115,19 @@ def test_ranks_of_two_hosts_meet(cluster: Cluster, tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "rank-3.log").read_text() == "rank 3\n"
 
 
+def test_a_network_that_is_asked_for_is_taken(cluster: Cluster, tmp_path: Path) -> None:
+    for host, name in enumerate(cluster.hosts.names):
+        address = f"10.99.0.{host + 1}/24"
+        netns.sh("ip", "-n", name, "address", "add", address, "dev", "eth0")
+    where = ("--show", "all", "-H", f"{OWN},{OTHER}", "sh", "-c", "echo at $CORRO_LISTEN")
+    code, out, err = cluster.run(tmp_path, "--network", "10.99.0.0/16", *where)
+    assert code == 0, err
+    assert sorted(out.splitlines()) == ["[rank 0] at 10.99.0.1", "[rank 1] at 10.99.0.2"]
+    code, out, err = cluster.run(tmp_path, *where)
+    assert code == 0, err
+    assert sorted(out.splitlines()) == ["[rank 0] at 10.77.0.1", "[rank 1] at 10.77.0.2"]
+
+
 def test_a_script_for_torchrun_meets_over_gloo(cluster: Cluster, tmp_path: Path) -> None:
     text = (
         "import torch\nimport torch.distributed as dist\ndist.init_process_group('gloo')\n"
@@ -228,6 +241,8 @@ def test_ctrl_c_ends_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
         (("-H", f"{OWN}:0"), "slots are 1 to 1024"),
         (("-H", f"{OWN},{OTHER}", "-np", "3"), "-np 3: the hosts have 2 slots"),
         (("-H", f"{OTHER},{OTHER}"), "is there twice"),
+        (("-H", f"{OWN},{OTHER}", "--network", "10.0.0.0/40"), "--network 10.0.0.0/40: write it"),
+        (("-H", f"{OWN},{OTHER}", "--network", "1.2.0.0/16"), "has no address in 1.2.0.0/16"),
         (("--hostfile", "none"), "--hostfile none: no such file"),
         (("-H", f"{OWN},{OTHER}", "--rsh", "no-such-shell"), "no-such-shell"),
     ],

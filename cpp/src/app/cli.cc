@@ -90,6 +90,8 @@ void describe_run(CLI::App& run, Raw& raw) {
       ->type_name("HOST[:N],...");
   run.add_option("--hostfile", raw.run.hostfile, "File of hosts, a line each: node7 slots=4")
       ->type_name("FILE");
+  run.add_option("--network", raw.run.network, "Reach hosts by addresses in this range only")
+      ->type_name("CIDR");
   run.add_option("--rsh", raw.run.rsh, "Another remote shell than ssh, with its options")
       ->type_name("CMD");
   run.add_flag("-m,--module", raw.run.module, "The program is a Python module");

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "launch/network.h"
+
 namespace corro::launch {
 namespace {
 
@@ -44,16 +46,16 @@ Status Meeting::advance() {
     state_ = State::kDone;
     return {};
   }
-  for (const AgentLink& link : links_)
-    CORRO_TRY(take_survey(link).with_context("host " + link.name()));
+  for (AgentLink& link : links_) CORRO_TRY(take_survey(link).with_context("host " + link.name()));
   plan_.job.master_port = links_[0].survey->free_port;
   state_ = links_.size() == 1 ? State::kDone : State::kProbing;
   if (!done()) probe();
   return {};
 }
 
-Status Meeting::take_survey(const AgentLink& link) {
-  const agent::Surveyed& survey = *link.survey;
+Status Meeting::take_survey(AgentLink& link) {
+  agent::Surveyed& survey = *link.survey;
+  CORRO_TRY(narrow(survey.here.addresses));
   if (!survey.missing.empty()) {
     return {Code::kNotFound,
             survey.missing + " is not there; it has to be at the same place as here"};
@@ -64,6 +66,17 @@ Status Meeting::take_survey(const AgentLink& link) {
             fmt::format("is {}, this one {}", survey.architecture, own->survey->architecture)};
   }
   return settle_host(plan_, link.host(), survey.machine);
+}
+
+/// Leaves the addresses that the user wants.
+Status Meeting::narrow(std::vector<std::string>& addresses) const {
+  if (plan_.options.network.empty() || links_.size() == 1) return {};
+  CORRO_ASSIGN(const Network network, Network::parse(plan_.options.network));
+  const std::string all = fmt::format("{}", fmt::join(addresses, ", "));
+  std::erase_if(addresses, [&](const std::string& address) { return !network.has(address); });
+  if (!addresses.empty()) return {};
+  return {Code::kNotFound, fmt::format("has no address in {}; it has {}", plan_.options.network,
+                                       all.empty() ? "none" : all)};
 }
 
 void Meeting::probe() {

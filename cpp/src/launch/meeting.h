@@ -31,7 +31,8 @@ class Meeting {
 
  private:
   enum class State : uint8_t { kSurveying, kProbing, kDone };
-  [[nodiscard]] Status take_survey(const AgentLink& link);
+  [[nodiscard]] Status take_survey(AgentLink& link);
+  [[nodiscard]] Status narrow(std::vector<std::string>& addresses) const;
   void probe();
 
   LaunchPlan& plan_;

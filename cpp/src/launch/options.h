@@ -35,6 +35,7 @@ struct RunOptions {
   std::string hosts;     ///< -H.
   std::string hostfile;  ///< --hostfile.
   std::string rsh;       ///< --rsh; "": ssh.
+  std::string network;   ///< --network; "": any.
   bool allow_single_node = false;
   bool dry_run = false;
   bool verbose = false;

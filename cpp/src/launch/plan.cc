@@ -12,6 +12,7 @@
 #include "io/socket.h"
 #include "launch/hosts.h"
 #include "launch/misspelt.h"
+#include "launch/network.h"
 #include "launch/ranks.h"
 #include "launch/scheduler.h"
 
@@ -32,6 +33,7 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   if (options.timeout && *options.timeout <= Duration::zero()) {
     return {Code::kInvalidArgument, "--timeout: give a time above 0, such as 90, 30m or 2h"};
   }
+  if (!options.network.empty()) CORRO_TRY(Network::parse(options.network).status());
   if (options.allow_single_node || names_hosts(options)) return {};
   const auto surplus = find_surplus(inputs.environment, io::read_small_file);
   return surplus ? Status(Code::kFailedPrecondition, refusal(*surplus)) : Status();
