@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <climits>
 #include <csignal>
 #include <filesystem>
 
@@ -32,20 +31,9 @@ constexpr Duration kLookPause = milliseconds(5);  ///< Between looks at what was
 constexpr Duration kProbePatience = std::chrono::seconds(3);
 constexpr int kPipeReads = 32;  ///< More than a pipe holds.
 
-Variables own_environment() {
-  Variables variables;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos)
-      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return variables;
-}
-
 Variables environment_of(const Start& start) {
   if (!start.adds_environment) return start.environment;
-  Variables all = own_environment();
+  Variables all = read_variables();
   for (const auto& [name, value] : start.environment) all[name] = value;
   return all;
 }
@@ -60,12 +48,6 @@ std::string missing_of(const Survey& survey) {
     if (!file.empty() && !std::filesystem::exists(path, ignored)) return path.string();
   }
   return "";
-}
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  (void)gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 /// Loop-confined.
@@ -96,7 +78,6 @@ class Agent {
   [[nodiscard]] Time next_timer() const;
   [[nodiscard]] Time next_state() const;
   void dispatch(const epoll_event& event);
-  void write_to_commander();
   void go_on(Time now);
   void fence(Time now);
 
@@ -157,7 +138,6 @@ class Agent {
   bool input_waits_ = false;   ///< A rank has not read all that was given to it.
   bool ending_ = false;        ///< The ranks were told that the job is being ended.
   bool left_ = false;          ///< Processes are left that should not be.
-  bool awaits_room_ = false;   ///< epoll tells when the commander's descriptor takes more.
   std::vector<Record> early_;  ///< Before there was a service.
   std::vector<int> departed_;  ///< Ended with status 0; the service does not know yet.
 };
@@ -168,7 +148,7 @@ Status Agent::open(const std::string& version) {
   sigaddset(&child_signal, SIGCHLD);
   children_.reset(signalfd(-1, &child_signal, SFD_CLOEXEC | SFD_NONBLOCK));
   CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, key_of(Source::kChildren)));
-  CORRO_TRY(epoll_.add(commander_.in(), EPOLLIN, key_of(Source::kCommander)));
+  CORRO_TRY(commander_.watch(epoll_, key_of(Source::kCommander)));
   if (guard_.valid()) CORRO_TRY(epoll_.add(guard_.get(), EPOLLIN, key_of(Source::kGuard)));
   say(Hello{.corro = version, .host = host_name(), .pid = getpid()});
   return {};
@@ -191,7 +171,7 @@ void Agent::step() {
     if (!rank.flush_input()) input_waits_ = true;
   });
   pause_or_resume();
-  write_to_commander();
+  commander_.flush_on(epoll_);
 }
 
 Time Agent::next_timer() const {
@@ -210,8 +190,6 @@ void Agent::dispatch(const epoll_event& event) {
   switch (source_of(event.data.u64)) {
     case Source::kCommander:
       return on_commander();
-    case Source::kCommanderRoom:
-      return commander_.flush();
     case Source::kChildren:
       return on_children();
     case Source::kWorkers:
@@ -228,20 +206,6 @@ void Agent::dispatch(const epoll_event& event) {
       return on_output(ranks_[place_of(event.data.u64)], io::Output::kOut);
     case Source::kErr:
       return on_output(ranks_[place_of(event.data.u64)], io::Output::kErr);
-  }
-}
-
-void Agent::write_to_commander() {
-  commander_.flush();
-  if (commander_.ended() || commander_.unsent() == awaits_room_) return;
-  awaits_room_ = !awaits_room_;
-  const uint32_t room = awaits_room_ ? EPOLLOUT : 0U;
-  if (commander_.out() == commander_.in()) {
-    (void)epoll_.modify(commander_.in(), EPOLLIN | room, key_of(Source::kCommander));
-  } else if (awaits_room_) {
-    (void)epoll_.add(commander_.out(), EPOLLOUT, key_of(Source::kCommanderRoom));
-  } else {
-    epoll_.remove(commander_.out());
   }
 }
 
@@ -273,6 +237,7 @@ void Agent::fence(Time now) {
 // -- what the commander says ----------------------------------------------------------------------
 
 void Agent::on_commander() {
+  commander_.flush();
   if (const Status status = commander_.read(); !status.ok()) return;
   if (guard_.valid()) heard_ = monotonic_now();
   while (const auto message = commander_.take()) hear(*message);
@@ -367,7 +332,7 @@ void Agent::on(const Subject& /*about*/, const Survey& survey) {
   }
   utsname system{};
   (void)uname(&system);
-  say(Surveyed{.machine = read_machine(own_environment()),
+  say(Surveyed{.machine = read_machine(read_variables()),
                .architecture = system.machine,
                .missing = missing_of(survey),
                .free_port = find_free_port(),

@@ -6,16 +6,7 @@
 
 namespace corro::agent {
 
-enum class Source : uint32_t {
-  kCommander,
-  kCommanderRoom,
-  kChildren,
-  kWorkers,
-  kGuard,
-  kRoutes,
-  kOut,
-  kErr
-};
+enum class Source : uint32_t { kCommander, kChildren, kWorkers, kGuard, kRoutes, kOut, kErr };
 
 /// `place`: of the rank in its RankGroup.
 constexpr uint64_t key_of(Source source, size_t place = 0) {

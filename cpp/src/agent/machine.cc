@@ -107,6 +107,11 @@ int visible_gpus(int devices, const Variables& environment) {
   return visible;
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
 Machine read_machine(const Variables& environment) {
   Machine machine;
   machine.processors = read_processors();
@@ -118,8 +123,7 @@ Machine read_machine(const Variables& environment) {
   if (const auto memory = io::tightest_memory_limit()) {
     machine.facts.memory_bytes = memory->limit - std::min(memory->limit, memory->used);
   }
-  std::array<char, 256> host{};
-  machine.host = gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "localhost";
+  machine.host = host_name();
   return machine;
 }
 

@@ -46,6 +46,29 @@ void MessagePipe::flush() {
   if (ended_) queue_.clear();
 }
 
+Status MessagePipe::watch(io::Epoll& epoll, uint64_t key) {
+  key_ = key;
+  return epoll.add(in(), EPOLLIN, key);
+}
+
+void MessagePipe::flush_on(io::Epoll& epoll) {
+  flush();
+  if (ended_ || unsent() == awaits_room_) return;
+  awaits_room_ = !awaits_room_;
+  if (out() == in()) {
+    (void)epoll.modify(in(), EPOLLIN | (awaits_room_ ? EPOLLOUT : 0U), key_);
+  } else if (awaits_room_) {
+    (void)epoll.add(out(), EPOLLOUT, key_);
+  } else {
+    epoll.remove(out());
+  }
+}
+
+void MessagePipe::unwatch(io::Epoll& epoll) {
+  epoll.remove(in());
+  if (awaits_room_ && out() != in()) epoll.remove(out());
+}
+
 Status MessagePipe::read() {
   std::array<std::byte, size_t{64} << 10U> buffer;  // NOLINT(*-member-init): read into
   while (true) {

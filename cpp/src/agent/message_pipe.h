@@ -3,7 +3,8 @@
 //   MessagePipe pipe(std::move(socket), {});
 //   pipe.send({subject, Signal{.number = SIGTERM}});
 //   ... when readable: CORRO_TRY(pipe.read()); while (auto message = pipe.take()) ...
-//   ... when writable, or at once: pipe.flush();
+//   ... when writable, or at once: pipe.flush();   or: pipe.watch(epoll, key), and in the loop
+//   pipe.flush_on(epoll)
 #pragma once
 
 #include <deque>
@@ -11,6 +12,7 @@
 #include <string_view>
 
 #include "agent/messages.h"
+#include "io/event.h"
 #include "io/fd.h"
 
 namespace corro::agent {
@@ -35,8 +37,13 @@ class MessagePipe {
   void send(const Message& message);
   /// Writes what can be written of the queue.
   void flush();
-  /// Something is queued: call flush() when out() is writable.
+  /// Something is queued.
   [[nodiscard]] bool unsent() const { return !queue_.empty(); }
+  /// Has epoll report under this key that there is something to read, or that more can be written.
+  Status watch(io::Epoll& epoll, uint64_t key);
+  /// Writes what can be written, and has epoll say when more can be.
+  void flush_on(io::Epoll& epoll);
+  void unwatch(io::Epoll& epoll);
 
   /// Reads what is there. DATA_LOSS if it is no message: nothing can be read any more.
   [[nodiscard]] Status read();
@@ -54,7 +61,9 @@ class MessagePipe {
   Bytes received_;
   std::deque<Message> messages_;
   std::deque<Bytes> queue_;
-  size_t written_ = 0;  ///< Of the first in the queue.
+  uint64_t key_ = 0;          ///< Of watch().
+  bool awaits_room_ = false;  ///< epoll tells when out() takes more.
+  size_t written_ = 0;        ///< Of the first in the queue.
   bool ended_ = false;
   bool expects_preamble_ = false;
 };

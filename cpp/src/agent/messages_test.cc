@@ -154,6 +154,18 @@ Pipes make_pipes() {
   return {MessagePipe(io::Fd(ends[0])), MessagePipe(io::Fd(ends[1]))};
 }
 
+/// Somebody who writes what it likes, and who reads it.
+struct Stranger {
+  io::Fd socket;
+  MessagePipe pipe;
+};
+
+Stranger make_stranger() {
+  int ends[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  return {io::Fd(ends[0]), MessagePipe(io::Fd(ends[1]))};
+}
+
 TEST(MessagePipe, CarriesMoreThanTheKernelKeeps) {
   auto [left, right] = make_pipes();
   constexpr int kMessages = 100;
@@ -192,10 +204,7 @@ TEST(MessagePipe, WhatWasSentBeforeTheEndIsRead) {
 }
 
 TEST(MessagePipe, WhatAProfilePrintsBeforeThePreambleIsSkipped) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  const io::Fd agent(ends[0]);
-  MessagePipe pipe{io::Fd(ends[1])};
+  auto [agent, pipe] = make_stranger();
   pipe.expect_preamble();
   const Bytes message = encode_message({some_subject(), Joined{}});
   std::string text = "Welcome!\ncorro agent" + std::string(kPreamble);
@@ -209,10 +218,7 @@ TEST(MessagePipe, WhatAProfilePrintsBeforeThePreambleIsSkipped) {
 }
 
 TEST(MessagePipe, WithoutAPreambleItEnds) {
-  int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  const io::Fd stranger(ends[0]);
-  MessagePipe pipe{io::Fd(ends[1])};
+  auto [stranger, pipe] = make_stranger();
   pipe.expect_preamble();
   const std::string text(size_t{70} << 10U, 'x');
   Status status;
@@ -230,10 +236,7 @@ TEST(MessagePipe, WithoutAPreambleItEnds) {
 
 TEST(MessagePipe, GarbageEndsIt) {
   for (const std::string& garbage : {std::string("\xFF\xFF\xFF\xFF", 4), std::string(64, '\2')}) {
-    int ends[2];
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    const io::Fd stranger(ends[0]);
-    MessagePipe pipe{io::Fd(ends[1])};
+    auto [stranger, pipe] = make_stranger();
     ASSERT_EQ(write(stranger.get(), garbage.data(), garbage.size()), std::ssize(garbage));
     Status status = pipe.read();
     // A length that fits is waited for.

@@ -1,6 +1,5 @@
 // corro: starts and watches training jobs. `corro help` says more.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -11,18 +10,6 @@
 
 namespace corro::app {
 namespace {
-
-Variables read_variables() {
-  Variables variables;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos && equals > 0) {
-      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-    }
-  }
-  return variables;
-}
 
 int run_program(const std::vector<std::string>& arguments) {
   const auto request = parse_command_line(arguments, CORRO_VERSION);

@@ -33,28 +33,8 @@ std::string last_line(const std::string& text) {
 }  // namespace
 
 Status AgentLink::watch(io::Epoll& epoll, uint64_t key, uint64_t errors_key) {
-  key_ = key;
-  CORRO_TRY(epoll.add(process_.pipe.in(), EPOLLIN, key));
+  CORRO_TRY(process_.pipe.watch(epoll, key));
   return remote() ? epoll.add(errors(), EPOLLIN, errors_key) : Status();
-}
-
-void AgentLink::unwatch(io::Epoll& epoll) {
-  epoll.remove(process_.pipe.in());
-  if (waits_room_ && process_.pipe.out() != process_.pipe.in()) epoll.remove(process_.pipe.out());
-}
-
-void AgentLink::flush(io::Epoll& epoll) {
-  agent::MessagePipe& pipe = process_.pipe;
-  pipe.flush();
-  if (pipe.ended() || pipe.unsent() == waits_room_) return;
-  waits_room_ = !waits_room_;
-  if (pipe.out() == pipe.in()) {
-    (void)epoll.modify(pipe.in(), EPOLLIN | (waits_room_ ? EPOLLOUT : 0U), key_);
-  } else if (waits_room_) {
-    (void)epoll.add(pipe.out(), EPOLLOUT, key_);
-  } else {
-    epoll.remove(pipe.out());
-  }
 }
 
 bool AgentLink::read_errors() {

@@ -32,10 +32,6 @@ class AgentLink {
 
   /// Watches it under these keys.
   Status watch(io::Epoll& epoll, uint64_t key, uint64_t errors_key);
-  /// Forgets it.
-  void unwatch(io::Epoll& epoll);
-  /// Writes what can be written, and has epoll say when more can be.
-  void flush(io::Epoll& epoll);
   /// Takes what the remote shell has written to stderr. False once it writes no more.
   bool read_errors();
   /// Why there is no agent, in one line: what the remote shell has said last.
@@ -56,9 +52,7 @@ class AgentLink {
   size_t host_;
   std::string name_;
   AgentProcess process_;
-  uint64_t key_ = 0;
-  bool waits_room_ = false;  ///< epoll tells when it takes more.
-  std::string said_;         ///< The end of the remote shell's stderr.
+  std::string said_;  ///< The end of the remote shell's stderr.
 };
 
 }  // namespace corro::launch

@@ -168,6 +168,7 @@ class Launcher {
   void on_agent(AgentLink& link);
   void hear(AgentLink& link, const agent::Message& message);
   void hear_host(AgentLink& link, const agent::Message& message);
+  void pass_on(const AgentLink& from, const agent::Message& message);
   void lose(AgentLink& link, const std::string& why);
   void look_for_silence(Time now);
   void on(size_t rank, const agent::Started& started);
@@ -339,7 +340,7 @@ void Launcher::step() {
   on_timers(monotonic_now());
   give_credit();
   for (AgentLink& link : links_)
-    if (!link.gone) link.flush(epoll_);
+    if (!link.gone) link.pipe().flush_on(epoll_);
 }
 
 void Launcher::dispatch(uint64_t key) {
@@ -482,10 +483,7 @@ void Launcher::hear(AgentLink& link, const agent::Message& message) {
                                   : refused->why);
   if (const auto* output = std::get_if<agent::Output>(&message.body))
     link.uncredited += output->bytes.size();
-  if (std::holds_alternative<agent::Left>(message.body)) {
-    for (AgentLink& other : links_)
-      if (&other != &link) other.pipe().send(message);
-  }
+  if (std::holds_alternative<agent::Left>(message.body)) pass_on(link, message);
   std::visit([&](const auto& body) { on(rank, body); }, message.body);
 }
 
@@ -501,9 +499,13 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
     refuse(fmt::format("host {}: {}", link.name(), refused->why));
   if (const auto* trouble = std::get_if<agent::Trouble>(&message.body))
     screen_.note(fmt::format("corro: {}\n", trouble->text));
-  if (!std::holds_alternative<agent::Record>(message.body)) return;
+  if (std::holds_alternative<agent::Record>(message.body)) pass_on(link, message);
+}
+
+/// What one agent says for the others.
+void Launcher::pass_on(const AgentLink& from, const agent::Message& message) {
   for (AgentLink& other : links_)
-    if (&other != &link) other.pipe().send(message);
+    if (&other != &from) other.pipe().send(message);
 }
 
 void Launcher::on_hello(AgentLink& link, const agent::Hello& hello) {
@@ -523,7 +525,7 @@ void Launcher::on_fenced(AgentLink& link, const agent::Fenced& fenced) {
 /// ranks are over, and so is a job that needs them.
 void Launcher::lose(AgentLink& link, const std::string& why) {
   link.gone = true;
-  link.unwatch(epoll_);
+  link.pipe().unwatch(epoll_);
   if (link.fenced) return;
   if (!begun_) return refuse(fmt::format("host {}: {}", link.name(), why));
   const std::string text = fmt::format("host {} was lost: {}", link.name(), why);
