@@ -231,7 +231,9 @@ def test_survivors_of_a_plan_go_on_without_the_killed_rank(job: Job, transport: 
     job.start("killed_inside_a_plan", 3, CORRO_TRANSPORT=transport)
     survivors = [job.facts(rank) for rank in (0, 2)]
     first = min(facts["before"] for facts in survivors)
-    assert 3 <= first <= 5
+    # The victim fills micro-batch 5 into the slot of 3, so it has the sum of 3, to which all gave
+    # theirs; each had a slot for that sum, so it had taken 1. Nobody can have summed 5.
+    assert 2 <= first <= 5
     for facts in survivors:
         assert (facts["error"], facts["culprit"]) == ("RankLostError", VICTIM), facts
         assert "rank 1" in facts["message"]
