@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,15 @@ import ssh
 from launcher.conftest import is_alive, wait_until
 
 pytestmark = pytest.mark.faults
-OWN, OTHER = "localhost", "10.77.0.2"
+OWN, OTHER, THIRD = "localhost", "10.77.0.2", "10.77.0.3"
 DEADLINE = 120
 
 
 class Cluster:
-    """Two hosts; the launcher is on the first."""
+    """Three hosts; the launcher is on the first, and so is the only key to the others."""
 
     def __init__(self, directory: Path) -> None:
-        self.hosts = netns.Hosts(2)
+        self.hosts = netns.Hosts(3)
         self.servers = ssh.Servers(self.hosts, directory / "ssh")
         beside_python = str(Path(sys.executable).with_name("corro"))
         self.program = os.environ.get("CORRO_PROGRAM") or beside_python
@@ -253,7 +252,7 @@ def test_bad_hosts_are_one_line_before_any_rank_starts(
     if "10.77.0.1" in words:
         known = cluster.servers.directory / "known_hosts"
         before = known.read_text()
-        known.write_text(before.splitlines()[1] + "\n")
+        known.write_text("\n".join(before.splitlines()[1:]) + "\n")
     code, out, err = cluster.run(tmp_path, *arguments, "touch", "started")
     if "10.77.0.1" in words:
         known.write_text(before)
@@ -299,18 +298,91 @@ def test_standard_input_reaches_rank_0_on_another_host(cluster: Cluster, tmp_pat
     assert (job.returncode, out) == (0, f"{len(text)}\n"), err
 
 
-def test_many_agents_by_another_remote_shell(cluster: Cluster, tmp_path: Path) -> None:
-    shell = tmp_path / "rsh"
+def local_shell(directory: Path) -> Path:
+    """For --rsh: every host is this one."""
+    shell = directory / "rsh"
     shell.write_text('#!/bin/sh\nexec sh -c "$2"\n')
     shell.chmod(0o755)
+    return shell
+
+
+def test_many_agents_by_another_remote_shell(cluster: Cluster, tmp_path: Path) -> None:
+    shell = local_shell(tmp_path)
     hosts = ",".join(f"node{i}:2" for i in range(8))
     text = (
         "import corro\nimport corro.numpy\ncorro.init()\n"
         "assert corro.numpy.allreduce(1.0, corro.Sum) == 16\nprint('done', corro.cross_size())\n"
     )
-    started = time.monotonic()
     code, out, err = cluster.run(
         tmp_path, "-H", hosts, "--rsh", shell, "--show", "all", script(tmp_path, text)
     )
     assert code == 0, err
-    assert out.count("done") == 16, (out, time.monotonic() - started)
+    assert out.count("done") == 16, out
+
+
+def test_agents_start_agents(cluster: Cluster, tmp_path: Path) -> None:
+    text = (
+        "import corro\nimport corro.numpy\ncorro.init()\n"
+        "assert corro.numpy.allreduce(1.0, corro.Sum) == 7\nprint('done')\n"
+    )
+    hosts = ",".join(f"node{i}" for i in range(7))
+    counted = tmp_path / "shells"
+    shell = local_shell(tmp_path)
+    shell.write_text(f'#!/bin/sh\necho $PPID >> {counted}\nexec sh -c "$2"\n')
+    code, out, err = cluster.run(
+        tmp_path, "--fan-out", 2, "-H", hosts, "--rsh", shell, "--show", "all",
+        script(tmp_path, text),
+    )  # fmt: skip
+    assert code == 0, err
+    assert out.count("done") == 7
+    starters = counted.read_text().split()
+    assert len(starters) == 7
+    assert sorted(starters.count(one) for one in set(starters)) == [1, 2, 2, 2]
+
+
+def test_hosts_that_an_agent_does_not_get_to_are_started_by_the_launcher(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The agent of the second host has no key to the third."""
+    code, out, err = cluster.run(
+        tmp_path, "--verbose", "--fan-out", 1, "-H", f"{OWN},{OTHER},{THIRD}", "--show", "all",
+        "echo", "here",
+    )  # fmt: skip
+    assert code == 0, err
+    assert out.count("here") == 3
+    assert f"corro: {OTHER} does not get to {THIRD} (" in err
+    assert "it is started from here" in err
+
+
+@pytest.mark.parametrize("victim", ["agent", "branch"])
+def test_an_agent_that_is_lost_takes_its_branches_with_it(
+    cluster: Cluster, tmp_path: Path, victim: str
+) -> None:
+    job = cluster.start(
+        tmp_path, "--fan-out", 1, "-H", "node0,node1,node2", "--rsh", local_shell(tmp_path),
+        script(tmp_path, STAYS),
+    )  # fmt: skip
+    pids = [pids_of(tmp_path, rank) for rank in range(3)]
+    number = {"agent": 0, "branch": 2}[victim]
+    os.kill(agent_above(min(pids[number])), signal.SIGKILL)
+    _, err = job.communicate(timeout=DEADLINE)
+    assert job.returncode == 128 + signal.SIGKILL
+    assert f"host node{number} was lost: " in err
+    for some in pids:
+        gone(some)
+
+
+def test_a_launcher_that_is_cut_off_leaves_nothing_anywhere(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    hosts = f"{OWN},{OTHER},{THIRD}"
+    job = cluster.start(tmp_path, "-H", hosts, script(tmp_path, STAYS))
+    pids = [pid for rank in range(3) for pid in pids_of(tmp_path, rank)]
+    cluster.hosts.cut(0)
+    try:
+        _, err = job.communicate(timeout=DEADLINE)
+        gone(pids)
+    finally:
+        cluster.hosts.mend(0)
+    assert job.returncode == 128 + signal.SIGKILL
+    assert "was lost: nothing was heard of it for 10 s" in err

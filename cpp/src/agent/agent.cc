@@ -13,6 +13,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "agent/branches.h"
 #include "agent/event_keys.h"
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
@@ -58,13 +59,14 @@ class Agent {
       : commander_(std::move(commander)),
         epoll_(std::move(epoll)),
         ranks_(worker_mask, epoll_),
+        branches_(worker_mask, epoll_, [this](MessageBody body) { say(std::move(body)); }),
         guard_(std::move(guard)) {}
 
   int run(const std::string& version) {
     if (const Status status = open(version); !status.ok()) say(Trouble{status.message()});
     while (!commander_.ended() && monotonic_now() < heard_ + kSilence) {
       step();
-      if (state_ == State::kFenced && !commander_.unsent()) return 0;
+      if (state_ == State::kFenced && !commander_.unsent() && branches_.empty()) return 0;
     }
     (void)kill_descendants(kKillPatience);
     return 0;
@@ -98,6 +100,8 @@ class Agent {
   void on(const Subject& about, const Probe& probe);
   void on(const Subject& about, const Record& record);
   void on(const Subject& about, const Left& left);
+  void on(const Subject& about, const Grow& grow) { (void)about, branches_.grow(grow); }
+  void on(const Subject& about, const Forward& forward) { (void)about, branches_.forward(forward); }
   /// What only agents say.
   void on(const Subject& /*about*/, const auto& /*other*/) {}
   void say(MessageBody body) { commander_.send({{.job = job_, .epoch = epoch_}, std::move(body)}); }
@@ -123,6 +127,7 @@ class Agent {
   io::Fd children_;
   std::unique_ptr<wire::AgentService> service_;  ///< For the workers; from the first START on.
   RankGroup ranks_;
+  Branches branches_;
   std::unique_ptr<Routes> routes_;  ///< From SURVEY on.
   Time probe_until_ = Time::never();
   io::Fd guard_;                           ///< Invalid: the commander is on this host.
@@ -171,6 +176,7 @@ void Agent::step() {
     if (!rank.flush_input()) input_waits_ = true;
   });
   pause_or_resume();
+  branches_.flush();
   commander_.flush_on(epoll_);
 }
 
@@ -206,6 +212,10 @@ void Agent::dispatch(const epoll_event& event) {
       return on_output(ranks_[place_of(event.data.u64)], io::Output::kOut);
     case Source::kErr:
       return on_output(ranks_[place_of(event.data.u64)], io::Output::kErr);
+    case Source::kBranch:
+      return branches_.read(place_of(event.data.u64));
+    case Source::kBranchErrors:
+      return branches_.read_errors(place_of(event.data.u64));
   }
 }
 
@@ -223,7 +233,7 @@ void Agent::go_on(Time now) {
 
 /// Waits for what is left until the grace is over, then kills it until nothing is.
 void Agent::fence(Time now) {
-  const auto living = descendants_of(getpid());
+  const auto living = descendants_of(getpid(), branches_.shells());
   left_ = !living.empty();
   if (!left_ || now >= state_until_ + kKillPatience) {
     state_ = State::kDraining;
@@ -379,8 +389,9 @@ void Agent::on_children() {
       if (auto limit = out_of_memory_.explain(ended.si_pid)) rank->set_out_of_memory(*limit);
     }
     int status = 0;
-    if (waitpid(ended.si_pid, &status, WNOHANG) == ended.si_pid && rank != nullptr)
-      on_rank_end(*rank, status);
+    if (waitpid(ended.si_pid, &status, WNOHANG) != ended.si_pid) continue;
+    if (rank != nullptr) on_rank_end(*rank, status);
+    branches_.take_end(ended.si_pid, status);
   }
   tell_departures();
 }
@@ -402,7 +413,10 @@ void Agent::on_rank_end(RankProcess& rank, int status) {
 void Agent::tell_departures() {
   std::erase_if(departed_, [this](int rank) { return service_->greeted(rank); });
   if (departed_.empty()) return;
-  const auto is_orphan = [this](pid_t child) { return ranks_.find(child) == nullptr; };
+  const auto shells = branches_.shells();
+  const auto is_orphan = [&](pid_t child) {
+    return ranks_.find(child) == nullptr && !shells.contains(child);
+  };
   if (std::ranges::any_of(children_of(getpid()), is_orphan)) return;
   for (const int rank : departed_) {
     service_->end_rank(rank);

@@ -6,9 +6,19 @@
 
 namespace corro::agent {
 
-enum class Source : uint32_t { kCommander, kChildren, kWorkers, kGuard, kRoutes, kOut, kErr };
+enum class Source : uint32_t {
+  kCommander,
+  kChildren,
+  kWorkers,
+  kGuard,
+  kRoutes,
+  kOut,
+  kErr,
+  kBranch,
+  kBranchErrors
+};
 
-/// `place`: of the rank in its RankGroup.
+/// `place`: of the rank in its RankGroup, of the branch among the Branches.
 constexpr uint64_t key_of(Source source, size_t place = 0) {
   return static_cast<uint64_t>(source) << 32U | static_cast<uint32_t>(place);
 }

@@ -98,6 +98,9 @@ void fields(Is<Left> auto&, auto&) {}
 void fields(Is<Survey> auto& o, auto& a) { a(o.program), a(o.directory), a(o.script); }
 void fields(Is<Input> auto& o, auto& a) { a(o.bytes), a(o.ends); }
 void fields(Is<Probe> auto& o, auto& a) { a(o.targets); }
+void fields(Is<Grow> auto& o, auto& a) { a(o.host), a(o.name), a(o.shell), a(o.corro); }
+void fields(Is<Cut> auto& o, auto& a) { a(o.host), a(o.why); }
+void fields(Is<Forward> auto& o, auto& a) { a(o.host), a(o.message); }
 
 class FieldWriter {
  public:
@@ -179,7 +182,8 @@ class FieldReader {
     value = std::bit_cast<double>(bits);
   }
   void operator()(Bytes& bytes) {
-    const uint32_t size = count();
+    uint32_t size = 0;
+    (*this)(size);
     const auto view = in_.read_bytes(ok_ ? size : 0);
     ok_ = ok_ && view.has_value();
     if (ok_) bytes.assign(view->begin(), view->end());

@@ -13,6 +13,9 @@
 //                                          others before they are connected
 //   CREDIT, SIGNAL, ASK, LOOK, RESIZE, INPUT ->
 //      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end
+//   GROW ->                                starts an agent on another host, as a branch of this one
+//      <- CUT                              a branch has ended; what it said before was passed on
+//   FORWARD                                both ways: a message for a branch, or of one
 //   FENCE ->                               ends whatever is left, of all ranks
 //      <- ENDED again, FENCED              nothing comes after it
 //
@@ -121,6 +124,11 @@ struct Surveyed {
 struct Reached {
   std::vector<Route> routes;
 };
+/// A branch has ended.
+struct Cut {
+  int32_t host = 0;
+  std::string why;
+};
 
 // -- both ways ------------------------------------------------------------------------------------
 
@@ -131,6 +139,12 @@ struct Record {
 };
 /// The rank has ended in good order and will not join.
 struct Left {};
+/// A message for the agent of another host, or of it, which is a branch of the agent that hears or
+/// says this.
+struct Forward {
+  int32_t host = 0;  ///< Its number in the job.
+  Bytes message;     ///< Of encode_message().
+};
 
 // -- from the commander ---------------------------------------------------------------------------
 
@@ -181,11 +195,19 @@ struct Input {
 struct Fence {
   Duration grace{};  ///< So long what ranks have left running may go on.
 };
+/// Starts the agent of another host.
+struct Grow {
+  int32_t host = 0;                ///< Its number in the job.
+  std::string name;                ///< For the remote shell.
+  std::vector<std::string> shell;  ///< The remote shell's words before the name.
+  std::string corro;               ///< The program's path there.
+};
 
 /// The order is that of the kinds on the wire, from 1.
-using MessageBody = std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen,
-                                 Trouble, Fenced, Start, Signal, Ask, Look, Credit, Resize, Fence,
-                                 Alive, Surveyed, Reached, Record, Left, Survey, Probe, Input>;
+using MessageBody =
+    std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
+                 Start, Signal, Ask, Look, Credit, Resize, Fence, Alive, Surveyed, Reached, Record,
+                 Left, Survey, Probe, Input, Grow, Cut, Forward>;
 
 struct Message {
   Subject about;

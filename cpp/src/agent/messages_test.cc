@@ -84,7 +84,10 @@ std::vector<MessageBody> one_of_each() {
           Left{},
           Survey{.program = "/usr/bin/python", .directory = "/work", .script = "train.py"},
           Probe{.targets = {survey.here}},
-          Input{.bytes = "yes\n", .ends = true}};
+          Input{.bytes = "yes\n", .ends = true},
+          Grow{.host = 33, .name = "node33", .shell = {"ssh", "-T"}, .corro = "/opt/bin/corro"},
+          Cut{.host = 33, .why = "Permission denied (publickey)."},
+          Forward{.host = 33, .message = encode_message({.about = {}, .body = Look{}})}};
 }
 
 BytesView without_length(const Bytes& encoded) {

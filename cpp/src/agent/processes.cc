@@ -58,17 +58,18 @@ std::vector<pid_t> all_processes() {
   return pids;
 }
 
-std::vector<pid_t> descendants_of(pid_t root) {
+std::vector<pid_t> descendants_of(pid_t root, const std::set<pid_t>& without) {
   if (root == getpid() && !has_children()) return {};
   const auto processes = read_processes();
   std::vector<pid_t> found;
   for (const auto& [pid, status] : processes) {
     if (status.ended() || pid == root) continue;
-    pid_t ancestor = status.parent;
+    pid_t ancestor = pid;
     // A chain of parents is no longer than there are processes, even if pids changed meanwhile.
-    for (size_t i = 0; i < processes.size() && ancestor > 1 && ancestor != root; ++i) {
+    for (size_t i = 0; i <= processes.size() && ancestor > 1 && ancestor != root; ++i) {
       const auto parent = processes.find(ancestor);
-      ancestor = parent == processes.end() ? 0 : parent->second.parent;
+      const bool stops = parent == processes.end() || without.contains(ancestor);
+      ancestor = stops ? 0 : parent->second.parent;
     }
     if (ancestor == root) found.push_back(pid);
   }

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,9 @@ namespace corro::agent {
 /// Every process that /proc shows.
 [[nodiscard]] std::vector<pid_t> all_processes();
 
-/// Every living process that descends from `root`, `root` left out. A snapshot of /proc.
-[[nodiscard]] std::vector<pid_t> descendants_of(pid_t root);
+/// Every living process that descends from `root`, `root` left out, and those of `without` with
+/// what descends from them. A snapshot of /proc.
+[[nodiscard]] std::vector<pid_t> descendants_of(pid_t root, const std::set<pid_t>& without = {});
 
 /// Every living process whose parent is `parent`. A snapshot of /proc.
 [[nodiscard]] std::vector<pid_t> children_of(pid_t parent);

@@ -94,6 +94,10 @@ void describe_run(CLI::App& run, Raw& raw) {
       ->type_name("CIDR");
   run.add_option("--rsh", raw.run.rsh, "Another remote shell than ssh, with its options")
       ->type_name("CMD");
+  run.add_option("--fan-out", raw.run.fan_out,
+                 "Hosts that the launcher, and the agent of each host, starts itself")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   run.add_flag("-m,--module", raw.run.module, "The program is a Python module");
   run.add_option("--show", raw.show,
                  "Whose output goes to the screen: different (rank 0, and others where they "

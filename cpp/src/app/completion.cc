@@ -73,7 +73,7 @@ std::string write_bash(const CLI::App& program) {
     --log-dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --events) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --hostfile) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --np | -np | -n | --nproc-per-node | --timeout | --env | -H | --hosts | --rsh | --network) return ;;
+    --np | -np | -n | --nproc-per-node | --timeout | --env | -H | --hosts | --rsh | --network | --fan-out) return ;;
   esac
   if [ -n "$words" ]; then
     COMPREPLY=($(compgen -W "$words" -- "$word"))

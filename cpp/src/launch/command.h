@@ -39,7 +39,4 @@ struct Command {
                                               const std::string& own_directory,
                                               const FileFacts& files);
 
-/// Writes a word so that a shell reads it back. Pure.
-[[nodiscard]] std::string quoted(const std::string& word);
-
 }  // namespace corro::launch

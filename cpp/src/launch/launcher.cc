@@ -12,8 +12,6 @@
 #include <set>
 
 #include "agent/agent.h"
-#include "agent/message_pipe.h"
-#include "agent/processes.h"
 #include "diagnosis/conclusion.h"
 #include "diagnosis/error_file.h"
 #include "diagnosis/exit_status.h"
@@ -22,7 +20,7 @@
 #include "io/event.h"
 #include "io/random.h"
 #include "io/signals.h"
-#include "launch/agent_link.h"
+#include "launch/agents.h"
 #include "launch/events.h"
 #include "launch/hint.h"
 #include "launch/log_files.h"
@@ -50,15 +48,10 @@ constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished r
 constexpr Duration kLookPause = seconds(1);           ///< Between looks at what ranks do.
 constexpr Duration kLookPatience = seconds(1);        ///< For what ranks do when time is over.
 constexpr Duration kInterruptPatience = seconds(1);   ///< Until Ctrl-C needs an explanation.
-constexpr Duration kKillPatience = seconds(2);
-constexpr Duration kHelloPatience = seconds(20);  ///< For a host's agent to answer.
+constexpr Duration kHelloPatience = seconds(20);      ///< For a host's agent to answer.
 
-/// What an event is about; with the number of the link in the lower half.
-enum Source : uint32_t { kSignals, kRoom, kInput, kAgent, kErrors };
-
-constexpr uint64_t key_of(Source source, size_t link = 0) {
-  return static_cast<uint64_t>(source) << 32U | static_cast<uint32_t>(link);
-}
+/// What an event is about. From kAgents on the numbers are those of Agents.
+enum Source : uint64_t { kSignals, kRoom, kInput, kAgents };
 
 bool is_ignored(int signal) {
   struct sigaction action{};
@@ -99,11 +92,11 @@ std::string describe_status(const RankEnd& end) {
 /// Loop-confined.
 class Launcher {
  public:
-  Launcher(const LaunchPlan& plan, std::vector<AgentLink> links, LogFiles logs, io::Epoll epoll,
+  Launcher(const LaunchPlan& plan, Agents agents, LogFiles logs, io::Epoll epoll,
            std::unique_ptr<screen::ScreenWriter> writer, std::string version)
       : plan_(plan),
         version_(std::move(version)),
-        links_(std::move(links)),
+        agents_(std::move(agents)),
         logs_(std::move(logs)),
         epoll_(std::move(epoll)),
         writer_(std::move(writer)),
@@ -122,11 +115,11 @@ class Launcher {
     if (started.ok()) started = start();
     if (!started.ok()) refuse(started.message());
     while (running_ > 0 && refused_.empty()) step();
-    for (AgentLink& link : links_) link.gone = link.gone || !link.greeted;  // Not waited for.
+    agents_.give_up_silent();
     const bool patient = !stopping_ && interrupts_ < 2 && refused_.empty();
-    tell_all(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
-    while (!is_over() && !impatient_) step();
-    const std::optional<int> killed = end_agents();
+    agents_.send_all(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
+    while (!agents_.over() && !impatient_) step();
+    const std::optional<int> killed = agents_.end();
     const int exit = !refused_.empty() ? say_refused() : killed ? say_killed(*killed) : finish();
     flush_screen();
     return exit;
@@ -161,16 +154,12 @@ class Launcher {
   void on_input();
   void on_signals();
   void on_signal(int signal);
-  void give_credit();
   void stop_ranks(Time now);
 
   // What the agent says.
-  void on_agent(AgentLink& link);
   void hear(AgentLink& link, const agent::Message& message);
   void hear_host(AgentLink& link, const agent::Message& message);
-  void pass_on(const AgentLink& from, const agent::Message& message);
-  void lose(AgentLink& link, const std::string& why);
-  void look_for_silence(Time now);
+  void lose(const AgentLink& link, const std::string& why);
   void on(size_t rank, const agent::Started& started);
   void on(size_t rank, const agent::Output& output);
   void on(size_t rank, const agent::OutputEnd& end);
@@ -183,20 +172,11 @@ class Launcher {
   void on_fenced(AgentLink& link, const agent::Fenced& fenced);
   void learn(size_t rank, const RankEnd& said, Duration clock);
   void saw(size_t rank);
-  void tell_all(const agent::MessageBody& body) {
-    for (AgentLink& link : links_) link.pipe().send({{.job = job_}, body});
-  }
   void tell(size_t rank, agent::MessageBody body) {
-    link_of(rank).pipe().send({subjects_[rank], std::move(body)});
+    agents_.send(link_of(rank).host, {subjects_[rank], std::move(body)});
   }
   [[nodiscard]] AgentLink& link_of(size_t rank) {
-    return links_[plan_.job.host_of(static_cast<int>(rank))];
-  }
-  [[nodiscard]] bool several_hosts() const { return links_.size() > 1; }
-  /// Nothing more is to be heard.
-  [[nodiscard]] bool is_over() const {
-    return std::ranges::all_of(links_,
-                               [](const AgentLink& link) { return link.fenced || link.gone; });
+    return agents_[plan_.job.host_of(static_cast<int>(rank))];
   }
   void refuse(const std::string& why) {
     if (refused_.empty()) refused_ = why;
@@ -219,11 +199,11 @@ class Launcher {
   void flush_screen();
   [[nodiscard]] int say_refused();
   [[nodiscard]] int say_killed(int status);
-  [[nodiscard]] std::optional<int> end_agents();
 
   LaunchPlan plan_;
-  const std::string version_;     ///< Of corro.
-  std::vector<AgentLink> links_;  ///< By host.
+  const std::string version_;  ///< Of corro.
+  Agents agents_;
+  Meeting* meeting_ = nullptr;  ///< While it lasts.
   LogFiles logs_;
   io::Epoll epoll_;
   std::unique_ptr<screen::ScreenWriter> writer_;
@@ -264,10 +244,8 @@ class Launcher {
 /// Whom the launcher hears, and who is told of what happens.
 Status Launcher::listen(const sigset_t& heard) {
   signals_.reset(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
-  CORRO_TRY(epoll_.add(signals_.get(), EPOLLIN, key_of(kSignals)));
-  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, key_of(kRoom)));
-  for (size_t i = 0; i < links_.size(); ++i)
-    CORRO_TRY(links_[i].watch(epoll_, key_of(kAgent, i), key_of(kErrors, i)));
+  CORRO_TRY(epoll_.add(signals_.get(), EPOLLIN, kSignals));
+  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, kRoom));
   if (!plan_.options.events.empty()) {
     CORRO_ASSIGN(event_file_, EventFile::create(plan_.options.events));
     events_.listen([this](const Event& event) {
@@ -282,9 +260,19 @@ Status Launcher::listen(const sigset_t& heard) {
 
 /// Where other hosts take part: until all is known that their ranks need.
 Status Launcher::meet() {
-  Meeting meeting(plan_, links_);
-  meeting.begin(job_);
-  if (meeting.done()) return {};
+  Meeting meeting(plan_, agents_, job_);
+  meeting_ = &meeting;
+  CORRO_TRY(agents_.listen(
+      epoll_, kAgents,
+      {.hear = [this](AgentLink& link, const agent::Message& message) { hear(link, message); },
+       .lose = [this](const AgentLink& link, const std::string& why) { lose(link, why); },
+       .take_over =
+           [this](const AgentLink& link, const AgentLink& by, const std::string& why) {
+             if (plan_.options.verbose)
+               screen_.note(
+                   fmt::format("corro: {} does not get to {} ({}); it is started from here\n",
+                               by.name, link.name, why));
+           }}));
   deadline_ = monotonic_now() + kHelloPatience;
   look_at_ = monotonic_now() + kLookPause;
   while (!meeting.done()) {
@@ -294,10 +282,11 @@ Status Launcher::meet() {
     CORRO_TRY(meeting.advance());
     const AgentLink* silent = meeting.silent();
     if (silent == nullptr || monotonic_now() < deadline_) continue;
-    return {Code::kDeadlineExceeded, fmt::format("host {}: no answer for {}", silent->name(),
+    return {Code::kDeadlineExceeded, fmt::format("host {}: no answer for {}", silent->name,
                                                  diagnosis::format_span(kHelloPatience))};
   }
   deadline_ = Time::never();
+  meeting_ = nullptr;
   return {};
 }
 
@@ -316,10 +305,10 @@ void Launcher::start_rank(int rank) {
   about = {.job = job_, .epoch = 0, .rank = rank, .member = {}, .incarnation = 1};
   io::fill_random(about.member);
   ends_[index].rank = rank;
-  if (several_hosts() || links_[0].remote()) ends_[index].host = link_of(index).name();
+  if (agents_.any_remote()) ends_[index].host = link_of(index).name;
   ++running_;
   const agent::Start start = start_of(plan_, rank, secret_);
-  if (start.input == agent::StandardInput::kSent) input_.start(epoll_, key_of(kInput));
+  if (start.input == agent::StandardInput::kSent) input_.start(epoll_, kInput);
   tell(index, start);
 }
 
@@ -338,19 +327,16 @@ void Launcher::step() {
   for (size_t i = 0; i < count; ++i) dispatch(events[i].data.u64);
   if (input_.is_file()) on_input();
   on_timers(monotonic_now());
-  give_credit();
-  for (AgentLink& link : links_)
-    if (!link.gone) link.pipe().flush_on(epoll_);
+  // While the screen takes nothing the agents get no credit, and read nothing from the ranks.
+  if (!writer_->full()) agents_.give_credit();
+  agents_.flush();
 }
 
 void Launcher::dispatch(uint64_t key) {
-  const auto source = static_cast<Source>(key >> 32U);
-  if (source == kSignals) return on_signals();
-  if (source == kRoom) return (void)writer_->room().drain();
-  if (source == kInput) return on_input();
-  AgentLink& link = links_[key & 0xFFFFFFFFU];
-  if (source == kAgent) return on_agent(link);
-  if (!link.read_errors()) epoll_.remove(link.errors());
+  if (key == kSignals) return on_signals();
+  if (key == kRoom) return (void)writer_->room().drain();
+  if (key == kInput) return on_input();
+  agents_.dispatch(key - kAgents);
 }
 
 Time Launcher::next_timer() const {
@@ -366,7 +352,7 @@ void Launcher::on_timers(Time now) {
   if (stop_at_ <= now) stop_ranks(now);
   if (kill_at_ <= now) {
     kill_at_ = Time::never();
-    tell_all(agent::Signal{.number = SIGKILL, .ends = true});
+    agents_.send_all(agent::Signal{.number = SIGKILL, .ends = true});
   }
 }
 
@@ -378,7 +364,7 @@ void Launcher::on_timeout(Time now) {
     looking_ = true;
     seen_.clear();
     timeout_at_ = now + kLookPatience;
-    return tell_all(agent::Look{});
+    return agents_.send_all(agent::Look{});
   }
   at_timeout_ = ends_;
   stop_ranks(now);
@@ -388,11 +374,12 @@ void Launcher::on_timeout(Time now) {
 void Launcher::look(Time now) {
   const bool goes_on = running_ > 0 && !stopping_ && stop_at_ == Time::never();
   show_wait(goes_on ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
-  look_for_silence(now);
+  agents_.look_for_silence(now);
   input_.look(epoll_);
   // By these looks other hosts know that the launcher lives, to the end.
-  look_at_ = goes_on || several_hosts() ? now + kLookPause : Time::never();
-  if (look_at_ != Time::never()) tell_all(agent::Look{});  // Answered long before the next look.
+  look_at_ = goes_on || agents_.any_remote() ? now + kLookPause : Time::never();
+  if (look_at_ != Time::never())
+    agents_.send_all(agent::Look{});  // Answered long before the next look.
 }
 
 void Launcher::show_wait(const diagnosis::LongWait& wait, Time now) {
@@ -431,18 +418,18 @@ void Launcher::on_signals() {
 
 void Launcher::on_signal(int signal) {
   if (signal == SIGWINCH) {
-    tell_all(
+    agents_.send_all(
         agent::Resize{.out = terminal_size(STDOUT_FILENO), .err = terminal_size(STDERR_FILENO)});
   }
   if (io::asks_to_stop(signal) && !asked_) asked_ = signal;
   if (signal == SIGINT && ++interrupts_ == 2) return stop_ranks(monotonic_now());
   if (interrupts_ > 2 && signal == SIGINT) {
     impatient_ = true;
-    return tell_all(agent::Signal{.number = SIGKILL, .ends = true});
+    return agents_.send_all(agent::Signal{.number = SIGKILL, .ends = true});
   }
   if (signal == SIGINT) remind_at_ = monotonic_now() + kInterruptPatience;
   impatient_ = impatient_ || (io::asks_to_stop(signal) && running_ == 0);
-  tell_all(agent::Signal{.number = signal});
+  agents_.send_all(agent::Signal{.number = signal});
   if (signal == SIGTSTP) kill(getpid(), SIGSTOP);
 }
 
@@ -450,28 +437,10 @@ void Launcher::stop_ranks(Time now) {
   stop_at_ = Time::never();
   if (std::exchange(stopping_, true)) return;
   kill_at_ = now + kStopGrace;
-  tell_all(agent::Signal{.number = SIGTERM, .ends = true});
-}
-
-/// While the screen takes nothing the agents get no credit, and read nothing from the ranks.
-void Launcher::give_credit() {
-  if (writer_->full()) return;
-  for (AgentLink& link : links_) {
-    if (link.uncredited == 0) continue;
-    link.pipe().send({{.job = job_}, agent::Credit{.bytes = std::exchange(link.uncredited, 0)}});
-  }
+  agents_.send_all(agent::Signal{.number = SIGTERM, .ends = true});
 }
 
 // -- what the agent says --------------------------------------------------------------------------
-
-void Launcher::on_agent(AgentLink& link) {
-  link.pipe().flush();
-  const Status status = link.pipe().read();
-  link.heard = monotonic_now();
-  while (const auto message = link.pipe().take()) hear(link, *message);
-  if (link.pipe().ended() && !link.gone)
-    lose(link, status.ok() ? link.why(plan_.corro) : status.message());
-}
 
 void Launcher::hear(AgentLink& link, const agent::Message& message) {
   if (message.about.rank < 0) return hear_host(link, message);
@@ -479,11 +448,11 @@ void Launcher::hear(AgentLink& link, const agent::Message& message) {
   const bool fits = rank < subjects_.size() && message.about == subjects_[rank];
   if (!fits || &link_of(rank) != &link) return;
   if (const auto* refused = std::get_if<agent::Refused>(&message.body))
-    return refuse(several_hosts() ? fmt::format("host {}: {}", link.name(), refused->why)
-                                  : refused->why);
+    return refuse(agents_.any_remote() ? fmt::format("host {}: {}", link.name, refused->why)
+                                       : refused->why);
   if (const auto* output = std::get_if<agent::Output>(&message.body))
     link.uncredited += output->bytes.size();
-  if (std::holds_alternative<agent::Left>(message.body)) pass_on(link, message);
+  if (std::holds_alternative<agent::Left>(message.body)) agents_.pass_on(link, message);
   std::visit([&](const auto& body) { on(rank, body); }, message.body);
 }
 
@@ -496,22 +465,16 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
   if (const auto* reached = std::get_if<agent::Reached>(&message.body))
     link.routes = reached->routes;
   if (const auto* refused = std::get_if<agent::Refused>(&message.body))
-    refuse(fmt::format("host {}: {}", link.name(), refused->why));
+    refuse(fmt::format("host {}: {}", link.name, refused->why));
   if (const auto* trouble = std::get_if<agent::Trouble>(&message.body))
     screen_.note(fmt::format("corro: {}\n", trouble->text));
-  if (std::holds_alternative<agent::Record>(message.body)) pass_on(link, message);
-}
-
-/// What one agent says for the others.
-void Launcher::pass_on(const AgentLink& from, const agent::Message& message) {
-  for (AgentLink& other : links_)
-    if (&other != &from) other.pipe().send(message);
+  if (std::holds_alternative<agent::Record>(message.body)) agents_.pass_on(link, message);
 }
 
 void Launcher::on_hello(AgentLink& link, const agent::Hello& hello) {
-  link.greeted = true;
+  if (meeting_ != nullptr) meeting_->greet(link);
   if (hello.version == agent::kMessagesVersion && hello.corro == version_) return;
-  refuse(fmt::format("host {} has corro {}, this one {}; install the same on both", link.name(),
+  refuse(fmt::format("host {} has corro {}, this one {}; install the same on both", link.name,
                      hello.corro, version_));
 }
 
@@ -523,15 +486,12 @@ void Launcher::on_fenced(AgentLink& link, const agent::Fenced& fenced) {
 
 /// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its
 /// ranks are over, and so is a job that needs them.
-void Launcher::lose(AgentLink& link, const std::string& why) {
-  link.gone = true;
-  link.pipe().unwatch(epoll_);
-  if (link.fenced) return;
-  if (!begun_) return refuse(fmt::format("host {}: {}", link.name(), why));
-  const std::string text = fmt::format("host {} was lost: {}", link.name(), why);
+void Launcher::lose(const AgentLink& link, const std::string& why) {
+  if (!begun_) return refuse(fmt::format("host {}: {}", link.name, why));
+  const std::string text = fmt::format("host {} was lost: {}", link.name, why);
   if (running_ == 0) return screen_.note(fmt::format("corro: {}\n", text));
-  events_.emit({.kind = EventKind::kLost, .host = link.name(), .cause = text});
-  const JobHost& host = plan_.job.hosts[link.host()];
+  events_.emit({.kind = EventKind::kLost, .host = link.name, .cause = text});
+  const JobHost& host = plan_.job.hosts[link.host];
   for (int rank = host.first_rank; rank < host.first_rank + host.ranks; ++rank) {
     RankEnd& end = ends_[static_cast<size_t>(rank)];
     if (end.ended) continue;
@@ -542,16 +502,6 @@ void Launcher::lose(AgentLink& link, const std::string& why) {
     end.lost = text;
     --running_;
     on_rank_end(end);
-  }
-}
-
-/// A host that was cut off sends no end of anything. Agents answer once a second.
-void Launcher::look_for_silence(Time now) {
-  for (AgentLink& link : links_) {
-    const bool speaks = link.remote() && link.greeted && !link.gone && !link.fenced;
-    if (!speaks || now < link.heard + agent::kSilence) continue;
-    lose(link,
-         fmt::format("nothing was heard of it for {}", diagnosis::format_span(agent::kSilence)));
   }
 }
 
@@ -646,7 +596,7 @@ void Launcher::ask_missing(const RankEnd& end) {
 void Launcher::emit(EventKind kind, size_t rank, const std::string& cause) {
   const RankEnd& about = ends_[rank];
   events_.emit({.kind = kind,
-                .host = links_[plan_.job.host_of(about.rank)].name(),
+                .host = link_of(rank).name,
                 .rank = about.rank,
                 .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
                 .cause = cause});
@@ -724,33 +674,6 @@ int Launcher::say_killed(int status) {
   return diagnosis::kSignalExit + signal;
 }
 
-/// Leaves no process behind. Returns how this host's agent has ended, as from waitpid, if that was
-/// before its time and it was the only one: then nobody can say what became of the ranks.
-std::optional<int> Launcher::end_agents() {
-  std::optional<int> killed;
-  for (AgentLink& link : links_) {
-    const int status = link.end(link.fenced || !link.remote() ? kKillPatience : Duration::zero());
-    if (links_.size() == 1 && !link.remote() && link.gone && !link.fenced) killed = status;
-  }
-  (void)agent::kill_descendants(kKillPatience);
-  return killed;
-}
-
-/// A thread must not be there yet: processes are forked.
-Result<std::vector<AgentLink>> start_agents(const LaunchPlan& plan, const sigset_t& mask,
-                                            const std::string& version) {
-  std::vector<AgentLink> links;
-  const auto shell = remote_shell(plan.options.rsh);
-  for (size_t host = 0; host < plan.job.hosts.size(); ++host) {
-    const JobHost& one = plan.job.hosts[host];
-    auto process = one.own ? start_own_agent(mask, version)
-                           : start_remote_agent(shell, one.name, plan.corro, mask);
-    if (!process.ok()) return process.status().with_context("host " + one.name);
-    links.emplace_back(host, one.name, std::move(*process));
-  }
-  return links;
-}
-
 }  // namespace
 
 int run_job(const LaunchPlan& plan, const std::string& version) {
@@ -762,13 +685,18 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
   const Signals signals = block_signals();
   auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
   if (!logs.ok()) return fail(logs.status());
-  auto links = start_agents(plan, signals.before, version);
-  if (!links.ok()) return fail(links.status());
+  auto agents = Agents::create(plan.job.hosts, {.job = wire::digest_of(plan.job.job_id),
+                                                .shell = agent::remote_shell(plan.options.rsh),
+                                                .corro = plan.corro,
+                                                .version = version,
+                                                .fan_out = plan.options.fan_out,
+                                                .mask = signals.before});
+  if (!agents.ok()) return fail(agents.status());
   auto epoll = io::Epoll::create();
   if (!epoll.ok()) return fail(epoll.status());
   auto writer = screen::ScreenWriter::create();  // a thread: after the fork
   if (!writer.ok()) return fail(writer.status());
-  Launcher launcher(plan, std::move(links).value(), std::move(logs).value(),
+  Launcher launcher(plan, std::move(agents).value(), std::move(logs).value(),
                     std::move(epoll).value(), std::move(writer).value(), version);
   return launcher.run(signals.heard);
 }

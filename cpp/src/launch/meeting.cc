@@ -18,37 +18,35 @@ bool reaches(const AgentLink& from, size_t to, const std::string& address) {
 
 }  // namespace
 
-void Meeting::begin(const wire::Digest& job) {
-  if (links_.size() == 1 && !links_[0].remote()) return;
-  job_ = job;
-  state_ = State::kSurveying;
-  for (AgentLink& link : links_) {
-    link.pipe().send({{.job = job_},
-                      agent::Survey{.program = plan_.command.program,
-                                    .directory = plan_.directory,
-                                    .script = plan_.command.script}});
-  }
+void Meeting::greet(const AgentLink& link) {
+  if (done()) return;
+  agents_.send(link.host, {{.job = job_},
+                           agent::Survey{.program = plan_.command.program,
+                                         .directory = plan_.directory,
+                                         .script = plan_.command.script}});
 }
 
 const AgentLink* Meeting::silent() const {
-  const auto found = std::ranges::find_if(links_, [this](const AgentLink& link) {
+  const auto& links = agents_.links();
+  const auto found = std::ranges::find_if(links, [this](const AgentLink& link) {
     return state_ == State::kSurveying ? !link.survey.has_value() : !link.routes.has_value();
   });
-  return done() || found == links_.end() ? nullptr : &*found;
+  return done() || found == links.end() ? nullptr : &*found;
 }
 
 Status Meeting::advance() {
   if (done() || silent() != nullptr) return {};
   if (state_ == State::kProbing) {
-    CORRO_ASSIGN(const auto addresses, choose_addresses(links_));
+    CORRO_ASSIGN(const auto addresses, choose_addresses(agents_.links()));
     for (size_t host = 0; host < addresses.size(); ++host)
       plan_.job.hosts[host].address = addresses[host];
     state_ = State::kDone;
     return {};
   }
-  for (AgentLink& link : links_) CORRO_TRY(take_survey(link).with_context("host " + link.name()));
-  plan_.job.master_port = links_[0].survey->free_port;
-  state_ = links_.size() == 1 ? State::kDone : State::kProbing;
+  for (AgentLink& link : agents_.links())
+    CORRO_TRY(take_survey(link).with_context("host " + link.name));
+  plan_.job.master_port = agents_[0].survey->free_port;
+  state_ = agents_.size() == 1 ? State::kDone : State::kProbing;
   if (!done()) probe();
   return {};
 }
@@ -60,17 +58,17 @@ Status Meeting::take_survey(AgentLink& link) {
     return {Code::kNotFound,
             survey.missing + " is not there; it has to be at the same place as here"};
   }
-  const auto own = std::ranges::find(links_, false, &AgentLink::remote);
-  if (own != links_.end() && survey.architecture != own->survey->architecture) {
+  const auto own = std::ranges::find(agents_.links(), true, &AgentLink::own);
+  if (own != agents_.links().end() && survey.architecture != own->survey->architecture) {
     return {Code::kFailedPrecondition,
             fmt::format("is {}, this one {}", survey.architecture, own->survey->architecture)};
   }
-  return settle_host(plan_, link.host(), survey.machine);
+  return settle_host(plan_, link.host, survey.machine);
 }
 
 /// Leaves the addresses that the user wants.
 Status Meeting::narrow(std::vector<std::string>& addresses) const {
-  if (plan_.options.network.empty() || links_.size() == 1) return {};
+  if (plan_.options.network.empty() || agents_.size() == 1) return {};
   CORRO_ASSIGN(const Network network, Network::parse(plan_.options.network));
   const std::string all = fmt::format("{}", fmt::join(addresses, ", "));
   std::erase_if(addresses, [&](const std::string& address) { return !network.has(address); });
@@ -80,14 +78,14 @@ Status Meeting::narrow(std::vector<std::string>& addresses) const {
 }
 
 void Meeting::probe() {
-  for (AgentLink& from : links_) {
+  for (const AgentLink& from : agents_.links()) {
     agent::Probe probe;
-    for (const AgentLink& to : links_) {
-      if (to.host() == from.host()) continue;
+    for (const AgentLink& to : agents_.links()) {
+      if (to.host == from.host) continue;
       probe.targets.push_back(to.survey->here);
-      probe.targets.back().host = static_cast<int32_t>(to.host());
+      probe.targets.back().host = static_cast<int32_t>(to.host);
     }
-    from.pipe().send({{.job = job_}, std::move(probe)});
+    agents_.send(from.host, {{.job = job_}, std::move(probe)});
   }
 }
 
@@ -97,7 +95,7 @@ Result<std::vector<std::string>> choose_addresses(const std::vector<AgentLink>& 
     const std::vector<std::string>& own = to.survey->here.addresses;
     const auto reached_by = [&](const std::string& address) {
       return [&, address](const AgentLink& from) {
-        return from.host() == to.host() || reaches(from, to.host(), address);
+        return from.host == to.host || reaches(from, to.host, address);
       };
     };
     const auto common = std::ranges::find_if(own, [&](const std::string& address) {
@@ -108,15 +106,15 @@ Result<std::vector<std::string>> choose_addresses(const std::vector<AgentLink>& 
       continue;
     }
     const auto cut_off = std::ranges::find_if(links, [&](const AgentLink& from) {
-      return from.host() != to.host() && std::ranges::none_of(own, [&](const std::string& address) {
-               return reaches(from, to.host(), address);
+      return from.host != to.host && std::ranges::none_of(own, [&](const std::string& address) {
+               return reaches(from, to.host, address);
              });
     });
     const std::string whom = cut_off == links.end() ? "no address leads to it from all other hosts"
-                                                    : cut_off->name() + " does not reach it";
+                                                    : cut_off->name + " does not reach it";
     return Status(
         Code::kUnavailable,
-        fmt::format("host {}: {}; it has {}: is a firewall between them?", to.name(), whom,
+        fmt::format("host {}: {}; it has {}: is a firewall between them?", to.name, whom,
                     own.empty() ? "no address" : fmt::format("{}", fmt::join(own, ", "))));
   }
   return chosen;

@@ -15,9 +15,9 @@ std::vector<AgentLink> surveyed(
     const std::vector<std::vector<std::pair<int, std::string>>>& reached) {
   std::vector<AgentLink> links;
   for (size_t host = 0; host < addresses.size(); ++host) {
-    AgentLink& link = links.emplace_back(
-        host, std::string(1, static_cast<char>('a' + host)),
-        AgentProcess{.pid = 0, .pipe = agent::MessagePipe(io::Fd()), .errors = {}});
+    AgentLink& link = links.emplace_back();
+    link.host = host;
+    link.name = std::string(1, static_cast<char>('a' + host));
     link.survey.emplace();
     link.survey->here.addresses = addresses[host];
     link.routes.emplace();

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/env.h"
+#include "base/quoted.h"
 #include "base/ranges.h"
 #include "collective/schedule/algorithm.h"
 #include "io/files.h"

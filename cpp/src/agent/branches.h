@@ -1,0 +1,55 @@
+// Branches: the agents that this one has started on other hosts, so that a launcher of many hosts
+// need not start all by itself.
+//
+//   GROW starts a remote shell, as the launcher does
+//   FORWARD's message goes to its branch; what a branch says goes to the commander in a FORWARD
+//   CUT is said when a branch has ended, or could not be started
+//
+// A branch may have branches itself: a FORWARD then holds a FORWARD. This agent only passes on.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "agent/agent_process.h"
+
+namespace corro::agent {
+
+/// Loop-confined. `epoll` outlives it.
+class Branches {
+ public:
+  /// `say` is for the commander.
+  Branches(const sigset_t& mask, io::Epoll& epoll, std::function<void(MessageBody)> say)
+      : mask_(mask), epoll_(epoll), say_(std::move(say)) {}
+
+  void grow(const Grow& grow);
+  void forward(const Forward& forward);
+  /// For events of epoll.
+  void read(size_t place);
+  void read_errors(size_t place) { branches_[place]->process.read_errors(epoll_); }
+  void flush();
+
+  /// Takes the end of a process that may be a remote shell of these.
+  void take_end(pid_t pid, int status);
+  /// The remote shells that run.
+  [[nodiscard]] std::set<pid_t> shells() const;
+  /// None runs.
+  [[nodiscard]] bool empty() const;
+
+ private:
+  struct Branch {
+    int32_t host;
+    AgentProcess process;
+    bool cut = false;
+  };
+  void cut(Branch& branch, const std::string& why);
+
+  sigset_t mask_;
+  io::Epoll& epoll_;
+  std::function<void(MessageBody)> say_;
+  std::vector<std::unique_ptr<Branch>> branches_;
+};
+
+}  // namespace corro::agent

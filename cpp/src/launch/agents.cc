@@ -1,0 +1,226 @@
+#include "launch/agents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "agent/agent.h"
+#include "agent/processes.h"
+#include "diagnosis/flight_text.h"
+
+namespace corro::launch {
+namespace {
+
+constexpr Duration kKillPatience = std::chrono::seconds(2);
+constexpr size_t kStartingAtATime = 32;  ///< Remote shells of the launcher.
+
+}  // namespace
+
+std::vector<std::optional<size_t>> plan_tree(const std::vector<JobHost>& hosts, size_t fan_out) {
+  std::vector<size_t> remote;
+  for (size_t host = 0; host < hosts.size(); ++host)
+    if (!hosts[host].own) remote.push_back(host);
+  std::vector<std::optional<size_t>> parents(hosts.size());
+  for (size_t r = fan_out; r < remote.size(); ++r) parents[remote[r]] = remote[r / fan_out - 1];
+  return parents;
+}
+
+Result<Agents> Agents::create(const std::vector<JobHost>& hosts, Options options) {
+  std::vector<AgentLink> links;
+  std::vector<Place> places(hosts.size());
+  const auto parents = plan_tree(hosts, options.fan_out);
+  agent::adopt_orphans();
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    links.push_back({.host = host,
+                     .name = hosts[host].name,
+                     .own = hosts[host].own,
+                     .heard = monotonic_now()});
+    places[host].parent = parents[host];
+    if (!hosts[host].own) continue;
+    CORRO_ASSIGN(places[host].process,
+                 agent::AgentProcess::start_here(options.mask, options.version));
+  }
+  return Agents(std::move(links), std::move(places), std::move(options));
+}
+
+Status Agents::listen(io::Epoll& epoll, uint64_t base, Listener listener) {
+  epoll_ = &epoll;
+  base_ = base;
+  listener_ = std::move(listener);
+  for (const AgentLink& link : links_) {
+    if (link.own) CORRO_TRY(places_[link.host].process->watch(epoll, base + 2 * link.host, 0));
+    if (!link.own && !places_[link.host].parent) waiting_.push_back(link.host);
+  }
+  start_waiting();
+  return {};
+}
+
+/// Goes on with the queue, as far as there is room.
+void Agents::start_waiting() {
+  const auto starts = [this](const AgentLink& link) {
+    return !link.own && !link.greeted && !link.gone && places_[link.host].process.has_value();
+  };
+  while (!waiting_.empty() &&
+         static_cast<size_t>(std::ranges::count_if(links_, starts)) < kStartingAtATime) {
+    const size_t host = waiting_.front();
+    waiting_.pop_front();
+    auto process = agent::AgentProcess::start_there(options_.shell, links_[host].name,
+                                                    options_.corro, options_.mask);
+    Status status = process.status();
+    if (status.ok()) {
+      places_[host].process.emplace(std::move(*process));
+      const uint64_t key = base_ + 2 * host;
+      status = places_[host].process->watch(*epoll_, key, key + 1);
+    }
+    if (!status.ok()) lose(host, status.message());
+  }
+}
+
+// -- what agents say ------------------------------------------------------------------------------
+
+void Agents::dispatch(uint64_t key) {
+  const size_t host = key / 2;
+  agent::AgentProcess& process = *places_[host].process;
+  if (key % 2 == 1) return process.read_errors(*epoll_);
+  agent::MessagePipe& pipe = process.pipe();
+  pipe.flush();
+  const Status status = pipe.read();
+  while (const auto message = pipe.take()) hear(host, *message);
+  if (pipe.ended() && !links_[host].gone) lose(host, status.ok() ? process.why() : status.message());
+}
+
+void Agents::hear(size_t host, const agent::Message& message) {
+  AgentLink& link = links_[host];
+  link.heard = monotonic_now();
+  if (const auto* forward = std::get_if<agent::Forward>(&message.body)) {
+    if (!is_branch(host, forward->host) || forward->message.size() < sizeof(uint32_t)) return;
+    const auto inner =
+        agent::decode_message(BytesView(forward->message).subspan(sizeof(uint32_t)));
+    if (inner.ok()) hear(static_cast<size_t>(forward->host), *inner);
+    return;
+  }
+  if (const auto* cut = std::get_if<agent::Cut>(&message.body)) return hear_branch_end(host, *cut);
+  if (link.gone) return;
+  const bool greets = !link.greeted && std::holds_alternative<agent::Hello>(message.body);
+  link.greeted = link.greeted || greets;
+  listener_.hear(link, message);
+  if (!greets) return;
+  grow(host);
+  start_waiting();
+}
+
+/// One that never was there is started from here: the agent may have no access to that host.
+void Agents::hear_branch_end(size_t host, const agent::Cut& cut) {
+  if (!is_branch(host, cut.host)) return;
+  AgentLink& link = links_[static_cast<size_t>(cut.host)];
+  if (link.gone) return;
+  if (link.greeted) return lose(link.host, cut.why);
+  places_[link.host].parent.reset();
+  listener_.take_over(link, links_[host], cut.why);
+  waiting_.push_back(link.host);
+  start_waiting();
+}
+
+/// Has the agent start those that are its branches.
+void Agents::grow(size_t host) {
+  for (const AgentLink& link : links_) {
+    if (places_[link.host].parent != host) continue;
+    send(host, {{.job = options_.job},
+                agent::Grow{.host = static_cast<int32_t>(link.host),
+                            .name = link.name,
+                            .shell = options_.shell,
+                            .corro = options_.corro}});
+  }
+}
+
+bool Agents::is_branch(size_t parent, int32_t host) const {
+  return host >= 0 && static_cast<size_t>(host) < places_.size() &&
+         places_[static_cast<size_t>(host)].parent == parent;
+}
+
+/// With it goes what is reached through it.
+void Agents::lose(size_t host, const std::string& why) {
+  AgentLink& link = links_[host];
+  link.gone = true;
+  if (auto& process = places_[host].process) process->unwatch(*epoll_);
+  if (!link.fenced) listener_.lose(link, why);
+  for (const AgentLink& other : links_) {
+    if (places_[other.host].parent == host && !other.gone)
+      lose(other.host, fmt::format("it was reached through {}, which is lost", link.name));
+  }
+  start_waiting();
+}
+
+void Agents::look_for_silence(Time now) {
+  for (const AgentLink& link : links_) {
+    const bool speaks = !link.own && link.greeted && !link.gone && !link.fenced;
+    if (!speaks || now < link.heard + agent::kSilence) continue;
+    lose(link.host, fmt::format("nothing was heard of it for {}",
+                                diagnosis::format_span(agent::kSilence)));
+  }
+}
+
+void Agents::give_up_silent() {
+  waiting_.clear();
+  for (AgentLink& link : links_) link.gone = link.gone || !link.greeted;
+}
+
+// -- what they are told ---------------------------------------------------------------------------
+
+void Agents::send(size_t host, const agent::Message& message) {
+  const std::optional<size_t> parent = places_[host].parent;
+  if (links_[host].gone) return;
+  if (parent) {
+    const agent::Subject about{.job = message.about.job, .epoch = message.about.epoch};
+    return send(*parent, {about, agent::Forward{.host = static_cast<int32_t>(host),
+                                                .message = encode_message(message)}});
+  }
+  if (places_[host].process) places_[host].process->pipe().send(message);
+}
+
+void Agents::send_all(const agent::MessageBody& body) {
+  for (const AgentLink& link : links_) send(link.host, {{.job = options_.job}, body});
+}
+
+void Agents::pass_on(const AgentLink& from, const agent::Message& message) {
+  for (const AgentLink& link : links_)
+    if (link.host != from.host) send(link.host, message);
+}
+
+void Agents::give_credit() {
+  for (AgentLink& link : links_) {
+    if (link.uncredited == 0) continue;
+    send(link.host,
+         {{.job = options_.job}, agent::Credit{.bytes = std::exchange(link.uncredited, 0)}});
+  }
+}
+
+void Agents::flush() {
+  for (const AgentLink& link : links_) {
+    if (auto& process = places_[link.host].process; process && !link.gone)
+      process->pipe().flush_on(*epoll_);
+  }
+}
+
+// -- their state ----------------------------------------------------------------------------------
+
+bool Agents::any_remote() const { return !std::ranges::all_of(links_, &AgentLink::own); }
+
+bool Agents::over() const {
+  return std::ranges::all_of(links_,
+                             [](const AgentLink& link) { return link.fenced || link.gone; });
+}
+
+std::optional<int> Agents::end() {
+  std::optional<int> killed;
+  for (const AgentLink& link : links_) {
+    auto& process = places_[link.host].process;
+    if (!process) continue;
+    const int status = process->end(link.fenced || link.own ? kKillPatience : Duration::zero());
+    if (links_.size() == 1 && link.own && link.gone && !link.fenced) killed = status;
+  }
+  (void)agent::kill_descendants(kKillPatience);
+  return killed;
+}
+
+}  // namespace corro::launch

@@ -1,0 +1,130 @@
+// Agents: those of all hosts of a job, as the launcher sees them.
+//
+//   waiting    in the queue: so many remote shells start at a time
+//   starting   its process, or the remote shell for it, was started; it has not said HELLO
+//   meeting    in a job of several hosts: it surveys its host, and probes the ways to others
+//   working    it runs ranks
+//   fenced     it has said FENCED
+//   gone       its process, the connection or the host is lost; it says and hears nothing more
+//
+// The launcher starts the agents of the first hosts, as many as the fan-out; those start the next
+// ones (GROW), and so on: the agent of remote host r is started by that of r / fan-out - 1. An agent
+// that cannot start another one says so, since keys may be on the first host only, and the launcher
+// starts that one itself. What comes from below another agent is unpacked here, what goes there is
+// packed here: nobody else knows of the tree.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/agent_process.h"
+#include "io/event.h"
+#include "launch/worker_env.h"
+
+namespace corro::launch {
+
+/// What the launcher knows of one host's agent.
+struct AgentLink {
+  size_t host = 0;  ///< Its number in the job.
+  std::string name;
+  bool own = false;  ///< The launcher's host.
+  bool greeted = false;
+  bool fenced = false;
+  bool gone = false;
+  Time heard{};             ///< When it said something last.
+  uint64_t uncredited = 0;  ///< Bytes of output that it has had no credit for yet.
+  std::optional<agent::Surveyed> survey = {};
+  std::optional<std::vector<agent::Route>> routes = {};
+};
+
+/// Loop-confined.
+class Agents {
+ public:
+  struct Options {
+    wire::Digest job{};
+    std::vector<std::string> shell;  ///< Of agent::remote_shell().
+    std::string corro;               ///< The program's path on other hosts.
+    std::string version;
+    size_t fan_out = 32;
+    sigset_t mask{};  ///< For ranks and shells.
+  };
+  struct Listener {
+    std::function<void(AgentLink&, const agent::Message&)> hear;
+    /// It is gone, before it was fenced.
+    std::function<void(AgentLink&, const std::string& why)> lose;
+    /// An agent could not start this one; the launcher does.
+    std::function<void(const AgentLink&, const AgentLink& by, const std::string& why)> take_over;
+  };
+
+  /// Forks the own host's agent, if there is one: a thread must not be there yet. The rest starts
+  /// in listen().
+  static Result<Agents> create(const std::vector<JobHost>& hosts, Options options);
+
+  /// Starts the agents of other hosts. Events come under `base` + 2 * host and the number after it.
+  Status listen(io::Epoll& epoll, uint64_t base, Listener listener);
+  /// For an event of epoll: its key without `base`.
+  void dispatch(uint64_t key);
+  /// Writes what can be written.
+  void flush();
+
+  [[nodiscard]] AgentLink& operator[](size_t host) { return links_[host]; }
+  [[nodiscard]] std::vector<AgentLink>& links() { return links_; }
+  [[nodiscard]] const std::vector<AgentLink>& links() const { return links_; }
+  [[nodiscard]] size_t size() const { return links_.size(); }
+  /// Some are on other hosts than this one.
+  [[nodiscard]] bool any_remote() const;
+  /// Nothing more is to be heard.
+  [[nodiscard]] bool over() const;
+
+  /// To one agent. Dropped if it is gone.
+  void send(size_t host, const agent::Message& message);
+  void send_all(const agent::MessageBody& body);
+  /// To all but one.
+  void pass_on(const AgentLink& from, const agent::Message& message);
+  /// As much more output may come as was taken.
+  void give_credit();
+  /// Hosts of which nothing was heard for agent::kSilence are lost: one that was cut off sends no
+  /// end of anything.
+  void look_for_silence(Time now);
+  /// Nobody waits any more for those that have not said HELLO.
+  void give_up_silent();
+
+  /// Leaves no process behind. Returns how this host's agent has ended, as from waitpid, if that
+  /// was before its time and it was the only one: then nobody can say what became of the ranks.
+  std::optional<int> end();
+
+ private:
+  struct Place {
+    std::optional<agent::AgentProcess> process = {};  ///< Where the launcher has started it.
+    std::optional<size_t> parent = {};                ///< Whose branch it is.
+  };
+
+  Agents(std::vector<AgentLink> links, std::vector<Place> places, Options options)
+      : links_(std::move(links)), places_(std::move(places)), options_(std::move(options)) {}
+
+  void start_waiting();
+  void hear(size_t host, const agent::Message& message);
+  void hear_branch_end(size_t host, const agent::Cut& cut);
+  void grow(size_t host);
+  void lose(size_t host, const std::string& why);
+  [[nodiscard]] bool is_branch(size_t parent, int32_t host) const;
+
+  std::vector<AgentLink> links_;  ///< By host, and so are these.
+  std::vector<Place> places_;
+  Options options_;
+  Listener listener_;
+  io::Epoll* epoll_ = nullptr;
+  uint64_t base_ = 0;
+  std::deque<size_t> waiting_;
+};
+
+/// By host: whose branch it is; none for those that the launcher starts, the own host among them.
+/// Pure.
+[[nodiscard]] std::vector<std::optional<size_t>> plan_tree(const std::vector<JobHost>& hosts,
+                                                           size_t fan_out);
+
+}  // namespace corro::launch

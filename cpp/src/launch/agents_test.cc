@@ -1,0 +1,44 @@
+#include "launch/agents.h"
+
+#include <gtest/gtest.h>
+
+namespace corro::launch {
+namespace {
+
+std::vector<JobHost> remote_hosts(size_t count) {
+  std::vector<JobHost> hosts(count);
+  for (JobHost& host : hosts) host.own = false;
+  return hosts;
+}
+
+TEST(PlanTree, LeavesFewHostsToTheLauncher) {
+  for (const auto& parent : plan_tree(remote_hosts(32), 32)) EXPECT_FALSE(parent);
+}
+
+TEST(PlanTree, GivesNobodyMoreThanTheFanOutAndStartsParentsFirst) {
+  constexpr size_t kHosts = 2000;
+  constexpr size_t kFanOut = 32;
+  const auto parents = plan_tree(remote_hosts(kHosts), kFanOut);
+  std::vector<size_t> branches(kHosts);
+  size_t of_launcher = 0;
+  for (size_t host = 0; host < kHosts; ++host) {
+    if (!parents[host]) ++of_launcher;
+    if (!parents[host]) continue;
+    EXPECT_LT(*parents[host], host);
+    EXPECT_LE(++branches[*parents[host]], kFanOut);
+  }
+  EXPECT_EQ(of_launcher, kFanOut);
+}
+
+TEST(PlanTree, LeavesTheOwnHostOut) {
+  auto hosts = remote_hosts(4);
+  hosts[1].own = true;
+  const auto parents = plan_tree(hosts, 1);
+  EXPECT_FALSE(parents[0]);
+  EXPECT_FALSE(parents[1]);
+  EXPECT_EQ(parents[2], 0);
+  EXPECT_EQ(parents[3], 2);
+}
+
+}  // namespace
+}  // namespace corro::launch
