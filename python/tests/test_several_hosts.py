@@ -386,3 +386,79 @@ def test_a_launcher_that_is_cut_off_leaves_nothing_anywhere(
         cluster.hosts.mend(0)
     assert job.returncode == 128 + signal.SIGKILL
     assert "was lost: nothing was heard of it for 10 s" in err
+
+
+# -- --sync ---------------------------------------------------------------------------------------
+
+
+def shell_with_own_folder(directory: Path, code: Path, mount: str) -> Path:
+    """For --rsh: ssh to a host that has a folder of its own at `code`."""
+    shell = directory / "rsh"
+    inside = f"mount {mount} {code} && $2"
+    shell.write_text(f'#!/bin/sh\nexec ssh "$1" "unshare -m sh -c \'{inside}\'"\n')
+    shell.chmod(0o755)
+    return shell
+
+
+def code_to_bring(directory: Path) -> Path:
+    code = directory / "code"
+    (code / "package").mkdir(parents=True)
+    (code / "main.py").write_text("import package\nprint('value', package.VALUE)\n")
+    (code / "package" / "__init__.py").write_text("VALUE = 1\n")
+    (code / ".gitignore").write_text("*.pt\n/data/\n")
+    (code / "weights.pt").write_text("large")
+    (code / "data").mkdir()
+    (code / "data" / "samples").write_text("many")
+    return code
+
+
+def test_sync_brings_the_code_and_a_second_time_what_has_changed(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    code, there = code_to_bring(tmp_path), tmp_path / "there"
+    there.mkdir()
+    shell = shell_with_own_folder(tmp_path, code, f"--bind {there}")
+
+    def run() -> tuple[int, str, str]:
+        return cluster.run(
+            code, "-H", f"{OWN},{OTHER}", "--rsh", shell, "--sync", ".", "--show", "all",
+            sys.executable, "main.py",
+        )  # fmt: skip
+
+    status, out, err = run()
+    assert status == 0, err
+    assert sorted(out.splitlines()) == ["[rank 0] value 1", "[rank 1] value 1"]
+    assert "corro: --sync .: 3 files, " in err
+    assert sorted(path.name for path in there.iterdir() if path.name != "package") == [
+        ".gitignore", "main.py",
+    ]  # fmt: skip
+    before = (there / "main.py").stat().st_mtime_ns
+    (code / "package" / "__init__.py").write_text("VALUE = 2\n")
+    status, out, err = run()
+    assert status == 0, err
+    assert sorted(out.splitlines()) == ["[rank 0] value 2", "[rank 1] value 2"]
+    assert "corro: --sync .: 1 file, " in err
+    assert (there / "main.py").stat().st_mtime_ns == before, "what has not changed is not written"
+    status, out, err = run()
+    assert status == 0, err
+    assert "--sync" not in err
+
+
+def test_sync_onto_a_full_disk_names_host_and_file(cluster: Cluster, tmp_path: Path) -> None:
+    code = code_to_bring(tmp_path)
+    (code / "large").write_bytes(bytes(3 << 20))
+    shell = shell_with_own_folder(tmp_path, code, "-t tmpfs -o size=1m none")
+    status, _, err = cluster.run(
+        code, "-H", f"{OWN},{OTHER}", "--rsh", shell, "--sync", code, "touch", "started"
+    )
+    assert status == 2
+    last = err.splitlines()[-1]
+    assert last.startswith(f"corro run: host {OTHER}: ")
+    assert f"{code}/large" in last
+    assert "No space left on device" in last
+    assert not (code / "started").exists()
+
+
+def test_sync_of_no_folder_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
+    status, _, err = cluster.run(tmp_path, "-H", f"{OWN},{OTHER}", "--sync", "none", "true")
+    assert (status, err) == (2, "corro run: --sync none: no such folder\n")

@@ -18,6 +18,7 @@
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
 #include "agent/rank_group.h"
+#include "agent/sync_target.h"
 #include "io/event.h"
 #include "wire/agent_service.h"
 
@@ -60,6 +61,7 @@ class Agent {
         epoll_(std::move(epoll)),
         ranks_(worker_mask, epoll_),
         branches_(worker_mask, epoll_, [this](MessageBody body) { say(std::move(body)); }),
+        sync_([this](MessageBody body) { say(std::move(body)); }),
         guard_(std::move(guard)) {}
 
   int run(const std::string& version) {
@@ -100,6 +102,8 @@ class Agent {
   void on(const Subject& about, const Probe& probe);
   void on(const Subject& about, const Record& record);
   void on(const Subject& about, const Left& left);
+  void on(const Subject& about, const Sync& sync) { (void)about, sync_.hear(sync); }
+  void on(const Subject& about, const Part& part) { (void)about, sync_.hear(part); }
   void on(const Subject& about, const Grow& grow) { (void)about, branches_.grow(grow); }
   void on(const Subject& about, const Forward& forward) { (void)about, branches_.forward(forward); }
   /// What only agents say.
@@ -128,6 +132,7 @@ class Agent {
   std::unique_ptr<wire::AgentService> service_;  ///< For the workers; from the first START on.
   RankGroup ranks_;
   Branches branches_;
+  SyncTarget sync_;
   std::unique_ptr<Routes> routes_;  ///< From SURVEY on.
   Time probe_until_ = Time::never();
   io::Fd guard_;                           ///< Invalid: the commander is on this host.
@@ -175,6 +180,7 @@ void Agent::step() {
   ranks_.for_each([this](RankProcess& rank) {
     if (!rank.flush_input()) input_waits_ = true;
   });
+  if (sync_.busy()) sync_.advance();
   pause_or_resume();
   branches_.flush();
   commander_.flush_on(epoll_);
@@ -183,7 +189,8 @@ void Agent::step() {
 Time Agent::next_timer() const {
   const Time patience = guard_.valid() ? heard_ + kSilence : Time::never();
   const Time input = input_waits_ ? monotonic_now() + kLookPause : Time::never();
-  return std::min({next_state(), probe_until_, patience, input});
+  const Time sync = sync_.busy() ? monotonic_now() : Time::never();
+  return std::min({next_state(), probe_until_, patience, input, sync});
 }
 
 Time Agent::next_state() const {

@@ -19,9 +19,8 @@ void Branches::grow(const Grow& grow) {
 }
 
 void Branches::forward(const Forward& forward) {
-  const auto found = std::ranges::find_if(branches_, [&](const auto& branch) {
-    return branch->host == forward.host && !branch->cut;
-  });
+  const auto found = std::ranges::find_if(
+      branches_, [&](const auto& branch) { return branch->host == forward.host && !branch->cut; });
   if (found == branches_.end() || forward.message.size() < sizeof(uint32_t)) return;
   const auto message = decode_message(BytesView(forward.message).subspan(sizeof(uint32_t)));
   if (message.ok()) (*found)->process.pipe().send(*message);
@@ -53,7 +52,8 @@ void Branches::flush() {
 
 void Branches::take_end(pid_t pid, int status) {
   for (const auto& branch : branches_)
-    if (branch->process.pid() == pid && !branch->process.reaped()) branch->process.set_ended(status);
+    if (branch->process.pid() == pid && !branch->process.reaped())
+      branch->process.set_ended(status);
 }
 
 std::set<pid_t> Branches::shells() const {

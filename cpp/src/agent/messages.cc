@@ -99,6 +99,13 @@ void fields(Is<Survey> auto& o, auto& a) { a(o.program), a(o.directory), a(o.scr
 void fields(Is<Input> auto& o, auto& a) { a(o.bytes), a(o.ends); }
 void fields(Is<Probe> auto& o, auto& a) { a(o.targets); }
 void fields(Is<Grow> auto& o, auto& a) { a(o.host), a(o.name), a(o.shell), a(o.corro); }
+void fields(Is<SyncedFile> auto& o, auto& a) {
+  a(o.path), a(o.link), a(o.executable), a(o.size), a(o.content);
+}
+void fields(Is<Sync> auto& o, auto& a) { a(o.root), a(o.files), a(o.last); }
+void fields(Is<Lacking> auto& o, auto& a) { a(o.files), a(o.bytes); }
+void fields(Is<Want> auto& o, auto& a) { a(o.file), a(o.offset); }
+void fields(Is<Part> auto& o, auto& a) { a(o.file), a(o.offset), a(o.bytes); }
 void fields(Is<Cut> auto& o, auto& a) { a(o.host), a(o.why); }
 void fields(Is<Forward> auto& o, auto& a) { a(o.host), a(o.message); }
 

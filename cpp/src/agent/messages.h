@@ -4,6 +4,9 @@
 //      <- HELLO                            once it is there
 //   SURVEY ->                              in a job of several hosts, as are PROBE, RECORD and LEFT
 //      <- SURVEYED
+//   SYNC ->                                --sync: which files its host should have
+//      <- LACKING, WANT                    how much is missing there, and a part of it
+//   PART ->
 //   PROBE ->                               which addresses of the other hosts lead to them?
 //      <- REACHED
 //   START ->                               for each of its ranks
@@ -36,6 +39,7 @@
 
 #include "agent/machine.h"
 #include "agent/routes.h"
+#include "agent/synced_file.h"
 #include "agent/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -52,6 +56,8 @@ inline constexpr uint32_t kMessagesVersion = 1;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
+/// Of the bytes of one PART.
+inline constexpr size_t kMaxPartBytes = size_t{256} << 10U;
 /// An agent sends so many bytes of output before it waits for CREDIT.
 inline constexpr size_t kOutputCredit = size_t{1} << 20U;
 
@@ -124,6 +130,17 @@ struct Surveyed {
 struct Reached {
   std::vector<Route> routes;
 };
+/// What is missing of the files of SYNC: said once all were looked at, from time to time, and when
+/// nothing is missing.
+struct Lacking {
+  uint32_t files = 0;
+  uint64_t bytes = 0;
+};
+/// Asks for a PART.
+struct Want {
+  uint32_t file = 0;  ///< Its number in the list.
+  uint64_t offset = 0;
+};
 /// A branch has ended.
 struct Cut {
   int32_t host = 0;
@@ -187,6 +204,18 @@ struct Survey {
 struct Probe {
   std::vector<RouteTarget> targets;
 };
+/// Which files the host should have below `root`; a long list comes in several messages.
+struct Sync {
+  std::string root;
+  std::vector<SyncedFile> files;
+  bool last = false;
+};
+/// Up to kMaxPartBytes of a file, fewer only at its end.
+struct Part {
+  uint32_t file = 0;
+  uint64_t offset = 0;
+  Bytes bytes;
+};
 /// For the standard input of a rank that has it from here.
 struct Input {
   std::string bytes;
@@ -207,7 +236,7 @@ struct Grow {
 using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
                  Start, Signal, Ask, Look, Credit, Resize, Fence, Alive, Surveyed, Reached, Record,
-                 Left, Survey, Probe, Input, Grow, Cut, Forward>;
+                 Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part>;
 
 struct Message {
   Subject about;

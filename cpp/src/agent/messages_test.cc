@@ -87,7 +87,14 @@ std::vector<MessageBody> one_of_each() {
           Input{.bytes = "yes\n", .ends = true},
           Grow{.host = 33, .name = "node33", .shell = {"ssh", "-T"}, .corro = "/opt/bin/corro"},
           Cut{.host = 33, .why = "Permission denied (publickey)."},
-          Forward{.host = 33, .message = encode_message({.about = {}, .body = Look{}})}};
+          Forward{.host = 33, .message = encode_message({.about = {}, .body = Look{}})},
+          Sync{.root = "/home/me/code",
+               .files = {{.path = "a/run.sh", .executable = true, .size = 7},
+                         {.path = "b", .link = "a"}},
+               .last = true},
+          Lacking{.files = 3, .bytes = 12345},
+          Want{.file = 1, .offset = kMaxPartBytes},
+          Part{.file = 1, .offset = kMaxPartBytes, .bytes = Bytes(3, std::byte{7})}};
 }
 
 BytesView without_length(const Bytes& encoded) {

@@ -94,6 +94,8 @@ void describe_run(CLI::App& run, Raw& raw) {
       ->type_name("CIDR");
   run.add_option("--rsh", raw.run.rsh, "Another remote shell than ssh, with its options")
       ->type_name("CMD");
+  run.add_option("--sync", raw.run.sync, "Bring this folder to the other hosts first")
+      ->type_name("DIR");
   run.add_option("--fan-out", raw.run.fan_out,
                  "Hosts that the launcher, and the agent of each host, starts itself")
       ->type_name("N")

@@ -31,10 +31,8 @@ Result<Agents> Agents::create(const std::vector<JobHost>& hosts, Options options
   const auto parents = plan_tree(hosts, options.fan_out);
   agent::adopt_orphans();
   for (size_t host = 0; host < hosts.size(); ++host) {
-    links.push_back({.host = host,
-                     .name = hosts[host].name,
-                     .own = hosts[host].own,
-                     .heard = monotonic_now()});
+    links.push_back(
+        {.host = host, .name = hosts[host].name, .own = hosts[host].own, .heard = monotonic_now()});
     places[host].parent = parents[host];
     if (!hosts[host].own) continue;
     CORRO_ASSIGN(places[host].process,
@@ -86,7 +84,8 @@ void Agents::dispatch(uint64_t key) {
   pipe.flush();
   const Status status = pipe.read();
   while (const auto message = pipe.take()) hear(host, *message);
-  if (pipe.ended() && !links_[host].gone) lose(host, status.ok() ? process.why() : status.message());
+  if (pipe.ended() && !links_[host].gone)
+    lose(host, status.ok() ? process.why() : status.message());
 }
 
 void Agents::hear(size_t host, const agent::Message& message) {
@@ -94,8 +93,7 @@ void Agents::hear(size_t host, const agent::Message& message) {
   link.heard = monotonic_now();
   if (const auto* forward = std::get_if<agent::Forward>(&message.body)) {
     if (!is_branch(host, forward->host) || forward->message.size() < sizeof(uint32_t)) return;
-    const auto inner =
-        agent::decode_message(BytesView(forward->message).subspan(sizeof(uint32_t)));
+    const auto inner = agent::decode_message(BytesView(forward->message).subspan(sizeof(uint32_t)));
     if (inner.ok()) hear(static_cast<size_t>(forward->host), *inner);
     return;
   }
@@ -155,8 +153,8 @@ void Agents::look_for_silence(Time now) {
   for (const AgentLink& link : links_) {
     const bool speaks = !link.own && link.greeted && !link.gone && !link.fenced;
     if (!speaks || now < link.heard + agent::kSilence) continue;
-    lose(link.host, fmt::format("nothing was heard of it for {}",
-                                diagnosis::format_span(agent::kSilence)));
+    lose(link.host,
+         fmt::format("nothing was heard of it for {}", diagnosis::format_span(agent::kSilence)));
   }
 }
 

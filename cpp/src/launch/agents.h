@@ -8,10 +8,10 @@
 //   gone       its process, the connection or the host is lost; it says and hears nothing more
 //
 // The launcher starts the agents of the first hosts, as many as the fan-out; those start the next
-// ones (GROW), and so on: the agent of remote host r is started by that of r / fan-out - 1. An agent
-// that cannot start another one says so, since keys may be on the first host only, and the launcher
-// starts that one itself. What comes from below another agent is unpacked here, what goes there is
-// packed here: nobody else knows of the tree.
+// ones (GROW), and so on: the agent of remote host r is started by that of r / fan-out - 1. An
+// agent that cannot start another one says so, since keys may be on the first host only, and the
+// launcher starts that one itself. What comes from below another agent is unpacked here, what goes
+// there is packed here: nobody else knows of the tree.
 #pragma once
 
 #include <deque>

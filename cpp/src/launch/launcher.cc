@@ -139,6 +139,7 @@ class Launcher {
   // Starting.
   Status listen(const sigset_t& heard);
   Status meet();
+  void show_sync(const std::string& line);
   Status start();
   void start_rank(int rank);
 
@@ -203,7 +204,8 @@ class Launcher {
   LaunchPlan plan_;
   const std::string version_;  ///< Of corro.
   Agents agents_;
-  Meeting* meeting_ = nullptr;  ///< While it lasts.
+  std::optional<SyncTree> sync_;
+  std::optional<Meeting> meeting_;
   LogFiles logs_;
   io::Epoll epoll_;
   std::unique_ptr<screen::ScreenWriter> writer_;
@@ -260,8 +262,7 @@ Status Launcher::listen(const sigset_t& heard) {
 
 /// Where other hosts take part: until all is known that their ranks need.
 Status Launcher::meet() {
-  Meeting meeting(plan_, agents_, job_);
-  meeting_ = &meeting;
+  Meeting& meeting = meeting_.emplace(plan_, agents_, job_);
   CORRO_TRY(agents_.listen(
       epoll_, kAgents,
       {.hear = [this](AgentLink& link, const agent::Message& message) { hear(link, message); },
@@ -273,10 +274,15 @@ Status Launcher::meet() {
                    fmt::format("corro: {} does not get to {} ({}); it is started from here\n",
                                by.name, link.name, why));
            }}));
+  if (!plan_.sync.empty() && agents_.any_remote()) {
+    // The shells start meanwhile.
+    CORRO_ASSIGN(sync_, SyncTree::read(plan_.sync, plan_.job.error_dir, io::stop_is_pending));
+  }
   deadline_ = monotonic_now() + kHelloPatience;
   look_at_ = monotonic_now() + kLookPause;
   while (!meeting.done()) {
     step();
+    show_sync(meeting.describe_sync());
     if (asked_) return {Code::kCancelled, "stopped before a rank was started"};
     if (!refused_.empty()) return {Code::kUnavailable, refused_};
     CORRO_TRY(meeting.advance());
@@ -286,8 +292,12 @@ Status Launcher::meet() {
                                                  diagnosis::format_span(kHelloPatience))};
   }
   deadline_ = Time::never();
-  meeting_ = nullptr;
   return {};
+}
+
+void Launcher::show_sync(const std::string& line) {
+  if (!line.empty()) return screen_.set_status(line);
+  screen_.end_status(fmt::format("corro: --sync {}: all hosts have it", plan_.options.sync));
 }
 
 Status Launcher::start() {
@@ -461,9 +471,9 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
   if (const auto* hello = std::get_if<agent::Hello>(&message.body)) return on_hello(link, *hello);
   if (const auto* fenced = std::get_if<agent::Fenced>(&message.body))
     return on_fenced(link, *fenced);
-  if (const auto* survey = std::get_if<agent::Surveyed>(&message.body)) link.survey = *survey;
-  if (const auto* reached = std::get_if<agent::Reached>(&message.body))
-    link.routes = reached->routes;
+  if (const Status status = meeting_->hear(link, message); !status.ok()) refuse(status.message());
+  if (std::holds_alternative<agent::Lacking>(message.body))
+    deadline_ = monotonic_now() + kHelloPatience;
   if (const auto* refused = std::get_if<agent::Refused>(&message.body))
     refuse(fmt::format("host {}: {}", link.name, refused->why));
   if (const auto* trouble = std::get_if<agent::Trouble>(&message.body))
@@ -472,7 +482,7 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
 }
 
 void Launcher::on_hello(AgentLink& link, const agent::Hello& hello) {
-  if (meeting_ != nullptr) meeting_->greet(link);
+  meeting_->greet(link, sync_ ? &*sync_ : nullptr);
   if (hello.version == agent::kMessagesVersion && hello.corro == version_) return;
   refuse(fmt::format("host {} has corro {}, this one {}; install the same on both", link.name,
                      hello.corro, version_));

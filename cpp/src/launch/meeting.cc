@@ -18,24 +18,64 @@ bool reaches(const AgentLink& from, size_t to, const std::string& address) {
 
 }  // namespace
 
-void Meeting::greet(const AgentLink& link) {
+void Meeting::greet(const AgentLink& link, const SyncTree* tree) {
   if (done()) return;
+  if (tree == nullptr || link.own) return survey(link);
+  tree_ = tree;
+  for (agent::Sync& part : tree->announce())
+    agents_.send(link.host, {{.job = job_}, std::move(part)});
+}
+
+void Meeting::survey(const AgentLink& link) {
   agents_.send(link.host, {{.job = job_},
                            agent::Survey{.program = plan_.command.program,
                                          .directory = plan_.directory,
                                          .script = plan_.command.script}});
 }
 
+Status Meeting::hear(AgentLink& link, const agent::Message& message) {
+  if (const auto* survey = std::get_if<agent::Surveyed>(&message.body)) link.survey = *survey;
+  if (const auto* reached = std::get_if<agent::Reached>(&message.body))
+    link.routes = reached->routes;
+  if (const auto* lacking = std::get_if<agent::Lacking>(&message.body)) {
+    lacking_[link.host] = *lacking;
+    if (lacking->files == 0 && synced_.insert(link.host).second) survey(link);
+  }
+  if (const auto* want = std::get_if<agent::Want>(&message.body);
+      want != nullptr && tree_ != nullptr) {
+    CORRO_ASSIGN(agent::Part part, tree_->read_part(*want));
+    agents_.send(link.host, {{.job = job_}, std::move(part)});
+  }
+  return {};
+}
+
+std::string Meeting::describe_sync() const {
+  constexpr double kMebi = 1 << 20;
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+  for (const auto& [host, lacking] : lacking_) files += lacking.files, bytes += lacking.bytes;
+  if (files == 0) return "";
+  return fmt::format("corro: --sync {}: {} file{}, {:.1f} MiB to send", plan_.options.sync, files,
+                     files == 1 ? "" : "s", static_cast<double>(bytes) / kMebi);
+}
+
+bool Meeting::has_answered(const AgentLink& link) const {
+  return state_ == State::kSurveying ? link.survey.has_value() : link.routes.has_value();
+}
+
 const AgentLink* Meeting::silent() const {
   const auto& links = agents_.links();
   const auto found = std::ranges::find_if(links, [this](const AgentLink& link) {
-    return state_ == State::kSurveying ? !link.survey.has_value() : !link.routes.has_value();
+    const bool syncs =
+        tree_ != nullptr && !link.own && link.greeted && !synced_.contains(link.host);
+    return !has_answered(link) && !syncs;
   });
   return done() || found == links.end() ? nullptr : &*found;
 }
 
 Status Meeting::advance() {
-  if (done() || silent() != nullptr) return {};
+  const auto answered = [this](const AgentLink& link) { return has_answered(link); };
+  if (done() || !std::ranges::all_of(agents_.links(), answered)) return {};
   if (state_ == State::kProbing) {
     CORRO_ASSIGN(const auto addresses, choose_addresses(agents_.links()));
     for (size_t host = 0; host < addresses.size(); ++host)

@@ -1,17 +1,22 @@
 // Meeting: before the first rank of a job on other hosts starts, their agents say what there is,
 // and find out by which addresses the hosts reach each other.
 //
-//   surveying  SURVEY goes to each agent once it is there; each host is settled by its answer
+//   surveying  with --sync each agent first gets what is missing of the folder there;
+//              SURVEY goes to each agent once it is there; each host is settled by its answer
 //   probing    in a job of several hosts: PROBE was sent; who has reached whom?
 //   done       the plan has an address for each host, and a port for torch's store
 //
 // Without I/O of its own: agents are told through Agents, and advance() looks at what came.
 #pragma once
 
+#include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "launch/agents.h"
 #include "launch/plan.h"
+#include "launch/sync_tree.h"
 
 namespace corro::launch {
 
@@ -25,25 +30,34 @@ class Meeting {
         job_(job),
         state_(agents.size() > 1 || agents.any_remote() ? State::kSurveying : State::kDone) {}
 
-  /// Its agent is there.
-  void greet(const AgentLink& link);
+  /// Its agent is there. `tree`: of --sync, or null; it outlives this.
+  void greet(const AgentLink& link, const SyncTree* tree);
+  /// What an agent says of its host. Fails where a file of --sync cannot be read any more.
+  [[nodiscard]] Status hear(AgentLink& link, const agent::Message& message);
+  /// How much of --sync's folder is still to be sent, for people; "": nothing.
+  [[nodiscard]] std::string describe_sync() const;
   /// Goes on if all have answered. Fails with the host's name: something is missing there, it is
   /// another machine than the others, or it cannot be reached.
   [[nodiscard]] Status advance();
   [[nodiscard]] bool done() const { return state_ == State::kDone; }
-  /// A host that has not answered yet; null if all have.
+  /// A host that should have answered; null if all have, or get what --sync brings.
   [[nodiscard]] const AgentLink* silent() const;
 
  private:
   enum class State : uint8_t { kSurveying, kProbing, kDone };
   [[nodiscard]] Status take_survey(AgentLink& link);
   [[nodiscard]] Status narrow(std::vector<std::string>& addresses) const;
+  [[nodiscard]] bool has_answered(const AgentLink& link) const;
   void probe();
+  void survey(const AgentLink& link);
 
   LaunchPlan& plan_;
   Agents& agents_;
   const wire::Digest job_;
   State state_;
+  const SyncTree* tree_ = nullptr;
+  std::map<size_t, agent::Lacking> lacking_;  ///< By host.
+  std::set<size_t> synced_;                   ///< Hosts that lack nothing.
 };
 
 /// By which address others reach each host: the first of its own that all of them have reached.

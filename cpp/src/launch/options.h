@@ -36,6 +36,7 @@ struct RunOptions {
   std::string hostfile;  ///< --hostfile.
   std::string rsh;       ///< --rsh; "": ssh.
   std::string network;   ///< --network; "": any.
+  std::string sync;      ///< --sync: folder to bring to the other hosts; "": none.
   size_t fan_out = 32;   ///< --fan-out: agents that the launcher, and each agent, starts.
   bool allow_single_node = false;
   bool dry_run = false;

@@ -34,6 +34,8 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   if (options.timeout && *options.timeout <= Duration::zero()) {
     return {Code::kInvalidArgument, "--timeout: give a time above 0, such as 90, 30m or 2h"};
   }
+  if (!options.sync.empty() && !inputs.files.exists(options.sync + "/."))
+    return {Code::kNotFound, fmt::format("--sync {}: no such folder", options.sync)};
   if (!options.network.empty()) CORRO_TRY(Network::parse(options.network).status());
   if (options.allow_single_node || names_hosts(options)) return {};
   const auto surplus = find_surplus(inputs.environment, io::read_small_file);
@@ -166,6 +168,8 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
     CORRO_TRY(settle_host(plan, 0, inputs.machine));
   plan.corro = inputs.own_directory + "/corro";
   plan.directory = inputs.files.directory;
+  if (!options.sync.empty())
+    plan.sync = options.sync.starts_with('/') ? options.sync : plan.directory + "/" + options.sync;
   plan.job.job_id = inputs.job_id;
   plan.job.agent = "corro-" + inputs.job_id;
   plan.job.master_port = inputs.master_port;

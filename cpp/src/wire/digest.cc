@@ -1,8 +1,11 @@
 #include "wire/digest.h"
 
 #include <sodium.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "io/random.h"
 
@@ -13,6 +16,25 @@ Digest digest_of(std::string_view text) {
   crypto_hash_sha256(hash.data(), reinterpret_cast<const unsigned char*>(text.data()), text.size());
   Digest digest;
   std::memcpy(digest.data(), hash.data(), digest.size());
+  return digest;
+}
+
+Result<Digest> digest_of_file(int fd) {
+  constexpr size_t kBlock = size_t{256} << 10U;
+  crypto_generichash_state state;
+  Digest digest;
+  crypto_generichash_init(&state, nullptr, 0, digest.size());
+  std::vector<unsigned char> block(kBlock);
+  off_t at = 0;
+  while (true) {
+    const ssize_t count = pread(fd, block.data(), block.size(), at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return status_from_errno("read", errno);
+    if (count == 0) break;
+    crypto_generichash_update(&state, block.data(), static_cast<size_t>(count));
+    at += count;
+  }
+  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(digest.data()), digest.size());
   return digest;
 }
 

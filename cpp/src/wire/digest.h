@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/status.h"
 
 namespace corro::wire {
 
@@ -14,6 +15,9 @@ using Digest = std::array<std::byte, 16>;
 
 /// Returns the first half of the text's SHA-256.
 [[nodiscard]] Digest digest_of(std::string_view text);
+
+/// Returns BLAKE2b, in 16 bytes, of what a file holds; reads it from its beginning. Blocks.
+[[nodiscard]] Result<Digest> digest_of_file(int fd);
 
 /// Returns two lower-case digits a byte.
 [[nodiscard]] std::string to_hex(BytesView bytes);
