@@ -1,12 +1,14 @@
 """Real sshd on hosts that a test has made, and an ssh that knows the way.
 
-Nothing of the user's is touched."""
+Host 0 is `node1` for ssh, host 1 `node2`, and so on; `guest@` is a user without rights, and nobody
+has a key for `nokey`, which is host 1. Nothing of the user's is touched."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -31,25 +33,37 @@ class Servers:
         for name in ("host_key", "user_key"):
             command = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name))
             subprocess.run(command, check=True)
-        shutil.copy(directory / "user_key.pub", directory / "authorized_keys")
+        # Every user has to read it.
+        self.public = Path(tempfile.mkdtemp())
+        self.public.chmod(0o755)
+        shutil.copy(directory / "user_key.pub", self.public / "authorized_keys")
         host_key = (directory / "host_key.pub").read_text().split()[:2]
-        known = [f"10.77.0.{host + 1} {' '.join(host_key)}" for host in range(len(hosts.names))]
+        count = len(hosts.names)
+        known = [f"{hosts.address(host)} {' '.join(host_key)}" for host in range(count)]
         (directory / "known_hosts").write_text("\n".join(known) + "\n")
-        self._write_configurations()
+        self._write_configurations(hosts)
         Path("/run/sshd").mkdir(exist_ok=True)
         self.processes = [self._start(hosts, host) for host in range(len(hosts.names))]
 
-    def _write_configurations(self) -> None:
+    def _write_configurations(self, hosts: netns.Hosts) -> None:
         here = self.directory
         (here / "sshd_config").write_text(
-            f"HostKey {here}/host_key\nAuthorizedKeysFile {here}/authorized_keys\nPidFile none\n"
-            "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\n"
+            f"HostKey {here}/host_key\nAuthorizedKeysFile {self.public}/authorized_keys\nPidFile none\n"
+            "StrictModes no\nUsePAM no\nPasswordAuthentication yes\nPermitRootLogin yes\n"
             "UseDNS no\n"
         )
+        names = [
+            f"Host node{host + 1}\n  HostName {hosts.address(host)}\n"
+            for host in range(len(hosts.names))
+        ]
         (here / "ssh_config").write_text(
-            f"Host *\n  IdentityFile {here}/user_key\n  IdentitiesOnly yes\n"
+            "".join(names) + f"Host nokey\n  HostName {hosts.address(1)}\n  IdentityFile none\n"
+            f"Host * !nokey\n  IdentityFile {here}/user_key\n"
+            f"Host *\n  IdentitiesOnly yes\n"
             f"  UserKnownHostsFile {here}/known_hosts\n  StrictHostKeyChecking yes\n"
         )
+        users = Path("/etc/passwd").read_text()
+        (here / "passwd").write_text(users + "guest:x:65530:65530::/:/bin/sh\n")
         # ssh looks into the user's home whatever $HOME says, so the user's own ssh is this one.
         program = here / "bin" / "ssh"
         program.parent.mkdir()
@@ -57,7 +71,10 @@ class Servers:
         program.chmod(0o755)
 
     def _start(self, hosts: netns.Hosts, host: int) -> subprocess.Popen[bytes]:
-        command = [*hosts.inside(host), SSHD, "-D", "-e", "-f", str(self.directory / "sshd_config")]
+        # With a user of its own.
+        users = f"mount --bind {self.directory}/passwd /etc/passwd"
+        start = f"{users} && exec {SSHD} -D -e -f {self.directory}/sshd_config"
+        command = [*hosts.inside(host), "unshare", "-m", "sh", "-c", start]
         log = (self.directory / f"sshd-{host}.log").open("wb")
         process = subprocess.Popen(command, stdout=log, stderr=log)
         end = time.monotonic() + 30
@@ -76,3 +93,4 @@ class Servers:
         for process in self.processes:
             process.terminate()
             process.wait()
+        shutil.rmtree(self.public)

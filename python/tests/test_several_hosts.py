@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -38,16 +39,15 @@ class Cluster:
                 del environment[name]
         return subprocess.Popen(
             [*self.hosts.inside(0), "env", "--default-signal=HUP,INT,QUIT", *run],
-            cwd=directory,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            **({"stdin": subprocess.DEVNULL} | popen),
+            **({"stdin": subprocess.DEVNULL, "cwd": directory} | popen),
         )
 
-    def run(self, directory: Path, *arguments: object) -> tuple[int, str, str]:
-        job = self.start(directory, *arguments)
+    def run(self, directory: Path, *arguments: object, **popen: Any) -> tuple[int, str, str]:
+        job = self.start(directory, *arguments, **popen)
         out, err = job.communicate(timeout=DEADLINE)
         return job.returncode, out, err
 
@@ -237,6 +237,10 @@ def test_ctrl_c_ends_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
     [
         (("-H", f"{OWN},no-such-host.invalid"), "host no-such-host.invalid: "),
         (("-H", f"{OWN},10.77.0.1"), "host 10.77.0.1: "),  # A key that is not known.
+        (
+            ("-H", f"{OWN},nokey"),
+            "host nokey: root@10.77.0.2: Permission denied (publickey,passwor",
+        ),
         (("-H", f"{OWN}:0"), "slots are 1 to 1024"),
         (("-H", f"{OWN},{OTHER}", "-np", "3"), "-np 3: the hosts have 2 slots"),
         (("-H", f"{OTHER},{OTHER}"), "is there twice"),
@@ -275,6 +279,40 @@ def test_a_program_or_corro_that_is_not_there_is_named_with_its_host(
     assert code == 2
     assert f"corro run: host {OTHER}: no corro at " in err
     assert "install the same environment at the same place" in err
+
+
+def test_another_python_over_there_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    """The same path leads to another version on the other host."""
+    here, there = tmp_path / "bin", tmp_path / "there"
+    for folder, version in ((here, "python3.12"), (there, "python3.11")):
+        folder.mkdir()
+        shutil.copy("/bin/sh", folder / version)
+        (folder / "python").symlink_to(version)
+    shell = shell_with_own_folder(tmp_path, here, f"--bind {there}")
+    code, _, err = cluster.run(
+        tmp_path, "-H", f"{OWN},{OTHER}", "--rsh", shell, here / "python", "-c", "touch started"
+    )
+    assert code == 2
+    assert err == (
+        f"corro run: host {OTHER}: the program is python3.11 there, python3.12 on {OWN};"
+        " install the same environment\n"
+    )
+    assert not (tmp_path / "started").exists()
+
+
+def test_hosts_of_two_users_meet(cluster: Cluster, tmp_path: Path) -> None:
+    text = (
+        "import getpass, corro, corro.numpy\ncorro.init()\n"
+        "assert corro.numpy.allreduce(1.0, corro.Sum) == 3\nprint('I am', getpass.getuser())\n"
+    )
+    code, out, err = cluster.run(
+        tmp_path, "-H", f"{OWN},guest@node2,guest@node3", "--show", "all", "--env", "HOME=/",
+        sys.executable, "-c", text, cwd="/",
+    )  # fmt: skip
+    assert code == 0, err
+    assert sorted(line.split("] ")[1] for line in out.splitlines()) == [
+        "I am guest", "I am guest", "I am root",
+    ]  # fmt: skip
 
 
 def test_what_a_profile_prints_does_no_harm(cluster: Cluster, tmp_path: Path) -> None:

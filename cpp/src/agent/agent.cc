@@ -40,6 +40,12 @@ Variables environment_of(const Start& start) {
   return all;
 }
 
+/// The name of the file to which all links lead: it tells one Python from another.
+std::string real_name_of(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::canonical(path, ignored).filename().string();
+}
+
 /// What a rank would not find.
 std::string missing_of(const Survey& survey) {
   const std::filesystem::path folder = survey.directory;
@@ -351,6 +357,7 @@ void Agent::on(const Subject& /*about*/, const Survey& survey) {
   (void)uname(&system);
   say(Surveyed{.machine = read_machine(read_variables()),
                .architecture = system.machine,
+               .program = real_name_of(survey.program),
                .missing = missing_of(survey),
                .free_port = find_free_port(),
                .here = {.host = 0,

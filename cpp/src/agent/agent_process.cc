@@ -64,6 +64,15 @@ std::string last_line(const std::string& text) {
   return last;
 }
 
+/// What to do where ssh would have asked.
+std::string_view advice_about(std::string_view said) {
+  if (said.find("Permission denied") != std::string_view::npos)
+    return "; nobody can answer ssh here: set up a key, as ssh-copy-id does";
+  if (said.find("Host key verification failed") != std::string_view::npos)
+    return "; connect once by hand, and look at its key";
+  return "";
+}
+
 }  // namespace
 
 Result<AgentProcess> AgentProcess::start_here(const sigset_t& worker_mask,
@@ -170,7 +179,8 @@ std::string AgentProcess::why() {
     return fmt::format("no corro at {} there; install the same environment at the same place",
                        corro_);
   }
-  return said.empty() ? "its agent has ended without a word" : said;
+  if (said.empty()) return "its agent has ended without a word";
+  return said + std::string(advice_about(said));
 }
 
 int AgentProcess::end(Duration patience) {

@@ -122,6 +122,7 @@ struct Alive {};
 struct Surveyed {
   Machine machine;
   std::string architecture;  ///< As uname -m.
+  std::string program;       ///< Name of the file that is run, without links: "python3.12".
   std::string missing;       ///< Which of what a rank needs is not here; "": nothing.
   int32_t free_port = 0;     ///< For torch's store, if rank 0 is here.
   RouteTarget here;          ///< Without the number of the host.

@@ -54,8 +54,12 @@ std::vector<MessageBody> one_of_each() {
               .input = StandardInput::kSent,
               .out_terminal = size};
   start.secret.fill(std::byte{7});
-  Surveyed survey{
-      .machine = {}, .architecture = "x86_64", .missing = "/x", .free_port = 20001, .here = {}};
+  Surveyed survey{.machine = {},
+                  .architecture = "x86_64",
+                  .program = "python3.12",
+                  .missing = "/x",
+                  .free_port = 20001,
+                  .here = {}};
   survey.machine.facts = {.gpus = 1, .cores = 2, .cpu_quota = 1.5, .memory_bytes = 1 << 30};
   survey.machine.processors = {{.id = 1, .core = 1, .package = 0, .node = 0}};
   survey.machine.host = "node7";

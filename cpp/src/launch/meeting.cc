@@ -98,11 +98,7 @@ Status Meeting::take_survey(AgentLink& link) {
     return {Code::kNotFound,
             survey.missing + " is not there; it has to be at the same place as here"};
   }
-  const auto own = std::ranges::find(agents_.links(), true, &AgentLink::own);
-  if (own != agents_.links().end() && survey.architecture != own->survey->architecture) {
-    return {Code::kFailedPrecondition,
-            fmt::format("is {}, this one {}", survey.architecture, own->survey->architecture)};
-  }
+  CORRO_TRY(check_alike(survey, *agents_[0].survey, agents_[0].name));
   return settle_host(plan_, link.host, survey.machine);
 }
 
@@ -127,6 +123,19 @@ void Meeting::probe() {
     }
     agents_.send(from.host, {{.job = job_}, std::move(probe)});
   }
+}
+
+Status check_alike(const agent::Surveyed& survey, const agent::Surveyed& first,
+                   const std::string& name) {
+  if (survey.architecture != first.architecture) {
+    return {Code::kFailedPrecondition,
+            fmt::format("it is {}, {} is {}; the ranks of a job need the same", survey.architecture,
+                        name, first.architecture)};
+  }
+  if (survey.program == first.program) return {};
+  return {Code::kFailedPrecondition,
+          fmt::format("the program is {} there, {} on {}; install the same environment",
+                      survey.program, first.program, name)};
 }
 
 Result<std::vector<std::string>> choose_addresses(const std::vector<AgentLink>& links) {

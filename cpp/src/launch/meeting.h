@@ -60,6 +60,10 @@ class Meeting {
   std::set<size_t> synced_;                   ///< Hosts that lack nothing.
 };
 
+/// FAILED_PRECONDITION if what runs on the host `name` does not run on another one. Pure.
+[[nodiscard]] Status check_alike(const agent::Surveyed& survey, const agent::Surveyed& first,
+                                 const std::string& name);
+
 /// By which address others reach each host: the first of its own that all of them have reached.
 /// UNAVAILABLE names two hosts that do not reach each other. Pure.
 [[nodiscard]] Result<std::vector<std::string>> choose_addresses(

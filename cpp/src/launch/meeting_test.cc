@@ -51,5 +51,18 @@ TEST(ChooseAddresses, SaysWhereNoAddressIsForAll) {
               HasSubstr("host a: no address leads to it from all other hosts"));
 }
 
+TEST(CheckAlike, NamesWhatDiffers) {
+  agent::Surveyed first;
+  first.architecture = "x86_64";
+  first.program = "python3.12";
+  agent::Surveyed other = first;
+  EXPECT_TRUE(check_alike(other, first, "a").ok());
+  other.program = "python3.11";
+  EXPECT_THAT(check_alike(other, first, "a").message(),
+              HasSubstr("the program is python3.11 there, python3.12 on a; install the same"));
+  other.architecture = "aarch64";
+  EXPECT_THAT(check_alike(other, first, "a").message(), HasSubstr("it is aarch64, a is x86_64"));
+}
+
 }  // namespace
 }  // namespace corro::launch
