@@ -6,6 +6,8 @@ Each document gets an empty folder, with .venv first on PATH. A fence says after
 it is:
 
     bash run, python run    runs; a failure fails the document
+    bash hosts              runs on node1 of three hosts, which are network namespaces with an sshd
+                            each; where there can be none, the document's rest is left out
     text output             every line must occur, in this order, in what the last block printed;
                             `...` stands for anything within a line
     ANY file=NAME           is written to NAME, for later blocks to use
@@ -16,6 +18,7 @@ A block of bash or python without a word is an error: somebody has to decide.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import subprocess
@@ -23,9 +26,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python" / "tests"))
+
+import netns  # noqa: E402
+import ssh  # noqa: E402
+
 FENCE = re.compile(r"^( *)```+(\w+)[ \t]*([^\n`]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 TIMEOUT_S = 120
 
@@ -48,13 +57,40 @@ def blocks(document: str) -> Iterator[Block]:
         yield Block(line, match[2], match[3].strip(), match[4])
 
 
+class Refused(Exception):
+    """Why a document cannot be run here."""
+
+
+@cache
+def cluster() -> tuple[netns.Hosts, ssh.Servers]:
+    reason = ssh.refusal()
+    if reason:
+        raise Refused(reason)
+    hosts = netns.Hosts(3)
+    atexit.register(hosts.end)
+    folder = tempfile.TemporaryDirectory(prefix="corro-ssh-")
+    atexit.register(folder.cleanup)
+    servers = ssh.Servers(hosts, Path(folder.name) / "ssh")
+    atexit.register(servers.end)
+    return hosts, servers
+
+
 def run(block: Block, folder: Path) -> str:
     venv = ROOT / ".venv/bin"
-    command = {
-        "bash": ["bash", "-euo", "pipefail", "-c", block.text],
-        "python": [str(venv / "python"), "-c", block.text],
-    }[block.language]
-    environment = os.environ | {"PATH": f"{venv}:{os.environ['PATH']}"}
+    environment = dict(os.environ)
+    where: list[str] = []
+    if block.word == "hosts":
+        hosts, servers = cluster()
+        environment = servers.environment()
+        where = list(hosts.inside(0))
+    command = (
+        where
+        + {
+            "bash": ["bash", "-euo", "pipefail", "-c", block.text],
+            "python": [str(venv / "python"), "-c", block.text],
+        }[block.language]
+    )
+    environment["PATH"] = f"{venv}:{environment['PATH']}"
     done = subprocess.run(
         command,
         cwd=folder,
@@ -83,7 +119,7 @@ def run_block(block: Block, folder: Path, output: str) -> str:
     """Does what the block says; returns what the next `text output` compares with."""
     if block.word.startswith("file="):
         (folder / block.word.removeprefix("file=")).write_text(block.text)
-    elif block.word == "run" and block.language in ("bash", "python"):
+    elif block.word in ("run", "hosts") and block.language in ("bash", "python"):
         return run(block, folder)
     elif block.word == "output":
         expect(output, block.text)
@@ -116,6 +152,8 @@ def main() -> int:
         except DocumentError as error:
             print(f"docs: {error}", file=sys.stderr)
             failed = True
+        except Refused as reason:
+            print(f"docs: {path.name}: not run: {reason}", flush=True)
         else:
             if active:
                 print(f"docs: {path.name}: {active} blocks of code hold", flush=True)

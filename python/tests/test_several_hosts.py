@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import netns
 import pytest
 import ssh
 from launcher.conftest import is_alive, wait_until
+from test_examples import EXAMPLES, needs_images, some_images
 
 pytestmark = pytest.mark.faults
 OWN, OTHER, THIRD = "localhost", "10.77.0.2", "10.77.0.3"
@@ -424,6 +426,25 @@ def test_a_launcher_that_is_cut_off_leaves_nothing_anywhere(
         cluster.hosts.mend(0)
     assert job.returncode == 128 + signal.SIGKILL
     assert "was lost: nothing was heard of it for 10 s" in err
+
+
+@needs_images
+@pytest.mark.timeout(600)
+def test_fashion_mnist_learns_on_two_hosts_what_it_learns_on_one(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    images = some_images(tmp_path, 6400)
+    example = (EXAMPLES / "fashion_mnist.py", "--data", images, "--epochs", "1")
+    accuracies = []
+    for where in (("-np", 4), ("-H", f"{OWN}:2,{OTHER}:2")):
+        code, out, err = cluster.run(tmp_path, *where, sys.executable, *example)
+        assert code == 0, err
+        [line] = [line for line in out.splitlines() if "demo:" in line]
+        facts = dict(re.findall(r"(\w+)=([\d.]+)", line))
+        assert facts["ranks"] == "4"
+        accuracies.append(float(facts["accuracy"]))
+    assert accuracies[0] > 0.3
+    assert accuracies[1] == pytest.approx(accuracies[0], abs=0.01)
 
 
 # -- --sync ---------------------------------------------------------------------------------------
