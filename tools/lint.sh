@@ -25,7 +25,7 @@ check gersemi cmake_format
 check "ruff format" ruff format --check --quiet
 check ruff ruff check --quiet
 check mypy mypy --no-error-summary
-check "mypy tools" mypy --no-error-summary tools
+MYPYPATH=python/tests check "mypy tools" mypy --no-error-summary tools
 check shellcheck shell
 check codespell spelling
 check clang-tidy .venv/bin/python tools/run_tidy.py

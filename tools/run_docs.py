@@ -57,7 +57,7 @@ def blocks(document: str) -> Iterator[Block]:
         yield Block(line, match[2], match[3].strip(), match[4])
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """Why a document cannot be run here."""
 
 
@@ -65,7 +65,7 @@ class Refused(Exception):
 def cluster() -> tuple[netns.Hosts, ssh.Servers]:
     reason = ssh.refusal()
     if reason:
-        raise Refused(reason)
+        raise RefusedError(reason)
     hosts = netns.Hosts(3)
     atexit.register(hosts.end)
     folder = tempfile.TemporaryDirectory(prefix="corro-ssh-")
@@ -152,7 +152,7 @@ def main() -> int:
         except DocumentError as error:
             print(f"docs: {error}", file=sys.stderr)
             failed = True
-        except Refused as reason:
+        except RefusedError as reason:
             print(f"docs: {path.name}: not run: {reason}", flush=True)
         else:
             if active:

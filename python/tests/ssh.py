@@ -48,7 +48,8 @@ class Servers:
     def _write_configurations(self, hosts: netns.Hosts) -> None:
         here = self.directory
         (here / "sshd_config").write_text(
-            f"HostKey {here}/host_key\nAuthorizedKeysFile {self.public}/authorized_keys\nPidFile none\n"
+            f"HostKey {here}/host_key\nAuthorizedKeysFile {self.public}/authorized_keys\n"
+            "PidFile none\n"
             "StrictModes no\nUsePAM no\nPasswordAuthentication yes\nPermitRootLogin yes\n"
             "UseDNS no\n"
         )

@@ -241,7 +241,7 @@ def test_ctrl_c_ends_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
         (("-H", f"{OWN},10.77.0.1"), "host 10.77.0.1: "),  # A key that is not known.
         (
             ("-H", f"{OWN},nokey"),
-            "host nokey: root@10.77.0.2: Permission denied (publickey,passwor",
+            "host nokey: root@10.77.0.2: Permission denied (publickey,password",
         ),
         (("-H", f"{OWN}:0"), "slots are 1 to 1024"),
         (("-H", f"{OWN},{OTHER}", "-np", "3"), "-np 3: the hosts have 2 slots"),
