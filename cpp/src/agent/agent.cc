@@ -112,6 +112,9 @@ class Agent {
   void on(const Subject& about, const Part& part) { (void)about, sync_.hear(part); }
   void on(const Subject& about, const Grow& grow) { (void)about, branches_.grow(grow); }
   void on(const Subject& about, const Forward& forward) { (void)about, branches_.forward(forward); }
+  void on(const Subject& about, const Examine& examine);
+  void on(const Subject& about, const ReadClock& read);
+  void on(const Subject& about, const Measure& measure);
   /// What only agents say.
   void on(const Subject& /*about*/, const auto& /*other*/) {}
   void say(MessageBody body) { commander_.send({{.job = job_, .epoch = epoch_}, std::move(body)}); }
@@ -128,7 +131,10 @@ class Agent {
   void on_rank_end(RankProcess& rank, int status);
   void on_output(RankProcess& rank, io::Output stream);
   void tell_departures();
+  Status open_routes();
+  Status open_speed_server(const SpeedKey& key);
   void end_probe(Time now);
+  void end_speed_test(Time now);
   void pause_or_resume();
 
   MessagePipe commander_;
@@ -141,9 +147,11 @@ class Agent {
   SyncTarget sync_;
   std::unique_ptr<Routes> routes_;  ///< From SURVEY on.
   Time probe_until_ = Time::never();
-  io::Fd guard_;                           ///< Invalid: the commander is on this host.
-  Time heard_ = Time::never() - kSilence;  ///< When it said something last; never on this host.
-  bool has_heard_ = false;                 ///< A message, which has named job and epoch.
+  std::unique_ptr<SpeedServer> speed_server_;  ///< From EXAMINE on.
+  std::unique_ptr<SpeedTest> speed_test_;      ///< From MEASURE to MEASURED.
+  io::Fd guard_;                               ///< Invalid: the commander is on this host.
+  Time heard_ = Time::never() - kSilence;      ///< When it said something last; never on this host.
+  bool has_heard_ = false;                     ///< A message, which has named job and epoch.
   wire::Digest job_{};
   uint32_t epoch_ = 0;
   std::array<char, kMaxOutputBytes> buffer_{};
@@ -182,6 +190,7 @@ void Agent::step() {
   for (size_t i = 0; i < count; ++i) dispatch(events[i]);
   go_on(monotonic_now());
   end_probe(monotonic_now());
+  end_speed_test(monotonic_now());
   input_waits_ = false;
   ranks_.for_each([this](RankProcess& rank) {
     if (!rank.flush_input()) input_waits_ = true;
@@ -196,7 +205,8 @@ Time Agent::next_timer() const {
   const Time patience = guard_.valid() ? heard_ + kSilence : Time::never();
   const Time input = input_waits_ ? monotonic_now() + kLookPause : Time::never();
   const Time sync = sync_.busy() ? monotonic_now() : Time::never();
-  return std::min({next_state(), probe_until_, patience, input, sync});
+  const Time test = speed_test_ ? speed_test_->deadline() : Time::never();
+  return std::min({next_state(), probe_until_, test, patience, input, sync});
 }
 
 Time Agent::next_state() const {
@@ -221,6 +231,11 @@ void Agent::dispatch(const epoll_event& event) {
       return commander_.close();  // It was killed, and nobody tells the commander.
     case Source::kRoutes:
       return routes_->poll();
+    case Source::kSpeedServer:
+      return speed_server_->poll();
+    case Source::kSpeedTest:
+      if (speed_test_) speed_test_->poll();
+      return;
     case Source::kOut:
       return on_output(ranks_[place_of(event.data.u64)], io::Output::kOut);
     case Source::kErr:
@@ -346,13 +361,15 @@ void Agent::on(const Subject& /*about*/, const Fence& fence) {
   state_until_ = monotonic_now() + std::max(fence.grace, Duration::zero());
 }
 
+Status Agent::open_routes() {
+  if (routes_ != nullptr) return {};
+  CORRO_ASSIGN(routes_, Routes::create());
+  return epoll_.add(routes_->poll_fd(), EPOLLIN, key_of(Source::kRoutes));
+}
+
 void Agent::on(const Subject& /*about*/, const Survey& survey) {
-  if (routes_ == nullptr) {
-    auto routes = Routes::create();
-    if (!routes.ok()) return say(Refused{routes.status().code(), routes.status().message()});
-    routes_ = std::move(*routes);
-    (void)epoll_.add(routes_->poll_fd(), EPOLLIN, key_of(Source::kRoutes));
-  }
+  if (const Status status = open_routes(); !status.ok())
+    return say(Refused{status.code(), status.message()});
   utsname system{};
   (void)uname(&system);
   say(Surveyed{.machine = read_machine(read_variables()),
@@ -386,6 +403,48 @@ void Agent::on(const Subject& /*about*/, const Record& record) {
 
 void Agent::on(const Subject& about, const Left& /*left*/) {
   if (service_ != nullptr) service_->end_rank(about.rank);
+}
+
+// -- what corro doctor asks -----------------------------------------------------------------------
+
+Status Agent::open_speed_server(const SpeedKey& key) {
+  if (speed_server_ != nullptr) return {};
+  CORRO_TRY(open_routes());
+  CORRO_ASSIGN(speed_server_, SpeedServer::create(key));
+  routes_->on_caller([this](io::Fd caller) { speed_server_->add(std::move(caller)); });
+  return epoll_.add(speed_server_->poll_fd(), EPOLLIN, key_of(Source::kSpeedServer));
+}
+
+void Agent::on(const Subject& /*about*/, const Examine& examine) {
+  if (const Status status = open_speed_server(examine.key); !status.ok())
+    return say(Refused{status.code(), status.message()});
+  say(Examined{.facts = read_host_facts(examine.python)});
+}
+
+void Agent::on(const Subject& /*about*/, const ReadClock& /*read*/) {
+  say(Clock{.since_1970 = std::chrono::system_clock::now().time_since_epoch()});
+}
+
+void Agent::on(const Subject& /*about*/, const Measure& measure) {
+  if (speed_test_) epoll_.remove(speed_test_->poll_fd());
+  auto test = SpeedTest::create({.target = measure.target,
+                                 .key = measure.key,
+                                 .span = measure.span,
+                                 .patience = measure.patience});
+  Status status = test.status();
+  if (status.ok()) status = epoll_.add((*test)->poll_fd(), EPOLLIN, key_of(Source::kSpeedTest));
+  if (!status.ok())
+    return say(Measured{.host = measure.target.host, .speed = {.failure = status.message()}});
+  speed_test_ = std::move(test).value();
+}
+
+/// Says what a speed test has found once it is over.
+void Agent::end_speed_test(Time now) {
+  if (speed_test_ && now >= speed_test_->deadline()) speed_test_->give_up();
+  if (!speed_test_ || !speed_test_->done()) return;
+  say(Measured{.host = speed_test_->target().host, .speed = speed_test_->result()});
+  epoll_.remove(speed_test_->poll_fd());
+  speed_test_.reset();
 }
 
 // -- what the ranks do ----------------------------------------------------------------------------

@@ -264,6 +264,41 @@ TEST(Agent, PassesOnWhatWorkersPutAndTakesWhatOthersHavePut) {
             Code::kNotFound);
 }
 
+TEST(Agent, SaysHowAHostIsAndHowFastTheWayToItIs) {
+  AgentProcess agent;
+  const SpeedKey key{std::byte{7}};
+  agent.tell(agent.all(), Survey{.program = "", .directory = "/tmp", .script = ""});
+  RouteTarget target = std::get<Surveyed>(agent.hear_until<Surveyed>().back().body).here;
+  agent.tell(agent.all(), Examine{.python = "", .key = key});
+  const auto examined = agent.hear_until<Examined>();
+  EXPECT_NE(std::get<Examined>(examined.back().body).facts.kernel, "");
+
+  const auto clock = [] { return std::chrono::system_clock::now().time_since_epoch(); };
+  const Duration before = clock();
+  agent.tell(agent.all(), ReadClock{});
+  const auto read = agent.hear_until<Clock>();
+  const Duration there = std::get<Clock>(read.back().body).since_1970;
+  EXPECT_GE(there, before);
+  EXPECT_LE(there, clock());
+
+  target.host = 4;
+  target.addresses = {"127.0.0.1"};
+  agent.tell(agent.all(), Measure{.target = target,
+                                  .key = key,
+                                  .span = std::chrono::milliseconds(10),
+                                  .patience = std::chrono::minutes(1)});
+  const auto heard = agent.hear_until<Measured>();
+  const auto& measured = std::get<Measured>(heard.back().body);
+  EXPECT_EQ(measured.host, 4);
+  EXPECT_EQ(measured.speed.failure, "");
+  EXPECT_GT(measured.speed.bytes, 0U);
+
+  target.addresses = {"nowhere"};
+  agent.tell(agent.all(), Measure{.target = target, .key = key});
+  const auto failed = agent.hear_until<Measured>();
+  EXPECT_NE(std::get<Measured>(failed.back().body).speed.failure, "");
+}
+
 TEST(Agent, StartsARankInItsFolderBesideItsOwnEnvironment) {
   setenv("OF_THE_AGENT", "kept", 1);
   AgentProcess agent;

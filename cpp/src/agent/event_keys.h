@@ -12,6 +12,8 @@ enum class Source : uint32_t {
   kWorkers,
   kGuard,
   kRoutes,
+  kSpeedServer,
+  kSpeedTest,
   kOut,
   kErr,
   kBranch,

@@ -108,6 +108,16 @@ void fields(Is<Want> auto& o, auto& a) { a(o.file), a(o.offset); }
 void fields(Is<Part> auto& o, auto& a) { a(o.file), a(o.offset), a(o.bytes); }
 void fields(Is<Cut> auto& o, auto& a) { a(o.host), a(o.why); }
 void fields(Is<Forward> auto& o, auto& a) { a(o.host), a(o.message); }
+void fields(Is<HostFacts> auto& o, auto& a) {
+  a(o.kernel), a(o.shared_bytes), a(o.shared_free), a(o.python), a(o.torch);
+}
+void fields(Is<Speed> auto& o, auto& a) { a(o.failure), a(o.round_trip), a(o.bytes), a(o.span); }
+void fields(Is<Examine> auto& o, auto& a) { a(o.python), a(o.key); }
+void fields(Is<Examined> auto& o, auto& a) { a(o.facts); }
+void fields(Is<ReadClock> auto&, auto&) {}
+void fields(Is<Clock> auto& o, auto& a) { a(o.since_1970); }
+void fields(Is<Measure> auto& o, auto& a) { a(o.target), a(o.key), a(o.span), a(o.patience); }
+void fields(Is<Measured> auto& o, auto& a) { a(o.host), a(o.speed); }
 
 class FieldWriter {
  public:

@@ -14,6 +14,8 @@
 //      <- JOINED, OUTPUT, OUTPUT_END, ENDED, TROUBLE
 //   RECORD, LEFT                           both ways: what ranks of one host have to tell those of
 //                                          others before they are connected
+//   EXAMINE, READ_CLOCK, MEASURE ->        what `corro doctor` asks instead of starting ranks
+//      <- EXAMINED, CLOCK, MEASURED
 //   CREDIT, SIGNAL, ASK, LOOK, RESIZE, INPUT ->
 //      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end
 //   GROW ->                                starts an agent on another host, as a branch of this one
@@ -37,8 +39,10 @@
 #include <variant>
 #include <vector>
 
+#include "agent/host_facts.h"
 #include "agent/machine.h"
 #include "agent/routes.h"
+#include "agent/speed_test.h"
 #include "agent/synced_file.h"
 #include "agent/worker.h"
 #include "base/bytes.h"
@@ -147,6 +151,19 @@ struct Cut {
   int32_t host = 0;
   std::string why;
 };
+/// More of what there is on this host.
+struct Examined {
+  HostFacts facts;
+};
+/// What time it is on this host.
+struct Clock {
+  Duration since_1970{};
+};
+/// How fast the way to a host is.
+struct Measured {
+  int32_t host = 0;
+  Speed speed;
+};
 
 // -- both ways ------------------------------------------------------------------------------------
 
@@ -222,6 +239,19 @@ struct Input {
   std::string bytes;
   bool ends = false;  ///< Nothing comes after it.
 };
+/// Asks for EXAMINED. From now on this host answers speed tests that show the key.
+struct Examine {
+  std::string python;  ///< That ranks would run; "": none.
+  SpeedKey key{};
+};
+struct ReadClock {};
+/// One at a time.
+struct Measure {
+  RouteTarget target;  ///< With one address.
+  SpeedKey key{};
+  Duration span{};      ///< Of the bytes that are sent.
+  Duration patience{};  ///< For all of it.
+};
 struct Fence {
   Duration grace{};  ///< So long what ranks have left running may go on.
 };
@@ -237,7 +267,8 @@ struct Grow {
 using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
                  Start, Signal, Ask, Look, Credit, Resize, Fence, Alive, Surveyed, Reached, Record,
-                 Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part>;
+                 Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
+                 Examined, ReadClock, Clock, Measure, Measured>;
 
 struct Message {
   Subject about;

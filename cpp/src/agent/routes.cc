@@ -98,6 +98,10 @@ void Routes::accept_all() {
     auto caller = io::accept_connection(listener_.get());
     if (!caller.ok() || !caller->valid()) return;
     (void)io::send_some(caller->get(), token_);
+    if (take_caller_) {
+      take_caller_(std::move(*caller));
+      continue;
+    }
     callers_.push_back(std::move(*caller));
     if (callers_.size() > kMostCallers) callers_.erase(callers_.begin());
   }

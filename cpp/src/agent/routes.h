@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ class Routes {
   /// Readable while poll() has something to do.
   [[nodiscard]] int poll_fd() const { return epoll_.fd(); }
   void poll();
+  /// From now on this takes over whoever has connected, once the token was sent.
+  void on_caller(std::function<void(io::Fd)> take) { take_caller_ = std::move(take); }
   /// Dials all addresses of all targets.
   void dial(const std::vector<RouteTarget>& targets);
   /// No dial is going on.
@@ -72,6 +75,7 @@ class Routes {
   io::Fd listener_;
   int32_t port_;
   RouteToken token_{};
+  std::function<void(io::Fd)> take_caller_;
   std::vector<io::Fd> callers_;  ///< Told the token; they hang up.
   std::vector<Dial> dials_;      ///< Going on.
   std::vector<Dial> found_;

@@ -48,9 +48,8 @@ std::vector<Round> rounds_of(const std::vector<Link>& links) {
   std::vector<Round> rounds;
   for (const Link& link : links) {
     const auto has_room = [&](const Round& round) {
-      return std::ranges::none_of(round, [&](const Link& other) {
-        return other.from == link.from || other.to == link.to;
-      });
+      return std::ranges::none_of(
+          round, [&](const Link& other) { return other.from == link.from || other.to == link.to; });
     };
     const auto round = std::ranges::find_if(rounds, has_room);
     (round == rounds.end() ? rounds.emplace_back() : *round).push_back(link);
