@@ -28,6 +28,15 @@ Rank 0's output goes to the screen, other ranks' where it differs; everything is
 corro-runs/<time>-<name>/rank-N.log. One Ctrl-C asks the ranks to stop, two stop them, three kill.
 )";
 
+constexpr const char* kDoctorExamples = R"(
+Examples:
+  corro doctor                   what the ranks on this host are doing
+  corro doctor 4711              the same of one process, or of the ranks below a launcher
+  corro doctor -H node1,node2    checks hosts in some seconds: can they be reached, and both ways;
+                                 clocks, versions, memory, round trips and bandwidths. Status 1 if
+                                 something is wrong
+)";
+
 /// Options as CLI11 fills them, before they are checked.
 struct Raw {
   launch::RunOptions run;
@@ -37,6 +46,7 @@ struct Raw {
   std::string timeout;
   std::string shell;
   std::vector<int> pids;
+  launch::PreflightOptions preflight;
   bool json = false;
 };
 
@@ -125,6 +135,26 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_flag("--quiet", raw.run.quiet, "Say nothing but failures");
 }
 
+void describe_doctor(CLI::App& doctor, Raw& raw) {
+  doctor.footer(kDoctorExamples);
+  CLI::Option* pids = doctor.add_option("pid", raw.pids,
+                                        "Look at these processes only, or at the ranks below them");
+  pids->type_name("PID");
+  CLI::Option* hosts =
+      doctor.add_option("-H,--hosts", raw.preflight.hosts, "Check these hosts before a job");
+  hosts->type_name("HOST,...")->excludes(pids);
+  doctor.add_option("--hostfile", raw.preflight.hostfile, "Check the hosts of this file")
+      ->type_name("FILE")
+      ->excludes(pids)
+      ->excludes(hosts);
+  doctor
+      .add_option("--network", raw.preflight.network, "Reach hosts by addresses in this range only")
+      ->type_name("CIDR");
+  doctor.add_option("--rsh", raw.preflight.rsh, "Another remote shell than ssh, with its options")
+      ->type_name("CMD");
+  doctor.add_flag("--json", raw.json, "Print JSON");
+}
+
 std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   auto program = std::make_unique<CLI::App>(
       "corro starts the ranks of a training job on this machine and looks after them.", "corro");
@@ -132,11 +162,9 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   program->add_flag("--version")->description("Print the version");
   describe_run(*program->add_subcommand("run", "Start a program as several ranks on this host"),
                raw);
-  CLI::App* doctor = program->add_subcommand(
-      "doctor", "Show what the ranks on this host are doing, also in a hang");
-  doctor->add_option("pid", raw.pids, "Look at these processes only, or at the ranks below them")
-      ->type_name("PID");
-  doctor->add_flag("--json", raw.json, "Print JSON");
+  describe_doctor(*program->add_subcommand(
+                      "doctor", "Show what ranks do, also in a hang; with -H, check hosts"),
+                  raw);
   program->add_subcommand("agent", "Run the ranks of this host for a launcher elsewhere")
       ->group("");
   program->add_subcommand("completion", "Print completion for bash, zsh or fish")
@@ -267,6 +295,20 @@ Status parse_run(std::vector<std::string> arguments, CLI::App& run, Raw& raw, Re
   return status.with_context("corro run");
 }
 
+Status finish_doctor(const Raw& raw, Request& request) {
+  const launch::PreflightOptions& hosts = raw.preflight;
+  const bool checks_hosts = !hosts.hosts.empty() || !hosts.hostfile.empty();
+  if (!checks_hosts && !(hosts.network + hosts.rsh).empty()) {
+    return {Code::kInvalidArgument,
+            "corro doctor: --network and --rsh are for hosts: give them with -H or --hostfile"};
+  }
+  request.action = checks_hosts ? Action::kPreflight : Action::kDoctor;
+  request.doctor_pids.assign(raw.pids.begin(), raw.pids.end());
+  request.preflight = hosts;
+  request.doctor_json = raw.json;
+  return {};
+}
+
 /// Everything but `run` and `help`.
 Status parse_other(const std::vector<std::string>& arguments, CLI::App& program, const Raw& raw,
                    const std::string& version, Request& request) {
@@ -282,9 +324,7 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
   if (program.got_subcommand("agent")) {
     request.action = Action::kAgent;
   } else if (program.got_subcommand("doctor")) {
-    request.action = Action::kDoctor;
-    request.doctor_pids.assign(raw.pids.begin(), raw.pids.end());
-    request.doctor_json = raw.json;
+    return finish_doctor(raw, request);
   } else if (program.got_subcommand("completion")) {
     request.text = write_completion(program, raw.shell);
   } else {

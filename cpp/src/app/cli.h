@@ -7,16 +7,18 @@
 #include <vector>
 
 #include "launch/options.h"
+#include "launch/preflight.h"
 
 namespace corro::app {
 
-enum class Action : uint8_t { kPrint, kRun, kDoctor, kAgent };
+enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kAgent };
 
 struct Request {
   Action action = Action::kPrint;
   std::string text;  ///< kPrint: for stdout (help, version, completion).
   launch::RunOptions run;
-  std::vector<pid_t> doctor_pids;  ///< Empty: every process of this user.
+  std::vector<pid_t> doctor_pids;      ///< Empty: every process of this user.
+  launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
 };
 

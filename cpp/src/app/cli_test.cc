@@ -160,6 +160,22 @@ TEST(CommandLine, ReadsDoctorsArguments) {
   EXPECT_THAT(request->doctor_pids, ElementsAre(12, 34));
 }
 
+TEST(CommandLine, TheDoctorTakesHostsInPlaceOfProcesses) {
+  const auto request =
+      parse({"doctor", "-H", "a:4,b", "--rsh", "rsh -q", "--network", "10.0.0.0/8", "--json"});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->action, Action::kPreflight);
+  EXPECT_EQ(request->preflight.hosts, "a:4,b");
+  EXPECT_EQ(request->preflight.rsh, "rsh -q");
+  EXPECT_EQ(request->preflight.network, "10.0.0.0/8");
+  EXPECT_TRUE(request->doctor_json);
+  EXPECT_EQ(parse({"doctor", "--hostfile", "f"})->preflight.hostfile, "f");
+  for (const auto& mistake : std::vector<std::vector<std::string>>{
+           {"doctor", "-H", "a", "12"}, {"doctor", "--rsh", "rsh"}, {"doctor", "--network", "x"}}) {
+    EXPECT_THAT(parse(mistake).status().message(), HasSubstr("corro doctor: "));
+  }
+}
+
 TEST(Completion, KnowsEveryCommandAndOption) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string text = parse({"completion", shell})->text;

@@ -14,6 +14,12 @@ namespace corro::app {
 /// Prints what the ranks on this host are doing. Status 1 if there are none.
 [[nodiscard]] int doctor_command(const Request& request);
 
+/// Checks hosts before a job, and prints what was found. Status 1 if something is wrong.
+[[nodiscard]] int preflight_command(const Request& request, const Variables& environment);
+
+/// The folder of this program.
+[[nodiscard]] std::string own_directory();
+
 /// Prints "corro: ..." to stderr.
 void complain(const std::string& line);
 

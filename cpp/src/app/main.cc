@@ -22,6 +22,8 @@ int run_program(const std::vector<std::string>& arguments) {
       return run_command(request->run, read_variables());
     case Action::kDoctor:
       return doctor_command(*request);
+    case Action::kPreflight:
+      return preflight_command(*request, read_variables());
     case Action::kAgent:
       return agent_command();
     case Action::kPrint:

@@ -16,13 +16,6 @@
 namespace corro::app {
 namespace {
 
-std::string own_directory() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  const std::string text(path.data(), length > 0 ? static_cast<size_t>(length) : 0);
-  return text.substr(0, text.rfind('/') == std::string::npos ? 0 : text.rfind('/'));
-}
-
 std::string random_name() {
   uint64_t value = 0;
   (void)!getrandom(&value, sizeof(value), 0);
@@ -39,6 +32,13 @@ std::string local_time() {
 }
 
 }  // namespace
+
+std::string own_directory() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  const std::string text(path.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  return text.substr(0, text.rfind('/') == std::string::npos ? 0 : text.rfind('/'));
+}
 
 int run_command(const launch::RunOptions& options, const Variables& environment) {
   const launch::PlanInputs inputs{.environment = environment,

@@ -77,18 +77,6 @@ Result<std::string> find_program(const std::string& name, const std::string& pyt
   return name;
 }
 
-Result<std::string> find_python(const Variables& environment, const std::string& own_directory,
-                                const FileFacts& files) {
-  const std::string venv = value_of(environment, "VIRTUAL_ENV");
-  if (!venv.empty() && files.executable(venv + "/bin/python")) return venv + "/bin/python";
-  for (const char* name : {"/python", "/python3"}) {
-    if (files.executable(own_directory + name)) return own_directory + name;
-  }
-  if (auto found = find_on_path("python3", environment, files)) return *found;
-  return Status(Code::kNotFound,
-                "no Python found: neither in $VIRTUAL_ENV, nor beside corro, nor python3 on PATH");
-}
-
 std::string working_directory() {
   std::array<char, PATH_MAX> path{};
   return getcwd(path.data(), path.size()) == nullptr ? "." : path.data();
@@ -122,6 +110,18 @@ Result<Command> python_command(const RunOptions& options, const Variables& envir
 }
 
 }  // namespace
+
+Result<std::string> find_python(const Variables& environment, const std::string& own_directory,
+                                const FileFacts& files) {
+  const std::string venv = value_of(environment, "VIRTUAL_ENV");
+  if (!venv.empty() && files.executable(venv + "/bin/python")) return venv + "/bin/python";
+  for (const char* name : {"/python", "/python3"}) {
+    if (files.executable(own_directory + name)) return own_directory + name;
+  }
+  if (auto found = find_on_path("python3", environment, files)) return *found;
+  return Status(Code::kNotFound,
+                "no Python found: neither in $VIRTUAL_ENV, nor beside corro, nor python3 on PATH");
+}
 
 FileFacts real_files() {
   return {

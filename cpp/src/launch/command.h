@@ -20,6 +20,12 @@ struct FileFacts {
 };
 [[nodiscard]] FileFacts real_files();
 
+/// The interpreter of the current environment: $VIRTUAL_ENV's, else the one beside this program,
+/// else python3 on PATH. NOT_FOUND if there is none.
+[[nodiscard]] Result<std::string> find_python(const Variables& environment,
+                                              const std::string& own_directory,
+                                              const FileFacts& files);
+
 struct Command {
   std::string program;                 ///< Path to execute.
   std::vector<std::string> arguments;  ///< argv, the program's name first.

@@ -110,6 +110,17 @@ Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, const std::
   return hosts;
 }
 
+Result<std::vector<HostSlots>> read_hosts(
+    const std::string& hosts, const std::string& hostfile,
+    const std::function<bool(const std::string&)>& exists,
+    const std::function<std::string(const std::string&)>& read_file) {
+  if (!hosts.empty() && !hostfile.empty()) return wrong("-H and --hostfile", "give one of them");
+  if (hostfile.empty()) return parse_hosts(hosts);
+  if (!exists(hostfile))
+    return Status(Code::kNotFound, fmt::format("--hostfile {}: no such file", hostfile));
+  return parse_hostfile(read_file(hostfile), hostfile);
+}
+
 Result<std::vector<HostSlots>> place_ranks(std::vector<HostSlots> hosts, int ranks) {
   int slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;

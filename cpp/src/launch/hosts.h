@@ -25,6 +25,13 @@ struct HostSlots {
 [[nodiscard]] Result<std::vector<HostSlots>> parse_hostfile(std::string_view text,
                                                             const std::string& path);
 
+/// The hosts of -H, or those of --hostfile. INVALID_ARGUMENT if both are given; NOT_FOUND if there
+/// is no such file.
+[[nodiscard]] Result<std::vector<HostSlots>> read_hosts(
+    const std::string& hosts, const std::string& hostfile,
+    const std::function<bool(const std::string&)>& exists,
+    const std::function<std::string(const std::string&)>& read_file);
+
 /// Gives `ranks` of them places in the order of the hosts, as many as each has slots; those without
 /// a rank are left out. `ranks` 0: all slots. INVALID_ARGUMENT if there are too few. Pure.
 [[nodiscard]] Result<std::vector<HostSlots>> place_ranks(std::vector<HostSlots> hosts, int ranks);

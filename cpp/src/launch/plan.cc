@@ -104,14 +104,8 @@ std::string describe_misspelt(const LaunchPlan& plan) {
 
 /// On which hosts the ranks are, by the command line.
 Result<std::vector<JobHost>> hosts_of(const RunOptions& options, const PlanInputs& inputs) {
-  if (!options.hosts.empty() && !options.hostfile.empty())
-    return Status(Code::kInvalidArgument, "-H and --hostfile: give one of them");
-  if (!options.hostfile.empty() && !inputs.files.exists(options.hostfile))
-    return Status(Code::kNotFound, "--hostfile " + options.hostfile + ": no such file");
   CORRO_ASSIGN(auto named,
-               options.hostfile.empty()
-                   ? parse_hosts(options.hosts)
-                   : parse_hostfile(inputs.read_file(options.hostfile), options.hostfile));
+               read_hosts(options.hosts, options.hostfile, inputs.files.exists, inputs.read_file));
   CORRO_ASSIGN(named, place_ranks(std::move(named), options.ranks.value_or(0)));
   std::vector<JobHost> hosts;
   int rank = 0;
