@@ -5,7 +5,8 @@
 A folder of cpp/src (and cpp/testing, cpp/bench) is a floor, and so is a folder inside it. A floor
 may include and link what its line allows and nothing else. In python/, a front end may import the
 core and its own framework, the core neither. Imports by name count: import_module("x"),
-__import__("x"), find_spec("x"), and entry points, "x:function".
+__import__("x"), find_spec("x"), and entry points, "x:function". Every source but those of the bench
+has to be built by a CMakeLists.txt of its folder or one above.
 """
 
 from __future__ import annotations
@@ -108,6 +109,19 @@ def check_native(root: Path, floors: Floors) -> Iterator[str]:
                         yield f"{path}:{number}: {floor} may not include {used}/"
 
 
+def check_built(root: Path) -> Iterator[str]:
+    """A source that no CMakeLists.txt names is not compiled, and a test of it never runs."""
+    for floor, folder in folders(root):
+        if floor == "bench":
+            continue  # Its programs are named by a pattern.
+        above = [at for at in (folder, *folder.parents) if at.is_relative_to(root / "cpp")]
+        lists = [at / "CMakeLists.txt" for at in above]
+        named = " ".join(path.read_text() for path in lists if path.exists())
+        for path in sorted(folder.glob("*.cc")):
+            if not re.search(rf"(?<![\w.-]){re.escape(path.name)}\b", named):
+                yield f"{path}: no CMakeLists.txt names it"
+
+
 def imports_by_name(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
     """Yields (line, absolute module name) of import_module() and the like, and of entry points."""
     for node in ast.walk(tree):
@@ -172,7 +186,12 @@ def check_python(root: Path, floors: Floors) -> Iterator[str]:
 
 def check(root: Path) -> list[str]:
     floors, problems = read_floors(root / "cmake/floors.txt")
-    return [*problems, *check_native(root, floors), *check_python(root, floors)]
+    return [
+        *problems,
+        *check_native(root, floors),
+        *check_built(root),
+        *check_python(root, floors),
+    ]
 
 
 def main() -> int:
