@@ -244,6 +244,7 @@ def test_ctrl_c_ends_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
             "host nokey: root@10.77.0.2: Permission denied (publickey,password",
         ),
         (("-H", f"{OWN}:0"), "slots are 1 to 1024"),
+        (("-H", f"{OWN}:-1"), "slots are 1 to 1024"),
         (("-H", f"{OWN},{OTHER}", "-np", "3"), "-np 3: the hosts have 2 slots"),
         (("-H", f"{OTHER},{OTHER}"), "is there twice"),
         (("-H", f"{OWN},{OTHER}", "--network", "10.0.0.0/40"), "--network 10.0.0.0/40: write it"),
@@ -281,6 +282,22 @@ def test_a_program_or_corro_that_is_not_there_is_named_with_its_host(
     assert code == 2
     assert f"corro run: host {OTHER}: no corro at " in err
     assert "install the same environment at the same place" in err
+
+
+def test_a_script_that_is_not_there_is_named_with_its_host(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    code, there = code_to_bring(tmp_path), tmp_path / "there"
+    there.mkdir()
+    shell = shell_with_own_folder(tmp_path, code, f"--bind {there}")
+    status, _, err = cluster.run(
+        code, "-H", f"{OWN},{OTHER}", "--rsh", shell, sys.executable, code / "main.py"
+    )
+    assert status == 2
+    assert err == (
+        f"corro run: host {OTHER}: {code}/main.py is not there;"
+        " it has to be at the same place as here, or --sync brings it\n"
+    )
 
 
 def test_another_python_over_there_is_named(cluster: Cluster, tmp_path: Path) -> None:

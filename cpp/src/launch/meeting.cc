@@ -96,7 +96,8 @@ Status Meeting::take_survey(AgentLink& link) {
   CORRO_TRY(narrow(survey.here.addresses));
   if (!survey.missing.empty()) {
     return {Code::kNotFound,
-            survey.missing + " is not there; it has to be at the same place as here"};
+            survey.missing +
+                " is not there; it has to be at the same place as here, or --sync brings it"};
   }
   CORRO_TRY(check_alike(survey, *agents_[0].survey, agents_[0].name));
   return settle_host(plan_, link.host, survey.machine);
