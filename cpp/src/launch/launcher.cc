@@ -26,6 +26,7 @@
 #include "launch/log_files.h"
 #include "launch/meeting.h"
 #include "launch/rank_start.h"
+#include "launch/stopping.h"
 #include "launch/user_input.h"
 #include "screen/screen.h"
 #include "screen/screen_writer.h"
@@ -38,16 +39,8 @@ using diagnosis::RankEnd;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// From a failure to the end of every rank there is one second. These fit into it.
-/// Ranks that fail in the same way, and one that others say is lost, end by themselves first.
-constexpr Duration kFailureGrace = milliseconds(200);
-/// One that others saw leaving may need longer, and knows the job's exit status.
-constexpr Duration kLeavingGrace = milliseconds(400);
-constexpr Duration kStopGrace = milliseconds(500);    ///< From TERM to KILL.
 constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished rank left running.
 constexpr Duration kLookPause = seconds(1);           ///< Between looks at what ranks do.
-constexpr Duration kLookPatience = seconds(1);        ///< For what ranks do when time is over.
-constexpr Duration kInterruptPatience = seconds(1);   ///< Until Ctrl-C needs an explanation.
 constexpr Duration kHelloPatience = seconds(20);      ///< For a host's agent to answer.
 
 /// What an event is about. From kAgents on the numbers are those of Agents.
@@ -116,9 +109,9 @@ class Launcher {
     if (!started.ok()) refuse(started.message());
     while (running_ > 0 && refused_.empty()) step();
     agents_.give_up_silent();
-    const bool patient = !stopping_ && interrupts_ < 2 && refused_.empty();
+    const bool patient = !stopping_.hard() && refused_.empty();
     agents_.send_all(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
-    while (!agents_.over() && !impatient_) step();
+    while (!agents_.over() && !stopping_.impatient()) step();
     const std::optional<int> killed = agents_.end();
     const int exit = !refused_.empty() ? say_refused() : killed ? say_killed(*killed) : finish();
     flush_screen();
@@ -148,14 +141,12 @@ class Launcher {
   void dispatch(uint64_t key);
   [[nodiscard]] Time next_timer() const;
   void on_timers(Time now);
-  void on_timeout(Time now);
+  void carry_out(Stopping::Order order);
   void look(Time now);
   void show_wait(const diagnosis::LongWait& wait, Time now);
-  void remind();
   void on_input();
   void on_signals();
   void on_signal(int signal);
-  void stop_ranks(Time now);
 
   // What the agent says.
   void hear(AgentLink& link, const agent::Message& message);
@@ -225,19 +216,11 @@ class Launcher {
   bool begun_ = false;  ///< Ranks were started.
   int running_ = 0;
   Time started_ = monotonic_now();
-  Time stop_at_ = Time::never();  ///< A rank has failed; others may be on their way out.
-  Time kill_at_ = Time::never();
-  Time timeout_at_ = Time::never();
+  Stopping stopping_;
   Time look_at_ = Time::never();
-  Time deadline_ = Time::never();   ///< Of hosts that have to answer.
-  Time remind_at_ = Time::never();  ///< The ranks were asked to stop by Ctrl-C a while ago.
-  bool stopping_ = false;           ///< TERM was sent to whoever still ran.
-  bool impatient_ = false;          ///< The user wants out now: no more waiting for the screen.
-  int interrupts_ = 0;
-  std::optional<int> asked_;
+  Time deadline_ = Time::never();    ///< Of hosts that have to answer.
   std::string refused_;              ///< Why no job was started.
-  bool looking_ = false;             ///< --timeout is over; ranks are asked what they do.
-  std::set<size_t> seen_;            ///< Ranks that have said so, or have ended.
+  std::set<size_t> seen_;            ///< Ranks that have said what they do since time is over.
   std::vector<RankEnd> at_timeout_;  ///< As the ranks were when --timeout was over.
 };
 
@@ -283,7 +266,7 @@ Status Launcher::meet() {
   while (!meeting.done()) {
     step();
     show_sync(meeting.describe_sync());
-    if (asked_) return {Code::kCancelled, "stopped before a rank was started"};
+    if (stopping_.asked()) return {Code::kCancelled, "stopped before a rank was started"};
     if (!refused_.empty()) return {Code::kUnavailable, refused_};
     CORRO_TRY(meeting.advance());
     const AgentLink* silent = meeting.silent();
@@ -304,7 +287,7 @@ Status Launcher::start() {
   if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
   begun_ = true;
   for (int rank = 0; rank < plan_.job.ranks; ++rank) start_rank(rank);
-  if (plan_.options.timeout) timeout_at_ = monotonic_now() + *plan_.options.timeout;
+  stopping_.start(plan_.options.timeout, monotonic_now());
   look_at_ = monotonic_now() + kLookPause;
   return {};
 }
@@ -350,39 +333,41 @@ void Launcher::dispatch(uint64_t key) {
 }
 
 Time Launcher::next_timer() const {
-  return std::min(
-      {stop_at_, kill_at_, timeout_at_, remind_at_, look_at_, deadline_, screen_.next_tick()});
+  return std::min({stopping_.wake(), look_at_, deadline_, screen_.next_tick()});
 }
 
 void Launcher::on_timers(Time now) {
   screen_.tick(now);
-  if (timeout_at_ <= now) on_timeout(now);
-  if (remind_at_ <= now) remind();
   if (look_at_ <= now) look(now);
-  if (stop_at_ <= now) stop_ranks(now);
-  if (kill_at_ <= now) {
-    kill_at_ = Time::never();
-    agents_.send_all(agent::Signal{.number = SIGKILL, .ends = true});
-  }
+  for (Stopping::Order order = stopping_.take(now); order != Stopping::Order::kNone;
+       order = stopping_.take(now))
+    carry_out(order);
 }
 
-/// --timeout is over. First the ranks that still run say what they do.
-void Launcher::on_timeout(Time now) {
-  timeout_at_ = Time::never();
-  if (stopping_) return;
-  if (!looking_) {
-    looking_ = true;
-    seen_.clear();
-    timeout_at_ = now + kLookPatience;
-    return agents_.send_all(agent::Look{});
+void Launcher::carry_out(Stopping::Order order) {
+  switch (order) {
+    case Stopping::Order::kLook:
+      seen_.clear();
+      return agents_.send_all(agent::Look{});
+    case Stopping::Order::kTimedOut:
+      at_timeout_ = ends_;
+      return;
+    case Stopping::Order::kRemind:
+      if (running_ > 0 && !plan_.options.quiet)
+        screen_.note("corro: waiting for the ranks to end; Ctrl-C once more stops them\n");
+      return;
+    case Stopping::Order::kTerminate:
+      return agents_.send_all(agent::Signal{.number = SIGTERM, .ends = true});
+    case Stopping::Order::kKill:
+      return agents_.send_all(agent::Signal{.number = SIGKILL, .ends = true});
+    case Stopping::Order::kNone:
+      return;
   }
-  at_timeout_ = ends_;
-  stop_ranks(now);
 }
 
 /// Nobody has to ask about a hang: the screen says who waits for whom, as long as it lasts.
 void Launcher::look(Time now) {
-  const bool goes_on = running_ > 0 && !stopping_ && stop_at_ == Time::never();
+  const bool goes_on = running_ > 0 && stopping_.undisturbed();
   show_wait(goes_on ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
   agents_.look_for_silence(now);
   input_.look(epoll_);
@@ -408,12 +393,6 @@ void Launcher::show_wait(const diagnosis::LongWait& wait, Time now) {
   screen_.set_status(diagnosis::fit("corro: " + wait.text, width));
 }
 
-void Launcher::remind() {
-  remind_at_ = Time::never();
-  if (stopping_ || running_ == 0 || plan_.options.quiet) return;
-  screen_.note("corro: waiting for the ranks to end; Ctrl-C once more stops them\n");
-}
-
 void Launcher::on_input() {
   if (const auto bytes = input_.read(epoll_))
     tell(0, agent::Input{.bytes = *bytes, .ends = bytes->empty()});
@@ -431,23 +410,9 @@ void Launcher::on_signal(int signal) {
     agents_.send_all(
         agent::Resize{.out = terminal_size(STDOUT_FILENO), .err = terminal_size(STDERR_FILENO)});
   }
-  if (io::asks_to_stop(signal) && !asked_) asked_ = signal;
-  if (signal == SIGINT && ++interrupts_ == 2) return stop_ranks(monotonic_now());
-  if (interrupts_ > 2 && signal == SIGINT) {
-    impatient_ = true;
-    return agents_.send_all(agent::Signal{.number = SIGKILL, .ends = true});
-  }
-  if (signal == SIGINT) remind_at_ = monotonic_now() + kInterruptPatience;
-  impatient_ = impatient_ || (io::asks_to_stop(signal) && running_ == 0);
+  if (!stopping_.on_signal(signal, running_ > 0, monotonic_now())) return;
   agents_.send_all(agent::Signal{.number = signal});
   if (signal == SIGTSTP) kill(getpid(), SIGSTOP);
-}
-
-void Launcher::stop_ranks(Time now) {
-  stop_at_ = Time::never();
-  if (std::exchange(stopping_, true)) return;
-  kill_at_ = now + kStopGrace;
-  agents_.send_all(agent::Signal{.number = SIGTERM, .ends = true});
 }
 
 // -- what the agent says --------------------------------------------------------------------------
@@ -508,7 +473,7 @@ void Launcher::lose(const AgentLink& link, const std::string& why) {
     end.ended = true;
     end.status = SIGKILL;
     end.when = monotonic_now();
-    end.stopped = stopping_;
+    end.stopped = stopping_.stopping();
     end.lost = text;
     --running_;
     on_rank_end(end);
@@ -574,19 +539,18 @@ void Launcher::saw(size_t rank) {
   const auto is_known = [this](const RankEnd& one) {
     return one.ended || seen_.contains(static_cast<size_t>(one.rank));
   };
-  if (looking_ && timeout_at_ != Time::never() && std::ranges::all_of(ends_, is_known))
-    timeout_at_ = monotonic_now();
+  if (stopping_.looking() && std::ranges::all_of(ends_, is_known))
+    stopping_.all_seen(monotonic_now());
 }
 
 void Launcher::on_rank_end(const RankEnd& end) {
   const Time now = monotonic_now();
-  if (!stopping_ && !asked_ && !diagnosis::ended_well(end)) {
+  if (!diagnosis::ended_well(end) && stopping_.on_failure(is_leaving(end), now)) {
     ask_missing(end);
-    stop_at_ = std::min(stop_at_, now + (is_leaving(end) ? kLeavingGrace : kFailureGrace));
     screen_.suspend_errors();
-  } else if (asked_ && !stopping_ && diagnosis::gave_up(end)) {
+  } else if (diagnosis::gave_up(end)) {
     // Whom it has waited for in vain was asked to stop, too, and does not.
-    stop_at_ = std::min(stop_at_, now + kFailureGrace);
+    stopping_.on_given_up(now);
   }
 }
 
@@ -636,7 +600,7 @@ int Launcher::finish() {
   diagnosis::read_error_files(ends_, logs_.directory());
   const bool timed_out = !at_timeout_.empty();
   const diagnosis::JobEnd job{.ranks = timed_out ? at_timeout_ : ends_,
-                              .asked = asked_,
+                              .asked = stopping_.asked(),
                               .timeout = timed_out ? plan_.options.timeout : std::nullopt,
                               .width = width_of(terminal_size(STDERR_FILENO))};
   const diagnosis::Conclusion end = diagnosis::conclude(
@@ -665,7 +629,7 @@ int Launcher::finish() {
 }
 
 void Launcher::flush_screen() {
-  while (!writer_->empty() && !impatient_) step();
+  while (!writer_->empty() && !stopping_.impatient()) step();
   if (!writer_->empty()) (void)writer_.release();  // its thread may hang in write() for ever
 }
 
