@@ -42,6 +42,7 @@ from corro.errors import (
     NotFoundError,
     OutOfRangeError,
     PermissionDeniedError,
+    RankFailedError,
     RankLostError,
     ResourceExhaustedError,
     TimeoutError,
@@ -72,6 +73,7 @@ __all__ = [
     "PermissionDeniedError",
     "Plan",
     "Product",
+    "RankFailedError",
     "RankLostError",
     "ReduceOp",
     "ResourceExhaustedError",
@@ -93,6 +95,7 @@ __all__ = [
     "new_group",
     "node_rank",
     "rank",
+    "run",
     "set_step",
     "shutdown",
     "size",
@@ -100,6 +103,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from corro._run import run
     from corro.loaded_plan import Firing, LoadedPlan, load_plan
     from corro.plan import Plan
 
@@ -119,6 +123,10 @@ def __getattr__(name: str) -> Any:
         from corro.plan import Plan
 
         return Plan
+    if name == "run":
+        from corro._run import run
+
+        return run
     if name == "__version__":
         from corro import _native
 

@@ -136,6 +136,10 @@ class RankLostError(UnavailableError):
     """A rank died or its connection ended: `rank`, in operation `op`, which was in `phase`."""
 
 
+class RankFailedError(AbortedError):
+    """A rank of corro.run() was killed, or has ended without a result: `rank`."""
+
+
 class DataLossError(CorroError, OSError):
     """Data was lost or damaged beyond repair."""
 

@@ -29,8 +29,9 @@ install=("$uv" pip install --quiet --python "$work/env/bin/python")
 "${install[@]}" "$(grep '^numpy==' "$root/python/requirements/dev.txt")"
 cp "$here/allreduce.py" "$work/"
 (cd "$work" && env/bin/corro run -np 2 --show all env/bin/python allreduce.py)
+(cd "$work" && env/bin/python -c "import corro; assert corro.run(lambda: 7, np=2) == [7, 7]")
 
 echo "install: uninstalling leaves nothing"
-"$uv" pip uninstall --quiet --python "$work/env/bin/python" corro numpy
+"$uv" pip uninstall --quiet --python "$work/env/bin/python" corro cloudpickle numpy
 diff "$work/before" <(files)
 echo "install: fine"

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 
@@ -104,6 +106,7 @@ class Agent {
   }
   void on(const Subject& about, const Input& input);
   void on(const Subject& about, const Fence& fence);
+  void on(const Subject& about, const Call& call);
   void on(const Subject& about, const Survey& survey);
   void on(const Subject& about, const Probe& probe);
   void on(const Subject& about, const Record& record);
@@ -149,6 +152,7 @@ class Agent {
   Time probe_until_ = Time::never();
   std::unique_ptr<SpeedServer> speed_server_;  ///< From EXAMINE on.
   std::unique_ptr<SpeedTest> speed_test_;      ///< From MEASURE to MEASURED.
+  io::Fd call_;                                ///< A memfd with what CALL brought, or invalid.
   io::Fd guard_;                               ///< Invalid: the commander is on this host.
   Time heard_ = Time::never() - kSilence;      ///< When it said something last; never on this host.
   bool has_heard_ = false;                     ///< A message, which has named job and epoch.
@@ -240,6 +244,8 @@ void Agent::dispatch(const epoll_event& event) {
       return on_output(ranks_[place_of(event.data.u64)], io::Output::kOut);
     case Source::kErr:
       return on_output(ranks_[place_of(event.data.u64)], io::Output::kErr);
+    case Source::kResult:
+      return on_output(ranks_[place_of(event.data.u64)], io::Output::kResult);
     case Source::kBranch:
       return branches_.read(place_of(event.data.u64));
     case Source::kBranchErrors:
@@ -319,6 +325,7 @@ void Agent::on(const Subject& about, const Start& start) {
                         .directory = start.directory,
                         .processors = {start.processors.begin(), start.processors.end()},
                         .input = start.input,
+                        .call = call_.get(),
                         .out_terminal = start.out_terminal,
                         .err_terminal = start.err_terminal};
   Status status = open_service(start);
@@ -359,6 +366,20 @@ void Agent::on(const Subject& /*about*/, const Fence& fence) {
   if (state_ != State::kWatching) return;
   state_ = State::kFencing;
   state_until_ = monotonic_now() + std::max(fence.grace, Duration::zero());
+}
+
+void Agent::on(const Subject& /*about*/, const Call& call) {
+  if (!call_.valid()) call_.reset(memfd_create("corro-call", MFD_CLOEXEC));
+  std::string_view rest = call.bytes;
+  while (!rest.empty()) {
+    const ssize_t count = write(call_.get(), rest.data(), rest.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const Status status = status_from_errno("keeping the call for its ranks", errno);
+      return say(Refused{status.code(), status.message()});
+    }
+    rest.remove_prefix(static_cast<size_t>(count));
+  }
 }
 
 Status Agent::open_routes() {
@@ -472,7 +493,7 @@ void Agent::on_children() {
 void Agent::on_rank_end(RankProcess& rank, int status) {
   rank.set_ended(status, ending_);
   // What it wrote before its end is in the pipes; what its children still write comes later.
-  for (const io::Output stream : {io::Output::kErr, io::Output::kOut}) {
+  for (const io::Output stream : {io::Output::kErr, io::Output::kOut, io::Output::kResult}) {
     for (int i = 0; i < kPipeReads && rank.fd(stream) >= 0; ++i) on_output(rank, stream);
   }
   const diagnosis::RankEnd end = rank.describe();

@@ -337,6 +337,24 @@ TEST(Agent, GivesARankItsInputAndItsEnd) {
   EXPECT_EQ(output_of(heard, 0, io::Output::kOut), std::to_string(3 * text.size() + 3) + "\n");
 }
 
+TEST(Agent, GivesItsRanksTheCallAndPassesOnWhatTheyReturn) {
+  AgentProcess agent;
+  const std::string piece(kCallPiece, 'x');
+  for (int i = 0; i < 3; ++i) agent.tell(AgentProcess::all(), Call{.bytes = piece});
+  agent.tell(AgentProcess::all(), Call{.bytes = "end"});
+  // Each rank reads all of it, and returns it. Descriptors are "CALL,RESULT".
+  const std::string script =
+      "cat /proc/self/fd/${CORRO_CALL%,*} > /proc/self/fd/${CORRO_CALL#*,}; echo $?";
+  agent.start(0, script);
+  agent.start(1, script);
+  agent.tell(AgentProcess::all(), Fence{.grace = std::chrono::seconds(60)});
+  const auto heard = agent.hear_until<Fenced>();
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(output_of(heard, rank, io::Output::kResult), piece + piece + piece + "end");
+    EXPECT_EQ(output_of(heard, rank, io::Output::kOut), "0\n");
+  }
+}
+
 TEST(Agent, InputForARankThatReadsNoneIsForgotten) {
   AgentProcess agent;
   agent.tell(AgentProcess::subject(0), Start{.job = "test",

@@ -16,6 +16,7 @@ enum class Source : uint32_t {
   kSpeedTest,
   kOut,
   kErr,
+  kResult,
   kBranch,
   kBranchErrors
 };

@@ -18,7 +18,7 @@ constexpr size_t kMostItems = size_t{1} << 16U;  ///< Of a list.
 template <typename T>
 constexpr uint8_t kLast = 0;
 template <>
-constexpr uint8_t kLast<io::Output> = static_cast<uint8_t>(io::Output::kErr);
+constexpr uint8_t kLast<io::Output> = static_cast<uint8_t>(io::Output::kResult);
 template <>
 constexpr uint8_t kLast<StandardInput> = static_cast<uint8_t>(StandardInput::kSent);
 template <>
@@ -118,6 +118,7 @@ void fields(Is<ReadClock> auto&, auto&) {}
 void fields(Is<Clock> auto& o, auto& a) { a(o.since_1970); }
 void fields(Is<Measure> auto& o, auto& a) { a(o.target), a(o.key), a(o.span), a(o.patience); }
 void fields(Is<Measured> auto& o, auto& a) { a(o.host), a(o.speed); }
+void fields(Is<Call> auto& o, auto& a) { a(o.bytes); }
 
 class FieldWriter {
  public:

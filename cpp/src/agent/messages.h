@@ -9,6 +9,7 @@
 //   PART ->
 //   PROBE ->                               which addresses of the other hosts lead to them?
 //      <- REACHED
+//   CALL ->                                what corro.run() has its ranks do, in pieces
 //   START ->                               for each of its ranks
 //      <- STARTED or REFUSED
 //      <- JOINED, OUTPUT, OUTPUT_END, ENDED, TROUBLE
@@ -62,6 +63,8 @@ inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
 /// Of the bytes of one PART.
 inline constexpr size_t kMaxPartBytes = size_t{256} << 10U;
+/// Of those of one CALL.
+inline constexpr size_t kCallPiece = size_t{1} << 20U;
 /// An agent sends so many bytes of output before it waits for CREDIT.
 inline constexpr size_t kOutputCredit = size_t{1} << 20U;
 
@@ -252,6 +255,10 @@ struct Measure {
   Duration span{};      ///< Of the bytes that are sent.
   Duration patience{};  ///< For all of it.
 };
+/// The next piece of a call that the ranks carry out: those started after it get all pieces.
+struct Call {
+  std::string bytes;
+};
 struct Fence {
   Duration grace{};  ///< So long what ranks have left running may go on.
 };
@@ -268,7 +275,7 @@ using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
                  Start, Signal, Ask, Look, Credit, Resize, Fence, Alive, Surveyed, Reached, Record,
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
-                 Examined, ReadClock, Clock, Measure, Measured>;
+                 Examined, ReadClock, Clock, Measure, Measured, Call>;
 
 struct Message {
   Subject about;

@@ -111,7 +111,8 @@ std::vector<MessageBody> one_of_each() {
       Measure{.target = survey.here, .key = {std::byte{9}}, .span = clock, .patience = clock},
       Measured{
           .host = 3,
-          .speed = {.failure = "refused", .round_trip = clock, .bytes = 1 << 20, .span = clock}}};
+          .speed = {.failure = "refused", .round_trip = clock, .bytes = 1 << 20, .span = clock}},
+      Call{.bytes = std::string("f\0", 2)}};
 }
 
 BytesView without_length(const Bytes& encoded) {
@@ -164,7 +165,7 @@ TEST(Messages, KindsAndValuesThatNobodyWritesAreRefused) {
     EXPECT_THAT(read.status().message(), HasSubstr("do both run the same corro?")) << kind;
   }
   Bytes output = encode_message({some_subject(), OutputEnd{io::Output::kErr}});
-  output.back() = std::byte{2};
+  output.back() = std::byte{3};
   EXPECT_FALSE(decode_message(without_length(output)).ok());
   Bytes fenced = encode_message({some_subject(), Fenced{true}});
   fenced.back() = std::byte{2};

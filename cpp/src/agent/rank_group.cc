@@ -12,8 +12,7 @@ namespace corro::agent {
 Result<RankProcess*> RankGroup::start(const Subject& about, const WorkerSpec& spec) {
   CORRO_ASSIGN(Worker worker, start_worker(spec, signal_mask_));
   ranks_.push_back(std::make_unique<RankProcess>(about, std::move(worker)));
-  CORRO_TRY(watch(ranks_.size() - 1, io::Output::kOut));
-  CORRO_TRY(watch(ranks_.size() - 1, io::Output::kErr));
+  for (const io::Output stream : io::kOutputs) CORRO_TRY(watch(ranks_.size() - 1, stream));
   return ranks_.back().get();
 }
 
@@ -37,7 +36,8 @@ RankProcess* RankGroup::find_rank(int rank) {
 
 bool RankGroup::any_output() const {
   return std::ranges::any_of(ranks_, [](const auto& rank) {
-    return rank->fd(io::Output::kOut) >= 0 || rank->fd(io::Output::kErr) >= 0;
+    return std::ranges::any_of(io::kOutputs,
+                               [&](io::Output stream) { return rank->fd(stream) >= 0; });
   });
 }
 
@@ -54,7 +54,7 @@ void RankGroup::resize_terminals(const Resize& sizes) const {
 
 void RankGroup::pause() {
   for (const auto& rank : ranks_) {
-    for (const io::Output stream : {io::Output::kOut, io::Output::kErr}) {
+    for (const io::Output stream : io::kOutputs) {
       if (rank->fd(stream) >= 0) epoll_.remove(rank->fd(stream));
     }
   }
@@ -63,8 +63,7 @@ void RankGroup::pause() {
 Status RankGroup::resume() {
   Status first;
   for (size_t place = 0; place < ranks_.size(); ++place) {
-    for (const io::Output stream : {io::Output::kOut, io::Output::kErr}) {
-      if (ranks_[place]->fd(stream) < 0) continue;
+    for (const io::Output stream : io::kOutputs) {
       const Status status = watch(place, stream);
       if (first.ok()) first = status;
     }
@@ -73,7 +72,10 @@ Status RankGroup::resume() {
 }
 
 Status RankGroup::watch(size_t place, io::Output stream) {
-  const Source source = stream == io::Output::kOut ? Source::kOut : Source::kErr;
+  if (ranks_[place]->fd(stream) < 0) return {};
+  const Source source = stream == io::Output::kOut   ? Source::kOut
+                        : stream == io::Output::kErr ? Source::kErr
+                                                     : Source::kResult;
   return epoll_.add(ranks_[place]->fd(stream), EPOLLIN, key_of(source, place))
       .with_context(fmt::format("output of rank {} is lost", ranks_[place]->rank()));
 }

@@ -27,19 +27,14 @@ obs::ProcessSnapshot shortened(obs::ProcessSnapshot process) {
 
 RankProcess::RankProcess(const Subject& about, Worker worker)
     : about_(about),
-      out_(std::move(worker.out)),
-      err_(std::move(worker.err)),
+      streams_{std::move(worker.out), std::move(worker.err), std::move(worker.result)},
       in_(std::move(worker.in)) {
   end_.rank = about.rank;
   end_.pid = worker.pid;
 }
 
-int RankProcess::fd(io::Output stream) const {
-  return stream == io::Output::kOut ? out_.get() : err_.get();
-}
-
 std::string_view RankProcess::read(io::Output stream, std::span<char> buffer) {
-  io::Fd& fd = stream == io::Output::kOut ? out_ : err_;
+  io::Fd& fd = streams_[static_cast<size_t>(stream)];
   if (!fd.valid()) return {};
   const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
   if (count <= 0) {

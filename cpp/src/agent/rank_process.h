@@ -6,6 +6,7 @@
 // is kept, since what it prints while it is stopped is no cause.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,7 +31,9 @@ class RankProcess {
   [[nodiscard]] pid_t pid() const { return end_.pid; }
   [[nodiscard]] bool running() const { return !end_.ended; }
   /// The descriptor of a stream; -1 once it has ended.
-  [[nodiscard]] int fd(io::Output stream) const;
+  [[nodiscard]] int fd(io::Output stream) const {
+    return streams_[static_cast<size_t>(stream)].get();
+  }
 
   /// Reads what is there into `buffer`; keeps the end of stderr. Empty: nothing now, or the stream
   /// has ended and was closed.
@@ -60,7 +63,8 @@ class RankProcess {
  private:
   const Subject about_;
   diagnosis::RankEnd end_;
-  io::Fd out_, err_, in_, flight_;
+  std::array<io::Fd, io::kOutputs.size()> streams_;  ///< By io::Output.
+  io::Fd in_, flight_;
   std::string input_;        ///< Not written yet.
   bool input_ends_ = false;  ///< After it.
   std::optional<Whereabouts> asked_;

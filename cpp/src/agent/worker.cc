@@ -74,7 +74,7 @@ struct Prepared {
   bool bound = false;
 };
 
-Prepared prepare(const WorkerSpec& spec) {
+Prepared prepare(const WorkerSpec& spec, int result) {
   Prepared prepared;
   for (const std::string& argument : spec.arguments) {
     prepared.argv.push_back(const_cast<char*>(argument.c_str()));
@@ -83,6 +83,8 @@ Prepared prepare(const WorkerSpec& spec) {
   for (const auto& [name, value] : spec.environment) {
     prepared.assignments.push_back(name + "=" + value);
   }
+  if (spec.call >= 0)
+    prepared.assignments.push_back(fmt::format("CORRO_CALL={},{}", spec.call, result));
   for (std::string& assignment : prepared.assignments) prepared.envp.push_back(assignment.data());
   prepared.envp.push_back(nullptr);
   CPU_ZERO(&prepared.processors);
@@ -95,7 +97,8 @@ Prepared prepare(const WorkerSpec& spec) {
 
 /// Everything between fork and exec. Only calls that are safe there.
 [[noreturn]] void become_worker(const WorkerSpec& spec, const Prepared& prepared, pid_t launcher,
-                                int out, int err, int in, int report, const sigset_t& signal_mask) {
+                                int out, int err, int in, int result, int report,
+                                const sigset_t& signal_mask) {
   constexpr int kLauncherGone = 137;
   constexpr int kNotExecuted = 127;
   setpgid(0, 0);
@@ -109,6 +112,8 @@ Prepared prepare(const WorkerSpec& spec) {
     (void)!write(report, &error, sizeof(error));
     _exit(kNotExecuted);
   }
+  // Their numbers are in the environment.
+  if (spec.call >= 0) fcntl(spec.call, F_SETFD, 0), fcntl(result, F_SETFD, 0);
   if (prepared.bound) sched_setaffinity(0, sizeof(cpu_set_t), &prepared.processors);
   // A shell ignores the last two for what it starts in the background, against the terminal's keys:
   // a rank gets only what the launcher forwards.
@@ -127,13 +132,17 @@ Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask)
   CORRO_ASSIGN(Channel err, make_channel(spec.err_terminal));
   CORRO_ASSIGN(Channel report, make_pipe());
   CORRO_ASSIGN(Channel in, make_input(spec.input));
-  const Prepared prepared = prepare(spec);
+  Channel result;
+  if (spec.call >= 0) {
+    CORRO_ASSIGN(result, make_pipe());
+  }
+  const Prepared prepared = prepare(spec, result.theirs.get());
   const pid_t launcher = getpid();
   const pid_t pid = fork();
   if (pid < 0) return status_from_errno("starting a process", errno);
   if (pid == 0) {
     become_worker(spec, prepared, launcher, out.theirs.get(), err.theirs.get(), in.theirs.get(),
-                  report.theirs.get(), signal_mask);
+                  result.theirs.get(), report.theirs.get(), signal_mask);
   }
   report.theirs.reset();
   fcntl(report.ours.get(), F_SETFL, 0);
@@ -141,8 +150,11 @@ Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask)
   if (read(report.ours.get(), &error, sizeof(error)) == sizeof(error)) {
     return status_from_errno(error < 0 ? spec.directory : spec.program, std::abs(error));
   }
-  return Worker{
-      .pid = pid, .out = std::move(out.ours), .err = std::move(err.ours), .in = std::move(in.ours)};
+  return Worker{.pid = pid,
+                .out = std::move(out.ours),
+                .err = std::move(err.ours),
+                .in = std::move(in.ours),
+                .result = std::move(result.ours)};
 }
 
 }  // namespace corro::agent

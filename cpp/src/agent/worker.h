@@ -29,6 +29,7 @@ struct WorkerSpec {
   std::string directory = {};   ///< "": the caller's.
   std::vector<int> processors;  ///< Empty: anywhere.
   StandardInput input = StandardInput::kNone;
+  int call = -1;  ///< A file with the call that it carries out; -1: none.
   /// Where the launcher's own stream is a terminal, the worker gets one of this size too, so that
   /// progress bars and colours work; else a pipe.
   std::optional<winsize> out_terminal;
@@ -39,13 +40,15 @@ struct Worker {
   pid_t pid = 0;
   io::Fd out;  ///< Non-blocking; the end of a pseudo terminal reads as EIO.
   io::Fd err;
-  io::Fd in;  ///< Non-blocking; of StandardInput::kSent only.
+  io::Fd in;      ///< Non-blocking; of StandardInput::kSent only.
+  io::Fd result;  ///< Non-blocking; of one that carries out a call only.
 };
 
 /// Starts the program in a process group of its own (keys pressed at the terminal do not reach it),
 /// with the original signal mask, killed by the kernel if the calling thread ends. Call from the
 /// thread that lives as long as the launcher. NOT_FOUND, PERMISSION_DENIED, ... if it cannot be
-/// executed.
+/// executed. One that carries out a call finds the descriptors of that and of its result in
+/// CORRO_CALL.
 [[nodiscard]] Result<Worker> start_worker(const WorkerSpec& spec, const sigset_t& signal_mask);
 
 }  // namespace corro::agent

@@ -128,6 +128,7 @@ void describe_run(CLI::App& run, Raw& raw) {
       ->check(CLI::IsMember({"auto", "none", "core"}));
   run.add_option("--timeout", raw.timeout, "Stop the job after this time (90, 30m, 2h): status 124")
       ->type_name("TIME");
+  run.add_option("--corro-call", raw.run.call)->group("");  // corro.run() of Python
   run.add_flag("--allow-single-node", raw.run.allow_single_node,
                "Use this host alone although a scheduler announces more");
   run.add_flag("--dry-run", raw.run.dry_run, "Show what would be started, and start nothing");

@@ -183,6 +183,7 @@ TEST(Completion, KnowsEveryCommandAndOption) {
                              "timeout", "allow-single-node", "json"}) {
       EXPECT_THAT(text, HasSubstr(word)) << shell;
     }
+    EXPECT_THAT(text, Not(HasSubstr("corro-call"))) << shell;
   }
 }
 

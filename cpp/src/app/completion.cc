@@ -24,6 +24,7 @@ const std::map<std::string, std::string>& known_values() {
 std::vector<Word> commands_of(const CLI::App& program) {
   std::vector<Word> words;
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_group().empty()) continue;  // nothing to type
     words.push_back({command->get_name(), command->get_description()});
   }
   return words;
@@ -32,6 +33,7 @@ std::vector<Word> commands_of(const CLI::App& program) {
 std::vector<Word> options_of(const CLI::App& command) {
   std::vector<Word> words;
   for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group().empty()) continue;
     for (const std::string& name : option->get_lnames()) {
       if (name.find('_') != std::string::npos) continue;  // an old spelling
       words.push_back({"--" + name, option->get_description()});

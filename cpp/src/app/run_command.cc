@@ -8,8 +8,8 @@
 #include <ctime>
 
 #include "app/commands.h"
-#include "diagnosis/exit_status.h"
 #include "io/files.h"
+#include "launch/caller.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
 
@@ -50,10 +50,7 @@ int run_command(const launch::RunOptions& options, const Variables& environment)
                                   .time = local_time(),
                                   .master_port = agent::find_free_port()};
   const auto plan = launch::make_plan(options, inputs);
-  if (!plan.ok()) {
-    complain("corro run: " + plan.status().message());
-    return diagnosis::kUsageExit;
-  }
+  if (!plan.ok()) return launch::refuse_job(options, plan.status());
   if (options.dry_run) {
     fmt::print("{}", launch::describe_plan(*plan));
     return 0;

@@ -193,11 +193,15 @@ void Agents::give_credit() {
   }
 }
 
-void Agents::flush() {
+bool Agents::flush() {
+  bool all = true;
   for (const AgentLink& link : links_) {
-    if (auto& process = places_[link.host].process; process && !link.gone)
-      process->pipe().flush_on(*epoll_);
+    auto& process = places_[link.host].process;
+    if (!process || link.gone) continue;
+    process->pipe().flush_on(*epoll_);
+    all = all && !process->pipe().unsent();
   }
+  return all;
 }
 
 // -- their state ----------------------------------------------------------------------------------

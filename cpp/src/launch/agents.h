@@ -68,8 +68,8 @@ class Agents {
   Status listen(io::Epoll& epoll, uint64_t base, Listener listener);
   /// For an event of epoll: its key without `base`.
   void dispatch(uint64_t key);
-  /// Writes what can be written.
-  void flush();
+  /// Writes what can be written; whether that is all there was.
+  bool flush();
 
   [[nodiscard]] AgentLink& operator[](size_t host) { return links_[host]; }
   [[nodiscard]] std::vector<AgentLink>& links() { return links_; }

@@ -21,6 +21,7 @@
 #include "io/random.h"
 #include "io/signals.h"
 #include "launch/agents.h"
+#include "launch/caller.h"
 #include "launch/events.h"
 #include "launch/hint.h"
 #include "launch/log_files.h"
@@ -44,7 +45,7 @@ constexpr Duration kLookPause = seconds(1);           ///< Between looks at what
 constexpr Duration kHelloPatience = seconds(20);      ///< For a host's agent to answer.
 
 /// What an event is about. From kAgents on the numbers are those of Agents.
-enum Source : uint64_t { kSignals, kRoom, kInput, kAgents };
+enum Source : uint64_t { kSignals, kRoom, kInput, kCaller, kAgents };
 
 bool is_ignored(int signal) {
   struct sigaction action{};
@@ -86,13 +87,15 @@ std::string describe_status(const RankEnd& end) {
 class Launcher {
  public:
   Launcher(const LaunchPlan& plan, Agents agents, LogFiles logs, io::Epoll epoll,
-           std::unique_ptr<screen::ScreenWriter> writer, std::string version)
+           std::unique_ptr<screen::ScreenWriter> writer, std::optional<Caller> caller,
+           std::string version)
       : plan_(plan),
         version_(std::move(version)),
         agents_(std::move(agents)),
         logs_(std::move(logs)),
         epoll_(std::move(epoll)),
         writer_(std::move(writer)),
+        caller_(std::move(caller)),
         screen_(screen_options(plan),
                 [this](io::Output stream, std::string bytes) {
                   writer_->write(stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO,
@@ -105,6 +108,7 @@ class Launcher {
   [[nodiscard]] int run(const sigset_t& heard) {
     Status started = listen(heard);
     if (started.ok()) started = meet();
+    if (started.ok()) started = hand_over_call();
     if (started.ok()) started = start();
     if (!started.ok()) refuse(started.message());
     while (running_ > 0 && refused_.empty()) step();
@@ -133,6 +137,7 @@ class Launcher {
   Status listen(const sigset_t& heard);
   Status meet();
   void show_sync(const std::string& line);
+  Status hand_over_call();
   Status start();
   void start_rank(int rank);
 
@@ -145,6 +150,7 @@ class Launcher {
   void look(Time now);
   void show_wait(const diagnosis::LongWait& wait, Time now);
   void on_input();
+  void on_caller();
   void on_signals();
   void on_signal(int signal);
 
@@ -189,6 +195,7 @@ class Launcher {
   // The end.
   [[nodiscard]] int finish();
   void flush_screen();
+  void say_end(CallEnd end);
   [[nodiscard]] int say_refused();
   [[nodiscard]] int say_killed(int status);
 
@@ -200,6 +207,7 @@ class Launcher {
   LogFiles logs_;
   io::Epoll epoll_;
   std::unique_ptr<screen::ScreenWriter> writer_;
+  std::optional<Caller> caller_;  ///< None: somebody has typed `corro run`.
   screen::Screen screen_;
   io::Fd signals_;
   UserInput input_;
@@ -283,6 +291,21 @@ void Launcher::show_sync(const std::string& line) {
   screen_.end_status(fmt::format("corro: --sync {}: all hosts have it", plan_.options.sync));
 }
 
+/// What the ranks have to do goes to every host, piece by piece: none keeps another waiting long.
+Status Launcher::hand_over_call() {
+  while (caller_) {
+    CORRO_ASSIGN(std::string piece, caller_->read_call());
+    if (piece.empty()) return epoll_.add(caller_->fd(), EPOLLIN, kCaller);
+    agents_.send_all(agent::Call{.bytes = std::move(piece)});
+    while (!agents_.flush()) {
+      step();
+      if (stopping_.asked()) return {Code::kCancelled, "stopped before a rank was started"};
+      if (!refused_.empty()) return {Code::kUnavailable, refused_};
+    }
+  }
+  return {};
+}
+
 Status Launcher::start() {
   if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
   begun_ = true;
@@ -322,13 +345,14 @@ void Launcher::step() {
   on_timers(monotonic_now());
   // While the screen takes nothing the agents get no credit, and read nothing from the ranks.
   if (!writer_->full()) agents_.give_credit();
-  agents_.flush();
+  (void)agents_.flush();
 }
 
 void Launcher::dispatch(uint64_t key) {
   if (key == kSignals) return on_signals();
   if (key == kRoom) return (void)writer_->room().drain();
   if (key == kInput) return on_input();
+  if (key == kCaller) return on_caller();
   agents_.dispatch(key - kAgents);
 }
 
@@ -396,6 +420,13 @@ void Launcher::show_wait(const diagnosis::LongWait& wait, Time now) {
 void Launcher::on_input() {
   if (const auto bytes = input_.read(epoll_))
     tell(0, agent::Input{.bytes = *bytes, .ends = bytes->empty()});
+}
+
+/// Without its caller nobody wants the job.
+void Launcher::on_caller() {
+  if (!caller_->gone()) return;
+  epoll_.remove(caller_->fd());
+  stopping_.on_caller_gone(running_ > 0, monotonic_now());
 }
 
 void Launcher::on_signals() {
@@ -488,6 +519,10 @@ void Launcher::on(size_t rank, const agent::Started& started) {
 void Launcher::on(size_t rank, const agent::Joined& /*joined*/) { emit(EventKind::kJoined, rank); }
 
 void Launcher::on(size_t rank, const agent::Output& output) {
+  if (output.stream == io::Output::kResult) {
+    if (caller_) writer_->write(caller_->fd(), frame_result(static_cast<int>(rank), output.bytes));
+    return;
+  }
   if (const Status status = logs_.append(static_cast<int>(rank), output.bytes); !status.ok()) {
     screen_.note(
         fmt::format("corro: the logs are incomplete from here on: {}\n", status.message()));
@@ -496,7 +531,8 @@ void Launcher::on(size_t rank, const agent::Output& output) {
 }
 
 void Launcher::on(size_t rank, const agent::OutputEnd& end) {
-  screen_.finish(static_cast<int>(rank), end.stream, monotonic_now());
+  if (end.stream != io::Output::kResult)
+    screen_.finish(static_cast<int>(rank), end.stream, monotonic_now());
 }
 
 /// Takes what an agent says of a rank, whose operations have the times of the agent's clock.
@@ -624,7 +660,14 @@ int Launcher::finish() {
     screen_.note(fmt::format("corro: {} ranks ended after {:.2f} s, status {}\n", ends_.size(),
                              took, end.exit));
   }
-  if (!end.text.empty()) screen_.note(end.text);
+  const Code code = timed_out                       ? Code::kDeadlineExceeded
+                    : end.exit != 0 && !end.failure ? Code::kCancelled
+                                                    : Code::kOk;
+  say_end({.code = code,
+           .exit = end.exit,
+           .ranks = plan_.job.ranks,
+           .text = end.text,
+           .failure = end.failure});
   return end.exit;
 }
 
@@ -633,8 +676,16 @@ void Launcher::flush_screen() {
   if (!writer_->empty()) (void)writer_.release();  // its thread may hang in write() for ever
 }
 
+/// The last word is on the screen, or the caller's to say.
+void Launcher::say_end(CallEnd end) {
+  if (caller_) return writer_->write(caller_->fd(), frame_end(end));
+  if (!end.text.empty()) screen_.note(end.text);
+}
+
 int Launcher::say_refused() {
-  screen_.note(fmt::format("corro run: {}\n", refused_));
+  say_end({.code = Code::kUnavailable,
+           .exit = diagnosis::kUsageExit,
+           .text = fmt::format("corro run: {}\n", refused_)});
   return diagnosis::kUsageExit;
 }
 
@@ -643,19 +694,24 @@ int Launcher::say_killed(int status) {
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
   const std::string how =
       WIFSIGNALED(status) ? "was killed by " + io::signal_name(signal) : "ended before its time";
-  const std::string text = "the process that watched the ranks " + how;
-  screen_.note(fmt::format("corro: {}; every rank was stopped\n", text));
-  return diagnosis::kSignalExit + signal;
+  const int exit = diagnosis::kSignalExit + signal;
+  say_end({.code = Code::kAborted,
+           .exit = exit,
+           .text = fmt::format(
+               "corro: the process that watched the ranks {}; every rank was stopped\n", how)});
+  return exit;
 }
 
 }  // namespace
 
 int run_job(const LaunchPlan& plan, const std::string& version) {
-  const auto fail = [](const Status& status) {
-    const std::string line = "corro run: " + status.message() + "\n";
-    (void)!write(STDERR_FILENO, line.data(), line.size());
-    return diagnosis::kUsageExit;
-  };
+  const auto fail = [&](const Status& status) { return refuse_job(plan.options, status); };
+  std::optional<Caller> caller;
+  if (plan.options.call >= 0) {
+    auto taken = Caller::create(plan.options.call);
+    if (!taken.ok()) return fail(taken.status());
+    caller = std::move(*taken);
+  }
   const Signals signals = block_signals();
   auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
   if (!logs.ok()) return fail(logs.status());
@@ -671,7 +727,8 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
   auto writer = screen::ScreenWriter::create();  // a thread: after the fork
   if (!writer.ok()) return fail(writer.status());
   Launcher launcher(plan, std::move(agents).value(), std::move(logs).value(),
-                    std::move(epoll).value(), std::move(writer).value(), version);
+                    std::move(epoll).value(), std::move(writer).value(), std::move(caller),
+                    version);
   return launcher.run(signals.heard);
 }
 

@@ -38,6 +38,7 @@ struct RunOptions {
   std::string network;   ///< --network; "": any.
   std::string sync;      ///< --sync: folder to bring to the other hosts; "": none.
   size_t fan_out = 32;   ///< --fan-out: agents that the launcher, and each agent, starts.
+  int call = -1;         ///< --corro-call: a socket to corro.run(); -1: none.
   bool allow_single_node = false;
   bool dry_run = false;
   bool verbose = false;

@@ -67,6 +67,11 @@ bool Stopping::on_signal(int signal, bool any_run, Time now) {
   return true;
 }
 
+void Stopping::on_caller_gone(bool any_run, Time now) {
+  (void)on_signal(SIGTERM, any_run, now);
+  stop_at_ = now;
+}
+
 void Stopping::all_seen(Time now) {
   if (looking_ && timeout_at_ != Time::never()) timeout_at_ = now;
 }

@@ -44,6 +44,8 @@ class Stopping {
   void on_given_up(Time now);
   /// Of the user. Returns whether the ranks get it. `any_run`: some rank runs.
   bool on_signal(int signal, bool any_run, Time now);
+  /// Who has called corro.run() is gone: nobody wants the job, as after SIGTERM, and nobody waits.
+  void on_caller_gone(bool any_run, Time now);
   /// All ranks have said what they do.
   void all_seen(Time now);
 

@@ -40,6 +40,17 @@ TEST(Stopping, GivesAFailureAGraceThenTermThenKill) {
   EXPECT_FALSE(stopping.on_failure(false, kBegin + seconds(1))) << "ranks that were stopped";
 }
 
+TEST(Stopping, WithoutItsCallerAJobIsStoppedAtOnce) {
+  Stopping stopping;
+  stopping.on_caller_gone(true, kBegin);
+  EXPECT_EQ(stopping.asked(), SIGTERM);
+  EXPECT_FALSE(stopping.impatient());
+  const Orders expected = {{milliseconds(0), Order::kTerminate}, {milliseconds(500), Order::kKill}};
+  EXPECT_EQ(orders_until(stopping, kBegin + seconds(10)), expected);
+  stopping.on_caller_gone(false, kBegin + seconds(1));
+  EXPECT_TRUE(stopping.impatient());
+}
+
 TEST(Stopping, WaitsLongerForWhomAWitnessSawLeave) {
   Stopping stopping;
   stopping.on_failure(true, kBegin);
