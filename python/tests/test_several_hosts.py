@@ -538,3 +538,37 @@ def test_sync_onto_a_full_disk_names_host_and_file(cluster: Cluster, tmp_path: P
 def test_sync_of_no_folder_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
     status, _, err = cluster.run(tmp_path, "-H", f"{OWN},{OTHER}", "--sync", "none", "true")
     assert (status, err) == (2, "corro run: --sync none: no such folder\n")
+
+
+WAITS = """
+import corro
+corro.init()
+
+def wait():
+    open("go").close()
+
+def elsewhere():
+    wait()
+
+elsewhere() if corro.rank() == 1 else wait()
+"""
+
+
+def test_stacks_of_all_hosts_are_seen_where_the_launcher_is(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    job = cluster.start(tmp_path, "-H", f"{OWN}:2,{OTHER}", script(tmp_path, WAITS))
+    heads: list[str] = []
+
+    def settled() -> bool:
+        command = [*cluster.hosts.inside(0), cluster.program, "stacks", str(job.pid)]
+        seen = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        heads[:] = [line for line in seen.splitlines() if line.startswith("rank")]
+        return seen.count("in wait") == 2
+
+    wait_until(settled, "all ranks wait")
+    with (tmp_path / "go").open("w"):
+        _, err = job.communicate(timeout=DEADLINE)
+    assert job.returncode == 0, err
+    assert heads == [f"ranks 0,2 on {OWN}, {OTHER}", f"rank 1 on {OWN}"]

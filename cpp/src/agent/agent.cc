@@ -20,6 +20,7 @@
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
 #include "agent/rank_group.h"
+#include "agent/stack_dump.h"
 #include "agent/sync_target.h"
 #include "io/event.h"
 #include "wire/agent_service.h"
@@ -70,6 +71,7 @@ class Agent {
         ranks_(worker_mask, epoll_),
         branches_(worker_mask, epoll_, [this](MessageBody body) { say(std::move(body)); }),
         sync_([this](MessageBody body) { say(std::move(body)); }),
+        dumps_(worker_mask),
         guard_(std::move(guard)) {}
 
   int run(const std::string& version) {
@@ -107,6 +109,7 @@ class Agent {
   void on(const Subject& about, const Input& input);
   void on(const Subject& about, const Fence& fence);
   void on(const Subject& about, const Call& call);
+  void on(const Subject& about, const Stacks& stacks);
   void on(const Subject& about, const Survey& survey);
   void on(const Subject& about, const Probe& probe);
   void on(const Subject& about, const Record& record);
@@ -148,6 +151,7 @@ class Agent {
   RankGroup ranks_;
   Branches branches_;
   SyncTarget sync_;
+  StackDumps dumps_;
   std::unique_ptr<Routes> routes_;  ///< From SURVEY on.
   Time probe_until_ = Time::never();
   std::unique_ptr<SpeedServer> speed_server_;  ///< From EXAMINE on.
@@ -166,6 +170,7 @@ class Agent {
   bool input_waits_ = false;   ///< A rank has not read all that was given to it.
   bool ending_ = false;        ///< The ranks were told that the job is being ended.
   bool left_ = false;          ///< Processes are left that should not be.
+  std::string python_folder_;  ///< Of the ranks' program: py-spy may be beside it.
   std::vector<Record> early_;  ///< Before there was a service.
   std::vector<int> departed_;  ///< Ended with status 0; the service does not know yet.
 };
@@ -195,6 +200,9 @@ void Agent::step() {
   go_on(monotonic_now());
   end_probe(monotonic_now());
   end_speed_test(monotonic_now());
+  dumps_.poll(monotonic_now(), [this](const Subject& about, Stack stack) {
+    commander_.send({about, std::move(stack)});
+  });
   input_waits_ = false;
   ranks_.for_each([this](RankProcess& rank) {
     if (!rank.flush_input()) input_waits_ = true;
@@ -210,7 +218,8 @@ Time Agent::next_timer() const {
   const Time input = input_waits_ ? monotonic_now() + kLookPause : Time::never();
   const Time sync = sync_.busy() ? monotonic_now() : Time::never();
   const Time test = speed_test_ ? speed_test_->deadline() : Time::never();
-  return std::min({next_state(), probe_until_, test, patience, input, sync});
+  const Time dumps = dumps_.empty() ? Time::never() : monotonic_now() + kLookPause;
+  return std::min({next_state(), probe_until_, test, patience, input, sync, dumps});
 }
 
 Time Agent::next_state() const {
@@ -328,6 +337,7 @@ void Agent::on(const Subject& about, const Start& start) {
                         .call = call_.get(),
                         .out_terminal = start.out_terminal,
                         .err_terminal = start.err_terminal};
+  python_folder_ = std::filesystem::path(start.program).parent_path();
   Status status = open_service(start);
   if (status.ok()) {
     const auto rank = ranks_.start(about, spec);
@@ -380,6 +390,12 @@ void Agent::on(const Subject& /*about*/, const Call& call) {
     }
     rest.remove_prefix(static_cast<size_t>(count));
   }
+}
+
+void Agent::on(const Subject& /*about*/, const Stacks& /*stacks*/) {
+  ranks_.for_each([this](const RankProcess& rank) {
+    if (rank.running()) dumps_.ask(rank.about(), rank.python(), python_folder_, monotonic_now());
+  });
 }
 
 Status Agent::open_routes() {

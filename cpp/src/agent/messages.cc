@@ -119,6 +119,8 @@ void fields(Is<Clock> auto& o, auto& a) { a(o.since_1970); }
 void fields(Is<Measure> auto& o, auto& a) { a(o.target), a(o.key), a(o.span), a(o.patience); }
 void fields(Is<Measured> auto& o, auto& a) { a(o.host), a(o.speed); }
 void fields(Is<Call> auto& o, auto& a) { a(o.bytes); }
+void fields(Is<Stacks> auto&, auto&) {}
+void fields(Is<Stack> auto& o, auto& a) { a(o.text), a(o.missing); }
 
 class FieldWriter {
  public:

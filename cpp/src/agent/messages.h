@@ -19,6 +19,8 @@
 //      <- EXAMINED, CLOCK, MEASURED
 //   CREDIT, SIGNAL, ASK, LOOK, RESIZE, INPUT ->
 //      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end
+//   STACKS ->                              what are the ranks' Python stacks?
+//      <- STACK                            of each that runs, as soon as it has answered
 //   GROW ->                                starts an agent on another host, as a branch of this one
 //      <- CUT                              a branch has ended; what it said before was passed on
 //   FORWARD                                both ways: a message for a branch, or of one
@@ -168,6 +170,12 @@ struct Measured {
   Speed speed;
 };
 
+/// The Python stacks of a rank, as py-spy or faulthandler has written them.
+struct Stack {
+  std::string text;
+  std::string missing;  ///< Why there are none.
+};
+
 // -- both ways ------------------------------------------------------------------------------------
 
 /// What a rank has put into the bootstrap.
@@ -209,6 +217,8 @@ struct Signal {
 struct Ask {};
 /// Asks what each running rank does.
 struct Look {};
+/// Asks each running rank for its Python stacks.
+struct Stacks {};
 /// So many bytes of output were taken: as many more may be sent.
 struct Credit {
   uint64_t bytes = 0;
@@ -275,7 +285,7 @@ using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
                  Start, Signal, Ask, Look, Credit, Resize, Fence, Alive, Surveyed, Reached, Record,
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
-                 Examined, ReadClock, Clock, Measure, Measured, Call>;
+                 Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack>;
 
 struct Message {
   Subject about;

@@ -112,7 +112,9 @@ std::vector<MessageBody> one_of_each() {
       Measured{
           .host = 3,
           .speed = {.failure = "refused", .round_trip = clock, .bytes = 1 << 20, .span = clock}},
-      Call{.bytes = std::string("f\0", 2)}};
+      Call{.bytes = std::string("f\0", 2)},
+      Stacks{},
+      Stack{.text = "Thread 1", .missing = "has ended"}};
 }
 
 BytesView without_length(const Bytes& encoded) {

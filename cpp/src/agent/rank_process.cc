@@ -83,12 +83,17 @@ void RankProcess::set_ended(int status, bool stopped) {
   end_.stopped = stopped;
 }
 
+pid_t RankProcess::python() const {
+  if (!flight_.valid()) return pid();
+  const auto flight = obs::read_flight(flight_.get());
+  return flight.ok() && flight->pid > 0 ? flight->pid : pid();
+}
+
 void RankProcess::ask() {
   if (!running() || asked_) return;
   const diagnosis::RankEnd now = describe();
   end_.crash = now.crash;
-  // The process with the engine may be a child of the worker: a shell script that starts Python.
-  asked_ = ask_where(now.flight && now.flight->pid > 0 ? now.flight->pid : pid());
+  asked_ = ask_where(python());
 }
 
 diagnosis::RankEnd RankProcess::look() const {

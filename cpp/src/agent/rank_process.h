@@ -30,6 +30,9 @@ class RankProcess {
   [[nodiscard]] int rank() const { return end_.rank; }
   [[nodiscard]] pid_t pid() const { return end_.pid; }
   [[nodiscard]] bool running() const { return !end_.ended; }
+  /// The process with the engine: it may be a child of the worker, such as a shell script that
+  /// starts Python. The worker if there is none yet.
+  [[nodiscard]] pid_t python() const;
   /// The descriptor of a stream; -1 once it has ended.
   [[nodiscard]] int fd(io::Output stream) const {
     return streams_[static_cast<size_t>(stream)].get();

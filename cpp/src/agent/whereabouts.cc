@@ -18,10 +18,12 @@
 namespace corro::agent {
 namespace {
 
-constexpr std::string_view kMemfd = "/memfd:corro-stack";
+constexpr std::string_view kStack = "/memfd:corro-stack ";  // A name ends before " (deleted)".
+constexpr std::string_view kThreads = "/memfd:corro-threads ";
 constexpr off_t kMaxStack = 64 << 10;
+constexpr off_t kMaxThreads = 256 << 10;
 
-io::Fd open_stack_of(pid_t pid) {
+io::Fd open_memfd(pid_t pid, std::string_view name) {
   std::error_code error;
   std::filesystem::directory_iterator entry(fmt::format("/proc/{}/fd", pid), error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
@@ -29,7 +31,7 @@ io::Fd open_stack_of(pid_t pid) {
     const ssize_t length = readlink(entry->path().c_str(), target.data(), target.size());
     if (length <= 0) continue;
     const std::string_view link(target.data(), static_cast<size_t>(length));
-    if (link.starts_with(kMemfd)) return io::Fd(open(entry->path().c_str(), O_RDONLY | O_CLOEXEC));
+    if (link.starts_with(name)) return io::Fd(open(entry->path().c_str(), O_RDWR | O_CLOEXEC));
   }
   return {};
 }
@@ -54,29 +56,53 @@ std::string read_source_line(const std::string& path, int line) {
   return first == std::string::npos ? "" : text.substr(first);
 }
 
-}  // namespace
-
-Whereabouts ask_where(pid_t pid) {
+Whereabouts ask(pid_t pid, int signal, std::string_view name) {
   const char state = process_state(pid);
   Whereabouts found{.paused = state == 'T' || state == 't', .stack = {}};
-  if (found.paused || !catches(pid, ask_signal())) return found;
-  found.stack = open_stack_of(pid);
-  // The main thread has the number of its process.
-  if (found.stack.valid()) syscall(SYS_tgkill, pid, pid, ask_signal());
+  if (found.paused || !catches(pid, signal)) return found;
+  found.stack = open_memfd(pid, name);
+  if (!found.stack.valid()) return found;
+  struct stat info{};
+  if (fstat(found.stack.get(), &info) == 0) found.begin = info.st_size;
+  syscall(SYS_tgkill, pid, pid, signal);  // The main thread has the number of its process.
   return found;
+}
+
+std::string read_text(int fd, off_t begin, off_t most) {
+  std::string text(static_cast<size_t>(most), '\0');
+  const ssize_t count = pread(fd, text.data(), text.size(), begin);
+  text.resize(count > 0 ? static_cast<size_t>(count) : 0);
+  return text;
+}
+
+}  // namespace
+
+Whereabouts ask_where(pid_t pid) { return ask(pid, ask_signal(), kStack); }
+
+Whereabouts ask_threads(pid_t pid) {
+  Whereabouts found = ask(pid, ask_threads_signal(), kThreads);
+  // What was asked earlier takes no memory.
+  if (found.begin > 0)
+    fallocate(found.stack.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, found.begin);
+  return found;
+}
+
+bool answers(pid_t pid) {
+  return catches(pid, ask_threads_signal()) && open_memfd(pid, kThreads).valid();
 }
 
 diagnosis::Frame read_where(const Whereabouts& whereabouts) {
   struct stat info{};
   const int fd = whereabouts.stack.get();
   if (fd < 0 || fstat(fd, &info) != 0) return {};
-  std::string text(static_cast<size_t>(std::min(info.st_size, kMaxStack)), '\0');
-  const ssize_t count =
-      pread(fd, text.data(), text.size(), std::max<off_t>(0, info.st_size - kMaxStack));
-  text.resize(count > 0 ? static_cast<size_t>(count) : 0);
-  diagnosis::Frame frame = diagnosis::parse_stack(text);
+  diagnosis::Frame frame = diagnosis::parse_stack(
+      read_text(fd, std::max<off_t>(0, info.st_size - kMaxStack), kMaxStack));
   if (!frame.file.empty()) frame.code = read_source_line(frame.file, frame.line);
   return frame;
+}
+
+std::string read_threads(const Whereabouts& whereabouts) {
+  return read_text(whereabouts.stack.get(), whereabouts.begin, kMaxThreads);
 }
 
 }  // namespace corro::agent

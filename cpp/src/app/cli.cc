@@ -45,6 +45,7 @@ struct Raw {
   std::string bind = "auto";
   std::string timeout;
   std::string shell;
+  std::string job;
   std::vector<int> pids;
   launch::PreflightOptions preflight;
   bool json = false;
@@ -166,6 +167,9 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   describe_doctor(*program->add_subcommand(
                       "doctor", "Show what ranks do, also in a hang; with -H, check hosts"),
                   raw);
+  program->add_subcommand("stacks", "Show the Python stacks of all ranks of a running job")
+      ->add_option("job", raw.job, "The job, or the pid of its corro run, if there are several")
+      ->type_name("JOB");
   program->add_subcommand("agent", "Run the ranks of this host for a launcher elsewhere")
       ->group("");
   program->add_subcommand("completion", "Print completion for bash, zsh or fish")
@@ -326,6 +330,9 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
     request.action = Action::kAgent;
   } else if (program.got_subcommand("doctor")) {
     return finish_doctor(raw, request);
+  } else if (program.got_subcommand("stacks")) {
+    request.action = Action::kStacks;
+    request.stacks_job = raw.job;
   } else if (program.got_subcommand("completion")) {
     request.text = write_completion(program, raw.shell);
   } else {

@@ -11,7 +11,7 @@
 
 namespace corro::app {
 
-enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kAgent };
+enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kStacks, kAgent };
 
 struct Request {
   Action action = Action::kPrint;
@@ -20,6 +20,7 @@ struct Request {
   std::vector<pid_t> doctor_pids;      ///< Empty: every process of this user.
   launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
+  std::string stacks_job;  ///< Its id, or its launcher's pid; "": the only one.
 };
 
 /// Reads the arguments after the program's name. A mistake is INVALID_ARGUMENT in one line that

@@ -176,11 +176,17 @@ TEST(CommandLine, TheDoctorTakesHostsInPlaceOfProcesses) {
   }
 }
 
+TEST(CommandLine, StacksTakesAJobOrNone) {
+  EXPECT_EQ(parse({"stacks"})->action, Action::kStacks);
+  EXPECT_EQ(parse({"stacks", "4711"})->stacks_job, "4711");
+  EXPECT_FALSE(parse({"stacks", "1", "2"}).ok());
+}
+
 TEST(Completion, KnowsEveryCommandAndOption) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string text = parse({"completion", shell})->text;
-    for (const char* word : {"run", "doctor", "completion", "version", "help", "show", "log-dir",
-                             "timeout", "allow-single-node", "json"}) {
+    for (const char* word : {"run", "doctor", "stacks", "completion", "version", "help", "show",
+                             "log-dir", "timeout", "allow-single-node", "json"}) {
       EXPECT_THAT(text, HasSubstr(word)) << shell;
     }
     EXPECT_THAT(text, Not(HasSubstr("corro-call"))) << shell;

@@ -14,6 +14,8 @@ namespace corro::app {
 /// Prints what the ranks on this host are doing. Status 1 if there are none.
 [[nodiscard]] int doctor_command(const Request& request);
 
+/// Prints the Python stacks of a running job's ranks. Status 1 if there is no such job.
+[[nodiscard]] int stacks_command(const std::string& job);
 /// Checks hosts before a job, and prints what was found. Status 1 if something is wrong.
 [[nodiscard]] int preflight_command(const Request& request, const Variables& environment);
 

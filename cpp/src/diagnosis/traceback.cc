@@ -34,25 +34,6 @@ std::string_view without_margin(std::string_view line) {
   return line.substr(text + 1).starts_with(' ') ? line.substr(text + 2) : line.substr(text + 1);
 }
 
-/// Reads `  File "train.py", line 12, in main` and, as a fatal error prints it, `line 12 in main`.
-std::optional<Frame> parse_frame(std::string_view line) {
-  constexpr std::string_view kFile = "  File \"";
-  constexpr std::string_view kLine = "\", line ";
-  if (!line.starts_with(kFile)) return std::nullopt;
-  line.remove_prefix(kFile.size());
-  const size_t quote = line.rfind(kLine);
-  if (quote == std::string_view::npos) return std::nullopt;
-  Frame frame;
-  frame.file = line.substr(0, quote);
-  line.remove_prefix(quote + kLine.size());
-  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), frame.line);
-  if (error != std::errc()) return std::nullopt;
-  line.remove_prefix(static_cast<size_t>(end - line.data()));
-  if (line.starts_with(',')) line.remove_prefix(1);
-  if (line.starts_with(" in ")) frame.function = line.substr(4);
-  return frame;
-}
-
 std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
@@ -205,6 +186,24 @@ bool is_user_code(std::string_view file) {
     if (file.find(library) != std::string_view::npos) return false;
   }
   return !file.empty();
+}
+
+std::optional<Frame> parse_frame(std::string_view line) {
+  constexpr std::string_view kFile = "  File \"";
+  constexpr std::string_view kLine = "\", line ";
+  if (!line.starts_with(kFile)) return std::nullopt;
+  line.remove_prefix(kFile.size());
+  const size_t quote = line.rfind(kLine);
+  if (quote == std::string_view::npos) return std::nullopt;
+  Frame frame;
+  frame.file = line.substr(0, quote);
+  line.remove_prefix(quote + kLine.size());
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), frame.line);
+  if (error != std::errc()) return std::nullopt;
+  line.remove_prefix(static_cast<size_t>(end - line.data()));
+  if (line.starts_with(',')) line.remove_prefix(1);
+  if (line.starts_with(" in ")) frame.function = line.substr(4);
+  return frame;
 }
 
 Frame parse_stack(std::string_view dumps) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,9 @@ struct Crash {
 /// Finds the last Python traceback (chained and grouped ones too), a Python "Fatal Python error",
 /// or a C++ "terminate called" in the end of a stderr stream. The text is foreign: any bytes. Pure.
 [[nodiscard]] Crash parse_crash(std::string_view stderr_tail);
+
+/// Reads `  File "train.py", line 12, in main` and, as faulthandler prints it, `line 12 in main`.
+[[nodiscard]] std::optional<Frame> parse_frame(std::string_view line);
 
 /// Finds the innermost frame of the user's code (else the innermost one) in the last dump of one
 /// thread that Python's faulthandler wrote. The text is foreign. Pure.

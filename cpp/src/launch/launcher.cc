@@ -22,11 +22,13 @@
 #include "io/signals.h"
 #include "launch/agents.h"
 #include "launch/caller.h"
+#include "launch/control_socket.h"
 #include "launch/events.h"
 #include "launch/hint.h"
 #include "launch/log_files.h"
 #include "launch/meeting.h"
 #include "launch/rank_start.h"
+#include "launch/stack_round.h"
 #include "launch/stopping.h"
 #include "launch/user_input.h"
 #include "screen/screen.h"
@@ -45,7 +47,7 @@ constexpr Duration kLookPause = seconds(1);           ///< Between looks at what
 constexpr Duration kHelloPatience = seconds(20);      ///< For a host's agent to answer.
 
 /// What an event is about. From kAgents on the numbers are those of Agents.
-enum Source : uint64_t { kSignals, kRoom, kInput, kCaller, kAgents };
+enum Source : uint64_t { kSignals, kRoom, kInput, kCaller, kControl, kAgents };
 
 bool is_ignored(int signal) {
   struct sigaction action{};
@@ -151,6 +153,7 @@ class Launcher {
   void show_wait(const diagnosis::LongWait& wait, Time now);
   void on_input();
   void on_caller();
+  void on_control();
   void on_signals();
   void on_signal(int signal);
 
@@ -164,6 +167,7 @@ class Launcher {
   void on(size_t rank, const agent::Ended& ended);
   void on(size_t rank, const agent::Seen& seen);
   void on(size_t rank, const agent::Joined& joined);
+  void on(size_t rank, const agent::Stack& stack) { stacks_.take(rank, stack); }
   /// What only commanders say, and what hear() has taken.
   void on(size_t /*rank*/, const auto& /*other*/) {}
   void on_hello(AgentLink& link, const agent::Hello& hello);
@@ -207,7 +211,9 @@ class Launcher {
   LogFiles logs_;
   io::Epoll epoll_;
   std::unique_ptr<screen::ScreenWriter> writer_;
-  std::optional<Caller> caller_;  ///< None: somebody has typed `corro run`.
+  std::optional<Caller> caller_;            ///< None: somebody has typed `corro run`.
+  std::unique_ptr<ControlSocket> control_;  ///< Null if it cannot be opened.
+  StackRound stacks_;
   screen::Screen screen_;
   io::Fd signals_;
   UserInput input_;
@@ -239,6 +245,10 @@ Status Launcher::listen(const sigset_t& heard) {
   signals_.reset(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
   CORRO_TRY(epoll_.add(signals_.get(), EPOLLIN, kSignals));
   CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, kRoom));
+  if (auto control = ControlSocket::create(plan_.job.job_id); control.ok()) {
+    control_ = std::move(*control);
+    CORRO_TRY(epoll_.add(control_->poll_fd(), EPOLLIN, kControl));
+  }
   if (!plan_.options.events.empty()) {
     CORRO_ASSIGN(event_file_, EventFile::create(plan_.options.events));
     events_.listen([this](const Event& event) {
@@ -353,16 +363,18 @@ void Launcher::dispatch(uint64_t key) {
   if (key == kRoom) return (void)writer_->room().drain();
   if (key == kInput) return on_input();
   if (key == kCaller) return on_caller();
+  if (key == kControl) return on_control();
   agents_.dispatch(key - kAgents);
 }
 
 Time Launcher::next_timer() const {
-  return std::min({stopping_.wake(), look_at_, deadline_, screen_.next_tick()});
+  return std::min({stopping_.wake(), look_at_, deadline_, stacks_.due(), screen_.next_tick()});
 }
 
 void Launcher::on_timers(Time now) {
   screen_.tick(now);
   if (look_at_ <= now) look(now);
+  if (stacks_.due() <= now) control_->answer(stacks_.finish());
   for (Stopping::Order order = stopping_.take(now); order != Stopping::Order::kNone;
        order = stopping_.take(now))
     carry_out(order);
@@ -427,6 +439,14 @@ void Launcher::on_caller() {
   if (!caller_->gone()) return;
   epoll_.remove(caller_->fd());
   stopping_.on_caller_gone(running_ > 0, monotonic_now());
+}
+
+/// `corro stacks` asks. Whoever asks meanwhile gets the same answer.
+void Launcher::on_control() {
+  control_->poll();
+  if (!control_->asked() || stacks_.running()) return;
+  stacks_.begin(plan_.job, ends_, monotonic_now());
+  agents_.send_all(agent::Stacks{});
 }
 
 void Launcher::on_signals() {

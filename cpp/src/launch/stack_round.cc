@@ -1,0 +1,40 @@
+#include "launch/stack_round.h"
+
+#include "agent/stack_dump.h"
+
+namespace corro::launch {
+namespace {
+
+/// For py-spy, the process itself, and the way there and back.
+constexpr Duration kPatience = 2 * agent::kStackPatience + std::chrono::seconds(1);
+const std::string kAsked = "its host does not answer";
+
+}  // namespace
+
+void StackRound::begin(const JobFacts& job, std::span<const diagnosis::RankEnd> ends, Time now) {
+  ranks_.clear();
+  waiting_ = 0;
+  for (const diagnosis::RankEnd& end : ends) {
+    const std::string& host = job.hosts[job.host_of(end.rank)].name;
+    ranks_.push_back({.rank = end.rank,
+                      .host = job.hosts.size() == 1 ? "" : host,
+                      .text = "",
+                      .missing = end.ended ? "has ended" : kAsked});
+    if (!end.ended) ++waiting_;
+  }
+  due_ = waiting_ == 0 ? now : now + kPatience;
+}
+
+void StackRound::take(size_t rank, const agent::Stack& stack) {
+  if (!running() || ranks_[rank].missing != kAsked) return;
+  ranks_[rank].text = stack.text;
+  ranks_[rank].missing = stack.missing;
+  if (--waiting_ == 0) due_ = Time{};
+}
+
+std::string StackRound::finish() {
+  due_ = Time::never();
+  return diagnosis::format_stacks(ranks_);
+}
+
+}  // namespace corro::launch
