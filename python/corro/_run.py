@@ -33,6 +33,7 @@ _FRAME = struct.Struct("<iI")  # A rank, or _END, and the bytes that follow.
 _END = -1
 _PIECE = 1 << 20
 _RANK = (sys.executable, "-u", "-m", "corro._call")
+_RANKS = 4
 _PATIENCE = 10.0  # Seconds: the launcher needs less to end a job.
 
 
@@ -71,7 +72,7 @@ def run(
             imported anew on each rank, along this process's sys.path.
         args: its arguments.
         kwargs: its keyword arguments.
-        np: the number of ranks; None: as many as the hosts have slots, or this host is good for.
+        np: the number of ranks; None: as many as the hosts have slots, without hosts 4.
         hosts: where they run, as after `corro run -H`: "a:4,b:4", by ssh; None: on this host, which
             may also be missing in the list. Everywhere Python is at the same path as here.
         env: variables for the ranks, beside this process's own.
@@ -89,6 +90,8 @@ def run(
     """
     call = _call.pack_call(func, tuple(args), dict(kwargs or {}))
     command = [_program(), "run"]
+    if np is None and hosts is None:
+        np = _RANKS
     if np is not None:
         command += ["-np", str(index(np))]
     if hosts is not None:

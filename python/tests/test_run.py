@@ -39,6 +39,7 @@ def scaled(factor: float, *, by: int = 1) -> float:
 def test_results_come_by_rank() -> None:
     assert corro.run(scaled, (0.5,), {"by": 10}, np=3) == [30.0] * 3
     assert corro.run(lambda: int(os.environ["CORRO_RANK"]), np=3) == [0, 1, 2]
+    assert len(corro.run(os.getpid)) == 4, "as many as the documents say"
 
 
 def test_a_closure_takes_along_what_it_names() -> None:
