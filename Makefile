@@ -48,7 +48,7 @@ test: test-setup ## Run the tests: C++, Python, Python with the oldest torch
 	@$(VENV)/python tools/run_tests.py
 
 .PHONY: test-all
-test-all: test-setup ## Run every test, the slow ones too
+test-all: test-setup $(STAMPS)/packages-launchers ## Run every test, the slow ones too
 	@$(VENV)/python tools/run_tests.py --select all
 
 .PHONY: faults

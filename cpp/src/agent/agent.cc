@@ -23,6 +23,7 @@
 #include "agent/stack_dump.h"
 #include "agent/sync_target.h"
 #include "io/event.h"
+#include "io/interfaces.h"
 #include "wire/agent_service.h"
 
 namespace corro::agent {
@@ -183,7 +184,7 @@ Status Agent::open(const std::string& version) {
   CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, key_of(Source::kChildren)));
   CORRO_TRY(commander_.watch(epoll_, key_of(Source::kCommander)));
   if (guard_.valid()) CORRO_TRY(epoll_.add(guard_.get(), EPOLLIN, key_of(Source::kGuard)));
-  say(Hello{.corro = version, .host = host_name(), .pid = getpid()});
+  say(Hello{.corro = version, .host = io::host_name(), .pid = getpid()});
   return {};
 }
 
@@ -409,6 +410,8 @@ void Agent::on(const Subject& /*about*/, const Survey& survey) {
     return say(Refused{status.code(), status.message()});
   utsname system{};
   (void)uname(&system);
+  std::vector<std::string> addresses;
+  for (io::OwnAddress& own : io::own_addresses()) addresses.push_back(std::move(own.address));
   say(Surveyed{.machine = read_machine(read_variables()),
                .architecture = system.machine,
                .program = real_name_of(survey.program),
@@ -417,7 +420,7 @@ void Agent::on(const Subject& /*about*/, const Survey& survey) {
                .here = {.host = 0,
                         .token = routes_->token(),
                         .port = routes_->port(),
-                        .addresses = own_addresses()}});
+                        .addresses = std::move(addresses)}});
 }
 
 void Agent::on(const Subject& /*about*/, const Probe& probe) {

@@ -18,6 +18,7 @@
 #include "io/cgroup.h"
 #include "io/fd.h"
 #include "io/files.h"
+#include "io/interfaces.h"
 #include "io/memory.h"
 #include "io/socket.h"
 
@@ -107,11 +108,6 @@ int visible_gpus(int devices, const Variables& environment) {
   return visible;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
 Machine read_machine(const Variables& environment) {
   Machine machine;
   machine.processors = read_processors();
@@ -123,7 +119,7 @@ Machine read_machine(const Variables& environment) {
   if (const auto memory = io::tightest_memory_limit()) {
     machine.facts.memory_bytes = memory->limit - std::min(memory->limit, memory->used);
   }
-  machine.host = host_name();
+  machine.host = io::host_name();
   return machine;
 }
 

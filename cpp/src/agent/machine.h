@@ -34,9 +34,6 @@ struct Machine {
 /// Reads /proc, /sys, /dev and the affinity of this process; what cannot be read counts as absent.
 [[nodiscard]] Machine read_machine(const Variables& environment);
 
-/// The name that this host has itself.
-[[nodiscard]] std::string host_name();
-
 /// GPUs that CUDA_VISIBLE_DEVICES leaves of `devices`; all if it is not set. Pure.
 [[nodiscard]] int visible_gpus(int devices, const Variables& environment);
 

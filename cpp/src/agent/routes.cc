@@ -1,9 +1,5 @@
 #include "agent/routes.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -18,27 +14,6 @@ namespace {
 constexpr uint64_t kListener = UINT64_MAX;
 constexpr size_t kMostCallers = 4096;  ///< Kept; the oldest goes.
 
-/// Whether an address is worth a dial from elsewhere.
-bool leads_here(const sockaddr* address) {
-  if (address->sa_family == AF_INET) {
-    const auto host = ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
-    return (host >> 24U) != 127 && (host >> 16U) != 0xA9FE;
-  }
-  if (address->sa_family != AF_INET6) return false;
-  const in6_addr& host = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
-  return !IN6_IS_ADDR_LOOPBACK(&host) && !IN6_IS_ADDR_LINKLOCAL(&host);
-}
-
-std::string numeric(const sockaddr* address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const void* host =
-      address->sa_family == AF_INET
-          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr)
-          : &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
-  return inet_ntop(address->sa_family, host, text.data(), text.size()) == nullptr ? ""
-                                                                                  : text.data();
-}
-
 Result<io::Fd> listen_everywhere() {
   for (const char* any : {"[::]:0", "0.0.0.0:0"}) {
     CORRO_ASSIGN(const auto address, io::SocketAddress::parse(any));
@@ -49,21 +24,6 @@ Result<io::Fd> listen_everywhere() {
 }
 
 }  // namespace
-
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> found;
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return found;
-  for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
-      const bool up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
-      if (up && leads_here(one->ifa_addr)) found.push_back(numeric(one->ifa_addr));
-    }
-  }
-  freeifaddrs(all);
-  return found;
-}
 
 Result<std::unique_ptr<Routes>> Routes::create() {
   CORRO_ASSIGN(io::Epoll epoll, io::Epoll::create());

@@ -36,10 +36,6 @@ struct Route {
   std::string address;
 };
 
-/// Numeric addresses of this host's interfaces that are up, IPv4 first; loopback and link-local
-/// ones, which lead nowhere from elsewhere, are left out.
-[[nodiscard]] std::vector<std::string> own_addresses();
-
 /// Loop-confined; never blocks.
 class Routes {
  public:

@@ -73,13 +73,5 @@ TEST(Routes, WhereNobodyListensOrAnswersNothingIsFound) {
   EXPECT_TRUE(a->idle());
 }
 
-TEST(OwnAddresses, AreNumericAndLeadHere) {
-  for (const std::string& address : own_addresses()) {
-    const auto parsed = io::SocketAddress::parse_host(address, 0);
-    ASSERT_TRUE(parsed.ok()) << address;
-    EXPECT_FALSE(parsed->is_loopback() || parsed->is_wildcard()) << address;
-  }
-}
-
 }  // namespace
 }  // namespace corro::agent

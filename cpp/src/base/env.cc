@@ -8,6 +8,9 @@
 #include <limits>
 #include <string_view>
 
+#include "base/meeting_hosts.h"
+#include "base/node_list.h"
+
 namespace corro {
 namespace {
 
@@ -138,11 +141,17 @@ void read_place(Reader& reader, Environment& environment) {
   }
 }
 
-std::string read_job_id(Reader& reader) {
-  for (const char* name : {"CORRO_JOB_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
+/// Several mpiruns, and several steps, may run in one job of Slurm.
+std::string read_job_id(Reader& reader, const std::string& launcher) {
+  for (const char* name : {"CORRO_JOB_ID", "TORCHELASTIC_RUN_ID"}) {
     if (auto value = reader.text(name)) return *value;
   }
-  return {};
+  if (launcher == "Open MPI") {
+    if (auto value = reader.text("PMIX_NAMESPACE")) return *value;
+  }
+  const auto job = reader.text("SLURM_JOB_ID").value_or("");
+  const auto step = launcher == "Slurm" ? reader.text("SLURM_STEP_ID") : std::nullopt;
+  return step ? fmt::format("{}.{}", job, *step) : job;
 }
 
 bool read_local_tcp(Reader& reader) {
@@ -152,19 +161,65 @@ bool read_local_tcp(Reader& reader) {
   return value == "tcp";
 }
 
-std::string read_bootstrap_directory(Reader& reader) {
-  constexpr std::string_view kPrefix = "dir:";
+/// "dir:PATH" or "tcp:HOST:PORT".
+void read_bootstrap(Reader& reader, Environment& environment) {
+  constexpr std::string_view kDirectory = "dir:";
+  constexpr std::string_view kTcp = "tcp:";
   const auto value = reader.text("CORRO_BOOTSTRAP");
-  if (!value) return {};
-  if (!value->starts_with(kPrefix) || value->size() == kPrefix.size()) {
-    reader.fail(
-        invalid("CORRO_BOOTSTRAP", *value, "dir:PATH with a directory that all ranks share"));
-    return {};
+  if (!value) return;
+  if (value->starts_with(kDirectory) && value->size() > kDirectory.size()) {
+    environment.bootstrap_directory = value->substr(kDirectory.size());
+    return;
   }
-  return value->substr(kPrefix.size());
+  const size_t colon = value->rfind(':');
+  uint16_t port = 0;
+  const char* end = value->data() + value->size();
+  const auto [stop, error] = std::from_chars(value->data() + colon + 1, end, port);
+  if (!value->starts_with(kTcp) || colon <= kTcp.size() || error != std::errc() || stop != end ||
+      port == 0) {
+    reader.fail(invalid("CORRO_BOOTSTRAP", *value,
+                        "dir:PATH with a directory that all ranks share, or tcp:HOST:PORT with "
+                        "rank 0's host and a free port"));
+    return;
+  }
+  std::string host = value->substr(kTcp.size(), colon - kTcp.size());
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  environment.meeting_hosts = {std::move(host)};
+  environment.meeting_port = port;
+}
+
+/// Where the launcher's ranks can meet, from what it says of its hosts.
+void read_meeting_hosts(Reader& reader, Environment& environment) {
+  if (environment.meeting_port) return;
+  if (environment.launcher == "Open MPI") {
+    environment.meeting_hosts = addresses_of_uri(reader.text("OMPI_MCA_orte_hnp_uri").value_or(""));
+    const auto host = host_of_namespace(reader.text("PMIX_NAMESPACE").value_or(""));
+    if (environment.meeting_hosts.empty() && !host.empty()) environment.meeting_hosts = {host};
+  }
+  const auto nodes = reader.text("SLURM_STEP_NODELIST");
+  if (environment.launcher != "Slurm" || !nodes) return;
+  const auto hosts = expand_node_list(*nodes);
+  if (hosts.ok()) {
+    environment.meeting_hosts = {hosts->front()};
+  } else {
+    reader.fail(hosts.status().with_context("SLURM_STEP_NODELIST"));
+  }
+}
+
+std::string read_user_secret_file(Reader& reader) {
+  const auto config = reader.text("XDG_CONFIG_HOME");
+  if (config) return *config + "/corro/secret";
+  const auto home = reader.text("HOME");
+  return home ? *home + "/.config/corro/secret" : "";
 }
 
 }  // namespace
+
+std::optional<bool> on_one_host(const Environment& environment) {
+  if (environment.nodes) return environment.nodes == 1;
+  if (environment.local_size && environment.size) return environment.local_size == environment.size;
+  return std::nullopt;
+}
 
 std::string common_settings(const Environment& environment) {
   return fmt::format("CORRO_TRANSPORT={} CORRO_DETERMINISTIC={:d} CORRO_COMMIT={:d}",
@@ -176,10 +231,13 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   Reader reader(lookup);
   Environment environment;
   read_place(reader, environment);
-  environment.job_id = read_job_id(reader);
+  environment.job_id = read_job_id(reader, environment.launcher);
   environment.agent = reader.text("CORRO_AGENT").value_or("");
   environment.secret_file = reader.text("CORRO_SECRET_FILE").value_or("");
-  environment.bootstrap_directory = read_bootstrap_directory(reader);
+  environment.user_secret_file = read_user_secret_file(reader);
+  environment.master_address = reader.text("MASTER_ADDR").value_or("");
+  read_bootstrap(reader, environment);
+  read_meeting_hosts(reader, environment);
   environment.listen = reader.text("CORRO_LISTEN").value_or("");
   environment.host_id = reader.text("CORRO_HOST_ID").value_or("");
   environment.local_tcp = read_local_tcp(reader);

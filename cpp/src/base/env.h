@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -30,14 +31,21 @@ struct Environment {
   std::optional<int32_t> local_size;  ///< CORRO_LOCAL_SIZE: processes of the job on this host.
   std::optional<int32_t> node_rank;   ///< CORRO_NODE_RANK: this host's number in the job.
   std::optional<int32_t> nodes;       ///< CORRO_NODES: hosts in the job.
-  std::string
-      job_id;         ///< CORRO_JOB_ID: names the job; else TORCHELASTIC_RUN_ID, else SLURM_JOB_ID.
-  std::string agent;  ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
-  std::string secret_file;          ///< CORRO_SECRET_FILE: 0600 file with the job's secret in 64
-                                    ///< hexadecimal digits.
+  std::string job_id;            ///< CORRO_JOB_ID: names the job; else what the launcher calls it.
+  std::string agent;             ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
+  std::string secret_file;       ///< CORRO_SECRET_FILE: 0600 file with the job's secret in 64
+                                 ///< hexadecimal digits.
+  std::string user_secret_file;  ///< corro/secret in XDG_CONFIG_HOME, or in .config of HOME: for
+                                 ///< ranks on several hosts that nobody gave a secret.
   std::string bootstrap_directory;  ///< CORRO_BOOTSTRAP=dir:PATH: shared directory through which
                                     ///< ranks meet.
-  std::string listen;               ///< CORRO_LISTEN: address for TCP; default 127.0.0.1.
+  /// CORRO_BOOTSTRAP=tcp:HOST:PORT: rank 0 is there, and listens. Else the host on which mpirun
+  /// runs (OMPI_MCA_orte_hnp_uri, PMIX_NAMESPACE), or the first of a step of Slurm
+  /// (SLURM_STEP_NODELIST): all its addresses, or its name.
+  std::vector<std::string> meeting_hosts;
+  std::string master_address;            ///< MASTER_ADDR: the host of torchrun's store.
+  std::optional<uint16_t> meeting_port;  ///< Of CORRO_BOOTSTRAP=tcp.
+  std::string listen;                    ///< CORRO_LISTEN: address for TCP; default 127.0.0.1.
   std::string
       host_id;  ///< CORRO_HOST_ID: says which ranks share a host (tests); default: found out.
   bool local_tcp = false;      ///< CORRO_TRANSPORT=tcp: ranks of one host use TCP; default shm.
@@ -53,6 +61,9 @@ struct Environment {
   std::optional<int32_t>
       scheduler_nodes;  ///< SLURM_JOB_NUM_NODES: hosts that the batch system gave to this job.
 };
+
+/// Whether all ranks are on one host; nullopt if the launcher does not say it.
+[[nodiscard]] std::optional<bool> on_one_host(const Environment& environment);
 
 /// What has to be the same on all ranks, as text: "CORRO_TRANSPORT=shm CORRO_COMMIT=0" and so on,
 /// defaults included.

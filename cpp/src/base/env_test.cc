@@ -11,6 +11,7 @@
 namespace corro {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
@@ -121,6 +122,54 @@ TEST(Environment, TheInnermostLauncherWinsWholly) {
   EXPECT_EQ(environment.launcher, "corro");
   EXPECT_EQ(environment.size, 1);
   EXPECT_FALSE(environment.local_rank.has_value()) << "not torchrun's";
+}
+
+TEST(Environment, SaysWhereTheRanksOfOthersMeet) {
+  Variables mpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                   {"OMPI_COMM_WORLD_SIZE", "2"},
+                   {"OMPI_MCA_orte_hnp_uri", "7.0;tcp://10.0.0.1,10.1.0.1:4711"},
+                   {"PMIX_NAMESPACE", "458753"},
+                   {"SLURM_JOB_ID", "9"}};
+  EXPECT_THAT(read(mpi)->meeting_hosts, ElementsAre("10.0.0.1", "10.1.0.1"));
+  EXPECT_EQ(read(mpi)->job_id, "458753");
+  mpi.erase("OMPI_MCA_orte_hnp_uri");
+  mpi["PMIX_NAMESPACE"] = "prterun-node7-4711@1";
+  EXPECT_THAT(read(mpi)->meeting_hosts, ElementsAre("node7"));
+  Variables slurm = {{"SLURM_PROCID", "1"},
+                     {"SLURM_STEP_NUM_TASKS", "2"},
+                     {"SLURM_JOB_ID", "9"},
+                     {"SLURM_STEP_ID", "3"},
+                     {"SLURM_NODEID", "1"},
+                     {"SLURM_STEP_NODELIST", "n[02-03]"},
+                     {"SLURM_JOB_NODELIST", "n[01-03]"}};
+  EXPECT_THAT(read(slurm)->meeting_hosts, ElementsAre("n02"));
+  EXPECT_EQ(read(slurm)->job_id, "9.3");
+  slurm["CORRO_BOOTSTRAP"] = "tcp:[fd00::1]:4711";
+  EXPECT_THAT(read(slurm)->meeting_hosts, ElementsAre("fd00::1"));
+  EXPECT_EQ(read(slurm)->meeting_port, 4711);
+  slurm.erase("CORRO_BOOTSTRAP");
+  slurm["SLURM_STEP_NODELIST"] = "n[";
+  EXPECT_THAT(error_of(slurm), HasSubstr("SLURM_STEP_NODELIST: 'n['"));
+  for (const char* bad : {"tcp:", "tcp:node7", "tcp::80", "tcp:node7:0", "tcp:node7:99999"})
+    EXPECT_THAT(error_of({{"CORRO_BOOTSTRAP", bad}}), HasSubstr("tcp:HOST:PORT")) << bad;
+}
+
+TEST(Environment, KnowsWhetherAllRanksAreOnOneHost) {
+  EXPECT_EQ(on_one_host(read({}).value()), std::nullopt);
+  const Variables two = {{"OMPI_COMM_WORLD_RANK", "1"},
+                         {"OMPI_COMM_WORLD_SIZE", "2"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
+  EXPECT_EQ(on_one_host(read(two).value()), false);
+  const Variables one = {
+      {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "1"}};
+  EXPECT_EQ(on_one_host(read(one).value()), true);
+}
+
+TEST(Environment, TheUsersOwnSecretIsWhereConfigurationIs) {
+  EXPECT_EQ(read({{"HOME", "/home/me"}})->user_secret_file, "/home/me/.config/corro/secret");
+  EXPECT_EQ(read({{"HOME", "/home/me"}, {"XDG_CONFIG_HOME", "/c"}})->user_secret_file,
+            "/c/corro/secret");
+  EXPECT_EQ(read({})->user_secret_file, "");
 }
 
 TEST(Environment, ABatchScriptOfSlurmIsNotARank) {

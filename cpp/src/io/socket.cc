@@ -127,6 +127,16 @@ std::string SocketAddress::to_string() const {
   return fmt::format("[{}%{}]:{}", text.data(), scope.data(), port());
 }
 
+std::string SocketAddress::host() const {
+  constexpr std::string_view kMapped = "::ffff:";
+  const std::string text = to_string();
+  if (storage_.ss_family != AF_INET6) return text.substr(0, text.rfind(':'));
+  const std::string host = text.substr(1, text.rfind(']') - 1);
+  const bool mapped =
+      IN6_IS_ADDR_V4MAPPED(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr) != 0;
+  return mapped ? host.substr(kMapped.size()) : host;
+}
+
 uint16_t SocketAddress::port() const {
   if (storage_.ss_family == AF_INET) return ntohs(as_v4(storage_).sin_port);
   return storage_.ss_family == AF_INET6 ? ntohs(as_v6(storage_).sin6_port) : uint16_t{0};

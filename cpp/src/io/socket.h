@@ -37,6 +37,8 @@ class SocketAddress {
 
   /// "127.0.0.1:80" or "[::1]:80"; parse() reads it back.
   [[nodiscard]] std::string to_string() const;
+  /// Without the port and brackets; an IPv4 address that IPv6 carries ("::ffff:10.0.0.1") as such.
+  [[nodiscard]] std::string host() const;
   [[nodiscard]] uint16_t port() const;
   [[nodiscard]] bool is_loopback() const;
   /// 0.0.0.0 or ::, which listens everywhere and cannot be connected to from elsewhere.

@@ -10,10 +10,7 @@
 #include "io/process.h"
 #include "runtime/link_probe.h"
 #include "runtime/liveness_links.h"
-#include "transport/mesh.h"
-#include "wire/agent_bootstrap.h"
-#include "wire/directory_bootstrap.h"
-#include "wire/secret.h"
+#include "runtime/rendezvous.h"
 
 namespace corro::runtime {
 namespace {
@@ -25,68 +22,6 @@ constexpr Duration kDefaultTimeout = std::chrono::seconds(60);
 size_t arena_bytes() {
   const auto pages = static_cast<size_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L));
   return std::max<size_t>(pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)), size_t{1} << 30U);
-}
-
-Result<std::unique_ptr<wire::Bootstrap>> open_bootstrap(const Environment& environment,
-                                                        const JoinOptions& options, int32_t rank,
-                                                        int recorder_fd, Time deadline) {
-  if (!environment.agent.empty()) {
-    const std::array<int, 1> descriptors = {recorder_fd};
-    CORRO_ASSIGN(auto agent, wire::AgentBootstrap::connect({.name = environment.agent,
-                                                            .rank = rank,
-                                                            .descriptors = descriptors,
-                                                            .deadline = deadline}));
-    return std::unique_ptr<wire::Bootstrap>(std::move(agent));
-  }
-  if (options.make_store) return options.make_store();
-  if (!environment.bootstrap_directory.empty()) {
-    CORRO_ASSIGN(auto directory, wire::DirectoryBootstrap::open(environment.bootstrap_directory));
-    return std::unique_ptr<wire::Bootstrap>(std::move(directory));
-  }
-  return Status(Code::kFailedPrecondition,
-                "several ranks, but no way to find each other: start them with `corro run`, or set "
-                "CORRO_BOOTSTRAP=dir:PATH to a directory that all ranks reach");
-}
-
-struct Rendezvous {
-  std::unique_ptr<wire::Bootstrap> bootstrap;
-  transport::MeshResult mesh;
-};
-
-/// Finds the peers; for a world of one there is nobody to find, but an agent may want to know this
-/// process.
-Result<Rendezvous> meet(const Environment& environment, const JoinOptions& options, int32_t rank,
-                        int32_t size, const obs::FlightRecorder& recorder, std::vector<int> shared,
-                        Time deadline) {
-  Rendezvous met;
-  const std::string job = !options.job.empty() ? options.job : environment.job_id;
-  if (size > 1 || !environment.agent.empty()) {
-    CORRO_ASSIGN(met.bootstrap,
-                 open_bootstrap(environment, options, rank, recorder.fd(), deadline));
-    met.bootstrap->set_interrupted(options.interrupted);
-  }
-  met.mesh.peers.resize(static_cast<size_t>(size));
-  if (size == 1) return met;
-  std::optional<wire::Secret> secret = met.bootstrap->secret();
-  if (!secret && !environment.secret_file.empty()) {
-    CORRO_ASSIGN(secret, wire::read_secret_file(environment.secret_file));
-  }
-  transport::MeshOptions mesh{
-      .rank = rank,
-      .size = size,
-      .job = job,
-      .bootstrap = met.bootstrap.get(),
-      .secret = secret,
-      .local =
-          environment.local_tcp ? transport::LocalTransport::kTcp : transport::LocalTransport::kShm,
-      .listen_address = environment.listen.empty() ? "127.0.0.1" : environment.listen,
-      .one_host = environment.local_size == size && environment.host_id.empty(),
-      .host_id = environment.host_id,
-      .settings = common_settings(environment),
-      .deadline = deadline,
-      .shared_descriptors = std::move(shared)};
-  CORRO_ASSIGN(met.mesh, transport::connect_mesh(mesh));
-  return met;
 }
 
 /// The pid of a rank on this host whose memory this process may read (Yama, seccomp and containers

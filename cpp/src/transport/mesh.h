@@ -29,12 +29,13 @@ struct MeshOptions {
   std::string listen_address =
       "127.0.0.1";        ///< TCP: address to listen on and to publish, IPv4 or IPv6.
   bool one_host = false;  ///< It is known that all ranks are on one host: TCP is not listened on.
-  std::string host_id;    ///< Ranks with the same id are on one host; "": boot id + namespaces.
-  std::string settings;   ///< Has to be the same on all ranks: words NAME=VALUE, at most 240 bytes.
-  Time deadline;
+  std::string host_id = {};  ///< Ranks with the same id are on one host; "": boot id + namespaces.
+  std::string settings =
+      {};  ///< Has to be the same on all ranks: words NAME=VALUE, at most 240 bytes.
+  Time deadline = {};
   /// At most two descriptors handed to every local peer (the segment, the doorbell), in this order;
   /// borrowed.
-  std::vector<int> shared_descriptors;
+  std::vector<int> shared_descriptors = {};
 };
 
 struct MeshPeer {

@@ -63,13 +63,14 @@ Admission::Admission(const MeshOptions& options, const Doors& doors, io::Epoll& 
       next_id_(kFirstPending) {}
 
 Status Admission::start() {
-  CORRO_TRY(epoll_.add(doors_.unix_listener.get(), EPOLLIN, kUnixListener));
+  if (doors_.unix_listener.valid())
+    CORRO_TRY(epoll_.add(doors_.unix_listener.get(), EPOLLIN, kUnixListener));
   if (!doors_.tcp_listener.valid()) return {};
   return epoll_.add(doors_.tcp_listener.get(), EPOLLIN, kTcpListener);
 }
 
 void Admission::pause() {
-  epoll_.remove(doors_.unix_listener.get());
+  if (doors_.unix_listener.valid()) epoll_.remove(doors_.unix_listener.get());
   if (doors_.tcp_listener.valid()) epoll_.remove(doors_.tcp_listener.get());
 }
 

@@ -16,11 +16,11 @@ namespace {
 
 Status gone(const std::string& name) {
   return {Code::kUnavailable,
-          fmt::format("agent @{}: the connection is closed: is the launcher still running?", name)};
+          fmt::format("agent {}: the connection is closed: is the launcher still running?", name)};
 }
 
 Status late(const std::string& name) {
-  return {Code::kDeadlineExceeded, fmt::format("agent @{}: no answer in time", name)};
+  return {Code::kDeadlineExceeded, fmt::format("agent {}: no answer in time", name)};
 }
 
 std::string text_of(BytesView bytes) {
@@ -42,8 +42,19 @@ Result<std::unique_ptr<AgentBootstrap>> AgentBootstrap::connect(const Options& o
                               options.name, peer.uid, geteuid()));
   }
   auto self = std::unique_ptr<AgentBootstrap>(
-      new AgentBootstrap(std::move(connected).value(), options.name));
+      new AgentBootstrap(std::move(connected).value(), "@" + options.name, false));
   CORRO_TRY(self->greet(options));
+  return self;
+}
+
+Result<std::unique_ptr<AgentBootstrap>> AgentBootstrap::greet_over(io::Fd connection, int32_t rank,
+                                                                   const Secret& secret,
+                                                                   Time deadline) {
+  CORRO_ASSIGN(const auto there, io::remote_address(connection.get()));
+  auto self = std::unique_ptr<AgentBootstrap>(
+      new AgentBootstrap(std::move(connection), "at " + there.to_string(), true));
+  self->secret_ = secret;
+  CORRO_TRY(self->greet({.name = {}, .rank = rank, .descriptors = {}, .deadline = deadline}));
   return self;
 }
 
@@ -52,13 +63,14 @@ Status AgentBootstrap::greet(const Options& options) {
                  options.descriptors, options.deadline));
   CORRO_ASSIGN(const AgentMessage answer, receive(options.deadline));
   if (answer.kind == AgentMessageKind::kReply && answer.code != Code::kOk) {
-    return {answer.code, fmt::format("agent @{}: {}", name_, text_of(answer.value))};
+    return {answer.code, fmt::format("agent {}: {}", name_, text_of(answer.value))};
   }
-  if (answer.kind != AgentMessageKind::kWelcome || answer.value.size() != secret_.size()) {
+  const size_t expected = stream_ ? 0 : secret_.size();
+  if (answer.kind != AgentMessageKind::kWelcome || answer.value.size() != expected) {
     return {Code::kInvalidArgument,
-            fmt::format("agent @{}: not a welcome: another version of corro?", name_)};
+            fmt::format("agent {}: not a welcome: another version of corro?", name_)};
   }
-  std::memcpy(secret_.data(), answer.value.data(), secret_.size());
+  if (!stream_) std::memcpy(secret_.data(), answer.value.data(), secret_.size());
   job_ = answer.key;
   return {};
 }
@@ -66,6 +78,7 @@ Status AgentBootstrap::greet(const Options& options) {
 Status AgentBootstrap::send(const AgentMessage& message, std::span<const int> descriptors,
                             Time deadline) {
   const Bytes packet = encode_agent_message(message);
+  if (stream_) return send_stream(packet, deadline);
   while (true) {
     const auto sent = io::send_message(fd_.get(), packet, descriptors);
     if (!sent.ok()) return gone(name_);
@@ -74,12 +87,49 @@ Status AgentBootstrap::send(const AgentMessage& message, std::span<const int> de
   }
 }
 
-Result<AgentMessage> AgentBootstrap::receive(Time deadline) {
+Status AgentBootstrap::send_stream(BytesView packet, Time deadline) {
+  while (true) {
+    const auto sent = io::send_some(fd_.get(), packet);
+    if (!sent.ok()) return gone(name_);
+    packet = packet.subspan(*sent);
+    if (packet.empty()) return {};
+    if (!io::wait_ready(fd_.get(), POLLOUT, deadline)) return late(name_);
+  }
+}
+
+Result<std::optional<AgentMessage>> AgentBootstrap::take_arrived() {
+  CORRO_ASSIGN(const size_t wanted, agent_packet_bytes(arrived_));
+  if (arrived_.size() < wanted) return std::optional<AgentMessage>();
+  CORRO_ASSIGN(auto message, decode_agent_message(BytesView(arrived_).first(wanted)));
+  arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(wanted));
+  return std::optional(std::move(message));
+}
+
+/// The next message; nothing if none has come.
+Result<std::optional<AgentMessage>> AgentBootstrap::receive_now() {
   std::array<std::byte, kMaxAgentMessage> packet;
   while (true) {
+    if (stream_) {
+      CORRO_ASSIGN(auto message, take_arrived());
+      if (message) return message;
+    }
     const io::Received received = io::receive_message(fd_.get(), packet);
     if (received.closed || received.truncated) return gone(name_);
-    if (!received.would_block) return decode_agent_message(std::span(packet).first(received.bytes));
+    if (received.would_block) return std::optional<AgentMessage>();
+    const auto bytes = std::span(packet).first(received.bytes);
+    if (stream_) {
+      arrived_.insert(arrived_.end(), bytes.begin(), bytes.end());
+      continue;
+    }
+    CORRO_ASSIGN(auto message, decode_agent_message(bytes));
+    return std::optional(std::move(message));
+  }
+}
+
+Result<AgentMessage> AgentBootstrap::receive(Time deadline) {
+  while (true) {
+    CORRO_ASSIGN(auto message, receive_now());
+    if (message) return std::move(*message);
     const Time now = monotonic_now();
     if (now >= deadline) return late(name_);
     if (!io::wait_ready(fd_.get(), POLLIN, std::min(deadline, now + kInterruptPause)))

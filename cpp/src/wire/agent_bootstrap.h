@@ -1,4 +1,5 @@
-// AgentBootstrap: a worker's connection to the agent on its host.
+// AgentBootstrap: a worker's connection to the agent on its host, or to the rank that takes the
+// agent's place where no agent is.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,10 @@ class AgentBootstrap final : public Bootstrap {
   /// nobody does.
   static Result<std::unique_ptr<AgentBootstrap>> connect(const Options& options);
 
+  /// Says HELLO over a TCP connection on which both sides have proven that they know `secret`.
+  static Result<std::unique_ptr<AgentBootstrap>> greet_over(io::Fd connection, int32_t rank,
+                                                            const Secret& secret, Time deadline);
+
   [[nodiscard]] Status put(std::string_view key, BytesView value) override;
   [[nodiscard]] Result<Bytes> get(std::string_view key, Time deadline) override;
   [[nodiscard]] std::optional<Secret> secret() const override { return secret_; }
@@ -37,8 +42,13 @@ class AgentBootstrap final : public Bootstrap {
   [[nodiscard]] const std::string& job() const { return job_; }
 
  private:
-  AgentBootstrap(io::Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  AgentBootstrap(io::Fd fd, std::string name, bool stream)
+      : fd_(std::move(fd)), name_(std::move(name)), stream_(stream) {}
   Status greet(const Options& options);
+  Status send_stream(BytesView packet, Time deadline);
+  /// The next packet of the stream, once all of it is here.
+  Result<std::optional<AgentMessage>> take_arrived();
+  Result<std::optional<AgentMessage>> receive_now();
   Status send(const AgentMessage& message, std::span<const int> descriptors, Time deadline);
   Result<AgentMessage> receive(Time deadline);
   Result<uint32_t> request(AgentMessage message, Time deadline);
@@ -46,7 +56,9 @@ class AgentBootstrap final : public Bootstrap {
   Result<Bytes> reply_to(uint32_t request, Time deadline);
 
   io::Fd fd_;
-  std::string name_;
+  std::string name_;  ///< For messages.
+  bool stream_;       ///< TCP, which keeps no packets apart.
+  Bytes arrived_;
   std::string job_;
   Secret secret_{};
   uint32_t next_request_ = 1;

@@ -1,4 +1,5 @@
-// decode_agent_message() with any packet: what it accepts encodes to the same bytes.
+// decode_agent_message() with any packet: what it accepts encodes to the same bytes, and says
+// itself how long it is.
 #include <algorithm>
 
 #include "base/check.h"
@@ -9,6 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto message = corro::wire::decode_agent_message(packet);
   if (message.ok()) {
     CORRO_CHECK(std::ranges::equal(packet, corro::wire::encode_agent_message(*message)));
+    CORRO_CHECK(corro::wire::agent_packet_bytes(packet).value() == size);
   }
   return 0;
 }

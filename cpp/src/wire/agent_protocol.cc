@@ -28,6 +28,15 @@ Status refused_packet(const char* what, uint64_t value) {
 
 }  // namespace
 
+Result<size_t> agent_packet_bytes(BytesView begin) {
+  if (begin.size() < kAgentHeaderBytes) return kAgentHeaderBytes;
+  RawPacket raw;
+  std::memcpy(&raw, begin.data(), sizeof(raw));
+  if (raw.key_bytes > kMaxBootstrapKey) return refused_packet("key length", raw.key_bytes);
+  if (raw.value_bytes > kMaxBootstrapValue) return refused_packet("value length", raw.value_bytes);
+  return kAgentHeaderBytes + raw.key_bytes + raw.value_bytes;
+}
+
 Bytes encode_agent_message(const AgentMessage& message) {
   CORRO_CHECK(message.key.size() <= kMaxBootstrapKey, message.key.size());
   CORRO_CHECK(message.value.size() <= kMaxBootstrapValue, message.value.size());

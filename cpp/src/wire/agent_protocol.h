@@ -35,6 +35,10 @@ inline constexpr size_t kAgentHeaderBytes = 20;
 inline constexpr size_t kMaxAgentMessage =
     kAgentHeaderBytes + kMaxBootstrapKey + kMaxBootstrapValue;
 
+/// Of a connection without packets: how many bytes the packet has that begins so; what a header has
+/// where there is not even that much. INVALID_ARGUMENT if it would be too long.
+[[nodiscard]] Result<size_t> agent_packet_bytes(BytesView begin);
+
 [[nodiscard]] Bytes encode_agent_message(const AgentMessage& message);
 /// Reads one whole packet. INVALID_ARGUMENT unless it is exactly what encode_agent_message writes.
 [[nodiscard]] Result<AgentMessage> decode_agent_message(BytesView packet);

@@ -43,6 +43,9 @@ struct AgentService::Impl {
   struct Connection {
     io::Fd fd;
     pid_t pid = 0;
+    int32_t proven = -1;  ///< Over TCP: the rank that the handshake was with.
+    Bytes arrived;        ///< Over TCP: the beginning of a packet.
+    size_t sent = 0;      ///< Over TCP: of the first of `unsent`.
     bool greeted = false;
     size_t waiting = 0;  ///< Entries of waiters_ that are this connection's.
     std::deque<Bytes> unsent;
@@ -61,6 +64,9 @@ struct AgentService::Impl {
 
   Status accept_waiting();
   void receive_from(uint64_t id);
+  void receive_stream(uint64_t id);
+  bool handle_arrived(uint64_t id);
+  Result<bool> send_first(Connection& connection);
   /// Handles one packet; false if the connection has to go.
   bool handle(uint64_t id, const AgentMessage& message, std::vector<io::Fd> descriptors);
   bool greet(uint64_t id, int32_t rank, std::vector<io::Fd> descriptors);
@@ -139,12 +145,58 @@ Status AgentService::Impl::accept_waiting() {
     }
     const uint64_t id = next_id++;
     CORRO_TRY(epoll.add(fd.get(), EPOLLIN, id));
-    connections[id] = Connection{.fd = std::move(fd), .pid = peer->pid, .unsent = {}};
+    connections[id] =
+        Connection{.fd = std::move(fd), .pid = peer->pid, .arrived = {}, .unsent = {}};
   }
   return {};
 }
 
+Status AgentService::adopt(io::Fd connection, int32_t rank) {
+  const uint64_t id = impl_->next_id++;
+  CORRO_TRY(impl_->epoll.add(connection.get(), EPOLLIN, id));
+  impl_->connections[id] =
+      Impl::Connection{.fd = std::move(connection), .proven = rank, .arrived = {}, .unsent = {}};
+  return {};
+}
+
+size_t AgentService::connected() const { return impl_->connections.size(); }
+
+void AgentService::Impl::receive_stream(uint64_t id) {
+  std::array<std::byte, kMaxAgentMessage> piece;
+  for (size_t i = 0; i < kBatch; ++i) {
+    Connection& connection = connections.at(id);
+    const io::Received received = io::receive_message(connection.fd.get(), piece);
+    if (received.would_block) return;
+    if (received.closed) return drop(id);
+    const auto bytes = std::span(piece).first(received.bytes);
+    connection.arrived.insert(connection.arrived.end(), bytes.begin(), bytes.end());
+    if (!handle_arrived(id)) {
+      ++counters.refused;
+      return drop(id);
+    }
+  }
+}
+
+/// Handles all whole packets; false if the connection has to go.
+bool AgentService::Impl::handle_arrived(uint64_t id) {
+  size_t done = 0;
+  while (true) {
+    Bytes& arrived = connections.at(id).arrived;
+    const BytesView rest = BytesView(arrived).subspan(done);
+    const auto wanted = agent_packet_bytes(rest);
+    if (!wanted.ok()) return false;
+    if (rest.size() < *wanted) {
+      arrived.erase(arrived.begin(), arrived.begin() + static_cast<std::ptrdiff_t>(done));
+      return true;
+    }
+    const auto message = decode_agent_message(rest.first(*wanted));
+    if (!message.ok() || !handle(id, *message, {})) return false;
+    done += *wanted;
+  }
+}
+
 void AgentService::Impl::receive_from(uint64_t id) {
+  if (connections.at(id).proven >= 0) return receive_stream(id);
   std::array<std::byte, kMaxAgentMessage> packet;
   for (size_t i = 0; i < kBatch; ++i) {
     io::Received received = io::receive_message(connections.at(id).fd.get(), packet);
@@ -177,12 +229,15 @@ bool AgentService::Impl::greet(uint64_t id, int32_t rank, std::vector<io::Fd> de
            fmt::format("rank {} is not in this job: it has ranks 0 to {}", rank, options.size - 1));
     return false;
   }
+  const bool remote = connection.proven >= 0;
+  if (remote && connection.proven != rank) return false;
   connection.greeted = true;
   greeted.insert(rank);
+  const Bytes secret(options.secret.begin(), options.secret.end());
   const AgentMessage welcome{.kind = AgentMessageKind::kWelcome,
                              .rank = rank,
                              .key = options.job,
-                             .value = Bytes(options.secret.begin(), options.secret.end())};
+                             .value = remote ? Bytes() : secret};
   const pid_t pid = connection.pid;
   const bool sent = send(id, welcome);
   if (options.on_hello)
@@ -275,10 +330,22 @@ bool AgentService::Impl::send(uint64_t id, const AgentMessage& message) {
   return connection.unsent.size() > 1 || flush(id);
 }
 
+/// Whether all of it is sent.
+Result<bool> AgentService::Impl::send_first(Connection& connection) {
+  const BytesView packet = connection.unsent.front();
+  if (connection.proven < 0) return io::send_message(connection.fd.get(), packet);
+  CORRO_ASSIGN(const size_t sent,
+               io::send_some(connection.fd.get(), packet.subspan(connection.sent)));
+  connection.sent += sent;
+  if (connection.sent < packet.size()) return false;
+  connection.sent = 0;
+  return true;
+}
+
 bool AgentService::Impl::flush(uint64_t id) {
   Connection& connection = connections.at(id);
   while (!connection.unsent.empty()) {
-    const auto sent = io::send_message(connection.fd.get(), connection.unsent.front());
+    const auto sent = send_first(connection);
     if (!sent.ok()) return false;
     if (!*sent) return epoll.modify(connection.fd.get(), EPOLLIN | EPOLLOUT, id).ok();
     connection.unsent.pop_front();

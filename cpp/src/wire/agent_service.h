@@ -60,6 +60,11 @@ class AgentService {
   /// Handles what is ready and returns. A failure means that the service cannot go on (out of
   /// descriptors, ...); what a worker does wrong only costs it its connection.
   [[nodiscard]] Status poll();
+  /// Serves a rank of another host, too, over a TCP connection on which both sides have proven that
+  /// they know the secret; it is not handed out there.
+  [[nodiscard]] Status adopt(io::Fd connection, int32_t rank);
+  /// How many are connected.
+  [[nodiscard]] size_t connected() const;
   /// A worker of another host has put this key. Ignored if there is one, or no room.
   void supply(const std::string& key, const Bytes& value);
   /// The process of this rank has ended and left none behind: unless it has ever said HELLO, who

@@ -1,6 +1,9 @@
-// AgentService with any sequence of packets on one connection: it lives on, and a rank that behaves
-// is served.
+// AgentService with any sequence of packets on one connection, and the same as bytes on one of a
+// rank of another host: it lives on, and a rank that behaves is served.
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "io/socket.h"
@@ -29,6 +32,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto service =
       AgentService::create({.job = "job", .size = 2, .name = {}, .on_hello = {}}).value();
   const io::Fd fd = io::connect_abstract(service->name()).value();
+  std::array<int, 2> ends{};
+  CORRO_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
+  const io::Fd stream(ends[0]);
+  CORRO_CHECK(service->adopt(io::Fd(ends[1]), 1).ok());
   auto rest = std::as_bytes(std::span(data, size));
   while (rest.size() > 1) {
     // Two bytes of length before each packet; a packet may be longer than the service reads.
@@ -37,6 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto packet = rest.subspan(2, length);
     rest = rest.subspan(2 + length);
     if (packet.empty()) continue;
+    (void)io::send_some(stream.get(), packet);
     if (!io::send_message(fd.get(), packet).ok()) break;
     CORRO_CHECK(service->poll().ok());
   }

@@ -43,9 +43,11 @@ class Bootstrap {
   [[nodiscard]] virtual std::optional<Secret> secret() const = 0;
   /// Whether the caller has been interrupted: asked on its thread, several times a second while
   /// get() waits.
-  void set_interrupted(std::function<bool()> asked) { interrupted_ = std::move(asked); }
+  virtual void set_interrupted(std::function<bool()> asked) { interrupted_ = std::move(asked); }
   /// CANCELLED once the caller has been interrupted.
   [[nodiscard]] Status check_interrupted() const;
+  /// This rank has joined: it asks for nothing more.
+  virtual void joined() {}
   /// In a forked child: closes its descriptors without a word. Nothing else may be called after it.
   virtual void abandon_in_child() {}
 

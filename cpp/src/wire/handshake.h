@@ -34,11 +34,12 @@ using Nonce = std::array<std::byte, kNonceBytes>;
 
 /// What a connection is for.
 enum class Purpose : uint16_t {
-  kStream = 0,    ///< Frames.
-  kLiveness = 1,  ///< To notice that the other host is lost, and to tell of lost hosts.
-  kJoining = 2,   ///< To tell each other of all ranks while the job starts.
+  kStream = 0,     ///< Frames.
+  kLiveness = 1,   ///< To notice that the other host is lost, and to tell of lost hosts.
+  kJoining = 2,    ///< To tell each other of all ranks while the job starts.
+  kBootstrap = 3,  ///< To find each other before that: packets of the agent's protocol follow.
 };
-inline constexpr uint16_t kPurposes = 3;
+inline constexpr uint16_t kPurposes = 4;
 
 /// What a server says last: the connection is the one that both sides use from now on. Whoever has
 /// dialled may take it for lost only after that.

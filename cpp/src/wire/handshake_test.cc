@@ -68,14 +68,15 @@ TEST(Handshake, WhatIsNoWelcomeIsRefused) {
 
 TEST(Handshake, SaysWhatTheConnectionIsFor) {
   const Secret secret = random_secret();
-  for (const Purpose purpose : {Purpose::kStream, Purpose::kLiveness, Purpose::kJoining}) {
+  for (const Purpose purpose :
+       {Purpose::kStream, Purpose::kLiveness, Purpose::kJoining, Purpose::kBootstrap}) {
     ClientHandshake client(identity_of(3), 1, secret, purpose);
     ServerHandshake server(identity_of(1), secret);
     ASSERT_TRUE(run(client, server).ok());
     EXPECT_EQ(server.purpose(), purpose);
   }
   RawHello unknown = encode_hello({});
-  unknown[10] = std::byte{3};
+  unknown[10] = std::byte{kPurposes};
   EXPECT_EQ(decode_hello(unknown).status().code(), Code::kInvalidArgument);
 }
 

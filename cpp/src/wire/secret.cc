@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -10,6 +11,7 @@
 
 #include "io/fd.h"
 #include "io/random.h"
+#include "wire/digest.h"
 
 namespace corro::wire {
 namespace {
@@ -47,8 +49,9 @@ Result<Secret> parse_secret(std::string_view text) {
   return secret;
 }
 
-Result<Secret> read_secret_file(const std::string& path) {
-  const std::string context = "CORRO_SECRET_FILE=" + path;
+namespace {
+
+Result<Secret> read_secret(const std::string& path, const std::string& context) {
   const io::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) return status_from_errno(context, errno);
   struct stat info{};
@@ -67,6 +70,53 @@ Result<Secret> read_secret_file(const std::string& path) {
   auto secret = parse_secret({text.data(), static_cast<size_t>(got)});
   if (!secret.ok()) return secret.status().with_context(context);
   return secret;
+}
+
+Status make_folders(const std::string& path) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
+    const std::string folder = path.substr(0, slash);
+    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST && access(folder.c_str(), X_OK) != 0)
+      return status_from_errno("create " + folder, errno);
+  }
+  return {};
+}
+
+/// A file that is there before it has this name, so that nobody reads half of one.
+Status make_user_secret(const std::string& path) {
+  CORRO_TRY(make_folders(path));
+  const std::string temporary = path + "-" + random_hex(12);
+  const io::Fd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return status_from_errno("create " + temporary, errno);
+  const std::string text = to_hex(random_secret()) + "\n";
+  const bool written =
+      ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      fsync(file.get()) == 0;
+  // A hard link never replaces what another process has made meanwhile.
+  const bool named = written && (link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const int error = errno;
+  unlink(temporary.c_str());
+  return named ? Status() : status_from_errno("create " + path, error);
+}
+
+}  // namespace
+
+Result<Secret> read_secret_file(const std::string& path) {
+  return read_secret(path, "CORRO_SECRET_FILE=" + path);
+}
+
+Result<Secret> user_secret(const std::string& path) {
+  if (access(path.c_str(), F_OK) != 0) {
+    const Status made = make_user_secret(path);
+    if (!made.ok()) {
+      return Status(Code::kFailedPrecondition,
+                    fmt::format("ranks on several hosts need a secret: {}; set CORRO_SECRET_FILE "
+                                "to a file (chmod 600) with the same 64 hexadecimal digits for "
+                                "every rank",
+                                made.message()));
+    }
+  }
+  return read_secret(path, path);
 }
 
 }  // namespace corro::wire

@@ -21,4 +21,8 @@ namespace corro::wire {
 /// else may read.
 [[nodiscard]] Result<Secret> read_secret_file(const std::string& path);
 
+/// Reads the user's own secret, for jobs that no agent gives one; makes it, 0600, if it is missing,
+/// with the folders above it. Processes that do so at once agree, also over NFS.
+[[nodiscard]] Result<Secret> user_secret(const std::string& path);
+
 }  // namespace corro::wire
