@@ -12,25 +12,9 @@ from pathlib import Path
 import netns
 import pytest
 import ssh
+from other_launchers import MEETS, check_layout, script, without_launchers
 
 DEADLINE = 120
-
-MEETS = """
-import os
-import numpy
-import corro
-import corro.numpy as cn
-
-corro.init()
-assert cn.allreduce(numpy.full(1000, corro.rank() + 1.0), corro.Sum)[0] == 10
-layout = [corro.rank(), corro.local_rank(), corro.cross_rank(), corro.cross_size()]
-address = os.popen("ip -4 -o address show dev eth0").read().split()[3].split("/")[0]
-with open(f"rank-{corro.rank()}", "w") as file:
-    print(*layout, address, file=file)
-corro.shutdown()
-corro.init()  # Once more, by the same ways.
-assert cn.allreduce(1.0, corro.Sum) == 4
-"""
 
 
 class Cluster:
@@ -43,10 +27,7 @@ class Cluster:
     def start(
         self, directory: Path, host: int, command: Sequence[object], **variables: str
     ) -> subprocess.Popen[str]:
-        environment = self.servers.environment()
-        for name in list(environment):
-            if name.startswith(("SLURM_", "CORRO_", "PET_", "OMPI_", "PMIX_", "TORCHELASTIC_")):
-                del environment[name]
+        environment = without_launchers(self.servers.environment())
         return subprocess.Popen(
             [*self.hosts.inside(host), *map(str, command)],
             cwd=directory,
@@ -82,19 +63,6 @@ def finish(jobs: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str]]:
             if job.poll() is None:
                 job.kill()
                 job.wait()
-
-
-def check_layout(directory: Path) -> None:
-    """Two ranks on each of two hosts."""
-    for rank in range(4):
-        expected = f"{rank} {rank % 2} {rank // 2} 2 10.77.0.{rank // 2 + 1}\n"
-        assert (directory / f"rank-{rank}").read_text() == expected
-
-
-def script(directory: Path, text: str) -> Path:
-    path = directory / "script.py"
-    path.write_text(text)
-    return path
 
 
 def mpirun(config: Path, hosts: str, *command: object, **variables: str) -> list[object]:

@@ -111,12 +111,26 @@ std::vector<std::string> remote_shell(const std::string& rsh) {
   return words;
 }
 
+std::vector<std::string> words_for(std::vector<std::string> shell, const std::string& host,
+                                   const std::string& command) {
+  if (shell[0] != "srun" && !shell[0].ends_with("/srun")) {
+    shell.push_back(host);
+    shell.push_back(command);
+    return shell;
+  }
+  for (const char* option :
+       {"--nodes=1", "--ntasks=1", "--overlap", "--unbuffered", "--cpu-bind=none", "--mpi=none"})
+    shell.emplace_back(option);
+  for (const std::string& word :
+       {"--nodelist=" + host, std::string("sh"), std::string("-c"), command})
+    shell.push_back(word);
+  return shell;
+}
+
 Result<AgentProcess> AgentProcess::start_there(const std::vector<std::string>& shell,
                                                const std::string& host, const std::string& corro,
                                                const sigset_t& mask) {
-  std::vector<std::string> words = shell;
-  words.push_back(host);
-  words.push_back("exec " + quoted(corro) + " agent");
+  std::vector<std::string> words = words_for(shell, host, "exec " + quoted(corro) + " agent");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -70,4 +70,10 @@ class AgentProcess {
 /// The remote shell's words before those of the host: `rsh` as the user gave it, or ssh's.
 [[nodiscard]] std::vector<std::string> remote_shell(const std::string& rsh);
 
+/// What runs a command line on a host by that shell. srun, which knows hosts by an option and no
+/// command lines, gets what it understands.
+[[nodiscard]] std::vector<std::string> words_for(std::vector<std::string> shell,
+                                                 const std::string& host,
+                                                 const std::string& command);
+
 }  // namespace corro::agent

@@ -1,4 +1,5 @@
 #include "agent/agent.h"
+#include "agent/agent_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -383,6 +384,14 @@ TEST(Agent, WithoutItsCommanderItEndsEverything) {
   agent.hang_up();
   EXPECT_EQ(agent.wait(), 0);
   EXPECT_NE(kill(grandchild, 0), 0);
+}
+
+TEST(RemoteShell, SrunIsToldTheHostByAnOption) {
+  using testing::ElementsAre;
+  EXPECT_THAT(words_for({"ssh", "-T"}, "n2", "exec x"), ElementsAre("ssh", "-T", "n2", "exec x"));
+  const auto words = words_for({"/usr/bin/srun", "--qos=high"}, "n2", "exec x");
+  EXPECT_THAT(words, testing::Contains("--nodelist=n2"));
+  EXPECT_THAT(std::vector(words.end() - 3, words.end()), ElementsAre("sh", "-c", "exec x"));
 }
 
 }  // namespace

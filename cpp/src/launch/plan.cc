@@ -16,15 +16,18 @@
 #include "launch/network.h"
 #include "launch/ranks.h"
 #include "launch/scheduler.h"
+#include "launch/slurm.h"
 
 namespace corro::launch {
 namespace {
 
 constexpr int kMaxRanks = 1024;
 
-bool names_hosts(const RunOptions& options) {
-  return !options.hosts.empty() || !options.hostfile.empty();
-}
+/// Hosts, and who has given them: "" the user.
+struct NamedHosts {
+  std::vector<HostSlots> hosts;
+  std::string source;
+};
 
 Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   if (options.ranks && (*options.ranks < 1 || *options.ranks > kMaxRanks)) {
@@ -36,10 +39,7 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   }
   if (!options.sync.empty() && !inputs.files.exists(options.sync + "/."))
     return {Code::kNotFound, fmt::format("--sync {}: no such folder", options.sync)};
-  if (!options.network.empty()) CORRO_TRY(Network::parse(options.network).status());
-  if (options.allow_single_node || names_hosts(options)) return {};
-  const auto surplus = find_surplus(inputs.environment, io::read_small_file);
-  return surplus ? Status(Code::kFailedPrecondition, refusal(*surplus)) : Status();
+  return options.network.empty() ? Status() : Network::parse(options.network).status();
 }
 
 Status check_shown_ranks(const screen::Show& show, int ranks) {
@@ -102,16 +102,49 @@ std::string describe_misspelt(const LaunchPlan& plan) {
   return text;
 }
 
-/// On which hosts the ranks are, by the command line.
-Result<std::vector<JobHost>> hosts_of(const RunOptions& options, const PlanInputs& inputs) {
-  CORRO_ASSIGN(auto named,
+/// A node of Slurm may have another name than its host.
+bool is_here(const std::string& name, const PlanInputs& inputs) {
+  return is_own_host(name, inputs.machine.host) ||
+         name == value_of(inputs.environment, "SLURMD_NODENAME");
+}
+
+/// The hosts that Slurm has given. On this host alone Slurm's number of tasks counts only where the
+/// user has named it to Slurm and not here.
+Result<std::optional<NamedHosts>> hosts_of_slurm(const RunOptions& options,
+                                                 const PlanInputs& inputs) {
+  CORRO_ASSIGN(auto given, find_slurm_hosts(inputs.environment));
+  const auto surplus = find_surplus(inputs.environment, io::read_small_file, given.has_value());
+  if (surplus) return Status(Code::kFailedPrecondition, refusal(*surplus));
+  if (!given) return std::optional<NamedHosts>();
+  const bool alone = given->hosts.size() == 1 && is_here(given->hosts[0].name, inputs);
+  if (alone && (options.ranks || !given->slots_asked_for)) return std::optional<NamedHosts>();
+  return std::optional(
+      NamedHosts{.hosts = std::move(given->hosts), .source = std::move(given->source)});
+}
+
+/// The hosts of the ranks if they are not just on this one.
+Result<std::optional<NamedHosts>> find_hosts(const RunOptions& options, const PlanInputs& inputs) {
+  if (options.hosts.empty() && options.hostfile.empty()) {
+    if (options.allow_single_node) return std::optional<NamedHosts>();
+    return hosts_of_slurm(options, inputs);
+  }
+  NamedHosts named;
+  CORRO_ASSIGN(named.hosts,
                read_hosts(options.hosts, options.hostfile, inputs.files.exists, inputs.read_file));
-  CORRO_ASSIGN(named, place_ranks(std::move(named), options.ranks.value_or(0)));
+  return std::optional(std::move(named));
+}
+
+/// Which ranks are on which of these hosts.
+Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOptions& options,
+                                          const PlanInputs& inputs) {
+  auto placed = place_ranks(named.hosts, options.ranks.value_or(0));
+  if (!placed.ok())
+    return named.source.empty() ? placed.status() : placed.status().with_context(named.source);
   std::vector<JobHost> hosts;
   int rank = 0;
-  for (const HostSlots& host : named) {
+  for (const HostSlots& host : *placed) {
     hosts.push_back({.name = host.name,
-                     .own = is_own_host(host.name, inputs.machine.host),
+                     .own = is_here(host.name, inputs),
                      .first_rank = rank,
                      .ranks = host.slots,
                      .address = ""});
@@ -147,8 +180,10 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
                resolve_command(options, inputs.environment, inputs.own_directory, inputs.files));
   plan.inherited = inputs.environment;
   CORRO_ASSIGN(plan.base, apply_env_options(inputs.environment, options.env));
-  if (names_hosts(options)) {
-    CORRO_ASSIGN(plan.job.hosts, hosts_of(options, inputs));
+  CORRO_ASSIGN(const auto named, find_hosts(options, inputs));
+  if (named) {
+    CORRO_ASSIGN(plan.job.hosts, spread_ranks(*named, options, inputs));
+    plan.hosts_source = named->source;
     plan.job.ranks = plan.job.hosts.back().first_rank + plan.job.hosts.back().ranks;
   } else {
     const RankChoice choice = choose_ranks(inputs.machine.facts);
@@ -208,6 +243,7 @@ std::string announce_plan(const LaunchPlan& plan) {
       "corro: job {}, {} ranks on {}, logs in {}\n", job.job_id, job.ranks,
       job.hosts.size() == 1 ? job.hosts[0].name : fmt::format("{} hosts", job.hosts.size()),
       job.log_dir);
+  if (!plan.hosts_source.empty()) text += fmt::format("corro: hosts from {}\n", plan.hosts_source);
   for (size_t host = 0; job.hosts.size() > 1 && host < job.hosts.size(); ++host)
     text += fmt::format("corro: {}\n", describe_host(plan, host));
   text += fmt::format("corro: running {}\n", plan.command.program);
@@ -225,6 +261,7 @@ std::string announce_plan(const LaunchPlan& plan) {
 std::string describe_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
   std::string text = describe_misspelt(plan);
+  if (!plan.hosts_source.empty()) text += fmt::format("hosts from {}\n", plan.hosts_source);
   for (const JobHost& host : job.hosts) {
     text +=
         fmt::format("host {}: {} {}{}\n", host.name, host.ranks, host.ranks == 1 ? "rank" : "ranks",

@@ -26,6 +26,7 @@ struct LaunchPlan {
   std::string corro;                  ///< The program's path, for other hosts.
   std::string directory;              ///< Where the ranks are started.
   std::string sync;                   ///< --sync's folder, absolute; "": none.
+  std::string hosts_source;           ///< Who has given the hosts; "" if the user said which.
   std::string ranks_reason;           ///< Why so many ranks; "" if the user said how many.
   std::vector<std::string> misspelt;  ///< Lines about variables, of find_misspelt().
 };

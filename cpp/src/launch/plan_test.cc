@@ -152,6 +152,58 @@ TEST(MakePlan, RefusesToTrainAloneUnlessToldTo) {
   EXPECT_TRUE(make_plan(options, many).ok());
 }
 
+PlanInputs in_allocation() {
+  PlanInputs facts = inputs();
+  facts.environment["SLURM_JOB_NUM_NODES"] = "2";
+  facts.environment["SLURM_JOB_NODELIST"] = "n[1-2]";
+  facts.environment["SLURM_TASKS_PER_NODE"] = "2(x2)";
+  facts.environment["SLURMD_NODENAME"] = "n1";
+  return facts;
+}
+
+TEST(MakePlan, TakesTheHostsThatSlurmHasGiven) {
+  const auto plan = make_plan(run({"train.py"}), in_allocation()).value();
+  ASSERT_EQ(plan.job.hosts.size(), 2U);
+  EXPECT_TRUE(plan.job.hosts[0].own) << "a node may have another name than its host";
+  EXPECT_EQ(plan.job.hosts[1].name, "n2");
+  EXPECT_EQ(plan.job.ranks, 4);
+  EXPECT_THAT(describe_plan(plan), HasSubstr("hosts from Slurm: SLURM_JOB_NODELIST=n[1-2]"));
+}
+
+TEST(MakePlan, WhatTheUserSaysWinsOverSlurm) {
+  RunOptions options = run({"train.py"});
+  options.ranks = 3;
+  EXPECT_EQ(make_plan(options, in_allocation())->job.ranks, 3);
+  options.ranks = 5;
+  EXPECT_THAT(make_plan(options, in_allocation()).status().message(),
+              AllOf(HasSubstr("SLURM_TASKS_PER_NODE=2(x2)"), HasSubstr("-np 5")));
+  options.hosts = "a:5";
+  EXPECT_EQ(make_plan(options, in_allocation())->job.hosts[0].name, "a");
+  options.hosts.clear();
+  options.allow_single_node = true;
+  EXPECT_EQ(make_plan(options, in_allocation())->job.hosts.size(), 1U);
+}
+
+TEST(MakePlan, OnOneHostSlurmsTasksCountIfTheUserHasNamedThem) {
+  PlanInputs alone = in_allocation();
+  alone.environment["SLURM_JOB_NUM_NODES"] = "1";
+  alone.environment["SLURM_JOB_NODELIST"] = "n1";
+  alone.environment["SLURM_TASKS_PER_NODE"] = "3";
+  EXPECT_EQ(make_plan(run({"train.py"}), alone)->hosts_source, "");
+  alone.environment["SLURM_NTASKS"] = "3";
+  EXPECT_EQ(make_plan(run({"train.py"}), alone)->job.ranks, 3);
+  RunOptions options = run({"train.py"});
+  options.ranks = 5;
+  EXPECT_EQ(make_plan(options, alone)->job.ranks, 5);
+}
+
+TEST(MakePlan, ATaskOfSeveralThatSrunHasStartedIsNoLauncher) {
+  PlanInputs task = in_allocation();
+  task.environment["SLURM_STEP_NUM_TASKS"] = "2";
+  EXPECT_THAT(make_plan(run({"train.py"}), task).status().message(),
+              HasSubstr("srun announces 2 copies of this launcher"));
+}
+
 TEST(MakePlan, GivesAScriptTheInterpreterOfTheEnvironment) {
   PlanInputs facts = inputs();
   auto plan = make_plan(run({"train.py", "--lr", "1"}), facts);

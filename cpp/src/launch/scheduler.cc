@@ -20,9 +20,9 @@ struct CountVariable {
 };
 
 constexpr std::array kCounts = {
+    CountVariable{.who = "srun", .name = "SLURM_STEP_NUM_TASKS", .unit = "copies of this launcher"},
     CountVariable{.who = "Slurm", .name = "SLURM_JOB_NUM_NODES", .unit = "nodes"},
     CountVariable{.who = "Slurm", .name = "SLURM_NNODES", .unit = "nodes"},
-    CountVariable{.who = "srun", .name = "SLURM_STEP_NUM_TASKS", .unit = "copies of this launcher"},
     CountVariable{.who = "PBS", .name = "PBS_NUM_NODES", .unit = "nodes"},
     CountVariable{
         .who = "Open MPI", .name = "OMPI_COMM_WORLD_SIZE", .unit = "copies of this launcher"},
@@ -89,9 +89,11 @@ std::optional<Surplus> find_pods(const Variables& environment) {
 
 }  // namespace
 
-std::optional<Surplus> find_surplus(
-    const Variables& environment, const std::function<std::string(const std::string&)>& read_file) {
+std::optional<Surplus> find_surplus(const Variables& environment,
+                                    const std::function<std::string(const std::string&)>& read_file,
+                                    bool with_slurm) {
   for (const CountVariable& variable : kCounts) {
+    if (with_slurm && variable.who == std::string_view("Slurm")) continue;
     const long count = upper_count(value_of(environment, variable.name));
     if (count > 1) {
       return Surplus{.who = variable.who,
