@@ -35,6 +35,7 @@ void MessagePipe::flush() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count < 0) {
+      (void)read();  // What the other side has said before it went.
       ended_ = true;
       break;
     }

@@ -233,6 +233,16 @@ TEST(MessagePipe, WhatWasSentBeforeTheEndIsRead) {
   EXPECT_FALSE(right.take().has_value());
 }
 
+TEST(MessagePipe, WhatWasSentBeforeTheEndIsReadAfterAWriteToNobody) {
+  signal(SIGPIPE, SIG_IGN);
+  auto [left, right] = make_pipes();
+  right.send({some_subject(), Fenced{.left = true}});
+  right.close();
+  left.send({some_subject(), Joined{}});
+  EXPECT_TRUE(left.ended());
+  EXPECT_TRUE(left.take().has_value());
+}
+
 TEST(MessagePipe, WhatAProfilePrintsBeforeThePreambleIsSkipped) {
   auto [agent, pipe] = make_stranger();
   pipe.expect_preamble();
