@@ -13,9 +13,10 @@ def sh(*command: str) -> None:
 
 
 class Hosts:
-    """So many hosts 10.77.0.1, 10.77.0.2, ... that reach each other."""
+    """So many hosts 10.77.0.1, 10.77.0.2, ... that reach each other. With `lonely` each has a first
+    interface lonely0, too, with an address of its own by which nobody reaches it."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, lonely: bool = False) -> None:
         self.prefix = f"corro{os.getpid()}"
         self.switch = f"{self.prefix}-switch"
         self.names: list[str] = []
@@ -27,6 +28,12 @@ class Hosts:
             name = f"{self.prefix}-{host}"
             self._add(name)
             self.names.append(name)
+            if lonely:
+                cable = ("link", "add", f"lonely{host}", "type", "veth", "peer", "name", "lonely0")
+                sh("ip", "-n", self.switch, *cable, "netns", name)  # In no bridge.
+                sh("ip", "-n", self.switch, "link", "set", f"lonely{host}", "up")
+                sh("ip", "-n", name, "address", "add", f"10.88.{host}.1/24", "dev", "lonely0")
+                sh("ip", "-n", name, "link", "set", "lonely0", "up")
             port = ("link", "add", f"port{host}", "type", "veth", "peer", "name", "eth0")
             sh("ip", "-n", self.switch, *port, "netns", name)
             sh("ip", "-n", self.switch, "link", "set", f"port{host}", "master", "bridge", "up")
@@ -68,6 +75,13 @@ class Hosts:
             "CORRO_JOB_ID": directory.name,
             "CORRO_LISTEN": self.address(layout[rank]),
         }
+
+    def use_ipv6_only(self) -> None:
+        """Makes them fd77::1, fd77::2, ... instead."""
+        for host, name in enumerate(self.names):
+            new = ("address", "add", f"fd77::{host + 1}/64", "dev", "eth0", "nodad")
+            sh("ip", "-n", name, *new)
+            sh("ip", "-n", name, "-4", "address", "flush", "dev", "eth0")
 
     def cut(self, host: int) -> None:
         """Cuts the cable of the host, at the switch: the host keeps its own addresses."""

@@ -27,8 +27,8 @@ DEADLINE = 120
 class Cluster:
     """Three hosts; the launcher is on the first, and so is the only key to the others."""
 
-    def __init__(self, directory: Path) -> None:
-        self.hosts = netns.Hosts(3)
+    def __init__(self, directory: Path, hosts: netns.Hosts | None = None) -> None:
+        self.hosts = hosts or netns.Hosts(3)
         self.servers = ssh.Servers(self.hosts, directory / "ssh")
         beside_python = str(Path(sys.executable).with_name("corro"))
         self.program = os.environ.get("CORRO_PROGRAM") or beside_python

@@ -410,8 +410,11 @@ void Agent::on(const Subject& /*about*/, const Survey& survey) {
     return say(Refused{status.code(), status.message()});
   utsname system{};
   (void)uname(&system);
-  std::vector<std::string> addresses;
-  for (io::OwnAddress& own : io::own_addresses()) addresses.push_back(std::move(own.address));
+  std::vector<std::string> addresses, interfaces;
+  for (io::OwnAddress& own : io::own_addresses()) {
+    addresses.push_back(std::move(own.address));
+    interfaces.push_back(std::move(own.interface));
+  }
   say(Surveyed{.machine = read_machine(read_variables()),
                .architecture = system.machine,
                .program = real_name_of(survey.program),
@@ -420,7 +423,8 @@ void Agent::on(const Subject& /*about*/, const Survey& survey) {
                .here = {.host = 0,
                         .token = routes_->token(),
                         .port = routes_->port(),
-                        .addresses = std::move(addresses)}});
+                        .addresses = std::move(addresses)},
+               .interfaces = std::move(interfaces)});
 }
 
 void Agent::on(const Subject& /*about*/, const Probe& probe) {

@@ -91,6 +91,7 @@ void fields(Is<Fence> auto& o, auto& a) { a(o.grace); }
 void fields(Is<Alive> auto&, auto&) {}
 void fields(Is<Surveyed> auto& o, auto& a) {
   a(o.machine), a(o.architecture), a(o.program), a(o.missing), a(o.free_port), a(o.here);
+  a(o.interfaces);
 }
 void fields(Is<Reached> auto& o, auto& a) { a(o.routes); }
 void fields(Is<Record> auto& o, auto& a) { a(o.key), a(o.value); }

@@ -135,6 +135,7 @@ struct Surveyed {
   std::string missing;       ///< Which of what a rank needs is not here; "": nothing.
   int32_t free_port = 0;     ///< For torch's store, if rank 0 is here.
   RouteTarget here;          ///< Without the number of the host.
+  std::vector<std::string> interfaces = {};  ///< That of each address.
 };
 /// What the probe has reached, and by which addresses.
 struct Reached {

@@ -64,6 +64,7 @@ std::vector<MessageBody> one_of_each() {
   survey.machine.processors = {{.id = 1, .core = 1, .package = 0, .node = 0}};
   survey.machine.host = "node7";
   survey.here = {.host = 3, .token = {}, .port = 20002, .addresses = {"10.0.0.3", "fd00::3"}};
+  survey.interfaces = {"eth0", "eth1"};
   return {
       Hello{.corro = "0.1", .host = "node7", .pid = 12},
       Started{.pid = 13},

@@ -240,6 +240,7 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   read_meeting_hosts(reader, environment);
   environment.listen = reader.text("CORRO_LISTEN").value_or("");
   environment.host_id = reader.text("CORRO_HOST_ID").value_or("");
+  environment.interfaces = find_interface_rule(lookup);
   environment.local_tcp = read_local_tcp(reader);
   environment.deterministic = reader.flag("CORRO_DETERMINISTIC");
   environment.commit = reader.flag("CORRO_COMMIT");

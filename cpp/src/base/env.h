@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/interface_rule.h"
 #include "base/status.h"
 
 namespace corro {
@@ -46,6 +47,9 @@ struct Environment {
   std::string master_address;            ///< MASTER_ADDR: the host of torchrun's store.
   std::optional<uint16_t> meeting_port;  ///< Of CORRO_BOOTSTRAP=tcp.
   std::string listen;                    ///< CORRO_LISTEN: address for TCP; default 127.0.0.1.
+  /// GLOO_SOCKET_IFNAME, HOROVOD_GLOO_IFACE or NCCL_SOCKET_IFNAME: the interfaces by which hosts
+  /// reach each other; any if none is set.
+  std::optional<InterfaceRule> interfaces;
   std::string
       host_id;  ///< CORRO_HOST_ID: says which ranks share a host (tests); default: found out.
   bool local_tcp = false;      ///< CORRO_TRANSPORT=tcp: ranks of one host use TCP; default shm.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "launch/network.h"
 
@@ -93,7 +94,13 @@ Status Meeting::advance() {
 
 Status Meeting::take_survey(AgentLink& link) {
   agent::Surveyed& survey = *link.survey;
-  CORRO_TRY(narrow(survey.here.addresses));
+  if (agents_.size() > 1) {
+    const auto interfaces = find_interface_rule([this](const char* name) {
+      const auto found = plan_.base.find(name);
+      return found == plan_.base.end() ? std::nullopt : std::optional(found->second);
+    });
+    CORRO_TRY(narrow_addresses(survey, plan_.options.network, interfaces));
+  }
   if (!survey.missing.empty()) {
     return {Code::kNotFound,
             survey.missing +
@@ -101,17 +108,6 @@ Status Meeting::take_survey(AgentLink& link) {
   }
   CORRO_TRY(check_alike(survey, *agents_[0].survey, agents_[0].name));
   return settle_host(plan_, link.host, survey.machine);
-}
-
-/// Leaves the addresses that the user wants.
-Status Meeting::narrow(std::vector<std::string>& addresses) const {
-  if (plan_.options.network.empty() || agents_.size() == 1) return {};
-  CORRO_ASSIGN(const Network network, Network::parse(plan_.options.network));
-  const std::string all = fmt::format("{}", fmt::join(addresses, ", "));
-  std::erase_if(addresses, [&](const std::string& address) { return !network.has(address); });
-  if (!addresses.empty()) return {};
-  return {Code::kNotFound, fmt::format("has no address in {}; it has {}", plan_.options.network,
-                                       all.empty() ? "none" : all)};
 }
 
 void Meeting::probe() {
@@ -124,6 +120,32 @@ void Meeting::probe() {
     }
     agents_.send(from.host, {{.job = job_}, std::move(probe)});
   }
+}
+
+Status narrow_addresses(agent::Surveyed& survey, const std::string& network,
+                        const std::optional<InterfaceRule>& interfaces) {
+  const auto none = [](const auto& has) {
+    return has.empty() ? std::string("none") : fmt::format("{}", fmt::join(has, ", "));
+  };
+  std::vector<std::string>& addresses = survey.here.addresses;
+  if (!network.empty()) {
+    CORRO_ASSIGN(const Network range, Network::parse(network));
+    const std::string all = none(addresses);
+    std::erase_if(addresses, [&](const std::string& address) { return !range.has(address); });
+    if (!addresses.empty()) return {};
+    return {Code::kNotFound, fmt::format("has no address in {}; it has {}", network, all)};
+  }
+  if (!interfaces) return {};
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < std::min(addresses.size(), survey.interfaces.size()); ++i) {
+    if (interfaces->admits(survey.interfaces[i])) kept.push_back(addresses[i]);
+  }
+  addresses = std::move(kept);
+  if (!addresses.empty()) return {};
+  const std::set<std::string> names(survey.interfaces.begin(), survey.interfaces.end());
+  return {Code::kNotFound,
+          fmt::format("has no interface by {} with an address for others; it has {}",
+                      interfaces->text(), none(names))};
 }
 
 Status check_alike(const agent::Surveyed& survey, const agent::Surveyed& first,

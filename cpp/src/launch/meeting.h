@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/interface_rule.h"
 #include "launch/agents.h"
 #include "launch/plan.h"
 #include "launch/sync_tree.h"
@@ -46,7 +47,6 @@ class Meeting {
  private:
   enum class State : uint8_t { kSurveying, kProbing, kDone };
   [[nodiscard]] Status take_survey(AgentLink& link);
-  [[nodiscard]] Status narrow(std::vector<std::string>& addresses) const;
   [[nodiscard]] bool has_answered(const AgentLink& link) const;
   void probe();
   void survey(const AgentLink& link);
@@ -63,6 +63,11 @@ class Meeting {
 /// FAILED_PRECONDITION if what runs on the host `name` does not run on another one. Pure.
 [[nodiscard]] Status check_alike(const agent::Surveyed& survey, const agent::Surveyed& first,
                                  const std::string& name);
+
+/// Leaves the addresses that the user wants: in --network, else of the interfaces that a variable
+/// of others names. NOT_FOUND, with what the host has, if there is none. Pure.
+[[nodiscard]] Status narrow_addresses(agent::Surveyed& survey, const std::string& network,
+                                      const std::optional<InterfaceRule>& interfaces);
 
 /// By which address others reach each host: the first of its own that all of them have reached.
 /// UNAVAILABLE names two hosts that do not reach each other. Pure.

@@ -51,6 +51,41 @@ TEST(ChooseAddresses, SaysWhereNoAddressIsForAll) {
               HasSubstr("host a: no address leads to it from all other hosts"));
 }
 
+agent::Surveyed two_interfaces() {
+  agent::Surveyed survey;
+  survey.here.addresses = {"10.0.0.1", "10.1.0.1", "fd00::1"};
+  survey.interfaces = {"eth0", "ib0", "ib0"};
+  return survey;
+}
+
+TEST(NarrowAddresses, LeavesThoseOfTheInterfacesThatOthersVariablesName) {
+  agent::Surveyed survey = two_interfaces();
+  const InterfaceRule infiniband{.variable = "NCCL_SOCKET_IFNAME", .value = "ib"};
+  ASSERT_TRUE(narrow_addresses(survey, "", infiniband).ok());
+  EXPECT_THAT(survey.here.addresses, ElementsAre("10.1.0.1", "fd00::1"));
+  survey = two_interfaces();
+  ASSERT_TRUE(narrow_addresses(survey, "", std::nullopt).ok());
+  EXPECT_EQ(survey.here.addresses.size(), 3U);
+}
+
+TEST(NarrowAddresses, TheNetworkThatIsAskedForWins) {
+  agent::Surveyed survey = two_interfaces();
+  const InterfaceRule infiniband{.variable = "NCCL_SOCKET_IFNAME", .value = "ib"};
+  ASSERT_TRUE(narrow_addresses(survey, "10.0.0.0/16", infiniband).ok());
+  EXPECT_THAT(survey.here.addresses, ElementsAre("10.0.0.1"));
+}
+
+TEST(NarrowAddresses, SaysWhatThereIsInsteadOfWhatIsMissing) {
+  agent::Surveyed survey = two_interfaces();
+  const InterfaceRule missing{.variable = "GLOO_SOCKET_IFNAME", .value = "eth7"};
+  EXPECT_EQ(narrow_addresses(survey, "", missing).message(),
+            "has no interface by GLOO_SOCKET_IFNAME=eth7 with an address for others; it has eth0, "
+            "ib0");
+  survey = two_interfaces();
+  EXPECT_EQ(narrow_addresses(survey, "1.2.0.0/16", missing).message(),
+            "has no address in 1.2.0.0/16; it has 10.0.0.1, 10.1.0.1, fd00::1");
+}
+
 TEST(CheckAlike, NamesWhatDiffers) {
   agent::Surveyed first;
   first.architecture = "x86_64";

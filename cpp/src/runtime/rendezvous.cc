@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "io/interfaces.h"
 #include "transport/rank_bootstrap.h"
@@ -104,13 +105,29 @@ std::string address_towards_store(const Environment& environment) {
   return own.empty() ? "" : own.front().address;
 }
 
+/// The first own address of the interfaces that a variable of others names.
+Result<std::string> address_by(const InterfaceRule& rule) {
+  std::set<std::string> names;
+  for (const io::OwnAddress& own : io::own_addresses()) {
+    if (rule.admits(own.interface)) return own.address;
+    names.insert(own.interface);
+  }
+  return Status(Code::kInvalidArgument,
+                fmt::format("host {} has no interface by {} with an address for others; it has {}",
+                            io::host_name(), rule.text(),
+                            names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+}
+
 /// Where this rank listens for those of other hosts.
-std::string listen_address(const Environment& environment, const std::string& own_address) {
+Result<std::string> listen_address(const Environment& environment, const std::string& own_address) {
+  const std::string nowhere = "127.0.0.1";
   if (!environment.listen.empty()) return environment.listen;
+  if (on_several_hosts(environment) && environment.interfaces)
+    return address_by(*environment.interfaces);
   if (!own_address.empty()) return own_address;
   const bool by_store = on_several_hosts(environment) && !environment.master_address.empty();
   const std::string towards = by_store ? address_towards_store(environment) : "";
-  return towards.empty() ? "127.0.0.1" : towards;
+  return towards.empty() ? nowhere : towards;
 }
 
 }  // namespace
@@ -149,6 +166,7 @@ Result<Rendezvous> meet(const Environment& environment, const JoinOptions& optio
   if (!secret && wanted) {
     CORRO_ASSIGN(secret, find_secret(environment));
   }
+  CORRO_ASSIGN(const std::string listen, listen_address(environment, own_address));
   transport::MeshOptions mesh{
       .rank = rank,
       .size = size,
@@ -157,7 +175,7 @@ Result<Rendezvous> meet(const Environment& environment, const JoinOptions& optio
       .secret = secret,
       .local =
           environment.local_tcp ? transport::LocalTransport::kTcp : transport::LocalTransport::kShm,
-      .listen_address = listen_address(environment, own_address),
+      .listen_address = listen,
       .one_host = on_one_host(environment) == true && environment.host_id.empty(),
       .host_id = environment.host_id,
       .settings = common_settings(environment),
