@@ -28,7 +28,7 @@ std::string_view take_entry(std::string_view& text) {
 /// False unless it is a number of at most kMostDigits digits.
 bool read_number(std::string_view digits, unsigned& number) {
   const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  const auto [stop, error] = std::from_chars(digits.begin(), end, number);
   return !digits.empty() && digits.size() <= kMostDigits && error == std::errc() && stop == end;
 }
 

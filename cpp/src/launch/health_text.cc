@@ -107,7 +107,7 @@ std::string format_health(const Health& health, const std::vector<Finding>& find
     text += fmt::format("; {} of {} links between them measured, over one connection each",
                         measured_links(health), health.links.size());
   }
-  text += "\n";
+  text += '\n';
   if (findings.empty()) text += "nothing is wrong\n";
   for (const Finding& finding : findings)
     text += fmt::format("\n{}\n  do  {}\n", finding.what, finding.advice);

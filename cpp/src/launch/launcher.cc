@@ -199,7 +199,7 @@ class Launcher {
   // The end.
   [[nodiscard]] int finish();
   void flush_screen();
-  void say_end(CallEnd end);
+  void say_end(const CallEnd& end);
   [[nodiscard]] int say_refused();
   [[nodiscard]] int say_killed(int status);
 
@@ -697,7 +697,7 @@ void Launcher::flush_screen() {
 }
 
 /// The last word is on the screen, or the caller's to say.
-void Launcher::say_end(CallEnd end) {
+void Launcher::say_end(const CallEnd& end) {
   if (caller_) return writer_->write(caller_->fd(), frame_end(end));
   if (!end.text.empty()) screen_.note(end.text);
 }

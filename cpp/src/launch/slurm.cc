@@ -22,7 +22,7 @@ template <typename T>
 std::optional<T> number_of(std::string_view text, T lowest, T highest) {
   T number = 0;
   const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const auto [stop, error] = std::from_chars(text.begin(), end, number);
   const bool good = error == std::errc() && stop == end && number >= lowest && number <= highest;
   return good ? std::optional(number) : std::nullopt;
 }

@@ -7,7 +7,7 @@ namespace {
 
 /// For py-spy, the process itself, and the way there and back.
 constexpr Duration kPatience = 2 * agent::kStackPatience + std::chrono::seconds(1);
-const std::string kAsked = "its host does not answer";
+constexpr std::string_view kAsked = "its host does not answer";
 
 }  // namespace
 
@@ -19,7 +19,7 @@ void StackRound::begin(const JobFacts& job, std::span<const diagnosis::RankEnd> 
     ranks_.push_back({.rank = end.rank,
                       .host = job.hosts.size() == 1 ? "" : host,
                       .text = "",
-                      .missing = end.ended ? "has ended" : kAsked});
+                      .missing = end.ended ? "has ended" : std::string(kAsked)});
     if (!end.ended) ++waiting_;
   }
   due_ = waiting_ == 0 ? now : now + kPatience;

@@ -32,7 +32,7 @@ Result<io::Fd> listen_at(const std::vector<uint16_t>& ports) {
 
 }  // namespace
 
-Result<std::unique_ptr<StandInAgent>> StandInAgent::start(Options options) {
+Result<std::unique_ptr<StandInAgent>> StandInAgent::start(const Options& options) {
   auto service = wire::AgentService::create({.job = options.job,
                                              .secret = options.secret,
                                              .size = options.size,

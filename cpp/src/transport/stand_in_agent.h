@@ -36,7 +36,7 @@ class StandInAgent {
     std::vector<uint16_t> ports;  ///< The first free one is taken; empty: ranks of this host only.
   };
   /// Listens, and starts the thread. ALREADY_EXISTS if somebody has the name.
-  static Result<std::unique_ptr<StandInAgent>> start(Options options);
+  static Result<std::unique_ptr<StandInAgent>> start(const Options& options);
   /// Serves on until all who have come have left, but no longer than a few seconds. (Where all
   /// ranks have come and left, it has ended by itself.)
   ~StandInAgent();
