@@ -63,7 +63,7 @@ TEST_P(Pairs, EarlyMessagesAreBoundedHoweverMuchWasSentOnAnotherTag) {
   // The message that passes the limit, and the one that has begun before the sender hears of it.
   constexpr size_t kMost = transport::EndpointLimits{}.bounce_bytes_per_lane + 2 * kMiB;
   const auto held = [this] {
-    return world_.engine(1).peers().endpoint(0)->counters().bounced_bytes_peak;
+    return world_.engine(1).peers().endpoint(0)->metrics().value(obs::Metric::kBouncedBytesPeak);
   };
   EXPECT_LE(held(), kMost);
   // Other tags are not held up.

@@ -463,8 +463,8 @@ CORRO_API void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_erro
 /* In a forked child, or with NULL, this does nothing. */
 CORRO_API void corro_arena_free(void* memory);
 
-/* Counters by name ("ops", "messages_sent", "bytes_sent", "handshakes_refused", "wakeups",
- * "named_messages", "ranks_lost", "suspects", ...); 0 if unknown. */
+/* What the engine counts, and how much there is now, by name ("ops", "failures", "bytes_sent",
+ * "in_flight", ...: docs/metrics.md); the sum over transports; 0 if unknown. Never blocks. */
 CORRO_API uint64_t corro_engine_counter(const corro_engine* engine, const char* name);
 CORRO_API const char* corro_version(void);
 

@@ -319,28 +319,7 @@ void corro_arena_free(void* memory) {
 
 uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
   if (engine->driver().abandoned()) return 0;
-  const std::string_view wanted(name);
-  if (wanted == "wakeups") return engine->driver().wakeups();
-  if (wanted == "handshakes_refused") return engine->joined.driver->handshakes_refused();
-  uint64_t value = 0;
-  engine->driver().call([&](runtime::Engine& running) {
-    const runtime::EngineCounters& counters = running.counters();
-    const auto messages = running.peers().counters();
-    value = wanted == "ops"                 ? counters.operations
-            : wanted == "failures"          ? counters.failures
-            : wanted == "polls"             ? counters.polls
-            : wanted == "ranks_lost"        ? counters.ranks_lost
-            : wanted == "suspects"          ? counters.suspects
-            : wanted == "named_messages"    ? counters.named_messages
-            : wanted == "messages_sent"     ? messages.messages_sent
-            : wanted == "messages_received" ? messages.messages_received
-            : wanted == "bytes_sent"        ? messages.bytes_sent
-            : wanted == "bytes_received"    ? messages.bytes_received
-            : wanted == "bounced"           ? messages.bounced
-            : wanted == "pauses"            ? messages.pauses
-                                            : 0;
-  });
-  return value;
+  return engine->driver().engine().metrics().total(name);
 }
 
 const char* corro_version(void) { return CORRO_VERSION; }

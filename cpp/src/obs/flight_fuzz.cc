@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "obs/flight_layout.h"
+#include "obs/metrics_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int fd = memfd_create("corro-fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -20,5 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (void)corro::obs::name_of(op.phase);
     CORRO_CHECK(op.name.size() < corro::obs::kFlightNameBytes);
   }
+  for (const corro::obs::MetricInfo& metric : corro::obs::all_metrics())
+    (void)corro::obs::total_of(snapshot->metrics, metric.name);
+  CORRO_CHECK(snapshot->metrics.size() <= corro::obs::kMetricCount);
   return 0;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "obs/metrics_reader.h"
+
 namespace corro::obs {
 namespace {
 
@@ -84,19 +86,23 @@ std::optional<OpSnapshot> read_record(const FlightRecord& record) {
   return snapshot;
 }
 
-ProcessSnapshot read_memory(const FlightHeader& header, const FlightRecord* records,
-                            uint32_t capacity) {
+ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity) {
+  const auto& header = *reinterpret_cast<const FlightHeader*>(memory);
+  const auto& cells = reinterpret_cast<const FlightMetrics*>(memory + kFlightMetricsAt)->cells;
+  const auto* records = reinterpret_cast<const FlightRecord*>(memory + kFlightRecordsAt);
   ProcessSnapshot snapshot;
   snapshot.rank = header.rank.load(kNewest);
   snapshot.size = header.size.load(kNewest);
   snapshot.pid = header.pid.load(kNewest);
-  snapshot.step = header.step.load(kNewest);
+  snapshot.step = cells[static_cast<size_t>(Metric::kStep)].load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < capacity; ++i) {
     auto record = read_record(records[i]);
     if (record && (record->sequence - 1) % capacity == i)
       snapshot.recent.push_back(std::move(*record));
   }
-  snapshot.operations = header.operations.load(kNewest);  // last: no record read above is newer
+  snapshot.metrics = read_metrics(cells, header.metric_count.load(kNewest));
+  // Last: no record read above is newer.
+  snapshot.operations = cells[static_cast<size_t>(Metric::kOps)].load(kNewest);
   std::erase_if(snapshot.recent,
                 [&](const OpSnapshot& op) { return op.sequence > snapshot.operations; });
   std::ranges::sort(snapshot.recent, [](const OpSnapshot& a, const OpSnapshot& b) {

@@ -1,5 +1,5 @@
-// The memory of a flight recorder: one header, then `capacity` records. Private to obs/. Byte
-// tables: docs/wire.md.
+// The memory of a flight recorder: one header, the metrics, then `capacity` records. Private to
+// obs/. Byte tables: docs/wire.md.
 //
 // Every field is a lock-free atomic, so a reader in the same process, in another one, or after the
 // writer's death sees whole words. A record is valid when its `sequence` is the same, and not 0,
@@ -15,10 +15,12 @@
 #include <optional>
 
 #include "obs/flight_recorder.h"
+#include "obs/metrics.h"
 
 namespace corro::obs {
 
-inline constexpr uint64_t kFlightMagic = 0x31544C464F52524FULL;  // "ORROFLT1"
+inline constexpr uint64_t kFlightMagic = 0x32544C464F52524FULL;    // "ORROFLT2"
+inline constexpr uint64_t kFlightKind = kFlightMagic << 8U >> 8U;  // Without the version.
 inline constexpr uint32_t kMaxFlightCapacity = 1U << 16U;
 inline constexpr size_t kFlightNameBytes = 32;
 inline constexpr const char* kFlightMemfdName = "corro-flight";
@@ -29,9 +31,13 @@ struct alignas(64) FlightHeader {
   std::atomic<int32_t> rank;
   std::atomic<int32_t> size;
   std::atomic<int32_t> pid;
-  std::atomic<uint64_t> step;
-  std::atomic<uint64_t>
-      operations;  ///< Sequence of the newest record; stored before the record is filled.
+  std::atomic<uint32_t> metric_count;  ///< How many metrics the writer knows.
+};
+
+/// The cell of Metric::kOps is the sequence of the newest record; stored before the record is
+/// filled.
+struct FlightMetrics {
+  alignas(64) MetricCells cells;
 };
 
 struct alignas(64) FlightRecord {
@@ -50,13 +56,16 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<int32_t>::is_always_lock_free);
 static_assert(offsetof(FlightHeader, capacity) == 8 && offsetof(FlightHeader, rank) == 12 &&
               offsetof(FlightHeader, size) == 16 && offsetof(FlightHeader, pid) == 20 &&
-              offsetof(FlightHeader, step) == 24 && offsetof(FlightHeader, operations) == 32 &&
-              sizeof(FlightHeader) == 64);
+              offsetof(FlightHeader, metric_count) == 24 && sizeof(FlightHeader) == 64 &&
+              sizeof(FlightMetrics) == 512);
 static_assert(offsetof(FlightRecord, op_id) == 8 && offsetof(FlightRecord, count) == 16 &&
               offsetof(FlightRecord, what) == 24 && offsetof(FlightRecord, where) == 32 &&
               offsetof(FlightRecord, state) == 40 && offsetof(FlightRecord, queued_ns) == 48 &&
               offsetof(FlightRecord, started_ns) == 56 && offsetof(FlightRecord, done_ns) == 64 &&
               offsetof(FlightRecord, name) == 72 && sizeof(FlightRecord) == 128);
+
+inline constexpr size_t kFlightMetricsAt = sizeof(FlightHeader);
+inline constexpr size_t kFlightRecordsAt = kFlightMetricsAt + sizeof(FlightMetrics);
 
 struct FlightState {
   Phase phase = Phase::kNone;
@@ -67,15 +76,14 @@ struct FlightState {
 [[nodiscard]] uint64_t pack_state(FlightState state);
 [[nodiscard]] uint64_t pack_what(const OpRecord& op);
 [[nodiscard]] constexpr size_t flight_bytes(uint32_t capacity) {
-  return sizeof(FlightHeader) + size_t{capacity} * sizeof(FlightRecord);
+  return kFlightRecordsAt + size_t{capacity} * sizeof(FlightRecord);
 }
 
 /// Reads one slot; nothing if it is empty, being overwritten, or holds values that no writer
 /// stores.
 [[nodiscard]] std::optional<OpSnapshot> read_record(const FlightRecord& record);
-/// Reads the header and every valid record. `header.capacity` has been checked against the memory's
-/// size.
-[[nodiscard]] ProcessSnapshot read_memory(const FlightHeader& header, const FlightRecord* records,
-                                          uint32_t capacity);
+/// Reads the header, the metrics and every valid record. `capacity` has been checked against the
+/// memory's size.
+[[nodiscard]] ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity);
 
 }  // namespace corro::obs

@@ -68,16 +68,16 @@ Result<ProcessSnapshot> read_flight(int fd) {
   const Mapping mapping(fd, bytes);
   if (!mapping.ok()) return status_from_errno("flight recorder: mmap", errno);
   const auto& header = *reinterpret_cast<const FlightHeader*>(mapping.data());
-  if (header.magic.load(std::memory_order_acquire) != kFlightMagic)
-    return refuse("memory has another format");
+  const uint64_t magic = header.magic.load(std::memory_order_acquire);
+  if (magic != kFlightMagic && magic << 8U >> 8U == kFlightKind)
+    return refuse("another release of corro wrote it");
+  if (magic != kFlightMagic) return refuse("memory has another format");
   const uint32_t capacity = header.capacity.load(std::memory_order_acquire);
   if (!std::has_single_bit(capacity) || capacity > kMaxFlightCapacity ||
       flight_bytes(capacity) > bytes) {
     return refuse(fmt::format("a capacity of {} records does not fit {} bytes", capacity, bytes));
   }
-  const auto* records =
-      reinterpret_cast<const FlightRecord*>(mapping.data() + sizeof(FlightHeader));
-  return read_memory(header, records, capacity);
+  return read_memory(mapping.data(), capacity);
 }
 
 Result<ProcessSnapshot> read_flight_of(int pid) {

@@ -47,7 +47,7 @@ std::vector<std::byte> with(std::vector<std::byte> bytes, size_t offset, T value
   return bytes;
 }
 
-constexpr size_t kSecond = sizeof(FlightHeader) + sizeof(FlightRecord);
+constexpr size_t kSecond = kFlightRecordsAt + sizeof(FlightRecord);
 constexpr size_t kWhat = kSecond + 3 * sizeof(uint64_t);
 constexpr size_t kState = kSecond + 5 * sizeof(uint64_t);
 
@@ -92,6 +92,13 @@ TEST(ReadFlight, RefusesACapacityThatLies) {
 TEST(ReadFlight, RefusesAnotherFormat) {
   const Memory memory(with(real_bytes(), 0, uint64_t{0}));
   EXPECT_EQ(read_flight(memory.fd()).status().code(), Code::kDataLoss);
+}
+
+TEST(ReadFlight, RefusesAnotherVersionAndSaysSo) {
+  const Memory memory(with(real_bytes(), 7, '1'));
+  const Status refused = read_flight(memory.fd()).status();
+  EXPECT_EQ(refused.code(), Code::kDataLoss);
+  EXPECT_NE(refused.message().find("another release"), std::string::npos) << refused.message();
 }
 
 TEST(ReadFlight, LeavesOutRecordsThatNoWriterStores) {

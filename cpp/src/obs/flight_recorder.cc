@@ -46,16 +46,28 @@ Status seal(int fd) {
   return {};
 }
 
+Result<std::shared_ptr<std::byte>> map(int fd, size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return status_from_errno("flight recorder: mmap", errno);
+  const auto unmap = [bytes](std::byte* mapped) { munmap(mapped, bytes); };
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), unmap);
+}
+
 }  // namespace
 
 struct FlightRecorder::Impl {
   ~Impl() {
-    if (memory != MAP_FAILED) munmap(memory, bytes);
     if (fd >= 0) close(fd);
   }
-  [[nodiscard]] FlightHeader& header() const { return *static_cast<FlightHeader*>(memory); }
+  [[nodiscard]] FlightHeader& header() const {
+    return *reinterpret_cast<FlightHeader*>(memory.get());
+  }
+  [[nodiscard]] std::atomic<uint64_t>& operations() const {
+    auto& cells = reinterpret_cast<FlightMetrics*>(memory.get() + kFlightMetricsAt)->cells;
+    return cells[static_cast<size_t>(Metric::kOps)];
+  }
   [[nodiscard]] FlightRecord* records() const {
-    return reinterpret_cast<FlightRecord*>(static_cast<std::byte*>(memory) + sizeof(FlightHeader));
+    return reinterpret_cast<FlightRecord*>(memory.get() + kFlightRecordsAt);
   }
   /// The handle's record, or null once the ring has gone round and it is another operation's.
   [[nodiscard]] FlightRecord* find(Handle handle) const {
@@ -64,8 +76,8 @@ struct FlightRecorder::Impl {
   }
 
   int fd = -1;
-  void* memory = MAP_FAILED;
-  size_t bytes = 0;
+  std::shared_ptr<std::byte> memory;  ///< The metrics keep it, too.
+  Metrics metrics{nullptr};
   uint32_t capacity = 0;
   uint64_t begun = 0;
 };
@@ -78,16 +90,19 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(Options options) 
   }
   auto impl = std::make_unique<Impl>();
   impl->capacity = options.capacity;
-  impl->bytes = flight_bytes(options.capacity);
-  CORRO_ASSIGN(impl->fd, make_memfd(impl->bytes));
-  impl->memory = mmap(nullptr, impl->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, impl->fd, 0);
-  if (impl->memory == MAP_FAILED) return status_from_errno("flight recorder: mmap", errno);
+  const size_t bytes = flight_bytes(options.capacity);
+  CORRO_ASSIGN(impl->fd, make_memfd(bytes));
+  CORRO_ASSIGN(impl->memory, map(impl->fd, bytes));
   CORRO_TRY(seal(impl->fd));
+  impl->metrics = Metrics(std::shared_ptr<MetricCells>(
+      impl->memory, reinterpret_cast<MetricCells*>(impl->memory.get() + kFlightMetricsAt)));
+  impl->metrics.set(Metric::kRanks, static_cast<uint64_t>(options.size));
   FlightHeader& header = impl->header();
   header.capacity.store(options.capacity, kPublish);
   header.rank.store(options.rank, kPublish);
   header.size.store(options.size, kPublish);
   header.pid.store(getpid(), kPublish);
+  header.metric_count.store(kMetricCount, kPublish);
   header.magic.store(kFlightMagic, kPublish);
   return std::unique_ptr<FlightRecorder>(new FlightRecorder(std::move(impl)));
 }
@@ -101,7 +116,7 @@ FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op, Phase phase) {
   FlightRecord& record = impl_->records()[(handle - 1) & (impl_->capacity - 1)];
   record.sequence.store(
       0, std::memory_order_relaxed);  // ordered before the fields by their release stores
-  impl_->header().operations.store(handle, kPublish);
+  impl_->operations().store(handle, kPublish);
   record.op_id.store(op.op_id, kPublish);
   record.count.store(op.count, kPublish);
   record.what.store(pack_what(op), kPublish);
@@ -128,10 +143,11 @@ void FlightRecorder::set_phase(Handle handle, Phase phase, int32_t waiting_for) 
 }
 
 void FlightRecorder::end(Handle handle, Code code) {
+  const bool failed = code != Code::kOk;
+  if (failed) impl_->metrics.add(Metric::kFailures);
   FlightRecord* record = impl_->find(handle);
   if (record == nullptr) return;
   // A failed operation keeps the peer it was waiting for: that is what one wants to know about it.
-  const bool failed = code != Code::kOk;
   const uint64_t last = record->state.load(std::memory_order_relaxed);
   const int32_t waited_for = failed ? static_cast<int32_t>(last >> 32U) : -1;
   record->done_ns.store(now_ns(), kPublish);
@@ -141,12 +157,14 @@ void FlightRecorder::end(Handle handle, Code code) {
                       kPublish);
 }
 
-void FlightRecorder::set_step(uint64_t step) { impl_->header().step.store(step, kPublish); }
+void FlightRecorder::set_step(uint64_t step) { impl_->metrics.set(Metric::kStep, step); }
+
+const Metrics& FlightRecorder::metrics() const { return impl_->metrics; }
 
 int FlightRecorder::fd() const { return impl_->fd; }
 
 ProcessSnapshot FlightRecorder::snapshot() const {
-  return read_memory(impl_->header(), impl_->records(), impl_->capacity);
+  return read_memory(impl_->memory.get(), impl_->capacity);
 }
 
 }  // namespace corro::obs

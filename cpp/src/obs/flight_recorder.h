@@ -1,6 +1,6 @@
 // The flight recorder: a ring of per-operation records in a memfd, written by the engine with plain
 // atomics and read from outside (corro doctor, the agent) while the process hangs or after it was
-// killed.
+// killed. The engine's metrics stand in the same memory.
 //
 //   auto recorder = FlightRecorder::create({.rank = 0, .size = 4}).value();
 //   auto record = recorder->begin({.op_id = 7, .kind = OpKind::kAllreduce, .count = 1000});
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "obs/metrics.h"
 
 namespace corro::obs {
 
@@ -60,6 +61,7 @@ struct ProcessSnapshot {
   uint64_t step = 0;                    ///< As told by corro_engine_set_step.
   uint64_t operations = 0;              ///< Begun so far.
   std::vector<OpSnapshot> recent = {};  ///< Oldest first; at most the ring's capacity.
+  MetricValues metrics = {};
 };
 
 /// begin/set_phase/end: one writer at a time (the holder of the baton). set_step: any thread. Never
@@ -79,8 +81,11 @@ class FlightRecorder {
   /// `phase`: kQueued, or a later one for an operation that starts at once.
   Handle begin(const OpRecord& op, Phase phase = Phase::kQueued);
   void set_phase(Handle handle, Phase phase, int32_t waiting_for = -1);
+  /// Counts a failure, whether the record is still there or not.
   void end(Handle handle, Code code);
   void set_step(uint64_t step);
+  /// The numbers in the same memory, which they keep.
+  [[nodiscard]] const Metrics& metrics() const;
   /// The sealed memfd named "corro-flight"; pass it on to let others read. Owned by the recorder.
   [[nodiscard]] int fd() const;
   [[nodiscard]] ProcessSnapshot snapshot() const;

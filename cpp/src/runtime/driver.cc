@@ -38,7 +38,8 @@ Status Driver::set_up(DriverOptions options) {
                                       .streams = std::move(streams),
                                       .pids = std::move(options.peer_pids),
                                       .connector = std::move(options.connector),
-                                      .liveness = std::move(options.liveness)}));
+                                      .liveness = std::move(options.liveness),
+                                      .metrics = engine->metrics()}));
   mover_ = std::make_unique<Mover>(std::move(engine), *watch_, peer_bells_);
   progress_ = std::make_unique<ProgressThread>(*mover_, *watch_, baton_, options.progress_ladder);
   mover_->ask_readable();

@@ -77,12 +77,9 @@ class Driver {
   /// done; throws what it throws.
   void call(const std::function<void(Engine&)>& task);
 
-  /// Immutable facts and thread-safe parts of the engine: rank, size, segment, recorder.
+  /// Immutable facts and thread-safe parts of the engine: rank, size, segment, recorder,
+  /// metrics.
   [[nodiscard]] Engine& engine() { return mover_->engine(); }
-  /// Strangers turned away so far.
-  [[nodiscard]] uint64_t handshakes_refused() const { return watch_->handshakes_refused(); }
-  /// Times the progress thread has woken up.
-  [[nodiscard]] uint64_t wakeups() const { return watch_->wakeups(); }
 
   /// In a forked child: closes every descriptor of the engine; the driver is dead there.
   void abandon_in_child();

@@ -20,8 +20,11 @@ constexpr Duration kLookAgain = std::chrono::microseconds(20);
 /// this.
 constexpr int kPollsForTheDead = 100'000;
 
+const obs::Metrics& metrics_of(const EngineOptions& options) { return options.recorder->metrics(); }
+
 Peers peers_of(const EngineOptions& options) {
-  return Peers(options.members[static_cast<size_t>(options.rank)], options.connects);
+  return Peers(options.members[static_cast<size_t>(options.rank)], options.connects,
+               metrics_of(options));
 }
 
 collective::StagePool stages_of(const EngineOptions& options) {
@@ -33,7 +36,8 @@ collective::StagePool stages_of(const EngineOptions& options) {
 Engine::Engine(EngineOptions options)
     : parts_{.options = std::move(options),
              .peers = peers_of(parts_.options),
-             .stages = stages_of(parts_.options)},
+             .stages = stages_of(parts_.options),
+             .metrics = metrics_of(parts_.options)},
       groups_(parts_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
@@ -83,7 +87,7 @@ void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time n
 bool Engine::poll(Time now) {
   if (closed_) return false;
   now_ = now;
-  ++parts_.counters.polls;
+  parts_.metrics.add(obs::Metric::kPolls);
   const bool launched = parts_.executor->poll(now);
   const bool names = groups_.names_wait();
   const bool due = idle_polls_ >= kIdlePollsPerLook || names || parts_.options.commit;

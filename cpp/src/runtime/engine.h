@@ -30,7 +30,8 @@ class Engine final {
     return parts_.options.segment;
   }
   [[nodiscard]] obs::FlightRecorder& recorder() { return *parts_.recorder; }
-  [[nodiscard]] const EngineCounters& counters() const { return parts_.counters; }
+  /// What it counts; thread-safe to read.
+  [[nodiscard]] const obs::Metrics& metrics() const { return parts_.metrics; }
   /// Suspects since the last call, each rank once.
   [[nodiscard]] std::vector<Suspect> take_suspects() { return std::exchange(parts_.suspects, {}); }
 

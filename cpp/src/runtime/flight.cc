@@ -35,7 +35,7 @@ std::unique_ptr<Flight> make_flight(EngineParts& parts, const collective::OpRequ
   flight->submitted = flight->waits_since = now;
   flight->deadline =
       now + (request.timeout > Duration::zero() ? request.timeout : parts.options.timeout);
-  ++parts.flights;
+  parts.begin_flight();
   return flight;
 }
 
@@ -52,7 +52,6 @@ obs::OpRecord record_of(const LaneKey& lane, const collective::OpRequest& reques
 
 void record_flight(EngineParts& parts, const LaneKey& lane, Flight& flight) {
   flight.record = parts.recorder->begin(record_of(lane, *flight.request, flight.op));
-  ++parts.counters.operations;
 }
 
 void Flight::start(EngineParts& parts, std::unique_ptr<collective::Operation> its,
@@ -89,7 +88,7 @@ void suspect_awaited(EngineParts& parts, const GroupFacts& facts, Flight& flight
     return;
   }
   flight.suspects = true;
-  ++parts.counters.suspects;
+  parts.metrics.add(obs::Metric::kSuspects);
   const int32_t world_rank = facts.world_rank(awaited);
   const auto known = [world_rank](const Suspect& one) { return one.rank == world_rank; };
   if (std::any_of(parts.suspects.begin(), parts.suspects.end(), known)) return;
@@ -103,8 +102,7 @@ void end_flight(EngineParts& parts, Flight& flight, const Status& status) {
     flight.operation.reset();
   }
   flight.over = true;
-  --parts.flights;
-  if (!status.ok()) ++parts.counters.failures;
+  parts.end_flight();
   parts.recorder->end(flight.record, status.code());
   flight.request = nullptr;
   const std::shared_ptr<WorkState> work = std::move(flight.work);

@@ -23,6 +23,7 @@
 #include "graph/executor.h"
 #include "named/fusion.h"
 #include "obs/flight_recorder.h"
+#include "obs/metrics.h"
 #include "runtime/peers.h"
 #include "runtime/work.h"
 
@@ -47,16 +48,6 @@ struct EngineOptions {
   bool commit = false;    ///< Collectives end with a closing round; the same on all ranks.
 };
 
-/// What happened so far; read by counters and tests.
-struct EngineCounters {
-  uint64_t operations = 0;
-  uint64_t failures = 0;
-  uint64_t polls = 0;
-  uint64_t ranks_lost = 0;      ///< Peers known to be lost.
-  uint64_t suspects = 0;        ///< Operations that have waited for one rank for so long.
-  uint64_t named_messages = 0;  ///< Announcements and decisions of named operations sent.
-};
-
 /// A rank that an operation has waited for so long is noted as suspect.
 inline constexpr Duration kSuspectAfter = std::chrono::seconds(5);
 
@@ -74,10 +65,13 @@ struct EngineParts {
   collective::StagePool stages;
   std::unique_ptr<obs::FlightRecorder> recorder = nullptr;
   std::unique_ptr<graph::Executor> executor = nullptr;
-  EngineCounters counters = {};
-  size_t flights = 0;                  ///< Submitted and not over.
+  obs::Metrics metrics;                ///< The recorder's.
+  size_t flights = 0;                  ///< Submitted and not over; begin_flight(), end_flight().
   size_t message_flights = 0;          ///< Of these, started and using endpoints.
   std::vector<Suspect> suspects = {};  ///< Not taken yet, each rank once.
+
+  void begin_flight() { metrics.set(obs::Metric::kInFlight, ++flights); }
+  void end_flight() { metrics.set(obs::Metric::kInFlight, --flights); }
 };
 
 /// What is fixed of a group. Ranks are group ranks where nothing else is said.
@@ -143,7 +137,7 @@ struct Flight {
 [[nodiscard]] std::unique_ptr<Flight> make_flight(EngineParts& parts,
                                                   const std::shared_ptr<WorkState>& work,
                                                   size_t index, Time now);
-/// Writes the flight's record and counts the operation. Requires `op`.
+/// Writes the flight's record, which counts the operation. Requires `op`.
 void record_flight(EngineParts& parts, const LaneKey& lane, Flight& flight);
 [[nodiscard]] obs::OpRecord record_of(const LaneKey& lane, const collective::OpRequest& request,
                                       uint64_t op);

@@ -157,7 +157,7 @@ void Group::submit(const std::shared_ptr<WorkState>& work, Time now) {
     Status refused = refuse(request);
     if (refused.ok() && work->named) refused = named_.submit(work, i, now);
     if (!refused.ok()) {
-      ++parts_.counters.failures;
+      parts_.metrics.add(obs::Metric::kFailures);
       work->finish_one(refused);
     } else if (!work->named && is_pair(request.kind)) {
       pairs_.submit(work, i, now);

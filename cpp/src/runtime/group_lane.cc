@@ -106,7 +106,6 @@ bool NowOperation::begin(GroupLane& lane, const collective::OpRequest& request) 
   EngineParts& parts = lane.parts_;
   record_ = parts.recorder->begin(record_of(lane.key_, request, lane.flights_.take_op()),
                                   obs::Phase::kExchange);
-  ++parts.counters.operations;
   return true;
 }
 
@@ -115,7 +114,6 @@ bool NowOperation::finish(Status& status) {
   status = exchange_->agreement();
   if (status.ok()) status = exchange_->take_small();
   EngineParts& parts = lane_->parts_;
-  if (!status.ok()) ++parts.counters.failures;
   lane_->fabric_->set_completed(exchange_->op() + 1);
   lane_->executor_->complete(ticket_);
   parts.recorder->end(record_, status.code());

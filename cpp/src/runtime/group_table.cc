@@ -33,6 +33,7 @@ Status GroupTable::start_epoch(uint32_t epoch, std::vector<MemberId> members, Ti
   asked_.clear();
   epoch_ = epoch;
   members_ = std::move(members);
+  parts_.metrics.set(obs::Metric::kRanks, members_.size());
   std::vector<int32_t> everyone(members_.size());
   for (size_t r = 0; r < everyone.size(); ++r) everyone[r] = static_cast<int32_t>(r);
   CORRO_ASSIGN(world_, open(derive_key({.epoch = epoch}, "world"), "", everyone, now));
@@ -69,6 +70,7 @@ Result<Group*> GroupTable::open(LaneKey key, std::string name,
   CORRO_TRY(group->open());
   Group* made = group.get();
   groups_.push_back(std::move(group));
+  parts_.metrics.set(obs::Metric::kGroups, groups_.size());
   for (const MemberId member : made->facts().members) {
     if (!parts_.peers.how_lost(member).empty()) made->lose(member, Time{});
   }
@@ -92,6 +94,7 @@ void GroupTable::forget(Group& group) {
   const auto members = members_of(group.facts());
   for (auto& fabric : group.take_fabrics()) quiet_.push_back({std::move(fabric), members});
   std::erase_if(groups_, [&group](const auto& one) { return one.get() == &group; });
+  parts_.metrics.set(obs::Metric::kGroups, groups_.size());
 }
 
 void GroupTable::forget_keys(const std::vector<LaneKey>& keys) {
@@ -106,7 +109,7 @@ Result<LoadedPlan*> GroupTable::load(Group& group, const graph::Plan& plan,
                                      const LoadOptions& options, Time now) {
   CORRO_TRY(group.failure());
   CORRO_ASSIGN(LoadedPlan * loaded, group.plans().load(plan, options));
-  ++plans_;
+  parts_.metrics.set(obs::Metric::kPlans, ++plans_);
   add_keys(group, loaded->part().keys(), now);
   return loaded;
 }
@@ -114,7 +117,7 @@ Result<LoadedPlan*> GroupTable::load(Group& group, const graph::Plan& plan,
 void GroupTable::unload(Group& group, LoadedPlan& plan, Time now) {
   if (!plan.idle())
     plan.stop({Code::kCancelled, "the plan was unloaded while services were in flight"}, now);
-  --plans_;
+  parts_.metrics.set(obs::Metric::kPlans, --plans_);
   forget_keys(plan.part().keys());
   for (auto& rest : plan.part().take_rests())
     quiet_.push_back({std::move(rest.fabric), members_of(rest.facts)});
@@ -157,7 +160,7 @@ void GroupTable::hear(const PeerEvent& event, Time now) {
     Group* group = find(stray->key.lane);
     if (group != nullptr) group->judge(stray->from, stray->key, stray->signature);
   } else if (const auto* lost = std::get_if<PeerLost>(&event)) {
-    ++parts_.counters.ranks_lost;
+    parts_.metrics.add(obs::Metric::kRanksLost);
     for (const auto& group : groups_) group->lose(lost->member, now);
     free_quiet_fabrics();
   }

@@ -99,7 +99,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   if (environment.fusion_bytes) driver.engine.fusion.threshold_bytes = *environment.fusion_bytes;
   CORRO_ASSIGN(driver.engine.recorder, obs::FlightRecorder::create({.rank = rank, .size = size}));
   CORRO_ASSIGN(std::shared_ptr<collective::Segment> segment,
-               collective::Segment::create(arena_bytes()));
+               collective::Segment::create(arena_bytes(), driver.engine.recorder->metrics()));
   CORRO_ASSIGN(driver.doorbell, io::EventFd::create());
   CORRO_ASSIGN(Rendezvous met, meet(environment, options, rank, size, *driver.engine.recorder,
                                     {segment->fd(), driver.doorbell.fd()}, deadline));

@@ -110,9 +110,9 @@ void NamedLanes::send(const NamedMessage& message) {
                               .text = message.text};
   if (message.kind == wire::ControlKind::kOrder) {
     tell_members(parts_, facts_, control);
-    parts_.counters.named_messages += facts_.members.size() - 1;
+    parts_.metrics.add(obs::Metric::kNamedMessages, facts_.members.size() - 1);
   } else if (parts_.peers.tell(facts_.members.front(), control)) {
-    ++parts_.counters.named_messages;
+    parts_.metrics.add(obs::Metric::kNamedMessages);
   }
 }
 

@@ -34,7 +34,8 @@ void Peers::add(MemberId member, EnginePeer peer) {
       transport::EndpointLimits{},
       [this, member](const transport::MessageKey& key, const SignatureBits& signature) {
         events_.emplace_back(PeerStray{member, key, signature});
-      });
+      },
+      metrics_);
   added.endpoint->start_epoch(epoch_);
 }
 
@@ -169,21 +170,6 @@ bool Peers::unsent() const {
   return std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
     return entry != nullptr && entry->endpoint != nullptr && entry->endpoint->has_unsent();
   });
-}
-
-transport::EndpointCounters Peers::counters() const {
-  transport::EndpointCounters total;
-  for (const auto& entry : entries_) {
-    if (entry == nullptr || entry->endpoint == nullptr) continue;
-    const auto& one = entry->endpoint->counters();
-    total.messages_sent += one.messages_sent;
-    total.messages_received += one.messages_received;
-    total.bytes_sent += one.bytes_sent;
-    total.bytes_received += one.bytes_received;
-    total.bounced += one.bounced;
-    total.pauses += one.pauses;
-  }
-  return total;
 }
 
 void Peers::start_epoch(uint32_t epoch) {

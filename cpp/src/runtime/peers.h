@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "collective/board/segment.h"
+#include "obs/metrics.h"
 #include "transport/endpoint.h"
 #include "transport/stream.h"
 
@@ -82,7 +83,8 @@ class Peers {
   };
 
   /// `connects`: streams that are missing can be made, see take_wanted().
-  explicit Peers(MemberId own, bool connects = false) : own_(own), connects_(connects) {}
+  explicit Peers(MemberId own, bool connects = false, obs::Metrics metrics = {})
+      : own_(own), connects_(connects), metrics_(std::move(metrics)) {}
 
   /// Adds a peer, or what the engine knows of its own process. Ids are not used again.
   void add(MemberId member, EnginePeer peer);
@@ -125,8 +127,6 @@ class Peers {
   bool tell(MemberId member, const wire::Control& control);
   /// Something could not be sent yet.
   [[nodiscard]] bool unsent() const;
-  /// The sums over all peers.
-  [[nodiscard]] transport::EndpointCounters counters() const;
 
   /// Messages and control frames of earlier epochs are dropped from now on.
   void start_epoch(uint32_t epoch);
@@ -162,6 +162,7 @@ class Peers {
 
   MemberId own_;
   bool connects_;
+  obs::Metrics metrics_;  ///< All endpoints count there.
   std::vector<MemberId> wanted_;
   std::vector<std::unique_ptr<Entry>> entries_;  ///< By member; null where there is none.
   std::vector<PeerEvent> events_;

@@ -180,7 +180,8 @@ Result<Rendezvous> meet(const Environment& environment, const JoinOptions& optio
       .host_id = environment.host_id,
       .settings = common_settings(environment),
       .deadline = deadline,
-      .shared_descriptors = std::move(shared)};
+      .shared_descriptors = std::move(shared),
+      .metrics = recorder.metrics()};
   CORRO_ASSIGN(met.mesh, transport::connect_mesh(mesh));
   met.bootstrap->joined();
   return met;

@@ -28,8 +28,7 @@ void TransferLane::start(Time now, const graph::Work& work) {
   since_ = now;
   record_ = parts_.recorder->begin(record_of(key_, request_, key.op), obs::Phase::kTransfer);
   parts_.recorder->set_phase(record_, obs::Phase::kTransfer, facts_.world_rank(ends_.peer));
-  ++parts_.counters.operations;
-  ++parts_.flights;
+  parts_.begin_flight();
   ++parts_.message_flights;
   if (ends_.sends) {
     send_ = {.key = key,
@@ -77,13 +76,10 @@ Status TransferLane::mismatch() const {
 
 void TransferLane::end(const Status& status) {
   const uint64_t op = ends_.sends ? send_.key.op : receive_.key.op;
-  if (!status.ok()) {
-    endpoint_.cancel(key_, op);
-    ++parts_.counters.failures;
-  }
+  if (!status.ok()) endpoint_.cancel(key_, op);
   endpoint_.retire_below(key_, op + 1);
   state_ = State::kFree;
-  --parts_.flights;
+  parts_.end_flight();
   --parts_.message_flights;
   parts_.recorder->end(record_, status.code());
   executor_->complete(ticket_, status);

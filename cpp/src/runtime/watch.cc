@@ -29,6 +29,7 @@ Status Watch::set_up(WatchOptions options) {
   doorbell_ = std::make_unique<io::EventFd>(std::move(options.doorbell));
   connector_ = std::move(options.connector);
   liveness_ = std::move(options.liveness);
+  metrics_ = std::move(options.metrics);
   CORRO_ASSIGN(io::EventFd wake, io::EventFd::create());
   wake_ = std::make_unique<io::EventFd>(std::move(wake));
   CORRO_ASSIGN(io::Epoll idle, io::Epoll::create());
@@ -76,12 +77,12 @@ Status Watch::add_processes(const std::vector<int32_t>& pids) {
 
 void Watch::sleep_while_idle() {
   wait(*idle_, Duration(-1));
-  wakeups_.fetch_add(1, std::memory_order_relaxed);
+  metrics_.add(obs::Metric::kWakeups);
 }
 
 void Watch::sleep_while_busy(Duration longest) {
   wait(*busy_, longest);
-  wakeups_.fetch_add(1, std::memory_order_relaxed);
+  metrics_.add(obs::Metric::kWakeups);
 }
 
 void Watch::look() { wait(*idle_, Duration::zero()); }

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "io/event.h"
 #include "io/fd.h"
+#include "obs/metrics.h"
 #include "runtime/liveness_links.h"
 #include "runtime/peers.h"
 #include "transport/connector.h"
@@ -32,6 +33,7 @@ struct WatchOptions {
   std::vector<int32_t> pids = {};        ///< By rank; 0: not watched.
   std::unique_ptr<transport::Connector> connector = nullptr;  ///< Null: makes no streams.
   std::unique_ptr<LivenessLinks> liveness = nullptr;  ///< Null where all ranks are on one host.
+  obs::Metrics metrics = {};                          ///< Where wake-ups are counted.
 };
 
 /// Used by the progress thread alone, but for what is marked.
@@ -47,15 +49,9 @@ class Watch {
   void sleep_while_busy(Duration longest);
   /// Takes in what an idle engine would wake up for. Does not block.
   void look();
-  /// Times the thread has woken up. Thread-safe.
-  [[nodiscard]] uint64_t wakeups() const { return wakeups_.load(std::memory_order_relaxed); }
 
   /// Streams to these are wanted: the progress thread dials them. Thread-safe.
   void want(const std::vector<MemberId>& members);
-  /// Strangers turned away so far. Thread-safe.
-  [[nodiscard]] uint64_t handshakes_refused() const {
-    return connector_ == nullptr ? 0 : connector_->refused();
-  }
 
   /// Watches a stream's descriptor, borrowed; does nothing for -1. For the holder of the baton,
   /// like the next two.
@@ -95,7 +91,7 @@ class Watch {
   Guarded<std::vector<Loss>> losses_;
   Guarded<std::vector<transport::JoinedPeer>> new_streams_;
   std::atomic<uint32_t> news_{0};  ///< Not 0: there are losses or new streams.
-  std::atomic<uint64_t> wakeups_{0};
+  obs::Metrics metrics_;
 };
 
 }  // namespace corro::runtime

@@ -64,8 +64,6 @@ class Connector final {
     return *introductions_.places()[static_cast<size_t>(rank)];
   }
   [[nodiscard]] bool is_local(int32_t rank) const;
-  /// Strangers turned away so far. Thread-safe.
-  [[nodiscard]] uint64_t refused() const { return admission_.refused(); }
   /// All ranks are known: what was borrowed for that is given back.
   void finish_joining();
 

@@ -10,21 +10,22 @@ namespace corro::transport {
 
 struct Endpoint::Impl {
   Impl(std::unique_ptr<Stream> its_stream, ControlHandler on_control, EndpointLimits limits,
-       StrayHandler on_stray)
+       StrayHandler on_stray, const obs::Metrics& its_metrics)
       : stream(std::move(its_stream)),
-        outbox(stream.get(), counters),
-        inbox(stream.get(), outbox, counters, limits, std::move(on_control), std::move(on_stray)) {}
+        metrics(its_metrics),
+        outbox(stream.get(), metrics),
+        inbox(stream.get(), outbox, metrics, limits, std::move(on_control), std::move(on_stray)) {}
 
   std::unique_ptr<Stream> stream;
-  EndpointCounters counters;
+  obs::Metrics metrics;
   Outbox outbox;
   Inbox inbox;
 };
 
 Endpoint::Endpoint(std::unique_ptr<Stream> stream, ControlHandler on_control, EndpointLimits limits,
-                   StrayHandler on_stray)
+                   StrayHandler on_stray, const obs::Metrics& metrics)
     : impl_(std::make_unique<Impl>(std::move(stream), std::move(on_control), limits,
-                                   std::move(on_stray))) {}
+                                   std::move(on_stray), metrics)) {}
 
 Endpoint::~Endpoint() { close(); }
 
@@ -87,7 +88,7 @@ bool Endpoint::has_unsent() const { return !closed() && impl_->outbox.has_unsent
 
 int Endpoint::poll_fd() const { return connected() ? impl_->stream->poll_fd() : -1; }
 
-const EndpointCounters& Endpoint::counters() const { return impl_->counters; }
+const obs::Metrics& Endpoint::metrics() const { return impl_->metrics; }
 const std::optional<MessageHead>& Endpoint::last_message() const {
   return impl_->inbox.last_message();
 }

@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/lane_key.h"
 #include "base/signature_bits.h"
+#include "obs/metrics.h"
 #include "transport/stream.h"
 #include "wire/frame.h"
 
@@ -65,13 +66,6 @@ struct EndpointLimits {
   size_t max_message_bytes = 1ULL << 40U;
 };
 
-struct EndpointCounters {
-  uint64_t messages_sent = 0, messages_received = 0, bytes_sent = 0, bytes_received = 0,
-           bounced = 0, pauses = 0;
-  uint64_t bounced_bytes = 0;       ///< Payload of early messages held now, all lanes together.
-  uint64_t bounced_bytes_peak = 0;  ///< The most there ever was.
-};
-
 /// Loop-confined.
 class Endpoint final {
  public:
@@ -82,9 +76,9 @@ class Endpoint final {
   /// called something else. It may not call back.
   using StrayHandler = std::function<void(const MessageKey&, const SignatureBits& signature)>;
 
-  /// `stream` may be null: what is posted waits then until connect().
+  /// `stream` may be null: what is posted waits then until connect(). Endpoints may share metrics.
   Endpoint(std::unique_ptr<Stream> stream, ControlHandler on_control, EndpointLimits limits = {},
-           StrayHandler on_stray = {});
+           StrayHandler on_stray = {}, const obs::Metrics& metrics = {});
   ~Endpoint();
 
   /// Gives an endpoint without a stream its stream; one that is closed closes it.
@@ -123,7 +117,7 @@ class Endpoint final {
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] bool has_unsent() const;
   [[nodiscard]] int poll_fd() const;
-  [[nodiscard]] const EndpointCounters& counters() const;
+  [[nodiscard]] const obs::Metrics& metrics() const;
   /// The message that came last, whether it is wanted or not; none if there was none.
   [[nodiscard]] const std::optional<MessageHead>& last_message() const;
   void close();

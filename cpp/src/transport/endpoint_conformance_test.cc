@@ -92,7 +92,9 @@ void exchange_in_random_order(EndpointPair& pair, uint64_t seed) {
   for (const auto& message : messages) {
     EXPECT_TRUE(message->arrived()) << message->send.key.op << " " << message->send.key.step;
   }
-  EXPECT_EQ(pair.first.counters().bounced_bytes + pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.first.metrics().value(obs::Metric::kBouncedBytes) +
+                pair.second.metrics().value(obs::Metric::kBouncedBytes),
+            0U);
   EXPECT_FALSE(pair.first.has_unsent() || pair.second.has_unsent());
 }
 
@@ -108,10 +110,11 @@ TEST_P(EndpointConformance, PostedMessagesOfAnySizeArrive) {
     ASSERT_TRUE(pair.run_until([&] { return message.recv.done && message.send.done; })) << size;
     EXPECT_TRUE(message.arrived()) << size;
   }
-  EXPECT_EQ(pair.second.counters().bounced, 0U);
-  EXPECT_EQ(pair.second.counters().messages_received, 12U);
-  EXPECT_EQ(pair.first.counters().messages_sent, 12U);
-  EXPECT_EQ(pair.first.counters().bytes_sent, pair.second.counters().bytes_received);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBounced), 0U);
+  EXPECT_EQ(pair.second.metrics().total("messages_received"), 12U);
+  EXPECT_EQ(pair.first.metrics().total("messages_sent"), 12U);
+  EXPECT_EQ(pair.first.metrics().total("bytes_sent"),
+            pair.second.metrics().total("bytes_received"));
 }
 
 TEST_P(EndpointConformance, EarlyMessagesWaitForTheirRequest) {
@@ -124,8 +127,8 @@ TEST_P(EndpointConformance, EarlyMessagesWaitForTheirRequest) {
     pair.second.post_recv(message.recv);
     EXPECT_TRUE(message.arrived()) << "it is here already: " << size;
   }
-  EXPECT_EQ(pair.second.counters().bounced, 5U);
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBounced), 5U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
 }
 
 TEST_P(EndpointConformance, AMessageClaimedWhileItArrivesIsWhole) {
@@ -154,7 +157,8 @@ TEST_P(EndpointConformance, EverythingArrivesOnceUnderAStrictLimit) {
     SCOPED_TRACE(seed);
     EndpointPair pair(GetParam().make(), {.bounce_bytes_per_lane = 20'000});
     ASSERT_NO_FATAL_FAILURE(exchange_in_random_order(pair, seed));
-    pauses += pair.first.counters().pauses + pair.second.counters().pauses;
+    pauses += pair.first.metrics().value(obs::Metric::kPauses) +
+              pair.second.metrics().value(obs::Metric::kPauses);
   }
   EXPECT_GT(pauses, 0U);
 }
@@ -166,13 +170,15 @@ TEST_P(EndpointConformance, EarlyBytesAreBounded) {
   for (const auto& message : messages) pair.first.post_send(message->send);
   pair.settle();
   EXPECT_TRUE(pair.first.has_unsent());
-  EXPECT_LE(pair.second.counters().bounced_bytes_peak, bounce_bound(pair, limits));
+  EXPECT_LE(pair.second.metrics().value(obs::Metric::kBouncedBytesPeak),
+            bounce_bound(pair, limits));
   for (const auto& message : messages) {
     pair.second.post_recv(message->recv);
     ASSERT_TRUE(pair.run_until([&] { return message->recv.done; })) << message->recv.key.op;
     EXPECT_TRUE(message->arrived());
   }
-  EXPECT_LE(pair.second.counters().bounced_bytes_peak, bounce_bound(pair, limits));
+  EXPECT_LE(pair.second.metrics().value(obs::Metric::kBouncedBytesPeak),
+            bounce_bound(pair, limits));
   EXPECT_FALSE(pair.first.has_unsent());
 }
 
@@ -183,7 +189,8 @@ TEST_P(EndpointConformance, OneEarlyMessageAboveTheLimitIsBoundedToo) {
   pair.first.post_send(message.send);
   pair.settle();
   EXPECT_FALSE(message.send.done);
-  EXPECT_LE(pair.second.counters().bounced_bytes_peak, bounce_bound(pair, limits));
+  EXPECT_LE(pair.second.metrics().value(obs::Metric::kBouncedBytesPeak),
+            bounce_bound(pair, limits));
   pair.second.post_recv(message.recv);
   ASSERT_TRUE(pair.run_until([&] { return message.recv.done; }));
   EXPECT_TRUE(message.arrived());
@@ -227,7 +234,7 @@ TEST_P(EndpointConformance, RetiringOperationsLetsTheirPausedMessagesGo) {
   pair.second.retire_below({0, 1}, 40);
   ASSERT_TRUE(pair.run_until([&] { return !pair.first.has_unsent(); }));
   pair.settle();
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
   TestMessage next({{0, 1}, 40, 1}, 100'000);
   pair.first.post_send(next.send);
   pair.second.post_recv(next.recv);
@@ -271,7 +278,7 @@ TEST_P(EndpointConformance, ASenderThatCancelsMayFreeItsBufferAtOnce) {
   const auto difference =
       std::mismatch(original.begin(), original.end(), message->received.begin());
   const auto equal = static_cast<size_t>(difference.first - original.begin());
-  EXPECT_GE(equal, pair.second.counters().bytes_received) << "what left before is unharmed";
+  EXPECT_GE(equal, pair.second.metrics().total("bytes_received")) << "what left before is unharmed";
   pair.second.cancel({0, 1}, 1);
   message.reset();
   TestMessage next({{0, 1}, 2, 1}, 100'000);
@@ -299,7 +306,7 @@ TEST_P(EndpointConformance, AReceiverThatCancelsMayFreeItsBufferAtOnce) {
     ASSERT_TRUE(pair.run_until([&] { return next.recv.done; }));
     EXPECT_TRUE(next.arrived());
   }
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
 }
 
 TEST_P(EndpointConformance, AClosedLaneKeepsNothingThatIsThereOrComes) {
@@ -307,7 +314,7 @@ TEST_P(EndpointConformance, AClosedLaneKeepsNothingThatIsThereOrComes) {
   TestMessage early({{0, 1}, 3, 1}, 400'000);
   pair.first.post_send(early.send);
   pair.settle();
-  EXPECT_GT(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_GT(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
   pair.second.close_lane({0, 1});
   TestMessage late({{0, 1}, 4, 1}, 400'000), other({{0, 2}, 4, 1}, 1'000);
   pair.first.post_send(late.send);
@@ -315,7 +322,7 @@ TEST_P(EndpointConformance, AClosedLaneKeepsNothingThatIsThereOrComes) {
   pair.second.post_recv(other.recv);
   ASSERT_TRUE(pair.run_until([&] { return late.send.done && other.recv.done; }));
   EXPECT_TRUE(other.arrived());
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
 }
 
 TEST_P(EndpointConformance, LanesOfAnEpochThatIsOverKeepNothing) {
@@ -325,11 +332,12 @@ TEST_P(EndpointConformance, LanesOfAnEpochThatIsOverKeepNothing) {
   pair.first.post_send(early.send);
   pair.settle();
   pair.second.start_epoch(1);
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
   pair.first.post_send(late.send);
   pair.first.post_send(next.send);
   pair.settle();
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 1'000U) << "the same lane of the next epoch";
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 1'000U)
+      << "the same lane of the next epoch";
   pair.second.post_recv(next.recv);
   ASSERT_TRUE(pair.run_until([&] { return next.recv.done; }));
   EXPECT_TRUE(next.arrived());
@@ -356,13 +364,13 @@ TEST_P(EndpointConformance, EarlyAndLateMessagesOfACancelledOperationAreDropped)
   TestMessage late({{0, 1}, 3, 2}, 400'000);
   pair.first.post_send(messages[0]->send);
   pair.settle();
-  EXPECT_GT(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_GT(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
   pair.second.cancel({0, 1}, 3);
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
   pair.first.post_send(late.send);
   ASSERT_TRUE(pair.run_until([&] { return late.send.done && messages[0]->send.done; }));
   pair.settle();
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
 }
 
 TEST_P(EndpointConformance, AMismatchIsReportedWithThePeersValues) {
@@ -386,7 +394,7 @@ TEST_P(EndpointConformance, AMismatchIsReportedWithThePeersValues) {
   EXPECT_EQ(posted.received, Bytes(600'000)) << "nothing was written";
   EXPECT_TRUE(good.arrived()) << "the connection goes on";
   pair.settle();
-  EXPECT_EQ(pair.second.counters().bounced_bytes, 0U);
+  EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
 }
 
 TEST_P(EndpointConformance, ControlsKeepTheirOrderBehindMessages) {

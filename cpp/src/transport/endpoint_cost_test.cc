@@ -1,4 +1,5 @@
-// What one small message costs in steady state: allocations and system calls.
+// What one small message costs in steady state: allocations and system calls; and as what it
+// counts.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -59,6 +60,16 @@ struct Ends {
   Endpoint second;
 };
 
+/// What was sent counts under this transport alone.
+void expect_all_under(std::string_view transport, const Ends& ends) {
+  for (size_t i = 0; i < obs::kMetricCount; ++i) {
+    const obs::MetricInfo& metric = obs::all_metrics()[i];
+    if (metric.transport.empty()) continue;
+    const uint64_t counted = ends.first.metrics().value(static_cast<obs::Metric>(i));
+    EXPECT_EQ(counted > 0, metric.transport == transport) << metric.name;
+  }
+}
+
 void expect_no_allocations(Ends& ends) {
   constexpr uint64_t kWarm = 100;
   uint64_t op = 0;
@@ -66,7 +77,9 @@ void expect_no_allocations(Ends& ends) {
   const size_t before = g_allocations;
   while (op < 10 * kWarm) ends.ping_pong(op++);
   EXPECT_EQ(g_allocations, before);
-  EXPECT_EQ(ends.first.counters().bounced + ends.second.counters().bounced, 0U);
+  EXPECT_EQ(ends.first.metrics().value(obs::Metric::kBounced) +
+                ends.second.metrics().value(obs::Metric::kBounced),
+            0U);
 }
 
 TEST(EndpointCost, TheCounterCounts) {
@@ -85,6 +98,17 @@ TEST(EndpointCost, APostedMessageAllocatesNothing) {
   TcpTestPair tcp = connect_tcp_pair("127.0.0.1");
   Ends over_tcp(std::move(tcp.first), std::move(tcp.second));
   expect_no_allocations(over_tcp);
+}
+
+TEST(EndpointMetrics, MessagesCountUnderTheTransportOfTheirStream) {
+  ShmPair shm = make_shm_pair().value();
+  Ends over_shm(std::move(shm.first), std::move(shm.second));
+  over_shm.ping_pong(0);
+  expect_all_under("shm", over_shm);
+  TcpTestPair tcp = connect_tcp_pair("127.0.0.1");
+  Ends over_tcp(std::move(tcp.first), std::move(tcp.second));
+  over_tcp.ping_pong(0);
+  expect_all_under("tcp", over_tcp);
 }
 
 TEST(EndpointCost, ASmallMessageOverTcpIsOneWriteAndOneRead) {

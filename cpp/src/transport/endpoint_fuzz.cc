@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   endpoint.retire_below({0, 1}, 1);
   while (endpoint.progress()) {
   }
-  CORRO_CHECK(endpoint.counters().bytes_received <= size);
+  CORRO_CHECK(endpoint.metrics().total("bytes_received") <= size);
   endpoint.close();
   return 0;
 }

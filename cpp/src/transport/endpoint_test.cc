@@ -17,12 +17,14 @@ namespace {
 
 /// One endpoint and the raw other end of its stream.
 struct Raw {
-  explicit Raw(EndpointLimits limits = {}, const MemoryOptions& options = {}) {
+  explicit Raw(EndpointLimits limits = {}, const MemoryOptions& options = {},
+               const obs::Metrics& metrics = {}) {
     MemoryPair pair = make_memory_pair(options);
     link = pair.link;
     peer = std::move(pair.first);
     endpoint = std::make_unique<Endpoint>(
-        std::move(pair.second), [this](const wire::Control& c) { controls.push_back(c); }, limits);
+        std::move(pair.second), [this](const wire::Control& c) { controls.push_back(c); }, limits,
+        nullptr, metrics);
   }
   /// Sends the bytes as the peer and lets the endpoint read them.
   void feed(BytesView bytes) {
@@ -59,20 +61,33 @@ TEST(EndpointReader, AMessageAboveTheCapAllocatesNothing) {
   Raw raw({.max_message_bytes = 1'000});
   raw.feed({.lane = {0, 1}, .length = 1'001, .piece = 10}, 10);
   raw.expect_closed_because("message length 1001");
-  EXPECT_EQ(raw.endpoint->counters().bounced_bytes_peak, 0U);
+  EXPECT_EQ(raw.endpoint->metrics().value(obs::Metric::kBouncedBytesPeak), 0U);
 }
 
 TEST(EndpointReader, AHugeMessageCostsWhatHasArrivedOfIt) {
   Raw raw;
   raw.feed({.lane = {0, 1}, .length = 1ULL << 40U, .piece = 10}, 10);
   EXPECT_FALSE(raw.endpoint->closed());
-  EXPECT_EQ(raw.endpoint->counters().bounced_bytes, 10U);
+  EXPECT_EQ(raw.endpoint->metrics().value(obs::Metric::kBouncedBytes), 10U);
+}
+
+TEST(EndpointMetrics, EarlyMessagesThatNobodyAskedForGoWithTheirEndpoint) {
+  const obs::Metrics shared;
+  const auto held = [&shared] { return shared.value(obs::Metric::kBouncedBytes); };
+  Raw one({}, {}, shared), other({}, {}, shared);
+  one.feed({.lane = {0, 1}, .length = 10, .piece = 10}, 10);
+  other.feed({.lane = {0, 1}, .length = 7, .piece = 7}, 7);
+  EXPECT_EQ(held(), 17U);
+  one.endpoint.reset();
+  EXPECT_EQ(held(), 7U);
+  EXPECT_EQ(shared.value(obs::Metric::kBouncedBytesPeak), 17U);
+  EXPECT_EQ(shared.total("messages_received"), 2U);
 }
 
 TEST(EndpointReader, ManyEmptyEarlyMessagesReachTheLimitToo) {
   Raw raw({.bounce_bytes_per_lane = 1'000});
   for (uint32_t step = 0; step < 100; ++step) raw.feed({.lane = {0, 1}, .op = 3, .step = step}, 0);
-  EXPECT_EQ(raw.endpoint->counters().pauses, 1U);
+  EXPECT_EQ(raw.endpoint->metrics().value(obs::Metric::kPauses), 1U);
 }
 
 TEST(EndpointReader, APieceThatDoesNotContinueItsMessageIsAnError) {

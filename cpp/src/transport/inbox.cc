@@ -24,10 +24,10 @@ constexpr size_t kBounceOverhead = 64;
 
 }  // namespace
 
-Inbox::Inbox(Stream* stream, Outbox& outbox, EndpointCounters& counters, EndpointLimits limits,
+Inbox::Inbox(Stream* stream, Outbox& outbox, obs::Metrics metrics, EndpointLimits limits,
              Endpoint::ControlHandler on_control, Endpoint::StrayHandler on_stray)
     : outbox_(outbox),
-      counters_(counters),
+      metrics_(std::move(metrics)),
       limits_(limits),
       spare_pieces_(limits.bounce_bytes_per_lane),
       on_control_(std::move(on_control)),
@@ -36,8 +36,11 @@ Inbox::Inbox(Stream* stream, Outbox& outbox, EndpointCounters& counters, Endpoin
   if (stream != nullptr) connect(*stream);
 }
 
+Inbox::~Inbox() { metrics_.subtract(obs::Metric::kBouncedBytes, bounced_bytes_); }
+
 void Inbox::connect(Stream& stream) {
   stream_ = &stream;
+  traffic_ = traffic_of(stream);
   staging_ = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
 }
 
@@ -64,18 +67,20 @@ void Inbox::started(Lane& lane, uint64_t below) {
 void Inbox::add_bounced(Lane& lane, Incoming& message, size_t size) {
   message.bounced.push_back({spare_pieces_.take(size), size});
   lane.bounced_bytes += size + kBounceOverhead;
-  counters_.bounced_bytes += size;
-  counters_.bounced_bytes_peak = std::max(counters_.bounced_bytes_peak, counters_.bounced_bytes);
+  bounced_bytes_ += size;
+  metrics_.add(obs::Metric::kBouncedBytes, size);
+  metrics_.raise(obs::Metric::kBouncedBytesPeak, metrics_.value(obs::Metric::kBouncedBytes));
   if (lane.paused || lane.bounced_bytes <= limits_.bounce_bytes_per_lane) return;
   lane.paused = true;
-  ++counters_.pauses;
+  metrics_.add(obs::Metric::kPauses);
   outbox_.send_flow(wire::ControlKind::kPause, lane.key, lane.first_unstarted);
 }
 
 void Inbox::free_bounced(Lane& lane, Incoming& message) {
   for (Piece& piece : message.bounced) {
     lane.bounced_bytes -= piece.size + kBounceOverhead;
-    counters_.bounced_bytes -= piece.size;
+    bounced_bytes_ -= piece.size;
+    metrics_.subtract(obs::Metric::kBouncedBytes, piece.size);
     spare_pieces_.give(std::move(piece.bytes));
   }
   message.bounced = std::vector<Piece>();
@@ -292,7 +297,7 @@ Status Inbox::start_message() {
     message->length = frame_.length;
     RecvRequest* request = message->request;
     if (request == nullptr) {
-      ++counters_.bounced;
+      metrics_.add(obs::Metric::kBounced);
       if (on_stray_) on_stray_(key_, frame_.signature);
     }
     if (request != nullptr &&
@@ -343,9 +348,9 @@ void Inbox::finish_message_piece() {
   Incoming* message = messages_.find(key_);
   if (message == nullptr || !message->begun) return;  // Cancelled or retired meanwhile.
   message->received += frame_.piece;
-  counters_.bytes_received += frame_.piece;
+  metrics_.add(traffic_.bytes_received, frame_.piece);
   if (message->received < message->length) return;
-  ++counters_.messages_received;
+  metrics_.add(traffic_.messages_received);
   if (message->request != nullptr) {
     message->request->done = true;
     --awaited_;

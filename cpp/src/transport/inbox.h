@@ -31,17 +31,20 @@
 #include "transport/key_table.h"
 #include "transport/outbox.h"
 #include "transport/stream.h"
+#include "transport/traffic.h"
 #include "wire/frame_codec.h"
 
 namespace corro::transport {
 
-/// Loop-confined. Borrows the stream, the outbox (for PAUSE and RESUME, both ways) and the
-/// counters.
+/// Loop-confined. Borrows the stream and the outbox (for PAUSE and RESUME, both ways).
 class Inbox {
  public:
   /// Without a stream nothing arrives until connect().
-  Inbox(Stream* stream, Outbox& outbox, EndpointCounters& counters, EndpointLimits limits,
+  Inbox(Stream* stream, Outbox& outbox, obs::Metrics metrics, EndpointLimits limits,
         Endpoint::ControlHandler on_control, Endpoint::StrayHandler on_stray);
+  ~Inbox();
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
   void connect(Stream& stream);
 
   /// See Endpoint::post_recv.
@@ -120,7 +123,8 @@ class Inbox {
 
   Stream* stream_ = nullptr;
   Outbox& outbox_;
-  EndpointCounters& counters_;
+  obs::Metrics metrics_;
+  Traffic traffic_;
   EndpointLimits limits_;
   BufferPool spare_pieces_;
   Endpoint::ControlHandler on_control_;
@@ -130,8 +134,9 @@ class Inbox {
 
   KeyTable<Incoming> messages_;
   std::unordered_map<LaneKey, Lane, LaneKeyHash> lanes_;
-  size_t awaited_ = 0;  ///< Posted receives that are not done.
-  uint32_t epoch_ = 0;  ///< Messages of earlier ones are dropped.
+  size_t awaited_ = 0;        ///< Posted receives that are not done.
+  size_t bounced_bytes_ = 0;  ///< Payload of early messages, all lanes together.
+  uint32_t epoch_ = 0;        ///< Messages of earlier ones are dropped.
   static constexpr size_t kMostClosed = 256;
   std::vector<LaneKey> closed_;  ///< A ring of the lanes closed last.
   size_t next_closed_ = 0;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "io/fd.h"
+#include "obs/metrics.h"
 #include "wire/bootstrap.h"
 
 namespace corro::transport {
@@ -36,6 +37,7 @@ struct MeshOptions {
   /// At most two descriptors handed to every local peer (the segment, the doorbell), in this order;
   /// borrowed.
   std::vector<int> shared_descriptors = {};
+  obs::Metrics metrics = {};  ///< Where strangers that were turned away are counted.
 };
 
 struct MeshPeer {

@@ -101,7 +101,7 @@ Status Admission::accept_all(const io::Fd& listener, bool tcp, Time now) {
     } else {
       const auto peer = io::peer_credentials(pending.fd.get());
       if (!peer.ok() || peer->uid != geteuid()) {
-        ++refused_;
+        options_.metrics.add(obs::Metric::kHandshakesRefused);
         continue;
       }
     }
@@ -196,7 +196,7 @@ Admission::Verdict Admission::judge(int32_t rank, wire::Purpose purpose) const {
 
 void Admission::refuse(uint64_t id) {
   hang_up(id);
-  ++refused_;
+  options_.metrics.add(obs::Metric::kHandshakesRefused);
 }
 
 void Admission::hang_up(uint64_t id) {

@@ -12,7 +12,6 @@
 // rank.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -73,8 +72,6 @@ class Admission {
   [[nodiscard]] Time next_expiry() const;
   /// Who has joined since the last call.
   [[nodiscard]] std::vector<JoinedPeer> take_joined() { return std::exchange(joined_, {}); }
-  /// Strangers turned away so far. Thread-safe.
-  [[nodiscard]] uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
 
   /// Event data from here on belongs to others in the same epoll set.
   static constexpr uint64_t kFirstForeign = 1ULL << 63U;
@@ -105,7 +102,6 @@ class Admission {
   uint64_t next_id_;
   std::map<uint64_t, Pending> pending_;  ///< By age.
   std::vector<JoinedPeer> joined_;
-  std::atomic<uint64_t> refused_{0};
 };
 
 }  // namespace corro::transport

@@ -90,8 +90,9 @@ class MeshStrangers : public ::testing::TestWithParam<LocalTransport> {
     }
     threads_.clear();
     Connector& connector = *meshes_[0]->connector;
-    while (connector.refused() < strangers) {
-      ASSERT_TRUE(io::wait_ready(connector.poll_fd(), POLLIN, soon())) << connector.refused();
+    const auto refused = [this] { return metrics_.value(obs::Metric::kHandshakesRefused); };
+    while (refused() < strangers) {
+      ASSERT_TRUE(io::wait_ready(connector.poll_fd(), POLLIN, soon())) << refused();
       connector.poll(monotonic_now());
     }
   }
@@ -107,11 +108,13 @@ class MeshStrangers : public ::testing::TestWithParam<LocalTransport> {
       if (rank != 0) released_.wait();
     });
     const Setting setting{.local = GetParam()};
-    meshes_[static_cast<size_t>(rank)] =
-        connect_mesh(options_for(rank, kRanks, setting, store, secret_));
+    MeshOptions options = options_for(rank, kRanks, setting, store, secret_);
+    if (rank == 0) options.metrics = metrics_;
+    meshes_[static_cast<size_t>(rank)] = connect_mesh(options);
   }
 
   const wire::Secret secret_ = wire::random_secret();
+  const obs::Metrics metrics_;  ///< Rank 0's.
   std::latch released_{1};
   std::vector<Result<MeshResult>> meshes_ = [] {
     std::vector<Result<MeshResult>> meshes;

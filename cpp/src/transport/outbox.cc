@@ -207,9 +207,9 @@ void Outbox::finish_frame() {
     return;
   }
   current_.sent += payload_.size();
-  counters_.bytes_sent += payload_.size();
+  metrics_.add(traffic_.bytes_sent, payload_.size());
   if (current_.sent < current_.request->payload.size()) return;
-  ++counters_.messages_sent;
+  metrics_.add(traffic_.messages_sent);
   current_.request->done = true;
   current_ = Item{};
 }

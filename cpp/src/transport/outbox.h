@@ -22,21 +22,28 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "transport/endpoint.h"
 #include "transport/stream.h"
+#include "transport/traffic.h"
 #include "wire/frame_codec.h"
 
 namespace corro::transport {
 
-/// Loop-confined. Borrows the stream and the counters.
+/// Loop-confined. Borrows the stream.
 class Outbox {
  public:
   /// Without a stream everything is queued until connect().
-  Outbox(Stream* stream, EndpointCounters& counters) : stream_(stream), counters_(counters) {}
-  void connect(Stream& stream) { stream_ = &stream; }
+  Outbox(Stream* stream, obs::Metrics metrics) : metrics_(std::move(metrics)) {
+    if (stream != nullptr) connect(*stream);
+  }
+  void connect(Stream& stream) {
+    stream_ = &stream;
+    traffic_ = traffic_of(stream);
+  }
 
   /// See Endpoint::post_send.
   void post(SendRequest& request);
@@ -104,8 +111,9 @@ class Outbox {
   bool put_on_hold(Item& item);
   void release_below(Hold& hold, uint64_t op);
 
-  Stream* stream_;
-  EndpointCounters& counters_;
+  Stream* stream_ = nullptr;
+  obs::Metrics metrics_;
+  Traffic traffic_;
   bool broken_ = false;
 
   // The frame being written.

@@ -45,12 +45,13 @@ bool Segment::Heap::touches_apart(uint64_t offset, uint64_t size) const {
 Segment::Segment(io::Fd fd, io::Mapping mapping, size_t bytes)
     : fd_(std::move(fd)), mapping_(std::move(mapping)), bytes_(bytes) {}
 
-Result<std::unique_ptr<Segment>> Segment::create(size_t heap_bytes) {
+Result<std::unique_ptr<Segment>> Segment::create(size_t heap_bytes, obs::Metrics metrics) {
   const size_t bytes = kHeapStart + round_up(heap_bytes, kPage);
   CORRO_ASSIGN(io::Fd fd, io::create_memfd("corro-segment", bytes));
   CORRO_TRY(io::commit(fd.get(), 0, kHeapStart));
   CORRO_ASSIGN(io::Mapping mapping, io::map_shared(fd.get(), bytes));
   auto segment = std::unique_ptr<Segment>(new Segment(std::move(fd), std::move(mapping), bytes));
+  segment->metrics_ = std::move(metrics);
   auto* header = new (segment->mapping_.data()) SegmentHeader{};
   header->magic = kSegmentMagic;
   header->bytes = bytes;
@@ -182,6 +183,7 @@ Result<std::byte*> Segment::allocate(size_t size) {
     heap->free.erase(found);
     if (rest > 0) heap->free.emplace(offset + wanted, rest);
     heap->used.emplace(offset, wanted);
+    metrics_.add(obs::Metric::kArenaBytes, wanted);
   }
   if (Status committed = io::commit(fd_.get(), offset, wanted); !committed.ok()) {
     free(mapping_.data() + offset);
@@ -198,6 +200,7 @@ void Segment::free(std::byte* memory) {
   CORRO_CHECK(found != heap->used.end(), "arena memory freed twice, or not from this arena");
   const uint64_t size = found->second;
   heap->used.erase(found);
+  metrics_.subtract(obs::Metric::kArenaBytes, size);
   if (heap->touches_apart(offset, size)) {
     (void)madvise(memory, size, MADV_DONTNEED);
     (void)io::release_pages(fd_.get(), offset, size);

@@ -28,6 +28,7 @@
 #include "collective/operation/members.h"
 #include "io/fd.h"
 #include "io/memory.h"
+#include "obs/metrics.h"
 
 namespace corro::collective {
 
@@ -200,8 +201,8 @@ class Segment {
   static constexpr size_t kWindowBytes = size_t{16} << 20U;
 
   /// Makes this process's segment with a heap of `heap_bytes` (address space; memory is committed
-  /// as it is used).
-  static Result<std::unique_ptr<Segment>> create(size_t heap_bytes);
+  /// as it is used). What is taken of it is Metric::kArenaBytes.
+  static Result<std::unique_ptr<Segment>> create(size_t heap_bytes, obs::Metrics metrics = {});
   /// Maps the start of a peer's segment; refuses one whose size or header is wrong.
   static Result<std::unique_ptr<Segment>> attach(io::Fd fd);
 
@@ -262,6 +263,7 @@ class Segment {
   /// By doublings: where a view starts; null until it is mapped. So many hold the largest memfd.
   mutable std::array<std::atomic<std::byte*>, 40> view_starts_{};
   mutable Guarded<Heap> heap_;
+  obs::Metrics metrics_;  ///< Written with the heap's lock.
   std::atomic<bool> any_apart_{false};
   /// Of an own segment: tables and entries as its owner knows them, not as peers may have left
   /// them.

@@ -56,6 +56,19 @@ TEST(Segment, APeersSegmentShowsWhatItsOwnerWrites) {
   EXPECT_EQ(*seen->at(own->offset_of(memory, 100).value() + 99, 1).value(), std::byte{7});
 }
 
+TEST(Segment, WhatIsTakenOfTheHeapIsAMetric) {
+  const obs::Metrics metrics;
+  const auto taken = [&metrics] { return metrics.value(obs::Metric::kArenaBytes); };
+  const auto own = Segment::create(size_t{1} << 20U, metrics).value();
+  EXPECT_EQ(taken(), 0U);
+  std::byte* memory = own->allocate(5000).value();
+  EXPECT_EQ(taken(), 8192U) << "whole pages";
+  EXPECT_FALSE(own->allocate(size_t{1} << 21U).ok());
+  EXPECT_EQ(taken(), 8192U);
+  own->free(memory);
+  EXPECT_EQ(taken(), 0U);
+}
+
 TEST(Segment, OfAPeersSegmentIsMappedWhatIsUsed) {
   const auto own = Segment::create(size_t{1} << 32U).value();
   const size_t before = mapped_bytes();
