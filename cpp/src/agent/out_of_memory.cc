@@ -46,11 +46,13 @@ std::vector<CgroupFiles> cgroups_of(const MemoryPaths& paths, const std::string&
 }  // namespace
 
 std::string format_bytes(uint64_t bytes) {
+  constexpr double kKib = 1U << 10U;
   constexpr double kMib = 1U << 20U;
   constexpr double kGib = 1U << 30U;
   const auto value = static_cast<double>(bytes);
   if (value >= kGib) return fmt::format("{:.1f} GiB", value / kGib);
-  return fmt::format("{:.0f} MiB", value / kMib);
+  if (value >= kMib) return fmt::format("{:.0f} MiB", value / kMib);
+  return value >= kKib ? fmt::format("{:.0f} KiB", value / kKib) : fmt::format("{} B", bytes);
 }
 
 OutOfMemoryWatch::OutOfMemoryWatch(MemoryPaths paths) : paths_(std::move(paths)) {

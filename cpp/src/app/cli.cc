@@ -32,6 +32,7 @@ constexpr const char* kDoctorExamples = R"(
 Examples:
   corro doctor                   what the ranks on this host are doing
   corro doctor 4711              the same of one process, or of the ranks below a launcher
+  corro doctor --metrics         what the ranks count, for Prometheus
   corro doctor -H node1,node2    checks hosts in some seconds: can they be reached, and both ways;
                                  clocks, versions, memory, round trips and bandwidths. Status 1 if
                                  something is wrong
@@ -49,6 +50,7 @@ struct Raw {
   std::vector<int> pids;
   launch::PreflightOptions preflight;
   bool json = false;
+  bool metrics = false;
 };
 
 /// Seconds, or a number with s, m or h: "90", "1.5h".
@@ -154,7 +156,11 @@ void describe_doctor(CLI::App& doctor, Raw& raw) {
       ->type_name("CIDR");
   doctor.add_option("--rsh", raw.preflight.rsh, "Another remote shell than ssh, with its options")
       ->type_name("CMD");
-  doctor.add_flag("--json", raw.json, "Print JSON");
+  CLI::Option* json = doctor.add_flag("--json", raw.json, "Print JSON");
+  doctor.add_flag("--metrics", raw.metrics, "Print what ranks count, as Prometheus reads it")
+      ->excludes(json)
+      ->excludes(hosts)
+      ->excludes(doctor.get_option("--hostfile"));
 }
 
 std::unique_ptr<CLI::App> describe_program(Raw& raw) {
@@ -311,6 +317,7 @@ Status finish_doctor(const Raw& raw, Request& request) {
   request.doctor_pids.assign(raw.pids.begin(), raw.pids.end());
   request.preflight = hosts;
   request.doctor_json = raw.json;
+  request.doctor_metrics = raw.metrics;
   return {};
 }
 

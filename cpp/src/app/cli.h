@@ -20,6 +20,7 @@ struct Request {
   std::vector<pid_t> doctor_pids;      ///< Empty: every process of this user.
   launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
+  bool doctor_metrics = false;
   std::string stacks_job;  ///< Its id, or its launcher's pid; "": the only one.
 };
 

@@ -157,7 +157,9 @@ TEST(CommandLine, ReadsDoctorsArguments) {
   const auto request = parse({"doctor", "--json", "12", "34"});
   EXPECT_EQ(request->action, Action::kDoctor);
   EXPECT_TRUE(request->doctor_json);
+  EXPECT_FALSE(request->doctor_metrics);
   EXPECT_THAT(request->doctor_pids, ElementsAre(12, 34));
+  EXPECT_TRUE(parse({"doctor", "--metrics"})->doctor_metrics);
 }
 
 TEST(CommandLine, TheDoctorTakesHostsInPlaceOfProcesses) {
@@ -170,8 +172,13 @@ TEST(CommandLine, TheDoctorTakesHostsInPlaceOfProcesses) {
   EXPECT_EQ(request->preflight.network, "10.0.0.0/8");
   EXPECT_TRUE(request->doctor_json);
   EXPECT_EQ(parse({"doctor", "--hostfile", "f"})->preflight.hostfile, "f");
-  for (const auto& mistake : std::vector<std::vector<std::string>>{
-           {"doctor", "-H", "a", "12"}, {"doctor", "--rsh", "rsh"}, {"doctor", "--network", "x"}}) {
+  for (const auto& mistake :
+       std::vector<std::vector<std::string>>{{"doctor", "--metrics", "--json"},
+                                             {"doctor", "--metrics", "-H", "a"},
+                                             {"doctor", "--metrics", "--hostfile", "f"},
+                                             {"doctor", "-H", "a", "12"},
+                                             {"doctor", "--rsh", "rsh"},
+                                             {"doctor", "--network", "x"}}) {
     EXPECT_THAT(parse(mistake).status().message(), HasSubstr("corro doctor: "));
   }
 }

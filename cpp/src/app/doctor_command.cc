@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/commands.h"
+#include "io/interfaces.h"
 #include "launch/doctor.h"
 
 namespace corro::app {
@@ -24,6 +25,8 @@ int doctor_command(const Request& request) {
   const Time now = monotonic_now();
   if (request.doctor_json) {
     fmt::print("{}", launch::format_patients_json(patients, now));
+  } else if (request.doctor_metrics) {
+    fmt::print("{}", launch::format_patients_metrics(patients, io::host_name()));
   } else if (patients.empty()) {
     complain("corro doctor: no process of yours on this host has called corro.init()");
   } else {

@@ -10,10 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "agent/out_of_memory.h"
 #include "agent/processes.h"
 #include "diagnosis/flight_text.h"
 #include "diagnosis/report.h"
 #include "io/files.h"
+#include "obs/exposition.h"
+#include "obs/metrics_reader.h"
 
 namespace corro::launch {
 namespace {
@@ -59,6 +62,31 @@ std::string instead(const Patient& patient, Time now) {
   }
   if (patient.state == 'Z') return "ended";
   return diagnosis::describe_progress(patient.flight, now);
+}
+
+/// Metrics that tell in the table how much goes on.
+std::string total_text(const Patient& patient, std::string_view metric) {
+  const auto total = obs::total_of(patient.flight.metrics, metric);
+  return total ? std::to_string(*total) : "-";
+}
+
+std::string bytes_text(const Patient& patient, std::string_view metric) {
+  const auto total = obs::total_of(patient.flight.metrics, metric);
+  return total ? agent::format_bytes(*total) : "-";
+}
+
+/// By name; a metric with transports is an object.
+nlohmann::ordered_json metrics_json(const obs::MetricValues& values) {
+  auto json = nlohmann::ordered_json::object();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const obs::MetricInfo& metric = obs::all_metrics()[i];
+    if (metric.transport.empty()) {
+      json[std::string(metric.name)] = values[i];
+    } else {
+      json[std::string(metric.name)][std::string(metric.transport)] = values[i];
+    }
+  }
+  return json;
 }
 
 /// Those that write the recorder which they hold: no forked children, no launcher.
@@ -127,18 +155,21 @@ std::vector<std::string> diagnose(const std::vector<Patient>& patients, Time now
 }
 
 std::string format_table(const std::vector<Patient>& patients, Time now) {
-  std::string text =
-      fmt::format("{:<18} {:>4} {:>8} {:<2} {:>7} {:<40} {:<9} {:<12} {}\n", "job", "rank", "pid",
-                  "st", "step", "last operation", "phase", "waiting for", "since");
+  std::string text = fmt::format(
+      "{:<18} {:>4} {:>8} {:<2} {:>7} {:<40} {:<9} {:<12} {:<8} {:>9} {:>6} {:>9} {:>9}\n", "job",
+      "rank", "pid", "st", "step", "last operation", "phase", "waiting for", "since", "ops",
+      "failed", "sent", "received");
   for (const Patient& patient : patients) {
     const auto* op = diagnosis::telling_operation(patient.flight);
     const bool waits = op != nullptr && op->waiting_for >= 0;
     text += fmt::format(
-        "{:<18} {:>4} {:>8} {:<2} {:>7} {:<40} {:<9} {:<12} {}\n",
+        "{:<18} {:>4} {:>8} {:<2} {:>7} {:<40} {:<9} {:<12} {:<8} {:>9} {:>6} {:>9} {:>9}\n",
         patient.job.empty() ? "-" : patient.job, patient.flight.rank, patient.pid, patient.state,
         patient.flight.step, op ? diagnosis::describe_operation(*op) : "none",
         op ? name_of(op->phase) : "-", waits ? fmt::format("rank {}", op->waiting_for) : "-",
-        op ? since_text(*op, now) : "-");
+        op ? since_text(*op, now) : "-", total_text(patient, "ops"),
+        total_text(patient, "failures"), bytes_text(patient, "bytes_sent"),
+        bytes_text(patient, "bytes_received"));
   }
   for (const std::string& line : diagnose(patients, now)) text += "\n" + line;
   return text + (text.ends_with('\n') ? "" : "\n");
@@ -170,9 +201,22 @@ std::string format_patients_json(const std::vector<Patient>& patients, Time now)
           std::chrono::duration<double>(now.since_start - Duration(static_cast<int64_t>(stamp)))
               .count();
     }
+    json["metrics"] = metrics_json(patient.flight.metrics);
     list.push_back(std::move(json));
   }
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string format_patients_metrics(const std::vector<Patient>& patients, const std::string& host) {
+  std::vector<obs::LabelledMetrics> processes;
+  for (const Patient& patient : patients) {
+    processes.push_back({.job = patient.job,
+                         .host = host,
+                         .rank = patient.flight.rank,
+                         .pid = patient.pid,
+                         .values = patient.flight.metrics});
+  }
+  return obs::format_exposition(processes);
 }
 
 }  // namespace corro::launch

@@ -35,5 +35,8 @@ struct Patient {
 /// A table with one line for each process, and the diagnosis below it.
 [[nodiscard]] std::string format_table(const std::vector<Patient>& patients, Time now);
 [[nodiscard]] std::string format_patients_json(const std::vector<Patient>& patients, Time now);
+/// Their metrics as Prometheus reads them.
+[[nodiscard]] std::string format_patients_metrics(const std::vector<Patient>& patients,
+                                                  const std::string& host);
 
 }  // namespace corro::launch

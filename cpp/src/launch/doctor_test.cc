@@ -66,6 +66,31 @@ TEST(Table, HasALineForEachProcess) {
   EXPECT_DOUBLE_EQ(json[0]["since_seconds"], 3.0);
 }
 
+TEST(PatientsMetrics, AreInTheTableInJsonAndForPrometheus) {
+  Patient busy = patient(0, 'S', obs::Phase::kReduce, 3);
+  const obs::Metrics metrics;
+  metrics.set(obs::Metric::kOps, 1204);
+  metrics.set(obs::Metric::kBytesSentTcp, 3U << 20U);
+  metrics.set(obs::Metric::kBytesReceivedShm, 700);
+  for (size_t i = 0; i < obs::kMetricCount; ++i)
+    busy.flight.metrics.push_back(metrics.value(static_cast<obs::Metric>(i)));
+  const std::string table = format_table({busy}, {seconds(4)});
+  for (const char* shown : {"1204", "3 MiB", "700 B"}) EXPECT_THAT(table, HasSubstr(shown));
+  const auto json = nlohmann::json::parse(format_patients_json({busy}, {seconds(4)}))[0]["metrics"];
+  EXPECT_EQ(json["ops"], 1204);
+  EXPECT_EQ(json["bytes_sent"]["tcp"], 3U << 20U);
+  EXPECT_EQ(json["bytes_received"]["shm"], 700);
+  EXPECT_THAT(format_patients_metrics({busy}, "node7"),
+              HasSubstr(R"(corro_ops_total{job="j",host="node7",rank="0",pid="100"} 1204)"));
+}
+
+TEST(PatientsMetrics, OfAnOlderReleaseAreThoseItHas) {
+  const Patient old = patient(0, 'S', obs::Phase::kReduce, 3);
+  EXPECT_THAT(format_table({old}, {seconds(4)}), HasSubstr(" - "));
+  const auto json = nlohmann::json::parse(format_patients_json({old}, {seconds(4)}))[0];
+  EXPECT_TRUE(json["metrics"].empty());
+}
+
 TEST(FindPatients, ReadsAProcessFromOutsideAndLeavesItsForkedChildrenOut) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);

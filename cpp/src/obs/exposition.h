@@ -1,0 +1,24 @@
+// Metrics as Prometheus reads them: its text exposition format, version 0.0.4.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "obs/metrics.h"
+
+namespace corro::obs {
+
+/// One process's metrics, and what tells it apart from others.
+struct LabelledMetrics {
+  std::string job, host;
+  int32_t rank = -1;
+  int32_t pid = 0;  ///< Also tells processes without a job apart.
+  MetricValues values;
+};
+
+/// For each metric its HELP, its TYPE, and a line for each process that has it. A counter's name
+/// ends in _total. Pure.
+[[nodiscard]] std::string format_exposition(std::span<const LabelledMetrics> processes);
+
+}  // namespace corro::obs

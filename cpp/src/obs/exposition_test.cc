@@ -1,0 +1,86 @@
+#include "obs/exposition.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+namespace corro::obs {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+LabelledMetrics process(int32_t rank, std::string job = "night") {
+  LabelledMetrics made{.job = std::move(job),
+                       .host = "node7",
+                       .rank = rank,
+                       .pid = 100 + rank,
+                       .values = MetricValues(kMetricCount)};
+  for (size_t i = 0; i < kMetricCount; ++i) made.values[i] = 10 * i + static_cast<size_t>(rank);
+  return made;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines(1);
+  for (const char c : text) {
+    if (c == '\n') {
+      lines.emplace_back();
+    } else {
+      lines.back() += c;
+    }
+  }
+  EXPECT_EQ(lines.back(), "") << "the last line has an end, too";
+  lines.pop_back();
+  return lines;
+}
+
+TEST(Exposition, DescribesAMetricAndThenShowsItOfEveryProcess) {
+  const std::string text = format_exposition(std::vector{process(0), process(1)});
+  EXPECT_THAT(text, HasSubstr("# HELP corro_ops_total Operations begun.\n"
+                              "# TYPE corro_ops_total counter\n"
+                              R"(corro_ops_total{job="night",host="node7",rank="0",pid="100"} 0)"
+                              "\n"
+                              R"(corro_ops_total{job="night",host="node7",rank="1",pid="101"} 1)"
+                              "\n# HELP corro_failures_total "));
+  EXPECT_THAT(text, HasSubstr("# TYPE corro_groups gauge\n"));
+}
+
+TEST(Exposition, TransportsAreALabelOfOneMetric) {
+  const std::string text = format_exposition(std::vector{process(0)});
+  EXPECT_THAT(text, HasSubstr("# TYPE corro_bytes_sent_total counter\n"
+                              R"(corro_bytes_sent_total{job="night",host="node7",rank="0",)"
+                              R"(pid="100",transport="shm"} 80)"
+                              "\n"
+                              R"(corro_bytes_sent_total{job="night",host="node7",rank="0",)"
+                              R"(pid="100",transport="tcp"} 90)"
+                              "\n"));
+}
+
+/// Prometheus refuses a text in which something is there twice.
+TEST(Exposition, NothingIsThereTwice) {
+  const auto lines = lines_of(format_exposition(std::vector{process(0), process(1)}));
+  std::set<std::string> keys;
+  for (const std::string& line : lines)
+    EXPECT_TRUE(keys.insert(line.substr(0, line.rfind(' '))).second) << line;
+}
+
+TEST(Exposition, ForeignTextCannotLeaveItsLabel) {
+  const std::string text = format_exposition(std::vector{process(0, "a\"b\\c\nd\xff\x1b")});
+  EXPECT_THAT(text, HasSubstr(R"({job="a\"b\\c\nd??",host="node7")"));
+  for (const std::string& line : lines_of(text))
+    EXPECT_TRUE(line.starts_with("corro_") || line.starts_with("# ")) << line;
+}
+
+TEST(Exposition, WhatAProcessDoesNotCountIsLeftOut) {
+  LabelledMetrics old = process(0);
+  old.values.resize(2);
+  const std::string text = format_exposition(std::vector{old, process(1)});
+  EXPECT_THAT(text, HasSubstr(R"(corro_failures_total{job="night",host="node7",rank="0")"));
+  EXPECT_THAT(text, Not(HasSubstr(R"(corro_groups{job="night",host="node7",rank="0")")));
+  EXPECT_EQ(format_exposition({}), "");
+}
+
+}  // namespace
+}  // namespace corro::obs
