@@ -366,7 +366,8 @@ void Agent::on(const Subject& /*about*/, const Look& /*look*/) {
 }
 
 void Agent::on(const Subject& /*about*/, const Credit& credit) {
-  credit_ += static_cast<int64_t>(std::min<uint64_t>(credit.bytes, kOutputCredit));
+  const int64_t missing = static_cast<int64_t>(kOutputCredit) - credit_;
+  credit_ += static_cast<int64_t>(std::min(credit.bytes, static_cast<uint64_t>(missing)));
 }
 
 void Agent::on(const Subject& about, const Input& input) {

@@ -203,6 +203,28 @@ TEST(Agent, WithoutCreditRanksAreHeldBack) {
   EXPECT_EQ(bytes + output_of(heard, 0, io::Output::kOut).size(), size_t{256} * 65536);
 }
 
+TEST(Agent, CreditForMoreThanItIsGivenAtFirstCountsWhole) {
+  AgentProcess agent;
+  agent.start(0, "trap 'echo heard' USR1; echo ready; while :; do sleep 0.01; done");
+  (void)agent.hear_until<Output>(0);
+  // What fits into the pipes is sent when the ranks end, with credit or without.
+  constexpr int kRanks = 32;
+  size_t bytes = 0;
+  int ended = 0;
+  for (int rank = 1; rank <= kRanks; ++rank) agent.start(rank, "head -c 65536 /dev/zero");
+  const auto is_last_end = [&](const Message& message) {
+    if (const auto* output = std::get_if<Output>(&message.body)) bytes += output->bytes.size();
+    if (std::holds_alternative<Ended>(message.body)) ++ended;
+    return ended == kRanks;
+  };
+  (void)agent.hear_until(is_last_end, false);
+  ASSERT_EQ(bytes, size_t{kRanks} * 65536);
+  ASSERT_GT(bytes, kOutputCredit);
+  agent.tell(AgentProcess::all(), Credit{.bytes = bytes});
+  agent.tell(AgentProcess::subject(0), Signal{.number = SIGUSR1});
+  EXPECT_EQ(output_of(agent.hear_until<Output>(0), 0, io::Output::kOut), "heard\n");
+}
+
 TEST(Agent, TellsWhetherARankWasStoppedOrEndedByItself) {
   AgentProcess agent;
   agent.start(0, "sleep 1000");
