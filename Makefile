@@ -68,7 +68,7 @@ fuzz: setup $(STAMPS)/packages-clang ## Fuzz every decoder of foreign bytes [SEC
 	@$(VENV)/python tools/run_fuzz.py --seconds $(SECONDS)
 
 .PHONY: bench
-bench: setup $(STAMPS)/packages-bench $(MPIS:%=build/bench/%/allreduce) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
+bench: setup $(STAMPS)/packages-bench $(STAMPS)/packages-tests $(MPIS:%=build/bench/%/allreduce) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
 	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON,cmake-bench)
 	@cmake --build build/release
 	@$(VENV)/python cpp/bench/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \

@@ -11,13 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jobs import PROGRAMS, ROOT, Effort, Family, lines_of
+from cluster import lost_hosts, netns
+from jobs import PROGRAMS, Effort, Family, lines_of
 from rows import Row, compared, timed
-
-sys.path.insert(0, str(ROOT / "python/tests"))
-
-import lost_hosts  # Hosts of tests and of benchmarks are the same.
-import netns
 
 HOSTS, RANKS = 2, 8
 RATE = "1gbit"

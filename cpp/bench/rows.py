@@ -15,7 +15,7 @@ class Row:
 
     op: str
     columns: Columns
-    median_us: float
+    median_us: float | None
     ratio: float | None = None
     bar: float | None = None
     ok: bool = True
@@ -41,6 +41,11 @@ def compared(
 ) -> Row:
     """A row whose ratio must not exceed its bar; without one the ratio is only shown."""
     return Row(op, columns, median_us, ratio, bar, bar is None or ratio <= bar)
+
+
+def missing(op: str, columns: Columns) -> Row:
+    """A row that could not be measured: no bar was reached; `note` in its columns says why."""
+    return Row(op, columns, None, ok=False)
 
 
 def tables(rows: Sequence[Row]) -> str:

@@ -14,6 +14,7 @@ import re
 import sys
 from pathlib import Path
 
+import agent_rows
 import allreduce_rows
 import engine_rows
 import horovod_env
@@ -22,6 +23,7 @@ import launcher_rows
 import many_rows
 import plan_rows
 import small_rows
+import ssh_rows
 import training_rows
 from jobs import OUT, Effort, Family, note
 from rows import Row, tables
@@ -35,6 +37,8 @@ FAMILIES: dict[str, Family] = {
     **many_rows.FAMILIES,
     **plan_rows.FAMILIES,
     **host_rows.FAMILIES,
+    **ssh_rows.FAMILIES,
+    **agent_rows.FAMILIES,
 }
 
 
