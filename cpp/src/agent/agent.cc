@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <deque>
 #include <filesystem>
 
 #include "agent/branches.h"
@@ -98,6 +99,7 @@ class Agent {
 
   // What the commander says.
   void on_commander();
+  void hear_some();
   void hear(const Message& message);
   void on(const Subject& about, const Start& start);
   void on(const Subject& about, const Signal& signal);
@@ -136,6 +138,9 @@ class Agent {
   Status open_service(const Start& start);
   void on_children();
   void on_rank_end(RankProcess& rank, int status);
+  void on_readable(RankProcess& rank, io::Output stream) {
+    if (credit_ > 0) on_output(rank, stream);
+  }
   void on_output(RankProcess& rank, io::Output stream);
   void tell_departures();
   Status open_routes();
@@ -145,6 +150,7 @@ class Agent {
   void pause_or_resume();
 
   MessagePipe commander_;
+  std::deque<Message> unheard_;  ///< Of the commander.
   io::Epoll epoll_;
   OutOfMemoryWatch out_of_memory_;
   io::Fd children_;
@@ -198,6 +204,7 @@ void Agent::step() {
   const auto ready = epoll_.wait(events, wait);
   const size_t count = ready.ok() ? *ready : 0;
   for (size_t i = 0; i < count; ++i) dispatch(events[i]);
+  hear_some();
   go_on(monotonic_now());
   end_probe(monotonic_now());
   end_speed_test(monotonic_now());
@@ -217,10 +224,10 @@ void Agent::step() {
 Time Agent::next_timer() const {
   const Time patience = guard_.valid() ? heard_ + kSilence : Time::never();
   const Time input = input_waits_ ? monotonic_now() + kLookPause : Time::never();
-  const Time sync = sync_.busy() ? monotonic_now() : Time::never();
+  const Time at_once = sync_.busy() || !unheard_.empty() ? monotonic_now() : Time::never();
   const Time test = speed_test_ ? speed_test_->deadline() : Time::never();
   const Time dumps = dumps_.empty() ? Time::never() : monotonic_now() + kLookPause;
-  return std::min({next_state(), probe_until_, test, patience, input, sync, dumps});
+  return std::min({next_state(), probe_until_, test, patience, input, at_once, dumps});
 }
 
 Time Agent::next_state() const {
@@ -251,11 +258,11 @@ void Agent::dispatch(const epoll_event& event) {
       if (speed_test_) speed_test_->poll();
       return;
     case Source::kOut:
-      return on_output(ranks_[place_of(event.data.u64)], io::Output::kOut);
+      return on_readable(ranks_[place_of(event.data.u64)], io::Output::kOut);
     case Source::kErr:
-      return on_output(ranks_[place_of(event.data.u64)], io::Output::kErr);
+      return on_readable(ranks_[place_of(event.data.u64)], io::Output::kErr);
     case Source::kResult:
-      return on_output(ranks_[place_of(event.data.u64)], io::Output::kResult);
+      return on_readable(ranks_[place_of(event.data.u64)], io::Output::kResult);
     case Source::kBranch:
       return branches_.read(place_of(event.data.u64));
     case Source::kBranchErrors:
@@ -294,7 +301,20 @@ void Agent::on_commander() {
   commander_.flush();
   if (const Status status = commander_.read(); !status.ok()) return;
   if (guard_.valid()) heard_ = monotonic_now();
-  while (const auto message = commander_.take()) hear(*message);
+  while (auto message = commander_.take()) {
+    // The ranks that run do not wait until all others are started.
+    const bool is_credit = std::holds_alternative<Credit>(message->body);
+    is_credit ? hear(*message) : unheard_.push_back(std::move(*message));
+  }
+}
+
+/// A START takes a while: between some of them the ranks that run already are read.
+void Agent::hear_some() {
+  constexpr int kHeardAtOnce = 4;
+  for (int i = 0; i < kHeardAtOnce && !unheard_.empty(); ++i) {
+    hear(unheard_.front());
+    unheard_.pop_front();
+  }
 }
 
 void Agent::hear(const Message& message) {

@@ -203,6 +203,23 @@ TEST(Agent, WithoutCreditRanksAreHeldBack) {
   EXPECT_EQ(bytes + output_of(heard, 0, io::Output::kOut).size(), size_t{256} * 65536);
 }
 
+TEST(Agent, ARankThatIsStartedWhileOthersAreHeldBackIsReadWithThem) {
+  AgentProcess agent;
+  agent.start(0, "dd if=/dev/zero bs=65536 count=256 2>/dev/null");
+  size_t bytes = 0;
+  const auto is_spent = [&bytes](const Message& message) {
+    if (const auto* output = std::get_if<Output>(&message.body)) bytes += output->bytes.size();
+    return bytes >= kOutputCredit;
+  };
+  (void)agent.hear_until(is_spent, false);
+  agent.start(1, "echo here; sleep 1000");
+  (void)agent.hear_until<Started>(1);
+  agent.tell(AgentProcess::all(), Credit{.bytes = bytes});
+  const auto heard = agent.hear_until<Output>(1);
+  EXPECT_EQ(output_of(heard, 1, io::Output::kOut), "here\n");
+  for (const Message& message : heard) EXPECT_FALSE(std::holds_alternative<Trouble>(message.body));
+}
+
 TEST(Agent, CreditForMoreThanItIsGivenAtFirstCountsWhole) {
   AgentProcess agent;
   agent.start(0, "trap 'echo heard' USR1; echo ready; while :; do sleep 0.01; done");

@@ -12,6 +12,7 @@ namespace corro::agent {
 Result<RankProcess*> RankGroup::start(const Subject& about, const WorkerSpec& spec) {
   CORRO_ASSIGN(Worker worker, start_worker(spec, signal_mask_));
   ranks_.push_back(std::make_unique<RankProcess>(about, std::move(worker)));
+  if (paused_) return ranks_.back().get();
   for (const io::Output stream : io::kOutputs) CORRO_TRY(watch(ranks_.size() - 1, stream));
   return ranks_.back().get();
 }
@@ -53,6 +54,7 @@ void RankGroup::resize_terminals(const Resize& sizes) const {
 }
 
 void RankGroup::pause() {
+  paused_ = true;
   for (const auto& rank : ranks_) {
     for (const io::Output stream : io::kOutputs) {
       if (rank->fd(stream) >= 0) epoll_.remove(rank->fd(stream));
@@ -61,6 +63,7 @@ void RankGroup::pause() {
 }
 
 Status RankGroup::resume() {
+  paused_ = false;
   Status first;
   for (size_t place = 0; place < ranks_.size(); ++place) {
     for (const io::Output stream : io::kOutputs) {

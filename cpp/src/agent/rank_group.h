@@ -17,7 +17,8 @@ class RankGroup {
   RankGroup(const sigset_t& signal_mask, io::Epoll& epoll)
       : signal_mask_(signal_mask), epoll_(epoll) {}
 
-  /// Starts a rank and watches its output under key_of(Source::kOut or kErr, its place here).
+  /// Starts a rank and watches its output under key_of(Source::kOut or kErr, its place here); if
+  /// the others are paused, from resume() on.
   Result<RankProcess*> start(const Subject& about, const WorkerSpec& spec);
   [[nodiscard]] RankProcess& operator[](size_t place) { return *ranks_[place]; }
   /// The running rank with this pid, or null.
@@ -46,6 +47,7 @@ class RankGroup {
   sigset_t signal_mask_;
   io::Epoll& epoll_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
+  bool paused_ = false;
 };
 
 }  // namespace corro::agent
