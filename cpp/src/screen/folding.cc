@@ -6,6 +6,9 @@
 namespace corro::screen {
 namespace {
 
+/// What a line that waits costs beside its text, where it is seen and where it waits.
+constexpr size_t kPendingBytes = 256;
+
 /// Takes colours and the like away: rank 0 may have a terminal where others have a pipe.
 std::string without_escapes(std::string_view text) {
   std::string plain;
@@ -30,25 +33,23 @@ uint64_t key_of(io::Output stream, std::string_view text) {
 }  // namespace
 
 void Folder::lead(int rank, io::Output stream, std::string_view text) {
-  Entry& entry = entry_of(key_of(stream, text));
-  const uint32_t printed = ++entry.printed[static_cast<size_t>(rank)];
-  entry.shown = std::max(entry.shown, printed);
+  const uint32_t line = seen_.find_or_add(key_of(stream, text));
+  const uint32_t printed = seen_.count(line, rank);
+  seen_[line].shown = std::max(seen_[line].shown, printed);
 }
 
 void Folder::add(int rank, io::Output stream, std::string_view text, Time now) {
-  const uint64_t key = key_of(stream, text);
-  Entry& entry = entry_of(key);
-  const uint32_t printed = ++entry.printed[static_cast<size_t>(rank)];
-  if (printed <= entry.shown || entry.waiting) return;
-  entry.waiting = true;
-  pending_.push_back({key, stream, std::string(text), now + options_.hold});
-  pending_bytes_ += text.size();
+  const uint32_t line = seen_.find_or_add(key_of(stream, text));
+  const uint32_t printed = seen_.count(line, rank);
+  if (printed <= seen_[line].shown || seen_[line].waiting) return;
+  seen_[line].waiting = true;
+  pending_.push_back({line, stream, std::string(text), now + options_.hold});
+  pending_bytes_ += kPendingBytes + text.size();
 }
 
 std::vector<FoldedLine> Folder::due(Time now) {
   std::vector<FoldedLine> lines;
-  while (!pending_.empty() &&
-         (pending_.front().due <= now || pending_bytes_ > options_.max_pending_bytes)) {
+  while (!pending_.empty() && (pending_.front().due <= now || crowded())) {
     FoldedLine line = release(pending_.front());
     pending_.pop_front();
     if (!line.ranks.empty()) lines.push_back(std::move(line));
@@ -57,24 +58,29 @@ std::vector<FoldedLine> Folder::due(Time now) {
 }
 
 FoldedLine Folder::release(Pending& pending) {
-  pending_bytes_ -= pending.text.size();
-  Entry& entry = entries_.at(pending.key);
-  entry.waiting = false;
+  pending_bytes_ -= kPendingBytes + pending.text.size();
+  SeenLine& seen = seen_[pending.line];
   FoldedLine line{
       .stream = pending.stream, .text = std::move(pending.text), .ranks = {}, .times = 0};
-  for (size_t rank = 0; rank < entry.printed.size(); ++rank) {
-    if (entry.printed[rank] <= entry.shown) continue;
-    line.ranks.push_back(static_cast<int>(rank));
-    line.times = std::max(line.times, entry.printed[rank] - entry.shown);
-  }
-  entry.shown += line.times;
+  seen.for_each_count([&](const SeenLine::Count& count) {
+    if (count.printed <= seen.shown) return;
+    line.ranks.push_back(count.rank);
+    line.times = std::max(line.times, count.printed - seen.shown);
+  });
+  std::ranges::sort(line.ranks);
+  seen.shown += line.times;
+  seen_.release(pending.line);
   return line;
 }
 
 void Folder::drop_errors_but(int culprit) {
   const auto printed_by_culprit = [&](const Pending& pending) {
-    const Entry& entry = entries_.at(pending.key);
-    return culprit >= 0 && entry.printed[static_cast<size_t>(culprit)] > entry.shown;
+    const SeenLine& seen = seen_[pending.line];
+    bool printed = false;
+    seen.for_each_count([&](const SeenLine::Count& count) {
+      printed = printed || (count.rank == culprit && count.printed > seen.shown);
+    });
+    return printed;
   };
   std::deque<Pending> kept;
   for (Pending& pending : pending_) {
@@ -87,27 +93,9 @@ void Folder::drop_errors_but(int culprit) {
   pending_ = std::move(kept);
 }
 
-Time Folder::next_due() const { return pending_.empty() ? Time::never() : pending_.front().due; }
-
-Folder::Entry& Folder::entry_of(uint64_t key) {
-  const auto found = entries_.find(key);
-  if (found != entries_.end()) return found->second;
-  const auto ranks = static_cast<size_t>(options_.ranks);
-  // The oldest lines are forgotten first; one that still waits is put behind.
-  while (order_.size() >= std::max<size_t>(1, options_.max_remembered / ranks)) {
-    const uint64_t oldest = order_.front();
-    if (entries_.at(oldest).waiting) {
-      if (pending_.size() >= order_.size()) break;
-      order_.push_back(oldest);
-    } else {
-      entries_.erase(oldest);
-    }
-    order_.pop_front();
-  }
-  order_.push_back(key);
-  Entry& entry = entries_[key];
-  entry.printed.resize(ranks);
-  return entry;
+Time Folder::next_due() const {
+  if (crowded()) return Time{};
+  return pending_.empty() ? Time::never() : pending_.front().due;
 }
 
 }  // namespace corro::screen

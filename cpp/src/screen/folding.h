@@ -10,11 +10,11 @@
 #include <deque>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "io/output.h"
+#include "screen/seen_lines.h"
 
 namespace corro::screen {
 
@@ -30,12 +30,15 @@ struct FoldedLine {
 class Folder {
  public:
   struct Options {
-    int ranks = 1;
     Duration hold = std::chrono::seconds(1);
-    size_t max_pending_bytes = 4U << 20U;  ///< Above it, lines are shown before their time.
-    size_t max_remembered = 4U << 20U;     ///< Counters kept, over all lines and ranks.
+    /// Of lines that wait, with what they cost beside their text. Above it, lines are shown before
+    /// their time.
+    size_t max_pending_bytes = 8U << 20U;
+    /// Of the counters of all lines that wait or were shown. Above it, the oldest lines that do not
+    /// wait are forgotten.
+    size_t max_remembered_bytes = 16U << 20U;
   };
-  explicit Folder(Options options) : options_(options) {}
+  explicit Folder(Options options) : options_(options), seen_(options.max_remembered_bytes) {}
 
   /// The lead rank has printed (and shown) this line.
   void lead(int rank, io::Output stream, std::string_view text);
@@ -50,26 +53,21 @@ class Folder {
   void drop_errors_but(int culprit);
   /// When due() has something next; Time::never() if nothing waits.
   [[nodiscard]] Time next_due() const;
+  /// More waits than may: due() has something at any time.
+  [[nodiscard]] bool crowded() const { return pending_bytes_ > options_.max_pending_bytes; }
 
  private:
-  struct Entry {
-    uint32_t shown = 0;
-    bool waiting = false;
-    std::vector<uint32_t> printed;  ///< Per rank.
-  };
   struct Pending {
-    uint64_t key = 0;
+    uint32_t line = 0;  ///< In seen_.
     io::Output stream = io::Output::kOut;
     std::string text;
     Time due;
   };
 
-  Entry& entry_of(uint64_t key);
   [[nodiscard]] FoldedLine release(Pending& pending);
 
   Options options_;
-  std::unordered_map<uint64_t, Entry> entries_;
-  std::deque<uint64_t> order_;  ///< Keys of entries_, oldest first.
+  SeenLines seen_;
   std::deque<Pending> pending_;
   size_t pending_bytes_ = 0;
 };

@@ -1,48 +1,57 @@
 #include "screen/lines.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace corro::screen {
 
-std::vector<Line> LineSplitter::feed(std::string_view bytes) {
-  std::vector<Line> lines;
-  while (!bytes.empty()) {
-    if (std::exchange(after_return_, false) && bytes[0] != '\n' && !rest_.empty()) {
+void LineSplitter::feed(std::string_view bytes, const Visit& visit) {
+  size_t newline = bytes.find('\n');
+  for (size_t at = 0; at < bytes.size();) {
+    if (std::exchange(after_return_, false) && bytes[at] != '\n' && !rest_.empty()) {
       progress_ = true;
       rest_.clear();
     }
-    const size_t end = bytes.find_first_of("\r\n");
-    take(bytes.substr(0, end), lines);
-    if (end == std::string_view::npos) break;
-    if (bytes[end] == '\n') {
-      lines.push_back(cut());
-    } else {
+    const std::string_view line = bytes.substr(at, newline - at);
+    const size_t end = line.find('\r');
+    if (end != std::string_view::npos) {
+      take(line.substr(0, end), visit);
       after_return_ = true;
+      at += end + 1;
+    } else if (newline == std::string_view::npos) {
+      return take(line, visit);
+    } else {
+      end_line(line, visit);
+      at = newline + 1;
+      newline = bytes.find('\n', at);
     }
-    bytes.remove_prefix(end + 1);
   }
-  return lines;
 }
 
-std::vector<Line> LineSplitter::finish() {
-  std::vector<Line> lines;
-  if (!rest_.empty()) lines.push_back(cut());
-  return lines;
+void LineSplitter::finish(const Visit& visit) {
+  if (!rest_.empty()) cut(visit);
 }
 
-void LineSplitter::take(std::string_view piece, std::vector<Line>& lines) {
+/// The end of a line; one that came as a whole is not copied.
+void LineSplitter::end_line(std::string_view piece, const Visit& visit) {
+  if (rest_.empty() && piece.size() <= kMaxLineBytes)
+    return visit({.text = piece, .progress = std::exchange(progress_, false)});
+  take(piece, visit);
+  cut(visit);
+}
+
+void LineSplitter::take(std::string_view piece, const Visit& visit) {
   while (rest_.size() + piece.size() > kMaxLineBytes) {
     const size_t room = kMaxLineBytes - rest_.size();
     rest_.append(piece.substr(0, room));
     piece.remove_prefix(room);
-    lines.push_back(cut());
+    cut(visit);
   }
   rest_.append(piece);
 }
 
-Line LineSplitter::cut() {
-  return {.text = std::exchange(rest_, {}), .progress = std::exchange(progress_, false)};
+void LineSplitter::cut(const Visit& visit) {
+  visit({.text = rest_, .progress = std::exchange(progress_, false)});
+  rest_.clear();
 }
 
 }  // namespace corro::screen

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace corro::screen {
 
@@ -12,7 +12,7 @@ namespace corro::screen {
 inline constexpr size_t kMaxLineBytes = 64U << 10U;
 
 struct Line {
-  std::string text;  ///< Without its end; of a progress line what stands after the last \r.
+  std::string_view text;  ///< Without its end; of a progress line what stands after the last \r.
   /// The line was overwritten in place (\r) before its end: a progress bar.
   bool progress = false;
 };
@@ -20,14 +20,18 @@ struct Line {
 /// Loop-confined. A line ends with \n or \r\n; a lone \r starts the line anew, as on a terminal.
 class LineSplitter {
  public:
-  /// Takes bytes as they come and returns the lines that they complete.
-  [[nodiscard]] std::vector<Line> feed(std::string_view bytes);
-  /// Returns the rest without an end, if there is any: at the end of the stream.
-  [[nodiscard]] std::vector<Line> finish();
+  /// A line's text lasts as long as the call.
+  using Visit = std::function<void(const Line&)>;
+
+  /// Takes bytes as they come; `visit` gets the lines that they complete.
+  void feed(std::string_view bytes, const Visit& visit);
+  /// `visit` gets the rest without an end, if there is any: at the end of the stream.
+  void finish(const Visit& visit);
 
  private:
-  void take(std::string_view piece, std::vector<Line>& lines);
-  [[nodiscard]] Line cut();
+  void take(std::string_view piece, const Visit& visit);
+  void end_line(std::string_view piece, const Visit& visit);
+  void cut(const Visit& visit);
 
   std::string rest_;
   bool progress_ = false;

@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr size_t kMaxSegment = 4096;
 constexpr size_t kMaxHeld = 1U << 20U;
+constexpr size_t kShownTogether = size_t{32} << 10U;  ///< Of lines that are shown at once.
 /// A line without an end that is younger than this is likely to be completed at once.
 constexpr Duration kYoung = std::chrono::milliseconds(50);
 constexpr Duration kTracebackHold = std::chrono::milliseconds(500);
@@ -26,14 +27,15 @@ int lead_of(const Show& show, int ranks) {
   return 0;
 }
 
-/// Puts `prefix` before every line.
-std::string with_prefix(const std::string& prefix, const std::string& text) {
-  std::string prefixed = prefix;
-  for (const char c : text) {
-    prefixed += c;
-    if (c == '\n') prefixed += prefix;
+/// Appends the text with `prefix` before every line.
+void append_prefixed(std::string& to, std::string_view prefix, std::string_view text) {
+  while (true) {
+    const size_t end = text.find('\n');
+    to.append(prefix).append(text.substr(0, end));
+    if (end == std::string_view::npos) return;
+    to += '\n';
+    text.remove_prefix(end + 1);
   }
-  return prefixed;
 }
 
 /// Where a traceback begins in `bytes` at the beginning of a line, or npos.
@@ -50,40 +52,42 @@ Screen::Screen(Options options, Sink sink)
     : options_(std::move(options)),
       sink_(std::move(sink)),
       lead_(lead_of(options_.show, options_.ranks)),
-      folder_({.ranks = options_.ranks, .hold = options_.hold}),
+      folder_({.hold = options_.hold}),
       splitters_(static_cast<size_t>(options_.ranks)),
       folds_(options_.ranks > 1 && (options_.show.mode == ShowMode::kDifferent ||
-                                    options_.show.mode == ShowMode::kErrors)) {}
+                                    options_.show.mode == ShowMode::kErrors)) {
+  for (int rank = 0; rank < options_.ranks; ++rank) prefixes_.push_back(prefix_of({rank}));
+}
 
 void Screen::feed(int rank, io::Output stream, std::string_view bytes, Time now) {
   if (!shown(rank, stream)) return;
   if (rank == lead_) {
     feed_lead(stream, bytes, now);
   } else {
-    feed_lines(rank, stream, splitters_[static_cast<size_t>(rank)].of(stream).feed(bytes), now);
+    splitters_[static_cast<size_t>(rank)].of(stream).feed(
+        bytes, [&](const Line& line) { feed_line(rank, stream, line, now); });
   }
+  if (folder_.crowded()) show_folded(folder_.due(Time{}));
 }
 
 void Screen::finish(int rank, io::Output stream, Time now) {
   if (!shown(rank, stream)) return;
-  const auto lines = splitters_[static_cast<size_t>(rank)].of(stream).finish();
-  if (rank != lead_) feed_lines(rank, stream, lines, now);
+  splitters_[static_cast<size_t>(rank)].of(stream).finish([&](const Line& line) {
+    if (rank != lead_) feed_line(rank, stream, line, now);
+  });
   fold(tracebacks_.end(rank, stream), now);
 }
 
 void Screen::tick(Time now) {
   if (suspended_) {
-    // Only what is too much to keep is shown now.
-    for (const FoldedLine& line : folder_.due(Time{})) show_folded(line);
-    return;
+    return show_folded(folder_.due(Time{}));  // Only what is too much to keep is shown now.
   }
   if (held_until_ <= now) release_errors(now);
   fold(tracebacks_.due(now), now);
   if (folder_.next_due() > now) return;
   const Time young = std::max(out_cursor_.last_write, err_cursor_.last_write) + kYoung;
-  const bool between = out_cursor_.at_start() && err_cursor_.at_start();
-  if (!between && now < young) return;
-  for (const FoldedLine& line : folder_.due(now)) show_folded(line);
+  if (!between_lines() && now < young) return;
+  show_folded(folder_.due(now));
 }
 
 Time Screen::next_tick() const {
@@ -91,9 +95,8 @@ Time Screen::next_tick() const {
   const Time held = std::min(held_until_, tracebacks_.next_due());
   const Time due = folder_.next_due();
   if (due == Time::never()) return held;
-  const bool between = out_cursor_.at_start() && err_cursor_.at_start();
   const Time young = std::max(out_cursor_.last_write, err_cursor_.last_write) + kYoung;
-  return std::min(held, between ? due : std::max(due, young));
+  return std::min(held, between_lines() ? due : std::max(due, young));
 }
 
 void Screen::settle(int culprit) {
@@ -106,7 +109,7 @@ void Screen::settle(int culprit) {
 void Screen::flush(Time now) {
   release_errors(now);
   fold(tracebacks_.due(Time::never()), now);
-  for (const FoldedLine& line : folder_.flush()) show_folded(line);
+  show_folded(folder_.flush());
 }
 
 void Screen::note(const std::string& lines) {
@@ -118,8 +121,7 @@ void Screen::note(const std::string& lines) {
 
 void Screen::set_status(const std::string& line) {
   status_ = line;
-  const bool free = out_cursor_.at_start() && err_cursor_.at_start();
-  if (options_.err_is_terminal && free && !status_noted_) return draw_status();
+  if (options_.err_is_terminal && between_lines() && !status_noted_) return draw_status();
   if (!std::exchange(status_noted_, true)) note(line + "\n");
 }
 
@@ -137,10 +139,10 @@ void Screen::draw_status() {
 
 /// Everything that is shown goes through here: the status is taken away before it and, if the line
 /// is free, comes back below it.
-void Screen::emit(io::Output stream, const std::string& bytes) {
+void Screen::emit(io::Output stream, std::string bytes) {
   if (std::exchange(status_drawn_, false)) sink_(io::Output::kErr, std::string(kClearLine));
-  sink_(stream, bytes);
-  const bool free = out_cursor_.at_start() && err_cursor_.at_start() && bytes.ends_with('\n');
+  const bool free = between_lines() && bytes.ends_with('\n');
+  sink_(stream, std::move(bytes));
   if (options_.err_is_terminal && !status_.empty() && !status_noted_ && free) draw_status();
 }
 
@@ -194,13 +196,13 @@ void Screen::feed_lead(io::Output stream, std::string_view bytes, Time now) {
 
 /// Remembers what the lead has shown, for comparing. A progress bar is no part of a traceback.
 void Screen::note_lead(io::Output stream, std::string_view bytes, Time now) {
-  for (const Line& line : splitters_[static_cast<size_t>(lead_)].of(stream).feed(bytes)) {
+  splitters_[static_cast<size_t>(lead_)].of(stream).feed(bytes, [&](const Line& line) {
     if (line.progress) {
       folder_.lead(lead_, stream, line.text);
     } else {
-      fold(tracebacks_.add(lead_, stream, line.text, now), now);
+      compare(lead_, stream, line.text, now);
     }
-  }
+  });
 }
 
 /// Keeps back what may be a victim's last words; returns the bytes before it.
@@ -216,31 +218,37 @@ std::string_view Screen::hold_errors(std::string_view bytes, Time now) {
   return bytes.substr(0, begin);
 }
 
-void Screen::feed_lines(int rank, io::Output stream, const std::vector<Line>& lines, Time now) {
-  for (const Line& line : lines) {
-    if (!folds_) {
-      show_line(stream, prefix_of({rank}) + line.text);
-    } else if (!line.progress) {
-      // Progress bars of other ranks only repeat rank 0's.
-      fold(tracebacks_.add(rank, stream, line.text, now), now);
-    }
+void Screen::feed_line(int rank, io::Output stream, const Line& line, Time now) {
+  if (!folds_) {
+    show_line(stream, prefixes_[static_cast<size_t>(rank)] + std::string(line.text));
+  } else if (!line.progress) {
+    // Progress bars of other ranks only repeat rank 0's.
+    compare(rank, stream, line.text, now);
   }
+}
+
+/// One more line of a rank; those of a traceback are compared as a whole.
+void Screen::compare(int rank, io::Output stream, std::string_view line, Time now) {
+  if (!tracebacks_.concerns(rank, stream, line)) return fold(rank, stream, line, now);
+  fold(tracebacks_.add(rank, stream, line, now), now);
 }
 
 void Screen::fold(const std::vector<Passage>& passages, Time now) {
-  for (const Passage& passage : passages) {
-    if (passage.rank == lead_) {
-      folder_.lead(passage.rank, passage.stream, passage.text);
-    } else {
-      folder_.add(passage.rank, passage.stream, passage.text, now);
-    }
+  for (const Passage& passage : passages) fold(passage.rank, passage.stream, passage.text, now);
+}
+
+void Screen::fold(int rank, io::Output stream, std::string_view passage, Time now) {
+  if (rank == lead_) {
+    folder_.lead(rank, stream, passage);
+  } else {
+    folder_.add(rank, stream, passage, now);
   }
 }
 
-void Screen::show_line(io::Output stream, const std::string& line) {
+void Screen::show_line(io::Output stream, std::string line) {
   Cursor& cursor = cursor_of(stream);
   if (cursor.at_start()) {
-    emit(stream, line + "\n");
+    emit(stream, std::move(line += '\n'));
   } else if (is_terminal(stream) && cursor.segment.size() < kMaxSegment) {
     // Put the line in the place of the unfinished one, and that one again below it.
     emit(stream,
@@ -251,14 +259,32 @@ void Screen::show_line(io::Output stream, const std::string& line) {
   }
 }
 
-void Screen::show_folded(const FoldedLine& line) {
+/// Lines of one stream are shown together: where a rank's line goes on, it is drawn again once.
+void Screen::show_folded(const std::vector<FoldedLine>& lines) {
+  for (size_t i = 0; i < lines.size();) {
+    const io::Output stream = lines[i].stream;
+    std::string text;
+    append_folded(text, lines[i++]);
+    while (i < lines.size() && lines[i].stream == stream && text.size() < kShownTogether)
+      append_folded(text += '\n', lines[i++]);
+    show_line(stream, std::move(text));
+  }
+}
+
+void Screen::append_folded(std::string& text, const FoldedLine& line) const {
+  const bool is_alone = line.ranks.size() == 1;
+  if (is_alone) {
+    append_prefixed(text, prefixes_[static_cast<size_t>(line.ranks[0])], line.text);
+  } else {
+    append_prefixed(text, prefix_of(line.ranks), line.text);
+  }
+  if (is_alone && line.times == 1) return;
   std::string count;
-  if (line.ranks.size() > 1) count = fmt::format("x{} ranks", line.ranks.size());
+  if (!is_alone) count = fmt::format("x{} ranks", line.ranks.size());
   if (line.times > 1) {
     count += count.empty() ? fmt::format("x{}", line.times) : fmt::format(", {} times", line.times);
   }
-  show_line(line.stream, with_prefix(prefix_of(line.ranks), line.text) +
-                             (count.empty() ? "" : " (" + count + ")"));
+  text += " (" + count + ")";
 }
 
 void Screen::release_errors(Time now) {

@@ -82,18 +82,24 @@ class Screen {
   [[nodiscard]] bool shown(int rank, io::Output stream) const;
   [[nodiscard]] Cursor& cursor_of(io::Output stream);
   [[nodiscard]] bool is_terminal(io::Output stream) const;
-  void emit(io::Output stream, const std::string& bytes);
+  void emit(io::Output stream, std::string bytes);
   void draw_status();
   void write_raw(io::Output stream, std::string_view bytes, Time now);
   [[nodiscard]] std::string_view hold_errors(std::string_view bytes, Time now);
   void feed_lead(io::Output stream, std::string_view bytes, Time now);
   void note_lead(io::Output stream, std::string_view bytes, Time now);
-  void feed_lines(int rank, io::Output stream, const std::vector<Line>& lines, Time now);
+  void feed_line(int rank, io::Output stream, const Line& line, Time now);
+  void compare(int rank, io::Output stream, std::string_view line, Time now);
   void fold(const std::vector<Passage>& passages, Time now);
-  void show_line(io::Output stream, const std::string& line);
-  void show_folded(const FoldedLine& line);
+  void fold(int rank, io::Output stream, std::string_view passage, Time now);
+  void show_line(io::Output stream, std::string line);
+  void show_folded(const std::vector<FoldedLine>& lines);
+  void append_folded(std::string& text, const FoldedLine& line) const;
   void release_errors(Time now);
   [[nodiscard]] std::string prefix_of(const std::vector<int>& ranks) const;
+  [[nodiscard]] bool between_lines() const {
+    return out_cursor_.at_start() && err_cursor_.at_start();
+  }
 
   Options options_;
   Sink sink_;
@@ -101,6 +107,7 @@ class Screen {
   TracebackLines tracebacks_;  ///< What is folded goes through it, so that they stay whole.
   Folder folder_;
   std::vector<Splitters> splitters_;
+  std::vector<std::string> prefixes_;  ///< By rank, of its own lines.
   Cursor out_cursor_, err_cursor_;
   /// The lead's stderr since "Traceback", or since a failure: it may turn out to be a victim's.
   std::string held_errors_;

@@ -27,8 +27,33 @@ class Recorded {
 
 Screen::Options of_ranks(int ranks, Show show = {}) { return {.show = show, .ranks = ranks}; }
 
+struct KeptLine {
+  std::string text;
+  bool progress = false;
+};
+
+/// A splitter that keeps its lines.
+class Splitter {
+ public:
+  std::vector<KeptLine> feed(std::string_view bytes) {
+    std::vector<KeptLine> lines;
+    splitter_.feed(
+        bytes, [&](const Line& line) { lines.push_back({std::string(line.text), line.progress}); });
+    return lines;
+  }
+  std::vector<KeptLine> finish() {
+    std::vector<KeptLine> lines;
+    splitter_.finish(
+        [&](const Line& line) { lines.push_back({std::string(line.text), line.progress}); });
+    return lines;
+  }
+
+ private:
+  LineSplitter splitter_;
+};
+
 TEST(LineSplitter, CutsLinesHoweverTheyArrive) {
-  LineSplitter splitter;
+  Splitter splitter;
   EXPECT_TRUE(splitter.feed("ab").empty());
   auto lines = splitter.feed("c\nd\r\ne");
   ASSERT_EQ(lines.size(), 2U);
@@ -42,7 +67,7 @@ TEST(LineSplitter, CutsLinesHoweverTheyArrive) {
 }
 
 TEST(LineSplitter, AReturnStartsTheLineAnew) {
-  LineSplitter splitter;
+  Splitter splitter;
   auto lines = splitter.feed("10%\r20%\r");
   EXPECT_TRUE(lines.empty());
   lines = splitter.feed("100%\n");
@@ -53,7 +78,7 @@ TEST(LineSplitter, AReturnStartsTheLineAnew) {
 }
 
 TEST(LineSplitter, AReturnAndItsNewlineMayArriveApart) {
-  LineSplitter splitter;
+  Splitter splitter;
   EXPECT_TRUE(splitter.feed("text\r").empty());
   const auto lines = splitter.feed("\nmore\n");
   ASSERT_EQ(lines.size(), 2U);
@@ -62,12 +87,12 @@ TEST(LineSplitter, AReturnAndItsNewlineMayArriveApart) {
 }
 
 TEST(LineSplitter, CutsHugeLinesAndLosesNothing) {
-  LineSplitter splitter;
+  Splitter splitter;
   const std::string huge(3 * kMaxLineBytes + 5, 'x');
   auto lines = splitter.feed(huge + "\n");
   ASSERT_EQ(lines.size(), 4U);
   size_t total = 0;
-  for (const Line& line : lines) total += line.text.size();
+  for (const KeptLine& line : lines) total += line.text.size();
   EXPECT_EQ(total, huge.size());
 }
 
@@ -85,6 +110,17 @@ TEST(Screen, EqualLinesOfOtherRanksAreNotShown) {
   recorded.screen.feed(2, io::Output::kOut, "epoch 1\n", at(500));
   recorded.screen.flush(at(5000));
   EXPECT_EQ(recorded.out, "epoch 1\n");
+}
+
+TEST(Screen, TooManyDifferentLinesAreShownAtOnceEvenIfTheyComeTogether) {
+  Recorded recorded(of_ranks(2));
+  std::string lines;
+  constexpr int kLines = 100'000;
+  for (int i = 0; i < kLines; ++i) lines += std::to_string(i) + "\n";
+  recorded.screen.feed(1, io::Output::kOut, lines, at(0));
+  EXPECT_THAT(recorded.out, testing::StartsWith("[rank 1] 0\n[rank 1] 1\n"));
+  recorded.screen.flush(at(0));
+  EXPECT_EQ(std::ranges::count(recorded.out, '\n'), kLines);
 }
 
 TEST(Screen, ARepeatedLineIsComparedCopyByCopy) {
@@ -302,7 +338,7 @@ TEST(Screen, CorrosOwnLinesNeverStandInsideAnotherLine) {
 }
 
 TEST(Folder, ForgetsTheOldestLinesInsteadOfGrowing) {
-  Folder folder({.ranks = 2, .max_remembered = 8});
+  Folder folder({.max_remembered_bytes = 500});
   for (int i = 0; i < 100; ++i) folder.lead(0, io::Output::kOut, std::to_string(i));
   folder.add(1, io::Output::kOut, "99", at(0));
   folder.add(1, io::Output::kOut, "0", at(0));
@@ -312,8 +348,18 @@ TEST(Folder, ForgetsTheOldestLinesInsteadOfGrowing) {
   EXPECT_THAT(lines[0].ranks, ElementsAre(1));
 }
 
+TEST(Folder, DoesNotForgetALineThatWaits) {
+  Folder folder({.max_remembered_bytes = 500});
+  folder.add(1, io::Output::kOut, "waits", at(0));
+  for (int i = 0; i < 100; ++i) folder.lead(0, io::Output::kOut, std::to_string(i));
+  folder.add(2, io::Output::kOut, "waits", at(0));
+  const auto lines = folder.flush();
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_THAT(lines[0].ranks, ElementsAre(1, 2));
+}
+
 TEST(Folder, ShowsLinesEarlyInsteadOfHoldingTooMuch) {
-  Folder folder({.ranks = 2, .max_pending_bytes = 100});
+  Folder folder({.max_pending_bytes = 1000});
   for (int i = 0; i < 10; ++i) {
     folder.add(1, io::Output::kOut, std::string(30, static_cast<char>('a' + i)), at(0));
   }

@@ -12,6 +12,9 @@
 namespace corro::screen {
 namespace {
 
+/// Lines are written together up to this: a system call for each would cost more than the line.
+constexpr size_t kMostTogether = size_t{64} << 10U;
+
 /// Writes all bytes, blocking; false if the descriptor takes no more for ever.
 bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -47,7 +50,15 @@ ScreenWriter::~ScreenWriter() {
 void ScreenWriter::write(int fd, std::string bytes) {
   if (bytes.empty()) return;
   queued_bytes_ += bytes.size();
-  queue_.lock()->push_back({fd, std::move(bytes)});
+  {
+    auto queue = queue_.lock();
+    const bool goes_on = !queue->empty() && queue->back().fd == fd;
+    if (goes_on && queue->back().bytes.size() + bytes.size() <= kMostTogether) {
+      queue->back().bytes += bytes;
+      return;  // The thread has not got to that piece, and will.
+    }
+    queue->push_back({fd, std::move(bytes)});
+  }
   queue_.notify_all();
 }
 

@@ -54,6 +54,11 @@ std::vector<Passage> TracebackLines::add(int rank, io::Output stream, std::strin
   return passages;
 }
 
+bool TracebackLines::concerns(int rank, io::Output stream, std::string_view line) const {
+  if (is_blank(line) || is_header(diagnosis::without_rank(line))) return true;
+  return !open_.empty() && open_.contains({rank, stream});
+}
+
 /// Whether the line belongs to the traceback; moves the state on.
 bool TracebackLines::goes_on(Open& open, std::string_view line) {
   const bool indented = line.starts_with(' ');

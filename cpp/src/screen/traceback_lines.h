@@ -43,6 +43,8 @@ class TracebackLines {
 
   [[nodiscard]] std::vector<Passage> add(int rank, io::Output stream, std::string_view line,
                                          Time now);
+  /// False for most lines: add() would give this one back, and do nothing else.
+  [[nodiscard]] bool concerns(int rank, io::Output stream, std::string_view line) const;
   /// The stream has ended, or is not expected to go on.
   [[nodiscard]] std::vector<Passage> end(int rank, io::Output stream);
   /// Returns what has waited too long.
