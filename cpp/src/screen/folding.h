@@ -53,8 +53,10 @@ class Folder {
   void drop_errors_but(int culprit);
   /// When due() has something next; Time::never() if nothing waits.
   [[nodiscard]] Time next_due() const;
-  /// More waits than may: due() has something at any time.
-  [[nodiscard]] bool crowded() const { return pending_bytes_ > options_.max_pending_bytes; }
+  /// More waits than may, or so many times as much: due() has something at any time.
+  [[nodiscard]] bool crowded(size_t times = 1) const {
+    return pending_bytes_ > times * options_.max_pending_bytes;
+  }
 
  private:
   struct Pending {

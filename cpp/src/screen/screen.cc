@@ -16,8 +16,10 @@ constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr size_t kMaxSegment = 4096;
 constexpr size_t kMaxHeld = 1U << 20U;
 constexpr size_t kShownTogether = size_t{32} << 10U;  ///< Of lines that are shown at once.
-/// A line without an end that is younger than this is likely to be completed at once.
+/// A line without an end is likely to be completed so soon after its last byte.
 constexpr Duration kYoung = std::chrono::milliseconds(50);
+/// In a file it would stay broken, and on a busy host a rank may be stopped for longer behind it.
+constexpr Duration kYoungInFile = std::chrono::seconds(1);
 constexpr Duration kTracebackHold = std::chrono::milliseconds(500);
 
 int lead_of(const Show& show, int ranks) {
@@ -67,7 +69,7 @@ void Screen::feed(int rank, io::Output stream, std::string_view bytes, Time now)
     splitters_[static_cast<size_t>(rank)].of(stream).feed(
         bytes, [&](const Line& line) { feed_line(rank, stream, line, now); });
   }
-  if (folder_.crowded()) show_folded(folder_.due(Time{}));
+  if (folder_.crowded()) tick(now);
 }
 
 void Screen::finish(int rank, io::Output stream, Time now) {
@@ -84,9 +86,7 @@ void Screen::tick(Time now) {
   }
   if (held_until_ <= now) release_errors(now);
   fold(tracebacks_.due(now), now);
-  if (folder_.next_due() > now) return;
-  const Time young = std::max(out_cursor_.last_write, err_cursor_.last_write) + kYoung;
-  if (!between_lines() && now < young) return;
+  if (folder_.next_due() > now || free_at() > now) return;
   show_folded(folder_.due(now));
 }
 
@@ -94,9 +94,19 @@ Time Screen::next_tick() const {
   if (suspended_) return Time::never();
   const Time held = std::min(held_until_, tracebacks_.next_due());
   const Time due = folder_.next_due();
-  if (due == Time::never()) return held;
-  const Time young = std::max(out_cursor_.last_write, err_cursor_.last_write) + kYoung;
-  return std::min(held, between_lines() ? due : std::max(due, young));
+  return std::min(held, due == Time::never() ? due : std::max(due, free_at()));
+}
+
+/// When lines of others may be shown: no line of the lead is about to be completed.
+Time Screen::free_at() const {
+  if (folder_.crowded(2)) return Time{};
+  const auto free = [](const Cursor& cursor, bool is_terminal) {
+    if (cursor.at_start()) return Time{};
+    const Time young = cursor.last_write + kYoung;
+    return is_terminal ? young : std::max(young, cursor.begun + kYoungInFile);
+  };
+  return std::max(free(out_cursor_, options_.out_is_terminal),
+                  free(err_cursor_, options_.err_is_terminal));
 }
 
 void Screen::settle(int culprit) {
@@ -175,6 +185,7 @@ void Screen::write_raw(io::Output stream, std::string_view bytes, Time now) {
   if (bytes.empty()) return;
   Cursor& cursor = cursor_of(stream);
   cursor.last_write = now;
+  if (cursor.at_start() || bytes.find('\n') != std::string_view::npos) cursor.begun = now;
   std::string_view line = bytes;
   if (const size_t end = line.rfind('\n'); end != std::string_view::npos) {
     cursor.segment.clear();

@@ -69,6 +69,7 @@ class Screen {
   struct Cursor {
     std::string segment;    ///< What stands on the current line.
     bool returned = false;  ///< The last byte was \r.
+    Time begun{};           ///< The line.
     Time last_write{};
     [[nodiscard]] bool at_start() const { return segment.empty(); }
   };
@@ -97,6 +98,7 @@ class Screen {
   void append_folded(std::string& text, const FoldedLine& line) const;
   void release_errors(Time now);
   [[nodiscard]] std::string prefix_of(const std::vector<int>& ranks) const;
+  [[nodiscard]] Time free_at() const;
   [[nodiscard]] bool between_lines() const {
     return out_cursor_.at_start() && err_cursor_.at_start();
   }

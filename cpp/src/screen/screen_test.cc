@@ -123,6 +123,17 @@ TEST(Screen, TooManyDifferentLinesAreShownAtOnceEvenIfTheyComeTogether) {
   EXPECT_EQ(std::ranges::count(recorded.out, '\n'), kLines);
 }
 
+TEST(Screen, TooManyDifferentLinesDoNotBreakALineThatIsAboutToBeCompleted) {
+  Recorded recorded(of_ranks(2));
+  std::string lines;
+  while (lines.size() < 300'000) lines += std::to_string(lines.size()) + "\n";
+  recorded.screen.feed(0, io::Output::kOut, "loss ", at(0));
+  recorded.screen.feed(1, io::Output::kOut, lines, at(10));
+  recorded.screen.feed(0, io::Output::kOut, "1.5\n", at(20));
+  recorded.screen.tick(at(20));
+  EXPECT_THAT(recorded.out, testing::StartsWith("loss 1.5\n[rank 1] 0\n"));
+}
+
 TEST(Screen, ARepeatedLineIsComparedCopyByCopy) {
   Recorded recorded(of_ranks(2));
   recorded.screen.feed(0, io::Output::kOut, "warning\n", at(0));
@@ -193,6 +204,25 @@ TEST(Screen, InAFileALineOfAnotherRankEndsTheUnfinishedOne) {
   recorded.screen.tick(at(1000));
   recorded.screen.feed(0, io::Output::kOut, " done\n", at(1100));
   EXPECT_EQ(recorded.out, "loading...\n[rank 1] hello\n done\n");
+}
+
+TEST(Screen, InAFileALineIsNotBrokenWhereItsRankIsStoppedForAMoment) {
+  Recorded recorded(of_ranks(2));
+  recorded.screen.feed(1, io::Output::kOut, "hello\n", at(0));
+  recorded.screen.feed(0, io::Output::kOut, "before\nloss ", at(900));
+  recorded.screen.tick(at(1500));
+  recorded.screen.feed(0, io::Output::kOut, "1.5\n", at(1600));
+  recorded.screen.tick(at(1600));
+  EXPECT_EQ(recorded.out, "before\nloss 1.5\n[rank 1] hello\n");
+}
+
+TEST(Screen, InAFileLinesDoNotWaitForAProgressBar) {
+  Recorded recorded(of_ranks(2));
+  recorded.screen.feed(1, io::Output::kErr, "hello\n", at(0));
+  for (int ms = 0; ms <= 1200; ms += 100)
+    recorded.screen.feed(0, io::Output::kErr, "\r" + std::to_string(ms), at(ms));
+  recorded.screen.tick(at(1260));
+  EXPECT_THAT(recorded.err, HasSubstr("hello"));
 }
 
 TEST(Screen, ShowAllPrefixesEveryLine) {
