@@ -10,9 +10,9 @@ namespace corro::transport {
 
 struct Endpoint::Impl {
   Impl(std::unique_ptr<Stream> its_stream, ControlHandler on_control, EndpointLimits limits,
-       StrayHandler on_stray, const obs::Metrics& its_metrics)
+       StrayHandler on_stray, obs::Metrics its_metrics)
       : stream(std::move(its_stream)),
-        metrics(its_metrics),
+        metrics(std::move(its_metrics)),
         outbox(stream.get(), metrics),
         inbox(stream.get(), outbox, metrics, limits, std::move(on_control), std::move(on_stray)) {}
 
