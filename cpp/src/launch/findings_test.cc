@@ -61,7 +61,7 @@ std::vector<std::string> lines_of(const Health& health) {
 }
 
 TEST(Findings, SoundHostsHaveNone) {
-  for (const size_t hosts : {1, 2, 3, 16}) EXPECT_THAT(lines_of(sound(hosts)), IsEmpty());
+  for (const size_t hosts : {1UL, 2UL, 3UL, 16UL}) EXPECT_THAT(lines_of(sound(hosts)), IsEmpty());
 }
 
 TEST(Findings, AHostWithoutAnAgentIsALineWithWhatToDo) {
@@ -94,18 +94,18 @@ void close_way(Health& health, size_t from, size_t to) {
 
 TEST(Findings, AHostThatNobodyReachesIsOneFinding) {
   Health health = sound(4);
-  for (const size_t from : {0, 1, 3}) close_way(health, from, 2);
+  for (const size_t from : {0UL, 1UL, 3UL}) close_way(health, from, 2);
   EXPECT_THAT(lines_of(health),
               ElementsAre("c is not reached from any other host, at 10.0.0.3, but "
                           "reaches others: one way only"));
-  for (const size_t to : {0, 1, 3}) close_way(health, 2, to);
+  for (const size_t to : {0UL, 1UL, 3UL}) close_way(health, 2, to);
   EXPECT_THAT(lines_of(health),
               ElementsAre("c neither reaches any other host nor is it reached, at 10.0.0.3"));
 }
 
 TEST(Findings, AHostThatReachesNobodyIsOneFinding) {
   Health health = sound(3);
-  for (const size_t to : {0, 2}) close_way(health, 1, to);
+  for (const size_t to : {0UL, 2UL}) close_way(health, 1, to);
   EXPECT_THAT(lines_of(health),
               ElementsAre("b does not reach any other host, but is reached: one way only"));
 }
@@ -169,7 +169,7 @@ TEST(Findings, AClockThatIsOffIsNamed) {
 
 TEST(Findings, WhatIsMissingOrDifferentIsNamed) {
   Health health = sound(4);
-  health.hosts[1].missing = "/work/venv/bin/python";
+  health.hosts[1].missing = "/work/venv/bin/python is not there";
   health.hosts[2].architecture = "aarch64";
   health.hosts[3].facts.torch = "";
   EXPECT_THAT(lines_of(health), ElementsAre("b: /work/venv/bin/python is not there",

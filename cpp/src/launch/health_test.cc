@@ -32,7 +32,7 @@ std::vector<LinkHealth> network(const std::vector<Round>& rounds, bool both_ways
 bool touches(const Link& link, size_t host) { return link.from == host || link.to == host; }
 
 TEST(FindSlow, NamesTheHostWhoseLinksAreSlow) {
-  for (const size_t hosts : {3, 4, 5, 16}) {
+  for (const size_t hosts : {3UL, 4UL, 5UL, 16UL}) {
     for (size_t bad = 0; bad < hosts; ++bad) {
       const auto links = network(pair_all(hosts), true,
                                  [&](const Link& link) { return touches(link, bad) ? 1e6 : 1e9; });
@@ -44,7 +44,7 @@ TEST(FindSlow, NamesTheHostWhoseLinksAreSlow) {
 }
 
 TEST(FindSlow, NamesTheHostAmongManyThatWereNotAllPaired) {
-  for (const size_t hosts : {17, 64, 100}) {
+  for (const size_t hosts : {17UL, 64UL, 100UL}) {
     const size_t bad = hosts / 3;
     const auto links = network(pair_by_distances(hosts), false,
                                [&](const Link& link) { return touches(link, bad) ? 3e8 : 1e9; });
@@ -54,7 +54,7 @@ TEST(FindSlow, NamesTheHostAmongManyThatWereNotAllPaired) {
 }
 
 TEST(FindSlow, NamesTheLinkIfOnlyThatIsSlow) {
-  for (const size_t hosts : {3, 4, 16}) {
+  for (const size_t hosts : {3UL, 4UL, 16UL}) {
     const auto links = network(pair_all(hosts), true, [](const Link& link) {
       return link == Link{0, 2} ? 1e7 : link == Link{2, 0} ? 2e7 : 1e9;
     });
