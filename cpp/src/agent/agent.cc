@@ -25,6 +25,7 @@
 #include "agent/sync_target.h"
 #include "io/event.h"
 #include "io/interfaces.h"
+#include "io/process.h"
 #include "wire/agent_service.h"
 
 namespace corro::agent {
@@ -51,15 +52,19 @@ std::string real_name_of(const std::string& path) {
   return std::filesystem::canonical(path, ignored).filename().string();
 }
 
-/// What a rank would not find.
+/// What a rank would not find or not start, in words.
 std::string missing_of(const Survey& survey) {
   const std::filesystem::path folder = survey.directory;
   std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) return survey.directory;
+  if (!std::filesystem::is_directory(folder, ignored)) return survey.directory + " is not there";
   for (const std::string& file : {survey.program, survey.script}) {
     const std::filesystem::path path = folder / file;  // an absolute one stays itself
-    if (!file.empty() && !std::filesystem::exists(path, ignored)) return path.string();
+    if (!file.empty() && !std::filesystem::exists(path, ignored))
+      return path.string() + " is not there";
   }
+  const std::filesystem::path program = folder / survey.program;
+  if (!survey.program.empty() && access(program.c_str(), X_OK) != 0)
+    return program.string() + " cannot be executed there";
   return "";
 }
 
@@ -445,7 +450,8 @@ void Agent::on(const Subject& /*about*/, const Survey& survey) {
                         .token = routes_->token(),
                         .port = routes_->port(),
                         .addresses = std::move(addresses)},
-               .interfaces = std::move(interfaces)});
+               .interfaces = std::move(interfaces),
+               .host_id = io::boot_host_id()});
 }
 
 void Agent::on(const Subject& /*about*/, const Probe& probe) {

@@ -283,9 +283,14 @@ TEST(Agent, PassesOnWhatWorkersPutAndTakesWhatOthersHavePut) {
              Survey{.program = "/bin/sh", .directory = "/tmp", .script = "no-such-script"});
   const auto surveyed = agent.hear_until<Surveyed>();
   const auto& survey = std::get<Surveyed>(surveyed.back().body);
-  EXPECT_EQ(survey.missing, "/tmp/no-such-script");
+  EXPECT_EQ(survey.missing, "/tmp/no-such-script is not there");
   EXPECT_GE(survey.machine.facts.cores, 1);
   EXPECT_GT(survey.here.port, 0);
+  EXPECT_FALSE(survey.host_id.empty());
+  agent.tell(AgentProcess::all(),
+             Survey{.program = "/etc/passwd", .directory = "/tmp", .script = ""});
+  EXPECT_EQ(std::get<Surveyed>(agent.hear_until<Surveyed>().back().body).missing,
+            "/etc/passwd cannot be executed there");
   agent.tell(AgentProcess::all(), Record{.key = "test/x/3", .value = {std::byte{5}}});
   agent.start(0, "sleep 1000");
   (void)agent.hear_until<Started>(0);

@@ -12,7 +12,7 @@
 namespace corro::agent {
 namespace {
 
-constexpr size_t kMostItems = size_t{1} << 16U;  ///< Of a list.
+constexpr size_t kMostItems = size_t{1} << 20U;  ///< Of a list: no command has more words.
 
 /// The last value of each enumeration that is sent, as one byte.
 template <typename T>
@@ -91,7 +91,7 @@ void fields(Is<Fence> auto& o, auto& a) { a(o.grace); }
 void fields(Is<Alive> auto&, auto&) {}
 void fields(Is<Surveyed> auto& o, auto& a) {
   a(o.machine), a(o.architecture), a(o.program), a(o.missing), a(o.free_port), a(o.here);
-  a(o.interfaces);
+  a(o.interfaces), a(o.host_id);
 }
 void fields(Is<Reached> auto& o, auto& a) { a(o.routes); }
 void fields(Is<Record> auto& o, auto& a) { a(o.key), a(o.value); }

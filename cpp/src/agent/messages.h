@@ -132,10 +132,11 @@ struct Surveyed {
   Machine machine;
   std::string architecture;  ///< As uname -m.
   std::string program;       ///< Name of the file that is run, without links: "python3.12".
-  std::string missing;       ///< Which of what a rank needs is not here; "": nothing.
+  std::string missing;       ///< What of a rank's needs, and why: "/x is not there"; "": nothing.
   int32_t free_port = 0;     ///< For torch's store, if rank 0 is here.
   RouteTarget here;          ///< Without the number of the host.
   std::vector<std::string> interfaces = {};  ///< That of each address.
+  std::string host_id = {};                  ///< Equal on what is one host for the engine.
 };
 /// What the probe has reached, and by which addresses.
 struct Reached {

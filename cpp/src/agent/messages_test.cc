@@ -65,6 +65,7 @@ std::vector<MessageBody> one_of_each() {
   survey.machine.host = "node7";
   survey.here = {.host = 3, .token = {}, .port = 20002, .addresses = {"10.0.0.3", "fd00::3"}};
   survey.interfaces = {"eth0", "eth1"};
+  survey.host_id = "boot/net";
   return {
       Hello{.corro = "0.1", .host = "node7", .pid = 12},
       Started{.pid = 13},

@@ -232,7 +232,7 @@ void FaultFinder::find_missing() {
     if (!one.missing.empty()) without[one.missing].push_back(host);
   });
   for (const auto& [what, hosts] : without)
-    add(FindingKind::kMissing, hosts, fmt::format("{}: {} is not there", names(hosts), what),
+    add(FindingKind::kMissing, hosts, fmt::format("{}: {}", names(hosts), what),
         "it has to be at the same place as here: a shared file system, or a copy");
 }
 

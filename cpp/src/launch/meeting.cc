@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "launch/network.h"
@@ -86,6 +87,9 @@ Status Meeting::advance() {
   }
   for (AgentLink& link : agents_.links())
     CORRO_TRY(take_survey(link).with_context("host " + link.name));
+  // Another shell, or a scheduler, may well start several agents on one machine.
+  const bool may_share = !plan_.options.rsh.empty() || !plan_.hosts_source.empty();
+  CORRO_TRY(tell_hosts_apart(agents_.links(), may_share, plan_.job.hosts));
   plan_.job.master_port = agents_[0].survey->free_port;
   state_ = agents_.size() == 1 ? State::kDone : State::kProbing;
   if (!done()) probe();
@@ -102,9 +106,11 @@ Status Meeting::take_survey(AgentLink& link) {
     CORRO_TRY(narrow_addresses(survey, plan_.options.network, interfaces));
   }
   if (!survey.missing.empty()) {
+    const bool program = survey.missing.starts_with(plan_.command.program + " ");
     return {Code::kNotFound,
-            survey.missing +
-                " is not there; it has to be at the same place as here, or --sync brings it"};
+            survey.missing + (program ? "; install the same environment at the same place"
+                                      : "; it has to be at the same place as here, or --sync "
+                                        "brings it")};
   }
   CORRO_TRY(check_alike(survey, *agents_[0].survey, agents_[0].name));
   return settle_host(plan_, link.host, survey.machine);
@@ -159,6 +165,24 @@ Status check_alike(const agent::Surveyed& survey, const agent::Surveyed& first,
   return {Code::kFailedPrecondition,
           fmt::format("the program is {} there, {} on {}; install the same environment",
                       survey.program, first.program, name)};
+}
+
+Status tell_hosts_apart(const std::vector<AgentLink>& links, bool may_share,
+                        std::vector<JobHost>& hosts) {
+  std::map<std::string, size_t> first;
+  for (const AgentLink& link : links) {
+    const auto [same, is_new] = first.emplace(link.survey->host_id, link.host);
+    if (is_new) continue;
+    const std::string& name = hosts[same->second].name;
+    if (!may_share) {
+      return {Code::kFailedPrecondition,
+              fmt::format("hosts {} and {} are one machine; name it once: -H {}:{}", name,
+                          link.name, name, hosts[same->second].ranks + hosts[link.host].ranks)};
+    }
+    for (const size_t host : {same->second, link.host})
+      hosts[host].id = fmt::format("{}/{}", link.survey->host_id, host);
+  }
+  return {};
 }
 
 Result<std::vector<std::string>> choose_addresses(const std::vector<AgentLink>& links) {

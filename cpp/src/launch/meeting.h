@@ -64,6 +64,12 @@ class Meeting {
 [[nodiscard]] Status check_alike(const agent::Surveyed& survey, const agent::Surveyed& first,
                                  const std::string& name);
 
+/// Gives each host that is the machine of another one an identity of its own, if the user means it
+/// (`may_share`). FAILED_PRECONDITION names two that are one: their ranks would have the same
+/// numbers on one machine, and so the same GPUs. Pure.
+[[nodiscard]] Status tell_hosts_apart(const std::vector<AgentLink>& links, bool may_share,
+                                      std::vector<JobHost>& hosts);
+
 /// Leaves the addresses that the user wants: in --network, else of the interfaces that a variable
 /// of others names. NOT_FOUND, with what the host has, if there is none. Pure.
 [[nodiscard]] Status narrow_addresses(agent::Surveyed& survey, const std::string& network,

@@ -99,5 +99,20 @@ TEST(CheckAlike, NamesWhatDiffers) {
   EXPECT_THAT(check_alike(other, first, "a").message(), HasSubstr("it is aarch64, a is x86_64"));
 }
 
+TEST(TellHostsApart, RefusesOneMachineUnderTwoNamesUnlessThatIsMeant) {
+  auto links = surveyed({{"10.0.0.1"}, {"10.0.0.2"}, {"10.0.0.1"}}, {{}, {}, {}});
+  links[0].survey->host_id = links[2].survey->host_id = "x";
+  links[1].survey->host_id = "y";
+  std::vector<JobHost> hosts(3);
+  for (size_t host = 0; host < 3; ++host) hosts[host].name = links[host].name;
+  hosts[2].ranks = 3;
+  EXPECT_EQ(tell_hosts_apart(links, false, hosts).message(),
+            "hosts a and c are one machine; name it once: -H a:4");
+  ASSERT_TRUE(tell_hosts_apart(links, true, hosts).ok());
+  EXPECT_EQ(hosts[0].id, "x/0");
+  EXPECT_EQ(hosts[1].id, "");
+  EXPECT_EQ(hosts[2].id, "x/2");
+}
+
 }  // namespace
 }  // namespace corro::launch

@@ -83,6 +83,7 @@ Variables worker_variables(const JobFacts& job, int rank, const Variables& base)
   variables["CORRO_NODE_RANK"] = std::to_string(node);
   variables["CORRO_NODES"] = std::to_string(job.hosts.size());
   if (!host.address.empty()) variables["CORRO_LISTEN"] = host.address;
+  if (!host.id.empty()) variables["CORRO_HOST_ID"] = host.id;
   variables["CORRO_JOB_ID"] = job.job_id;
   variables["CORRO_AGENT"] = job.agent_on(node);
   add_torchrun_names(job, rank, variables);

@@ -17,6 +17,7 @@ struct JobHost {
   int ranks = 1;
   int threads = 1;      ///< OMP_NUM_THREADS unless the user set it.
   std::string address;  ///< By which the others reach it; "" in a job of one host.
+  std::string id = {};  ///< CORRO_HOST_ID, where several hosts of the job are one machine.
 };
 
 /// What all ranks of a job share.
