@@ -68,6 +68,8 @@ std::string last_line(const std::string& text) {
 std::string_view advice_about(std::string_view said) {
   if (said.find("Permission denied") != std::string_view::npos)
     return "; nobody can answer ssh here: set up a key, as ssh-copy-id does";
+  if (said.find("HOST IDENTIFICATION HAS CHANGED") != std::string_view::npos)
+    return "; its key is another one than before: find out why, then ssh-keygen -R removes the old";
   if (said.find("Host key verification failed") != std::string_view::npos)
     return "; connect once by hand, and look at its key";
   return "";
@@ -98,12 +100,9 @@ Result<AgentProcess> AgentProcess::start_here(const sigset_t& worker_mask,
 
 std::vector<std::string> remote_shell(const std::string& rsh) {
   if (rsh.empty()) {
-    return {"ssh",
-            "-T",
-            "-oBatchMode=yes",
-            "-oForwardAgent=no",
-            "-oForwardX11=no",
-            "-oConnectTimeout=10"};
+    return {"ssh", "-T", "-oBatchMode=yes", "-oForwardAgent=no", "-oForwardX11=no",
+            // A connection that is shared already is used; one made here would end with the job.
+            "-oControlMaster=no", "-oConnectTimeout=10"};
   }
   std::vector<std::string> words;
   std::istringstream text(rsh);
@@ -194,7 +193,7 @@ std::string AgentProcess::why() {
                        corro_);
   }
   if (said.empty()) return "its agent has ended without a word";
-  return said + std::string(advice_about(said));
+  return said + std::string(advice_about(said_));
 }
 
 int AgentProcess::end(Duration patience) {
