@@ -1,6 +1,7 @@
 #include "launch/events.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -42,8 +43,11 @@ std::string format_event(const Event& event, double unix_time) {
 }
 
 Result<EventFile> EventFile::create(const std::string& path) {
-  io::Fd fd(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kEventFileMode));
+  // A pipe's reader that is not there, or slow, does not hold up the job.
+  io::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NONBLOCK,
+                 kEventFileMode));
+  if (!fd.valid() && errno == ENXIO)
+    return Status(Code::kUnavailable, fmt::format("--events {}: nobody reads this pipe", path));
   if (!fd.valid()) return status_from_errno("--events " + path, errno);
   return EventFile(std::move(fd), path);
 }

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -52,6 +56,16 @@ TEST(EventFile, HasEveryEventAtOnceAndNoneOfAnEarlierJob) {
     EXPECT_EQ(nlohmann::json::parse(first)["event"], "started");
     EXPECT_EQ(nlohmann::json::parse(second)["event"], "ended");
   }
+}
+
+TEST(EventFile, IsNoPipeThatNobodyReads) {
+  const std::string pipe = testing::TempDir() + "events.pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(EventFile::create(pipe).status().message(), HasSubstr("nobody reads this pipe"));
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_TRUE(EventFile::create(pipe).ok());
+  close(reader);
+  unlink(pipe.c_str());
 }
 
 TEST(EventFile, SaysOnceThatNothingCanBeWritten) {
