@@ -51,6 +51,12 @@ std::string command_of(pid_t pid) {
   return line;
 }
 
+/// Whose socket has this name: others may take it, too.
+bool is_own_socket(const std::string& name) {
+  const auto socket = io::connect_abstract(name);
+  return socket.ok() && is_mine(socket->get());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& job_id) {
@@ -142,6 +148,7 @@ std::vector<RunningJob> find_jobs() {
     const size_t at = line.rfind(" @");
     RunningJob job;
     if (at == std::string::npos || !read_name(line.substr(at + 2), job)) continue;
+    if (!is_own_socket(job.socket)) continue;
     job.command = command_of(job.launcher);
     jobs[job.launcher] = std::move(job);
   }

@@ -1,7 +1,9 @@
 #include "launch/control_socket.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,6 +88,34 @@ TEST(ControlSocket, AJobThatHasEndedIsNotFound) {
   EXPECT_EQ(ask_stacks(job, kPatience).status().code(), Code::kUnavailable);
   EXPECT_TRUE(std::ranges::none_of(find_jobs(),
                                    [](const RunningJob& one) { return one.launcher == getpid(); }));
+}
+
+/// What another user can do: a socket with the name of one of ours.
+void pose_as(const std::string& name, int told, int until) {
+  (void)!setuid(65534);
+  const auto socket = io::listen_abstract(name);
+  (void)!write(told, socket.ok() ? "1" : "0", 1);
+  char byte = 0;
+  (void)!read(until, &byte, 1);
+  _exit(0);
+}
+
+TEST(ControlSocket, ThatOfAnotherUserIsNoJobOfOurs) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  int told[2], until[2];
+  ASSERT_EQ(pipe(told) + pipe(until), 0);
+  const pid_t other = fork();
+  if (other == 0) {
+    close(until[1]);
+    pose_as(fmt::format("corro-control-0-{}-posed", getppid()), told[1], until[0]);
+  }
+  char bound = 0;
+  ASSERT_EQ(read(told[0], &bound, 1), 1);
+  EXPECT_EQ(bound, '1');
+  EXPECT_TRUE(
+      std::ranges::none_of(find_jobs(), [](const RunningJob& one) { return one.id == "posed"; }));
+  for (const int fd : {told[0], told[1], until[0], until[1]}) close(fd);
+  EXPECT_EQ(waitpid(other, nullptr, 0), other);
 }
 
 }  // namespace

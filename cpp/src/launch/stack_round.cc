@@ -14,13 +14,17 @@ constexpr std::string_view kAsked = "its host does not answer";
 void StackRound::begin(const JobFacts& job, std::span<const diagnosis::RankEnd> ends, Time now) {
   ranks_.clear();
   waiting_ = 0;
-  for (const diagnosis::RankEnd& end : ends) {
-    const std::string& host = job.hosts[job.host_of(end.rank)].name;
-    ranks_.push_back({.rank = end.rank,
+  for (int rank = 0; rank < std::ssize(ends); ++rank) {
+    const diagnosis::RankEnd& end = ends[static_cast<size_t>(rank)];
+    const std::string& host = job.hosts[job.host_of(rank)].name;
+    const std::string_view missing = end.ended      ? "has ended"
+                                     : end.pid == 0 ? "not started yet"
+                                                    : kAsked;
+    ranks_.push_back({.rank = rank,
                       .host = job.hosts.size() == 1 ? "" : host,
                       .text = "",
-                      .missing = end.ended ? "has ended" : std::string(kAsked)});
-    if (!end.ended) ++waiting_;
+                      .missing = std::string(missing)});
+    if (missing == kAsked) ++waiting_;
   }
   due_ = waiting_ == 0 ? now : now + kPatience;
 }
