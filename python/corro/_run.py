@@ -88,6 +88,8 @@ def run(
         InvalidArgumentError, UnavailableError, ...: no rank was started, and why.
         TypeError: the function, an argument or a result cannot be sent.
     """
+    if hosts is not None and not isinstance(hosts, str):
+        raise TypeError(f"corro.run: hosts is text such as 'a:4,b:4', not {type(hosts).__name__}")
     call = _call.pack_call(func, tuple(args), dict(kwargs or {}))
     command = [_program(), "run"]
     if np is None and hosts is None:

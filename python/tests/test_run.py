@@ -147,6 +147,8 @@ def test_time_that_is_over_is_a_timeout() -> None:
     [
         ({"np": 0}, corro.InvalidArgumentError, "-np 0: give 1 to 1024 ranks"),
         ({"hosts": "a,a"}, corro.InvalidArgumentError, "is there twice"),
+        ({"hosts": ""}, corro.InvalidArgumentError, "no host; give some"),
+        ({"hosts": ["a", "b"]}, TypeError, "hosts is text such as 'a:4,b:4', not list"),
         ({"hosts": "no-such-host.invalid"}, corro.UnavailableError, "host no-such-host.invalid: "),
         ({"options": ["--nonsense"]}, corro.InvalidArgumentError, "ended with status 2"),
     ],

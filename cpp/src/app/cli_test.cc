@@ -119,6 +119,7 @@ TEST(CommandLine, MistakesAreOneLineThatNamesTheCommand) {
                                                           {"run", "-np", "x", "y"},
                                                           {"run", "-np"},
                                                           {"run", "--show", "x"},
+                                                          {"run", "-H", "", "x"},
                                                           {"run", "--bind", "x", "y"},
                                                           {"doctor", "x"},
                                                           {"completion"},
@@ -178,6 +179,7 @@ TEST(CommandLine, TheDoctorTakesHostsInPlaceOfProcesses) {
                                              {"doctor", "--metrics", "--hostfile", "f"},
                                              {"doctor", "-H", "a", "12"},
                                              {"doctor", "--rsh", "rsh"},
+                                             {"doctor", "-H", ""},
                                              {"doctor", "--network", "x"}}) {
     EXPECT_THAT(parse(mistake).status().message(), HasSubstr("corro doctor: "));
   }
