@@ -591,10 +591,12 @@ void Agent::pause_or_resume() {
 
 }  // namespace
 
-int run_agent(MessagePipe commander, const sigset_t& worker_mask, const std::string& version) {
+int run_agent(MessagePipe commander, const sigset_t& worker_mask, const std::string& version,
+              io::Fd guard) {
   auto epoll = io::Epoll::create();
   if (!epoll.ok()) return 1;
-  return Agent(std::move(commander), worker_mask, std::move(epoll).value(), {}).run(version);
+  Agent agent(std::move(commander), worker_mask, std::move(epoll).value(), std::move(guard));
+  return agent.run(version);
 }
 
 int run_guarded_agent(MessagePipe commander, const sigset_t& worker_mask,
@@ -610,10 +612,8 @@ int run_guarded_agent(MessagePipe commander, const sigset_t& worker_mask,
     guarding.reset();
     setpgid(0, 0);
     adopt_orphans();  // not inherited
-    auto epoll = io::Epoll::create();
-    if (!epoll.ok()) _exit(1);
-    _exit(Agent(std::move(commander), worker_mask, std::move(epoll).value(), std::move(guard))
-              .run(version));
+    // _exit() destroys nothing: the agent, which removes what is half done, is destroyed before it.
+    _exit(run_agent(std::move(commander), worker_mask, version, std::move(guard)));
   }
   commander.close();
   int status = 0;

@@ -16,14 +16,16 @@
 #include <string>
 
 #include "agent/message_pipe.h"
+#include "io/fd.h"
 
 namespace corro::agent {
 
 /// Runs an agent to its end; returns the exit status of its process. To be called in a process of
 /// its own, in which SIGCHLD is blocked and SIGPIPE ignored. Ranks get `worker_mask` as their
-/// signal mask.
+/// signal mask. `guard` ends with the process that guards this one; none: the commander is on this
+/// host.
 [[nodiscard]] int run_agent(MessagePipe commander, const sigset_t& worker_mask,
-                            const std::string& version);
+                            const std::string& version, io::Fd guard = {});
 
 /// The same on another host than the commander's: in a process of its own, below this one. Each of
 /// both ends everything when the other is killed.
