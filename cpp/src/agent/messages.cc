@@ -22,6 +22,8 @@ constexpr uint8_t kLast<io::Output> = static_cast<uint8_t>(io::Output::kResult);
 template <>
 constexpr uint8_t kLast<StandardInput> = static_cast<uint8_t>(StandardInput::kSent);
 template <>
+constexpr uint8_t kLast<SyncedKind> = static_cast<uint8_t>(SyncedKind::kFolder);
+template <>
 constexpr uint8_t kLast<Code> = static_cast<uint8_t>(Code::kUnauthenticated);
 template <>
 constexpr uint8_t kLast<obs::Phase> = static_cast<uint8_t>(obs::Phase::kFailed);
@@ -101,7 +103,7 @@ void fields(Is<Input> auto& o, auto& a) { a(o.bytes), a(o.ends); }
 void fields(Is<Probe> auto& o, auto& a) { a(o.targets); }
 void fields(Is<Grow> auto& o, auto& a) { a(o.host), a(o.name), a(o.shell), a(o.corro); }
 void fields(Is<SyncedFile> auto& o, auto& a) {
-  a(o.path), a(o.link), a(o.executable), a(o.size), a(o.content);
+  a(o.path), a(o.kind), a(o.link), a(o.permissions), a(o.size), a(o.content);
 }
 void fields(Is<Sync> auto& o, auto& a) { a(o.root), a(o.files), a(o.last); }
 void fields(Is<Lacking> auto& o, auto& a) { a(o.files), a(o.bytes); }

@@ -1,98 +1,117 @@
 #include "agent/sync_target.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 
 namespace corro::agent {
 namespace {
 
-constexpr uint64_t kComparedAtOnce = uint64_t{4} << 20U;  ///< Bytes, before the loop goes on.
-constexpr size_t kFilesAtOnce = 64;
 constexpr uint64_t kAhead = uint64_t{2} << 20U;  ///< Bytes that are on the way.
 constexpr size_t kFilesPerNews = 64;
+constexpr uint64_t kBytesPerNews = uint64_t{8} << 20U;
 
-/// Below the root, and nowhere else.
-bool is_inside(const std::string& path) {
-  const std::filesystem::path parts(path);
-  return !path.empty() && parts.is_relative() &&
-         std::ranges::none_of(parts, [](const auto& part) { return part == ".." || part.empty(); });
+bool is_sound(const SyncedFile& file) {
+  const bool is_root = file.kind == SyncedKind::kFolder && file.path == ".";
+  return (is_root || is_path_below(file.path)) && file.permissions <= kPermissions;
 }
 
-Status make_folders(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  return error ? status_from_errno(path, error.value()) : Status();
-}
+/// With it files can be brought into a folder.
+bool is_writable(const SyncedFile& folder) { return (folder.permissions & S_IRWXU) == S_IRWXU; }
 
-mode_t mode_of(const SyncedFile& file) { return file.executable ? 0777 : 0666; }
+Status has_changed(const SyncedFile& file) {
+  return {Code::kAborted, file.path + " has changed while it was sent; start again"};
+}
 
 }  // namespace
 
 void SyncTarget::hear(const Sync& sync) {
   if (state_ != State::kListing) return;
-  root_ = sync.root;
-  files_.insert(files_.end(), sync.files.begin(), sync.files.end());
-  const auto strange = std::ranges::find_if_not(files_, is_inside, &SyncedFile::path);
-  if (strange != files_.end())
+  root_path_ = sync.root;
+  const auto strange = std::ranges::find_if_not(sync.files, is_sound);
+  if (strange != sync.files.end())
     return check({Code::kInvalidArgument, strange->path + ": not below the folder"});
+  files_.insert(files_.end(), sync.files.begin(), sync.files.end());
   if (sync.last) state_ = State::kComparing;
 }
 
+// -- comparing ------------------------------------------------------------------------------------
+
 void SyncTarget::advance() {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < kFilesAtOnce && busy() && compared_ < files_.size(); ++i) {
-    if (bytes > kComparedAtOnce) return;
-    bytes += files_[compared_].size;
-    check(compare(compared_++));
-  }
+  uint64_t most = kBytesAtOnce;
+  for (size_t i = 0; i < kFilesAtOnce && busy() && compared_ < files_.size() && most > 0; ++i)
+    check(compare_some(most));
   if (!busy() || compared_ < files_.size()) return;
-  state_ = lacking_.empty() ? State::kDone : State::kFetching;
+  state_ = State::kFetching;
+  if (lacking_.empty()) check(finish());
+  if (state_ == State::kFailed) return;
   say_lacking();
   ask_ahead();
 }
 
-/// What is small enough to be known already is made at once.
-Status SyncTarget::compare(size_t number) {
-  const SyncedFile& file = files_[number];
-  const std::string path = root_ + "/" + file.path;
-  struct stat facts{};
-  const bool there = lstat(path.c_str(), &facts) == 0;
-  const bool may_fit = there && file.link.empty() == (S_ISREG(facts.st_mode) != 0) &&
-                       (!file.link.empty() || static_cast<uint64_t>(facts.st_size) == file.size);
-  if (may_fit) {
-    CORRO_ASSIGN(SyncedFile here, describe_file(root_, file.path));
-    if (here == file) return {};
-    here.executable = file.executable;
-    if (here == file) {
-      const mode_t all = facts.st_mode & 0777U;
-      const mode_t mode = file.executable ? all | S_IXUSR : all & ~mode_t{S_IXUSR};
-      return chmod(path.c_str(), mode) == 0 ? Status() : status_from_errno(path, errno);
+/// Goes on with the file that is being compared, or begins the next one.
+Status SyncTarget::compare_some(uint64_t& most) {
+  const SyncedFile& file = files_[compared_];
+  if (!root_) {
+    CORRO_ASSIGN(root_, SyncRoot::open(root_path_));
+  }
+  if (!reading_) CORRO_TRY(begin_comparing(file));
+  if (reading_) {
+    CORRO_TRY(reading_->read(most).with_context(root_path_ + "/" + file.path));
+    if (most == 0) return {};
+    CORRO_TRY(end_comparing(file));
+  }
+  ++compared_;
+  return {};
+}
+
+/// What is small enough to be known already is made at once. What is there of a file is read if it
+/// has the same size.
+Status SyncTarget::begin_comparing(const SyncedFile& file) {
+  if (file.kind == SyncedKind::kFolder) return make_folder(file);
+  CORRO_ASSIGN(const SyncRoot::Place place, root_->find(file.path));
+  const auto there = look_at_file(place.folder, place.name);
+  const bool alike = there.ok() && there->kind == file.kind && there->size == file.size;
+  if (file.kind == SyncedKind::kLink)
+    return alike && there->link == file.link ? Status() : make_small(file);
+  if (alike) {
+    if (auto reader = ContentReader::open(place.folder, place.name); reader.ok()) {
+      reading_ = std::move(reader).value();
+      return {};
     }
   }
-  if (!file.link.empty() || file.size == 0) return make_small(file);
-  lacking_.push_back(static_cast<uint32_t>(number));
-  lacking_bytes_ += file.size;
+  if (file.size == 0) return make_small(file);
+  add_lacking();
   return {};
+}
+
+Status SyncTarget::end_comparing(const SyncedFile& file) {
+  ContentReader here = std::move(*reading_);
+  reading_.reset();
+  const bool same = here.size() == file.size && here.finish() == file.content;
+  if (same && here.set_permissions(file.permissions)) return {};
+  if (file.size == 0) return make_small(file);
+  add_lacking();
+  return {};
+}
+
+/// A folder is writable until everything is there.
+Status SyncTarget::make_folder(const SyncedFile& folder) {
+  return root_->set_folder(folder.path, static_cast<uint16_t>(folder.permissions | S_IRWXU));
 }
 
 /// A link, or an empty file.
 Status SyncTarget::make_small(const SyncedFile& file) {
-  CORRO_TRY(open_part(file));
-  if (file.link.empty()) return close_part(file);
-  const std::string beside = part_path_;
-  drop_part();
-  const std::string path = root_ + "/" + file.path;
-  if (symlink(file.link.c_str(), beside.c_str()) != 0) return status_from_errno(path, errno);
-  if (rename(beside.c_str(), path.c_str()) == 0) return {};
-  const int error = errno;
-  unlink(beside.c_str());
-  return status_from_errno(path, error);
+  CORRO_ASSIGN(const SyncRoot::Place place, root_->find(file.path));
+  CORRO_ASSIGN(SyncedPart part, file.kind == SyncedKind::kLink
+                                    ? SyncedPart::create_link(place, file.link)
+                                    : SyncedPart::create(place));
+  return part.place(file.permissions);
+}
+
+void SyncTarget::add_lacking() {
+  lacking_.push_back(static_cast<uint32_t>(compared_));
+  lacking_bytes_ += files_[compared_].size;
 }
 
 // -- fetching -------------------------------------------------------------------------------------
@@ -112,75 +131,61 @@ void SyncTarget::ask_ahead() {
 
 void SyncTarget::hear(const Part& part) {
   if (state_ != State::kFetching || lacking_.front() != part.file) return;
-  const SyncedFile& file = files_[part.file];
-  if (part.offset == 0) check(open_part(file));
-  if (state_ == State::kFetching) check(write_part(part));
-  if (state_ != State::kFetching) return;
-  if (part.offset + part.bytes.size() >= file.size) {
-    check(close_part(file));
-    if (state_ != State::kFetching) return;
-    lacking_.pop_front();
-    --asked_;
-    if (lacking_.empty()) state_ = State::kDone;
-    if (lacking_.size() % kFilesPerNews == 0) say_lacking();
+  check(take_part(part));
+  if (state_ == State::kFailed) return;
+  if (part_) {
+    if (unsaid_ >= kBytesPerNews) say_lacking();
+  } else if (lacking_.size() % kFilesPerNews == 0) {
+    say_lacking();
   }
   ask_ahead();
 }
 
-Status SyncTarget::open_part(const SyncedFile& file) {
-  const std::string path = root_ + "/" + file.path;
-  CORRO_TRY(make_folders(path));
-  drop_part();
-  part_path_ = fmt::format("{}.corro-{}", path, getpid());
-  part_.reset(
-      open(part_path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode_of(file)));
-  return part_.valid() ? Status() : status_from_errno(path, errno);
-}
-
-Status SyncTarget::write_part(const Part& part) {
+/// Parts come in the order in which they were asked for.
+Status SyncTarget::take_part(const Part& part) {
   const SyncedFile& file = files_[part.file];
-  const auto expected = std::min<uint64_t>(kMaxPartBytes, file.size - part.offset);
-  const bool fits = part.offset < file.size && part.bytes.size() == expected && part_.valid();
-  if (!fits) return {Code::kAborted, file.path + " has changed while it was sent; start again"};
-  size_t written = 0;
-  while (written < part.bytes.size()) {
-    const ssize_t count =
-        pwrite(part_.get(), part.bytes.data() + written, part.bytes.size() - written,
-               static_cast<off_t>(part.offset + written));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return status_from_errno(root_ + "/" + file.path, errno);
-    written += static_cast<size_t>(count);
+  if (!part_) {
+    CORRO_ASSIGN(const SyncRoot::Place place, root_->find(file.path));
+    CORRO_ASSIGN(part_, SyncedPart::create(place));
   }
+  const uint64_t expected = std::min<uint64_t>(kMaxPartBytes, file.size - part_->size());
+  if (part.offset != part_->size() || part.bytes.size() != expected) return has_changed(file);
+  CORRO_TRY(part_->append(part.bytes));
   on_the_way_ -= std::min<uint64_t>(on_the_way_, part.bytes.size());
   lacking_bytes_ -= std::min<uint64_t>(lacking_bytes_, part.bytes.size());
-  return {};
+  unsaid_ += part.bytes.size();
+  return part_->size() == file.size ? close_part(file) : Status();
 }
 
 /// The file is whole: it takes its place if it is the one that was announced.
 Status SyncTarget::close_part(const SyncedFile& file) {
-  const std::string path = root_ + "/" + file.path;
-  CORRO_ASSIGN(const wire::Digest content, wire::digest_of_file(part_.get()));
-  if (content != file.content)
-    return {Code::kAborted, file.path + " has changed while it was sent; start again"};
-  if (rename(part_path_.c_str(), path.c_str()) != 0) return status_from_errno(path, errno);
+  if (part_->finish() != file.content) return has_changed(file);
+  CORRO_TRY(part_->place(file.permissions));
   part_.reset();
-  part_path_.clear();
+  lacking_.pop_front();
+  --asked_;
+  return lacking_.empty() ? finish() : Status();
+}
+
+/// Everything is there: folders that nobody may write into get their permissions, from the inside
+/// out.
+Status SyncTarget::finish() {
+  for (size_t i = files_.size(); i-- > 0;)
+    if (files_[i].kind == SyncedKind::kFolder && !is_writable(files_[i]))
+      CORRO_TRY(root_->set_folder(files_[i].path, files_[i].permissions));
+  state_ = State::kDone;
   return {};
 }
 
-void SyncTarget::drop_part() {
-  part_.reset();
-  if (!part_path_.empty()) unlink(part_path_.c_str());
-  part_path_.clear();
-}
-
 void SyncTarget::say_lacking() {
+  unsaid_ = 0;
   say_(Lacking{.files = static_cast<uint32_t>(lacking_.size()), .bytes = lacking_bytes_});
 }
 
 void SyncTarget::check(const Status& status) {
   if (status.ok()) return;
-  drop_part();
+  part_.reset();
+  reading_.reset();
   state_ = State::kFailed;
   say_(Refused{.code = status.code(), .why = status.message()});
 }

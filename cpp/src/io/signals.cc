@@ -70,12 +70,4 @@ bool asks_to_stop(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
 
-bool stop_is_pending() {
-  sigset_t pending;
-  sigpending(&pending);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
-    if (asks_to_stop(signal) && sigismember(&pending, signal) == 1) return true;
-  return false;
-}
-
 }  // namespace corro::io

@@ -22,7 +22,4 @@ namespace corro::io {
 /// True for the signals by which people and schedulers end a program: INT, TERM, HUP, QUIT.
 [[nodiscard]] bool asks_to_stop(int signal);
 
-/// A blocked signal that asks to stop has come, and was not taken yet.
-[[nodiscard]] bool stop_is_pending();
-
 }  // namespace corro::io

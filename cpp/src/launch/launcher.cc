@@ -45,6 +45,7 @@ using std::chrono::seconds;
 constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished rank left running.
 constexpr Duration kLookPause = seconds(1);           ///< Between looks at what ranks do.
 constexpr Duration kHelloPatience = seconds(20);      ///< For a host's agent to answer.
+constexpr Duration kLongSync = seconds(1);            ///< So long people wait without a word.
 
 /// What an event is about. From kAgents on the numbers are those of Agents.
 enum Source : uint64_t { kSignals, kRoom, kInput, kCaller, kControl, kAgents };
@@ -138,7 +139,7 @@ class Launcher {
   // Starting.
   Status listen(const sigset_t& heard);
   Status meet();
-  void show_sync(const std::string& line);
+  void show_sync();
   Status hand_over_call();
   Status start();
   void start_rank(int rank);
@@ -206,7 +207,6 @@ class Launcher {
   LaunchPlan plan_;
   const std::string version_;  ///< Of corro.
   Agents agents_;
-  std::optional<SyncTree> sync_;
   std::optional<Meeting> meeting_;
   LogFiles logs_;
   io::Epoll epoll_;
@@ -275,15 +275,13 @@ Status Launcher::meet() {
                    fmt::format("corro: {} does not get to {} ({}); it is started from here\n",
                                by.name, link.name, why));
            }}));
-  if (!plan_.sync.empty() && agents_.any_remote()) {
-    // The shells start meanwhile.
-    CORRO_ASSIGN(sync_, SyncTree::read(plan_.sync, plan_.job.error_dir, io::stop_is_pending));
-  }
+  if (!plan_.sync.empty() && agents_.any_remote())
+    meeting.bring(SyncReader(plan_.sync, plan_.job.error_dir));  // The shells start meanwhile.
   deadline_ = monotonic_now() + kHelloPatience;
   look_at_ = monotonic_now() + kLookPause;
   while (!meeting.done()) {
     step();
-    show_sync(meeting.describe_sync());
+    show_sync();
     if (stopping_.asked()) return {Code::kCancelled, "stopped before a rank was started"};
     if (!refused_.empty()) return {Code::kUnavailable, refused_};
     CORRO_TRY(meeting.advance());
@@ -296,7 +294,12 @@ Status Launcher::meet() {
   return {};
 }
 
-void Launcher::show_sync(const std::string& line) {
+/// What is sent is always said; what comes before that only where it takes long, to people.
+void Launcher::show_sync() {
+  if (plan_.options.quiet) return;
+  const bool is_long = monotonic_now() - started_ > kLongSync && isatty(STDERR_FILENO) != 0;
+  std::string line = meeting_->describe_sync();
+  if (line.empty() && is_long) line = meeting_->describe_comparing();
   if (!line.empty()) return screen_.set_status(line);
   screen_.end_status(fmt::format("corro: --sync {}: all hosts have it", plan_.options.sync));
 }
@@ -368,6 +371,7 @@ void Launcher::dispatch(uint64_t key) {
 }
 
 Time Launcher::next_timer() const {
+  if (meeting_ && meeting_->busy()) return monotonic_now();
   return std::min({stopping_.wake(), look_at_, deadline_, stacks_.due(), screen_.next_tick()});
 }
 
@@ -498,7 +502,7 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
 }
 
 void Launcher::on_hello(AgentLink& link, const agent::Hello& hello) {
-  meeting_->greet(link, sync_ ? &*sync_ : nullptr);
+  meeting_->greet(link);
   if (hello.version == agent::kMessagesVersion && hello.corro == version_) return;
   refuse(fmt::format("host {} has corro {}, this one {}; install the same on both", link.name,
                      hello.corro, version_));

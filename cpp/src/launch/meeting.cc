@@ -11,6 +11,8 @@
 namespace corro::launch {
 namespace {
 
+constexpr double kMebi = 1 << 20;
+
 /// Whether the host `from` has reached `address` of the host `to`.
 bool reaches(const AgentLink& from, size_t to, const std::string& address) {
   return std::ranges::any_of(*from.routes, [&](const agent::Route& route) {
@@ -20,11 +22,14 @@ bool reaches(const AgentLink& from, size_t to, const std::string& address) {
 
 }  // namespace
 
-void Meeting::greet(const AgentLink& link, const SyncTree* tree) {
+void Meeting::greet(const AgentLink& link) {
   if (done()) return;
-  if (tree == nullptr || link.own) return survey(link);
-  tree_ = tree;
-  for (agent::Sync& part : tree->announce())
+  if (link.own || (!tree_ && !reader_)) return survey(link);
+  if (tree_) announce(link);
+}
+
+void Meeting::announce(const AgentLink& link) {
+  for (agent::Sync& part : tree_->announce())
     agents_.send(link.host, {{.job = job_}, std::move(part)});
 }
 
@@ -43,8 +48,7 @@ Status Meeting::hear(AgentLink& link, const agent::Message& message) {
     lacking_[link.host] = *lacking;
     if (lacking->files == 0 && synced_.insert(link.host).second) survey(link);
   }
-  if (const auto* want = std::get_if<agent::Want>(&message.body);
-      want != nullptr && tree_ != nullptr) {
+  if (const auto* want = std::get_if<agent::Want>(&message.body); want != nullptr && tree_) {
     CORRO_ASSIGN(agent::Part part, tree_->read_part(*want));
     agents_.send(link.host, {{.job = job_}, std::move(part)});
   }
@@ -52,13 +56,25 @@ Status Meeting::hear(AgentLink& link, const agent::Message& message) {
 }
 
 std::string Meeting::describe_sync() const {
-  constexpr double kMebi = 1 << 20;
   uint64_t files = 0;
   uint64_t bytes = 0;
   for (const auto& [host, lacking] : lacking_) files += lacking.files, bytes += lacking.bytes;
   if (files == 0) return "";
   return fmt::format("corro: --sync {}: {} file{}, {:.1f} MiB to send", plan_.options.sync, files,
                      files == 1 ? "" : "s", static_cast<double>(bytes) / kMebi);
+}
+
+std::string Meeting::describe_comparing() const {
+  if (reader_) {
+    return fmt::format("corro: --sync {}: {} files, {:.1f} MiB read", plan_.options.sync,
+                       reader_->files(), static_cast<double>(reader_->bytes()) / kMebi);
+  }
+  const auto hosts = std::ranges::count_if(agents_.links(), [this](const AgentLink& link) {
+    return !link.own && link.greeted && !lacking_.contains(link.host);
+  });
+  if (!tree_ || done() || hosts == 0) return "";
+  return fmt::format("corro: --sync {}: {} host{} compare{} {} files", plan_.options.sync, hosts,
+                     hosts == 1 ? "" : "s", hosts == 1 ? "s" : "", tree_->files().size());
 }
 
 bool Meeting::has_answered(const AgentLink& link) const {
@@ -69,13 +85,21 @@ const AgentLink* Meeting::silent() const {
   const auto& links = agents_.links();
   const auto found = std::ranges::find_if(links, [this](const AgentLink& link) {
     const bool syncs =
-        tree_ != nullptr && !link.own && link.greeted && !synced_.contains(link.host);
+        (tree_ || reader_) && !link.own && link.greeted && !synced_.contains(link.host);
     return !has_answered(link) && !syncs;
   });
   return done() || found == links.end() ? nullptr : &*found;
 }
 
 Status Meeting::advance() {
+  if (reader_) {
+    CORRO_TRY(reader_->advance());
+    if (!reader_->done()) return {};
+    tree_.emplace(reader_->take());
+    reader_.reset();
+    for (const AgentLink& link : agents_.links())
+      if (link.greeted && !link.own) announce(link);
+  }
   const auto answered = [this](const AgentLink& link) { return has_answered(link); };
   if (done() || !std::ranges::all_of(agents_.links(), answered)) return {};
   if (state_ == State::kProbing) {

@@ -1,15 +1,18 @@
 // Meeting: before the first rank of a job on other hosts starts, their agents say what there is,
 // and find out by which addresses the hosts reach each other.
 //
-//   surveying  with --sync each agent first gets what is missing of the folder there;
+//   surveying  with --sync the folder is read, a part of it with each advance(), and each agent
+//              gets what is missing of it there;
 //              SURVEY goes to each agent once it is there; each host is settled by its answer
 //   probing    in a job of several hosts: PROBE was sent; who has reached whom?
 //   done       the plan has an address for each host, and a port for torch's store
 //
-// Without I/O of its own: agents are told through Agents, and advance() looks at what came.
+// Without I/O of its own but for the files of --sync: agents are told through Agents, and advance()
+// looks at what came.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,7 +20,7 @@
 #include "base/interface_rule.h"
 #include "launch/agents.h"
 #include "launch/plan.h"
-#include "launch/sync_tree.h"
+#include "launch/sync_reader.h"
 
 namespace corro::launch {
 
@@ -31,15 +34,21 @@ class Meeting {
         job_(job),
         state_(agents.size() > 1 || agents.any_remote() ? State::kSurveying : State::kDone) {}
 
-  /// Its agent is there. `tree`: of --sync, or null; it outlives this.
-  void greet(const AgentLink& link, const SyncTree* tree);
+  /// Reads the folder of --sync, and brings it to other hosts. To be called before greet().
+  void bring(SyncReader folder) { reader_.emplace(std::move(folder)); }
+  /// Its agent is there.
+  void greet(const AgentLink& link);
   /// What an agent says of its host. Fails where a file of --sync cannot be read any more.
   [[nodiscard]] Status hear(AgentLink& link, const agent::Message& message);
   /// How much of --sync's folder is still to be sent, for people; "": nothing.
   [[nodiscard]] std::string describe_sync() const;
+  /// What goes on before that, where it takes long; "": nothing.
+  [[nodiscard]] std::string describe_comparing() const;
   /// Goes on if all have answered. Fails with the host's name: something is missing there, it is
-  /// another machine than the others, or it cannot be reached.
+  /// another machine than the others, or it cannot be reached; or with a file of --sync.
   [[nodiscard]] Status advance();
+  /// advance() has something to do, whatever comes.
+  [[nodiscard]] bool busy() const { return reader_.has_value(); }
   [[nodiscard]] bool done() const { return state_ == State::kDone; }
   /// A host that should have answered; null if all have, or get what --sync brings.
   [[nodiscard]] const AgentLink* silent() const;
@@ -50,12 +59,14 @@ class Meeting {
   [[nodiscard]] bool has_answered(const AgentLink& link) const;
   void probe();
   void survey(const AgentLink& link);
+  void announce(const AgentLink& link);
 
   LaunchPlan& plan_;
   Agents& agents_;
   const wire::Digest job_;
   State state_;
-  const SyncTree* tree_ = nullptr;
+  std::optional<SyncReader> reader_;          ///< Until the folder of --sync is read...
+  std::optional<SyncTree> tree_;              ///< ...and from then on.
   std::map<size_t, agent::Lacking> lacking_;  ///< By host.
   std::set<size_t> synced_;                   ///< Hosts that lack nothing.
 };

@@ -1,9 +1,8 @@
-// The files that --sync brings to other hosts: those of a folder, without what .gitignore leaves
-// out.
+// The files that --sync brings to other hosts, and what agents want of them.
 #pragma once
 
-#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/messages.h"
@@ -11,15 +10,11 @@
 
 namespace corro::launch {
 
-/// As the folder was when it was read. Immutable.
+/// As the folder was when SyncReader has read it. Immutable.
 class SyncTree {
  public:
-  /// Reads the folder and all its files; `root`: an absolute path. Left out are .git, __pycache__,
-  /// corro-runs, the path `without`, and what .gitignore names: in the folder, below it, and above
-  /// it up to the root of a git work tree. Blocks; CANCELLED once `stops` says so, which is asked
-  /// at each file.
-  [[nodiscard]] static Result<SyncTree> read(const std::string& root, const std::string& without,
-                                             const std::function<bool()>& stops);
+  SyncTree(std::string root, std::vector<agent::SyncedFile> files)
+      : root_(std::move(root)), files_(std::move(files)) {}
 
   [[nodiscard]] const std::string& root() const { return root_; }
   [[nodiscard]] const std::vector<agent::SyncedFile>& files() const { return files_; }

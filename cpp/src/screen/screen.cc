@@ -130,6 +130,7 @@ void Screen::note(const std::string& lines) {
 }
 
 void Screen::set_status(const std::string& line) {
+  if (line == status_ && (status_drawn_ || status_noted_)) return;
   status_ = line;
   if (options_.err_is_terminal && between_lines() && !status_noted_) return draw_status();
   if (!std::exchange(status_noted_, true)) note(line + "\n");

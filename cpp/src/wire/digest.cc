@@ -1,15 +1,25 @@
 #include "wire/digest.h"
 
 #include <sodium.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
-#include <vector>
+#include <new>
+#include <type_traits>
 
 #include "io/random.h"
 
 namespace corro::wire {
+namespace {
+
+template <size_t N>
+crypto_generichash_state* state_of(std::array<std::byte, N>& bytes) {
+  static_assert(sizeof(crypto_generichash_state) <= N);
+  static_assert(alignof(crypto_generichash_state) <= 64);
+  static_assert(std::is_trivially_copyable_v<crypto_generichash_state>);
+  return std::launder(reinterpret_cast<crypto_generichash_state*>(bytes.data()));
+}
+
+}  // namespace
 
 Digest digest_of(std::string_view text) {
   std::array<unsigned char, crypto_hash_sha256_BYTES> hash{};
@@ -19,22 +29,20 @@ Digest digest_of(std::string_view text) {
   return digest;
 }
 
-Result<Digest> digest_of_file(int fd) {
-  constexpr size_t kBlock = size_t{256} << 10U;
-  crypto_generichash_state state;
+ContentDigest::ContentDigest() {
+  auto* state = new (state_.data()) crypto_generichash_state;
+  crypto_generichash_init(state, nullptr, 0, sizeof(Digest));
+}
+
+void ContentDigest::add(BytesView bytes) {
+  crypto_generichash_update(state_of(state_), reinterpret_cast<const unsigned char*>(bytes.data()),
+                            bytes.size());
+}
+
+Digest ContentDigest::finish() {
   Digest digest;
-  crypto_generichash_init(&state, nullptr, 0, digest.size());
-  std::vector<unsigned char> block(kBlock);
-  off_t at = 0;
-  while (true) {
-    const ssize_t count = pread(fd, block.data(), block.size(), at);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return status_from_errno("read", errno);
-    if (count == 0) break;
-    crypto_generichash_update(&state, block.data(), static_cast<size_t>(count));
-    at += count;
-  }
-  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(digest.data()), digest.size());
+  crypto_generichash_final(state_of(state_), reinterpret_cast<unsigned char*>(digest.data()),
+                           digest.size());
   return digest;
 }
 

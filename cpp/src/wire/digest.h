@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "base/status.h"
 
 namespace corro::wire {
 
@@ -16,8 +15,17 @@ using Digest = std::array<std::byte, 16>;
 /// Returns the first half of the text's SHA-256.
 [[nodiscard]] Digest digest_of(std::string_view text);
 
-/// Returns BLAKE2b, in 16 bytes, of what a file holds; reads it from its beginning. Blocks.
-[[nodiscard]] Result<Digest> digest_of_file(int fd);
+/// BLAKE2b, in 16 bytes, of bytes that come one piece after the other. Value.
+class ContentDigest {
+ public:
+  ContentDigest();
+  void add(BytesView bytes);
+  /// Returns the digest of all that was added; to be called once, at the end.
+  [[nodiscard]] Digest finish();
+
+ private:
+  alignas(64) std::array<std::byte, 384> state_;  ///< libsodium's.
+};
 
 /// Returns two lower-case digits a byte.
 [[nodiscard]] std::string to_hex(BytesView bytes);
