@@ -1,4 +1,6 @@
-// Which files .gitignore leaves out, as gitignore(5) of git 2.43 defines it.
+// Which files .gitignore leaves out, as git's own check-ignore --no-index says: the same patterns,
+// but no other files of patterns than are given. So a file that git tracks is left out, too, if a
+// pattern names it.
 #pragma once
 
 #include <string>
@@ -28,7 +30,9 @@ class IgnoreRules {
   std::vector<Rule> rules_;
 };
 
-/// Whether a path fits a pattern with *, ?, [a-z], [!a-z], \ and, between slashes, **. Pure.
+/// Whether a path fits a pattern with *, ?, [a-z], [!a-z], [[:alpha:]], \ and, between slashes, **.
+/// A
+/// "[" without its "]", an unknown class and a "\" at the end fit nothing. Pure.
 [[nodiscard]] bool fits_pattern(std::string_view pattern, std::string_view path);
 
 }  // namespace corro::launch
