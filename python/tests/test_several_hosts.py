@@ -250,6 +250,8 @@ def test_ctrl_c_ends_all_hosts(cluster: Cluster, tmp_path: Path) -> None:
         (("-H", f"{OWN},{OTHER}", "--network", "10.0.0.0/40"), "--network 10.0.0.0/40: write it"),
         (("-H", f"{OWN},{OTHER}", "--network", "1.2.0.0/16"), "has no address in 1.2.0.0/16"),
         (("--hostfile", "none"), "--hostfile none: no such file"),
+        (("--hostfile", "/dev/zero"), "--hostfile /dev/zero: larger than 16 MiB"),
+        (("--hostfile", "/"), "--hostfile /: Is a directory"),
         (("-H", f"{OWN},{OTHER}", "--rsh", "no-such-shell"), "no-such-shell"),
     ],
 )
@@ -519,6 +521,84 @@ def test_sync_brings_the_code_and_a_second_time_what_has_changed(
     status, out, err = run()
     assert status == 0, err
     assert "--sync" not in err
+
+
+def test_sync_keeps_what_is_private_private(cluster: Cluster, tmp_path: Path) -> None:
+    code, there = code_to_bring(tmp_path), tmp_path / "there"
+    there.mkdir()
+    (code / "package").chmod(0o700)
+    (code / "package" / "__init__.py").chmod(0o600)
+    shell = shell_with_own_folder(tmp_path, code, f"--bind {there}")
+
+    def modes() -> list[str]:
+        status, _, err = cluster.run(
+            code, "-H", f"{OWN},{OTHER}", "--rsh", shell, "--sync", ".", "true"
+        )
+        assert status == 0, err
+        names = ("package", "package/__init__.py", "main.py")
+        return [oct((there / name).stat().st_mode & 0o777) for name in names]
+
+    (code / "main.py").chmod(0o644)
+    assert modes() == ["0o700", "0o600", "0o644"]
+    (code / "main.py").chmod(0o750)
+    assert modes() == ["0o700", "0o600", "0o750"]
+
+
+def test_sync_writes_through_no_link(cluster: Cluster, tmp_path: Path) -> None:
+    code, there, outside = code_to_bring(tmp_path), tmp_path / "there", tmp_path / "outside"
+    there.mkdir()
+    outside.mkdir()
+    (there / "package").symlink_to(outside)
+    shell = shell_with_own_folder(tmp_path, code, f"--bind {there}")
+    status, _, err = cluster.run(
+        code, "-H", f"{OWN},{OTHER}", "--rsh", shell, "--sync", ".", "touch", "started"
+    )
+    assert status == 2
+    start = f"corro run: host {OTHER}: {code}/package is a link to {outside} there, a folder here"
+    assert err.splitlines()[-1].startswith(start)
+    assert not list(outside.iterdir())
+    assert not (there / "started").exists()
+
+
+@pytest.mark.parametrize("ended", ["launcher", "agent"])
+def test_an_interrupted_sync_leaves_nothing(cluster: Cluster, tmp_path: Path, ended: str) -> None:
+    code, there = code_to_bring(tmp_path), tmp_path / "there"
+    there.mkdir()
+    with (code / "package" / "large").open("wb") as large:
+        large.truncate(1 << 30)
+    shell = shell_with_own_folder(tmp_path, code, f"--bind {there}")
+    sync = ("-H", f"{OWN},{OTHER}", "--rsh", shell, "--sync", ".", "true")
+    job = cluster.start(code, *sync)
+    files = there / "package"
+    wait_until(lambda: any(path.stat().st_size for path in files.glob("*.corro-*")), "a part")
+    if ended == "agent":
+        [agent] = holders_of(files)
+        os.kill(agent, signal.SIGKILL)
+        assert job.wait(DEADLINE) == 2
+        assert list(files.glob("*.corro-*")), "nobody was left to remove it"
+        (code / "package" / "large").unlink()
+        status, _, err = cluster.run(code, *sync)
+        assert status == 0, err
+    else:
+        job.send_signal(signal.SIGINT)
+        assert job.wait(DEADLINE) == 2
+    job.communicate()
+    wait_until(lambda: not list(files.glob("*.corro-*")), "it is removed")
+    assert not (files / "large").exists()
+
+
+def holders_of(folder: Path) -> set[int]:
+    """Processes that have a part of a file of this folder open."""
+    here = {path.stat().st_ino for path in folder.glob("*.corro-*")}
+    holders = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            facts = descriptor.stat()
+        except OSError:
+            continue
+        if facts.st_ino in here and facts.st_dev == folder.stat().st_dev:
+            holders.add(int(descriptor.parts[2]))
+    return holders
 
 
 def test_sync_onto_a_full_disk_names_host_and_file(cluster: Cluster, tmp_path: Path) -> None:

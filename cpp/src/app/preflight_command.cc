@@ -5,7 +5,6 @@
 
 #include "app/commands.h"
 #include "diagnosis/exit_status.h"
-#include "io/files.h"
 #include "launch/health_text.h"
 
 namespace corro::app {
@@ -25,7 +24,7 @@ int preflight_command(const Request& request, const Variables& environment) {
                                   .machine = agent::read_machine(environment),
                                   .files = launch::real_files(),
                                   .own_directory = own_directory(),
-                                  .read_file = io::read_small_file,
+                                  .read_hostfile = launch::read_hostfile,
                                   .job_id = "",
                                   .time = ""};
   const auto plan = launch::plan_preflight(request.preflight, inputs, CORRO_VERSION);

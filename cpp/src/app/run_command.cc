@@ -8,7 +8,6 @@
 #include <ctime>
 
 #include "app/commands.h"
-#include "io/files.h"
 #include "launch/caller.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
@@ -45,7 +44,7 @@ int run_command(const launch::RunOptions& options, const Variables& environment)
                                   .machine = agent::read_machine(environment),
                                   .files = launch::real_files(),
                                   .own_directory = own_directory(),
-                                  .read_file = io::read_small_file,
+                                  .read_hostfile = launch::read_hostfile,
                                   .job_id = random_name(),
                                   .time = local_time(),
                                   .master_port = agent::find_free_port()};

@@ -7,6 +7,8 @@
 #include <optional>
 #include <sstream>
 
+#include "io/files.h"
+
 namespace corro::launch {
 namespace {
 
@@ -69,9 +71,24 @@ Status read_words(std::istringstream& words, HostSlots& host) {
   return {};
 }
 
-Result<std::optional<HostSlots>> parse_line(std::string line) {
-  line = line.substr(0, line.find('#'));
-  std::istringstream words(line);
+/// "slots = 4" as "slots=4".
+std::string join_assignments(const std::string& line) {
+  constexpr const char* kBlanks = " \t\r";
+  std::string joined;
+  for (size_t at = 0; at < line.size(); ++at) {
+    if (line[at] == '=') {
+      joined.erase(joined.find_last_not_of(kBlanks) + 1);
+      at = std::min(line.find_first_not_of(kBlanks, at + 1), line.size()) - 1;
+      joined += '=';
+    } else {
+      joined += line[at];
+    }
+  }
+  return joined;
+}
+
+Result<std::optional<HostSlots>> parse_line(const std::string& line) {
+  std::istringstream words(join_assignments(line.substr(0, line.find('#'))));
   std::string first;
   if (!(words >> first)) return std::optional<HostSlots>();
   CORRO_ASSIGN(HostSlots host, parse_host(first));
@@ -95,6 +112,8 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
 }
 
 Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, const std::string& path) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<HostSlots> hosts;
   std::istringstream lines{std::string(text)};
   std::string line;
@@ -110,15 +129,23 @@ Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, const std::
   return hosts;
 }
 
-Result<std::vector<HostSlots>> read_hosts(
-    const std::string& hosts, const std::string& hostfile,
-    const std::function<bool(const std::string&)>& exists,
-    const std::function<std::string(const std::string&)>& read_file) {
+Result<std::string> read_hostfile(const std::string& path) {
+  constexpr size_t kMost = size_t{16} << 20U;
+  return io::read_file(path, kMost);
+}
+
+Result<std::vector<HostSlots>> read_hosts(const std::string& hosts, const std::string& hostfile,
+                                          const TextReader& read_text) {
   if (!hosts.empty() && !hostfile.empty()) return wrong("-H and --hostfile", "give one of them");
   if (hostfile.empty()) return parse_hosts(hosts);
-  if (!exists(hostfile))
-    return Status(Code::kNotFound, fmt::format("--hostfile {}: no such file", hostfile));
-  return parse_hostfile(read_file(hostfile), hostfile);
+  const auto text = read_text(hostfile);
+  if (!text.ok()) {
+    const bool missing = text.status().code() == Code::kNotFound;
+    return Status(text.status().code(),
+                  fmt::format("--hostfile {}: {}", hostfile,
+                              missing ? "no such file" : text.status().message()));
+  }
+  return parse_hostfile(*text, hostfile);
 }
 
 Result<std::vector<HostSlots>> place_ranks(std::vector<HostSlots> hosts, int ranks) {

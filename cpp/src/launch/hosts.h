@@ -20,17 +20,23 @@ struct HostSlots {
 /// wrong: a host twice, slots that are no number or not 1 to 1024. Pure.
 [[nodiscard]] Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
 
-/// Reads a hostfile, a line for each host: "node7", "node7:4", "node7 slots=4", with Open MPI's
-/// max_slots= and comments (#). The failure names file and line. Pure.
+/// Reads a hostfile, a line for each host: "node7", "node7:4", "node7 slots=4", "node7 slots = 4",
+/// with Open MPI's max_slots= and comments (#); a byte order mark is skipped. The failure names
+/// file and line. Pure.
 [[nodiscard]] Result<std::vector<HostSlots>> parse_hostfile(std::string_view text,
                                                             const std::string& path);
 
-/// The hosts of -H, or those of --hostfile. INVALID_ARGUMENT if both are given; NOT_FOUND if there
-/// is no such file.
-[[nodiscard]] Result<std::vector<HostSlots>> read_hosts(
-    const std::string& hosts, const std::string& hostfile,
-    const std::function<bool(const std::string&)>& exists,
-    const std::function<std::string(const std::string&)>& read_file);
+/// Reads a text that the user names; the failure says why it cannot be read, without its name.
+using TextReader = std::function<Result<std::string>(const std::string& path)>;
+
+/// Reads a hostfile for read_hosts(): at most 16 MiB. Blocks.
+[[nodiscard]] Result<std::string> read_hostfile(const std::string& path);
+
+/// The hosts of -H, or those of --hostfile. INVALID_ARGUMENT if both are given; the reader's
+/// failure if the file cannot be read.
+[[nodiscard]] Result<std::vector<HostSlots>> read_hosts(const std::string& hosts,
+                                                        const std::string& hostfile,
+                                                        const TextReader& read_text);
 
 /// Gives `ranks` of them places in the order of the hosts, as many as each has slots; those without
 /// a rank are left out. `ranks` 0: all slots. INVALID_ARGUMENT if there are too few. Pure.

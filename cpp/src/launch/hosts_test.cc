@@ -42,6 +42,23 @@ TEST(Hostfile, IsReadInEachHabit) {
   EXPECT_EQ(text_of(parse_hostfile(text, "hosts")), "node1=4 node2=2 node3=2 node4=1 ");
 }
 
+TEST(Hostfile, IsReadWithBlanksAroundEqualsAndAByteOrderMark) {
+  const char* text = "\xEF\xBB\xBFnode1 slots = 4\r\nnode2 slots\t= 2 max_slots =8\n";
+  EXPECT_EQ(text_of(parse_hostfile(text, "hosts")), "node1=4 node2=2 ");
+  EXPECT_THAT(text_of(parse_hostfile("a slots =\n", "h")),
+              HasSubstr("h:1: slots=: slots are 1 to"));
+}
+
+TEST(Hostfile, ThatCannotBeReadSaysWhy) {
+  const auto read = [](const std::string& path) {
+    return read_hosts("", path, read_hostfile).status().message();
+  };
+  EXPECT_EQ(read("/dev/zero"), "--hostfile /dev/zero: larger than 16 MiB");
+  EXPECT_EQ(read("/proc/self"), "--hostfile /proc/self: Is a directory");
+  EXPECT_EQ(read("/proc/self/mem"), "--hostfile /proc/self/mem: Input/output error");
+  EXPECT_EQ(read("/none"), "--hostfile /none: no such file");
+}
+
 TEST(Hostfile, AWrongLineIsNamed) {
   EXPECT_THAT(text_of(parse_hostfile("a\nb slots=0\n", "hosts.txt")), HasSubstr("hosts.txt:2: "));
   EXPECT_THAT(text_of(parse_hostfile("a\n\nb cpus=3\n", "h")),

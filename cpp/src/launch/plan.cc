@@ -129,8 +129,7 @@ Result<std::optional<NamedHosts>> find_hosts(const RunOptions& options, const Pl
     return hosts_of_slurm(options, inputs);
   }
   NamedHosts named;
-  CORRO_ASSIGN(named.hosts,
-               read_hosts(options.hosts, options.hostfile, inputs.files.exists, inputs.read_file));
+  CORRO_ASSIGN(named.hosts, read_hosts(options.hosts, options.hostfile, inputs.read_hostfile));
   return std::optional(std::move(named));
 }
 

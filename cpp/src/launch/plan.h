@@ -2,7 +2,6 @@
 // carries it out.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "base/status.h"
 #include "launch/binding.h"
 #include "launch/command.h"
+#include "launch/hosts.h"
 #include "launch/options.h"
 #include "launch/worker_env.h"
 
@@ -37,7 +37,7 @@ struct PlanInputs {
   agent::Machine machine;
   FileFacts files;
   std::string own_directory;  ///< Of the corro program.
-  std::function<std::string(const std::string& path)> read_file;
+  TextReader read_hostfile;
   std::string job_id;
   std::string time;  ///< "20261121-111249", for the log directory.
   int master_port = 0;

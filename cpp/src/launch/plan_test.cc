@@ -474,7 +474,10 @@ TEST(SeveralHosts, AMistakeIsOneLine) {
   RunOptions file = run({"train.py"});
   file.hostfile = "here";
   PlanInputs facts = inputs();
-  facts.read_file = [](const std::string&) { return "a slots=1\nb slots=x\n"; };
+  facts.read_hostfile = [](const std::string& path) -> Result<std::string> {
+    if (path == "gone") return Status(Code::kNotFound, "No such file or directory");
+    return std::string("a slots=1\nb slots=x\n");
+  };
   EXPECT_THAT(make_plan(file, facts).status().message(), HasSubstr("here:2: "));
   file.hostfile = "gone";
   EXPECT_THAT(make_plan(file, facts).status().message(),

@@ -369,8 +369,7 @@ std::vector<LinkHealth> find_ways(const std::vector<std::vector<agent::Route>>& 
 Result<PreflightPlan> plan_preflight(const PreflightOptions& options, const PlanInputs& inputs,
                                      const std::string& version) {
   PreflightPlan plan;
-  CORRO_ASSIGN(const auto named,
-               read_hosts(options.hosts, options.hostfile, inputs.files.exists, inputs.read_file));
+  CORRO_ASSIGN(const auto named, read_hosts(options.hosts, options.hostfile, inputs.read_hostfile));
   for (const HostSlots& host : named)
     plan.hosts.push_back(
         {.name = host.name, .own = is_own_host(host.name, inputs.machine.host), .address = ""});
