@@ -544,6 +544,17 @@ def test_sync_keeps_what_is_private_private(cluster: Cluster, tmp_path: Path) ->
     assert modes() == ["0o700", "0o600", "0o750"]
 
 
+def test_a_quiet_sync_says_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    code, there = code_to_bring(tmp_path), tmp_path / "there"
+    there.mkdir()
+    shell = shell_with_own_folder(tmp_path, code, f"--bind {there}")
+    status, _, err = cluster.run(
+        code, "--quiet", "-H", f"{OWN},{OTHER}", "--rsh", shell, "--sync", ".", "true"
+    )
+    assert (status, err) == (0, "")
+    assert (there / "main.py").exists()
+
+
 def test_sync_writes_through_no_link(cluster: Cluster, tmp_path: Path) -> None:
     code, there, outside = code_to_bring(tmp_path), tmp_path / "there", tmp_path / "outside"
     there.mkdir()

@@ -285,6 +285,7 @@ Status Launcher::meet() {
     if (stopping_.asked()) return {Code::kCancelled, "stopped before a rank was started"};
     if (!refused_.empty()) return {Code::kUnavailable, refused_};
     CORRO_TRY(meeting.advance());
+    (void)agents_.flush();  // What it says does not wait for the next event.
     const AgentLink* silent = meeting.silent();
     if (silent == nullptr || monotonic_now() < deadline_) continue;
     return {Code::kDeadlineExceeded, fmt::format("host {}: no answer for {}", silent->name,
@@ -300,7 +301,8 @@ void Launcher::show_sync() {
   const bool is_long = monotonic_now() - started_ > kLongSync && isatty(STDERR_FILENO) != 0;
   std::string line = meeting_->describe_sync();
   if (line.empty() && is_long) line = meeting_->describe_comparing();
-  if (!line.empty()) return screen_.set_status(line);
+  const size_t width = width_of(terminal_size(STDERR_FILENO)) - 1;
+  if (!line.empty()) return screen_.set_status(diagnosis::fit(line, width));
   screen_.end_status(fmt::format("corro: --sync {}: all hosts have it", plan_.options.sync));
 }
 
@@ -707,6 +709,7 @@ void Launcher::say_end(const CallEnd& end) {
 }
 
 int Launcher::say_refused() {
+  screen_.end_status("");  // of --sync
   say_end({.code = Code::kUnavailable,
            .exit = diagnosis::kUsageExit,
            .text = fmt::format("corro run: {}\n", refused_)});

@@ -73,8 +73,8 @@ std::string Meeting::describe_comparing() const {
     return !link.own && link.greeted && !lacking_.contains(link.host);
   });
   if (!tree_ || done() || hosts == 0) return "";
-  return fmt::format("corro: --sync {}: {} host{} compare{} {} files", plan_.options.sync, hosts,
-                     hosts == 1 ? "" : "s", hosts == 1 ? "s" : "", tree_->files().size());
+  return fmt::format("corro: --sync {}: {} host{} compare{} files", plan_.options.sync, hosts,
+                     hosts == 1 ? "" : "s", hosts == 1 ? "s" : "");
 }
 
 bool Meeting::has_answered(const AgentLink& link) const {

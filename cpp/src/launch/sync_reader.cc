@@ -117,6 +117,7 @@ Status SyncReader::read_entry(const fs::directory_entry& entry, uint64_t& most) 
       CORRO_ASSIGN(content_, agent::ContentReader::open(AT_FDCWD, path));
     }
     files_.push_back(std::move(file));
+    ++count_;
     if (!content_) return {};
   }
   const uint64_t before = most;

@@ -37,8 +37,9 @@ class SyncReader {
   /// Once it is done.
   [[nodiscard]] SyncTree take() { return {root_.string(), std::move(files_)}; }
 
-  [[nodiscard]] size_t files() const { return files_.size(); }
-  [[nodiscard]] uint64_t bytes() const { return bytes_; }  ///< That were read.
+  /// What was read so far: files and links, and bytes of them.
+  [[nodiscard]] size_t files() const { return count_; }
+  [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
  private:
   [[nodiscard]] std::string below_top(const std::filesystem::path& path) const;
@@ -53,6 +54,7 @@ class SyncReader {
   std::deque<std::filesystem::path> folders_;             ///< Not listed yet.
   std::deque<std::filesystem::directory_entry> entries_;  ///< Of the folder that was listed last.
   std::optional<agent::ContentReader> content_;           ///< Of the first of entries_.
+  size_t count_ = 0;
   uint64_t bytes_ = 0;
   std::vector<agent::SyncedFile> files_;
 };

@@ -140,7 +140,7 @@ void Screen::end_status(const std::string& over) {
   if (status_.empty()) return;
   if (std::exchange(status_drawn_, false)) sink_(io::Output::kErr, std::string(kClearLine));
   status_.clear();
-  if (std::exchange(status_noted_, false)) note(over + "\n");
+  if (std::exchange(status_noted_, false) && !over.empty()) note(over + "\n");
 }
 
 void Screen::draw_status() {

@@ -61,7 +61,7 @@ class Screen {
   /// call; elsewhere, and where a rank's line has no end, the first such line is noted. Without a
   /// newline, and not wider than the terminal.
   void set_status(const std::string& line);
-  /// It is over: the line is taken back. Where it was noted, `over` is noted too.
+  /// It is over: the line is taken back. Where it was noted, `over` is noted too, unless it is "".
   void end_status(const std::string& over);
 
  private:

@@ -409,6 +409,8 @@ TEST(Status, OnATerminalItStaysBelowWhatIsShownAndIsTakenBack) {
   EXPECT_EQ(recorded.both, "waits 2 s");
   recorded.screen.set_status("waits 3 s");
   EXPECT_EQ(recorded.both, std::string("waits 2 s") + kClear + "waits 3 s");
+  recorded.screen.set_status("waits 3 s");
+  EXPECT_EQ(recorded.both, std::string("waits 2 s") + kClear + "waits 3 s") << "nothing is new";
   recorded.both.clear();
   recorded.screen.feed(0, io::Output::kOut, "a line\n", at(0));
   EXPECT_EQ(recorded.both, std::string(kClear) + "a line\nwaits 3 s");
@@ -441,6 +443,8 @@ TEST(Status, ElsewhereAndBehindAProgressBarItIsNotedOnceAndItsEndToo) {
     EXPECT_THAT(recorded.err, testing::EndsWith("waits 2 s\nwaited 4 s\n"));
     recorded.screen.set_status("waits again");
     EXPECT_THAT(recorded.err, HasSubstr("waits again"));
+    recorded.screen.end_status("");
+    EXPECT_THAT(recorded.err, testing::EndsWith(terminal ? kClear : "waits again\n"));
   }
 }
 
