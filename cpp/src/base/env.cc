@@ -172,11 +172,12 @@ void read_bootstrap(Reader& reader, Environment& environment) {
     return;
   }
   const size_t colon = value->rfind(':');
+  const bool tcp = value->starts_with(kTcp) && colon > kTcp.size();
   uint16_t port = 0;
   const char* end = value->data() + value->size();
-  const auto [stop, error] = std::from_chars(value->data() + colon + 1, end, port);
-  if (!value->starts_with(kTcp) || colon <= kTcp.size() || error != std::errc() || stop != end ||
-      port == 0) {
+  const char* begin = tcp ? value->data() + colon + 1 : end;
+  const auto [stop, error] = std::from_chars(begin, end, port);
+  if (!tcp || error != std::errc() || stop != end || port == 0) {
     reader.fail(invalid("CORRO_BOOTSTRAP", *value,
                         "dir:PATH with a directory that all ranks share, or tcp:HOST:PORT with "
                         "rank 0's host and a free port"));
