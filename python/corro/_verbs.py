@@ -522,6 +522,11 @@ class Verbs(Generic[T]):
             )
         return shape[0], _product(shape[1:]), shape[1:]
 
+    def rows_of(self, group: Group, x: T, verb: str) -> list[int]:
+        """Returns every rank's dim 0; MismatchError unless the other dims make equal rows."""
+        rows, row, _ = self._rows(x, verb)
+        return self._sizes(group, rows, row, verb)
+
     def _sizes(self, group: Group, rows: int, row: int, verb: str) -> list[int]:
         table = exchange(group, [rows, row])
         self._same_rows(group, row, [line[1] for line in table], verb)

@@ -54,27 +54,30 @@ from corro import (
 )
 from corro._autoload import register
 from corro.torch.compression import Compression
+from corro.torch.differentiable import (
+    allgather,
+    allreduce,
+    alltoall,
+    broadcast,
+    grouped_allreduce,
+    reducescatter,
+)
 from corro.torch.objects import allgather_object, broadcast_object
 from corro.torch.optimizer import DistributedOptimizer
 from corro.torch.parameters import broadcast_optimizer_state, broadcast_parameters
 from corro.torch.verbs import (
     Handle,
-    allgather,
     allgather_async,
-    allreduce,
     allreduce_,
     allreduce_async,
     allreduce_async_,
-    alltoall,
     alltoall_async,
-    broadcast,
     broadcast_,
     broadcast_async,
     broadcast_async_,
     empty,
     gather,
     gather_async,
-    grouped_allreduce,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
@@ -83,7 +86,6 @@ from corro.torch.verbs import (
     recv_async,
     reduce,
     reduce_async,
-    reducescatter,
     reducescatter_async,
     scatter,
     scatter_async,
