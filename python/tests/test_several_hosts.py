@@ -511,7 +511,7 @@ def test_sync_brings_the_code_and_a_second_time_what_has_changed(
         ".gitignore", "main.py",
     ]  # fmt: skip
     before = (there / "main.py").stat().st_mtime_ns
-    # Of another length: Python takes its compiled copy for current if length and second are the same.
+    # Of another length: for Python its compiled copy is current if length and second are the same.
     (code / "package" / "__init__.py").write_text("VALUE = 22\n")
     status, out, err = run()
     assert status == 0, err
