@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from corro import _native
-from corro._context import Group
+from corro import _context, _native
+from corro._context import Exchange, Group
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -81,6 +82,65 @@ class Call(Generic[R]):
         """Starts the operations and returns at once."""
         work = self.group.native.submit(self.ops, self.buffers, self.named)
         return Handle(work, finish=self.finish)
+
+
+class StagedCall(Call[R]):
+    """A named operation before which the ranks tell each other its sizes, under a name as well.
+
+    The second stage starts when the first is over, whoever waits for what: ranks may wait for
+    several of them in different orders.
+    """
+
+    __slots__ = ("sizes", "then")
+
+    def __init__(
+        self, group: Group, sizes: Exchange, then: Callable[[list[list[int]]], Call[R]]
+    ) -> None:
+        self.group = group
+        self.sizes = sizes
+        self.then = then
+
+    def run(self) -> R:
+        """Carries both stages out on this thread."""
+        self.group.native.run([self.sizes.op], self.sizes, True)
+        return self.then(self.sizes.rows()).run()
+
+    def start(self) -> Handle[R]:
+        """Starts the first stage and returns at once."""
+        return _StagedHandle(self)
+
+
+class _StagedHandle(Handle[R]):
+    __slots__ = ("_begun", "_call", "_failure", "_second")
+
+    def __init__(self, call: StagedCall[R]) -> None:
+        super().__init__(call.group.native.submit([call.sizes.op], call.sizes, True))
+        self._call = call
+        self._begun = threading.Event()  # The second stage, or it never will.
+        self._second: Handle[R] | None = None
+        self._failure: Exception | None = None
+        _context.current().completions.watch(self._work, self._go_on)
+
+    def _go_on(self) -> None:
+        try:
+            self._work.wait(None)
+            self._second = self._call.then(self._call.sizes.rows()).start()
+        except Exception as failure:
+            self._failure = failure
+        self._begun.set()
+
+    def done(self) -> bool:
+        """Returns whether wait() would return at once."""
+        return self._begun.is_set() and (self._second is None or self._second.done())
+
+    def wait(self, timeout: float | None = None) -> R:
+        """Blocks until both stages are done and returns the result; raises what one failed with."""
+        self._work.wait(timeout)
+        self._begun.wait()
+        if self._failure is not None:
+            raise self._failure
+        assert self._second is not None
+        return self._second.wait(timeout)
 
 
 def _name_as_called(build: Callable[..., Any]) -> None:

@@ -308,7 +308,13 @@ def native_of(group: Group | None) -> _native.Group:
 class Exchange:
     """An allgather of integers that has its own memory: who runs `op` keeps this object alive."""
 
-    def __init__(self, group: Group, values: Sequence[int], timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        values: Sequence[int],
+        timeout: float | None = None,
+        name: str | None = None,
+    ) -> None:
         from array import array
 
         from corro import _native
@@ -322,6 +328,7 @@ class Exchange:
             output=self._all.buffer_info()[0],
             count=len(values),
             timeout=timeout,
+            name=name,
         )
 
     def rows(self) -> list[list[int]]:
@@ -330,10 +337,15 @@ class Exchange:
         return [list(self._all[i : i + step]) for i in range(0, len(self._all), step)]
 
 
-def exchange(group: Group, values: Sequence[int], timeout: float | None = None) -> list[list[int]]:
+def exchange(
+    group: Group,
+    values: Sequence[int],
+    timeout: float | None = None,
+    name: str | None = None,
+) -> list[list[int]]:
     """Returns every rank's values, in the group's order; all give the same number of values."""
-    gathered = Exchange(group, values, timeout)
-    group.native.run([gathered.op], gathered)
+    gathered = Exchange(group, values, timeout, name)
+    group.native.run([gathered.op], gathered, name is not None)
     return gathered.rows()
 
 

@@ -18,8 +18,8 @@ from operator import index
 from typing import Generic, TypeVar
 
 from corro import _context, _native, _rules
-from corro._calls import Call, Handle, present_as
-from corro._context import Group, exchange
+from corro._calls import Call, Handle, StagedCall, present_as
+from corro._context import Exchange, Group, exchange
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import InvalidArgumentError, MismatchError
 
@@ -231,25 +231,42 @@ class Verbs(Generic[T]):
         )
 
     def allgather(
-        self, x: T, *, sizes: Sequence[int] | None = None, group: Group | None = None
+        self,
+        x: T,
+        name: str | None = None,
+        *,
+        sizes: Sequence[int] | None = None,
+        group: Group | None = None,
     ) -> Call[T]:
         """Returns every rank's x, one after the other along dim 0, which may differ between ranks.
 
         Args:
             x: the array, with at least one dim; the other dims are the same on every rank.
+            name: as in allreduce.
             sizes: every rank's dim 0 if known; else the ranks tell each other first. All ranks give
                 the same sizes, or none.
             group: the ranks that take part; the world if not given.
         """
         group = _context.world_or(group)
         rows, row, shape = self._rows(x, "allgather")
-        if sizes is None:
-            sizes = self._sizes(group, rows, row, "allgather")
-        else:
-            sizes = _checked_sizes(sizes, group, rows, row)
-        return self._joined(
-            _native.ALLGATHER, x, [size * row for size in sizes], sizes, shape, group
-        )
+        source, name = self._of.readable(x), _checked_name(name)
+
+        def of(sizes: Sequence[int]) -> Call[T]:
+            counts = [size * row for size in sizes]
+            return self._joined(
+                _native.ALLGATHER, x, source, counts, sizes, shape, group, name=name
+            )
+
+        if sizes is not None:
+            return of(_checked_sizes(sizes, group, rows, row))
+        if name is None:
+            return of(self._sizes(group, rows, row, "allgather"))
+
+        def known(table: list[list[int]]) -> Call[T]:
+            self._same_rows(group, row, [line[1] for line in table], "allgather")
+            return of([line[0] for line in table])
+
+        return StagedCall(group, Exchange(group, [rows, row], name=f"{name}.sizes"), known)
 
     def broadcast(
         self,
@@ -348,7 +365,12 @@ class Verbs(Generic[T]):
         return Call(group, [native], (source, target), finish, named=name is not None)
 
     def alltoall(
-        self, x: T, splits: Sequence[int] | None = None, *, group: Group | None = None
+        self,
+        x: T,
+        splits: Sequence[int] | None = None,
+        name: str | None = None,
+        *,
+        group: Group | None = None,
     ) -> Call[tuple[T, list[int]]]:
         """Sends splits[r] rows of dim 0 to each rank r.
 
@@ -357,27 +379,37 @@ class Verbs(Generic[T]):
         Args:
             x: the array, with at least one dim; the other dims are the same on every rank.
             splits: rows for each rank; equal parts if not given.
+            name: as in allreduce.
             group: the ranks that take part; the world if not given.
         """
         group = _context.world_or(group)
         rows, row, shape = self._rows(x, "alltoall")
-        splits = _rules.splits("alltoall", splits, group.size(), rows)
-        table = exchange(group, [row, *splits])
-        self._same_rows(group, row, [line[0] for line in table], "alltoall")
-        received = [line[1 + group.rank()] for line in table]
-        source = self._of.readable(x)
-        target, finish = self._target(x, None, (sum(received), *shape))
-        dtype, width = self._unit(x)
-        native = _native.Op(
-            kind=_native.ALLTOALL,
-            dtype=dtype,
-            input=self._of.pointer(source),
-            output=self._of.pointer(target),
-            counts=[n * row * width for n in received],
-            send_counts=[n * row * width for n in splits],
-            dims=shape,
-        )
-        return Call(group, [native], (source, target), lambda: (finish(), received))
+        parts = _rules.splits("alltoall", splits, group.size(), rows)
+        source, name = self._of.readable(x), _checked_name(name)
+
+        def known(table: list[list[int]]) -> Call[tuple[T, list[int]]]:
+            self._same_rows(group, row, [line[0] for line in table], "alltoall")
+            received = [line[1 + group.rank()] for line in table]
+            target, finish = self._target(x, None, (sum(received), *shape))
+            dtype, width = self._unit(x)
+            native = _native.Op(
+                kind=_native.ALLTOALL,
+                dtype=dtype,
+                input=self._of.pointer(source),
+                output=self._of.pointer(target),
+                counts=[n * row * width for n in received],
+                send_counts=[n * row * width for n in parts],
+                name=name,
+                dims=shape,
+            )
+            buffers = (source, target)
+            return Call(
+                group, [native], buffers, lambda: (finish(), received), named=name is not None
+            )
+
+        if name is None:
+            return known(exchange(group, [row, *parts]))
+        return StagedCall(group, Exchange(group, [row, *parts], name=f"{name}.sizes"), known)
 
     def gather(self, x: T, root_rank: int = 0, *, group: Group | None = None) -> Call[T | None]:
         """Returns every rank's x on the root, joined along dim 0, and None elsewhere."""
@@ -389,6 +421,7 @@ class Verbs(Generic[T]):
         call = self._joined(
             _native.GATHER,
             x,
+            self._of.readable(x),
             [size * row for size in sizes],
             sizes if is_root else [0],
             shape,
@@ -463,13 +496,14 @@ class Verbs(Generic[T]):
         self,
         kind: int,
         x: T,
+        source: T,
         counts: Sequence[int],
         rows: Sequence[int],
         shape: tuple[int, ...],
         group: Group,
         root: int = 0,
+        name: str | None = None,
     ) -> Call[T]:
-        source = self._of.readable(x)
         target, finish = self._target(x, None, (sum(rows), *shape))
         dtype, width = self._unit(x)
         native = _native.Op(
@@ -480,9 +514,10 @@ class Verbs(Generic[T]):
             output=self._of.pointer(target),
             count=counts[group.rank()] * width,
             counts=[count * width for count in counts],
+            name=name,
             dims=shape,
         )
-        return Call(group, [native], (source, target), finish)
+        return Call(group, [native], (source, target), finish, named=name is not None)
 
     def _target(self, x: T, out: T | None, shape: tuple[int, ...]) -> tuple[T, Callable[[], T]]:
         """Returns the host array that the engine writes to, and what brings it to its place."""
@@ -522,13 +557,15 @@ class Verbs(Generic[T]):
             )
         return shape[0], _product(shape[1:]), shape[1:]
 
-    def rows_of(self, group: Group, x: T, verb: str) -> list[int]:
+    def rows_of(self, group: Group, x: T, verb: str, name: str | None) -> list[int]:
         """Returns every rank's dim 0; MismatchError unless the other dims make equal rows."""
         rows, row, _ = self._rows(x, verb)
-        return self._sizes(group, rows, row, verb)
+        return self._sizes(group, rows, row, verb, name)
 
-    def _sizes(self, group: Group, rows: int, row: int, verb: str) -> list[int]:
-        table = exchange(group, [rows, row])
+    def _sizes(
+        self, group: Group, rows: int, row: int, verb: str, name: str | None = None
+    ) -> list[int]:
+        table = exchange(group, [rows, row], name=name and f"{name}.sizes")
         self._same_rows(group, row, [line[1] for line in table], verb)
         return [line[0] for line in table]
 

@@ -72,19 +72,24 @@ class _Allreduce(torch.autograd.Function):
 class _Allgather(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, sizes: Sequence[int] | None, group: Group | None, scale: float
+        ctx: Any,
+        x: Tensor,
+        name: str | None,
+        sizes: Sequence[int] | None,
+        group: Group | None,
+        scale: float,
     ) -> Tensor:
         group = world_or(group)
         if sizes is None:
-            sizes = verbs.calls.rows_of(group, x, "allgather")
+            sizes = verbs.calls.rows_of(group, x, "allgather", name)
         ctx.sizes, ctx.group, ctx.scale = list(sizes), group, scale
-        return verbs.allgather(x, sizes=sizes, group=group)
+        return verbs.allgather(x, name, sizes=sizes, group=group)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         first, own = sum(ctx.sizes[: ctx.group.rank()]), ctx.sizes[ctx.group.rank()]
         total = verbs.allreduce(grad, Sum, postscale_factor=ctx.scale, group=ctx.group)
-        return total.narrow(0, first, own), None, None, None
+        return total.narrow(0, first, own), None, None, None, None
 
 
 class _Broadcast(torch.autograd.Function):
@@ -132,16 +137,20 @@ class _Reducescatter(torch.autograd.Function):
 class _Alltoall(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, splits: Sequence[int] | None, group: Group | None
+        ctx: Any,
+        x: Tensor,
+        splits: Sequence[int] | None,
+        name: str | None,
+        group: Group | None,
     ) -> tuple[Tensor, list[int]]:
-        out, received = verbs.alltoall(x, splits, group=group)
+        out, received = verbs.alltoall(x, splits, name, group=group)
         ctx.received, ctx.group = received, group
         return out, received
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: object) -> tuple[Tensor | None, ...]:
         back, _ = verbs.alltoall(grad, ctx.received, group=ctx.group)
-        return back, None, None
+        return back, None, None, None
 
 
 P = ParamSpec("P")
@@ -205,20 +214,25 @@ def grouped_allreduce(
 
 @_differentiable(verbs.allgather)
 def allgather(
-    x: Tensor, *, sizes: Sequence[int] | None = None, group: Group | None = None
+    x: Tensor,
+    name: str | None = None,
+    *,
+    sizes: Sequence[int] | None = None,
+    group: Group | None = None,
 ) -> Tensor:
-    return scaled_allgather(x, sizes=sizes, group=group)
+    return scaled_allgather(x, name, sizes=sizes, group=group)
 
 
 def scaled_allgather(
     x: Tensor,
+    name: str | None = None,
     *,
     sizes: Sequence[int] | None = None,
     group: Group | None = None,
     scale: float = 1.0,
 ) -> Tensor:
     """allgather(), whose gradient is multiplied by `scale`."""
-    gathered: Tensor = _Allgather.apply(x, sizes, group, scale)
+    gathered: Tensor = _Allgather.apply(x, name, sizes, group, scale)
     return gathered
 
 
@@ -277,7 +291,11 @@ def scaled_reducescatter(
 
 @_differentiable(verbs.alltoall)
 def alltoall(
-    x: Tensor, splits: Sequence[int] | None = None, *, group: Group | None = None
+    x: Tensor,
+    splits: Sequence[int] | None = None,
+    name: str | None = None,
+    *,
+    group: Group | None = None,
 ) -> tuple[Tensor, list[int]]:
-    out, received = _Alltoall.apply(x, splits, group)
+    out, received = _Alltoall.apply(x, splits, name, group)
     return out, received

@@ -60,11 +60,12 @@ def test_what_has_no_gradient_says_so(op: corro.ReduceOp) -> None:
         run_backward(y)
 
 
+@pytest.mark.parametrize("name", [None, "x"])
 @pytest.mark.parametrize("known", [False, True])
-def test_allgather_of_different_rows(known: bool) -> None:
+def test_allgather_of_different_rows(known: bool, name: str | None) -> None:
     sizes = [rank + 1 for rank in range(corro.size())]
     x = leaf(sizes[corro.rank()], 2)
-    y = corro.allgather(x, sizes=sizes if known else None)
+    y = corro.allgather(x, name, sizes=sizes if known else None)
     run_backward(y)
     first = sum(sizes[: corro.rank()])
     assert torch.allclose(x.grad, all_weights(sum(sizes), 2)[first : first + sizes[corro.rank()]])
@@ -89,10 +90,11 @@ def test_reducescatter_of_uneven_rows(op: corro.ReduceOp, share: bool) -> None:
     assert torch.allclose(x.grad, expected / (corro.size() if share else 1))
 
 
-def test_alltoall_sends_gradients_back() -> None:
+@pytest.mark.parametrize("name", [None, "x"])
+def test_alltoall_sends_gradients_back(name: str | None) -> None:
     size = corro.size()
     x = leaf(size * 2, 2)
-    y, received = corro.alltoall(x, [2] * size)
+    y, received = corro.alltoall(x, [2] * size, name)
     assert received == [2] * size
     run_backward(y)
     mine = corro.rank() * 2

@@ -62,6 +62,48 @@ def test_other_verbs_by_name() -> None:
     numpy.testing.assert_array_equal(results["scattered"], float(n))
 
 
+def rows_of(i: int, rank: int) -> numpy.ndarray:
+    """Returns rows as many as differ by rank and operation; some have none."""
+    return numpy.full(((rank + i) % 3, 2), 10 * i + rank)
+
+
+def test_sizes_that_differ_by_rank_in_another_order_on_each() -> None:
+    """Each waits in an order of its own for what has two stages."""
+    n, rank = corro.size(), corro.rank()
+    gathered = {i: cn.allgather_async(rows_of(i, rank), f"gather.{i}") for i in shuffled(20, 1)}
+    sent = {
+        i: cn.alltoall_async(
+            numpy.full(sum((i + r) % 3 for r in range(n)), 10 * i + rank),
+            [(i + r) % 3 for r in range(n)],
+            f"send.{i}",
+        )
+        for i in shuffled(20, 2)
+    }
+    for i in shuffled(20, 3):
+        expected = numpy.concatenate([rows_of(i, r) for r in range(n)])
+        numpy.testing.assert_array_equal(gathered[i].wait(), expected, strict=True)
+        assert gathered[i].done()
+    for i in shuffled(20, 4):
+        out, received = sent[i].wait()
+        assert received == [(i + rank) % 3] * n
+        expected = numpy.repeat(numpy.arange(n) + 10 * i, (i + rank) % 3)
+        numpy.testing.assert_array_equal(out, expected)
+    numpy.testing.assert_array_equal(
+        cn.allgather(rows_of(1, rank), "gather"),
+        numpy.concatenate([rows_of(1, r) for r in range(n)]),
+    )
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_rows_of_another_length_are_an_error_on_every_rank(background: bool) -> None:
+    if corro.size() == 1:
+        pytest.skip("one rank agrees with itself")
+    x = numpy.zeros((2, 3 if corro.rank() == 0 else 4))
+    with pytest.raises(corro.MismatchError, match="allgather: a row has 3 elements on rank 0"):
+        _ = cn.allgather_async(x, "rows").wait() if background else cn.allgather(x, "rows")
+    assert cn.allgather(numpy.zeros((1, 2)), "rows").shape == (corro.size(), 2)
+
+
 def test_named_and_unnamed_calls_do_not_wait_for_each_other() -> None:
     early = cn.allreduce_async(1, corro.Sum, "mixed") if corro.rank() % 2 else None
     assert cn.allreduce(1, corro.Sum) == corro.size()
