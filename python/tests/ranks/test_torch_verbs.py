@@ -176,7 +176,8 @@ def test_conjugates_and_negatives_that_torch_has_not_carried_out() -> None:
 
 def test_tensors_that_require_grad() -> None:
     x = torch.ones(3, requires_grad=True)
-    assert not corro.allreduce(x).requires_grad
+    assert not corro.allreduce(x, out=torch.empty(3)).requires_grad
+    assert not corro.allreduce_async(x).wait().requires_grad
     corro.broadcast_parameters([x])
     with pytest.raises(corro.InvalidArgumentError, match="tensor is needed"):
         corro.allreduce(3.0)  # type: ignore[arg-type]
