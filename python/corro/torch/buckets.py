@@ -97,7 +97,8 @@ class Slot:
         if grad is None:
             self.view.zero_()
         else:
-            self.view.copy_(grad.detach())
+            dense = grad.detach().to_dense() if grad.is_sparse else grad.detach()
+            self.view.copy_(dense)
         self.attach()
 
     def publish(self) -> None:

@@ -45,6 +45,9 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     rank counts as zeros; one that came on no rank is None. A closure given to step() returns its
     loss, which is reduced as gradients are.
 
+    Sparse gradients are reduced as dense ones: what travels is as large as the parameter.
+    SparseAdam finds them sparse again, without rows of zeros.
+
     All ranks call backward() equally often between two steps, and each of them brings gradients of
     the same optimizers. More often than backward_passes_per_step is fine for a plain average, which
     is then taken again; else FailedPreconditionError. Ranks that differ end with MismatchError, or
@@ -66,11 +69,6 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidArgumentError(
             f"DistributedOptimizer: expected a torch optimizer, got {type(optimizer).__name__}"
-        )
-    if isinstance(optimizer, torch.optim.SparseAdam):
-        raise InvalidArgumentError(
-            "DistributedOptimizer: SparseAdam takes sparse gradients alone, and reduced ones are"
-            " dense; use Adam"
         )
     if isinstance(optimizer, DistributedOptimizerBase):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
@@ -145,13 +143,28 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
         self._steps += 1
         _context.current().engine.set_step(self._steps)
         if closure is not None:
-            return super().step(self._reducing(closure))
+            return self._step_own(self._reducing(closure))
         if not self._synchronized or self._in_flight():
             self.synchronize()
         self._end_synchronized()
-        return super().step()
+        return self._step_own()
 
     step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
+
+    def _step_own(self, closure: Closure | None = None) -> Any:
+        """The wrapped optimizer's step()."""
+        if self._reducer is None or not isinstance(self, torch.optim.SparseAdam):
+            return super().step(closure)
+        loss = None if closure is None else closure()
+        dense = {param: param.grad for param in self._trainable() if param.grad is not None}
+        for param, grad in dense.items():
+            param.grad = grad.to_sparse(1)
+        try:
+            super().step()
+        finally:
+            for param, grad in dense.items():
+                param.grad = grad
+        return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Zeroes the gradients; they stay views of the buckets also with set_to_none."""

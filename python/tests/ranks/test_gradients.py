@@ -437,13 +437,38 @@ def test_reentrant_checkpoints_of_a_shared_layer_are_as_in_one_process() -> None
         torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_sparse_gradients_become_dense_and_an_optimizer_that_needs_them_is_refused() -> None:
+def test_sparse_gradients_become_dense() -> None:
     table = nn.Embedding(8, 3, sparse=True)
     nn.init.zeros_(table.weight)
-    with pytest.raises(corro.InvalidArgumentError, match=r"SparseAdam .* sparse"):
-        corro.DistributedOptimizer(torch.optim.SparseAdam(list(table.parameters())))
     optimizer = wrap(table)
     table(torch.tensor([corro.rank()])).sum().backward()
     optimizer.step()
     assert table.weight[corro.rank()].tolist() == pytest.approx([-1 / corro.size()] * 3)
     assert_same_on_all_ranks(table)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_an_optimizer_of_sparse_gradients_trains_as_on_one_rank(removed: bool) -> None:
+    """Rows that no rank has used keep their moments: SparseAdam does not see them."""
+    alone = nn.Embedding(4 * corro.size() + 1, 3, sparse=True)
+    corro.broadcast_parameters(alone.state_dict())
+    together = nn.Embedding.from_pretrained(
+        alone.weight.detach().clone(), freeze=False, sparse=True
+    )
+    single = torch.optim.SparseAdam(list(alone.parameters()), lr=0.1)
+    optimizer = corro.DistributedOptimizer(
+        torch.optim.SparseAdam(list(together.parameters()), lr=0.1)
+    )
+    for step in range(3):
+        rows = [[rank, 4 * rank + step] for rank in range(corro.size())]
+        single.zero_grad()
+        alone(torch.tensor(rows)).square().sum().div(corro.size()).backward()
+        single.step()
+        if removed:
+            together.zero_grad(set_to_none=True)
+        else:
+            optimizer.zero_grad()
+        together(torch.tensor(rows[corro.rank()])).square().sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(together.weight, alone.weight)
+    assert_same_on_all_ranks(together)
