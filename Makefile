@@ -33,6 +33,8 @@ NATIVE_SOURCES := CMakeLists.txt CMakePresets.json \
 PYTHON_SOURCES := pyproject.toml README.md LICENSE \
   $(shell find python/corro -type f -not -name '*.pyc' 2>/dev/null)
 
+HOROVOD_SOURCES := $(shell find python/horovod -type f -not -name '*.pyc' 2>/dev/null)
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -166,7 +168,13 @@ $(STAMPS)/wheel: $(STAMPS)/native $(PYTHON_SOURCES)
 	  -o build/dist,wheel-release)
 	@touch $@
 
-%/.corro: %/.ready $(STAMPS)/wheel
+$(STAMPS)/wheel-horovod: .venv/.ready $(HOROVOD_SOURCES)
+	@rm -rf build/dist-horovod
+	$(call quiet,$(WHEEL_BUILD) python/horovod -o build/dist-horovod,wheel-horovod)
+	@mkdir -p $(@D) && touch $@
+
+%/.corro: %/.ready $(STAMPS)/wheel $(STAMPS)/wheel-horovod
 	@echo "corro: installing corro in $*"
-	@$(UV) pip install --quiet --python $*/bin/python --no-deps --reinstall build/dist/corro-*.whl
+	@$(UV) pip install --quiet --python $*/bin/python --no-deps --reinstall build/dist/corro-*.whl \
+	  build/dist-horovod/corro_horovod-*.whl
 	@touch $@

@@ -1,8 +1,8 @@
 """Fixtures of the Python tests.
 
-Tests under ranks/ run inside of every rank of a job: test_ranks.py starts pytest there, with
-several numbers of ranks. All other tests are ordinary ones and start jobs through the fixture
-`launch`.
+Tests under ranks/ and horovod/ run inside of every rank of a job: test_ranks.py and
+test_horovod.py start pytest there, with several numbers of ranks. All other tests are ordinary ones
+and start jobs through the fixture `launch`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-collect_ignore = [] if "CORRO_TEST_IN_RANKS" in os.environ else ["ranks"]
+collect_ignore = [] if "CORRO_TEST_IN_RANKS" in os.environ else ["ranks", "horovod"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,146 @@
+"""What every front end of Horovod has: init, ranks, what is built, the timeline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import corro
+from horovod.common import process_sets as sets
+from horovod.common.process_sets import ProcessSet
+
+
+def init(
+    comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None
+) -> None:
+    """Joins the job; without a launcher this process is the only rank.
+
+    Args:
+        comm: the ranks that take part; all if not given.
+        process_sets: sets to register, the same on every rank; or "dynamic": they come later.
+    """
+    if is_initialized():
+        return
+    static: list[ProcessSet] = []
+    if process_sets == "dynamic":
+        os.environ[sets.DYNAMIC] = "1"
+    elif isinstance(process_sets, str):
+        raise ValueError(f"process_sets: a list of sets or 'dynamic', not {process_sets!r}")
+    elif process_sets is not None:
+        static = list(process_sets)
+    corro.init()
+    world = corro.world() if not comm else corro.new_group(sorted(comm))
+    try:
+        sets.start(world, static)
+    except BaseException:
+        shutdown()
+        raise
+
+
+def shutdown() -> None:
+    """Leaves the job; init() may follow."""
+    sets.end()
+    corro.shutdown()
+
+
+def is_initialized() -> bool:
+    """Returns whether init() was called, and shutdown() was not."""
+    return corro.is_initialized() and sets.global_process_set.group is not None
+
+
+def world() -> corro.Group:
+    """Returns the group of all ranks; ValueError before init()."""
+    group = sets.global_process_set.group
+    if group is None or not corro.is_initialized():
+        raise ValueError(sets.NOT_INITIALIZED)
+    return group
+
+
+def rank() -> int:
+    """Returns this process's rank: 0 ... size() - 1."""
+    return world().rank()
+
+
+def size() -> int:
+    """Returns the number of ranks."""
+    return world().size()
+
+
+def local_rank() -> int:
+    """Returns this process's rank on its host."""
+    world()
+    return corro.local_rank()
+
+
+def local_size() -> int:
+    """Returns the number of ranks on this host."""
+    world()
+    return corro.local_size()
+
+
+def cross_rank() -> int:
+    """Returns the number of this host."""
+    world()
+    return corro.cross_rank()
+
+
+def cross_size() -> int:
+    """Returns the number of hosts."""
+    world()
+    return corro.cross_size()
+
+
+def is_homogeneous() -> bool:
+    """Returns whether every host has equally many ranks."""
+    return size() == local_size() * cross_size()
+
+
+def mpi_threads_supported() -> bool:
+    """Raises ValueError: there is no MPI."""
+    world()
+    raise ValueError("Horovod MPI is not enabled; Please make sure it's installed and enabled.")
+
+
+def mpi_enabled() -> bool:
+    """Returns False."""
+    return False
+
+
+def mpi_built() -> bool:
+    """Returns False."""
+    return False
+
+
+def gloo_enabled() -> bool:
+    """Returns True: what Horovod does by Gloo, corro does."""
+    return True
+
+
+def gloo_built() -> bool:
+    """Returns True: what Horovod does by Gloo, corro does."""
+    return True
+
+
+def nccl_built() -> int:
+    """Returns 0."""
+    return 0
+
+
+def ddl_built() -> bool:
+    """Returns False."""
+    return False
+
+
+def ccl_built() -> bool:
+    """Returns False."""
+    return False
+
+
+def cuda_built() -> bool:
+    """Returns False."""
+    return False
+
+
+def rocm_built() -> bool:
+    """Returns False."""
+    return False

@@ -1,0 +1,45 @@
+"""Horovod's exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from corro.errors import AlreadyExistsError, CorroError, InvalidArgumentError, MismatchError
+
+
+class HorovodInternalError(RuntimeError):
+    """A collective failed: ranks called differently, or a rank was lost."""
+
+
+class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818  # Its name is Horovod's.
+    """Hosts have come or gone in an elastic job; with `skip_sync` no state has to be sent."""
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        super().__init__()
+        self.skip_sync = skip_sync
+
+
+class HorovodVersionMismatchError(ImportError):
+    """Never raised: nothing here is compiled against a framework."""
+
+    def __init__(self, name: str, version: str, installed_version: str) -> None:
+        super().__init__(
+            f"horovod was built for {name} {version}, but {installed_version} is installed"
+        )
+        self.name = name
+        self.version = version
+        self.installed_version = installed_version
+
+
+@contextmanager
+def raised_as_horovods() -> Iterator[None]:
+    """Raises corro's errors as Horovod's; what is wrong on this rank alone stays a ValueError."""
+    try:
+        yield
+    except MismatchError as error:
+        raise HorovodInternalError(str(error)) from error
+    except (InvalidArgumentError, AlreadyExistsError):
+        raise
+    except CorroError as error:
+        raise HorovodInternalError(str(error)) from error

@@ -1,0 +1,91 @@
+"""horovod.run(): a function on several ranks, through corro.run()."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import corro
+from corro.errors import InvalidArgumentError
+
+# Of an elastic job, or of a launcher that is not here; what they would change is not done silently.
+_REFUSED = (
+    "min_num_proc",
+    "max_num_proc",
+    "slots",
+    "reset_limit",
+    "cooldown_range",
+    "host_discovery_script",
+    "ssh_port",
+    "ssh_identity_file",
+    "output_filename",
+    "use_mpi",
+    "mpi_args",
+    "network_interfaces",
+    "executable",
+)
+# They would change nothing: checks are not cached, starting takes less than a second.
+_IGNORED = ("start_timeout", "disable_cache", "use_gloo")
+_RENAMED = {
+    "np": "num_proc",
+    "min_np": "min_num_proc",
+    "max_np": "max_num_proc",
+    "network_interface": "network_interfaces",
+}
+
+
+def run(
+    func: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    num_proc: int | None = None,
+    hosts: str | None = None,
+    hostfile: str | None = None,
+    verbose: bool | None = None,
+    **options: Any,
+) -> list[Any]:
+    """Calls a function on several ranks and returns their results by rank.
+
+    Args:
+        func: the function; cloudpickle sends it.
+        args: its arguments.
+        kwargs: its keyword arguments.
+        num_proc: the number of ranks; 1, or as many as the hosts have slots.
+        hosts: where they run: "a:4,b:4".
+        hostfile: the same, in a file.
+        verbose: say what is done.
+        options: Horovod's others. start_timeout, disable_cache and use_gloo change nothing; those
+            of elastic jobs, MPI and of Horovod's own ssh raise NotImplementedError.
+
+    Raises:
+        RuntimeError: a rank has failed; its cause is what corro.run() raises: the rank's exception
+            with its traceback, or why no rank was started.
+    """
+    for old, new in _RENAMED.items():
+        if old in options:
+            warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=2)
+            options.setdefault(new, options.pop(old))
+    num_proc = options.pop("num_proc", num_proc)
+    if hosts and hostfile:
+        raise ValueError("Argument hosts and hostfile only allow one provided.")
+    if options.get("use_gloo") and options.get("use_mpi"):
+        raise ValueError("Argument use_gloo and use_mpi only allow one set True.")
+    for name, value in options.items():
+        if name not in (*_REFUSED, *_IGNORED):
+            raise TypeError(f"run() got an unexpected keyword argument {name!r}")
+        if name in _REFUSED and value:
+            raise NotImplementedError(f"horovod.run: {name} is not there; see corro.run")
+    extra = ["--hostfile", hostfile] if hostfile else []
+    if verbose:
+        extra.append("--verbose")
+    if num_proc is None and not hosts and not hostfile:
+        num_proc = 1
+    try:
+        return corro.run(func, args, kwargs, num_proc, hosts, options=extra)
+    except (InvalidArgumentError, TypeError):
+        raise
+    except Exception as error:
+        raise RuntimeError(
+            f"Horovod detected that one or more processes exited with non-zero status: {error}"
+        ) from error

@@ -1,0 +1,739 @@
+"""Horovod's collectives on torch tensors: each is one call into corro.torch.
+
+Every operation has a name, the user's or one that counts the calls of its kind, and takes its place
+by it. Names in flight are kept here: one that is there twice is the caller's mistake.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+import corro
+import corro.torch as verbs
+from corro import Average, Max, Min, Product, ReduceOp, Sum
+from corro.torch.differentiable import scaled_allgather, scaled_broadcast, scaled_reducescatter
+from horovod.common import basics
+from horovod.common.exceptions import HorovodInternalError, raised_as_horovods
+from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.torch.compression import Compression
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from corro import Group
+    from horovod.torch.compression import Codec
+
+__all__ = [
+    "Average",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "poll",
+    "reducescatter",
+    "reducescatter_async",
+    "sparse_allreduce_async",
+    "synchronize",
+]
+
+T = TypeVar("T")
+Name = str | None
+Finish = Callable[[Any], Any]
+Keys = list[tuple[int, str]]
+
+
+# -- names and handles ----------------------------------------------------------------------------
+
+
+class _Names:
+    """The names of operations in flight, by process set, and the counts of those without one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, Iterator[int]] = {}
+        self._in_flight: set[tuple[int, str]] = set()
+
+    def of(self, kind: str, name: Name) -> str:
+        """Returns the operation's own name."""
+        if name is not None:
+            return f"{kind}.{name}"
+        return f"{kind}.noname.{next(self._counts.setdefault(kind, count(1)))}"
+
+    def claim(self, process_set: ProcessSet, names: Sequence[str]) -> Keys:
+        """Returns what release() takes; ValueError if one of the names is in flight."""
+        keys = [(process_set.process_set_id or 0, name) for name in names]
+        with self._lock:
+            twice = [key[1] for key in keys if key in self._in_flight]
+            if twice:
+                raise ValueError(
+                    f"Requested to run {twice[0]} while an operation of this name is in flight: "
+                    "give each its own name, or wait for the first."
+                )
+            self._in_flight.update(keys)
+        return keys
+
+    def release(self, keys: Keys) -> None:
+        """The operations are over."""
+        with self._lock:
+            self._in_flight.difference_update(keys)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._counts.clear()
+            self._in_flight.clear()
+
+
+class _Pending:
+    """What was started: one operation, or several behind one handle."""
+
+    def __init__(
+        self, handles: Sequence[corro.torch.Handle[Any]], finish: Finish, keys: Keys
+    ) -> None:
+        self._handles = handles
+        self._finish = finish
+        self._keys = keys
+
+    def done(self) -> bool:
+        return all(handle.done() for handle in self._handles)
+
+    def wait(self) -> Any:
+        try:
+            with raised_as_horovods():
+                results = [handle.wait() for handle in self._handles]
+        finally:
+            _names.release(self._keys)
+        return self._finish(results)
+
+
+_names = _Names()
+_handle_map: dict[int, _Pending] = {}
+_numbers = count()
+
+
+def reset() -> None:
+    """Forgets all handles and names, as shutdown() does."""
+    _handle_map.clear()
+    _names.clear()
+
+
+def _start(
+    kind: str,
+    names: Sequence[str],
+    process_set: ProcessSet,
+    starts: Sequence[Callable[[Group], corro.torch.Handle[Any]]],
+    finish: Finish,
+) -> int:
+    """Starts operations, of these names, behind one handle."""
+    group = member_group(process_set, kind)
+    keys = _names.claim(process_set, names)
+    try:
+        with raised_as_horovods():
+            handles = [start(group) for start in starts]
+    except BaseException:
+        _names.release(keys)
+        raise
+    number = next(_numbers)
+    _handle_map[number] = _Pending(handles, finish, keys)
+    return number
+
+
+@contextmanager
+def _running(kind: str, names: Sequence[str], process_set: ProcessSet) -> Iterator[Group]:
+    """Operations of these names run within it."""
+    group = member_group(process_set, kind)
+    keys = _names.claim(process_set, names)
+    try:
+        with raised_as_horovods():
+            yield group
+    finally:
+        _names.release(keys)
+
+
+def poll(handle: int) -> bool:
+    """Returns whether synchronize(handle) would return at once."""
+    pending = _handle_map.get(handle)
+    return pending is None or pending.done()
+
+
+def synchronize(handle: int) -> Any:
+    """Waits for what was started and returns its result; None for a handle that is not known."""
+    pending = _handle_map.pop(handle, None)
+    return None if pending is None else pending.wait()
+
+
+def _only(results: Sequence[T]) -> T:
+    return results[0]
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def _checked(tensor: Any) -> Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"a torch tensor is needed, not a {type(tensor).__name__}")
+    if not tensor.is_contiguous():
+        raise ValueError("Tensor is required to be contiguous.")
+    return tensor
+
+
+def _data(tensor: Any) -> Tensor:
+    return _checked(tensor).detach()
+
+
+def _reduction(op: Any, average: bool | None) -> ReduceOp:
+    if average is not None:
+        if op is not None:
+            raise ValueError(
+                "The op parameter supersedes average. Please provide only one of them."
+            )
+        warnings.warn(
+            "Parameter `average` has been replaced with `op` and will be removed",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return Average if average else Sum
+    op = Average if op is None else op
+    if not isinstance(op, ReduceOp):
+        raise NotImplementedError(f"op={op!r}: there are hvd.Average, Sum, Min, Max and Product")
+    return op
+
+
+class _Reduction:
+    """What is done to each element; an average is a sum, divided by the number of ranks."""
+
+    def __init__(
+        self, op: ReduceOp, prescale: float, postscale: float, process_set: ProcessSet
+    ) -> None:
+        self.op = op
+        self.prescale = prescale
+        self.postscale = postscale
+        if op == Average:
+            self.op = Sum
+            self.postscale = postscale / len(process_set.ranks or [0])
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "op": self.op,
+            "prescale_factor": self.prescale,
+            "postscale_factor": self.postscale,
+        }
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}.{i}" for i in range(count)]
+
+
+# -- allreduce ------------------------------------------------------------------------------------
+
+
+def allreduce_async(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: Name = None,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts to reduce the tensor over all ranks; synchronize() of the handle returns a new one."""
+    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    return _start_allreduce(tensor, name, reduction, process_set, None)
+
+
+def allreduce_async_(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: Name = None,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts to reduce the tensor over all ranks, in place."""
+    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    return _start_allreduce(tensor, name, reduction, process_set, tensor)
+
+
+def _start_allreduce(
+    tensor: Tensor,
+    name: Name,
+    reduction: _Reduction,
+    process_set: ProcessSet,
+    out: Tensor | None,
+) -> int:
+    data = _data(tensor)
+    own = _names.of("allreduce", name)
+
+    def start(group: Group) -> corro.torch.Handle[Tensor]:
+        target = None if out is None else data
+        return verbs.allreduce_async(data, name=own, out=target, group=group, **reduction.arguments)
+
+    finish = _only if out is None else lambda _: out
+    return _start("allreduce", [own], process_set, [start], finish)
+
+
+def allreduce(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: Name = None,
+    compression: Codec = Compression.none,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Returns the tensor reduced over all ranks; differentiable."""
+    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    small, context = compression.compress(_checked(tensor))
+    own = _names.of("allreduce", name)
+    with _running("allreduce", [own], process_set) as group:
+        reduced = verbs.allreduce(small, name=own, group=group, **reduction.arguments)
+    return compression.decompress(reduced, context)
+
+
+def allreduce_(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: Name = None,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Reduces the tensor over all ranks, in place, and returns it."""
+    result: Tensor = synchronize(
+        allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
+    )
+    return result
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: Name = None,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts to reduce several tensors as one unit."""
+    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    return _start_grouped(tensors, name, reduction, process_set, None)
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: Name = None,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts to reduce several tensors as one unit, in place."""
+    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    return _start_grouped(tensors, name, reduction, process_set, tensors)
+
+
+def _start_grouped(
+    tensors: Sequence[Tensor],
+    name: Name,
+    reduction: _Reduction,
+    process_set: ProcessSet,
+    outs: Sequence[Tensor] | None,
+) -> int:
+    data = [_data(tensor) for tensor in tensors]
+    own = _names.of("grouped_allreduce", name)
+
+    def start(group: Group) -> corro.torch.Handle[list[Tensor]]:
+        targets = None if outs is None else data
+        return verbs.grouped_allreduce_async(
+            data, name=own, outs=targets, group=group, **reduction.arguments
+        )
+
+    finish = _only if outs is None else lambda _: outs
+    return _start("allreduce", _numbered(own, len(data)), process_set, [start], finish)
+
+
+def grouped_allreduce(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: Name = None,
+    compression: Codec = Compression.none,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """Returns the tensors, reduced over all ranks as one unit; differentiable."""
+    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    small = [compression.compress(_checked(tensor)) for tensor in tensors]
+    own = _names.of("grouped_allreduce", name)
+    with _running("allreduce", _numbered(own, len(small)), process_set) as group:
+        reduced = verbs.grouped_allreduce(
+            [tensor for tensor, _ in small], name=own, group=group, **reduction.arguments
+        )
+    return [
+        compression.decompress(tensor, context)
+        for tensor, (_, context) in zip(reduced, small, strict=True)
+    ]
+
+
+def grouped_allreduce_(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: Name = None,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Sequence[Tensor]:
+    """Reduces several tensors as one unit, in place, and returns them."""
+    result: Sequence[Tensor] = synchronize(
+        grouped_allreduce_async_(
+            tensors, average, name, op, prescale_factor, postscale_factor, process_set
+        )
+    )
+    return result
+
+
+def sparse_allreduce_async(
+    tensor: Tensor, name: str, op: Any, process_set: ProcessSet = global_process_set
+) -> Callable[[], Tensor]:
+    """Starts to add up sparse tensors; returns what waits for the sum or the average."""
+    reduction = _reduction(op, None)
+    if reduction not in (Sum, Average):
+        raise ValueError(f"sparse tensors are summed up or averaged, not {reduction.name}")
+    local = tensor.detach().coalesce()
+    indices = allgather_async(local.indices().t().contiguous(), f"{name}.indices", process_set)
+    values = allgather_async(local.values().contiguous(), f"{name}.values", process_set)
+
+    def wait() -> Tensor:
+        gathered = synchronize(values)
+        if reduction == Average:
+            gathered = gathered / len(process_set.ranks or [0])
+        return torch.sparse_coo_tensor(synchronize(indices).t(), gathered, tensor.shape)
+
+    return wait
+
+
+# -- allgather ------------------------------------------------------------------------------------
+
+
+def allgather_async(
+    tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Starts to gather all ranks' tensors along dim 0, which may differ between ranks."""
+    data = _data(tensor)
+    own = _names.of("allgather", name)
+    return _start(
+        "allgather",
+        [own],
+        process_set,
+        [lambda group: verbs.allgather_async(data, own, group=group)],
+        _only,
+    )
+
+
+def allgather(
+    tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
+) -> Tensor:
+    """Returns all ranks' tensors, joined along dim 0; differentiable."""
+    return grouped_allgather([tensor], name, process_set)[0]
+
+
+def grouped_allgather_async(
+    tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Starts to gather several tensors."""
+    own = _names.of("grouped_allgather", name)
+    names = _numbered(own, len(tensors))
+
+    def start_of(data: Tensor, one: str) -> Callable[[Group], corro.torch.Handle[Tensor]]:
+        return lambda group: verbs.allgather_async(data, one, group=group)
+
+    starts = [start_of(_data(tensor), one) for tensor, one in zip(tensors, names, strict=True)]
+    return _start("allgather", names, process_set, starts, list)
+
+
+def grouped_allgather(
+    tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
+) -> list[Tensor]:
+    """Returns all ranks' tensors for each; differentiable."""
+    own = _names.of("allgather", name)
+    if any(_checked(tensor).dim() == 0 for tensor in tensors):
+        raise IndexError("allgather: a tensor without dimensions has no first one to be joined by")
+    names = _numbered(own, len(tensors))
+    with _running("allgather", names, process_set) as group:
+        scale = 1.0 / group.size()
+        return [
+            scaled_allgather(tensor, one, group=group, scale=scale)
+            for tensor, one in zip(tensors, names, strict=True)
+        ]
+
+
+# -- broadcast ------------------------------------------------------------------------------------
+
+
+def broadcast_async(
+    tensor: Tensor,
+    root_rank: int,
+    name: Name = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts to fetch the tensor of a rank of the world."""
+    return _start_broadcast(tensor, root_rank, name, process_set, None)
+
+
+def broadcast_async_(
+    tensor: Tensor,
+    root_rank: int,
+    name: Name = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts to fill the tensor with that of a rank of the world."""
+    return _start_broadcast(tensor, root_rank, name, process_set, tensor)
+
+
+def _start_broadcast(
+    tensor: Tensor, root_rank: int, name: Name, process_set: ProcessSet, out: Tensor | None
+) -> int:
+    data = _data(tensor)
+    own = _names.of("broadcast", name)
+
+    def start(group: Group) -> corro.torch.Handle[Tensor]:
+        target = None if out is None else data
+        return verbs.broadcast_async(data, root_rank, own, out=target, group=group)
+
+    finish = _only if out is None else lambda _: out
+    return _start("broadcast", [own], process_set, [start], finish)
+
+
+def broadcast(
+    tensor: Tensor,
+    root_rank: int,
+    name: Name = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Returns the tensor of a rank of the world; differentiable."""
+    own = _names.of("broadcast", name)
+    _checked(tensor)
+    with _running("broadcast", [own], process_set) as group:
+        return scaled_broadcast(tensor, root_rank, own, group=group, scale=1.0 / group.size())
+
+
+def broadcast_(
+    tensor: Tensor,
+    root_rank: int,
+    name: Name = None,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Fills the tensor with that of a rank of the world, and returns it."""
+    result: Tensor = synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+    return result
+
+
+# -- alltoall -------------------------------------------------------------------------------------
+
+
+def alltoall_async(
+    tensor: Tensor,
+    splits: Any = None,
+    name: Name = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts to send rows to every rank; the result is what came, and how much from each."""
+    data = _data(tensor)
+    rows = _rows_for(data, splits, process_set)
+    own = _names.of("alltoall", name)
+    return _start(
+        "alltoall",
+        [own],
+        process_set,
+        [lambda group: verbs.alltoall_async(data, rows, own, group=group)],
+        lambda results: _with_tensor_of(splits, *_only(results)),
+    )
+
+
+def alltoall(
+    tensor: Tensor,
+    splits: Any = None,
+    name: Name = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends splits[r] rows to rank r and returns what came; with `splits` also how much from each.
+
+    Differentiable.
+    """
+    rows = _rows_for(_checked(tensor), splits, process_set)
+    own = _names.of("alltoall", name)
+    with _running("alltoall", [own], process_set) as group:
+        out, received = verbs.alltoall(tensor, rows, own, group=group)
+    return out if splits is None else _with_tensor_of(splits, out, received)
+
+
+def _with_tensor_of(splits: Any, out: Tensor, received: list[int]) -> tuple[Tensor, Tensor]:
+    device = splits.device if isinstance(splits, torch.Tensor) else None
+    return out, torch.tensor(received, dtype=torch.int32, device=device)
+
+
+def _rows_for(tensor: Tensor, splits: Any, process_set: ProcessSet) -> list[int]:
+    size = len(process_set.ranks or [0])
+    rows = tensor.shape[0] if tensor.dim() else 0
+    if splits is None:
+        if tensor.dim() == 0 or rows % size:
+            raise ValueError(
+                f"alltoall: {rows} rows cannot be divided evenly among {size} ranks; give splits"
+            )
+        return [rows // size] * size
+    wanted = splits if isinstance(splits, torch.Tensor) else torch.tensor(splits, dtype=torch.int32)
+    if wanted.dim() != 1:
+        raise ValueError("alltoall: expected splits of one dimension")
+    if wanted.dtype not in (torch.int32, torch.int64):
+        raise ValueError(f"alltoall: expected splits of int32, not {wanted.dtype}")
+    return [int(n) for n in wanted.tolist()]
+
+
+# -- reducescatter --------------------------------------------------------------------------------
+
+
+def _scattering(op: Any, prescale: float, postscale: float, process_set: ProcessSet) -> _Reduction:
+    if op not in (Average, Sum):
+        raise HorovodInternalError("Reducescatter: only hvd.Average and hvd.Sum are supported")
+    return _Reduction(op, prescale, postscale, process_set)
+
+
+def reducescatter_async(
+    tensor: Tensor,
+    name: Name = None,
+    op: Any = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts to reduce the tensor; each rank gets a part of dim 0, the first ones a row more."""
+    return _start_reducescatter(
+        [tensor],
+        _names.of("reducescatter", name),
+        _scattering(op, prescale_factor, postscale_factor, process_set),
+        process_set,
+        _only,
+    )
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[Tensor],
+    name: Name = None,
+    op: Any = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts to reduce and scatter several tensors."""
+    return _start_reducescatter(
+        tensors,
+        _names.of("grouped_reducescatter", name),
+        _scattering(op, prescale_factor, postscale_factor, process_set),
+        process_set,
+        list,
+    )
+
+
+def _start_reducescatter(
+    tensors: Sequence[Tensor],
+    name: str,
+    reduction: _Reduction,
+    process_set: ProcessSet,
+    finish: Finish,
+) -> int:
+    data = [_data(tensor) for tensor in tensors]
+    names = _numbered(name, len(data))
+
+    def start_of(tensor: Tensor, own: str) -> Callable[[Group], corro.torch.Handle[Tensor]]:
+        return lambda group: verbs.reducescatter_async(
+            tensor, name=own, group=group, **reduction.arguments
+        )
+
+    starts = [start_of(tensor, own) for tensor, own in zip(data, names, strict=True)]
+    return _start("reducescatter", names, process_set, starts, finish)
+
+
+def reducescatter(
+    tensor: Tensor,
+    name: Name = None,
+    compression: Codec = Compression.none,
+    op: Any = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Tensor:
+    """Returns this rank's part of dim 0 of the reduced tensor; differentiable."""
+    return grouped_reducescatter(
+        [tensor], name, compression, op, process_set, prescale_factor, postscale_factor
+    )[0]
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Tensor],
+    name: Name = None,
+    compression: Codec = Compression.none,
+    op: Any = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Tensor]:
+    """Returns this rank's part of each; differentiable."""
+    reduction = _scattering(op, prescale_factor, postscale_factor, process_set)
+    factors = (reduction.prescale, reduction.postscale)
+    small = [compression.compress(_checked(tensor)) for tensor in tensors]
+    names = _numbered(_names.of("reducescatter", name), len(small))
+    with _running("reducescatter", names, process_set) as group:
+        parts = [
+            scaled_reducescatter(
+                tensor, reduction.op, own, factors, group=group, scale=float(group.size())
+            )
+            for (tensor, _), own in zip(small, names, strict=True)
+        ]
+    return [
+        compression.decompress(part, context)
+        for part, (_, context) in zip(parts, small, strict=True)
+    ]
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns once every rank of the set has called it."""
+    basics.world()
+    with raised_as_horovods():
+        corro.barrier(member_group(process_set, "barrier"))

@@ -1,0 +1,146 @@
+"""DistributedOptimizer: corro's, with Horovod's arguments, checks and warnings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import corro
+import corro.torch
+from corro import Average, ReduceOp
+from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.torch.compression import Compression
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+
+
+def DistributedOptimizer(  # noqa: N802  # A class to its users.
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, Parameter]] | None = None,
+    compression: Any = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: Any = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: int | Sequence[Sequence[Parameter]] | None = None,
+    sparse_as_dense: bool = False,  # noqa: ARG001  # Gradients travel so in any case.
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
+
+    The arguments are Horovod's. What differs is in docs/migrating-from-horovod.md.
+    """
+    if not isinstance(op, ReduceOp):
+        raise NotImplementedError(f"DistributedOptimizer: op={op!r} is not there yet")
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    if num_groups != 0:
+        warnings.warn(
+            "Parameter `num_groups` has been replaced by `groups` and will be removed",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        groups = num_groups if groups is None else groups
+    _check_groups(groups)
+    if backward_passes_per_step <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    named = _named(optimizer, named_parameters)
+    wrapped = corro.torch.DistributedOptimizer(
+        optimizer,
+        named,
+        compression,
+        backward_passes_per_step,
+        op,
+        gradient_predivide_factor,
+        groups or None,
+        _group_of(process_set),
+    )
+    own = type(wrapped)
+    wrapped.__class__ = type(own.__name__, (_AsHorovods, own), {"__module__": own.__module__})
+    wrapped._parameter_names = {param: name for name, param in named}  # type: ignore[attr-defined]
+    wrapped._skips = False  # type: ignore[attr-defined]
+    return wrapped
+
+
+class _AsHorovods(torch.optim.Optimizer):
+    """What Horovod checks, and says, on top."""
+
+    _skips: bool
+    _synchronized: bool
+    _in_flight: Callable[[], bool]
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Within it step() does not reduce: synchronize() has."""
+        self._skips = True
+        try:
+            with super().skip_synchronize():  # type: ignore[misc]
+                yield
+        finally:
+            self._skips = False
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Reduces the gradients, unless told not to, and lets the optimizer use them."""
+        if self._synchronized and not self._skips:
+            warnings.warn(
+                "optimizer.step() called without optimizer.skip_synchronize() context after "
+                "optimizer.synchronize(). This can cause training slowdown. You may want to "
+                "consider using optimizer.skip_synchronize() context if you use "
+                "optimizer.synchronize() in your code.",
+                stacklevel=2,
+            )
+        return super().step(closure)
+
+    step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Zeroes the gradients."""
+        if self._in_flight():
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before "
+                "optimizer.step() or optimizer.synchronize(). This is prohibited as it can cause "
+                "a race condition."
+            )
+        super().zero_grad(*args, **kwargs)
+
+
+def _group_of(process_set: ProcessSet) -> corro.Group:
+    """On a rank outside of the set the optimizer is alone."""
+    if process_set.included() is False:
+        return corro.new_group([corro.rank()])
+    return member_group(process_set, "DistributedOptimizer")
+
+
+def _check_groups(groups: Any) -> None:
+    if groups is None:
+        return
+    if isinstance(groups, bool) or not isinstance(groups, int | list):
+        raise ValueError("groups should be a non-negative integer or a list of list of tf.Variable")
+    if isinstance(groups, int):
+        if groups < 0:
+            raise ValueError("groups should be a non-negative integer")
+        return
+    members = [param for group in groups for param in group]
+    if not all(isinstance(param, torch.Tensor) for param in members):
+        raise ValueError("groups should consist of torch.Tensor")
+    if len({id(param) for param in members}) != len(members):
+        raise ValueError("a parameter can appear only once in groups")
+
+
+def _named(
+    optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
+) -> list[tuple[str, Parameter]]:
+    if named_parameters is not None:
+        named = list(named_parameters)
+        if named:
+            return named
+    return [
+        (f"allreduce.noname.{i}.{j}", param)
+        for i, group in enumerate(optimizer.param_groups)
+        for j, param in enumerate(group["params"])
+    ]

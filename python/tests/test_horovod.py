@@ -1,0 +1,90 @@
+"""corro-horovod: its tests inside of jobs, and what can be seen from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from conftest import HERE, Launch
+from packaging.version import parse
+
+import horovod
+
+INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.torch22), 3])
+def test_the_interface_for_torch(launch: Launch, ranks: int) -> None:
+    test = HERE / "horovod" / "test_torch.py"
+    launch(*INSIDE, str(test), ranks=ranks, seconds=250, CORRO_TEST_IN_RANKS="1").check()
+
+
+def test_without_a_launcher_there_is_one_rank() -> None:
+    program = "import horovod.torch as hvd; hvd.init(); assert (hvd.rank(), hvd.size()) == (0, 1)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_versions() -> None:
+    assert parse(horovod.__version__) >= parse("0.28.1"), "scripts compare it"
+    assert metadata.version("corro-horovod") == metadata.version("corro")
+
+
+def test_run_returns_results_by_rank() -> None:
+    def work(factor: int) -> int:
+        import horovod.torch as hvd
+
+        hvd.init()
+        return hvd.rank() * factor
+
+    assert horovod.run(work, (10,), num_proc=2) == [0, 10]
+    assert horovod.run(work, (10,)) == [0]
+
+
+def test_run_says_what_a_rank_has_raised() -> None:
+    def fail() -> None:
+        raise KeyError("nothing here")
+
+    with pytest.raises(
+        RuntimeError, match=r"Horovod detected that one or more processes exited.*nothing here"
+    ) as caught:
+        horovod.run(fail, num_proc=2)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"hosts": "a:1", "hostfile": "f"}, ValueError, "only allow one"),
+        ({"use_gloo": True, "use_mpi": True}, ValueError, "only allow one"),
+        ({"min_num_proc": 2}, NotImplementedError, "min_num_proc"),
+        ({"wrong": 1}, TypeError, "wrong"),
+    ],
+)
+def test_run_refuses_what_it_does_not_do(
+    arguments: dict[str, object], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        horovod.run(print, **arguments)
+
+
+def test_beside_a_real_horovod_it_refuses(tmp_path: Path) -> None:
+    info = tmp_path / "horovod-0.28.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: horovod\nVersion: 0.28.1\n")
+    job = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.path.insert(0, sys.argv[1]); import horovod",
+            tmp_path,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert job.returncode == 1
+    assert "pip uninstall horovod corro-horovod" in job.stderr
