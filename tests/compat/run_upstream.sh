@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs Horovod's own tests, of a checkout of its repository, with the package horovod of this one and 2 processes; prints a
+# table and writes build/compat/upstream.json. A few minutes; needs `make setup`.
+#   tests/compat/run_upstream.sh CHECKOUT [-k NAME] [FILE...]
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+site=$root/build/compat/site
+if [[ ! -e $site/.ready ]]; then
+  echo "run_upstream: installing what Horovod's tests import in build/compat/site"
+  "$root/.venv/bin/uv" pip install --quiet --no-deps --target "$site" mock==5.2.0 parameterized==0.9.0
+  touch "$site/.ready"
+fi
+PYTHONPATH=$site exec "$root/.venv/bin/python" "$root/tests/compat/horovod_suite.py" "$@"
