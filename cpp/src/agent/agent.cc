@@ -333,6 +333,7 @@ void Agent::hear(const Message& message) {
 
 Status Agent::open_service(const Start& start) {
   if (service_ != nullptr) return {};
+  if (routes_ != nullptr) routes_->close();
   wire::AgentService::Options options;
   options.job = start.job;
   options.secret = start.secret;

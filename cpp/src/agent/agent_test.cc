@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "agent/processes.h"
+#include "io/socket.h"
 #include "wire/agent_bootstrap.h"
 
 namespace corro::agent {
@@ -342,6 +343,25 @@ TEST(Agent, SaysHowAHostIsAndHowFastTheWayToItIs) {
   agent.tell(agent.all(), Measure{.target = target, .key = key});
   const auto failed = agent.hear_until<Measured>();
   EXPECT_NE(std::get<Measured>(failed.back().body).speed.failure, "");
+}
+
+TEST(Agent, WithItsFirstRankNobodyIsListenedToAnyMore) {
+  AgentProcess agent;
+  agent.tell(agent.all(), Survey{.program = "", .directory = "/tmp", .script = ""});
+  const RouteTarget target = std::get<Surveyed>(agent.hear_until<Surveyed>().back().body).here;
+  const auto address =
+      io::SocketAddress::parse_host("127.0.0.1", static_cast<uint16_t>(target.port));
+  const auto answer = [&] {
+    RouteToken token{};
+    const auto fd = io::connect_tcp(*address);
+    if (!fd.ok()) return false;
+    (void)io::wait_ready(fd->get(), POLLIN, monotonic_now() + std::chrono::minutes(1));
+    return io::receive_message(fd->get(), token).bytes == token.size();
+  };
+  EXPECT_TRUE(answer());
+  agent.start(0, "sleep 1000");
+  (void)agent.hear_until<Started>(0);
+  EXPECT_FALSE(answer());
 }
 
 TEST(Agent, StartsARankInItsFolderBesideItsOwnEnvironment) {

@@ -1,5 +1,6 @@
 #include "agent/routes.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -12,7 +13,6 @@ namespace corro::agent {
 namespace {
 
 constexpr uint64_t kListener = UINT64_MAX;
-constexpr size_t kMostCallers = 4096;  ///< Kept; the oldest goes.
 
 Result<io::Fd> listen_everywhere() {
   for (const char* any : {"[::]:0", "0.0.0.0:0"}) {
@@ -22,6 +22,8 @@ Result<io::Fd> listen_everywhere() {
   }
   return Status(Code::kUnavailable, "no TCP port to listen on");
 }
+
+io::Fd open_spare() { return io::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
@@ -33,9 +35,18 @@ Result<std::unique_ptr<Routes>> Routes::create() {
   return std::unique_ptr<Routes>(new Routes(std::move(epoll), std::move(listener), here.port()));
 }
 
+void Routes::close() {
+  (void)take();
+  epoll_.remove(listener_.get());
+  listener_.reset();
+  take_caller_ = {};
+  spare_.reset();
+}
+
 Routes::Routes(io::Epoll epoll, io::Fd listener, int32_t port)
     : epoll_(std::move(epoll)), listener_(std::move(listener)), port_(port) {
   io::fill_random(token_);
+  spare_ = open_spare();
 }
 
 void Routes::poll() {
@@ -53,17 +64,22 @@ void Routes::poll() {
   }
 }
 
+/// Nobody is kept: what has connected gets the token, and the end.
 void Routes::accept_all() {
   while (true) {
     auto caller = io::accept_connection(listener_.get());
-    if (!caller.ok() || !caller->valid()) return;
-    (void)io::send_some(caller->get(), token_);
-    if (take_caller_) {
-      take_caller_(std::move(*caller));
-      continue;
+    const bool full = !caller.ok();
+    if (full) {
+      // Without a descriptor for it the caller would wait, and the listener stay readable.
+      spare_.reset();
+      caller = io::accept_connection(listener_.get());
     }
-    callers_.push_back(std::move(*caller));
-    if (callers_.size() > kMostCallers) callers_.erase(callers_.begin());
+    const bool called = caller.ok() && caller->valid();
+    if (called) (void)io::send_some(caller->get(), token_);
+    if (called && !full && take_caller_) take_caller_(std::move(*caller));
+    if (called) caller->reset();
+    if (full) spare_ = open_spare();
+    if (!called) return;
   }
 }
 

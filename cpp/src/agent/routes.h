@@ -55,6 +55,8 @@ class Routes {
   [[nodiscard]] bool idle() const { return dials_.empty(); }
   /// What was found, in the targets' order; ends the dials that go on.
   [[nodiscard]] std::vector<Route> take();
+  /// All hosts have found their ways: nobody is listened to or dialled any more.
+  void close();
 
  private:
   struct Dial {
@@ -72,8 +74,8 @@ class Routes {
   int32_t port_;
   RouteToken token_{};
   std::function<void(io::Fd)> take_caller_;
-  std::vector<io::Fd> callers_;  ///< Told the token; they hang up.
-  std::vector<Dial> dials_;      ///< Going on.
+  io::Fd spare_;             ///< Given up for a caller when no other descriptor is left.
+  std::vector<Dial> dials_;  ///< Going on.
   std::vector<Dial> found_;
 };
 
