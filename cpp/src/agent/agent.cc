@@ -562,7 +562,7 @@ void Agent::tell_departures() {
   const auto is_orphan = [&](pid_t child) {
     return ranks_.find(child) == nullptr && !shells.contains(child);
   };
-  if (std::ranges::any_of(children_of(getpid()), is_orphan)) return;
+  if (std::ranges::any_of(own_children(), is_orphan)) return;
   for (const int rank : departed_) {
     service_->end_rank(rank);
     say(*ranks_.find_rank(rank), Left{});

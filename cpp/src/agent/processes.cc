@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <unordered_map>
 
@@ -76,10 +77,16 @@ std::vector<pid_t> descendants_of(pid_t root, const std::set<pid_t>& without) {
   return found;
 }
 
-std::vector<pid_t> children_of(pid_t parent) {
+std::vector<pid_t> own_children() {
   std::vector<pid_t> found;
+  std::ifstream list("/proc/thread-self/children");  // Of a kernel that was built with it.
+  if (list) {
+    for (pid_t pid = 0; list >> pid;)
+      if (!read_facts(pid).ended()) found.push_back(pid);
+    return found;
+  }
   for (const auto& [pid, facts] : read_processes()) {
-    if (!facts.ended() && facts.parent == parent) found.push_back(pid);
+    if (!facts.ended() && facts.parent == getpid()) found.push_back(pid);
   }
   return found;
 }

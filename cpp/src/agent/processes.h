@@ -18,8 +18,9 @@ namespace corro::agent {
 /// what descends from them. A snapshot of /proc.
 [[nodiscard]] std::vector<pid_t> descendants_of(pid_t root, const std::set<pid_t>& without = {});
 
-/// Every living process whose parent is `parent`. A snapshot of /proc.
-[[nodiscard]] std::vector<pid_t> children_of(pid_t parent);
+/// Every living child of this process, which has one thread. Asks the kernel for these alone where
+/// it can: it costs nothing that grows with the processes of others.
+[[nodiscard]] std::vector<pid_t> own_children();
 
 /// The state of a process as in /proc/<pid>/stat: R, S, D, T, Z; '?' if it is gone.
 [[nodiscard]] char process_state(pid_t pid);
