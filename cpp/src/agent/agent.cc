@@ -21,6 +21,7 @@
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
 #include "agent/rank_group.h"
+#include "agent/silence.h"
 #include "agent/stack_dump.h"
 #include "agent/sync_target.h"
 #include "io/event.h"
@@ -79,11 +80,12 @@ class Agent {
         branches_(worker_mask, epoll_, [this](MessageBody body) { say(std::move(body)); }),
         sync_([this](MessageBody body) { say(std::move(body)); }),
         dumps_(worker_mask),
-        guard_(std::move(guard)) {}
+        guard_(std::move(guard)),
+        silence_(guard_.valid(), monotonic_now()) {}
 
   int run(const std::string& version) {
     if (const Status status = open(version); !status.ok()) say(Trouble{status.message()});
-    while (!commander_.ended() && monotonic_now() < heard_ + kSilence) {
+    while (!commander_.ended() && monotonic_now() < silence_.deadline()) {
       step();
       if (state_ == State::kFenced && !commander_.unsent() && branches_.empty()) return 0;
     }
@@ -170,8 +172,8 @@ class Agent {
   std::unique_ptr<SpeedTest> speed_test_;      ///< From MEASURE to MEASURED.
   io::Fd call_;                                ///< A memfd with what CALL brought, or invalid.
   io::Fd guard_;                               ///< Invalid: the commander is on this host.
-  Time heard_ = Time::never() - kSilence;      ///< When it said something last; never on this host.
-  bool has_heard_ = false;                     ///< A message, which has named job and epoch.
+  Silence silence_;
+  bool has_heard_ = false;  ///< A message, which has named job and epoch.
   wire::Digest job_{};
   uint32_t epoch_ = 0;
   std::array<char, kMaxOutputBytes> buffer_{};
@@ -227,12 +229,11 @@ void Agent::step() {
 }
 
 Time Agent::next_timer() const {
-  const Time patience = guard_.valid() ? heard_ + kSilence : Time::never();
   const Time input = input_waits_ ? monotonic_now() + kLookPause : Time::never();
   const Time at_once = sync_.busy() || !unheard_.empty() ? monotonic_now() : Time::never();
   const Time test = speed_test_ ? speed_test_->deadline() : Time::never();
   const Time dumps = dumps_.empty() ? Time::never() : monotonic_now() + kLookPause;
-  return std::min({next_state(), probe_until_, test, patience, input, at_once, dumps});
+  return std::min({next_state(), probe_until_, test, silence_.deadline(), input, at_once, dumps});
 }
 
 Time Agent::next_state() const {
@@ -305,7 +306,7 @@ void Agent::fence(Time now) {
 void Agent::on_commander() {
   commander_.flush();
   if (const Status status = commander_.read(); !status.ok()) return;
-  if (guard_.valid()) heard_ = monotonic_now();
+  silence_.hear(monotonic_now());
   while (auto message = commander_.take()) {
     // The ranks that run do not wait until all others are started.
     const bool is_credit = std::holds_alternative<Credit>(message->body);
@@ -376,6 +377,7 @@ void Agent::on(const Subject& about, const Start& start) {
 
 void Agent::on(const Subject& about, const Signal& signal) {
   ending_ = ending_ || signal.ends;
+  if (about.rank < 0) silence_.hear_signal(signal.number);
   if (about.rank < 0) return ranks_.send(signal.number);
   if (const RankProcess* rank = ranks_.find(about)) rank->send(signal.number);
 }

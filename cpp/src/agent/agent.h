@@ -8,7 +8,7 @@
 //   fenced     every end was said again, and FENCED; it returns once that is written
 //
 // When the commander is gone it kills everything and returns, in whatever state it is. One on
-// another host takes a commander of whom it hears nothing for 10 s for gone.
+// another host takes a commander of whom it hears nothing for 10 s for gone (silence.h).
 #pragma once
 
 #include <signal.h>
@@ -31,9 +31,5 @@ namespace corro::agent {
 /// both ends everything when the other is killed.
 [[nodiscard]] int run_guarded_agent(MessagePipe commander, const sigset_t& worker_mask,
                                     const std::string& version);
-
-/// How long one side hears nothing of the other, over a network, before it takes it for gone. Every
-/// second the commander looks, and the agent answers.
-inline constexpr Duration kSilence = std::chrono::seconds(10);
 
 }  // namespace corro::agent

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "agent/agent.h"
 #include "agent/processes.h"
+#include "agent/silence.h"
 #include "diagnosis/flight_text.h"
 
 namespace corro::launch {
@@ -156,6 +156,10 @@ void Agents::look_for_silence(Time now) {
     lose(link.host,
          fmt::format("nothing was heard of it for {}", diagnosis::format_span(agent::kSilence)));
   }
+}
+
+void Agents::excuse_silence(Duration stopped, Time now) {
+  for (AgentLink& link : links_) link.heard = std::min(link.heard + stopped, now);
 }
 
 void Agents::give_up_silent() {

@@ -90,6 +90,8 @@ class Agents {
   /// Hosts of which nothing was heard for agent::kSilence are lost: one that was cut off sends no
   /// end of anything.
   void look_for_silence(Time now);
+  /// For so long, until `now`, the launcher was stopped and heard nobody: that is no silence.
+  void excuse_silence(Duration stopped, Time now);
   /// Nobody waits any more for those that have not said HELLO.
   void give_up_silent();
 

@@ -40,5 +40,16 @@ TEST(PlanTree, LeavesTheOwnHostOut) {
   EXPECT_EQ(parents[3], 2);
 }
 
+TEST(Agents, OfNobodySilenceIsCountedWhileTheLauncherWasStopped) {
+  using std::chrono::seconds;
+  auto agents = Agents::create(remote_hosts(2), {}).value();
+  const Time now = monotonic_now();
+  agents[0].heard = now - seconds(25);
+  agents[1].heard = now;  // What it had said was read just now.
+  agents.excuse_silence(seconds(20), now);
+  EXPECT_EQ(agents[0].heard, now - seconds(5));
+  EXPECT_EQ(agents[1].heard, now);
+}
+
 }  // namespace
 }  // namespace corro::launch

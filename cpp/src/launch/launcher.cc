@@ -11,7 +11,6 @@
 #include <csignal>
 #include <set>
 
-#include "agent/agent.h"
 #include "diagnosis/conclusion.h"
 #include "diagnosis/error_file.h"
 #include "diagnosis/exit_status.h"
@@ -231,6 +230,7 @@ class Launcher {
   int running_ = 0;
   Time started_ = monotonic_now();
   Stopping stopping_;
+  bool suspends_ = false;  ///< Ctrl-Z: it stops once all agents are told.
   Time look_at_ = Time::never();
   Time deadline_ = Time::never();    ///< Of hosts that have to answer.
   std::string refused_;              ///< Why no job was started.
@@ -360,7 +360,8 @@ void Launcher::step() {
   on_timers(monotonic_now());
   // While the screen takes nothing the agents get no credit, and read nothing from the ranks.
   if (!writer_->full()) agents_.give_credit();
-  (void)agents_.flush();
+  // The agents know of a stop before it: else they would take the launcher for gone.
+  if (agents_.flush() && std::exchange(suspends_, false)) kill(getpid(), SIGSTOP);
 }
 
 void Launcher::dispatch(uint64_t key) {
@@ -409,6 +410,10 @@ void Launcher::carry_out(Stopping::Order order) {
 
 /// Nobody has to ask about a hang: the screen says who waits for whom, as long as it lasts.
 void Launcher::look(Time now) {
+  // Ctrl-Z has stopped the launcher, if it looks late: in that time nobody had to answer.
+  const Duration stopped = now - look_at_;
+  agents_.excuse_silence(stopped, now);
+  if (deadline_ != Time::never()) deadline_ = deadline_ + stopped;
   const bool goes_on = running_ > 0 && stopping_.undisturbed();
   show_wait(goes_on ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
   agents_.look_for_silence(now);
@@ -469,7 +474,7 @@ void Launcher::on_signal(int signal) {
   }
   if (!stopping_.on_signal(signal, running_ > 0, monotonic_now())) return;
   agents_.send_all(agent::Signal{.number = signal});
-  if (signal == SIGTSTP) kill(getpid(), SIGSTOP);
+  suspends_ = signal == SIGTSTP || (suspends_ && signal != SIGCONT);
 }
 
 // -- what the agent says --------------------------------------------------------------------------
