@@ -149,6 +149,7 @@ class Agent {
     if (credit_ > 0) on_output(rank, stream);
   }
   void on_output(RankProcess& rank, io::Output stream);
+  void flush_input();
   void tell_departures();
   Status open_routes();
   Status open_speed_server(const SpeedKey& key);
@@ -181,7 +182,6 @@ class Agent {
   Time state_until_ = Time::never();
   int64_t credit_ = kOutputCredit;
   bool paused_ = false;        ///< There is no credit: nothing is read from the ranks.
-  bool input_waits_ = false;   ///< A rank has not read all that was given to it.
   bool ending_ = false;        ///< The ranks were told that the job is being ended.
   bool left_ = false;          ///< Processes are left that should not be.
   std::string python_folder_;  ///< Of the ranks' program: py-spy may be beside it.
@@ -212,15 +212,12 @@ void Agent::step() {
   const size_t count = ready.ok() ? *ready : 0;
   for (size_t i = 0; i < count; ++i) dispatch(events[i]);
   hear_some();
+  if (state_ != State::kFenced) flush_input();
   go_on(monotonic_now());
   end_probe(monotonic_now());
   end_speed_test(monotonic_now());
   dumps_.poll(monotonic_now(), [this](const Subject& about, Stack stack) {
     commander_.send({about, std::move(stack)});
-  });
-  input_waits_ = false;
-  ranks_.for_each([this](RankProcess& rank) {
-    if (!rank.flush_input()) input_waits_ = true;
   });
   if (sync_.busy()) sync_.advance();
   pause_or_resume();
@@ -229,11 +226,10 @@ void Agent::step() {
 }
 
 Time Agent::next_timer() const {
-  const Time input = input_waits_ ? monotonic_now() + kLookPause : Time::never();
   const Time at_once = sync_.busy() || !unheard_.empty() ? monotonic_now() : Time::never();
   const Time test = speed_test_ ? speed_test_->deadline() : Time::never();
   const Time dumps = dumps_.empty() ? Time::never() : monotonic_now() + kLookPause;
-  return std::min({next_state(), probe_until_, test, silence_.deadline(), input, at_once, dumps});
+  return std::min({next_state(), probe_until_, test, silence_.deadline(), at_once, dumps});
 }
 
 Time Agent::next_state() const {
@@ -269,6 +265,8 @@ void Agent::dispatch(const epoll_event& event) {
       return on_readable(ranks_[place_of(event.data.u64)], io::Output::kErr);
     case Source::kResult:
       return on_readable(ranks_[place_of(event.data.u64)], io::Output::kResult);
+    case Source::kInput:
+      return;  // What waits is written in each step.
     case Source::kBranch:
       return branches_.read(place_of(event.data.u64));
     case Source::kBranchErrors:
@@ -570,6 +568,12 @@ void Agent::tell_departures() {
     say(*ranks_.find_rank(rank), Left{});
   }
   departed_.clear();
+}
+
+void Agent::flush_input() {
+  ranks_.for_each([this](RankProcess& rank) {
+    if (const size_t taken = rank.flush_input(); taken > 0) say(rank, Credit{.bytes = taken});
+  });
 }
 
 void Agent::on_output(RankProcess& rank, io::Output stream) {

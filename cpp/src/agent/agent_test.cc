@@ -128,6 +128,16 @@ std::string output_of(const std::vector<Message>& heard, int rank, io::Output st
   return text;
 }
 
+/// For input of rank 0.
+uint64_t credit_in(const std::vector<Message>& heard) {
+  uint64_t bytes = 0;
+  for (const Message& message : heard) {
+    const auto* credit = std::get_if<Credit>(&message.body);
+    if (credit != nullptr && message.about.rank == 0) bytes += credit->bytes;
+  }
+  return bytes;
+}
+
 /// The last that was said of a rank's end.
 const diagnosis::RankEnd& end_of(const std::vector<Message>& heard, int rank) {
   const diagnosis::RankEnd* found = nullptr;
@@ -402,6 +412,28 @@ TEST(Agent, GivesARankItsInputAndItsEnd) {
   EXPECT_EQ(output_of(heard, 0, io::Output::kOut), std::to_string(3 * text.size() + 3) + "\n");
 }
 
+TEST(Agent, GivesCreditForInputAsItsRankReadsIt) {
+  AgentProcess agent;
+  agent.tell(AgentProcess::subject(0), Start{.job = "test",
+                                             .agent = agent.name(),
+                                             .program = "/bin/sh",
+                                             .arguments = {"sh", "-c",
+                                                           "trap 'exec wc -c' USR1; echo ready; "
+                                                           "while :; do sleep 0.01; done"},
+                                             .environment = {{"PATH", "/usr/bin:/bin"}},
+                                             .input = StandardInput::kSent});
+  (void)agent.hear_until<Output>(0);
+  agent.tell(AgentProcess::subject(0), Input{.bytes = std::string(kInputCredit, 'x')});
+  agent.tell(AgentProcess::subject(0), Input{.bytes = "", .ends = true});
+  agent.tell(AgentProcess::all(), Look{});
+  const uint64_t unread = credit_in(agent.hear_until<Alive>());
+  EXPECT_LT(unread, kInputCredit) << "only the pipe took some";
+  agent.tell(AgentProcess::subject(0), Signal{.number = SIGUSR1});
+  const auto heard = agent.hear_until<Ended>(0);
+  EXPECT_EQ(output_of(heard, 0, io::Output::kOut), std::to_string(kInputCredit) + "\n");
+  EXPECT_EQ(unread + credit_in(heard), kInputCredit);
+}
+
 TEST(Agent, GivesItsRanksTheCallAndPassesOnWhatTheyReturn) {
   AgentProcess agent;
   const std::string piece(kCallPiece, 'x');
@@ -428,9 +460,12 @@ TEST(Agent, InputForARankThatReadsNoneIsForgotten) {
                                              .arguments = {"sh", "-c", "exec <&-; echo closed"},
                                              .input = StandardInput::kSent});
   (void)agent.hear_until<Output>(0);
-  agent.tell(AgentProcess::subject(0), Input{.bytes = std::string(size_t{1} << 20U, 'x')});
+  const std::string text(size_t{1} << 20U, 'x');
+  agent.tell(AgentProcess::subject(0), Input{.bytes = text});
   agent.tell(AgentProcess::all(), Fence{.grace = std::chrono::seconds(60)});
-  EXPECT_FALSE(std::get<Fenced>(agent.hear_until<Fenced>().back().body).left);
+  const auto heard = agent.hear_until<Fenced>();
+  EXPECT_FALSE(std::get<Fenced>(heard.back().body).left);
+  EXPECT_EQ(credit_in(heard), text.size());
 }
 
 TEST(Agent, MayBeFencedBeforeItHasStartedAnything) {

@@ -17,6 +17,7 @@ enum class Source : uint32_t {
   kOut,
   kErr,
   kResult,
+  kInput,
   kBranch,
   kBranchErrors
 };

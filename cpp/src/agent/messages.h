@@ -17,7 +17,8 @@
 //                                          others before they are connected
 //   EXAMINE, READ_CLOCK, MEASURE ->        what `corro doctor` asks instead of starting ranks
 //      <- EXAMINED, CLOCK, MEASURED
-//   CREDIT, SIGNAL, ASK, LOOK, RESIZE, INPUT ->
+//   CREDIT                               both ways: of OUTPUT and of INPUT so much was taken
+//   SIGNAL, ASK, LOOK, RESIZE, INPUT ->
 //      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end
 //   STACKS ->                              what are the ranks' Python stacks?
 //      <- STACK                            of each that runs, as soon as it has answered
@@ -69,6 +70,8 @@ inline constexpr size_t kMaxPartBytes = size_t{256} << 10U;
 inline constexpr size_t kCallPiece = size_t{1} << 20U;
 /// An agent sends so many bytes of output before it waits for CREDIT.
 inline constexpr size_t kOutputCredit = size_t{1} << 20U;
+/// A commander sends so many bytes of input to a rank before it waits for CREDIT.
+inline constexpr size_t kInputCredit = size_t{1} << 20U;
 
 /// Names a process of the job for as long as the job lasts.
 using MemberUuid = std::array<std::byte, 16>;
@@ -221,7 +224,8 @@ struct Ask {};
 struct Look {};
 /// Asks each running rank for its Python stacks.
 struct Stacks {};
-/// So many bytes of output were taken: as many more may be sent.
+/// So many bytes were taken: as many more may be sent. From the commander: of output. From the
+/// agent: of the input of the rank that it is about.
 struct Credit {
   uint64_t bytes = 0;
 };

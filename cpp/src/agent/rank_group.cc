@@ -12,6 +12,9 @@ namespace corro::agent {
 Result<RankProcess*> RankGroup::start(const Subject& about, const WorkerSpec& spec) {
   CORRO_ASSIGN(Worker worker, start_worker(spec, signal_mask_));
   ranks_.push_back(std::make_unique<RankProcess>(about, std::move(worker)));
+  // Told at the edge: while nothing waits to be written nobody asks.
+  if (const int input = ranks_.back()->input_fd(); input >= 0)
+    CORRO_TRY(epoll_.add(input, EPOLLOUT, key_of(Source::kInput), io::Trigger::kEdge));
   if (paused_) return ranks_.back().get();
   for (const io::Output stream : io::kOutputs) CORRO_TRY(watch(ranks_.size() - 1, stream));
   return ranks_.back().get();

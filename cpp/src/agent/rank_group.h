@@ -18,7 +18,7 @@ class RankGroup {
       : signal_mask_(signal_mask), epoll_(epoll) {}
 
   /// Starts a rank and watches its output under key_of(Source::kOut or kErr, its place here); if
-  /// the others are paused, from resume() on.
+  /// the others are paused, from resume() on. kInput: its standard input takes bytes again.
   Result<RankProcess*> start(const Subject& about, const WorkerSpec& spec);
   [[nodiscard]] RankProcess& operator[](size_t place) { return *ranks_[place]; }
   /// The running rank with this pid, or null.

@@ -54,19 +54,19 @@ std::string_view RankProcess::read(io::Output stream, std::span<char> buffer) {
 void RankProcess::give(std::string_view bytes, bool ends) {
   input_ += bytes;
   input_ends_ = input_ends_ || ends;
-  (void)flush_input();
 }
 
-bool RankProcess::flush_input() {
+size_t RankProcess::flush_input() {
+  const size_t before = input_.size();
   while (in_.valid() && !input_.empty()) {
     const ssize_t count = write(in_.get(), input_.data(), input_.size());
-    if (count < 0 && errno == EAGAIN) return false;
+    if (count < 0 && errno == EAGAIN) return before - input_.size();
     if (count < 0 && errno != EINTR) in_.reset();  // It reads no more.
     if (count > 0) input_.erase(0, static_cast<size_t>(count));
   }
-  if (!in_.valid()) input_.clear();
+  input_.clear();
   if (input_ends_) in_.reset();
-  return true;
+  return before;
 }
 
 void RankProcess::send(int signal) const {

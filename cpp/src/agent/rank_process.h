@@ -43,8 +43,11 @@ class RankProcess {
   [[nodiscard]] std::string_view read(io::Output stream, std::span<char> buffer);
   /// Bytes for its standard input, and whether they are the last; they wait until it reads.
   void give(std::string_view bytes, bool ends);
-  /// Writes what can be written of them; false while some wait.
-  bool flush_input();
+  /// Writes what can be written of them. Returns how many were taken: of a rank that reads no more
+  /// all are.
+  size_t flush_input();
+  /// Where they are written; -1: nowhere.
+  [[nodiscard]] int input_fd() const { return in_.get(); }
   /// Sends a signal to the worker alone, if it runs.
   void send(int signal) const;
   void set_terminal_size(io::Output stream, const winsize& size) const;

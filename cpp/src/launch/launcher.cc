@@ -168,6 +168,7 @@ class Launcher {
   void on(size_t rank, const agent::Seen& seen);
   void on(size_t rank, const agent::Joined& joined);
   void on(size_t rank, const agent::Stack& stack) { stacks_.take(rank, stack); }
+  void on(size_t /*rank*/, const agent::Credit& credit) { input_.take(credit.bytes, epoll_); }
   /// What only commanders say, and what hear() has taken.
   void on(size_t /*rank*/, const auto& /*other*/) {}
   void on_hello(AgentLink& link, const agent::Hello& hello);

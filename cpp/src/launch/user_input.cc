@@ -3,8 +3,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+
+#include "agent/messages.h"
 
 namespace corro::launch {
 namespace {
@@ -27,12 +30,26 @@ void UserInput::look(io::Epoll& epoll) {
   state_ = epoll.add(STDIN_FILENO, EPOLLIN, key_).ok() ? State::kWatched : State::kFile;
 }
 
+void UserInput::take(uint64_t bytes, io::Epoll& epoll) {
+  untaken_ -= std::min(bytes, untaken_);
+  if (state_ != State::kFull || untaken_ >= agent::kInputCredit) return;
+  state_ = State::kBackground;
+  look(epoll);
+}
+
 std::optional<std::string> UserInput::read(io::Epoll& epoll) {
   if (state_ != State::kWatched && state_ != State::kFile) return std::nullopt;
   std::array<char, 4096> buffer{};
   const bool may = is_in_foreground();
   const ssize_t count = may ? ::read(STDIN_FILENO, buffer.data(), buffer.size()) : -1;
-  if (count > 0) return std::string(buffer.data(), static_cast<size_t>(count));
+  if (count > 0) {
+    untaken_ += static_cast<size_t>(count);
+    if (untaken_ >= agent::kInputCredit) {
+      if (state_ == State::kWatched) epoll.remove(STDIN_FILENO);
+      state_ = State::kFull;
+    }
+    return std::string(buffer.data(), static_cast<size_t>(count));
+  }
   if (may && count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   if (state_ == State::kWatched) epoll.remove(STDIN_FILENO);
   // EIO: it went to the background just now.

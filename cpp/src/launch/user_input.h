@@ -3,6 +3,9 @@
 //
 // A terminal is read only while the launcher is in the foreground: else what is typed is for
 // somebody else, and whoever reads it is stopped.
+//
+// No more is read than agent::kInputCredit beyond what the rank has taken: whoever writes waits, as
+// for the rank itself.
 #pragma once
 
 #include <optional>
@@ -19,15 +22,18 @@ class UserInput {
   void start(io::Epoll& epoll, uint64_t key);
   /// Reads what is there; nothing if there is none now. "" once it has ended.
   [[nodiscard]] std::optional<std::string> read(io::Epoll& epoll);
+  /// The rank has taken so many bytes of it: as many more are read.
+  void take(uint64_t bytes, io::Epoll& epoll);
   /// Looks again whether it may be read: now and then, and always where epoll cannot tell.
   void look(io::Epoll& epoll);
   /// It has to be read without epoll having said so: it is a file.
   [[nodiscard]] bool is_file() const { return state_ == State::kFile; }
 
  private:
-  enum class State : uint8_t { kNone, kWatched, kBackground, kFile, kEnded };
+  enum class State : uint8_t { kNone, kWatched, kBackground, kFile, kFull, kEnded };
   State state_ = State::kNone;
   uint64_t key_ = 0;
+  uint64_t untaken_ = 0;  ///< Bytes that were read, and that the rank has not taken.
 };
 
 }  // namespace corro::launch
