@@ -45,6 +45,7 @@ constexpr Duration kOrphanGrace = milliseconds(500);  ///< For what a finished r
 constexpr Duration kLookPause = seconds(1);           ///< Between looks at what ranks do.
 constexpr Duration kHelloPatience = seconds(20);      ///< For a host's agent to answer.
 constexpr Duration kLongSync = seconds(1);            ///< So long people wait without a word.
+constexpr Duration kLastWord = milliseconds(500);     ///< For the screen, of an impatient user.
 
 /// What an event is about. From kAgents on the numbers are those of Agents.
 enum Source : uint64_t { kSignals, kRoom, kInput, kCaller, kControl, kAgents };
@@ -112,7 +113,11 @@ class Launcher {
     if (started.ok()) started = meet();
     if (started.ok()) started = hand_over_call();
     if (started.ok()) started = start();
-    if (!started.ok()) refuse(started.message());
+    if (!started.ok()) {
+      on_signals();  // One that has ended the start may not have been heard yet.
+      deadline_ = Time::never();
+      refuse(started.message());
+    }
     while (running_ > 0 && refused_.empty()) step();
     agents_.give_up_silent();
     const bool patient = !stopping_.hard() && refused_.empty();
@@ -233,7 +238,7 @@ class Launcher {
   Stopping stopping_;
   bool suspends_ = false;  ///< Ctrl-Z: it stops once all agents are told.
   Time look_at_ = Time::never();
-  Time deadline_ = Time::never();    ///< Of hosts that have to answer.
+  Time deadline_ = Time::never();    ///< Of hosts that have to answer, or of the last word.
   std::string refused_;              ///< Why no job was started.
   std::set<size_t> seen_;            ///< Ranks that have said what they do since time is over.
   std::vector<RankEnd> at_timeout_;  ///< As the ranks were when --timeout was over.
@@ -704,7 +709,11 @@ int Launcher::finish() {
 }
 
 void Launcher::flush_screen() {
-  while (!writer_->empty() && !stopping_.impatient()) step();
+  const Time until = monotonic_now() + kLastWord;
+  while (!writer_->empty() && (!stopping_.impatient() || monotonic_now() < until)) {
+    deadline_ = stopping_.impatient() ? until : Time::never();
+    step();
+  }
   if (!writer_->empty()) (void)writer_.release();  // its thread may hang in write() for ever
 }
 
@@ -716,10 +725,12 @@ void Launcher::say_end(const CallEnd& end) {
 
 int Launcher::say_refused() {
   screen_.end_status("");  // of --sync
-  say_end({.code = Code::kUnavailable,
-           .exit = diagnosis::kUsageExit,
+  const std::optional<int> asked = stopping_.asked();
+  const int exit = asked ? diagnosis::kSignalExit + *asked : diagnosis::kUsageExit;
+  say_end({.code = asked ? Code::kCancelled : Code::kUnavailable,
+           .exit = exit,
            .text = fmt::format("corro run: {}\n", refused_)});
-  return diagnosis::kUsageExit;
+  return exit;
 }
 
 int Launcher::say_killed(int status) {
