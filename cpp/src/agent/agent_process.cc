@@ -179,6 +179,11 @@ bool AgentProcess::take_errors() {
   return count < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
+void AgentProcess::forget_greetings() {
+  if (remote()) (void)take_errors();
+  said_.clear();
+}
+
 std::string AgentProcess::why() {
   if (remote()) (void)take_errors();
   const std::string said = last_line(said_);

@@ -45,6 +45,8 @@ class AgentProcess {
   void unwatch(io::Epoll& epoll);
   /// Takes what the remote shell has written to stderr, until it writes no more.
   void read_errors(io::Epoll& epoll);
+  /// The agent is there: what the shell has said until then, a banner or a warning, is no cause.
+  void forget_greetings();
   /// Why there is no agent, in one line: what the remote shell has said last.
   [[nodiscard]] std::string why();
 

@@ -32,8 +32,10 @@ void Branches::read(size_t place) {
   MessagePipe& pipe = branch.process.pipe();
   pipe.flush();
   const Status status = pipe.read();
-  while (const auto message = pipe.take())
+  while (const auto message = pipe.take()) {
+    if (std::holds_alternative<Hello>(message->body)) branch.process.forget_greetings();
     say_(Forward{.host = branch.host, .message = encode_message(*message)});
+  }
   if (pipe.ended()) cut(branch, status.ok() ? branch.process.why() : status.message());
 }
 

@@ -86,6 +86,10 @@ bool lacked_input(const RankEnd& end) {
 
 std::string advise(const RankEnd& end, const Verdict& verdict) {
   if (!verdict.waited.empty()) return advise_about_missing(end);
+  if (!end.lost.empty()) {
+    return "see whether that host runs, the network and ssh lead to it, and who ended its agent "
+           "(rank-keeper); corro doctor -H checks hosts";
+  }
   if (!end.out_of_memory.empty()) return "use a smaller batch or fewer ranks, or raise the limit";
   if (lacked_input(end)) {
     return "ask for input on rank 0 only; the other ranks have none";

@@ -133,6 +133,14 @@ TEST(FailureBlock, SaysWhatToDoAboutCommonErrors) {
               HasSubstr("leave `python` out"));
 }
 
+TEST(Report, OfALostHostSendsToItsNetworkAndAgentNotToAKiller) {
+  std::vector<RankEnd> ends(1);
+  ends[0] = {.rank = 0, .ended = true, .status = SIGKILL, .lost = "host b was lost: silence"};
+  EXPECT_EQ(report_of(ends).cause, "host b was lost: silence");
+  EXPECT_THAT(report_of(ends).advice, HasSubstr("network and ssh"));
+  EXPECT_THAT(report_of(ends).advice, Not(HasSubstr("memory")));
+}
+
 TEST(FailureBlock, SaysWhichRankHasAStandardInput) {
   auto ends = four_ranks();
   for (const char* error : {"EOFError: EOF when reading a line", "bdb.BdbQuit"}) {

@@ -101,6 +101,7 @@ void Agents::hear(size_t host, const agent::Message& message) {
   if (link.gone) return;
   const bool greets = !link.greeted && std::holds_alternative<agent::Hello>(message.body);
   link.greeted = link.greeted || greets;
+  if (auto& process = places_[host].process; greets && process) process->forget_greetings();
   listener_.hear(link, message);
   if (!greets) return;
   grow(host);
