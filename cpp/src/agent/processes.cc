@@ -91,7 +91,10 @@ std::vector<pid_t> own_children() {
   return found;
 }
 
-char process_state(pid_t pid) { return read_facts(pid).state; }
+char process_state(pid_t pid) {
+  const char state = read_facts(pid).state;
+  return state == 'X' ? '?' : state;  // It is being reaped: nobody finds it any more.
+}
 
 std::string status_field(pid_t pid, const std::string& name) {
   const std::string status = "\n" + io::read_small_file("/proc/" + std::to_string(pid) + "/status");

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <set>
+#include <thread>
 
 namespace corro::agent {
 namespace {
@@ -51,6 +53,20 @@ TEST(OwnChildren, AreThoseThatLiveWithoutTheirOwn) {
   EXPECT_THAT(own_children(), testing::Not(testing::Contains(family.grandchild())));
   family.end_child();
   EXPECT_THAT(own_children(), testing::Not(testing::Contains(family.child())));
+}
+
+TEST(ProcessState, OfOneThatIsBeingReapedIsThatOfOneThatIsGone) {
+  constexpr int kTimes = 300;
+  std::set<char> seen;
+  for (int i = 0; i < kTimes; ++i) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    std::jthread reaper([child] { waitpid(child, nullptr, 0); });
+    char state = ' ';
+    while (state != '?') seen.insert(state = process_state(child));
+  }
+  EXPECT_THAT(seen, testing::Contains('?'));
+  EXPECT_THAT(seen, testing::Not(testing::Contains('X')));
 }
 
 }  // namespace
