@@ -125,8 +125,9 @@ def summary(file: str, cases: Cases) -> dict[str, Any]:
 
 def table(runs: Sequence[dict[str, Any]]) -> str:
     lines = [f"{'file':36} {'passed':>7} {'failed':>7} {'skipped':>8}"]
-    for run in runs:
-        lines.append(f"{run['file']:36} {run['passed']:7} {run['failed']:7} {run['skipped']:8}")
+    lines += [
+        f"{run['file']:36} {run['passed']:7} {run['failed']:7} {run['skipped']:8}" for run in runs
+    ]
     lines += [
         f"{run['file']}: {name}: {reason}"
         for run in runs
