@@ -93,11 +93,13 @@ const CLI::App* find_command(const CLI::App& program, const std::string& name) {
 }
 
 /// A variable of a script that was never set would mean this host.
-const CLI::Validator kSomeHost(
-    [](const std::string& hosts) {
-      return hosts.empty() ? std::string("no host; give some, as in: -H node1:4,node2:4") : "";
-    },
-    "");
+CLI::Validator some_host() {
+  return {[](const std::string& hosts) {
+            return hosts.empty() ? std::string("no host; give some, as in: -H node1:4,node2:4")
+                                 : "";
+          },
+          ""};
+}
 
 void describe_run(CLI::App& run, Raw& raw) {
   run.formatter(std::make_shared<RunFormatter>());
@@ -108,7 +110,7 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_option("-H,--hosts", raw.run.hosts,
                  "Hosts with their slots for ranks, such as a:4,b:4; reached by ssh")
       ->type_name("HOST[:N],...")
-      ->check(kSomeHost);
+      ->check(some_host());
   run.add_option("--hostfile", raw.run.hostfile, "File of hosts, a line each: node7 slots=4")
       ->type_name("FILE");
   run.add_option("--network", raw.run.network, "Reach hosts by addresses in this range only")
@@ -154,7 +156,7 @@ void describe_doctor(CLI::App& doctor, Raw& raw) {
   pids->type_name("PID");
   CLI::Option* hosts =
       doctor.add_option("-H,--hosts", raw.preflight.hosts, "Check these hosts before a job");
-  hosts->type_name("HOST,...")->excludes(pids)->check(kSomeHost);
+  hosts->type_name("HOST,...")->excludes(pids)->check(some_host());
   doctor.add_option("--hostfile", raw.preflight.hostfile, "Check the hosts of this file")
       ->type_name("FILE")
       ->excludes(pids)
