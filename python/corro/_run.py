@@ -90,6 +90,8 @@ def run(
     """
     if hosts is not None and not isinstance(hosts, str):
         raise TypeError(f"corro.run: hosts is text such as 'a:4,b:4', not {type(hosts).__name__}")
+    if hosts == "":
+        raise InvalidArgumentError("corro.run: no host; give some, as in 'a:4,b:4', or None")
     call = _call.pack_call(func, tuple(args), dict(kwargs or {}))
     command = [_program(), "run"]
     if np is None and hosts is None:
