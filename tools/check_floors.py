@@ -161,6 +161,13 @@ def owner(module: str, names: list[str]) -> str | None:
     return max(fitting, key=len, default=None)
 
 
+def python_sources(root: Path) -> Iterator[tuple[Path, Path]]:
+    """Yields (folder of the distribution, source) for every package of python/."""
+    for folder, package in ((root / "python", "corro"), (root / "python/horovod", "horovod")):
+        for path in sorted(folder.glob(f"{package}/**/*.py")):
+            yield folder, path
+
+
 def check_python(root: Path, floors: Floors) -> Iterator[str]:
     table = {
         name.removeprefix("python/"): {use.replace("python/", "") for use in uses}
@@ -169,8 +176,8 @@ def check_python(root: Path, floors: Floors) -> Iterator[str]:
     }
     uses = {use.lstrip(BY_NAME) for uses in table.values() for use in uses}
     known = [*table, *(uses - table.keys())]
-    for path in sorted((root / "python").glob("corro/**/*.py")):
-        parts = path.relative_to(root / "python").with_suffix("").parts
+    for folder, path in python_sources(root):
+        parts = path.relative_to(folder).with_suffix("").parts
         package = ".".join(parts[:-1])
         own = owner(".".join(parts).removesuffix(".__init__"), list(table))
         tree = ast.parse(path.read_text())

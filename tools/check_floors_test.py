@@ -20,6 +20,7 @@ python/corro: ~python/corro.plugin
 python/corro.plugin: python/corro
 python/corro.numpy: python/corro numpy
 python/corro.torch: python/corro torch
+python/horovod: python/corro
 """
 
 
@@ -89,6 +90,8 @@ def test_what_python_leaves_behind_is_no_floor(tree: Path) -> None:
         ("python/corro/core.py", "def late():\n    import torch\n", "corro may not import torch"),
         ("python/corro/core.py", "from corro import torch\n", "may not import corro.torch"),
         ("python/corro/torch/a.py", "from ..numpy import x\n", "may not import corro.numpy"),
+        ("python/corro/torch/a.py", "import horovod\n", "corro.torch may not import horovod"),
+        ("python/horovod/horovod/a.py", "import corro.torch\n", "may not import corro.torch"),
         ("python/corro/numpy.py", "import torch.nn\n", "corro.numpy may not import torch"),
         ("python/corro/core.py", "import corro.plugin\n", "corro may not import corro.plugin"),
         (

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -55,9 +56,8 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Returns whether the framework has a GPU."""
     if not extension_available(ext_base_name, verbose):
         return False
-    import torch
-
-    return torch.cuda.is_available()
+    available: bool = import_module("torch").cuda.is_available()
+    return available
 
 
 @contextmanager
