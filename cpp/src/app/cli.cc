@@ -126,7 +126,7 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_flag("-m,--module", raw.run.module, "The program is a Python module");
   run.add_option("--show", raw.show,
                  "Whose output goes to the screen: different (rank 0, and others where they "
-                 "differ), errors, all, or ranks such as 0,3")
+                 "differ), errors, all, streams (all, as Horovod prints it), or ranks such as 0,3")
       ->type_name("WHAT");
   run.add_option("--log-dir", raw.run.log_dir, "Directory of rank-N.log and failure.json")
       ->type_name("DIR");

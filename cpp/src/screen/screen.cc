@@ -23,7 +23,7 @@ constexpr Duration kYoungInFile = std::chrono::seconds(1);
 constexpr Duration kTracebackHold = std::chrono::milliseconds(500);
 
 int lead_of(const Show& show, int ranks) {
-  if (ranks == 1) return 0;
+  if (ranks == 1 && !show.streams) return 0;
   if (show.mode == ShowMode::kAll) return -1;
   if (show.mode == ShowMode::kRanks) return show.ranks.size() == 1 ? show.ranks[0] : -1;
   return 0;
@@ -232,7 +232,7 @@ std::string_view Screen::hold_errors(std::string_view bytes, Time now) {
 
 void Screen::feed_line(int rank, io::Output stream, const Line& line, Time now) {
   if (!folds_) {
-    show_line(stream, prefixes_[static_cast<size_t>(rank)] + std::string(line.text));
+    show_line(stream, whole_prefix_of(rank, stream) + std::string(line.text));
   } else if (!line.progress) {
     // Progress bars of other ranks only repeat rank 0's.
     compare(rank, stream, line.text, now);
@@ -306,6 +306,12 @@ void Screen::release_errors(Time now) {
   note_lead(io::Output::kErr, held, now);
   fold(tracebacks_.end(lead_, io::Output::kErr), now);
   write_raw(io::Output::kErr, held, now);
+}
+
+/// Where every line is shown.
+std::string Screen::whole_prefix_of(int rank, io::Output stream) const {
+  if (!options_.show.streams) return prefixes_[static_cast<size_t>(rank)];
+  return fmt::format("[{}]<{}>:", rank, stream == io::Output::kOut ? "stdout" : "stderr");
 }
 
 std::string Screen::prefix_of(const std::vector<int>& ranks) const {

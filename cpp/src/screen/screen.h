@@ -97,6 +97,7 @@ class Screen {
   void show_folded(const std::vector<FoldedLine>& lines);
   void append_folded(std::string& text, const FoldedLine& line) const;
   void release_errors(Time now);
+  [[nodiscard]] std::string whole_prefix_of(int rank, io::Output stream) const;
   [[nodiscard]] std::string prefix_of(const std::vector<int>& ranks) const;
   [[nodiscard]] Time free_at() const;
   [[nodiscard]] bool between_lines() const {

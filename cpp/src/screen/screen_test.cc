@@ -232,6 +232,17 @@ TEST(Screen, ShowAllPrefixesEveryLine) {
   EXPECT_EQ(recorded.out, "[rank 0] a\n[rank 0] b\n[rank 1] a\n");
 }
 
+TEST(Screen, ShowStreamsPrefixesEveryLineAsHorovodDoes) {
+  for (const int ranks : {1, 2}) {
+    Recorded recorded(of_ranks(ranks, {ShowMode::kAll, {}, true}));
+    recorded.screen.feed(0, io::Output::kOut, "a\nb\n", at(0));
+    recorded.screen.feed(0, io::Output::kErr, "e\nend", at(0));
+    recorded.screen.finish(0, io::Output::kErr, at(0));
+    EXPECT_EQ(recorded.out, "[0]<stdout>:a\n[0]<stdout>:b\n");
+    EXPECT_EQ(recorded.err, "[0]<stderr>:e\n[0]<stderr>:end\n");
+  }
+}
+
 TEST(Screen, ShowErrorsHidesStdout) {
   Recorded recorded(of_ranks(2, {ShowMode::kErrors, {}}));
   recorded.screen.feed(0, io::Output::kOut, "a\n", at(0));

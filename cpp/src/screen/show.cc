@@ -32,6 +32,7 @@ bool add_ranks(std::string_view part, std::vector<int>& ranks) {
 
 Result<Show> parse_show(std::string_view text) {
   if (text == "all") return Show{.mode = ShowMode::kAll, .ranks = {}};
+  if (text == "streams") return Show{.mode = ShowMode::kAll, .ranks = {}, .streams = true};
   if (text == "errors") return Show{.mode = ShowMode::kErrors, .ranks = {}};
   if (text == "different") return Show{.mode = ShowMode::kDifferent, .ranks = {}};
   Show show{.mode = ShowMode::kRanks, .ranks = {}};
@@ -46,9 +47,9 @@ Result<Show> parse_show(std::string_view text) {
     }
     rest.remove_prefix(comma + 1);
   }
-  return Status(
-      Code::kInvalidArgument,
-      "--show takes different, all, errors or ranks such as 0,3 (not '" + std::string(text) + "')");
+  return Status(Code::kInvalidArgument,
+                "--show takes different, all, streams, errors or ranks such as 0,3 (not '" +
+                    std::string(text) + "')");
 }
 
 }  // namespace corro::screen

@@ -19,10 +19,11 @@ enum class ShowMode : uint8_t {
 struct Show {
   ShowMode mode = ShowMode::kDifferent;
   std::vector<int> ranks;  ///< kRanks only; ascending.
+  bool streams = false;    ///< kAll only: prefixes are Horovod's, "[0]<stdout>:".
 };
 
-/// Reads "all", "errors", "different" or a list of ranks such as "0,3" or "0-2". INVALID_ARGUMENT
-/// says what is allowed.
+/// Reads "all", "streams", "errors", "different" or a list of ranks such as "0,3" or "0-2".
+/// INVALID_ARGUMENT says what is allowed.
 [[nodiscard]] Result<Show> parse_show(std::string_view text);
 
 }  // namespace corro::screen
