@@ -435,6 +435,13 @@ TEST(SeveralHosts, RanksKnowTheirPlaces) {
       {"CORRO_NODE_RANK", "1"},  {"CORRO_NODES", "2"},      {"CORRO_LISTEN", "10.0.0.2"},
       {"LOCAL_RANK", "2"},       {"LOCAL_WORLD_SIZE", "3"}, {"GROUP_RANK", "1"},
       {"GROUP_WORLD_SIZE", "2"}, {"WORLD_SIZE", "5"},       {"MASTER_ADDR", "10.0.0.1"}};
+  const Variables horovods = {{"HOROVOD_RANK", "4"},       {"HOROVOD_SIZE", "5"},
+                              {"HOROVOD_LOCAL_RANK", "2"}, {"HOROVOD_LOCAL_SIZE", "3"},
+                              {"HOROVOD_CROSS_RANK", "0"}, {"HOROVOD_CROSS_SIZE", "1"},
+                              {"HOROVOD_HOSTNAME", "b"}};
+  for (const auto& [name, value] : horovods) EXPECT_EQ(value_of(last, name), value) << name;
+  EXPECT_EQ(environment_of(*plan, 3).at("HOROVOD_CROSS_RANK"), "1") << "both hosts have two ranks";
+  EXPECT_EQ(environment_of(*plan, 3).at("HOROVOD_CROSS_SIZE"), "2");
   for (const auto& [name, value] : expected) EXPECT_EQ(value_of(last, name), value) << name;
   EXPECT_EQ(environment_of(*plan, 0).at("CORRO_LISTEN"), "10.0.0.1");
   EXPECT_EQ(environment_of(*plan, 1).at("LOCAL_RANK"), "1");

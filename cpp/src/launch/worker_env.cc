@@ -43,6 +43,27 @@ void add_torchrun_names(const JobFacts& job, int rank, Variables& variables) {
         fmt::format("{}/rank-{}.error.json", job.error_dir, rank);
 }
 
+/// Scripts of Horovod read them. Cross rank: the place of the rank's host among those that have its
+/// local rank.
+void add_horovod_names(const JobFacts& job, int rank, Variables& variables) {
+  const JobHost& host = job.hosts[job.host_of(rank)];
+  const int local_rank = rank - host.first_rank;
+  int cross_rank = 0;
+  int cross_size = 0;
+  for (const JobHost& one : job.hosts) {
+    if (&one == &host) cross_rank = cross_size;
+    cross_size += one.ranks > local_rank ? 1 : 0;
+  }
+  for (const auto& [name, value] : {std::pair("RANK", rank),
+                                    {"SIZE", job.ranks},
+                                    {"LOCAL_RANK", local_rank},
+                                    {"LOCAL_SIZE", host.ranks},
+                                    {"CROSS_RANK", cross_rank},
+                                    {"CROSS_SIZE", cross_size}})
+    variables[std::string("HOROVOD_") + name] = std::to_string(value);
+  variables["HOROVOD_HOSTNAME"] = host.name;
+}
+
 }  // namespace
 
 size_t JobFacts::host_of(int rank) const {
@@ -87,6 +108,7 @@ Variables worker_variables(const JobFacts& job, int rank, const Variables& base)
   variables["CORRO_JOB_ID"] = job.job_id;
   variables["CORRO_AGENT"] = job.agent_on(node);
   add_torchrun_names(job, rank, variables);
+  add_horovod_names(job, rank, variables);
   // Lines reach the screen when they are printed; a crash in native code shows its Python stack.
   const Variables defaults = {{"PYTHONUNBUFFERED", "1"},
                               {"PYTHONFAULTHANDLER", "1"},
