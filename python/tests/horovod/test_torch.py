@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import horovod.torch as hvd
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import horovod.torch as hvd
 
 DTYPES = [torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
 MORE = [torch.uint8, torch.int8, torch.int16, torch.bfloat16]  # Horovod has none of these.

@@ -1,0 +1,141 @@
+"""horovodrun: reads Horovod's options and becomes a `corro run`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from horovod import __version__
+from horovod.common.util import extension_available
+from horovod.runner.options import environment_of, make_parser, parse_args
+
+__all__ = ["check_build", "command_of", "make_parser", "parse_args", "run_commandline"]
+
+_HOST = re.compile(r"^[\w.-]+:[0-9]+$")
+_ELASTIC = ("min_num_proc", "max_num_proc", "slots", "elastic_timeout", "reset_limit")
+
+
+class UsageError(Exception):
+    """What the command line asks for cannot be done; the text says why."""
+
+
+def check_build() -> str:
+    """Returns what --check-build prints, in Horovod's layout."""
+
+    def box(there: bool) -> str:
+        return "[X]" if there else "[ ]"
+
+    return f"""\
+Horovod v{__version__}:
+
+Available Frameworks:
+    [ ] TensorFlow
+    {box(extension_available("torch"))} PyTorch
+    [ ] MXNet
+
+Available Controllers:
+    [ ] MPI
+    [X] Gloo
+
+Available Tensor Operations:
+    [ ] NCCL
+    [ ] DDL
+    [ ] CCL
+    [ ] MPI
+    [X] Gloo
+"""
+
+
+def command_of(args: argparse.Namespace) -> list[str]:
+    """Returns the `corro run` that does what was asked for.
+
+    Raises:
+        UsageError: it cannot be done.
+        ValueError: hosts that are none.
+    """
+    _refuse(args)
+    if not args.command:
+        raise UsageError("no program: horovodrun -np 2 python train.py")
+    command = [_corro(), "run", "-np", str(args.num_proc), "--show", "streams"]
+    if args.hosts:
+        command += ["-H", _checked_hosts(args.hosts)]
+    if args.hostfile:
+        command += ["--hostfile", args.hostfile]
+    if args.ssh_port or args.ssh_identity_file:
+        command += ["--rsh", _ssh(args)]
+    if args.verbose:
+        command.append("--verbose")
+    return [*command, "--", *args.command]
+
+
+def _refuse(args: argparse.Namespace) -> None:
+    elastic = [name for name in _ELASTIC if getattr(args, name) is not None]
+    if elastic or args.host_discovery_script or args.cooldown_range:
+        raise UsageError(
+            "elastic jobs are not there yet: leave out --min-np, --max-np and the like"
+        )
+    if args.use_mpi or args.use_jsrun:
+        raise UsageError("there is no MPI and no jsrun here: leave out --mpi and --jsrun")
+    if args.output_filename or args.prefix_output_with_timestamp:
+        raise UsageError(
+            "--output-filename and --prefix-output-with-timestamp are not there yet; "
+            "what each rank prints is in corro-runs/*/rank-N.log"
+        )
+    if args.num_proc is None:
+        raise UsageError("say how many ranks: horovodrun -np 2 python train.py")
+
+
+def _checked_hosts(hosts: str) -> str:
+    for host in hosts.split(","):
+        if not _HOST.match(host):
+            raise ValueError(
+                f"Invalid host input, please make sure it has format as : worker-0:2,worker-1:2 "
+                f"(not {host!r})."
+            )
+    return hosts
+
+
+def _ssh(args: argparse.Namespace) -> str:
+    words = ["ssh", "-T", "-oBatchMode=yes", "-oForwardAgent=no", "-oConnectTimeout=10"]
+    if args.ssh_port:
+        words += ["-p", str(args.ssh_port)]
+    if args.ssh_identity_file:
+        if " " in args.ssh_identity_file:
+            raise UsageError("--ssh-identity-file: a path without spaces, please")
+        words += ["-i", args.ssh_identity_file]
+    return " ".join(words)
+
+
+def _corro() -> str:
+    beside = Path(sysconfig.get_path("scripts"), "corro")
+    found = str(beside) if beside.exists() else shutil.which("corro")
+    if not found:
+        raise UsageError(f"no program {beside}: is corro installed?")
+    return found
+
+
+def run_commandline(argv: Sequence[str] | None = None) -> int:
+    """The command horovodrun. Does not return where a job is started: it becomes that job."""
+    try:
+        args = parse_args(argv)
+        if args.version:
+            print(__version__)
+            return 0
+        if args.check_build:
+            print(check_build())
+            return 0
+        command = command_of(args)
+    except (UsageError, ValueError, OSError) as error:
+        print(f"horovodrun: {error}", file=sys.stderr)
+        return 2
+    os.execve(command[0], command, environment_of(args))
+
+
+if __name__ == "__main__":
+    sys.exit(run_commandline())

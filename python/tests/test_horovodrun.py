@@ -1,0 +1,227 @@
+"""horovodrun: its options, its file, and jobs that it starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from horovod.runner.launch import command_of
+from horovod.runner.options import parse_args, variables_of
+
+FILE = """\
+controller: gloo
+params:
+  fusion_threshold_mb: 32
+  hierarchical_allreduce: true
+autotune:
+  enabled: true
+  log_file: tuning.txt
+stall_check:
+  enabled: false
+logging:
+  level: INFO
+  with_timestamp: true
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def start(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [Path(sys.executable).with_name("horovodrun"), *map(str, arguments)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return start
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+def variables(*options: str) -> dict[str, str]:
+    return variables_of(parse_args(["-np", "2", *options]))
+
+
+def test_options_are_variables_of_the_ranks() -> None:
+    assert variables() == {}
+    assert variables(
+        "--fusion-threshold-mb", "10", "--cycle-time-ms", "20", "--cache-capacity", "512",
+        "--hierarchical-allreduce", "--no-torus-allreduce", "--log-level", "DEBUG",
+        "--stall-check-warning-time-seconds", "10", "--stall-check-shutdown-time-seconds", "20",
+        "--gloo-timeout-seconds", "60", "--log-without-timestamp", "--no-stall-check",
+        "--network-interfaces", "eth0,eth1",
+    ) == {
+        "HOROVOD_FUSION_THRESHOLD": str(10 << 20),
+        "HOROVOD_CYCLE_TIME": "20.0",
+        "HOROVOD_CACHE_CAPACITY": "512",
+        "HOROVOD_HIERARCHICAL_ALLREDUCE": "1",
+        "HOROVOD_TORUS_ALLREDUCE": "0",
+        "HOROVOD_LOG_LEVEL": "DEBUG",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "10",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "20",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "60",
+        "HOROVOD_LOG_HIDE_TIME": "1",
+        "HOROVOD_STALL_CHECK_DISABLE": "1",
+        "NCCL_SOCKET_IFNAME": "eth0,eth1",
+    }  # fmt: skip
+
+
+def test_what_needs_another_option_is_nothing_without_it() -> None:
+    assert variables("--autotune-warmup-samples", "1", "--timeline-mark-cycles") == {}
+    assert variables("--autotune", "--autotune-warmup-samples", "1") == {
+        "HOROVOD_AUTOTUNE": "1",
+        "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": "1",
+    }
+    assert variables("--timeline-filename", "/t.json", "--timeline-mark-cycles") == {
+        "HOROVOD_TIMELINE": "/t.json",
+        "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+    }
+
+
+def test_the_file_counts_where_the_command_line_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(FILE)
+    args = parse_args(["-np", "2", "--fusion-threshold-mb", "1", "--config-file", str(file)])
+    assert args.use_gloo
+    assert variables_of(args) == {
+        "HOROVOD_FUSION_THRESHOLD": str(1 << 20),
+        "HOROVOD_HIERARCHICAL_ALLREDUCE": "1",
+        "HOROVOD_AUTOTUNE": "1",
+        "HOROVOD_AUTOTUNE_LOG": "tuning.txt",
+        "HOROVOD_STALL_CHECK_DISABLE": "1",
+        "HOROVOD_LOG_LEVEL": "INFO",
+        "HOROVOD_LOG_HIDE_TIME": "0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("params:\n  fusion_treshold_mb: 1\n", "did you mean params.fusion_threshold_mb"),
+        ("controller: ucx\n", "gloo or mpi, not 'ucx'"),
+        ("- 1\n", "expected sections"),
+    ],
+)
+def test_a_file_that_is_wrong(tmp_path: Path, run: Run, content: str, text: str) -> None:
+    (tmp_path / "config.yaml").write_text(content)
+    job = run("-np", 1, "--config-file", "config.yaml", "true")
+    assert job.returncode == 2
+    assert text in job.stderr
+    assert len(job.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "option", ["--fusion-threshold-mb=-1", "--autotune-gaussian-process-noise=1.5"]
+)
+def test_values_out_of_range(option: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        parse_args(["-np", "2", option])
+
+
+def test_log_hide_timestamp_is_deprecated() -> None:
+    with pytest.warns(DeprecationWarning, match="--log-with-timestamp"):
+        assert variables("--log-hide-timestamp") == {"HOROVOD_LOG_HIDE_TIME": "1"}
+
+
+def test_it_becomes_a_corro_run() -> None:
+    args = parse_args(
+        [
+            "-np",
+            "3",
+            "-H",
+            "a:2,b:1",
+            "-p",
+            "2222",
+            "-i",
+            "key",
+            "--verbose",
+            "python",
+            "x.py",
+            "-v",
+        ]
+    )
+    program, *words = command_of(args)
+    assert Path(program).name == "corro"
+    assert words[:8] == ["run", "-np", "3", "--show", "streams", "-H", "a:2,b:1", "--rsh"]
+    assert words[8].endswith("-p 2222 -i key")
+    assert words[9:] == ["--verbose", "--", "python", "x.py", "-v"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("python",), "say how many ranks"),
+        (("-np", 2), "no program"),
+        (("-np", 2, "--min-np", 1, "x"), "elastic jobs"),
+        (("-np", 2, "--mpi", "x"), "no MPI"),
+        (("-np", 2, "-H", "a", "x"), "Invalid host input"),
+        (("-np", 2, "--output-filename", "d", "x"), "--output-filename"),
+        (("-np", 2, "--config-file", "none.yaml", "x"), "none.yaml"),
+    ],
+)
+def test_what_it_refuses_is_one_line(run: Run, arguments: tuple[object, ...], text: str) -> None:
+    job = run(*arguments)
+    assert job.returncode == 2
+    assert job.stderr.startswith("horovodrun: ")
+    assert text in job.stderr
+    assert len(job.stderr.splitlines()) == 1
+
+
+# -- jobs -----------------------------------------------------------------------------------------
+
+SHOWS = """\
+import os, sys
+names = "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE".split()
+print(*[os.environ["HOROVOD_" + name] for name in names])
+print(os.environ["HOROVOD_CYCLE_TIME"], file=sys.stderr)
+"""
+
+
+def test_a_job_has_horovods_variables_and_prefixes(run: Run) -> None:
+    job = run("-np", 2, "--gloo", "--cycle-time-ms", 7, sys.executable, "-c", SHOWS)
+    assert job.returncode == 0, job.stderr
+    assert sorted(job.stdout.splitlines()) == [
+        "[0]<stdout>:0 2 0 2 0 1",
+        "[1]<stdout>:1 2 1 2 0 1",
+    ]
+    assert sorted(line for line in job.stderr.splitlines() if line[0] == "[") == [
+        "[0]<stderr>:7.0",
+        "[1]<stderr>:7.0",
+    ]
+
+
+def test_a_rank_that_fails_ends_the_job_with_its_status(run: Run) -> None:
+    program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit(3); time.sleep(600)"
+    job = run("-np", 2, sys.executable, "-c", program)
+    assert job.returncode == 3
+    assert "rank 1 failed" in job.stderr
+
+
+def test_a_script_of_horovods(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import horovod.torch as hvd, torch\nhvd.init()\n"
+        "print(hvd.allreduce(torch.ones(1), op=hvd.Sum).item())\n"
+    )
+    job = run("-np", 2, "-H", "localhost:2", sys.executable, "train.py")
+    assert job.returncode == 0, job.stderr
+    assert sorted(job.stdout.splitlines()) == ["[0]<stdout>:2.0", "[1]<stdout>:2.0"]
+
+
+def test_check_build_has_horovods_layout(run: Run) -> None:
+    job = run("--check-build")
+    assert job.returncode == 0
+    lines = job.stdout.splitlines()
+    assert lines[0] == "Horovod v0.28.1:"
+    for line in ("    [X] PyTorch", "    [ ] MPI", "    [X] Gloo", "Available Tensor Operations:"):
+        assert line in lines
+    assert run("--version").stdout == "0.28.1\n"
