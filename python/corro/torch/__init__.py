@@ -65,6 +65,7 @@ from corro.torch.differentiable import (
 from corro.torch.objects import allgather_object, broadcast_object
 from corro.torch.optimizer import DistributedOptimizer
 from corro.torch.parameters import broadcast_optimizer_state, broadcast_parameters
+from corro.torch.sync_batch_norm import SyncBatchNorm
 from corro.torch.verbs import (
     Handle,
     allgather_async,
@@ -122,6 +123,7 @@ __all__ = [
     "ReduceOp",
     "ResourceExhaustedError",
     "Sum",
+    "SyncBatchNorm",
     "TimeoutError",
     "UnauthenticatedError",
     "UnavailableError",
