@@ -86,7 +86,7 @@ class ScheduleOperation final : public Operation {
     const Shape shape(request_, links_.rank, links_.size());
     input_ = request_.input;
     scratch_ = links_.buffers.take(schedule_->scratch_count * element_);
-    if (request_.prescale != 1 && shape.contribution() > 0) {
+    if (input_scale(request_) != 1 && shape.contribution() > 0) {
       scaled_ = links_.buffers.take(shape.contribution() * element_);
       copy_contribution(request_, scaled_.data(), request_.input, shape.contribution());
       input_ = scaled_.data();

@@ -66,7 +66,7 @@ void BoardExchange::publish_place(Line& line, uint64_t bytes) {
   line.where = Where::kPrivate;
   const bool needs_output = is_sliced(request_.kind) && shape_.takes();
   const uint64_t output_bytes = shape_.output_count() * element_;
-  if (request_.prescale != 1 || overlaps(bytes, output_bytes)) return;
+  if (input_scale(request_) != 1 || overlaps(bytes, output_bytes)) return;
   const auto& own = *board_.member(rank()).segment;
   const auto input = bytes > 0 ? own.offset_of(request_.input, bytes) : std::optional<uint64_t>(0);
   const auto output =

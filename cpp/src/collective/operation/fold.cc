@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "device/reduce.h"
@@ -48,17 +49,50 @@ void average_integers(DType dtype, std::byte* into, std::span<const std::byte* c
   }
 }
 
+/// The ranks that an average is of. Peers decide who is absent: never none.
+int32_t divisor_of(const OpRequest& request, int32_t size) {
+  return std::max(size - request.absent, 1);
+}
+
+template <typename T>
+T identity_of(ReduceOp op) {
+  using Limits = std::numeric_limits<T>;
+  switch (op) {
+    case ReduceOp::kProduct:
+      return T{1};
+    case ReduceOp::kMin:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    case ReduceOp::kMax:
+      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    default:
+      return T{0};
+  }
+}
+
+/// Of a type of 16 bits that has the sign, the infinity and the one of a floating-point format.
+uint16_t half_identity_of(ReduceOp op, uint16_t infinity, uint16_t one) {
+  constexpr uint16_t kSign = 0x8000;
+  if (op == ReduceOp::kProduct) return one;
+  if (op == ReduceOp::kMin) return infinity;
+  return op == ReduceOp::kMax ? kSign | infinity : 0;
+}
+
+template <typename T>
+void fill(std::byte* into, uint64_t count, T value) {
+  std::fill_n(reinterpret_cast<T*>(into), count, value);
+}
+
 }  // namespace
 
 void fold_final(const OpRequest& request, int32_t size, std::byte* into,
                 std::span<const std::byte* const> sources, uint64_t count) {
   if (folds_at_once(request)) {
-    average_integers(request.dtype, into, sources, count, size);
+    average_integers(request.dtype, into, sources, count, divisor_of(request, size));
     if (request.postscale != 1) device::scale(request.dtype, into, into, count, request.postscale);
     return;
   }
   const bool averages = request.reduce_op == ReduceOp::kAverage;
-  const double scale = averages ? request.postscale / size : request.postscale;
+  const double scale = averages ? request.postscale / divisor_of(request, size) : request.postscale;
   device::fold(request.dtype, plain(request.reduce_op), into, sources, count, scale);
 }
 
@@ -70,10 +104,35 @@ void fold_partial(const OpRequest& request, std::byte* into,
 
 void copy_contribution(const OpRequest& request, std::byte* into, const std::byte* from,
                        uint64_t count) {
-  if (request.prescale != 1) {
-    device::scale(request.dtype, into, from, count, request.prescale);
+  if (const double scale = input_scale(request); scale != 1) {
+    device::scale(request.dtype, into, from, count, scale);
   } else if (into != from && count > 0) {
     std::memcpy(into, from, count * size_of(request.dtype));
+  }
+}
+
+void fill_identity(DType dtype, ReduceOp op, std::byte* into, uint64_t count) {
+  switch (dtype) {
+    case DType::kBool:  // min and product are "and".
+      return fill<uint8_t>(into, count, op == ReduceOp::kMin || op == ReduceOp::kProduct);
+    case DType::kU8:
+      return fill(into, count, identity_of<uint8_t>(op));
+    case DType::kI8:
+      return fill(into, count, identity_of<int8_t>(op));
+    case DType::kI16:
+      return fill(into, count, identity_of<int16_t>(op));
+    case DType::kI32:
+      return fill(into, count, identity_of<int32_t>(op));
+    case DType::kI64:
+      return fill(into, count, identity_of<int64_t>(op));
+    case DType::kF16:
+      return fill(into, count, half_identity_of(op, 0x7C00, 0x3C00));
+    case DType::kBF16:
+      return fill(into, count, half_identity_of(op, 0x7F80, 0x3F80));
+    case DType::kF32:
+      return fill(into, count, identity_of<float>(op));
+    case DType::kF64:
+      return fill(into, count, identity_of<double>(op));
   }
 }
 

@@ -31,8 +31,12 @@ struct OpRequest {
   std::vector<uint64_t> send_counts = {};
   double prescale = 1;
   double postscale = 1;
-  uint64_t shape = 0;  ///< pack_shape() of the dims that all ranks share; 0: not compared.
-  Duration timeout{};  ///< Zero: the engine's default.
+  /// So many members have joined and contribute nothing: an average does not count them. The same
+  /// on all ranks, and no part of the signature: it may grow until the last member takes part.
+  int32_t absent = 0;
+  bool gives_identity = false;  ///< This rank is one of them: fill_identity() has made its input.
+  uint64_t shape = 0;           ///< pack_shape() of the dims that all ranks share; 0: not compared.
+  Duration timeout{};           ///< Zero: the engine's default.
   std::string name = {};
 };
 
@@ -44,6 +48,11 @@ struct OpRequest {
 [[nodiscard]] constexpr bool folds_at_once(const OpRequest& request) {
   return request.reduce_op == ReduceOp::kAverage && request.dtype >= DType::kU8 &&
          request.dtype <= DType::kI64;
+}
+
+/// The factor of this rank's contribution: what changes no result is not scaled.
+[[nodiscard]] constexpr double input_scale(const OpRequest& request) {
+  return request.gives_identity ? 1 : request.prescale;
 }
 
 /// What all ranks have to agree on.
