@@ -27,8 +27,8 @@ void check_round_trip(BytesView bytes) {
   }
 }
 
-/// The input as commands: a length byte and that many bytes of a message; 0 is a submission, 255
-/// time that passes.
+/// The input as commands: a length byte and that many bytes of a message; 0 is a submission or a
+/// join, 255 time that passes.
 void run_commands(BytesView bytes) {
   Negotiator negotiator({0, 1});
   NamedQueue honest;    // Rank 0 beside the hostile member; talks to the negotiator.
@@ -38,7 +38,10 @@ void run_commands(BytesView bytes) {
   ByteReader reader(bytes);
   while (const auto command = reader.read<uint8_t>()) {
     const uint8_t which = reader.read<uint8_t>().value_or(0);
-    if (*command == 0) {
+    if (*command == 0 && which == 255) {
+      (void)honest.join(++token);
+      (void)deceived.join(++token);
+    } else if (*command == 0) {
       (void)honest.submit(entry(which), ++token, now);
       (void)deceived.submit(entry(which), ++token, now);
     } else if (*command == 255) {

@@ -126,6 +126,7 @@ Status malformed(std::string_view what, size_t size) {
 void read_run(MessageReader& reader, Decision& message) {
   reader.read(message.fusion.threshold_bytes);
   reader.read(message.fusion.solo_bytes);
+  reader.read(message.absent);
   reader.read(message.run);
 }
 
@@ -209,7 +210,11 @@ Bytes encode(const Announcement& message) {
       writer.write(message.plan);
       break;
     case Announcement::Kind::kFrozen:
+    case Announcement::Kind::kJoin:
       writer.write(message.started);
+      break;
+    case Announcement::Kind::kNoted:
+      writer.write(message.rank);
       break;
   }
   return writer.take();
@@ -223,11 +228,13 @@ Bytes encode(const Decision& message) {
     case Decision::Kind::kRun:
       writer.write(message.fusion.threshold_bytes);
       writer.write(message.fusion.solo_bytes);
+      writer.write(message.absent);
       write_refs(writer, message.run);
       break;
     case Decision::Kind::kFail:
       writer.write_string(message.name);
       writer.write(message.rank);
+      writer.write(static_cast<uint8_t>(message.cause));
       writer.write_string(message.text.substr(0, kMaxFailureText));
       break;
     case Decision::Kind::kStalled:
@@ -254,6 +261,14 @@ Bytes encode(const Decision& message) {
       writer.write_string(message.name);
       writer.write(message.rank);
       break;
+    case Decision::Kind::kJoined:
+      writer.write(message.rank);
+      writer.write(message.op);
+      break;
+    case Decision::Kind::kFill:
+    case Decision::Kind::kOver:
+      writer.write(message.rank);
+      break;
   }
   return writer.take();
 }
@@ -261,7 +276,7 @@ Bytes encode(const Decision& message) {
 Result<Announcement> decode_announcement(BytesView bytes) {
   MessageReader reader(bytes);
   Announcement message;
-  reader.read_enum(message.kind, 6);
+  reader.read_enum(message.kind, 8);
   reader.read(message.mode);
   switch (message.kind) {
     case Announcement::Kind::kReady:
@@ -274,7 +289,11 @@ Result<Announcement> decode_announcement(BytesView bytes) {
       reader.read(message.plan);
       break;
     case Announcement::Kind::kFrozen:
+    case Announcement::Kind::kJoin:
       reader.read(message.started);
+      break;
+    case Announcement::Kind::kNoted:
+      reader.read(message.rank);
       break;
   }
   if (!reader.done()) return malformed("announcement", bytes.size());
@@ -284,7 +303,7 @@ Result<Announcement> decode_announcement(BytesView bytes) {
 Result<Decision> decode_decision(BytesView bytes) {
   MessageReader reader(bytes);
   Decision message;
-  reader.read_enum(message.kind, 8);
+  reader.read_enum(message.kind, 11);
   reader.read(message.mode);
   switch (message.kind) {
     case Decision::Kind::kRun:
@@ -293,6 +312,7 @@ Result<Decision> decode_decision(BytesView bytes) {
     case Decision::Kind::kFail:
       reader.read(message.name, kMaxOperationName);
       reader.read(message.rank);
+      reader.read_enum(message.cause, kFailCauseCount);
       reader.read(message.text, kMaxFailureText);
       break;
     case Decision::Kind::kStalled:
@@ -314,6 +334,14 @@ Result<Decision> decode_decision(BytesView bytes) {
       break;
     case Decision::Kind::kWithdrawn:
       reader.read(message.name, kMaxOperationName);
+      reader.read(message.rank);
+      break;
+    case Decision::Kind::kJoined:
+      reader.read(message.rank);
+      reader.read(message.op);
+      break;
+    case Decision::Kind::kFill:
+    case Decision::Kind::kOver:
       reader.read(message.rank);
       break;
   }

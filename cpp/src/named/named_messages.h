@@ -68,21 +68,33 @@ struct Announcement {
     kFrozen = 3,   ///< Starts nothing more of the plan; has started its operations below `started`.
     kWaiting = 4,  ///< `ready` has been submitted long ago: who has not?
     kWithdraw = 5,  ///< `ready` has been submitted and is given up, unless it is decided already.
+    kJoin = 6,   ///< Submits nothing more until all have joined; has nothing for planned operations
+                 ///< from `started` on (kNoGap: has started all that it had to).
+    kNoted = 7,  ///< Knows of the gaps of world rank `rank`.
   };
   Kind kind = Kind::kReady;
   uint32_t mode = 0;  ///< Changes between negotiating (even) and following a plan (odd) that the
                       ///< sender has seen.
   uint32_t plan = 0;
   uint64_t started = 0;
+  int32_t rank = -1;
   std::vector<NamedRef> ready = {};
 };
+
+/// Why a name has failed on every member.
+enum class FailCause : uint8_t {
+  kDiffers = 0,  ///< Members submitted different operations under it.
+  kJoined = 1,   ///< A member has joined, and the operation has no identity.
+};
+inline constexpr int kFailCauseCount = 2;
 
 /// Leader to every member, itself included. All members get the same decisions in the same order.
 struct Decision {
   enum class Kind : uint8_t {
     kRun = 0,      ///< Run `run`, cut by fuse(run, fusion), each bucket with the next op id of the
-                   ///< ordered lane.
-    kFail = 1,     ///< `name` has failed on every member: `text`; `rank` differs from the others.
+                   ///< ordered lane. `absent` members have joined and give nothing.
+    kFail = 1,     ///< `name` has failed on every member that submitted it: `text`; `rank`
+                   ///< differs from the others, or has joined.
     kStalled = 2,  ///< `name` waits for `missing`, or for its turn if that is empty; to who asked.
     kPropose = 3,  ///< Could everyone follow `segments` as plan `plan`?
     kEngage = 4,   ///< From here on follow plan `plan`, its first operation has id `op` of the
@@ -90,12 +102,19 @@ struct Decision {
     kFreeze = 5,   ///< Someone cannot follow: start nothing more, answer with kFrozen.
     kCut = 6,      ///< The plan is over after its operations below `op`. Negotiate again.
     kWithdrawn = 7,  ///< `name` counts as not submitted by `rank`, which had given it up.
+    kJoined = 8,  ///< `rank` has joined; its first gap is planned operation `op`, or it has none.
+                  ///< Answered by kNoted if it has.
+    kFill = 9,    ///< Everyone knows of the gaps of `rank`: it fills them with identities.
+    kOver = 10,  ///< Everyone has joined, `rank` as the last: the next op id of the ordered lane is
+                 ///< the operation that ends the join.
   };
   Kind kind = Kind::kRun;
   uint32_t mode = 0;  ///< After this decision.
   uint32_t plan = 0;
   uint64_t op = 0;
   int32_t rank = -1;
+  int32_t absent = 0;
+  FailCause cause = FailCause::kDiffers;
   FusionOptions fusion = {};
   std::string name = {};
   std::string text = {};

@@ -27,6 +27,14 @@ TEST(NamedMessages, AnnouncementsComeBackAsTheyWere) {
       encode(Announcement{.kind = Announcement::Kind::kFrozen, .mode = 3, .started = 77}));
   ASSERT_TRUE(frozen.ok());
   EXPECT_EQ(frozen->started, 77U);
+  const auto join =
+      decode_announcement(encode(Announcement{.kind = Announcement::Kind::kJoin, .started = 78}));
+  ASSERT_TRUE(join.ok());
+  EXPECT_EQ(join->started, 78U);
+  const auto noted =
+      decode_announcement(encode(Announcement{.kind = Announcement::Kind::kNoted, .rank = 6}));
+  ASSERT_TRUE(noted.ok());
+  EXPECT_EQ(noted->rank, 6);
   const auto accept = decode_announcement(
       encode(Announcement{.kind = Announcement::Kind::kAccept, .mode = 2, .plan = 5}));
   ASSERT_TRUE(accept.ok());
@@ -36,21 +44,25 @@ TEST(NamedMessages, AnnouncementsComeBackAsTheyWere) {
 TEST(NamedMessages, DecisionsComeBackAsTheyWere) {
   Decision run;
   run.fusion = {.threshold_bytes = 123, .solo_bytes = 45};
+  run.absent = 2;
   run.run = {{.cached = 1}, {.cached = NamedRef::kNone, .entry = entry("x")}};
   auto back = decode_decision(encode(run));
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->fusion.threshold_bytes, 123U);
   EXPECT_EQ(back->fusion.solo_bytes, 45U);
+  EXPECT_EQ(back->absent, 2);
   EXPECT_EQ(back->run[1].entry.name, "x");
 
   Decision failed;
   failed.kind = Decision::Kind::kFail;
   failed.name = "x";
   failed.rank = 3;
+  failed.cause = FailCause::kJoined;
   failed.text = std::string(5000, 'y');
   back = decode_decision(encode(failed));
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->rank, 3);
+  EXPECT_EQ(back->cause, FailCause::kJoined);
   EXPECT_EQ(back->text.size(), kMaxFailureText) << "cut, not refused";
 
   Decision propose;
@@ -78,6 +90,17 @@ TEST(NamedMessages, DecisionsComeBackAsTheyWere) {
     ASSERT_TRUE(back.ok());
     EXPECT_EQ(back->op, decision.op);
     EXPECT_EQ(back->mode, 8U);
+  }
+
+  for (const auto kind : {Decision::Kind::kJoined, Decision::Kind::kFill, Decision::Kind::kOver}) {
+    Decision decision;
+    decision.kind = kind;
+    decision.rank = 4;
+    decision.op = kind == Decision::Kind::kJoined ? 99 : 0;
+    back = decode_decision(encode(decision));
+    ASSERT_TRUE(back.ok());
+    EXPECT_EQ(back->op, decision.op);
+    EXPECT_EQ(back->rank, 4);
   }
 }
 

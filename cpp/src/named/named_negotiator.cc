@@ -18,7 +18,10 @@ Status protocol_error(int32_t member, std::string_view what) {
 }  // namespace
 
 Negotiator::Negotiator(std::vector<int32_t> members, NegotiatorOptions options)
-    : members_(std::move(members)), options_(options), frozen_(members_.size()) {}
+    : members_(std::move(members)),
+      options_(options),
+      joins_(members_.size()),
+      frozen_(members_.size()) {}
 
 Status Negotiator::receive(int32_t rank, BytesView announcement) {
   const auto place = static_cast<size_t>(rank);
@@ -44,12 +47,19 @@ Status Negotiator::receive(int32_t rank, BytesView announcement) {
       if (!planned()) return protocol_error(members_[place], "leaves a plan that nobody follows");
       receive_frozen(rank, *message);
       return {};
+    case Announcement::Kind::kJoin:
+      return planned() ? protocol_error(members_[place], "joins inside a plan")
+                       : receive_join(rank, *message);
+    case Announcement::Kind::kNoted:
+      receive_noted(rank, *message);
+      return {};
   }
   return {};
 }
 
 Status Negotiator::receive_ready(int32_t rank, const Announcement& message) {
   const auto place = static_cast<size_t>(rank);
+  if (joins_.has(place)) return protocol_error(members_[place], "has joined, and submits");
   for (const NamedRef& ref : message.ready) {
     auto entry = cache_.resolve(ref);
     if (!entry.ok()) return protocol_error(members_[place], entry.status().message());
@@ -64,7 +74,8 @@ Status Negotiator::receive_ready(int32_t rank, const Announcement& message) {
     }
     pending.ready[place] = true;
     if (!same(pending.first, *entry)) pending.others.emplace_back(rank, *entry);
-    if (++pending.count == members_.size()) decide(entry->name, pending);
+    ++pending.count;
+    if (complete(pending)) decide(entry->name, pending);
   }
   return {};
 }
@@ -99,13 +110,17 @@ Status Negotiator::receive_withdraw(int32_t rank, const Announcement& message) {
     decision.rank = members_[place];
     outbox_.push_back(std::move(decision));
     take_back(found->second, place);
-    if (found->second.count == 0) pending_.erase(found);
+    if (found->second.count == 0) {
+      pending_.erase(found);
+    } else if (complete(found->second)) {  // Who gave up has joined, too.
+      decide(entry->name, found->second);
+    }
   }
   return {};
 }
 
 void Negotiator::take_back(Pending& pending, size_t place) {
-  if (pending.count == members_.size()) {
+  if (complete(pending)) {
     std::erase_if(complete_,
                   [&](const NamedEntry& entry) { return entry.name == pending.first.name; });
   }
@@ -128,11 +143,33 @@ void Negotiator::take_back(Pending& pending, size_t place) {
   std::erase_if(others, [&](const auto& other) { return same(pending.first, other.second); });
 }
 
+/// Every member has submitted it or has joined.
+bool Negotiator::complete(const Pending& pending) const {
+  if (!joins_.anyone()) return pending.count == members_.size();
+  for (size_t place = 0; place < members_.size(); ++place) {
+    if (!pending.ready[place] && !joins_.has(place)) return false;
+  }
+  return true;
+}
+
+/// Of a complete name: so many members have joined without it.
+int32_t Negotiator::absent_from(const Pending& pending) const {
+  return static_cast<int32_t>(members_.size() - pending.count);
+}
+
 void Negotiator::decide(const std::string& name, const Pending& pending) {
-  if (pending.others.empty()) {
+  const bool agreed = pending.others.empty();
+  const bool possible =
+      absent_from(pending) == 0 || pending.first.op.signature.kind == OpKind::kAllreduce;
+  if (agreed && possible) {
     complete_.push_back(pending.first);
     return;
   }
+  outbox_.push_back(agreed ? unsupported(name, pending) : mismatch(name, pending));
+  pending_.erase(pending_.find(name));
+}
+
+Decision Negotiator::mismatch(const std::string& name, const Pending& pending) const {
   Decision decision = make(Decision::Kind::kFail);
   decision.name = name;
   const auto& [other_rank, other] = pending.others.front();
@@ -140,8 +177,17 @@ void Negotiator::decide(const std::string& name, const Pending& pending) {
   decision.text = fmt::format("named operation \"{}\": rank {} submitted {}, rank {} submitted {}",
                               name, members_[static_cast<size_t>(pending.first_rank)],
                               describe(pending.first), decision.rank, describe(other));
-  outbox_.push_back(std::move(decision));
-  pending_.erase(pending_.find(name));
+  return decision;
+}
+
+Decision Negotiator::unsupported(const std::string& name, const Pending& pending) const {
+  Decision decision = make(Decision::Kind::kFail);
+  decision.cause = FailCause::kJoined;
+  decision.name = name;
+  const auto absent = std::find(pending.ready.begin(), pending.ready.end(), false);
+  decision.rank = members_[static_cast<size_t>(absent - pending.ready.begin())];
+  decision.text = describe_unsupported(pending.first.op.signature.kind, name, decision.rank);
+  return decision;
 }
 
 void Negotiator::receive_answer(int32_t rank, const Announcement& message) {
@@ -169,6 +215,7 @@ void Negotiator::cut() {
     next_planned_op_ = std::max(next_planned_op_, *started);
     started.reset();
   }
+  caution_before_cut_ = caution_;
   const uint64_t rounds = (next_planned_op_ - first_op_) / buckets_;
   caution_ = rounds >= kGoodRounds ? 1 : std::min(2 * caution_, kMostCaution);
   rounds_.reset();
@@ -176,6 +223,45 @@ void Negotiator::cut() {
   Decision decision = make(Decision::Kind::kCut);
   decision.op = next_planned_op_;
   outbox_.push_back(std::move(decision));
+}
+
+/// From here on the rank counts as ready for every name, and no plan is proposed until all have
+/// joined.
+Status Negotiator::receive_join(int32_t rank, const Announcement& message) {
+  const auto place = static_cast<size_t>(rank);
+  if (joins_.has(place)) return protocol_error(members_[place], "has joined already");
+  joins_.add(place, message.started != kNoGap);
+  // A plan that was left for a join was none the worse for that.
+  caution_ = std::min(caution_, caution_before_cut_);
+  proposal_.reset();
+  rounds_.reset();
+  Decision decision = make(Decision::Kind::kJoined);
+  decision.rank = members_[place];
+  decision.op = message.started;
+  outbox_.push_back(std::move(decision));
+  for (auto next = pending_.begin(); next != pending_.end();) {
+    const auto item = next++;  // decide() may erase it.
+    const bool waited = !item->second.ready[place] && complete(item->second);
+    if (waited) decide(std::string(item->first), item->second);
+  }
+  return {};
+}
+
+void Negotiator::receive_noted(int32_t rank, const Announcement& message) {
+  const auto found = std::find(members_.begin(), members_.end(), message.rank);
+  if (found == members_.end()) return;
+  if (!joins_.note(static_cast<size_t>(rank), static_cast<size_t>(found - members_.begin())))
+    return;
+  Decision decision = make(Decision::Kind::kFill);
+  decision.rank = message.rank;
+  outbox_.push_back(std::move(decision));
+}
+
+Decision Negotiator::end_join() {
+  Decision decision = make(Decision::Kind::kOver);
+  decision.rank = members_[joins_.last()];
+  joins_.reset();
+  return decision;
 }
 
 std::optional<Bytes> Negotiator::take_decision(bool room) {
@@ -191,16 +277,19 @@ std::optional<Bytes> Negotiator::take_decision(bool room) {
       if (const auto proposed = propose()) return encode(*proposed);
     }
   }
-  if (complete_.empty()) return std::nullopt;
-  return encode(compose_run());
+  if (!complete_.empty()) return encode(compose_run());
+  if (joins_.over()) return encode(end_join());
+  return std::nullopt;
 }
 
 Decision Negotiator::compose_run() {
   Decision decision = make(Decision::Kind::kRun);
   decision.fusion = options_.fusion;
+  decision.absent = absent_from(pending_.at(complete_.front().name));
   size_t bytes = 0;
   while (!complete_.empty()) {
     const NamedEntry& entry = complete_.front();
+    if (absent_from(pending_.at(entry.name)) != decision.absent) break;  // It is another average.
     NamedRef ref = cache_.refer(entry);
     bytes += encoded_size(ref);
     if (bytes > kMaxNamedMessage) break;
@@ -215,7 +304,7 @@ Decision Negotiator::compose_run() {
 }
 
 void Negotiator::add_to_rounds(uint32_t number) {
-  if (!options_.plans) return;
+  if (!options_.plans || joins_.anyone()) return;
   rounds_.add(number);
   const bool broken =
       proposal_ && (rounds_.length() != proposal_->length || rounds_.rounds() < proposal_->rounds);
@@ -288,7 +377,7 @@ Decision Negotiator::make(Decision::Kind kind) const {
 std::vector<int32_t> Negotiator::missing(const Pending& pending) const {
   std::vector<int32_t> ranks;
   for (size_t rank = 0; rank < members_.size(); ++rank) {
-    if (!pending.ready[rank]) ranks.push_back(members_[rank]);
+    if (!pending.ready[rank] && !joins_.has(rank)) ranks.push_back(members_[rank]);
   }
   return ranks;
 }

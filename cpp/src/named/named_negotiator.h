@@ -22,6 +22,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "named/fusion.h"
+#include "named/named_join.h"
 #include "named/named_messages.h"
 #include "named/named_plan.h"
 
@@ -73,8 +74,14 @@ class Negotiator {
   Status receive_withdraw(int32_t rank, const Announcement& message);
   void receive_answer(int32_t rank, const Announcement& message);
   void receive_frozen(int32_t rank, const Announcement& message);
+  Status receive_join(int32_t rank, const Announcement& message);
+  void receive_noted(int32_t rank, const Announcement& message);
   void take_back(Pending& pending, size_t place);
+  [[nodiscard]] bool complete(const Pending& pending) const;
+  [[nodiscard]] int32_t absent_from(const Pending& pending) const;
   void decide(const std::string& name, const Pending& pending);
+  [[nodiscard]] Decision mismatch(const std::string& name, const Pending& pending) const;
+  [[nodiscard]] Decision unsupported(const std::string& name, const Pending& pending) const;
   [[nodiscard]] Decision make(Decision::Kind kind) const;
   [[nodiscard]] bool at_round_end() const;
   void add_to_rounds(uint32_t number);
@@ -83,6 +90,7 @@ class Negotiator {
   [[nodiscard]] Decision engage();
   void cut();
   [[nodiscard]] Decision compose_run();
+  [[nodiscard]] Decision end_join();
   [[nodiscard]] std::vector<int32_t> missing(const Pending& pending) const;
 
   std::vector<int32_t> members_;
@@ -91,10 +99,12 @@ class Negotiator {
   std::map<std::string, Pending> pending_;
   std::deque<NamedEntry> complete_;  ///< Ready everywhere, in the order in which they became so.
   std::deque<Decision> outbox_;
-  RoundFinder rounds_;
+  RoundFinder rounds_;  ///< Empty while anyone has joined: then no plan is proposed.
+  JoinRound joins_;
   std::optional<Proposal> proposal_;
   std::vector<std::optional<uint64_t>> frozen_;  ///< By rank, while a plan is being left.
-  uint64_t caution_ = 1;          ///< Doubles when a plan could not be followed or did not last.
+  uint64_t caution_ = 1;  ///< Doubles when a plan could not be followed or did not last.
+  uint64_t caution_before_cut_ = 1;
   uint64_t first_op_ = 0;         ///< Of the plan that is followed.
   uint64_t next_planned_op_ = 0;  ///< Where the next plan begins.
   size_t buckets_ = 0;            ///< Of the plan that is followed.

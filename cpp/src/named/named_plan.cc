@@ -129,6 +129,11 @@ uint64_t FollowedPlan::op_of(uint32_t index) const {
   return op_at(round + failed_[bucket], bucket);
 }
 
+uint64_t FollowedPlan::next_op() const {
+  const auto service = service_of(next_bucket_, kStart);
+  return op_at(executor_->next_generation(service).micro, next_bucket_);
+}
+
 void FollowedPlan::add(uint32_t index) {
   const uint32_t bucket = bucket_of_[index];
   ++present_[bucket];

@@ -81,6 +81,7 @@ class FollowedPlan final : private graph::Lane {
   /// Begins the first round; its first operation has this id.
   void engage(uint64_t first_op);
 
+  [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(entries_.size()); }
   [[nodiscard]] std::optional<uint32_t> find(const std::string& name) const;
   [[nodiscard]] const NamedEntry& entry(uint32_t index) const { return entries_[index]; }
   /// True if this rank submits `index` next; then the turn moves on.
@@ -88,6 +89,9 @@ class FollowedPlan final : private graph::Lane {
   /// The operation that the next instance of `index` belongs to.
   [[nodiscard]] uint64_t op_of(uint32_t index) const;
   [[nodiscard]] const PlannedBucket& bucket(uint64_t op) const { return buckets_[place(op)]; }
+
+  /// The first operation that has not started. Requires that all starts have been taken.
+  [[nodiscard]] uint64_t next_op() const;
 
   /// The instance of op_of(index) is here, or no longer.
   void add(uint32_t index);

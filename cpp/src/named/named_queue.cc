@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "collective/operation/request.h"
+
 namespace corro::named {
 namespace {
 
@@ -16,6 +18,17 @@ Status out_of_step(std::string_view what) {
 }  // namespace
 
 Status NamedQueue::submit(NamedEntry entry, uint64_t token, Time now) {
+  if (join_.active() || missed_join_) {
+    return {Code::kFailedPrecondition,
+            fmt::format("named operation \"{}\": this rank has joined, and submits nothing more "
+                        "until every rank has",
+                        entry.name)};
+  }
+  return accept(std::move(entry), token, now);
+}
+
+/// Also takes in what was submitted before this rank joined, and had to wait.
+Status NamedQueue::accept(NamedEntry entry, uint64_t token, Time now) {
   if (entry.name.empty() || entry.name.size() > kMaxOperationName) {
     return {Code::kInvalidArgument, fmt::format("named operation: a name has 1 to {} bytes, not {}",
                                                 kMaxOperationName, entry.name.size())};
@@ -86,7 +99,7 @@ void NamedQueue::settle(Pending& pending) {
       to_announce_.push_back(pending.entry.name);
     }
   } else if (pending.withdrawn || !same(plan_->entry(*index), pending.entry)) {
-    fail_planned(*index, pending);
+    fail_planned(*index, cannot_run(*index, pending));
   } else if (!std::exchange(pending.planned, true)) {
     plan_->add(*index);
   }
@@ -102,33 +115,45 @@ void NamedQueue::start_planned() {
   if (!plan_) return;
   while (const auto op = plan_->take_start()) {
     const PlannedBucket& bucket = plan_->bucket(*op);
-    NamedStart start{.lane = NamedLane::kPlanned, .op = *op, .as_one = bucket.as_one, .parts = {}};
+    NamedStart start{.lane = NamedLane::kPlanned,
+                     .op = *op,
+                     .as_one = bucket.as_one,
+                     .parts = {},
+                     .absent = join_.absent_from(*op)};
     for (const BucketPart& part : bucket.parts) {
-      const Pending pending = take_pending(plan_->entry(part.index).name);
-      start.parts.push_back({pending.token, part.offset_bytes});
+      const std::string& name = plan_->entry(part.index).name;
+      if (!pending_.contains(name)) {
+        start.gives_identity = true;
+        if (start.name.empty()) start.name = name;
+        continue;
+      }
+      start.parts.push_back({take_pending(name).token, part.offset_bytes});
     }
     starts_.push_back(std::move(start));
   }
   if (plan_->over()) plan_.reset();
 }
 
-void NamedQueue::fail_planned(uint32_t index, const Pending& culprit) {
+Status NamedQueue::cannot_run(uint32_t index, const Pending& culprit) const {
+  if (culprit.withdrawn) {
+    return {Code::kInvalidArgument,
+            fmt::format("named operation \"{}\": given up by a rank while its peers were inside",
+                        culprit.entry.name)};
+  }
+  return {Code::kInvalidArgument,
+          fmt::format("named operation \"{}\": a rank submitted {}, its peers run {}",
+                      culprit.entry.name, corro::named::describe(culprit.entry),
+                      corro::named::describe(plan_->entry(index)))};
+}
+
+void NamedQueue::fail_planned(uint32_t index, const Status& cause) {
   const uint64_t op = plan_->op_of(index);
-  const NamedEntry& planned_entry = plan_->entry(index);
-  const Status status(
-      Code::kInvalidArgument,
-      culprit.withdrawn
-          ? fmt::format("named operation \"{}\": given up by a rank while its peers were inside",
-                        culprit.entry.name)
-          : fmt::format("named operation \"{}\": a rank submitted {}, its peers run {}",
-                        culprit.entry.name, corro::named::describe(culprit.entry),
-                        corro::named::describe(planned_entry)));
   NamedFailure failure{
-      .tokens = {}, .status = status, .cancel = NamedFailure::Cancel{NamedLane::kPlanned, op}};
+      .tokens = {}, .status = cause, .cancel = NamedFailure::Cancel{NamedLane::kPlanned, op}};
   for (const BucketPart& part : plan_->bucket(op).parts) {
     const std::string& name = plan_->entry(part.index).name;
     if (!pending_.contains(name)) {
-      owed_[name] = status;
+      owed_[name] = cause;
       continue;
     }
     const Pending pending = take_pending(name);
@@ -164,6 +189,7 @@ void NamedQueue::withdraw(const std::string& name, uint64_t token) {
   }
   pending.withdrawn = true;
   if (pending.announced) {
+    pending.doubted = true;
     say(Announcement::Kind::kWithdraw, pending);
   } else if (planned()) {
     leave();
@@ -206,7 +232,7 @@ Status NamedQueue::receive(BytesView decision) {
     }
     After next = std::move(after->second);
     after = after_.erase(after);
-    CORRO_TRY(submit(std::move(next.entry), next.token, next.since));
+    CORRO_TRY(accept(std::move(next.entry), next.token, next.since));
   }
   return {};
 }
@@ -242,8 +268,26 @@ Status NamedQueue::take_in(BytesView decision) {
       return receive_cut(message);
     case Decision::Kind::kWithdrawn:
       return receive_withdrawn(message);
+    case Decision::Kind::kJoined:
+      return receive_joined(message);
+    case Decision::Kind::kFill:
+      return receive_fill(message);
+    case Decision::Kind::kOver:
+      return receive_over(message);
   }
   return {};
+}
+
+Status NamedQueue::check_announced(const NamedEntry& entry, const Decision& decision) const {
+  const auto found = pending_.find(entry.name);
+  if (found != pending_.end() && found->second.announced && same(found->second.entry, entry))
+    return {};
+  const bool without_this = found == pending_.end() && decision.absent > 0 &&
+                            join_.state == MemberJoin::State::kJoined &&
+                            entry.op.signature.kind == OpKind::kAllreduce &&
+                            entry.op.signature.count <= collective::kMostElements;
+  if (without_this) return {};
+  return out_of_step(fmt::format("runs \"{}\" as nobody here announced it", entry.name));
 }
 
 Status NamedQueue::receive_run(const Decision& decision) {
@@ -251,28 +295,38 @@ Status NamedQueue::receive_run(const Decision& decision) {
   std::vector<Fusible> list;
   for (const NamedRef& ref : decision.run) {
     CORRO_ASSIGN(NamedEntry entry, cache_.resolve(ref));
-    const auto found = pending_.find(entry.name);
-    if (found == pending_.end() || !found->second.announced || !same(found->second.entry, entry)) {
-      return out_of_step(fmt::format("runs \"{}\" as nobody here announced it", entry.name));
-    }
+    CORRO_TRY(check_announced(entry, decision));
     const uint32_t number = cache_.learn(entry);
-    history_.push_back({number, found->second.sequence});
+    if (const auto found = pending_.find(entry.name); found != pending_.end())
+      history_.push_back({number, found->second.sequence});
     list.push_back(entry.op);
     entries.push_back(std::move(entry));
   }
   while (history_.size() > 2 * RoundFinder::kMaxRound) history_.pop_front();
-  for (const Bucket& bucket : fuse(list, decision.fusion)) CORRO_TRY(start_bucket(bucket, entries));
+  for (const Bucket& bucket : fuse(list, decision.fusion))
+    CORRO_TRY(start_bucket(bucket, entries, decision.absent));
   return {};
 }
 
-Status NamedQueue::start_bucket(const Bucket& bucket, const std::vector<NamedEntry>& entries) {
-  NamedStart start{
-      .lane = NamedLane::kOrdered, .op = next_op_++, .as_one = bucket.as_one, .parts = {}};
+Status NamedQueue::start_bucket(const Bucket& bucket, const std::vector<NamedEntry>& entries,
+                                int32_t absent) {
+  NamedStart start{.lane = NamedLane::kOrdered,
+                   .op = next_op_++,
+                   .as_one = bucket.as_one,
+                   .parts = {},
+                   .absent = absent};
   std::vector<uint64_t> tokens;
   std::string withdrawn;
   for (const BucketPart& part : bucket.parts) {
     const std::string& name = entries[part.index].name;
-    if (!pending_.contains(name)) return out_of_step(fmt::format("runs \"{}\" twice", name));
+    if (!pending_.contains(name)) {
+      if (absent == 0 || !join_.active()) {
+        return out_of_step(fmt::format("runs \"{}\" twice", name));
+      }
+      start.gives_identity = true;
+      if (start.name.empty()) start.name = name;
+      continue;
+    }
     const Pending pending = take_pending(name);
     if (pending.withdrawn) {
       withdrawn = name;
@@ -297,14 +351,17 @@ Status NamedQueue::start_bucket(const Bucket& bucket, const std::vector<NamedEnt
 
 Status NamedQueue::receive_fail(const Decision& decision) {
   if (!pending_.contains(decision.name)) {
+    if (join_.state == MemberJoin::State::kJoined) return {};
     return out_of_step(fmt::format("fails \"{}\" that nobody here announced", decision.name));
   }
   const Pending pending = take_pending(decision.name);
   if (pending.withdrawn) return {};
+  const bool joined = decision.cause == FailCause::kJoined;
   FailureDetail detail{.rank = decision.rank,
                        .op = std::string(name_of(pending.entry.op.signature.kind)),
-                       .phase = "negotiate"};
-  fail({pending.token}, Status(Code::kInvalidArgument, decision.text, std::move(detail)));
+                       .phase = joined ? "join" : "negotiate"};
+  fail({pending.token}, Status(joined ? Code::kFailedPrecondition : Code::kInvalidArgument,
+                               decision.text, std::move(detail)));
   return {};
 }
 
@@ -360,6 +417,7 @@ std::optional<std::vector<uint32_t>> NamedQueue::local_order(const Decision& dec
 }
 
 Status NamedQueue::receive_engage(const Decision& decision) {
+  if (!join_.joined.empty()) return out_of_step("begins a plan while a rank has joined");
   if (!proposed_ || proposed_->number() != decision.plan) {
     return out_of_step("begins a plan that was not accepted");
   }
@@ -371,12 +429,16 @@ Status NamedQueue::receive_engage(const Decision& decision) {
   const auto waiting = by_sequence_;  // Starting operations removes from it.
   for (const auto& [sequence, name] : waiting) {
     Pending& pending = pending_.at(name);
-    pending.announced = false;
+    pending.announced = pending.doubted = false;
     if (pending.withdrawn) {
       (void)take_pending(name);
     } else {
       place(pending);
     }
+  }
+  if (join_.active()) {  // The leader had decided before it heard of that.
+    join_.state = MemberJoin::State::kWants;
+    leave();
   }
   return {};
 }
@@ -399,6 +461,7 @@ Status NamedQueue::receive_withdrawn(const Decision& decision) {
   if (found == pending_.end() || !found->second.announced) {
     return out_of_step(fmt::format("takes \"{}\" back that was not announced", decision.name));
   }
+  found->second.doubted = false;
   if (found->second.withdrawn) {
     (void)take_pending(decision.name);
   } else {  // Submitted again meanwhile.
@@ -408,7 +471,121 @@ Status NamedQueue::receive_withdrawn(const Decision& decision) {
   return {};
 }
 
+// -- join -----------------------------------------------------------------------------------------
+
+Status NamedQueue::join(uint64_t token) {
+  if (join_.token) return {Code::kAlreadyExists, "this rank has joined already"};
+  join_.token = token;
+  if (join_.active()) return {};
+  join_.state = MemberJoin::State::kWants;
+  if (planned()) leave();
+  return {};
+}
+
+/// The leader has heard of everything that this rank has submitted, and nothing is open between
+/// them: a name that was given up may be announced again.
+bool NamedQueue::may_say_join() const {
+  if (join_.state != MemberJoin::State::kWants || planned()) return false;
+  if (!to_announce_.empty() || !after_.empty()) return false;
+  return std::none_of(pending_.begin(), pending_.end(),
+                      [](const auto& item) { return item.second.doubted; });
+}
+
+void NamedQueue::say_join() {
+  join_.state = MemberJoin::State::kSaid;
+  outbox_.push_back(encode(Announcement{.kind = Announcement::Kind::kJoin,
+                                        .mode = mode_,
+                                        .started = plan_ ? plan_->next_op() : kNoGap}));
+}
+
+Status NamedQueue::receive_joined(const Decision& decision) {
+  if (decision.rank == options_.rank) {
+    if (join_.state != MemberJoin::State::kSaid) return out_of_step("joins a rank that has not");
+    join_.state = MemberJoin::State::kJoined;
+  }
+  join_.add(decision.rank, decision.op);
+  if (decision.op == kNoGap) return {};
+  for (NamedStart& start : starts_) {
+    if (start.lane == NamedLane::kPlanned && start.op >= decision.op) ++start.absent;
+  }
+  gaps_.push_back(decision.op);
+  outbox_.push_back(encode(
+      Announcement{.kind = Announcement::Kind::kNoted, .mode = mode_, .rank = decision.rank}));
+  return {};
+}
+
+Status NamedQueue::receive_fill(const Decision& decision) {
+  if (decision.rank != options_.rank) return {};
+  if (join_.state != MemberJoin::State::kJoined || !plan_) return out_of_step("fills no gap");
+  fill_gaps();
+  return {};
+}
+
+/// Starts what is left of the plan, as if it had been submitted here.
+void NamedQueue::fill_gaps() {
+  for (uint32_t index = 0; index < plan_->size(); ++index) {
+    while (plan_->still_runs(index)) {
+      const auto cause = cannot_fill(index);
+      if (!cause) break;
+      fail_planned(index, *cause);
+    }
+  }
+  while (plan_) {
+    for (uint32_t index = 0; index < plan_->size(); ++index) {
+      if (plan_->still_runs(index) && !pending_.contains(plan_->entry(index).name))
+        plan_->add(index);
+    }
+    start_planned();
+  }
+}
+
+/// What is no allreduce has no identity. Nor does this rank take part in an average with what it
+/// submitted and left behind a gap: the peers average what they gave alone.
+std::optional<Status> NamedQueue::cannot_fill(uint32_t index) const {
+  const PlannedBucket& bucket = plan_->bucket(plan_->op_of(index));
+  const collective::Signature& signature = bucket.as_one.signature;
+  const std::string& name = plan_->entry(index).name;
+  if (signature.kind != OpKind::kAllreduce) {
+    return Status(Code::kFailedPrecondition,
+                  describe_unsupported(signature.kind, name, options_.rank));
+  }
+  if (signature.reduce_op != ReduceOp::kAverage || !pending_.contains(name)) return std::nullopt;
+  return Status(Code::kFailedPrecondition,
+                fmt::format("named operation \"{}\": rank {} joined while it waited for others of "
+                            "its static plan; wait for what was submitted, then join",
+                            name, options_.rank));
+}
+
+Status NamedQueue::receive_over(const Decision& decision) {
+  if (join_.state != MemberJoin::State::kJoined || plan_ || !pending_.empty())
+    return out_of_step("ends a join that is not over");
+  NamedStart start{.lane = NamedLane::kOrdered,
+                   .op = next_op_++,
+                   .as_one = join_operation(),
+                   .parts = {},
+                   .gives_identity = !join_.token,
+                   .name = "join",
+                   .last_joined = decision.rank};
+  if (join_.token) start.parts.push_back({*join_.token, 0});
+  starts_.push_back(std::move(start));
+  if (!join_.token) missed_join_ = decision.rank;
+  join_ = MemberJoin();
+  owed_.clear();  // Whose turn is which begins anew.
+  history_.clear();
+  return {};
+}
+
+std::optional<uint64_t> NamedQueue::take_gap() {
+  if (gaps_.empty()) return std::nullopt;
+  const uint64_t gap = gaps_.front();
+  gaps_.pop_front();
+  return gap;
+}
+
+// -- what goes out --------------------------------------------------------------------------------
+
 std::optional<Bytes> NamedQueue::take_announcement() {
+  if (may_say_join()) say_join();
   if (!outbox_.empty()) {
     Bytes bytes = std::move(outbox_.front());
     outbox_.pop_front();

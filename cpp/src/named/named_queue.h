@@ -15,12 +15,14 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "named/fusion.h"
+#include "named/named_join.h"
 #include "named/named_messages.h"
 #include "named/named_plan.h"
 
@@ -32,6 +34,7 @@ enum class NamedLane : uint8_t { kOrdered, kPlanned };
 
 /// An operation to start now. The same op id is the same operation on every member.
 struct NamedStart {
+  /// One that this rank has submitted.
   struct Part {
     uint64_t token = 0;
     uint64_t offset_bytes = 0;
@@ -39,8 +42,14 @@ struct NamedStart {
   NamedLane lane = NamedLane::kOrdered;
   uint64_t op = 0;
   Fusible as_one;
-  std::vector<Part>
-      parts;  ///< One: run it in place. Several: at these offsets of a zero-filled buffer.
+  /// One: run it in place. Several: at these offsets of a zero-filled buffer.
+  std::vector<Part> parts;
+  int32_t absent = 0;  ///< So many members have joined without it.
+  /// This rank has joined without some of it, or all: its buffer is filled with identities, and
+  /// `parts` are those it has.
+  bool gives_identity = false;
+  std::string name = {};     ///< Of the first, if it gives an identity.
+  int32_t last_joined = -1;  ///< Else: everyone has joined, this world rank as the last.
 };
 
 /// Submissions that end without having run.
@@ -81,6 +90,22 @@ class NamedQueue {
   /// A caller blocks until this submission has run: if its plan holds it back, the plan is left at
   /// once.
   void hurry(const std::string& name);
+  /// Nothing is submitted here from now on until every member has joined. `token` is handed back by
+  /// the operation that ends the join; until then this rank takes part in the others' operations.
+  /// ALREADY_EXISTS if it has joined and somebody waits for that.
+  [[nodiscard]] Status join(uint64_t token);
+  /// The caller of join() no longer waits. The rank stays joined, and join() may be called again.
+  void forget_join() { join_.token.reset(); }
+  /// The world rank that was last in a join that ended while nobody waited for it here: the next
+  /// join() is over at once. Until then nothing is submitted here.
+  [[nodiscard]] std::optional<int32_t> take_missed_join() {
+    return std::exchange(missed_join_, std::nullopt);
+  }
+  /// Has joined, and not everyone has.
+  [[nodiscard]] bool joins() const { return join_.active(); }
+  /// The world ranks that have joined, as far as is known here.
+  [[nodiscard]] const std::vector<int32_t>& joined() const { return join_.joined; }
+
   /// Takes in the next decision.
   [[nodiscard]] Status receive(BytesView decision);
 
@@ -89,6 +114,9 @@ class NamedQueue {
   /// The next operation to start on its lane.
   [[nodiscard]] std::optional<NamedStart> take_start();
   [[nodiscard]] std::optional<NamedFailure> take_failure();
+  /// A member has nothing for planned operations from this id on: those that have been taken are
+  /// operations with one absent member more. To be heeded before the next announcement is sent.
+  [[nodiscard]] std::optional<uint64_t> take_gap();
 
   /// The earliest time at which check_patience() has something to do; never() mostly.
   [[nodiscard]] Time next_check() const;
@@ -112,6 +140,7 @@ class NamedQueue {
     bool announced = false;
     bool planned = false;  ///< Counted in plan_.
     bool withdrawn = false;
+    bool doubted = false;  ///< The leader has been told so, and has not answered.
     std::optional<std::vector<int32_t>> missing;  ///< As the leader has said.
   };
   /// A submission under a name that was given up as something else, and is still announced: it
@@ -133,8 +162,17 @@ class NamedQueue {
   Status receive_engage(const Decision& decision);
   Status receive_cut(const Decision& decision);
   Status receive_withdrawn(const Decision& decision);
+  Status receive_joined(const Decision& decision);
+  Status receive_fill(const Decision& decision);
+  Status receive_over(const Decision& decision);
 
-  Status start_bucket(const Bucket& bucket, const std::vector<NamedEntry>& entries);
+  Status accept(NamedEntry entry, uint64_t token, Time now);
+  [[nodiscard]] Status check_announced(const NamedEntry& entry, const Decision& decision) const;
+  Status start_bucket(const Bucket& bucket, const std::vector<NamedEntry>& entries, int32_t absent);
+  [[nodiscard]] bool may_say_join() const;
+  void say_join();
+  void fill_gaps();
+  [[nodiscard]] std::optional<Status> cannot_fill(uint32_t index) const;
   Pending take_pending(const std::string& name);
   [[nodiscard]] std::optional<std::vector<uint32_t>> local_order(const Decision& decision) const;
   void place(Pending& pending);
@@ -143,7 +181,8 @@ class NamedQueue {
   void leave();
   void say(Announcement::Kind kind, const Pending& pending);
   void start_planned();
-  void fail_planned(uint32_t index, const Pending& culprit);
+  void fail_planned(uint32_t index, const Status& cause);
+  [[nodiscard]] Status cannot_run(uint32_t index, const Pending& culprit) const;
   void fail(std::vector<uint64_t> tokens, Status status);
 
   NamedQueueOptions options_;
@@ -158,6 +197,9 @@ class NamedQueue {
   std::deque<Bytes> outbox_;
   std::deque<NamedStart> starts_;
   std::deque<NamedFailure> failures_;
+  std::deque<uint64_t> gaps_;  ///< Not taken yet.
+  MemberJoin join_;
+  std::optional<int32_t> missed_join_;
   std::deque<Ordered> history_;  ///< The last runs, for local_order().
   std::unique_ptr<FollowedPlan> proposed_;
   std::unique_ptr<FollowedPlan> plan_;  ///< Followed, frozen, or with operations left to run.

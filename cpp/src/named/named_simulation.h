@@ -1,15 +1,15 @@
 // NamedSimulation: named operations of N ranks in one process, for tests. Messages, programs and
 // operations advance in seeded order; lanes start operations strictly in the order they were given.
 // Checks that every operation is the same on all ranks, down to which submission of a name it
-// carries.
+// carries, and that everyone knows how many ranks its average leaves out.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,9 +22,9 @@ namespace corro::named {
 
 /// What a rank's program does next.
 struct NamedAction {
-  enum class Kind : uint8_t { kSubmit, kWait };
+  enum class Kind : uint8_t { kSubmit, kWait, kJoin };
   Kind kind = Kind::kSubmit;
-  NamedEntry entry;  ///< kWait: only the name counts.
+  NamedEntry entry = {};  ///< kWait: only the name counts.
 };
 
 class NamedSimulation {
@@ -52,6 +52,8 @@ class NamedSimulation {
   void wait(int32_t rank, std::string name) {
     program(rank).push_back({NamedAction::Kind::kWait, {.name = std::move(name), .op = {}}});
   }
+  /// The program goes on once every rank has joined.
+  void join(int32_t rank) { program(rank).push_back({.kind = NamedAction::Kind::kJoin}); }
 
   /// Runs until every program is over and nothing is left to do. True if nothing had to be given
   /// up.
@@ -59,7 +61,8 @@ class NamedSimulation {
     while (step()) {
     }
     bool over = true;
-    for (const Rank& rank : ranks_) over = over && rank.program.empty() && rank.running.empty();
+    for (const Rank& rank : ranks_)
+      over = over && rank.program.empty() && rank.running.empty() && !rank.joining;
     CORRO_CHECK(over, "stands still");
     return given_up_ == 0;
   }
@@ -75,9 +78,19 @@ class NamedSimulation {
   [[nodiscard]] const std::vector<std::string>& failures(int32_t rank) const {
     return ranks_[static_cast<size_t>(rank)].failures;
   }
+  /// Who joined last, as this rank was told, join by join.
+  [[nodiscard]] const std::vector<int32_t>& last_joined(int32_t rank) const {
+    return ranks_[static_cast<size_t>(rank)].last_joined;
+  }
+  /// Operations in which a rank took part that had joined without them.
+  [[nodiscard]] uint64_t with_identities() const {
+    return static_cast<uint64_t>(
+        std::ranges::count_if(compositions_, [](const auto& item) { return item.second.absent; }));
+  }
 
  private:
   using OpId = std::pair<NamedLane, uint64_t>;
+  static constexpr uint64_t kJoinToken = ~uint64_t{0};
   struct Choice {
     enum Kind : uint8_t { kUp, kDown, kAct, kFinish };
     Kind kind;
@@ -89,6 +102,12 @@ class NamedSimulation {
     uint64_t instance = 0;
     bool asked = false, over = false;
   };
+  struct Composition {
+    /// Which submission of each name is where, of all ranks.
+    std::map<std::pair<uint64_t, std::string>, uint64_t> parts;
+    size_t whole = 0;    ///< The parts of each rank that gives no identity.
+    int32_t absent = 0;  ///< Ranks without any.
+  };
   struct Rank {
     NamedQueue queue;
     std::deque<NamedAction> program;
@@ -99,6 +118,8 @@ class NamedSimulation {
     std::map<NamedLane, std::deque<NamedStart>> queued;
     std::vector<std::pair<OpId, NamedStart>> running;
     std::vector<std::string> failures;
+    bool joining = false;
+    std::vector<int32_t> last_joined;
   };
 
   std::deque<NamedAction>& program(int32_t rank) {
@@ -143,6 +164,7 @@ class NamedSimulation {
   }
 
   bool may_act(const Rank& rank) const {
+    if (rank.joining) return false;
     const NamedAction& action = rank.program.front();
     const auto token = rank.last_token.find(action.entry.name);
     if (token == rank.last_token.end()) return true;
@@ -155,6 +177,11 @@ class NamedSimulation {
     const NamedAction action = std::move(rank.program.front());
     rank.program.pop_front();
     if (action.kind == NamedAction::Kind::kWait) return;
+    if (action.kind == NamedAction::Kind::kJoin) {
+      rank.joining = true;
+      CORRO_CHECK(rank.queue.join(kJoinToken).ok());
+      return collect(index);
+    }
     const auto token = static_cast<uint64_t>(rank.tokens.size());
     rank.tokens.push_back({action.entry.name, rank.instances[action.entry.name]++});
     rank.last_token[action.entry.name] = token;
@@ -198,11 +225,13 @@ class NamedSimulation {
     const Status status = rank.queue.receive(rank.from_leader.front());
     rank.from_leader.pop_front();
     CORRO_CHECK(status.ok(), status.message());
-    collect(index);
+    // An engine takes in all that has come before it moves its lanes.
+    if (rank.from_leader.empty() || random_() % 2 == 0) collect(index);
   }
 
   void collect(size_t index) {
     Rank& rank = ranks_[index];
+    while (const auto gap = rank.queue.take_gap()) add_absent(rank, *gap);
     // Announcing late gathers more into one message.
     if (random_() % 4 != 0 || rank.program.empty() || !may_act(rank)) {
       while (auto bytes = rank.queue.take_announcement()) {
@@ -214,6 +243,14 @@ class NamedSimulation {
       rank.queued[start->lane].push_back(std::move(*start));
     while (auto failure = rank.queue.take_failure()) take_failure(rank, *failure);
     start_queued(rank);
+  }
+
+  void add_absent(Rank& rank, uint64_t gap) {
+    const auto add = [gap](NamedStart& start) {
+      if (start.lane == NamedLane::kPlanned && start.op >= gap) ++start.absent;
+    };
+    for (auto& [id, start] : rank.running) add(start);
+    for (auto& [lane, queue] : rank.queued) std::ranges::for_each(queue, add);
   }
 
   void take_failure(Rank& rank, const NamedFailure& failure) {
@@ -241,14 +278,28 @@ class NamedSimulation {
   }
 
   void check_composition(const Rank& rank, const OpId& id, const NamedStart& start) {
-    std::vector<std::tuple<std::string, uint64_t, uint64_t>> parts;
+    const auto [known, first] = compositions_.try_emplace(id);
+    Composition& composition = known->second;
+    if (first && id.first == NamedLane::kPlanned) ++planned_operations_;
+    if (start.last_joined >= 0) return;
+    if (start.parts.empty()) ++composition.absent;
     for (const NamedStart::Part& part : start.parts) {
       const Token& token = rank.tokens[part.token];
-      parts.emplace_back(token.name, token.instance, part.offset_bytes);
+      const auto& [known_part, added] =
+          composition.parts.try_emplace({part.offset_bytes, token.name}, token.instance);
+      CORRO_CHECK(known_part->second == token.instance, "another submission", token.name);
     }
-    const auto [known, first] = compositions_.emplace(id, parts);
-    CORRO_CHECK(known->second == parts, "the same operation carries different things", id.second);
-    if (first && id.first == NamedLane::kPlanned) ++planned_operations_;
+    if (!start.gives_identity) composition.whole = start.parts.size();
+    const bool same = start.gives_identity || start.parts.size() == composition.parts.size();
+    CORRO_CHECK(same && (composition.whole == 0 || composition.parts.size() == composition.whole),
+                "the same operation carries different things", id.second);
+  }
+
+  /// All ranks take part now: everyone knows of how many its average is.
+  void check_absent(const OpId& id, const NamedStart& start) {
+    const bool averages = start.as_one.signature.reduce_op == ReduceOp::kAverage;
+    const int32_t absent = compositions_[id].absent;
+    CORRO_CHECK(!averages || start.absent == absent, id.second, start.absent, absent);
   }
 
   void finish(size_t index, size_t running) {
@@ -256,9 +307,19 @@ class NamedSimulation {
     const auto [id, start] = std::move(rank.running[running]);
     rank.running.erase(rank.running.begin() + static_cast<std::ptrdiff_t>(running));
     const auto failed = failed_.find(id);
+    if (failed == failed_.end()) check_absent(id, start);
+    if (start.last_joined >= 0) return end_join(rank, start);
     for (const NamedStart::Part& part : start.parts) {
       end(rank, part.token, failed == failed_.end() ? "" : failed->second);
     }
+    start_queued(rank);
+  }
+
+  void end_join(Rank& rank, const NamedStart& start) {
+    CORRO_CHECK(rank.joining && start.parts[0].token == kJoinToken);
+    rank.joining = false;
+    rank.last_joined.push_back(start.last_joined);
+    rank.instances.clear();  // A rank that had joined has submitted fewer.
     start_queued(rank);
   }
 
@@ -337,7 +398,7 @@ class NamedSimulation {
   std::vector<Choice> enabled_;
   std::map<OpId, size_t> started_;
   std::map<OpId, std::string> failed_;
-  std::map<OpId, std::vector<std::tuple<std::string, uint64_t, uint64_t>>> compositions_;
+  std::map<OpId, Composition> compositions_;
   Time now_;
   uint64_t messages_ = 0, given_up_ = 0, completed_ = 0, planned_operations_ = 0;
 };
