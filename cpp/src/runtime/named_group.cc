@@ -6,6 +6,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "collective/operation/fold.h"
 
 namespace corro::runtime {
 namespace {
@@ -29,6 +32,36 @@ bool writes(const OpRequest& request, int32_t rank) {
   return request.kind != OpKind::kReduce || request.root == rank;
 }
 
+Status deadline_exceeded(Duration waited, const std::string& why, int32_t culprit) {
+  const double seconds = std::chrono::duration<double>(waited).count();
+  return {Code::kDeadlineExceeded,
+          fmt::format("waited for {:.3g} s: {}", seconds, why),
+          {.rank = culprit}};
+}
+
+/// The name has not started in time.
+Status late(const named::NamedQueue& queue, const std::string& name, int32_t leader,
+            Duration waited) {
+  const std::string why = queue.describe(name);
+  const std::vector<int32_t> missing = queue.missing(name);
+  if (!why.empty()) return deadline_exceeded(waited, why, missing.empty() ? -1 : missing.front());
+  return deadline_exceeded(
+      waited, fmt::format("not submitted by rank {}, which leads the group", leader), leader);
+}
+
+/// Not all have joined in time.
+Status late_join(const named::NamedQueue& queue, int32_t own, const std::vector<int32_t>& ranks,
+                 Duration waited) {
+  const std::vector<int32_t>& joined = queue.joined();
+  std::vector<int32_t> missing;
+  for (const int32_t rank : ranks) {
+    const bool has = rank == own || std::ranges::find(joined, rank) != joined.end();
+    if (!has) missing.push_back(rank);
+  }
+  return deadline_exceeded(waited, fmt::format("not joined by rank {}", fmt::join(missing, ", ")),
+                           missing.empty() ? -1 : missing.front());
+}
+
 /// The bucket failed, the part's own buffers are as they were.
 Status part_failure(const OpRequest& part, const Status& status) {
   FailureDetail detail = status.detail().value_or(FailureDetail());
@@ -38,6 +71,23 @@ Status part_failure(const OpRequest& part, const Status& status) {
 }
 
 }  // namespace
+
+std::shared_ptr<WorkState> make_join_work(int32_t* last, Duration timeout) {
+  const collective::Signature signature = named::join_operation().signature;
+  auto* buffer = reinterpret_cast<std::byte*>(last);
+  std::vector<OpRequest> requests;
+  requests.push_back({.kind = signature.kind,
+                      .dtype = signature.dtype,
+                      .reduce_op = signature.reduce_op,
+                      .input = buffer,
+                      .output = buffer,
+                      .count = signature.count,
+                      .timeout = timeout,
+                      .name = "join"});
+  auto work = std::make_shared<WorkState>(std::move(requests));
+  work->named = work->joins = true;
+  return work;
+}
 
 NamedGroup::NamedGroup(NamedGroupOptions options)
     : options_(std::move(options)),
@@ -66,6 +116,25 @@ Status NamedGroup::submit(const std::shared_ptr<WorkState>& work, size_t index, 
           .work = work, .index = index, .submitted = now, .ask_at = ask_at, .deadline = deadline});
   next_due_ = std::min(next_due_, ask_at);
   if (work->hurry) queue_.hurry(request.name);
+  return {};
+}
+
+Status NamedGroup::join(const std::shared_ptr<WorkState>& work, Time now, Time deadline) {
+  if (const auto last = queue_.take_missed_join()) {
+    std::memcpy(work->requests[0].output, &*last, sizeof *last);
+    work->finish_one({});
+    return {};
+  }
+  const uint64_t token = next_token_++;
+  CORRO_TRY(queue_.join(token));
+  // The leader has nothing to say to who nears its deadline: everyone knows who has joined.
+  submissions_.emplace(token, Submission{.work = work,
+                                         .index = 0,
+                                         .submitted = now,
+                                         .ask_at = deadline,
+                                         .deadline = deadline,
+                                         .asked = true});
+  next_due_ = std::min(next_due_, deadline);
   return {};
 }
 
@@ -142,9 +211,13 @@ NamedStep NamedGroup::begin(const named::NamedStart& start) {
   for (const named::NamedStart::Part& part : start.parts) {
     parts.push_back({take(part.token), part.offset_bytes});
   }
-  if (parts.size() == 1) {
+  if (parts.size() == 1 && !start.gives_identity) {
     step.work = std::move(parts[0].submission.work);
     step.index = parts[0].submission.index;
+    OpRequest& request = step.work->requests[step.index];
+    request.absent = start.absent;
+    if (start.last_joined >= 0)
+      std::memcpy(request.output, &start.last_joined, sizeof start.last_joined);
     return step;
   }
   auto filled = fill_bucket(start, std::move(parts));
@@ -162,18 +235,47 @@ collective::OpRequest NamedGroup::bucket_request(const named::NamedStart& start,
   for (const Part& part : parts)
     timeout = std::min(timeout, part.submission.deadline - part.submission.submitted);
   const collective::Signature& signature = start.as_one.signature;
-  return {
-      .kind = signature.kind,
-      .dtype = signature.dtype,
-      .reduce_op = signature.reduce_op,
-      .root = signature.root,
-      .input = data,
-      .output = data,
-      .count = signature.count,
-      .prescale = start.as_one.prescale,
-      .postscale = start.as_one.postscale,
-      .timeout = timeout,
-      .name = fmt::format("{} and {} more", parts[0].submission.request().name, parts.size() - 1)};
+  return {.kind = signature.kind,
+          .dtype = signature.dtype,
+          .reduce_op = signature.reduce_op,
+          .root = signature.root,
+          .input = data,
+          .output = data,
+          .count = signature.count,
+          .prescale = start.as_one.prescale,
+          .postscale = start.as_one.postscale,
+          .absent = start.absent,
+          .gives_identity = start.gives_identity,
+          .shape = signature.shape,
+          .timeout = timeout,
+          .name = start.gives_identity
+                      ? start.name
+                      : fmt::format("{} and {} more", parts[0].submission.request().name,
+                                    parts.size() - 1)};
+}
+
+/// Between its parts a bucket has zeros; without some of them, identities.
+void NamedGroup::fill_parts(const named::NamedStart& start, const std::vector<Part>& parts,
+                            NamedStaging::Buffer buffer) const {
+  const collective::Signature& whole = start.as_one.signature;
+  const uint64_t total = whole.count * size_of(whole.dtype);
+  if (start.gives_identity)
+    collective::fill_identity(whole.dtype, whole.reduce_op, buffer.data, whole.count);
+  uint64_t filled = 0;
+  const auto pad = [&](uint64_t end) {
+    if (!start.gives_identity) std::memset(buffer.data + filled, 0, end - filled);
+  };
+  for (const Part& part : parts) {
+    const OpRequest& request = part.submission.request();
+    pad(part.offset_bytes);
+    if (start.gives_identity) {  // The bucket is not scaled any more.
+      copy_contribution(request, buffer.data + part.offset_bytes, request.input, request.count);
+    } else if (bytes_of(request) > 0 && reads(request, options_.rank)) {
+      std::memcpy(buffer.data + part.offset_bytes, request.input, bytes_of(request));
+    }
+    filled = part.offset_bytes + bytes_of(request);
+  }
+  pad(total);
 }
 
 Result<std::shared_ptr<WorkState>> NamedGroup::fill_bucket(const named::NamedStart& start,
@@ -184,17 +286,7 @@ Result<std::shared_ptr<WorkState>> NamedGroup::fill_bucket(const named::NamedSta
     for (const Part& part : parts) end(part.submission, buffer.status());
     return buffer.status();
   }
-  uint64_t filled = 0;
-  for (const Part& part : parts) {
-    const OpRequest& request = part.submission.request();
-    std::memset(buffer->data + filled, 0, part.offset_bytes - filled);  // The padding.
-    const uint64_t bytes = bytes_of(request);
-    if (bytes > 0 && reads(request, options_.rank)) {
-      std::memcpy(buffer->data + part.offset_bytes, request.input, bytes);
-    }
-    filled = part.offset_bytes + bytes;
-  }
-  std::memset(buffer->data + filled, 0, total - filled);
+  fill_parts(start, parts, *buffer);
   std::vector<OpRequest> as_one;
   as_one.push_back(bucket_request(start, parts, buffer->data));
   auto work = std::make_shared<WorkState>(std::move(as_one));
@@ -255,30 +347,27 @@ bool NamedGroup::check(Time now) {
 
 void NamedGroup::expire(uint64_t token, Time now) {
   const Submission submission = take(token);
-  const std::string& name = submission.request().name;
-  std::string why = queue_.describe(name);
-  const std::vector<int32_t> missing = queue_.missing(name);
-  int32_t culprit = missing.empty() ? -1 : missing.front();
-  if (why.empty()) {
-    culprit = options_.world_ranks.front();
-    why = fmt::format("not submitted by rank {}, which leads the group", culprit);
+  const Duration waited = now - submission.submitted;
+  const std::vector<int32_t>& ranks = options_.world_ranks;
+  if (submission.work->joins) {
+    queue_.forget_join();
+    return end(submission, late_join(queue_, own_world_rank(), ranks, waited));
   }
+  const std::string& name = submission.request().name;
+  const Status cause = late(queue_, name, ranks.front(), waited);
   queue_.withdraw(name, token);
-  const std::chrono::duration<double> waited = now - submission.submitted;
-  end(submission, {Code::kDeadlineExceeded,
-                   fmt::format("waited for {:.3g} s: {}", waited.count(), why),
-                   {.rank = culprit}});
+  end(submission, cause);
 }
 
 void NamedGroup::end(const Submission& submission, const Status& cause) {
-  const std::string_view kind = name_of(submission.request().kind);
+  if (cause.detail() && cause.detail()->phase == "join") return submission.work->finish_one(cause);
+  const std::string kind(submission.work->joins ? "join" : name_of(submission.request().kind));
+  const std::string what =
+      submission.work->joins ? kind : fmt::format("{} \"{}\"", kind, submission.request().name);
   submission.work->finish_one(
       {cause.code(),
-       fmt::format("{} \"{}\" on rank {} (phase negotiate): {}", kind, submission.request().name,
-                   own_world_rank(), cause.message()),
-       {.rank = cause.detail() ? cause.detail()->rank : -1,
-        .op = std::string(kind),
-        .phase = "negotiate"}});
+       fmt::format("{} on rank {} (phase negotiate): {}", what, own_world_rank(), cause.message()),
+       {.rank = cause.detail() ? cause.detail()->rank : -1, .op = kind, .phase = "negotiate"}});
 }
 
 void NamedGroup::fail(const Status& cause) {

@@ -43,6 +43,11 @@ struct NamedStep {
   Status cause = {};
 };
 
+/// What a rank submits that has nothing more to submit: done once every member has, and `last` then
+/// holds the world rank that joined last. Zero `timeout`: it waits for ever. `last` stays valid
+/// until the work is done.
+[[nodiscard]] std::shared_ptr<WorkState> make_join_work(int32_t* last, Duration timeout);
+
 struct NamedGroupOptions {
   int32_t rank = 0;                        ///< In the group.
   std::vector<int32_t> world_ranks;        ///< By group rank.
@@ -59,11 +64,16 @@ class NamedGroup {
   /// is the caller's to end then.
   [[nodiscard]] Status submit(const std::shared_ptr<WorkState>& work, size_t index, Time now,
                               Time deadline);
+  /// Takes in the work of a join: nothing more may be submitted until it is over. At the deadline
+  /// only the work ends: this rank stays joined, and may join again. ALREADY_EXISTS if one waits.
+  [[nodiscard]] Status join(const std::shared_ptr<WorkState>& work, Time now, Time deadline);
   /// Takes in what a member says. An error means that it does not keep to the protocol: the group
   /// cannot go on.
   [[nodiscard]] Status hear(int32_t from, wire::ControlKind kind, std::string_view text);
   /// Decides what can be decided, a new run only if the ordered lane has `room`. Errors as hear().
   [[nodiscard]] Status advance(bool room);
+  /// NamedQueue::take_gap(), before the messages.
+  [[nodiscard]] std::optional<uint64_t> take_gap() { return queue_.take_gap(); }
   [[nodiscard]] std::optional<NamedMessage> take_message();
   /// Steps of one lane come in order of their op ids; only those given up come early.
   [[nodiscard]] std::optional<NamedStep> take_step();
@@ -76,9 +86,10 @@ class NamedGroup {
   /// Ends everything with this cause; called once, when the lanes' operations are over.
   void fail(const Status& cause);
 
-  /// Something waits for its name's turn or runs in a bucket.
+  /// Something waits for its name's turn or runs in a bucket, or others may need this rank, which
+  /// has joined.
   [[nodiscard]] bool busy() const {
-    return !submissions_.empty() || !buckets_.empty() || queue_.has_pending();
+    return !submissions_.empty() || !buckets_.empty() || queue_.has_pending() || queue_.joins();
   }
   /// A submission has not started yet.
   [[nodiscard]] bool waiting() const { return !submissions_.empty(); }
@@ -114,6 +125,8 @@ class NamedGroup {
   NamedStep begin(const named::NamedStart& start);
   [[nodiscard]] static OpRequest bucket_request(const named::NamedStart& start,
                                                 const std::vector<Part>& parts, std::byte* data);
+  void fill_parts(const named::NamedStart& start, const std::vector<Part>& parts,
+                  NamedStaging::Buffer buffer) const;
   Result<std::shared_ptr<WorkState>> fill_bucket(const named::NamedStart& start,
                                                  std::vector<Part> parts);
   void take_failures();

@@ -60,6 +60,10 @@ Status NamedLanes::submit(const std::shared_ptr<WorkState>& work, size_t index, 
   const collective::OpRequest& request = work->requests[index];
   if (is_pair(request.kind))
     return {Code::kInvalidArgument, "send and recv are matched by tag, not by name"};
+  if (work->joins) {
+    const bool ends = request.timeout > Duration::zero();
+    return group().join(work, now, ends ? now + request.timeout : Time::never());
+  }
   const Duration timeout =
       request.timeout > Duration::zero() ? request.timeout : parts_.options.timeout;
   return group().submit(work, index, now, now + timeout);
@@ -91,6 +95,7 @@ bool NamedLanes::poll(Time now) {
     failure_ = {kept, kept.detail() ? kept.detail()->rank : -1};
     return true;
   }
+  while (const auto gap = group_->take_gap()) add_absent(*gap);
   // What has been decided is said and starts, whatever the time is.
   while (const auto message = group_->take_message()) {
     send(*message);
@@ -101,6 +106,18 @@ bool NamedLanes::poll(Time now) {
     moved = true;
   }
   return group_->check(now) || moved;
+}
+
+/// No member can have the result yet: one that has joined takes part after all have said that they
+/// know of it.
+void NamedLanes::add_absent(uint64_t first_gap) {
+  const auto& lane = lanes_[static_cast<size_t>(named::NamedLane::kPlanned)];
+  if (lane == nullptr) return;
+  for (const auto& flight : lane->flights()) {
+    if (flight->op < first_gap || flight->over) continue;
+    for (collective::OpRequest& request : flight->work->requests)
+      request.absent += &request == flight->request ? 1 : 0;
+  }
 }
 
 void NamedLanes::send(const NamedMessage& message) {

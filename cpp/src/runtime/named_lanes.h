@@ -62,6 +62,7 @@ class NamedLanes {
   GroupLane* open(named::NamedLane which);
   void send(const NamedMessage& message);
   void run(const NamedStep& step, Time now);
+  void add_absent(uint64_t first_gap);
   void pass_over(size_t index);
 
   const GroupFacts& facts_;

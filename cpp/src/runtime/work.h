@@ -59,6 +59,7 @@ class WorkState {
   size_t left;
   bool named = false;  ///< Each request takes its place by its name, not by the order of calls.
   bool hurry = false;  ///< With named: the caller blocks until it is done.
+  bool joins = false;  ///< With named: done once every member has joined (make_join_work()).
 
  private:
   static constexpr uint32_t kDone = 1, kNotify = 2, kWaiting = 4;
