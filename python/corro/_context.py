@@ -355,3 +355,26 @@ def barrier(group: Group | None = None, *, timeout: float | None = None) -> None
 
     group = world_or(group)
     group.native.run([_native.Op(kind=_native.BARRIER, timeout=timeout)], None)
+
+
+def join(group: Group | None = None, *, timeout: float | None = None) -> int:
+    """Blocks until every rank of the group has called it; returns the world rank that was the last.
+
+    For ranks with different numbers of batches: who has no more calls join(), the others go on with
+    named operations. A named allreduce runs as soon as those that have not joined have submitted
+    it, and has their result: an Average is of them alone. Other named verbs raise a
+    FailedPreconditionError while a rank has joined. Verbs without a name and DistributedOptimizer,
+    which has none either, wait for it as for any rank.
+
+        for batch in batches:
+            mean = corro.numpy.allreduce(gradient(batch), name="gradient")
+        corro.join()
+
+    It waits for as long as it takes; with a `timeout` (seconds) a TimeoutError names ranks that
+    have not joined. This rank has joined all the same, and may only call join() again.
+    """
+    from array import array
+
+    last = array("i", [-1])
+    world_or(group).native.join(last.buffer_info()[0], last, timeout).wait()
+    return last[0]

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from corro import _context, _native
 from corro._calls import Handle, poll, running, starting, synchronize
-from corro._context import Group, barrier
+from corro._context import Group, barrier, join
 from corro._reduce_op import Average, Max, Min, Product, ReduceOp, Sum
 from corro._verbs import Frontend, Verbs
 from corro.errors import InvalidArgumentError
@@ -48,6 +48,7 @@ __all__ = [
     "gather_async",
     "grouped_allreduce",
     "grouped_allreduce_async",
+    "join",
     "poll",
     "recv",
     "recv_async",

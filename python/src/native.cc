@@ -141,6 +141,17 @@ class Group {
     return std::make_unique<Work>(engine_, work, kept(buffers));
   }
 
+  /// corro_join(). `last` is the address of 32 bits in `buffers`, which live until it is done.
+  std::unique_ptr<Work> join(uintptr_t last, const nb::object& buffers, const Seconds& timeout) {
+    static_cast<void>(engine_->get());
+    corro_work* work = nullptr;
+    engine_->checked([&](corro_error* error) {
+      return corro_join(group_, reinterpret_cast<int32_t*>(last), nanoseconds(timeout, 0), &work,
+                        error);
+    });
+    return std::make_unique<Work>(engine_, work, kept(buffers));
+  }
+
   /// run() of one operation on arrays that have the same shape on every rank: returns `target`, or
   /// an array made for the result if that is None. None, and nothing done, if the engine cannot use
   /// the arrays as they lie.
@@ -496,6 +507,7 @@ NB_MODULE(_native, module) {
       .def("selection_table", &Group::selection_table)
       .def("run", &Group::run, "ops"_a, "buffers"_a.none(), "named"_a = false)
       .def("submit", &Group::submit, "ops"_a, "buffers"_a.none(), "named"_a = false)
+      .def("join", &Group::join, "last"_a, "buffers"_a, "timeout"_a = nb::none())
       .def("run_array", &Group::run_array, "arrays"_a, "kind"_a, "source"_a, "target"_a.none(),
            "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "timeout"_a)
       .def("submit_array", &Group::submit_array, "arrays"_a, "kind"_a, "source"_a,

@@ -225,6 +225,17 @@ enum {
 CORRO_API corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, uint32_t flags,
                                   corro_work** work, corro_error* error);
 
+/* Says that this rank submits no named operations to the group any more until every member has said
+ * so, which ends the work. Meanwhile the others' named allreduces go on without this rank: it takes
+ * part with an identity (0 for SUM, say), and an AVERAGE is that of those who submitted. Their
+ * other named operations fail with FAILED_PRECONDITION, and so does what this rank submits. What it
+ * submitted before counts as ever. *last gets the world rank that joined last; it has to stay valid
+ * until the work is done. timeout_ns 0: it waits for ever. At its deadline the work ends with
+ * DEADLINE_EXCEEDED, which names ranks that have not joined; this rank stays joined, and may call
+ * again. ALREADY_EXISTS while a work of this waits. Returns at once. */
+CORRO_API corro_code corro_join(corro_group* group, int32_t* last, int64_t timeout_ns,
+                                corro_work** work, corro_error* error);
+
 /* Blocks until the work is done; timeout_ns < 0: the operation's own deadline only. Returns the
  * work's result, or DEADLINE_EXCEEDED with the work still going when timeout_ns is over. May be
  * called by several threads. */

@@ -273,6 +273,21 @@ corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, uint3
   return guarded(error, [&] { return submit(group, ops, n, flags, work); });
 }
 
+corro_code corro_join(corro_group* group, int32_t* last, int64_t timeout_ns, corro_work** work,
+                      corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *work = nullptr;
+    CORRO_TRY(check_group(group));
+    if (last == nullptr || timeout_ns < 0)
+      return {Code::kInvalidArgument, "join needs a place for its result and no negative timeout"};
+    auto state = runtime::make_join_work(last, Duration(timeout_ns));
+    auto handle = std::make_unique<corro_work>(group->engine, state);
+    group->engine->driver().submit(*group->group, std::move(state));
+    *work = handle.release();
+    return {};
+  });
+}
+
 corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error) {
   return guarded(error, [&]() -> Status {
     if (work->state->done()) return work->state->status();  // The engine may be gone.
