@@ -305,6 +305,51 @@ def test_compression() -> None:
     assert torch.equal(hvd.allreduce(x, compression=hvd.Compression.fp16), x)
 
 
+@pytest.mark.parametrize("op", [hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_join(op: Any, dtype: torch.dtype) -> None:
+    """Rank r has r + 1 batches. An average is divided by all ranks, as Horovod's."""
+    for batch in range(hvd.rank() + 1):
+        left = [rank + 1 for rank in range(batch, hvd.size())]
+        total = sum(left)
+        expected = {
+            hvd.Sum: total,
+            hvd.Average: total / hvd.size() if dtype.is_floating_point else total // hvd.size(),
+            hvd.Min: left[0],
+            hvd.Max: left[-1],
+            hvd.Product: torch.tensor(left).prod().item(),
+        }[op]
+        reduced = hvd.allreduce(mine(dtype), op=op, name=f"batch {batch}")
+        torch.testing.assert_close(reduced, torch.full((3, 2), expected).to(dtype))
+    last = hvd.join()
+    assert hvd.allgather_object(last) == [last] * hvd.size()
+
+
+def test_what_cannot_go_on_with_a_joined_rank() -> None:
+    needs_two()
+    if hvd.rank() == 0:
+        assert hvd.join() != 0
+        return
+    calls: list[Callable[[], Any]] = [
+        lambda: hvd.broadcast(mine(), 1, name="x"),
+        lambda: hvd.allgather(mine(), name="x"),
+        lambda: hvd.reducescatter(mine(torch.float32, 4), name="x"),
+    ]
+    for call in calls:
+        with pytest.raises(hvd.HorovodInternalError, match="not supported with Join"):
+            call()
+    hvd.join()
+
+
+def test_sync_batch_norm() -> None:
+    layer, wanted = hvd.SyncBatchNorm(2), nn.BatchNorm1d(2)
+    xs = torch.randn(hvd.size(), 3, 2, generator=torch.Generator().manual_seed(1))
+    got = layer(xs[hvd.rank()])
+    everything = wanted(xs.view(-1, 2))
+    torch.testing.assert_close(got, everything.view_as(xs)[hvd.rank()])
+    torch.testing.assert_close(layer.running_var, wanted.running_var)
+
+
 # -- process sets ---------------------------------------------------------------------------------
 
 

@@ -57,6 +57,7 @@ __all__ = [
     "grouped_allreduce_async_",
     "grouped_reducescatter",
     "grouped_reducescatter_async",
+    "join",
     "poll",
     "reducescatter",
     "reducescatter_async",
@@ -730,6 +731,18 @@ def grouped_reducescatter(
 
 
 # -- the rest -------------------------------------------------------------------------------------
+
+
+def join(device: int = -1) -> int:
+    """Says that this rank has no more batches; returns the rank that said so last.
+
+    Others go on meanwhile with allreduces, in which this rank counts as zeros for sums and
+    averages, and does not count for the other reductions. `device` is taken as Horovod takes it.
+    """
+    del device
+    group = member_group(global_process_set, "join")
+    with raised_as_horovods():
+        return corro.join(group)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
