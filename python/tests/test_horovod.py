@@ -12,6 +12,8 @@ from conftest import HERE, Launch
 from packaging.version import parse
 
 import horovod
+from horovod.runner.util.streams import Pipe
+from horovod.runner.util.threads import in_thread
 
 INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
 
@@ -69,6 +71,17 @@ def test_run_refuses_what_it_does_not_do(
 ) -> None:
     with pytest.raises(error, match=text):
         horovod.run(print, **arguments)
+
+
+def test_a_pipe_hands_over_piece_by_piece() -> None:
+    pipe: Pipe[str] = Pipe()
+    writer = in_thread(lambda: [pipe.write(text) for text in ("ab", "c")])
+    assert [pipe.read(1), pipe.read(), pipe.read()] == ["a", "b", "c"]
+    writer.join()
+    pipe.close()
+    assert pipe.read() is None
+    with pytest.raises(RuntimeError):
+        pipe.write("d")
 
 
 def test_beside_a_real_horovod_it_refuses(tmp_path: Path) -> None:
