@@ -364,7 +364,7 @@ def join(group: Group | None = None, *, timeout: float | None = None) -> int:
     named operations. A named allreduce runs as soon as those that have not joined have submitted
     it, and has their result: an Average is of them alone. Other named verbs raise a
     FailedPreconditionError while a rank has joined. Verbs without a name and DistributedOptimizer,
-    which has none either, wait for it as for any rank.
+    which has none either, wait for it as for any rank::
 
         for batch in batches:
             mean = corro.numpy.allreduce(gradient(batch), name="gradient")
