@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from horovod.runner.common.util.hosts import (
+    get_host_assignments,
+    parse_host_files,
+    parse_hosts,
+)
 from horovod.runner.launch import command_of
 from horovod.runner.options import parse_args, variables_of
 
@@ -165,6 +170,7 @@ def test_it_becomes_a_corro_run() -> None:
         (("-np", 2, "--min-np", 1, "x"), "elastic jobs"),
         (("-np", 2, "--mpi", "x"), "no MPI"),
         (("-np", 2, "-H", "a", "x"), "Invalid host input"),
+        (("-np", 5, "-H", "a:2,b:2", "x"), "more processes (5) than there are available slots (4)"),
         (("-np", 2, "--output-filename", "d", "x"), "--output-filename"),
         (("-np", 2, "--config-file", "none.yaml", "x"), "none.yaml"),
     ],
@@ -175,6 +181,18 @@ def test_what_it_refuses_is_one_line(run: Run, arguments: tuple[object, ...], te
     assert job.stderr.startswith("horovodrun: ")
     assert text in job.stderr
     assert len(job.stderr.splitlines()) == 1
+
+
+def test_ranks_fill_hosts_in_their_order(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("a slots=1  # small\n\nb slots=2\n")
+    hosts = parse_hosts(parse_host_files(str(file)))
+    places = [
+        (s.hostname, s.rank, s.local_rank, s.cross_rank, s.size, s.local_size, s.cross_size)
+        for s in get_host_assignments(hosts, 3)
+    ]
+    assert places == [("a", 0, 0, 0, 3, 1, 2), ("b", 1, 0, 1, 3, 2, 2), ("b", 2, 1, 0, 3, 2, 1)]
+    assert len(get_host_assignments(hosts, 1, 2)) == 2
 
 
 # -- jobs -----------------------------------------------------------------------------------------

@@ -8,11 +8,14 @@ tests is in HOW, and the report repeats it.
 from __future__ import annotations
 
 import argparse
+import importlib.abc
+import importlib.machinery
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,10 +30,21 @@ FILES = [
     "integration/test_interactiverun.py",
     "integration/test_static_run.py",
 ]
+LACKING = {
+    "horovod.runner": ["_HorovodArgs"],
+    "horovod.runner.launch": [
+        "_check_all_hosts_ssh_successful",
+        "_run",
+        "gloo_built",
+        "run_controller",
+    ],
+    "horovod.runner.util.threads": ["on_event"],
+}
 HOW = """\
 corro run starts the ranks; HOROVOD_RANK and HOROVOD_SIZE, which the tests read, are RANK and
 WORLD_SIZE. torch.optim.Muon is hidden from Optimizer.__subclasses__(): three tests make each
-optimizer of that list with vectors, which Muon refuses."""
+optimizer of that list with vectors, which Muon refuses. Names of Horovod's launcher that the tests
+import and that are not here are stand-ins that raise NotImplementedError when they are used."""
 Cases = dict[str, tuple[str, str]]  # Outcome and the first line of the reason, by test.
 
 
@@ -41,8 +55,36 @@ def run_rank(arguments: Sequence[str]) -> int:
     for name, of in (("HOROVOD_RANK", "RANK"), ("HOROVOD_SIZE", "WORLD_SIZE")):
         os.environ.setdefault(name, os.environ.get(of, "-1"))
     hide_muon()
+    sys.meta_path.append(Absent())
+    for module, names in LACKING.items():
+        for one in names:
+            setattr(importlib.import_module(module), one, StandIn(one))
+    settings: Any = importlib.import_module("horovod.runner.common.util.settings")
+    settings.Settings = types.SimpleNamespace  # Made while tests are collected.
     report = f"--junitxml={arguments[0]}.{os.environ.get('RANK', '0')}.xml"
     return pytest.main([report, "-q", "--tb=short", "-p", "no:cacheprovider", *arguments[1:]])
+
+
+class StandIn:
+    """What Horovod has and corro-horovod has not."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_: object, **__: object) -> None:
+        raise NotImplementedError(f"{self._name} is not there")
+
+
+class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules of Horovod's launcher that are not there: all names in them stand in."""
+
+    def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        if not name.startswith("horovod.runner."):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__getattr__ = StandIn  # type: ignore[method-assign]
 
 
 def hide_muon() -> None:

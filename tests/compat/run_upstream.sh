@@ -7,7 +7,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 site=$root/build/compat/site
 if [[ ! -e $site/.ready ]]; then
   echo "run_upstream: installing what Horovod's tests import in build/compat/site"
-  "$root/.venv/bin/uv" pip install --quiet --no-deps --target "$site" mock==5.2.0 parameterized==0.9.0
+  "$root/.venv/bin/uv" pip install --quiet --no-deps --target "$site" mock==5.2.0 parameterized==0.9.0 psutil==7.2.2
   touch "$site/.ready"
 fi
 PYTHONPATH=$site exec "$root/.venv/bin/python" "$root/tests/compat/horovod_suite.py" "$@"

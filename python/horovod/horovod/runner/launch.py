@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import sys
 import sysconfig
@@ -13,11 +12,11 @@ from pathlib import Path
 
 from horovod import __version__
 from horovod.common.util import extension_available
+from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 from horovod.runner.options import environment_of, make_parser, parse_args
 
 __all__ = ["check_build", "command_of", "make_parser", "parse_args", "run_commandline"]
 
-_HOST = re.compile(r"^[\w.-]+:[0-9]+$")
 _ELASTIC = ("min_num_proc", "max_num_proc", "slots", "elastic_timeout", "reset_limit")
 
 
@@ -64,7 +63,8 @@ def command_of(args: argparse.Namespace) -> list[str]:
         raise UsageError("no program: horovodrun -np 2 python train.py")
     command = [_corro(), "run", "-np", str(args.num_proc), "--show", "streams"]
     if args.hosts:
-        command += ["-H", _checked_hosts(args.hosts)]
+        get_host_assignments(parse_hosts(args.hosts), args.num_proc)  # They do not fit: ValueError.
+        command += ["-H", args.hosts]
     if args.hostfile:
         command += ["--hostfile", args.hostfile]
     if args.ssh_port or args.ssh_identity_file:
@@ -89,16 +89,6 @@ def _refuse(args: argparse.Namespace) -> None:
         )
     if args.num_proc is None:
         raise UsageError("say how many ranks: horovodrun -np 2 python train.py")
-
-
-def _checked_hosts(hosts: str) -> str:
-    for host in hosts.split(","):
-        if not _HOST.match(host):
-            raise ValueError(
-                f"Invalid host input, please make sure it has format as : worker-0:2,worker-1:2 "
-                f"(not {host!r})."
-            )
-    return hosts
 
 
 def _ssh(args: argparse.Namespace) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+LOG_HIDE_TIME = "HOROVOD_LOG_HIDE_TIME"
+STALL_CHECK_DISABLE = "HOROVOD_STALL_CHECK_DISABLE"
 ON_OFF = "on or off"  # --x and --no-x.
 
 
@@ -298,9 +300,9 @@ def variables_of(args: argparse.Namespace) -> dict[str, str]:
             value *= 1024 * 1024
         variables[row.variable] = str(int(value) if row.kind is ON_OFF else row.kind(value))
     if args.no_stall_check:
-        variables["HOROVOD_STALL_CHECK_DISABLE"] = "1"
+        variables[STALL_CHECK_DISABLE] = "1"
     if args.log_with_timestamp is not None:
-        variables["HOROVOD_LOG_HIDE_TIME"] = "0" if args.log_with_timestamp else "1"
+        variables[LOG_HIDE_TIME] = "0" if args.log_with_timestamp else "1"
     if args.nics:
         variables["NCCL_SOCKET_IFNAME"] = args.nics
     return variables
