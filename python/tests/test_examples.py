@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,22 @@ def test_a_pipeline_has_the_losses_of_one_process(launch: Launch, ranks: int) ->
     assert int(found[1]) == ranks
     assert int(found[2]) >= 5
     assert float(found[3]) <= 1e-5
+
+
+@needs_images
+def test_a_script_of_horovods_documentation(tmp_path: Path) -> None:
+    """Started as it says, and with what travels halved."""
+    program = [str(Path(sys.executable).with_name("horovodrun")), "-np", "2", sys.executable]
+    options = ["--epochs", "1", "--images", "12000", "--fp16-allreduce"]
+    job = subprocess.run(
+        [*program, str(EXAMPLES / "horovod_mnist.py"), *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert job.returncode == 0, job.stderr
+    found = re.search(r"^\[0\]<stdout>:demo: epoch=1 accuracy=([\d.]+)$", job.stdout, re.MULTILINE)
+    assert found, job.stdout
+    assert float(found[1]) > 0.6
