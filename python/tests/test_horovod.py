@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -12,6 +13,7 @@ from conftest import HERE, Launch
 from packaging.version import parse
 
 import horovod
+from horovod.common.variables import unknown
 from horovod.runner.util.streams import Pipe
 from horovod.runner.util.threads import in_thread
 
@@ -33,6 +35,26 @@ def test_without_a_launcher_there_is_one_rank() -> None:
 def test_versions() -> None:
     assert parse(horovod.__version__) >= parse("0.28.1"), "scripts compare it"
     assert metadata.version("corro-horovod") == metadata.version("corro")
+
+
+def test_variables_that_horovod_does_not_know_are_named() -> None:
+    environment = {
+        "HOROVOD_FUSION_TRESHOLD": "1",
+        "HOROVOD_WITH_PYTORCH": "1",
+        "HOROVOD_SOMETHING_ELSE": "1",
+    }
+    assert unknown(environment | {"HOME": "/"}) == [
+        "HOROVOD_FUSION_TRESHOLD is not known; did you mean HOROVOD_FUSION_THRESHOLD?",
+        "HOROVOD_SOMETHING_ELSE is not known",
+    ]
+    job = subprocess.run(
+        [sys.executable, "-c", "import horovod.torch as hvd; hvd.init(); hvd.init()"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert job.stderr.count("did you mean HOROVOD_FUSION_THRESHOLD") == 1
 
 
 def test_run_returns_results_by_rank() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import corro
 from horovod.common import process_sets as sets
 from horovod.common.process_sets import ProcessSet
+from horovod.common.variables import warn_of_unknown
 
 
 def init(
@@ -28,6 +29,7 @@ def init(
         raise ValueError(f"process_sets: a list of sets or 'dynamic', not {process_sets!r}")
     elif process_sets is not None:
         static = list(process_sets)
+    warn_of_unknown()
     corro.init()
     world = corro.world() if not comm else corro.new_group(sorted(comm))
     try:
