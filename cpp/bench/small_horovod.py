@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 
-import horovod.torch as hvd
 import torch
 from cases import MANY, Case, Measurement, many
+
+import horovod.torch as hvd
 
 
 def many_cases(count: int, size: int) -> dict[str, Case]:

@@ -17,7 +17,9 @@ struct Word {
 /// Values that are known for an option or a positional argument.
 const std::map<std::string, std::string>& known_values() {
   static const std::map<std::string, std::string> kValues = {
-      {"--show", "different errors all streams"}, {"--bind", "auto none core"}, {"shell", "bash zsh fish"}};
+      {"--show", "different errors all streams"},
+      {"--bind", "auto none core"},
+      {"shell", "bash zsh fish"}};
   return kValues;
 }
 
