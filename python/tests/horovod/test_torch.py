@@ -143,6 +143,26 @@ def test_names_come_in_another_order_on_each_rank() -> None:
         assert (hvd.synchronize(reduced[name]) == total()).all()
 
 
+@pytest.mark.parametrize("name", [None, "x"])
+def test_a_form_that_waits_meets_one_that_does_not(name: str | None) -> None:
+    """Names are those of the operation, not of its form."""
+    rows = 2 * hvd.size()
+    pairs: list[tuple[Callable[..., Any], Callable[..., Any], Any]] = [
+        (hvd.allreduce, hvd.allreduce_async, mine()),
+        (hvd.grouped_allreduce, hvd.grouped_allreduce_async, [mine(), mine()]),
+        (hvd.allgather, hvd.allgather_async, mine()),
+        (hvd.grouped_allgather, hvd.grouped_allgather_async, [mine(), mine()]),
+        (hvd.alltoall, hvd.alltoall_async, mine(torch.float32, rows)),
+        (hvd.reducescatter, hvd.reducescatter_async, mine(torch.float32, rows)),
+        (hvd.grouped_reducescatter, hvd.grouped_reducescatter_async, [mine(torch.float32, rows)]),
+    ]
+    for waits, starts, x in pairs:
+        if hvd.rank() == 0:
+            waits(x, name=name)
+        else:
+            assert hvd.synchronize(starts(x, name=name)) is not None
+
+
 def test_a_name_in_flight_twice_is_refused_here() -> None:
     needs_two()
     if hvd.rank() == 0:

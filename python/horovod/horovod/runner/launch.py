@@ -13,9 +13,9 @@ from pathlib import Path
 from horovod import __version__
 from horovod.common.util import extension_available
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-from horovod.runner.options import environment_of, make_parser, parse_args
+from horovod.runner.options import environment_of, parse_args
 
-__all__ = ["check_build", "command_of", "make_parser", "parse_args", "run_commandline"]
+__all__ = ["check_build", "command_of", "parse_args", "run_commandline"]
 
 _ELASTIC = ("min_num_proc", "max_num_proc", "slots", "elastic_timeout", "reset_limit")
 

@@ -249,6 +249,20 @@ class _Reduction:
         }
 
 
+def _starts(
+    verb: Callable[..., corro.torch.Handle[Tensor]],
+    tensors: Sequence[Tensor],
+    names: Sequence[str],
+    **arguments: Any,
+) -> list[Callable[[Group], corro.torch.Handle[Tensor]]]:
+    """Returns what starts the verb for each of the tensors, in a group."""
+
+    def start_of(data: Tensor, own: str) -> Callable[[Group], corro.torch.Handle[Tensor]]:
+        return lambda group: verb(data, name=own, group=group, **arguments)
+
+    return [start_of(_data(tensor), own) for tensor, own in zip(tensors, names, strict=True)]
+
+
 def _numbered(name: str, count: int) -> list[str]:
     return [f"{name}.{i}" for i in range(count)]
 
@@ -454,14 +468,9 @@ def allgather_async(
     tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts to gather all ranks' tensors along dim 0, which may differ between ranks."""
-    data = _data(tensor)
-    own = _names.of("allgather", name)
+    names = [_names.of("allgather", name)]
     return _start(
-        "allgather",
-        [own],
-        process_set,
-        [lambda group: verbs.allgather_async(data, own, group=group)],
-        _only,
+        "allgather", names, process_set, _starts(verbs.allgather_async, [tensor], names), _only
     )
 
 
@@ -469,31 +478,32 @@ def allgather(
     tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
     """Returns all ranks' tensors, joined along dim 0; differentiable."""
-    return grouped_allgather([tensor], name, process_set)[0]
+    return _run_allgather([tensor], [_names.of("allgather", name)], process_set)[0]
 
 
 def grouped_allgather_async(
     tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts to gather several tensors."""
-    own = _names.of("grouped_allgather", name)
-    names = _numbered(own, len(tensors))
-
-    def start_of(data: Tensor, one: str) -> Callable[[Group], corro.torch.Handle[Tensor]]:
-        return lambda group: verbs.allgather_async(data, one, group=group)
-
-    starts = [start_of(_data(tensor), one) for tensor, one in zip(tensors, names, strict=True)]
-    return _start("allgather", names, process_set, starts, list)
+    names = _numbered(_names.of("grouped_allgather", name), len(tensors))
+    return _start(
+        "allgather", names, process_set, _starts(verbs.allgather_async, tensors, names), list
+    )
 
 
 def grouped_allgather(
     tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
 ) -> list[Tensor]:
     """Returns all ranks' tensors for each; differentiable."""
-    own = _names.of("allgather", name)
+    names = _numbered(_names.of("grouped_allgather", name), len(tensors))
+    return _run_allgather(tensors, names, process_set)
+
+
+def _run_allgather(
+    tensors: Sequence[Tensor], names: Sequence[str], process_set: ProcessSet
+) -> list[Tensor]:
     if any(_checked(tensor).dim() == 0 for tensor in tensors):
         raise IndexError("allgather: a tensor without dimensions has no first one to be joined by")
-    names = _numbered(own, len(tensors))
     with _running("allgather", names, process_set) as group:
         scale = 1.0 / group.size()
         return [
@@ -644,7 +654,7 @@ def reducescatter_async(
     """Starts to reduce the tensor; each rank gets a part of dim 0, the first ones a row more."""
     return _start_reducescatter(
         [tensor],
-        _names.of("reducescatter", name),
+        [_names.of("reducescatter", name)],
         _scattering(op, prescale_factor, postscale_factor, process_set),
         process_set,
         _only,
@@ -662,7 +672,7 @@ def grouped_reducescatter_async(
     """Starts to reduce and scatter several tensors."""
     return _start_reducescatter(
         tensors,
-        _names.of("grouped_reducescatter", name),
+        _numbered(_names.of("grouped_reducescatter", name), len(tensors)),
         _scattering(op, prescale_factor, postscale_factor, process_set),
         process_set,
         list,
@@ -671,20 +681,12 @@ def grouped_reducescatter_async(
 
 def _start_reducescatter(
     tensors: Sequence[Tensor],
-    name: str,
+    names: Sequence[str],
     reduction: _Reduction,
     process_set: ProcessSet,
     finish: Finish,
 ) -> int:
-    data = [_data(tensor) for tensor in tensors]
-    names = _numbered(name, len(data))
-
-    def start_of(tensor: Tensor, own: str) -> Callable[[Group], corro.torch.Handle[Tensor]]:
-        return lambda group: verbs.reducescatter_async(
-            tensor, name=own, group=group, **reduction.arguments
-        )
-
-    starts = [start_of(tensor, own) for tensor, own in zip(data, names, strict=True)]
+    starts = _starts(verbs.reducescatter_async, tensors, names, **reduction.arguments)
     return _start("reducescatter", names, process_set, starts, finish)
 
 
@@ -698,9 +700,9 @@ def reducescatter(
     postscale_factor: float = 1.0,
 ) -> Tensor:
     """Returns this rank's part of dim 0 of the reduced tensor; differentiable."""
-    return grouped_reducescatter(
-        [tensor], name, compression, op, process_set, prescale_factor, postscale_factor
-    )[0]
+    reduction = _scattering(op, prescale_factor, postscale_factor, process_set)
+    names = [_names.of("reducescatter", name)]
+    return _run_reducescatter([tensor], names, compression, reduction, process_set)[0]
 
 
 def grouped_reducescatter(
@@ -714,9 +716,19 @@ def grouped_reducescatter(
 ) -> list[Tensor]:
     """Returns this rank's part of each; differentiable."""
     reduction = _scattering(op, prescale_factor, postscale_factor, process_set)
+    names = _numbered(_names.of("grouped_reducescatter", name), len(tensors))
+    return _run_reducescatter(tensors, names, compression, reduction, process_set)
+
+
+def _run_reducescatter(
+    tensors: Sequence[Tensor],
+    names: Sequence[str],
+    compression: Codec,
+    reduction: _Reduction,
+    process_set: ProcessSet,
+) -> list[Tensor]:
     factors = (reduction.prescale, reduction.postscale)
     small = [compression.compress(_checked(tensor)) for tensor in tensors]
-    names = _numbered(_names.of("reducescatter", name), len(small))
     with _running("reducescatter", names, process_set) as group:
         parts = [
             scaled_reducescatter(
