@@ -169,10 +169,10 @@ TEST(Findings, AClockThatIsOffIsNamed) {
 
 TEST(Findings, WhatIsMissingOrDifferentIsNamed) {
   Health health = sound(4);
-  health.hosts[1].missing = "/work/venv/bin/python is not there";
+  health.hosts[1].missing = "/opt/venv/bin/python is not there";
   health.hosts[2].architecture = "aarch64";
   health.hosts[3].facts.torch = "";
-  EXPECT_THAT(lines_of(health), ElementsAre("b: /work/venv/bin/python is not there",
+  EXPECT_THAT(lines_of(health), ElementsAre("b: /opt/venv/bin/python is not there",
                                             "c: machine aarch64, elsewhere x86_64",
                                             "d: torch is not there, elsewhere 2.8.0"));
 }
