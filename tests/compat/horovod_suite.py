@@ -75,6 +75,13 @@ class StandIn:
         raise NotImplementedError(f"{self._name} is not there")
 
 
+def stand_in(name: str) -> StandIn:
+    """Any name of a module that is not there, but those that Python itself looks for."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return StandIn(name)
+
+
 class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules of Horovod's launcher that are not there: all names in them stand in."""
 
@@ -84,7 +91,7 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        module.__getattr__ = StandIn  # type: ignore[method-assign]
+        module.__getattr__ = stand_in  # type: ignore[method-assign]
 
 
 def hide_muon() -> None:

@@ -5,9 +5,10 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 site=$root/build/compat/site
-if [[ ! -e $site/.ready ]]; then
+packages=(mock==5.2.0 parameterized==0.9.0 psutil==7.2.2)
+if [[ ! -e $site/.ready || $(<"$site/.ready") != "${packages[*]}" ]]; then
   echo "run_upstream: installing what Horovod's tests import in build/compat/site"
-  "$root/.venv/bin/uv" pip install --quiet --no-deps --target "$site" mock==5.2.0 parameterized==0.9.0 psutil==7.2.2
-  touch "$site/.ready"
+  "$root/.venv/bin/uv" pip install --quiet --no-deps --target "$site" "${packages[@]}"
+  echo "${packages[*]}" >"$site/.ready"
 fi
 PYTHONPATH=$site exec "$root/.venv/bin/python" "$root/tests/compat/horovod_suite.py" "$@"
