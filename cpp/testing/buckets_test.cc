@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-constexpr BucketOptions kAverage{.reduce_op = ReduceOp::kAverage};
+const BucketOptions kAverage{.reduce_op = ReduceOp::kAverage};
 
 /// One rank's gradients: three parts of ten floats, two buckets.
 struct Rank {
@@ -204,7 +204,10 @@ TEST_P(BucketsTest, AGatheredBucketLandsBeforeItIsGatheredOnceMore) {
 }
 
 TEST_P(BucketsTest, SumsOfScatteredPartsTravelInAnotherDtype) {
-  make({.reduce_op = ReduceOp::kSum, .postscale = 0.5, .wire = DType::kBF16, .passes = 2},
+  make({.reduce_op = ReduceOp::kSum,
+        .postscale = 0.5,
+        .codec = collective::cast_codec(DType::kBF16),
+        .passes = 2},
        {1, 0, 1});
   for (int pass = 0; pass < 2; ++pass) {
     EXPECT_TRUE(is_over(0));

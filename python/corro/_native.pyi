@@ -61,7 +61,11 @@ class Op:
         timeout: float | None = None,
         name: str | None = None,
         dims: Sequence[int] | None = None,
+        codec: int = 0,
     ) -> None: ...
+
+def cast_codec(dtype: int) -> int:
+    """Returns the address of corro_cast_codec(dtype), which the library keeps; 0 for NULL."""
 
 class Arrays:
     """How the engine reads the arrays of one library."""
@@ -121,7 +125,7 @@ class Group:
         passes: int,
         prescale: float,
         postscale: float,
-        wire_dtype: int | None,
+        codec: int,
         buffers: object,
     ) -> BucketSet: ...
 

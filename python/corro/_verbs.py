@@ -111,6 +111,19 @@ class Verbs(Generic[T]):
             out: where the result goes; may be x. A new array if not given.
             group: the ranks that take part; the world if not given.
         """
+        return self._allreduce(x, op, name, (prescale_factor, postscale_factor), out, group)
+
+    def _allreduce(
+        self,
+        x: T,
+        op: ReduceOp,
+        name: str | None,
+        factors: tuple[float, float],
+        out: T | None,
+        group: Group | None,
+        codec: int = 0,
+    ) -> Call[T]:
+        """`codec`: the address of a corro_codec, or 0."""
         source = self._of.readable(x)
         target, finish = self._target(x, out, self._of.shape(x))
         native = _native.Op(
@@ -120,10 +133,11 @@ class Verbs(Generic[T]):
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=self._of.count(x),
-            prescale=prescale_factor,
-            postscale=postscale_factor,
+            prescale=factors[0],
+            postscale=factors[1],
             name=_checked_name(name),
             dims=self._of.shape(x),
+            codec=codec,
         )
         return Call(
             _context.world_or(group), [native], (source, target), finish, named=name is not None
@@ -208,6 +222,28 @@ class Verbs(Generic[T]):
 
         With a name, the arrays have the names `name.0`, `name.1` and so on.
         """
+        return self._grouped(
+            xs,
+            name,
+            outs,
+            lambda x, own, out: self.allreduce(
+                x,
+                op,
+                own,
+                prescale_factor=prescale_factor,
+                postscale_factor=postscale_factor,
+                out=out,
+                group=group,
+            ),
+        )
+
+    def _grouped(
+        self,
+        xs: Sequence[T],
+        name: str | None,
+        outs: Sequence[T] | None,
+        allreduce: Callable[[T, str | None, T | None], Call[T]],
+    ) -> Call[list[T]]:
         targets = outs if outs is not None else [None] * len(xs)
         if not xs:
             raise InvalidArgumentError("grouped_allreduce: no arrays given")
@@ -215,20 +251,8 @@ class Verbs(Generic[T]):
             raise InvalidArgumentError(
                 f"grouped_allreduce: {len(targets)} outs for {len(xs)} arrays"
             )
-        return Call.joined(
-            [
-                self.allreduce(
-                    x,
-                    op,
-                    None if name is None else f"{name}.{i}",
-                    prescale_factor=prescale_factor,
-                    postscale_factor=postscale_factor,
-                    out=out,
-                    group=group,
-                )
-                for i, (x, out) in enumerate(zip(xs, targets, strict=True))
-            ]
-        )
+        names = [None if name is None else f"{name}.{i}" for i in range(len(xs))]
+        return Call.joined(list(map(allreduce, xs, names, targets)))
 
     def allgather(
         self,

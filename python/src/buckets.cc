@@ -33,8 +33,7 @@ std::vector<corro_bucket_part> parts_in_c(const std::vector<BucketSet::Part>& pa
 
 BucketSet::BucketSet(EnginePtr engine, corro_group* group, nb::object group_object,
                      const std::vector<Part>& parts, uint8_t reduce_op, uint32_t passes,
-                     double prescale, double postscale, std::optional<uint8_t> wire_dtype,
-                     nb::object buffers)
+                     double prescale, double postscale, uintptr_t codec, nb::object buffers)
     : engine_(std::move(engine)),
       group_(std::move(group_object)),
       buffers_(std::move(buffers)),
@@ -46,8 +45,7 @@ BucketSet::BucketSet(EnginePtr engine, corro_group* group, nb::object group_obje
   options.struct_size = sizeof options;
   options.reduce_op = reduce_op;
   options.has_scales = 1;
-  options.has_wire_dtype = wire_dtype ? 1 : 0;
-  options.wire_dtype = wire_dtype.value_or(0);
+  options.codec = reinterpret_cast<const corro_codec*>(codec);
   options.passes = passes;
   options.prescale = prescale;
   options.postscale = postscale;

@@ -20,7 +20,7 @@ class BucketSet {
   /// `buffers` lives as long as the set; so does the group.
   BucketSet(EnginePtr engine, corro_group* group, nb::object group_object,
             const std::vector<Part>& parts, uint8_t reduce_op, uint32_t passes, double prescale,
-            double postscale, std::optional<uint8_t> wire_dtype, nb::object buffers);
+            double postscale, uintptr_t codec, nb::object buffers);
   BucketSet(const BucketSet&) = delete;
   BucketSet& operator=(const BucketSet&) = delete;
   ~BucketSet();

@@ -62,7 +62,7 @@ class Op {
      uintptr_t output, uint64_t count, std::optional<std::vector<uint64_t>> counts,
      std::optional<std::vector<uint64_t>> send_counts, double prescale, double postscale,
      const Seconds& timeout, std::optional<std::string> name,
-     std::optional<std::vector<uint64_t>> dims)
+     std::optional<std::vector<uint64_t>> dims, uintptr_t codec)
       : counts_(std::move(counts)),
         send_counts_(std::move(send_counts)),
         name_(std::move(name)),
@@ -83,6 +83,7 @@ class Op {
     op_.postscale = postscale;
     op_.timeout_ns = nanoseconds(timeout, 0);
     op_.name = name_ ? name_->c_str() : nullptr;
+    op_.codec = reinterpret_cast<const corro_codec*>(codec);
     if (!dims_) return;
     op_.ndim = static_cast<int32_t>(dims_->size());
     dims_->reserve(1);  // A scalar's dims are an address too.
@@ -185,9 +186,9 @@ class Group {
 
   std::unique_ptr<BucketSet> buckets(const std::vector<BucketSet::Part>& parts, uint8_t reduce_op,
                                      uint32_t passes, double prescale, double postscale,
-                                     std::optional<uint8_t> wire_dtype, const nb::object& buffers) {
+                                     uintptr_t codec, const nb::object& buffers) {
     return std::make_unique<BucketSet>(engine_, group_, nb::find(this), parts, reduce_op, passes,
-                                       prescale, postscale, wire_dtype, buffers);
+                                       prescale, postscale, codec, buffers);
   }
 
  private:
@@ -485,12 +486,16 @@ NB_MODULE(_native, module) {
       .def(nb::init<uint8_t, uint8_t, uint8_t, int, uint32_t, uintptr_t, uintptr_t, uint64_t,
                     std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>,
                     double, double, Seconds, std::optional<std::string>,
-                    std::optional<std::vector<uint64_t>>>(),
+                    std::optional<std::vector<uint64_t>>, uintptr_t>(),
            nb::kw_only(), "kind"_a, "dtype"_a = static_cast<int>(CORRO_U8),
            "reduce_op"_a = static_cast<int>(CORRO_SUM), "root"_a = 0, "tag"_a = 0, "input"_a = 0,
            "output"_a = 0, "count"_a = 0, "counts"_a = nb::none(), "send_counts"_a = nb::none(),
            "prescale"_a = 1.0, "postscale"_a = 1.0, "timeout"_a = nb::none(), "name"_a = nb::none(),
-           "dims"_a = nb::none());
+           "dims"_a = nb::none(), "codec"_a = 0);
+  module.def(
+      "cast_codec",
+      [](uint8_t dtype) { return reinterpret_cast<uintptr_t>(corro_cast_codec(dtype)); },
+      "dtype"_a);
 
   nb::class_<Arrays>(module, "Arrays")
       .def(nb::init<nb::object, nb::object, nb::object>(), "type"_a, "empty_like"_a,
@@ -515,7 +520,7 @@ NB_MODULE(_native, module) {
            "name"_a = nb::none())
       .def("load", &Group::load, "spec"_a, "first"_a = 0, "timeout"_a = nb::none())
       .def("buckets", &Group::buckets, nb::kw_only(), "parts"_a, "reduce_op"_a, "passes"_a,
-           "prescale"_a, "postscale"_a, "wire_dtype"_a.none(), "buffers"_a);
+           "prescale"_a, "postscale"_a, "codec"_a, "buffers"_a);
   corro::python::bind_buckets(module);
 
   nb::class_<Engine>(module, "Engine")

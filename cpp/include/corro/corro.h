@@ -162,6 +162,29 @@ CORRO_API int32_t corro_group_size(const corro_group* group);
  * Returns the length of the whole text without its NUL. Never blocks. */
 CORRO_API size_t corro_group_selection_table(const corro_group* group, char* text, size_t size);
 
+/* A small form in which floating-point contributions to an ALLREDUCE travel. Functions are called
+ * by the engine's thread, for several operations one after another; they do not block and call
+ * nothing of this library. encode and decode return 0, or another number if they fail, which ends
+ * the group on every rank. Copied: what it points to stays valid until the engine's end. */
+typedef struct corro_codec {
+  size_t struct_size; /* sizeof(corro_codec) */
+  const char* name;   /* 1 to 32 bytes; the same on every rank, and none of this library's */
+  void* context;      /* given to the functions */
+  uint8_t folds;      /* 1: count elements become count elements of folded_dtype, which are reduced
+                         as they are. 0: every rank gets all small forms and reduces what they
+                         decode to, in the order of ranks */
+  uint8_t folded_dtype;
+  /* 0: elements of this dtype, CORRO_F16 to CORRO_F64, travel as they are; the others always do */
+  int (*applies_to)(void* context, uint8_t dtype);
+  /* Bytes of the small form, at most 2^40, the same on every rank. Not called if it folds. */
+  uint64_t (*encoded_bytes)(void* context, uint8_t dtype, uint64_t count);
+  int (*encode)(void* context, uint8_t dtype, const void* from, uint64_t count, void* into);
+  int (*decode)(void* context, uint8_t dtype, const void* from, uint64_t count, void* into);
+} corro_codec;
+/* Casts larger numbers to dtype, which is CORRO_F16, CORRO_BF16 or CORRO_F32; else NULL. The same
+ * address each time. */
+CORRO_API const corro_codec* corro_cast_codec(uint8_t dtype);
+
 /* clang-format off */
 /* One operation. Buffers are contiguous and stay valid and untouched until the work is done. input
  * and output lie apart or, in place, begin at the same address; with ALLGATHER and GATHER input is then
@@ -202,6 +225,7 @@ typedef struct corro_op {
   const uint64_t* dims; /* what the ranks' shapes have to agree in beside the count: all dims, or
                            those of a row where dim 0 may differ. NULL: not compared */
   int32_t ndim;         /* dims has so many, 0 for a scalar */
+  const corro_codec* codec; /* of an ALLREDUCE; NULL: it travels as it is */
 } corro_op;
 
 /* How corro_submit starts operations; flags that may be combined. */
@@ -397,7 +421,7 @@ CORRO_API corro_code corro_firing_done(const corro_firing* firing, corro_code co
  *
  * A part that comes more often (a second backward before the step, a layer that is used twice under reentrant checkpointing) is
  * added to what is reduced or will be; the next close() reduces all buckets once more. That is right for a plain average alone: with
- * another reduce_op, scales or a wire dtype it is refused. All members have to do the same: a rank that reduces once more than
+ * another reduce_op, scales or a codec it is refused. All members have to do the same: a rank that reduces once more than
  * another is an error on every rank.
  *
  * Sets have a lane of their own: they wait neither for each other nor for other operations of their group. A failure (a lost rank, a
@@ -406,9 +430,9 @@ CORRO_API corro_code corro_firing_done(const corro_firing* firing, corro_code co
 typedef struct corro_bucket_set corro_bucket_set;
 
 /* One gradient of this rank. Its memory is the set's from ready() until the bucket is reduced.
- * Where the parts of a bucket follow each other in memory without a gap, and travel in their own
- * dtype, the bucket is reduced in place, without a copy if the memory is the arena's; else it is
- * gathered in memory of the engine. */
+ * Where the parts of a bucket follow each other in memory without a gap the bucket is reduced in
+ * place, without a copy if the memory is the arena's; else it is gathered in memory of the engine.
+ */
 typedef struct corro_bucket_part {
   size_t struct_size; /* sizeof(corro_bucket_part) */
   uint8_t dtype;      /* the same for all parts of a bucket */
@@ -421,14 +445,12 @@ typedef struct corro_bucket_part {
 typedef struct corro_bucket_options {
   size_t struct_size; /* sizeof(corro_bucket_options) */
   uint8_t reduce_op;
-  uint8_t has_scales;     /* 1: prescale and postscale count even where they are 0 */
-  uint8_t has_wire_dtype; /* 1: floating-point parts of a larger dtype are cast to wire_dtype,
-                             reduced, and cast back */
-  uint8_t wire_dtype;     /* CORRO_F16, CORRO_BF16, CORRO_F32 */
-  uint32_t passes;        /* 0 means 1 */
-  double prescale;        /* as in corro_op, in the dtype that travels */
+  uint8_t has_scales; /* 1: prescale and postscale count even where they are 0 */
+  uint32_t passes;    /* 0 means 1 */
+  double prescale;    /* as in corro_op, in the dtype that travels */
   double postscale;
-  int64_t timeout_ns; /* of each reduction; 0: the engine's default */
+  int64_t timeout_ns;       /* of each reduction; 0: the engine's default */
+  const corro_codec* codec; /* of each bucket as a whole; NULL: none */
 } corro_bucket_options;
 
 /* Makes a set of buckets on the group; its options and parts, but for their memory, are the same on

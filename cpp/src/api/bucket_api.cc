@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "api/codec.h"
 #include "api/handles.h"
 #include "runtime/buckets.h"
 
@@ -53,15 +54,8 @@ Result<corro::runtime::BucketPart> read_part(const corro_bucket_part* given, siz
 Result<corro::runtime::BucketOptions> read_options(const corro_bucket_options* given) {
   corro_bucket_options options;
   CORRO_TRY(read_struct(given, options));
-  if (options.reduce_op >= corro::kReduceOpCount || options.wire_dtype >= corro::kDTypeCount) {
-    return Status(Code::kInvalidArgument, fmt::format("unknown reduce_op {} or wire_dtype {}",
-                                                      options.reduce_op, options.wire_dtype));
-  }
-  const auto wire = static_cast<corro::DType>(options.wire_dtype);
-  if (options.has_wire_dtype != 0 && (wire < corro::DType::kF16 || wire > corro::DType::kF32)) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("wire_dtype is {}, not f16, bf16 or f32", name_of(wire)));
-  }
+  if (options.reduce_op >= corro::kReduceOpCount)
+    return Status(Code::kInvalidArgument, fmt::format("unknown reduce_op {}", options.reduce_op));
   const bool as_given = options.has_scales != 0;
   corro::runtime::BucketOptions read{
       .reduce_op = static_cast<corro::ReduceOp>(options.reduce_op),
@@ -69,7 +63,7 @@ Result<corro::runtime::BucketOptions> read_options(const corro_bucket_options* g
       .postscale = options.postscale == 0 && !as_given ? 1 : options.postscale,
       .passes = options.passes == 0 ? 1 : options.passes,
       .timeout = Duration(options.timeout_ns)};
-  if (options.has_wire_dtype != 0) read.wire = wire;
+  CORRO_ASSIGN(read.codec, corro::api::read_codec(options.codec));
   return read;
 }
 

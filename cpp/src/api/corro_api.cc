@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "api/arena_blocks.h"
+#include "api/codec.h"
 #include "api/handles.h"
 #include "base/env.h"
 #include "wire/store_bootstrap.h"
@@ -51,6 +52,12 @@ Status read_request(const corro_op* given, int32_t size, corro::collective::OpRe
   request.prescale = op.prescale == 0 && !as_given ? 1 : op.prescale;
   request.postscale = op.postscale == 0 && !as_given ? 1 : op.postscale;
   request.timeout = Duration(op.timeout_ns);
+  if (op.codec != nullptr) {
+    if (request.kind != corro::OpKind::kAllreduce)
+      return {Code::kInvalidArgument, fmt::format("{} has no codec", name_of(request.kind))};
+    CORRO_ASSIGN(auto codec, corro::api::read_codec(op.codec));
+    if (codec->applies_to(request.dtype)) request.codec = std::move(codec);
+  }
   const auto ranks = static_cast<size_t>(size);
   if (op.counts != nullptr) request.counts.assign(op.counts, op.counts + ranks);
   if (op.send_counts != nullptr) request.send_counts.assign(op.send_counts, op.send_counts + ranks);

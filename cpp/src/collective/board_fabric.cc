@@ -12,14 +12,14 @@ std::string BoardFabric::describe() const {
       board_->size(), kLineBytes, kSlotBytes, kMostCopiedBytes);
 }
 
-std::unique_ptr<Operation> BoardFabric::start(uint64_t op, const OpRequest& request,
-                                              bool published) {
+std::unique_ptr<Operation> BoardFabric::start_plain(uint64_t op, const OpRequest& request,
+                                                    bool published) {
   return make_board_operation(*board_, op, request, published);
 }
 
 bool BoardFabric::begin_now(uint64_t op, const OpRequest& request,
                             std::optional<BoardExchange>& exchange) {
-  if (!request.counts.empty() || !request.send_counts.empty() ||
+  if (request.codec != nullptr || !request.counts.empty() || !request.send_counts.empty() ||
       !validate_sizes(request, board_->rank(), board_->size()).ok()) {
     return false;
   }

@@ -11,12 +11,11 @@ namespace corro::collective {
 
 class BoardFabric final : public Fabric {
  public:
-  explicit BoardFabric(std::unique_ptr<Board> board) : board_(std::move(board)) {}
+  BoardFabric(std::unique_ptr<Board> board, SegmentPool& scratch)
+      : Fabric(board->size(), scratch), board_(std::move(board)) {}
 
   [[nodiscard]] FabricTraits traits() const override { return {.by_rank_order = true}; }
   [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] std::unique_ptr<Operation> start(uint64_t op, const OpRequest& request,
-                                                 bool published) override;
   bool begin_now(uint64_t op, const OpRequest& request,
                  std::optional<BoardExchange>& exchange) override;
   void set_completed(uint64_t op) override { board_->set_completed(op); }
@@ -32,6 +31,9 @@ class BoardFabric final : public Fabric {
   }
 
  private:
+  [[nodiscard]] std::unique_ptr<Operation> start_plain(uint64_t op, const OpRequest& request,
+                                                       bool published) override;
+
   std::unique_ptr<Board> board_;
 };
 

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "collective/board/board_exchange.h"
+#include "collective/board/segment_pool.h"
 #include "collective/operation/operation.h"
 #include "collective/operation/request.h"
 
@@ -28,7 +29,8 @@ struct FabricTraits {
 /// Of one lane of one group; ids of operations count from 0. Loop-confined.
 class Fabric {
  public:
-  Fabric() = default;
+  /// `size`: ranks of the group. The pool outlives it.
+  Fabric(int32_t size, SegmentPool& scratch) : size_(size), scratch_(scratch) {}
   virtual ~Fabric() = default;
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
@@ -37,11 +39,11 @@ class Fabric {
   /// How operations of each size run, as text for people.
   [[nodiscard]] virtual std::string describe() const = 0;
   /// A collective, moved by its poll(). The request is borrowed and outlives it. `published`:
-  /// begin_now() has begun it already.
-  [[nodiscard]] virtual std::unique_ptr<Operation> start(uint64_t op, const OpRequest& request,
-                                                         bool published) = 0;
-  /// Begins a small collective without memory of its own: true if `exchange` holds it. Nothing else
-  /// may be in flight on the lane.
+  /// begin_now() has begun it already. One with a codec travels in its small form.
+  [[nodiscard]] std::unique_ptr<Operation> start(uint64_t op, const OpRequest& request,
+                                                 bool published);
+  /// Begins a small collective without a codec, and without memory of its own: true if `exchange`
+  /// holds it. Nothing else may be in flight on the lane.
   virtual bool begin_now(uint64_t op, const OpRequest& request,
                          std::optional<BoardExchange>& exchange) = 0;
   /// Operations below `op` are over here.
@@ -54,6 +56,15 @@ class Fabric {
   /// This rank is out of the lane, after its last operation. True once no member can look at the
   /// lane's memory here any more; asked again until then. `gone`: world ranks that are no more.
   [[nodiscard]] virtual bool leave(const std::function<bool(int32_t world_rank)>& gone) = 0;
+
+ private:
+  /// start() of a request without a codec.
+  [[nodiscard]] virtual std::unique_ptr<Operation> start_plain(uint64_t op,
+                                                               const OpRequest& request,
+                                                               bool published) = 0;
+
+  const int32_t size_;
+  SegmentPool& scratch_;
 };
 
 }  // namespace corro::collective

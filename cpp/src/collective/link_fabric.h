@@ -15,13 +15,13 @@ namespace corro::collective {
 class LinkFabric final : public Fabric {
  public:
   /// The endpoints and the table outlive it; the table changes only while nothing has run.
-  LinkFabric(Links links, Topology topology, const SelectionTable& selection)
-      : links_(std::move(links)), schedules_(links_.rank, std::move(topology), selection) {}
+  LinkFabric(Links links, Topology topology, const SelectionTable& selection, SegmentPool& scratch)
+      : Fabric(links.size(), scratch),
+        links_(std::move(links)),
+        schedules_(links_.rank, std::move(topology), selection) {}
 
   [[nodiscard]] FabricTraits traits() const override { return {.by_messages = true}; }
   [[nodiscard]] std::string describe() const override { return schedules_.describe(); }
-  [[nodiscard]] std::unique_ptr<Operation> start(uint64_t op, const OpRequest& request,
-                                                 bool published) override;
   bool begin_now(uint64_t /*op*/, const OpRequest& /*request*/,
                  std::optional<BoardExchange>& /*exchange*/) override {
     return false;
@@ -36,6 +36,9 @@ class LinkFabric final : public Fabric {
   }
 
  private:
+  [[nodiscard]] std::unique_ptr<Operation> start_plain(uint64_t op, const OpRequest& request,
+                                                       bool published) override;
+
   Links links_;
   ScheduleCache schedules_;
 };

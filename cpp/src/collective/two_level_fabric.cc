@@ -2,8 +2,8 @@
 
 namespace corro::collective {
 
-std::unique_ptr<Operation> TwoLevelFabric::start(uint64_t op, const OpRequest& request,
-                                                 bool /*published*/) {
+std::unique_ptr<Operation> TwoLevelFabric::start_plain(uint64_t op, const OpRequest& request,
+                                                       bool /*published*/) {
   return make_two_level_operation(lane_, op, request, schedules_.schedule_for(request));
 }
 

@@ -26,15 +26,14 @@ class TwoLevelFabric final : public Fabric {
   /// `board`: of the ranks of this host, ascending. The endpoints and the table outlive it; the
   /// table changes only while nothing has run.
   TwoLevelFabric(Links links, Topology topology, const SelectionTable& selection,
-                 std::unique_ptr<Board> board)
-      : links_(std::move(links)),
+                 std::unique_ptr<Board> board, SegmentPool& scratch)
+      : Fabric(links.size(), scratch),
+        links_(std::move(links)),
         schedules_(links_.rank, std::move(topology), selection),
         board_(std::move(board)) {}
 
   [[nodiscard]] FabricTraits traits() const override { return {.by_messages = true}; }
   [[nodiscard]] std::string describe() const override { return schedules_.describe(); }
-  [[nodiscard]] std::unique_ptr<Operation> start(uint64_t op, const OpRequest& request,
-                                                 bool published) override;
   bool begin_now(uint64_t /*op*/, const OpRequest& /*request*/,
                  std::optional<BoardExchange>& /*exchange*/) override {
     return false;
@@ -49,6 +48,9 @@ class TwoLevelFabric final : public Fabric {
   [[nodiscard]] bool leave(const std::function<bool(int32_t world_rank)>& gone) override;
 
  private:
+  [[nodiscard]] std::unique_ptr<Operation> start_plain(uint64_t op, const OpRequest& request,
+                                                       bool published) override;
+
   Links links_;
   ScheduleCache schedules_;
   std::unique_ptr<Board> board_;

@@ -1,6 +1,7 @@
 #include "named/fusion.h"
 
 #include "base/dtype.h"
+#include "collective/operation/codec.h"
 
 namespace corro::named {
 namespace {
@@ -15,13 +16,14 @@ uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment 
 bool may_fuse(const Fusible& op, const FusionOptions& options) {
   const OpKind kind = op.signature.kind;
   return (kind == OpKind::kAllreduce || kind == OpKind::kBroadcast || kind == OpKind::kReduce) &&
-         bytes_of(op) <= options.solo_bytes;
+         bytes_of(op) <= options.solo_bytes &&
+         (op.codec.empty() || collective::codec_named(op.codec) != nullptr);
 }
 
 bool alike(const Fusible& a, const Fusible& b) {
   return a.signature.kind == b.signature.kind && a.signature.dtype == b.signature.dtype &&
          a.signature.reduce_op == b.signature.reduce_op && a.signature.root == b.signature.root &&
-         a.prescale == b.prescale && a.postscale == b.postscale;
+         a.prescale == b.prescale && a.postscale == b.postscale && a.codec == b.codec;
 }
 
 class Cutter {

@@ -31,6 +31,7 @@ void write_ref(ByteWriter& writer, const NamedRef& ref) {
   writer.write(op.signature.extras);
   writer.write(std::bit_cast<uint64_t>(op.prescale));
   writer.write(std::bit_cast<uint64_t>(op.postscale));
+  writer.write_string(op.codec);
 }
 
 /// Reads what the writers above wrote; after the first failure every read fails and values stay as
@@ -97,6 +98,7 @@ class MessageReader {
     read(op.signature.extras);
     read(op.prescale);
     read(op.postscale);
+    read(op.codec, collective::kMostCodecName);
   }
   void fail() {
     failed_ = true;
@@ -142,13 +144,15 @@ void read_segments(MessageReader& reader, Decision& message) {
 bool same(const NamedEntry& a, const NamedEntry& b) {
   return a.name == b.name && a.op.signature == b.op.signature &&
          std::bit_cast<uint64_t>(a.op.prescale) == std::bit_cast<uint64_t>(b.op.prescale) &&
-         std::bit_cast<uint64_t>(a.op.postscale) == std::bit_cast<uint64_t>(b.op.postscale);
+         std::bit_cast<uint64_t>(a.op.postscale) == std::bit_cast<uint64_t>(b.op.postscale) &&
+         a.op.codec == b.op.codec;
 }
 
 std::string describe(const NamedEntry& entry) {
   std::string text = entry.op.signature.describe();
   if (entry.op.prescale != 1) text += fmt::format(", prescale {}", entry.op.prescale);
   if (entry.op.postscale != 1) text += fmt::format(", postscale {}", entry.op.postscale);
+  if (!entry.op.codec.empty()) text += fmt::format(", codec {}", entry.op.codec);
   return text;
 }
 

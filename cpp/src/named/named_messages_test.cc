@@ -14,6 +14,7 @@ TEST(NamedMessages, AnnouncementsComeBackAsTheyWere) {
   NamedEntry full = entry("grad.1", uint64_t{1} << 40U);
   full.op.prescale = 0.25;
   full.op.postscale = -0.0;
+  full.op.codec = "bf16";
   full.op.signature.root = 7;
   const auto ready = decode_announcement(encode(Announcement{
       .mode = 4, .ready = {{.cached = 9}, {.cached = NamedRef::kNone, .entry = full}}}));
@@ -182,6 +183,10 @@ TEST(NamedEntry, SaysWhatItIs) {
   NamedEntry scaled = entry("a", 5);
   scaled.op.postscale = 0.5;
   EXPECT_EQ(describe(scaled), "allreduce(f32[5], sum), postscale 0.5");
+  NamedEntry coded = entry("a", 5);
+  coded.op.codec = "f16";
+  EXPECT_EQ(describe(coded), "allreduce(f32[5], sum), codec f16");
+  EXPECT_FALSE(same(coded, entry("a", 5)));
   NamedEntry nan = entry("a", 5);
   nan.op.prescale = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(same(nan, nan));

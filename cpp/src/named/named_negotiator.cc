@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "collective/operation/codec.h"
+
 namespace corro::named {
 namespace {
 
@@ -13,6 +15,12 @@ Status protocol_error(int32_t member, std::string_view what) {
   return {Code::kInvalidArgument,
           fmt::format("named operations: rank {} {}", member, what),
           {.rank = member, .op = "named", .phase = "negotiate"}};
+}
+
+/// Members that have joined can take part: they know what changes no result, and how it travels.
+bool has_identity(const Fusible& op) {
+  const bool known = op.codec.empty() || collective::codec_named(op.codec) != nullptr;
+  return op.signature.kind == OpKind::kAllreduce && known;
 }
 
 }  // namespace
@@ -159,8 +167,7 @@ int32_t Negotiator::absent_from(const Pending& pending) const {
 
 void Negotiator::decide(const std::string& name, const Pending& pending) {
   const bool agreed = pending.others.empty();
-  const bool possible =
-      absent_from(pending) == 0 || pending.first.op.signature.kind == OpKind::kAllreduce;
+  const bool possible = absent_from(pending) == 0 || has_identity(pending.first.op);
   if (agreed && possible) {
     complete_.push_back(pending.first);
     return;

@@ -1,22 +1,12 @@
 #include "runtime/bucket_memory.h"
 
+#include <cstring>
 #include <utility>
-
-#include "device/reduce.h"
 
 namespace corro::runtime {
 
-DType travels_as(DType dtype, std::optional<DType> wire) {
-  const bool floats = dtype >= DType::kF16;
-  return wire && floats && size_of(*wire) < size_of(dtype) ? *wire : dtype;
-}
-
-BucketMemory::BucketMemory(std::vector<BucketPart> parts, DType dtype, collective::Segment& segment)
-    : parts_(std::move(parts)),
-      dtype_(dtype),
-      segment_(segment),
-      reduced_(parts_.front().data),
-      in_place_(dtype == parts_.front().dtype) {
+BucketMemory::BucketMemory(std::vector<BucketPart> parts, collective::Segment& segment)
+    : parts_(std::move(parts)), segment_(segment), reduced_(parts_.front().data) {
   const std::byte* next = reduced_;
   for (const BucketPart& part : parts_) {
     in_place_ = in_place_ && part.data == next;
@@ -26,14 +16,12 @@ BucketMemory::BucketMemory(std::vector<BucketPart> parts, DType dtype, collectiv
 }
 
 Result<std::unique_ptr<BucketMemory>> BucketMemory::create(std::vector<BucketPart> parts,
-                                                           std::optional<DType> wire,
                                                            collective::Segment& segment) {
-  const DType dtype = travels_as(parts.front().dtype, wire);
-  std::unique_ptr<BucketMemory> memory(new BucketMemory(std::move(parts), dtype, segment));
+  std::unique_ptr<BucketMemory> memory(new BucketMemory(std::move(parts), segment));
   if (memory->in_place_) return memory;
   memory->reduced_ = nullptr;
   if (memory->count_ == 0) return memory;
-  CORRO_ASSIGN(memory->reduced_, segment.allocate(memory->count_ * size_of(dtype)));
+  CORRO_ASSIGN(memory->reduced_, segment.allocate(memory->bytes().size()));
   return memory;
 }
 
@@ -45,8 +33,8 @@ void BucketMemory::gather() {
   std::byte* next = reduced_;
   for (size_t i = 0; !in_place_ && i < parts_.size(); ++i) {
     const BucketPart& part = parts_[i];
-    device::cast(part.dtype, part.data, dtype_, next, part.count);
-    next += part.count * size_of(dtype_);
+    if (part.count > 0) std::memcpy(next, part.data, part.bytes());
+    next += part.bytes();
   }
 }
 
@@ -54,8 +42,8 @@ void BucketMemory::scatter() {
   const std::byte* next = reduced_;
   for (size_t i = 0; !in_place_ && i < parts_.size(); ++i) {
     const BucketPart& part = parts_[i];
-    device::cast(dtype_, next, part.dtype, part.data, part.count);
-    next += part.count * size_of(dtype_);
+    if (part.count > 0) std::memcpy(part.data, next, part.bytes());
+    next += part.bytes();
   }
 }
 

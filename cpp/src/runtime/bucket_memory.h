@@ -1,14 +1,13 @@
 // BucketMemory: where the gradients of one bucket lie, and where they are reduced.
 //
-//   CORRO_ASSIGN(auto memory, BucketMemory::create(parts, DType::kBF16, segment));
+//   CORRO_ASSIGN(auto memory, BucketMemory::create(parts, segment));
 //   memory->gather();  ... an allreduce of memory->bytes() ...  memory->scatter();
 //
-// Parts that follow each other without a gap and travel in their own dtype are reduced where they
-// are. Else they are gathered in memory of the arena, each cast to the dtype in which it travels.
+// Parts that follow each other without a gap are reduced where they are. Else they are gathered in
+// memory of the arena.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,19 +32,17 @@ struct BucketPart {
 /// Loop-confined. The segment outlives it.
 class BucketMemory final {
  public:
-  /// The parts are of one dtype. `wire`: what larger floating-point numbers are cast to.
+  /// The parts are of one dtype.
   [[nodiscard]] static Result<std::unique_ptr<BucketMemory>> create(std::vector<BucketPart> parts,
-                                                                    std::optional<DType> wire,
                                                                     collective::Segment& segment);
   BucketMemory(const BucketMemory&) = delete;
   BucketMemory& operator=(const BucketMemory&) = delete;
   ~BucketMemory();
 
   /// What is reduced.
-  [[nodiscard]] std::span<std::byte> bytes() const { return {reduced_, count_ * size_of(dtype_)}; }
+  [[nodiscard]] std::span<std::byte> bytes() const { return {reduced_, count_ * size_of(dtype())}; }
   [[nodiscard]] uint64_t count() const { return count_; }
-  [[nodiscard]] DType dtype() const { return dtype_; }
-  [[nodiscard]] bool casts() const { return dtype_ != parts_.front().dtype; }
+  [[nodiscard]] DType dtype() const { return parts_.front().dtype; }
   [[nodiscard]] const std::vector<BucketPart>& parts() const { return parts_; }
 
   /// Brings the parts to where they are reduced, and back. In place neither does anything.
@@ -53,18 +50,13 @@ class BucketMemory final {
   void scatter();
 
  private:
-  BucketMemory(std::vector<BucketPart> parts, DType dtype, collective::Segment& segment);
+  BucketMemory(std::vector<BucketPart> parts, collective::Segment& segment);
 
   const std::vector<BucketPart> parts_;
-  const DType dtype_;
   collective::Segment& segment_;
   uint64_t count_ = 0;
   std::byte* reduced_ = nullptr;
   bool in_place_ = true;
 };
-
-/// The dtype in which numbers of `dtype` travel where larger floating-point ones are cast to
-/// `wire`.
-[[nodiscard]] DType travels_as(DType dtype, std::optional<DType> wire);
 
 }  // namespace corro::runtime

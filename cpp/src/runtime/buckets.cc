@@ -22,11 +22,11 @@ std::vector<uint32_t> buckets_of(const std::vector<BucketPart>& parts) {
 }
 
 bool plain_average(const std::vector<BucketPart>& parts, const BucketOptions& options) {
-  const auto casts = [&options](const BucketPart& part) {
-    return travels_as(part.dtype, options.wire) != part.dtype;
+  const auto coded = [&options](const BucketPart& part) {
+    return options.codec != nullptr && options.codec->applies_to(part.dtype);
   };
   return options.reduce_op == ReduceOp::kAverage && options.prescale == 1 &&
-         options.postscale == 1 && std::none_of(parts.begin(), parts.end(), casts);
+         options.postscale == 1 && std::none_of(parts.begin(), parts.end(), coded);
 }
 
 Status wrong(const BucketPart& part, const std::string& what) {
@@ -86,8 +86,7 @@ Status Buckets::open(Engine& engine, const std::vector<BucketPart>& parts) {
   for (const auto& numbers : parts_of_) {
     std::vector<BucketPart> own;
     for (const uint32_t part : numbers) own.push_back(parts[part]);
-    CORRO_ASSIGN(auto memory,
-                 BucketMemory::create(std::move(own), options_.wire, *engine.segment()));
+    CORRO_ASSIGN(auto memory, BucketMemory::create(std::move(own), *engine.segment()));
     memory_.push_back(std::move(memory));
   }
   CORRO_ASSIGN(plan_, engine.load(group_, make_plan(), load_options()));
@@ -156,6 +155,8 @@ LoadOptions Buckets::load_options() {
                 if (service / services == set_.buckets()) return;
                 request.prescale = options_.prescale;
                 request.postscale = options_.postscale;
+                const bool coded = options_.codec && options_.codec->applies_to(request.dtype);
+                if (coded) request.codec = options_.codec;
               }};
 }
 

@@ -43,7 +43,7 @@ struct BucketOptions {
   ReduceOp reduce_op = ReduceOp::kSum;
   double prescale = 1;
   double postscale = 1;
-  std::optional<DType> wire = {};  ///< What larger floating-point numbers are cast to.
+  std::shared_ptr<const collective::Codec> codec = {};  ///< Of parts that it applies to.
   uint32_t passes = 1;
   Duration timeout{};  ///< Of each reduction; zero: the engine's.
 };

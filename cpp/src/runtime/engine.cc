@@ -37,6 +37,7 @@ Engine::Engine(EngineOptions options)
     : parts_{.options = std::move(options),
              .peers = peers_of(parts_.options),
              .stages = stages_of(parts_.options),
+             .scratch = collective::SegmentPool(*parts_.options.segment),
              .metrics = metrics_of(parts_.options)},
       groups_(parts_) {}
 

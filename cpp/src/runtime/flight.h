@@ -63,6 +63,7 @@ struct EngineParts {
   EngineOptions options;
   Peers peers;
   collective::StagePool stages;
+  collective::SegmentPool scratch;  ///< Of operations with a codec.
   std::unique_ptr<obs::FlightRecorder> recorder = nullptr;
   std::unique_ptr<graph::Executor> executor = nullptr;
   obs::Metrics metrics;                ///< The recorder's.

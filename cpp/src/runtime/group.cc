@@ -66,7 +66,7 @@ Result<Made> make_fabric(EngineParts& parts, const GroupFacts& facts, const Lane
   const std::span<const int32_t> neighbours = topology.ranks_on(topology.host_of(facts.rank));
   if (boards && topology.hosts() == 1) {
     CORRO_ASSIGN(auto board, make_board(parts, facts, lane, neighbours));
-    return Made(new collective::BoardFabric(std::move(board)));
+    return Made(new collective::BoardFabric(std::move(board), parts.scratch));
   }
   collective::Links links{
       .lane = lane, .rank = facts.rank, .endpoints = {}, .world_ranks = facts.world_ranks};
@@ -74,10 +74,11 @@ Result<Made> make_fabric(EngineParts& parts, const GroupFacts& facts, const Lane
     links.endpoints.push_back(parts.peers.endpoint(member));
   const collective::SelectionTable& selection = parts.options.selection;
   if (!boards || !topology.two_levels())
-    return Made(new collective::LinkFabric(std::move(links), std::move(topology), selection));
+    return Made(new collective::LinkFabric(std::move(links), std::move(topology), selection,
+                                           parts.scratch));
   CORRO_ASSIGN(auto board, make_board(parts, facts, lane, neighbours));
   return Made(new collective::TwoLevelFabric(std::move(links), std::move(topology), selection,
-                                             std::move(board)));
+                                             std::move(board), parts.scratch));
 }
 
 /// The next member compares its list with this one. If all lists of a name are equal, each is

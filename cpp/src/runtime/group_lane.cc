@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "collective/coded_operation.h"
+
 namespace corro::runtime {
 namespace {
 
@@ -83,7 +85,11 @@ void GroupLane::skip() {
 void GroupLane::launch(Flight& flight) {
   flight.start(parts_, fabric_->start(flight.op, *flight.request, flight.published),
                by_messages_ || closing_);
-  flight.signature = collective::signature_of(*flight.request, facts_.size()).pack();
+  const collective::OpRequest& request = *flight.request;
+  flight.signature =
+      request.codec == nullptr
+          ? collective::signature_of(request, facts_.size()).pack()
+          : collective::signature_of(collective::travelling(request), facts_.size()).pack();
   if (const auto said = news_.take_call(flight.op)) judge(said->first, flight.op, said->second);
   if (flight.over) return;
   if (const auto cause = news_.take_cancel(flight.op))

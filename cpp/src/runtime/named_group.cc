@@ -22,6 +22,10 @@ std::string text_of(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+std::string codec_of(const OpRequest& request) {
+  return request.codec == nullptr ? "" : std::string(request.codec->name());
+}
+
 uint64_t bytes_of(const OpRequest& request) { return request.count * size_of(request.dtype); }
 
 /// What fusion may join has one count and one root: nothing else decides who reads and writes.
@@ -106,7 +110,8 @@ Status NamedGroup::submit(const std::shared_ptr<WorkState>& work, size_t index, 
   named::NamedEntry entry{.name = request.name,
                           .op = {.signature = collective::signature_of(request, size),
                                  .prescale = request.prescale,
-                                 .postscale = request.postscale}};
+                                 .postscale = request.postscale,
+                                 .codec = codec_of(request)}};
   const Time ask_at = now + (deadline - now) / 4 * 3;
   const uint64_t token = next_token_++;
   CORRO_TRY(queue_.submit(std::move(entry), token, now));
@@ -245,6 +250,8 @@ collective::OpRequest NamedGroup::bucket_request(const named::NamedStart& start,
           .prescale = start.as_one.prescale,
           .postscale = start.as_one.postscale,
           .absent = start.absent,
+          .codec = parts.empty() ? collective::codec_named(start.as_one.codec)
+                                 : parts[0].submission.request().codec,
           .gives_identity = start.gives_identity,
           .shape = signature.shape,
           .timeout = timeout,
@@ -256,7 +263,7 @@ collective::OpRequest NamedGroup::bucket_request(const named::NamedStart& start,
 
 /// Between its parts a bucket has zeros; without some of them, identities.
 void NamedGroup::fill_parts(const named::NamedStart& start, const std::vector<Part>& parts,
-                            NamedStaging::Buffer buffer) const {
+                            collective::SegmentPool::Buffer buffer) const {
   const collective::Signature& whole = start.as_one.signature;
   const uint64_t total = whole.count * size_of(whole.dtype);
   if (start.gives_identity)

@@ -19,9 +19,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "collective/board/segment_pool.h"
 #include "named/named_negotiator.h"
 #include "named/named_queue.h"
-#include "runtime/named_staging.h"
 #include "runtime/work.h"
 #include "wire/frame.h"
 
@@ -114,7 +114,7 @@ class NamedGroup {
   struct RunningBucket {
     std::shared_ptr<WorkState> work;
     std::vector<Part> parts;
-    NamedStaging::Buffer buffer;
+    collective::SegmentPool::Buffer buffer;
   };
 
   [[nodiscard]] int32_t own_world_rank() const {
@@ -126,7 +126,7 @@ class NamedGroup {
   [[nodiscard]] static OpRequest bucket_request(const named::NamedStart& start,
                                                 const std::vector<Part>& parts, std::byte* data);
   void fill_parts(const named::NamedStart& start, const std::vector<Part>& parts,
-                  NamedStaging::Buffer buffer) const;
+                  collective::SegmentPool::Buffer buffer) const;
   Result<std::shared_ptr<WorkState>> fill_bucket(const named::NamedStart& start,
                                                  std::vector<Part> parts);
   void take_failures();
@@ -136,7 +136,7 @@ class NamedGroup {
   NamedGroupOptions options_;
   named::NamedQueue queue_;
   std::optional<named::Negotiator> negotiator_;
-  NamedStaging staging_;
+  collective::SegmentPool staging_;
   std::unordered_map<uint64_t, Submission> submissions_;  ///< By token.
   std::vector<RunningBucket> buckets_;
   std::deque<NamedMessage> messages_;

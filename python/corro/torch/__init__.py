@@ -54,7 +54,7 @@ from corro import (
     world,
 )
 from corro._autoload import register
-from corro.torch.compression import Compression
+from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.differentiable import (
     allgather,
     allreduce,
@@ -104,9 +104,11 @@ __all__ = [
     "Average",
     "CancelledError",
     "Compression",
+    "Compressor",
     "CorroError",
     "DataLossError",
     "DistributedOptimizer",
+    "EngineCodec",
     "FailedPreconditionError",
     "Group",
     "Handle",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,7 +17,7 @@ from corro import _context
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import FailedPreconditionError, InvalidArgumentError
-from corro.torch.compression import Compression, Compressor
+from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.verbs import DTYPES, arena_tensor
 
 if TYPE_CHECKING:
@@ -37,16 +37,17 @@ class BucketOptions:
     op: ReduceOp = Average
     prescale: float = 1.0
     postscale: float = 1.0
-    compression: Compressor = Compression.none
+    compression: EngineCodec | Compressor = Compression.none
 
     def __post_init__(self) -> None:
         if self.passes < 1:
             raise InvalidArgumentError(
                 f"backward_passes_per_step has to be at least 1, not {self.passes}"
             )
-        if not isinstance(self.compression, Compressor):
+        if not isinstance(self.compression, EngineCodec | Compressor):
             raise InvalidArgumentError(
-                f"compression has to be Compression.none, .fp16 or .bf16, not {self.compression!r}"
+                "compression has to be Compression.none, .fp16, .bf16, or something with compress()"
+                f" and decompress(), not {self.compression!r}"
             )
         if not isinstance(self.op, ReduceOp):
             raise InvalidArgumentError(f"op has to be a ReduceOp such as Average, not {self.op!r}")
@@ -55,17 +56,20 @@ class BucketOptions:
 class Slot:
     """The place of one parameter's gradient in its bucket."""
 
-    __slots__ = ("address", "flat", "host", "name", "offset", "param", "part", "view")
+    __slots__ = ("address", "context", "flat", "host", "name", "offset", "param", "part", "view")
 
-    def __init__(self, param: Parameter, name: str, part: int, flat: _Flat, offset: int) -> None:
+    def __init__(
+        self, param: Parameter, name: str, part: int, flat: _Flat, offset: int, host: Tensor | None
+    ) -> None:
         self.param = param
         self.name = name
         self.part = part  # Its number in the engine's set.
         self.flat = flat.here
         self.offset = offset
+        self.context: Any = None  # What the compressor needs to decompress it.
         self.view = self._new_view()
         # What the engine reduces, if that is not the view.
-        self.host = None if flat.host is flat.here else _view(flat.host, param, offset)
+        self.host = host
 
     def _new_view(self) -> Tensor:
         view = _view(self.flat, self.param, self.offset)
@@ -101,10 +105,25 @@ class Slot:
             self.view.copy_(dense)
         self.attach()
 
-    def publish(self) -> None:
+    def publish(self, compressor: Compressor | None) -> None:
         """Brings the gradient to where the engine reduces it."""
-        if self.host is not None:
+        if compressor is not None:
+            small, self.context = compressor.compress(self.view)
+            assert self.host is not None
+            if small.shape != self.host.shape or small.dtype != self.host.dtype:
+                raise InvalidArgumentError(
+                    f"compress() of the gradient of {self.name} returned {small.dtype} of shape"
+                    f" {list(small.shape)}, and {self.host.dtype} of shape {list(self.host.shape)}"
+                    " for another one of its shape and dtype"
+                )
+            self.host.copy_(small)
+        elif self.host is not None:
             self.host.copy_(self.view)
+
+    def expand(self, compressor: Compressor) -> None:
+        """The gradient is what the reduced one, which travelled, stands for."""
+        assert self.host is not None
+        self.view.copy_(compressor.decompress(self.host, self.context))
 
     def attach(self) -> None:
         """A parameter frozen since then has no gradient, so the optimizer leaves it alone."""
@@ -133,12 +152,17 @@ class Slot:
 class _Flat:
     """The memory of one bucket: gradients on their device, and what the engine reduces."""
 
-    def __init__(self, first: Parameter, count: int) -> None:
-        if first.is_cuda:
+    def __init__(self, first: Parameter, count: int, small: tuple[torch.dtype, int] | None) -> None:
+        """`small`: dtype and count of what a compressor makes of the gradients, if there is one."""
+        engine = _context.current().engine
+        if small is not None:
+            self.here = torch.zeros(count, dtype=first.dtype, device=first.device)
+            self.host = arena_tensor(engine, (small[1],), small[0])
+        elif first.is_cuda:
             self.here = torch.zeros(count, dtype=first.dtype, device=first.device)
             self.host = torch.zeros(count, dtype=first.dtype, pin_memory=True)
         else:
-            self.here = arena_tensor(_context.current().engine, (count,), first.dtype)
+            self.here = arena_tensor(engine, (count,), first.dtype)
             self.host = self.here
 
 
@@ -156,6 +180,8 @@ class Buckets:
         self._removed: list[Slot] = []  # They were None, or never came, at the last close().
         self._flats: list[_Flat] = []
         self._parts: list[tuple[str, int, int, int, int]] = []
+        engines = isinstance(how.compression, EngineCodec)
+        self._compressor = None if engines else how.compression
         for bucket in members:
             self._add_bucket(bucket)
         self._group = group
@@ -163,7 +189,6 @@ class Buckets:
 
     def set_options(self, how: BucketOptions) -> None:
         """Makes the engine's set; between two steps."""
-        wire = how.compression.dtype
         self._passes = how.passes
         self.native = self._group.native.buckets(
             parts=self._parts,
@@ -171,23 +196,43 @@ class Buckets:
             passes=how.passes,
             prescale=how.prescale,
             postscale=how.postscale,
-            wire_dtype=None if wire is None else DTYPES[wire],
+            codec=how.compression.address if isinstance(how.compression, EngineCodec) else 0,
             buffers=self._flats,
         )
 
     def _add_bucket(self, members: Sequence[tuple[str, Parameter]]) -> None:
         first = members[0][1]
-        step = max(1, _ALIGNMENT // first.element_size())
-        counts = [-(-param.numel() // step) * step for _, param in members]
-        flat = _Flat(first, sum(counts))
-        address, offset = flat.host.data_ptr(), 0
-        for (name, param), count in zip(members, counts, strict=True):
-            self.slots.append(Slot(param, name, len(self.slots), flat, offset))
-            place = address + offset * first.element_size()
+        forms = self._forms(members)
+        small = None if forms is None else (forms[0].dtype, sum(map(_padded, forms)))
+        flat = _Flat(first, sum(_padded(param) for _, param in members), small)
+        address, offset, offset_of_form = flat.host.data_ptr(), 0, 0
+        for i, (name, param) in enumerate(members):
+            host = None if flat.host is flat.here else _view(flat.host, param, offset)
+            place, travels = address + offset * first.element_size(), _padded(param)
+            if forms is not None:
+                form, travels = forms[i], _padded(forms[i])
+                host = flat.host[offset_of_form : offset_of_form + form.numel()].view(form.shape)
+                place = host.data_ptr() if form.numel() > 0 else address
+                offset_of_form += travels
+            self.slots.append(Slot(param, name, len(self.slots), flat, offset, host))
             # With what fills it up, so that a bucket has no gaps.
-            self._parts.append((name, DTYPES[first.dtype], place, count, len(self._flats)))
-            offset += count
+            dtype = DTYPES[flat.host.dtype]
+            self._parts.append((name, dtype, place, travels, len(self._flats)))
+            offset += _padded(param)
         self._flats.append(flat)
+
+    def _forms(self, members: Sequence[tuple[str, Parameter]]) -> list[Tensor] | None:
+        """Returns what gradients of a bucket travel as, if there is a compressor: of zeros."""
+        if self._compressor is None:
+            return None
+        forms = [self._compressor.compress(torch.zeros_like(param))[0] for _, param in members]
+        for (name, _), form in zip(members, forms, strict=True):
+            if form.dtype not in DTYPES or form.dtype != forms[0].dtype:
+                raise InvalidArgumentError(
+                    f"compress() of the gradient of {name} returned {form.dtype}, which cannot be"
+                    " reduced, or not with others of its dtype"
+                )
+        return forms
 
     def close(self, word: int) -> None:
         """Has the engine reduce what was not; ranks agree on the word. After complete()."""
@@ -211,14 +256,14 @@ class Buckets:
             if used and grad is not None and grad is not slot.view and grad.requires_grad:
                 raise slot.graph_error()
             slot.copy_gradient()
-            slot.publish()
+            slot.publish(self._compressor)
             if may_be_set and self.native.came(slot.part) == 0 and slot.view.any():
                 self.ready(slot)
         self._removed = removed
 
     def ready(self, slot: Slot) -> None:
         """Counts the gradient, which is in its place."""
-        slot.publish()
+        slot.publish(self._compressor)
         try:
             self.native.ready(slot.part)
         except FailedPreconditionError as error:
@@ -226,8 +271,11 @@ class Buckets:
 
     def use_results(self) -> None:
         """Gives parameters what was reduced, and None where no rank has brought a gradient."""
+        if self._compressor is not None:
+            for slot in self.slots:
+                slot.expand(self._compressor)
         for flat in self._flats:
-            if flat.host is not flat.here:
+            if self._compressor is None and flat.host is not flat.here:
                 flat.here.copy_(flat.host)
         for slot in self._removed:
             if self.native.came_anywhere(slot.part):
@@ -274,6 +322,12 @@ def cut(
         part.append((name, param))
         open_parts[key] = (part, filled + size)
     return parts
+
+
+def _padded(tensor: Tensor) -> int:
+    """Returns the tensor's number of elements, with what brings the next one to its alignment."""
+    step = max(1, _ALIGNMENT // tensor.element_size())
+    return -(-tensor.numel() // step) * step
 
 
 def _view(flat: Tensor, param: Parameter, offset: int) -> Tensor:

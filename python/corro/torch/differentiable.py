@@ -23,6 +23,7 @@ from corro._context import Group, world_or
 from corro._reduce_op import Average, ReduceOp, Sum
 from corro.errors import InvalidArgumentError
 from corro.torch import verbs
+from corro.torch.compression import Compression, Compressor, EngineCodec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,16 +42,17 @@ class _Allreduce(torch.autograd.Function):
         names: Sequence[str | None],
         factors: tuple[float, float],
         group: Group | None,
+        compression: EngineCodec | Compressor,
         *xs: Tensor,
     ) -> tuple[Tensor, ...]:
-        ctx.op, ctx.factors, ctx.group = op, factors, group
-        return _Allreduce.reduce(xs, op, names, factors, group)
+        ctx.op, ctx.how = op, (factors, group, compression)
+        return _Allreduce.reduce(xs, op, names, *ctx.how)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         _check_linear(ctx.op, "allreduce")
-        reduced = _Allreduce.reduce(grads, ctx.op, [None] * len(grads), ctx.factors, ctx.group)
-        return (None, None, None, None, *reduced)
+        reduced = _Allreduce.reduce(grads, ctx.op, [None] * len(grads), *ctx.how)
+        return (None, None, None, None, None, *reduced)
 
     @staticmethod
     def reduce(
@@ -59,10 +61,17 @@ class _Allreduce(torch.autograd.Function):
         names: Sequence[str | None],
         factors: tuple[float, float],
         group: Group | None,
+        compression: EngineCodec | Compressor,
     ) -> tuple[Tensor, ...]:
         calls = [
             verbs.calls.allreduce(
-                x, op, name, prescale_factor=factors[0], postscale_factor=factors[1], group=group
+                x,
+                op,
+                name,
+                prescale_factor=factors[0],
+                postscale_factor=factors[1],
+                group=group,
+                compression=compression,
             )
             for x, name in zip(xs, names, strict=True)
         ]
@@ -188,9 +197,10 @@ def allreduce(
     postscale_factor: float = 1.0,
     out: Tensor | None = None,  # noqa: ARG001  # There is none.
     group: Group | None = None,
+    compression: EngineCodec | Compressor = Compression.none,
 ) -> Tensor:
     factors = (prescale_factor, postscale_factor)
-    reduced: tuple[Tensor, ...] = _Allreduce.apply(op, [name], factors, group, x)
+    reduced: tuple[Tensor, ...] = _Allreduce.apply(op, [name], factors, group, compression, x)
     return reduced[0]
 
 
@@ -204,12 +214,13 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     outs: Sequence[Tensor] | None = None,
     group: Group | None = None,
+    compression: EngineCodec | Compressor = Compression.none,
 ) -> list[Tensor]:
     if outs is not None:
         raise InvalidArgumentError("grouped_allreduce: outs cannot be differentiated")
     names = [None if name is None else f"{name}.{i}" for i in range(len(xs))]
     factors = (prescale_factor, postscale_factor)
-    return list(_Allreduce.apply(op, names, factors, group, *xs))
+    return list(_Allreduce.apply(op, names, factors, group, compression, *xs))
 
 
 @_differentiable(verbs.allgather)

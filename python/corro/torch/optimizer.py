@@ -21,7 +21,7 @@ from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import InvalidArgumentError
 from corro.torch.buckets import BucketOptions
-from corro.torch.compression import Compression, Compressor
+from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.reducer import Reducer
 
 Closure = Callable[[], Any]
@@ -30,7 +30,7 @@ Closure = Callable[[], Any]
 def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, Parameter]] | None = None,
-    compression: Compressor = Compression.none,
+    compression: EngineCodec | Compressor = Compression.none,
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
@@ -56,7 +56,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     Args:
         optimizer: what to wrap; it must not be used by itself afterwards.
         named_parameters: names of all its parameters, for messages; model.named_parameters().
-        compression: a smaller dtype to reduce in.
+        compression: a smaller form in which gradients travel.
         backward_passes_per_step: how often backward() runs before each step().
         op: the reduction.
         gradient_predivide_factor: a part of the average's division that comes before the sum.

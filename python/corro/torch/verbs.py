@@ -7,7 +7,7 @@ memory, on the current stream, before the call returns (results: when it is wait
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +17,7 @@ from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro._verbs import Frontend, Verbs
 from corro.errors import InvalidArgumentError
+from corro.torch.compression import Compression, Compressor, EngineCodec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -160,6 +161,71 @@ def arena_tensor(engine: _native.Engine, shape: Sequence[int], dtype: torch.dtyp
 class TorchVerbs(Verbs["Tensor"]):
     """The verbs, and their in-place forms."""
 
+    def allreduce(
+        self,
+        x: Tensor,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        out: Tensor | None = None,
+        group: Group | None = None,
+        compression: EngineCodec | Compressor = Compression.none,
+    ) -> Call[Tensor]:
+        """Reduces x over all ranks and returns the result; the average by default.
+
+        Args:
+            x: the tensor; same shape and dtype on every rank.
+            op: the reduction; averages of integers round toward zero.
+            name: says which tensor this is: ranks may reduce named tensors in different orders, and
+                small ones travel together. Without a name the order of the calls says it.
+            prescale_factor: each rank's x is multiplied by it (and rounded) first.
+            postscale_factor: the result is multiplied by it before it is rounded.
+            out: where the result goes; may be x. A new tensor if not given.
+            group: the ranks that take part; the world if not given.
+            compression: a smaller form in which floating-point tensors travel; on every rank alike.
+        """
+        factors = (prescale_factor, postscale_factor)
+        if isinstance(compression, EngineCodec):
+            return self._allreduce(x, op, name, factors, out, group, compression.address)
+        small, context = compression.compress(x)
+        call = self._allreduce(small, op, name, factors, None, group)
+        reduced = call.finish
+
+        def finish() -> Tensor:
+            whole = compression.decompress(reduced(), context)
+            return whole if out is None else out.detach().copy_(whole)
+
+        call.finish = finish
+        return call
+
+    def run_allreduce(
+        self,
+        x: Tensor,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        compression: EngineCodec | Compressor = Compression.none,
+        **options: Any,
+    ) -> Tensor:
+        if compression is Compression.none:
+            return super().run_allreduce(x, op, name, **options)
+        return self.allreduce(x, op, name, compression=compression, **options).run()
+
+    def start_allreduce(
+        self,
+        x: Tensor,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        compression: EngineCodec | Compressor = Compression.none,
+        **options: Any,
+    ) -> Handle[Tensor]:
+        if compression is Compression.none:
+            return super().start_allreduce(x, op, name, **options)
+        return self.allreduce(x, op, name, compression=compression, **options).start()
+
     def allreduce_(
         self,
         x: Tensor,
@@ -169,6 +235,7 @@ class TorchVerbs(Verbs["Tensor"]):
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         group: Group | None = None,
+        compression: EngineCodec | Compressor = Compression.none,
     ) -> Call[Tensor]:
         """Reduces x over all ranks, in place; otherwise as allreduce."""
         return self.allreduce(
@@ -179,46 +246,49 @@ class TorchVerbs(Verbs["Tensor"]):
             postscale_factor=postscale_factor,
             out=x,
             group=group,
+            compression=compression,
         )
 
     def run_allreduce_(
-        self,
-        x: Tensor,
-        op: ReduceOp = Average,
-        name: str | None = None,
-        *,
-        prescale_factor: float = 1.0,
-        postscale_factor: float = 1.0,
-        group: Group | None = None,
+        self, x: Tensor, op: ReduceOp = Average, name: str | None = None, **options: Any
     ) -> Tensor:
-        return self.run_allreduce(
-            x,
-            op,
-            name,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-            out=x,
-            group=group,
-        )
+        return self.run_allreduce(x, op, name, out=x, **options)
 
     def start_allreduce_(
+        self, x: Tensor, op: ReduceOp = Average, name: str | None = None, **options: Any
+    ) -> Handle[Tensor]:
+        return self.start_allreduce(x, op, name, out=x, **options)
+
+    def grouped_allreduce(
         self,
-        x: Tensor,
+        xs: Sequence[Tensor],
         op: ReduceOp = Average,
         name: str | None = None,
         *,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
+        outs: Sequence[Tensor] | None = None,
         group: Group | None = None,
-    ) -> Handle[Tensor]:
-        return self.start_allreduce(
-            x,
-            op,
+        compression: EngineCodec | Compressor = Compression.none,
+    ) -> Call[list[Tensor]]:
+        """Reduces several tensors as one unit; otherwise as allreduce.
+
+        With a name, the tensors have the names `name.0`, `name.1` and so on.
+        """
+        return self._grouped(
+            xs,
             name,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-            out=x,
-            group=group,
+            outs,
+            lambda x, own, out: self.allreduce(
+                x,
+                op,
+                own,
+                prescale_factor=prescale_factor,
+                postscale_factor=postscale_factor,
+                out=out,
+                group=group,
+                compression=compression,
+            ),
         )
 
     def grouped_allreduce_(

@@ -372,6 +372,61 @@ def test_compression(compression: str) -> None:
     assert losses(model, optimizer, 20, shared=True) == pytest.approx(want, rel=0.05, abs=0.02)
 
 
+class Top:
+    """The largest element travels in its place, in half the bytes; the rest comes a step later."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def compress(self, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype]:
+        self.calls += 1
+        small = torch.zeros_like(tensor).reshape(-1)
+        at = tensor.reshape(-1).abs().argmax()
+        small[at] = tensor.reshape(-1)[at]
+        return small.half(), tensor.dtype
+
+    def decompress(self, tensor: torch.Tensor, context: torch.dtype) -> torch.Tensor:
+        return tensor.to(context)
+
+
+def test_a_compressor_in_python() -> None:
+    layer = nn.Linear(3, 1, bias=False)
+    nn.init.zeros_(layer.weight)
+    top = Top()
+    optimizer = corro.DistributedOptimizer(
+        torch.optim.SGD(layer.parameters(), lr=1.0), compression=top
+    )
+    for step in range(1, 3):
+        layer(torch.tensor([1.0, 4.0, 2.0])).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        whole = [-1.0 * step, -4.0 * step, -2.0 * step]
+        assert layer.weight.tolist() == [whole if corro.size() == 1 else [0, -4.0 * step, 0]]
+    assert corro.size() == 1 or top.calls == 3, "one to know the size, one a step"
+
+
+def test_a_compressor_that_changes_its_mind_is_named() -> None:
+    class Fickle(Top):
+        def compress(self, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype]:
+            self.calls += 1
+            return tensor.reshape(-1)[: self.calls], tensor.dtype
+
+    layer = nn.Linear(3, 1, bias=False)
+    optimizer = corro.DistributedOptimizer(
+        torch.optim.SGD(layer.parameters(), lr=1.0), layer.named_parameters(), compression=Fickle()
+    )
+    assert isinstance(optimizer, torch.optim.SGD)
+    if corro.size() == 1:
+        return
+    with pytest.raises(ValueError, match="gradient of weight"):
+        layer(torch.ones(3)).sum().backward()
+    with pytest.raises(ValueError, match=r"compression has to be .*not 'fp16'"):
+        corro.DistributedOptimizer(
+            torch.optim.SGD(layer.parameters(), lr=1.0),
+            compression="fp16",  # type: ignore[arg-type]
+        )
+
+
 def test_predivide_and_sum() -> None:
     for arguments, factor in [
         ({"gradient_predivide_factor": 2.0}, 1.0),

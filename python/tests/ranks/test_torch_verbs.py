@@ -211,6 +211,56 @@ def test_objects() -> None:
     assert [o["rank"] for o in corro.allgather_object(mine)] == list(range(corro.size()))
 
 
+@pytest.mark.parametrize("compression", [corro.Compression.fp16, corro.Compression.bf16])
+def test_a_codec_belongs_to_the_operation(compression: corro.EngineCodec) -> None:
+    x = torch.full((300,), float(corro.rank() + 1))
+    total = sum(range(1, corro.size() + 1))
+    expected = torch.full((300,), float(total))
+    assert torch.equal(corro.allreduce(x, corro.Sum, compression=compression), expected)
+    handle = corro.allreduce_async(x, corro.Sum, name="small", compression=compression)
+    assert torch.equal(handle.wait(), expected)
+    assert torch.equal(
+        corro.grouped_allreduce([x, x[:3]], corro.Sum, compression=compression)[1], expected[:3]
+    )
+    fine = torch.full((4,), 1 + 2**-14)
+    assert torch.equal(corro.allreduce(fine, compression=compression), torch.ones(4))
+    integers = torch.arange(5)
+    assert torch.equal(corro.allreduce(integers, corro.Max, compression=compression), integers)
+    assert torch.equal(corro.allreduce_(x, corro.Sum, compression=compression), expected)
+    assert torch.equal(x, expected)
+
+
+def test_gradients_travel_as_what_they_are_of() -> None:
+    x = torch.ones(3, requires_grad=True)
+    corro.allreduce(x, corro.Sum, compression=corro.Compression.bf16).sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, torch.full((3,), float(corro.size())))
+
+
+class Halves:
+    """Every second element travels."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Size]:
+        return tensor.reshape(-1)[::2].to(torch.float64).contiguous(), tensor.shape
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, context: torch.Size) -> torch.Tensor:
+        whole = torch.zeros(context)
+        whole.view(-1)[::2] = tensor.float()
+        return whole
+
+
+def test_a_compressor_in_python() -> None:
+    x = torch.full((2, 3), float(corro.rank()))
+    mean = (corro.size() - 1) / 2
+    expected = torch.tensor([[mean, 0, mean], [0, mean, 0]])
+    assert torch.equal(corro.allreduce(x, compression=Halves), expected)
+    assert torch.equal(corro.allreduce_async(x, compression=Halves()).wait(), expected)
+    assert torch.equal(corro.allreduce_(x, compression=Halves), expected)
+    assert torch.equal(x, expected)
+
+
 def test_compression_casts_only_what_is_larger() -> None:
     x = torch.tensor([1.0, 1 / 3])
     for compression, dtype in [

@@ -3,12 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "collective/operation/codec.h"
 #include "collective/operation/signature.h"
 
 namespace corro::collective {
@@ -34,6 +36,8 @@ struct OpRequest {
   /// So many members have joined and contribute nothing: an average does not count them. The same
   /// on all ranks, and no part of the signature: it may grow until the last member takes part.
   int32_t absent = 0;
+  /// The small form in which it travels, which applies to dtype; null: none.
+  std::shared_ptr<const Codec> codec = {};
   bool gives_identity = false;  ///< This rank is one of them: fill_identity() has made its input.
   uint64_t shape = 0;           ///< pack_shape() of the dims that all ranks share; 0: not compared.
   Duration timeout{};           ///< Zero: the engine's default.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from corro.torch import Compression as _Codecs
-from corro.torch.compression import Compressor as _Codec
+from corro.torch.compression import EngineCodec as _Codec
 
 if TYPE_CHECKING:
     from torch import Tensor

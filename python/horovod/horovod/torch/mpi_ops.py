@@ -328,11 +328,11 @@ def allreduce(
 ) -> Tensor:
     """Returns the tensor reduced over all ranks; differentiable."""
     reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
-    small, context = compression.compress(_checked(tensor))
     own = _names.of("allreduce", name)
     with _running("allreduce", [own], process_set) as group:
-        reduced = verbs.allreduce(small, name=own, group=group, **reduction.arguments)
-    return compression.decompress(reduced, context)
+        return verbs.allreduce(
+            _checked(tensor), name=own, group=group, compression=compression, **reduction.arguments
+        )
 
 
 def allreduce_(
@@ -411,16 +411,12 @@ def grouped_allreduce(
 ) -> list[Tensor]:
     """Returns the tensors, reduced over all ranks as one unit; differentiable."""
     reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
-    small = [compression.compress(_checked(tensor)) for tensor in tensors]
     own = _names.of("grouped_allreduce", name)
-    with _running("allreduce", _numbered(own, len(small)), process_set) as group:
-        reduced = verbs.grouped_allreduce(
-            [tensor for tensor, _ in small], name=own, group=group, **reduction.arguments
+    checked = [_checked(tensor) for tensor in tensors]
+    with _running("allreduce", _numbered(own, len(checked)), process_set) as group:
+        return verbs.grouped_allreduce(
+            checked, name=own, group=group, compression=compression, **reduction.arguments
         )
-    return [
-        compression.decompress(tensor, context)
-        for tensor, (_, context) in zip(reduced, small, strict=True)
-    ]
 
 
 def grouped_allreduce_(

@@ -1,4 +1,4 @@
-// NamedStaging: the arena buffers in which fused operations run, kept for the next step.
+// SegmentPool: buffers in the segment that operations run in, kept for the next ones.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 #include "base/status.h"
 #include "collective/board/segment.h"
 
-namespace corro::runtime {
+namespace corro::collective {
 
 /// Loop-confined. The segment outlives it.
-class NamedStaging {
+class SegmentPool {
  public:
   struct Buffer {
     std::byte* data = nullptr;
     uint64_t capacity = 0;
   };
 
-  explicit NamedStaging(collective::Segment& segment) : segment_(&segment) {}
-  NamedStaging(const NamedStaging&) = delete;
-  NamedStaging& operator=(const NamedStaging&) = delete;
-  ~NamedStaging();
+  explicit SegmentPool(Segment& segment) : segment_(&segment) {}
+  SegmentPool(const SegmentPool&) = delete;
+  SegmentPool& operator=(const SegmentPool&) = delete;
+  ~SegmentPool();
 
   /// A buffer of at least `bytes` that nobody uses; its content is arbitrary. Allocates only where
   /// none of the kept ones fits.
@@ -31,8 +31,8 @@ class NamedStaging {
   void give_back(Buffer buffer) { free_.push_back(buffer); }
 
  private:
-  collective::Segment* segment_;
+  Segment* segment_;
   std::vector<Buffer> all_, free_;
 };
 
-}  // namespace corro::runtime
+}  // namespace corro::collective

@@ -1,20 +1,20 @@
-#include "runtime/named_staging.h"
+#include "collective/board/segment_pool.h"
 
 #include <algorithm>
 #include <bit>
 
-namespace corro::runtime {
+namespace corro::collective {
 namespace {
 
 constexpr uint64_t kLeastBytes = uint64_t{64} << 10U;  // Steps that differ a little share buffers.
 
 }  // namespace
 
-NamedStaging::~NamedStaging() {
+SegmentPool::~SegmentPool() {
   for (const Buffer& buffer : all_) segment_->free(buffer.data);
 }
 
-Result<NamedStaging::Buffer> NamedStaging::take(uint64_t bytes) {
+Result<SegmentPool::Buffer> SegmentPool::take(uint64_t bytes) {
   const auto fits = [bytes](const Buffer& buffer) { return buffer.capacity >= bytes; };
   if (const auto found = std::find_if(free_.begin(), free_.end(), fits); found != free_.end()) {
     const Buffer buffer = *found;
@@ -27,4 +27,4 @@ Result<NamedStaging::Buffer> NamedStaging::take(uint64_t bytes) {
   return all_.back();
 }
 
-}  // namespace corro::runtime
+}  // namespace corro::collective
