@@ -225,6 +225,41 @@ TEST_P(BucketsTest, SumsOfScatteredPartsTravelInAnotherDtype) {
   for (size_t i = 0; i < 3; ++i) expect(i, 2.0F * static_cast<float>(i + 1));
 }
 
+TEST_P(BucketsTest, GenerationsGoOnWithoutARankThatHasJoined) {
+  const auto step = [this](int32_t r, float value) {
+    for (uint32_t i = 0; i < 3; ++i) {
+      std::ranges::fill(rank(r).part(i), 0.0F);
+      rank(r).add(i, value);
+    }
+    close(r, 17);
+  };
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int32_t r = 0; r < 2; ++r) step(r, static_cast<float>(r + 1));
+    finish();
+    expect(2, 1.5F);
+    rank(1).add(0, 100);  // Of a step that it does not take.
+    ASSERT_TRUE(rank(1).buckets->join().ok());
+    ASSERT_TRUE(rank(1).buckets->join().ok()) << "it has";
+    for (int i = 0; i < epoch; ++i) {
+      step(0, 4);
+      ASSERT_TRUE(is_over(0)) << result(0).to_string();
+      rank(0).add(1, 6);  // One round more.
+      close(0, 18);
+      ASSERT_TRUE(is_over(0)) << result(0).to_string();
+      EXPECT_FALSE(is_over(1));
+      EXPECT_THAT(rank(0).part(0), Each(1.0F)) << "averaged twice, with nothing";
+      EXPECT_THAT(rank(0).part(1), Each(4.0F));
+      ASSERT_TRUE(rank(0).buckets->next().ok());
+    }
+    ASSERT_TRUE(rank(0).buckets->join().ok());
+    EXPECT_TRUE(is_over(0)) << result(0).to_string();
+    EXPECT_TRUE(is_over(1)) << result(1).to_string();
+    EXPECT_EQ(rank(0).buckets->set().generation(), rank(1).buckets->set().generation());
+  }
+  close_all();
+  finish();
+}
+
 TEST_P(BucketsTest, SetsWaitNeitherForEachOtherNorForOneShots) {
   std::array<Rank, 2> others;
   for (int32_t r = 0; r < 2; ++r) {

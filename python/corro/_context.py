@@ -79,10 +79,16 @@ class Group:
 
 
 class Dependent(Protocol):
-    """What lets go of the engine's memory once the engine is closed."""
+    """What uses the engine's memory, and runs operations of its own."""
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Lets go of it: the engine is closed."""
+
+    def join(self, group: Group) -> None:
+        """This rank joins the group: its operations there go on without anything of this rank."""
+
+    def resume(self) -> None:
+        """Blocks until all ranks of the group have joined."""
 
 
 class Context:
@@ -103,6 +109,14 @@ class Context:
     def new_group(self, ranks: Sequence[int], name: str | None = None) -> Group:
         """Makes a group; only its members need to. Does not communicate."""
         return Group(ranks, self.engine.group(list(ranks), name))
+
+    def in_use(self) -> list[Dependent]:
+        """Returns the dependents that the program can reach: the same on all ranks."""
+        import gc
+
+        if self.dependents:
+            gc.collect()  # When others go is not the same on all ranks.
+        return list(self.dependents)
 
     def close(self) -> None:
         """Says goodbye to the other ranks."""
@@ -363,8 +377,9 @@ def join(group: Group | None = None, *, timeout: float | None = None) -> int:
     For ranks with different numbers of batches: who has no more calls join(), the others go on with
     named operations. A named allreduce runs as soon as those that have not joined have submitted
     it, and has their result: an Average is of them alone. Other named verbs raise a
-    FailedPreconditionError while a rank has joined. Verbs without a name and DistributedOptimizer,
-    which has none either, wait for it as for any rank::
+    FailedPreconditionError while a rank has joined. In a DistributedOptimizer of the same ranks the
+    gradients of who has joined count as zeros, also in an average. Verbs without a name, and
+    closures of optimizers, wait for it as for any rank::
 
         for batch in batches:
             mean = corro.numpy.allreduce(gradient(batch), name="gradient")
@@ -376,5 +391,11 @@ def join(group: Group | None = None, *, timeout: float | None = None) -> int:
     from array import array
 
     last = array("i", [-1])
-    world_or(group).native.join(last.buffer_info()[0], last, timeout).wait()
+    joined = world_or(group)
+    dependents = current().in_use()
+    for dependent in dependents:
+        dependent.join(joined)
+    joined.native.join(last.buffer_info()[0], last, timeout).wait()
+    for dependent in dependents:
+        dependent.resume()
     return last[0]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from corro import _context, _native, _rules
 from corro._calls import Call, Handle, StagedCall, present_as
@@ -98,6 +98,7 @@ class Verbs(Generic[T]):
         postscale_factor: float = 1.0,
         out: T | None = None,
         group: Group | None = None,
+        compression: Any = None,
     ) -> Call[T]:
         """Reduces x over all ranks and returns the result; the average by default.
 
@@ -110,20 +111,9 @@ class Verbs(Generic[T]):
             postscale_factor: the result is multiplied by it before it is rounded.
             out: where the result goes; may be x. A new array if not given.
             group: the ranks that take part; the world if not given.
+            compression: a codec of the engine, on every rank alike: floating-point numbers travel
+                in its smaller form.
         """
-        return self._allreduce(x, op, name, (prescale_factor, postscale_factor), out, group)
-
-    def _allreduce(
-        self,
-        x: T,
-        op: ReduceOp,
-        name: str | None,
-        factors: tuple[float, float],
-        out: T | None,
-        group: Group | None,
-        codec: int = 0,
-    ) -> Call[T]:
-        """`codec`: the address of a corro_codec, or 0."""
         source = self._of.readable(x)
         target, finish = self._target(x, out, self._of.shape(x))
         native = _native.Op(
@@ -133,11 +123,11 @@ class Verbs(Generic[T]):
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=self._of.count(x),
-            prescale=factors[0],
-            postscale=factors[1],
+            prescale=prescale_factor,
+            postscale=postscale_factor,
             name=_checked_name(name),
             dims=self._of.shape(x),
-            codec=codec,
+            codec=0 if compression is None else compression.address,
         )
         return Call(
             _context.world_or(group), [native], (source, target), finish, named=name is not None
@@ -153,8 +143,9 @@ class Verbs(Generic[T]):
         postscale_factor: float = 1.0,
         out: T | None = None,
         group: Group | None = None,
+        compression: Any = None,
     ) -> T:
-        if op.__class__ is ReduceOp and name is None:
+        if compression is None and name is None and op.__class__ is ReduceOp:
             made: T | None = _context.native_of(group).run_array(
                 self._arrays, _ALLREDUCE, x, out, op, 0, prescale_factor, postscale_factor, 0.0
             )
@@ -168,6 +159,7 @@ class Verbs(Generic[T]):
             postscale_factor=postscale_factor,
             out=out,
             group=group,
+            compression=compression,
         ).run()
 
     def start_allreduce(
@@ -180,8 +172,9 @@ class Verbs(Generic[T]):
         postscale_factor: float = 1.0,
         out: T | None = None,
         group: Group | None = None,
+        compression: Any = None,
     ) -> Handle[T]:
-        if op.__class__ is ReduceOp:
+        if compression is None and op.__class__ is ReduceOp:
             name = _checked_name(name)
             started: tuple[_native.Work, T] | None = _context.native_of(group).submit_array(
                 self._arrays,
@@ -205,6 +198,7 @@ class Verbs(Generic[T]):
             postscale_factor=postscale_factor,
             out=out,
             group=group,
+            compression=compression,
         ).start()
 
     def grouped_allreduce(
@@ -217,33 +211,12 @@ class Verbs(Generic[T]):
         postscale_factor: float = 1.0,
         outs: Sequence[T] | None = None,
         group: Group | None = None,
+        compression: Any = None,
     ) -> Call[list[T]]:
         """Reduces several arrays as one unit; otherwise as allreduce.
 
         With a name, the arrays have the names `name.0`, `name.1` and so on.
         """
-        return self._grouped(
-            xs,
-            name,
-            outs,
-            lambda x, own, out: self.allreduce(
-                x,
-                op,
-                own,
-                prescale_factor=prescale_factor,
-                postscale_factor=postscale_factor,
-                out=out,
-                group=group,
-            ),
-        )
-
-    def _grouped(
-        self,
-        xs: Sequence[T],
-        name: str | None,
-        outs: Sequence[T] | None,
-        allreduce: Callable[[T, str | None, T | None], Call[T]],
-    ) -> Call[list[T]]:
         targets = outs if outs is not None else [None] * len(xs)
         if not xs:
             raise InvalidArgumentError("grouped_allreduce: no arrays given")
@@ -251,8 +224,21 @@ class Verbs(Generic[T]):
             raise InvalidArgumentError(
                 f"grouped_allreduce: {len(targets)} outs for {len(xs)} arrays"
             )
-        names = [None if name is None else f"{name}.{i}" for i in range(len(xs))]
-        return Call.joined(list(map(allreduce, xs, names, targets)))
+        return Call.joined(
+            [
+                self.allreduce(
+                    x,
+                    op,
+                    None if name is None else f"{name}.{i}",
+                    prescale_factor=prescale_factor,
+                    postscale_factor=postscale_factor,
+                    out=out,
+                    group=group,
+                    compression=compression,
+                )
+                for i, (x, out) in enumerate(zip(xs, targets, strict=True))
+            ]
+        )
 
     def allgather(
         self,

@@ -87,6 +87,11 @@ void BucketSet::next() {
   if (corro_bucket_next(get(), &error) != CORRO_OK) raise(error);
 }
 
+void BucketSet::join() {
+  corro_error error;
+  if (corro_bucket_join(get(), &error) != CORRO_OK) raise(error);
+}
+
 uint64_t BucketSet::generation() const { return corro_bucket_generation(get()); }
 uint32_t BucketSet::came(uint32_t part) const { return corro_bucket_came(get(), part); }
 
@@ -109,6 +114,7 @@ void bind_buckets(nb::module_& module) {
       .def("close", &BucketSet::close, "generation"_a, "word"_a)
       .def("wait", &BucketSet::wait)
       .def("next", &BucketSet::next)
+      .def("join", &BucketSet::join)
       .def_prop_ro("generation", &BucketSet::generation)
       .def("came", &BucketSet::came, "part"_a)
       .def("missing", &BucketSet::missing)

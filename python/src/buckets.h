@@ -31,6 +31,7 @@ class BucketSet {
   /// which may raise.
   void wait();
   void next();
+  void join();
   [[nodiscard]] uint64_t generation() const;
   [[nodiscard]] uint32_t came(uint32_t part) const;
   /// The parts that have not come as often as there are passes.

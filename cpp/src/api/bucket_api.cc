@@ -137,6 +137,13 @@ corro_code corro_bucket_next(corro_bucket_set* set, corro_error* error) {
   });
 }
 
+corro_code corro_bucket_join(corro_bucket_set* set, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_TRY(check_set(set));
+    return set->engine->driver().join(*set->buckets);
+  });
+}
+
 uint64_t corro_bucket_generation(const corro_bucket_set* set) {
   return set->buckets->set().generation();
 }

@@ -20,6 +20,10 @@
 //           have been, reduced. If the operation can be repeated, the same close() adds a round.
 //   later:  parts that come now came too often in any case: the next close() adds a round.
 //
+// A rank that has joined has no gradients any more, and takes part in whatever rounds the others
+// have: the engine reduces all it has, as zeros, and says pass_round() for each. resume() is the
+// end of the last of them, on every rank: generations go on from one number.
+//
 // So the number of rounds follows from what the passes did, never from how far the engine is: ranks
 // whose passes do the same have the same rounds, and word() lets the map find those that do not.
 #pragma once
@@ -79,6 +83,10 @@ class BucketSet {
   }
   /// The same on all ranks that are in the same round of the same generation, and hardly on others.
   [[nodiscard]] uint64_t word(uint64_t round) const;
+  /// All buckets and the map have been reduced in a round of a rank that has joined.
+  void pass_round();
+  /// The same on a rank that joined last. All ranks have had as many rounds.
+  void resume();
   /// The bucket, or the map, has been reduced once more.
   void reduced(uint32_t bucket) { done_[bucket].fetch_add(1, std::memory_order_release); }
   [[nodiscard]] uint64_t rounds_done(uint32_t bucket) const {

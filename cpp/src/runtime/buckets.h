@@ -20,6 +20,8 @@
 //   land    scatters what was gathered, tells the set, wakes who waits. The map's looks whether
 //           ranks agree; else the plan stops on all of them.
 //
+// A rank that has joined fills every round with zeros, until a map is of nobody who has not.
+//
 // A round of the set is a micro-batch of the plan, which begins once a bucket may be reduced. fill
 // and land are firings of a lane of this rank, which is this class.
 #pragma once
@@ -73,6 +75,9 @@ class Buckets final : public PlanLane {
   /// Blocks until over(), or the plan has failed.
   [[nodiscard]] Status wait(uint32_t bucket, Duration timeout) const;
   [[nodiscard]] Status next();
+  /// No gradients come here any more until every rank has said so; wait(kAll) blocks until then.
+  /// Of a generation that is not over, what is not on its way counts as zeros.
+  [[nodiscard]] Status join();
   [[nodiscard]] bool came_anywhere(uint32_t part) const { return map_.came_anywhere(part); }
 
   void serve(graph::Executor& executor) override { executor_ = &executor; }
@@ -92,10 +97,12 @@ class Buckets final : public PlanLane {
   [[nodiscard]] graph::Plan make_plan() const;
   [[nodiscard]] LoadOptions load_options();
   [[nodiscard]] bool may_begin(uint32_t round) const;
+  [[nodiscard]] bool may_fill(uint32_t bucket, uint64_t round) const;
   bool fill_in_order();
   void fill_bucket(uint32_t bucket, uint64_t round);
   void fill_map(uint64_t round);
   [[nodiscard]] Status land(uint32_t bucket);
+  void land_joined();
   void wake_waiters();
   [[nodiscard]] std::string where() const;
 
@@ -111,6 +118,7 @@ class Buckets final : public PlanLane {
   graph::Executor* executor_ = nullptr;
   LoadedPlan* plan_ = nullptr;
   std::atomic<uint64_t> word_{0};
+  std::atomic<bool> joined_{false};
   std::atomic<bool> news_{false};
   Status failure_;  ///< Once failed_.
   std::atomic<bool> failed_{false};

@@ -199,6 +199,12 @@ Status Driver::close(Buckets& buckets, uint64_t generation, uint64_t word) {
   return {};
 }
 
+Status Driver::join(Buckets& buckets) {
+  CORRO_TRY(buckets.join());
+  progress_->unpark();
+  return {};
+}
+
 Status Driver::wait(const Buckets& buckets, uint32_t bucket, Duration timeout) {
   if (!buckets.over(bucket) && baton_.try_take()) {
     const Holder holder(*progress_);

@@ -68,9 +68,10 @@ class Driver {
   [[nodiscard]] Result<PulledFiring> next(PulledLane& lane, Duration timeout);
   /// PulledLane::done(), and the engine goes on.
   [[nodiscard]] Status done(PulledLane& lane, const PulledFiring& firing, const Status& outcome);
-  /// Buckets::ready() and Buckets::close(), and the engine goes on.
+  /// Buckets::ready(), Buckets::close() and Buckets::join(), and the engine goes on.
   BucketSet::Ready ready(Buckets& buckets, uint32_t part);
   [[nodiscard]] Status close(Buckets& buckets, uint64_t generation, uint64_t word);
+  [[nodiscard]] Status join(Buckets& buckets);
   /// Buckets::wait(); moves the engine meanwhile, as long as that need not sleep.
   [[nodiscard]] Status wait(const Buckets& buckets, uint32_t bucket, Duration timeout);
   /// Runs `task` with the baton, on this thread or the progress thread, and returns when it is

@@ -287,10 +287,14 @@ class Buckets:
         """Begins the next generation; returns the names of gradients that no rank has brought."""
         absent = [s.name for s in self._removed if not self.native.came_anywhere(s.part)]
         self.native.next()
+        self.forget()
+        return absent
+
+    def forget(self) -> None:
+        """A generation has begun."""
         self.closed = self.news = False
         self.tasks.clear()
         self._removed = []
-        return absent
 
     def zero(self) -> None:
         """Zeroes all gradients; not while a reduction is on its way."""

@@ -23,7 +23,7 @@ from corro._context import Group, world_or
 from corro._reduce_op import Average, ReduceOp, Sum
 from corro.errors import InvalidArgumentError
 from corro.torch import verbs
-from corro.torch.compression import Compression, Compressor, EngineCodec
+from corro.torch.compression import Compressor, EngineCodec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +42,7 @@ class _Allreduce(torch.autograd.Function):
         names: Sequence[str | None],
         factors: tuple[float, float],
         group: Group | None,
-        compression: EngineCodec | Compressor,
+        compression: EngineCodec | Compressor | None,
         *xs: Tensor,
     ) -> tuple[Tensor, ...]:
         ctx.op, ctx.how = op, (factors, group, compression)
@@ -61,7 +61,7 @@ class _Allreduce(torch.autograd.Function):
         names: Sequence[str | None],
         factors: tuple[float, float],
         group: Group | None,
-        compression: EngineCodec | Compressor,
+        compression: EngineCodec | Compressor | None,
     ) -> tuple[Tensor, ...]:
         calls = [
             verbs.calls.allreduce(
@@ -197,7 +197,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     out: Tensor | None = None,  # noqa: ARG001  # There is none.
     group: Group | None = None,
-    compression: EngineCodec | Compressor = Compression.none,
+    compression: EngineCodec | Compressor | None = None,
 ) -> Tensor:
     factors = (prescale_factor, postscale_factor)
     reduced: tuple[Tensor, ...] = _Allreduce.apply(op, [name], factors, group, compression, x)
@@ -214,7 +214,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     outs: Sequence[Tensor] | None = None,
     group: Group | None = None,
-    compression: EngineCodec | Compressor = Compression.none,
+    compression: EngineCodec | Compressor | None = None,
 ) -> list[Tensor]:
     if outs is not None:
         raise InvalidArgumentError("grouped_allreduce: outs cannot be differentiated")

@@ -68,6 +68,10 @@ class Reducer:
         self._landing: list[Buckets] = []  # Closed; their results have not been used yet.
         self._late: list[Slot] = []  # They count at the end of the pass.
         self._guarded = False  # Gradients wait before they are added to.
+        # Makes what to raise for a gradient of this name that comes once more before step(); None:
+        # it is reduced once more.
+        self.refuses_more: Callable[[str], Exception] | None = None
+        self._joined = False  # This rank has, and not all have.
         self._removed: list[str] = []  # Whose gradients this rank removed before the last step.
         _context.current().dependents.add(self)
 
@@ -136,6 +140,8 @@ class Reducer:
         tasks, part = buckets.tasks, slot.part
 
         def came(param: Tensor) -> None:
+            if self.refuses_more is not None and buckets.native.came(part) >= self._options.passes:
+                raise self.refuses_more(slot.name)
             if _graph_task() not in tasks:
                 self._begin_task_of(buckets)
             if (
@@ -240,6 +246,31 @@ class Reducer:
             param: Any = slot.param
             self._hooks.append(param.register_hook(lambda _: self._wait()))
 
+    # -- without this rank ------------------------------------------------------------------------
+
+    def join(self, group: Group) -> None:
+        """Gradients of this rank count as zeros from here on, until all ranks have joined."""
+        if self._closed or self._joined or group.ranks != self._group.ranks:
+            return
+        self._values.start(self._slots)  # The others do at their first step.
+        with suppress(CorroError):  # Of a set that has failed, on all ranks: it has no more steps.
+            for buckets in self._sets:
+                buckets.native.join()
+            self._joined = True
+
+    def resume(self) -> None:
+        """Blocks until all ranks have joined; the next generation begins on all of them."""
+        if not self._joined:
+            return
+        for buckets in self._sets:
+            buckets.native.wait()
+            buckets.forget()
+        self._joined = False
+        self._landing = []
+        self._forget()
+        self._removed = []
+        self._values.finish()
+
     # -- the end of a generation ------------------------------------------------------------------
 
     @property
@@ -277,6 +308,10 @@ class Reducer:
         the other ranks' step() finds where this one's does not run.
         """
         self._removed = [name for buckets in self._sets for name in buckets.next()]
+        self._forget()
+
+    def _forget(self) -> None:
+        """A generation has begun."""
         self._passes = 0
         self._started = False
         self._tasks.clear()

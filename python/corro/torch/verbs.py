@@ -17,7 +17,7 @@ from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro._verbs import Frontend, Verbs
 from corro.errors import InvalidArgumentError
-from corro.torch.compression import Compression, Compressor, EngineCodec
+from corro.torch.compression import Compressor, EngineCodec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -171,7 +171,7 @@ class TorchVerbs(Verbs["Tensor"]):
         postscale_factor: float = 1.0,
         out: Tensor | None = None,
         group: Group | None = None,
-        compression: EngineCodec | Compressor = Compression.none,
+        compression: EngineCodec | Compressor | None = None,
     ) -> Call[Tensor]:
         """Reduces x over all ranks and returns the result; the average by default.
 
@@ -186,11 +186,13 @@ class TorchVerbs(Verbs["Tensor"]):
             group: the ranks that take part; the world if not given.
             compression: a smaller form in which floating-point tensors travel; on every rank alike.
         """
-        factors = (prescale_factor, postscale_factor)
-        if isinstance(compression, EngineCodec):
-            return self._allreduce(x, op, name, factors, out, group, compression.address)
+        factors: Any = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
+        if compression is None or isinstance(compression, EngineCodec):
+            return super().allreduce(
+                x, op, name, **factors, out=out, group=group, compression=compression
+            )
         small, context = compression.compress(x)
-        call = self._allreduce(small, op, name, factors, None, group)
+        call = super().allreduce(small, op, name, **factors, group=group)
         reduced = call.finish
 
         def finish() -> Tensor:
@@ -199,32 +201,6 @@ class TorchVerbs(Verbs["Tensor"]):
 
         call.finish = finish
         return call
-
-    def run_allreduce(
-        self,
-        x: Tensor,
-        op: ReduceOp = Average,
-        name: str | None = None,
-        *,
-        compression: EngineCodec | Compressor = Compression.none,
-        **options: Any,
-    ) -> Tensor:
-        if compression is Compression.none:
-            return super().run_allreduce(x, op, name, **options)
-        return self.allreduce(x, op, name, compression=compression, **options).run()
-
-    def start_allreduce(
-        self,
-        x: Tensor,
-        op: ReduceOp = Average,
-        name: str | None = None,
-        *,
-        compression: EngineCodec | Compressor = Compression.none,
-        **options: Any,
-    ) -> Handle[Tensor]:
-        if compression is Compression.none:
-            return super().start_allreduce(x, op, name, **options)
-        return self.allreduce(x, op, name, compression=compression, **options).start()
 
     def allreduce_(
         self,
@@ -235,7 +211,7 @@ class TorchVerbs(Verbs["Tensor"]):
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         group: Group | None = None,
-        compression: EngineCodec | Compressor = Compression.none,
+        compression: EngineCodec | Compressor | None = None,
     ) -> Call[Tensor]:
         """Reduces x over all ranks, in place; otherwise as allreduce."""
         return self.allreduce(
@@ -250,45 +226,47 @@ class TorchVerbs(Verbs["Tensor"]):
         )
 
     def run_allreduce_(
-        self, x: Tensor, op: ReduceOp = Average, name: str | None = None, **options: Any
-    ) -> Tensor:
-        return self.run_allreduce(x, op, name, out=x, **options)
-
-    def start_allreduce_(
-        self, x: Tensor, op: ReduceOp = Average, name: str | None = None, **options: Any
-    ) -> Handle[Tensor]:
-        return self.start_allreduce(x, op, name, out=x, **options)
-
-    def grouped_allreduce(
         self,
-        xs: Sequence[Tensor],
+        x: Tensor,
         op: ReduceOp = Average,
         name: str | None = None,
         *,
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
-        outs: Sequence[Tensor] | None = None,
         group: Group | None = None,
-        compression: EngineCodec | Compressor = Compression.none,
-    ) -> Call[list[Tensor]]:
-        """Reduces several tensors as one unit; otherwise as allreduce.
-
-        With a name, the tensors have the names `name.0`, `name.1` and so on.
-        """
-        return self._grouped(
-            xs,
+        compression: EngineCodec | Compressor | None = None,
+    ) -> Tensor:
+        return self.run_allreduce(
+            x,
+            op,
             name,
-            outs,
-            lambda x, own, out: self.allreduce(
-                x,
-                op,
-                own,
-                prescale_factor=prescale_factor,
-                postscale_factor=postscale_factor,
-                out=out,
-                group=group,
-                compression=compression,
-            ),
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            out=x,
+            group=group,
+            compression=compression,
+        )
+
+    def start_allreduce_(
+        self,
+        x: Tensor,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+        compression: EngineCodec | Compressor | None = None,
+    ) -> Handle[Tensor]:
+        return self.start_allreduce(
+            x,
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            out=x,
+            group=group,
+            compression=compression,
         )
 
     def grouped_allreduce_(

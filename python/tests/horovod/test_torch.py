@@ -555,3 +555,29 @@ def test_schedulers_and_state_dicts() -> None:
     scheduler.step()
     assert optimizer.param_groups[0]["lr"] == 0.05
     optimizer.load_state_dict(optimizer.state_dict())
+
+
+def test_more_backward_passes_than_announced() -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters()
+    )
+    model(torch.ones(2)).sum().backward()
+    if hvd.size() > 1:
+        with pytest.raises(AssertionError, match="more than backward_passes_per_step times"):
+            model(torch.ones(2)).sum().backward()
+    optimizer.step()
+
+
+def test_an_optimizer_goes_on_without_ranks_that_have_joined() -> None:
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0))
+    expected = 0.0
+    for step in range(hvd.rank() + 1):
+        optimizer.zero_grad()
+        model(torch.ones(1)).sum().backward()
+        optimizer.step()
+        expected -= (hvd.size() - step) / hvd.size()
+    assert model.weight.item() == pytest.approx(expected)
+    assert hvd.allgather_object(hvd.join())

@@ -538,3 +538,66 @@ def test_what_is_added_after_backward_changes_nothing_for_the_rest() -> None:
         assert first.grad.tolist() == [corro.size()] * 2
         if step > 0:
             assert frozen.grad.tolist() == [corro.size()] * 2
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_ranks_with_fewer_batches_join(passes: int) -> None:
+    """Rank r has r steps an epoch; a gradient that does not come counts as zero."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    optimizer = corro.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0), backward_passes_per_step=passes
+    )
+    weight, size = 0.0, corro.size()
+    for _ in range(3):
+        for step in range(corro.rank()):
+            for _ in range(passes):
+                model(torch.ones(1)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            weight -= passes * (size - 1 - step) / size
+        assert model.weight.item() == pytest.approx(weight)
+        last = corro.join()
+        everyone = corro.allgather_object(last)
+        assert everyone == [last] * size
+        weight = corro.broadcast_object(weight, root_rank=size - 1)
+        corro.broadcast_parameters(model.state_dict(), root_rank=size - 1)
+
+
+def test_several_optimizers_and_named_operations_beside_a_rank_that_has_joined() -> None:
+    layers = [nn.Linear(2, 1, bias=False) for _ in range(2)]
+    optimizers = [
+        corro.DistributedOptimizer(torch.optim.Adam(layer.parameters()), layer.named_parameters())
+        for layer in layers
+    ]
+    for layer in layers:
+        corro.broadcast_parameters(layer.state_dict())
+    for step in range(3 * corro.rank() + 1):
+        for layer, optimizer in zip(layers, optimizers, strict=True):
+            optimizer.zero_grad()
+            layer(torch.ones(2)).sum().backward()
+            if step % 2 == 1:
+                layer(torch.ones(2)).sum().backward()  # One round more.
+            optimizer.step()
+        corro.allreduce(torch.tensor(1.0), name=f"metric {step}")
+    corro.join()
+    assert corro.allgather_object("done") == ["done"] * corro.size()
+
+
+def test_batches_that_are_too_few_for_a_step_are_left_out() -> None:
+    """Gradients of two passes make a step; who has one more joins without it."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.zeros_(model.weight)
+    optimizer = corro.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0), backward_passes_per_step=2
+    )
+    for _ in range(2):
+        model(torch.ones(1)).sum().backward()
+        if corro.rank() == 0:
+            model(torch.ones(1)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        corro.join()
+        optimizer.zero_grad()
+        corro.broadcast_parameters(model.state_dict())
+    assert model.weight.item() == pytest.approx(-4 / corro.size())

@@ -64,7 +64,16 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
     wrapped.__class__ = type(own.__name__, (_AsHorovods, own), {"__module__": own.__module__})
     wrapped._parameter_names = {param: name for name, param in named}  # type: ignore[attr-defined]
     wrapped._skips = False  # type: ignore[attr-defined]
+    if wrapped._reducer is not None:
+        wrapped._reducer.refuses_more = _more_passes
     return wrapped
+
+
+def _more_passes(name: str) -> AssertionError:
+    return AssertionError(
+        "Gradients were computed more than backward_passes_per_step times before step(): that of"
+        f" {name}. Give DistributedOptimizer a larger backward_passes_per_step to add them up here."
+    )
 
 
 class _AsHorovods(torch.optim.Optimizer):
