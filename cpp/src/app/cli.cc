@@ -45,6 +45,7 @@ struct Raw {
   std::string show = "different";
   std::string bind = "auto";
   std::string timeout;
+  bool timestamps = false;
   std::string shell;
   std::string job;
   std::vector<int> pids;
@@ -128,6 +129,11 @@ void describe_run(CLI::App& run, Raw& raw) {
                  "Whose output goes to the screen: different (rank 0, and others where they "
                  "differ), errors, all, streams (all, as Horovod prints it), or ranks such as 0,3")
       ->type_name("WHAT");
+  run.add_flag("--timestamps", raw.timestamps,
+               "Put the time in front of every line; with --show all, streams or ranks");
+  run.add_option("--output-dir", raw.run.output_dir,
+                 "Directory for what each rank prints, too: rank.N/stdout and rank.N/stderr")
+      ->type_name("DIR");
   run.add_option("--log-dir", raw.run.log_dir, "Directory of rank-N.log and failure.json")
       ->type_name("DIR");
   run.add_option("--events", raw.run.events, "File for what happens, a line of JSON each")
@@ -277,6 +283,15 @@ Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
     CORRO_ASSIGN(request.run.ranks, parse_ranks(raw.ranks));
   }
   CORRO_ASSIGN(request.run.show, screen::parse_show(raw.show));
+  screen::Show& show = request.run.show;
+  show.timestamps = raw.timestamps;
+  const bool all_prefixed =
+      show.mode == screen::ShowMode::kAll || show.mode == screen::ShowMode::kRanks;
+  if (show.timestamps && !all_prefixed) {
+    return {
+        Code::kInvalidArgument,
+        "--timestamps is for lines with a prefix: add --show all, streams or ranks such as 0,3"};
+  }
   request.run.bind = raw.bind == "core"   ? launch::Bind::kCore
                      : raw.bind == "none" ? launch::Bind::kNone
                                           : launch::Bind::kAuto;

@@ -107,6 +107,13 @@ TEST(CommandLine, ReadsTimes) {
   }
 }
 
+TEST(CommandLine, TimesAreForLinesWithAPrefix) {
+  for (const char* show : {"all", "streams", "0,3", "1"})
+    EXPECT_TRUE(parse({"run", "--timestamps", "--show", show, "x"})->run.show.timestamps) << show;
+  EXPECT_FALSE(parse({"run", "--show", "all", "x"})->run.show.timestamps);
+  EXPECT_THAT(parse({"run", "--timestamps", "x"}).status().message(), HasSubstr("add --show all"));
+}
+
 TEST(CommandLine, CollectsVariables) {
   const auto request = parse({"run", "--env", "A=1", "--env", "B", "--env=C=2", "x", "--env", "D"});
   ASSERT_TRUE(request.ok());
@@ -121,6 +128,7 @@ TEST(CommandLine, MistakesAreOneLineThatNamesTheCommand) {
                                                           {"run", "--show", "x"},
                                                           {"run", "-H", "", "x"},
                                                           {"run", "--bind", "x", "y"},
+                                                          {"run", "--timestamps", "x"},
                                                           {"doctor", "x"},
                                                           {"completion"},
                                                           {"completion", "tcsh"},
@@ -194,8 +202,9 @@ TEST(CommandLine, StacksTakesAJobOrNone) {
 TEST(Completion, KnowsEveryCommandAndOption) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string text = parse({"completion", shell})->text;
-    for (const char* word : {"run", "doctor", "stacks", "completion", "version", "help", "show",
-                             "log-dir", "timeout", "allow-single-node", "json"}) {
+    for (const char* word :
+         {"run", "doctor", "stacks", "completion", "version", "help", "show", "log-dir",
+          "output-dir", "timestamps", "timeout", "allow-single-node", "json"}) {
       EXPECT_THAT(text, HasSubstr(word)) << shell;
     }
     EXPECT_THAT(text, Not(HasSubstr("corro-call"))) << shell;

@@ -74,7 +74,7 @@ std::string write_bash(const CLI::App& program) {
     --show) words="{}" ;;
     --bind) words="{}" ;;
     completion) words="{}" ;;
-    --log-dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
+    --log-dir | --output-dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --events) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --hostfile) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --np | -np | -n | --nproc-per-node | --timeout | --env | -H | --hosts | --rsh | --network | --fan-out) return ;;

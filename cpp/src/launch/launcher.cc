@@ -26,6 +26,7 @@
 #include "launch/hint.h"
 #include "launch/log_files.h"
 #include "launch/meeting.h"
+#include "launch/output_files.h"
 #include "launch/rank_start.h"
 #include "launch/stack_round.h"
 #include "launch/stopping.h"
@@ -86,18 +87,25 @@ std::string describe_status(const RankEnd& end) {
   return fmt::format("status {}", diagnosis::exit_code(end.status));
 }
 
+/// Where a job's output goes.
+struct Output {
+  LogFiles logs;
+  std::optional<OutputFiles> files;
+  std::unique_ptr<screen::ScreenWriter> writer;
+};
+
 /// Loop-confined.
 class Launcher {
  public:
-  Launcher(const LaunchPlan& plan, Agents agents, LogFiles logs, io::Epoll epoll,
-           std::unique_ptr<screen::ScreenWriter> writer, std::optional<Caller> caller,
-           std::string version)
+  Launcher(const LaunchPlan& plan, Agents agents, Output output, io::Epoll epoll,
+           std::optional<Caller> caller, std::string version)
       : plan_(plan),
         version_(std::move(version)),
         agents_(std::move(agents)),
-        logs_(std::move(logs)),
+        logs_(std::move(output.logs)),
+        output_files_(std::move(output.files)),
         epoll_(std::move(epoll)),
-        writer_(std::move(writer)),
+        writer_(std::move(output.writer)),
         caller_(std::move(caller)),
         screen_(screen_options(plan),
                 [this](io::Output stream, std::string bytes) {
@@ -137,7 +145,8 @@ class Launcher {
             .ranks = plan.job.ranks,
             .out_is_terminal = out,
             .err_is_terminal = err,
-            .colour = out && err && value_of(plan.base, "NO_COLOR").empty()};
+            .colour = out && err && value_of(plan.base, "NO_COLOR").empty(),
+            .time = plan.options.show.timestamps ? screen::local_time : nullptr};
   }
 
   // Starting.
@@ -169,6 +178,7 @@ class Launcher {
   void on(size_t rank, const agent::Started& started);
   void on(size_t rank, const agent::Output& output);
   void on(size_t rank, const agent::OutputEnd& end);
+  void note_incomplete(const Status& status);
   void on(size_t rank, const agent::Ended& ended);
   void on(size_t rank, const agent::Seen& seen);
   void on(size_t rank, const agent::Joined& joined);
@@ -214,6 +224,7 @@ class Launcher {
   Agents agents_;
   std::optional<Meeting> meeting_;
   LogFiles logs_;
+  std::optional<OutputFiles> output_files_;
   io::Epoll epoll_;
   std::unique_ptr<screen::ScreenWriter> writer_;
   std::optional<Caller> caller_;            ///< None: somebody has typed `corro run`.
@@ -560,16 +571,22 @@ void Launcher::on(size_t rank, const agent::Output& output) {
     if (caller_) writer_->write(caller_->fd(), frame_result(static_cast<int>(rank), output.bytes));
     return;
   }
-  if (const Status status = logs_.append(static_cast<int>(rank), output.bytes); !status.ok()) {
-    screen_.note(
-        fmt::format("corro: the logs are incomplete from here on: {}\n", status.message()));
-  }
+  note_incomplete(logs_.append(static_cast<int>(rank), output.bytes));
+  if (output_files_)
+    note_incomplete(output_files_->append(static_cast<int>(rank), output.stream, output.bytes));
   screen_.feed(static_cast<int>(rank), output.stream, output.bytes, monotonic_now());
 }
 
 void Launcher::on(size_t rank, const agent::OutputEnd& end) {
-  if (end.stream != io::Output::kResult)
-    screen_.finish(static_cast<int>(rank), end.stream, monotonic_now());
+  if (end.stream == io::Output::kResult) return;
+  if (output_files_) note_incomplete(output_files_->finish(static_cast<int>(rank), end.stream));
+  screen_.finish(static_cast<int>(rank), end.stream, monotonic_now());
+}
+
+/// The job goes on: it is not about its files.
+void Launcher::note_incomplete(const Status& status) {
+  if (!status.ok())
+    screen_.note(fmt::format("corro: files are incomplete from here on: {}\n", status.message()));
 }
 
 /// Takes what an agent says of a rank, whose operations have the times of the agent's clock.
@@ -759,6 +776,13 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
   const Signals signals = block_signals();
   auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
   if (!logs.ok()) return fail(logs.status());
+  std::optional<OutputFiles> files;
+  if (!plan.options.output_dir.empty()) {
+    auto created = OutputFiles::create(plan.options.output_dir, plan.job.ranks,
+                                       file_prefix(plan.options.show, screen::local_time));
+    if (!created.ok()) return fail(created.status());
+    files = std::move(*created);
+  }
   auto agents = Agents::create(plan.job.hosts, {.job = wire::digest_of(plan.job.job_id),
                                                 .shell = agent::remote_shell(plan.options.rsh),
                                                 .corro = plan.corro,
@@ -770,9 +794,11 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
   if (!epoll.ok()) return fail(epoll.status());
   auto writer = screen::ScreenWriter::create();  // a thread: after the fork
   if (!writer.ok()) return fail(writer.status());
-  Launcher launcher(plan, std::move(agents).value(), std::move(logs).value(),
-                    std::move(epoll).value(), std::move(writer).value(), std::move(caller),
-                    version);
+  Launcher launcher(plan, std::move(agents).value(),
+                    {.logs = std::move(logs).value(),
+                     .files = std::move(files),
+                     .writer = std::move(writer).value()},
+                    std::move(epoll).value(), std::move(caller), version);
   return launcher.run(signals.heard);
 }
 

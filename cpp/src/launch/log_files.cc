@@ -1,33 +1,15 @@
 #include "launch/log_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
 
 namespace corro::launch {
 namespace {
 
-constexpr mode_t kMode = 0644;
-
-Status write_all(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return status_from_errno("writing " + path, errno);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return {};
-}
-
-Result<io::Fd> open_empty(const std::string& path) {
-  io::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kMode));
-  if (!fd.valid()) return status_from_errno(path + " (choose another --log-dir)", errno);
-  return fd;
-}
+constexpr std::string_view kLogDir = "--log-dir";
 
 /// N of "rank-N.log" and "rank-N.error.json"; -1 for other names.
 int rank_of_file(std::string_view name) {
@@ -54,16 +36,12 @@ void remove_files_from(const std::string& directory, int ranks) {
 Result<LogFiles> LogFiles::create(const std::string& directory, int ranks) {
   LogFiles logs;
   logs.directory_ = directory;
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return status_from_errno(
-        "making the log directory " + directory + " (choose another --log-dir)", error.value());
-  }
+  CORRO_TRY(make_directories(directory, kLogDir));
   unlink((directory + "/failure.json").c_str());
   for (int rank = 0; rank < ranks; ++rank) {
     unlink(fmt::format("{}/rank-{}.error.json", directory, rank).c_str());
-    CORRO_ASSIGN(io::Fd file, open_empty(fmt::format("{}/rank-{}.log", directory, rank)));
+    CORRO_ASSIGN(AppendedFile file,
+                 AppendedFile::create(fmt::format("{}/rank-{}.log", directory, rank), kLogDir));
     logs.files_.push_back(std::move(file));
   }
   remove_files_from(directory, ranks);
@@ -72,16 +50,14 @@ Result<LogFiles> LogFiles::create(const std::string& directory, int ranks) {
 
 Status LogFiles::append(int rank, std::string_view bytes) {
   if (failed_) return {};
-  const int fd = files_[static_cast<size_t>(rank)].get();
-  const Status status = write_all(fd, bytes, fmt::format("{}/rank-{}.log", directory_, rank));
+  Status status = files_[static_cast<size_t>(rank)].append(bytes);
   failed_ = !status.ok();
   return status;
 }
 
 Status LogFiles::write_file(const std::string& name, std::string_view text) const {
-  const std::string path = directory_ + "/" + name;
-  CORRO_ASSIGN(const io::Fd file, open_empty(path));
-  return write_all(file.get(), text, path);
+  CORRO_ASSIGN(const AppendedFile file, AppendedFile::create(directory_ + "/" + name, kLogDir));
+  return file.append(text);
 }
 
 }  // namespace corro::launch

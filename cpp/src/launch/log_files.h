@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "io/fd.h"
+#include "launch/appended_file.h"
 
 namespace corro::launch {
 
@@ -26,7 +26,7 @@ class LogFiles {
 
  private:
   std::string directory_;
-  std::vector<io::Fd> files_;
+  std::vector<AppendedFile> files_;
   bool failed_ = false;
 };
 

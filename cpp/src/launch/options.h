@@ -28,6 +28,7 @@ struct RunOptions {
   std::vector<MisplacedOption> misplaced;
   std::vector<std::string> env;  ///< "K=V" or "K" each.
   std::string log_dir;           ///< "": corro-runs/<time>-<name>.
+  std::string output_dir;        ///< For rank.N/stdout and stderr; "": none.
   std::string events;            ///< File for what happens; "": none.
   screen::Show show;
   Bind bind = Bind::kAuto;

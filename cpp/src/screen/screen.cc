@@ -23,7 +23,8 @@ constexpr Duration kYoungInFile = std::chrono::seconds(1);
 constexpr Duration kTracebackHold = std::chrono::milliseconds(500);
 
 int lead_of(const Show& show, int ranks) {
-  if (ranks == 1 && !show.streams) return 0;
+  if (show.streams || show.timestamps) return -1;
+  if (ranks == 1) return 0;
   if (show.mode == ShowMode::kAll) return -1;
   if (show.mode == ShowMode::kRanks) return show.ranks.size() == 1 ? show.ranks[0] : -1;
   return 0;
@@ -56,6 +57,7 @@ Screen::Screen(Options options, Sink sink)
       lead_(lead_of(options_.show, options_.ranks)),
       folder_({.hold = options_.hold}),
       splitters_(static_cast<size_t>(options_.ranks)),
+      streams_(splitters_.size()),
       folds_(options_.ranks > 1 && (options_.show.mode == ShowMode::kDifferent ||
                                     options_.show.mode == ShowMode::kErrors)) {
   for (int rank = 0; rank < options_.ranks; ++rank) prefixes_.push_back(prefix_of({rank}));
@@ -63,7 +65,9 @@ Screen::Screen(Options options, Sink sink)
 
 void Screen::feed(int rank, io::Output stream, std::string_view bytes, Time now) {
   if (!shown(rank, stream)) return;
-  if (rank == lead_) {
+  if (options_.show.streams) {
+    feed_streams(rank, stream, bytes, now);
+  } else if (rank == lead_) {
     feed_lead(stream, bytes, now);
   } else {
     splitters_[static_cast<size_t>(rank)].of(stream).feed(
@@ -74,6 +78,7 @@ void Screen::feed(int rank, io::Output stream, std::string_view bytes, Time now)
 
 void Screen::finish(int rank, io::Output stream, Time now) {
   if (!shown(rank, stream)) return;
+  if (options_.show.streams) return finish_streams(rank, stream, now);
   splitters_[static_cast<size_t>(rank)].of(stream).finish([&](const Line& line) {
     if (rank != lead_) feed_line(rank, stream, line, now);
   });
@@ -200,6 +205,18 @@ void Screen::write_raw(io::Output stream, std::string_view bytes, Time now) {
   emit(stream, std::string(bytes));
 }
 
+/// Whole lines, and pieces of progress bars, as they come.
+void Screen::feed_streams(int rank, io::Output stream, std::string_view bytes, Time now) {
+  PrefixedLines& lines = streams_[static_cast<size_t>(rank)].of(stream);
+  write_raw(stream, lines.feed(bytes, [&] { return stream_prefix_of(rank, stream); }), now);
+}
+
+void Screen::finish_streams(int rank, io::Output stream, Time now) {
+  PrefixedLines& lines = streams_[static_cast<size_t>(rank)].of(stream);
+  const std::string rest = lines.finish([&] { return stream_prefix_of(rank, stream); });
+  if (!rest.empty()) write_raw(stream, rest + "\n", now);
+}
+
 void Screen::feed_lead(io::Output stream, std::string_view bytes, Time now) {
   if (folds_ && stream == io::Output::kErr) bytes = hold_errors(bytes, now);
   if (folds_) note_lead(stream, bytes, now);
@@ -232,7 +249,7 @@ std::string_view Screen::hold_errors(std::string_view bytes, Time now) {
 
 void Screen::feed_line(int rank, io::Output stream, const Line& line, Time now) {
   if (!folds_) {
-    show_line(stream, whole_prefix_of(rank, stream) + std::string(line.text));
+    show_line(stream, whole_prefix_of(rank) + std::string(line.text));
   } else if (!line.progress) {
     // Progress bars of other ranks only repeat rank 0's.
     compare(rank, stream, line.text, now);
@@ -309,9 +326,14 @@ void Screen::release_errors(Time now) {
 }
 
 /// Where every line is shown.
-std::string Screen::whole_prefix_of(int rank, io::Output stream) const {
-  if (!options_.show.streams) return prefixes_[static_cast<size_t>(rank)];
-  return fmt::format("[{}]<{}>:", rank, stream == io::Output::kOut ? "stdout" : "stderr");
+std::string Screen::whole_prefix_of(int rank) const {
+  const std::string& prefix = prefixes_[static_cast<size_t>(rank)];
+  return options_.time ? options_.time() + " " + prefix : prefix;
+}
+
+/// Where every line is shown as Horovod prints it.
+std::string Screen::stream_prefix_of(int rank, io::Output stream) const {
+  return (options_.time ? options_.time() : "") + stream_prefix(rank, stream);
 }
 
 std::string Screen::prefix_of(const std::vector<int>& ranks) const {

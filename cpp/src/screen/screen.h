@@ -5,7 +5,8 @@
 // out to be a victim. Lines of others are cut, joined to whole tracebacks, folded, and shown when
 // they have waited long enough, and when the lead's line is at its end or has stood still for a
 // moment; on a terminal the line that was going on is drawn again below. If every line was asked
-// for, all are shown as they come, with their rank in front.
+// for, all are shown as they come, with their rank in front, and the time in front of it, if that
+// was asked for. As Horovod prints them, progress bars of all ranks are shown, too.
 //
 //   showing     as above
 //   suspended   from suspend_errors(), a rank has failed: only what is too much to keep is shown
@@ -20,6 +21,7 @@
 #include "base/clock.h"
 #include "screen/folding.h"
 #include "screen/lines.h"
+#include "screen/prefixed_lines.h"
 #include "screen/show.h"
 #include "screen/traceback_lines.h"
 
@@ -35,6 +37,8 @@ class Screen {
     bool err_is_terminal = false;
     bool colour = false;
     Duration hold = std::chrono::seconds(1);
+    /// Stands in front of every prefix: the time, as text. Null: nothing does.
+    std::function<std::string()> time = nullptr;
   };
   using Sink = std::function<void(io::Output, std::string)>;
 
@@ -73,11 +77,10 @@ class Screen {
     Time last_write{};
     [[nodiscard]] bool at_start() const { return segment.empty(); }
   };
-  struct Splitters {
-    LineSplitter out, err;
-    [[nodiscard]] LineSplitter& of(io::Output stream) {
-      return stream == io::Output::kOut ? out : err;
-    }
+  template <typename Cutter>
+  struct Streams {
+    Cutter out, err;
+    [[nodiscard]] Cutter& of(io::Output stream) { return stream == io::Output::kOut ? out : err; }
   };
 
   [[nodiscard]] bool shown(int rank, io::Output stream) const;
@@ -87,6 +90,8 @@ class Screen {
   void draw_status();
   void write_raw(io::Output stream, std::string_view bytes, Time now);
   [[nodiscard]] std::string_view hold_errors(std::string_view bytes, Time now);
+  void feed_streams(int rank, io::Output stream, std::string_view bytes, Time now);
+  void finish_streams(int rank, io::Output stream, Time now);
   void feed_lead(io::Output stream, std::string_view bytes, Time now);
   void note_lead(io::Output stream, std::string_view bytes, Time now);
   void feed_line(int rank, io::Output stream, const Line& line, Time now);
@@ -97,7 +102,8 @@ class Screen {
   void show_folded(const std::vector<FoldedLine>& lines);
   void append_folded(std::string& text, const FoldedLine& line) const;
   void release_errors(Time now);
-  [[nodiscard]] std::string whole_prefix_of(int rank, io::Output stream) const;
+  [[nodiscard]] std::string whole_prefix_of(int rank) const;
+  [[nodiscard]] std::string stream_prefix_of(int rank, io::Output stream) const;
   [[nodiscard]] std::string prefix_of(const std::vector<int>& ranks) const;
   [[nodiscard]] Time free_at() const;
   [[nodiscard]] bool between_lines() const {
@@ -109,8 +115,9 @@ class Screen {
   int lead_ = 0;               ///< The rank whose bytes go through unchanged; -1: none.
   TracebackLines tracebacks_;  ///< What is folded goes through it, so that they stay whole.
   Folder folder_;
-  std::vector<Splitters> splitters_;
-  std::vector<std::string> prefixes_;  ///< By rank, of its own lines.
+  std::vector<Streams<LineSplitter>> splitters_;
+  std::vector<Streams<PrefixedLines>> streams_;  ///< Where lines are Horovod's.
+  std::vector<std::string> prefixes_;            ///< By rank, of its own lines.
   Cursor out_cursor_, err_cursor_;
   /// The lead's stderr since "Traceback", or since a failure: it may turn out to be a victim's.
   std::string held_errors_;

@@ -243,6 +243,27 @@ TEST(Screen, ShowStreamsPrefixesEveryLineAsHorovodDoes) {
   }
 }
 
+TEST(Screen, ShowStreamsKeepsProgressBarsOfAllRanks) {
+  Recorded recorded(of_ranks(2, {ShowMode::kAll, {}, true}));
+  recorded.screen.feed(0, io::Output::kOut, "10%\r", at(0));
+  recorded.screen.feed(1, io::Output::kOut, "20%\r", at(0));
+  recorded.screen.note("corro: a note\n");
+  EXPECT_EQ(recorded.both, "[0]<stdout>:10%\r[1]<stdout>:20%\rcorro: a note\n");
+}
+
+TEST(Screen, TheTimeStandsInFrontOfEveryPrefix) {
+  for (const auto& [streams, want] : {std::pair(false, "now [rank 0] a\nnow [rank 0] b\n"),
+                                      {true, "now[0]<stdout>:a\nnow[0]<stdout>:b\n"}}) {
+    for (const int ranks : {1, 2}) {
+      Screen::Options options = of_ranks(ranks, {ShowMode::kAll, {}, streams, true});
+      options.time = [] { return "now"; };
+      Recorded recorded(std::move(options));
+      recorded.screen.feed(0, io::Output::kOut, "a\nb\n", at(0));
+      EXPECT_EQ(recorded.out, want);
+    }
+  }
+}
+
 TEST(Screen, ShowErrorsHidesStdout) {
   Recorded recorded(of_ranks(2, {ShowMode::kErrors, {}}));
   recorded.screen.feed(0, io::Output::kOut, "a\n", at(0));

@@ -1,4 +1,4 @@
-// Which ranks' output goes to the screen: the value of --show.
+// Which ranks' output goes to the screen: the value of --show, and --timestamps.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ enum class ShowMode : uint8_t {
 
 struct Show {
   ShowMode mode = ShowMode::kDifferent;
-  std::vector<int> ranks;  ///< kRanks only; ascending.
-  bool streams = false;    ///< kAll only: prefixes are Horovod's, "[0]<stdout>:".
+  std::vector<int> ranks;   ///< kRanks only; ascending.
+  bool streams = false;     ///< kAll only: prefixes are Horovod's, "[0]<stdout>:".
+  bool timestamps = false;  ///< kAll and kRanks only: the time stands in front of every prefix.
 };
 
 /// Reads "all", "streams", "errors", "different" or a list of ranks such as "0,3" or "0-2".

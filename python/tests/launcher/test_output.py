@@ -193,3 +193,54 @@ def test_colours_are_for_terminals_only_and_can_be_switched_off(launcher: Launch
 def test_a_worker_sees_the_size_of_the_terminal(launcher: Launcher) -> None:
     script = launcher.script(RANK + "if rank == 0: print(os.get_terminal_size().columns >= 0)")
     assert "True" in on_a_terminal(launcher, "-np", 2, script)
+
+
+def test_an_output_dir_has_each_ranks_streams_apart(launcher: Launcher) -> None:
+    script = launcher.script(RANK + "print('out', rank); print('err', rank, file=sys.stderr)")
+    folder = launcher.directory / "new" / "output"
+    job = launcher.run("-np", 2, "--output-dir", folder, script)
+    assert job.process.returncode == 0
+    assert job.lines() == ["out 0", "[rank 1] out 1"]
+    for rank in range(2):
+        assert (folder / f"rank.{rank}" / "stdout").read_text() == f"out {rank}\n"
+        assert (folder / f"rank.{rank}" / "stderr").read_text() == f"err {rank}\n"
+        assert job.log(rank) in (
+            f"out {rank}\nerr {rank}\n".encode(),
+            f"err {rank}\nout {rank}\n".encode(),
+        )
+
+
+def test_an_output_dir_that_cannot_be_made_starts_nothing(launcher: Launcher) -> None:
+    folder = launcher.directory / "file" / "output"
+    folder.parent.touch()
+    job = launcher.run("-np", 2, "--output-dir", folder, "touch", "started")
+    assert job.process.returncode == 2
+    [line] = job.err.decode().splitlines()
+    assert "choose another --output-dir" in line
+    assert not (launcher.directory / "started").exists()
+
+
+def test_a_full_disk_of_the_output_dir_is_one_line(launcher: Launcher) -> None:
+    folder = launcher.directory / "output"
+    (folder / "rank.1").mkdir(parents=True)
+    (folder / "rank.1" / "stdout").symlink_to("/dev/full")
+    script = launcher.script("for i in range(20_000): print(i)")
+    job = launcher.run("-np", 2, "--output-dir", folder, script)
+    assert job.process.returncode == 0
+    [line] = job.err.decode().splitlines()
+    assert line.startswith("corro: files are incomplete from here on: ")
+    assert "rank.1/stdout: No space left on device" in line
+    assert job.log(1).count(b"\n") == 20_000
+
+
+def test_timestamps_stand_in_front_of_prefixes(launcher: Launcher) -> None:
+    script = launcher.script("print('a')")
+    day = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
+    for show, prefix in (("all", r" \[rank 0\] "), ("streams", r"\[0\]<stdout>:")):
+        folder = launcher.directory / show
+        job = launcher.run("-np", 1, "--timestamps", "--show", show, "--output-dir", folder, script)
+        [line] = job.lines()
+        assert re.fullmatch(day + prefix + "a", line)
+        inside = prefix if show == "streams" else " "
+        [line] = (folder / "rank.0" / "stdout").read_text().splitlines()
+        assert re.fullmatch(day + inside + "a", line)
