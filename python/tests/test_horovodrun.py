@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_options_are_variables_of_the_ranks() -> None:
         "--hierarchical-allreduce", "--no-torus-allreduce", "--log-level", "DEBUG",
         "--stall-check-warning-time-seconds", "10", "--stall-check-shutdown-time-seconds", "20",
         "--gloo-timeout-seconds", "60", "--log-without-timestamp", "--no-stall-check",
-        "--network-interfaces", "eth0,eth1",
+        "--network-interface", "eth0", "--network-interface", "eth1",
     ) == {
         "HOROVOD_FUSION_THRESHOLD": str(10 << 20),
         "HOROVOD_CYCLE_TIME": "20.0",
@@ -171,7 +172,7 @@ def test_it_becomes_a_corro_run() -> None:
         (("-np", 2, "--mpi", "x"), "no MPI"),
         (("-np", 2, "-H", "a", "x"), "Invalid host input"),
         (("-np", 5, "-H", "a:2,b:2", "x"), "more processes (5) than there are available slots (4)"),
-        (("-np", 2, "--output-filename", "d", "x"), "--output-filename"),
+        (("-np", 2, "-i", "a key", "x"), "without spaces"),
         (("-np", 2, "--config-file", "none.yaml", "x"), "none.yaml"),
     ],
 )
@@ -216,6 +217,19 @@ def test_a_job_has_horovods_variables_and_prefixes(run: Run) -> None:
         "[0]<stderr>:7.0",
         "[1]<stderr>:7.0",
     ]
+
+
+def test_output_goes_to_files_and_has_the_time(run: Run, tmp_path: Path) -> None:
+    output = ("--output-filename", "out", "-prefix-timestamp")
+    job = run("-np", 2, *output, sys.executable, "-c", "print('hello')")
+    assert job.returncode == 0, job.stderr
+    lines = sorted(job.stdout.splitlines(), key=lambda line: line.partition("[")[2])
+    for rank, line in enumerate(lines):
+        day, _, rest = line.partition("[")
+        datetime.strptime(day, "%a %b %d %H:%M:%S %Y")  # ValueError if it is no such time.
+        assert rest == f"{rank}]<stdout>:hello"
+        assert (tmp_path / f"out/rank.{rank}/stdout").read_text() == line + "\n"
+        assert (tmp_path / f"out/rank.{rank}/stderr").read_text() == ""
 
 
 def test_a_rank_that_fails_ends_the_job_with_its_status(run: Run) -> None:

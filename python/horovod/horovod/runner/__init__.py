@@ -8,6 +8,7 @@ from typing import Any
 
 import corro
 from corro.errors import InvalidArgumentError
+from horovod.runner.remote_shell import remote_shell
 
 # Of an elastic job, or of a launcher that is not here; what they would change is not done silently.
 _REFUSED = (
@@ -17,12 +18,8 @@ _REFUSED = (
     "reset_limit",
     "cooldown_range",
     "host_discovery_script",
-    "ssh_port",
-    "ssh_identity_file",
-    "output_filename",
     "use_mpi",
     "mpi_args",
-    "network_interfaces",
     "executable",
 )
 # They would change nothing: checks are not cached, starting takes less than a second.
@@ -42,6 +39,10 @@ def run(
     num_proc: int | None = None,
     hosts: str | None = None,
     hostfile: str | None = None,
+    ssh_port: int | None = None,
+    ssh_identity_file: str | None = None,
+    output_filename: str | None = None,
+    network_interfaces: str | Sequence[str] | None = None,
     verbose: bool | None = None,
     **options: Any,
 ) -> list[Any]:
@@ -54,9 +55,13 @@ def run(
         num_proc: the number of ranks; 1, or as many as the hosts have slots.
         hosts: where they run: "a:4,b:4".
         hostfile: the same, in a file.
+        ssh_port: of ssh on all hosts.
+        ssh_identity_file: key for ssh.
+        output_filename: folder for what each rank prints, too: rank.N/stdout and rank.N/stderr.
+        network_interfaces: such as "eth0,eth1", or a list; by which hosts reach each other.
         verbose: say what is done.
         options: Horovod's others. start_timeout, disable_cache and use_gloo change nothing; those
-            of elastic jobs, MPI and of Horovod's own ssh raise NotImplementedError.
+            of elastic jobs and MPI, and executable, raise NotImplementedError.
 
     Raises:
         RuntimeError: a rank has failed; its cause is what corro.run() raises: the rank's exception
@@ -67,6 +72,7 @@ def run(
             warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=2)
             options.setdefault(new, options.pop(old))
     num_proc = options.pop("num_proc", num_proc)
+    network_interfaces = options.pop("network_interfaces", network_interfaces)
     if hosts and hostfile:
         raise ValueError("Argument hosts and hostfile only allow one provided.")
     if options.get("use_gloo") and options.get("use_mpi"):
@@ -77,12 +83,20 @@ def run(
         if name in _REFUSED and value:
             raise NotImplementedError(f"horovod.run: {name} is not there; see corro.run")
     extra = ["--hostfile", hostfile] if hostfile else []
+    if ssh_port or ssh_identity_file:
+        extra += ["--rsh", remote_shell(ssh_port, ssh_identity_file)]
+    if output_filename:
+        extra += ["--output-dir", output_filename]
     if verbose:
         extra.append("--verbose")
+    env = {}
+    if network_interfaces:
+        several = not isinstance(network_interfaces, str)
+        env["NCCL_SOCKET_IFNAME"] = ",".join(network_interfaces) if several else network_interfaces
     if num_proc is None and not hosts and not hostfile:
         num_proc = 1
     try:
-        return corro.run(func, args, kwargs, num_proc, hosts, options=extra)
+        return corro.run(func, args, kwargs, num_proc, hosts, env=env, options=extra)
     except (InvalidArgumentError, TypeError):
         raise
     except Exception as error:

@@ -14,6 +14,7 @@ from horovod import __version__
 from horovod.common.util import extension_available
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 from horovod.runner.options import environment_of, parse_args
+from horovod.runner.remote_shell import remote_shell
 
 __all__ = ["check_build", "command_of", "parse_args", "run_commandline"]
 
@@ -68,7 +69,11 @@ def command_of(args: argparse.Namespace) -> list[str]:
     if args.hostfile:
         command += ["--hostfile", args.hostfile]
     if args.ssh_port or args.ssh_identity_file:
-        command += ["--rsh", _ssh(args)]
+        command += ["--rsh", remote_shell(args.ssh_port, args.ssh_identity_file)]
+    if args.output_filename:
+        command += ["--output-dir", args.output_filename]
+    if args.prefix_output_with_timestamp:
+        command.append("--timestamps")
     if args.verbose:
         command.append("--verbose")
     return [*command, "--", *args.command]
@@ -82,24 +87,8 @@ def _refuse(args: argparse.Namespace) -> None:
         )
     if args.use_mpi or args.use_jsrun:
         raise UsageError("there is no MPI and no jsrun here: leave out --mpi and --jsrun")
-    if args.output_filename or args.prefix_output_with_timestamp:
-        raise UsageError(
-            "--output-filename and --prefix-output-with-timestamp are not there yet; "
-            "what each rank prints is in corro-runs/*/rank-N.log"
-        )
     if args.num_proc is None:
         raise UsageError("say how many ranks: horovodrun -np 2 python train.py")
-
-
-def _ssh(args: argparse.Namespace) -> str:
-    words = ["ssh", "-T", "-oBatchMode=yes", "-oForwardAgent=no", "-oConnectTimeout=10"]
-    if args.ssh_port:
-        words += ["-p", str(args.ssh_port)]
-    if args.ssh_identity_file:
-        if " " in args.ssh_identity_file:
-            raise UsageError("--ssh-identity-file: a path without spaces, please")
-        words += ["-i", args.ssh_identity_file]
-    return " ".join(words)
 
 
 def _corro() -> str:

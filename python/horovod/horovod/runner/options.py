@@ -158,13 +158,24 @@ def make_parser() -> argparse.ArgumentParser:
     add("-cb", "--check-build", action="store_true", help="print what is there, and end")
     add("--disable-cache", action="store_true", help="nothing is cached here")
     add("--start-timeout", type=int, help="starting takes less than a second here")
-    add("--network-interfaces", "--network-interface", dest="nics", help="such as eth0,eth1")
+    add(
+        "--network-interfaces",
+        "--network-interface",
+        dest="nics",
+        action="append",
+        help="such as eth0,eth1; by which hosts reach each other",
+    )
     add("--output-filename", metavar="DIR", help="folder for rank.N/stdout and stderr")
     add("--verbose", action="store_true", help="say what is done")
     add("--config-file", metavar="FILE", help="options in YAML")
     add("-p", "--ssh-port", type=int, help="port of ssh on all hosts")
     add("-i", "--ssh-identity-file", metavar="FILE", help="key for ssh")
-    add("-prefix-timestamp", "--prefix-output-with-timestamp", action="store_true")
+    add(
+        "-prefix-timestamp",
+        "--prefix-output-with-timestamp",
+        action="store_true",
+        help="put the time in front of every line",
+    )
     tuning = parser.add_argument_group("tuning", "variables of the ranks")
     for row in TUNING:
         if row.kind is ON_OFF:
@@ -304,7 +315,7 @@ def variables_of(args: argparse.Namespace) -> dict[str, str]:
     if args.log_with_timestamp is not None:
         variables[LOG_HIDE_TIME] = "0" if args.log_with_timestamp else "1"
     if args.nics:
-        variables["NCCL_SOCKET_IFNAME"] = args.nics
+        variables["NCCL_SOCKET_IFNAME"] = ",".join(args.nics)
     return variables
 
 
