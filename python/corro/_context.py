@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from operator import index
@@ -265,13 +266,27 @@ def node_rank() -> int:
 
 
 def cross_rank() -> int:
-    """Returns node_rank(), under Horovod's name."""
-    return node_rank()
+    """Returns this host's number among the hosts that have a rank with this local_rank()."""
+    return _peer_hosts().index(node_rank())
 
 
 def cross_size() -> int:
-    """Returns the number of hosts."""
-    return current().engine.nodes
+    """Returns the number of hosts that have a rank with this local_rank(): all, if equally full."""
+    return len(_peer_hosts())
+
+
+def _peer_hosts() -> list[int]:
+    own = local_rank()
+    return [host for host, ranks in sorted(_ranks_of_hosts().items()) if ranks > own]
+
+
+def is_homogeneous() -> bool:
+    """Returns whether every host has equally many ranks."""
+    return len(set(_ranks_of_hosts().values())) == 1
+
+
+def _ranks_of_hosts() -> Counter[int]:
+    return Counter(current().engine.node_of_ranks)
 
 
 def set_step(step: int) -> None:

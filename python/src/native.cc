@@ -391,6 +391,12 @@ class Engine {
   [[nodiscard]] int local_size() const { return corro_engine_local_size(ref_->get()); }
   [[nodiscard]] int node_rank() const { return corro_engine_node_rank(ref_->get()); }
   [[nodiscard]] int nodes() const { return corro_engine_nodes(ref_->get()); }
+  [[nodiscard]] std::vector<int> node_of_ranks() const {
+    std::vector<int> hosts(static_cast<size_t>(size()));
+    for (size_t rank = 0; rank < hosts.size(); ++rank)
+      hosts[rank] = corro_engine_node_of(ref_->get(), static_cast<int32_t>(rank));
+    return hosts;
+  }
   void set_step(uint64_t step) {
     corro_engine* engine = ref_->get();
     ref_->checked([&](corro_error* error) { return corro_engine_set_step(engine, step, error); });
@@ -536,6 +542,7 @@ NB_MODULE(_native, module) {
       .def_prop_ro("local_size", &Engine::local_size)
       .def_prop_ro("node_rank", &Engine::node_rank)
       .def_prop_ro("nodes", &Engine::nodes)
+      .def_prop_ro("node_of_ranks", &Engine::node_of_ranks)
       .def_prop_ro("world", &Engine::world)
       .def("group", &Engine::group, "ranks"_a, "name"_a = nb::none())
       .def("set_step", &Engine::set_step, "step"_a)

@@ -142,6 +142,8 @@ CORRO_API int32_t corro_engine_local_size(const corro_engine* engine);
 CORRO_API int32_t
 corro_engine_node_rank(const corro_engine* engine); /* hosts numbered by their lowest rank */
 CORRO_API int32_t corro_engine_nodes(const corro_engine* engine);
+CORRO_API int32_t corro_engine_node_of(
+    const corro_engine* engine, int32_t rank); /* that rank's host; -1: there is no such rank */
 /* Tells observers (launcher, doctor) which optimizer step the program is in. Never blocks. */
 CORRO_API corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error);
 

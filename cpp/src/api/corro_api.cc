@@ -222,6 +222,10 @@ int32_t corro_engine_node_rank(const corro_engine* engine) {
   return engine->joined.layout.node_rank;
 }
 int32_t corro_engine_nodes(const corro_engine* engine) { return engine->joined.layout.nodes; }
+int32_t corro_engine_node_of(const corro_engine* engine, int32_t rank) {
+  const runtime::Layout& layout = engine->joined.layout;
+  return rank < 0 || rank >= layout.size ? -1 : layout.node_of[static_cast<size_t>(rank)];
+}
 
 corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error) {
   return guarded(error, [&]() -> Status {

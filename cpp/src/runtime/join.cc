@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -64,15 +66,19 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
 }  // namespace
 
 Layout layout_of(int32_t rank, const std::vector<std::string>& hosts) {
-  Layout layout{
-      .rank = rank, .size = static_cast<int32_t>(hosts.size()), .local_size = 0, .nodes = 0};
-  const std::string& own = hosts[static_cast<size_t>(rank)];
+  Layout layout{.rank = rank,
+                .size = static_cast<int32_t>(hosts.size()),
+                .local_size = 0,
+                .nodes = 0,
+                .node_of = {}};
+  std::map<std::string_view, int32_t> numbers;
+  for (const std::string& host : hosts)
+    layout.node_of.push_back(
+        numbers.try_emplace(host, static_cast<int32_t>(numbers.size())).first->second);
+  layout.nodes = static_cast<int32_t>(numbers.size());
+  layout.node_rank = layout.node_of[static_cast<size_t>(rank)];
   for (size_t r = 0; r < hosts.size(); ++r) {
-    const bool first = std::find(hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(r),
-                                 hosts[r]) == hosts.begin() + static_cast<std::ptrdiff_t>(r);
-    if (first && hosts[r] == own) layout.node_rank = layout.nodes;
-    if (first) ++layout.nodes;
-    if (hosts[r] != own) continue;
+    if (layout.node_of[r] != layout.node_rank) continue;
     if (static_cast<int32_t>(r) == rank) layout.local_rank = layout.local_size;
     ++layout.local_size;
   }

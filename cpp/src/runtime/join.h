@@ -30,6 +30,7 @@ struct Layout {
   int32_t rank = 0, size = 1;
   int32_t local_rank = 0, local_size = 1;
   int32_t node_rank = 0, nodes = 1;
+  std::vector<int32_t> node_of = {0};  ///< Every rank's host.
 };
 
 struct Joined {

@@ -81,20 +81,21 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Returns the number of this host."""
+    """Returns this host's number among the hosts that have this local_rank()."""
     world()
     return corro.cross_rank()
 
 
 def cross_size() -> int:
-    """Returns the number of hosts."""
+    """Returns the number of hosts that have this local_rank()."""
     world()
     return corro.cross_size()
 
 
 def is_homogeneous() -> bool:
     """Returns whether every host has equally many ranks."""
-    return size() == local_size() * cross_size()
+    world()
+    return corro.is_homogeneous()
 
 
 def mpi_threads_supported() -> bool:
