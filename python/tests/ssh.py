@@ -15,6 +15,7 @@ from pathlib import Path
 import netns
 
 SSHD = "/usr/sbin/sshd"
+OTHER_PORT = 2222
 
 
 def refusal() -> str:
@@ -25,7 +26,8 @@ def refusal() -> str:
 
 
 class Servers:
-    """An sshd on each host, which lets in whoever has the key in `directory`."""
+    """An sshd on each host, which lets in whoever has the key in `directory`; it listens at
+    OTHER_PORT, too."""
 
     def __init__(self, hosts: netns.Hosts, directory: Path) -> None:
         self.directory = directory
@@ -48,7 +50,8 @@ class Servers:
     def _write_configurations(self, hosts: netns.Hosts) -> None:
         here = self.directory
         (here / "sshd_config").write_text(
-            f"HostKey {here}/host_key\nAuthorizedKeysFile {self.public}/authorized_keys\n"
+            f"Port 22\nPort {OTHER_PORT}\nHostKey {here}/host_key\n"
+            f"AuthorizedKeysFile {self.public}/authorized_keys\n"
             "PidFile none\n"
             "StrictModes no\nUsePAM no\nPasswordAuthentication yes\nPermitRootLogin yes\n"
             "UseDNS no\n"

@@ -90,9 +90,10 @@ def run(
     if verbose:
         extra.append("--verbose")
     env = {}
-    if network_interfaces:
-        several = not isinstance(network_interfaces, str)
-        env["NCCL_SOCKET_IFNAME"] = ",".join(network_interfaces) if several else network_interfaces
+    if isinstance(network_interfaces, str):
+        env["NCCL_SOCKET_IFNAME"] = network_interfaces
+    elif network_interfaces:
+        env["NCCL_SOCKET_IFNAME"] = ",".join(network_interfaces)
     if num_proc is None and not hosts and not hostfile:
         num_proc = 1
     try:
