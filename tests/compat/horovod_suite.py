@@ -2,12 +2,13 @@
 
 Each file of test/parallel is one job of 2 ranks that run its tests in step, as Horovod's own CI
 does it; a test has passed if it has on both. Other files run in one process. What is done to the
-tests is in HOW, and the report repeats it.
+tests is in HOW, which of them do not run, and why, in NOT_RUN; the report repeats both.
 """
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import importlib.abc
 import importlib.machinery
 import json
@@ -30,6 +31,28 @@ FILES = [
     "integration/test_interactiverun.py",
     "integration/test_static_run.py",
 ]
+# Parts of Horovod that corro-horovod has not, by the names of their tests.
+NOT_RUN = {
+    "single/test_run.py": {
+        "test_mpi_run*": "the command line of Horovod's mpirun; there is no MPI",
+        "test_get_mpi_implementation": "Horovod's mpirun; there is no MPI",
+        "test_js_run": "the command line of Horovod's jsrun; there is no jsrun",
+        "test_generate_jsrun_rankfile": "Horovod's jsrun; there is no jsrun",
+        "test_run_with_jsrun": "Horovod's jsrun; there is no jsrun",
+        "test_run_controller": "the choice among Horovod's launchers; corro run is the only one",
+        "test_gloo_run*": "Horovod's inner launcher; corro run starts the ranks",
+        "test_safe_shell_exec*": "the shell in which Horovod starts a rank; corro run starts none",
+        "test_on_event": "a thread of Horovod's inner launcher",
+        "test_*hash": "names that Horovod's inner launcher gives to hosts",
+    },
+    "integration/test_interactiverun.py": {
+        "test_happy_run_elastic": "elastic jobs are not there yet",
+    },
+    "integration/test_static_run.py": {
+        "*_gloo_*": "replaces parts of Horovod's inner launcher, and compares what that says; "
+        "test_horovodrun_hosts.py does the same with real hosts",
+    },
+}
 LACKING = {
     "horovod.runner": ["_HorovodArgs"],
     "horovod.runner.launch": [
@@ -44,11 +67,31 @@ HOW = """\
 corro run starts the ranks; HOROVOD_RANK and HOROVOD_SIZE, which the tests read, are RANK and
 WORLD_SIZE. torch.optim.Muon is hidden from Optimizer.__subclasses__(): three tests make each
 optimizer of that list with vectors, which Muon refuses. Names of Horovod's launcher that the tests
-import and that are not here are stand-ins that raise NotImplementedError when they are used."""
+import and that are not here are stand-ins that raise NotImplementedError when they are used; tests
+of what Horovod's launcher is made of do not run, each with its reason."""
 Cases = dict[str, tuple[str, str]]  # Outcome and the first line of the reason, by test.
 
 
-def run_rank(arguments: Sequence[str]) -> int:
+class Deselect:
+    """A plug-in of pytest: leaves out what NOT_RUN says, and writes down what that was."""
+
+    def __init__(self, path: str, reasons: dict[str, str]) -> None:
+        self._path = Path(path)
+        self._reasons = reasons
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        reasons = {item.name: self._reason_of(item.name) for item in items}
+        left_out = [item for item in items if reasons[item.name]]
+        items[:] = [item for item in items if not reasons[item.name]]
+        config.hook.pytest_deselected(items=left_out)
+        self._path.write_text(json.dumps({name: why for name, why in reasons.items() if why}))
+
+    def _reason_of(self, name: str) -> str:
+        found = (why for pattern, why in self._reasons.items() if fnmatch.fnmatch(name, pattern))
+        return next(found, "")
+
+
+def run_rank(file: str, report: str, arguments: Sequence[str]) -> int:
     """One rank: pytest, with the changes that HOW tells."""
     import pytest
 
@@ -61,8 +104,10 @@ def run_rank(arguments: Sequence[str]) -> int:
             setattr(importlib.import_module(module), one, StandIn(one))
     settings: Any = importlib.import_module("horovod.runner.common.util.settings")
     settings.Settings = types.SimpleNamespace  # Made while tests are collected.
-    report = f"--junitxml={arguments[0]}.{os.environ.get('RANK', '0')}.xml"
-    return pytest.main([report, "-q", "--tb=short", "-p", "no:cacheprovider", *arguments[1:]])
+    rank = os.environ.get("RANK", "0")
+    options = [f"--junitxml={report}.{rank}.xml", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    deselect = Deselect(f"{report}.{rank}.json", NOT_RUN.get(file, {}))
+    return pytest.main([*options, *arguments], plugins=[deselect])
 
 
 class StandIn:
@@ -138,18 +183,18 @@ def merge(ranks: Sequence[Cases]) -> Cases:
     }
 
 
-def run_file(checkout: Path, file: str, options: argparse.Namespace) -> Cases:
+def run_file(python: Path, torch: str, file: str, options: argparse.Namespace) -> dict[str, Any]:
     """Runs one file; a job that leaves no report counts as one failure."""
-    path = checkout / "test" / file
+    path = options.checkout.resolve() / "test" / file
     if not path.exists():
-        return {file: ("failed", "not in this checkout")}
+        return summary(file, {file: ("failed", "not in this checkout")}, {})
     ranks = 2 if file.startswith("parallel/") else 1
-    corro = [str(Path(sys.executable).with_name("corro")), "run", "-np", str(ranks), "--"]
+    corro = [str(python.with_name("corro")), "run", "-np", str(ranks), "--"]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report"
-        rank = [sys.executable, __file__, "--rank", str(report), str(path)]
+        rank = [str(python), __file__, "--rank", file, str(report), str(path)]
         rank += [f"--timeout={options.timeout}", *(["-k", options.k] if options.k else [])]
-        log = options.out.with_suffix(f".{path.stem}.log")
+        log = options.out.with_suffix(f".{torch}.{path.stem}.log")
         with log.open("w") as output:
             job = subprocess.run(
                 [*(corro if ranks > 1 else []), *rank],
@@ -161,28 +206,46 @@ def run_file(checkout: Path, file: str, options: argparse.Namespace) -> Cases:
             )
         reports = [Path(f"{report}.{number}.xml") for number in range(ranks)]
         if not all(one.exists() for one in reports):
-            return {file: ("failed", f"exit status {job.returncode}, no report; see {log}")}
-        return merge([read_cases(one) for one in reports])
+            reason = f"exit status {job.returncode}, no report; see {log}"
+            return summary(file, {file: ("failed", reason)}, {})
+        left_out = Path(f"{report}.0.json")
+        not_run = json.loads(left_out.read_text()) if left_out.exists() else {}
+        return summary(file, merge([read_cases(one) for one in reports]), not_run)
 
 
-def summary(file: str, cases: Cases) -> dict[str, Any]:
+def summary(file: str, cases: Cases, not_run: dict[str, str]) -> dict[str, Any]:
     outcomes = [outcome for outcome, _ in cases.values()]
     counts = {name: outcomes.count(name) for name in ("passed", "failed", "skipped")}
     failures = {name: reason for name, (outcome, reason) in cases.items() if outcome == "failed"}
-    return {"file": file, **counts, "failures": failures}
+    return {"file": file, **counts, "failures": failures, "not_run": not_run}
 
 
-def table(runs: Sequence[dict[str, Any]]) -> str:
-    lines = [f"{'file':36} {'passed':>7} {'failed':>7} {'skipped':>8}"]
+def table(torch: str, files: Sequence[dict[str, Any]]) -> str:
+    lines = [f"{'torch ' + torch:36} {'passed':>7} {'failed':>7} {'skipped':>8} {'not run':>8}"]
+    for one in files:
+        counts = f"{one['passed']:7} {one['failed']:7} {one['skipped']:8} {len(one['not_run']):8}"
+        lines.append(f"{one['file']:36} {counts}")
     lines += [
-        f"{run['file']:36} {run['passed']:7} {run['failed']:7} {run['skipped']:8}" for run in runs
-    ]
-    lines += [
-        f"{run['file']}: {name}: {reason}"
-        for run in runs
-        for name, reason in run["failures"].items()
+        f"{one['file']}: {name} failed: {reason}"
+        for one in files
+        for name, reason in one["failures"].items()
     ]
     return "\n".join(lines)
+
+
+def describe_not_run(files: Sequence[dict[str, Any]]) -> str:
+    """Returns the tests that do not run, by reason."""
+    lines = []
+    for one in files:
+        for reason in dict.fromkeys(one["not_run"].values()):
+            names = [name for name, why in one["not_run"].items() if why == reason]
+            lines.append(f"{one['file']}: not run, because: {reason}: {', '.join(names)}")
+    return "\n".join(lines)
+
+
+def version_of_torch(python: Path) -> str:
+    command = [str(python), "-c", "import torch; print(torch.__version__)"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def main(argv: Sequence[str]) -> int:
@@ -192,24 +255,34 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("-k", default="", help="only tests that fit, as pytest has it")
     parser.add_argument("--timeout", type=int, default=60, help="seconds for one test")
     parser.add_argument("--out", type=Path, default=ROOT / "build/compat/upstream.json")
+    parser.add_argument(
+        "--python", type=Path, action="append", help="with which torch; may be given several times"
+    )
     options = parser.parse_args(argv)
     if not (options.checkout / "test/parallel").is_dir():
         sys.exit(
             f"run_upstream: {options.checkout} has no test/parallel: is it Horovod's checkout?"
         )
 
-    import torch
-
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    checkout, runs = options.checkout.resolve(), []
-    for file in options.files:
-        print(f"run_upstream: {file}", flush=True)
-        runs.append(summary(file, run_file(checkout, file, options)))
-        report = {"torch": torch.__version__, "how": HOW, "k": options.k, "files": runs}
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"\n{HOW}\n\ntorch {torch.__version__}\n{table(runs)}\nwritten: {options.out}")
+    runs: list[dict[str, Any]] = []
+    report = {"how": HOW, "k": options.k, "runs": runs}
+    for python in options.python or [Path(sys.executable)]:
+        torch = version_of_torch(python)
+        files: list[dict[str, Any]] = []
+        runs.append({"torch": torch, "files": files})
+        for file in options.files:
+            print(f"run_upstream: torch {torch}: {file}", flush=True)
+            files.append(run_file(python.absolute(), torch, file, options))
+            options.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"\n{HOW}\n\n{describe_not_run(runs[0]['files'])}")
+    for run in runs:
+        print(f"\n{table(run['torch'], run['files'])}")
+    print(f"written: {options.out}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_rank(sys.argv[2:]) if sys.argv[1:2] == ["--rank"] else main(sys.argv[1:]))
+    if sys.argv[1:2] == ["--rank"]:
+        sys.exit(run_rank(sys.argv[2], sys.argv[3], sys.argv[4:]))
+    sys.exit(main(sys.argv[1:]))
