@@ -68,6 +68,34 @@ def test_run_returns_results_by_rank() -> None:
     assert horovod.run(work, (10,)) == [0]
 
 
+INTERACTIVE = """
+import horovod
+import horovod.torch as hvd
+import torch
+factor = 10
+
+def work(x):
+    hvd.init()
+    return int(hvd.allreduce(x, op=hvd.Sum)[0]) * factor + hvd.rank()
+
+horovod.run(work, (torch.ones(2),), num_proc=2)
+"""
+
+
+def test_run_takes_what_is_typed(tmp_path: Path) -> None:
+    """As in a notebook: the function is in no file."""
+    job = subprocess.run(
+        [sys.executable, "-i", "-q"],
+        cwd=tmp_path,
+        input=INTERACTIVE,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "[20, 21]" in job.stdout, job.stderr
+
+
 def test_run_says_what_a_rank_has_raised() -> None:
     def fail() -> None:
         raise KeyError("nothing here")

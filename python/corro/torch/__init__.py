@@ -54,6 +54,7 @@ from corro import (
     world,
 )
 from corro._autoload import register
+from corro.torch import _required as _required
 from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.differentiable import (
     allgather,

@@ -7,6 +7,7 @@ optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_par
 hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 """
 
+import corro.torch as _verbs  # noqa: F401  # First: it says what is wrong with torch.
 from horovod.common import basics as _basics
 from horovod.common.basics import (
     ccl_built,

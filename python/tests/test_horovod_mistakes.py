@@ -1,0 +1,119 @@
+"""What a user of Horovod does wrong: one clear error on every rank, and no hang."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cloudpickle
+import packaging
+import pytest
+from conftest import Finished, Launch
+
+import corro
+import horovod
+
+# CORRO_TIMEOUT: no rank waits longer for another one.
+PATIENCE = {"CORRO_TIMEOUT": "3"}
+
+
+def errors_of(job: Finished) -> list[str]:
+    """The line that each rank's traceback ends with, by rank."""
+    assert job.code == 1, job.output
+    lines = [
+        line
+        for line in job.output.splitlines()
+        if line.startswith("[rank ") and "Error: " in line and "corro." not in line.split(": ")[0]
+    ]
+    return [line.partition("] ")[2] for line in sorted(lines)]
+
+
+def without_torch(directory: Path) -> dict[str, str]:
+    """Variables of a Python that has corro and horovod, and nothing that a user has installed."""
+    for package in (corro, horovod, packaging, cloudpickle):
+        folder = Path(str(package.__file__)).parent
+        (directory / folder.name).symlink_to(folder)
+    return {"PYTHONPATH": str(directory)}
+
+
+def test_a_torch_that_is_missing(launch: Launch, tmp_path: Path) -> None:
+    job = launch("-S", "-c", "import horovod.torch", **without_torch(tmp_path))
+    assert (
+        errors_of(job)
+        == [
+            "ModuleNotFoundError: corro.torch needs PyTorch, which is not installed here: "
+            "pip install torch"
+        ]
+        * 2
+    )
+
+
+def test_a_torch_that_is_too_old(launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text('__version__ = "1.13.1+cpu"\n')
+    job = launch("-S", "-c", "import horovod.torch", **without_torch(tmp_path))
+    assert (
+        errors_of(job)
+        == [
+            "ImportError: corro.torch needs torch 2.2 or newer, and 1.13.1+cpu is installed here: "
+            "pip install --upgrade torch"
+        ]
+        * 2
+    )
+
+
+BEGIN = "import horovod.torch as hvd, torch\nhvd.init()\nx = torch.ones(2)\n"
+
+
+def test_an_operation_after_shutdown(launch: Launch) -> None:
+    for verb in ("allreduce(x)", "allgather_async(x)", "broadcast_(x, 0)", "size()", "join()"):
+        job = launch("-c", f"{BEGIN}hvd.barrier()\nhvd.shutdown()\nhvd.{verb}")
+        text = "ValueError: Horovod has not been initialized; use hvd.init()."
+        assert errors_of(job) == [text] * 2, verb
+
+
+# None leaves before the other one has its error, too.
+MEET = """
+try:
+    exec({texts!r}[hvd.rank()])
+except hvd.HorovodInternalError as error:
+    print(error)
+    hvd.barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("texts", "wants"),
+    [
+        (
+            ('hvd.allreduce(x, name="a")', 'hvd.allreduce(x, name="b")'),
+            ['"allreduce.a" on rank 0', "3 s: not submitted by rank 1"],
+        ),
+        (
+            ('hvd.allreduce(x, name="a")', 'hvd.broadcast(x, 0, name="a")'),
+            ['"allreduce.a" on rank 0', "3 s: not submitted by rank 1"],
+        ),
+        (
+            ('hvd.allreduce(x, name="a")', 'hvd.allreduce(x[:1], name="a")'),
+            ["rank 0 submitted allreduce(f32[2], sum)", "rank 1 submitted allreduce(f32[1], sum)"],
+        ),
+    ],
+)
+def test_ranks_that_run_different_programs(
+    launch: Launch, texts: tuple[str, str], wants: list[str]
+) -> None:
+    job = launch("-c", BEGIN + MEET.format(texts=texts), **PATIENCE).check()
+    said = sorted(line for line in job.output.splitlines() if line.startswith("[rank "))
+    assert len(said) == 2, job.output
+    for want in wants:
+        assert want in said[0]
+
+
+def test_a_rank_that_ends_earlier(launch: Launch) -> None:
+    program = f"{BEGIN}hvd.rank() == 0 and hvd.allreduce(x)"
+    [line] = errors_of(launch("-c", program, **PATIENCE))
+    assert line.endswith("rank 1 has left the job")
+
+
+def test_fewer_slots_than_ranks() -> None:
+    with pytest.raises(ValueError, match="-np 3: the hosts have 2 slots"):
+        horovod.run(print, num_proc=3, hosts="localhost:2")
