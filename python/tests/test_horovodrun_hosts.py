@@ -47,9 +47,11 @@ class Cluster:
         self.key = directory / "ssh" / "user_key"
 
     def run(self, directory: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-        program = str(Path(sys.executable).with_name("horovodrun"))
+        return self.call(directory, Path(sys.executable).with_name("horovodrun"), *arguments)
+
+    def call(self, directory: Path, *command: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*self.hosts.inside(0), program, *map(str, arguments)],
+            [*self.hosts.inside(0), *map(str, command)],
             cwd=directory,
             env=self.servers.environment(),
             stdin=subprocess.DEVNULL,
@@ -109,6 +111,38 @@ def test_hosts_of_a_file_with_unequal_slots(cluster: Cluster, tmp_path: Path) ->
         [2, 3, 1, 2, 0, 1],
     ]
     assert not any(facts["homogeneous"] for facts in found)
+
+
+CALLS = """
+import os
+import sys
+import horovod
+
+def work(fails):
+    rank, size = (int(os.environ[name]) for name in ("HOROVOD_RANK", "HOROVOD_SIZE"))
+    if fails and rank == 0:
+        raise RuntimeError("as expected")
+    return rank, size
+
+hosts = sys.argv[1]
+assert horovod.run(work, (False,), num_proc=4, hosts=hosts) == [(rank, 4) for rank in range(4)]
+try:
+    horovod.run(work, (True,), num_proc=4, hosts=hosts)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("hosts", ["localhost:4", "localhost:2,node2:2", "node1:2,node2:2"])
+def test_a_function_and_a_command_that_fail_and_do_not(
+    cluster: Cluster, tmp_path: Path, hosts: str
+) -> None:
+    (tmp_path / "calls.py").write_text(CALLS)
+    job = cluster.call(tmp_path, sys.executable, "calls.py", hosts)
+    assert job.returncode == 0, job.stderr
+    assert "Horovod detected that one or more processes exited with non-zero status" in job.stdout
+    assert cluster.run(tmp_path, "-np", 4, "-H", hosts, "true").returncode == 0
+    assert cluster.run(tmp_path, "-np", 4, "-H", hosts, "false").returncode == 1
 
 
 def test_network_interfaces(cluster: Cluster, tmp_path: Path) -> None:
