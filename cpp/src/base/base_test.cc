@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/guarded.h"
+#include "base/power_of_two.h"
 #include "base/status.h"
 
 namespace corro {
@@ -83,6 +84,24 @@ TEST(DType, SizesMatchTheNames) {
   EXPECT_EQ(size_of(DType::kBF16), 2U);
   EXPECT_EQ(name_of(DType::kBF16), "bf16");
   EXPECT_EQ(size_of(DType::kF64), 8U);
+}
+
+TEST(PowerOfTwo, NumbersTheActiveRanksOneToOne) {
+  for (int32_t size = 1; size <= 130; ++size) {
+    const PowerOfTwo ids(size);
+    EXPECT_EQ(ids.active & (ids.active - 1), 0);
+    int32_t extras = 0;
+    for (int32_t rank = 0; rank < size; ++rank) {
+      if (ids.is_extra(rank)) {
+        ++extras;
+        EXPECT_TRUE(ids.has_extra(rank - 1));
+      } else {
+        EXPECT_LT(ids.id_of(rank), ids.active);
+        EXPECT_EQ(ids.rank_of(ids.id_of(rank)), rank);
+      }
+    }
+    EXPECT_EQ(extras, ids.extras);
+  }
 }
 
 }  // namespace

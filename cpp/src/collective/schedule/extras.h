@@ -2,6 +2,7 @@
 // PowerOfTwo).
 #pragma once
 
+#include "base/power_of_two.h"
 #include "collective/schedule/builder.h"
 
 namespace corro::collective {

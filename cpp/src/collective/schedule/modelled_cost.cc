@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/power_of_two.h"
 #include "collective/schedule/patterns.h"
 #include "collective/schedule/selection.h"
 

@@ -86,23 +86,5 @@ TEST(Subtree, PartitionsThePositionsBelowTheRoot) {
   }
 }
 
-TEST(PowerOfTwo, NumbersTheActiveRanksOneToOne) {
-  for (int32_t size = 1; size <= 130; ++size) {
-    const PowerOfTwo ids(size);
-    EXPECT_EQ(ids.active & (ids.active - 1), 0);
-    int32_t extras = 0;
-    for (int32_t rank = 0; rank < size; ++rank) {
-      if (ids.is_extra(rank)) {
-        ++extras;
-        EXPECT_TRUE(ids.has_extra(rank - 1));
-      } else {
-        EXPECT_LT(ids.id_of(rank), ids.active);
-        EXPECT_EQ(ids.rank_of(ids.id_of(rank)), rank);
-      }
-    }
-    EXPECT_EQ(extras, ids.extras);
-  }
-}
-
 }  // namespace
 }  // namespace corro::collective

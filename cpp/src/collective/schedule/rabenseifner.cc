@@ -1,3 +1,4 @@
+#include "base/power_of_two.h"
 #include "collective/schedule/algorithms.h"
 #include "collective/schedule/builder.h"
 #include "collective/schedule/extras.h"
