@@ -392,6 +392,9 @@ TEST_P(BucketsTest, WrongPartsAndGenerationsAreNamed) {
   EXPECT_THAT(refused(list), HasSubstr("\"c\": data is NULL"));
   EXPECT_THAT(refused(parts(0, {0, 2, 2})), HasSubstr("bucket 1 has no part"));
   EXPECT_THAT(refused(parts(0, {0, 3, 2})), HasSubstr("\"b\": bucket 3 of 3 parts"));
+  const auto adasum =
+      Buckets::create(engine, engine.world(), parts(0), {.reduce_op = ReduceOp::kAdasum});
+  EXPECT_THAT(adasum.status().message(), HasSubstr("adasum looks at each tensor as a whole"));
   EXPECT_THAT(rank(0).buckets->close(1, 0).message(), HasSubstr("generation 1 has not begun"));
   EXPECT_THAT(rank(0).buckets->next().message(), HasSubstr("generation 0 is not over"));
 }

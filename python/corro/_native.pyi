@@ -31,6 +31,7 @@ AVERAGE: int
 MIN: int
 MAX: int
 PRODUCT: int
+ADASUM: int
 
 def version() -> str: ...
 def begin_exit() -> None: ...

@@ -35,7 +35,7 @@ MOST_COUNT = 1 << 40
 
 ORDERS = ("priority", "agreed")
 DTYPES = ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")
-REDUCE_OPS = ("sum", "average", "min", "max", "product")
+REDUCE_OPS = ("sum", "average", "min", "max", "product", "adasum")
 REDUCING = ("allreduce", "reducescatter", "reduce")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 KINDS = (

@@ -465,10 +465,10 @@ void add_constants(nb::module_& module) {
                                  "BARRIER",   "SEND",      "RECV"};
   constexpr std::array kDTypes = {"BOOL", "U8",  "I8",   "I16", "I32",
                                   "I64",  "F16", "BF16", "F32", "F64"};
-  constexpr std::array kReduceOps = {"SUM", "AVERAGE", "MIN", "MAX", "PRODUCT"};
+  constexpr std::array kReduceOps = {"SUM", "AVERAGE", "MIN", "MAX", "PRODUCT", "ADASUM"};
   static_assert(kKinds.size() == CORRO_RECV + 1);
   static_assert(kDTypes.size() == CORRO_F64 + 1);
-  static_assert(kReduceOps.size() == CORRO_PRODUCT + 1);
+  static_assert(kReduceOps.size() == CORRO_ADASUM + 1);
   for (size_t i = 0; i < kKinds.size(); ++i) module.attr(kKinds[i]) = i;
   for (size_t i = 0; i < kDTypes.size(); ++i) module.attr(kDTypes[i]) = i;
   for (size_t i = 0; i < kReduceOps.size(); ++i) module.attr(kReduceOps[i]) = i;

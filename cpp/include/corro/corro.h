@@ -73,7 +73,9 @@ enum {
   CORRO_F32,
   CORRO_F64
 };
-enum { CORRO_SUM, CORRO_AVERAGE, CORRO_MIN, CORRO_MAX, CORRO_PRODUCT };
+/* CORRO_ADASUM: adaptive summation, pairwise over the ranks: (1 - a.b / 2|a|^2) a + (1 - a.b /
+ * 2|b|^2) b of the whole buffers of two. For CORRO_ALLREDUCE of f16, bf16, f32 and f64. */
+enum { CORRO_SUM, CORRO_AVERAGE, CORRO_MIN, CORRO_MAX, CORRO_PRODUCT, CORRO_ADASUM };
 enum {
   CORRO_ALLREDUCE,
   CORRO_ALLGATHER,

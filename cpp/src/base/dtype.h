@@ -23,9 +23,17 @@ enum class DType : uint8_t {
 inline constexpr int kDTypeCount = 10;
 
 /// kAverage is a sum whose result is multiplied by 1/P (integers: a sum that does not wrap,
-/// divided, rounding toward zero).
-enum class ReduceOp : uint8_t { kSum = 0, kAverage = 1, kMin = 2, kMax = 3, kProduct = 4 };
-inline constexpr int kReduceOpCount = 5;
+/// divided, rounding toward zero). kAdasum: adaptive summation of whole vectors
+/// (docs/design/0017-adasum.md); allreduce of floating-point types alone.
+enum class ReduceOp : uint8_t {
+  kSum = 0,
+  kAverage = 1,
+  kMin = 2,
+  kMax = 3,
+  kProduct = 4,
+  kAdasum = 5,
+};
+inline constexpr int kReduceOpCount = 6;
 
 /// Values are part of the wire format and of the C ABI; never renumber.
 enum class OpKind : uint8_t {
@@ -59,6 +67,9 @@ inline constexpr int kOpKindCount = 11;
   return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter || kind == OpKind::kReduce;
 }
 
+/// True for f16, bf16, f32 and f64.
+[[nodiscard]] constexpr bool is_floating(DType dtype) { return dtype >= DType::kF16; }
+
 /// Returns the size of one element in bytes.
 [[nodiscard]] constexpr size_t size_of(DType dtype) {
   constexpr size_t kSizes[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
@@ -72,7 +83,8 @@ inline constexpr int kOpKindCount = 11;
 }
 
 [[nodiscard]] constexpr std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view kNames[kReduceOpCount] = {"sum", "average", "min", "max", "product"};
+  constexpr std::string_view kNames[kReduceOpCount] = {"sum", "average", "min",
+                                                       "max", "product", "adasum"};
   return kNames[static_cast<size_t>(op)];
 }
 

@@ -25,6 +25,7 @@ std::shared_ptr<const Schedule> ScheduleCache::schedule_for(const OpRequest& req
                         .send_counts = request.send_counts,
                         .in_place = in_place,
                         .at_once = folds_at_once(request),
+                        .whole = folds_whole_vectors(request),
                         .chunk_count = kPipelineChunkBytes / element,
                         .topology = &topology_};
   const auto algorithm = choose(selection_, problem, element);

@@ -20,11 +20,23 @@ using FoldFunction = void (*)(std::byte* into, const std::byte* const* sources,
                               size_t sources_count, size_t count, Scale scale);
 using CastFunction = void (*)(const std::byte* from, std::byte* into, size_t count);
 
-/// Immutable. A null cast means that one of the two types is not a floating-point type.
+/// Dot products of two vectors with themselves and each other.
+struct Dots {
+  double a_a = 0, a_b = 0, b_b = 0;
+};
+using DotsFunction = Dots (*)(const std::byte* a, const std::byte* b, size_t count);
+using CombineFunction = void (*)(std::byte* into, const std::byte* a, double of_a,
+                                 const std::byte* b, double of_b, size_t count);
+
+/// Immutable. A null fold means kAdasum, which is made of dots and combine; these are null for
+/// types that are not floating-point. A null cast means that one of the two types is not a
+/// floating-point type.
 struct Kernels {
   const char* name = "";
   FoldFunction fold[kDTypeCount][kReduceOpCount] = {};
   CastFunction cast[kDTypeCount][kDTypeCount] = {};
+  DotsFunction dots[kDTypeCount] = {};
+  CombineFunction combine[kDTypeCount] = {};
 };
 
 /// The tables this processor can run, from the plainest (always "baseline") to the best.

@@ -213,6 +213,91 @@ void cast_kernel(const std::byte* from_bytes, std::byte* into_bytes, size_t coun
   }
 }
 
+// --- Adasum: dot products, and the sum of two scaled vectors ---
+
+constexpr size_t kDotLanes = 8;  ///< Accumulators of each product: one vector of the widest set.
+
+/// Element i goes to lane i % kDotLanes whatever the vector width; `begin` is a multiple of that.
+struct DotSums {
+  double a_a[kDotLanes] = {}, a_b[kDotLanes] = {}, b_b[kDotLanes] = {};
+
+  template <typename T>
+  void add(const T* a, const T* b, size_t count) {
+    size_t i = 0;
+    for (; i + kDotLanes <= count; i += kDotLanes) add_lanes(a + i, b + i, kDotLanes);
+    add_lanes(a + i, b + i, count - i);
+  }
+  template <typename T>
+  void add_lanes(const T* a, const T* b, size_t count) {
+    CORRO_VECTORIZE
+    for (size_t lane = 0; lane < count; ++lane) {
+      const auto x = static_cast<double>(a[lane]);
+      const auto y = static_cast<double>(b[lane]);
+      a_a[lane] += x * x;
+      a_b[lane] += x * y;
+      b_b[lane] += y * y;
+    }
+  }
+  [[nodiscard]] Dots total() const {
+    Dots dots;
+    for (size_t lane = 0; lane < kDotLanes; ++lane) {
+      dots.a_a += a_a[lane];
+      dots.a_b += a_b[lane];
+      dots.b_b += b_b[lane];
+    }
+    return dots;
+  }
+};
+
+template <typename Type>
+Dots dots_kernel(const std::byte* a_bytes, const std::byte* b_bytes, size_t count) {
+  using Element = typename Type::Element;
+  const auto* a = reinterpret_cast<const Element*>(a_bytes);
+  const auto* b = reinterpret_cast<const Element*>(b_bytes);
+  DotSums sums;
+  if constexpr (kIs<Element, typename Type::Accumulator>) {
+    sums.add(a, b, count);
+  } else {
+    alignas(64) typename Type::Accumulator row_a[kRow], row_b[kRow];
+    for (size_t begin = 0; begin < count; begin += kRow) {
+      const size_t length = count - begin < kRow ? count - begin : kRow;
+      load_row<Type>(row_a, a + begin, length);
+      load_row<Type>(row_b, b + begin, length);
+      sums.add(row_a, row_b, length);
+    }
+  }
+  return sums.total();
+}
+
+template <typename Type>
+void combine_kernel(std::byte* into_bytes, const std::byte* a_bytes, double of_a,
+                    const std::byte* b_bytes, double of_b, size_t count) {
+  using Element = typename Type::Element;
+  auto* into = reinterpret_cast<Element*>(into_bytes);
+  const auto* a = reinterpret_cast<const Element*>(a_bytes);
+  const auto* b = reinterpret_cast<const Element*>(b_bytes);
+  if constexpr (kIs<Element, typename Type::Accumulator>) {
+    CORRO_VECTORIZE
+    for (size_t i = 0; i < count; ++i) {
+      const double sum = static_cast<double>(a[i]) * of_a + static_cast<double>(b[i]) * of_b;
+      into[i] = Type::store(static_cast<Element>(sum));
+    }
+  } else {
+    alignas(64) float row_a[kRow], row_b[kRow];
+    for (size_t begin = 0; begin < count; begin += kRow) {
+      const size_t length = count - begin < kRow ? count - begin : kRow;
+      load_row<Type>(row_a, a + begin, length);
+      load_row<Type>(row_b, b + begin, length);
+      CORRO_VECTORIZE
+      for (size_t i = 0; i < length; ++i) {
+        row_a[i] = static_cast<float>(static_cast<double>(row_a[i]) * of_a +
+                                      static_cast<double>(row_b[i]) * of_b);
+      }
+      store_row<Type>(into + begin, row_a, length, Scale{});
+    }
+  }
+}
+
 // --- The table ---
 
 template <typename Type>
@@ -225,6 +310,12 @@ constexpr void add_folds(Kernels& kernels, DType dtype) {
   fold[static_cast<int>(ReduceOp::kMin)] = fold_kernel<Type, Min>;
   fold[static_cast<int>(ReduceOp::kMax)] = fold_kernel<Type, Max>;
   fold[static_cast<int>(ReduceOp::kProduct)] = fold_kernel<Type, Product>;
+}
+
+template <typename Type>
+constexpr void add_adasum(Kernels& kernels, DType dtype) {
+  kernels.dots[static_cast<int>(dtype)] = dots_kernel<Type>;
+  kernels.combine[static_cast<int>(dtype)] = combine_kernel<Type>;
 }
 
 template <typename From>
@@ -249,6 +340,10 @@ constexpr Kernels make_kernels(const char* name) {
   add_folds<BF16>(kernels, DType::kBF16);
   add_folds<Float<float>>(kernels, DType::kF32);
   add_folds<Float<double>>(kernels, DType::kF64);
+  add_adasum<F16>(kernels, DType::kF16);
+  add_adasum<BF16>(kernels, DType::kBF16);
+  add_adasum<Float<float>>(kernels, DType::kF32);
+  add_adasum<Float<double>>(kernels, DType::kF64);
   add_casts<F16>(kernels, DType::kF16);
   add_casts<BF16>(kernels, DType::kBF16);
   add_casts<Float<float>>(kernels, DType::kF32);

@@ -57,11 +57,25 @@ void fold(DType dtype, ReduceOp op, std::byte* into, std::span<const std::byte* 
           size_t count, double scale) {
   CORRO_CHECK(!sources.empty());
   const FoldFunction function = best().fold[static_cast<size_t>(dtype)][static_cast<size_t>(op)];
+  CORRO_CHECK(function != nullptr, name_of(op));
   function(into, sources.data(), sources.size(), count, make_scale(scale));
 }
 
 void scale(DType dtype, std::byte* into, const std::byte* from, size_t count, double factor) {
   fold(dtype, ReduceOp::kSum, into, {&from, 1}, count, factor);
+}
+
+Dots dots(DType dtype, const std::byte* a, const std::byte* b, size_t count) {
+  const DotsFunction function = best().dots[static_cast<size_t>(dtype)];
+  CORRO_CHECK(function != nullptr, name_of(dtype));
+  return function(a, b, count);
+}
+
+void combine(DType dtype, std::byte* into, const std::byte* a, double of_a, const std::byte* b,
+             double of_b, size_t count) {
+  const CombineFunction function = best().combine[static_cast<size_t>(dtype)];
+  CORRO_CHECK(function != nullptr, name_of(dtype));
+  function(into, a, of_a, b, of_b, count);
 }
 
 void cast(DType from_dtype, const std::byte* from, DType into_dtype, std::byte* into,

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "device/kernels.h"
 
 namespace corro::device {
 
@@ -28,6 +29,16 @@ void fold(DType dtype, ReduceOp op, std::byte* into, std::span<const std::byte* 
 /// data[i] = data[i] * scale, rounded to dtype as above; used for the pre-scale. `from` may equal
 /// `into`.
 void scale(DType dtype, std::byte* into, const std::byte* from, size_t count, double factor);
+
+/// The dot products of two vectors of a floating-point type, in f64. Same bits for every
+/// instruction set, but not for vectors that are cut: the sum goes round eight accumulators.
+[[nodiscard]] Dots dots(DType dtype, const std::byte* a, const std::byte* b, size_t count);
+
+/// into[i] = a[i] * of_a + b[i] * of_b of a floating-point type, in f64, since a factor may be far
+/// larger than what it belongs to; rounded as fold() does, f16 and bf16 by way of f32. `into` may
+/// be exactly one of them.
+void combine(DType dtype, std::byte* into, const std::byte* a, double of_a, const std::byte* b,
+             double of_b, size_t count);
 
 /// Converts between f16, bf16, f32 and f64 with one rounding to nearest even; used by compression.
 /// Equal types of any kind are copied bit for bit. `from` and `into` do not overlap otherwise.

@@ -384,6 +384,89 @@ TEST(Fold, RefusesNoSources) {
   EXPECT_THROW(fold(DType::kF32, ReduceOp::kSum, nullptr, {}, 0, 1), ContractError);
 }
 
+// --- Adasum's ---
+
+class AdasumKernels : public testing::TestWithParam<DType> {
+ protected:
+  static constexpr size_t kCounts[] = {0, 1, 7, 8, 9, 511, 512, 513, 2000};
+
+  /// Of ordinary size.
+  Bytes values(size_t count, uint64_t seed) const {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<double> normal;
+    Bytes bytes(count * size_of(GetParam()));
+    for (size_t i = 0; i < count; ++i) {
+      const double value = normal(random);
+      if (is_half(GetParam())) {
+        write_as(bytes.data(), i, nearest_half(value, format_of(GetParam())));
+      } else if (GetParam() == DType::kF32) {
+        write_as(bytes.data(), i, static_cast<float>(value));
+      } else {
+        write_as(bytes.data(), i, value);
+      }
+    }
+    return bytes;
+  }
+  [[nodiscard]] double at(const Bytes& bytes, size_t i) const {
+    if (is_half(GetParam()))
+      return value_of(read_as<uint16_t>(bytes.data(), i), format_of(GetParam()));
+    return GetParam() == DType::kF32 ? read_as<float>(bytes.data(), i)
+                                     : read_as<double>(bytes.data(), i);
+  }
+  [[nodiscard]] size_t type() const { return static_cast<size_t>(GetParam()); }
+};
+
+TEST_P(AdasumKernels, DotsAreRightAndTheSameBitsInEverySet) {
+  for (const size_t count : kCounts) {
+    const Bytes a = values(count, 1), b = values(count, 2);
+    double a_a = 0, a_b = 0, b_b = 0;
+    for (size_t i = 0; i < count; ++i) {
+      a_a += at(a, i) * at(a, i);
+      a_b += at(a, i) * at(b, i);
+      b_b += at(b, i) * at(b, i);
+    }
+    const Dots baseline = available_kernels()[0]->dots[type()](a.data(), b.data(), count);
+    const double slack = 1e-12 * static_cast<double>(count);
+    EXPECT_NEAR(baseline.a_a, a_a, slack);
+    EXPECT_NEAR(baseline.a_b, a_b, slack);
+    EXPECT_NEAR(baseline.b_b, b_b, slack);
+    for (const Kernels* kernels : available_kernels()) {
+      const Dots dots = kernels->dots[type()](a.data(), b.data(), count);
+      EXPECT_EQ(dots.a_a, baseline.a_a) << kernels->name << " " << count;
+      EXPECT_EQ(dots.a_b, baseline.a_b) << kernels->name << " " << count;
+      EXPECT_EQ(dots.b_b, baseline.b_b) << kernels->name << " " << count;
+    }
+  }
+}
+
+TEST_P(AdasumKernels, CombineIsRightAndTheSameBitsInEverySet) {
+  const double slack = GetParam() == DType::kBF16 ? 0.04 : GetParam() == DType::kF16 ? 4e-3 : 1e-6;
+  for (const size_t count : kCounts) {
+    const Bytes a = values(count, 3), b = values(count, 4);
+    Bytes baseline(a.size());
+    available_kernels()[0]->combine[type()](baseline.data(), a.data(), 0.7, b.data(), -1.3, count);
+    for (size_t i = 0; i < count; ++i)
+      EXPECT_NEAR(at(baseline, i), 0.7 * at(a, i) - 1.3 * at(b, i), slack) << i;
+    for (const Kernels* kernels : available_kernels()) {
+      Bytes into = a;
+      kernels->combine[type()](into.data(), into.data(), 0.7, b.data(), -1.3, count);
+      EXPECT_EQ(into, baseline) << kernels->name << " " << count;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, AdasumKernels,
+                         testing::Values(DType::kF16, DType::kBF16, DType::kF32, DType::kF64),
+                         [](const auto& tested) { return std::string(name_of(tested.param)); });
+
+TEST(AdasumKernels, AreNoFold) {
+  float value = 1;
+  auto* bytes = reinterpret_cast<std::byte*>(&value);
+  const std::vector<const std::byte*> sources = {bytes};
+  EXPECT_THROW(fold(DType::kF32, ReduceOp::kAdasum, bytes, sources, 1, 1), ContractError);
+  EXPECT_THROW((void)dots(DType::kI32, bytes, bytes, 1), ContractError);
+}
+
 // --- Casts ---
 
 template <typename From, typename Into>

@@ -15,6 +15,7 @@ uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment 
 
 bool may_fuse(const Fusible& op, const FusionOptions& options) {
   const OpKind kind = op.signature.kind;
+  if (reduces(kind) && op.signature.reduce_op == ReduceOp::kAdasum) return false;
   return (kind == OpKind::kAllreduce || kind == OpKind::kBroadcast || kind == OpKind::kReduce) &&
          bytes_of(op) <= options.solo_bytes &&
          (op.codec.empty() || collective::codec_named(op.codec) != nullptr);

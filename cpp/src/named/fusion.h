@@ -47,10 +47,11 @@ struct Bucket {
 
 /// Returns buckets that hold every index once, ordered by their first part; parts keep the order of
 /// the list. Fused are allreduce, broadcast and reduce of the same dtype, reduce op, root,
-/// scales and codec, if that is one of this library. A bucket looks past operations that do not
-/// match while skipped and fused bytes together stay below the threshold (as in Horovod, Sergeev
-/// and Del Balso 2018, section 4, "tensor fusion", and its later look-ahead), and over at most 64
-/// places, so the cost is O(n). Pure.
+/// scales and codec, if that is one of this library, but not those by Adasum, which looks at each
+/// tensor as a whole. A bucket looks past operations that do not match while skipped and fused
+/// bytes together stay below the threshold (as in Horovod, Sergeev and Del Balso 2018, section 4,
+/// "tensor fusion", and its later look-ahead), and over at most 64 places, so the cost is O(n).
+/// Pure.
 [[nodiscard]] std::vector<Bucket> fuse(std::span<const Fusible> list, const FusionOptions& options);
 
 }  // namespace corro::named

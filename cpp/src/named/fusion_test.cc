@@ -84,6 +84,12 @@ TEST(Fuse, KeepsApartWhateverDiffers) {
   EXPECT_EQ(fuse(list, kSmall).size(), 6U);
 }
 
+TEST(Fuse, LeavesWhatLooksAtWholeTensorsAlone) {
+  std::vector<Fusible> list(3, allreduce(1));
+  for (Fusible& op : list) op.signature.reduce_op = ReduceOp::kAdasum;
+  EXPECT_EQ(fuse(list, kSmall).size(), 3U);
+}
+
 TEST(Fuse, LeavesKindsAloneThatCannotBeConcatenated) {
   for (const OpKind kind :
        {OpKind::kAllgather, OpKind::kReducescatter, OpKind::kAlltoall, OpKind::kBarrier}) {

@@ -108,7 +108,7 @@ TEST(ReadFlight, LeavesOutRecordsThatNoWriterStores) {
       with(real_bytes(), kSecond, uint64_t{6}),      // newer than the newest
       with(real_bytes(), kWhat, uint8_t{11}),        // kind
       with(real_bytes(), kWhat + 1, uint8_t{10}),    // dtype
-      with(real_bytes(), kWhat + 2, uint8_t{5}),     // reduce op
+      with(real_bytes(), kWhat + 2, uint8_t{6}),     // reduce op
       with(real_bytes(), kState, uint8_t{8}),        // phase
       with(real_bytes(), kState + 1, uint8_t{17})};  // code
   for (size_t i = 0; i < broken.size(); ++i) {

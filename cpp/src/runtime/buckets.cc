@@ -77,6 +77,10 @@ Result<std::unique_ptr<Buckets>> Buckets::create(Engine& engine, Group& group,
                                                  const std::vector<BucketPart>& parts,
                                                  const BucketOptions& options) {
   CORRO_TRY(check_parts(parts));
+  if (options.reduce_op == ReduceOp::kAdasum) {
+    return Status(Code::kInvalidArgument,
+                  "buckets: adasum looks at each tensor as a whole; allreduce them one by one");
+  }
   std::unique_ptr<Buckets> buckets(new Buckets(group, parts, options));
   CORRO_TRY(buckets->open(engine, parts));
   return buckets;

@@ -60,6 +60,15 @@ Status Board::cannot_reach(const Member& member, const Status& why) const {
                                       member.world_rank));
 }
 
+Board::Least Board::least_of(std::atomic<uint64_t> GroupSection::* counter) const {
+  Least least{UINT64_MAX, -1};
+  for (int32_t r = 0; r < size(); ++r) {
+    const uint64_t value = (member(r).section->*counter).load(std::memory_order_seq_cst);
+    if (value < least.value) least = {value, r};
+  }
+  return least;
+}
+
 Result<Stages*> Board::stages_of(int32_t r) const {
   if (r == rank_) return own_stages_;
   auto stages = member(r).segment->stages_of(*member(r).section);

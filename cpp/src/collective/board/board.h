@@ -89,6 +89,12 @@ class Board {
   /// Puts the own Stages in place for operation `op`, the oldest; stays with those that the lane
   /// still has.
   Status prepare_stages(uint64_t op);
+  /// The least value of a counter of all members' sections, and the first group rank that has it.
+  struct Least {
+    uint64_t value;
+    int32_t rank;
+  };
+  [[nodiscard]] Least least_of(std::atomic<uint64_t> GroupSection::* counter) const;
   /// A member's staging buffers in the operation that is staged, once it has put something there;
   /// null if what it says of them cannot be. Fails where they cannot be mapped.
   [[nodiscard]] Result<Stages*> stages_of(int32_t r) const;

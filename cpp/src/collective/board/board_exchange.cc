@@ -64,6 +64,7 @@ uint64_t BoardExchange::largest_contribution() const {
 
 void BoardExchange::publish_place(Line& line, uint64_t bytes) {
   line.where = Where::kPrivate;
+  if (folds_whole_vectors(request_)) return;
   const bool needs_output = is_sliced(request_.kind) && shape_.takes();
   const uint64_t output_bytes = shape_.output_count() * element_;
   if (input_scale(request_) != 1 || overlaps(bytes, output_bytes)) return;

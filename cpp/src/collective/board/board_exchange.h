@@ -110,5 +110,8 @@ class BoardExchange {
 [[nodiscard]] Result<std::unique_ptr<Operation>> make_direct_path(const BoardExchange& exchange);
 /// Staged: private memory, chunk by chunk through staging buffers. For the oldest operation only.
 [[nodiscard]] std::unique_ptr<Operation> make_staged_path(const BoardExchange& exchange);
+/// Pairwise: folds_whole_vectors(); through the same buffers, from rank to rank. For the oldest
+/// operation only.
+[[nodiscard]] std::unique_ptr<Operation> make_pairwise_path(const BoardExchange& exchange);
 
 }  // namespace corro::collective

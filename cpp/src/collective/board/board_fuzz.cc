@@ -109,6 +109,8 @@ OpRequest request_of(const Wanted& wanted, size_t rank) {
                     .root = wanted.has(0) ? 1 : 0,
                     .count = wanted.uneven[0][0],
                     .prescale = wanted.has(2) ? 2.0 : 1.0};
+  if (!validate_sizes(request, static_cast<int32_t>(rank), 2).ok())
+    request.reduce_op = ReduceOp::kSum;
   if (!wanted.has(1)) return request;
   if (wanted.kind == OpKind::kAlltoall) {
     request.send_counts = {wanted.uneven[rank][0], wanted.uneven[rank][1]};

@@ -4,7 +4,7 @@
 //   gather   reads the lines of the others. Then: a mismatch fails it on all ranks alike; what is
 //            small ends here; what is large waits until it is the oldest operation in flight,
 //            because paths may use memory that the lane has once
-//   large    the direct or the staged path, as all ranks choose alike from the lines
+//   large    the direct, the staged or the pairwise path, as all ranks choose alike from the lines
 //
 // In every state a member may have given the group up: that is looked for now and then while
 // nothing moves, before each step of a path, and once more at its end. A member that has failed may
@@ -106,13 +106,16 @@ class BoardOperation final : public Operation {
   }
 
   Progress start_large() {
-    auto direct = make_direct_path(exchange_);
-    if (!direct.ok()) return give_group_up(direct.status());
-    path_ = std::move(*direct);
+    const bool whole = folds_whole_vectors(exchange_.request());
+    if (!whole) {
+      auto direct = make_direct_path(exchange_);
+      if (!direct.ok()) return give_group_up(direct.status());
+      path_ = std::move(*direct);
+    }
     if (path_ == nullptr) {
       if (Status ready = board().prepare_stages(exchange_.op()); !ready.ok())
         return give_group_up(ready);
-      path_ = make_staged_path(exchange_);
+      path_ = whole ? make_pairwise_path(exchange_) : make_staged_path(exchange_);
     }
     torn_ = true;
     state_ = State::kLarge;

@@ -74,19 +74,12 @@ class StagedPath final : public Operation {
 
   /// True once `counter` of every member is at least `wanted`, counted as the group's chunks are:
   /// over all operations.
-  template <typename Counter>
-  bool all_reached(Counter GroupSection::* counter, uint64_t wanted, uint64_t& known) {
+  bool all_reached(std::atomic<uint64_t> GroupSection::* counter, uint64_t wanted,
+                   uint64_t& known) {
     if (known >= wanted) return true;
-    uint64_t lowest = UINT64_MAX;
-    for (int32_t r = 0; r < size_; ++r) {
-      const uint64_t value =
-          (exchange_.board().member(r).section->*counter).load(std::memory_order_seq_cst);
-      if (value < lowest) {
-        lowest = value;
-        if (value < wanted) wait(obs::Phase::kTransfer, r);
-      }
-    }
-    known = lowest;
+    const Board::Least least = exchange_.board().least_of(counter);
+    known = least.value;
+    if (known < wanted) wait(obs::Phase::kTransfer, least.rank);
     return known >= wanted;
   }
 

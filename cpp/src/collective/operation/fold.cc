@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "collective/operation/adasum.h"
 #include "device/reduce.h"
 
 namespace corro::collective {
@@ -91,6 +92,8 @@ void fold_final(const OpRequest& request, int32_t size, std::byte* into,
     if (request.postscale != 1) device::scale(request.dtype, into, into, count, request.postscale);
     return;
   }
+  if (folds_whole_vectors(request))
+    return adasum(request.dtype, into, sources, count, request.postscale);
   const bool averages = request.reduce_op == ReduceOp::kAverage;
   const double scale = averages ? request.postscale / divisor_of(request, size) : request.postscale;
   device::fold(request.dtype, plain(request.reduce_op), into, sources, count, scale);
@@ -99,6 +102,7 @@ void fold_final(const OpRequest& request, int32_t size, std::byte* into,
 void fold_partial(const OpRequest& request, std::byte* into,
                   std::span<const std::byte* const> sources, uint64_t count) {
   CORRO_CHECK(!folds_at_once(request), "a part of an average of integers may not fit");
+  if (folds_whole_vectors(request)) return adasum(request.dtype, into, sources, count, 1);
   device::fold(request.dtype, plain(request.reduce_op), into, sources, count, 1);
 }
 

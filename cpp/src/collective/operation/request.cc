@@ -36,6 +36,17 @@ Status check_counts(const OpRequest& request, const std::vector<uint64_t>& count
   return {};
 }
 
+Status check_adasum(const OpRequest& request) {
+  if (!folds_whole_vectors(request)) return {};
+  if (request.kind != OpKind::kAllreduce) {
+    return {Code::kInvalidArgument,
+            fmt::format("{}: adasum is there for allreduce alone", name_of(request.kind))};
+  }
+  if (is_floating(request.dtype)) return {};
+  return {Code::kInvalidArgument, fmt::format("{}: adasum needs f16, bf16, f32 or f64, not {}",
+                                              name_of(request.kind), name_of(request.dtype))};
+}
+
 uint64_t address_of(const std::byte* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
 /// What the message calls a buffer of so many bytes.
@@ -85,6 +96,7 @@ Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size) {
     return {Code::kInvalidArgument, fmt::format("{}: rank {} is not in a group of {} ranks",
                                                 name_of(request.kind), request.root, size)};
   }
+  CORRO_TRY(check_adasum(request));
   const bool point_to_point = is_pair(request.kind);
   if (point_to_point && request.root == rank) {
     return {Code::kInvalidArgument,

@@ -54,6 +54,11 @@ struct OpRequest {
          request.dtype <= DType::kI64;
 }
 
+/// True where a fold needs whole vectors: Adasum scales each by what its dot products say.
+[[nodiscard]] constexpr bool folds_whole_vectors(const OpRequest& request) {
+  return request.reduce_op == ReduceOp::kAdasum && reduces(request.kind);
+}
+
 /// The factor of this rank's contribution: what changes no result is not scaled.
 [[nodiscard]] constexpr double input_scale(const OpRequest& request) {
   return request.gives_identity ? 1 : request.prescale;

@@ -1,3 +1,4 @@
+#include "base/power_of_two.h"
 #include "collective/schedule/algorithms.h"
 #include "collective/schedule/builder.h"
 #include "collective/schedule/extras.h"
@@ -5,8 +6,8 @@
 namespace corro::collective {
 
 /// Pairs at distances 1, 2, 4, ... exchange what they have and both fold it, the lower id first:
-/// equal bits. Cost: log2 P steps of n bytes; 2 more steps where P is no power of two. Source:
-/// Thakur, Rabenseifner, Gropp (2005), section 4.5.
+/// equal bits. No vector is ever cut. Cost: log2 P steps of n bytes; 2 more steps where P is no
+/// power of two. Source: Thakur, Rabenseifner, Gropp (2005), section 4.5.
 Schedule recursive_doubling(const Problem& problem) {
   const PowerOfTwo ids(problem.size);
   const int32_t steps = log2_ceil(ids.active);

@@ -38,6 +38,7 @@ bool folds_partially(Algorithm algorithm, OpKind kind) {
 bool supports(Algorithm algorithm, const Problem& problem) {
   if (!well_formed(problem)) return false;
   if (!can_do(algorithm, problem.kind)) return false;
+  if (problem.whole && algorithm != Algorithm::kRecursiveDoubling) return false;
   if (problem.at_once && folds_partially(algorithm, problem.kind)) return false;
   if (problem.aggregators > 0) {
     return algorithm == Algorithm::kTwoShot && problem.kind == OpKind::kAllreduce;

@@ -107,6 +107,8 @@ struct Problem {
   bool in_place = false;
   /// No partial sums: every element is folded from all contributions at once, in rank order.
   bool at_once = false;
+  /// A fold needs whole vectors, two at a time: no slices, no chunks.
+  bool whole = false;
   /// Members without a contribution or result (they own shares, fold and send back): group ranks
   /// size - aggregators .. size - 1. Two-shot allreduce only.
   int32_t aggregators = 0;

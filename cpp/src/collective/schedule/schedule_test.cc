@@ -145,6 +145,24 @@ TEST(Schedules, FoldAtOnceWhereThatIsAskedFor) {
   }
 }
 
+TEST(Schedules, OfWholeVectorsCutNone) {
+  for (const int32_t size : {1, 2, 5, 8}) {
+    Problem problem{.kind = OpKind::kAllreduce,
+                    .size = size,
+                    .count = 100'000,
+                    .whole = true,
+                    .chunk_count = 64};
+    for (const Algorithm algorithm : all_algorithms())
+      EXPECT_EQ(supports(algorithm, problem), algorithm == Algorithm::kRecursiveDoubling);
+    for (problem.rank = 0; problem.rank < size; ++problem.rank) {
+      for (const Step& step : generate(problem, Algorithm::kRecursiveDoubling).steps) {
+        EXPECT_EQ(std::max(step.from.count, step.into.count), problem.count);
+        EXPECT_LE(step.sources_count, 2U);
+      }
+    }
+  }
+}
+
 TEST(Schedules, KeepMessagesBelowTheChunkAndStrandsBounded) {
   for (const Algorithm algorithm : {Algorithm::kTwoShot, Algorithm::kRing}) {
     Problem problem{.kind = OpKind::kAllreduce, .size = 3, .count = 10000, .chunk_count = 64};
