@@ -30,7 +30,7 @@ from corro._context import (
     size,
     world,
 )
-from corro._reduce_op import Average, Max, Min, Product, ReduceOp, Sum
+from corro._reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 from corro.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -56,6 +56,7 @@ from corro.errors import (
 
 __all__ = [
     "AbortedError",
+    "Adasum",
     "AlreadyExistsError",
     "Average",
     "CancelledError",

@@ -104,7 +104,8 @@ class Verbs(Generic[T]):
 
         Args:
             x: the array; same shape and dtype on every rank.
-            op: the reduction; averages of integers round toward zero.
+            op: the reduction; averages of integers round toward zero. Adasum looks at each array
+                as a whole, and needs floating-point ones.
             name: says which array this is: ranks may reduce named arrays in different orders, and
                 small ones travel together. Without a name the order of the calls says it.
             prescale_factor: each rank's x is multiplied by it (and rounded) first.
@@ -600,7 +601,7 @@ for _form, _name in (
 def _checked_op(op: object) -> ReduceOp:
     if not isinstance(op, ReduceOp):
         raise InvalidArgumentError(
-            f"op has to be corro.Sum, Average, Min, Max or Product, not {op!r}"
+            f"op has to be corro.Sum, Average, Min, Max, Product or Adasum, not {op!r}"
         )
     return op
 

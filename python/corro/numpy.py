@@ -21,11 +21,12 @@ from numpy.typing import DTypeLike, NDArray
 from corro import _context, _native
 from corro._calls import Handle, poll, running, starting, synchronize
 from corro._context import Group, barrier, join
-from corro._reduce_op import Average, Max, Min, Product, ReduceOp, Sum
+from corro._reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 from corro._verbs import Frontend, Verbs
 from corro.errors import InvalidArgumentError
 
 __all__ = [
+    "Adasum",
     "Average",
     "Group",
     "Handle",

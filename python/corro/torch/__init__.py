@@ -11,6 +11,7 @@ Works with torch 2.2 and later; nothing here is compiled against torch.
 
 from corro import (
     AbortedError,
+    Adasum,
     AlreadyExistsError,
     Average,
     CancelledError,
@@ -101,6 +102,7 @@ register()  # torch before 2.5 loads no entry points.
 
 __all__ = [
     "AbortedError",
+    "Adasum",
     "AlreadyExistsError",
     "Average",
     "CancelledError",

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.nn import Parameter
 
 from corro import _context
 from corro._context import Group
-from corro._reduce_op import Average, ReduceOp
+from corro._reduce_op import Adasum, Average, ReduceOp
 from corro.errors import InvalidArgumentError
 from corro.torch.buckets import BucketOptions
 from corro.torch.compression import Compression, Compressor, EngineCodec
+from corro.torch.delta_optimizer import DeltaOptimizerBase
 from corro.torch.reducer import Reducer
 
 Closure = Callable[[], Any]
+Added = TypeVar("Added", bound=torch.optim.Optimizer)
 
 
 def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
@@ -36,7 +38,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     gradient_predivide_factor: float = 1.0,
     groups: int | Sequence[Sequence[Parameter]] | None = None,
     group: Group | None = None,
-) -> DistributedOptimizerBase:
+) -> DistributedOptimizerBase | DeltaOptimizerBase:
     """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
 
     Gradients are views of buckets, which the engine reduces while backward() runs; when the last
@@ -52,6 +54,11 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     the same optimizers. More often than backward_passes_per_step is fine for a plain average, which
     is then taken again; else FailedPreconditionError. Ranks that differ end with MismatchError, or
     at the deadline with TimeoutError.
+
+    With op=Adasum step() uses this rank's own gradients, and what it changes in the parameters is
+    reduced, each parameter by itself, after backward(): see corro.torch.delta_optimizer. Gradients
+    can then be clipped or unscaled at any time before step(), a closure's loss is this rank's own,
+    and groups and the number of backward passes make no difference.
 
     Args:
         optimizer: what to wrap; it must not be used by itself afterwards.
@@ -70,7 +77,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
         raise InvalidArgumentError(
             f"DistributedOptimizer: expected a torch optimizer, got {type(optimizer).__name__}"
         )
-    if isinstance(optimizer, DistributedOptimizerBase):
+    if isinstance(optimizer, DistributedOptimizerBase | DeltaOptimizerBase):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
     options = BucketOptions(
         passes=backward_passes_per_step,
@@ -79,15 +86,31 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
         postscale=gradient_predivide_factor,
         compression=compression,
     )
-    base = type(optimizer)
-    cls = type(base.__name__, (DistributedOptimizerBase, base), {"__module__": base.__module__})
-    wrapped: DistributedOptimizerBase = object.__new__(cls)
-    # A scheduler may have put a step() bound to the old object among the attributes.
-    vars(wrapped).update({k: v for k, v in vars(optimizer).items() if k != "step"})
+    named = list(named_parameters or ())
     # A group of its own: what it compares keeps one order, whatever other threads run in the world.
     own = _context.new_group(_context.world().ranks) if group is None else _context.world_or(group)
-    wrapped._distribute(own, options, list(named_parameters or ()), groups)
+    if op == Adasum and own.size() > 1:
+        deltas = _with(optimizer, DeltaOptimizerBase)
+        deltas._distribute_deltas(own, compression, _names_of(named, _trainable(deltas)))
+        return deltas
+    wrapped = _with(optimizer, DistributedOptimizerBase)
+    wrapped._distribute(own, options, named, groups)
     return wrapped
+
+
+def _with(optimizer: torch.optim.Optimizer, adds: type[Added]) -> Added:
+    """Returns the optimizer, with its state, of a class that adds this to its own."""
+    base = type(optimizer)
+    wrapped: Added = object.__new__(
+        type(base.__name__, (adds, base), {"__module__": base.__module__})
+    )
+    # A scheduler may have put a step() bound to the old object among the attributes.
+    vars(wrapped).update({k: v for k, v in vars(optimizer).items() if k != "step"})
+    return wrapped
+
+
+def _trainable(optimizer: torch.optim.Optimizer) -> list[Parameter]:
+    return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
 
 
 class DistributedOptimizerBase(torch.optim.Optimizer):
@@ -105,7 +128,7 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
         named: Sequence[tuple[str, Parameter]],
         groups: int | Sequence[Sequence[Parameter]] | None,
     ) -> None:
-        params = self._trainable()
+        params = _trainable(self)
         self._names = _names_of(named, params)
         self._synchronized = False
         self._steps = 0
@@ -113,9 +136,6 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
         self._reducer = Reducer(group, options) if group.size() > 1 else None
         if self._reducer is not None:
             self._reducer.add(sets)
-
-    def _trainable(self) -> list[Parameter]:
-        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
     def synchronize(self) -> None:
         """Waits until all gradients are reduced; step() after it does not do so again."""
@@ -156,7 +176,7 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
         if self._reducer is None or not isinstance(self, torch.optim.SparseAdam):
             return super().step(closure)
         loss = None if closure is None else closure()
-        dense = {param: param.grad for param in self._trainable() if param.grad is not None}
+        dense = {param: param.grad for param in _trainable(self) if param.grad is not None}
         for param, grad in dense.items():
             param.grad = grad.to_sparse(1)
         try:
@@ -203,7 +223,7 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
     def _adopt_new(self) -> None:
         """Makes buckets for parameters that were added or unfrozen."""
         assert self._reducer is not None
-        new = self._reducer.without_place(self._trainable())
+        new = self._reducer.without_place(_trainable(self))
         if new:
             self._reducer.add([[(self._names.get(p, "?"), p) for p in reversed(new)]])
 
