@@ -23,8 +23,8 @@ INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.torch22), 3])
 def test_the_interface_for_torch(launch: Launch, ranks: int) -> None:
-    test = HERE / "horovod" / "test_torch.py"
-    launch(*INSIDE, str(test), ranks=ranks, seconds=250, CORRO_TEST_IN_RANKS="1").check()
+    tests = str(HERE / "horovod")
+    launch(*INSIDE, tests, ranks=ranks, seconds=250, CORRO_TEST_IN_RANKS="1").check()
 
 
 def test_without_a_launcher_there_is_one_rank() -> None:

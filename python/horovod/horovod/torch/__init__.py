@@ -46,6 +46,7 @@ from horovod.torch.functions import (
     broadcast_parameters,
 )
 from horovod.torch.mpi_ops import (
+    Adasum,
     Average,
     Max,
     Min,
@@ -89,7 +90,6 @@ def shutdown() -> None:
     _basics.shutdown()
 
 
-Adasum = 2
 __all__ = [
     "Adasum",
     "Average",

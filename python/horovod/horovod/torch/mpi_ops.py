@@ -17,7 +17,7 @@ import torch
 
 import corro
 import corro.torch as verbs
-from corro import Average, Max, Min, Product, ReduceOp, Sum
+from corro import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 from corro.torch.differentiable import scaled_allgather, scaled_broadcast, scaled_reducescatter
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, raised_as_horovods
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from horovod.torch.compression import Codec
 
 __all__ = [
+    "Adasum",
     "Average",
     "Max",
     "Min",
@@ -223,7 +224,9 @@ def _reduction(op: Any, average: bool | None) -> ReduceOp:
         return Average if average else Sum
     op = Average if op is None else op
     if not isinstance(op, ReduceOp):
-        raise NotImplementedError(f"op={op!r}: there are hvd.Average, Sum, Min, Max and Product")
+        raise NotImplementedError(
+            f"op={op!r}: there are hvd.Average, Sum, Adasum, Min, Max and Product"
+        )
     return op
 
 

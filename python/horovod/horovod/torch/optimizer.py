@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 import corro
 import corro.torch
 from corro import Average, ReduceOp
+from corro.torch.delta_optimizer import DeltaOptimizerBase
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.torch.compression import Compression
 
@@ -50,7 +51,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
     named = _named(optimizer, named_parameters)
-    wrapped = corro.torch.DistributedOptimizer(
+    wrapped: Any = corro.torch.DistributedOptimizer(
         optimizer,
         named,
         compression,
@@ -61,10 +62,11 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
         _group_of(process_set),
     )
     own = type(wrapped)
-    wrapped.__class__ = type(own.__name__, (_AsHorovods, own), {"__module__": own.__module__})
-    wrapped._parameter_names = {param: name for name, param in named}  # type: ignore[attr-defined]
-    wrapped._skips = False  # type: ignore[attr-defined]
-    if wrapped._reducer is not None:
+    adds = _DeltasAsHorovods if isinstance(wrapped, DeltaOptimizerBase) else _AsHorovods
+    wrapped.__class__ = type(own.__name__, (adds, own), {"__module__": own.__module__})
+    wrapped._parameter_names = {param: name for name, param in named}
+    wrapped._skips = False
+    if not isinstance(wrapped, DeltaOptimizerBase) and wrapped._reducer is not None:
         wrapped._reducer.refuses_more = _more_passes
     return wrapped
 
@@ -116,6 +118,14 @@ class _AsHorovods(torch.optim.Optimizer):
                 "a race condition."
             )
         super().zero_grad(*args, **kwargs)
+
+
+class _DeltasAsHorovods(torch.optim.Optimizer):
+    """The same for op=Adasum."""
+
+    def skip_synchronize(self) -> NoReturn:
+        """Always raises AssertionError: it is step() that reduces."""
+        raise AssertionError("skip_synchronize: with op=hvd.Adasum it is step() that reduces")
 
 
 def _group_of(process_set: ProcessSet) -> corro.Group:
