@@ -19,6 +19,7 @@ import allreduce_rows
 import engine_rows
 import horovod_env
 import host_rows
+import hvd_rows
 import launcher_rows
 import many_rows
 import plan_rows
@@ -39,6 +40,7 @@ FAMILIES: dict[str, Family] = {
     **host_rows.FAMILIES,
     **ssh_rows.FAMILIES,
     **agent_rows.FAMILIES,
+    **hvd_rows.FAMILIES,
 }
 
 
