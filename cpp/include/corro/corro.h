@@ -485,8 +485,8 @@ CORRO_API corro_code corro_bucket_wait(corro_bucket_set* set, uint32_t bucket, i
 CORRO_API corro_code corro_bucket_next(corro_bucket_set* set, corro_error* error);
 /* Says that no gradients come on this rank until every member has said so: meanwhile the others'
  * generations go on with zeros of this rank, which are written into its parts; of a generation that
- * is not over here, what is not on its way counts as zeros. Does not block: corro_bucket_wait of all
- * buckets does until all have joined, and the next generation, whose number is the same on all
+ * is not over here, what is not on its way counts as zeros. Does not block: corro_bucket_wait of
+ * all buckets does until all have joined, and the next generation, whose number is the same on all
  * members, has begun. */
 CORRO_API corro_code corro_bucket_join(corro_bucket_set* set, corro_error* error);
 CORRO_API uint64_t corro_bucket_generation(const corro_bucket_set* set); /* 0 first */

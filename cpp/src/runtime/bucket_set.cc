@@ -68,19 +68,19 @@ bool BucketSet::next() {
   return true;
 }
 
-void BucketSet::pass_round() {
+void BucketSet::pass_round(bool last) {
   const uint64_t done = rounds_done(buckets_);
   first_.store(done, std::memory_order_release);
   asked_.store(done, std::memory_order_release);
-}
-
-void BucketSet::resume() {
+  if (!last) return;
   expect_all();
   again_.store(false, std::memory_order_relaxed);
-  generation_.store(first_round(), std::memory_order_release);
+  generation_.store(done, std::memory_order_release);
+  joined_.store(false, std::memory_order_release);
 }
 
 bool BucketSet::may_reduce(uint32_t bucket, uint64_t round) const {
+  if (joined()) return round == rounds_done(buckets_);
   const uint64_t first = first_round();
   if (round < rounds_asked()) return true;
   return round == first && bucket < buckets_ &&

@@ -21,8 +21,8 @@
 //   later:  parts that come now came too often in any case: the next close() adds a round.
 //
 // A rank that has joined has no gradients any more, and takes part in whatever rounds the others
-// have: the engine reduces all it has, as zeros, and says pass_round() for each. resume() is the
-// end of the last of them, on every rank: generations go on from one number.
+// have, one after the other, as zeros. After the round in which all have joined, generations go on
+// from one number on every rank.
 //
 // So the number of rounds follows from what the passes did, never from how far the engine is: ranks
 // whose passes do the same have the same rounds, and word() lets the map find those that do not.
@@ -79,14 +79,16 @@ class BucketSet {
   [[nodiscard]] bool may_reduce(uint32_t bucket, uint64_t round) const;
   /// Whether the part is to be zeroed before its bucket is reduced in this round.
   [[nodiscard]] bool lacks(uint32_t part, uint64_t round) const {
-    return round == first_round() && came(part) == 0;
+    return joined() || (round == first_round() && came(part) == 0);
   }
   /// The same on all ranks that are in the same round of the same generation, and hardly on others.
   [[nodiscard]] uint64_t word(uint64_t round) const;
-  /// All buckets and the map have been reduced in a round of a rank that has joined.
-  void pass_round();
-  /// The same on a rank that joined last. All ranks have had as many rounds.
-  void resume();
+  /// No parts come here until all ranks have said so.
+  void join() { joined_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool joined() const { return joined_.load(std::memory_order_acquire); }
+  /// All buckets and the map have been reduced in a round of this rank, which has joined. `last`:
+  /// so have all.
+  void pass_round(bool last);
   /// The bucket, or the map, has been reduced once more.
   void reduced(uint32_t bucket) { done_[bucket].fetch_add(1, std::memory_order_release); }
   [[nodiscard]] uint64_t rounds_done(uint32_t bucket) const {
@@ -115,6 +117,7 @@ class BucketSet {
   std::unique_ptr<std::atomic<uint32_t>[]> missing_;  ///< By bucket: parts to come.
   std::unique_ptr<std::atomic<uint64_t>[]> done_;     ///< By bucket; the map's is the last.
   std::atomic<bool> again_{false};                    ///< A part came too often since close().
+  std::atomic<bool> joined_{false};
   std::atomic<uint64_t> generation_{0};
   std::atomic<uint64_t> first_{0};  ///< The first round of this generation.
   std::atomic<uint64_t> asked_{0};  ///< Rounds that close() has asked for so far.

@@ -206,13 +206,13 @@ Status Buckets::close(uint64_t generation, uint64_t word) {
 
 Status Buckets::join() {
   if (failed_.load(std::memory_order_acquire)) return failure_;
-  joined_.store(true, std::memory_order_release);
+  set_.join();
   news_.store(true, std::memory_order_seq_cst);
   return {};
 }
 
 bool Buckets::over(uint32_t bucket) const {
-  if (joined_.load(std::memory_order_acquire)) return false;
+  if (set_.joined()) return false;
   return bucket == kAll ? set_.all_settled() : set_.settled(bucket);
 }
 
@@ -261,25 +261,17 @@ void Buckets::start(Time /*now*/, const graph::Work& work) {
 bool Buckets::poll(Time /*now*/) {
   if (!news_.exchange(false, std::memory_order_seq_cst)) return false;
   bool moved = false;
-  while (may_begin(rounds_)) {
+  // Between rounds nothing is in flight, so a set that is destroyed then ends nobody else's.
+  const auto may_begin = [this] {
+    for (uint32_t bucket = 0; bucket <= set_.buckets(); ++bucket)
+      if (set_.may_reduce(bucket, rounds_)) return true;
+    return false;
+  };
+  while (may_begin()) {
     (void)plan_->run_until(++rounds_);
     moved = true;
   }
   return fill_in_order() || moved;
-}
-
-/// Between rounds nothing is in flight, so a set that is destroyed then ends nobody else's.
-bool Buckets::may_begin(uint32_t round) const {
-  for (uint32_t bucket = 0; bucket <= set_.buckets(); ++bucket) {
-    if (may_fill(bucket, round)) return true;
-  }
-  return false;
-}
-
-/// One round after the other where the rank has joined: each may be the last.
-bool Buckets::may_fill(uint32_t bucket, uint64_t round) const {
-  const bool joined = joined_.load(std::memory_order_acquire);
-  return joined ? round == set_.rounds_done(set_.buckets()) : set_.may_reduce(bucket, round);
 }
 
 /// Ends the fills that the set allows and whose memory the round before has left; true if there
@@ -289,8 +281,8 @@ bool Buckets::fill_in_order() {
   while (true) {
     const uint32_t bucket = next_fill_;
     const Fill firing = fills_[bucket];
-    const bool allowed =
-        firing.waits && may_fill(bucket, firing.round) && set_.rounds_done(bucket) == firing.round;
+    const bool allowed = firing.waits && set_.may_reduce(bucket, firing.round) &&
+                         set_.rounds_done(bucket) == firing.round;
     if (!allowed) return filled;
     fills_[bucket].waits = false;
     next_fill_ = bucket == set_.buckets() ? 0 : bucket + 1;
@@ -308,22 +300,21 @@ void Buckets::fill_bucket(uint32_t bucket, uint64_t round) {
   BucketMemory& memory = *memory_[bucket];
   for (size_t i = 0; i < memory.parts().size(); ++i) {
     const BucketPart& part = memory.parts()[i];
-    const bool lacks =
-        joined_.load(std::memory_order_relaxed) || set_.lacks(parts_of_[bucket][i], round);
-    if (lacks && part.count > 0) std::memset(part.data, 0, part.bytes());
+    if (set_.lacks(parts_of_[bucket][i], round) && part.count > 0)
+      std::memset(part.data, 0, part.bytes());
   }
   memory.gather();
 }
 
 void Buckets::fill_map(uint64_t round) {
-  if (joined_.load(std::memory_order_relaxed)) return map_.clear();
+  if (set_.joined()) return map_.clear();
   for (uint32_t part = 0; part < set_.parts(); ++part) map_.set(part, set_.came_lately(part));
   map_.set_word(set_.word(round) ^ word_.load(std::memory_order_relaxed));
 }
 
 Status Buckets::land(uint32_t bucket) {
   const bool is_map = bucket == set_.buckets();
-  const bool joined = joined_.load(std::memory_order_relaxed);
+  const bool joined = set_.joined();
   if (!is_map) {
     memory_[bucket]->scatter();
   } else if (!(joined && map_.all_joined()) && !map_.agrees()) {
@@ -333,18 +324,12 @@ Status Buckets::land(uint32_t bucket) {
             {.op = std::string(name_of(OpKind::kAllreduce)), .phase = "agreement"}};
   }
   set_.reduced(bucket);
-  if (joined && is_map) land_joined();
+  if (joined && is_map) {
+    set_.pass_round(map_.all_joined());
+    news_.store(true, std::memory_order_seq_cst);  // The next round, if there is one.
+  }
   wake_waiters();
   return {};
-}
-
-void Buckets::land_joined() {
-  set_.pass_round();
-  if (map_.all_joined()) {
-    set_.resume();
-    joined_.store(false, std::memory_order_release);
-  }
-  news_.store(true, std::memory_order_seq_cst);  // The next round, if there is one.
 }
 
 void Buckets::stop(const Status& cause, Time /*now*/) {

@@ -96,13 +96,10 @@ class Buckets final : public PlanLane {
   [[nodiscard]] Status open(Engine& engine, const std::vector<BucketPart>& parts);
   [[nodiscard]] graph::Plan make_plan() const;
   [[nodiscard]] LoadOptions load_options();
-  [[nodiscard]] bool may_begin(uint32_t round) const;
-  [[nodiscard]] bool may_fill(uint32_t bucket, uint64_t round) const;
   bool fill_in_order();
   void fill_bucket(uint32_t bucket, uint64_t round);
   void fill_map(uint64_t round);
   [[nodiscard]] Status land(uint32_t bucket);
-  void land_joined();
   void wake_waiters();
   [[nodiscard]] std::string where() const;
 
@@ -118,7 +115,6 @@ class Buckets final : public PlanLane {
   graph::Executor* executor_ = nullptr;
   LoadedPlan* plan_ = nullptr;
   std::atomic<uint64_t> word_{0};
-  std::atomic<bool> joined_{false};
   std::atomic<bool> news_{false};
   Status failure_;  ///< Once failed_.
   std::atomic<bool> failed_{false};
