@@ -27,6 +27,10 @@ Peers peers_of(const EngineOptions& options) {
                metrics_of(options));
 }
 
+collective::SegmentPool scratch_of(const EngineOptions& options) {
+  return collective::SegmentPool(*options.segment);
+}
+
 collective::StagePool stages_of(const EngineOptions& options) {
   return collective::StagePool(*options.segment);
 }
@@ -37,7 +41,7 @@ Engine::Engine(EngineOptions options)
     : parts_{.options = std::move(options),
              .peers = peers_of(parts_.options),
              .stages = stages_of(parts_.options),
-             .scratch = collective::SegmentPool(*parts_.options.segment),
+             .scratch = scratch_of(parts_.options),
              .metrics = metrics_of(parts_.options)},
       groups_(parts_) {}
 
