@@ -111,10 +111,10 @@ TEST_P(BucketsTest, ABucketIsReducedWhileOthersAreStillComputed) {
     rank(r).add(2, 2.0F);
   }
   EXPECT_TRUE(is_over(0, 1)) << "it waits for the bucket before it";
-  EXPECT_EQ(world_.engine(0).metrics().value(obs::Metric::kOps), 0U);
+  EXPECT_EQ(world_.engine(0).recorder().metrics().value(obs::Metric::kOps), 0U);
   for (int32_t r = 0; r < 2; ++r) rank(r).add(1, static_cast<float>(2 * r));
   EXPECT_TRUE(is_over(0, 1));
-  EXPECT_EQ(world_.engine(0).metrics().value(obs::Metric::kOps), 2U) << "before close()";
+  EXPECT_EQ(world_.engine(0).recorder().metrics().value(obs::Metric::kOps), 2U) << "before close()";
   expect(1, 1.0F);
   expect(2, 2.0F);
   close_all();
@@ -211,7 +211,7 @@ TEST_P(BucketsTest, SumsOfScatteredPartsTravelInAnotherDtype) {
        {1, 0, 1});
   for (int pass = 0; pass < 2; ++pass) {
     EXPECT_TRUE(is_over(0));
-    EXPECT_EQ(world_.engine(0).metrics().value(obs::Metric::kOps), 0U)
+    EXPECT_EQ(world_.engine(0).recorder().metrics().value(obs::Metric::kOps), 0U)
         << "two passes make a generation";
     for (int32_t r = 0; r < 2; ++r) {
       for (uint32_t i = 0; i < 3; ++i) rank(r).add(i, static_cast<float>(i + 1));

@@ -446,7 +446,7 @@ TEST(Selection, DecidesHowManyMessagesThereAre) {
     collective::SelectionTable table;
     if (!rules.empty()) table.rules = collective::parse_selection_rules(rules).value();
     World world({.size = 4, .board = false, .selection = table});
-    const uint64_t before = world.engine(1).metrics().total("messages_sent");
+    const uint64_t before = world.engine(1).recorder().metrics().total("messages_sent");
     for (const Status& result : world.run_all([&](int32_t r) {
            auto* own = reinterpret_cast<std::byte*>(&data[static_cast<size_t>(r)]);
            OpRequest made{.kind = OpKind::kAllreduce, .dtype = DType::kF32};
@@ -456,7 +456,7 @@ TEST(Selection, DecidesHowManyMessagesThereAre) {
          })) {
       EXPECT_TRUE(result.ok()) << result.to_string();
     }
-    return world.engine(1).metrics().total("messages_sent") - before;
+    return world.engine(1).recorder().metrics().total("messages_sent") - before;
   };
   EXPECT_EQ(sent_by(""), 3U) << "one-shot";
   EXPECT_EQ(sent_by("allreduce=ring"), 6U);

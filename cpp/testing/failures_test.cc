@@ -311,7 +311,7 @@ TEST_P(Failures, ARankThatIsWaitedForIsSuspectAndNothingEndsByThat) {
   for (const auto& work : works) EXPECT_FALSE(work->done()) << "a late rank loses nothing";
   uint64_t suspecting = 0;
   for (int32_t r = 1; r < size(); ++r) {
-    suspecting += world_.engine(r).metrics().value(obs::Metric::kSuspects);
+    suspecting += world_.engine(r).recorder().metrics().value(obs::Metric::kSuspects);
     for (const runtime::Suspect& suspect : world_.engine(r).take_suspects()) {
       EXPECT_GE(suspect.since, submitted);
       EXPECT_LE(suspect.since, submitted + std::chrono::seconds(1));

@@ -117,13 +117,13 @@ inline std::shared_ptr<runtime::WorkState> submit_named(World& world, int32_t ra
 inline uint64_t operations(World& world) {
   uint64_t total = 0;
   for (int32_t r = 0; r < world.size(); ++r)
-    total += world.engine(r).metrics().value(obs::Metric::kOps);
+    total += world.engine(r).recorder().metrics().value(obs::Metric::kOps);
   return total;
 }
 inline uint64_t named_messages(World& world) {
   uint64_t total = 0;
   for (int32_t r = 0; r < world.size(); ++r)
-    total += world.engine(r).metrics().value(obs::Metric::kNamedMessages);
+    total += world.engine(r).recorder().metrics().value(obs::Metric::kNamedMessages);
   return total;
 }
 

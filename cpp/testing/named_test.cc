@@ -95,7 +95,7 @@ TEST_P(Named, SmallOnesShareOperationsTheSameOnEveryRankAndInEveryRun) {
     EXPECT_EQ(tensors.wrong(), "");
     std::vector<uint64_t> by_rank;
     for (int32_t r = 0; r < size(); ++r)
-      by_rank.push_back(world.engine(r).metrics().value(obs::Metric::kOps));
+      by_rank.push_back(world.engine(r).recorder().metrics().value(obs::Metric::kOps));
     EXPECT_THAT(by_rank, Each(by_rank.front()));
     runs.push_back(by_rank.front());
   }
@@ -130,7 +130,7 @@ TEST(NamedFusion, GivesTheBitsOfTheUnfused) {
     std::vector<float>& all = results.emplace_back();
     for (const Tensor& tensor : tensors)
       all.insert(all.end(), tensor.data.begin(), tensor.data.end());
-    EXPECT_EQ(world.engine(0).metrics().value(obs::Metric::kOps) < 20, fusion > 0);
+    EXPECT_EQ(world.engine(0).recorder().metrics().value(obs::Metric::kOps) < 20, fusion > 0);
   }
   EXPECT_EQ(results[0], results[1]);
 }
@@ -147,7 +147,7 @@ TEST(NamedFusion, DeterministicGroupsOverStreamsLeaveEachVectorAlone) {
       works.push_back(submit_named(world, static_cast<int32_t>(i / 8), tensors[i].request()));
     }
     world.run(works);
-    EXPECT_EQ(world.engine(0).metrics().value(obs::Metric::kOps) == 8, deterministic);
+    EXPECT_EQ(world.engine(0).recorder().metrics().value(obs::Metric::kOps) == 8, deterministic);
     for (size_t i = 0; i < 8; ++i)
       EXPECT_THAT(tensors[i].data, Each(static_cast<float>(i + (i + 8) + (i + 16))));
   }
@@ -206,10 +206,10 @@ TEST_P(Named, AnIdleWorldSaysNothingAndHasNothingToWakeUpFor) {
   same_step(world, 10, 0);
   world.poll_rounds(200);
   const uint64_t messages = named_messages(world);
-  const uint64_t sent = world.engine(0).metrics().total("messages_sent");
+  const uint64_t sent = world.engine(0).recorder().metrics().total("messages_sent");
   world.poll_rounds(2000);
   EXPECT_EQ(named_messages(world), messages);
-  EXPECT_EQ(world.engine(0).metrics().total("messages_sent"), sent);
+  EXPECT_EQ(world.engine(0).recorder().metrics().total("messages_sent"), sent);
   for (int32_t r = 0; r < size(); ++r) {
     EXPECT_TRUE(world.engine(r).idle());
     EXPECT_EQ(world.engine(r).next_deadline(), Time::never());

@@ -28,6 +28,8 @@ from corro._context import (
     set_step,
     shutdown,
     size,
+    start_timeline,
+    stop_timeline,
     world,
 )
 from corro._reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
@@ -104,6 +106,8 @@ __all__ = [
     "set_step",
     "shutdown",
     "size",
+    "start_timeline",
+    "stop_timeline",
     "world",
 ]
 

@@ -294,6 +294,35 @@ def set_step(step: int) -> None:
     current().engine.set_step(step)
 
 
+def start_timeline(path: str | os.PathLike[str], *, mark_cycles: bool = False) -> None:
+    """Begins to write what all ranks do into a file in Chrome's trace format.
+
+    Every rank calls it; rank 0 writes the file, and a rank that does not call it is not in it. It
+    can be opened and parsed at any moment, also after a rank was killed: https://ui.perfetto.dev
+    shows a row of tracks for each name (operations without one: their kind; gradients: their
+    bucket), with a track for each rank. Operations do not wait for the file: what it cannot take is
+    left out, and counted in it as DROPPED.
+
+    Args:
+        path: the file, on rank 0's host. One that is there is replaced.
+        mark_cycles: mark when named operations were started together.
+
+    Raises:
+        FailedPreconditionError: a timeline is written already.
+        CorroError: the file cannot be made, on rank 0.
+    """
+    current().engine.start_timeline(os.path.abspath(path), mark_cycles)
+
+
+def stop_timeline() -> None:
+    """Ends the timeline, if there is one: the file is whole when this returns on rank 0.
+
+    Every rank calls it; one that does not is waited for a second. shutdown() does it, too. Raises a
+    CorroError if the file could not be written, on rank 0.
+    """
+    current().engine.stop_timeline()
+
+
 def world() -> Group:
     """Returns the group of all ranks."""
     return current().world

@@ -401,6 +401,16 @@ class Engine {
     corro_engine* engine = ref_->get();
     ref_->checked([&](corro_error* error) { return corro_engine_set_step(engine, step, error); });
   }
+  void start_timeline(const std::string& path, bool mark_cycles) {
+    corro_engine* engine = ref_->get();
+    ref_->checked([&](corro_error* error) {
+      return corro_timeline_start(engine, path.c_str(), mark_cycles ? 1 : 0, error);
+    });
+  }
+  void stop_timeline() {
+    corro_engine* engine = ref_->get();
+    ref_->checked([&](corro_error* error) { return corro_timeline_stop(engine, error); });
+  }
   [[nodiscard]] uint64_t counter(const std::string& name) const {
     return corro_engine_counter(ref_->get(), name.c_str());
   }
@@ -546,6 +556,8 @@ NB_MODULE(_native, module) {
       .def_prop_ro("world", &Engine::world)
       .def("group", &Engine::group, "ranks"_a, "name"_a = nb::none())
       .def("set_step", &Engine::set_step, "step"_a)
+      .def("start_timeline", &Engine::start_timeline, "path"_a, "mark_cycles"_a)
+      .def("stop_timeline", &Engine::stop_timeline)
       .def("counter", &Engine::counter, "name"_a)
       .def("next_completed", &Engine::next_completed, "timeout"_a = nb::none())
       .def("alloc", &Engine::alloc, "size"_a, nb::sig("def alloc(self, size: int) -> memoryview"));

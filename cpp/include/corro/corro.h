@@ -149,6 +149,19 @@ CORRO_API int32_t corro_engine_node_of(
 /* Tells observers (launcher, doctor) which optimizer step the program is in. Never blocks. */
 CORRO_API corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error);
 
+/* Begins a timeline: a file in Chrome's trace format, for Perfetto and the like, of what all ranks
+ * do. Every rank calls it, and rank 0 writes `path`; of a rank that does not call it nothing is in
+ * the file. It can be parsed at any moment, also after a rank was killed; it is a few hundredths of
+ * a second behind. mark_cycles 1: also when named operations were started together. Operations are
+ * not slowed down by the file: what it cannot take is left out, and the file says how much.
+ * FAILED_PRECONDITION while there is one already; rank 0: the file cannot be made. */
+CORRO_API corro_code corro_timeline_start(corro_engine* engine, const char* path, int mark_cycles,
+                                          corro_error* error);
+/* Ends it: the file is whole when rank 0 returns. Every rank calls it; one that does not is waited
+ * for a second. Fails if the file could not be written. Does nothing without a timeline; the
+ * engine's end ends it, too. */
+CORRO_API corro_code corro_timeline_stop(corro_engine* engine, corro_error* error);
+
 CORRO_API corro_group* corro_engine_world(corro_engine* engine);
 /* Makes a group of the given world ranks (ascending or not: the order is the group's rank order).
  * Only its members need to call; a rank that is no member gets NULL. Members make groups of the

@@ -235,6 +235,23 @@ corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_erro
   });
 }
 
+corro_code corro_timeline_start(corro_engine* engine, const char* path, int mark_cycles,
+                                corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_TRY(check_alive(engine));
+    if (path == nullptr || *path == '\0')
+      return {Code::kInvalidArgument, "a timeline needs the path of its file"};
+    return engine->driver().timeline().start(path, {.marks_cycles = mark_cycles != 0});
+  });
+}
+
+corro_code corro_timeline_stop(corro_engine* engine, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_TRY(check_alive(engine));
+    return engine->driver().timeline().stop();
+  });
+}
+
 corro_group* corro_engine_world(corro_engine* engine) { return &engine->world; }
 
 corro_code corro_group_create(corro_engine* engine, const int32_t* ranks, int32_t size,
@@ -345,7 +362,7 @@ void corro_arena_free(void* memory) {
 
 uint64_t corro_engine_counter(const corro_engine* engine, const char* name) {
   if (engine->driver().abandoned()) return 0;
-  return engine->driver().engine().metrics().total(name);
+  return engine->driver().engine().recorder().metrics().total(name);
 }
 
 const char* corro_version(void) { return CORRO_VERSION; }

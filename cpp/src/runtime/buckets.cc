@@ -29,6 +29,12 @@ bool plain_average(const std::vector<BucketPart>& parts, const BucketOptions& op
          options.postscale == 1 && std::none_of(parts.begin(), parts.end(), coded);
 }
 
+/// "bucket 3 ("weight" and 7 more)".
+std::string title_of(uint32_t bucket, const std::vector<BucketPart>& parts) {
+  const std::string more = parts.size() > 1 ? fmt::format(" and {} more", parts.size() - 1) : "";
+  return fmt::format("bucket {} (\"{}\"{})", bucket, parts.front().name, more);
+}
+
 Status wrong(const BucketPart& part, const std::string& what) {
   return {Code::kInvalidArgument, fmt::format("bucket part \"{}\": {}", part.name, what)};
 }
@@ -156,7 +162,9 @@ LoadOptions Buckets::load_options() {
           },
           .adjust =
               [this, services](graph::ServiceId service, collective::OpRequest& request) {
-                if (service / services == set_.buckets()) return;
+                const uint32_t bucket = service / services;
+                if (bucket == set_.buckets()) return;
+                request.name = title_of(bucket, memory_[bucket]->parts());
                 request.prescale = options_.prescale;
                 request.postscale = options_.postscale;
                 const bool coded = options_.codec && options_.codec->applies_to(request.dtype);
@@ -353,9 +361,7 @@ std::string Buckets::where() const {
     ++bucket;
   std::string text = fmt::format("gradients of generation {}", set_.generation());
   if (bucket == set_.buckets()) return text;
-  const auto& parts = memory_[bucket]->parts();
-  text += fmt::format(", bucket {} (\"{}\"", bucket, parts.front().name);
-  return text + (parts.size() > 1 ? fmt::format(" and {} more)", parts.size() - 1) : ")");
+  return text + ", " + title_of(bucket, memory_[bucket]->parts());
 }
 
 }  // namespace corro::runtime

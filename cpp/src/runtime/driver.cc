@@ -39,7 +39,7 @@ Status Driver::set_up(DriverOptions options) {
                                       .pids = std::move(options.peer_pids),
                                       .connector = std::move(options.connector),
                                       .liveness = std::move(options.liveness),
-                                      .metrics = engine->metrics()}));
+                                      .metrics = engine->recorder().metrics()}));
   mover_ = std::make_unique<Mover>(std::move(engine), *watch_, peer_bells_);
   progress_ = std::make_unique<ProgressThread>(*mover_, *watch_, baton_, options.progress_ladder);
   mover_->ask_readable();
@@ -55,6 +55,7 @@ Driver::~Driver() {
 }
 
 void Driver::close() {
+  (void)timeline_.stop();
   flush();
   call([this](Engine& engine) {
     mover_->take_news();  // Who has a stream is told goodbye there.

@@ -22,6 +22,7 @@
 #include "runtime/liveness_links.h"
 #include "runtime/mover.h"
 #include "runtime/progress_thread.h"
+#include "runtime/timeline.h"
 #include "runtime/watch.h"
 #include "runtime/work.h"
 
@@ -78,6 +79,8 @@ class Driver {
   /// done; throws what it throws.
   void call(const std::function<void(Engine&)>& task);
 
+  [[nodiscard]] Timeline& timeline() { return timeline_; }
+
   /// Immutable facts and thread-safe parts of the engine: rank, size, segment, recorder,
   /// metrics.
   [[nodiscard]] Engine& engine() { return mover_->engine(); }
@@ -106,6 +109,7 @@ class Driver {
   std::unique_ptr<Mover> mover_;  ///< Let go before the bells that its engine's streams ring.
   Baton baton_;
   std::unique_ptr<ProgressThread> progress_;
+  Timeline timeline_{[this](const auto& task) { call(task); }};
   std::atomic<bool> abandoned_{false};
 };
 

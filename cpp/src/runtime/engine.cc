@@ -43,7 +43,8 @@ Engine::Engine(EngineOptions options)
              .stages = stages_of(parts_.options),
              .scratch = scratch_of(parts_.options),
              .metrics = metrics_of(parts_.options)},
-      groups_(parts_) {}
+      groups_(parts_),
+      timeline_(parts_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
   CORRO_CHECK(
@@ -118,6 +119,11 @@ bool Engine::poll(Time now) {
 bool Engine::take_events() {
   bool lost = false;
   while (const auto event = parts_.peers.take_event()) {
+    const auto* said = std::get_if<PeerSaid>(&*event);
+    if (said != nullptr && said->control.kind == wire::ControlKind::kTimeline) {
+      timeline_.hear(said->from, said->control, now_);
+      continue;
+    }
     groups_.hear(*event, now_);
     lost = lost || std::holds_alternative<PeerLost>(*event);
     departures_ = departures_ || std::holds_alternative<PeerDeparted>(*event);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/group_table.h"
+#include "runtime/timeline_exchange.h"
 
 namespace corro::runtime {
 
@@ -30,8 +31,6 @@ class Engine final {
     return parts_.options.segment;
   }
   [[nodiscard]] obs::FlightRecorder& recorder() { return *parts_.recorder; }
-  /// What it counts; thread-safe to read.
-  [[nodiscard]] const obs::Metrics& metrics() const { return parts_.metrics; }
   /// Suspects since the last call, each rank once.
   [[nodiscard]] std::vector<Suspect> take_suspects() { return std::exchange(parts_.suspects, {}); }
 
@@ -77,6 +76,9 @@ class Engine final {
     return parts_.message_flights > 0 || parts_.peers.unsent();
   }
 
+  /// What this rank notes, on its way to rank 0. It hears of others in poll().
+  [[nodiscard]] TimelineExchange& timeline() { return timeline_; }
+
   /// A member's process or host is gone. Takes in all it has left behind first; if it had said
   /// goodbye, only operations that still wait for it fail, else it is lost.
   void peer_ended(MemberId member, const std::string& how);
@@ -97,6 +99,7 @@ class Engine final {
 
   EngineParts parts_;
   GroupTable groups_;
+  TimelineExchange timeline_;
   Time now_;
   uint32_t idle_polls_ = 0;  ///< In a row.
   bool skipped_ = false;     ///< The last poll did not look at the streams: it had launched.

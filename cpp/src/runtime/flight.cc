@@ -51,7 +51,9 @@ obs::OpRecord record_of(const LaneKey& lane, const collective::OpRequest& reques
 }
 
 void record_flight(EngineParts& parts, const LaneKey& lane, Flight& flight) {
-  flight.record = parts.recorder->begin(record_of(lane, *flight.request, flight.op));
+  const obs::OpRecord record = record_of(lane, *flight.request, flight.op);
+  flight.record = parts.recorder->begin(record);
+  flight.span = flight.request->span != 0 ? flight.request->span : parts.timeline.begin(record);
 }
 
 void Flight::start(EngineParts& parts, std::unique_ptr<collective::Operation> its,
@@ -104,6 +106,7 @@ void end_flight(EngineParts& parts, Flight& flight, const Status& status) {
   flight.over = true;
   parts.end_flight();
   parts.recorder->end(flight.record, status.code());
+  parts.timeline.end(flight.span, status.code());
   flight.request = nullptr;
   const std::shared_ptr<WorkState> work = std::move(flight.work);
   if (work != nullptr) work->finish_one(status);

@@ -24,6 +24,7 @@
 #include "named/fusion.h"
 #include "obs/flight_recorder.h"
 #include "obs/metrics.h"
+#include "obs/timeline_log.h"
 #include "runtime/peers.h"
 #include "runtime/work.h"
 
@@ -66,7 +67,8 @@ struct EngineParts {
   collective::SegmentPool scratch;  ///< Of operations with a codec.
   std::unique_ptr<obs::FlightRecorder> recorder = nullptr;
   std::unique_ptr<graph::Executor> executor = nullptr;
-  obs::Metrics metrics;                ///< The recorder's.
+  obs::Metrics metrics;  ///< The recorder's.
+  obs::TimelineLog timeline = {};
   size_t flights = 0;                  ///< Submitted and not over; begin_flight(), end_flight().
   size_t message_flights = 0;          ///< Of these, started and using endpoints.
   std::vector<Suspect> suspects = {};  ///< Not taken yet, each rank once.
@@ -111,6 +113,7 @@ struct Flight {
   SignatureBits signature = {};
   std::unique_ptr<collective::Operation> operation;  ///< Null until the lane has started it.
   obs::FlightRecorder::Handle record = 0;
+  uint64_t span = 0;  ///< In the timeline.
   graph::Ticket ticket;
   Time deadline;
   Time submitted;
@@ -138,7 +141,8 @@ struct Flight {
 [[nodiscard]] std::unique_ptr<Flight> make_flight(EngineParts& parts,
                                                   const std::shared_ptr<WorkState>& work,
                                                   size_t index, Time now);
-/// Writes the flight's record, which counts the operation. Requires `op`.
+/// Writes the flight's record, which counts the operation, and notes that it begins. Requires
+/// `op`.
 void record_flight(EngineParts& parts, const LaneKey& lane, Flight& flight);
 [[nodiscard]] obs::OpRecord record_of(const LaneKey& lane, const collective::OpRequest& request,
                                       uint64_t op);

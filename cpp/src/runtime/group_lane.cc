@@ -110,8 +110,9 @@ bool NowOperation::begin(GroupLane& lane, const collective::OpRequest& request) 
   lane_ = &lane;
   ticket_ = *ticket;
   EngineParts& parts = lane.parts_;
-  record_ = parts.recorder->begin(record_of(lane.key_, request, lane.flights_.take_op()),
-                                  obs::Phase::kExchange);
+  const obs::OpRecord record = record_of(lane.key_, request, lane.flights_.take_op());
+  record_ = parts.recorder->begin(record, obs::Phase::kExchange);
+  span_ = parts.timeline.begin(record);
   return true;
 }
 
@@ -123,6 +124,7 @@ bool NowOperation::finish(Status& status) {
   lane_->fabric_->set_completed(exchange_->op() + 1);
   lane_->executor_->complete(ticket_);
   parts.recorder->end(record_, status.code());
+  parts.timeline.end(span_, status.code());
   return true;
 }
 
@@ -130,6 +132,7 @@ void NowOperation::become(const std::shared_ptr<WorkState>& work, Time now) {
   auto flight = make_flight(lane_->parts_, work, 0, now);
   flight->op = exchange_->op();
   flight->record = record_;
+  flight->span = span_;
   flight->ticket = ticket_;
   flight->published = true;
   Flight& pushed = lane_->flights_.push(std::move(flight));

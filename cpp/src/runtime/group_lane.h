@@ -116,6 +116,7 @@ class NowOperation {
   GroupLane* lane_ = nullptr;
   std::optional<collective::BoardExchange> exchange_;
   obs::FlightRecorder::Handle record_ = 0;
+  uint64_t span_ = 0;
   graph::Ticket ticket_;
 };
 

@@ -43,9 +43,9 @@ TEST_F(MoverTest, BucketsAreReducedWhileAnOperationWithoutAFlightWaits) {
       mover_.move_flights();
     ASSERT_TRUE(buckets->next().ok());
   }
-  const uint64_t polls = engine.metrics().value(obs::Metric::kPolls);
+  const uint64_t polls = engine.recorder().metrics().value(obs::Metric::kPolls);
   for (int moves = 0; moves < 1000; ++moves) mover_.move_flights();
-  EXPECT_LE(engine.metrics().value(obs::Metric::kPolls), polls + 1)
+  EXPECT_LE(engine.recorder().metrics().value(obs::Metric::kPolls), polls + 1)
       << "where there is nothing to do, it costs nothing";
   buckets->destroy(engine);
 }

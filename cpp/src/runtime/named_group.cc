@@ -115,10 +115,14 @@ Status NamedGroup::submit(const std::shared_ptr<WorkState>& work, size_t index, 
   const Time ask_at = now + (deadline - now) / 4 * 3;
   const uint64_t token = next_token_++;
   CORRO_TRY(queue_.submit(std::move(entry), token, now));
-  submissions_.emplace(
-      token,
-      Submission{
-          .work = work, .index = index, .submitted = now, .ask_at = ask_at, .deadline = deadline});
+  const uint64_t span = options_.timeline->negotiate(
+      {.kind = request.kind, .dtype = request.dtype, .count = request.count, .name = request.name});
+  submissions_.emplace(token, Submission{.work = work,
+                                         .index = index,
+                                         .submitted = now,
+                                         .ask_at = ask_at,
+                                         .deadline = deadline,
+                                         .span = span});
   next_due_ = std::min(next_due_, ask_at);
   if (work->hurry) queue_.hurry(request.name);
   return {};
@@ -215,12 +219,14 @@ NamedStep NamedGroup::begin(const named::NamedStart& start) {
   std::vector<Part> parts;
   for (const named::NamedStart::Part& part : start.parts) {
     parts.push_back({take(part.token), part.offset_bytes});
+    options_.timeline->agreed(parts.back().submission.span);
   }
   if (parts.size() == 1 && !start.gives_identity) {
     step.work = std::move(parts[0].submission.work);
     step.index = parts[0].submission.index;
     OpRequest& request = step.work->requests[step.index];
     request.absent = start.absent;
+    request.span = parts[0].submission.span;
     if (start.last_joined >= 0)
       std::memcpy(request.output, &start.last_joined, sizeof start.last_joined);
     return step;
@@ -258,7 +264,8 @@ collective::OpRequest NamedGroup::bucket_request(const named::NamedStart& start,
           .name = start.gives_identity
                       ? start.name
                       : fmt::format("{} and {} more", parts[0].submission.request().name,
-                                    parts.size() - 1)};
+                                    parts.size() - 1),
+          .span = obs::kNoSpan};
 }
 
 /// Between its parts a bucket has zeros; without some of them, identities.
@@ -317,6 +324,7 @@ bool NamedGroup::finish_buckets() {
       if (status.ok() && bytes_of(request) > 0 && writes(request, options_.rank)) {
         std::memcpy(request.output, bucket.buffer.data + offset, bytes_of(request));
       }
+      options_.timeline->end(submission.span, status.code());
       submission.work->finish_one(status.ok() ? status : part_failure(request, status));
     }
     // After a failure a peer may still be inside.
@@ -367,6 +375,7 @@ void NamedGroup::expire(uint64_t token, Time now) {
 }
 
 void NamedGroup::end(const Submission& submission, const Status& cause) {
+  options_.timeline->end(submission.span, cause.code());
   if (cause.detail() && cause.detail()->phase == "join") return submission.work->finish_one(cause);
   const std::string kind(submission.work->joins ? "join" : name_of(submission.request().kind));
   const std::string what =

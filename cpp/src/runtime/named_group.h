@@ -22,6 +22,7 @@
 #include "collective/board/segment_pool.h"
 #include "named/named_negotiator.h"
 #include "named/named_queue.h"
+#include "obs/timeline_log.h"
 #include "runtime/work.h"
 #include "wire/frame.h"
 
@@ -53,6 +54,7 @@ struct NamedGroupOptions {
   std::vector<int32_t> world_ranks;        ///< By group rank.
   named::FusionOptions fusion = {};        ///< Of the leader; it tells the others.
   collective::Segment* segment = nullptr;  ///< For buckets; outlives the channel.
+  obs::TimelineLog* timeline = nullptr;    ///< Notes who waits for a name; outlives the channel.
 };
 
 /// Loop-confined.
@@ -105,6 +107,7 @@ class NamedGroup {
     size_t index = 0;
     Time submitted, ask_at, deadline;
     bool asked = false;  ///< Who has not submitted it.
+    uint64_t span = 0;   ///< In the timeline.
     [[nodiscard]] const OpRequest& request() const { return work->requests[index]; }
   };
   struct Part {

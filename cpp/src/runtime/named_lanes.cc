@@ -30,7 +30,8 @@ NamedGroup& NamedLanes::group() {
     group_.emplace(NamedGroupOptions{.rank = facts_.rank,
                                      .world_ranks = facts_.world_ranks,
                                      .fusion = fusion,
-                                     .segment = parts_.options.segment.get()});
+                                     .segment = parts_.options.segment.get(),
+                                     .timeline = &parts_.timeline});
   }
   return *group_;
 }
@@ -101,10 +102,12 @@ bool NamedLanes::poll(Time now) {
     send(*message);
     moved = true;
   }
+  bool ran = false;
   for (auto step = group_->take_step(); step; step = group_->take_step()) {
     run(*step, now);
-    moved = true;
+    moved = ran = true;
   }
+  if (ran) parts_.timeline.cycle();
   return group_->check(now) || moved;
 }
 

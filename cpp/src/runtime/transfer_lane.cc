@@ -26,7 +26,9 @@ void TransferLane::start(Time now, const graph::Work& work) {
           .pack();
   ticket_ = firing.ticket;
   since_ = now;
-  record_ = parts_.recorder->begin(record_of(key_, request_, key.op), obs::Phase::kTransfer);
+  const obs::OpRecord record = record_of(key_, request_, key.op);
+  record_ = parts_.recorder->begin(record, obs::Phase::kTransfer);
+  span_ = parts_.timeline.begin(record);
   parts_.recorder->set_phase(record_, obs::Phase::kTransfer, facts_.world_rank(ends_.peer));
   parts_.begin_flight();
   ++parts_.message_flights;
@@ -82,6 +84,7 @@ void TransferLane::end(const Status& status) {
   parts_.end_flight();
   --parts_.message_flights;
   parts_.recorder->end(record_, status.code());
+  parts_.timeline.end(span_, status.code());
   executor_->complete(ticket_, status);
 }
 

@@ -59,6 +59,7 @@ class TransferLane final : public PlanLane {
   transport::SendRequest send_;
   transport::RecvRequest receive_;
   obs::FlightRecorder::Handle record_ = 0;
+  uint64_t span_ = 0;
 };
 
 }  // namespace corro::runtime

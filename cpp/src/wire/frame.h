@@ -26,6 +26,7 @@ enum class ControlKind : uint8_t {
   kFree = 12,     ///< Plans: a slot is free for transfer `op` of the channel that the lane names.
   kStop = 13,     ///< Plans: the plan whose key the lane is has stopped, with `code` and `text`.
   kMembers = 14,  ///< World rank `rank` made the lane's group, which has a name, of these (`text`).
+  kTimeline = 15,  ///< What a rank has noted, to rank 0 (`text`), or rank 0 has taken it.
 };
 
 /// A small message about the connection or an operation.

@@ -91,7 +91,7 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
   }
   if (raw.kind != static_cast<uint8_t>(FrameKind::kControl)) return refused("kind", raw.kind);
   if (raw.control < static_cast<uint8_t>(ControlKind::kGoodbye) ||
-      raw.control > static_cast<uint8_t>(ControlKind::kMembers)) {
+      raw.control > static_cast<uint8_t>(ControlKind::kTimeline)) {
     return refused("control kind", raw.control);
   }
   if (raw.code > static_cast<uint8_t>(Code::kUnauthenticated)) return refused("code", raw.code);

@@ -136,7 +136,7 @@ TEST(Frame, EveryFieldThatIsNotWrittenIsRefused) {
   EXPECT_FALSE(decode_frame(with_byte(message(), 2, 1), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(message(), 3, 1), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(control, 2, 0), kCap).ok());
-  EXPECT_FALSE(decode_frame(with_byte(control, 2, 15), kCap).ok());
+  EXPECT_FALSE(decode_frame(with_byte(control, 2, 16), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(control, 3, 17), kCap).ok());
   EXPECT_FALSE(decode_frame(with_byte(control, 20, 1), kCap).ok()) << "piece";
   EXPECT_FALSE(decode_frame(with_byte(control, 32, 1), kCap).ok()) << "offset";

@@ -52,6 +52,8 @@ from corro import (
     set_step,
     shutdown,
     size,
+    start_timeline,
+    stop_timeline,
     world,
 )
 from corro._autoload import register
@@ -183,6 +185,8 @@ __all__ = [
     "set_step",
     "shutdown",
     "size",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
     "world",
 ]

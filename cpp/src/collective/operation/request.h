@@ -42,6 +42,7 @@ struct OpRequest {
   uint64_t shape = 0;           ///< pack_shape() of the dims that all ranks share; 0: not compared.
   Duration timeout{};           ///< Zero: the engine's default.
   std::string name = {};
+  uint64_t span = 0;  ///< In obs::TimelineLog, if it was noted before its flight began.
 };
 
 /// Refuses what no group could run: roots and counts out of range, byte sizes that overflow.

@@ -1,0 +1,165 @@
+#include "obs/timeline_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace corro::obs {
+namespace {
+
+using Kind = TimelineEvent::Kind;
+
+/// The length of the UTF-8 character that begins there, or 0.
+size_t character_at(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(at);
+  const size_t length = first < 0x80   ? 1
+                        : first < 0xC2 ? 0
+                        : first < 0xE0 ? 2
+                        : first < 0xF0 ? 3
+                        : first < 0xF5 ? 4
+                                       : 0;
+  if (length == 0 || at + length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xC0U) != 0x80U) return 0;
+  }
+  const unsigned char second = length > 1 ? byte(at + 1) : 0;
+  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool beyond = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
+  return overlong || beyond ? 0 : length;
+}
+
+double microseconds(uint64_t time_ns, int64_t offset_ns) {
+  return static_cast<double>(static_cast<int64_t>(time_ns) + offset_ns) / 1e3;
+}
+
+/// "ALLREDUCE".
+std::string slice_of(OpKind kind) {
+  std::string name(name_of(kind));
+  std::ranges::transform(name, name.begin(),
+                         [](char c) { return static_cast<char>(c - 'a' + 'A'); });
+  return name;
+}
+
+}  // namespace
+
+std::string json_string(std::string_view text) {
+  std::string json = "\"";
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = character_at(text, i);
+    const char c = text[i];
+    if (length == 0) {
+      json += '?';
+    } else if (c == '"' || c == '\\') {
+      json += {'\\', c};
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      json += fmt::format("\\u{:04x}", c);
+    } else {
+      json += text.substr(i, length);
+    }
+    i += std::max<size_t>(length, 1);
+  }
+  return json + '"';
+}
+
+Status TimelineText::add(int32_t rank, BytesView events, int64_t offset_ns) {
+  ByteReader reader(events);
+  while (reader.remaining() > 0) {
+    const auto event = read_timeline_event(reader);
+    if (!event) {
+      return {Code::kInvalidArgument,
+              fmt::format("timeline: rank {} sent no events", rank),
+              {.rank = rank}};
+    }
+    add(rank, *event, microseconds(event->time_ns, offset_ns));
+  }
+  return {};
+}
+
+void TimelineText::add(int32_t rank, const TimelineEvent& event, double at) {
+  const std::pair key(rank, event.span);
+  const auto found = open_.find(key);
+  switch (event.kind) {
+    case Kind::kCycle:
+      know(0, rank);
+      text_ += fmt::format(
+          ",\n{{\"name\":\"CYCLE_START\",\"ph\":\"i\",\"s\":\"t\",\"pid\":0,\"tid\":{},\"ts\":{:."
+          "3f}}}",
+          rank, at);
+      return;
+    case Kind::kNegotiate:
+    case Kind::kBegin: {
+      const std::string slice = slice_of(event.op);
+      Open open{.process = process_of(event.name.empty() ? slice : event.name),
+                .slice = slice,
+                .what = fmt::format("{{\"dtype\":\"{}\",\"count\":{}}}", name_of(event.dtype),
+                                    event.count)};
+      know(open.process, rank);
+      begin(rank, open, event.kind == Kind::kNegotiate ? "NEGOTIATE_" : "", at);
+      open_.insert_or_assign(key, std::move(open));
+      return;
+    }
+    case Kind::kAgreed:
+      if (found == open_.end()) return;
+      end(rank, found->second.process, Code::kOk, at);
+      begin(rank, found->second, "", at);
+      return;
+    case Kind::kEnd:
+      if (found == open_.end()) return;
+      end(rank, found->second.process, event.code, at);
+      open_.erase(found);
+      return;
+  }
+}
+
+void TimelineText::begin(int32_t rank, const Open& open, std::string_view prefix, double at) {
+  text_ += fmt::format(
+      ",\n{{\"name\":\"{}{}\",\"ph\":\"B\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"args\":{}}}",
+      prefix, open.slice, open.process, rank, at, open.what);
+}
+
+void TimelineText::end(int32_t rank, int process, Code code, double at) {
+  const std::string why =
+      code == Code::kOk ? "" : fmt::format(",\"args\":{{\"error\":\"{}\"}}", code_name(code));
+  text_ += fmt::format(",\n{{\"ph\":\"E\",\"pid\":{},\"tid\":{},\"ts\":{:.3f}{}}}", process, rank,
+                       at, why);
+}
+
+void TimelineText::note(int32_t rank, std::string_view name, uint64_t time_ns, double value) {
+  know(0, rank);
+  text_ += fmt::format(
+      ",\n{{\"name\":{},\"ph\":\"i\",\"s\":\"t\",\"pid\":0,\"tid\":{},\"ts\":{:.3f},\"args\":{{"
+      "\"value\":{}}}}}",
+      json_string(name), rank, microseconds(time_ns, 0), value);
+}
+
+int TimelineText::process_of(const std::string& name) {
+  if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second;
+  if (by_name_.size() >= kMostNames) {
+    by_name_.clear();
+    std::erase_if(known_, [](const auto& thread) { return thread.first > 0; });
+  }
+  by_name_[name] = ++processes_;
+  write_process(processes_, name);
+  return processes_;
+}
+
+void TimelineText::write_process(int process, const std::string& name) {
+  text_ += fmt::format(
+      ",\n{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"name\":{1}}}}}"
+      ",\n{{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"sort_index\":{0}}"
+      "}}}",
+      process, json_string(name));
+}
+
+void TimelineText::know(int process, int32_t rank) {
+  if (!known_.emplace(process, rank).second) return;
+  if (process == 0 && !std::exchange(names_ranks_, true)) write_process(0, "ranks");
+  text_ += fmt::format(
+      ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"rank "
+      "{}\"}}}}",
+      process, rank, rank);
+}
+
+}  // namespace corro::obs
