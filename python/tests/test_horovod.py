@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from horovod.common.variables import unknown
 from horovod.runner.util.streams import Pipe
 from horovod.runner.util.threads import in_thread
 
+HOROVODRUN = Path(sys.executable).with_name("horovodrun")
 INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
 
 
@@ -25,6 +27,55 @@ INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
 def test_the_interface_for_torch(launch: Launch, ranks: int) -> None:
     tests = str(HERE / "horovod")
     launch(*INSIDE, tests, ranks=ranks, seconds=250, CORRO_TEST_IN_RANKS="1").check()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_timeline(launch: Launch, ranks: int) -> None:
+    test = HERE / "horovod" / "test_timeline.py"
+    launch(*INSIDE, str(test), ranks=ranks, seconds=250, CORRO_TEST_IN_RANKS="1").check()
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_timeline_can_be_parsed_while_it_grows_and_after_a_rank_was_killed(
+    tmp_path: Path, victim: int
+) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import os, signal, torch, horovod.torch as hvd\n"
+        "hvd.init()\n"
+        "for step in range(10_000_000):\n"
+        "    hvd.allreduce(torch.ones(8), name=f'gradient.{step % 50}')\n"
+        f"    if os.path.exists('{tmp_path}/now') and hvd.rank() == {victim}:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    path = tmp_path / "timeline.json"
+    job = subprocess.Popen(
+        [
+            str(HOROVODRUN),
+            "-np",
+            "2",
+            "--timeline-filename",
+            str(path),
+            sys.executable,
+            str(program),
+        ],
+        cwd=tmp_path,
+    )
+    try:
+        sizes: set[int] = set()
+        while len(sizes) < 20:
+            assert job.poll() is None
+            if path.exists():
+                sizes.add(len(json.loads(path.read_text())))
+        (tmp_path / "now").touch()
+        assert job.wait() != 0
+    finally:
+        job.kill()
+    events = json.loads(path.read_text())
+    assert len(events) >= max(sizes)
+    assert {event["tid"] for event in events if event.get("name") == "ALLREDUCE"} == {0, 1}
 
 
 def test_without_a_launcher_there_is_one_rank() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import corro
 from horovod.common import process_sets as sets
+from horovod.common import timeline
 from horovod.common.process_sets import ProcessSet
 from horovod.common.variables import warn_of_unknown
 
@@ -31,6 +32,7 @@ def init(
         static = list(process_sets)
     warn_of_unknown()
     corro.init()
+    timeline.start_if_asked()
     world = corro.world() if not comm else corro.new_group(sorted(comm))
     try:
         sets.start(world, static)
@@ -43,6 +45,25 @@ def shutdown() -> None:
     """Leaves the job; init() may follow."""
     sets.end()
     corro.shutdown()
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Begins a timeline of all ranks, in Chrome's trace format; every rank calls it.
+
+    One that is there ends. HOROVOD_TIMELINE has to be DYNAMIC, or a file, when init() is called.
+
+    Args:
+        file_path: the file, which rank 0 writes.
+        mark_cycles: mark when operations were started together.
+    """
+    world()
+    timeline.start(file_path, mark_cycles)
+
+
+def stop_timeline() -> None:
+    """Ends the timeline, if there is one; every rank calls it."""
+    world()
+    timeline.stop()
 
 
 def is_initialized() -> bool:

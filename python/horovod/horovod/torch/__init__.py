@@ -29,6 +29,8 @@ from horovod.common.basics import (
     rank,
     rocm_built,
     size,
+    start_timeline,
+    stop_timeline,
 )
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import (
@@ -156,5 +158,7 @@ __all__ = [
     "shutdown",
     "size",
     "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
 ]
