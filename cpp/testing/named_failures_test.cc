@@ -61,6 +61,29 @@ class NamedFailures : public ::testing::TestWithParam<NamedCase> {
   std::vector<std::unique_ptr<Tensor>> owned_;
 };
 
+TEST_P(NamedFailures, WhoIsWaitedForByNameIsSeenInTheFlightRecorder) {
+  if (size() == 1) return;
+  const int32_t absent = size() - 1;
+  const auto works = submit_all_but(absent, "late");
+  world_.poll_rounds(50);
+  EXPECT_EQ(obs::longest_wait(world_.engine(0).recorder().snapshot()), nullptr);
+  world_.pass_time(std::chrono::seconds(2));
+  world_.poll_rounds(100);
+  for (int32_t r = 0; r < absent; ++r) {
+    const auto seen = world_.engine(r).recorder().snapshot();
+    const obs::OpSnapshot* wait = obs::longest_wait(seen);
+    ASSERT_NE(wait, nullptr) << r;
+    EXPECT_EQ(wait->name, "late");
+    EXPECT_EQ(wait->waiting_for, absent);
+    EXPECT_EQ(wait->op.op_id, obs::kNoOpId);
+  }
+  auto all = works;
+  all.push_back(submit(absent, "late"));
+  expect_ok(all);
+  for (int32_t r = 0; r < size(); ++r)
+    EXPECT_EQ(obs::longest_wait(world_.engine(r).recorder().snapshot()), nullptr) << r;
+}
+
 TEST_P(NamedFailures, ADifferenceNamesBothSidesOnEveryRankAndTheGroupGoesOn) {
   World::Works works = submit_all_but(1, "x");
   works.push_back(submit(1, "x", 7));

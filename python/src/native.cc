@@ -354,7 +354,7 @@ class Signals {
 class Engine {
  public:
   Engine(std::optional<int> rank, std::optional<int> size, std::optional<std::string> job,
-         nb::object store, const Seconds& timeout) {
+         nb::object store, const Seconds& timeout, const Seconds& join_timeout) {
     if (rank.has_value() != size.has_value())
       raise(CORRO_INVALID_ARGUMENT, "give both rank and size, or neither");
     PythonStore python_store(std::move(store));
@@ -367,6 +367,7 @@ class Engine {
     options.job = job ? job->c_str() : nullptr;
     options.store = python_store.table();
     options.timeout_ns = nanoseconds(timeout, 0);
+    options.join_timeout_ns = nanoseconds(join_timeout, 0);
     options.interrupted = &Signals::check;
     options.interrupted_context = &signals;
     try {
@@ -400,6 +401,17 @@ class Engine {
   void set_step(uint64_t step) {
     corro_engine* engine = ref_->get();
     ref_->checked([&](corro_error* error) { return corro_engine_set_step(engine, step, error); });
+  }
+  /// The rank that is waited for, the operation, its name, seconds; None: nobody waits.
+  std::optional<std::tuple<int, std::string, std::string, double>> longest_wait() {
+    corro_engine* engine = ref_->get();
+    corro_wait wait{};
+    wait.struct_size = sizeof wait;
+    ref_->checked(
+        [&](corro_error* error) { return corro_engine_longest_wait(engine, &wait, error); });
+    if (wait.rank < 0) return std::nullopt;
+    return std::tuple(wait.rank, std::string(wait.op), std::string(wait.name),
+                      static_cast<double>(wait.waited_ns) / 1e9);
   }
   void start_timeline(const std::string& path, bool mark_cycles) {
     corro_engine* engine = ref_->get();
@@ -541,9 +553,9 @@ NB_MODULE(_native, module) {
 
   nb::class_<Engine>(module, "Engine")
       .def(nb::init<std::optional<int>, std::optional<int>, std::optional<std::string>, nb::object,
-                    Seconds>(),
+                    Seconds, Seconds>(),
            nb::kw_only(), "rank"_a = nb::none(), "size"_a = nb::none(), "job"_a = nb::none(),
-           "store"_a = nb::none(), "timeout"_a = nb::none())
+           "store"_a = nb::none(), "timeout"_a = nb::none(), "join_timeout"_a = nb::none())
       .def("close", &Engine::close)
       .def_prop_ro("closed", &Engine::closed)
       .def_prop_ro("rank", &Engine::rank)
@@ -556,6 +568,7 @@ NB_MODULE(_native, module) {
       .def_prop_ro("world", &Engine::world)
       .def("group", &Engine::group, "ranks"_a, "name"_a = nb::none())
       .def("set_step", &Engine::set_step, "step"_a)
+      .def("longest_wait", &Engine::longest_wait)
       .def("start_timeline", &Engine::start_timeline, "path"_a, "mark_cycles"_a)
       .def("stop_timeline", &Engine::stop_timeline)
       .def("counter", &Engine::counter, "name"_a)

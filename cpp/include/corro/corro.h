@@ -122,6 +122,7 @@ typedef struct corro_options {
    * ranks: not 0 ends that with CANCELLED. NULL: never */
   int (*interrupted)(void* context);
   void* interrupted_context;
+  int64_t join_timeout_ns; /* deadline of the rendezvous; 0: timeout_ns */
 } corro_options;
 
 /* Finds the other ranks, connects to them and starts the progress thread. Blocks until every rank
@@ -149,6 +150,17 @@ CORRO_API int32_t corro_engine_node_of(
 /* Tells observers (launcher, doctor) which optimizer step the program is in. Never blocks. */
 CORRO_API corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error);
 
+/* Of the operations that wait for another rank, the one that has waited longest. */
+typedef struct corro_wait {
+  size_t struct_size; /* sizeof(corro_wait) */
+  int32_t rank;       /* world rank that is waited for; -1: nobody is */
+  char op[24];        /* "allreduce", ... */
+  char name[32];      /* as it was given, at most 31 bytes; or "" */
+  int64_t waited_ns;
+} corro_wait;
+/* Never blocks. Waits for ranks that have not submitted a name are seen after a second. */
+CORRO_API corro_code corro_engine_longest_wait(corro_engine* engine, corro_wait* wait,
+                                               corro_error* error);
 /* Begins a timeline: a file in Chrome's trace format, for Perfetto and the like, of what all ranks
  * do. Every rank calls it, and rank 0 writes `path`; of a rank that does not call it nothing is in
  * the file. It can be parsed at any moment, also after a rank was killed; it is a few hundredths of

@@ -23,6 +23,7 @@ using corro::Result;
 using corro::Status;
 using corro::api::check_alive;
 using corro::api::check_group;
+using corro::api::copy_text;
 using corro::api::guarded;
 using corro::api::read_struct;
 using corro::api::report;
@@ -177,6 +178,7 @@ corro_code corro_engine_create(const corro_options* given, corro_engine** engine
     }
     if (options.job != nullptr) join.job = options.job;
     if (options.timeout_ns > 0) join.timeout = Duration(options.timeout_ns);
+    if (options.join_timeout_ns > 0) join.join_timeout = Duration(options.join_timeout_ns);
     if (const corro_store* store = options.store) {
       join.make_store = [store] { return wrap_store(store); };
     }
@@ -231,6 +233,26 @@ corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_erro
   return guarded(error, [&]() -> Status {
     CORRO_TRY(check_alive(engine));
     engine->driver().engine().recorder().set_step(step);
+    return {};
+  });
+}
+
+corro_code corro_engine_longest_wait(corro_engine* engine, corro_wait* wait, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_TRY(check_alive(engine));
+    corro_wait found;
+    CORRO_TRY(read_struct(wait, found));
+    found.rank = -1;
+    const auto seen = engine->driver().engine().recorder().snapshot();
+    if (const corro::obs::OpSnapshot* op = corro::obs::longest_wait(seen)) {
+      found.rank = op->waiting_for;
+      copy_text(found.op, corro::name_of(op->op.kind));
+      copy_text(found.name, op->name);
+      found.waited_ns =
+          corro::monotonic_now().since_start.count() - static_cast<int64_t>(op->started_ns);
+    }
+    found.struct_size = wait->struct_size;
+    std::memcpy(wait, &found, wait->struct_size);
     return {};
   });
 }

@@ -1,19 +1,6 @@
 #include "api/handles.h"
 
-#include <algorithm>
-#include <string_view>
-
 namespace corro::api {
-namespace {
-
-template <size_t Size>
-void copy_text(char (&into)[Size], std::string_view text) {
-  const size_t length = std::min(text.size(), Size - 1);
-  text.copy(into, length);
-  into[length] = '\0';
-}
-
-}  // namespace
 
 corro_code report(const Status& status, corro_error* error) {
   const auto code = static_cast<corro_code>(status.code());

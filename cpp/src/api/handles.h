@@ -4,8 +4,10 @@
 
 #include <corro/corro.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "api/fork_guard.h"
 #include "base/exception.h"
@@ -38,6 +40,14 @@ namespace corro::api {
 
 /// Who waits for a plan looks this often at whether it is served.
 constexpr Duration kLook = std::chrono::milliseconds(100);
+
+/// Cuts what does not fit, and ends it with a NUL.
+template <size_t Size>
+void copy_text(char (&into)[Size], std::string_view text) {
+  const size_t length = std::min(text.size(), Size - 1);
+  text.copy(into, length);
+  into[length] = '\0';
+}
 
 /// Fills *error, if there is one, and returns the code.
 corro_code report(const Status& status, corro_error* error);

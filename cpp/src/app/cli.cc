@@ -46,6 +46,7 @@ struct Raw {
   std::string bind = "auto";
   std::string timeout;
   bool timestamps = false;
+  std::string long_wait;
   std::string shell;
   std::string job;
   std::vector<int> pids;
@@ -146,6 +147,8 @@ void describe_run(CLI::App& run, Raw& raw) {
       ->type_name("HOW")
       ->check(CLI::IsMember({"auto", "none", "core"}));
   run.add_option("--timeout", raw.timeout, "Stop the job after this time (90, 30m, 2h): status 124")
+      ->type_name("TIME");
+  run.add_option("--long-wait", raw.long_wait, "Say who waits for whom after this time; 0: never")
       ->type_name("TIME");
   run.add_option("--corro-call", raw.run.call)->group("");  // corro.run() of Python
   run.add_flag("--allow-single-node", raw.run.allow_single_node,
@@ -300,6 +303,13 @@ Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
     if (!request.run.timeout) {
       return {Code::kInvalidArgument,
               "--timeout " + raw.timeout + ": give a time such as 90, 30m or 2h"};
+    }
+  }
+  if (run.count("--long-wait") > 0) {
+    request.run.long_wait = parse_duration(raw.long_wait);
+    if (!request.run.long_wait) {
+      return {Code::kInvalidArgument,
+              "--long-wait " + raw.long_wait + ": give a time such as 90, 30m or 2h, or 0"};
     }
   }
   return {};

@@ -102,6 +102,10 @@ TEST(CommandLine, ReadsTimes) {
   EXPECT_EQ(parse({"run", "--timeout", "1.5m", "x"})->run.timeout, milliseconds(90'000));
   EXPECT_EQ(parse({"run", "--timeout=2h", "x"})->run.timeout, milliseconds(7'200'000));
   EXPECT_FALSE(parse({"run", "x"})->run.timeout);
+  EXPECT_EQ(parse({"run", "--long-wait", "0", "x"})->run.long_wait, milliseconds(0));
+  EXPECT_EQ(parse({"run", "--long-wait", "1m", "x"})->run.long_wait, milliseconds(60'000));
+  EXPECT_FALSE(parse({"run", "x"})->run.long_wait);
+  EXPECT_FALSE(parse({"run", "--long-wait", "often", "x"}).ok());
   for (const char* bad : {"", "x", "5d", "-1", "1e99", "5 s", "nan"}) {
     EXPECT_FALSE(parse({"run", "--timeout", bad, "x"}).ok()) << bad;
   }

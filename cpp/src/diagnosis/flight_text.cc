@@ -30,7 +30,8 @@ const obs::OpSnapshot* telling_operation(const obs::ProcessSnapshot& process) {
 }
 
 std::string describe_operation(const obs::OpSnapshot& op) {
-  std::string text = fmt::format("{} #{}", name_of(op.op.kind), op.op.op_id + 1);
+  std::string text(name_of(op.op.kind));
+  if (op.op.op_id != obs::kNoOpId) text += fmt::format(" #{}", op.op.op_id + 1);
   if (!op.name.empty()) text += fmt::format(" '{}'", op.name);
   if (op.op.kind == OpKind::kBarrier) return text;
   return text + fmt::format(" ({} x {})", name_of(op.op.dtype), op.op.count);

@@ -39,7 +39,8 @@ std::string instead(const RankEnd& rank, Time now) {
 
 LongWait HangWatch::look(std::span<const RankEnd> ranks, Time now) {
   note_steps(ranks, now);
-  const Duration bound = std::max(kLongWait, kLongWaitSteps * usual_step());
+  if (bound_ == Duration::zero()) return {};
+  const Duration bound = bound_.value_or(std::max(kLongWait, kLongWaitSteps * usual_step()));
   std::map<int, std::vector<int>> waiters;  // By whom they wait for.
   for (const RankEnd& rank : ranks) {
     const Wait wait = wait_of(rank, now);

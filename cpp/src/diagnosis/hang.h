@@ -1,6 +1,7 @@
 // Who waits for whom too long, from what the ranks of a job say they do, look after look.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,7 +11,7 @@
 
 namespace corro::diagnosis {
 
-/// Longer than this, and longer than ten usual steps.
+/// Longer than this, and longer than ten usual steps, unless the user has said how long.
 inline constexpr Duration kLongWait = std::chrono::seconds(2);
 inline constexpr int kLongWaitSteps = 10;
 
@@ -24,6 +25,8 @@ struct LongWait {
 /// Pure: time is injected. Loop-confined.
 class HangWatch {
  public:
+  /// `bound`: a wait is long above it; zero: no wait is. None: see kLongWait.
+  explicit HangWatch(std::optional<Duration> bound = {}) : bound_(bound) {}
   /// Takes what the ranks do now, by rank. The text says who waits for whom, in which operation,
   /// for how long, and what that rank does instead. If several are waited for: of those that wait
   /// for nobody themselves, the one for whom most wait.
@@ -39,6 +42,7 @@ class HangWatch {
   /// The slowest rank's; zero while none is known.
   [[nodiscard]] Duration usual_step() const;
 
+  std::optional<Duration> bound_;
   std::vector<Pace> paces_;
 };
 

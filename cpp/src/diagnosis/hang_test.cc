@@ -53,6 +53,23 @@ TEST(HangWatch, WhereStepsAreLongTenOfThemAreWaitedFor) {
   EXPECT_THAT(watch.look(ranks, at(seconds(131))).text, HasSubstr("rank 0 waits for rank 1"));
 }
 
+TEST(HangWatch, TheUserSaysHowLongIsLong) {
+  const std::vector ranks = {rank_in(0, 1), rank_in(1, -1)};
+  HangWatch patient(seconds(30));
+  EXPECT_EQ(patient.look(ranks, at(seconds(129))).text, "");
+  EXPECT_NE(patient.look(ranks, at(seconds(131))).text, "");
+  HangWatch silent(Duration::zero());
+  EXPECT_EQ(silent.look(ranks, at(seconds(9999))).text, "");
+}
+
+TEST(HangWatch, AnOperationThatWaitsForItsNameHasNoNumber) {
+  std::vector ranks = {rank_in(0, 1), rank_in(1, -1)};
+  ranks[0].flight->recent[0].op.op_id = obs::kNoOpId;
+  ranks[0].flight->recent[0].name = "x";
+  EXPECT_THAT(HangWatch().look(ranks, at(seconds(104))).text,
+              HasSubstr("rank 0 waits for rank 1 in allreduce 'x' (f32 x 10) for 4.0 s"));
+}
+
 TEST(HangWatch, NamesTheEndOfAChain) {
   HangWatch watch;
   const std::vector ranks = {rank_in(0, 2), rank_in(1, 2), rank_in(2, 3), rank_in(3, -1)};

@@ -190,7 +190,8 @@ std::string format_patients_json(const std::vector<Patient>& patients, Time now)
     json["op"] = op ? nlohmann::ordered_json(name_of(op->op.kind)) : nlohmann::ordered_json();
     if (op != nullptr) {
       const uint64_t stamp = std::max({op->queued_ns, op->started_ns, op->done_ns});
-      json["op_number"] = op->op.op_id + 1;  // As in messages: from 1.
+      json["op_number"] = nullptr;
+      if (op->op.op_id != obs::kNoOpId) json["op_number"] = op->op.op_id + 1;  // As in messages.
       json["name"] = op->name;
       json["dtype"] = name_of(op->op.dtype);
       json["count"] = op->op.count;

@@ -240,7 +240,7 @@ class Launcher {
 
   EventStream events_;
   std::optional<EventFile> event_file_;
-  diagnosis::HangWatch hang_watch_;
+  diagnosis::HangWatch hang_watch_{plan_.options.long_wait};
   int awaited_ = -1;  ///< The screen says that ranks wait for it; -1: for none.
   Time awaited_since_{};
   bool begun_ = false;  ///< Ranks were started.

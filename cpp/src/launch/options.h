@@ -33,13 +33,14 @@ struct RunOptions {
   screen::Show show;
   Bind bind = Bind::kAuto;
   std::optional<Duration> timeout;
-  std::string hosts;     ///< -H.
-  std::string hostfile;  ///< --hostfile.
-  std::string rsh;       ///< --rsh; "": ssh.
-  std::string network;   ///< --network; "": any.
-  std::string sync;      ///< --sync: folder to bring to the other hosts; "": none.
-  size_t fan_out = 32;   ///< --fan-out: agents that the launcher, and each agent, starts.
-  int call = -1;         ///< --corro-call: a socket to corro.run(); -1: none.
+  std::optional<Duration> long_wait;  ///< --long-wait; zero: nobody is named.
+  std::string hosts;                  ///< -H.
+  std::string hostfile;               ///< --hostfile.
+  std::string rsh;                    ///< --rsh; "": ssh.
+  std::string network;                ///< --network; "": any.
+  std::string sync;                   ///< --sync: folder to bring to the other hosts; "": none.
+  size_t fan_out = 32;  ///< --fan-out: agents that the launcher, and each agent, starts.
+  int call = -1;        ///< --corro-call: a socket to corro.run(); -1: none.
   bool allow_single_node = false;
   bool dry_run = false;
   bool verbose = false;

@@ -49,6 +49,16 @@ bool unpack_state(uint64_t packed, OpSnapshot& snapshot) {
 
 }  // namespace
 
+const OpSnapshot* longest_wait(const ProcessSnapshot& process) {
+  const OpSnapshot* longest = nullptr;
+  for (const OpSnapshot& op : process.recent) {
+    const bool over = op.phase == Phase::kDone || op.phase == Phase::kFailed;
+    if (over || op.waiting_for < 0 || op.started_ns == 0) continue;
+    if (longest == nullptr || op.started_ns < longest->started_ns) longest = &op;
+  }
+  return longest;
+}
+
 std::string_view name_of(Phase phase) {
   static constexpr std::array<std::string_view, 8> kNames = {
       "none", "queued", "exchange", "transfer", "reduce", "finish", "done", "failed"};

@@ -110,8 +110,9 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(Options options) 
 FlightRecorder::FlightRecorder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 FlightRecorder::~FlightRecorder() = default;
 
-FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op, Phase phase) {
-  const uint64_t now = now_ns();
+FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op, Phase phase,
+                                             std::optional<Time> since) {
+  const uint64_t now = since ? static_cast<uint64_t>(since->since_start.count()) : now_ns();
   const Handle handle = ++impl_->begun;
   FlightRecord& record = impl_->records()[(handle - 1) & (impl_->capacity - 1)];
   record.sequence.store(

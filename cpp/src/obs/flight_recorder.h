@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,9 @@ enum class Phase : uint8_t {
   kFailed
 };
 [[nodiscard]] std::string_view name_of(Phase phase);
+
+/// Of an operation that has no number yet: it waits for its name's turn.
+inline constexpr uint64_t kNoOpId = UINT64_MAX;
 
 /// What an operation is; fixed at begin().
 struct OpRecord {
@@ -64,6 +68,9 @@ struct ProcessSnapshot {
   MetricValues metrics = {};
 };
 
+/// The operation that has waited longest for another rank, or null.
+[[nodiscard]] const OpSnapshot* longest_wait(const ProcessSnapshot& process);
+
 /// begin/set_phase/end: one writer at a time (the holder of the baton). set_step: any thread. Never
 /// blocks or allocates.
 class FlightRecorder {
@@ -78,8 +85,8 @@ class FlightRecorder {
   static Result<std::unique_ptr<FlightRecorder>> create(Options options);
   ~FlightRecorder();
 
-  /// `phase`: kQueued, or a later one for an operation that starts at once.
-  Handle begin(const OpRecord& op, Phase phase = Phase::kQueued);
+  /// `phase`: kQueued, or a later one for an operation that starts at once, or has `since`.
+  Handle begin(const OpRecord& op, Phase phase = Phase::kQueued, std::optional<Time> since = {});
   void set_phase(Handle handle, Phase phase, int32_t waiting_for = -1);
   /// Counts a failure, whether the record is still there or not.
   void end(Handle handle, Code code);

@@ -53,6 +53,25 @@ TEST(FlightRecorder, ShowsWhoAndWhatAndHowFar) {
   EXPECT_EQ(op.done_ns, 0U);
 }
 
+TEST(FlightRecorder, TellsWhatHasWaitedLongest) {
+  auto recorder = make();
+  EXPECT_EQ(longest_wait(recorder->snapshot()), nullptr);
+  const auto first =
+      recorder->begin({.name = "a"}, Phase::kExchange, Time{std::chrono::seconds(5)});
+  recorder->begin({.name = "no one"}, Phase::kTransfer, Time{std::chrono::seconds(1)});
+  const auto other =
+      recorder->begin({.name = "b"}, Phase::kExchange, Time{std::chrono::seconds(7)});
+  recorder->set_phase(first, Phase::kExchange, 1);
+  recorder->set_phase(other, Phase::kExchange, 3);
+  auto seen = recorder->snapshot();
+  ASSERT_NE(longest_wait(seen), nullptr);
+  EXPECT_EQ(longest_wait(seen)->name, "a");
+  EXPECT_EQ(longest_wait(seen)->started_ns, 5'000'000'000U);
+  recorder->end(first, Code::kOk);
+  seen = recorder->snapshot();
+  EXPECT_EQ(longest_wait(seen)->waiting_for, 3);
+}
+
 TEST(FlightRecorder, AQueuedOperationHasNotStarted) {
   auto recorder = make();
   recorder->begin({.op_id = 1});

@@ -94,7 +94,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   }
   CORRO_ASSIGN(auto rules, collective::selection_rules_of(environment));
   const Duration timeout = options.timeout.value_or(environment.timeout.value_or(kDefaultTimeout));
-  const Time deadline = monotonic_now() + timeout;
+  const Time deadline = monotonic_now() + options.join_timeout.value_or(timeout);
 
   DriverOptions driver;
   driver.engine.rank = rank;

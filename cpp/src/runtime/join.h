@@ -20,7 +20,8 @@ struct JoinOptions {
   std::string job;                    ///< Over CORRO_JOB_ID.
   /// A store of the caller's (torch's), used when no agent is there.
   std::function<std::unique_ptr<wire::Bootstrap>()> make_store = {};
-  std::optional<Duration> timeout = {};  ///< Over CORRO_TIMEOUT.
+  std::optional<Duration> timeout = {};       ///< Over CORRO_TIMEOUT.
+  std::optional<Duration> join_timeout = {};  ///< Of joining; none: the same.
   /// Asked several times a second while ranks are waited for; true ends that with CANCELLED.
   std::function<bool()> interrupted = {};
 };

@@ -17,6 +17,8 @@ using collective::OpRequest;
 
 /// A rank that was stopped for long asks before it gives up.
 constexpr Duration kTimeToAnswer = std::chrono::milliseconds(50);
+/// A submission that waits so long is shown to others, and whom it waits for is asked so often.
+constexpr Duration kShownAfter = std::chrono::seconds(1);
 
 std::string text_of(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -96,7 +98,8 @@ std::shared_ptr<WorkState> make_join_work(int32_t* last, Duration timeout) {
 NamedGroup::NamedGroup(NamedGroupOptions options)
     : options_(std::move(options)),
       queue_({.rank = own_world_rank()}),
-      staging_(*options_.segment) {
+      staging_(*options_.segment),
+      shown_(*options_.recorder) {
   if (options_.rank == 0)
     negotiator_.emplace(options_.world_ranks, named::NegotiatorOptions{options_.fusion});
 }
@@ -123,7 +126,7 @@ Status NamedGroup::submit(const std::shared_ptr<WorkState>& work, size_t index, 
                                          .ask_at = ask_at,
                                          .deadline = deadline,
                                          .span = span});
-  next_due_ = std::min(next_due_, ask_at);
+  next_due_ = std::min({next_due_, ask_at, now + kShownAfter});
   if (work->hurry) queue_.hurry(request.name);
   return {};
 }
@@ -167,6 +170,10 @@ Status NamedGroup::advance(bool room) {
         messages_.push_back({wire::ControlKind::kReady, text_of(*announcement)});
       }
     }
+    if (const auto token = shown_.token()) {
+      const auto missing = queue_.missing(submissions_.at(*token).request().name);
+      shown_.set_awaited(missing.empty() ? -1 : missing.front());
+    }
     if (!leads()) return {};
     auto decision = negotiator_->take_decision(false);
     if (!decision && std::exchange(room, false)) decision = negotiator_->take_decision(true);
@@ -197,14 +204,16 @@ std::optional<NamedStep> NamedGroup::take_step() {
 
 void NamedGroup::take_failures() {
   while (auto failure = queue_.take_failure()) {
-    for (const uint64_t token : failure->tokens) end(take(token), failure->status);
+    for (const uint64_t token : failure->tokens)
+      end(take(token, failure->status.code()), failure->status);
     if (!failure->cancel) continue;
     given_up_.push_back(
         {.lane = failure->cancel->lane, .op = failure->cancel->op, .cause = failure->status});
   }
 }
 
-NamedGroup::Submission NamedGroup::take(uint64_t token) {
+NamedGroup::Submission NamedGroup::take(uint64_t token, Code code) {
+  if (shown_.token() == token) shown_.end(code);
   const auto found = submissions_.find(token);
   CORRO_CHECK(found != submissions_.end(), token);
   Submission submission = std::move(found->second);
@@ -357,11 +366,38 @@ bool NamedGroup::check(Time now) {
   }
   std::sort(expired.begin(), expired.end());
   for (const uint64_t token : expired) expire(token, now);
+  watch_oldest(now);
   return true;
 }
 
+/// What waits for its name has no flight yet: so that others see whom it waits for, the submission
+/// that waits longest is shown as if it had one. One asks for all.
+void NamedGroup::watch_oldest(Time now) {
+  const std::pair<const uint64_t, Submission>* oldest = nullptr;
+  for (const auto& one : submissions_) {
+    if (!one.second.work->joins && (oldest == nullptr || one.first < oldest->first)) oldest = &one;
+  }
+  if (oldest == nullptr) return;
+  const auto& [token, submission] = *oldest;
+  const Time shown_at = submission.submitted + kShownAfter;
+  if (now < shown_at) {
+    next_due_ = std::min(next_due_, shown_at);
+    return;
+  }
+  const OpRequest& request = submission.request();
+  if (shown_.token() != token) {
+    shown_.begin(token, request, submission.submitted);
+    ask_again_at_ = now;
+  }
+  if (now >= ask_again_at_) {
+    queue_.ask(request.name);
+    ask_again_at_ = now + kShownAfter;
+  }
+  next_due_ = std::min(next_due_, ask_again_at_);
+}
+
 void NamedGroup::expire(uint64_t token, Time now) {
-  const Submission submission = take(token);
+  const Submission submission = take(token, Code::kDeadlineExceeded);
   const Duration waited = now - submission.submitted;
   const std::vector<int32_t>& ranks = options_.world_ranks;
   if (submission.work->joins) {
@@ -388,6 +424,7 @@ void NamedGroup::end(const Submission& submission, const Status& cause) {
 
 void NamedGroup::fail(const Status& cause) {
   (void)finish_buckets();
+  shown_.end(cause.code());
   auto submissions = std::exchange(submissions_, {});
   for (const auto& [token, submission] : submissions) end(submission, cause);
   queue_ = named::NamedQueue({.rank = own_world_rank()});

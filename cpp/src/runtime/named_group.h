@@ -22,7 +22,9 @@
 #include "collective/board/segment_pool.h"
 #include "named/named_negotiator.h"
 #include "named/named_queue.h"
+#include "obs/flight_recorder.h"
 #include "obs/timeline_log.h"
+#include "runtime/shown_wait.h"
 #include "runtime/work.h"
 #include "wire/frame.h"
 
@@ -50,11 +52,12 @@ struct NamedStep {
 [[nodiscard]] std::shared_ptr<WorkState> make_join_work(int32_t* last, Duration timeout);
 
 struct NamedGroupOptions {
-  int32_t rank = 0;                        ///< In the group.
-  std::vector<int32_t> world_ranks;        ///< By group rank.
-  named::FusionOptions fusion = {};        ///< Of the leader; it tells the others.
-  collective::Segment* segment = nullptr;  ///< For buckets; outlives the channel.
-  obs::TimelineLog* timeline = nullptr;    ///< Notes who waits for a name; outlives the channel.
+  int32_t rank = 0;                         ///< In the group.
+  std::vector<int32_t> world_ranks;         ///< By group rank.
+  named::FusionOptions fusion = {};         ///< Of the leader; it tells the others.
+  collective::Segment* segment = nullptr;   ///< For buckets; outlives the channel.
+  obs::TimelineLog* timeline = nullptr;     ///< Notes who waits for a name; outlives the channel.
+  obs::FlightRecorder* recorder = nullptr;  ///< Shows what waits longest; outlives the channel.
 };
 
 /// Loop-confined.
@@ -124,7 +127,9 @@ class NamedGroup {
     return options_.world_ranks[static_cast<size_t>(options_.rank)];
   }
   [[nodiscard]] bool leads() const { return negotiator_.has_value(); }
-  [[nodiscard]] Submission take(uint64_t token);
+  /// `code`: what becomes of it.
+  [[nodiscard]] Submission take(uint64_t token, Code code = Code::kOk);
+  void watch_oldest(Time now);
   NamedStep begin(const named::NamedStart& start);
   [[nodiscard]] static OpRequest bucket_request(const named::NamedStart& start,
                                                 const std::vector<Part>& parts, std::byte* data);
@@ -144,6 +149,8 @@ class NamedGroup {
   std::vector<RunningBucket> buckets_;
   std::deque<NamedMessage> messages_;
   std::deque<NamedStep> given_up_;
+  ShownWait shown_;    ///< The submission that waits longest.
+  Time ask_again_at_;  ///< Who has not submitted that one.
   uint64_t next_token_ = 0;
   Time next_due_ = Time::never();  ///< No submission is due before.
   bool heard_ = false;

@@ -31,7 +31,8 @@ NamedGroup& NamedLanes::group() {
                                      .world_ranks = facts_.world_ranks,
                                      .fusion = fusion,
                                      .segment = parts_.options.segment.get(),
-                                     .timeline = &parts_.timeline});
+                                     .timeline = &parts_.timeline,
+                                     .recorder = parts_.recorder.get()});
   }
   return *group_;
 }
