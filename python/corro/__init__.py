@@ -30,6 +30,7 @@ from corro._context import (
     size,
     start_timeline,
     stop_timeline,
+    watch_waits,
     world,
 )
 from corro._reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
@@ -108,6 +109,7 @@ __all__ = [
     "size",
     "start_timeline",
     "stop_timeline",
+    "watch_waits",
     "world",
 ]
 

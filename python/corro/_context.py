@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from weakref import WeakSet
 
     from corro import _native
+    from corro._waits import WaitWatch
 
 
 class Group:
@@ -105,6 +106,7 @@ class Context:
         self.world = Group(range(engine.size), engine.world)
         self.completions = Completions(engine)
         self.dependents: WeakSet[Dependent] = WeakSet()
+        self.watches: list[WaitWatch] = []
         _open.append(self)
 
     def new_group(self, ranks: Sequence[int], name: str | None = None) -> Group:
@@ -124,6 +126,8 @@ class Context:
         if self not in _open:
             return
         _open.remove(self)
+        for watch in self.watches:
+            watch.close()
         self.engine.close()  # First: a thread that holds a dependent's lock may be inside.
         for dependent in list(self.dependents):
             dependent.close()
@@ -137,7 +141,7 @@ _generation = 0
 _start_failed = False  # Also by an interrupt.
 
 
-def init(*, timeout: float | None = None) -> None:
+def init(*, timeout: float | None = None, join_timeout: float | None = None) -> None:
     """Joins the job: finds the other ranks, connects to them and waits until all have come.
 
     Who this process is comes from the environment that `corro run`, torchrun and others set;
@@ -145,8 +149,9 @@ def init(*, timeout: float | None = None) -> None:
 
     Args:
         timeout: the default deadline of every operation, and of joining, in seconds.
+        join_timeout: the deadline of joining, if it is another one.
     """
-    start(timeout=timeout)
+    start(timeout=timeout, join_timeout=join_timeout)
 
 
 def start(
@@ -155,6 +160,7 @@ def start(
     size: int | None = None,
     store: _native.Store | None = None,
     timeout: float | None = None,
+    join_timeout: float | None = None,
 ) -> None:
     """As init, for callers that know rank, size and how to find the others, as torch does."""
     global _current, _generation, _start_failed
@@ -164,11 +170,18 @@ def start(
 
     if rank is None and _is_under_torchrun():
         # By name: the core stands below corro.torch, and torchrun's ranks have torch.
-        store = import_module("corro.torch.store").store_of_environment(timeout)
+        store = import_module("corro.torch.store").store_of_environment(join_timeout or timeout)
     # The keys of a rendezvous are written once, so each time has a name of its own.
     job = f"{os.environ.get('CORRO_JOB_ID', 'corro')}/{_generation}" if _generation else None
     try:
-        engine = _native.Engine(rank=rank, size=size, job=job, store=store, timeout=timeout)
+        engine = _native.Engine(
+            rank=rank,
+            size=size,
+            job=job,
+            store=store,
+            timeout=timeout,
+            join_timeout=join_timeout,
+        )
     except AlreadyExistsError as error:
         if not _start_failed:
             raise
@@ -292,6 +305,24 @@ def _ranks_of_hosts() -> Counter[int]:
 def set_step(step: int) -> None:
     """Tells the launcher and `corro doctor` which optimizer step this is; never blocks."""
     current().engine.set_step(step)
+
+
+def watch_waits(seconds: float, say: Callable[[str], None]) -> None:
+    """Says whom this rank waits for, and in which operation, when it does so for long.
+
+    Once for each such wait, and again after as long. A thread looks, until shutdown(). `corro run`
+    says the same of all ranks by itself: this is for ranks that others have started.
+
+    Args:
+        seconds: how long is long.
+        say: is called on that thread, with one line.
+    """
+    from corro._waits import WaitWatch
+
+    context = current()
+    watch = WaitWatch(context.engine, seconds, say)
+    context.watches.append(watch)
+    watch.start()
 
 
 def start_timeline(path: str | os.PathLike[str], *, mark_cycles: bool = False) -> None:

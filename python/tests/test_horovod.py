@@ -31,9 +31,32 @@ def test_the_interface_for_torch(launch: Launch, ranks: int) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_the_timeline(launch: Launch, ranks: int) -> None:
-    test = HERE / "horovod" / "test_timeline.py"
+@pytest.mark.parametrize("file", ["test_settings.py", "test_timeline.py"])
+def test_the_timeline_and_variables(launch: Launch, file: str, ranks: int) -> None:
+    test = HERE / "horovod" / file
     launch(*INSIDE, str(test), ranks=ranks, seconds=250, CORRO_TEST_IN_RANKS="1").check()
+
+
+@pytest.mark.parametrize(("disable", "said"), [("0", True), ("1", False)])
+def test_without_corros_launcher_a_rank_says_whom_it_waits_for(
+    launch: Launch, tmp_path: Path, disable: str, said: bool
+) -> None:
+    program = tmp_path / "late.py"
+    program.write_text(
+        "import time, torch, horovod.torch as hvd\n"
+        "hvd.init()\n"
+        "time.sleep(4 * hvd.rank())\n"
+        "hvd.allreduce(torch.ones(3), name='x')\n"
+    )
+    job = launch(
+        str(program),
+        launcher="torchrun",
+        HOROVOD_STALL_CHECK_TIME_SECONDS="1",
+        HOROVOD_STALL_CHECK_DISABLE=disable,
+    ).check()
+    line = "horovod: WARNING: rank 0 waits for rank 1 in allreduce 'allreduce.x' for "
+    assert (line in job.output) == said, job.output
+    assert "rank 1 waits" not in job.output
 
 
 @pytest.mark.faults

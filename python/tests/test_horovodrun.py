@@ -58,6 +58,17 @@ def variables(*options: str) -> dict[str, str]:
     return variables_of(parse_args(["-np", "2", *options]))
 
 
+def test_the_stall_check_is_the_launchers_line() -> None:
+    def command(*options: str) -> list[str]:
+        return command_of(parse_args(["-np", "2", *options, "python", "x.py"]))
+
+    assert "--long-wait" not in command()
+    late = command("--stall-check-warning-time-seconds", "30")
+    assert late[late.index("--long-wait") + 1] == "30"
+    never = command("--no-stall-check", "--stall-check-warning-time-seconds", "30")
+    assert never[never.index("--long-wait") + 1] == "0"
+
+
 def test_options_are_variables_of_the_ranks() -> None:
     assert variables() == {}
     assert variables(

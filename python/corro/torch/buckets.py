@@ -8,7 +8,7 @@ zeroing are the engine's (corro_bucket_* in corro/corro.h).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,7 +39,13 @@ class BucketOptions:
     postscale: float = 1.0
     compression: EngineCodec | Compressor = Compression.none
 
+    def limited(self, most: int) -> BucketOptions:
+        """Returns the same with buckets of at most so many bytes."""
+        return replace(self, bytes=most, first_bytes=min(self.first_bytes, most))
+
     def __post_init__(self) -> None:
+        if self.bytes < 0:
+            raise InvalidArgumentError(f"bucket_bytes has to be at least 0, not {self.bytes}")
         if self.passes < 1:
             raise InvalidArgumentError(
                 f"backward_passes_per_step has to be at least 1, not {self.passes}"

@@ -38,6 +38,8 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     gradient_predivide_factor: float = 1.0,
     groups: int | Sequence[Sequence[Parameter]] | None = None,
     group: Group | None = None,
+    *,
+    bucket_bytes: int | None = None,
 ) -> DistributedOptimizerBase | DeltaOptimizerBase:
     """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
 
@@ -69,6 +71,8 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
         gradient_predivide_factor: a part of the average's division that comes before the sum.
         groups: parameters that are reduced together, or the number of groups to cut them into; by
             size if not given.
+        bucket_bytes: how many bytes of gradients are reduced together, without `groups`; 0: each
+            gradient alone.
         group: the ranks; the world if not given. Other optimizers and operations may use it, too.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
@@ -86,6 +90,8 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
         postscale=gradient_predivide_factor,
         compression=compression,
     )
+    if bucket_bytes is not None:
+        options = options.limited(bucket_bytes)
     named = list(named_parameters or ())
     # A group of its own: what it compares keeps one order, whatever other threads run in the world.
     own = _context.new_group(_context.world().ranks) if group is None else _context.world_or(group)

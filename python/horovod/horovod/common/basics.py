@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import corro
 from horovod.common import process_sets as sets
-from horovod.common import timeline
+from horovod.common import settings, timeline
 from horovod.common.process_sets import ProcessSet
 from horovod.common.variables import warn_of_unknown
 
@@ -31,8 +31,10 @@ def init(
     elif process_sets is not None:
         static = list(process_sets)
     warn_of_unknown()
-    corro.init()
+    with settings.fusion_of_the_engine():
+        corro.init(**settings.deadlines(os.environ))
     timeline.start_if_asked()
+    settings.watch_stalls()
     world = corro.world() if not comm else corro.new_group(sorted(comm))
     try:
         sets.start(world, static)

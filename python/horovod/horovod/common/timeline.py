@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import corro
+from horovod.common.settings import is_set
 
 VARIABLE = "HOROVOD_TIMELINE"
 MARK_CYCLES = "HOROVOD_TIMELINE_MARK_CYCLES"
@@ -19,7 +20,7 @@ def start_if_asked() -> None:
     path = os.environ.get(VARIABLE, "")
     _may_start = bool(path)
     if path and path != DYNAMIC:
-        start(path, is_set(MARK_CYCLES))
+        start(path, is_set(os.environ, MARK_CYCLES))
 
 
 def start(path: str, mark_cycles: bool) -> None:
@@ -33,9 +34,3 @@ def start(path: str, mark_cycles: bool) -> None:
 def stop() -> None:
     """Ends the timeline, if there is one."""
     corro.stop_timeline()
-
-
-def is_set(variable: str) -> bool:
-    """Returns whether a variable is a number above 0, as Horovod reads switches."""
-    value = os.environ.get(variable, "0").strip()
-    return value.isdigit() and int(value) > 0

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from horovod import __version__
+from horovod.common.settings import stall_warning
 from horovod.common.util import extension_available
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 from horovod.runner.options import environment_of, parse_args
@@ -74,6 +75,9 @@ def command_of(args: argparse.Namespace) -> list[str]:
         command += ["--output-dir", args.output_filename]
     if args.prefix_output_with_timestamp:
         command.append("--timestamps")
+    long_wait = stall_warning(environment_of(args))
+    if long_wait is not None:
+        command += ["--long-wait", f"{long_wait:g}"]
     if args.verbose:
         command.append("--verbose")
     return [*command, "--", *args.command]

@@ -42,7 +42,7 @@ TUNING = [
         "fusion_threshold_mb",
         int,
         "params.fusion_threshold_mb",
-        "bytes of a bucket of small tensors, in MiB",
+        "bytes of a bucket of tensors, in MiB",
         "FUSION_THRESHOLD",
     ),
     _row("cycle_time_ms", float, "params.cycle_time_ms", "no cycles here", "CYCLE_TIME"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import corro.torch
 from corro import Average, ReduceOp
 from corro.torch.delta_optimizer import DeltaOptimizerBase
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.settings import bucket_bytes
 from horovod.torch.compression import Compression
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
         gradient_predivide_factor,
         groups or None,
         _group_of(process_set),
+        bucket_bytes=bucket_bytes(os.environ),
     )
     own = type(wrapped)
     adds = _DeltasAsHorovods if isinstance(wrapped, DeltaOptimizerBase) else _AsHorovods
