@@ -47,11 +47,13 @@ def test_the_time_of_the_stall_inspector_is_a_deadline() -> None:
         return settings.deadlines({f"HOROVOD_{name}": value for name, value in variables.items()})
 
     shutdown = "STALL_SHUTDOWN_TIME_SECONDS"
-    assert deadlines() == {"timeout": None, "join_timeout": None}
+    half_an_hour = {"timeout": 1800, "join_timeout": 60}
+    assert deadlines() == half_an_hour, "rank 0 may evaluate for long"
+    assert settings.deadlines({"CORRO_TIMEOUT": "3"}) == {"timeout": None, "join_timeout": None}
     assert deadlines(**{shutdown: "5"}) == {"timeout": 5, "join_timeout": 60}
     assert deadlines(**{shutdown: "0"})["timeout"] == math.inf
-    assert deadlines(**{shutdown: "5"}, STALL_CHECK_DISABLE="1")["timeout"] is None
-    assert deadlines(GLOO_TIMEOUT_SECONDS="7") == {"timeout": None, "join_timeout": 7}
+    assert deadlines(**{shutdown: "5"}, STALL_CHECK_DISABLE="1") == half_an_hour
+    assert deadlines(GLOO_TIMEOUT_SECONDS="7") == {"timeout": 1800, "join_timeout": 7}
     assert deadlines(START_TIMEOUT="9", GLOO_TIMEOUT_SECONDS="7")["join_timeout"] == 9
     with pytest.raises(ValueError, match="HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=soon"):
         deadlines(**{shutdown: "soon"})

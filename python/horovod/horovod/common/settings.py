@@ -21,6 +21,7 @@ START_TIMEOUT = "HOROVOD_START_TIMEOUT"
 
 STALL_CHECK_SECONDS = 60  # As in Horovod.
 JOIN_SECONDS = 60
+OPERATION_SECONDS = 1800  # Horovod has no end; torch.distributed has this one.
 _LEVELS = {
     "TRACE": logging.DEBUG,
     "DEBUG": logging.DEBUG,
@@ -64,6 +65,8 @@ def deadlines(environment: Mapping[str, str]) -> dict[str, float | None]:
     if is_set(environment, STALL_CHECK_DISABLE):
         limit = None
     joins = number(environment, START_TIMEOUT) or number(environment, GLOO_TIMEOUT)
+    if limit is None and "CORRO_TIMEOUT" not in environment:
+        limit = OPERATION_SECONDS
     if limit is not None and not joins:
         joins = JOIN_SECONDS
     return {"timeout": math.inf if limit == 0 else limit, "join_timeout": joins or None}
