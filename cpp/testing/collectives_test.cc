@@ -212,6 +212,9 @@ TEST_P(Collectives, AveragesOfIntegersWhoseSumDoesNotFitAreRight) {
     Averages<int16_t>(world_, DType::kI16, count(), 30'000).expect_right(kind);
     Averages<int32_t>(world_, DType::kI32, count(), -2'000'000'000).expect_right(kind);
     Averages<int64_t>(world_, DType::kI64, count(), INT64_MAX).expect_right(kind);
+    Averages<uint16_t>(world_, DType::kU16, count(), 60'000).expect_right(kind);
+    Averages<uint32_t>(world_, DType::kU32, count(), 4'000'000'000).expect_right(kind);
+    Averages<uint64_t>(world_, DType::kU64, count(), UINT64_MAX).expect_right(kind);
   }
 }
 

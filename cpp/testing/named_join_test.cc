@@ -64,6 +64,12 @@ void store(DType dtype, std::byte* at, double value) {
       return put(static_cast<int32_t>(value));
     case DType::kI64:
       return put(static_cast<int64_t>(value));
+    case DType::kU16:
+      return put(static_cast<uint16_t>(value));
+    case DType::kU32:
+      return put(static_cast<uint32_t>(value));
+    case DType::kU64:
+      return put(static_cast<uint64_t>(value));
     case DType::kF16:
     case DType::kBF16:
     case DType::kF32:
@@ -87,6 +93,12 @@ double load(DType dtype, const std::byte* at) {
       return get(int32_t{});
     case DType::kI64:
       return get(int64_t{});
+    case DType::kU16:
+      return get(uint16_t{});
+    case DType::kU32:
+      return get(uint32_t{});
+    case DType::kU64:
+      return get(uint64_t{});
     case DType::kF16:
     case DType::kBF16:
     case DType::kF32:

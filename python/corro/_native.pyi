@@ -25,6 +25,9 @@ F16: int
 BF16: int
 F32: int
 F64: int
+U16: int
+U32: int
+U64: int
 
 SUM: int
 AVERAGE: int

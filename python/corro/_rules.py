@@ -22,8 +22,8 @@ def reducible(dtype: int | None, verb: str, name: object) -> int:
     """Returns the dtype; raises InvalidArgumentError, with its name, if the engine has it not."""
     if dtype is None:
         raise InvalidArgumentError(
-            f"{verb}: no arithmetic for {name}; there is for bool, uint8, int8 to int64, float16, "
-            "bfloat16, float32 and float64"
+            f"{verb}: no arithmetic for {name}; there is for bool, int8 to int64, uint8 to uint64, "
+            "float16, bfloat16, float32 and float64"
         )
     return dtype
 

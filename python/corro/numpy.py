@@ -76,6 +76,9 @@ _DTYPES = {
     numpy.dtype(numpy.float16): _native.F16,
     numpy.dtype(numpy.float32): _native.F32,
     numpy.dtype(numpy.float64): _native.F64,
+    numpy.dtype(numpy.uint16): _native.U16,
+    numpy.dtype(numpy.uint32): _native.U32,
+    numpy.dtype(numpy.uint64): _native.U64,
 }
 
 

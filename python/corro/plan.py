@@ -34,7 +34,10 @@ MOST_NS = 7_200_000_000_000  # Two hours.
 MOST_COUNT = 1 << 40
 
 ORDERS = ("priority", "agreed")
-DTYPES = ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")
+DTYPES = (
+    *("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"),
+    *("u16", "u32", "u64"),
+)
 REDUCE_OPS = ("sum", "average", "min", "max", "product", "adasum")
 REDUCING = ("allreduce", "reducescatter", "reduce")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")

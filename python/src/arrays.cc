@@ -41,6 +41,22 @@ std::optional<uint8_t> signed_integer(Py_ssize_t bytes) {
   }
 }
 
+/// The unsigned integer of `bytes` bytes.
+std::optional<uint8_t> unsigned_integer(Py_ssize_t bytes) {
+  switch (bytes) {
+    case 1:
+      return CORRO_U8;
+    case 2:
+      return CORRO_U16;
+    case 4:
+      return CORRO_U32;
+    case 8:
+      return CORRO_U64;
+    default:
+      return std::nullopt;
+  }
+}
+
 /// The dtype of a format of Python's module struct in the machine's own byte order.
 std::optional<uint8_t> dtype_of(const char* format, Py_ssize_t bytes) {
   if (format == nullptr || format[0] == '\0' || format[1] != '\0') return std::nullopt;
@@ -48,7 +64,11 @@ std::optional<uint8_t> dtype_of(const char* format, Py_ssize_t bytes) {
     case '?':
       return CORRO_BOOL;
     case 'B':
-      return CORRO_U8;
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+      return unsigned_integer(bytes);
     case 'b':
     case 'h':
     case 'i':

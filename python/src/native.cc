@@ -485,11 +485,11 @@ void add_constants(nb::module_& module) {
   constexpr std::array kKinds = {"ALLREDUCE", "ALLGATHER", "REDUCESCATTER", "ALLTOALL",
                                  "BROADCAST", "REDUCE",    "GATHER",        "SCATTER",
                                  "BARRIER",   "SEND",      "RECV"};
-  constexpr std::array kDTypes = {"BOOL", "U8",  "I8",   "I16", "I32",
-                                  "I64",  "F16", "BF16", "F32", "F64"};
+  constexpr std::array kDTypes = {"BOOL", "U8",  "I8",  "I16", "I32", "I64", "F16",
+                                  "BF16", "F32", "F64", "U16", "U32", "U64"};
   constexpr std::array kReduceOps = {"SUM", "AVERAGE", "MIN", "MAX", "PRODUCT", "ADASUM"};
   static_assert(kKinds.size() == CORRO_RECV + 1);
-  static_assert(kDTypes.size() == CORRO_F64 + 1);
+  static_assert(kDTypes.size() == CORRO_U64 + 1);
   static_assert(kReduceOps.size() == CORRO_ADASUM + 1);
   for (size_t i = 0; i < kKinds.size(); ++i) module.attr(kKinds[i]) = i;
   for (size_t i = 0; i < kDTypes.size(); ++i) module.attr(kDTypes[i]) = i;

@@ -71,7 +71,10 @@ enum {
   CORRO_F16,
   CORRO_BF16,
   CORRO_F32,
-  CORRO_F64
+  CORRO_F64,
+  CORRO_U16,
+  CORRO_U32,
+  CORRO_U64
 };
 /* CORRO_ADASUM: adaptive summation, pairwise over the ranks: (1 - a.b / 2|a|^2) a + (1 - a.b /
  * 2|b|^2) b of the whole buffers of two. For CORRO_ALLREDUCE of f16, bf16, f32 and f64. */

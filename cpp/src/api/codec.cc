@@ -19,7 +19,7 @@ class GivenCodec final : public collective::Codec {
 
   [[nodiscard]] std::string_view name() const override { return name_; }
   [[nodiscard]] bool applies_to(DType dtype) const override {
-    return dtype >= DType::kF16 &&
+    return is_floating(dtype) &&
            given_.applies_to(given_.context, static_cast<uint8_t>(dtype)) != 0;
   }
   [[nodiscard]] std::optional<DType> folds_as() const override {

@@ -84,6 +84,8 @@ TEST(DType, SizesMatchTheNames) {
   EXPECT_EQ(size_of(DType::kBF16), 2U);
   EXPECT_EQ(name_of(DType::kBF16), "bf16");
   EXPECT_EQ(size_of(DType::kF64), 8U);
+  EXPECT_EQ(size_of(DType::kU64), 8U);
+  EXPECT_EQ(name_of(DType::kU64), "u64");
 }
 
 TEST(PowerOfTwo, NumbersTheActiveRanksOneToOne) {

@@ -19,8 +19,11 @@ enum class DType : uint8_t {
   kBF16 = 7,
   kF32 = 8,
   kF64 = 9,
+  kU16 = 10,
+  kU32 = 11,
+  kU64 = 12,
 };
-inline constexpr int kDTypeCount = 10;
+inline constexpr int kDTypeCount = 13;
 
 /// kAverage is a sum whose result is multiplied by 1/P (integers: a sum that does not wrap,
 /// divided, rounding toward zero). kAdasum: adaptive summation of whole vectors
@@ -68,17 +71,24 @@ inline constexpr int kOpKindCount = 11;
 }
 
 /// True for f16, bf16, f32 and f64.
-[[nodiscard]] constexpr bool is_floating(DType dtype) { return dtype >= DType::kF16; }
+[[nodiscard]] constexpr bool is_floating(DType dtype) {
+  return dtype >= DType::kF16 && dtype <= DType::kF64;
+}
+
+/// True for numbers that are not floating-point: not for bool.
+[[nodiscard]] constexpr bool is_integer(DType dtype) {
+  return dtype != DType::kBool && !is_floating(dtype);
+}
 
 /// Returns the size of one element in bytes.
 [[nodiscard]] constexpr size_t size_of(DType dtype) {
-  constexpr size_t kSizes[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  constexpr size_t kSizes[kDTypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 2, 4, 8};
   return kSizes[static_cast<size_t>(dtype)];
 }
 
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view kNames[kDTypeCount] = {"bool", "u8",  "i8",   "i16", "i32",
-                                                    "i64",  "f16", "bf16", "f32", "f64"};
+  constexpr std::string_view kNames[kDTypeCount] = {
+      "bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "u16", "u32", "u64"};
   return kNames[static_cast<size_t>(dtype)];
 }
 

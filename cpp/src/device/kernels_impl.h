@@ -51,10 +51,10 @@ Accumulator scaled(Accumulator value, Scale scale) {
     using T = Accumulator;
     constexpr bool kSigned = static_cast<T>(-1) < T{0};
     constexpr unsigned kValueBits = sizeof(T) * 8 - (kSigned ? 1 : 0);
-    constexpr T kHighest = static_cast<T>((uint64_t{1} << kValueBits) - 1);
+    constexpr T kHighest = static_cast<T>(~uint64_t{0} >> (64 - kValueBits));
     constexpr T kLowest = kSigned ? static_cast<T>(-kHighest - 1) : T{0};
     if constexpr (sizeof(T) == 8) {
-      if (scale.divisor != 0) return value / scale.divisor;
+      if (scale.divisor != 0) return value / static_cast<T>(scale.divisor);
     } else if (scale.divisor != 0) {
       // Exact: no quotient of a value of 32 bits and a divisor rounds up to the next integer.
       return static_cast<T>(static_cast<double>(value) / static_cast<double>(scale.divisor));
@@ -336,6 +336,9 @@ constexpr Kernels make_kernels(const char* name) {
   add_folds<Integer<int16_t>>(kernels, DType::kI16);
   add_folds<Integer<int32_t>>(kernels, DType::kI32);
   add_folds<Integer<int64_t>>(kernels, DType::kI64);
+  add_folds<Integer<uint16_t>>(kernels, DType::kU16);
+  add_folds<Integer<uint32_t>>(kernels, DType::kU32);
+  add_folds<Integer<uint64_t>>(kernels, DType::kU64);
   add_folds<F16>(kernels, DType::kF16);
   add_folds<BF16>(kernels, DType::kBF16);
   add_folds<Float<float>>(kernels, DType::kF32);

@@ -21,7 +21,8 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr DType kAllTypes[] = {DType::kBool, DType::kU8,  DType::kI8,   DType::kI16, DType::kI32,
-                               DType::kI64,  DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
+                               DType::kI64,  DType::kF16, DType::kBF16, DType::kF32, DType::kF64,
+                               DType::kU16,  DType::kU32, DType::kU64};
 constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kMax,
                                 ReduceOp::kProduct};
 
@@ -122,7 +123,9 @@ __int128 combine_integer(ReduceOp op, __int128 a, __int128 b) {
     case ReduceOp::kMax:
       return std::max(a, b);
     case ReduceOp::kProduct:
-      return a * b;
+      // Of 64 bits, unsigned, it may have more than 127 bits; its lower ones count.
+      return static_cast<__int128>(static_cast<unsigned __int128>(a) *
+                                   static_cast<unsigned __int128>(b));
     default:
       return a + b;
   }
@@ -204,6 +207,15 @@ void reference_fold(const Case& c, const std::vector<Bytes>& sources, size_t cou
         break;
       case DType::kI64:
         integer(int64_t{});
+        break;
+      case DType::kU16:
+        integer(uint16_t{});
+        break;
+      case DType::kU32:
+        integer(uint32_t{});
+        break;
+      case DType::kU64:
+        integer(uint64_t{});
         break;
       case DType::kF16:
       case DType::kBF16:

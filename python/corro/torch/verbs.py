@@ -69,6 +69,9 @@ DTYPES = {
     torch.float32: _native.F32,
     torch.float64: _native.F64,
 }
+for _name in ("uint16", "uint32", "uint64"):  # torch has them since 2.3.
+    if hasattr(torch, _name):
+        DTYPES[getattr(torch, _name)] = getattr(_native, f"U{_name[4:]}")
 
 ARRAYS = _native.Arrays(torch.Tensor, torch.empty_like, DTYPES)
 

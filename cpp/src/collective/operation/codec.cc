@@ -14,7 +14,7 @@ class CastCodec final : public Codec {
 
   [[nodiscard]] std::string_view name() const override { return name_of(into_); }
   [[nodiscard]] bool applies_to(DType dtype) const override {
-    return dtype >= DType::kF16 && size_of(into_) < size_of(dtype);
+    return is_floating(dtype) && size_of(into_) < size_of(dtype);
   }
   [[nodiscard]] std::optional<DType> folds_as() const override { return into_; }
   [[nodiscard]] uint64_t encoded_bytes(DType /*dtype*/, uint64_t count) const override {

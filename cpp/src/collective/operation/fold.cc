@@ -45,6 +45,12 @@ void average_integers(DType dtype, std::byte* into, std::span<const std::byte* c
       return average<int16_t, int64_t>(into, sources, count, divisor);
     case DType::kI32:
       return average<int32_t, int64_t>(into, sources, count, divisor);
+    case DType::kU16:
+      return average<uint16_t, int64_t>(into, sources, count, divisor);
+    case DType::kU32:
+      return average<uint32_t, int64_t>(into, sources, count, divisor);
+    case DType::kU64:
+      return average<uint64_t, WideSum>(into, sources, count, divisor);
     default:
       return average<int64_t, WideSum>(into, sources, count, divisor);
   }
@@ -137,6 +143,12 @@ void fill_identity(DType dtype, ReduceOp op, std::byte* into, uint64_t count) {
       return fill(into, count, identity_of<float>(op));
     case DType::kF64:
       return fill(into, count, identity_of<double>(op));
+    case DType::kU16:
+      return fill(into, count, identity_of<uint16_t>(op));
+    case DType::kU32:
+      return fill(into, count, identity_of<uint32_t>(op));
+    case DType::kU64:
+      return fill(into, count, identity_of<uint64_t>(op));
   }
 }
 

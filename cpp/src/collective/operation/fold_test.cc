@@ -83,6 +83,7 @@ TEST(Average, IsOfTheRanksThatAreNotAbsent) {
   EXPECT_EQ(average_of_two_present_and_one_absent<float>(DType::kF32, 4, 7), 5.5F);
   EXPECT_EQ(average_of_two_present_and_one_absent<int8_t>(DType::kI8, 127, 126), 126);
   EXPECT_EQ(average_of_two_present_and_one_absent<int64_t>(DType::kI64, -4, -7), -5);
+  EXPECT_EQ(average_of_two_present_and_one_absent<uint16_t>(DType::kU16, 65535, 65534), 65534);
 }
 
 }  // namespace

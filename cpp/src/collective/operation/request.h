@@ -51,8 +51,7 @@ struct OpRequest {
 /// True where every element is folded from all contributions at once: an average of integers, whose
 /// sum may not fit into their type.
 [[nodiscard]] constexpr bool folds_at_once(const OpRequest& request) {
-  return request.reduce_op == ReduceOp::kAverage && request.dtype >= DType::kU8 &&
-         request.dtype <= DType::kI64;
+  return request.reduce_op == ReduceOp::kAverage && is_integer(request.dtype);
 }
 
 /// True where a fold needs whole vectors: Adasum scales each by what its dot products say.
