@@ -91,6 +91,8 @@ def test_bool() -> None:
     assert_same(corro.allreduce(mine, corro.Max), parts.any(0))
     assert_same(corro.allreduce(mine, corro.Product), parts.all(0))
     assert_same(corro.allreduce(mine, corro.Min), parts.all(0))
+    with pytest.raises(corro.InvalidArgumentError, match="bool has neither averages nor factors"):
+        corro.allreduce(mine)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 65_537])

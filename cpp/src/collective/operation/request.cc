@@ -47,6 +47,16 @@ Status check_adasum(const OpRequest& request) {
                                               name_of(request.kind), name_of(request.dtype))};
 }
 
+Status check_bool(const OpRequest& request) {
+  const bool plain =
+      request.reduce_op != ReduceOp::kAverage && request.prescale == 1 && request.postscale == 1;
+  if (!reduces(request.kind) || request.dtype != DType::kBool || plain) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("{}: bool has neither averages nor factors; sum and max are \"or\", min and "
+                      "product \"and\"",
+                      name_of(request.kind))};
+}
+
 uint64_t address_of(const std::byte* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
 /// What the message calls a buffer of so many bytes.
@@ -97,6 +107,7 @@ Status validate_sizes(const OpRequest& request, int32_t rank, int32_t size) {
                                                 name_of(request.kind), request.root, size)};
   }
   CORRO_TRY(check_adasum(request));
+  CORRO_TRY(check_bool(request));
   const bool point_to_point = is_pair(request.kind);
   if (point_to_point && request.root == rank) {
     return {Code::kInvalidArgument,

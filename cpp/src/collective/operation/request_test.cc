@@ -73,6 +73,20 @@ TEST_F(Buffers, ThatAreRefusedAreNamedWithTheirRanges) {
   EXPECT_NE(refused.message().find(") and output [0x"), std::string::npos) << refused.message();
 }
 
+TEST_F(Buffers, OfBoolHaveNoAverageAndNoFactors) {
+  OpRequest request = at(OpKind::kAllreduce, 100, 100);
+  request.dtype = DType::kBool;
+  request.reduce_op = ReduceOp::kMax;
+  EXPECT_TRUE(takes(request));
+  request.postscale = 0.5;
+  EXPECT_FALSE(takes(request));
+  request.postscale = 1;
+  request.reduce_op = ReduceOp::kAverage;
+  EXPECT_FALSE(takes(request));
+  request.kind = OpKind::kBroadcast;
+  EXPECT_TRUE(takes(request)) << "nothing is reduced";
+}
+
 TEST_F(Buffers, ThatARankDoesNotUseAreNotLookedAt) {
   OpRequest request = at(OpKind::kReduce, 100, 101);
   request.root = 0;
