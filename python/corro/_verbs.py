@@ -584,7 +584,9 @@ class Verbs(Generic[T]):
         for rank, other in zip(group.ranks, rows, strict=True):
             if other != rows[0]:
                 raise MismatchError(
-                    f"{verb}: a row has {rows[0]} elements on rank {group.ranks[0]} but {other} on"
+                    f"Mismatched {verb.upper()} tensor shapes: One rank sent a tensor with rows of"
+                    f" {rows[0]} elements, but another rank sent a tensor with rows of {other}."
+                    f" {verb}: a row has {rows[0]} elements on rank {group.ranks[0]} but {other} on"
                     f" rank {rank} ({row} here)",
                     rank=rank,
                     op=verb,

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "collective/operation/codec.h"
+#include "named/difference.h"
 
 namespace corro::named {
 namespace {
@@ -181,9 +182,11 @@ Decision Negotiator::mismatch(const std::string& name, const Pending& pending) c
   decision.name = name;
   const auto& [other_rank, other] = pending.others.front();
   decision.rank = members_[static_cast<size_t>(other_rank)];
-  decision.text = fmt::format("named operation \"{}\": rank {} submitted {}, rank {} submitted {}",
-                              name, members_[static_cast<size_t>(pending.first_rank)],
-                              describe(pending.first), decision.rank, describe(other));
+  decision.text =
+      fmt::format("{} Named operation \"{}\": rank {} submitted {}, rank {} submitted {}",
+                  describe_difference(pending.first.op, other.op), name,
+                  members_[static_cast<size_t>(pending.first_rank)], describe(pending.first),
+                  decision.rank, describe(other));
   return decision;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "collective/operation/request.h"
+#include "named/difference.h"
 
 namespace corro::named {
 namespace {
@@ -141,7 +142,8 @@ Status NamedQueue::cannot_run(uint32_t index, const Pending& culprit) const {
                         culprit.entry.name)};
   }
   return {Code::kInvalidArgument,
-          fmt::format("named operation \"{}\": a rank submitted {}, its peers run {}",
+          fmt::format("{} Named operation \"{}\": a rank submitted {}, its peers run {}",
+                      describe_difference(culprit.entry.op, plan_->entry(index).op),
                       culprit.entry.name, corro::named::describe(culprit.entry),
                       corro::named::describe(plan_->entry(index)))};
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <optional>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,31 +27,9 @@ constexpr uint64_t mix(uint64_t hash, uint64_t word) {
 }
 constexpr uint64_t kSeed = 0x9E3779B97F4A7C15;
 
-/// The shape is that of the whole tensor; of the others, of one row: dim 0 differs between ranks.
-bool whole(OpKind kind) {
-  return kind == OpKind::kAllreduce || kind == OpKind::kReduce || kind == OpKind::kBroadcast ||
-         kind == OpKind::kReducescatter;
-}
-
-/// The dims of a shape that lists them. Foreign bits: a list that does not fit ends early.
-std::optional<std::vector<uint64_t>> dims_of(uint64_t shape) {
-  if ((shape & mask(kTagBits)) != kListed) return std::nullopt;
-  std::vector<uint64_t> dims(shape >> kTagBits & mask(kDimsBits));
-  unsigned at = kTagBits + kDimsBits;
-  for (uint64_t& dim : dims) {
-    if (at + kWidthBits > 64) break;
-    const auto width = static_cast<unsigned>(shape >> at & mask(kWidthBits));
-    at += kWidthBits;
-    if (at + width > 64) break;
-    dim = width == 0 ? 0 : shape >> at & mask(width);
-    at += width;
-  }
-  return dims;
-}
-
 std::string describe_elements(const Signature& signature) {
-  const auto dims = dims_of(signature.shape);
-  if (dims && whole(signature.kind)) return fmt::format("[{}]", fmt::join(*dims, ","));
+  const auto dims = unpack_shape(signature.shape);
+  if (dims && has_whole_shape(signature.kind)) return fmt::format("[{}]", fmt::join(*dims, ","));
   std::string text = fmt::format("[{}]", signature.count);
   if (dims) return text + fmt::format(", rows [{}]", fmt::join(*dims, ","));
   if (signature.shape != 0) text += fmt::format(" of shape #{:x}", signature.shape >> kTagBits);
@@ -109,6 +85,21 @@ uint64_t pack_shape(std::span<const uint64_t> dims) {
     at += width;
   }
   return fits ? word : hash << kTagBits | kHashed;
+}
+
+std::optional<std::vector<uint64_t>> unpack_shape(uint64_t shape) {
+  if ((shape & mask(kTagBits)) != kListed) return std::nullopt;
+  std::vector<uint64_t> dims(shape >> kTagBits & mask(kDimsBits));
+  unsigned at = kTagBits + kDimsBits;
+  for (uint64_t& dim : dims) {
+    if (at + kWidthBits > 64) break;
+    const auto width = static_cast<unsigned>(shape >> at & mask(kWidthBits));
+    at += kWidthBits;
+    if (at + width > 64) break;
+    dim = width == 0 ? 0 : shape >> at & mask(width);
+    at += width;
+  }
+  return dims;
 }
 
 uint32_t hash_extras(double prescale, double postscale, std::span<const uint64_t> counts) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/signature_bits.h"
@@ -33,6 +35,17 @@ struct Signature {
 /// Packs dims into a word that is never 0: the dims themselves where they fit (four of 2^10, say),
 /// else a hash of them.
 [[nodiscard]] uint64_t pack_shape(std::span<const uint64_t> dims);
+
+/// The dims of a packed shape; none if it is a hash or 0. Foreign bits: a list that does not fit
+/// ends early.
+[[nodiscard]] std::optional<std::vector<uint64_t>> unpack_shape(uint64_t shape);
+
+/// True if the shape in a signature is that of the whole tensor; else it is that of one row: dim 0
+/// differs between ranks.
+[[nodiscard]] constexpr bool has_whole_shape(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kReduce || kind == OpKind::kBroadcast ||
+         kind == OpKind::kReducescatter;
+}
 
 /// A hash of scales and counts per rank; 0 if the scales are 1 and the counts even.
 [[nodiscard]] uint32_t hash_extras(double prescale, double postscale,
