@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,6 @@ import horovod.torch as hvd
 from horovod.torch import mpi_ops
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-
-
-@pytest.fixture(autouse=True)
-def job() -> Iterator[None]:
-    hvd.init(process_sets="dynamic")
-    yield
-    hvd.barrier()
-    hvd.shutdown()
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,19 +16,6 @@ import horovod.torch as hvd
 
 DTYPES = [torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
 MORE = [torch.uint8, torch.int8, torch.int16, torch.bfloat16]  # Horovod has none of these.
-
-
-@pytest.fixture(autouse=True)
-def job() -> Iterator[None]:
-    hvd.init(process_sets="dynamic")
-    yield
-    hvd.barrier()
-    hvd.shutdown()
-
-
-def needs_two() -> None:
-    if hvd.size() == 1:
-        pytest.skip("there is nobody else")
 
 
 def mine(dtype: torch.dtype = torch.float32, *shape: int) -> torch.Tensor:
@@ -163,8 +150,8 @@ def test_a_form_that_waits_meets_one_that_does_not(name: str | None) -> None:
             assert hvd.synchronize(starts(x, name=name)) is not None
 
 
+@pytest.mark.usefixtures("two")
 def test_a_name_in_flight_twice_is_refused_here() -> None:
-    needs_two()
     if hvd.rank() == 0:
         handle = hvd.allreduce_async(mine(), name="twice")
         with pytest.raises(ValueError, match="in flight"):
@@ -196,9 +183,9 @@ def bad_calls() -> dict[str, Callable[[], Any]]:
     }
 
 
+@pytest.mark.usefixtures("two")
 @pytest.mark.parametrize("what", WRONG)
 def test_what_differs_is_an_error_on_every_rank_and_the_job_goes_on(what: str) -> None:
-    needs_two()
     with pytest.raises(hvd.HorovodInternalError):
         bad_calls()[what]()
     assert (hvd.allreduce(mine(), op=hvd.Sum) == total()).all()
@@ -345,8 +332,8 @@ def test_join(op: Any, dtype: torch.dtype) -> None:
     assert hvd.allgather_object(last) == [last] * hvd.size()
 
 
+@pytest.mark.usefixtures("two")
 def test_what_cannot_go_on_with_a_joined_rank() -> None:
-    needs_two()
     if hvd.rank() == 0:
         assert hvd.join() != 0
         return
@@ -373,8 +360,8 @@ def test_sync_batch_norm() -> None:
 # -- process sets ---------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("two")
 def test_process_sets() -> None:
-    needs_two()
     last = hvd.size() - 1
     members = [0, last] if last > 1 else [last]
     ends = hvd.add_process_set(list(reversed(members)))
@@ -495,8 +482,8 @@ def test_missing_gradients_count_as_zeros_also_in_a_group() -> None:
     assert change[0].abs().sum() > 0
 
 
+@pytest.mark.usefixtures("two")
 def test_warnings_and_assertions() -> None:
-    needs_two()
     model, plain = small_model()
     optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
     F.mse_loss(model(torch.ones(1, 4)), torch.ones(1, 1)).backward()

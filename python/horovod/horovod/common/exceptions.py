@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from corro.errors import AlreadyExistsError, CorroError, InvalidArgumentError, MismatchError
+from corro.errors import (
+    AlreadyExistsError,
+    CancelledError,
+    CorroError,
+    InvalidArgumentError,
+    MismatchError,
+    UnavailableError,
+)
 
 
 class HorovodInternalError(RuntimeError):
@@ -38,8 +45,16 @@ def raised_as_horovods() -> Iterator[None]:
     try:
         yield
     except MismatchError as error:
-        raise HorovodInternalError(str(error)) from error
+        raise HorovodInternalError(_begins_with_difference(str(error))) from error
     except (InvalidArgumentError, AlreadyExistsError):
         raise
+    except (CancelledError, UnavailableError) as error:
+        raise HorovodInternalError(f"Horovod has been shut down. {error}") from error
     except CorroError as error:
         raise HorovodInternalError(str(error)) from error
+
+
+def _begins_with_difference(text: str) -> str:
+    """Returns the text with the operation in which ranks differ behind what they differ in."""
+    where, begin, what = text.partition("Mismatched ")
+    return f"{begin}{what} ({where.removesuffix(': ')})" if where and begin else text

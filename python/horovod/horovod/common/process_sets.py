@@ -133,10 +133,12 @@ def member_group(process_set: ProcessSet, operation: str) -> corro.Group:
         if process_set is global_process_set or not corro.is_initialized():
             raise ValueError(NOT_INITIALIZED)
         raise ValueError(
-            f"{operation}: process set {process_set!r} does not exist, or has not been registered."
+            f"{operation.capitalize()}: Process set provided does not exist, or has not been "
+            f"registered. It is {process_set!r}"
         )
     if not group.included():
         raise ValueError(
-            f"{operation}: Rank {corro.rank()} is not a member of the provided process set."
+            f"{operation.capitalize()}: Rank {corro.rank()} is not a member of the provided "
+            f"process set. It is {process_set!r}"
         )
     return group

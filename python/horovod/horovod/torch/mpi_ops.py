@@ -17,11 +17,21 @@ import torch
 
 import corro
 import corro.torch as verbs
-from corro import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 from corro.torch.differentiable import scaled_allgather, scaled_broadcast, scaled_reducescatter
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, raised_as_horovods
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.reduce_op import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    ReduceOp,
+    Sum,
+    corros,
+    known,
+)
 from horovod.torch.compression import Compression
 
 if TYPE_CHECKING:
@@ -210,7 +220,7 @@ def _data(tensor: Any) -> Tensor:
     return _checked(tensor).detach()
 
 
-def _reduction(op: Any, average: bool | None) -> ReduceOp:
+def _reduction(op: Any, average: bool | None) -> ReduceOp | corro.ReduceOp:
     if average is not None:
         if op is not None:
             raise ValueError(
@@ -222,25 +232,27 @@ def _reduction(op: Any, average: bool | None) -> ReduceOp:
             stacklevel=3,
         )
         return Average if average else Sum
-    op = Average if op is None else op
-    if not isinstance(op, ReduceOp):
-        raise NotImplementedError(
-            f"op={op!r}: there are hvd.Average, Sum, Adasum, Min, Max and Product"
-        )
-    return op
+    return known(Average if op is None else op)
 
 
 class _Reduction:
-    """What is done to each element; an average is a sum, divided by the number of ranks."""
+    """What is done to each element.
+
+    Horovod's average is a sum, divided by the number of ranks; corro's, by that of those that have
+    not joined.
+    """
 
     def __init__(
-        self, op: ReduceOp, prescale: float, postscale: float, process_set: ProcessSet
+        self,
+        op: ReduceOp | corro.ReduceOp,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
     ) -> None:
-        self.op = op
+        self.op = corros(Sum if op is Average else op)
         self.prescale = prescale
         self.postscale = postscale
-        if op == Average:
-            self.op = Sum
+        if op is Average:
             self.postscale = postscale / len(process_set.ranks or [0])
 
     @property
@@ -444,8 +456,8 @@ def sparse_allreduce_async(
     tensor: Tensor, name: str, op: Any, process_set: ProcessSet = global_process_set
 ) -> Callable[[], Tensor]:
     """Starts to add up sparse tensors; returns what waits for the sum or the average."""
-    reduction = _reduction(op, None)
-    if reduction not in (Sum, Average):
+    reduction = corros(_reduction(op, None))
+    if reduction not in (corro.Sum, corro.Average):
         raise ValueError(f"sparse tensors are summed up or averaged, not {reduction.name}")
     local = tensor.detach().coalesce()
     indices = allgather_async(local.indices().t().contiguous(), f"{name}.indices", process_set)
@@ -453,7 +465,7 @@ def sparse_allreduce_async(
 
     def wait() -> Tensor:
         gathered = synchronize(values)
-        if reduction == Average:
+        if reduction == corro.Average:
             gathered = gathered / len(process_set.ranks or [0])
         return torch.sparse_coo_tensor(synchronize(indices).t(), gathered, tensor.shape)
 
@@ -467,10 +479,7 @@ def allgather_async(
     tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts to gather all ranks' tensors along dim 0, which may differ between ranks."""
-    names = [_names.of("allgather", name)]
-    return _start(
-        "allgather", names, process_set, _starts(verbs.allgather_async, [tensor], names), _only
-    )
+    return _start_allgather([tensor], [_names.of("allgather", name)], process_set, _only)
 
 
 def allgather(
@@ -485,9 +494,18 @@ def grouped_allgather_async(
 ) -> int:
     """Starts to gather several tensors."""
     names = _numbered(_names.of("grouped_allgather", name), len(tensors))
-    return _start(
-        "allgather", names, process_set, _starts(verbs.allgather_async, tensors, names), list
-    )
+    return _start_allgather(tensors, names, process_set, list)
+
+
+def _start_allgather(
+    tensors: Sequence[Tensor], names: Sequence[str], process_set: ProcessSet, finish: Finish
+) -> int:
+    if any(_checked(tensor).dim() == 0 for tensor in tensors):
+        raise HorovodInternalError(
+            "Process-set rank zero tried to ALLGATHER a rank-zero tensor. Reshape it to (1,)"
+        )
+    starts = _starts(verbs.allgather_async, tensors, names)
+    return _start("allgather", names, process_set, starts, finish)
 
 
 def grouped_allgather(
@@ -582,8 +600,8 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to send rows to every rank; the result is what came, and how much from each."""
-    data = _data(tensor)
-    rows = _rows_for(data, splits, process_set)
+    rows = _rows_for(_checked(tensor), splits, process_set)
+    data = tensor.detach()[: sum(rows)]
     own = _names.of("alltoall", name)
     return _start(
         "alltoall",
@@ -602,12 +620,12 @@ def alltoall(
 ) -> Any:
     """Sends splits[r] rows to rank r and returns what came; with `splits` also how much from each.
 
-    Differentiable.
+    Rows behind those for the last rank stay here. Differentiable.
     """
     rows = _rows_for(_checked(tensor), splits, process_set)
     own = _names.of("alltoall", name)
     with _running("alltoall", [own], process_set) as group:
-        out, received = verbs.alltoall(tensor, rows, own, group=group)
+        out, received = verbs.alltoall(tensor[: sum(rows)], rows, own, group=group)
     return out if splits is None else _with_tensor_of(splits, out, received)
 
 
@@ -619,27 +637,34 @@ def _with_tensor_of(splits: Any, out: Tensor, received: list[int]) -> tuple[Tens
 def _rows_for(tensor: Tensor, splits: Any, process_set: ProcessSet) -> list[int]:
     size = len(process_set.ranks or [0])
     rows = tensor.shape[0] if tensor.dim() else 0
-    if splits is None:
+    if splits is not None and not isinstance(splits, torch.Tensor):
+        splits = torch.tensor(splits, dtype=torch.int32)
+    if splits is None or splits.numel() == 0:
         if tensor.dim() == 0 or rows % size:
             raise ValueError(
                 f"alltoall: {rows} rows cannot be divided evenly among {size} ranks; give splits"
             )
         return [rows // size] * size
-    wanted = splits if isinstance(splits, torch.Tensor) else torch.tensor(splits, dtype=torch.int32)
-    if wanted.dim() != 1:
+    if splits.dim() != 1:
         raise ValueError("alltoall: expected splits of one dimension")
-    if wanted.dtype not in (torch.int32, torch.int64):
-        raise ValueError(f"alltoall: expected splits of int32, not {wanted.dtype}")
-    return [int(n) for n in wanted.tolist()]
+    if splits.dtype not in (torch.int32, torch.int64):
+        raise ValueError(f"alltoall: expected splits of int32, not {splits.dtype}")
+    numbers = [int(n) for n in splits.tolist()]
+    if len(numbers) != size or min(numbers) < 0 or sum(numbers) > rows:
+        raise ValueError(
+            f"alltoall: splits {numbers} have to be {size} numbers, and together at most {rows}"
+        )
+    return numbers
 
 
 # -- reducescatter --------------------------------------------------------------------------------
 
 
 def _scattering(op: Any, prescale: float, postscale: float, process_set: ProcessSet) -> _Reduction:
-    if op not in (Average, Sum):
+    reduction = known(op)
+    if corros(reduction) not in (corro.Average, corro.Sum):
         raise HorovodInternalError("Reducescatter: only hvd.Average and hvd.Sum are supported")
-    return _Reduction(op, prescale, postscale, process_set)
+    return _Reduction(reduction, prescale, postscale, process_set)
 
 
 def reducescatter_async(

@@ -12,9 +12,9 @@ import torch
 
 import corro
 import corro.torch
-from corro import Average, ReduceOp
 from corro.torch.delta_optimizer import DeltaOptimizerBase
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.reduce_op import Average, corros, known
 from horovod.common.settings import bucket_bytes
 from horovod.torch.compression import Compression
 
@@ -38,9 +38,8 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
 
     The arguments are Horovod's. What differs is in docs/migrating-from-horovod.md.
     """
-    if not isinstance(op, ReduceOp):
-        raise NotImplementedError(f"DistributedOptimizer: op={op!r} is not there yet")
-    if gradient_predivide_factor != 1.0 and op != Average:
+    reduction = corros(known(op))
+    if gradient_predivide_factor != 1.0 and reduction != corro.Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
     if num_groups != 0:
         warnings.warn(
@@ -58,7 +57,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
         named,
         compression,
         backward_passes_per_step,
-        op,
+        reduction,
         gradient_predivide_factor,
         groups or None,
         _group_of(process_set),
