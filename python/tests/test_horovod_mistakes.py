@@ -94,7 +94,11 @@ except hvd.HorovodInternalError as error:
         ),
         (
             ('hvd.allreduce(x, name="a")', 'hvd.allreduce(x[:1], name="a")'),
-            ["rank 0 submitted allreduce(f32[2], sum)", "rank 1 submitted allreduce(f32[1], sum)"],
+            [
+                "Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [",
+                "rank 0 submitted allreduce(f32[2], sum)",
+                "rank 1 submitted allreduce(f32[1], sum)",
+            ],
         ),
     ],
 )
@@ -111,6 +115,7 @@ def test_ranks_that_run_different_programs(
 def test_a_rank_that_ends_earlier(launch: Launch) -> None:
     program = f"{BEGIN}hvd.rank() == 0 and hvd.allreduce(x)"
     [line] = errors_of(launch("-c", program, **PATIENCE))
+    assert "HorovodInternalError: Horovod has been shut down. " in line
     assert line.endswith("rank 1 has left the job")
 
 

@@ -43,15 +43,16 @@ def broadcast_parameters(
         raise InvalidArgumentError(
             "params is an optimizer's state: use broadcast_optimizer_state(optimizer)"
         )
+    wrong = InvalidArgumentError("params has to be a dict, or a list of tensors or (name, tensor)")
+    if not isinstance(params, Iterable):
+        raise wrong
     pairs: Iterable[Any] = sorted(params.items()) if isinstance(params, Mapping) else params
     named = [
         pair if isinstance(pair, tuple) and len(pair) == 2 else (f"tensor {i}", pair)
         for i, pair in enumerate(pairs)
     ]
     if not isinstance(params, Mapping) and not all(isinstance(v, torch.Tensor) for _, v in named):
-        raise InvalidArgumentError(
-            "params has to be a dict, or a list of tensors or (name, tensor)"
-        )
+        raise wrong
     group = world_or(group)
     tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
     check_same_tensors(group, "broadcast_parameters", [tensors])

@@ -171,7 +171,7 @@ def test_a_tensor_without_dims_has_no_rows() -> None:
 )
 def test_tensors_that_are_not_contiguous(verb: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match=r"^Tensor is required to be contiguous\."):
-        verb(torch.ones(hvd.size(), 3).t())
+        verb(torch.ones(3, 2 * hvd.size()).t())
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,7 @@ def test_dtypes_without_arithmetic(verb: Callable[..., Any]) -> None:
         verb(torch.ones(4, dtype=torch.complex64))
 
 
+@pytest.mark.usefixtures("two")
 @pytest.mark.parametrize("verb", [hvd.allreduce, hvd.allreduce_, hvd.reducescatter])
 def test_bool_has_no_average(verb: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="bool has neither averages nor factors"):
