@@ -9,8 +9,9 @@ import pytest
 import horovod.torch as hvd
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def job() -> Iterator[None]:
+    """From init() to shutdown(), around each test."""
     hvd.init(process_sets="dynamic")
     yield
     hvd.barrier()
@@ -18,6 +19,7 @@ def job() -> Iterator[None]:
 
 
 @pytest.fixture
-def two() -> None:
+def two(job: None) -> None:  # noqa: ARG001  # There is no size before.
+    """Skips with one rank."""
     if hvd.size() == 1:
         pytest.skip("there is nobody else")

@@ -11,6 +11,8 @@ from torch import nn
 import horovod.torch as hvd
 from horovod.torch import mpi_ops
 
+pytestmark = pytest.mark.usefixtures("job")
+
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 

@@ -10,6 +10,8 @@ import torch
 
 import horovod.torch as hvd
 
+pytestmark = pytest.mark.usefixtures("job")
+
 Calls = dict[str, tuple[Callable[[bool], Any], str]]
 
 # By what differs: the call, on the first rank (True) and on the others; how the error begins, with

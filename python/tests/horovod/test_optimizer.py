@@ -11,6 +11,8 @@ from torch import nn
 
 import horovod.torch as hvd
 
+pytestmark = pytest.mark.usefixtures("job")
+
 # LBFGS is refused, Muon takes no vectors, SparseAdam no dense gradients.
 OPTIMIZERS = sorted(
     name

@@ -11,6 +11,8 @@ import torch
 import corro
 import horovod.torch as hvd
 
+pytestmark = pytest.mark.usefixtures("job")
+
 OPS = [hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product]
 HOROVODS = [torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
 UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name)]

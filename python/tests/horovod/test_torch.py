@@ -14,6 +14,8 @@ from torch import nn
 
 import horovod.torch as hvd
 
+pytestmark = pytest.mark.usefixtures("job")
+
 DTYPES = [torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
 MORE = [torch.uint8, torch.int8, torch.int16, torch.bfloat16]  # Horovod has none of these.
 

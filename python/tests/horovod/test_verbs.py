@@ -12,6 +12,8 @@ import torch
 
 import horovod.torch as hvd
 
+pytestmark = pytest.mark.usefixtures("job")
+
 Sets = list[hvd.ProcessSet]
 
 
