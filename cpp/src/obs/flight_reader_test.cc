@@ -103,12 +103,12 @@ TEST(ReadFlight, RefusesAnotherVersionAndSaysSo) {
 
 TEST(ReadFlight, LeavesOutRecordsThatNoWriterStores) {
   const std::vector<std::vector<std::byte>> broken = {
-      with(real_bytes(), kSecond, uint64_t{0}),      // being filled
-      with(real_bytes(), kSecond, uint64_t{1}),      // belongs to another slot
-      with(real_bytes(), kSecond, uint64_t{6}),      // newer than the newest
-      with(real_bytes(), kWhat, uint8_t{11}),        // kind
-      with(real_bytes(), kWhat + 1, uint8_t{10}),    // dtype
-      with(real_bytes(), kWhat + 2, uint8_t{6}),     // reduce op
+      with(real_bytes(), kSecond, uint64_t{0}),  // being filled
+      with(real_bytes(), kSecond, uint64_t{1}),  // belongs to another slot
+      with(real_bytes(), kSecond, uint64_t{6}),  // newer than the newest
+      with(real_bytes(), kWhat, uint8_t{kOpKindCount}),
+      with(real_bytes(), kWhat + 1, uint8_t{kDTypeCount}),
+      with(real_bytes(), kWhat + 2, uint8_t{kReduceOpCount}),
       with(real_bytes(), kState, uint8_t{8}),        // phase
       with(real_bytes(), kState + 1, uint8_t{17})};  // code
   for (size_t i = 0; i < broken.size(); ++i) {
