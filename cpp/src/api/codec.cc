@@ -53,25 +53,26 @@ class GivenCodec final : public collective::Codec {
 
 constexpr std::array kCasts = {DType::kF16, DType::kBF16, DType::kF32};
 
-template <DType kInto>
+template <DType Into>
 corro_codec cast_to() {
-  static const std::shared_ptr<const collective::Codec> codec = collective::cast_codec(kInto);
+  static const std::shared_ptr<const collective::Codec> kCodec = collective::cast_codec(Into);
+  static const std::string kName(kCodec->name());
   return {.struct_size = sizeof(corro_codec),
-          .name = codec->name().data(),
+          .name = kName.c_str(),
           .context = nullptr,
           .folds = 1,
-          .folded_dtype = static_cast<uint8_t>(kInto),
+          .folded_dtype = static_cast<uint8_t>(Into),
           .applies_to =
               [](void*, uint8_t dtype) {
-                return dtype < kDTypeCount && codec->applies_to(static_cast<DType>(dtype)) ? 1 : 0;
+                return dtype < kDTypeCount && kCodec->applies_to(static_cast<DType>(dtype)) ? 1 : 0;
               },
           .encoded_bytes =
               [](void*, uint8_t dtype, uint64_t count) {
-                return codec->encoded_bytes(static_cast<DType>(dtype), count);
+                return kCodec->encoded_bytes(static_cast<DType>(dtype), count);
               },
           .encode =
               [](void*, uint8_t dtype, const void* from, uint64_t count, void* into) {
-                return static_cast<int>(codec
+                return static_cast<int>(kCodec
                                             ->encode(static_cast<DType>(dtype),
                                                      static_cast<const std::byte*>(from), count,
                                                      static_cast<std::byte*>(into))
@@ -79,7 +80,7 @@ corro_codec cast_to() {
               },
           .decode =
               [](void*, uint8_t dtype, const void* from, uint64_t count, void* into) {
-                return static_cast<int>(codec
+                return static_cast<int>(kCodec
                                             ->decode(static_cast<DType>(dtype),
                                                      static_cast<const std::byte*>(from), count,
                                                      static_cast<std::byte*>(into))
@@ -88,9 +89,9 @@ corro_codec cast_to() {
 }
 
 const std::array<corro_codec, kCasts.size()>& casts() {
-  static const std::array all = {cast_to<DType::kF16>(), cast_to<DType::kBF16>(),
-                                 cast_to<DType::kF32>()};
-  return all;
+  static const std::array kAll = {cast_to<DType::kF16>(), cast_to<DType::kBF16>(),
+                                  cast_to<DType::kF32>()};
+  return kAll;
 }
 
 Status check(const corro_codec& codec) {

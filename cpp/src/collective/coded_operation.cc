@@ -40,7 +40,8 @@ namespace {
 
 class CodedOperation final : public Operation {
  public:
-  CodedOperation(const OpRequest& request, int32_t size, SegmentPool& pool, StartTravelling start)
+  CodedOperation(const OpRequest& request, int32_t size, SegmentPool& pool,
+                 const StartTravelling& start)
       : request_(request),
         codec_(*request.codec),
         size_(size),
@@ -133,8 +134,8 @@ class CodedOperation final : public Operation {
 }  // namespace
 
 std::unique_ptr<Operation> make_coded_operation(const OpRequest& request, int32_t size,
-                                                SegmentPool& pool, StartTravelling start) {
-  return std::make_unique<CodedOperation>(request, size, pool, std::move(start));
+                                                SegmentPool& pool, const StartTravelling& start) {
+  return std::make_unique<CodedOperation>(request, size, pool, start);
 }
 
 }  // namespace corro::collective

@@ -26,6 +26,6 @@ using StartTravelling = std::function<std::unique_ptr<Operation>(const OpRequest
 /// The request has a codec, is borrowed and outlives the operation, as the pool does.
 [[nodiscard]] std::unique_ptr<Operation> make_coded_operation(const OpRequest& request,
                                                               int32_t size, SegmentPool& pool,
-                                                              StartTravelling start);
+                                                              const StartTravelling& start);
 
 }  // namespace corro::collective

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "collective/operation/codec.h"
+
 namespace corro::named {
 namespace {
 

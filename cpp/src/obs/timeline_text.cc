@@ -91,10 +91,10 @@ void TimelineText::add(int32_t rank, const TimelineEvent& event, double at) {
     case Kind::kNegotiate:
     case Kind::kBegin: {
       const std::string slice = slice_of(event.op);
-      Open open{.process = process_of(event.name.empty() ? slice : event.name),
-                .slice = slice,
-                .what = fmt::format("{{\"dtype\":\"{}\",\"count\":{}}}", name_of(event.dtype),
-                                    event.count)};
+      Open open{
+          .process = process_of(event.name.empty() ? slice : event.name),
+          .slice = slice,
+          .what = fmt::format(R"({{"dtype":"{}","count":{}}})", name_of(event.dtype), event.count)};
       know(open.process, rank);
       begin(rank, open, event.kind == Kind::kNegotiate ? "NEGOTIATE_" : "", at);
       open_.insert_or_assign(key, std::move(open));
@@ -121,7 +121,7 @@ void TimelineText::begin(int32_t rank, const Open& open, std::string_view prefix
 
 void TimelineText::end(int32_t rank, int process, Code code, double at) {
   const std::string why =
-      code == Code::kOk ? "" : fmt::format(",\"args\":{{\"error\":\"{}\"}}", code_name(code));
+      code == Code::kOk ? "" : fmt::format(R"(,"args":{{"error":"{}"}})", code_name(code));
   text_ += fmt::format(",\n{{\"ph\":\"E\",\"pid\":{},\"tid\":{},\"ts\":{:.3f}{}}}", process, rank,
                        at, why);
 }

@@ -36,10 +36,10 @@ class CastCodec final : public Codec {
 };
 
 const std::array<std::shared_ptr<const Codec>, 3>& casts() {
-  static const std::array<std::shared_ptr<const Codec>, 3> all = {
+  static const std::array<std::shared_ptr<const Codec>, 3> kAll = {
       std::make_shared<CastCodec>(DType::kF16), std::make_shared<CastCodec>(DType::kBF16),
       std::make_shared<CastCodec>(DType::kF32)};
-  return all;
+  return kAll;
 }
 
 }  // namespace
