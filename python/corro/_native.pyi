@@ -86,6 +86,10 @@ class Work:
     def done(self) -> bool: ...
     def notify(self, cookie: int) -> None: ...
 
+class NamedWork:
+    def wait(self) -> Any: ...
+    def done(self) -> bool: ...
+
 class Group:
     @property
     def rank(self) -> int: ...
@@ -121,6 +125,32 @@ class Group:
         timeout: float,
         name: str | None = None,
     ) -> tuple[Work, Any] | None: ...
+    def run_named(
+        self,
+        arrays: Arrays,
+        kind: int,
+        source: Any,
+        target: Any,
+        reduce_op: int,
+        root: int,
+        prescale: float,
+        postscale: float,
+        name: str,
+    ) -> Any: ...
+    def start_named(
+        self,
+        arrays: Arrays,
+        kind: int,
+        source: Any,
+        target: Any,
+        reduce_op: int,
+        root: int,
+        prescale: float,
+        postscale: float,
+        name: str,
+    ) -> NamedWork | None: ...
+    def claim(self, names: list[str]) -> None: ...
+    def release(self, names: list[str]) -> None: ...
     def buckets(
         self,
         *,

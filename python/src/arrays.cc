@@ -167,4 +167,30 @@ bool Arrays::read(nb::handle array, bool writes, ArrayFacts& facts) const {
   return false;
 }
 
+ArrayOp::ArrayOp(const Arrays& arrays, const nb::object& source, nb::object& target) {
+  const bool in_place = target.is(source);
+  if (!arrays.read(source, in_place, in)) return;
+  if (target.is_none()) target = arrays.empty_like(source);
+  ArrayFacts out;
+  if (!in_place && !(arrays.read(target, true, out) && out.same_kind_as(in))) return;
+  op.input = in.data;
+  op.output = in_place ? in.data : out.data;
+  usable = true;
+}
+
+void ArrayOp::fill(uint8_t kind, const nb::int_& reduce_op, int root, double prescale,
+                   double postscale) {
+  op.struct_size = sizeof op;
+  op.kind = kind;
+  op.dtype = in.dtype;
+  op.reduce_op = static_cast<uint8_t>(PyLong_AsLong(reduce_op.ptr()));
+  op.root = root;
+  op.count = in.count;
+  op.has_scales = 1;
+  op.prescale = prescale;
+  op.postscale = postscale;
+  op.dims = in.dims.data();
+  op.ndim = in.ndim;
+}
+
 }  // namespace corro::python

@@ -3,10 +3,12 @@
 // to the front end, which copies it, or says what is wrong with it.
 #pragma once
 
+#include <corro/corro.h>
 #include <nanobind/nanobind.h>
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 namespace corro::python {
 
@@ -43,6 +45,19 @@ class Arrays {
 
  private:
   nanobind::object type_, empty_like_, dtypes_;
+};
+
+/// What the engine is to do with two arrays, as they say what they are.
+struct ArrayOp {
+  /// Makes the target if it is None.
+  ArrayOp(const Arrays& arrays, const nanobind::object& source, nanobind::object& target);
+
+  void fill(uint8_t kind, const nanobind::int_& reduce_op, int root, double prescale,
+            double postscale);
+
+  ArrayFacts in;
+  corro_op op{};
+  bool usable = false;  ///< As Arrays::read().
 };
 
 }  // namespace corro::python

@@ -234,6 +234,8 @@ class Work {
   }
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
+  Work(Work&&) = default;
+  Work& operator=(Work&&) = delete;
   ~Work() = default;
 
   /// Lets Python's handlers of signals run now and then, which may raise.

@@ -31,10 +31,10 @@
 #include <utility>
 #include <vector>
 
-#include "arrays.h"
 #include "buckets.h"
 #include "corro/corro.h"
 #include "engine_ref.h"
+#include "group.h"
 #include "plans.h"
 
 namespace nb = nanobind;
@@ -42,230 +42,13 @@ using namespace nb::literals;
 
 namespace {
 
-using corro::python::ArrayFacts;
-using corro::python::Arrays;
-using corro::python::BucketSet;
 using corro::python::EnginePtr;
 using corro::python::EngineRef;
 using corro::python::Exit;
+using corro::python::Group;
 using corro::python::nanoseconds;
-using corro::python::Plan;
-using corro::python::PlanSpec;
 using corro::python::raise;
 using corro::python::Seconds;
-using corro::python::Work;
-
-/// One operation. Immutable; may be submitted again once it is done (buckets are).
-class Op {
- public:
-  Op(uint8_t kind, uint8_t dtype, uint8_t reduce_op, int root, uint32_t tag, uintptr_t input,
-     uintptr_t output, uint64_t count, std::optional<std::vector<uint64_t>> counts,
-     std::optional<std::vector<uint64_t>> send_counts, double prescale, double postscale,
-     const Seconds& timeout, std::optional<std::string> name,
-     std::optional<std::vector<uint64_t>> dims, uintptr_t codec)
-      : counts_(std::move(counts)),
-        send_counts_(std::move(send_counts)),
-        name_(std::move(name)),
-        dims_(std::move(dims)) {
-    op_.struct_size = sizeof op_;
-    op_.kind = kind;
-    op_.dtype = dtype;
-    op_.reduce_op = reduce_op;
-    op_.root = root;
-    op_.tag = tag;
-    op_.input = reinterpret_cast<const void*>(input);
-    op_.output = reinterpret_cast<void*>(output);
-    op_.count = count;
-    op_.counts = counts_ ? counts_->data() : nullptr;
-    op_.send_counts = send_counts_ ? send_counts_->data() : nullptr;
-    op_.has_scales = 1;
-    op_.prescale = prescale;
-    op_.postscale = postscale;
-    op_.timeout_ns = nanoseconds(timeout, 0);
-    op_.name = name_ ? name_->c_str() : nullptr;
-    op_.codec = reinterpret_cast<const corro_codec*>(codec);
-    if (!dims_) return;
-    op_.ndim = static_cast<int32_t>(dims_->size());
-    dims_->reserve(1);  // A scalar's dims are an address too.
-    op_.dims = dims_->data();
-  }
-  Op(const Op&) = delete;
-  Op& operator=(const Op&) = delete;
-
-  [[nodiscard]] const corro_op& get() const { return op_; }
-  [[nodiscard]] bool fits(size_t group_size) const {
-    return (!counts_ || counts_->size() == group_size) &&
-           (!send_counts_ || send_counts_->size() == group_size);
-  }
-
- private:
-  corro_op op_{};
-  std::optional<std::vector<uint64_t>> counts_;
-  std::optional<std::vector<uint64_t>> send_counts_;
-  std::optional<std::string> name_;
-  std::optional<std::vector<uint64_t>> dims_;
-};
-
-class Group {
- public:
-  Group(EnginePtr engine, corro_group* group, bool owned)
-      : engine_(std::move(engine)),
-        group_(group),
-        owned_(owned),
-        rank_(corro_group_rank(group)),
-        size_(corro_group_size(group)) {}
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  ~Group() {
-    if (owned_ && engine_->engine != nullptr) corro_group_destroy(group_);
-  }
-
-  [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int size() const { return size_; }
-
-  [[nodiscard]] std::string selection_table() const {
-    static_cast<void>(engine_->get());
-    std::string text(corro_group_selection_table(group_, nullptr, 0), '\0');
-    corro_group_selection_table(group_, text.data(), text.size() + 1);
-    return text;
-  }
-
-  /// `buffers` lives until the operations are done, also if a signal's handler raises before.
-  /// `named`: members may give the operations in different orders; their names say which is which.
-  void run(const std::vector<const Op*>& ops, const nb::object& buffers, bool named) {
-    wait_for_rest(call(CORRO_NOW | flags_of(named), collect(ops)), buffers);
-  }
-
-  std::unique_ptr<Work> submit(const std::vector<const Op*>& ops, const nb::object& buffers,
-                               bool named) {
-    corro_work* work = call(flags_of(named), collect(ops));
-    return std::make_unique<Work>(engine_, work, kept(buffers));
-  }
-
-  /// corro_join(). `last` is the address of 32 bits in `buffers`, which live until it is done.
-  std::unique_ptr<Work> join(uintptr_t last, const nb::object& buffers, const Seconds& timeout) {
-    static_cast<void>(engine_->get());
-    corro_work* work = nullptr;
-    engine_->checked([&](corro_error* error) {
-      return corro_join(group_, reinterpret_cast<int32_t*>(last), nanoseconds(timeout, 0), &work,
-                        error);
-    });
-    return std::make_unique<Work>(engine_, work, kept(buffers));
-  }
-
-  /// run() of one operation on arrays that have the same shape on every rank: returns `target`, or
-  /// an array made for the result if that is None. None, and nothing done, if the engine cannot use
-  /// the arrays as they lie.
-  nb::object run_array(const Arrays& arrays, uint8_t kind, nb::object source, nb::object target,
-                       uint8_t reduce_op, int root, double prescale, double postscale,
-                       double timeout) {
-    ArrayOp op(arrays, source, target);
-    if (!op.usable) return nb::none();
-    op.fill(kind, reduce_op, root, prescale, postscale, timeout);
-    corro_work* const rest = call(CORRO_NOW, {&op.op, 1});
-    if (rest != nullptr) wait_for_rest(rest, nb::make_tuple(source, target));
-    return target;
-  }
-
-  /// submit() of the same; returns the work and the target.
-  nb::object submit_array(const Arrays& arrays, uint8_t kind, nb::object source, nb::object target,
-                          uint8_t reduce_op, int root, double prescale, double postscale,
-                          double timeout, const std::optional<nb::str>& name) {
-    ArrayOp op(arrays, source, target);
-    if (!op.usable) return nb::none();
-    op.fill(kind, reduce_op, root, prescale, postscale, timeout);
-    if (name) op.op.name = name->c_str();
-    corro_work* work = call(flags_of(name.has_value()), {&op.op, 1});
-    return nb::make_tuple(
-        std::make_unique<Work>(engine_, work, kept(nb::make_tuple(source, target))), target);
-  }
-
-  std::unique_ptr<Plan> load(const PlanSpec& spec, uint32_t first, const Seconds& timeout) {
-    return std::make_unique<Plan>(engine_, group_, nb::find(this), spec, first, timeout);
-  }
-
-  std::unique_ptr<BucketSet> buckets(const std::vector<BucketSet::Part>& parts, uint8_t reduce_op,
-                                     uint32_t passes, double prescale, double postscale,
-                                     uintptr_t codec, const nb::object& buffers) {
-    return std::make_unique<BucketSet>(engine_, group_, nb::find(this), parts, reduce_op, passes,
-                                       prescale, postscale, codec, buffers);
-  }
-
- private:
-  /// What the engine is to do with two arrays, as they say what they are.
-  struct ArrayOp {
-    /// Makes the target if it is None.
-    ArrayOp(const Arrays& arrays, const nb::object& source, nb::object& target) {
-      const bool in_place = target.is(source);
-      if (!arrays.read(source, in_place, in)) return;
-      if (target.is_none()) target = arrays.empty_like(source);
-      ArrayFacts out;
-      if (!in_place && !(arrays.read(target, true, out) && out.same_kind_as(in))) return;
-      op.input = in.data;
-      op.output = in_place ? in.data : out.data;
-      usable = true;
-    }
-
-    void fill(uint8_t kind, uint8_t reduce_op, int root, double prescale, double postscale,
-              double timeout) {
-      op.struct_size = sizeof op;
-      op.kind = kind;
-      op.dtype = in.dtype;
-      op.reduce_op = reduce_op;
-      op.root = root;
-      op.count = in.count;
-      op.has_scales = 1;
-      op.prescale = prescale;
-      op.postscale = postscale;
-      op.timeout_ns = nanoseconds(timeout, 0);
-      op.dims = in.dims.data();
-      op.ndim = in.ndim;
-    }
-
-    ArrayFacts in;
-    corro_op op{};
-    bool usable = false;
-  };
-
-  /// Blocks for what a call has left over: the engine has moved it as far as it could at once.
-  void wait_for_rest(corro_work* rest, const nb::object& buffers) {
-    if (rest != nullptr) Work(engine_, rest, kept(buffers)).wait(std::nullopt);
-  }
-
-  /// What a work in flight needs: its buffers and its group.
-  [[nodiscard]] nb::object kept(const nb::object& buffers) const {
-    return nb::make_tuple(nb::find(this), buffers);
-  }
-
-  static uint32_t flags_of(bool named) { return named ? uint32_t{CORRO_NAMED} : 0; }
-
-  corro_work* call(uint32_t flags, std::span<const corro_op> list) {
-    static_cast<void>(engine_->get());
-    corro_work* work = nullptr;
-    engine_->checked([&](corro_error* error) {
-      return corro_submit(group_, list.data(), list.size(), flags, &work, error);
-    });
-    return work;
-  }
-
-  [[nodiscard]] std::vector<corro_op> collect(const std::vector<const Op*>& ops) const {
-    std::vector<corro_op> list;
-    list.reserve(ops.size());
-    for (const Op* op : ops) {
-      if (op == nullptr || !op->fits(static_cast<size_t>(size_))) {
-        raise(CORRO_INVALID_ARGUMENT, "an Op is needed, whose counts have one entry for each rank");
-      }
-      list.push_back(op->get());
-    }
-    return list;
-  }
-
-  EnginePtr engine_;
-  corro_group* group_;
-  bool owned_;
-  int rank_;
-  int size_;
-};
 
 /// An exception of a callback from C, kept until it can be raised.
 class Kept {
@@ -510,45 +293,12 @@ NB_MODULE(_native, module) {
 
   corro::python::bind_plans(module);
 
-  nb::class_<Op>(module, "Op")
-      .def(nb::init<uint8_t, uint8_t, uint8_t, int, uint32_t, uintptr_t, uintptr_t, uint64_t,
-                    std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>,
-                    double, double, Seconds, std::optional<std::string>,
-                    std::optional<std::vector<uint64_t>>, uintptr_t>(),
-           nb::kw_only(), "kind"_a, "dtype"_a = static_cast<int>(CORRO_U8),
-           "reduce_op"_a = static_cast<int>(CORRO_SUM), "root"_a = 0, "tag"_a = 0, "input"_a = 0,
-           "output"_a = 0, "count"_a = 0, "counts"_a = nb::none(), "send_counts"_a = nb::none(),
-           "prescale"_a = 1.0, "postscale"_a = 1.0, "timeout"_a = nb::none(), "name"_a = nb::none(),
-           "dims"_a = nb::none(), "codec"_a = 0);
   module.def(
       "cast_codec",
       [](uint8_t dtype) { return reinterpret_cast<uintptr_t>(corro_cast_codec(dtype)); },
       "dtype"_a);
 
-  nb::class_<Arrays>(module, "Arrays")
-      .def(nb::init<nb::object, nb::object, nb::object>(), "type"_a, "empty_like"_a,
-           "dtypes"_a.none());
-
-  nb::class_<Work>(module, "Work")
-      .def("wait", &Work::wait, "timeout"_a = nb::none())
-      .def("done", &Work::done)
-      .def("notify", &Work::notify, "cookie"_a);
-
-  nb::class_<Group>(module, "Group")
-      .def_prop_ro("rank", &Group::rank)
-      .def_prop_ro("size", &Group::size)
-      .def("selection_table", &Group::selection_table)
-      .def("run", &Group::run, "ops"_a, "buffers"_a.none(), "named"_a = false)
-      .def("submit", &Group::submit, "ops"_a, "buffers"_a.none(), "named"_a = false)
-      .def("join", &Group::join, "last"_a, "buffers"_a, "timeout"_a = nb::none())
-      .def("run_array", &Group::run_array, "arrays"_a, "kind"_a, "source"_a, "target"_a.none(),
-           "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "timeout"_a)
-      .def("submit_array", &Group::submit_array, "arrays"_a, "kind"_a, "source"_a,
-           "target"_a.none(), "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "timeout"_a,
-           "name"_a = nb::none())
-      .def("load", &Group::load, "spec"_a, "first"_a = 0, "timeout"_a = nb::none())
-      .def("buckets", &Group::buckets, nb::kw_only(), "parts"_a, "reduce_op"_a, "passes"_a,
-           "prescale"_a, "postscale"_a, "codec"_a, "buffers"_a);
+  corro::python::bind_group(module);
   corro::python::bind_buckets(module);
 
   nb::class_<Engine>(module, "Engine")

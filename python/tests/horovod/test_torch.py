@@ -167,6 +167,16 @@ def test_a_name_in_flight_twice_is_refused_here() -> None:
     assert hvd.allreduce(mine(), name="twice").shape == (3, 2)
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\0b", "\udc80"])
+def test_a_name_that_cannot_be_printed_is_refused_and_does_not_stay(name: str) -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match="printable"):
+            hvd.allreduce(mine(), name=name)
+        with pytest.raises(ValueError, match="printable"):
+            hvd.allreduce_async_(mine(), name=name)
+    assert hvd.allreduce(mine(), name="gr\u00f6\u00dfer", op=hvd.Sum)[0, 0] == total()
+
+
 WRONG = ["shape", "rank", "dtype", "op", "factor", "root", "rows", "gathered", "scattered"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from corro.errors import (
     AlreadyExistsError,
@@ -39,19 +40,24 @@ class HorovodVersionMismatchError(ImportError):
         self.installed_version = installed_version
 
 
+def raise_as_horovods(error: CorroError) -> NoReturn:
+    """Raises corro's error as Horovod's; what is wrong on this rank alone stays a ValueError."""
+    if isinstance(error, MismatchError):
+        raise HorovodInternalError(_begins_with_difference(str(error))) from error
+    if isinstance(error, InvalidArgumentError | AlreadyExistsError):
+        raise error
+    if isinstance(error, CancelledError | UnavailableError):
+        raise HorovodInternalError(f"Horovod has been shut down. {error}") from error
+    raise HorovodInternalError(str(error)) from error
+
+
 @contextmanager
 def raised_as_horovods() -> Iterator[None]:
-    """Raises corro's errors as Horovod's; what is wrong on this rank alone stays a ValueError."""
+    """raise_as_horovods() for what is raised within."""
     try:
         yield
-    except MismatchError as error:
-        raise HorovodInternalError(_begins_with_difference(str(error))) from error
-    except (InvalidArgumentError, AlreadyExistsError):
-        raise
-    except (CancelledError, UnavailableError) as error:
-        raise HorovodInternalError(f"Horovod has been shut down. {error}") from error
     except CorroError as error:
-        raise HorovodInternalError(str(error)) from error
+        raise_as_horovods(error)
 
 
 def _begins_with_difference(text: str) -> str:

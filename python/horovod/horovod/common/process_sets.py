@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import corro
+
+if TYPE_CHECKING:
+    from corro import _native
 
 DYNAMIC = "HOROVOD_DYNAMIC_PROCESS_SETS"
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
@@ -27,6 +31,12 @@ class ProcessSet:
             raise ValueError("ProcessSet: expected the ranks, as a list of whole numbers")
         self.ranks = sorted(ranks_or_comm)
         self.group: corro.Group | None = None
+        self.native: _native.Group | None = None  # The engine's; of a registered set's members.
+
+    def serve(self, group: corro.Group | None) -> None:
+        """Operations of this set are the group's from now on; None: there are none."""
+        self.group = group
+        self.native = group.native if group is not None and group.included() else None
 
     def size(self) -> int | None:
         """Returns the number of ranks; None if it is not registered."""
@@ -63,7 +73,7 @@ _sets: dict[int, ProcessSet] = {}
 def start(world: corro.Group, sets: Sequence[ProcessSet]) -> None:
     """Registers the world and what init() was given; on all ranks the same."""
     _sets.clear()
-    global_process_set.group = world
+    global_process_set.serve(world)
     global_process_set.ranks = list(world.ranks)
     _sets[0] = global_process_set
     for i, one in enumerate(sets):
@@ -75,7 +85,7 @@ def start(world: corro.Group, sets: Sequence[ProcessSet]) -> None:
 def end() -> None:
     """Forgets all of them."""
     for one in _sets.values():
-        one.group = None
+        one.serve(None)
         if one is not global_process_set:
             one.process_set_id = None
     global_process_set.ranks = None
@@ -91,7 +101,7 @@ def _register(one: ProcessSet) -> None:
     if one.ranks and one.ranks[-1] >= corro.size():
         raise ValueError(f"{one!r}: the ranks are 0 to {corro.size() - 1}")
     one.process_set_id = max(_sets) + 1
-    one.group = corro.new_group(one.ranks)
+    one.serve(corro.new_group(one.ranks))
     _sets[one.process_set_id] = one
 
 
@@ -115,7 +125,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     corro.barrier()
     del _sets[known]
     process_set.process_set_id = None
-    process_set.group = None
+    process_set.serve(None)
     return True
 
 

@@ -1,25 +1,30 @@
 """Horovod's collectives on torch tensors: each is one call into corro.torch.
 
 Every operation has a name, the user's or one that counts the calls of its kind, and takes its place
-by it. Names in flight are kept here: one that is there twice is the caller's mistake.
+by it. Its group knows which names are in flight: one that is there twice is the caller's mistake.
+
+An allreduce is what training is made of: one of tensors that the engine can use as they lie is one
+call of the engine, which claims the name, too. All others are described to corro.torch.
 """
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
 import corro
 import corro.torch as verbs
+from corro._native import ALLREDUCE
+from corro.errors import CorroError
 from corro.torch.differentiable import scaled_allgather, scaled_broadcast, scaled_reducescatter
+from corro.torch.verbs import ARRAYS
 from horovod.common import basics
-from horovod.common.exceptions import HorovodInternalError, raised_as_horovods
+from horovod.common.exceptions import HorovodInternalError, raise_as_horovods, raised_as_horovods
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import (
     Adasum,
@@ -79,126 +84,114 @@ __all__ = [
 T = TypeVar("T")
 Name = str | None
 Finish = Callable[[Any], Any]
-Keys = list[tuple[int, str]]
 
 
 # -- names and handles ----------------------------------------------------------------------------
 
 
-class _Names:
-    """The names of operations in flight, by process set, and the counts of those without one."""
+class _Started(Protocol):
+    """What a handle stands for."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[str, Iterator[int]] = {}
-        self._in_flight: set[tuple[int, str]] = set()
-
-    def of(self, kind: str, name: Name) -> str:
-        """Returns the operation's own name."""
-        if name is not None:
-            return f"{kind}.{name}"
-        return f"{kind}.noname.{next(self._counts.setdefault(kind, count(1)))}"
-
-    def claim(self, process_set: ProcessSet, names: Sequence[str]) -> Keys:
-        """Returns what release() takes; ValueError if one of the names is in flight."""
-        keys = [(process_set.process_set_id or 0, name) for name in names]
-        with self._lock:
-            twice = [key[1] for key in keys if key in self._in_flight]
-            if twice:
-                raise ValueError(
-                    f"Requested to run {twice[0]} while an operation of this name is in flight: "
-                    "give each its own name, or wait for the first."
-                )
-            self._in_flight.update(keys)
-        return keys
-
-    def release(self, keys: Keys) -> None:
-        """The operations are over."""
-        with self._lock:
-            self._in_flight.difference_update(keys)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._counts.clear()
-            self._in_flight.clear()
+    def done(self) -> bool: ...
+    def wait(self) -> Any: ...
 
 
 class _Pending:
     """What was started: one operation, or several behind one handle."""
 
     def __init__(
-        self, handles: Sequence[corro.torch.Handle[Any]], finish: Finish, keys: Keys
+        self,
+        handles: Sequence[corro.torch.Handle[Any]],
+        finish: Finish,
+        group: Group,
+        names: list[str],
     ) -> None:
         self._handles = handles
         self._finish = finish
-        self._keys = keys
+        self._group = group
+        self._names = names
 
     def done(self) -> bool:
         return all(handle.done() for handle in self._handles)
 
     def wait(self) -> Any:
         try:
-            with raised_as_horovods():
-                results = [handle.wait() for handle in self._handles]
+            results = [handle.wait() for handle in self._handles]
         finally:
-            _names.release(self._keys)
+            self._group.native.release(self._names)
         return self._finish(results)
 
 
-_names = _Names()
-_handle_map: dict[int, _Pending] = {}
+_counts: dict[str, Iterator[int]] = {}  # By kind, of operations without a name.
+_handle_map: dict[int, _Started] = {}
 _numbers = count()
 
 
 def reset() -> None:
     """Forgets all handles and names, as shutdown() does."""
     _handle_map.clear()
-    _names.clear()
+    _counts.clear()
+
+
+def _own_name(kind: str, name: Name) -> str:
+    """Returns the operation's own name."""
+    if name is not None:
+        return f"{kind}.{name}"
+    return f"{kind}.noname.{next(_counts.setdefault(kind, count(1)))}"
+
+
+def _handle_of(started: _Started) -> int:
+    number = next(_numbers)
+    _handle_map[number] = started
+    return number
 
 
 def _start(
     kind: str,
-    names: Sequence[str],
+    names: list[str],
     process_set: ProcessSet,
     starts: Sequence[Callable[[Group], corro.torch.Handle[Any]]],
     finish: Finish,
 ) -> int:
     """Starts operations, of these names, behind one handle."""
     group = member_group(process_set, kind)
-    keys = _names.claim(process_set, names)
+    group.native.claim(names)
     try:
         with raised_as_horovods():
             handles = [start(group) for start in starts]
     except BaseException:
-        _names.release(keys)
+        group.native.release(names)
         raise
-    number = next(_numbers)
-    _handle_map[number] = _Pending(handles, finish, keys)
-    return number
+    return _handle_of(_Pending(handles, finish, group, names))
 
 
 @contextmanager
-def _running(kind: str, names: Sequence[str], process_set: ProcessSet) -> Iterator[Group]:
+def _running(kind: str, names: list[str], process_set: ProcessSet) -> Iterator[Group]:
     """Operations of these names run within it."""
     group = member_group(process_set, kind)
-    keys = _names.claim(process_set, names)
+    group.native.claim(names)
     try:
         with raised_as_horovods():
             yield group
     finally:
-        _names.release(keys)
+        group.native.release(names)
 
 
 def poll(handle: int) -> bool:
     """Returns whether synchronize(handle) would return at once."""
-    pending = _handle_map.get(handle)
-    return pending is None or pending.done()
+    started = _handle_map.get(handle)
+    return started is None or started.done()
 
 
 def synchronize(handle: int) -> Any:
     """Waits for what was started and returns its result; None for a handle that is not known."""
-    pending = _handle_map.pop(handle, None)
-    return None if pending is None else pending.wait()
+    started = _handle_map.pop(handle, None)
+    if started is None:
+        return None
+    try:
+        return started.wait()
+    except CorroError as error:
+        raise_as_horovods(error)
 
 
 def _only(results: Sequence[T]) -> T:
@@ -267,7 +260,7 @@ class _Reduction:
 def _starts(
     verb: Callable[..., corro.torch.Handle[Tensor]],
     tensors: Sequence[Tensor],
-    names: Sequence[str],
+    names: list[str],
     **arguments: Any,
 ) -> list[Callable[[Group], corro.torch.Handle[Tensor]]]:
     """Returns what starts the verb for each of the tensors, in a group."""
@@ -295,8 +288,10 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to reduce the tensor over all ranks; synchronize() of the handle returns a new one."""
-    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
-    return _start_allreduce(tensor, name, reduction, process_set, None)
+    reduction = _reduction(op, average)
+    return _start_allreduce(
+        tensor, None, name, reduction, prescale_factor, postscale_factor, process_set
+    )
 
 
 def allreduce_async_(
@@ -309,23 +304,63 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to reduce the tensor over all ranks, in place."""
-    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
-    return _start_allreduce(tensor, name, reduction, process_set, tensor)
+    reduction = _reduction(op, average)
+    return _start_allreduce(
+        tensor, tensor, name, reduction, prescale_factor, postscale_factor, process_set
+    )
 
 
 def _start_allreduce(
     tensor: Tensor,
-    name: Name,
-    reduction: _Reduction,
-    process_set: ProcessSet,
     out: Tensor | None,
+    name: Name,
+    op: ReduceOp | corro.ReduceOp,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
 ) -> int:
-    data = _data(tensor)
-    own = _names.of("allreduce", name)
+    native = process_set.native or member_group(process_set, "allreduce").native
+    if op is Average:
+        op, postscale = Sum, postscale / len(process_set.ranks or [0])
+    reduction = corros(op)
+    if name is None:
+        _checked(tensor)  # What is refused does not count.
+    own = f"allreduce.{name}" if name is not None else _own_name("allreduce", None)
+    try:
+        started: _Started | None = native.start_named(
+            ARRAYS, ALLREDUCE, tensor, out, reduction, 0, prescale, postscale, own
+        )
+    except CorroError as error:
+        raise_as_horovods(error)
+    if started is None:
+        return _start_described(
+            _data(tensor), out, own, (reduction, prescale, postscale), process_set
+        )
+    number = next(_numbers)
+    _handle_map[number] = started
+    return number
+
+
+def _start_described(
+    data: Tensor,
+    out: Tensor | None,
+    own: str,
+    reduction: tuple[corro.ReduceOp, float, float],
+    process_set: ProcessSet,
+) -> int:
+    """Starts to reduce what has to be copied first."""
+    op, prescale, postscale = reduction
 
     def start(group: Group) -> corro.torch.Handle[Tensor]:
-        target = None if out is None else data
-        return verbs.allreduce_async(data, name=own, out=target, group=group, **reduction.arguments)
+        return verbs.allreduce_async(
+            data,
+            op,
+            own,
+            prescale_factor=prescale,
+            postscale_factor=postscale,
+            out=None if out is None else data,
+            group=group,
+        )
 
     finish = _only if out is None else lambda _: out
     return _start("allreduce", [own], process_set, [start], finish)
@@ -343,11 +378,38 @@ def allreduce(
 ) -> Tensor:
     """Returns the tensor reduced over all ranks; differentiable."""
     reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
-    own = _names.of("allreduce", name)
+    _checked(tensor)
+    own = _own_name("allreduce", name)
+    if compression is Compression.none and not tensor.requires_grad:
+        done = _run_allreduce(tensor, own, reduction, process_set)
+        if done is not None:
+            return done
     with _running("allreduce", [own], process_set) as group:
         return verbs.allreduce(
-            _checked(tensor), name=own, group=group, compression=compression, **reduction.arguments
+            tensor, name=own, group=group, compression=compression, **reduction.arguments
         )
+
+
+def _run_allreduce(
+    tensor: Tensor, own: str, reduction: _Reduction, process_set: ProcessSet
+) -> Tensor | None:
+    """Reduces a tensor that the engine can use as it lies; None if it cannot."""
+    native = process_set.native or member_group(process_set, "allreduce").native
+    try:
+        done: Tensor | None = native.run_named(
+            ARRAYS,
+            ALLREDUCE,
+            tensor,
+            None,
+            reduction.op,
+            0,
+            reduction.prescale,
+            reduction.postscale,
+            own,
+        )
+    except CorroError as error:
+        raise_as_horovods(error)
+    return done
 
 
 def allreduce_(
@@ -402,7 +464,7 @@ def _start_grouped(
     outs: Sequence[Tensor] | None,
 ) -> int:
     data = [_data(tensor) for tensor in tensors]
-    own = _names.of("grouped_allreduce", name)
+    own = _own_name("grouped_allreduce", name)
 
     def start(group: Group) -> corro.torch.Handle[list[Tensor]]:
         targets = None if outs is None else data
@@ -426,7 +488,7 @@ def grouped_allreduce(
 ) -> list[Tensor]:
     """Returns the tensors, reduced over all ranks as one unit; differentiable."""
     reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
-    own = _names.of("grouped_allreduce", name)
+    own = _own_name("grouped_allreduce", name)
     checked = [_checked(tensor) for tensor in tensors]
     with _running("allreduce", _numbered(own, len(checked)), process_set) as group:
         return verbs.grouped_allreduce(
@@ -480,26 +542,26 @@ def allgather_async(
     tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts to gather all ranks' tensors along dim 0, which may differ between ranks."""
-    return _start_allgather([tensor], [_names.of("allgather", name)], process_set, _only)
+    return _start_allgather([tensor], [_own_name("allgather", name)], process_set, _only)
 
 
 def allgather(
     tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
     """Returns all ranks' tensors, joined along dim 0; differentiable."""
-    return _run_allgather([tensor], [_names.of("allgather", name)], process_set)[0]
+    return _run_allgather([tensor], [_own_name("allgather", name)], process_set)[0]
 
 
 def grouped_allgather_async(
     tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts to gather several tensors."""
-    names = _numbered(_names.of("grouped_allgather", name), len(tensors))
+    names = _numbered(_own_name("grouped_allgather", name), len(tensors))
     return _start_allgather(tensors, names, process_set, list)
 
 
 def _start_allgather(
-    tensors: Sequence[Tensor], names: Sequence[str], process_set: ProcessSet, finish: Finish
+    tensors: Sequence[Tensor], names: list[str], process_set: ProcessSet, finish: Finish
 ) -> int:
     if any(_checked(tensor).dim() == 0 for tensor in tensors):
         raise HorovodInternalError(
@@ -513,12 +575,12 @@ def grouped_allgather(
     tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
 ) -> list[Tensor]:
     """Returns all ranks' tensors for each; differentiable."""
-    names = _numbered(_names.of("grouped_allgather", name), len(tensors))
+    names = _numbered(_own_name("grouped_allgather", name), len(tensors))
     return _run_allgather(tensors, names, process_set)
 
 
 def _run_allgather(
-    tensors: Sequence[Tensor], names: Sequence[str], process_set: ProcessSet
+    tensors: Sequence[Tensor], names: list[str], process_set: ProcessSet
 ) -> list[Tensor]:
     if any(_checked(tensor).dim() == 0 for tensor in tensors):
         raise IndexError("allgather: a tensor without dimensions has no first one to be joined by")
@@ -557,7 +619,7 @@ def _start_broadcast(
     tensor: Tensor, root_rank: int, name: Name, process_set: ProcessSet, out: Tensor | None
 ) -> int:
     data = _data(tensor)
-    own = _names.of("broadcast", name)
+    own = _own_name("broadcast", name)
 
     def start(group: Group) -> corro.torch.Handle[Tensor]:
         target = None if out is None else data
@@ -574,7 +636,7 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
     """Returns the tensor of a rank of the world; differentiable."""
-    own = _names.of("broadcast", name)
+    own = _own_name("broadcast", name)
     _checked(tensor)
     with _running("broadcast", [own], process_set) as group:
         return scaled_broadcast(tensor, root_rank, own, group=group, scale=1.0 / group.size())
@@ -603,7 +665,7 @@ def alltoall_async(
     """Starts to send rows to every rank; the result is what came, and how much from each."""
     rows = _rows_for(_checked(tensor), splits, process_set)
     data = tensor.detach()[: sum(rows)]
-    own = _names.of("alltoall", name)
+    own = _own_name("alltoall", name)
     return _start(
         "alltoall",
         [own],
@@ -624,7 +686,7 @@ def alltoall(
     Rows behind those for the last rank stay here. Differentiable.
     """
     rows = _rows_for(_checked(tensor), splits, process_set)
-    own = _names.of("alltoall", name)
+    own = _own_name("alltoall", name)
     with _running("alltoall", [own], process_set) as group:
         out, received = verbs.alltoall(tensor[: sum(rows)], rows, own, group=group)
     return out if splits is None else _with_tensor_of(splits, out, received)
@@ -679,7 +741,7 @@ def reducescatter_async(
     """Starts to reduce the tensor; each rank gets a part of dim 0, the first ones a row more."""
     return _start_reducescatter(
         [tensor],
-        [_names.of("reducescatter", name)],
+        [_own_name("reducescatter", name)],
         _scattering(op, prescale_factor, postscale_factor, process_set),
         process_set,
         _only,
@@ -697,7 +759,7 @@ def grouped_reducescatter_async(
     """Starts to reduce and scatter several tensors."""
     return _start_reducescatter(
         tensors,
-        _numbered(_names.of("grouped_reducescatter", name), len(tensors)),
+        _numbered(_own_name("grouped_reducescatter", name), len(tensors)),
         _scattering(op, prescale_factor, postscale_factor, process_set),
         process_set,
         list,
@@ -706,7 +768,7 @@ def grouped_reducescatter_async(
 
 def _start_reducescatter(
     tensors: Sequence[Tensor],
-    names: Sequence[str],
+    names: list[str],
     reduction: _Reduction,
     process_set: ProcessSet,
     finish: Finish,
@@ -726,7 +788,7 @@ def reducescatter(
 ) -> Tensor:
     """Returns this rank's part of dim 0 of the reduced tensor; differentiable."""
     reduction = _scattering(op, prescale_factor, postscale_factor, process_set)
-    names = [_names.of("reducescatter", name)]
+    names = [_own_name("reducescatter", name)]
     return _run_reducescatter([tensor], names, compression, reduction, process_set)[0]
 
 
@@ -741,13 +803,13 @@ def grouped_reducescatter(
 ) -> list[Tensor]:
     """Returns this rank's part of each; differentiable."""
     reduction = _scattering(op, prescale_factor, postscale_factor, process_set)
-    names = _numbered(_names.of("grouped_reducescatter", name), len(tensors))
+    names = _numbered(_own_name("grouped_reducescatter", name), len(tensors))
     return _run_reducescatter(tensors, names, compression, reduction, process_set)
 
 
 def _run_reducescatter(
     tensors: Sequence[Tensor],
-    names: Sequence[str],
+    names: list[str],
     compression: Codec,
     reduction: _Reduction,
     process_set: ProcessSet,
