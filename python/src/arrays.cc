@@ -1,8 +1,11 @@
 #include "arrays.h"
 
 #include <corro/corro.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -146,6 +149,23 @@ bool read_tensor(nb::handle tensor, nb::handle dtypes, ArrayFacts& facts) {
   return true;
 }
 
+constexpr std::array<uint64_t, CORRO_U64 + 1> kItemBytes = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 2, 4, 8};
+
+/// A new array of this size or more is memory that the system has still to hand out: below it
+/// malloc keeps what is freed.
+constexpr uint64_t kFreshBytes = uint64_t{32} << 20U;
+
+/// Asks for huge pages in a new array, all of which is going to be written: with small ones, most
+/// of the time of a large operation would go into handing them out.
+void ask_for_huge_pages(const ArrayFacts& made) {
+  constexpr uintptr_t kPage = 4096;
+  const uint64_t bytes = made.count * kItemBytes[made.dtype];
+  if (bytes < kFreshBytes) return;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(made.data) / kPage * kPage;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(made.data) + bytes;
+  static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
+}
+
 }  // namespace
 
 bool ArrayFacts::same_kind_as(const ArrayFacts& other) const {
@@ -170,9 +190,11 @@ bool Arrays::read(nb::handle array, bool writes, ArrayFacts& facts) const {
 ArrayOp::ArrayOp(const Arrays& arrays, const nb::object& source, nb::object& target) {
   const bool in_place = target.is(source);
   if (!arrays.read(source, in_place, in)) return;
-  if (target.is_none()) target = arrays.empty_like(source);
+  const bool made = target.is_none();
+  if (made) target = arrays.empty_like(source);
   ArrayFacts out;
   if (!in_place && !(arrays.read(target, true, out) && out.same_kind_as(in))) return;
+  if (made) ask_for_huge_pages(out);
   op.input = in.data;
   op.output = in_place ? in.data : out.data;
   usable = true;

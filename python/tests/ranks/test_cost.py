@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,22 @@ def test_the_back_end_runs_few_bytecodes() -> None:
     assert bytecodes(lambda: dist.all_reduce(t)) <= 130
     assert bytecodes(lambda: dist.broadcast(t, 0)) <= 120
     assert bytecodes(lambda: dist.all_reduce(t, async_op=True).wait()) <= 290
+
+
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not HUGE_PAGES.exists() or "[never]" in HUGE_PAGES.read_text(),
+    reason="this system has no huge pages on request",
+)
+def test_a_large_new_result_comes_in_huge_pages() -> None:
+    x = torch.ones(1 << 23)
+    ct.allreduce(x)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    ct.allreduce(x)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert faults < x.numel() * 4 / resource.getpagesize() / 4
 
 
 def test_what_cannot_be_used_as_it_lies_is_described(calls: Calls) -> None:
