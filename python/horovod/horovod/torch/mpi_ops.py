@@ -381,7 +381,7 @@ def allreduce(
     _checked(tensor)
     own = _own_name("allreduce", name)
     if compression is Compression.none and not tensor.requires_grad:
-        done = _run_allreduce(tensor, own, reduction, process_set)
+        done = _run_allreduce(tensor, None, own, reduction, process_set)
         if done is not None:
             return done
     with _running("allreduce", [own], process_set) as group:
@@ -391,7 +391,7 @@ def allreduce(
 
 
 def _run_allreduce(
-    tensor: Tensor, own: str, reduction: _Reduction, process_set: ProcessSet
+    tensor: Tensor, out: Tensor | None, own: str, reduction: _Reduction, process_set: ProcessSet
 ) -> Tensor | None:
     """Reduces a tensor that the engine can use as it lies; None if it cannot."""
     native = process_set.native or member_group(process_set, "allreduce").native
@@ -400,7 +400,7 @@ def _run_allreduce(
             ARRAYS,
             ALLREDUCE,
             tensor,
-            None,
+            out,
             reduction.op,
             0,
             reduction.prescale,
@@ -422,10 +422,13 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
     """Reduces the tensor over all ranks, in place, and returns it."""
-    result: Tensor = synchronize(
-        allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
-    )
-    return result
+    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    data = _data(tensor)
+    own = _own_name("allreduce", name)
+    if _run_allreduce(data, data, own, reduction, process_set) is None:
+        with _running("allreduce", [own], process_set) as group:
+            verbs.allreduce(data, name=own, out=data, group=group, **reduction.arguments)
+    return tensor
 
 
 def grouped_allreduce_async(
