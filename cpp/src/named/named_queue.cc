@@ -62,7 +62,7 @@ Status NamedQueue::accept(NamedEntry entry, uint64_t token, Time now) {
   pending.token = token;
   pending.since = now;
   pending.sequence = next_sequence_++;
-  by_sequence_.emplace(pending.sequence, pending.entry.name);
+  by_sequence_.emplace_hint(by_sequence_.end(), pending.sequence, &pending);
   place(pending);
   return {};
 }
@@ -123,12 +123,12 @@ void NamedQueue::start_planned() {
                      .absent = join_.absent_from(*op)};
     for (const BucketPart& part : bucket.parts) {
       const std::string& name = plan_->entry(part.index).name;
-      if (!pending_.contains(name)) {
-        start.gives_identity = true;
-        if (start.name.empty()) start.name = name;
+      if (const auto pending = take_pending(name)) {
+        start.parts.push_back({pending->token, part.offset_bytes});
         continue;
       }
-      start.parts.push_back({take_pending(name).token, part.offset_bytes});
+      start.gives_identity = true;
+      if (start.name.empty()) start.name = name;
     }
     starts_.push_back(std::move(start));
   }
@@ -154,23 +154,30 @@ void NamedQueue::fail_planned(uint32_t index, const Status& cause) {
       .tokens = {}, .status = cause, .cancel = NamedFailure::Cancel{NamedLane::kPlanned, op}};
   for (const BucketPart& part : plan_->bucket(op).parts) {
     const std::string& name = plan_->entry(part.index).name;
-    if (!pending_.contains(name)) {
+    const auto pending = take_pending(name);
+    if (!pending) {
       owed_[name] = cause;
-      continue;
+    } else if (!pending->withdrawn) {
+      failure.tokens.push_back(pending->token);
     }
-    const Pending pending = take_pending(name);
-    if (!pending.withdrawn) failure.tokens.push_back(pending.token);
   }
   plan_->fail(index);
   failures_.push_back(std::move(failure));
 }
 
-NamedQueue::Pending NamedQueue::take_pending(const std::string& name) {
+std::optional<NamedQueue::Pending> NamedQueue::take_pending(const std::string& name) {
   const auto found = pending_.find(name);
-  Pending pending = std::move(found->second);
-  by_sequence_.erase(pending.sequence);
+  if (found == pending_.end()) return std::nullopt;
+  std::optional<Pending> pending = std::move(found->second);
+  by_sequence_.erase(pending->sequence);
   pending_.erase(found);
   return pending;
+}
+
+std::vector<std::string> NamedQueue::names_in_order() const {
+  std::vector<std::string> names;
+  for (const auto& [sequence, pending] : by_sequence_) names.push_back(pending->entry.name);
+  return names;
 }
 
 void NamedQueue::fail(std::vector<uint64_t> tokens, Status status) {
@@ -218,7 +225,7 @@ void NamedQueue::hurry(const std::string& name) {
 
 Time NamedQueue::next_check() const {
   if (!planned() || plan_->frozen() || pending_.empty()) return Time::never();
-  return pending_.at(by_sequence_.begin()->second).since + options_.patience;
+  return by_sequence_.begin()->second->since + options_.patience;
 }
 
 void NamedQueue::check_patience(Time now) {
@@ -321,20 +328,18 @@ Status NamedQueue::start_bucket(const Bucket& bucket, const std::vector<NamedEnt
   std::string withdrawn;
   for (const BucketPart& part : bucket.parts) {
     const std::string& name = entries[part.index].name;
-    if (!pending_.contains(name)) {
+    const auto pending = take_pending(name);
+    if (!pending) {
       if (absent == 0 || !join_.active()) {
         return out_of_step(fmt::format("runs \"{}\" twice", name));
       }
       start.gives_identity = true;
       if (start.name.empty()) start.name = name;
-      continue;
-    }
-    const Pending pending = take_pending(name);
-    if (pending.withdrawn) {
+    } else if (pending->withdrawn) {
       withdrawn = name;
     } else {
-      tokens.push_back(pending.token);
-      start.parts.push_back({pending.token, part.offset_bytes});
+      tokens.push_back(pending->token);
+      start.parts.push_back({pending->token, part.offset_bytes});
     }
   }
   if (withdrawn.empty()) {
@@ -352,18 +357,18 @@ Status NamedQueue::start_bucket(const Bucket& bucket, const std::vector<NamedEnt
 }
 
 Status NamedQueue::receive_fail(const Decision& decision) {
-  if (!pending_.contains(decision.name)) {
+  const auto pending = take_pending(decision.name);
+  if (!pending) {
     if (join_.state == MemberJoin::State::kJoined) return {};
     return out_of_step(fmt::format("fails \"{}\" that nobody here announced", decision.name));
   }
-  const Pending pending = take_pending(decision.name);
-  if (pending.withdrawn) return {};
+  if (pending->withdrawn) return {};
   const bool joined = decision.cause == FailCause::kJoined;
   FailureDetail detail{.rank = decision.rank,
-                       .op = std::string(name_of(pending.entry.op.signature.kind)),
+                       .op = std::string(name_of(pending->entry.op.signature.kind)),
                        .phase = joined ? "join" : "negotiate"};
-  fail({pending.token}, Status(joined ? Code::kFailedPrecondition : Code::kInvalidArgument,
-                               decision.text, std::move(detail)));
+  fail({pending->token}, Status(joined ? Code::kFailedPrecondition : Code::kInvalidArgument,
+                                decision.text, std::move(detail)));
   return {};
 }
 
@@ -428,8 +433,7 @@ Status NamedQueue::receive_engage(const Decision& decision) {
   plan_->engage(decision.op);
   to_announce_.clear();
   history_.clear();
-  const auto waiting = by_sequence_;  // Starting operations removes from it.
-  for (const auto& [sequence, name] : waiting) {
+  for (const std::string& name : names_in_order()) {  // Starting operations removes from it.
     Pending& pending = pending_.at(name);
     pending.announced = pending.doubted = false;
     if (pending.withdrawn) {
@@ -449,8 +453,7 @@ Status NamedQueue::receive_cut(const Decision& decision) {
   if (!plan_->frozen() || !plan_->leave(decision.op).ok())
     return out_of_step("ends a plan before what has been started");
   mode_ = decision.mode;
-  const auto waiting = by_sequence_;
-  for (const auto& [sequence, name] : waiting) {
+  for (const std::string& name : names_in_order()) {
     if (const auto found = pending_.find(name); found != pending_.end()) settle(found->second);
   }
   start_planned();

@@ -173,7 +173,8 @@ class NamedQueue {
   void say_join();
   void fill_gaps();
   [[nodiscard]] std::optional<Status> cannot_fill(uint32_t index) const;
-  Pending take_pending(const std::string& name);
+  std::optional<Pending> take_pending(const std::string& name);
+  [[nodiscard]] std::vector<std::string> names_in_order() const;  ///< Of submission.
   [[nodiscard]] std::optional<std::vector<uint32_t>> local_order(const Decision& decision) const;
   void place(Pending& pending);
   void follow(Pending& pending);
@@ -189,8 +190,8 @@ class NamedQueue {
   NamedCache cache_;
   std::unordered_map<std::string, Pending> pending_;
   std::unordered_map<std::string, After>
-      after_;                                    ///< By name; each has a withdrawn one in pending_.
-  std::map<uint64_t, std::string> by_sequence_;  ///< Names in order of submission.
+      after_;                                 ///< By name; each has a withdrawn one in pending_.
+  std::map<uint64_t, Pending*> by_sequence_;  ///< Of pending_, in order of submission.
   std::unordered_map<std::string, Status>
       owed_;  ///< Failures of instances that have not been submitted here yet.
   std::deque<std::string> to_announce_;

@@ -103,7 +103,8 @@ void Driver::post(Mover::Task task) {
 }
 
 void Driver::submit(Group& group, std::shared_ptr<WorkState> work) {
-  post([this, &group, work = std::move(work)](Engine&) { mover_->submit(group, work); });
+  mover_->post(group, std::move(work));
+  progress_->unpark();
 }
 
 /// Moves the engine until `over` says so, or it would have to sleep. With the baton.

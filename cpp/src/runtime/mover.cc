@@ -11,17 +11,25 @@ constexpr uint32_t kIdleMovesPerLook = 16;
 
 }  // namespace
 
-void Mover::post(Task task) {
-  posts_.lock()->push_back(std::move(task));
+void Mover::leave(Post post) {
+  posts_.lock()->push_back(std::move(post));
   posted_.fetch_add(1, std::memory_order_seq_cst);
 }
 
 void Mover::run_posts() {
   if (!has_posts()) return;
-  std::vector<Task> tasks;
-  tasks.swap(*posts_.lock());
-  posted_.fetch_sub(static_cast<uint32_t>(tasks.size()), std::memory_order_seq_cst);
-  for (const Task& task : tasks) task(*engine_);
+  std::vector<Post> posts = std::exchange(spare_, {});
+  posts.swap(*posts_.lock());
+  posted_.fetch_sub(static_cast<uint32_t>(posts.size()), std::memory_order_seq_cst);
+  for (const Post& post : posts) {
+    if (post.group != nullptr) {
+      submit(*post.group, post.work);
+    } else {
+      post.task(*engine_);
+    }
+  }
+  posts.clear();
+  spare_ = std::move(posts);
 }
 
 void Mover::take_news() {

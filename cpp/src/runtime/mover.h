@@ -1,14 +1,15 @@
 // Mover: what the holder of the baton does with the engine, and what other threads leave for it.
 //
-// Any thread posts tasks; whoever holds the baton next runs them, in order, before it moves the
-// engine. An exception in the middle of a move fails every group: what was half done cannot go on,
-// and the other members have to know.
+// Any thread posts tasks and works; whoever holds the baton next runs and starts them, in order,
+// before it moves the engine. An exception in the middle of a move fails every group: what was half
+// done cannot go on, and the other members have to know.
 #pragma once
 
 #include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/guarded.h"
@@ -29,8 +30,11 @@ class Mover {
 
   [[nodiscard]] Engine& engine() { return *engine_; }
 
-  /// Leaves a task for the next holder of the baton. Thread-safe.
-  void post(Task task);
+  /// Leaves a task, or a work to submit(), for the next holder of the baton. Thread-safe, both.
+  void post(Task task) { leave({.task = std::move(task)}); }
+  void post(Group& group, std::shared_ptr<WorkState> work) {
+    leave({.group = &group, .work = std::move(work)});
+  }
   /// Tasks, losses or streams wait. Thread-safe, both.
   [[nodiscard]] bool has_posts() const { return posted_.load(std::memory_order_seq_cst) > 0; }
   [[nodiscard]] bool has_news() const { return has_posts() || watch_.has_news(); }
@@ -54,14 +58,23 @@ class Mover {
   Status give_up(const std::exception& why);
 
  private:
+  /// A task, or a work of a group: most are works, which need no memory of their own.
+  struct Post {
+    Task task = nullptr;
+    Group* group = nullptr;
+    std::shared_ptr<WorkState> work = nullptr;
+  };
+
+  void leave(Post post);
   bool move_engine();
 
   std::unique_ptr<Engine> engine_;
   Watch& watch_;
   const std::vector<io::Fd>& peer_bells_;
   uint32_t idle_moves_ = 0;          ///< Of move_flights() since its last look at the engine.
-  std::atomic<uint32_t> posted_{0};  ///< Tasks in posts_.
-  Guarded<std::vector<Task>> posts_;
+  std::atomic<uint32_t> posted_{0};  ///< In posts_.
+  Guarded<std::vector<Post>> posts_;
+  std::vector<Post> spare_;  ///< Memory for the next ones.
 };
 
 }  // namespace corro::runtime
