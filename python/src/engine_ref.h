@@ -109,47 +109,52 @@ class Exit {
 }
 
 /// A work on its way, and what keeps its memory alive.
-struct Flight {
-  Flight(corro_work* started, nb::object used) : work(started), buffers(std::move(used)) {}
+class Flight {
+ public:
+  /// `used` is anything; dropped once it is known that the work is done.
+  Flight(corro_work* started, nb::object used) : work_(started), used_(std::move(used)) {}
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
-  ~Flight() { corro_work_release(work); }
+  Flight(Flight&& other) noexcept
+      : work_(std::exchange(other.work_, nullptr)), used_(std::move(other.used_)) {}
+  Flight& operator=(Flight&&) = delete;
+  ~Flight() { corro_work_release(work_); }
 
-  corro_work* work;
-  nb::object buffers;  ///< Anything; dropped once it is known that the work is done.
-};
-using FlightPtr = std::shared_ptr<Flight>;
-
-/// Works in flight: the engine uses their buffers even if nobody else holds them any more. Guarded
-/// by the GIL. Dropping buffers may run Python code, which may start other works.
-class Flights {
- public:
-  void add(const FlightPtr& flight) {
-    flights_.push_back(flight);
-    std::array<FlightPtr, kLooks> looked_at;
-    for (size_t i = 0; i < kLooks && i < flights_.size(); ++i) {
-      looked_at[i] = std::move(flights_.front());
-      flights_.pop_front();
-      if (corro_work_done(looked_at[i]->work) == 0) flights_.push_back(looked_at[i]);
-    }
-    for (const FlightPtr& other : looked_at)
-      if (other != nullptr) drop_if_done(*other);
+  [[nodiscard]] corro_work* work() const { return work_; }
+  /// True once the work is done.
+  bool drop_if_done() {
+    if (work_ != nullptr && corro_work_done(work_) == 0) return false;
+    const nb::object dropped = std::move(used_);
+    return true;
   }
 
-  static bool drop_if_done(Flight& flight) {
-    if (corro_work_done(flight.work) == 0) return false;
-    const nb::object dropped = std::move(flight.buffers);
-    return true;
+ private:
+  corro_work* work_;  ///< Null once moved from.
+  nb::object used_;
+};
+
+/// Works in flight that nobody holds any more: the engine still uses their memory. Guarded by the
+/// GIL. Dropping that may run Python code, which may start other works.
+class Flights {
+ public:
+  void add(Flight flight) { flights_.push_back(std::move(flight)); }
+  /// Drops some of those that are done; whoever starts a work calls it.
+  void look() {
+    for (size_t i = 0; i < kLooks && !flights_.empty(); ++i) {
+      Flight oldest = std::move(flights_.front());
+      flights_.pop_front();
+      if (!oldest.drop_if_done()) flights_.push_back(std::move(oldest));
+    }
   }
 
   /// The engine is closed, so all are done.
   void clear() {
-    for (const FlightPtr& flight : std::exchange(flights_, {})) drop_if_done(*flight);
+    for (Flight& flight : std::exchange(flights_, {})) flight.drop_if_done();
   }
 
  private:
-  static constexpr size_t kLooks = 4;  ///< More than an add() adds, so that none pile up.
-  std::deque<FlightPtr> flights_;      ///< The next to be looked at first.
+  static constexpr size_t kLooks = 4;  ///< More than one, so that none pile up.
+  std::deque<Flight> flights_;         ///< The next to be looked at first.
 };
 
 /// The engine's lifetime, shared by all that points into it. Guarded by the GIL, but for what
@@ -229,18 +234,20 @@ inline int64_t nanoseconds(const Seconds& timeout, int64_t if_none) {
 class Work {
  public:
   Work(EnginePtr engine, corro_work* work, nb::object buffers)
-      : engine_(std::move(engine)), flight_(std::make_shared<Flight>(work, std::move(buffers))) {
-    engine_->flights.add(flight_);
+      : engine_(std::move(engine)), flight_(work, std::move(buffers)) {
+    engine_->flights.look();
   }
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
   Work(Work&&) = default;
   Work& operator=(Work&&) = delete;
-  ~Work() = default;
+  ~Work() {
+    if (!flight_.drop_if_done()) engine_->flights.add(std::move(flight_));
+  }
 
   /// Lets Python's handlers of signals run now and then, which may raise.
   void wait(const Seconds& timeout) {
-    if (engine_->engine == nullptr && !Flights::drop_if_done(*flight_))
+    if (engine_->engine == nullptr && !flight_.drop_if_done())
       raise(CORRO_CANCELLED, "corro was shut down before this operation was waited for");
     const int64_t timeout_ns = nanoseconds(timeout, INT64_MAX);
     int64_t left = timeout_ns;
@@ -254,12 +261,10 @@ class Work {
     const std::string time = std::to_string(timeout_ns / 1'000'000);
     raise(CORRO_DEADLINE_EXCEEDED, ("the work is still going after " + time + " ms").c_str());
   }
-  [[nodiscard]] bool done() const {
-    return Flights::drop_if_done(*flight_) || engine_->engine == nullptr;
-  }
+  [[nodiscard]] bool done() { return flight_.drop_if_done() || engine_->engine == nullptr; }
   void notify(uint64_t cookie) {
     static_cast<void>(engine_->get());
-    corro_work_notify(flight_->work, cookie);
+    corro_work_notify(flight_.work(), cookie);
   }
 
  private:
@@ -267,21 +272,23 @@ class Work {
 
   /// False if the work is still going then; raises what it failed with.
   bool wait_for(int64_t timeout_ns) {
-    corro_error error{};
-    error.rank = -1;
-    corro_code code =
-        engine_->without_gil([&] { return corro_work_wait(flight_->work, timeout_ns, &error); });
-    const bool done = Flights::drop_if_done(*flight_);
-    if (code == CORRO_DEADLINE_EXCEEDED) {
-      if (!done) return false;
-      code = corro_work_wait(flight_->work, 0, &error);  // It was done after the time was over.
+    corro_error error;  // Filled in any case.
+    corro_code code = CORRO_DEADLINE_EXCEEDED;
+    if (!flight_.drop_if_done()) {
+      code =
+          engine_->without_gil([&] { return corro_work_wait(flight_.work(), timeout_ns, &error); });
     }
+    if (code == CORRO_DEADLINE_EXCEEDED) {
+      if (!flight_.drop_if_done()) return false;
+      code = corro_work_wait(flight_.work(), 0, &error);
+    }
+    flight_.drop_if_done();
     if (code != CORRO_OK) raise(error);
     return true;
   }
 
   EnginePtr engine_;
-  FlightPtr flight_;
+  Flight flight_;
 };
 
 }  // namespace corro::python

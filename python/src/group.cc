@@ -36,15 +36,15 @@ void bind_group(nb::module_& module) {
       .def("run", &Group::run, "ops"_a, "buffers"_a.none(), "named"_a = false)
       .def("submit", &Group::submit, "ops"_a, "buffers"_a.none(), "named"_a = false)
       .def("join", &Group::join, "last"_a, "buffers"_a, "timeout"_a = nb::none())
-      .def("run_array", &Group::run_array, "arrays"_a, "kind"_a, "source"_a, "target"_a.none(),
-           "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "timeout"_a)
-      .def("submit_array", &Group::submit_array, "arrays"_a, "kind"_a, "source"_a,
+      .def("run_array", &Group::run_array, "arrays"_a, "kind"_a, "source"_a.none(),
+           "target"_a.none(), "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "timeout"_a)
+      .def("submit_array", &Group::submit_array, "arrays"_a, "kind"_a, "source"_a.none(),
            "target"_a.none(), "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "timeout"_a,
            "name"_a = nb::none())
-      .def("run_named", &Group::run_named, "arrays"_a, "kind"_a, "source"_a, "target"_a.none(),
-           "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "name"_a)
-      .def("start_named", &Group::start_named, "arrays"_a, "kind"_a, "source"_a, "target"_a.none(),
-           "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "name"_a)
+      .def("run_named", &Group::run_named, "arrays"_a, "kind"_a, "source"_a.none(),
+           "target"_a.none(), "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "name"_a)
+      .def("start_named", &Group::start_named, "arrays"_a, "kind"_a, "source"_a.none(),
+           "target"_a.none(), "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "name"_a)
       .def("claim", &Group::claim, "names"_a)
       .def("release", &Group::release, "names"_a)
       .def("load", &Group::load, "spec"_a, "first"_a = 0, "timeout"_a = nb::none())

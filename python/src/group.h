@@ -219,10 +219,8 @@ class Group {
   corro_work* start(uint32_t flags, const corro_op& op) {
     static_cast<void>(engine_->get());
     corro_work* work = nullptr;
-    corro_error error{};
-    error.rank = -1;
-    error.code = corro_submit(group_, &op, 1, flags, &work, &error);
-    if (error.code != CORRO_OK) raise(error);
+    corro_error error;  // Filled in any case.
+    if (corro_submit(group_, &op, 1, flags, &work, &error) != CORRO_OK) raise(error);
     return work;
   }
 

@@ -89,7 +89,7 @@ class NamedWork {
     work_.wait(std::nullopt);
     return std::move(result_);
   }
-  [[nodiscard]] bool done() const { return work_.done(); }
+  [[nodiscard]] bool done() { return work_.done(); }
 
  private:
   Work work_;

@@ -177,6 +177,13 @@ def test_a_name_that_cannot_be_printed_is_refused_and_does_not_stay(name: str) -
     assert hvd.allreduce(mine(), name="gr\u00f6\u00dfer", op=hvd.Sum)[0, 0] == total()
 
 
+@pytest.mark.parametrize("call", [hvd.allreduce, hvd.allreduce_, hvd.allreduce_async_])
+def test_what_is_no_tensor_is_refused(call: Callable[..., Any]) -> None:
+    for wrong in (None, [1.0], 1.0):
+        with pytest.raises(ValueError, match="a torch tensor is needed"):
+            call(wrong, name="x")
+
+
 WRONG = ["shape", "rank", "dtype", "op", "factor", "root", "rows", "gathered", "scattered"]
 
 

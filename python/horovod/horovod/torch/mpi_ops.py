@@ -214,6 +214,8 @@ def _data(tensor: Any) -> Tensor:
 
 
 def _reduction(op: Any, average: bool | None) -> ReduceOp | corro.ReduceOp:
+    if op is None and average is None:
+        return Average
     if average is not None:
         if op is not None:
             raise ValueError(
@@ -225,7 +227,7 @@ def _reduction(op: Any, average: bool | None) -> ReduceOp | corro.ReduceOp:
             stacklevel=3,
         )
         return Average if average else Sum
-    return known(Average if op is None else op)
+    return known(op)
 
 
 class _Reduction:
