@@ -36,7 +36,7 @@ assert messages[0] > 0 or corro.rank() > 0, messages
 assert messages[-1] == messages[-2], messages
 part = ("gradient", _native.F32, data.ctypes.data, data.size, 0)
 buckets = corro.world().native.buckets(
-    parts=[part], reduce_op=int(corro.Sum), passes=1, prescale=1, postscale=1, wire_dtype=None,
+    parts=[part], reduce_op=int(corro.Sum), passes=1, prescale=1, postscale=1, codec=0,
     buffers=data,
 )
 buckets.ready(0)
