@@ -160,6 +160,8 @@ def test_the_file_counts_where_the_command_line_says_nothing(tmp_path: Path) -> 
         ("params:\n  fusion_treshold_mb: 1\n", "did you mean params.fusion_threshold_mb"),
         ("controller: ucx\n", "gloo or mpi, not 'ucx'"),
         ("- 1\n", "expected sections"),
+        ("params: [1\n", "config.yaml: no YAML: while parsing"),
+        ("params:\n  cycle_time_ms: fast\n", "params.cycle_time_ms: a number is needed"),
     ],
 )
 def test_a_file_that_is_wrong(tmp_path: Path, run: Run, content: str, text: str) -> None:

@@ -247,7 +247,10 @@ def _read_file(path: str) -> Mapping[str, Any]:
     import yaml
 
     with open(path) as file:
-        content = yaml.safe_load(file)
+        try:
+            content = yaml.safe_load(file)
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
     if content is not None and not isinstance(content, dict):
         raise ValueError(f"{path}: expected sections with keys, as in: params:")
     return content or {}
@@ -257,6 +260,9 @@ def _take_file(args: argparse.Namespace, content: Mapping[str, Any]) -> None:
     rows = {row.place: row for row in TUNING}
     for place, value in _places(content):
         if place in rows:
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if rows[place].kind in (int, float) and not is_number:
+                raise ValueError(f"{args.config_file}: {place}: a number is needed, not {value!r}")
             _take(args, rows[place].name, value)
         elif place == "controller":
             if value not in ("gloo", "mpi"):
