@@ -122,6 +122,15 @@ def test_it_has_to_be_asked_for_before_init(path: Path) -> None:
     hvd.shutdown()
 
 
+def test_training_goes_on_without_one(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with env(HOROVOD_TIMELINE=str(path / "no" / "folder.json")):
+        hvd.init()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+    told = [record.message for record in caplog.records if "no timeline" in record.message]
+    assert len(told) == (hvd.rank() == 0), caplog.text
+    hvd.shutdown()
+
+
 def test_gradients_are_shown_by_their_bucket(path: Path) -> None:
     with env(HOROVOD_TIMELINE=str(path)):
         hvd.init()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import corro
-from horovod.common.settings import is_set
+from horovod.common.settings import is_set, logger
 
 VARIABLE = "HOROVOD_TIMELINE"
 MARK_CYCLES = "HOROVOD_TIMELINE_MARK_CYCLES"
@@ -20,7 +20,10 @@ def start_if_asked() -> None:
     path = os.environ.get(VARIABLE, "")
     _may_start = bool(path)
     if path and path != DYNAMIC:
-        start(path, is_set(os.environ, MARK_CYCLES))
+        try:
+            start(path, is_set(os.environ, MARK_CYCLES))
+        except corro.CorroError as error:  # As in Horovod: training is worth more than its picture.
+            logger().warning("%s=%s: there is no timeline: %s", VARIABLE, path, error)
 
 
 def start(path: str, mark_cycles: bool) -> None:
