@@ -119,6 +119,33 @@ def test_a_rank_that_ends_earlier(launch: Launch) -> None:
     assert line.endswith("rank 1 has left the job")
 
 
+TRAIN = (
+    BEGIN
+    + """
+model = torch.nn.Linear(2, 1)
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters()
+)
+import os, signal, time
+for step in range(3):
+    if hvd.rank() == 1 and step == 2:
+        {end}
+    optimizer.zero_grad()
+    try:
+        model(x).sum().backward()
+        optimizer.step()
+    except hvd.HorovodInternalError as error:
+        print("caught", error)
+"""
+)
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "time.sleep(8)"])
+def test_a_rank_that_is_lost_in_training(launch: Launch, end: str) -> None:
+    job = launch("-c", TRAIN.format(end=end), **PATIENCE)
+    assert "caught" in job.output, job.output
+
+
 def test_fewer_slots_than_ranks() -> None:
     with pytest.raises(ValueError, match="-np 3: the hosts have 2 slots"):
         horovod.run(print, num_proc=3, hosts="localhost:2")

@@ -275,8 +275,8 @@ class Buckets:
         except FailedPreconditionError as error:
             raise slot.too_often_error(self._passes) from error
 
-    def use_results(self) -> None:
-        """Gives parameters what was reduced, and None where no rank has brought a gradient."""
+    def use_results(self, absent_are_zeros: bool) -> None:
+        """Gives parameters what was reduced; None or zeros where no rank brought a gradient."""
         if self._compressor is not None:
             for slot in self.slots:
                 slot.expand(self._compressor)
@@ -284,7 +284,7 @@ class Buckets:
             if self._compressor is None and flat.host is not flat.here:
                 flat.here.copy_(flat.host)
         for slot in self._removed:
-            if self.native.came_anywhere(slot.part):
+            if absent_are_zeros or self.native.came_anywhere(slot.part):
                 slot.attach()
             else:
                 slot.param.grad = None  # As in one process: the optimizer leaves it alone.

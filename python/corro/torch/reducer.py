@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -71,6 +71,10 @@ class Reducer:
         # Makes what to raise for a gradient of this name that comes once more before step(); None:
         # it is reduced once more.
         self.refuses_more: Callable[[str], Exception] | None = None
+        # Raises what a reduction failed with as another library's error; None: as it is.
+        self.raise_as: Callable[[CorroError], NoReturn] | None = None
+        # A gradient that came on no rank is zeros, which momentum goes on with; else it is None.
+        self.absent_are_zeros = False
         self._joined = False  # This rank has, and not all have.
         self._removed: list[str] = []  # Whose gradients this rank removed before the last step.
         _context.current().dependents.add(self)
@@ -97,7 +101,7 @@ class Reducer:
         for other in list(_context.current().dependents):
             if isinstance(other, Reducer) and other is not self and mine & other._slots.keys():
                 with suppress(CorroError):
-                    other._wait()
+                    other._wait_for_sets()
                 other.close("its parameters belong to another DistributedOptimizer now; use that")
 
     def add(self, groups: Iterable[Sequence[tuple[str, Parameter]]]) -> None:
@@ -333,6 +337,14 @@ class Reducer:
     def _wait(self) -> None:
         """Blocks until nothing is being reduced."""
         try:
+            self._wait_for_sets()
+        except CorroError as error:
+            if self.raise_as is not None:
+                self.raise_as(error)
+            raise
+
+    def _wait_for_sets(self) -> None:
+        try:
             for buckets in self._sets:
                 buckets.native.wait()
         except MismatchError:
@@ -346,7 +358,7 @@ class Reducer:
         """The closed generation's gradients are there."""
         landing, self._landing = self._landing, []
         for buckets in landing:
-            buckets.use_results()
+            buckets.use_results(self.absent_are_zeros)
 
     def note_removed(self) -> None:
         """Notes which gradients the optimizer will not use.

@@ -210,3 +210,25 @@ def test_what_cannot_be_broadcast() -> None:
     for wrong in ([1, 2], "weights", 3):
         with pytest.raises(ValueError):  # noqa: PT011  # The texts differ.
             hvd.broadcast_parameters(wrong, root_rank=0)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_parameter_without_a_gradient_on_any_rank_has_zeros() -> None:
+    """Momentum goes on, as with Horovod."""
+    used, unused = (torch.nn.Parameter(torch.ones(1)) for _ in range(2))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([used, unused], lr=0.1, momentum=0.9),
+        named_parameters=[("used", used), ("unused", unused)],
+    )
+    for step in range(4):
+        optimizer.zero_grad()
+        (used.sum() + unused.sum() if step % 2 == 0 else used.sum()).backward()
+        optimizer.step()
+    assert unused.item() == pytest.approx(0.4661)
+
+
+@pytest.mark.usefixtures("two")
+def test_parameters_that_differ_are_an_error_of_horovods() -> None:
+    parameter = torch.nn.Parameter(torch.ones(hvd.rank() + 1))
+    with pytest.raises(hvd.HorovodInternalError, match="different parameters"):
+        hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=0.1))

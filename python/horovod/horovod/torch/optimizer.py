@@ -13,6 +13,7 @@ import torch
 import corro
 import corro.torch
 from corro.torch.delta_optimizer import DeltaOptimizerBase
+from horovod.common.exceptions import raise_as_horovods, raised_as_horovods
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import Average, corros, known
 from horovod.common.settings import bucket_bytes
@@ -52,17 +53,18 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
     named = _named(optimizer, named_parameters)
-    wrapped: Any = corro.torch.DistributedOptimizer(
-        optimizer,
-        named,
-        compression,
-        backward_passes_per_step,
-        reduction,
-        gradient_predivide_factor,
-        groups or None,
-        _group_of(process_set),
-        bucket_bytes=bucket_bytes(os.environ),
-    )
+    with raised_as_horovods():
+        wrapped: Any = corro.torch.DistributedOptimizer(
+            optimizer,
+            named,
+            compression,
+            backward_passes_per_step,
+            reduction,
+            gradient_predivide_factor,
+            groups or None,
+            _group_of(process_set),
+            bucket_bytes=bucket_bytes(os.environ),
+        )
     own = type(wrapped)
     adds = _DeltasAsHorovods if isinstance(wrapped, DeltaOptimizerBase) else _AsHorovods
     wrapped.__class__ = type(own.__name__, (adds, own), {"__module__": own.__module__})
@@ -70,6 +72,8 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
     wrapped._skips = False
     if not isinstance(wrapped, DeltaOptimizerBase) and wrapped._reducer is not None:
         wrapped._reducer.refuses_more = _more_passes
+        wrapped._reducer.raise_as = raise_as_horovods
+        wrapped._reducer.absent_are_zeros = True
     return wrapped
 
 
@@ -107,7 +111,8 @@ class _AsHorovods(torch.optim.Optimizer):
                 "optimizer.synchronize() in your code.",
                 stacklevel=2,
             )
-        return super().step(closure)
+        with raised_as_horovods():
+            return super().step(closure)
 
     step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
 
@@ -124,6 +129,13 @@ class _AsHorovods(torch.optim.Optimizer):
 
 class _DeltasAsHorovods(torch.optim.Optimizer):
     """The same for op=Adasum."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Lets the optimizer step, and reduces what that changed."""
+        with raised_as_horovods():
+            return super().step(closure)
+
+    step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
 
     def skip_synchronize(self) -> NoReturn:
         """Always raises AssertionError: it is step() that reduces."""
