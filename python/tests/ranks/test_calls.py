@@ -37,7 +37,7 @@ def until_inside(begun: int = 0) -> None:
         frame = sys._current_frames()[main]
         place = frame.f_code.co_name
         # A reducer also looks whether there is anything to wait for; then no generation is closed.
-        lands = place == "_wait" and frame.f_locals["self"]._landing
+        lands = place == "_wait_for_sets" and frame.f_locals["self"]._landing
         waits = lands or place in ("run", "run_allreduce")
         if waits and engine.counter("ops") > begun:
             return
