@@ -114,9 +114,11 @@ def test_ranks_that_run_different_programs(
 
 def test_a_rank_that_ends_earlier(launch: Launch) -> None:
     program = f"{BEGIN}hvd.rank() == 0 and hvd.allreduce(x)"
-    [line] = errors_of(launch("-c", program, **PATIENCE))
+    job = launch("-c", program, **PATIENCE)
+    [line] = errors_of(job)
     assert "HorovodInternalError: Horovod has been shut down. " in line
     assert line.endswith("rank 1 has left the job")
+    assert "or join() when it has no more batches" in " ".join(job.output.split())
 
 
 TRAIN = (

@@ -99,7 +99,7 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
   if (verdict.absent >= 0) {
     return fmt::format(
         "rank {} had left without an error; see its log, and make every rank call the same "
-        "operations",
+        "operations, or join() when it has no more batches",
         verdict.absent);
   }
   if (gave_up(end)) {

@@ -12,7 +12,11 @@ namespace {
 
 bool failed_alone(const RankEnd& end) { return end.ended && !end.stopped && !ended_well(end); }
 
-bool reports_loss(const std::string& error) { return error.find("RankLost") != std::string::npos; }
+/// In corro's words, or in those of its horovod package.
+bool reports_loss(const std::string& error) {
+  return error.find("RankLost") != std::string::npos ||
+         error.find("HorovodInternalError: Horovod has been shut down. ") != std::string::npos;
+}
 
 /// The newest failed operation, if the rank's last operation failed.
 const obs::OpSnapshot* failed_operation(const RankEnd& end) {

@@ -106,6 +106,18 @@ TEST(DecideCulprit, ARankThatHadLeftAndWasStoppedOnItsWayOutIsNamedAsAbsent) {
             -1);
 }
 
+TEST(DecideCulprit, ALossInHorovodsWordsIsALoss) {
+  const std::string lost =
+      "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. allreduce "
+      "\"allreduce.x\" on rank 0 (phase negotiate): rank 1 has left the job";
+  const std::vector<RankEnd> raised = {end_of(0, 10, exited(1), lost),
+                                       stopped(1, 500, "KeyError: 'own'")};
+  EXPECT_EQ(decide_culprit(raised).culprit, 1);
+  const std::vector<RankEnd> left = {end_of(0, 10, exited(1), lost), end_of(1, 1, exited(0))};
+  EXPECT_EQ(decide_culprit(left).culprit, 0);
+  EXPECT_EQ(decide_culprit(left).absent, 1);
+}
+
 TEST(DecideCulprit, RanksWithTheSameErrorFailedAlike) {
   const std::vector<RankEnd> ends = {
       end_of(0, 10, exited(1), "ModuleNotFoundError: No module named 'x'"),
