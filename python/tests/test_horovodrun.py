@@ -160,6 +160,8 @@ def test_the_file_counts_where_the_command_line_says_nothing(tmp_path: Path) -> 
         ("params:\n  fusion_treshold_mb: 1\n", "did you mean params.fusion_threshold_mb"),
         ("controller: ucx\n", "gloo or mpi, not 'ucx'"),
         ("- 1\n", "expected sections"),
+        ("autotune:\n  enabled: maybe\n", "autotune.enabled: true or false is needed"),
+        ("stall_check:\n  enabled: [1]\n", "stall_check.enabled: true or false is needed"),
         ("params: [1\n", "config.yaml: no YAML: while parsing"),
         ("params:\n  cycle_time_ms: fast\n", "params.cycle_time_ms: a number is needed"),
     ],

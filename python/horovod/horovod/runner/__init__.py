@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import corro
 from corro.errors import InvalidArgumentError
+from horovod.common.settings import stall_warning
 from horovod.runner.remote_shell import remote_shell
 
 # Of an elastic job, or of a launcher that is not here; what they would change is not done silently.
@@ -89,6 +91,9 @@ def run(
         extra += ["--output-dir", output_filename]
     if verbose:
         extra.append("--verbose")
+    long_wait = stall_warning(os.environ)
+    if long_wait is not None:
+        extra += ["--long-wait", f"{long_wait:g}"]
     env = {}
     if isinstance(network_interfaces, str):
         env["NCCL_SOCKET_IFNAME"] = network_interfaces

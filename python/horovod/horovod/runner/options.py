@@ -260,9 +260,9 @@ def _take_file(args: argparse.Namespace, content: Mapping[str, Any]) -> None:
     rows = {row.place: row for row in TUNING}
     for place, value in _places(content):
         if place in rows:
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if rows[place].kind in (int, float) and not is_number:
-                raise ValueError(f"{args.config_file}: {place}: a number is needed, not {value!r}")
+            wanted = _wanted(rows[place].kind, value)
+            if wanted:
+                raise ValueError(f"{args.config_file}: {place}: {wanted} is needed, not {value!r}")
             _take(args, rows[place].name, value)
         elif place == "controller":
             if value not in ("gloo", "mpi"):
@@ -270,6 +270,10 @@ def _take_file(args: argparse.Namespace, content: Mapping[str, Any]) -> None:
             if not (args.use_gloo or args.use_mpi or args.use_jsrun):
                 setattr(args, f"use_{value}", True)
         elif place == "stall_check.enabled":
+            if not isinstance(value, bool):
+                raise ValueError(
+                    f"{args.config_file}: {place}: true or false is needed, not {value!r}"
+                )
             _take(args, "no_stall_check", not value)
         elif place == "logging.with_timestamp":
             _take(args, "log_with_timestamp", value)
@@ -279,14 +283,25 @@ def _take_file(args: argparse.Namespace, content: Mapping[str, Any]) -> None:
             raise ValueError(f"{args.config_file}: {place} is not known{hint}")
 
 
+def _wanted(kind: Any, value: Any) -> str:
+    """Returns what a value of this kind has to be, if this one is not."""
+    if kind is ON_OFF:
+        return "" if isinstance(value, bool) else "true or false"
+    if kind is str:
+        return "" if isinstance(value, str | int | float) else "a word"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "" if is_number else "a number"
+
+
 def _places(content: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Returns the keys that have a value."""
     places: list[tuple[str, Any]] = []
     for section, value in content.items():
         if isinstance(value, dict):
             places += [(f"{section}.{key}", inner) for key, inner in value.items()]
         else:
             places.append((section, value))
-    return places
+    return [(place, value) for place, value in places if value is not None]
 
 
 def _take(args: argparse.Namespace, name: str, value: Any) -> None:
