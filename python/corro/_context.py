@@ -438,12 +438,17 @@ def exchange(
     return gathered.rows()
 
 
-def barrier(group: Group | None = None, *, timeout: float | None = None) -> None:
-    """Blocks until every rank of the group has called it."""
+def barrier(
+    group: Group | None = None, *, timeout: float | None = None, name: str | None = None
+) -> None:
+    """Blocks until every rank of the group has called it.
+
+    With a name its place among the group's other operations may differ by rank.
+    """
     from corro import _native
 
-    group = world_or(group)
-    group.native.run([_native.Op(kind=_native.BARRIER, timeout=timeout)], None)
+    op = _native.Op(kind=_native.BARRIER, name=name, timeout=timeout)
+    world_or(group).native.run([op], None, name is not None)
 
 
 def join(group: Group | None = None, *, timeout: float | None = None) -> int:

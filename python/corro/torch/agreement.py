@@ -23,23 +23,25 @@ if TYPE_CHECKING:
     NamedSets = Sequence[Sequence[tuple[str, Tensor]]]
 
 
-def check_same_tensors(group: Group, caller: str, sets: NamedSets) -> None:
+def check_same_tensors(group: Group, caller: str, sets: NamedSets, name: str | None = None) -> None:
     """Raises MismatchError on every rank unless all have the same names, shapes and dtypes.
 
-    Blocks until every rank of the group has called it. `caller` is what the user has called.
+    Blocks until every rank of the group has called it, by this name if there is one. `caller` is
+    what the user has called.
     """
-    check_same_lines(group, f"{caller}: ranks have different parameters", _lines(sets))
+    check_same_lines(group, f"{caller}: ranks have different parameters", _lines(sets), name)
 
 
-def check_same_lines(group: Group, what: str, lines: list[str]) -> None:
+def check_same_lines(group: Group, what: str, lines: list[str], name: str | None = None) -> None:
     """Raises MismatchError on every rank, beginning with `what`, unless all have the same lines.
 
     Blocks until every rank of the group has called it. One allgather of 8 bytes; the lines travel
     only to say which differ.
     """
-    if len({row[0] for row in exchange(group, [digest("\n".join(lines))])}) == 1:
+    words = exchange(group, [digest("\n".join(lines))], name=name and f"{name}.digest")
+    if len({row[0] for row in words}) == 1:
         return
-    everyone = allgather_object(lines, group=group)
+    everyone = allgather_object(lines, name and f"{name}.lines", group=group)
     for rank, theirs in zip(group.ranks, everyone, strict=True):
         for first, other in zip_longest(everyone[0], theirs, fillvalue="nothing"):
             if first != other:

@@ -22,7 +22,11 @@ Parameters = Mapping[str, Any] | Iterable["Tensor | tuple[str, Tensor]"]
 
 
 def broadcast_parameters(
-    params: Parameters, root_rank: int = 0, *, group: Group | None = None
+    params: Parameters,
+    root_rank: int = 0,
+    name: str | None = None,
+    *,
+    group: Group | None = None,
 ) -> None:
     """Fills the tensors on every rank with the root's, as one unit.
 
@@ -33,6 +37,7 @@ def broadcast_parameters(
         params: model.state_dict(), model.named_parameters() or a list of tensors; values of other
             types are left alone.
         root_rank: whose values all get.
+        name: of the whole: its place among the group's other operations may then differ by rank.
         group: the ranks that take part; the world if not given.
     """
     if isinstance(params, torch.nn.Module):
@@ -55,21 +60,31 @@ def broadcast_parameters(
         raise wrong
     group = world_or(group)
     tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
-    check_same_tensors(group, "broadcast_parameters", [tensors])
+    check_same_tensors(group, "broadcast_parameters", [tensors], name)
     if tensors:
-        calls = [verbs.calls.broadcast_(t, root_rank, group=group) for _, t in tensors]
+        calls = [
+            verbs.calls.broadcast_(t, root_rank, name and f"{name}.{i}", group=group)
+            for i, (_, t) in enumerate(tensors)
+        ]
         Call.joined(calls).run()
 
 
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int = 0, *, group: Group | None = None
+    optimizer: torch.optim.Optimizer,
+    root_rank: int = 0,
+    name: str | None = None,
+    *,
+    group: Group | None = None,
 ) -> None:
-    """Loads the root's optimizer state, hyperparameters included, on every rank."""
+    """Loads the root's optimizer state, hyperparameters included, on every rank.
+
+    With a name its place among the group's other operations may differ by rank.
+    """
     group = world_or(group)
     file = io.BytesIO()
     if is_root(group, root_rank):
         torch.save(optimizer.state_dict(), file)
-    data = broadcast_bytes(file.getvalue(), root_rank, group)
+    data = broadcast_bytes(file.getvalue(), root_rank, group, name)
     if not is_root(group, root_rank):
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         optimizer.load_state_dict(state)

@@ -232,3 +232,15 @@ def test_parameters_that_differ_are_an_error_of_horovods() -> None:
     parameter = torch.nn.Parameter(torch.ones(hvd.rank() + 1))
     with pytest.raises(hvd.HorovodInternalError, match="different parameters"):
         hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=0.1))
+
+
+@pytest.mark.usefixtures("two")
+def test_gradients_travel_compressed() -> None:
+    """2049 is no float16."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([parameter], lr=1.0), compression=hvd.Compression.fp16
+    )
+    (parameter.sum() * 2049).backward()
+    optimizer.step()
+    assert parameter.item() == -2048

@@ -117,9 +117,24 @@ def test_handles() -> None:
     handles = [hvd.allreduce_async(mine(torch.int32, i + 1), op=hvd.Sum) for i in range(150)]
     for i, handle in enumerate(handles):
         assert hvd.synchronize(handle).tolist() == [total()] * (i + 1)
-        assert hvd.poll(handle)
+        with pytest.raises(ValueError, match="was not created"):
+            hvd.poll(handle)
         assert hvd.synchronize(handle) is None
     assert hvd.synchronize(123456789) is None
+
+
+@pytest.mark.usefixtures("two")
+def test_poll_says_whether_a_result_is_there() -> None:
+    if hvd.rank() == 0:
+        handle = hvd.allreduce_async(mine(), op=hvd.Sum, name="polled")
+        assert not hvd.poll(handle)
+        hvd.barrier()
+    else:
+        hvd.barrier()
+        handle = hvd.allreduce_async(mine(), op=hvd.Sum, name="polled")
+    while not hvd.poll(handle):
+        pass
+    assert (hvd.synchronize(handle) == total()).all()
 
 
 def test_names_come_in_another_order_on_each_rank() -> None:

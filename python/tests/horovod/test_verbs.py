@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,8 +168,88 @@ def test_a_group_has_one_handle_and_is_over_as_a_whole() -> None:
     handle = hvd.grouped_allreduce_async(xs, op=hvd.Sum, name="g")
     assert isinstance(handle, int)
     results = hvd.synchronize(handle)
-    assert hvd.poll(handle)
     assert [result.shape for result in results] == [x.shape for x in xs]
     total = hvd.size() * (hvd.size() + 1) / 2
     assert all((result == total).all() for result in results)
     assert hvd.synchronize(handle) is None
+
+
+Form = Callable[..., torch.Tensor]
+FORMS: dict[str, Form] = {
+    "allreduce": hvd.allreduce,
+    "allreduce_": hvd.allreduce_,
+    "allreduce_async": lambda x, **how: hvd.synchronize(hvd.allreduce_async(x, **how)),
+    "allreduce_async_": lambda x, **how: hvd.synchronize(hvd.allreduce_async_(x, **how)),
+    "grouped_allreduce": lambda x, **how: hvd.grouped_allreduce([x], **how)[0],
+    "grouped_allreduce_": lambda x, **how: hvd.grouped_allreduce_([x], **how)[0],
+    "grouped_allreduce_async": lambda x, **how: hvd.synchronize(
+        hvd.grouped_allreduce_async([x], **how)
+    )[0],
+    "grouped_allreduce_async_": lambda x, **how: hvd.synchronize(
+        hvd.grouped_allreduce_async_([x], **how)
+    )[0],
+    "reducescatter": hvd.reducescatter,
+    "reducescatter_async": lambda x, **how: hvd.synchronize(hvd.reducescatter_async(x, **how)),
+    "grouped_reducescatter": lambda x, **how: hvd.grouped_reducescatter([x], **how)[0],
+    "grouped_reducescatter_async": lambda x, **how: hvd.synchronize(
+        hvd.grouped_reducescatter_async([x], **how)
+    )[0],
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_each_form_takes_both_factors(form: Form) -> None:
+    x = torch.ones(hvd.size(), 2)
+    result = form(x, op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.25)
+    assert (result == hvd.size() / 2).all()
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize("name", ["allreduce", "grouped_allreduce", "reducescatter"])
+def test_compression_is_seen_in_the_result(name: str) -> None:
+    """2049 is no float16, and 257 no bfloat16."""
+    for compression, value in ((hvd.Compression.fp16, 2049.0), (hvd.Compression.bf16, 257.0)):
+        x = torch.full((hvd.size(), 2), value)
+        small = FORMS[name](x, op=hvd.Average, compression=compression)
+        torch.testing.assert_close(small, torch.full_like(small, value - 1), rtol=1e-5, atol=0)
+        whole = FORMS[name](x, op=hvd.Average)
+        torch.testing.assert_close(whole, torch.full_like(whole, value), rtol=1e-5, atol=0)
+
+
+@pytest.mark.usefixtures("two")
+def test_operations_of_a_set_do_not_count_for_the_world() -> None:
+    one = hvd.add_process_set([0])
+    if hvd.rank() == 0:
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=one).item() == 1
+        hvd.barrier(process_set=one)
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+    hvd.remove_process_set(one)
+
+
+@pytest.mark.usefixtures("two")
+def test_objects_and_parameters_go_in_another_order_on_each_rank() -> None:
+    """One thread after the other begins; on rank 0 the other one first."""
+    results: dict[str, Any] = {}
+    parameters = [torch.full((3,), float(hvd.rank()))]
+
+    def run(what: str) -> None:
+        if what == "parameters":
+            hvd.broadcast_parameters(parameters, 0)
+        elif what == "barrier":
+            hvd.barrier()
+        elif what == "gathered":
+            results[what] = hvd.allgather_object(hvd.rank() * "x", name="g")
+        else:
+            results[what] = hvd.broadcast_object(what, 0, name=what)
+
+    whats = ["one", "other", "parameters", "barrier", "gathered"]
+    threads = [threading.Thread(target=run, args=(what,)) for what in whats]
+    for thread in threads if hvd.rank() == 0 else reversed(threads):
+        thread.start()
+        time.sleep(0.05)  # So that it has begun.
+    for thread in threads:
+        thread.join()
+    assert results["one"] == "one"
+    assert results["other"] == "other"
+    assert results["gathered"] == [rank * "x" for rank in range(hvd.size())]
+    assert (parameters[0] == 0).all()

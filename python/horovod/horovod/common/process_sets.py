@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import corro
@@ -32,9 +32,11 @@ class ProcessSet:
         self.ranks = sorted(ranks_or_comm)
         self.group: corro.Group | None = None
         self.native: _native.Group | None = None  # The engine's; of a registered set's members.
+        self.counts: dict[str, Iterator[int]] = {}  # By kind, of operations without a name.
 
     def serve(self, group: corro.Group | None) -> None:
         """Operations of this set are the group's from now on; None: there are none."""
+        self.counts = {}
         self.group = group
         self.native = group.native if group is not None and group.included() else None
 
@@ -100,8 +102,8 @@ def _register(one: ProcessSet) -> None:
     assert one.ranks is not None
     if one.ranks and one.ranks[-1] >= corro.size():
         raise ValueError(f"{one!r}: the ranks are 0 to {corro.size() - 1}")
+    one.serve(corro.new_group(one.ranks))  # Refuses what are no ranks.
     one.process_set_id = max(_sets) + 1
-    one.serve(corro.new_group(one.ranks))
     _sets[one.process_set_id] = one
 
 

@@ -8,7 +8,6 @@ hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 """
 
 import corro.torch as _verbs  # noqa: F401  # First: it says what is wrong with torch.
-from horovod.common import basics as _basics
 from horovod.common.basics import (
     ccl_built,
     cross_rank,
@@ -39,7 +38,6 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
-from horovod.torch import mpi_ops
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
     allgather_object,
@@ -79,18 +77,12 @@ from horovod.torch.mpi_ops import (
     poll,
     reducescatter,
     reducescatter_async,
+    shutdown,
     sparse_allreduce_async,
     synchronize,
 )
 from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
-
-
-def shutdown() -> None:
-    """Leaves the job, and forgets all handles; init() may follow."""
-    mpi_ops.reset()
-    _basics.shutdown()
-
 
 __all__ = [
     "Adasum",

@@ -34,3 +34,7 @@ class Compression:
     none = _Codecs.none
     fp16 = _Codecs.fp16
     bf16 = _Codecs.bf16
+
+
+NoneCompressor = Compression.none
+FP16Compressor = Compression.fp16

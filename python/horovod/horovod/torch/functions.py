@@ -8,8 +8,8 @@ import cloudpickle
 import torch
 
 import corro.torch as verbs
-from horovod.common.exceptions import raised_as_horovods
-from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch.mpi_ops import own_name, running
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -19,10 +19,9 @@ def broadcast_parameters(
     params: Any, root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
     """Fills model.state_dict(), model.named_parameters() or a list of tensors with the root's."""
-    with raised_as_horovods():
-        verbs.broadcast_parameters(
-            params, root_rank, group=member_group(process_set, "broadcast_parameters")
-        )
+    own = own_name("broadcast_parameters", None, process_set)
+    with running("broadcast_parameters", [own], process_set) as group:
+        verbs.broadcast_parameters(params, root_rank, own, group=group)
 
 
 def broadcast_optimizer_state(
@@ -38,10 +37,9 @@ def broadcast_optimizer_state(
     del model
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
-    with raised_as_horovods():
-        verbs.broadcast_optimizer_state(
-            optimizer, root_rank, group=member_group(process_set, "broadcast_optimizer_state")
-        )
+    own = own_name("broadcast_optimizer_state", None, process_set)
+    with running("broadcast_optimizer_state", [own], process_set) as group:
+        verbs.broadcast_optimizer_state(optimizer, root_rank, own, group=group)
 
 
 def broadcast_object(
@@ -51,13 +49,11 @@ def broadcast_object(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Returns the root's object on every rank; whatever cloudpickle can write."""
-    del name
-    group = member_group(process_set, "broadcast_object")
-    root = group.ranks[group.rank()] == root_rank
-    with raised_as_horovods():
-        data = verbs.broadcast_object(
-            cloudpickle.dumps(obj) if root else b"", root_rank, group=group
-        )
+    own = own_name("broadcast_object", name, process_set)
+    with running("broadcast_object", [own], process_set) as group:
+        root = group.ranks[group.rank()] == root_rank
+        data = cloudpickle.dumps(obj) if root else b""
+        data = verbs.broadcast_object(data, root_rank, own, group=group)
     return obj if root else cloudpickle.loads(data)
 
 
@@ -65,8 +61,7 @@ def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
     """Returns every rank's object, in rank order; whatever cloudpickle can write."""
-    del name
-    group = member_group(process_set, "allgather_object")
-    with raised_as_horovods():
-        all_data = verbs.allgather_object(cloudpickle.dumps(obj), group=group)
+    own = own_name("allgather_object", name, process_set)
+    with running("allgather_object", [own], process_set) as group:
+        all_data = verbs.allgather_object(cloudpickle.dumps(obj), own, group=group)
     return [cloudpickle.loads(data) for data in all_data]

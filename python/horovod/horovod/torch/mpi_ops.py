@@ -24,6 +24,27 @@ from corro.errors import CorroError
 from corro.torch.differentiable import scaled_allgather, scaled_broadcast, scaled_reducescatter
 from corro.torch.verbs import ARRAYS
 from horovod.common import basics
+from horovod.common.basics import (  # noqa: F401  # Scripts look for them here, too.
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    rocm_built,
+    size,
+)
 from horovod.common.exceptions import HorovodInternalError, raise_as_horovods, raised_as_horovods
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import (
@@ -122,22 +143,21 @@ class _Pending:
         return self._finish(results)
 
 
-_counts: dict[str, Iterator[int]] = {}  # By kind, of operations without a name.
 _handle_map: dict[int, _Started] = {}
 _numbers = count()
 
 
-def reset() -> None:
-    """Forgets all handles and names, as shutdown() does."""
+def shutdown() -> None:
+    """Leaves the job, and forgets all handles; init() may follow."""
     _handle_map.clear()
-    _counts.clear()
+    basics.shutdown()
 
 
-def _own_name(kind: str, name: Name) -> str:
-    """Returns the operation's own name."""
+def own_name(kind: str, name: Name, process_set: ProcessSet) -> str:
+    """Returns the operation's own name: the user's, or one that counts those of the set."""
     if name is not None:
         return f"{kind}.{name}"
-    return f"{kind}.noname.{next(_counts.setdefault(kind, count(1)))}"
+    return f"{kind}.noname.{next(process_set.counts.setdefault(kind, count(1)))}"
 
 
 def _handle_of(started: _Started) -> int:
@@ -166,7 +186,7 @@ def _start(
 
 
 @contextmanager
-def _running(kind: str, names: list[str], process_set: ProcessSet) -> Iterator[Group]:
+def running(kind: str, names: list[str], process_set: ProcessSet) -> Iterator[Group]:
     """Operations of these names run within it."""
     group = member_group(process_set, kind)
     group.native.claim(names)
@@ -178,9 +198,11 @@ def _running(kind: str, names: list[str], process_set: ProcessSet) -> Iterator[G
 
 
 def poll(handle: int) -> bool:
-    """Returns whether synchronize(handle) would return at once."""
+    """Returns whether synchronize(handle), once, would return at once."""
     started = _handle_map.get(handle)
-    return started is None or started.done()
+    if started is None:
+        raise ValueError(f"Handle {handle} was not created or has been cleared.")
+    return started.done()
 
 
 def synchronize(handle: int) -> Any:
@@ -327,7 +349,7 @@ def _start_allreduce(
     reduction = corros(op)
     if name is None:
         _checked(tensor)  # What is refused does not count.
-    own = f"allreduce.{name}" if name is not None else _own_name("allreduce", None)
+    own = f"allreduce.{name}" if name is not None else own_name("allreduce", None, process_set)
     try:
         started: _Started | None = native.start_named(
             ARRAYS, ALLREDUCE, tensor, out, reduction, 0, prescale, postscale, own
@@ -381,12 +403,12 @@ def allreduce(
     """Returns the tensor reduced over all ranks; differentiable."""
     reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
     _checked(tensor)
-    own = _own_name("allreduce", name)
+    own = own_name("allreduce", name, process_set)
     if compression is Compression.none and not tensor.requires_grad:
         done = _run_allreduce(tensor, None, own, reduction, process_set)
         if done is not None:
             return done
-    with _running("allreduce", [own], process_set) as group:
+    with running("allreduce", [own], process_set) as group:
         return verbs.allreduce(
             tensor, name=own, group=group, compression=compression, **reduction.arguments
         )
@@ -426,9 +448,9 @@ def allreduce_(
     """Reduces the tensor over all ranks, in place, and returns it."""
     reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
     data = _data(tensor)
-    own = _own_name("allreduce", name)
+    own = own_name("allreduce", name, process_set)
     if _run_allreduce(data, data, own, reduction, process_set) is None:
-        with _running("allreduce", [own], process_set) as group:
+        with running("allreduce", [own], process_set) as group:
             verbs.allreduce(data, name=own, out=data, group=group, **reduction.arguments)
     return tensor
 
@@ -469,7 +491,7 @@ def _start_grouped(
     outs: Sequence[Tensor] | None,
 ) -> int:
     data = [_data(tensor) for tensor in tensors]
-    own = _own_name("grouped_allreduce", name)
+    own = own_name("grouped_allreduce", name, process_set)
 
     def start(group: Group) -> corro.torch.Handle[list[Tensor]]:
         targets = None if outs is None else data
@@ -493,9 +515,9 @@ def grouped_allreduce(
 ) -> list[Tensor]:
     """Returns the tensors, reduced over all ranks as one unit; differentiable."""
     reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
-    own = _own_name("grouped_allreduce", name)
+    own = own_name("grouped_allreduce", name, process_set)
     checked = [_checked(tensor) for tensor in tensors]
-    with _running("allreduce", _numbered(own, len(checked)), process_set) as group:
+    with running("allreduce", _numbered(own, len(checked)), process_set) as group:
         return verbs.grouped_allreduce(
             checked, name=own, group=group, compression=compression, **reduction.arguments
         )
@@ -547,21 +569,23 @@ def allgather_async(
     tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts to gather all ranks' tensors along dim 0, which may differ between ranks."""
-    return _start_allgather([tensor], [_own_name("allgather", name)], process_set, _only)
+    return _start_allgather(
+        [tensor], [own_name("allgather", name, process_set)], process_set, _only
+    )
 
 
 def allgather(
     tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
     """Returns all ranks' tensors, joined along dim 0; differentiable."""
-    return _run_allgather([tensor], [_own_name("allgather", name)], process_set)[0]
+    return _run_allgather([tensor], [own_name("allgather", name, process_set)], process_set)[0]
 
 
 def grouped_allgather_async(
     tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts to gather several tensors."""
-    names = _numbered(_own_name("grouped_allgather", name), len(tensors))
+    names = _numbered(own_name("grouped_allgather", name, process_set), len(tensors))
     return _start_allgather(tensors, names, process_set, list)
 
 
@@ -580,7 +604,7 @@ def grouped_allgather(
     tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
 ) -> list[Tensor]:
     """Returns all ranks' tensors for each; differentiable."""
-    names = _numbered(_own_name("grouped_allgather", name), len(tensors))
+    names = _numbered(own_name("grouped_allgather", name, process_set), len(tensors))
     return _run_allgather(tensors, names, process_set)
 
 
@@ -589,7 +613,7 @@ def _run_allgather(
 ) -> list[Tensor]:
     if any(_checked(tensor).dim() == 0 for tensor in tensors):
         raise IndexError("allgather: a tensor without dimensions has no first one to be joined by")
-    with _running("allgather", names, process_set) as group:
+    with running("allgather", names, process_set) as group:
         scale = 1.0 / group.size()
         return [
             scaled_allgather(tensor, one, group=group, scale=scale)
@@ -624,7 +648,7 @@ def _start_broadcast(
     tensor: Tensor, root_rank: int, name: Name, process_set: ProcessSet, out: Tensor | None
 ) -> int:
     data = _data(tensor)
-    own = _own_name("broadcast", name)
+    own = own_name("broadcast", name, process_set)
 
     def start(group: Group) -> corro.torch.Handle[Tensor]:
         target = None if out is None else data
@@ -641,9 +665,9 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
     """Returns the tensor of a rank of the world; differentiable."""
-    own = _own_name("broadcast", name)
+    own = own_name("broadcast", name, process_set)
     _checked(tensor)
-    with _running("broadcast", [own], process_set) as group:
+    with running("broadcast", [own], process_set) as group:
         return scaled_broadcast(tensor, root_rank, own, group=group, scale=1.0 / group.size())
 
 
@@ -670,7 +694,7 @@ def alltoall_async(
     """Starts to send rows to every rank; the result is what came, and how much from each."""
     rows = _rows_for(_checked(tensor), splits, process_set)
     data = tensor.detach()[: sum(rows)]
-    own = _own_name("alltoall", name)
+    own = own_name("alltoall", name, process_set)
     return _start(
         "alltoall",
         [own],
@@ -691,8 +715,8 @@ def alltoall(
     Rows behind those for the last rank stay here. Differentiable.
     """
     rows = _rows_for(_checked(tensor), splits, process_set)
-    own = _own_name("alltoall", name)
-    with _running("alltoall", [own], process_set) as group:
+    own = own_name("alltoall", name, process_set)
+    with running("alltoall", [own], process_set) as group:
         out, received = verbs.alltoall(tensor[: sum(rows)], rows, own, group=group)
     return out if splits is None else _with_tensor_of(splits, out, received)
 
@@ -703,24 +727,24 @@ def _with_tensor_of(splits: Any, out: Tensor, received: list[int]) -> tuple[Tens
 
 
 def _rows_for(tensor: Tensor, splits: Any, process_set: ProcessSet) -> list[int]:
-    size = len(process_set.ranks or [0])
+    ranks = len(process_set.ranks or [0])
     rows = tensor.shape[0] if tensor.dim() else 0
     if splits is not None and not isinstance(splits, torch.Tensor):
         splits = torch.tensor(splits, dtype=torch.int32)
     if splits is None or splits.numel() == 0:
-        if tensor.dim() == 0 or rows % size:
+        if tensor.dim() == 0 or rows % ranks:
             raise ValueError(
-                f"alltoall: {rows} rows cannot be divided evenly among {size} ranks; give splits"
+                f"alltoall: {rows} rows cannot be divided evenly among {ranks} ranks; give splits"
             )
-        return [rows // size] * size
+        return [rows // ranks] * ranks
     if splits.dim() != 1:
         raise ValueError("alltoall: expected splits of one dimension")
     if splits.dtype not in (torch.int32, torch.int64):
         raise ValueError(f"alltoall: expected splits of int32, not {splits.dtype}")
     numbers = [int(n) for n in splits.tolist()]
-    if len(numbers) != size or min(numbers) < 0 or sum(numbers) > rows:
+    if len(numbers) != ranks or min(numbers) < 0 or sum(numbers) > rows:
         raise ValueError(
-            f"alltoall: splits {numbers} have to be {size} numbers, and together at most {rows}"
+            f"alltoall: splits {numbers} have to be {ranks} numbers, and together at most {rows}"
         )
     return numbers
 
@@ -746,7 +770,7 @@ def reducescatter_async(
     """Starts to reduce the tensor; each rank gets a part of dim 0, the first ones a row more."""
     return _start_reducescatter(
         [tensor],
-        [_own_name("reducescatter", name)],
+        [own_name("reducescatter", name, process_set)],
         _scattering(op, prescale_factor, postscale_factor, process_set),
         process_set,
         _only,
@@ -764,7 +788,7 @@ def grouped_reducescatter_async(
     """Starts to reduce and scatter several tensors."""
     return _start_reducescatter(
         tensors,
-        _numbered(_own_name("grouped_reducescatter", name), len(tensors)),
+        _numbered(own_name("grouped_reducescatter", name, process_set), len(tensors)),
         _scattering(op, prescale_factor, postscale_factor, process_set),
         process_set,
         list,
@@ -793,7 +817,7 @@ def reducescatter(
 ) -> Tensor:
     """Returns this rank's part of dim 0 of the reduced tensor; differentiable."""
     reduction = _scattering(op, prescale_factor, postscale_factor, process_set)
-    names = [_own_name("reducescatter", name)]
+    names = [own_name("reducescatter", name, process_set)]
     return _run_reducescatter([tensor], names, compression, reduction, process_set)[0]
 
 
@@ -808,7 +832,7 @@ def grouped_reducescatter(
 ) -> list[Tensor]:
     """Returns this rank's part of each; differentiable."""
     reduction = _scattering(op, prescale_factor, postscale_factor, process_set)
-    names = _numbered(_own_name("grouped_reducescatter", name), len(tensors))
+    names = _numbered(own_name("grouped_reducescatter", name, process_set), len(tensors))
     return _run_reducescatter(tensors, names, compression, reduction, process_set)
 
 
@@ -821,7 +845,7 @@ def _run_reducescatter(
 ) -> list[Tensor]:
     factors = (reduction.prescale, reduction.postscale)
     small = [compression.compress(_checked(tensor)) for tensor in tensors]
-    with _running("reducescatter", names, process_set) as group:
+    with running("reducescatter", names, process_set) as group:
         parts = [
             scaled_reducescatter(
                 tensor, reduction.op, own, factors, group=group, scale=float(group.size())
@@ -852,5 +876,6 @@ def join(device: int = -1) -> int:
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns once every rank of the set has called it."""
     basics.world()
-    with raised_as_horovods():
-        corro.barrier(member_group(process_set, "barrier"))
+    own = own_name("barrier", None, process_set)
+    with running("barrier", [own], process_set) as group:
+        corro.barrier(group, name=own)
