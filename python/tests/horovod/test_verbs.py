@@ -242,8 +242,8 @@ def test_objects_and_parameters_go_in_another_order_on_each_rank() -> None:
         else:
             results[what] = hvd.broadcast_object(what, 0, name=what)
 
-    whats = ["one", "other", "parameters", "barrier", "gathered"]
-    threads = [threading.Thread(target=run, args=(what,)) for what in whats]
+    kinds = ["one", "other", "parameters", "barrier", "gathered"]
+    threads = [threading.Thread(target=run, args=(what,)) for what in kinds]
     for thread in threads if hvd.rank() == 0 else reversed(threads):
         thread.start()
         time.sleep(0.05)  # So that it has begun.
