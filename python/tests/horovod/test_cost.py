@@ -2,54 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
+from costs import Calls, bytecodes
 
 import corro
 import horovod
 import horovod.torch as hvd
 
-OURS = (str(Path(corro.__file__).parent), str(Path(horovod.__file__).parent))
-
-
 pytestmark = pytest.mark.usefixtures("job")
-
-
-def bytecodes(call: Callable[[], object]) -> int:
-    """Returns how many bytecodes of corro's and of Horovod's interface a call runs, once warm."""
-    count = 0
-
-    def trace(frame: Any, event: str, _: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace if frame.f_code.co_filename.startswith(OURS) else None
-
-    for _ in range(3):
-        call()
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
-
-
-class Calls:
-    """Stands for an engine's group, and writes down which methods are called."""
-
-    def __init__(self, native: Any) -> None:
-        self.native, self.names = native, []
-
-    def __getattr__(self, name: str) -> Any:
-        self.names.append(name)
-        return getattr(self.native, name)
 
 
 @pytest.fixture
@@ -71,5 +32,7 @@ def test_an_allreduce_is_one_native_call(calls: Calls) -> None:
 
 def test_an_allreduce_runs_few_bytecodes() -> None:
     x = torch.ones(3)
-    assert bytecodes(lambda: hvd.synchronize(hvd.allreduce_async_(x, name="x"))) <= 115
-    assert bytecodes(lambda: hvd.allreduce(x, name="x")) <= 145
+    assert (
+        bytecodes(lambda: hvd.synchronize(hvd.allreduce_async_(x, name="x")), corro, horovod) <= 115
+    )
+    assert bytecodes(lambda: hvd.allreduce(x, name="x"), corro, horovod) <= 145

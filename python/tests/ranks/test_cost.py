@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
 import torch
 import torch.distributed as dist
+from costs import Calls, bytecodes
 
 import corro
 import corro.numpy as cn
@@ -20,40 +19,6 @@ import corro.torch as ct
 pytestmark = pytest.mark.usefixtures("process_group")  # Whose engine the verbs use, too.
 
 NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
-
-OURS = str(Path(corro.__file__).parent)
-
-
-def bytecodes(call: Callable[[], object]) -> int:
-    """Returns how many bytecodes of corro's own a call runs, once everything is warm."""
-    count = 0
-
-    def trace(frame: Any, event: str, _: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace if frame.f_code.co_filename.startswith(OURS) else None
-
-    for _ in range(3):
-        call()
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
-
-
-class Calls:
-    """Stands for an engine's group, and writes down which methods are called."""
-
-    def __init__(self, native: Any) -> None:
-        self.native, self.names = native, []
-
-    def __getattr__(self, name: str) -> Any:
-        self.names.append(name)
-        return getattr(self.native, name)
 
 
 @pytest.fixture
@@ -86,18 +51,18 @@ def test_starting_a_verb_is_one_native_call(calls: Calls) -> None:
 
 def test_a_verb_runs_few_bytecodes() -> None:
     x, t = numpy.ones(1), torch.ones(1)
-    assert bytecodes(lambda: cn.allreduce(x)) <= 64
-    assert bytecodes(lambda: ct.allreduce_(t)) <= 64
-    assert bytecodes(lambda: ct.allreduce_async_(t).wait()) <= 110
-    assert bytecodes(lambda: ct.allreduce_async_(t, name="t").wait()) <= 120
+    assert bytecodes(lambda: cn.allreduce(x), corro) <= 64
+    assert bytecodes(lambda: ct.allreduce_(t), corro) <= 64
+    assert bytecodes(lambda: ct.allreduce_async_(t).wait(), corro) <= 110
+    assert bytecodes(lambda: ct.allreduce_async_(t, name="t").wait(), corro) <= 120
 
 
 @pytest.mark.skipif(not NEW, reason="counted with torch 2.15")
 def test_the_back_end_runs_few_bytecodes() -> None:
     t = torch.ones(1)
-    assert bytecodes(lambda: dist.all_reduce(t)) <= 130
-    assert bytecodes(lambda: dist.broadcast(t, 0)) <= 120
-    assert bytecodes(lambda: dist.all_reduce(t, async_op=True).wait()) <= 290
+    assert bytecodes(lambda: dist.all_reduce(t), corro) <= 130
+    assert bytecodes(lambda: dist.broadcast(t, 0), corro) <= 120
+    assert bytecodes(lambda: dist.all_reduce(t, async_op=True).wait(), corro) <= 290
 
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
