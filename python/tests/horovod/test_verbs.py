@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -226,6 +227,15 @@ def test_operations_of_a_set_do_not_count_for_the_world() -> None:
     hvd.remove_process_set(one)
 
 
+def until_waiting(thread: threading.Thread) -> None:
+    """Waits until the thread is over, or inside of its first exchange with other ranks."""
+    while thread.is_alive():
+        frame = sys._current_frames().get(thread.ident or 0)
+        if frame is not None and frame.f_code.co_name in ("exchange", "barrier"):
+            return
+        time.sleep(0.001)
+
+
 @pytest.mark.usefixtures("two")
 def test_objects_and_parameters_go_in_another_order_on_each_rank() -> None:
     """One thread after the other begins; on rank 0 the other one first."""
@@ -246,7 +256,7 @@ def test_objects_and_parameters_go_in_another_order_on_each_rank() -> None:
     threads = [threading.Thread(target=run, args=(what,)) for what in kinds]
     for thread in threads if hvd.rank() == 0 else reversed(threads):
         thread.start()
-        time.sleep(0.05)  # So that it has begun.
+        until_waiting(thread)
     for thread in threads:
         thread.join()
     assert results["one"] == "one"
