@@ -6,6 +6,24 @@
 //   CORRO_TRY(queue.receive(decision));
 //   while (auto start = queue.take_start()) begin(start->lane, start->op, start->parts);
 //   while (auto failure = queue.take_failure()) end(failure->tokens, failure->status);
+//
+// The way of a submission, without a plan; the leader's decisions in capitals:
+//
+//     submit()           it is pending, and announced
+//     RUN, FAIL          it starts on the ordered lane, or fails; it is pending no longer
+//     withdraw()         its owner is gone, and the leader is told. WITHDRAWN takes it away; a RUN
+//                        that was on its way starts nothing here and cancels the operation
+//
+// A plan is a round that repeats, and runs on the planned lane without messages:
+//
+//     PROPOSE            accepted if this rank submitted its last two rounds in one order
+//     ENGAGE             what is pending belongs to the plan; nothing is announced from here on
+//     submit()           in the plan's order: it counts, and a bucket that is complete starts
+//     anything else,     the plan is frozen: nothing more starts, and the leader hears how far it
+//     FREEZE, patience   is here
+//     CUT                where it ends for all: up to there it still runs, the rest is announced
+//
+// A rank that has joined submits nothing; buckets run with identities in its place, until OVER.
 #pragma once
 
 #include <cstdint>
