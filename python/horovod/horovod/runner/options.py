@@ -260,9 +260,7 @@ def _take_file(args: argparse.Namespace, content: Mapping[str, Any]) -> None:
     rows = {row.place: row for row in TUNING}
     for place, value in _places(content):
         if place in rows:
-            wanted = _wanted(rows[place].kind, value)
-            if wanted:
-                raise ValueError(f"{args.config_file}: {place}: {wanted} is needed, not {value!r}")
+            _check_value(args.config_file, place, rows[place].kind, value)
             _take(args, rows[place].name, value)
         elif place == "controller":
             if value not in ("gloo", "mpi"):
@@ -270,10 +268,7 @@ def _take_file(args: argparse.Namespace, content: Mapping[str, Any]) -> None:
             if not (args.use_gloo or args.use_mpi or args.use_jsrun):
                 setattr(args, f"use_{value}", True)
         elif place == "stall_check.enabled":
-            if not isinstance(value, bool):
-                raise ValueError(
-                    f"{args.config_file}: {place}: true or false is needed, not {value!r}"
-                )
+            _check_value(args.config_file, place, ON_OFF, value)
             _take(args, "no_stall_check", not value)
         elif place == "logging.with_timestamp":
             _take(args, "log_with_timestamp", value)
@@ -283,14 +278,17 @@ def _take_file(args: argparse.Namespace, content: Mapping[str, Any]) -> None:
             raise ValueError(f"{args.config_file}: {place} is not known{hint}")
 
 
-def _wanted(kind: Any, value: Any) -> str:
-    """Returns what a value of this kind has to be, if this one is not."""
+def _check_value(file: str, place: str, kind: Any, value: Any) -> None:
+    """Raises ValueError if the value is none of this kind."""
     if kind is ON_OFF:
-        return "" if isinstance(value, bool) else "true or false"
-    if kind is str:
-        return "" if isinstance(value, str | int | float) else "a word"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return "" if is_number else "a number"
+        fits, wanted = isinstance(value, bool), "true or false"
+    elif kind is str:
+        fits, wanted = isinstance(value, str | int | float), "a word"
+    else:
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        wanted = "a number"
+    if not fits:
+        raise ValueError(f"{file}: {place}: {wanted} is needed, not {value!r}")
 
 
 def _places(content: Mapping[str, Any]) -> list[tuple[str, Any]]:
