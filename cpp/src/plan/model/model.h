@@ -45,7 +45,7 @@ struct Operator {
   double flops = 0;         ///< Forward, of matrix units: a multiplication and an addition are 2.
   double traffic = 0;       ///< Forward, elements that pass device memory: what bounds the rest.
   double output = 0;        ///< Elements.
-  double saved = 0;         ///< Elements kept for backward beyond the outputs of its inputs.
+  double saved = 0;         ///< Elements kept for backward; what two operators keep counts at one.
   uint64_t parameters = 0;  ///< Elements, of all experts together.
   uint32_t most_ways = 1;   ///< It can be cut so many ways at most (heads, features); 1: not.
 };
