@@ -1,0 +1,57 @@
+// How each layer runs so that all of them fit in memory: of every layer type, how many layers take
+// which option (recompute, sharding, offload), least time first (planning.md 3c).
+//
+//   const LayerType block{.count = 6, .options = {{3, 5}, {3.4, 3}, {4, 1}}};   // {time, memory}
+//   const auto choice = choose_exactly({&block, 1}, 24);     // time 19.2, counts {{3, 3, 0}}
+//   if (!choice) { /* needs least_memory({&block, 1}) */ }
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace corro::plan {
+
+/// What one layer takes; any units, time >= 0 and memory >= 0, both finite.
+struct LayerOption {
+  double time;
+  double memory;
+};
+
+/// `count` equal layers with at least one option.
+struct LayerType {
+  uint32_t count;
+  std::vector<LayerOption> options;
+};
+
+struct MemoryChoice {
+  std::vector<std::vector<uint32_t>> counts;  ///< By type and option: how many layers take it.
+  double time = 0;
+  double memory = 0;
+  double bound = 0;    ///< No choice within the limit takes less time.
+  bool exact = false;  ///< This one takes the least.
+};
+
+/// Memory of the smallest choice: what the limit has to be for an answer.
+[[nodiscard]] double least_memory(std::span<const LayerType> types);
+
+/// Lagrangian bound of the time within the limit, which is the linear program's optimum; infinity
+/// if nothing fits. O(options log options).
+[[nodiscard]] double memory_bound(std::span<const LayerType> types, double limit);
+
+/// At most two options of a type, better ones while they fit: what the linear program chooses, with
+/// whole layers. Above its bound by less than one layer's step from an option to the next. Nothing
+/// if nothing fits. O(types options^2).
+[[nodiscard]] std::optional<MemoryChoice> choose_quickly(std::span<const LayerType> types,
+                                                         double limit);
+
+/// Least time by dynamic programming over memory. Keeps at most `most_points` different amounts of
+/// memory after each layer: exact if they suffice (`exact` says so), and otherwise never worse than
+/// the optimum for a limit lower by layers / most_points of it, nor than choose_quickly. Never over
+/// the limit. Nothing if nothing fits. O(layers options most_points).
+[[nodiscard]] std::optional<MemoryChoice> choose_exactly(std::span<const LayerType> types,
+                                                         double limit, size_t most_points = 2560);
+
+}  // namespace corro::plan
