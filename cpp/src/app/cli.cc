@@ -12,7 +12,7 @@
 #include <span>
 
 #include "app/completion.h"
-#include "launch/misspelt.h"
+#include "base/nearest_name.h"
 
 namespace corro::app {
 namespace {
@@ -388,7 +388,7 @@ Status no_command(const CLI::App& program, const std::string& word) {
   for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
     commands.insert(command->get_name());
   }
-  const std::string nearest = launch::nearest_name(word, commands);
+  const std::string nearest = nearest_name(word, commands);
   const std::string question =
       nearest.empty() ? "" : fmt::format("did you mean corro {}? ", nearest);
   return {Code::kInvalidArgument,

@@ -9,10 +9,6 @@
 
 namespace corro::launch {
 
-/// The one of `known` that is nearest to `name`, if it is at most two letters away, one for a short
-/// name; else "". Pure.
-[[nodiscard]] std::string nearest_name(const std::string& name, const std::set<std::string>& known);
-
 /// One line for each CORRO_ variable that is none of `known` but at most two letters away from one:
 /// "CORRO_TIMOUT is set, but corro does not know it: did you mean CORRO_TIMEOUT?". Pure.
 [[nodiscard]] std::vector<std::string> find_misspelt(const Variables& environment,

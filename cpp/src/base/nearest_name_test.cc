@@ -1,0 +1,25 @@
+#include "base/nearest_name.h"
+
+#include <gtest/gtest.h>
+
+namespace corro {
+namespace {
+
+TEST(NearestName, IsWithinTwoLettersOrOneForAShortName) {
+  const std::set<std::string> known = {"nvlink", "pcie", "network", "run"};
+  EXPECT_EQ(nearest_name("nvlnk", known), "nvlink");
+  EXPECT_EQ(nearest_name("nettwrok", known), "");  // A swap is two letters, so this is three away.
+  EXPECT_EQ(nearest_name("netwrok", known), "network");
+  EXPECT_EQ(nearest_name("rum", known), "run");
+  EXPECT_EQ(nearest_name("rm", known), "");
+  EXPECT_EQ(nearest_name("pice", known), "");
+  EXPECT_EQ(nearest_name("", known), "");
+  EXPECT_EQ(nearest_name("nvlink", {}), "");
+}
+
+TEST(NearestName, OfTwoAsNearIsTheFirst) {
+  EXPECT_EQ(nearest_name("rank7", {"rank9", "rank8"}), "rank8");
+}
+
+}  // namespace
+}  // namespace corro
