@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "plan/yaml.h"
+
 namespace corro::plan {
 namespace {
 
@@ -146,8 +148,21 @@ std::string Place::to_string() const {
 void Reading::fail(const Place& place, std::string_view what) {
   if (!status_.ok()) return;
   const std::string where = place.to_string();
-  status_ = {Code::kInvalidArgument, where.empty() ? fmt::format("{}: {}", name_, what)
-                                                   : fmt::format("{}: {}: {}", name_, where, what)};
+  const size_t line = text_.empty() ? 0 : line_of(text_, place);
+  status_ = {Code::kInvalidArgument,
+             fmt::format("{}{}: {}{}{}", name_, line == 0 ? "" : fmt::format(":{}", line), where,
+                         where.empty() ? "" : ": ", what)};
+}
+
+double read_quantity(const Json& value, const Place& place, Reading& reading, Unit unit,
+                     RealRange range) {
+  std::optional<double> amount;
+  if (value.is_number()) amount = value.get<double>();
+  if (value.is_string()) amount = parse_quantity(value.get_ref<const std::string&>(), unit);
+  if (amount && range.holds(*amount)) return *amount;
+  reading.fail(place, fmt::format("must be {} from {} to {}: a number, or text such as \"{}\"",
+                                  name_of(unit), range.least, range.most, example_of(unit)));
+  return range.least;
 }
 
 ObjectReader::ObjectReader(const Json& json, const Place& place, Reading& reading,
@@ -191,9 +206,33 @@ int64_t ObjectReader::integer(std::string_view field, Range range,
   return range.least;
 }
 
-std::string ObjectReader::text(std::string_view field) {
-  const Json* value = require(field);
-  if (value == nullptr) return {};
+double ObjectReader::real(std::string_view field, RealRange range, std::optional<double> fallback) {
+  const Json* value = fallback ? find(field) : require(field);
+  if (value == nullptr) return fallback.value_or(range.least);
+  if (value->is_number() && range.holds(value->get<double>())) return value->get<double>();
+  reading_.fail({&place_, field, {}},
+                fmt::format("must be a number from {} to {}", range.least, range.most));
+  return range.least;
+}
+
+double ObjectReader::quantity(std::string_view field, Unit unit, RealRange range,
+                              std::optional<double> fallback) {
+  const Json* value = fallback ? find(field) : require(field);
+  if (value == nullptr) return fallback.value_or(range.least);
+  return read_quantity(*value, {&place_, field, {}}, reading_, unit, range);
+}
+
+bool ObjectReader::boolean(std::string_view field, std::optional<bool> fallback) {
+  const Json* value = fallback ? find(field) : require(field);
+  if (value == nullptr) return fallback.value_or(false);
+  if (value->is_boolean()) return value->get<bool>();
+  reading_.fail({&place_, field, {}}, "must be true or false");
+  return false;
+}
+
+std::string ObjectReader::text(std::string_view field, const std::optional<std::string>& fallback) {
+  const Json* value = fallback ? find(field) : require(field);
+  if (value == nullptr) return fallback.value_or("");
   if (value->is_string()) return value->get<std::string>();
   reading_.fail({&place_, field, {}}, "must be text");
   return {};

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "plan/quantity.h"
 
 namespace corro::plan {
 
@@ -48,15 +49,22 @@ struct Place {
 /// The first error of one reading. Later ones are dropped, so readers need not stop at once.
 class Reading {
  public:
-  explicit Reading(std::string_view name) : name_(name) {}
+  /// With the text that is read, JSON or YAML, messages have lines. Borrows it.
+  explicit Reading(std::string_view name, std::string_view text = {}) : name_(name), text_(text) {}
   void fail(const Place& place, std::string_view what);
   [[nodiscard]] bool ok() const { return status_.ok(); }
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:
   std::string name_;
+  std::string_view text_;
   Status status_;
 };
+
+/// Reads a number of base units, or text as of parse_quantity(). Fails for anything else, for
+/// numbers outside of the range and for such as are none; then `range.least` comes back.
+[[nodiscard]] double read_quantity(const Json& value, const Place& place, Reading& reading,
+                                   Unit unit, RealRange range);
 
 /// Reads the fields of one object. What is wrong goes to `reading`, and a harmless value comes
 /// back. Borrows everything it is given.
@@ -73,7 +81,14 @@ class ObjectReader {
   /// Without `fallback` the field has to be there.
   [[nodiscard]] int64_t integer(std::string_view field, Range range,
                                 std::optional<int64_t> fallback = {});
-  [[nodiscard]] std::string text(std::string_view field);
+  /// Not-a-number and infinity are outside of every range.
+  [[nodiscard]] double real(std::string_view field, RealRange range,
+                            std::optional<double> fallback = {});
+  [[nodiscard]] double quantity(std::string_view field, Unit unit, RealRange range,
+                                std::optional<double> fallback = {});
+  [[nodiscard]] bool boolean(std::string_view field, std::optional<bool> fallback = {});
+  [[nodiscard]] std::string text(std::string_view field,
+                                 const std::optional<std::string>& fallback = {});
   /// One of the first `count` values of an enum, spelled as its name_of().
   template <typename Enum>
   [[nodiscard]] Enum choice(std::string_view field, int count, std::optional<Enum> fallback = {}) {
