@@ -154,6 +154,20 @@ void Reading::fail(const Place& place, std::string_view what) {
                          where.empty() ? "" : ": ", what)};
 }
 
+void check_version(const Json& document, std::string_view field, uint64_t version,
+                   Reading& reading) {
+  const Place place{nullptr, field, {}};
+  if (!document.is_object()) return reading.fail({}, "must be an object");
+  const auto found = document.find(field);
+  if (found == document.end()) return reading.fail(place, "is missing");
+  if (!found->is_number_unsigned() || found->get<uint64_t>() == 0) {
+    reading.fail(place, fmt::format("must be {}", version));
+  } else if (found->get<uint64_t>() != version) {
+    reading.fail(place, fmt::format("is version {}; this corro reads version {}",
+                                    found->get<uint64_t>(), version));
+  }
+}
+
 double read_quantity(const Json& value, const Place& place, Reading& reading, Unit unit,
                      RealRange range) {
   std::optional<double> amount;

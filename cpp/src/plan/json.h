@@ -32,6 +32,10 @@ inline constexpr size_t kMostNameBytes = 200;
 /// JSON, nesting beyond kMostJsonDepth, and a field that comes twice in one object.
 [[nodiscard]] Result<Json> parse_json(std::string_view text, std::string_view name);
 
+/// What a name has to be, in a message.
+inline constexpr std::string_view kNameRule =
+    "must be 1 to 200 bytes of UTF-8 without control characters and quotation marks";
+
 /// True for 1 to kMostNameBytes bytes of UTF-8 without control characters and quotation marks: what
 /// can stand in a message.
 [[nodiscard]] bool is_name(std::string_view text);
@@ -60,6 +64,11 @@ class Reading {
   std::string_view text_;
   Status status_;
 };
+
+/// Fails unless `field` of a document's object is `version`. To be called first: of a newer version
+/// nothing else can be said.
+void check_version(const Json& document, std::string_view field, uint64_t version,
+                   Reading& reading);
 
 /// Reads a number of base units, or text as of parse_quantity(). Fails for anything else, for
 /// numbers outside of the range and for such as are none; then `range.least` comes back.
@@ -109,6 +118,18 @@ class ObjectReader {
     if (!items->is_array()) return reading_.fail(at, "must be a list");
     for (size_t i = 0; i < items->size() && reading_.ok(); ++i)
       visit((*items)[i], Place{&at, {}, i});
+  }
+  /// Calls visit(name, value, place) for each field of an object, by name, until one fails; a
+  /// missing object is empty.
+  template <typename Visit>
+  void fields(std::string_view field, Visit&& visit) {
+    const Json* object = find(field);
+    const Place at{&place_, field, {}};
+    if (object == nullptr) return;
+    if (!object->is_object()) return reading_.fail(at, "must be an object");
+    for (const auto& [name, value] : object->items()) {
+      if (reading_.ok()) visit(name, value, Place{&at, name, {}});
+    }
   }
 
  private:

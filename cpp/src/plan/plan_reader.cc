@@ -1,5 +1,3 @@
-#include <cerrno>
-#include <fstream>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "plan/plan_file.h"
+#include "plan/text_file.h"
 
 namespace corro::plan {
 namespace {
@@ -27,9 +26,7 @@ class Names {
     std::string name = object.text("name");
     const Place at{&place, "name", {}};
     if (reading.ok() && !is_name(name)) {
-      reading.fail(at, fmt::format("must be 1 to {} bytes of UTF-8 without control characters and "
-                                   "quotation marks",
-                                   kMostNameBytes));
+      reading.fail(at, kNameRule);
     }
     const auto number = static_cast<uint32_t>(numbers_.size());
     if (reading.ok() && !numbers_.emplace(name, number).second) {
@@ -60,7 +57,7 @@ class PlanReader {
   explicit PlanReader(std::string_view name) : name_(name), reading_(name) {}
 
   Result<Plan> read(const Json& value) {
-    check_version(value);
+    check_version(value, "corro_plan", kPlanVersion, reading_);
     ObjectReader top(value, {}, reading_, {"corro_plan", "ranks", "lanes", "channels", "services"});
     plan_.ranks = static_cast<uint32_t>(top.integer("ranks", {1, graph::kMostRanks}));
     top.list("lanes", [this](const Json& item, const Place& place) { read_lane(item, place); });
@@ -74,8 +71,6 @@ class PlanReader {
   }
 
  private:
-  /// First of all: of a newer version nothing else can be said.
-  void check_version(const Json& value);
   void read_lane(const Json& item, const Place& place);
   void read_channel(const Json& item, const Place& place);
   void read_service(const Json& item, const Place& place);
@@ -89,21 +84,6 @@ class PlanReader {
   Names services_{"service"};
   Plan plan_;
 };
-
-void PlanReader::check_version(const Json& value) {
-  const Place place{nullptr, "corro_plan", {}};
-  const auto found = value.find(place.field);
-  if (!value.is_object()) {
-    reading_.fail({}, "must be an object");
-  } else if (found == value.end()) {
-    reading_.fail(place, "is missing");
-  } else if (!found->is_number_unsigned() || found->get<uint64_t>() == 0) {
-    reading_.fail(place, fmt::format("must be {}", kPlanVersion));
-  } else if (found->get<uint64_t>() != kPlanVersion) {
-    reading_.fail(place, fmt::format("is version {}; this corro reads version {}",
-                                     found->get<uint64_t>(), kPlanVersion));
-  }
-}
 
 void PlanReader::read_lane(const Json& item, const Place& place) {
   ObjectReader object(item, place, reading_, {"name", "order", "depth", "ranks"});
@@ -201,15 +181,7 @@ Result<Plan> read_plan(std::string_view text, std::string_view name) {
 }
 
 Result<Plan> load_plan(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return status_from_errno(path, errno);
-  std::string text;
-  std::vector<char> block(size_t{1} << 16U);
-  while (file && text.size() <= kMostJsonBytes) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block.data(), static_cast<size_t>(file.gcount()));
-  }
-  if (file.bad()) return status_from_errno(path, errno);
+  CORRO_ASSIGN(const std::string text, read_text_file(path, kMostJsonBytes));
   return read_plan(text, path);
 }
 

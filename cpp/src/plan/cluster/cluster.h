@@ -1,7 +1,7 @@
 // Cluster: on what a model is trained: devices in hosts, links between them.
 //
 //   CORRO_ASSIGN(const Cluster cluster, load_cluster("cluster.yaml"));   // cluster_file.h
-//   const Link link = cluster.link_between(0, 9);
+//   const Link link = cluster.link_between_hosts(0, 9);
 #pragma once
 
 #include <array>
@@ -22,6 +22,7 @@ struct DeviceType {
   std::array<double, kDTypeCount> peak = {};
   double memory_bandwidth = 0;  ///< Bytes/s.
   double price = 0;             ///< Per device and hour, in any currency; 0: not known.
+  bool operator==(const DeviceType&) const = default;
 };
 
 /// Bytes/s in each direction, and the seconds before the first byte.
@@ -41,13 +42,17 @@ struct HostGroup {
   Link network = {};         ///< Of the whole host: all its devices share it.
   Link to_host_memory = {};  ///< Of one device (offload); bandwidth 0: not known.
   double host_memory = 0;    ///< Bytes of a host that offloading may use.
+  uint32_t first = 0;        ///< Of several: the number in the first one's name.
+  uint32_t skip = 0;  ///< Hosts missing before the first one: their ports of switches are empty.
+  bool operator==(const HostGroup&) const = default;
 };
 
-/// Hosts behind one switch: every `hosts` of them in file order. Between two switches of this
-/// level a host has at most this link.
+/// Hosts behind one switch: every `hosts` of them in file order, missing ones counted. Between two
+/// switches of this level a host has at most this link.
 struct SwitchLevel {
   uint32_t hosts = 0;
   Link between = {};
+  bool operator==(const SwitchLevel&) const = default;
 };
 
 struct Cluster {
@@ -66,10 +71,14 @@ struct Cluster {
   [[nodiscard]] std::string host_name(uint32_t host) const;
   /// The host of a device; devices are numbered host by host from 0. O(groups).
   [[nodiscard]] uint32_t host_of(uint32_t device) const;
-  /// Between two hosts: the narrowest on the way.
+  /// Between two hosts: the narrowest bandwidth and the longest latency on the way; the matrix, if
+  /// there is one, says the bandwidth. Of a host and itself: its own link. O(groups).
   [[nodiscard]] Link link_between_hosts(uint32_t a, uint32_t b) const;
-  /// The same cluster without one host; its number has to be less than host_count().
+  /// The same cluster without one host; the others keep their names and their switches. Its number
+  /// has to be less than host_count().
   [[nodiscard]] Cluster without_host(uint32_t host) const;
+
+  bool operator==(const Cluster&) const = default;
 };
 
 }  // namespace corro::plan

@@ -1,0 +1,15 @@
+// Whole files as text, for the loaders: the one I/O of this folder.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/status.h"
+
+namespace corro::plan {
+
+/// Reads a file, but hardly more than `most` bytes of it: who parses the text then says that it is
+/// too long. Fails as opening or reading it does, with the path.
+[[nodiscard]] Result<std::string> read_text_file(const std::string& path, size_t most);
+
+}  // namespace corro::plan
