@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kTooMuch = std::numeric_limits<double>::infinity();
 
-void check_types(std::span<const LayerType> types) {
-  for (const LayerType& type : types) {
+void check_types(std::span<const LayerChoices> types) {
+  for (const LayerChoices& type : types) {
     CORRO_CHECK(!type.options.empty(), "a layer type has no options");
     for (const LayerOption& option : type.options)
       CORRO_CHECK(option.time >= 0 && option.time < kTooMuch && option.memory >= 0 &&
@@ -64,7 +64,7 @@ struct Upgrade {
 };
 
 /// All steps of all types, the best gain first; along one hull in its order.
-std::vector<Upgrade> upgrades_of(std::span<const LayerType> types) {
+std::vector<Upgrade> upgrades_of(std::span<const LayerChoices> types) {
   std::vector<Upgrade> upgrades;
   for (size_t type = 0; type < types.size(); ++type) {
     const auto& options = types[type].options;
@@ -78,7 +78,7 @@ std::vector<Upgrade> upgrades_of(std::span<const LayerType> types) {
 }
 
 /// Adds up what the counts take.
-void total(std::span<const LayerType> types, MemoryChoice& choice) {
+void total(std::span<const LayerChoices> types, MemoryChoice& choice) {
   choice.time = choice.memory = 0;
   for (size_t type = 0; type < types.size(); ++type) {
     for (size_t option = 0; option < types[type].options.size(); ++option) {
@@ -89,9 +89,9 @@ void total(std::span<const LayerType> types, MemoryChoice& choice) {
 }
 
 /// All layers on their smallest option.
-MemoryChoice smallest_choice(std::span<const LayerType> types) {
+MemoryChoice smallest_choice(std::span<const LayerChoices> types) {
   MemoryChoice choice;
-  for (const LayerType& type : types) {
+  for (const LayerChoices& type : types) {
     choice.counts.emplace_back(type.options.size());
     choice.counts.back()[frontier_of(type.options).front()] = type.count;
   }
@@ -110,7 +110,7 @@ struct Pair {
   uint32_t split = 0;
 };
 
-Pair best_pair(const LayerType& type, double limit) {
+Pair best_pair(const LayerChoices& type, double limit) {
   const std::vector<uint32_t> frontier = frontier_of(type.options);
   Pair best;
   const double room = limit + tolerance_of(limit);
@@ -131,7 +131,7 @@ Pair best_pair(const LayerType& type, double limit) {
 }
 
 /// Chooses each type's pair anew in what the others leave, while that helps.
-void refine_pairs(std::span<const LayerType> types, double limit, MemoryChoice& choice) {
+void refine_pairs(std::span<const LayerChoices> types, double limit, MemoryChoice& choice) {
   constexpr int kMostPasses = 8;
   bool better = true;
   for (int pass = 0; better && pass < kMostPasses; ++pass) {
@@ -192,9 +192,9 @@ bool thin(Front& front, double limit, size_t most) {
 /// type that take one of its first options. Either a layer more takes the option, or none does.
 class FrontProgram {
  public:
-  FrontProgram(std::span<const LayerType> types, double limit, size_t most)
+  FrontProgram(std::span<const LayerChoices> types, double limit, size_t most)
       : types_(types), limit_(limit + tolerance_of(limit)), most_(std::max<size_t>(most, 3)) {
-    for (const LayerType& type : types) {
+    for (const LayerChoices& type : types) {
       frontiers_.push_back(frontier_of(type.options));
       needed_after_.push_back(0);
       for (double& needed : needed_after_) needed += smallest_of(needed_after_.size() - 1);
@@ -256,7 +256,7 @@ class FrontProgram {
 
   MemoryChoice trace(uint32_t point) const {
     MemoryChoice choice;
-    for (const LayerType& type : types_) choice.counts.emplace_back(type.options.size());
+    for (const LayerChoices& type : types_) choice.counts.emplace_back(type.options.size());
     for (size_t type = types_.size(); type-- > 0;) {
       size_t layers = types_[type].count;
       size_t option = frontiers_[type].size() - 1;
@@ -278,7 +278,7 @@ class FrontProgram {
     return choice;
   }
 
-  std::span<const LayerType> types_;
+  std::span<const LayerChoices> types_;
   double limit_;
   size_t most_;
   std::vector<std::vector<uint32_t>> frontiers_;
@@ -289,12 +289,12 @@ class FrontProgram {
 
 }  // namespace
 
-double least_memory(std::span<const LayerType> types) {
+double least_memory(std::span<const LayerChoices> types) {
   check_types(types);
   return smallest_choice(types).memory;
 }
 
-double memory_bound(std::span<const LayerType> types, double limit) {
+double memory_bound(std::span<const LayerChoices> types, double limit) {
   check_types(types);
   const MemoryChoice smallest = smallest_choice(types);
   if (smallest.memory > limit + tolerance_of(limit)) return kTooMuch;
@@ -311,7 +311,7 @@ double memory_bound(std::span<const LayerType> types, double limit) {
   return time;
 }
 
-std::optional<MemoryChoice> choose_quickly(std::span<const LayerType> types, double limit) {
+std::optional<MemoryChoice> choose_quickly(std::span<const LayerChoices> types, double limit) {
   check_types(types);
   MemoryChoice choice = smallest_choice(types);
   const double room = limit + tolerance_of(limit);
@@ -334,7 +334,7 @@ std::optional<MemoryChoice> choose_quickly(std::span<const LayerType> types, dou
   return choice;
 }
 
-std::optional<MemoryChoice> choose_exactly(std::span<const LayerType> types, double limit,
+std::optional<MemoryChoice> choose_exactly(std::span<const LayerChoices> types, double limit,
                                            size_t most_points) {
   std::optional<MemoryChoice> quick = choose_quickly(types, limit);
   if (!quick || quick->exact) return quick;

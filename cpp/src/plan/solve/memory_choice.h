@@ -1,9 +1,9 @@
 // How each layer runs so that all of them fit in memory: of every layer type, how many layers take
 // which option (recompute, sharding, offload), least time first (planning.md 3c).
 //
-//   const LayerType block{.count = 6, .options = {{3, 5}, {3.4, 3}, {4, 1}}};   // {time, memory}
-//   const auto choice = choose_exactly({&block, 1}, 24);     // time 19.2, counts {{3, 3, 0}}
-//   if (!choice) { /* needs least_memory({&block, 1}) */ }
+//   const LayerChoices block{.count = 6, .options = {{3, 5}, {3.4, 3}, {4, 1}}};   // {time,
+//   memory} const auto choice = choose_exactly({&block, 1}, 24);     // time 19.2, counts {{3, 3,
+//   0}} if (!choice) { /* needs least_memory({&block, 1}) */ }
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct LayerOption {
 };
 
 /// `count` equal layers with at least one option.
-struct LayerType {
+struct LayerChoices {
   uint32_t count;
   std::vector<LayerOption> options;
 };
@@ -35,23 +35,23 @@ struct MemoryChoice {
 };
 
 /// Memory of the smallest choice: what the limit has to be for an answer.
-[[nodiscard]] double least_memory(std::span<const LayerType> types);
+[[nodiscard]] double least_memory(std::span<const LayerChoices> types);
 
 /// Lagrangian bound of the time within the limit, which is the linear program's optimum; infinity
 /// if nothing fits. O(options log options).
-[[nodiscard]] double memory_bound(std::span<const LayerType> types, double limit);
+[[nodiscard]] double memory_bound(std::span<const LayerChoices> types, double limit);
 
 /// At most two options of a type, better ones while they fit: what the linear program chooses, with
 /// whole layers. Above its bound by less than one layer's step from an option to the next. Nothing
 /// if nothing fits. O(types options^2).
-[[nodiscard]] std::optional<MemoryChoice> choose_quickly(std::span<const LayerType> types,
+[[nodiscard]] std::optional<MemoryChoice> choose_quickly(std::span<const LayerChoices> types,
                                                          double limit);
 
 /// Least time by dynamic programming over memory. Keeps at most `most_points` different amounts of
 /// memory after each layer: exact if they suffice (`exact` says so), and otherwise never worse than
 /// the optimum for a limit lower by layers / most_points of it, nor than choose_quickly. Never over
 /// the limit. Nothing if nothing fits. O(layers options most_points).
-[[nodiscard]] std::optional<MemoryChoice> choose_exactly(std::span<const LayerType> types,
+[[nodiscard]] std::optional<MemoryChoice> choose_exactly(std::span<const LayerChoices> types,
                                                          double limit, size_t most_points = 2560);
 
 }  // namespace corro::plan

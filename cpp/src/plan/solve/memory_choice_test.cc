@@ -17,10 +17,10 @@ namespace {
 using ::testing::ElementsAre;
 
 /// T3: six equal layers that keep activations, recompute some, or recompute all.
-const LayerType kBlock{.count = 6, .options = {{3, 5}, {3.4, 3}, {4, 1}}};
+const LayerChoices kBlock{.count = 6, .options = {{3, 5}, {3.4, 3}, {4, 1}}};
 
 /// The least time of all choices; layer after layer.
-double brute_force(std::span<const LayerType> types, size_t type, uint32_t layer, double room,
+double brute_force(std::span<const LayerChoices> types, size_t type, uint32_t layer, double room,
                    size_t first_option) {
   if (type == types.size()) return 0;
   if (layer == types[type].count) return brute_force(types, type + 1, 0, room, 0);
@@ -33,13 +33,13 @@ double brute_force(std::span<const LayerType> types, size_t type, uint32_t layer
   return least;
 }
 
-double brute_force(std::span<const LayerType> types, double limit) {
+double brute_force(std::span<const LayerChoices> types, double limit) {
   return brute_force(types, 0, 0, limit, 0);
 }
 
-std::vector<LayerType> random_types(RandomCosts& costs, uint32_t most_layers) {
-  std::vector<LayerType> types(1 + costs.upto(3));
-  for (LayerType& type : types) {
+std::vector<LayerChoices> random_types(RandomCosts& costs, uint32_t most_layers) {
+  std::vector<LayerChoices> types(1 + costs.upto(3));
+  for (LayerChoices& type : types) {
     type.count = costs.upto(most_layers + 1);
     type.options.resize(1 + costs.upto(4));
     for (LayerOption& option : type.options) option = {costs.next(), costs.next()};
@@ -48,15 +48,15 @@ std::vector<LayerType> random_types(RandomCosts& costs, uint32_t most_layers) {
 }
 
 /// A limit between what is needed and what would be enough for everything.
-double random_limit(std::span<const LayerType> types, RandomCosts& costs) {
+double random_limit(std::span<const LayerChoices> types, RandomCosts& costs) {
   double most = 0;
-  for (const LayerType& type : types)
+  for (const LayerChoices& type : types)
     most += type.count * std::ranges::max(type.options, {}, &LayerOption::memory).memory;
   const double least = least_memory(types);
   return least + (most - least) * costs.next() / 10;
 }
 
-void expect_adds_up(std::span<const LayerType> types, const MemoryChoice& choice, double limit) {
+void expect_adds_up(std::span<const LayerChoices> types, const MemoryChoice& choice, double limit) {
   double time = 0;
   double memory = 0;
   ASSERT_EQ(choice.counts.size(), types.size());
@@ -76,7 +76,7 @@ void expect_adds_up(std::span<const LayerType> types, const MemoryChoice& choice
 }
 
 TEST(MemoryChoice, ChoosesRecomputeForSixLayers) {  // T3
-  const std::span<const LayerType> types{&kBlock, 1};
+  const std::span<const LayerChoices> types{&kBlock, 1};
   const std::vector<std::pair<double, double>> rows{
       {30, 18}, {24, 19.2}, {18, 20.4}, {12, 22.2}, {6, 24}};
   for (const auto& [limit, time] : rows) {
@@ -97,7 +97,7 @@ TEST(MemoryChoice, ChoosesRecomputeForSixLayers) {  // T3
 TEST(MemoryChoice, EqualsBruteForceOnSmallProblems) {
   RandomCosts costs(3);
   for (int i = 0; i < 400; ++i) {
-    const std::vector<LayerType> types = random_types(costs, 4);
+    const std::vector<LayerChoices> types = random_types(costs, 4);
     const double limit = random_limit(types, costs);
     const double least = brute_force(types, limit);
     const auto choice = choose_exactly(types, limit);
@@ -112,12 +112,12 @@ TEST(MemoryChoice, EqualsBruteForceOnSmallProblems) {
 TEST(MemoryChoice, QuickChoiceIsWithinOneStepOfOneLayerOfTheBound) {
   RandomCosts costs(4);
   for (int i = 0; i < 400; ++i) {
-    const std::vector<LayerType> types = random_types(costs, 40);
+    const std::vector<LayerChoices> types = random_types(costs, 40);
     const double limit = random_limit(types, costs);
     const auto choice = choose_quickly(types, limit);
     ASSERT_TRUE(choice);
     double step = 0;
-    for (const LayerType& type : types) {
+    for (const LayerChoices& type : types) {
       const auto [fastest, slowest] = std::ranges::minmax(type.options, {}, &LayerOption::time);
       if (type.count > 0) step = std::max(step, slowest.time - fastest.time);
     }
@@ -129,9 +129,9 @@ TEST(MemoryChoice, QuickChoiceIsWithinOneStepOfOneLayerOfTheBound) {
 TEST(MemoryChoice, QuickChoiceOfOneTypeIsTheBestPair) {
   RandomCosts costs(8);
   for (int i = 0; i < 100; ++i) {
-    LayerType type{.count = 1 + costs.upto(12), .options = {}};
+    LayerChoices type{.count = 1 + costs.upto(12), .options = {}};
     for (int option = 0; option < 6; ++option) type.options.push_back({costs.next(), costs.next()});
-    const std::span<const LayerType> types{&type, 1};
+    const std::span<const LayerChoices> types{&type, 1};
     const double limit = random_limit(types, costs);
     double least = std::numeric_limits<double>::infinity();
     for (const LayerOption& one : type.options) {
@@ -150,7 +150,7 @@ TEST(MemoryChoice, QuickChoiceOfOneTypeIsTheBestPair) {
 TEST(MemoryChoice, MoreMemoryNeverTakesMoreTime) {
   RandomCosts costs(5);
   for (int i = 0; i < 50; ++i) {
-    const std::vector<LayerType> types = random_types(costs, 6);
+    const std::vector<LayerChoices> types = random_types(costs, 6);
     double before = std::numeric_limits<double>::infinity();
     double bound_before = before;
     const double least = least_memory(types);
@@ -171,9 +171,9 @@ TEST(MemoryChoice, FewPointsGiveTheOptimumOfASlightlyLowerLimit) {
   RandomCosts costs(6);
   int rounded = 0;
   for (int i = 0; i < 40; ++i) {
-    LayerType type{.count = 12, .options = {}};
+    LayerChoices type{.count = 12, .options = {}};
     for (int option = 0; option < 8; ++option) type.options.push_back({costs.next(), costs.next()});
-    const std::span<const LayerType> types{&type, 1};
+    const std::span<const LayerChoices> types{&type, 1};
     const double limit = random_limit(types, costs);
     constexpr size_t kPoints = 60;
     const auto choice = choose_exactly(types, limit, kPoints);
@@ -194,19 +194,19 @@ TEST(MemoryChoice, FewPointsGiveTheOptimumOfASlightlyLowerLimit) {
 
 TEST(MemoryChoice, TakesNoLayersAndNoMemory) {
   EXPECT_EQ(choose_exactly({}, 0)->time, 0);
-  const LayerType none{.count = 0, .options = {{1, 1}}};
+  const LayerChoices none{.count = 0, .options = {{1, 1}}};
   EXPECT_EQ(choose_exactly({&none, 1}, 0)->time, 0);
-  const LayerType free{.count = 3, .options = {{2, 0}, {1, 1}}};
+  const LayerChoices free{.count = 3, .options = {{2, 0}, {1, 1}}};
   EXPECT_EQ(choose_exactly({&free, 1}, 0)->time, 6);
   EXPECT_EQ(choose_exactly({&free, 1}, 0)->memory, 0);
 }
 
 TEST(MemoryChoice, RefusesTypesWithoutOptionsAndCostsThatAreNone) {
-  const LayerType none{.count = 1, .options = {}};
+  const LayerChoices none{.count = 1, .options = {}};
   EXPECT_THROW((void)choose_quickly({&none, 1}, 1), ContractError);
-  const LayerType bad{.count = 1, .options = {{std::nan(""), 1}}};
+  const LayerChoices bad{.count = 1, .options = {{std::nan(""), 1}}};
   EXPECT_THROW((void)choose_quickly({&bad, 1}, 1), ContractError);
-  const LayerType negative{.count = 1, .options = {{1, -1}}};
+  const LayerChoices negative{.count = 1, .options = {{1, -1}}};
   EXPECT_THROW((void)least_memory({&negative, 1}), ContractError);
 }
 

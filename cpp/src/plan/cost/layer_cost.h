@@ -1,0 +1,73 @@
+// What one layer costs on one device of a group that shares it, for one micro-batch: seconds and
+// bytes, with the cheapest layouts of its operators.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "plan/cluster/cluster.h"
+#include "plan/cost/calibration.h"
+#include "plan/cost/traffic.h"
+#include "plan/model/model.h"
+
+namespace corro::plan {
+
+/// Where a tensor's elements are within a tensor-parallel group.
+enum class Layout : uint8_t {
+  kReplicated,  ///< Everywhere; its gradient, too.
+  kDuplicated,  ///< Everywhere, but each rank has a part of the gradient's sum.
+  kFeatures,    ///< Cut by features: heads, columns, the vocabulary.
+  kSequence,    ///< Cut along the sequence.
+  kPartial,     ///< Each rank has a part of the sum.
+};
+inline constexpr int kLayoutCount = 5;
+[[nodiscard]] std::string_view name_of(Layout layout);
+
+/// How a layer is cut, and for what.
+struct LayerCut {
+  uint32_t tensor = 1;
+  uint32_t context = 1;
+  uint32_t expert = 1;
+  bool sequence_parallel = false;  ///< Between layers, activations are cut along the sequence.
+  double micro_batch = 1;          ///< Samples.
+  DType dtype = DType::kBF16;      ///< Of activations and matrix multiplications.
+  uint32_t host_devices = 1;       ///< Devices of a host that the job uses.
+};
+
+enum class Recompute : uint8_t { kNone, kAttention, kFull };
+inline constexpr int kRecomputeCount = 3;
+[[nodiscard]] constexpr std::string_view name_of(Recompute recompute) {
+  constexpr std::string_view kNames[] = {"none", "attention", "full"};
+  return kNames[static_cast<size_t>(recompute)];
+}
+
+struct LayerCost {
+  double forward = 0;            ///< Seconds, what is exchanged inside the layer included.
+  double backward = 0;           ///< Seconds, without recomputing.
+  double forward_traffic = 0;    ///< Seconds of `forward` that are exchanges.
+  double backward_traffic = 0;   ///< The same of `backward`.
+  double parameters = 0;         ///< Elements on this device, experts' not counted.
+  double expert_parameters = 0;  ///< Elements on this device.
+  double boundary = 0;           ///< Bytes of the layer's output on this device.
+  std::array<double, kRecomputeCount> recompute = {};  ///< Seconds more, by Recompute.
+  std::array<double, kRecomputeCount> kept = {};       ///< Bytes from forward to backward.
+  std::vector<Layout> layouts = {};                    ///< Of each operator's output.
+};
+
+/// What its devices and links are.
+struct Machine {
+  DeviceType device = {};
+  HostGroup host = {};
+  Link between_hosts = {};
+  Calibration calibration = {};
+};
+
+/// `input`: elements per sample that come from the layer before. Nothing if the cut cannot be: more
+/// ways than an operator has, experts that do not divide, a dtype that the device has no unit for.
+[[nodiscard]] std::optional<LayerCost> cost_of_layer(const LayerType& type, double input,
+                                                     const LayerCut& cut, const Machine& machine);
+
+}  // namespace corro::plan

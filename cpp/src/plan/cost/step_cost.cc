@@ -1,0 +1,271 @@
+// A step = the slowest stage (m - 1) times + every stage once + what comes at its end.
+//
+// One forward and one backward of every stage are the pipeline's filling and draining (1F1B, GPipe:
+// Narayanan et al., SC'21, §2.2); with v chunks a stage hands on after a v-th of its work, so all
+// but the last add a v-th of it, and v times as many hops. Hops are not hidden: a stage waits for
+// what it receives. Gradients are reduced in a ring over all data-parallel ranks, beside the
+// backward pass if `overlap` says so; the last layer's can never be.
+#include "plan/cost/step_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/solve/memory_choice.h"
+
+namespace corro::plan {
+namespace {
+
+/// Bytes of an element while training with Adam in mixed precision, or wholly in four bytes.
+struct ElementBytes {
+  double weight;
+  double gradient = 4;
+  double state;
+};
+
+ElementBytes bytes_of(DType dtype) {
+  const bool mixed = size_of(dtype) < 4;
+  return {.weight = mixed ? 2.0 : 4.0, .state = mixed ? 12.0 : 8.0};
+}
+
+/// Elements that the optimizer reads and writes for each parameter: weight, gradient, master,
+/// two moments, in and out: 40 bytes.
+constexpr double kUpdateBytes = 40;
+
+}  // namespace
+
+StageCoster::StageCoster(const Model& model, const JobShape& shape, const Machine& machine)
+    : shape_(shape),
+      machine_(machine),
+      traffic_(machine.host, machine.between_hosts, machine.calibration),
+      host_devices_(std::max(1U, std::min(machine.host.devices, shape.ranks()))) {
+  uint32_t layer = 0;
+  for (const LayerRun& run : model.layers) {
+    first_.push_back(layer);
+    layer += run.count;
+  }
+  first_.push_back(layer);
+}
+
+Result<StageCoster> StageCoster::create(const Model& model, const JobShape& shape,
+                                        const Machine& machine) {
+  StageCoster coster(model, shape, machine);
+  const LayerCut cut{.tensor = shape.tensor,
+                     .context = shape.context,
+                     .expert = shape.expert,
+                     .sequence_parallel = shape.sequence_parallel && shape.tensor > 1,
+                     .micro_batch = static_cast<double>(shape.micro_batch),
+                     .dtype = shape.dtype,
+                     .host_devices = coster.host_devices_};
+  double input = 0;
+  for (const LayerRun& run : model.layers) {
+    const LayerType& type = model.types[run.type];
+    auto cost = cost_of_layer(type, input, cut, machine);
+    if (!cost) {
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("layer \"{}\" cannot be cut {} ways by tensors, {} by experts, for {}",
+                      type.name, shape.tensor, shape.expert, name_of(shape.dtype)));
+    }
+    coster.layers_.push_back(*std::move(cost));
+    input = type.operators.empty() ? input : type.operators.back().output;
+  }
+  coster.tied_ = static_cast<double>(model.tied_parameters) / shape.tensor;
+  return coster;
+}
+
+uint32_t StageCoster::count(const LayerRange& layers, uint32_t run) const {
+  const uint32_t begin = std::max(layers.begin, first_[run]);
+  const uint32_t end = std::min(layers.end, first_[run + 1]);
+  return end > begin ? end - begin : 0;
+}
+
+StageCoster::Parameters StageCoster::parameters(const LayerRange& layers) const {
+  Parameters sum;
+  for (uint32_t run = 0; run < layers_.size(); ++run) {
+    const double n = count(layers, run);
+    sum.all += n * (layers_[run].parameters + layers_[run].expert_parameters);
+    sum.experts += n * layers_[run].expert_parameters;
+  }
+  const bool both_ends = layers.begin == 0 && layers.end == first_.back();
+  if (both_ends) sum.all -= tied_;
+  return sum;
+}
+
+double StageCoster::in_flight(uint32_t from_end) const {
+  const double most = shape_.micro_batches;
+  if (shape_.schedule == Schedule::kGPipe) return most;
+  if (shape_.chunks <= 1) return std::min<double>(from_end, most);
+  // In units of a stage's activations (Korthikanti et al., 2022, §4.2.3), for the first stage; a
+  // stage nearer to the end holds one less for each stage between.
+  const double p = shape_.pipeline;
+  const double first = p * (1 + (p - 1) / (p * shape_.chunks));
+  return std::min(most, first - (p - from_end));
+}
+
+MemoryUse StageCoster::fixed_memory(const LayerRange& layers) const {
+  const Parameters all = parameters(layers);
+  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const double ranks = static_cast<double>(shape_.data) * shape_.context;
+  const double expert_ranks = std::max(1.0, ranks / shape_.expert);
+  // Each element is divided among the ranks that have the same.
+  const auto held = [&](uint32_t level) {
+    if (shape_.zero < level) return all.all;
+    return (all.all - all.experts) / ranks + all.experts / expert_ranks;
+  };
+  MemoryUse use;
+  use.weights = bytes.weight * held(3);
+  use.gradients = bytes.gradient * held(2);
+  use.optimizer = shape_.offload ? 0 : bytes.state * held(1);
+  return use;
+}
+
+StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
+                                    const RecomputeCounts& recompute) const {
+  StageEstimate stage;
+  stage.memory = fixed_memory(layers);
+  double boundary = 0;
+  double received = 0;
+  for (uint32_t run = 0; run < layers_.size(); ++run) {
+    const LayerCost& cost = layers_[run];
+    const double n = count(layers, run);
+    if (n == 0) continue;
+    stage.forward += n * cost.forward;
+    stage.backward += n * cost.backward;
+    stage.exchanges += n * (cost.forward_traffic + cost.backward_traffic);
+    for (size_t how = 0; how < kRecomputeCount; ++how) {
+      const double some = recompute[run][how];
+      stage.recompute += some * cost.recompute[how];
+      stage.memory.activations += some * cost.kept[how] * in_flight(from_end);
+      if (some == 0) continue;
+      stage.memory.transient = std::max(stage.memory.transient, cost.kept[0] - cost.kept[how]);
+      if (how == static_cast<size_t>(Recompute::kFull)) {
+        stage.exchanges += some * cost.forward_traffic;
+      }
+    }
+    if (layers.begin >= first_[run] && layers.begin < first_[run + 1]) {
+      received = layers.begin > first_[run] || run == 0 ? cost.boundary : layers_[run - 1].boundary;
+    }
+    boundary = cost.boundary;
+  }
+  const uint32_t group = shape_.tensor * shape_.context * shape_.data;
+  if (shape_.pipeline > 1) {
+    // Tensor-parallel ranks send a part each and gather it (scatter/gather, SC'21 §4.1).
+    const double part = shape_.sequence_parallel ? 1 : shape_.tensor;
+    const bool across = group >= host_devices_;
+    const auto hop = [&](double bytes) {
+      return traffic_.send(bytes / part, across, host_devices_);
+    };
+    const bool last = layers.end == first_.back();
+    stage.hops = shape_.chunks * ((layers.begin > 0 ? hop(received) : hop(boundary)) +
+                                  (last ? hop(received) : hop(boundary)));
+  }
+  const Parameters all = parameters(layers);
+  add_weights(stage, all.all - all.experts);
+  add_step_end(stage, all.all - all.experts, all.experts);
+  return stage;
+}
+
+/// ZeRO 3 gathers weights before forward and backward and scatters gradients, each micro-batch,
+/// beside what is computed.
+void StageCoster::add_weights(StageEstimate& stage, double parameters) const {
+  if (shape_.zero < 3) return;
+  const GroupSpan span = span_of(shape_.data * shape_.context, shape_.tensor, host_devices_);
+  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const double gather = traffic_.allgather(parameters * bytes.weight, span);
+  const double scatter = traffic_.allgather(parameters * bytes.gradient, span);
+  const double work = stage.forward + stage.backward + stage.recompute - stage.exchanges;
+  const double all = 2 * gather + scatter;
+  stage.weights = shape_.overlap ? std::max(0.0, all - work) : all;
+}
+
+void StageCoster::add_step_end(StageEstimate& stage, double parameters,
+                               double expert_parameters) const {
+  const uint32_t ranks = shape_.data * shape_.context;
+  const uint32_t expert_ranks = std::max(1U, ranks / shape_.expert);
+  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const auto reduce = [&](double elements, const GroupSpan& span) {
+    if (shape_.zero == 0) return traffic_.allreduce(elements * bytes.gradient, span);
+    return traffic_.allgather(elements * bytes.gradient, span) +
+           traffic_.allgather(elements * bytes.weight, span);
+  };
+  double sync = 0;
+  if (shape_.zero < 3) sync += reduce(parameters, span_of(ranks, shape_.tensor, host_devices_));
+  sync += reduce(expert_parameters,
+                 span_of(expert_ranks, shape_.tensor * shape_.expert, host_devices_));
+  // Behind the last micro-batch's backward all but one bucket in ten is hidden.
+  const double hidden = shape_.overlap ? std::min(0.9 * sync, stage.backward) : 0;
+  stage.sync = sync - hidden;
+  const double held = shape_.zero >= 1 ? parameters / ranks + expert_parameters / expert_ranks
+                                       : parameters + expert_parameters;
+  const double bandwidth =
+      machine_.device.memory_bandwidth * machine_.calibration.memory_efficiency;
+  stage.update = held * kUpdateBytes / bandwidth;
+  if (shape_.offload) {
+    // Gradients go to host memory, new weights come back; the processor's share is its memory's.
+    const double lane = machine_.host.to_host_memory.bandwidth;
+    stage.update = held * (bytes.gradient + bytes.weight) / lane + held * kUpdateBytes / (4 * lane);
+  }
+}
+
+std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers, uint32_t from_end,
+                                                       double limit) const {
+  std::vector<LayerChoices> choices;
+  std::vector<uint32_t> of_run;
+  double transient = 0;
+  double least = 0;
+  for (uint32_t run = 0; run < layers_.size(); ++run) {
+    const uint32_t n = count(layers, run);
+    if (n == 0) continue;
+    const LayerCost& cost = layers_[run];
+    LayerChoices choice{.count = n, .options = {}};
+    for (size_t how = 0; how < kRecomputeCount; ++how) {
+      choice.options.push_back({cost.recompute[how], cost.kept[how] * in_flight(from_end)});
+    }
+    choices.push_back(std::move(choice));
+    of_run.push_back(run);
+    const auto kept = std::minmax_element(cost.kept.begin(), cost.kept.end());
+    transient = std::max(transient, cost.kept[0] - *kept.first);
+    least += n * (cost.forward + cost.backward);
+  }
+  const double fixed = fixed_memory(layers).sum();
+  // Without recomputing nothing is transient: worth a look first.
+  auto best = choose_quickly(choices, limit - fixed);
+  if (best && best->time > 0) best = choose_quickly(choices, limit - fixed - transient);
+  if (!best) return std::nullopt;
+  Choice result{.recompute = RecomputeCounts(layers_.size()), .bound = least + best->bound};
+  for (size_t i = 0; i < of_run.size(); ++i) {
+    std::copy(best->counts[i].begin(), best->counts[i].end(), result.recompute[of_run[i]].begin());
+  }
+  return result;
+}
+
+RecomputeCounts StageCoster::recompute_blocks(const LayerRange& layers) const {
+  RecomputeCounts counts(layers_.size());
+  for (uint32_t run = 0; run < layers_.size(); ++run) {
+    const bool block = first_[run + 1] - first_[run] > 1;
+    counts[run][static_cast<size_t>(block ? Recompute::kFull : Recompute::kNone)] =
+        count(layers, run);
+  }
+  return counts;
+}
+
+double StageCoster::fill(const StageEstimate& stage, bool last) const {
+  if (last) return stage.period() - stage.hops;
+  return (stage.period() - stage.hops) / shape_.chunks + stage.hops;
+}
+
+double StageCoster::step_of(std::span<const StageEstimate> stages) const {
+  double slowest = 0;
+  double filling = 0;
+  double end = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    slowest = std::max(slowest, stages[s].period());
+    filling += fill(stages[s], s + 1 == stages.size());
+    end = std::max(end, stages[s].sync + stages[s].update);
+  }
+  return (shape_.micro_batches - 1.0) * slowest + filling + end;
+}
+
+}  // namespace corro::plan

@@ -1,0 +1,142 @@
+// What a step costs when every stage of a pipeline is cut alike: time and memory, term by term.
+//
+//   CORRO_ASSIGN(const StageCoster costs, StageCoster::create(model, shape, machine));
+//   const StageEstimate last = costs.estimate({90, 98}, 1, choice);
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "plan/cost/layer_cost.h"
+#include "plan/model/model.h"
+
+namespace corro::plan {
+
+enum class Schedule : uint8_t { kOneFOneB, kInterleaved, kGPipe };
+inline constexpr int kScheduleCount = 3;
+[[nodiscard]] constexpr std::string_view name_of(Schedule schedule) {
+  constexpr std::string_view kNames[] = {"1f1b", "interleaved", "gpipe"};
+  return kNames[static_cast<size_t>(schedule)];
+}
+
+/// How a job is cut. Its ranks are numbered tensor first, then context, data, pipeline; experts
+/// lie on ranks of the data axis.
+struct JobShape {
+  uint32_t tensor = 1;
+  uint32_t context = 1;
+  uint32_t expert = 1;
+  uint32_t data = 1;
+  uint32_t pipeline = 1;
+  uint32_t micro_batch = 1;    ///< Samples of one micro-batch on one data-parallel rank.
+  uint32_t micro_batches = 1;  ///< Of one step, on each of them.
+  uint32_t chunks = 1;         ///< Pieces of the model that one stage has, interleaved.
+  Schedule schedule = Schedule::kOneFOneB;
+  uint32_t zero = 0;  ///< Shards over data-parallel ranks 1: optimizer state, 2: gradients, too,
+                      ///< 3: weights, too (Rajbhandari et al., "ZeRO", SC'20).
+  bool sequence_parallel = false;
+  bool overlap = true;   ///< Gradients are reduced while backward goes on.
+  bool offload = false;  ///< Optimizer state lies in host memory.
+  DType dtype = DType::kBF16;
+
+  [[nodiscard]] uint32_t ranks() const { return tensor * context * data * pipeline; }
+  bool operator==(const JobShape&) const = default;
+};
+
+/// Layers [begin, end) of the chain.
+struct LayerRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  bool operator==(const LayerRange&) const = default;
+};
+
+/// How many layers of each of the model's runs recompute what, within one stage.
+using RecomputeCounts = std::vector<std::array<uint32_t, kRecomputeCount>>;
+
+/// Bytes on one device, the most that are held at a time.
+struct MemoryUse {
+  double weights = 0;
+  double gradients = 0;
+  double optimizer = 0;
+  double activations = 0;  ///< Kept between forward and backward, of all micro-batches in flight.
+  double transient = 0;    ///< Of the layer that runs, beyond what it keeps.
+  [[nodiscard]] double sum() const {
+    return weights + gradients + optimizer + activations + transient;
+  }
+};
+
+/// Seconds of one stage; of one micro-batch, unless a field says otherwise.
+struct StageEstimate {
+  double forward = 0;
+  double backward = 0;
+  double recompute = 0;
+  double exchanges = 0;  ///< Of the three, what tensor, context and expert parallelism exchange.
+  double weights = 0;    ///< Gathering and scattering of ZeRO 3 that is not hidden.
+  double hops = 0;       ///< Receiving from the stage before and the one behind.
+  double sync = 0;       ///< Per step: reducing gradients that backward does not hide.
+  double update = 0;     ///< Per step: the optimizer.
+  MemoryUse memory = {};
+
+  /// In the steady state, a micro-batch takes so long.
+  [[nodiscard]] double period() const { return forward + backward + recompute + weights + hops; }
+};
+
+/// Costs of the layers of one job, asked by stage. Immutable.
+class StageCoster {
+ public:
+  /// INVALID_ARGUMENT for a shape that cannot be (said why, with the layer's name).
+  [[nodiscard]] static Result<StageCoster> create(const Model& model, const JobShape& shape,
+                                                  const Machine& machine);
+
+  /// `from_end`: 1 for the last stage. `recompute` has an entry for each run of the model.
+  [[nodiscard]] StageEstimate estimate(const LayerRange& layers, uint32_t from_end,
+                                       const RecomputeCounts& recompute) const;
+  /// The least time that fits into `limit` bytes; nothing if none does. `bound` says below which
+  /// period no choice gets.
+  struct Choice {
+    RecomputeCounts recompute;
+    double bound = 0;
+  };
+  [[nodiscard]] std::optional<Choice> choose(const LayerRange& layers, uint32_t from_end,
+                                             double limit) const;
+  /// All layers of runs of several recompute everything, others nothing: Megatron's full recompute.
+  [[nodiscard]] RecomputeCounts recompute_blocks(const LayerRange& layers) const;
+
+  /// What a stage adds to the step while the pipeline fills and drains.
+  [[nodiscard]] double fill(const StageEstimate& stage, bool last) const;
+  /// Seconds of a step of these stages, the first one first.
+  [[nodiscard]] double step_of(std::span<const StageEstimate> stages) const;
+  /// Micro-batches whose activations a stage holds at a time.
+  [[nodiscard]] double in_flight(uint32_t from_end) const;
+
+  [[nodiscard]] const JobShape& shape() const { return shape_; }
+  [[nodiscard]] const Machine& machine() const { return machine_; }
+  [[nodiscard]] const LayerCost& layer(uint32_t run) const { return layers_[run]; }
+  /// Layers of run `run` in the range.
+  [[nodiscard]] uint32_t count(const LayerRange& layers, uint32_t run) const;
+  [[nodiscard]] size_t runs() const { return layers_.size(); }
+
+ private:
+  StageCoster(const Model& model, const JobShape& shape, const Machine& machine);
+  [[nodiscard]] MemoryUse fixed_memory(const LayerRange& layers) const;
+  void add_weights(StageEstimate& stage, double parameters) const;
+  void add_step_end(StageEstimate& stage, double parameters, double expert_parameters) const;
+  struct Parameters {
+    double all = 0;      ///< Elements on a device, experts' too.
+    double experts = 0;  ///< Of them.
+  };
+  [[nodiscard]] Parameters parameters(const LayerRange& layers) const;
+
+  JobShape shape_;
+  Machine machine_;
+  Traffic traffic_;
+  uint32_t host_devices_;
+  std::vector<uint32_t> first_;    ///< Layer at which each run begins, and the end.
+  std::vector<LayerCost> layers_;  ///< By run.
+  double tied_ = 0;                ///< Elements that first and last layer share, on a device.
+};
+
+}  // namespace corro::plan

@@ -1,0 +1,111 @@
+#include "plan/cost/step_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/cost/runs.h"
+#include "plan/model/transformer.h"
+
+namespace corro::plan {
+namespace {
+
+Model gpt() {
+  return make_transformer(
+      {.layers = 24, .hidden = 2048, .heads = 16, .vocabulary = 50000, .sequence = 1024});
+}
+
+StageCoster coster(const JobShape& shape) {
+  const auto made = StageCoster::create(gpt(), shape, default_machine());
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return *made;
+}
+
+TEST(StepCost, IsTheSlowestStageAndTheFillOfAll) {
+  const StageCoster costs = coster({.pipeline = 4, .micro_batches = 8});
+  std::vector<StageEstimate> stages(4);
+  for (size_t s = 0; s < 4; ++s) stages[s].forward = static_cast<double>(s + 1);
+  EXPECT_DOUBLE_EQ(costs.step_of(stages), 10 + 7 * 4);
+  stages[0].sync = 3;
+  stages[2].update = 2;
+  EXPECT_DOUBLE_EQ(costs.step_of(stages), 10 + 7 * 4 + 3);
+}
+
+TEST(StepCost, ChunksDivideTheFill) {
+  const StageCoster costs =
+      coster({.pipeline = 4, .micro_batches = 8, .chunks = 2, .schedule = Schedule::kInterleaved});
+  std::vector<StageEstimate> stages(4);
+  for (auto& stage : stages) stage.forward = 2;
+  EXPECT_DOUBLE_EQ(costs.step_of(stages), 3 * 1 + 2 + 7 * 2);
+}
+
+TEST(StepCost, HoldsMicroBatchesAsTheScheduleSays) {
+  EXPECT_EQ(coster({.pipeline = 4, .micro_batches = 8}).in_flight(4), 4);
+  EXPECT_EQ(coster({.pipeline = 4, .micro_batches = 2}).in_flight(4), 2);
+  EXPECT_EQ(coster({.pipeline = 4, .micro_batches = 8, .schedule = Schedule::kGPipe}).in_flight(1),
+            8);
+}
+
+TEST(StepCost, ZeroShardsStatesThenGradientsThenWeights) {
+  const LayerRange all{0, 26};
+  const auto memory = [&](uint32_t zero) {
+    const StageCoster costs = coster({.data = 8, .zero = zero});
+    return costs.estimate(all, 1, costs.recompute_blocks(all)).memory;
+  };
+  const MemoryUse none = memory(0);
+  EXPECT_DOUBLE_EQ(none.optimizer, 6 * none.weights);  // 12 bytes beside 2.
+  EXPECT_DOUBLE_EQ(memory(1).optimizer, none.optimizer / 8);
+  EXPECT_DOUBLE_EQ(memory(1).gradients, none.gradients);
+  EXPECT_DOUBLE_EQ(memory(2).gradients, none.gradients / 8);
+  EXPECT_DOUBLE_EQ(memory(2).weights, none.weights);
+  EXPECT_DOUBLE_EQ(memory(3).weights, none.weights / 8);
+}
+
+TEST(StepCost, ATiedEmbeddingCountsOnceInOneStage) {
+  const StageCoster costs = coster({});
+  const double once = 24 * (12.0 * 2048 * 2048 + 13.0 * 2048) + (50000.0 + 1024) * 2048 + 2 * 2048;
+  const MemoryUse memory = costs.estimate({0, 26}, 1, RecomputeCounts(3)).memory;
+  EXPECT_NEAR(memory.weights, 2 * once, 1);
+}
+
+TEST(StepCost, RecomputesNoMoreThanMemoryDemands) {
+  const StageCoster costs = coster({.micro_batch = 8});
+  const LayerRange all{0, 26};
+  const auto period = [&](double limit) {
+    const auto choice = costs.choose(all, 1, limit);
+    if (!choice) return 1e9;
+    const StageEstimate stage = costs.estimate(all, 1, choice->recompute);
+    EXPECT_LE(stage.memory.sum(), limit);
+    EXPECT_LE(choice->bound, stage.forward + stage.backward + stage.recompute + 1e-9);
+    return stage.period();
+  };
+  double before = 1e10;
+  for (double limit = 10e9; limit < 200e9; limit += 2e9) {
+    EXPECT_LE(period(limit), before + 1e-12) << limit;
+    before = period(limit);
+  }
+  EXPECT_FALSE(costs.choose(all, 1, 1e9).has_value());
+  const StageEstimate free = costs.estimate(all, 1, costs.choose(all, 1, 1e12)->recompute);
+  EXPECT_EQ(free.recompute, 0);
+}
+
+TEST(StepCost, GradientsHideBehindBackward) {
+  const LayerRange all{0, 26};
+  JobShape shape{.tensor = 8, .data = 8, .micro_batch = 8};
+  const auto sync = [&] {
+    const StageCoster costs = coster(shape);
+    return costs.estimate(all, 1, RecomputeCounts(3)).sync;
+  };
+  const double hidden = sync();
+  shape.overlap = false;
+  EXPECT_NEAR(hidden, sync() / 10, 1e-9);
+}
+
+TEST(StepCost, SaysWhichLayerCannotBeCut) {
+  Model model = gpt();
+  model.types[1].experts = 6;
+  const auto made = StageCoster::create(model, {.expert = 4, .data = 4}, default_machine());
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.status().message().find("\"block\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace corro::plan
