@@ -24,6 +24,7 @@
 #include "launch/control_socket.h"
 #include "launch/events.h"
 #include "launch/hint.h"
+#include "launch/job_signals.h"
 #include "launch/log_files.h"
 #include "launch/meeting.h"
 #include "launch/output_files.h"
@@ -50,28 +51,6 @@ constexpr Duration kLastWord = milliseconds(500);     ///< For the screen, of an
 
 /// What an event is about. From kAgents on the numbers are those of Agents.
 enum Source : uint64_t { kSignals, kRoom, kInput, kCaller, kControl, kAgents };
-
-bool is_ignored(int signal) {
-  struct sigaction action{};
-  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-/// The signals that a job hears of, blocked; and the mask as it was, which is the ranks'.
-struct Signals {
-  sigset_t heard;
-  sigset_t before;
-};
-
-Signals block_signals() {
-  Signals signals{.heard = io::forwarded_signals(), .before = {}};
-  if (is_ignored(SIGHUP)) sigdelset(&signals.heard, SIGHUP);  // nohup: the ranks ignore it as well
-  sigaddset(&signals.heard, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &signals.heard, &signals.before);
-  signal(SIGCHLD, SIG_DFL);  // whoever started us may have ignored it
-  signal(SIGPIPE, SIG_IGN);
-  signal(SIGTTIN, SIG_IGN);  // a read in the background fails instead
-  return signals;
-}
 
 /// Of the block and of what goes on.
 size_t width_of(const std::optional<winsize>& terminal) {
@@ -773,7 +752,7 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
     if (!taken.ok()) return fail(taken.status());
     caller = std::move(*taken);
   }
-  const Signals signals = block_signals();
+  const JobSignals signals = block_signals();
   auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
   if (!logs.ok()) return fail(logs.status());
   std::optional<OutputFiles> files;
