@@ -72,8 +72,7 @@ Status Connecting::ask(int32_t rank, Duration patience) {
     connector_.introductions().found(rank, *record, monotonic_now());
   } else if (record.status().code() == Code::kNotFound) {
     connector_.introductions().gone(
-        rank, {Code::kUnavailable,
-               fmt::format("connect: rank {} ended before it had joined the job", rank),
+        rank, {Code::kUnavailable, "connect: " + record.status().message(),
                FailureDetail{.rank = rank, .op = "connect", .phase = "rendezvous"}});
   } else if (record.status().code() == Code::kDeadlineExceeded) {
     asks_.push_back(rank);

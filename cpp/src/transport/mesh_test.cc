@@ -211,7 +211,7 @@ class LonelyBootstrap final : public wire::Bootstrap {
   }
   Result<Bytes> get(std::string_view key, Time /*deadline*/) override {
     if (key == "job/rank/0") return own_;
-    return Status(Code::kNotFound, "its rank has ended");
+    return Status(Code::kNotFound, "rank 1 on b ended before it had joined the job");
   }
   [[nodiscard]] std::optional<wire::Secret> secret() const override { return std::nullopt; }
 
@@ -223,7 +223,7 @@ TEST(Mesh, ARankThatEndedBeforeItJoinedIsNamedAtOnce) {
   LonelyBootstrap bootstrap;
   const auto refused = connect_mesh(options_for(0, 3, {}, bootstrap, std::nullopt));
   EXPECT_EQ(refused.status().code(), Code::kUnavailable);
-  EXPECT_EQ(refused.status().message(), "connect: rank 1 ended before it had joined the job");
+  EXPECT_EQ(refused.status().message(), "connect: rank 1 on b ended before it had joined the job");
   EXPECT_EQ(refused.status().detail()->rank, 1);
 }
 

@@ -178,8 +178,8 @@ Result<Bytes> AgentBootstrap::get(std::string_view key, Time deadline) {
   }
   auto found = reply_to(asked->second, deadline);
   if (found.status().code() != Code::kDeadlineExceeded) asked_.erase(asked);
-  if (!found.ok()) return found.status().with_context(context);
-  return found;
+  if (found.ok() || found.status().code() == Code::kNotFound) return found;
+  return found.status().with_context(context);
 }
 
 }  // namespace corro::wire

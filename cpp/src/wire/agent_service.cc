@@ -26,7 +26,7 @@ constexpr size_t kBatch = 64;
 /// connection.
 constexpr size_t kMaxUnsent = 64;
 constexpr size_t kMaxWaiting = 256;
-constexpr std::string_view kEnded = "its rank has ended without joining";
+constexpr size_t kMaxHostText = 255;  ///< A name of DNS is no longer.
 
 /// R of "JOB/what/R"; -1 of another key.
 int32_t writer_of(const std::string& key) {
@@ -89,8 +89,8 @@ struct AgentService::Impl {
   std::map<std::string, Bytes> store;
   std::multimap<std::string, Waiter> waiters;
   size_t store_bytes = 0;
-  std::set<int32_t> greeted;  ///< Ranks that have said HELLO.
-  std::set<int32_t> ended;    ///< Ranks that will not.
+  std::set<int32_t> greeted;             ///< Ranks that have said HELLO.
+  std::map<int32_t, std::string> ended;  ///< Ranks that will not; what is said of them.
   Counters counters;
 };
 
@@ -266,9 +266,8 @@ bool AgentService::Impl::put(uint64_t id, const AgentMessage& message) {
 bool AgentService::Impl::get(uint64_t id, const AgentMessage& message) {
   const auto found = store.find(message.key);
   if (found != store.end()) return reply(id, message.request, Code::kOk, found->second);
-  if (ended.contains(writer_of(message.key))) {
-    return refuse(id, message.request, Code::kNotFound, kEnded);
-  }
+  if (const auto gone = ended.find(writer_of(message.key)); gone != ended.end())
+    return refuse(id, message.request, Code::kNotFound, gone->second);
   Connection& connection = connections.at(id);
   if (connection.waiting >= kMaxWaiting) return false;
   ++connection.waiting;
@@ -286,15 +285,18 @@ void AgentService::supply(const std::string& key, const Bytes& value) {
 
 bool AgentService::greeted(int32_t rank) const { return impl_->greeted.contains(rank); }
 
-void AgentService::end_rank(int32_t rank) {
+void AgentService::end_rank(int32_t rank, const std::string& host) {
   if (greeted(rank)) return;
-  impl_->ended.insert(rank);
+  const std::string place = host.empty() ? "" : fmt::format(" on {:.{}}", host, kMaxHostText);
+  const auto gone = impl_->ended.emplace(
+      rank, fmt::format("rank {}{} ended before it had joined the job", rank, place));
+  const std::string& text = gone.first->second;
   std::set<std::string> keys;
   for (const auto& [key, waiter] : impl_->waiters) {
     if (writer_of(key) == rank) keys.insert(key);
   }
   for (const std::string& key : keys) {
-    impl_->answer_waiters(key, Code::kNotFound, std::as_bytes(std::span(kEnded)));
+    impl_->answer_waiters(key, Code::kNotFound, std::as_bytes(std::span(text)));
   }
 }
 

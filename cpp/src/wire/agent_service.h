@@ -68,8 +68,9 @@ class AgentService {
   /// A worker of another host has put this key. Ignored if there is one, or no room.
   void supply(const std::string& key, const Bytes& value);
   /// The process of this rank has ended and left none behind: unless it has ever said HELLO, who
-  /// asks for one of its keys gets NOT_FOUND from now on.
-  void end_rank(int32_t rank);
+  /// asks for one of its keys gets NOT_FOUND from now on, with what has become of it. `host`: where
+  /// it was, for people; "": here.
+  void end_rank(int32_t rank, const std::string& host = "");
   /// Whether the rank has ever said HELLO.
   [[nodiscard]] bool greeted(int32_t rank) const;
   [[nodiscard]] const Counters& counters() const;

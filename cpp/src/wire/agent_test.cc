@@ -72,7 +72,7 @@ class RunningAgent {
       ASSERT_TRUE(service_->poll().ok());
       if (ended_ < 0) continue;
       wake_.drain();
-      service_->end_rank(ended_);
+      service_->end_rank(ended_, "node2");
       ended_ = -1;
       ended_.notify_all();
     }
@@ -213,8 +213,10 @@ TEST(AgentService, NobodyWaitsForARankThatEndedWithoutJoining) {
     EXPECT_TRUE(worker->put("later", {}).ok()) << "the agent has seen what the other one asked for";
     agent.end_rank(1);
   }
-  EXPECT_EQ(waited.status().code(), Code::kNotFound);
-  EXPECT_EQ(worker->get("job/tcp/1", soon()).status().code(), Code::kNotFound);
+  for (const Status& status : {waited.status(), worker->get("job/tcp/1", soon()).status()}) {
+    EXPECT_EQ(status.code(), Code::kNotFound);
+    EXPECT_EQ(status.message(), "rank 1 on node2 ended before it had joined the job");
+  }
   EXPECT_TRUE(worker->get("job/rank/1", soon()).ok()) << "somebody had written that";
   ASSERT_TRUE(agent.connect(3).ok());
   agent.end_rank(3);  // It had joined: another process may take its number in a later engine.

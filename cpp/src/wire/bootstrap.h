@@ -36,7 +36,8 @@ class Bootstrap {
   /// Stores a value; ALREADY_EXISTS if the key has another value.
   [[nodiscard]] virtual Status put(std::string_view key, BytesView value) = 0;
   /// Blocks until the key exists; DEADLINE_EXCEEDED at the deadline (monotonic_now()'s clock),
-  /// CANCELLED when interrupted, NOT_FOUND where it is known that nobody will write it.
+  /// CANCELLED when interrupted, NOT_FOUND where it is known that nobody will write it: then the
+  /// message is what has become of its rank, and nothing else.
   [[nodiscard]] virtual Result<Bytes> get(std::string_view key, Time deadline) = 0;
   /// The job's secret if this bootstrap hands one out (the agent does), else nullopt: then
   /// CORRO_SECRET_FILE, else one host over Unix sockets with SO_PEERCRED, else refuse.
