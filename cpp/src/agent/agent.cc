@@ -18,6 +18,7 @@
 
 #include "agent/branches.h"
 #include "agent/event_keys.h"
+#include "agent/membership.h"
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
 #include "agent/rank_group.h"
@@ -117,6 +118,7 @@ class Agent {
     (void)about, ranks_.resize_terminals(sizes);
   }
   void on(const Subject& about, const Input& input);
+  void on(const Subject& about, const Members& members);
   void on(const Subject& about, const Fence& fence);
   void on(const Subject& about, const Call& call);
   void on(const Subject& about, const Stacks& stacks);
@@ -133,18 +135,26 @@ class Agent {
   void on(const Subject& about, const Measure& measure);
   /// What only agents say.
   void on(const Subject& /*about*/, const auto& /*other*/) {}
-  void say(MessageBody body) { commander_.send({{.job = job_, .epoch = epoch_}, std::move(body)}); }
+  void say(MessageBody body) {
+    commander_.send({{.job = job_, .epoch = membership_.epoch()}, std::move(body)});
+  }
   void say(const RankProcess& rank, MessageBody body) {
     commander_.send({rank.about(), std::move(body)});
   }
   [[nodiscard]] bool is_ours(const Subject& about) const {
-    return about.job == job_ && about.epoch == epoch_;
+    return about.job == job_ && !membership_.is_over(about.epoch);
+  }
+
+  [[nodiscard]] Status stranger(const Subject& about) const {
+    return {Code::kFailedPrecondition,
+            fmt::format("rank {} is not a member of epoch {}", about.rank, membership_.epoch())};
   }
 
   // What the ranks do.
   Status open_service(const Start& start);
   void on_children();
   void on_rank_end(RankProcess& rank, int status);
+  void expel(RankProcess& rank);
   void on_readable(RankProcess& rank, io::Output stream) {
     if (credit_ > 0) on_output(rank, stream);
   }
@@ -176,7 +186,7 @@ class Agent {
   Silence silence_;
   bool has_heard_ = false;  ///< A message, which has named job and epoch.
   wire::Digest job_{};
-  uint32_t epoch_ = 0;
+  Membership membership_;
   std::array<char, kMaxOutputBytes> buffer_{};
   State state_ = State::kWatching;
   Time state_until_ = Time::never();
@@ -186,7 +196,7 @@ class Agent {
   bool left_ = false;          ///< Processes are left that should not be.
   std::string python_folder_;  ///< Of the ranks' program: py-spy may be beside it.
   std::vector<Record> early_;  ///< Before there was a service.
-  std::vector<int> departed_;  ///< Ended with status 0; the service does not know yet.
+  std::vector<const RankProcess*> departed_;  ///< With status 0; the service does not know yet.
 };
 
 Status Agent::open(const std::string& version) {
@@ -324,7 +334,7 @@ void Agent::hear_some() {
 void Agent::hear(const Message& message) {
   if (!std::exchange(has_heard_, true)) {
     job_ = message.about.job;
-    epoch_ = message.about.epoch;
+    membership_.begin(message.about.epoch);
   }
   if (!is_ours(message.about)) return;
   std::visit([&](const auto& body) { on(message.about, body); }, message.body);
@@ -364,13 +374,29 @@ void Agent::on(const Subject& about, const Start& start) {
                         .out_terminal = start.out_terminal,
                         .err_terminal = start.err_terminal};
   python_folder_ = std::filesystem::path(start.program).parent_path();
-  Status status = open_service(start);
+  Status status = membership_.admits(about) ? open_service(start) : stranger(about);
   if (status.ok()) {
     const auto rank = ranks_.start(about, spec);
     if (rank.ok()) return say(**rank, Started{.pid = (*rank)->pid()});
     status = rank.status();
   }
   commander_.send({about, Refused{.code = status.code(), .why = status.message()}});
+}
+
+/// The epoch begins: each process of this host that takes part goes on in it, others are ended.
+void Agent::on(const Subject& about, const Members& members) {
+  if (state_ != State::kWatching) return;
+  const bool is_next = about.epoch != membership_.epoch();
+  if (const Status status = membership_.announce(about.epoch, members); !status.ok())
+    return say(Trouble{status.message()});
+  ranks_.for_each([&](RankProcess& rank) {
+    if (!membership_.admits(rank.about())) return expel(rank);
+    const Member* member = membership_.find(rank.about());
+    if (member == nullptr) return;
+    rank.enter(about.epoch, member->rank);
+    // It was said in the epoch before, which the commander may have left by then.
+    if (is_next && !rank.running()) say(rank, Ended{rank.describe(), monotonic_now().since_start});
+  });
 }
 
 void Agent::on(const Subject& about, const Signal& signal) {
@@ -474,7 +500,8 @@ void Agent::on(const Subject& /*about*/, const Record& record) {
 }
 
 void Agent::on(const Subject& about, const Left& /*left*/) {
-  if (service_ != nullptr) service_->end_rank(about.rank);
+  if (service_ == nullptr || !membership_.admits(about)) return;
+  service_->end_rank(about.rank, membership_.host_of(about));
 }
 
 // -- what corro doctor asks -----------------------------------------------------------------------
@@ -530,7 +557,8 @@ void Agent::on_children() {
     // Looked at first: the cgroup of a process can be read until it is reaped.
     if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) break;
     RankProcess* rank = ranks_.find(ended.si_pid);
-    if (rank != nullptr && ended.si_code == CLD_KILLED && ended.si_status == SIGKILL && !ending_) {
+    if (rank != nullptr && ended.si_code == CLD_KILLED && ended.si_status == SIGKILL && !ending_ &&
+        !rank->fenced()) {
       if (auto limit = out_of_memory_.explain(ended.si_pid)) rank->set_out_of_memory(*limit);
     }
     int status = 0;
@@ -549,25 +577,35 @@ void Agent::on_rank_end(RankProcess& rank, int status) {
   }
   const diagnosis::RankEnd end = rank.describe();
   // Who waits for one that has failed is stopped.
-  if (diagnosis::ended_well(end)) departed_.push_back(rank.rank());
+  if (diagnosis::ended_well(end) && !rank.fenced()) departed_.push_back(&rank);
   say(rank, Ended{end, monotonic_now().since_start});
 }
 
 /// A rank that ended in good order does not join any more, unless a process that it left behind
 /// does so for it.
 void Agent::tell_departures() {
-  std::erase_if(departed_, [this](int rank) { return service_->greeted(rank); });
+  std::erase_if(departed_, [this](const RankProcess* rank) {
+    return service_->greeted(rank->rank()) || !membership_.admits(rank->about());
+  });
   if (departed_.empty()) return;
   const auto shells = branches_.shells();
   const auto is_orphan = [&](pid_t child) {
     return ranks_.find(child) == nullptr && !shells.contains(child);
   };
   if (std::ranges::any_of(own_children(), is_orphan)) return;
-  for (const int rank : departed_) {
-    service_->end_rank(rank);
-    say(*ranks_.find_rank(rank), Left{});
+  for (const RankProcess* rank : departed_) {
+    service_->end_rank(rank->rank());
+    say(*rank, Left{});
   }
   departed_.clear();
+}
+
+/// Ends a process that takes no part in the epoch, and says so.
+void Agent::expel(RankProcess& rank) {
+  if (!rank.running()) return;
+  say(Trouble{fmt::format("{}: its process {} on {} was ended", stranger(rank.about()).message(),
+                          rank.pid(), io::host_name())});
+  rank.fence();
 }
 
 void Agent::flush_input() {
@@ -583,7 +621,7 @@ void Agent::on_output(RankProcess& rank, io::Output stream) {
     // Closed: epoll has forgotten the descriptor.
     return say(rank, OutputEnd{.stream = stream});
   }
-  if (bytes.empty()) return;
+  if (bytes.empty() || rank.fenced()) return;
   credit_ -= static_cast<int64_t>(bytes.size());
   say(rank, Output{.stream = stream, .bytes = std::string(bytes)});
 }

@@ -1,5 +1,6 @@
 // The agent: the ranks of one host as processes. It starts them, carries their output, reaps them,
-// ends what they leave, and does what its commander says (messages.h); it decides nothing.
+// ends what they leave and who is no member of the epoch (membership.h), and does what its
+// commander says (messages.h); it decides nothing.
 //
 //   watching   starts ranks, reads their output while the commander gives credit, says who ended
 //   fencing    from FENCE: what ranks have left running may go on for its grace; then it is killed

@@ -63,6 +63,18 @@ class AgentProcess {
     return about;
   }
   static Subject all() { return subject(-1); }
+  /// The epoch begins, with these.
+  void announce(uint32_t epoch, const std::vector<Subject>& members) {
+    Members said{.hosts = {"node1", "node2"}, .members = {}};
+    for (const Subject& member : members)
+      said.members.push_back({.rank = static_cast<int32_t>(said.members.size()),
+                              .uuid = member.member,
+                              .incarnation = member.incarnation,
+                              .host = 1});
+    Subject about = all();
+    about.epoch = epoch;
+    tell(about, std::move(said));
+  }
 
   /// Everything up to and with the first message for which `is_last` is true; gives credit.
   std::vector<Message> hear_until(const std::function<bool(const Message&)>& is_last,
@@ -198,6 +210,120 @@ TEST(Agent, AMessageOfAnotherJobEpochOrIncarnationIsDropped) {
   EXPECT_EQ(output_of(heard, 0, io::Output::kOut), "heard\n");
 }
 
+TEST(Agent, AProcessThatIsNoMemberIsEndedAndSaid) {
+  AgentProcess agent;
+  agent.start(0, "echo 0; sleep 1000");
+  (void)agent.hear_until<Output>(0);
+  agent.start(1, "trap '' TERM; sleep 1000 & echo $!; wait");
+  const pid_t below = std::stoi(output_of(agent.hear_until<Output>(1), 1, io::Output::kOut));
+  agent.announce(0, {AgentProcess::subject(0), AgentProcess::subject(7)});
+  const auto heard = agent.hear_until<Ended>(1);
+  const auto trouble = std::ranges::find_if(
+      heard, [](const Message& message) { return std::holds_alternative<Trouble>(message.body); });
+  ASSERT_NE(trouble, heard.end());
+  EXPECT_THAT(std::get<Trouble>(trouble->body).text,
+              testing::MatchesRegex("rank 1 is not a member of epoch 0: its process [0-9]+ on .+ "
+                                    "was ended"));
+  EXPECT_EQ(WTERMSIG(end_of(heard, 1).status), SIGKILL);
+  EXPECT_TRUE(end_of(heard, 1).stopped) << "nobody's failure";
+  EXPECT_EQ(end_of(heard, 1).out_of_memory, "");
+  const Time patience = monotonic_now() + std::chrono::minutes(1);
+  while (process_state(below) != '?' && monotonic_now() < patience) poll(nullptr, 0, 1);
+  EXPECT_EQ(process_state(below), '?') << "what is below it is ended, too";
+  agent.tell(AgentProcess::all(), Look{});
+  (void)agent.hear_until<Seen>(0);  // The member goes on.
+}
+
+TEST(Agent, AnOlderIncarnationOfAMemberIsEnded) {
+  AgentProcess agent;
+  agent.start(0, "sleep 1000", 1);
+  (void)agent.hear_until<Started>(0);
+  agent.announce(0, {AgentProcess::subject(0, 2)});
+  const auto heard = agent.hear_until<Ended>(0);
+  EXPECT_EQ(heard.back().about, AgentProcess::subject(0, 1));
+  EXPECT_TRUE(end_of(heard, 0).stopped);
+}
+
+TEST(Agent, ARankThatIsNoMemberIsNotStarted) {
+  AgentProcess agent;
+  agent.announce(0, {AgentProcess::subject(0)});
+  agent.start(3, "echo here");
+  const auto heard = agent.hear_until<Refused>(3);
+  EXPECT_EQ(std::get<Refused>(heard.back().body).why, "rank 3 is not a member of epoch 0");
+  agent.start(0, "echo here");
+  EXPECT_EQ(output_of(agent.hear_until<Output>(0), 0, io::Output::kOut), "here\n");
+}
+
+TEST(Agent, AfterANewerEpochHasBegunWhatIsOfAnOlderOneIsDropped) {
+  AgentProcess agent;
+  const std::string script =
+      "trap 'echo one' USR1; trap 'echo two' USR2; echo ready; while :; do sleep 0.01; done";
+  agent.start(1, script);
+  (void)agent.hear_until<Output>(1);
+  agent.announce(2, {AgentProcess::subject(1)});
+  // In the new epoch the member has another number.
+  Subject newer = AgentProcess::subject(1);
+  newer.epoch = 2;
+  newer.rank = 0;
+  agent.tell(AgentProcess::subject(1), Signal{.number = SIGUSR1});
+  agent.tell(AgentProcess::all(), Signal{.number = SIGUSR1});
+  agent.start(3, "echo late");
+  agent.announce(1, {AgentProcess::subject(2)});
+  agent.tell(newer, Signal{.number = SIGUSR2});
+  const auto heard = agent.hear_until<Output>(0);
+  ASSERT_EQ(heard.size(), 1U) << "nothing is said of the older epoch";
+  EXPECT_EQ(heard[0].about, newer);
+  EXPECT_EQ(output_of(heard, 0, io::Output::kOut), "two\n");
+  Subject all = AgentProcess::all();
+  all.epoch = 2;
+  agent.tell(all, Fence{});
+  EXPECT_EQ(agent.hear_until<Fenced>().back().about, all);
+}
+
+TEST(Agent, RanksOfAnEpochToComeMayBeStartedBeforeItBegins) {
+  AgentProcess agent;
+  agent.start(0, "sleep 1000");
+  agent.announce(0, {AgentProcess::subject(0)});
+  Subject joiner = AgentProcess::subject(1);
+  joiner.epoch = 1;
+  agent.tell(joiner, Start{.job = "test",
+                           .agent = agent.name(),
+                           .size = 2,
+                           .program = "/bin/sh",
+                           .arguments = {"sh", "-c", "echo joiner; sleep 1000"},
+                           .environment = {{"PATH", "/usr/bin:/bin"}}});
+  const auto heard = agent.hear_until<Output>(1);
+  EXPECT_EQ(heard.back().about, joiner);
+  agent.announce(1, {AgentProcess::subject(0), joiner});
+  Subject all = AgentProcess::all();
+  all.epoch = 1;
+  agent.tell(all, Look{});
+  const auto seen = agent.hear_until<Alive>();
+  ASSERT_EQ(seen.size(), 3U);
+  for (const Message& message : seen) EXPECT_EQ(message.about.epoch, 1U);
+}
+
+TEST(Agent, AnEndThatAnEpochMayHaveHiddenIsSaidAgain) {
+  AgentProcess agent;
+  agent.start(0, "exit 5");
+  (void)agent.hear_until<Ended>(0);
+  agent.announce(1, {AgentProcess::subject(0)});
+  const auto heard = agent.hear_until<Ended>(0);
+  EXPECT_EQ(heard.back().about.epoch, 1U);
+  EXPECT_EQ(WEXITSTATUS(end_of(heard, 0).status), 5);
+}
+
+TEST(Agent, AListOfMembersThatIsNoneIsSaidAndChangesNothing) {
+  AgentProcess agent;
+  agent.start(0, "sleep 1000");
+  (void)agent.hear_until<Started>(0);
+  agent.tell(AgentProcess::all(), Members{.hosts = {}, .members = {{.incarnation = 1}}});
+  const auto heard = agent.hear_until<Trouble>();
+  EXPECT_THAT(std::get<Trouble>(heard.back().body).text, HasSubstr("MEMBERS of epoch 0"));
+  agent.tell(AgentProcess::all(), Look{});
+  EXPECT_EQ(agent.hear_until<Alive>().size(), 2U);
+}
+
 TEST(Agent, WithoutCreditRanksAreHeldBack) {
   AgentProcess agent;
   agent.start(0, "dd if=/dev/zero bs=65536 count=256 2>/dev/null; echo done >&2");
@@ -315,9 +441,18 @@ TEST(Agent, PassesOnWhatWorkersPutAndTakesWhatOthersHavePut) {
   const auto record = std::get<Record>(agent.hear_until<Record>().back().body);
   EXPECT_EQ(record.key, "test/x/0");
   EXPECT_EQ(record.value, Bytes{std::byte{6}});
+  agent.announce(0, {AgentProcess::subject(0), AgentProcess::subject(1), AgentProcess::subject(2)});
+  agent.tell(AgentProcess::subject(2, 0), Left{});
+  Subject another = AgentProcess::subject(1);
+  another.member[0] = std::byte{0x77};
+  agent.tell(another, Left{});
   agent.tell(AgentProcess::subject(2), Left{});
-  EXPECT_EQ((*worker)->get("test/x/2", monotonic_now() + std::chrono::minutes(1)).status().code(),
-            Code::kNotFound);
+  const auto left = (*worker)->get("test/x/2", monotonic_now() + std::chrono::minutes(1)).status();
+  EXPECT_EQ(left.code(), Code::kNotFound);
+  EXPECT_EQ(left.message(), "rank 2 on node2 ended before it had joined the job");
+  const Time moment = monotonic_now() + std::chrono::milliseconds(10);
+  EXPECT_EQ((*worker)->get("test/x/1", moment).status().code(), Code::kDeadlineExceeded)
+      << "no member has left";
 }
 
 TEST(Agent, SaysHowAHostIsAndHowFastTheWayToItIs) {

@@ -124,6 +124,8 @@ void fields(Is<Measured> auto& o, auto& a) { a(o.host), a(o.speed); }
 void fields(Is<Call> auto& o, auto& a) { a(o.bytes); }
 void fields(Is<Stacks> auto&, auto&) {}
 void fields(Is<Stack> auto& o, auto& a) { a(o.text), a(o.missing); }
+void fields(Is<Member> auto& o, auto& a) { a(o.rank), a(o.uuid), a(o.incarnation), a(o.host); }
+void fields(Is<Members> auto& o, auto& a) { a(o.hosts), a(o.members); }
 
 class FieldWriter {
  public:

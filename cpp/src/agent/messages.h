@@ -12,6 +12,8 @@
 //   CALL ->                                what corro.run() has its ranks do, in pieces
 //   START ->                               for each of its ranks
 //      <- STARTED or REFUSED
+//   MEMBERS ->                             once all were started: who they are, on all hosts. With
+//                                          it the epoch begins; who is not listed is ended
 //      <- JOINED, OUTPUT, OUTPUT_END, ENDED, TROUBLE
 //   RECORD, LEFT                           both ways: what ranks of one host have to tell those of
 //                                          others before they are connected
@@ -29,8 +31,9 @@
 //      <- ENDED again, FENCED              nothing comes after it
 //
 // Every message says of which job and epoch it is, and of which process: its member and the
-// incarnation of that. What does not fit the process that runs is of another time, and dropped. An
-// agent whose commander is gone ends every process at once.
+// incarnation of that. What does not fit the process that runs is of another time, and dropped, and
+// so is whatever is of an older epoch than the last MEMBERS (membership.h). An agent whose
+// commander is gone ends every process at once.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -60,7 +63,7 @@
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 1;
+inline constexpr uint32_t kMessagesVersion = 2;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -275,6 +278,19 @@ struct Measure {
 struct Call {
   std::string bytes;
 };
+/// A process of the job, on whichever host.
+struct Member {
+  int32_t rank = 0;  ///< In this epoch.
+  MemberUuid uuid{};
+  uint32_t incarnation = 0;
+  int32_t host = 0;  ///< Its number in the list of hosts.
+  bool operator==(const Member&) const = default;
+};
+/// Who takes part in the epoch that the message is of; nobody else does.
+struct Members {
+  std::vector<std::string> hosts;  ///< Names for people, as the user gave them.
+  std::vector<Member> members;     ///< By rank.
+};
 struct Fence {
   Duration grace{};  ///< So long what ranks have left running may go on.
 };
@@ -291,7 +307,7 @@ using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
                  Start, Signal, Ask, Look, Credit, Resize, Fence, Alive, Surveyed, Reached, Record,
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
-                 Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack>;
+                 Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members>;
 
 struct Message {
   Subject about;

@@ -117,7 +117,10 @@ std::vector<MessageBody> one_of_each() {
           .speed = {.failure = "refused", .round_trip = clock, .bytes = 1 << 20, .span = clock}},
       Call{.bytes = std::string("f\0", 2)},
       Stacks{},
-      Stack{.text = "Thread 1", .missing = "has ended"}};
+      Stack{.text = "Thread 1", .missing = "has ended"},
+      Members{.hosts = {"node1", "node2"},
+              .members = {{.rank = 0, .uuid = {std::byte{9}}, .incarnation = 1, .host = 1},
+                          {.rank = 1, .uuid = {std::byte{8}}, .incarnation = 3, .host = 0}}}};
 }
 
 BytesView without_length(const Bytes& encoded) {
@@ -175,6 +178,33 @@ TEST(Messages, KindsAndValuesThatNobodyWritesAreRefused) {
   Bytes fenced = encode_message({some_subject(), Fenced{true}});
   fenced.back() = std::byte{2};
   EXPECT_FALSE(decode_message(without_length(fenced)).ok());
+}
+
+TEST(Messages, MembersAreOnTheWireAsDocumented) {
+  MemberUuid uuid;
+  uuid.fill(std::byte{0xEE});
+  const Members members{.hosts = {"ab"}, .members = {{4, uuid, 2, 1}}};
+  const Bytes encoded = encode_message({some_subject(), members});
+  constexpr size_t kFields = 49;  // after length, kind and subject
+  EXPECT_EQ(encoded[4], std::byte{42});
+  ByteReader in(BytesView(encoded).subspan(kFields));
+  EXPECT_EQ(in.read<uint32_t>(), 1U) << "hosts";
+  EXPECT_EQ(in.read_string(9), "ab");
+  EXPECT_EQ(in.read<uint32_t>(), 1U) << "members";
+  EXPECT_EQ(in.read<int32_t>(), 4) << "rank";
+  EXPECT_TRUE(std::ranges::equal(*in.read_bytes(uuid.size()), uuid));
+  EXPECT_EQ(in.read<uint32_t>(), 2U) << "incarnation";
+  EXPECT_EQ(in.read<int32_t>(), 1) << "host";
+  EXPECT_TRUE(in.done());
+}
+
+TEST(Messages, ALongListOfMembersThatIsNotThereCostsNothing) {
+  ByteWriter lie;
+  const Bytes encoded = encode_message({some_subject(), Members{}});
+  const BytesView empty = without_length(encoded);
+  lie.write_bytes(empty.first(empty.size() - sizeof(uint32_t)));
+  lie.write(uint32_t{1} << 20U);  // members, of which none comes
+  EXPECT_FALSE(decode_message(lie.bytes()).ok());
 }
 
 struct Pipes {

@@ -33,9 +33,12 @@ RankProcess* RankGroup::find(const Subject& about) {
 }
 
 RankProcess* RankGroup::find_rank(int rank) {
-  const auto found =
-      std::ranges::find_if(ranks_, [&](const auto& one) { return one->rank() == rank; });
-  return found == ranks_.end() ? nullptr : found->get();
+  RankProcess* found = nullptr;
+  for (const auto& one : ranks_) {
+    const bool is_newer = found == nullptr || one->about().epoch > found->about().epoch;
+    if (one->rank() == rank && is_newer) found = one.get();
+  }
+  return found;
 }
 
 bool RankGroup::any_output() const {

@@ -80,7 +80,21 @@ void RankProcess::set_terminal_size(io::Output stream, const winsize& size) cons
 void RankProcess::set_ended(int status, bool stopped) {
   end_.ended = true;
   end_.status = status;
-  end_.stopped = stopped;
+  end_.stopped = stopped || fenced_;
+}
+
+void RankProcess::enter(uint32_t epoch, int32_t rank) {
+  about_.epoch = epoch;
+  about_.rank = rank;
+  end_.rank = rank;
+}
+
+void RankProcess::fence() {
+  if (!running()) return;
+  fenced_ = true;
+  const std::vector<pid_t> below = descendants_of(pid());
+  send(SIGKILL);
+  for (const pid_t process : below) kill(process, SIGKILL);
 }
 
 pid_t RankProcess::python() const {

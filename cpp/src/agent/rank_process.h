@@ -4,6 +4,9 @@
 // open. Its flight recorder comes with its hello, and can be read after its end, too. A rank for
 // which another one waited in vain is asked where it is: the error that it had printed until then
 // is kept, since what it prints while it is stopped is no cause.
+//
+// Its number and its epoch change when a new epoch begins in which it is a member. One that is none
+// is fenced: it is killed, and what it prints or how it ends is nobody's concern from then on.
 #pragma once
 
 #include <array>
@@ -57,6 +60,13 @@ class RankProcess {
   /// asked before. What it prints about its end from now on is no cause.
   void ask();
 
+  /// A new epoch has begun, in which it has this number.
+  void enter(uint32_t epoch, int32_t rank);
+  /// It is no member: kills it, and what is below it now. A process that has left its parent is
+  /// ended with the others by FENCE.
+  void fence();
+  [[nodiscard]] bool fenced() const { return fenced_; }
+
   /// `stopped`: it had been told that the job is being ended.
   void set_ended(int status, bool stopped);
   void set_out_of_memory(std::string limit) { end_.out_of_memory = std::move(limit); }
@@ -67,12 +77,13 @@ class RankProcess {
   [[nodiscard]] diagnosis::RankEnd look() const;
 
  private:
-  const Subject about_;
+  Subject about_;
   diagnosis::RankEnd end_;
   std::array<io::Fd, io::kOutputs.size()> streams_;  ///< By io::Output.
   io::Fd in_, flight_;
   std::string input_;        ///< Not written yet.
   bool input_ends_ = false;  ///< After it.
+  bool fenced_ = false;
   std::optional<Whereabouts> asked_;
   std::string stderr_tail_;
 };

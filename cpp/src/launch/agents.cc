@@ -181,8 +181,10 @@ void Agents::send(size_t host, const agent::Message& message) {
   if (places_[host].process) places_[host].process->pipe().send(message);
 }
 
-void Agents::send_all(const agent::MessageBody& body) {
-  for (const AgentLink& link : links_) send(link.host, {{.job = options_.job}, body});
+void Agents::send_all(const agent::MessageBody& body) { send_all({{.job = options_.job}, body}); }
+
+void Agents::send_all(const agent::Message& message) {
+  for (const AgentLink& link : links_) send(link.host, message);
 }
 
 void Agents::pass_on(const AgentLink& from, const agent::Message& message) {

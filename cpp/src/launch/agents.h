@@ -83,6 +83,7 @@ class Agents {
   /// To one agent. Dropped if it is gone.
   void send(size_t host, const agent::Message& message);
   void send_all(const agent::MessageBody& body);
+  void send_all(const agent::Message& message);
   /// To all but one.
   void pass_on(const AgentLink& from, const agent::Message& message);
   /// As much more output may come as was taken.

@@ -17,7 +17,6 @@
 #include "diagnosis/flight_text.h"
 #include "diagnosis/hang.h"
 #include "io/event.h"
-#include "io/random.h"
 #include "io/signals.h"
 #include "launch/agents.h"
 #include "launch/caller.h"
@@ -92,7 +91,7 @@ class Launcher {
                                  std::move(bytes));
                 }),
         job_(wire::digest_of(plan.job.job_id)),
-        subjects_(static_cast<size_t>(plan.job.ranks)),
+        subjects_(new_members(job_, plan.job.ranks)),
         ends_(subjects_.size()) {}
 
   [[nodiscard]] int run(const sigset_t& heard) {
@@ -321,6 +320,7 @@ Status Launcher::start() {
   if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
   begun_ = true;
   for (int rank = 0; rank < plan_.job.ranks; ++rank) start_rank(rank);
+  agents_.send_all(announce_members(plan_.job, subjects_));
   stopping_.start(plan_.options.timeout, monotonic_now());
   look_at_ = monotonic_now() + kLookPause;
   return {};
@@ -328,9 +328,6 @@ Status Launcher::start() {
 
 void Launcher::start_rank(int rank) {
   const auto index = static_cast<size_t>(rank);
-  agent::Subject& about = subjects_[index];
-  about = {.job = job_, .epoch = 0, .rank = rank, .member = {}, .incarnation = 1};
-  io::fill_random(about.member);
   ends_[index].rank = rank;
   if (agents_.any_remote()) ends_[index].host = link_of(index).name;
   ++running_;
@@ -477,14 +474,15 @@ void Launcher::on_signal(int signal) {
 
 void Launcher::hear(AgentLink& link, const agent::Message& message) {
   if (message.about.rank < 0) return hear_host(link, message);
+  // What is of no rank that runs is dropped, but it had its credit.
+  if (const auto* output = std::get_if<agent::Output>(&message.body))
+    link.uncredited += output->bytes.size();
   const auto rank = static_cast<size_t>(message.about.rank);
   const bool fits = rank < subjects_.size() && message.about == subjects_[rank];
   if (!fits || &link_of(rank) != &link) return;
   if (const auto* refused = std::get_if<agent::Refused>(&message.body))
     return refuse(agents_.any_remote() ? fmt::format("host {}: {}", link.name, refused->why)
                                        : refused->why);
-  if (const auto* output = std::get_if<agent::Output>(&message.body))
-    link.uncredited += output->bytes.size();
   if (std::holds_alternative<agent::Left>(message.body)) agents_.pass_on(link, message);
   std::visit([&](const auto& body) { on(rank, body); }, message.body);
 }

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "io/random.h"
+
 namespace corro::launch {
 namespace {
 
@@ -49,6 +51,28 @@ agent::Start start_of(const LaunchPlan& plan, int rank, const wire::Secret& secr
     start.err_terminal = terminal_size(STDERR_FILENO);
   }
   return start;
+}
+
+std::vector<agent::Subject> new_members(const wire::Digest& job, int ranks) {
+  std::vector<agent::Subject> members;
+  for (int rank = 0; rank < ranks; ++rank) {
+    agent::Subject& member = members.emplace_back(
+        agent::Subject{.job = job, .epoch = 0, .rank = rank, .incarnation = 1});
+    io::fill_random(member.member);
+  }
+  return members;
+}
+
+agent::Message announce_members(const JobFacts& job, std::span<const agent::Subject> members) {
+  agent::Members list;
+  for (const JobHost& host : job.hosts) list.hosts.push_back(host.name);
+  for (const agent::Subject& member : members) {
+    list.members.push_back({.rank = member.rank,
+                            .uuid = member.member,
+                            .incarnation = member.incarnation,
+                            .host = static_cast<int32_t>(job.host_of(member.rank))});
+  }
+  return {{.job = members[0].job, .epoch = members[0].epoch}, std::move(list)};
 }
 
 }  // namespace corro::launch

@@ -1,5 +1,8 @@
-// What the agent is told to start a rank.
+// What the agents are told to start the ranks, and of who they are.
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "agent/messages.h"
 #include "launch/plan.h"
@@ -8,6 +11,12 @@ namespace corro::launch {
 
 /// Asks for a terminal where the launcher's own streams are one and show this rank as it is.
 [[nodiscard]] agent::Start start_of(const LaunchPlan& plan, int rank, const wire::Secret& secret);
+
+/// The ranks of a job that begins, each a new member in its first incarnation; of epoch 0.
+[[nodiscard]] std::vector<agent::Subject> new_members(const wire::Digest& job, int ranks);
+/// Who they are, for all agents. `members`: by rank, of one epoch. Pure.
+[[nodiscard]] agent::Message announce_members(const JobFacts& job,
+                                              std::span<const agent::Subject> members);
 
 /// The size of the terminal behind `fd`; nothing if it is none.
 [[nodiscard]] std::optional<winsize> terminal_size(int fd);

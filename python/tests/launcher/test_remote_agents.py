@@ -112,3 +112,17 @@ def test_a_banner_is_not_why_a_host_was_lost(launcher: Launcher, number: int) ->
     assert f"host node{number} was lost: its agent has ended without a word" in block
     assert "network" in block
     assert "out-of-memory" not in block
+
+
+def test_a_rank_that_ended_before_it_joined_is_named_with_its_host(launcher: Launcher) -> None:
+    """Only the list of the epoch's members tells the agent of one host who is on another one."""
+    text = "import os\nif os.environ['RANK'] == '1': os._exit(0)\nimport corro\ncorro.init()\n"
+    hosts = ("--fan-out", 1, "-H", "node1,node2", "--rsh", shell(launcher))
+    job = launcher.run(*hosts, launcher.script(text), env={"CORRO_TIMEOUT": "100"})
+    assert job.process.returncode == 1, job.err
+    failure = job.failure()
+    assert (failure["rank"], failure["host"]) == (0, "node1")
+    assert failure["cause"] == (
+        "corro.RankLostError: connect: rank 1 on node2 ended before it had joined the job"
+    )
+    assert failure["advice"].startswith("rank 1 had left without an error")
