@@ -110,6 +110,24 @@ TEST(Placement, FindsTheBestOrderOfTheAxes) {  // T7
   }
 }
 
+TEST(Placement, IsBestOnHierarchiesWhoseSizesTheAxesDivide) {
+  RandomCosts costs(30);
+  const std::vector<std::vector<uint32_t>> members{{2, 2, 2}, {4, 2}, {2, 4}, {8}};
+  for (int i = 0; i < 15; ++i) {
+    std::vector<Links::Level> levels;
+    double bandwidth = 300;
+    for (const uint32_t count : members[costs.upto(4)]) {
+      levels.push_back({count, bandwidth});
+      bandwidth /= 1 + costs.next();
+    }
+    const Links links = *Links::hierarchy(levels);
+    const std::vector<std::vector<uint32_t>> shapes{{2, 4}, {2, 2, 2}, {8}, {4, 2}};
+    const std::vector<Axis> axes = random_axes(costs, shapes[costs.upto(4)]);
+    const auto best = place(links, axes, {.most_swaps = 0});
+    EXPECT_NEAR(best->cost, brute_force(links, axes), 1e-9) << i;
+  }
+}
+
 TEST(Placement, IsBestOnSmallTrees) {
   RandomCosts costs(31);
   for (int i = 0; i < 60; ++i) {

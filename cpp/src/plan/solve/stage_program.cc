@@ -8,6 +8,16 @@
 #include "base/check.h"
 
 namespace corro::plan {
+namespace {
+
+/// The first cell that holds a state; all cells if none does.
+size_t first_state(const std::vector<double>& row) {
+  const auto first =
+      std::ranges::find_if(row, [](double sum) { return sum < StageProgram::kNone; });
+  return static_cast<size_t>(first - row.begin());
+}
+
+}  // namespace
 
 StageCosts::StageCosts(const StageProblem& problem)
     : problem_(problem), layers_(std::accumulate(problem.runs.begin(), problem.runs.end(), 0U)) {
@@ -48,8 +58,20 @@ const StageCost& StageCosts::of(uint32_t begin, uint32_t end, uint32_t mesh, uin
     ++asked_;
     cost = problem_.cost({begin, end}, problem_.meshes[mesh], static_cast<uint32_t>(place + 1));
     CORRO_CHECK(cost.time >= 0 && cost.fill >= 0, cost.time, cost.fill);
+    check_grows(place, class_of_[size_t{begin} * (layers_ + 1) + end] * meshes + mesh);
   }
   return cost;
+}
+
+void StageCosts::check_grows(size_t place, size_t cell) const {
+  if (place < 2 || memo_[1].empty() || memo_[1][cell].time < 0) return;
+  // Sums of the same numbers in another order may differ by rounding.
+  constexpr double kRounding = 1 - 1e-9;
+  const StageCost& late = memo_[1][cell];
+  const StageCost& early = memo_[place][cell];
+  CORRO_CHECK(early.time >= late.time * kRounding && early.fill >= late.fill * kRounding,
+              "a stage costs less with more stages behind it", early.time, late.time, early.fill,
+              late.fill);
 }
 
 StageProgram::StageProgram(const StageProblem& problem) : problem_(problem), costs_(problem) {
@@ -74,11 +96,12 @@ double StageProgram::weighted(const StageCost& cost, uint32_t from_end) const {
   return cost.fill * (from_end == 1 ? problem_.weights.last : problem_.weights.others);
 }
 
-void StageProgram::add(const Row& from, double cost, const Shift& shift, Row& to) const {
-  for (size_t base = 0; base < cells_; base += shift.block) {
+void StageProgram::add(const Row& from, size_t first, double cost, const Shift& shift,
+                       Row& to) const {
+  for (size_t base = first - first % shift.block; base < cells_; base += shift.block) {
     const double* in = from.data() + base;
     double* out = to.data() + base + shift.distance;
-    for (size_t i = 0; i < shift.length; ++i)
+    for (size_t i = std::max(first, base) - base; i < shift.length; ++i)
       out[i] = in[i] + cost < out[i] ? in[i] + cost : out[i];
   }
 }
@@ -112,15 +135,17 @@ void StageProgram::fill_rest(double limit) {
   const uint32_t layers = costs_.layers();
   rest_.assign(layers + 1, Row(cells_, kNone));
   rest_[0].assign(cells_, 0);
+  std::vector<size_t> firsts(layers + 1);
   for (uint32_t end = 1; end < layers; ++end) {
     for (uint32_t begin = 0; begin < end; ++begin) {
       for (uint32_t mesh = 0; mesh < shifts_.size(); ++mesh) {
-        if (shifts_[mesh].length == 0) continue;
+        if (shifts_[mesh].length == 0 || firsts[begin] == cells_) continue;
         const StageCost& cost = costs_.of(begin, end, mesh, 2);
         if (cost.time <= limit && cost.time < kNone)
-          add(rest_[begin], weighted(cost, 2), shifts_[mesh], rest_[end]);
+          add(rest_[begin], firsts[begin], weighted(cost, 2), shifts_[mesh], rest_[end]);
       }
     }
+    firsts[end] = first_state(rest_[end]);
   }
 }
 
@@ -169,6 +194,7 @@ bool StageProgram::prune(uint32_t stages, uint32_t layer, double cut) {
 
 void StageProgram::expand(uint32_t stages, uint32_t layer, double limit) {
   const Row& from = rows_[stages - 1][layer];
+  const size_t first = first_state(from);
   std::vector<Row>& to = rows_[stages];
   for (uint32_t begin = 0; begin < layer; ++begin) {
     for (uint32_t mesh = 0; mesh < shifts_.size(); ++mesh) {
@@ -176,7 +202,7 @@ void StageProgram::expand(uint32_t stages, uint32_t layer, double limit) {
       const StageCost& cost = costs_.of(begin, layer, mesh, stages + 1);
       if (cost.time > limit || cost.time == kNone) continue;
       if (to[begin].empty()) to[begin].assign(cells_, kNone);
-      add(from, weighted(cost, stages + 1), shifts_[mesh], to[begin]);
+      add(from, first, weighted(cost, stages + 1), shifts_[mesh], to[begin]);
     }
   }
 }

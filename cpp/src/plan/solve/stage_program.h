@@ -35,6 +35,7 @@ class StageCosts {
 
  private:
   void number_ranges();
+  void check_grows(size_t place, size_t cell) const;
 
   const StageProblem& problem_;
   uint32_t layers_ = 0;
@@ -77,7 +78,8 @@ class StageProgram {
   void begin_rows(double limit);
   bool prune(uint32_t stages, uint32_t layer, double cut);
   void expand(uint32_t stages, uint32_t layer, double limit);
-  void add(const Row& from, double cost, const Shift& shift, Row& to) const;
+  /// Adds a mesh to the states of a row from the cell `first` on.
+  void add(const Row& from, size_t first, double cost, const Shift& shift, Row& to) const;
   Plan trace(uint32_t stages, size_t units, double limit);
   double weighted(const StageCost& cost, uint32_t from_end) const;
 

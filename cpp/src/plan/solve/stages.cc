@@ -26,6 +26,7 @@ Status check_problem(const StageProblem& problem) {
     return bad_problem("there must be layers, and some in each run");
   if (problem.devices.empty() || problem.devices.size() > kMostTypes)
     return bad_problem(fmt::format("{} device types; must be 1 to 3", problem.devices.size()));
+  if (problem.last_class == 0) return bad_problem("last_class must be at least 1");
   if (problem.meshes.empty()) return bad_problem("there are no meshes");
   for (const Mesh& mesh : problem.meshes) {
     if (mesh.type >= problem.devices.size() || mesh.units == 0)
@@ -87,6 +88,11 @@ class Sweep {
   }
 
   void push(Stretch stretch) {
+    // Longer stages than these cost more than the best plan even with the least sum.
+    if (found() && weights_.slowest > 0) {
+      const double useful = (best_.step - weights_.constant - stretch.least_sum) / weights_.slowest;
+      stretch.upto = std::min(stretch.upto, useful);
+    }
     if (stretch.above > stretch.upto) return;
     stretch.bound = weights_.constant + stretch.least_sum + weights_.slowest * stretch.above;
     open_.push(stretch);
@@ -112,11 +118,8 @@ class Sweep {
     const auto plan = try_limit(stretch);
     if (!plan) return;                  // Whatever ends in this stretch is no better.
     if (weights_.slowest <= 0) return;  // The least sum is all that counts.
-    const double below = std::nextafter(plan->slowest, 0.0);
+    const double upto = std::nextafter(plan->slowest, 0.0);
     const double least_sum = std::max(stretch.least_sum, plan->sum);
-    // Longer stages than these cost more than the best plan even with the least sum.
-    const double useful = (best_.step - weights_.constant - least_sum) / weights_.slowest;
-    const double upto = std::min(below, useful);
     const double middle = std::sqrt(stretch.above) * std::sqrt(upto);
     if (better_ || !(middle > stretch.above && middle < upto)) {
       push({stretch.above, upto, least_sum, 0});

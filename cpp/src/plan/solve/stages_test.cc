@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/check.h"
 #include "plan/solve/stage_instances.h"
 #include "plan/solve/transformer_graph.h"
 
@@ -283,6 +284,34 @@ TEST(Stages, WeighTheSchedules) {
   EXPECT_EQ(weights.constant, 2);
 }
 
+TEST(Stages, RefuseCostsThatFallAwayFromTheEnd) {
+  StageProblem problem{.runs = {6},
+                       .devices = {6},
+                       .meshes = {{0, 1}},
+                       .weights = one_f_one_b(8),
+                       .cost = [](const StageRange& range, const Mesh&, uint32_t from_end) {
+                         return StageCost((range.end - range.begin) / (1.0 + from_end));
+                       }};
+  EXPECT_THROW((void)place_stages(problem), ContractError);
+  problem.cost = [](const auto&, const auto&, uint32_t) { return StageCost(std::nan("")); };
+  EXPECT_THROW((void)place_stages(problem), ContractError);
+}
+
+TEST(Stages, TakeTheLeastSumWhereTheSlowestDoesNotCount) {
+  // One micro-batch: one stage has no transfers.
+  StageProblem problem{.runs = {4},
+                       .devices = {4},
+                       .meshes = {{0, 1}},
+                       .weights = one_f_one_b(1),
+                       .cost = [](const StageRange& range, const Mesh&, uint32_t) {
+                         return StageCost(range.end - range.begin + 0.5);
+                       }};
+  const StagePlan plan = solve(problem);
+  EXPECT_EQ(plan.step, 4.5);
+  EXPECT_EQ(plan.stages.size(), 1U);
+  EXPECT_TRUE(plan.exact);
+}
+
 TEST(Stages, RefuseWhatIsNoProblem) {
   const auto says = [](auto change) {
     StageProblem problem{.runs = {2},
@@ -300,6 +329,7 @@ TEST(Stages, RefuseWhatIsNoProblem) {
   EXPECT_THAT(says([](auto& p) { p.runs = {1, 0}; }), HasSubstr("must be layers"));
   EXPECT_THAT(says([](auto& p) { p.devices = {}; }), HasSubstr("0 device types"));
   EXPECT_THAT(says([](auto& p) { p.devices = {1, 1, 1, 1}; }), HasSubstr("4 device types"));
+  EXPECT_THAT(says([](auto& p) { p.last_class = 0; }), HasSubstr("last_class"));
   EXPECT_THAT(says([](auto& p) { p.meshes = {}; }), HasSubstr("no meshes"));
   EXPECT_THAT(says([](auto& p) { p.meshes = {{1, 1}}; }), HasSubstr("of type 1; there are 1"));
   EXPECT_THAT(says([](auto& p) { p.meshes = {{0, 0}}; }), HasSubstr("mesh of 0 units"));
