@@ -71,9 +71,9 @@ class Elimination {
     result_.cells.assign(cells_of(result_.sizes), kNever);
     exchanged_.reserve(tables.size());
     for (const SharedTable& table : tables) add_operand(*table);
-    split_ = std::partition(operands_.begin(), operands_.end(),
-                            [](const auto& operand) { return !operand.second; }) -
-             operands_.begin();
+    const auto split = std::partition(operands_.begin(), operands_.end(),
+                                      [](const auto& operand) { return !operand.second; });
+    split_ = static_cast<size_t>(split - operands_.begin());
     for (auto& [operand, has_last] : operands_) all_.push_back(std::move(operand));
   }
 
