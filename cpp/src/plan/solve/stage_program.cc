@@ -10,11 +10,13 @@
 namespace corro::plan {
 namespace {
 
-/// The first cell that holds a state; all cells if none does.
-size_t first_state(const std::vector<double>& row) {
-  const auto first =
-      std::ranges::find_if(row, [](double sum) { return sum < StageProgram::kNone; });
-  return static_cast<size_t>(first - row.begin());
+bool is_state(double sum) { return sum < StageProgram::kNone; }
+
+/// The cells from the first state to the last one.
+StageProgram::Cells states_of(const std::vector<double>& row) {
+  const auto first = std::ranges::find_if(row, is_state);
+  const auto behind = std::find_if(row.rbegin(), row.rend(), is_state);
+  return {static_cast<size_t>(first - row.begin()), static_cast<size_t>(row.rend() - behind)};
 }
 
 }  // namespace
@@ -96,12 +98,14 @@ double StageProgram::weighted(const StageCost& cost, uint32_t from_end) const {
   return cost.fill * (from_end == 1 ? problem_.weights.last : problem_.weights.others);
 }
 
-void StageProgram::add(const Row& from, size_t first, double cost, const Shift& shift,
+void StageProgram::add(const Row& from, Cells cells, double cost, const Shift& shift,
                        Row& to) const {
-  for (size_t base = first - first % shift.block; base < cells_; base += shift.block) {
+  for (size_t base = cells.begin - cells.begin % shift.block; base < cells.end;
+       base += shift.block) {
     const double* in = from.data() + base;
     double* out = to.data() + base + shift.distance;
-    for (size_t i = std::max(first, base) - base; i < shift.length; ++i)
+    const size_t end = std::min(shift.length, cells.end - base);
+    for (size_t i = std::max(cells.begin, base) - base; i < end; ++i)
       out[i] = in[i] + cost < out[i] ? in[i] + cost : out[i];
   }
 }
@@ -131,22 +135,48 @@ double StageProgram::shortest_limit() {
   return limit[layers].back();
 }
 
-void StageProgram::fill_rest(double limit) {
+std::vector<size_t> StageProgram::spared(double limit) {
   const uint32_t layers = costs_.layers();
+  std::vector<size_t> spare(layers + 1, 0);
+  spare[layers] = cells_;
+  for (uint32_t begin = layers; begin-- > 0;) {
+    for (uint32_t end = begin + 1; end <= layers; ++end) {
+      for (uint32_t mesh = 0; mesh < shifts_.size(); ++mesh) {
+        const size_t units = shifts_[mesh].distance;
+        if (spare[end] <= spare[begin] + units) continue;
+        if (costs_.of(begin, end, mesh, end == layers ? 1 : 2).time <= limit)
+          spare[begin] = spare[end] - units;
+      }
+    }
+  }
+  return spare;
+}
+
+bool StageProgram::fill_rest(double limit) {
+  const uint32_t layers = costs_.layers();
+  const bool one_type = problem_.devices.size() == 1;
+  const std::vector<size_t> spare =
+      one_type ? spared(limit) : std::vector<size_t>(layers + 1, cells_);
+  if (spare[0] == 0) return false;
   rest_.assign(layers + 1, Row(cells_, kNone));
   rest_[0].assign(cells_, 0);
-  std::vector<size_t> firsts(layers + 1);
+  std::vector<Cells> states(layers + 1);
+  states[0] = {0, spare[0]};
   for (uint32_t end = 1; end < layers; ++end) {
     for (uint32_t begin = 0; begin < end; ++begin) {
       for (uint32_t mesh = 0; mesh < shifts_.size(); ++mesh) {
-        if (shifts_[mesh].length == 0 || firsts[begin] == cells_) continue;
+        const Shift& shift = shifts_[mesh];
+        if (shift.length == 0 || spare[end] <= states[begin].begin + shift.distance) continue;
         const StageCost& cost = costs_.of(begin, end, mesh, 2);
-        if (cost.time <= limit && cost.time < kNone)
-          add(rest_[begin], firsts[begin], weighted(cost, 2), shifts_[mesh], rest_[end]);
+        if (cost.time > limit || cost.time == kNone) continue;
+        const Cells from{states[begin].begin,
+                         std::min(states[begin].end, spare[end] - shift.distance)};
+        add(rest_[begin], from, weighted(cost, 2), shift, rest_[end]);
       }
     }
-    firsts[end] = first_state(rest_[end]);
+    states[end] = states_of(rest_[end]);
   }
+  return true;
 }
 
 void StageProgram::begin_rows(double limit) {
@@ -194,7 +224,7 @@ bool StageProgram::prune(uint32_t stages, uint32_t layer, double cut) {
 
 void StageProgram::expand(uint32_t stages, uint32_t layer, double limit) {
   const Row& from = rows_[stages - 1][layer];
-  const size_t first = first_state(from);
+  const Cells states = states_of(from);
   std::vector<Row>& to = rows_[stages];
   for (uint32_t begin = 0; begin < layer; ++begin) {
     for (uint32_t mesh = 0; mesh < shifts_.size(); ++mesh) {
@@ -202,13 +232,13 @@ void StageProgram::expand(uint32_t stages, uint32_t layer, double limit) {
       const StageCost& cost = costs_.of(begin, layer, mesh, stages + 1);
       if (cost.time > limit || cost.time == kNone) continue;
       if (to[begin].empty()) to[begin].assign(cells_, kNone);
-      add(from, first, weighted(cost, stages + 1), shifts_[mesh], to[begin]);
+      add(from, states, weighted(cost, stages + 1), shifts_[mesh], to[begin]);
     }
   }
 }
 
 std::optional<StageProgram::Plan> StageProgram::least_sum(double limit, double cut) {
-  fill_rest(limit);
+  if (!fill_rest(limit)) return std::nullopt;
   begin_rows(limit);
   uint32_t found_stages = 0;
   size_t found_units = 0;

@@ -56,6 +56,12 @@ class StageProgram {
     std::vector<StagePlan::Stage> stages;
   };
 
+  /// Cells of a row, by units.
+  struct Cells {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+
   explicit StageProgram(const StageProblem& problem);
 
   /// No plan's longest stage is shorter; kNone if there is no plan at all.
@@ -74,12 +80,16 @@ class StageProgram {
     size_t length;    ///< Cells of a block to which the mesh can be added.
   };
 
-  void fill_rest(double limit);
+  /// By layer: more units than this are not left to the layers before it, since those from it on
+  /// need the others if no stage takes longer than the limit. Of one device type; 0: too few.
+  std::vector<size_t> spared(double limit);
+  /// False if there is no plan within the limit, as far as can be seen at once.
+  bool fill_rest(double limit);
   void begin_rows(double limit);
   bool prune(uint32_t stages, uint32_t layer, double cut);
   void expand(uint32_t stages, uint32_t layer, double limit);
-  /// Adds a mesh to the states of a row from the cell `first` on.
-  void add(const Row& from, size_t first, double cost, const Shift& shift, Row& to) const;
+  /// Adds a mesh to these cells of a row.
+  void add(const Row& from, Cells cells, double cost, const Shift& shift, Row& to) const;
   Plan trace(uint32_t stages, size_t units, double limit);
   double weighted(const StageCost& cost, uint32_t from_end) const;
 
