@@ -48,6 +48,7 @@ struct Operator {
   double saved = 0;         ///< Elements kept for backward; what two operators keep counts at one.
   uint64_t parameters = 0;  ///< Elements, of all experts together.
   uint32_t most_ways = 1;   ///< It can be cut so many ways at most (heads, features); 1: not.
+  bool operator==(const Operator&) const = default;
 };
 
 /// Operators in an order in which each follows its inputs; the last one's output is the layer's.
@@ -59,6 +60,7 @@ struct LayerType {
   /// Elements per sample of keys and values, which context parallelism sends around; 0: no
   /// attention.
   double keys_and_values = 0;
+  bool operator==(const LayerType&) const = default;
 };
 
 /// `count` layers of one type, one after the other.
@@ -66,6 +68,7 @@ struct LayerRun {
   uint32_t type = 0;
   uint32_t count = 1;
   std::string name = {};  ///< Path of the module in the user's model; "h.{}" of several.
+  bool operator==(const LayerRun&) const = default;
 };
 
 struct Model {
@@ -78,6 +81,7 @@ struct Model {
   uint64_t tied_parameters = 0;
   /// What it was recorded in; the planner may choose another.
   DType dtype = DType::kBF16;
+  bool operator==(const Model&) const = default;
 };
 
 /// Layers of all runs together.

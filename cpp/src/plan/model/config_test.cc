@@ -1,0 +1,209 @@
+#include "plan/model/config.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "plan/model/known_models.h"
+#include "plan/yaml.h"
+
+namespace corro::plan {
+namespace {
+
+/// YAML is near enough to JSON to write a config.json shortly.
+TransformerShape shape_of(const std::string& text, const ModelOptions& options = {}) {
+  const Json document = parse_yaml(text, "config.json").value();
+  const auto shape = shape_from_config(document, "config.json", text, options);
+  EXPECT_TRUE(shape.ok()) << shape.status().message();
+  return shape.ok() ? *shape : TransformerShape{};
+}
+
+double parameters_of(const std::string& text) {
+  return static_cast<double>(parameter_count(make_transformer(shape_of(text))));
+}
+
+TEST(KnownModels, HaveTheParametersThatWerePublished) {
+  for (const KnownModel& known : known_models()) {
+    SCOPED_TRACE(known.name);
+    const auto model = make_known_model(known.name);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_EQ(model->name, known.name);
+    EXPECT_FALSE(known.source.empty());
+    const auto parameters = static_cast<double>(parameter_count(*model));
+    // "1.3b" is a name, not a count.
+    const double error = known.name.starts_with("gpt3-") && known.parameters < 20e9 ? 0.02 : 0.01;
+    EXPECT_NEAR(parameters / known.parameters, 1, error);
+  }
+  EXPECT_EQ(parameter_count(make_known_model("gpt2-small").value()), 124'439'808);
+}
+
+TEST(KnownModels, OthersAreNotFound) {
+  EXPECT_EQ(make_known_model("gpt3-175").status().message(),
+            "there is no model \"gpt3-175\"; did you mean gpt3-175b?");
+  EXPECT_EQ(make_known_model("resnet50").status().message(), "there is no model \"resnet50\"");
+  EXPECT_EQ(make_known_model("").status().code(), Code::kNotFound);
+}
+
+TEST(KnownModels, CanBeGivenAnotherSequence) {
+  EXPECT_EQ(make_known_model("llama3-8b", {.sequence = 128})->sequence, 128);
+}
+
+// The configurations below are those of the published weights, cut to what matters.
+
+TEST(Config, OfGpt2) {
+  const std::string text = R"({model_type: gpt2, n_layer: 12, n_embd: 768, n_head: 12, n_ctx: 1024,
+      n_positions: 1024, n_inner: null, vocab_size: 50257, resid_pdrop: 0.1})";
+  const TransformerShape shape = shape_of(text);
+  EXPECT_EQ(shape.name, "gpt2");
+  EXPECT_EQ(shape.feed_forward, 0);
+  EXPECT_TRUE(shape.tied && shape.learned_positions && shape.dropout && !shape.gated);
+  EXPECT_EQ(parameters_of(text), 124'439'808);
+}
+
+TEST(Config, OfLlama) {
+  const std::string text = R"({"model_type": "llama", "_name_or_path": "meta-llama/Llama-3.1-8B",
+      "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+      "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+      "tie_word_embeddings": false, "attention_dropout": 0.0, "hidden_act": "silu"})";
+  const TransformerShape shape = shape_of(text, {.sequence = 8192});
+  EXPECT_EQ(shape.name, "meta-llama/Llama-3.1-8B");
+  EXPECT_EQ(shape.kv_heads, 8);
+  EXPECT_EQ(shape.sequence, 8192);
+  EXPECT_TRUE(shape.gated && !shape.tied && !shape.learned_positions && !shape.dropout);
+  EXPECT_TRUE(shape.flash_attention);
+  EXPECT_EQ(parameters_of(text), 8'030'261'248);
+}
+
+TEST(Config, OfLlamaWithAnotherTypeIsGuessed) {
+  const std::string fields = R"(hidden_size: 4096, intermediate_size: 14336,
+      num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 8, vocab_size: 128256,
+      max_position_embeddings: 8192, rms_norm_eps: 1e-05, rope_theta: 5e5,
+      tie_word_embeddings: false})";
+  EXPECT_EQ(parameters_of("{model_type: newer_llama, " + fields), 8'030'261'248);
+  EXPECT_EQ(parameters_of("{" + fields), 8'030'261'248);
+  EXPECT_EQ(parameters_of("{model_type: many, text_config: {" + fields + "}"), 8'030'261'248);
+  EXPECT_FALSE(shape_of("{_attn_implementation: eager, " + fields).flash_attention);
+}
+
+TEST(Config, OfMixtral) {
+  EXPECT_NEAR(parameters_of(R"({model_type: mixtral, hidden_size: 4096, intermediate_size: 14336,
+      num_attention_heads: 32, num_hidden_layers: 32, num_key_value_heads: 8, vocab_size: 32000,
+      max_position_embeddings: 32768, num_local_experts: 8, num_experts_per_tok: 2})"),
+              46.703e9, 1e7);
+}
+
+TEST(Config, OfQwenWithExperts) {
+  EXPECT_NEAR(parameters_of(R"({model_type: qwen3_moe, hidden_size: 4096, intermediate_size: 12288,
+      moe_intermediate_size: 1536, num_attention_heads: 64, num_hidden_layers: 94, head_dim: 128,
+      num_key_value_heads: 4, vocab_size: 151936, max_position_embeddings: 40960, num_experts: 128,
+      num_experts_per_tok: 8, tie_word_embeddings: false})"),
+              235.09e9, 1e9);
+  const TransformerShape shape = shape_of(R"({model_type: qwen2_moe, hidden_size: 2048,
+      intermediate_size: 5632, moe_intermediate_size: 1408, shared_expert_intermediate_size: 5632,
+      num_attention_heads: 16, num_hidden_layers: 24, num_key_value_heads: 16, vocab_size: 151936,
+      max_position_embeddings: 8192, num_experts: 60, num_experts_per_tok: 4})");
+  EXPECT_EQ(shape.shared_experts, 4);
+  EXPECT_EQ(shape.experts, 60);
+}
+
+TEST(Config, OfDeepSeekTakesCompressedKeysAsFewHeads) {
+  const std::string text = R"({model_type: deepseek_v3, hidden_size: 7168, intermediate_size: 18432,
+      moe_intermediate_size: 2048, num_attention_heads: 128, num_key_value_heads: 128,
+      num_hidden_layers: 61, first_k_dense_replace: 3, n_routed_experts: 256, n_shared_experts: 1,
+      num_experts_per_tok: 8, kv_lora_rank: 512, q_lora_rank: 1536, qk_nope_head_dim: 128,
+      qk_rope_head_dim: 64, v_head_dim: 128, vocab_size: 129280, max_position_embeddings: 163840})";
+  const TransformerShape shape = shape_of(text);
+  EXPECT_EQ(shape.kv_heads, 2);  // 512 + 64 elements a token, taken as 2 * 2 * 128.
+  EXPECT_EQ(shape.head_size, 128);
+  EXPECT_EQ(shape.dense_layers, 3);
+  EXPECT_NEAR(parameters_of(text) / 671.03e9, 1, 0.01);
+}
+
+TEST(Config, OfFalconAndItsHeads) {
+  const std::string old = R"({model_type: falcon, hidden_size: 4544, num_attention_heads: 71,
+      num_hidden_layers: 32, vocab_size: 65024, multi_query: true})";
+  EXPECT_EQ(shape_of(old).kv_heads, 1);
+  EXPECT_EQ(shape_of(old).sequence, 2048);
+  EXPECT_NEAR((parameters_of(old) + 65024.0 * 4544) / 7.217e9, 1, 0.01);
+  const std::string large = R"({model_type: falcon, hidden_size: 8192, num_attention_heads: 128,
+      num_hidden_layers: 60, vocab_size: 65024, multi_query: true, num_kv_heads: 8,
+      new_decoder_architecture: true})";
+  EXPECT_EQ(shape_of(large).kv_heads, 8);
+  // The published weights hold the table of the embedding a second time.
+  EXPECT_NEAR((parameters_of(large) + 65024.0 * 8192) / 41.84e9, 1, 0.01);
+}
+
+TEST(Config, OfOlderModels) {
+  EXPECT_NEAR(parameters_of(R"({model_type: opt, hidden_size: 4096, ffn_dim: 16384,
+      num_attention_heads: 32, num_hidden_layers: 32, vocab_size: 50272,
+      max_position_embeddings: 2048, dropout: 0.1})") /
+                  6.658e9,
+              1, 0.01);
+  EXPECT_NEAR(parameters_of(R"({model_type: bloom, hidden_size: 14336, n_head: 112, n_layer: 70,
+      vocab_size: 250880, seq_length: 2048, hidden_dropout: 0.0})") /
+                  176.25e9,
+              1, 0.01);
+  EXPECT_NEAR(parameters_of(R"({model_type: gpt_neox, hidden_size: 6144, intermediate_size: 24576,
+      num_attention_heads: 64, num_hidden_layers: 44, vocab_size: 50432,
+      max_position_embeddings: 2048, tie_word_embeddings: false})") /
+                  20.55e9,
+              1, 0.01);
+  EXPECT_NEAR(parameters_of(R"({model_type: bert, hidden_size: 1024, intermediate_size: 4096,
+      num_attention_heads: 16, num_hidden_layers: 24, vocab_size: 30522,
+      max_position_embeddings: 512, hidden_dropout_prob: 0.1})") /
+                  335.1e6,
+              1, 0.01);
+}
+
+TEST(ShortForm, IsTheShapeItself) {
+  const TransformerShape shape = shape_of(R"(name: tiny
+layers: 3
+hidden: 64
+heads: 4
+kv_heads: 2
+head_size: 8
+feed_forward: 100
+gated: true
+vocabulary: 1000
+sequence: 32
+tied: false
+learned_positions: false
+dropout: false
+flash_attention: true
+experts: 5
+experts_per_token: 2
+shared_experts: 1
+expert_feed_forward: 50
+dense_layers: 1
+)");
+  EXPECT_EQ(shape.name, "tiny");
+  EXPECT_EQ(shape.layers, 3);
+  EXPECT_EQ(shape.hidden, 64);
+  EXPECT_EQ(shape.heads, 4);
+  EXPECT_EQ(shape.kv_heads, 2);
+  EXPECT_EQ(shape.head_size, 8);
+  EXPECT_EQ(shape.feed_forward, 100);
+  EXPECT_EQ(shape.vocabulary, 1000);
+  EXPECT_EQ(shape.sequence, 32);
+  EXPECT_EQ(shape.experts, 5);
+  EXPECT_EQ(shape.experts_per_token, 2);
+  EXPECT_EQ(shape.shared_experts, 1);
+  EXPECT_EQ(shape.expert_feed_forward, 50);
+  EXPECT_EQ(shape.dense_layers, 1);
+  EXPECT_TRUE(shape.gated && !shape.tied && !shape.learned_positions && !shape.dropout);
+  EXPECT_TRUE(shape.flash_attention);
+}
+
+TEST(ShortForm, NeedsFiveNumbersAndMayBeGivenTheSequence) {
+  const std::string text = "layers: 2\nhidden: 64\nheads: 4\nvocabulary: 100\n";
+  const TransformerShape shape = shape_of(text + "sequence: 16\n");
+  EXPECT_EQ(shape.name, "transformer");
+  EXPECT_TRUE(shape.tied && shape.learned_positions && shape.dropout);
+  EXPECT_FALSE(shape.gated || shape.flash_attention);
+  EXPECT_EQ(shape_of(text, {.sequence = 8}).sequence, 8);
+  EXPECT_EQ(read_model(text, "m.yaml").status().message(), "m.yaml: sequence: is missing");
+}
+
+}  // namespace
+}  // namespace corro::plan
