@@ -61,6 +61,11 @@ def test_what_python_leaves_behind_is_no_floor(tree: Path) -> None:
     assert check(tree) == []
 
 
+def test_a_folder_of_published_inputs_is_no_floor(tree: Path) -> None:
+    write(tree, "cpp/src/io/instances/input.json", "{}")
+    assert check(tree) == []
+
+
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
