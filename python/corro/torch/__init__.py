@@ -70,6 +70,7 @@ from corro.torch.differentiable import (
 from corro.torch.objects import allgather_object, broadcast_object
 from corro.torch.optimizer import DistributedOptimizer
 from corro.torch.parameters import broadcast_optimizer_state, broadcast_parameters
+from corro.torch.recorder import record
 from corro.torch.sync_batch_norm import SyncBatchNorm
 from corro.torch.verbs import (
     Handle,
@@ -172,6 +173,7 @@ __all__ = [
     "node_rank",
     "poll",
     "rank",
+    "record",
     "recv",
     "recv_async",
     "reduce",
