@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import corro
-from corro.plan import Channel, Lane, Plan, Service
+from corro.graph import Channel, Lane, Plan, Service
 
 STEPS, MICROS, BATCH, TIME, WIDTH = 5, 8, 4, 32, 32
 

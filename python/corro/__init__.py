@@ -115,8 +115,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from corro._run import run
+    from corro.graph import Plan
     from corro.loaded_plan import Firing, LoadedPlan, load_plan
-    from corro.plan import Plan
 
 if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports this package.
     from corro import _where
@@ -131,7 +131,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(loaded_plan, name)
     if name == "Plan":
-        from corro.plan import Plan
+        from corro.graph import Plan
 
         return Plan
     if name == "run":

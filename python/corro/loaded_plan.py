@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from corro import _native
 from corro._context import Group, world_or
 from corro.errors import CorroError, InvalidArgumentError
-from corro.plan import DTYPES, KINDS, ORDERS, REDUCE_OPS, Operation, Plan
+from corro.graph import DTYPES, KINDS, ORDERS, REDUCE_OPS, Operation, Plan
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,7 +16,7 @@ namespace corro::python {
 
 using Bytes = nb::ndarray<nb::memview, uint8_t, nb::ndim<1>>;
 
-/// A plan as corro.plan gives it: names resolved to numbers, enums to those of corro.h.
+/// A plan as corro.loaded_plan gives it: names resolved to numbers, enums to those of corro.h.
 struct PlanSpec {
   using Lane = std::tuple<std::string, uint8_t, uint32_t, std::vector<uint32_t>>;
   using Channel = std::tuple<std::string, uint32_t, uint32_t, uint64_t, int64_t>;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corro.plan import Channel, Lane, Operation, Plan, Service
+from corro.graph import Channel, Lane, Operation, Plan, Service
 
 
 def summing(ranks: int, taking: str = "rank") -> Plan:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import corro
-from corro.plan import Channel, Lane, Operation, Plan, Service
+from corro.graph import Channel, Lane, Operation, Plan, Service
 
 pytestmark = pytest.mark.torch22
 

@@ -15,8 +15,8 @@ from plans import summing
 
 import corro
 import corro.numpy
+from corro.graph import Channel, Lane, Plan, Service
 from corro.loaded_plan import LoadedPlan
-from corro.plan import Channel, Lane, Plan, Service
 
 pytestmark = pytest.mark.usefixtures("job")
 
