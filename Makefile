@@ -153,7 +153,7 @@ $(STAMPS)/native: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@echo "corro: building the native code in build/release"
 	$(call quiet,cmake --preset release -DCORRO_BUILD_PYTHON=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/python,cmake-release)
-	@cmake --build build/release --target corro corro_native corro_program
+	@cmake --build build/release --target corro corro_native corro_planner corro_program
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/native-tests: $(STAMPS)/native

@@ -46,7 +46,7 @@ if(TARGET corro_program)
 endif()
 
 if(CORRO_BUILD_PYTHON)
-  install(TARGETS corro_native corro LIBRARY DESTINATION corro COMPONENT python)
+  install(TARGETS corro_native corro_planner corro LIBRARY DESTINATION corro COMPONENT python)
   # In a wheel the program goes to NAME.data/scripts, and so to bin/ as it is, with no Python in front.
   if(DEFINED SKBUILD_SCRIPTS_DIR)
     install(TARGETS corro_program RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)

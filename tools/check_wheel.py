@@ -16,7 +16,10 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-PARTS = ("corro/libcorro.so", "corro/_native.*.so", "corro/__init__.py", "*.data/scripts/corro")
+PARTS = (
+    *("corro/libcorro.so", "corro/_native.*.so", "corro/_planner.*.so"),
+    *("corro/__init__.py", "*.data/scripts/corro"),
+)
 GLIBC_LIBRARY = re.compile(r"^(libc|libm|libdl|librt|libpthread|ld-linux-.*)\.so\.\d+$")
 
 Version = tuple[int, ...]
@@ -52,7 +55,8 @@ def problems(root: Path, promised: Version) -> Iterator[str]:
         if (needed := needed_glibc(path)) > promised:
             yield f"{name} needs GLIBC {needed}, the tag promises {promised}"
         for library in needed_libraries(path):
-            if not GLIBC_LIBRARY.match(library) and library != "libcorro.so":
+            engine = library == "libcorro.so" and not name.stem.startswith("_planner")
+            if not GLIBC_LIBRARY.match(library) and not engine:
                 yield f"{name} needs {library}, which not every machine has"
     for path in found["corro/libcorro.so"]:
         yield from (
