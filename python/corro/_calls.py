@@ -11,6 +11,7 @@ from corro import _context, _native
 from corro._context import Exchange, Group
 
 R = TypeVar("R")
+Q = TypeVar("Q")
 P = ParamSpec("P")
 
 
@@ -64,7 +65,9 @@ class Call(Generic[R]):
 
     @staticmethod
     def joined(calls: Sequence[Call[R]]) -> Call[list[R]]:
-        """Returns calls of one group as one unit."""
+        """Returns calls of one kind and one group as one unit."""
+        if isinstance(calls[0], StagedCall):
+            return StagedCall.of([call for call in calls if isinstance(call, StagedCall)])
         return Call(
             calls[0].group,
             [op for call in calls for op in call.ops],
@@ -72,6 +75,11 @@ class Call(Generic[R]):
             lambda: [call.finish() for call in calls],
             named=calls[0].named,
         )
+
+    def mapped(self, make: Callable[[R], Q]) -> Call[Q]:
+        """Returns the same operations, whose result is make(result)."""
+        finish = self.finish
+        return Call(self.group, self.ops, self.buffers, lambda: make(finish()), named=self.named)
 
     def run(self) -> R:
         """Carries the operations out on this thread."""
@@ -85,25 +93,38 @@ class Call(Generic[R]):
 
 
 class StagedCall(Call[R]):
-    """A named operation before which the ranks tell each other its sizes, under a name as well.
+    """Named operations before which the ranks tell each other their sizes, under names as well.
 
-    The second stage starts when the first is over, whoever waits for what: ranks may wait for
-    several of them in different orders.
+    The second stage, which `then` makes, starts when the first is over, whoever waits for what:
+    ranks may wait for several of them in different orders.
     """
 
     __slots__ = ("sizes", "then")
 
     def __init__(
-        self, group: Group, sizes: Exchange, then: Callable[[list[list[int]]], Call[R]]
+        self, group: Group, sizes: Sequence[Exchange], then: Callable[[], Call[R]]
     ) -> None:
         self.group = group
         self.sizes = sizes
         self.then = then
 
+    @staticmethod
+    def of(calls: Sequence[StagedCall[R]]) -> StagedCall[list[R]]:
+        """Returns calls of one group as one unit: all sizes first."""
+        return StagedCall(
+            calls[0].group,
+            [sizes for call in calls for sizes in call.sizes],
+            lambda: Call.joined([call.then() for call in calls]),
+        )
+
+    def mapped(self, make: Callable[[R], Q]) -> Call[Q]:
+        """Returns the same operations, whose result is make(result)."""
+        return StagedCall(self.group, self.sizes, lambda: self.then().mapped(make))
+
     def run(self) -> R:
         """Carries both stages out on this thread."""
-        self.group.native.run([self.sizes.op], self.sizes, True)
-        return self.then(self.sizes.rows()).run()
+        self.group.native.run([sizes.op for sizes in self.sizes], self.sizes, True)
+        return self.then().run()
 
     def start(self) -> Handle[R]:
         """Starts the first stage and returns at once."""
@@ -114,7 +135,8 @@ class _StagedHandle(Handle[R]):
     __slots__ = ("_begun", "_call", "_failure", "_second")
 
     def __init__(self, call: StagedCall[R]) -> None:
-        super().__init__(call.group.native.submit([call.sizes.op], call.sizes, True))
+        ops = [sizes.op for sizes in call.sizes]
+        super().__init__(call.group.native.submit(ops, call.sizes, True))
         self._call = call
         self._begun = threading.Event()  # The second stage, or it never will.
         self._second: Handle[R] | None = None
@@ -124,7 +146,7 @@ class _StagedHandle(Handle[R]):
     def _go_on(self) -> None:
         try:
             self._work.wait(None)
-            self._second = self._call.then(self._call.sizes.rows()).start()
+            self._second = self._call.then().start()
         except Exception as failure:
             self._failure = failure
         self._begun.set()

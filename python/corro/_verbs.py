@@ -219,8 +219,7 @@ class Verbs(Generic[T]):
         With a name, the arrays have the names `name.0`, `name.1` and so on.
         """
         targets = outs if outs is not None else [None] * len(xs)
-        if not xs:
-            raise InvalidArgumentError("grouped_allreduce: no arrays given")
+        names = names_of(xs, name, "grouped_allreduce")
         if len(targets) != len(xs):
             raise InvalidArgumentError(
                 f"grouped_allreduce: {len(targets)} outs for {len(xs)} arrays"
@@ -230,14 +229,14 @@ class Verbs(Generic[T]):
                 self.allreduce(
                     x,
                     op,
-                    None if name is None else f"{name}.{i}",
+                    own,
                     prescale_factor=prescale_factor,
                     postscale_factor=postscale_factor,
                     out=out,
                     group=group,
                     compression=compression,
                 )
-                for i, (x, out) in enumerate(zip(xs, targets, strict=True))
+                for x, own, out in zip(xs, names, targets, strict=True)
             ]
         )
 
@@ -272,12 +271,32 @@ class Verbs(Generic[T]):
             return of(_checked_sizes(sizes, group, rows, row))
         if name is None:
             return of(self._sizes(group, rows, row, "allgather"))
+        told = Exchange(group, [rows, row], name=f"{name}.sizes")
+        return StagedCall(group, [told], lambda: of(self._agreed_sizes(group, told, "allgather")))
 
-        def known(table: list[list[int]]) -> Call[T]:
-            self._same_rows(group, row, [line[1] for line in table], "allgather")
-            return of([line[0] for line in table])
+    def grouped_allgather(
+        self, xs: Sequence[T], name: str | None = None, *, group: Group | None = None
+    ) -> Call[list[T]]:
+        """Returns every rank's arrays for each of several, as one unit; otherwise as allgather.
 
-        return StagedCall(group, Exchange(group, [rows, row], name=f"{name}.sizes"), known)
+        With a name, the arrays have the names `name.0`, `name.1` and so on.
+        """
+        return self.gathered(xs, names_of(xs, name, "grouped_allgather"), group)
+
+    def gathered(
+        self, xs: Sequence[T], names: Sequence[str | None], group: Group | None
+    ) -> Call[list[T]]:
+        """grouped_allgather() of arrays, of which all have a name of their own, or none has."""
+        group = _context.world_or(group)
+        known: Sequence[Sequence[int] | None] = [None] * len(xs)
+        if names[0] is None:
+            known = self.rows_of(group, xs, names, "allgather")
+        return Call.joined(
+            [
+                self.allgather(x, name, sizes=sizes, group=group)
+                for x, name, sizes in zip(xs, names, known, strict=True)
+            ]
+        )
 
     def broadcast(
         self,
@@ -375,6 +394,37 @@ class Verbs(Generic[T]):
         )
         return Call(group, [native], (source, target), finish, named=name is not None)
 
+    def grouped_reducescatter(
+        self,
+        xs: Sequence[T],
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+    ) -> Call[list[T]]:
+        """Reduces several arrays and returns this rank's part of each; as one unit.
+
+        Otherwise as reducescatter. With a name, the arrays have the names `name.0` and so on.
+        """
+        return self.scattered(
+            xs,
+            op,
+            names_of(xs, name, "grouped_reducescatter"),
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            group=group,
+        )
+
+    def scattered(
+        self, xs: Sequence[T], op: ReduceOp, names: Sequence[str | None], **how: Any
+    ) -> Call[list[T]]:
+        """grouped_reducescatter() of arrays with names of their own; `how` as in reducescatter."""
+        return Call.joined(
+            [self.reducescatter(x, op, own, **how) for x, own in zip(xs, names, strict=True)]
+        )
+
     def alltoall(
         self,
         x: T,
@@ -420,7 +470,8 @@ class Verbs(Generic[T]):
 
         if name is None:
             return known(exchange(group, [row, *parts]))
-        return StagedCall(group, Exchange(group, [row, *parts], name=f"{name}.sizes"), known)
+        told = Exchange(group, [row, *parts], name=f"{name}.sizes")
+        return StagedCall(group, [told], lambda: known(told.rows()))
 
     def gather(self, x: T, root_rank: int = 0, *, group: Group | None = None) -> Call[T | None]:
         """Returns every rank's x on the root, joined along dim 0, and None elsewhere."""
@@ -568,16 +619,29 @@ class Verbs(Generic[T]):
             )
         return shape[0], _product(shape[1:]), shape[1:]
 
-    def rows_of(self, group: Group, x: T, verb: str, name: str | None) -> list[int]:
-        """Returns every rank's dim 0; MismatchError unless the other dims make equal rows."""
-        rows, row, _ = self._rows(x, verb)
-        return self._sizes(group, rows, row, verb, name)
+    def rows_of(
+        self, group: Group, xs: Sequence[T], names: Sequence[str | None], verb: str
+    ) -> list[list[int]]:
+        """Returns every rank's dim 0 of each; MismatchError unless the other dims make equal rows.
 
-    def _sizes(
-        self, group: Group, rows: int, row: int, verb: str, name: str | None = None
-    ) -> list[int]:
-        table = exchange(group, [rows, row], name=name and f"{name}.sizes")
-        self._same_rows(group, row, [line[1] for line in table], verb)
+        All have a name, or none has.
+        """
+        told = [
+            Exchange(group, self._rows(x, verb)[:2], name=name and f"{name}.sizes")
+            for x, name in zip(xs, names, strict=True)
+        ]
+        group.native.run([one.op for one in told], told, names[0] is not None)
+        return [self._agreed_sizes(group, one, verb) for one in told]
+
+    def _sizes(self, group: Group, rows: int, row: int, verb: str) -> list[int]:
+        told = Exchange(group, [rows, row])
+        group.native.run([told.op], told)
+        return self._agreed_sizes(group, told, verb)
+
+    def _agreed_sizes(self, group: Group, told: Exchange, verb: str) -> list[int]:
+        """Returns every rank's dim 0, once the ranks have told each other."""
+        table = told.rows()
+        self._same_rows(group, table[group.rank()][1], [line[1] for line in table], verb)
         return [line[0] for line in table]
 
     def _same_rows(self, group: Group, row: int, rows: Sequence[int], verb: str) -> None:
@@ -598,6 +662,13 @@ for _form, _name in (
     (Verbs.start_allreduce, "allreduce_async"),
 ):
     present_as(_form, _name, Verbs.allreduce)
+
+
+def names_of(xs: Sequence[object], name: str | None, verb: str) -> list[str | None]:
+    """Returns the names of a group's arrays; InvalidArgumentError if there are no arrays."""
+    if not xs:
+        raise InvalidArgumentError(f"{verb}: no arrays given")
+    return [None if name is None else f"{name}.{i}" for i in range(len(xs))]
 
 
 def _checked_op(op: object) -> ReduceOp:

@@ -47,8 +47,12 @@ __all__ = [
     "empty",
     "gather",
     "gather_async",
+    "grouped_allgather",
+    "grouped_allgather_async",
     "grouped_allreduce",
     "grouped_allreduce_async",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "join",
     "poll",
     "recv",
@@ -157,6 +161,10 @@ _verbs = Verbs(_Numpy())
 allreduce, allreduce_async = _verbs.run_allreduce, _verbs.start_allreduce
 grouped_allreduce = running(_verbs.grouped_allreduce)
 grouped_allreduce_async = starting(_verbs.grouped_allreduce)
+grouped_allgather = running(_verbs.grouped_allgather)
+grouped_allgather_async = starting(_verbs.grouped_allgather)
+grouped_reducescatter = running(_verbs.grouped_reducescatter)
+grouped_reducescatter_async = starting(_verbs.grouped_reducescatter)
 allgather, allgather_async = running(_verbs.allgather), starting(_verbs.allgather)
 broadcast, broadcast_async = running(_verbs.broadcast), starting(_verbs.broadcast)
 reduce, reduce_async = running(_verbs.reduce), starting(_verbs.reduce)

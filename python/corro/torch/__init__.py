@@ -64,13 +64,16 @@ from corro.torch.differentiable import (
     allreduce,
     alltoall,
     broadcast,
+    grouped_allgather,
     grouped_allreduce,
+    grouped_reducescatter,
     reducescatter,
 )
 from corro.torch.objects import allgather_object, broadcast_object
 from corro.torch.optimizer import DistributedOptimizer
 from corro.torch.parameters import broadcast_optimizer_state, broadcast_parameters
 from corro.torch.recorder import record
+from corro.torch.sparse import sparse_allreduce, sparse_allreduce_async
 from corro.torch.sync_batch_norm import SyncBatchNorm
 from corro.torch.verbs import (
     Handle,
@@ -85,9 +88,11 @@ from corro.torch.verbs import (
     empty,
     gather,
     gather_async,
+    grouped_allgather_async,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
+    grouped_reducescatter_async,
     poll,
     recv,
     recv_async,
@@ -160,10 +165,14 @@ __all__ = [
     "empty",
     "gather",
     "gather_async",
+    "grouped_allgather",
+    "grouped_allgather_async",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "init",
     "is_initialized",
     "join",
@@ -187,6 +196,8 @@ __all__ = [
     "set_step",
     "shutdown",
     "size",
+    "sparse_allreduce",
+    "sparse_allreduce_async",
     "start_timeline",
     "stop_timeline",
     "synchronize",

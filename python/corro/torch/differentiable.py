@@ -21,6 +21,7 @@ import torch
 from corro._calls import Call
 from corro._context import Group, world_or
 from corro._reduce_op import Average, ReduceOp, Sum
+from corro._verbs import names_of
 from corro.errors import InvalidArgumentError
 from corro.torch import verbs
 from corro.torch.compression import Compressor, EngineCodec
@@ -82,23 +83,40 @@ class _Allgather(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: Tensor,
-        name: str | None,
-        sizes: Sequence[int] | None,
+        names: Sequence[str | None],
+        sizes: Sequence[Sequence[int]] | None,
         group: Group | None,
         scale: float,
-    ) -> Tensor:
-        group = world_or(group)
+        *xs: Tensor,
+    ) -> tuple[Tensor, ...]:
+        ctx.group, ctx.scale = world_or(group), scale
         if sizes is None:
-            sizes = verbs.calls.rows_of(group, x, "allgather", name)
-        ctx.sizes, ctx.group, ctx.scale = list(sizes), group, scale
-        return verbs.allgather(x, name, sizes=sizes, group=group)
+            sizes = verbs.calls.rows_of(ctx.group, xs, names, "allgather")
+        ctx.sizes = [list(one) for one in sizes]
+        return _Allgather.gather(xs, names, ctx.sizes, ctx.group)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        first, own = sum(ctx.sizes[: ctx.group.rank()]), ctx.sizes[ctx.group.rank()]
-        total = verbs.allreduce(grad, Sum, postscale_factor=ctx.scale, group=ctx.group)
-        return total.narrow(0, first, own), None, None, None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        totals = verbs.grouped_allreduce(grads, Sum, postscale_factor=ctx.scale, group=ctx.group)
+        rank = ctx.group.rank()
+        own = [
+            total.narrow(0, sum(sizes[:rank]), sizes[rank])
+            for total, sizes in zip(totals, ctx.sizes, strict=True)
+        ]
+        return (None, None, None, None, *own)
+
+    @staticmethod
+    def gather(
+        xs: Sequence[Tensor],
+        names: Sequence[str | None],
+        sizes: Sequence[Sequence[int]],
+        group: Group,
+    ) -> tuple[Tensor, ...]:
+        calls = [
+            verbs.calls.allgather(x, name, sizes=one, group=group)
+            for x, name, one in zip(xs, names, sizes, strict=True)
+        ]
+        return tuple(Call.joined(calls).run())
 
 
 class _Broadcast(torch.autograd.Function):
@@ -120,27 +138,25 @@ class _Reducescatter(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: Tensor,
         op: ReduceOp,
-        name: str | None,
-        factors: tuple[float, float],
-        group: Group | None,
+        names: Sequence[str | None],
+        how: dict[str, Any],
         scale: float,
-    ) -> Tensor:
-        ctx.op, ctx.group = op, world_or(group)
-        ctx.scale = scale * factors[0] * factors[1] / (ctx.group.size() if op == Average else 1)
-        ctx.rows = x.shape[0] if x.dim() else 0
-        return verbs.reducescatter(
-            x, op, name, prescale_factor=factors[0], postscale_factor=factors[1], group=group
-        )
+        *xs: Tensor,
+    ) -> tuple[Tensor, ...]:
+        ctx.op, ctx.group = op, world_or(how["group"])
+        ctx.scale = scale * how["prescale_factor"] * how["postscale_factor"]
+        ctx.scale /= ctx.group.size() if op == Average else 1
+        ctx.rows = [x.shape[0] if x.dim() else 0 for x in xs]
+        return tuple(verbs.calls.scattered(xs, op, names, **how).run())
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         _check_linear(ctx.op, "reducescatter")
         size = ctx.group.size()
-        sizes = [ctx.rows // size + (i < ctx.rows % size) for i in range(size)]
-        whole = verbs.allgather(grad, sizes=sizes, group=ctx.group)
-        return whole.mul_(ctx.scale), None, None, None, None, None
+        sizes = [[rows // size + (i < rows % size) for i in range(size)] for rows in ctx.rows]
+        wholes = _Allgather.gather(grads, [None] * len(grads), sizes, ctx.group)
+        return (None, None, None, None, *[whole.mul_(ctx.scale) for whole in wholes])
 
 
 class _Alltoall(torch.autograd.Function):
@@ -218,7 +234,7 @@ def grouped_allreduce(
 ) -> list[Tensor]:
     if outs is not None:
         raise InvalidArgumentError("grouped_allreduce: outs cannot be differentiated")
-    names = [None if name is None else f"{name}.{i}" for i in range(len(xs))]
+    names = names_of(xs, name, "grouped_allreduce")
     factors = (prescale_factor, postscale_factor)
     return list(_Allreduce.apply(op, names, factors, group, compression, *xs))
 
@@ -231,20 +247,27 @@ def allgather(
     sizes: Sequence[int] | None = None,
     group: Group | None = None,
 ) -> Tensor:
-    return scaled_allgather(x, name, sizes=sizes, group=group)
+    of_all = None if sizes is None else [sizes]
+    gathered: tuple[Tensor, ...] = _Allgather.apply([name], of_all, group, 1.0, x)
+    return gathered[0]
+
+
+@_differentiable(verbs.grouped_allgather)
+def grouped_allgather(
+    xs: Sequence[Tensor], name: str | None = None, *, group: Group | None = None
+) -> list[Tensor]:
+    return scaled_allgather(xs, names_of(xs, name, "grouped_allgather"), group=group)
 
 
 def scaled_allgather(
-    x: Tensor,
-    name: str | None = None,
+    xs: Sequence[Tensor],
+    names: Sequence[str | None],
     *,
-    sizes: Sequence[int] | None = None,
     group: Group | None = None,
     scale: float = 1.0,
-) -> Tensor:
-    """allgather(), whose gradient is multiplied by `scale`."""
-    gathered: Tensor = _Allgather.apply(x, name, sizes, group, scale)
-    return gathered
+) -> list[Tensor]:
+    """allgather() of each, under its name; gradients are multiplied by `scale`."""
+    return list(_Allgather.apply(names, None, group, scale, *xs))
 
 
 @_differentiable(verbs.broadcast)
@@ -281,23 +304,60 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     group: Group | None = None,
+    compression: EngineCodec | Compressor | None = None,
 ) -> Tensor:
-    factors = (prescale_factor, postscale_factor)
-    return scaled_reducescatter(x, op, name, factors, group=group)
+    return scaled_reducescatter(
+        [x],
+        op,
+        [name],
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        group=group,
+        compression=compression,
+    )[0]
+
+
+@_differentiable(verbs.grouped_reducescatter)
+def grouped_reducescatter(
+    xs: Sequence[Tensor],
+    op: ReduceOp = Average,
+    name: str | None = None,
+    *,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    group: Group | None = None,
+    compression: EngineCodec | Compressor | None = None,
+) -> list[Tensor]:
+    return scaled_reducescatter(
+        xs,
+        op,
+        names_of(xs, name, "grouped_reducescatter"),
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        group=group,
+        compression=compression,
+    )
 
 
 def scaled_reducescatter(
-    x: Tensor,
-    op: ReduceOp = Average,
-    name: str | None = None,
-    factors: tuple[float, float] = (1.0, 1.0),
+    xs: Sequence[Tensor],
+    op: ReduceOp,
+    names: Sequence[str | None],
     *,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
     group: Group | None = None,
+    compression: EngineCodec | Compressor | None = None,
     scale: float = 1.0,
-) -> Tensor:
-    """reducescatter(), whose gradient is multiplied by `scale`."""
-    part: Tensor = _Reducescatter.apply(x, op, name, factors, group, scale)
-    return part
+) -> list[Tensor]:
+    """reducescatter() of each, under its name; gradients, which travel whole, times `scale`."""
+    how = {
+        "prescale_factor": prescale_factor,
+        "postscale_factor": postscale_factor,
+        "group": group,
+        "compression": compression,
+    }
+    return list(_Reducescatter.apply(op, names, how, scale, *xs))
 
 
 @_differentiable(verbs.alltoall)

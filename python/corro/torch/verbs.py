@@ -15,7 +15,7 @@ from corro import _context, _native
 from corro._calls import Call, Handle, poll, present_as, running, starting, synchronize
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
-from corro._verbs import Frontend, Verbs
+from corro._verbs import Frontend, Verbs, names_of
 from corro.errors import InvalidArgumentError
 from corro.torch.compression import Compressor, EngineCodec
 
@@ -39,10 +39,14 @@ __all__ = [
     "empty",
     "gather",
     "gather_async",
+    "grouped_allgather",
+    "grouped_allgather_async",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "poll",
     "recv",
     "recv_async",
@@ -195,15 +199,12 @@ class TorchVerbs(Verbs["Tensor"]):
                 x, op, name, **factors, out=out, group=group, compression=compression
             )
         small, context = compression.compress(x)
-        call = super().allreduce(small, op, name, **factors, group=group)
-        reduced = call.finish
 
-        def finish() -> Tensor:
-            whole = compression.decompress(reduced(), context)
-            return whole if out is None else out.detach().copy_(whole)
+        def whole(reduced: Tensor) -> Tensor:
+            result = compression.decompress(reduced, context)
+            return result if out is None else out.detach().copy_(result)
 
-        call.finish = finish
-        return call
+        return super().allreduce(small, op, name, **factors, group=group).mapped(whole)
 
     def allreduce_(
         self,
@@ -283,6 +284,61 @@ class TorchVerbs(Verbs["Tensor"]):
         """Reduces several tensors as one unit, in place; name as in grouped_allreduce."""
         return self.grouped_allreduce(xs, op, name, outs=xs, group=group)
 
+    def reducescatter(
+        self,
+        x: Tensor,
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+        compression: EngineCodec | Compressor | None = None,
+    ) -> Call[Tensor]:
+        """Reduces x over all ranks and returns this rank's part of dim 0; name as in allreduce.
+
+        If dim 0 cannot be divided evenly, the first ranks get one row more. `compression` has a
+        compress(), which is called here, and a decompress(), which gets the part.
+        """
+        context: Any = None
+        small, context = (x, None) if compression is None else compression.compress(x)
+        call = super().reducescatter(
+            small,
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            group=group,
+        )
+        if compression is None:
+            return call
+        return call.mapped(lambda part: compression.decompress(part, context))
+
+    def grouped_reducescatter(
+        self,
+        xs: Sequence[Tensor],
+        op: ReduceOp = Average,
+        name: str | None = None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+        compression: EngineCodec | Compressor | None = None,
+    ) -> Call[list[Tensor]]:
+        """Reduces several tensors and returns this rank's part of each; as one unit.
+
+        Otherwise as reducescatter. With a name, the tensors have the names `name.0` and so on.
+        """
+        return self.scattered(
+            xs,
+            op,
+            names_of(xs, name, "grouped_reducescatter"),
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            group=group,
+            compression=compression,
+        )
+
     def broadcast_(
         self,
         x: Tensor,
@@ -305,6 +361,10 @@ grouped_allreduce = running(calls.grouped_allreduce)
 grouped_allreduce_async = starting(calls.grouped_allreduce)
 grouped_allreduce_ = running(calls.grouped_allreduce_)
 grouped_allreduce_async_ = starting(calls.grouped_allreduce_)
+grouped_allgather = running(calls.grouped_allgather)
+grouped_allgather_async = starting(calls.grouped_allgather)
+grouped_reducescatter = running(calls.grouped_reducescatter)
+grouped_reducescatter_async = starting(calls.grouped_reducescatter)
 allgather, allgather_async = running(calls.allgather), starting(calls.allgather)
 broadcast, broadcast_async = running(calls.broadcast), starting(calls.broadcast)
 broadcast_, broadcast_async_ = running(calls.broadcast_), starting(calls.broadcast_)

@@ -104,9 +104,9 @@ def test_alltoall_sends_gradients_back(name: str | None) -> None:
 
 def test_gradients_can_be_scaled() -> None:
     x, y, z = leaf(2), leaf(2), leaf(corro.size())
-    run_backward(scaled_allgather(x, scale=0.5))
+    run_backward(scaled_allgather([x], [None], scale=0.5)[0])
     run_backward(scaled_broadcast(y, 0, scale=0.5))
-    run_backward(scaled_reducescatter(z, corro.Sum, scale=0.5))
+    run_backward(scaled_reducescatter([z], corro.Sum, [None], scale=0.5)[0])
     mine = corro.rank() * 2
     assert torch.allclose(x.grad, all_weights(2 * corro.size())[mine : mine + 2] / 2)
     assert torch.allclose(

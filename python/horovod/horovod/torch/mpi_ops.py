@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -102,7 +102,6 @@ __all__ = [
     "synchronize",
 ]
 
-T = TypeVar("T")
 Name = str | None
 Finish = Callable[[Any], Any]
 
@@ -118,29 +117,29 @@ class _Started(Protocol):
 
 
 class _Pending:
-    """What was started: one operation, or several behind one handle."""
+    """What was started, under names that are claimed until somebody has waited for it."""
 
     def __init__(
         self,
-        handles: Sequence[corro.torch.Handle[Any]],
+        handle: corro.torch.Handle[Any],
         finish: Finish,
         group: Group,
         names: list[str],
     ) -> None:
-        self._handles = handles
+        self._handle = handle
         self._finish = finish
         self._group = group
         self._names = names
 
     def done(self) -> bool:
-        return all(handle.done() for handle in self._handles)
+        return self._handle.done()
 
     def wait(self) -> Any:
         try:
-            results = [handle.wait() for handle in self._handles]
+            result = self._handle.wait()
         finally:
             self._group.native.release(self._names)
-        return self._finish(results)
+        return self._finish(result)
 
 
 _handle_map: dict[int, _Started] = {}
@@ -160,6 +159,11 @@ def own_name(kind: str, name: Name, process_set: ProcessSet) -> str:
     return f"{kind}.noname.{next(process_set.counts.setdefault(kind, count(1)))}"
 
 
+def _into(out: Any) -> Finish:
+    """Makes an operation's result the user's own tensors, if they are what it writes to."""
+    return lambda result: result if out is None else out
+
+
 def _handle_of(started: _Started) -> int:
     number = next(_numbers)
     _handle_map[number] = started
@@ -170,19 +174,19 @@ def _start(
     kind: str,
     names: list[str],
     process_set: ProcessSet,
-    starts: Sequence[Callable[[Group], corro.torch.Handle[Any]]],
-    finish: Finish,
+    start: Callable[[Group], corro.torch.Handle[Any]],
+    finish: Finish = lambda result: result,
 ) -> int:
     """Starts operations, of these names, behind one handle."""
     group = member_group(process_set, kind)
     group.native.claim(names)
     try:
         with raised_as_horovods():
-            handles = [start(group) for start in starts]
+            handle = start(group)
     except BaseException:
         group.native.release(names)
         raise
-    return _handle_of(_Pending(handles, finish, group, names))
+    return _handle_of(_Pending(handle, finish, group, names))
 
 
 @contextmanager
@@ -214,10 +218,6 @@ def synchronize(handle: int) -> Any:
         return started.wait()
     except CorroError as error:
         raise_as_horovods(error)
-
-
-def _only(results: Sequence[T]) -> T:
-    return results[0]
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -281,21 +281,9 @@ class _Reduction:
         }
 
 
-def _starts(
-    verb: Callable[..., corro.torch.Handle[Tensor]],
-    tensors: Sequence[Tensor],
-    names: list[str],
-    **arguments: Any,
-) -> list[Callable[[Group], corro.torch.Handle[Tensor]]]:
-    """Returns what starts the verb for each of the tensors, in a group."""
-
-    def start_of(data: Tensor, own: str) -> Callable[[Group], corro.torch.Handle[Tensor]]:
-        return lambda group: verb(data, name=own, group=group, **arguments)
-
-    return [start_of(_data(tensor), own) for tensor, own in zip(tensors, names, strict=True)]
-
-
 def _numbered(name: str, count: int) -> list[str]:
+    if count == 0:
+        raise ValueError(f"{name}: no tensors given")
     return [f"{name}.{i}" for i in range(count)]
 
 
@@ -386,8 +374,7 @@ def _start_described(
             group=group,
         )
 
-    finish = _only if out is None else lambda _: out
-    return _start("allreduce", [own], process_set, [start], finish)
+    return _start("allreduce", [own], process_set, start, _into(out))
 
 
 def allreduce(
@@ -499,8 +486,7 @@ def _start_grouped(
             data, name=own, outs=targets, group=group, **reduction.arguments
         )
 
-    finish = _only if outs is None else lambda _: outs
-    return _start("allreduce", _numbered(own, len(data)), process_set, [start], finish)
+    return _start("allreduce", _numbered(own, len(data)), process_set, start, _into(outs))
 
 
 def grouped_allreduce(
@@ -546,20 +532,14 @@ def sparse_allreduce_async(
 ) -> Callable[[], Tensor]:
     """Starts to add up sparse tensors; returns what waits for the sum or the average."""
     reduction = corros(_reduction(op, None))
-    if reduction not in (corro.Sum, corro.Average):
-        raise ValueError(f"sparse tensors are summed up or averaged, not {reduction.name}")
-    local = tensor.detach().coalesce()
-    indices = allgather_async(local.indices().t().contiguous(), f"{name}.indices", process_set)
-    values = allgather_async(local.values().contiguous(), f"{name}.values", process_set)
-
-    def wait() -> Tensor:
-        gathered = synchronize(values)
-        if reduction == corro.Average:
-            gathered = gathered / len(process_set.ranks or [0])
-        places = synchronize(indices).t()
-        return torch.sparse_coo_tensor(places, gathered, tensor.shape, check_invariants=False)
-
-    return wait
+    own = own_name("allgather", name, process_set)
+    started = _start(
+        "allgather",
+        [f"{own}.indices", f"{own}.values"],
+        process_set,
+        lambda group: verbs.sparse_allreduce_async(tensor, reduction, own, group=group),
+    )
+    return lambda: synchronize(started)
 
 
 # -- allgather ------------------------------------------------------------------------------------
@@ -569,8 +549,13 @@ def allgather_async(
     tensor: Tensor, name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts to gather all ranks' tensors along dim 0, which may differ between ranks."""
-    return _start_allgather(
-        [tensor], [own_name("allgather", name, process_set)], process_set, _only
+    own = own_name("allgather", name, process_set)
+    [data] = _gatherable([tensor])
+    return _start(
+        "allgather",
+        [own],
+        process_set,
+        lambda group: verbs.allgather_async(data, own, group=group),
     )
 
 
@@ -584,20 +569,15 @@ def allgather(
 def grouped_allgather_async(
     tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Starts to gather several tensors."""
-    names = _numbered(own_name("grouped_allgather", name, process_set), len(tensors))
-    return _start_allgather(tensors, names, process_set, list)
-
-
-def _start_allgather(
-    tensors: Sequence[Tensor], names: list[str], process_set: ProcessSet, finish: Finish
-) -> int:
-    if any(_checked(tensor).dim() == 0 for tensor in tensors):
-        raise HorovodInternalError(
-            "Process-set rank zero tried to ALLGATHER a rank-zero tensor. Reshape it to (1,)"
-        )
-    starts = _starts(verbs.allgather_async, tensors, names)
-    return _start("allgather", names, process_set, starts, finish)
+    """Starts to gather several tensors as one unit."""
+    own = own_name("grouped_allgather", name, process_set)
+    data = _gatherable(tensors)
+    return _start(
+        "allgather",
+        _numbered(own, len(data)),
+        process_set,
+        lambda group: verbs.grouped_allgather_async(data, own, group=group),
+    )
 
 
 def grouped_allgather(
@@ -608,17 +588,22 @@ def grouped_allgather(
     return _run_allgather(tensors, names, process_set)
 
 
+def _gatherable(tensors: Sequence[Tensor]) -> list[Tensor]:
+    data = [_data(tensor) for tensor in tensors]
+    if any(tensor.dim() == 0 for tensor in data):
+        raise HorovodInternalError(
+            "Process-set rank zero tried to ALLGATHER a rank-zero tensor. Reshape it to (1,)"
+        )
+    return data
+
+
 def _run_allgather(
     tensors: Sequence[Tensor], names: list[str], process_set: ProcessSet
 ) -> list[Tensor]:
     if any(_checked(tensor).dim() == 0 for tensor in tensors):
         raise IndexError("allgather: a tensor without dimensions has no first one to be joined by")
     with running("allgather", names, process_set) as group:
-        scale = 1.0 / group.size()
-        return [
-            scaled_allgather(tensor, one, group=group, scale=scale)
-            for tensor, one in zip(tensors, names, strict=True)
-        ]
+        return scaled_allgather(tensors, names, group=group, scale=1.0 / group.size())
 
 
 # -- broadcast ------------------------------------------------------------------------------------
@@ -654,8 +639,7 @@ def _start_broadcast(
         target = None if out is None else data
         return verbs.broadcast_async(data, root_rank, own, out=target, group=group)
 
-    finish = _only if out is None else lambda _: out
-    return _start("broadcast", [own], process_set, [start], finish)
+    return _start("broadcast", [own], process_set, start, _into(out))
 
 
 def broadcast(
@@ -699,8 +683,8 @@ def alltoall_async(
         "alltoall",
         [own],
         process_set,
-        [lambda group: verbs.alltoall_async(data, rows, own, group=group)],
-        lambda results: _with_tensor_of(splits, *_only(results)),
+        lambda group: verbs.alltoall_async(data, rows, own, group=group),
+        lambda result: _with_tensor_of(splits, *result),
     )
 
 
@@ -768,12 +752,14 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts to reduce the tensor; each rank gets a part of dim 0, the first ones a row more."""
-    return _start_reducescatter(
-        [tensor],
-        [own_name("reducescatter", name, process_set)],
-        _scattering(op, prescale_factor, postscale_factor, process_set),
+    reduction = _scattering(op, prescale_factor, postscale_factor, process_set).arguments
+    own = own_name("reducescatter", name, process_set)
+    data = _data(tensor)
+    return _start(
+        "reducescatter",
+        [own],
         process_set,
-        _only,
+        lambda group: verbs.reducescatter_async(data, name=own, group=group, **reduction),
     )
 
 
@@ -785,25 +771,16 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Starts to reduce and scatter several tensors."""
-    return _start_reducescatter(
-        tensors,
-        _numbered(own_name("grouped_reducescatter", name, process_set), len(tensors)),
-        _scattering(op, prescale_factor, postscale_factor, process_set),
+    """Starts to reduce and scatter several tensors as one unit."""
+    reduction = _scattering(op, prescale_factor, postscale_factor, process_set).arguments
+    own = own_name("grouped_reducescatter", name, process_set)
+    data = [_data(tensor) for tensor in tensors]
+    return _start(
+        "reducescatter",
+        _numbered(own, len(data)),
         process_set,
-        list,
+        lambda group: verbs.grouped_reducescatter_async(data, name=own, group=group, **reduction),
     )
-
-
-def _start_reducescatter(
-    tensors: Sequence[Tensor],
-    names: list[str],
-    reduction: _Reduction,
-    process_set: ProcessSet,
-    finish: Finish,
-) -> int:
-    starts = _starts(verbs.reducescatter_async, tensors, names, **reduction.arguments)
-    return _start("reducescatter", names, process_set, starts, finish)
 
 
 def reducescatter(
@@ -843,19 +820,16 @@ def _run_reducescatter(
     reduction: _Reduction,
     process_set: ProcessSet,
 ) -> list[Tensor]:
-    factors = (reduction.prescale, reduction.postscale)
-    small = [compression.compress(_checked(tensor)) for tensor in tensors]
+    checked = [_checked(tensor) for tensor in tensors]
     with running("reducescatter", names, process_set) as group:
-        parts = [
-            scaled_reducescatter(
-                tensor, reduction.op, own, factors, group=group, scale=float(group.size())
-            )
-            for (tensor, _), own in zip(small, names, strict=True)
-        ]
-    return [
-        compression.decompress(part, context)
-        for part, (_, context) in zip(parts, small, strict=True)
-    ]
+        return scaled_reducescatter(
+            checked,
+            names=names,
+            group=group,
+            compression=compression,
+            scale=float(group.size()),
+            **reduction.arguments,
+        )
 
 
 # -- the rest -------------------------------------------------------------------------------------
