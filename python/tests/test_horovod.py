@@ -208,20 +208,34 @@ def test_a_pipe_hands_over_piece_by_piece() -> None:
         pipe.write("d")
 
 
-def test_beside_a_real_horovod_it_refuses(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [("import horovod", 1), ("import corro_horovod; sys.exit(corro_horovod.horovodrun())", 2)],
+)
+def test_beside_a_real_horovod_it_refuses(tmp_path: Path, program: str, status: int) -> None:
     info = tmp_path / "horovod-0.28.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: horovod\nVersion: 0.28.1\n")
     job = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; sys.path.insert(0, sys.argv[1]); import horovod",
-            tmp_path,
-        ],
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {program}", tmp_path],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert job.returncode == 1
-    assert "pip uninstall horovod corro-horovod" in job.stderr
+    assert job.returncode == status
+    text = "pip uninstall horovod corro-horovod, then pip install corro-horovod"
+    assert job.stderr.splitlines()[-1].endswith(text)
+    assert len(job.stderr.splitlines()) == 1 or status == 1
+
+
+def test_the_command_is_the_one_that_says_so() -> None:
+    [command] = metadata.distribution("corro-horovod").entry_points
+    assert (command.name, command.value) == ("horovodrun", "corro_horovod:horovodrun")
+
+
+def test_it_is_of_one_version_with_corro() -> None:
+    """A layer calls what its floor has at that version."""
+    needed = metadata.distribution("corro-horovod").requires
+    assert needed is not None
+    assert f"corro=={metadata.version('corro')}" in needed
+    assert metadata.version("corro-horovod") == metadata.version("corro")

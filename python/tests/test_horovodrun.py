@@ -244,6 +244,28 @@ def test_ranks_fill_hosts_in_their_order(tmp_path: Path) -> None:
     assert len(get_host_assignments(hosts, 1, 2)) == 2
 
 
+def test_addresses_of_ipv6_are_hosts(tmp_path: Path) -> None:
+    """In brackets, as `corro run -H` reads them."""
+    hosts = parse_hosts("[::1]:2,[fe80::7%eth0]:1,10.0.0.7:1")
+    assert [(host.hostname, host.slots) for host in hosts] == [
+        ("::1", 2),
+        ("fe80::7%eth0", 1),
+        ("10.0.0.7", 1),
+    ]
+    file = tmp_path / "hosts"
+    file.write_text("fe80::7 slots=2\n[::1]\n")
+    assert parse_host_files(str(file)) == "[fe80::7]:2,[::1]:1"
+    for wrong in ("::1:2", "[::1]", "[]:2", "[a b]:1", "a:1 ", "a:1\n"):
+        with pytest.raises(ValueError, match="Invalid host input"):
+            parse_hosts(wrong)
+
+
+def test_ranks_on_an_address_of_ipv6(run: Run) -> None:
+    job = run("-np", 2, "-H", "[::1]:2", sys.executable, "-c", "print('here')")
+    assert job.returncode == 0, job.stderr
+    assert job.stdout.count("<stdout>:here") == 2
+
+
 # -- jobs -----------------------------------------------------------------------------------------
 
 SHOWS = """\

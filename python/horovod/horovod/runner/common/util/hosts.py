@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_HOST = re.compile(r"^[\w.-]+:[0-9]+$")
+_HOST = re.compile(r"(?P<name>[\w.-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]):(?P<slots>[0-9]+)")
 
 
 @dataclass
@@ -19,14 +19,14 @@ class HostInfo:
 
     @staticmethod
     def from_string(host_string: str) -> HostInfo:
-        """Reads "node7:4"; ValueError if it is something else."""
-        if not _HOST.match(host_string):
+        """Reads "node7:4" or "[fe80::7]:4"; ValueError if it is something else."""
+        found = _HOST.fullmatch(host_string)
+        if found is None:
             raise ValueError(
                 "Invalid host input, please make sure it has format as : worker-0:2,worker-1:2 "
                 f"(not {host_string!r})."
             )
-        hostname, slots = host_string.strip().split(":")
-        return HostInfo(hostname, int(slots))
+        return HostInfo(found["name"].strip("[]"), int(found["slots"]))
 
 
 @dataclass
@@ -55,7 +55,8 @@ def parse_host_files(filename: str) -> str:
             words = line.split("#")[0].split()
             if words:
                 slots = next((w.split("=")[1] for w in words if w.startswith("slots=")), "1")
-                hosts.append(f"{words[0]}:{slots}")
+                name = words[0].strip("[]")
+                hosts.append(f"[{name}]:{slots}" if ":" in name else f"{name}:{slots}")
     return ",".join(hosts)
 
 
