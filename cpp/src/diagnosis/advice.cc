@@ -12,24 +12,27 @@ bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-std::string see_what_it_did(const std::string& whom) {
-  return fmt::format(
-      "see what {} did: its log, or `corro doctor` while it hangs; raise CORRO_TIMEOUT (or "
-      "torch's timeout=) if it is only slow",
-      whom);
+/// `error`: of a rank that gave up. Below corro-horovod another variable is the deadline.
+std::string more_time(const std::string& error) {
+  return has(error, "HorovodInternalError")
+             ? "raise HOROVOD_STALL_SHUTDOWN_TIME_SECONDS if it is only slow"
+             : "raise CORRO_TIMEOUT (or torch's timeout=) if it is only slow";
 }
 
-/// Of a rank that others gave up waiting for.
-std::string advise_about_missing(const RankEnd& end) {
+std::string see_what_it_did(const std::string& whom, const std::string& error) {
+  return fmt::format("see what {} did: its log, or `corro doctor` while it hangs; {}", whom,
+                     more_time(error));
+}
+
+/// Of a rank that others gave up waiting for, one of them with this error.
+std::string advise_about_missing(const RankEnd& end, const std::string& error) {
   if (end.paused) {
     const int pid = end.flight ? end.flight->pid : end.pid;
     return fmt::format("find out who stopped it; `kill -CONT {}` lets such a process go on", pid);
   }
   const std::string rank = fmt::format("rank {}", end.rank);
-  if (end.at.file.empty() && end.crash.where.file.empty()) return see_what_it_did(rank);
-  return fmt::format(
-      "see why {} stayed there; raise CORRO_TIMEOUT (or torch's timeout=) if it is only slow",
-      rank);
+  if (end.at.file.empty() && end.crash.where.file.empty()) return see_what_it_did(rank, error);
+  return fmt::format("see why {} stayed there; {}", rank, more_time(error));
 }
 
 /// "CORRO_TIMEOUT" of "... CORRO_TIMEOUT=x: expected a number ..."; "" if it is no such error.
@@ -84,8 +87,11 @@ bool lacked_input(const RankEnd& end) {
 
 }  // namespace
 
-std::string advise(const RankEnd& end, const Verdict& verdict) {
-  if (!verdict.waited.empty()) return advise_about_missing(end);
+std::string advise(const RankEnd& end, const Verdict& verdict, std::span<const RankEnd> ends) {
+  if (!verdict.waited.empty()) {
+    const RankEnd* const waiter = find_rank(ends, verdict.waited.front());
+    return advise_about_missing(end, waiter == nullptr ? "" : waiter->crash.error);
+  }
   if (!end.lost.empty()) {
     return "see whether that host runs, the network and ssh lead to it, and who ended its agent "
            "(rank-keeper); corro doctor -H checks hosts";
@@ -104,7 +110,7 @@ std::string advise(const RankEnd& end, const Verdict& verdict) {
   }
   if (gave_up(end)) {
     const int slow = awaited_by(end);
-    return see_what_it_did(slow < 0 ? "every rank" : fmt::format("rank {}", slow));
+    return see_what_it_did(slow < 0 ? "every rank" : fmt::format("rank {}", slow), error);
   }
   if (is_witness(end)) return "look into the log of the rank that it names";
   const bool by_signal = end.ended && WIFSIGNALED(end.status) && !end.stopped;

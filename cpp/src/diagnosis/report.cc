@@ -160,7 +160,7 @@ FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> 
   report.exit = end.stopped && !end.crash.error.empty() ? 1 : exit_code(end.status);
   report.where = describe_place(end.crash.where);
   report.log = fmt::format("{}/rank-{}.log", context.log_dir, end.rank);
-  report.advice = advise(end, verdict);
+  report.advice = advise(end, verdict, ends);
   if (context.hint) report.hint = context.hint(end.crash);
   report.alike = verdict.alike;
   for (const int rank : verdict.alike) {

@@ -104,6 +104,17 @@ TEST(FailureBlock, AtADeadlineItSendsToTheRankThatWasWaitedFor) {
   EXPECT_THAT(format_block(report_of(ends), 160), HasSubstr("do     see what rank 3 did: its log"));
 }
 
+TEST(FailureBlock, TheDeadlineToRaiseIsTheOneThatTheRankHad) {
+  auto ends = four_ranks();
+  obs::OpSnapshot& last = ends[2].flight->recent.back();
+  last.phase = obs::Phase::kFailed;
+  last.code = Code::kDeadlineExceeded;
+  ends[2].crash.error = "corro.TimeoutError: waited for rank 3";
+  EXPECT_THAT(report_of(ends).advice, HasSubstr("raise CORRO_TIMEOUT (or torch's timeout=) if"));
+  ends[2].crash.error = "horovod.common.exceptions.HorovodInternalError: waited for rank 3";
+  EXPECT_THAT(report_of(ends).advice, HasSubstr("raise HOROVOD_STALL_SHUTDOWN_TIME_SECONDS if"));
+}
+
 TEST(FailureBlock, SaysWhatToDoAboutCommonErrors) {
   const auto advice_for = [](const std::string& error) {
     auto ends = four_ranks();
