@@ -41,14 +41,20 @@ class HorovodVersionMismatchError(ImportError):
 
 
 def raise_as_horovods(error: CorroError) -> NoReturn:
-    """Raises corro's error as Horovod's; what is wrong on this rank alone stays a ValueError."""
-    if isinstance(error, MismatchError):
-        raise HorovodInternalError(_begins_with_difference(str(error))) from error
-    if isinstance(error, InvalidArgumentError | AlreadyExistsError):
+    """Raises corro's error as Horovod's; what is wrong on this rank alone stays a ValueError.
+
+    Its text has all that corro's says, whose traceback would be one more. `__context__` has it.
+    """
+    if isinstance(error, InvalidArgumentError | AlreadyExistsError) and not isinstance(
+        error, MismatchError
+    ):
         raise error
-    if isinstance(error, CancelledError | UnavailableError):
-        raise HorovodInternalError(f"Horovod has been shut down. {error}") from error
-    raise HorovodInternalError(str(error)) from error
+    text = str(error)
+    if isinstance(error, MismatchError):
+        text = _begins_with_difference(text)
+    elif isinstance(error, CancelledError | UnavailableError):
+        text = f"Horovod has been shut down. {text}"
+    raise HorovodInternalError(text) from None
 
 
 @contextmanager

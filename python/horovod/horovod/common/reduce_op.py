@@ -8,7 +8,9 @@ import corro
 
 
 class ReduceOp(enum.IntEnum):
-    """What becomes of the ranks' contributions."""
+    """What becomes of the ranks' contributions. `corros` is corro's reduction of the same name."""
+
+    corros: corro.ReduceOp
 
     AVERAGE = 0
     SUM = 1
@@ -25,7 +27,10 @@ Min = ReduceOp.MIN
 Max = ReduceOp.MAX
 Product = ReduceOp.PRODUCT
 
-_CORROS = {one: corro.ReduceOp[one.name] for one in ReduceOp}
+for _one in ReduceOp:  # An attribute: to look an enum's member up in a dict takes Python code.
+    _one.corros = corro.ReduceOp[_one.name]
+
+_KNOWN = (ReduceOp, corro.ReduceOp)
 
 
 def known(op: object) -> ReduceOp | corro.ReduceOp:
@@ -34,7 +39,7 @@ def known(op: object) -> ReduceOp | corro.ReduceOp:
     Raises:
         NotImplementedError: there is none of this number.
     """
-    if isinstance(op, ReduceOp | corro.ReduceOp):
+    if isinstance(op, _KNOWN):
         return op
     try:
         return ReduceOp(op)  # type: ignore[arg-type]  # What is no number, is no reduction either.
@@ -46,4 +51,4 @@ def known(op: object) -> ReduceOp | corro.ReduceOp:
 
 def corros(op: ReduceOp | corro.ReduceOp) -> corro.ReduceOp:
     """Returns corro's reduction of the same name."""
-    return op if isinstance(op, corro.ReduceOp) else _CORROS[op]
+    return op.corros if isinstance(op, ReduceOp) else op
