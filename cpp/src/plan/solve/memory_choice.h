@@ -48,9 +48,9 @@ struct MemoryChoice {
                                                          double limit);
 
 /// Least time by dynamic programming over memory. Keeps at most `most_points` different amounts of
-/// memory after each layer: exact if they suffice (`exact` says so), and otherwise never worse than
-/// the optimum for a limit lower by layers / most_points of it, nor than choose_quickly. Never over
-/// the limit. Nothing if nothing fits. O(layers options most_points).
+/// memory after each layer: exact if they suffice (`exact` says so). Otherwise never worse than
+/// choose_quickly, nor than the optimum for a limit lower by the part (layers + options) /
+/// (most_points - 1). Never over the limit. Nothing if nothing fits. O(layers options most_points).
 [[nodiscard]] std::optional<MemoryChoice> choose_exactly(std::span<const LayerChoices> types,
                                                          double limit, size_t most_points = 2560);
 

@@ -33,7 +33,10 @@ Status check_problem(const StageProblem& problem) {
       return bad_problem(fmt::format("mesh of {} units of type {}; there are {} types", mesh.units,
                                      mesh.type, problem.devices.size()));
   }
-  auto cells = static_cast<double>(std::accumulate(problem.runs.begin(), problem.runs.end(), 1.0));
+  const auto layers = std::accumulate(problem.runs.begin(), problem.runs.end(), uint64_t{0});
+  if (layers > kMostStageLayers)
+    return bad_problem(fmt::format("{} layers, more than {}", layers, kMostStageLayers));
+  auto cells = static_cast<double>(layers + 1);
   for (const uint32_t units : problem.devices) cells *= units + 1.0;
   if (cells > static_cast<double>(kMostStageCells))
     return bad_problem(fmt::format("layers x units are {:.0f}, more than {}; use larger units",

@@ -64,7 +64,7 @@ struct StageCost {
   StageCost(double time_of_one, double fill_of_one) : time(time_of_one), fill(fill_of_one) {}
 
   double time;  ///< Of a micro-batch in the steady state.
-  double fill;  ///< What the stage adds while the pipeline fills and drains; <= is not required.
+  double fill;  ///< What the stage adds while the pipeline fills and drains; under 1F1B its time.
 };
 
 struct StageProblem {
@@ -97,8 +97,11 @@ struct StagePlan {
   size_t costs_asked = 0;     ///< Calls of `cost`.
 };
 
-/// Most layers x combinations of units: memory, at 8 bytes each, and time of one limit.
-inline constexpr size_t kMostStageCells = size_t{1} << 25U;
+/// Ranges of layers grow with their square, each with costs of its own where no layers are equal.
+inline constexpr size_t kMostStageLayers = 1024;
+/// Most layers x combinations of units: 16 bytes each, and as much again for each number of stages
+/// that is in question, is the memory of a limit.
+inline constexpr size_t kMostStageCells = size_t{1} << 23U;
 
 struct StageOptions {
   /// Most limits of the longest stage to solve; beyond, `bound` says what may be left.
@@ -107,8 +110,8 @@ struct StageOptions {
 
 /// The best plan within the model: contiguous stages on any meshes that together take no more
 /// than `devices`. INVALID_ARGUMENT for a problem without layers, devices, meshes or cost, with a
-/// mesh of an unknown type or without units, and with more than kMostStageCells; RESOURCE_EXHAUSTED
-/// if no plan fits. `cost` is called on this thread.
+/// mesh of an unknown type or without units, and with more than kMostStageLayers or
+/// kMostStageCells; RESOURCE_EXHAUSTED if no plan fits. `cost` is called on this thread.
 [[nodiscard]] Result<StagePlan> place_stages(const StageProblem& problem,
                                              const StageOptions& options = {});
 

@@ -327,6 +327,8 @@ TEST(Stages, RefuseWhatIsNoProblem) {
   EXPECT_THAT(says([](auto& p) { p.cost = nullptr; }), HasSubstr("no cost"));
   EXPECT_THAT(says([](auto& p) { p.runs = {}; }), HasSubstr("must be layers"));
   EXPECT_THAT(says([](auto& p) { p.runs = {1, 0}; }), HasSubstr("must be layers"));
+  EXPECT_THAT(says([](auto& p) { p.runs = {4'000'000'000, 4'000'000'000}; }),
+              HasSubstr("8000000000 layers, more than 1024"));
   EXPECT_THAT(says([](auto& p) { p.devices = {}; }), HasSubstr("0 device types"));
   EXPECT_THAT(says([](auto& p) { p.devices = {1, 1, 1, 1}; }), HasSubstr("4 device types"));
   EXPECT_THAT(says([](auto& p) { p.last_class = 0; }), HasSubstr("last_class"));
