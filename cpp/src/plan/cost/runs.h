@@ -25,9 +25,9 @@ struct MeasuredRun {
   uint32_t tensor = 1;
   uint32_t data = 1;
   uint32_t pipeline = 1;
-  uint32_t chunks = 1;            ///< Column `interleave`; may be missing.
-  uint32_t vocabulary = 51200;    ///< May be missing.
-  bool recompute = true;          ///< Column `recompute`, 0 or 1; may be missing.
+  uint32_t chunks = 1;                 ///< Column `interleave`; may be missing.
+  uint32_t vocabulary = 51200;         ///< May be missing.
+  bool recompute = true;               ///< Column `recompute`, 0 or 1; may be missing.
   std::optional<double> seconds = {};  ///< From step_ms; missing where a step is to be predicted.
 };
 

@@ -33,6 +33,15 @@ ElementBytes bytes_of(DType dtype) {
 /// two moments, in and out: 40 bytes.
 constexpr double kUpdateBytes = 40;
 
+/// What runs beside computing slows it: a phase takes its longest lane and this part of the other
+/// (planning.md 3c). An assumption; no published run shows it alone.
+constexpr double kInterference = 0.15;
+
+/// Seconds of `hidden` that show, when it runs beside `work`.
+double exposed(double hidden, double work) {
+  return std::max(0.0, hidden - work) + kInterference * std::min(hidden, work);
+}
+
 }  // namespace
 
 StageCoster::StageCoster(const Model& model, const JobShape& shape, const Machine& machine)
@@ -59,6 +68,7 @@ Result<StageCoster> StageCoster::create(const Model& model, const JobShape& shap
                      .dtype = shape.dtype,
                      .host_devices = coster.host_devices_};
   double input = 0;
+  std::vector<LayerCost> costs;
   for (const LayerRun& run : model.layers) {
     const LayerType& type = model.types[run.type];
     auto cost = cost_of_layer(type, input, cut, machine);
@@ -68,11 +78,18 @@ Result<StageCoster> StageCoster::create(const Model& model, const JobShape& shap
           fmt::format("layer \"{}\" cannot be cut {} ways by tensors, {} by experts, for {}",
                       type.name, shape.tensor, shape.expert, name_of(shape.dtype)));
     }
-    coster.layers_.push_back(*std::move(cost));
+    costs.push_back(*std::move(cost));
     input = type.operators.empty() ? input : type.operators.back().output;
   }
+  coster.layers_ = std::make_shared<const std::vector<LayerCost>>(std::move(costs));
   coster.tied_ = static_cast<double>(model.tied_parameters) / shape.tensor;
   return coster;
+}
+
+StageCoster StageCoster::reshaped(const JobShape& shape) const {
+  StageCoster other = *this;
+  other.shape_ = shape;
+  return other;
 }
 
 uint32_t StageCoster::count(const LayerRange& layers, uint32_t run) const {
@@ -83,10 +100,10 @@ uint32_t StageCoster::count(const LayerRange& layers, uint32_t run) const {
 
 StageCoster::Parameters StageCoster::parameters(const LayerRange& layers) const {
   Parameters sum;
-  for (uint32_t run = 0; run < layers_.size(); ++run) {
+  for (uint32_t run = 0; run < runs(); ++run) {
     const double n = count(layers, run);
-    sum.all += n * (layers_[run].parameters + layers_[run].expert_parameters);
-    sum.experts += n * layers_[run].expert_parameters;
+    sum.all += n * (layer(run).parameters + layer(run).expert_parameters);
+    sum.experts += n * layer(run).expert_parameters;
   }
   const bool both_ends = layers.begin == 0 && layers.end == first_.back();
   if (both_ends) sum.all -= tied_;
@@ -116,6 +133,17 @@ MemoryUse StageCoster::fixed_memory(const LayerRange& layers) const {
   };
   MemoryUse use;
   use.weights = bytes.weight * held(3);
+  if (shape_.zero == 3) {
+    // One layer's weights while it runs, and the next one's, which are on their way.
+    double largest = 0;
+    for (uint32_t run = 0; run < runs(); ++run) {
+      const LayerCost& cost = layer(run);
+      if (count(layers, run) > 0) {
+        largest = std::max(largest, cost.parameters + cost.expert_parameters);
+      }
+    }
+    use.weights += 2 * bytes.weight * largest;
+  }
   use.gradients = bytes.gradient * held(2);
   use.optimizer = shape_.offload ? 0 : bytes.state * held(1);
   return use;
@@ -127,8 +155,8 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
   stage.memory = fixed_memory(layers);
   double boundary = 0;
   double received = 0;
-  for (uint32_t run = 0; run < layers_.size(); ++run) {
-    const LayerCost& cost = layers_[run];
+  for (uint32_t run = 0; run < runs(); ++run) {
+    const LayerCost& cost = layer(run);
     const double n = count(layers, run);
     if (n == 0) continue;
     stage.forward += n * cost.forward;
@@ -145,26 +173,26 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
       }
     }
     if (layers.begin >= first_[run] && layers.begin < first_[run + 1]) {
-      received = layers.begin > first_[run] || run == 0 ? cost.boundary : layers_[run - 1].boundary;
+      received = layers.begin > first_[run] || run == 0 ? cost.boundary : layer(run - 1).boundary;
     }
     boundary = cost.boundary;
   }
-  const uint32_t group = shape_.tensor * shape_.context * shape_.data;
   if (shape_.pipeline > 1) {
-    // Tensor-parallel ranks send a part each and gather it (scatter/gather, SC'21 §4.1).
-    const double part = shape_.sequence_parallel ? 1 : shape_.tensor;
-    const bool across = group >= host_devices_;
-    const auto hop = [&](double bytes) {
-      return traffic_.send(bytes / part, across, host_devices_);
-    };
     const bool last = layers.end == first_.back();
-    stage.hops = shape_.chunks * ((layers.begin > 0 ? hop(received) : hop(boundary)) +
-                                  (last ? hop(received) : hop(boundary)));
+    const double back = layers.begin > 0 ? received : boundary;
+    stage.hops = shape_.chunks * (hop(back) + hop(last ? received : boundary));
   }
   const Parameters all = parameters(layers);
   add_weights(stage, all.all - all.experts);
   add_step_end(stage, all.all - all.experts, all.experts);
   return stage;
+}
+
+double StageCoster::hop(double bytes) const {
+  // Tensor-parallel ranks send a part each and gather it (scatter/gather, SC'21 §4.1).
+  const double part = shape_.sequence_parallel ? 1 : shape_.tensor;
+  const bool across = shape_.tensor * shape_.context * shape_.data >= host_devices_;
+  return traffic_.send(bytes / part, across, host_devices_);
 }
 
 /// ZeRO 3 gathers weights before forward and backward and scatters gradients, each micro-batch,
@@ -177,7 +205,7 @@ void StageCoster::add_weights(StageEstimate& stage, double parameters) const {
   const double scatter = traffic_.allgather(parameters * bytes.gradient, span);
   const double work = stage.forward + stage.backward + stage.recompute - stage.exchanges;
   const double all = 2 * gather + scatter;
-  stage.weights = shape_.overlap ? std::max(0.0, all - work) : all;
+  stage.weights = shape_.overlap ? exposed(all, work) : all;
 }
 
 void StageCoster::add_step_end(StageEstimate& stage, double parameters,
@@ -194,9 +222,8 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
   if (shape_.zero < 3) sync += reduce(parameters, span_of(ranks, shape_.tensor, host_devices_));
   sync += reduce(expert_parameters,
                  span_of(expert_ranks, shape_.tensor * shape_.expert, host_devices_));
-  // Behind the last micro-batch's backward all but one bucket in ten is hidden.
-  const double hidden = shape_.overlap ? std::min(0.9 * sync, stage.backward) : 0;
-  stage.sync = sync - hidden;
+  // The last bucket, one in ten, has no backward left to run beside.
+  stage.sync = shape_.overlap ? 0.1 * sync + exposed(0.9 * sync, stage.backward) : sync;
   const double held = shape_.zero >= 1 ? parameters / ranks + expert_parameters / expert_ranks
                                        : parameters + expert_parameters;
   const double bandwidth =
@@ -215,10 +242,10 @@ std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers,
   std::vector<uint32_t> of_run;
   double transient = 0;
   double least = 0;
-  for (uint32_t run = 0; run < layers_.size(); ++run) {
+  for (uint32_t run = 0; run < runs(); ++run) {
     const uint32_t n = count(layers, run);
     if (n == 0) continue;
-    const LayerCost& cost = layers_[run];
+    const LayerCost& cost = layer(run);
     LayerChoices choice{.count = n, .options = {}};
     for (size_t how = 0; how < kRecomputeCount; ++how) {
       choice.options.push_back({cost.recompute[how], cost.kept[how] * in_flight(from_end)});
@@ -234,7 +261,7 @@ std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers,
   auto best = choose_quickly(choices, limit - fixed);
   if (best && best->time > 0) best = choose_quickly(choices, limit - fixed - transient);
   if (!best) return std::nullopt;
-  Choice result{.recompute = RecomputeCounts(layers_.size()), .bound = least + best->bound};
+  Choice result{.recompute = RecomputeCounts(runs()), .bound = least + best->bound};
   for (size_t i = 0; i < of_run.size(); ++i) {
     std::copy(best->counts[i].begin(), best->counts[i].end(), result.recompute[of_run[i]].begin());
   }
@@ -242,8 +269,8 @@ std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers,
 }
 
 RecomputeCounts StageCoster::recompute_blocks(const LayerRange& layers) const {
-  RecomputeCounts counts(layers_.size());
-  for (uint32_t run = 0; run < layers_.size(); ++run) {
+  RecomputeCounts counts(runs());
+  for (uint32_t run = 0; run < runs(); ++run) {
     const bool block = first_[run + 1] - first_[run] > 1;
     counts[run][static_cast<size_t>(block ? Recompute::kFull : Recompute::kNone)] =
         count(layers, run);

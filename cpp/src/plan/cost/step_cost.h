@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -91,6 +93,10 @@ class StageCoster {
   [[nodiscard]] static Result<StageCoster> create(const Model& model, const JobShape& shape,
                                                   const Machine& machine);
 
+  /// The same layers in another shape, which cuts them alike: tensor, context, expert, micro-batch,
+  /// dtype, sequence_parallel and the devices used of a host are equal. Copies no costs.
+  [[nodiscard]] StageCoster reshaped(const JobShape& shape) const;
+
   /// `from_end`: 1 for the last stage. `recompute` has an entry for each run of the model.
   [[nodiscard]] StageEstimate estimate(const LayerRange& layers, uint32_t from_end,
                                        const RecomputeCounts& recompute) const;
@@ -114,14 +120,20 @@ class StageCoster {
 
   [[nodiscard]] const JobShape& shape() const { return shape_; }
   [[nodiscard]] const Machine& machine() const { return machine_; }
-  [[nodiscard]] const LayerCost& layer(uint32_t run) const { return layers_[run]; }
+  [[nodiscard]] const LayerCost& layer(uint32_t run) const { return layers()[run]; }
   /// Layers of run `run` in the range.
   [[nodiscard]] uint32_t count(const LayerRange& layers, uint32_t run) const;
-  [[nodiscard]] size_t runs() const { return layers_.size(); }
+  [[nodiscard]] size_t runs() const { return layers().size(); }
+  [[nodiscard]] uint32_t layers_of_run(uint32_t run) const { return first_[run + 1] - first_[run]; }
+  [[nodiscard]] uint32_t layer_total() const { return first_.back(); }
+  /// Bytes that do not depend on micro-batches: weights, gradients, optimizer.
+  [[nodiscard]] MemoryUse fixed_memory(const LayerRange& layers) const;
+  /// Seconds of receiving and sending between stages, of one micro-batch in one direction.
+  [[nodiscard]] double hop(double bytes) const;
 
  private:
   StageCoster(const Model& model, const JobShape& shape, const Machine& machine);
-  [[nodiscard]] MemoryUse fixed_memory(const LayerRange& layers) const;
+  [[nodiscard]] const std::vector<LayerCost>& layers() const { return *layers_; }
   void add_weights(StageEstimate& stage, double parameters) const;
   void add_step_end(StageEstimate& stage, double parameters, double expert_parameters) const;
   struct Parameters {
@@ -134,9 +146,10 @@ class StageCoster {
   Machine machine_;
   Traffic traffic_;
   uint32_t host_devices_;
-  std::vector<uint32_t> first_;    ///< Layer at which each run begins, and the end.
-  std::vector<LayerCost> layers_;  ///< By run.
-  double tied_ = 0;                ///< Elements that first and last layer share, on a device.
+  std::vector<uint32_t> first_;  ///< Layer at which each run begins, and the end.
+  /// By run; shared with costers of other shapes, never changed.
+  std::shared_ptr<const std::vector<LayerCost>> layers_;
+  double tied_ = 0;  ///< Elements that first and last layer share, on a device.
 };
 
 }  // namespace corro::plan

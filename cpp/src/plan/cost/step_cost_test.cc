@@ -56,7 +56,9 @@ TEST(StepCost, ZeroShardsStatesThenGradientsThenWeights) {
   EXPECT_DOUBLE_EQ(memory(1).gradients, none.gradients);
   EXPECT_DOUBLE_EQ(memory(2).gradients, none.gradients / 8);
   EXPECT_DOUBLE_EQ(memory(2).weights, none.weights);
-  EXPECT_DOUBLE_EQ(memory(3).weights, none.weights / 8);
+  // Two blocks are gathered at a time; the embedding is larger.
+  const double largest = 2 * (50000.0 + 1024) * 2048;
+  EXPECT_DOUBLE_EQ(memory(3).weights, none.weights / 8 + 2 * largest);
 }
 
 TEST(StepCost, ATiedEmbeddingCountsOnceInOneStage) {
@@ -96,7 +98,8 @@ TEST(StepCost, GradientsHideBehindBackward) {
   };
   const double hidden = sync();
   shape.overlap = false;
-  EXPECT_NEAR(hidden, sync() / 10, 1e-9);
+  // A tenth has nothing to hide behind, and what is hidden slows by 0.15 of itself.
+  EXPECT_NEAR(hidden, (0.1 + 0.9 * 0.15) * sync(), 1e-9);
 }
 
 TEST(StepCost, SaysWhichLayerCannotBeCut) {

@@ -1,0 +1,278 @@
+// Best first: shapes wait in a queue by the best step that they could have. The first is taken; if
+// only its quick bound is known, the fractional one replaces it and it waits again; else its stages
+// are solved. When what leads the queue cannot beat the best solved, the best is the optimum of the
+// search space, and the bound proves it. Solving stops after `most_exact` shapes at the latest; the
+// queue's first then says how far the optimum can be.
+#include "plan/search/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "plan/search/plan_graph.h"
+#include "plan/search/shapes.h"
+#include "plan/search/stage_search.h"
+#include "plan/search/words.h"
+
+namespace corro::plan {
+namespace {
+
+/// A runner-up within the shapes that are not the best one's twins.
+bool differs(const JobShape& a, const JobShape& b) {
+  return a.tensor != b.tensor || a.context != b.context || a.expert != b.expert ||
+         a.data != b.data || a.pipeline != b.pipeline || (a.zero >= 3) != (b.zero >= 3);
+}
+
+class Planner {
+ public:
+  Planner(const Request& request, const Policies& policies)
+      : request_(request),
+        policies_(policies),
+        pools_(pools_of(request.cluster, request.calibration)),
+        search_(request_, pools_) {}
+
+  Result<Decision> plan() {
+    CORRO_TRY(check());
+    shapes_ = shapes_of(request_, pools_);
+    if (shapes_.empty()) return no_shape();
+    fill_queue();
+    search();
+    if (!best_) return does_not_fit();
+    ask_cut_policies();
+    return decide();
+  }
+
+ private:
+  struct Waiting {
+    double bound;  ///< Of the objective.
+    uint32_t shape;
+    bool is_tight;
+    bool operator<(const Waiting& other) const {  // The queue gives the greatest.
+      return std::tie(bound, shape) > std::tie(other.bound, other.shape);
+    }
+  };
+
+  Status check() const;
+  Status no_shape() const;
+  Status does_not_fit();
+  void fill_queue();
+  void search();
+  void take(Candidate candidate);
+  void ask_cut_policies();
+  Result<Decision> decide();
+  void choose_credits(Candidate& candidate, std::vector<uint32_t>& credits) const;
+
+  /// What is made least: seconds, or money, of a step of all samples.
+  [[nodiscard]] double objective(const JobShape& shape, double seconds) const {
+    if (request_.objective == Objective::kTime) return seconds;
+    double price = kInfeasible;
+    for (const Pool& pool : pools_) {
+      price = std::min(price, request_.cluster.types[pool.type].price);
+    }
+    return seconds * shape.ranks() * price / 3600;
+  }
+  [[nodiscard]] double objective(const Candidate& candidate) const {
+    return request_.objective == Objective::kTime ? candidate.step : candidate.price;
+  }
+
+  const Request& request_;
+  const Policies& policies_;
+  std::vector<Pool> pools_;
+  StageSearch search_;
+  std::vector<JobShape> shapes_;
+  std::priority_queue<Waiting> queue_;
+  std::optional<Candidate> best_;
+  std::optional<Candidate> runner_up_;
+  double left_ = kInfeasible;  ///< Least bound of what was solved in parts.
+  uint32_t exact_ = 0;
+};
+
+Status Planner::check() const {
+  const auto refuse = [](std::string_view what) {
+    return Status(Code::kInvalidArgument, std::string(what));
+  };
+  if (layer_count(request_.model) == 0) return refuse("model: has no layers");
+  if (request_.cluster.device_count() == 0) return refuse("cluster: has no devices");
+  if (request_.objective == Objective::kTime) return {};
+  for (const DeviceType& type : request_.cluster.types) {
+    if (type.price > 0) continue;
+    return refuse(fmt::format("objective: {} needs prices, and device \"{}\" has none",
+                              name_of(request_.objective), type.name));
+  }
+  return {};
+}
+
+Status Planner::no_shape() const {
+  const uint32_t batch = batch_of(request_);
+  return {Code::kInvalidArgument,
+          fmt::format("pins: {} leave no way to cut {} layers and a batch of {} on {} devices",
+                      describe(request_.pins), layer_count(request_.model), batch,
+                      request_.cluster.device_count())};
+}
+
+/// What needs least of what was tried says by how much it does not fit, and what would help.
+Status Planner::does_not_fit() {
+  double least = kInfeasible;
+  const JobShape* best = nullptr;
+  for (const JobShape& shape : shapes_) {
+    const double needed = search_.least_memory(shape);
+    if (needed >= least) continue;
+    least = needed;
+    best = &shape;
+  }
+  if (best == nullptr) {
+    return {Code::kInvalidArgument,
+            "model: no device of the cluster has matrix units for its dtype, or its experts do not "
+            "divide; pin another dtype"};
+  }
+  const double limit = search_.limit_of(pools_[0]);
+  const auto devices = static_cast<uint64_t>(
+      std::ceil(least / limit * static_cast<double>(request_.cluster.device_count())));
+  std::string help = fmt::format("about {} such devices, or a limit of {}, would do", devices,
+                                 format_bytes(least));
+  if (!best->offload && pools_[0].machine.host.to_host_memory.bandwidth == 0) {
+    help += "; so may offloading, if the cluster file gives to_host_memory";
+  }
+  return {
+      Code::kResourceExhausted,
+      fmt::format("does not fit: {} too much on the fullest device, which may use {}, even with "
+                  "{}, everything recomputed; {}",
+                  format_bytes(least - limit), format_bytes(limit), describe(*best), help)};
+}
+
+void Planner::fill_queue() {
+  for (uint32_t i = 0; i < shapes_.size(); ++i) {
+    const double bound = search_.quick_bound(shapes_[i]);
+    if (bound < kInfeasible) queue_.push({objective(shapes_[i], bound), i, false});
+  }
+}
+
+void Planner::search() {
+  while (!queue_.empty()) {
+    const Waiting first = queue_.top();
+    const bool done = best_ && first.bound >= objective(*best_);
+    if ((done && runner_up_) || exact_ >= request_.most_exact) return;
+    queue_.pop();
+    const JobShape& shape = shapes_[first.shape];
+    // Past the optimum only a runner-up is looked for: another cut, not a twin.
+    if (done && !differs(shape, best_->shape)) continue;
+    if (!first.is_tight) {
+      const double bound = objective(shape, search_.fractional_bound(shape));
+      if (bound < kInfeasible) queue_.push({std::max(bound, first.bound), first.shape, true});
+      continue;
+    }
+    ++exact_;
+    auto solved = search_.solve(shape);
+    if (!solved.best) continue;
+    left_ = std::min(left_, objective(shape, solved.bound));
+    take(*std::move(solved.best));
+  }
+}
+
+void Planner::take(Candidate candidate) {
+  if (!best_ || objective(candidate) < objective(*best_)) {
+    if (best_ && differs(best_->shape, candidate.shape)) runner_up_ = std::move(best_);
+    best_ = std::move(candidate);
+  } else if (differs(best_->shape, candidate.shape) &&
+             (!runner_up_ || objective(candidate) < objective(*runner_up_))) {
+    runner_up_ = std::move(candidate);
+  }
+  if (runner_up_ && !differs(best_->shape, runner_up_->shape)) runner_up_.reset();
+}
+
+void Planner::ask_cut_policies() {
+  const JobShape shape = best_->shape;
+  const StageCoster* costs = search_.coster(shape, 0);
+  if (policies_.cuts.empty() || costs == nullptr || pools_.size() > 1) return;
+  CutQuestion question{.shape = shape, .memory_limit = search_.limit_of(pools_[0])};
+  for (uint32_t run = 0; run < costs->runs(); ++run) {
+    const LayerCost& cost = costs->layer(run);
+    question.seconds.insert(question.seconds.end(), costs->layers_of_run(run),
+                            cost.forward + cost.backward);
+    question.memory.insert(question.memory.end(), costs->layers_of_run(run), cost.kept[0]);
+  }
+  for (const auto& [name, policy] : policies_.cuts) {
+    const std::vector<uint32_t> firsts = policy(question);
+    if (firsts.empty()) continue;
+    if (auto candidate = search_.cost_of(shape, firsts)) {
+      left_ = std::min(left_, objective(*candidate));
+      take(*std::move(candidate));
+    }
+  }
+}
+
+/// Asks the policies how far forward may run ahead; the shortest simulated step wins.
+void Planner::choose_credits(Candidate& candidate, std::vector<uint32_t>& credits) const {
+  if (const auto own = simulate(candidate); own.ok()) candidate.simulated = *own;
+  ScheduleQuestion question{.shape = candidate.shape};
+  for (uint32_t s = 0; s < candidate.stages.size(); ++s) {
+    const StageEstimate& stage = candidate.stages[s].estimate;
+    question.forward.push_back(stage.forward);
+    question.backward.push_back(stage.backward + stage.recompute);
+    const uint32_t used = credits_of(candidate.shape, s);
+    const double each = stage.memory.activations / used;
+    const double room = search_.limit_of(pools_[0]) - stage.memory.sum();
+    const double more = each > 0 ? room / each : 0;
+    question.most.push_back(std::min(candidate.shape.micro_batches,
+                                     used + static_cast<uint32_t>(std::clamp(more, 0.0, 1e6))));
+  }
+  for (const auto& [name, policy] : policies_.schedules) {
+    const std::vector<uint32_t> answer = policy(question);
+    bool fits = answer.size() == candidate.stages.size();
+    for (size_t s = 0; fits && s < answer.size(); ++s) {
+      fits = answer[s] >= 1 && answer[s] <= question.most[s];
+    }
+    if (!fits) continue;
+    const auto seconds = simulate(candidate, answer);
+    if (!seconds.ok() || *seconds >= candidate.simulated) continue;
+    candidate.simulated = *seconds;
+    credits = answer;
+  }
+}
+
+Result<Decision> Planner::decide() {
+  Decision decision;
+  std::vector<uint32_t> credits;
+  choose_credits(*best_, credits);
+  decision.best = *best_;
+  decision.runner_up = runner_up_;
+  decision.shapes = static_cast<uint32_t>(shapes_.size());
+  decision.exact = exact_;
+  const double open = queue_.empty() ? kInfeasible : queue_.top().bound;
+  const double bound = std::min({open, left_, objective(*best_)});
+  // In seconds, whatever was minimised.
+  decision.bound = bound / objective(*best_) * best_->step;
+  decision.gap = 1 - decision.bound / best_->step;
+  decision.global_batch = batch_of(request_);
+  decision.memory_limit = search_.limit_of(pools_[0]);
+  double peak = 0;
+  for (const PlannedStage& stage : best_->stages) {
+    decision.memory_proof = std::max(decision.memory_proof,
+                                     static_cast<uint64_t>(std::ceil(stage.estimate.memory.sum())));
+    peak += stage.devices *
+            request_.cluster.types[stage.type].peak[static_cast<size_t>(best_->shape.dtype)];
+  }
+  const double samples = decision.global_batch;
+  decision.eta = 3 * forward_flops(request_.model) * samples / best_->step / peak;
+  decision.lambda = request_.bytes_per_sample * samples / best_->step;
+  decision.hours = request_.samples / samples * best_->step / 3600;
+  decision.cost = request_.samples / samples * best_->price;
+  decision.limit = what_limits(*best_, decision.memory_limit);
+  decision.why = why_better(*best_, decision.runner_up);
+  decision.graph = graph_of(*best_, 0, credits);
+  CORRO_TRY(graph::check_form(decision.graph));
+  return decision;
+}
+
+}  // namespace
+
+Result<Decision> make_plan(const Request& request, const Policies& policies) {
+  return Planner(request, policies).plan();
+}
+
+}  // namespace corro::plan

@@ -1,0 +1,220 @@
+#include "plan/search/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/cost/runs.h"
+#include "plan/model/transformer.h"
+#include "plan/search/shapes.h"
+#include "plan/search/stage_search.h"
+
+namespace corro::plan {
+namespace {
+
+using testing::HasSubstr;
+
+Cluster cluster_of(uint32_t hosts, uint32_t devices = 8) {
+  const Machine machine = default_machine();
+  Cluster cluster;
+  cluster.types = {machine.device};
+  cluster.types[0].price = 2;
+  cluster.hosts = {machine.host};
+  cluster.hosts[0].count = hosts;
+  cluster.hosts[0].devices = devices;
+  return cluster;
+}
+
+/// About 1.3 billion parameters.
+Request small() {
+  return {.model = make_transformer(
+              {.layers = 12, .hidden = 3072, .heads = 24, .vocabulary = 50000, .sequence = 1024}),
+          .cluster = cluster_of(2, 2),
+          .global_batch = 16,
+          .most_exact = 100000};
+}
+
+Request gpt3() {
+  return {.model = make_transformer(
+              {.layers = 96, .hidden = 12288, .heads = 96, .vocabulary = 51200, .sequence = 2048}),
+          .cluster = cluster_of(128),
+          .global_batch = 1536};
+}
+
+Decision decide(const Request& request, const Policies& policies = {}) {
+  auto decision = make_plan(request, policies);
+  EXPECT_TRUE(decision.ok()) << decision.status().message();
+  return *std::move(decision);
+}
+
+double step_of(const Request& request) { return decide(request).best.step; }
+
+TEST(Planner, FindsTheBestOfAllShapes) {
+  const Request request = small();
+  const auto pools = pools_of(request.cluster, request.calibration);
+  StageSearch search(request, pools);
+  double best = kInfeasible;
+  for (const JobShape& shape : shapes_of(request, pools)) {
+    const auto solved = search.solve(shape);
+    if (!solved.best) continue;
+    best = std::min(best, solved.best->step);
+    // What is dropped for its bound must not be better.
+    EXPECT_LE(search.quick_bound(shape), solved.best->step * (1 + 1e-9));
+    EXPECT_LE(search.fractional_bound(shape), solved.best->step * (1 + 1e-9));
+  }
+  const Decision decision = decide(request);
+  EXPECT_NEAR(decision.best.step, best, 1e-9);
+  EXPECT_LT(decision.exact, decision.shapes);
+  EXPECT_LE(decision.bound, decision.best.step);
+  EXPECT_LE(decision.gap, 0.01);
+}
+
+TEST(Planner, PlansGpt3OnAThousandDevicesWithProof) {
+  const Decision decision = decide(gpt3());
+  EXPECT_LE(decision.gap, 0.01);
+  EXPECT_LE(decision.exact, 64U);
+  EXPECT_GT(decision.eta, 0.4);
+  EXPECT_LE(static_cast<double>(decision.memory_proof), decision.memory_limit);
+  EXPECT_NEAR(decision.best.terms.sum(), decision.best.step, 1e-9);
+  ASSERT_TRUE(decision.runner_up.has_value());
+  EXPECT_GE(decision.runner_up->step, decision.best.step);
+  EXPECT_THAT(decision.why, HasSubstr("Against tp"));
+  EXPECT_TRUE(graph::check(decision.graph).ok());
+  uint32_t layer = 0;
+  for (const PlannedStage& stage : decision.best.stages) {
+    EXPECT_EQ(stage.layers.begin, layer);
+    layer = stage.layers.end;
+  }
+  EXPECT_EQ(layer, 98U);
+}
+
+TEST(Planner, SaysTheSameTwice) {
+  const Decision one = decide(small());
+  const Decision two = decide(small());
+  EXPECT_EQ(one.best.shape, two.best.shape);
+  EXPECT_EQ(one.best.step, two.best.step);
+  EXPECT_EQ(graph::hash_of(one.graph), graph::hash_of(two.graph));
+}
+
+TEST(Planner, MoreOfAnythingIsNeverSlower) {
+  const double step = step_of(small());
+  Request more = small();
+  more.cluster.types[0].memory *= 2;
+  EXPECT_LE(step_of(more), step * (1 + 1e-9));
+  more = small();
+  more.cluster.hosts[0].network.bandwidth *= 2;
+  more.cluster.hosts[0].link.bandwidth *= 2;
+  EXPECT_LE(step_of(more), step * (1 + 1e-9));
+  more = small();
+  more.cluster.hosts[0].count *= 2;
+  EXPECT_LE(step_of(more), step * (1 + 1e-9));
+}
+
+TEST(Planner, ALostHostIsPlannedAround) {
+  Request request = gpt3();
+  const double before = step_of(request);
+  request.cluster = request.cluster.without_host(3);
+  const Decision after = decide(request);
+  EXPECT_GE(after.best.step, before);
+  EXPECT_LE(after.best.step, 1.2 * before);
+  EXPECT_LE(after.best.shape.ranks(), 1016U);
+}
+
+TEST(Planner, KeepsPins) {
+  Request request = small();
+  request.pins = {.tensor = 2, .pipeline = 2, .zero = 1, .recompute = Recompute::kFull};
+  const Decision decision = decide(request);
+  EXPECT_EQ(decision.best.shape.tensor, 2U);
+  EXPECT_EQ(decision.best.shape.pipeline, 2U);
+  EXPECT_EQ(decision.best.shape.data, 1U);
+  EXPECT_EQ(decision.best.stages[0].recompute[1][static_cast<size_t>(Recompute::kFull)],
+            decision.best.stages[0].layers.end - 1);
+}
+
+TEST(Planner, RefusesPinsThatNoShapeHas) {
+  Request request = small();
+  request.pins = {.tensor = 2, .pipeline = 8};
+  const auto decision = make_plan(request);
+  EXPECT_EQ(decision.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(decision.status().message(), HasSubstr("pins: tp 2, pp 8 leave no way"));
+}
+
+TEST(Planner, SaysByHowMuchItDoesNotFitAndWhatWouldHelp) {
+  Request request = gpt3();
+  request.cluster = cluster_of(1);
+  const auto decision = make_plan(request);
+  EXPECT_EQ(decision.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(decision.status().message(), HasSubstr("GiB too much on the fullest device"));
+  EXPECT_THAT(decision.status().message(), HasSubstr("such devices, or a limit of"));
+}
+
+TEST(Planner, CheapMayBeSlow) {
+  Request request = small();
+  const Decision fast = decide(request);
+  request.objective = Objective::kCost;
+  const Decision cheap = decide(request);
+  EXPECT_LE(cheap.best.price, fast.best.price * (1 + 1e-9));
+  EXPECT_GE(cheap.best.step, fast.best.step * (1 - 1e-9));
+  request.cluster.types[0].price = 0;
+  EXPECT_THAT(make_plan(request).status().message(), HasSubstr("objective: cost needs prices"));
+}
+
+TEST(Planner, UsesDevicesOfTwoKinds) {
+  Request request = small();
+  const double alone = step_of(request);
+  DeviceType slow = request.cluster.types[0];
+  slow.name = "slow";
+  for (double& peak : slow.peak) peak /= 2;
+  request.cluster.types.push_back(slow);
+  HostGroup group = request.cluster.hosts[0];
+  group.type = 1;
+  request.cluster.hosts.push_back(group);
+  const Decision both = decide(request);
+  EXPECT_LT(both.best.step, alone);
+  // The slower stages hold fewer layers.
+  uint32_t layers[2] = {0, 0};
+  for (const PlannedStage& stage : both.best.stages) {
+    layers[stage.type] += stage.layers.end - stage.layers.begin;
+  }
+  EXPECT_GT(layers[0], layers[1]);
+  EXPECT_GT(layers[1], 0U);
+}
+
+TEST(Planner, AsksPoliciesAndTakesWhatIsBetter) {
+  Request request = small();
+  request.pins = {.tensor = 1, .data = 1, .pipeline = 2};
+  uint32_t asked = 0;
+  const CutPolicy third = [&](const CutQuestion& question) {
+    ++asked;
+    EXPECT_EQ(question.seconds.size(), 14U);
+    return std::vector<uint32_t>{0, 4};
+  };
+  const CutPolicy nonsense = [](const CutQuestion&) { return std::vector<uint32_t>{3, 1}; };
+  const double own = step_of(request);
+  const Decision decision = decide(
+      request,
+      {.cuts = {{"third", third}, {"nonsense", nonsense}}, .schedules = {}, .placements = {}});
+  EXPECT_EQ(asked, 1U);
+  EXPECT_DOUBLE_EQ(decision.best.step, own);  // A third is worse than the optimum.
+}
+
+TEST(Planner, ExpertsAreCutByExperts) {
+  Request request{.model = make_transformer({.layers = 16,
+                                             .hidden = 2048,
+                                             .heads = 16,
+                                             .feed_forward = 1024,
+                                             .gated = true,
+                                             .vocabulary = 50000,
+                                             .sequence = 2048,
+                                             .experts = 64,
+                                             .experts_per_token = 4}),
+                  .cluster = cluster_of(2),
+                  .global_batch = 256,
+                  .pins = {.tensor = 1, .pipeline = 1, .zero = 0}};
+  EXPECT_GT(decide(request).best.shape.expert, 1U);
+}
+
+}  // namespace
+}  // namespace corro::plan

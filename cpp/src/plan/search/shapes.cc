@@ -1,0 +1,244 @@
+#include "plan/search/shapes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace corro::plan {
+namespace {
+
+/// Beyond, pipelines of single layers and micro-batches of hundreds are never best.
+constexpr uint32_t kMostMicroBatch = 64;
+constexpr uint32_t kMostContext = 32;
+constexpr uint32_t kLeastTokensOfContext = 1024;
+constexpr uint32_t kBatchTokens = 4U << 20U;
+constexpr uint32_t kChunks[] = {1, 2, 3, 4, 6, 8};
+
+bool same_hosts(const HostGroup& a, const HostGroup& b) {
+  return a.type == b.type && a.devices == b.devices && a.link == b.link && a.network == b.network &&
+         a.to_host_memory == b.to_host_memory;
+}
+
+Link narrowest(const Cluster& cluster, uint32_t first_host, uint32_t hosts) {
+  Link link = cluster.group_of(first_host).network;
+  if (hosts < 2) return link;
+  // Every pair where a matrix was measured; with switches the ends of the range say it.
+  const bool measured = !cluster.matrix.empty();
+  for (uint32_t a = first_host; a < first_host + hosts; ++a) {
+    const uint32_t from = measured ? a + 1 : std::max(a + 1, first_host + hosts - 1);
+    for (uint32_t b = from; b < first_host + hosts; ++b) {
+      const Link between = cluster.link_between_hosts(a, b);
+      if (between.bandwidth < link.bandwidth) link = between;
+    }
+  }
+  return link;
+}
+
+std::vector<uint32_t> divisors(uint32_t n) {
+  std::vector<uint32_t> result;
+  for (uint32_t d = 1; d <= n; ++d) {
+    if (n % d == 0) result.push_back(d);
+  }
+  return result;
+}
+
+DType dtype_of(const Request& request, const std::vector<Pool>& pools) {
+  if (request.pins.dtype) return *request.pins.dtype;
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    const bool all = std::ranges::all_of(pools, [&](const Pool& pool) {
+      return pool.machine.device.peak[static_cast<size_t>(dtype)] > 0;
+    });
+    if (all) return dtype;
+  }
+  return request.model.dtype;
+}
+
+/// Counts off all combinations, the outer ones first.
+class Enumeration {
+ public:
+  Enumeration(const Request& request, const std::vector<Pool>& pools)
+      : request_(request),
+        pins_(request.pins),
+        pools_(pools),
+        batch_(batch_of(request)),
+        layers_(layer_count(request.model)),
+        batch_divisors_(divisors(batch_)) {
+    for (const Pool& pool : pools) {
+      devices_ += pool.devices;
+      host_ = std::max(host_, pool.machine.host.devices);
+      can_offload_ = can_offload_ || pool.machine.host.to_host_memory.bandwidth > 0;
+    }
+    for (const LayerType& type : request.model.types) {
+      experts_ = std::max(experts_, type.experts);
+      for (const Operator& op : type.operators) {
+        if (op.kind == OperatorKind::kMatmul) ways_ = std::max(ways_, op.most_ways);
+      }
+    }
+    for (const LayerRun& run : request.model.layers) blocks_ = std::max(blocks_, run.count);
+    base_.dtype = dtype_of(request, pools);
+  }
+
+  std::vector<JobShape> run() {
+    const uint32_t most_tensor = std::min(std::max(host_, 8U), ways_);
+    each(pins_.tensor, powers(most_tensor), [&](uint32_t t) {
+      base_.tensor = t;
+      each(pins_.context, contexts(), [&](uint32_t c) {
+        base_.context = c;
+        const uint32_t most = std::min(layers_, devices_ / std::max(1U, t * c));
+        each(pins_.pipeline, range(most), [&](uint32_t p) { add_pipelines(p); });
+      });
+    });
+    return std::move(shapes_);
+  }
+
+ private:
+  template <typename Visit>
+  static void each(const std::optional<uint32_t>& pin, const std::vector<uint32_t>& values,
+                   Visit&& visit) {
+    if (pin) return visit(*pin);
+    for (const uint32_t value : values) visit(value);
+  }
+  static std::vector<uint32_t> range(uint32_t most) {
+    std::vector<uint32_t> values;
+    for (uint32_t i = 1; i <= most; ++i) values.push_back(i);
+    return values;
+  }
+  static std::vector<uint32_t> powers(uint32_t most) {
+    std::vector<uint32_t> values;
+    for (uint32_t i = 1; i <= most; i *= 2) values.push_back(i);
+    return values;
+  }
+  [[nodiscard]] std::vector<uint32_t> contexts() const {
+    const uint32_t sequence = request_.model.sequence;
+    return powers(std::clamp(sequence / kLeastTokensOfContext / 4, 1U, kMostContext));
+  }
+
+  void add_pipelines(uint32_t p) {
+    base_.pipeline = p;
+    const uint64_t cut = uint64_t{base_.tensor} * base_.context * p;
+    if (cut > devices_ || p > layers_) return;
+    const auto most = static_cast<uint32_t>(devices_ / cut);
+    if (pins_.data) {
+      if (*pins_.data <= most) add_data(*pins_.data);
+      return;
+    }
+    // The fewest ranks that share the batch as well as the most do, if unevenly.
+    const uint32_t share = (batch_ + most - 1) / most;
+    const uint32_t uneven = (batch_ + share - 1) / share;
+    if (batch_ % uneven != 0) add_data(uneven);
+    // The largest divisors; smaller ones use fewer devices, which can be cheaper, hardly faster.
+    const bool all = request_.objective != Objective::kTime;
+    uint32_t taken = 0;
+    for (auto d = batch_divisors_.rbegin(); d != batch_divisors_.rend(); ++d) {
+      if (*d > most) continue;
+      add_data(*d);
+      if (++taken == 2 && !all) return;
+    }
+  }
+
+  void add_data(uint32_t d) {
+    base_.data = d;
+    std::vector<uint32_t> experts{1};
+    for (uint32_t e = 2; e <= std::min(experts_, d); ++e) {
+      if (experts_ % e == 0 && d % e == 0) experts.push_back(e);
+    }
+    each(pins_.expert, experts, [&](uint32_t e) {
+      if (d % e != 0) return;
+      base_.expert = e;
+      const uint32_t samples = (batch_ + d - 1) / d;
+      each(pins_.micro_batch, divisors(samples), [&](uint32_t b) {
+        if (samples % b != 0 || (b > kMostMicroBatch && !pins_.micro_batch)) return;
+        base_.micro_batch = b;
+        base_.micro_batches = samples / b;
+        add_schedules();
+      });
+    });
+  }
+
+  void add_schedules() {
+    const uint32_t p = base_.pipeline;
+    each(pins_.chunks, {std::begin(kChunks), std::end(kChunks)}, [&](uint32_t v) {
+      const bool even = blocks_ % (uint64_t{p} * v) == 0 && base_.micro_batches % p == 0;
+      const bool can = v == 1 || (p > 1 && even);
+      if (!can) return;
+      base_.chunks = v;
+      base_.schedule = v > 1 ? Schedule::kInterleaved : Schedule::kOneFOneB;
+      const bool alone = base_.data * base_.context == 1;
+      each(pins_.zero, alone ? std::vector<uint32_t>{0} : std::vector<uint32_t>{0, 1, 2, 3},
+           [&](uint32_t z) {
+             // A pipeline adds gradients up over micro-batches: sharded, each would be scattered.
+             if (z >= 2 && p > 1 && !pins_.zero) return;
+             base_.zero = z;
+             add_options();
+           });
+    });
+  }
+
+  void add_options() {
+    const bool sequence = base_.tensor > 1 && request_.model.sequence > 0;
+    base_.sequence_parallel = sequence && pins_.sequence_parallel.value_or(true);
+    for (const bool offload : {false, true}) {
+      if (pins_.offload && *pins_.offload != offload) continue;
+      if (offload && !can_offload_) continue;
+      base_.offload = offload;
+      shapes_.push_back(base_);
+    }
+  }
+
+  const Request& request_;
+  const Pins& pins_;
+  const std::vector<Pool>& pools_;
+  uint32_t batch_;
+  uint32_t layers_;
+  uint32_t blocks_ = 0;  ///< Layers of the longest run: chunks are of as many each.
+  std::vector<uint32_t> batch_divisors_;
+  uint32_t devices_ = 0;
+  uint32_t host_ = 1;
+  uint32_t experts_ = 0;
+  uint32_t ways_ = 1;
+  bool can_offload_ = false;
+  JobShape base_;
+  std::vector<JobShape> shapes_;
+};
+
+}  // namespace
+
+std::vector<Pool> pools_of(const Cluster& cluster, const Calibration& calibration) {
+  std::vector<Pool> pools;
+  uint32_t device = 0;
+  uint32_t host = 0;
+  uint32_t first_host = 0;
+  for (size_t g = 0; g < cluster.hosts.size(); ++g) {
+    const HostGroup& group = cluster.hosts[g];
+    const bool joins = g > 0 && same_hosts(cluster.hosts[g - 1], group);
+    if (!joins) {
+      first_host = host;
+      pools.push_back(
+          {.type = group.type,
+           .first_device = device,
+           .machine = {
+               .device = cluster.types[group.type], .host = group, .calibration = calibration}});
+    }
+    host += group.count;
+    device += group.count * group.devices;
+    Pool& pool = pools.back();
+    pool.devices += group.count * group.devices;
+    pool.machine.between_hosts = narrowest(cluster, first_host, host - first_host);
+  }
+  return pools;
+}
+
+uint32_t batch_of(const Request& request) {
+  if (request.global_batch != 0) return request.global_batch;
+  const uint32_t sequence = request.model.sequence;
+  const uint32_t devices = request.cluster.device_count();
+  uint32_t batch = sequence == 0 ? 512 : std::max(1U, kBatchTokens / sequence);
+  while (batch < devices) batch *= 2;
+  return batch;
+}
+
+std::vector<JobShape> shapes_of(const Request& request, const std::vector<Pool>& pools) {
+  return Enumeration(request, pools).run();
+}
+
+}  // namespace corro::plan

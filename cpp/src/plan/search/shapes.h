@@ -1,0 +1,32 @@
+// All the shapes that a job can have on a cluster: degrees, micro-batches, schedules, sharding.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/search/decision.h"
+
+namespace corro::plan {
+
+/// Equal hosts, as stages are placed on them.
+struct Pool {
+  uint32_t type = 0;          ///< Of the cluster's device types.
+  uint32_t first_device = 0;  ///< In the cluster's numbering.
+  uint32_t devices = 0;
+  Machine machine = {};
+};
+
+/// Groups of hosts that differ in nothing but their number are one pool. The network between hosts
+/// of a pool is the narrowest between any two of them.
+[[nodiscard]] std::vector<Pool> pools_of(const Cluster& cluster, const Calibration& calibration);
+
+/// Samples of a step: the request's, or about four million tokens, or 512 samples, as many as
+/// devices at least.
+[[nodiscard]] uint32_t batch_of(const Request& request);
+
+/// Every shape on at most the devices of all pools that keeps the request's pins. Where a
+/// data-parallel degree does not divide the batch, some ranks have a sample less. Stable order.
+[[nodiscard]] std::vector<JobShape> shapes_of(const Request& request,
+                                              const std::vector<Pool>& pools);
+
+}  // namespace corro::plan

@@ -1,0 +1,322 @@
+// Stages of one shape. Every stage takes a unit, tensor x context x data devices of one pool; the
+// stage program (plan/solve) finds the best contiguous cut on units of any pools.
+//
+// The two bounds relax that. The quick one divides all work evenly and forgets memory. The
+// fractional one asks for the least period tau for which the stages together can hold all layers of
+// the model's largest run, when a stage may hold a fraction of a layer and mix its recomputations:
+// n_s(tau) layers fit into stage s by time and by memory, which is a linear program with two rows,
+// and the n_s have to sum up to the run's layers. Both leave out what they cannot place, so neither
+// is ever above the best stages' step.
+#include "plan/search/stage_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/solve/stages.h"
+
+namespace corro::plan {
+namespace {
+
+constexpr double kUsable = 0.94;  ///< Of a device's memory; the rest is the framework's.
+
+/// Most layers of one kind that a stage holds, fractions allowed.
+double layers_that_fit(const LayerCost& cost, double flight, double fixed, double period,
+                       double limit) {
+  std::array<double, kRecomputeCount> time;
+  std::array<double, kRecomputeCount> memory;
+  double most = 0;
+  for (size_t i = 0; i < kRecomputeCount; ++i) {
+    time[i] = cost.forward + cost.backward + cost.recompute[i];
+    memory[i] = std::max(1.0, fixed + cost.kept[i] * flight);
+    most = std::max(most, std::min(period / time[i], limit / memory[i]));
+  }
+  for (size_t i = 0; i < kRecomputeCount; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      // The mix of i and j that fills time and memory alike.
+      const double a = time[i] * limit - period * memory[i];
+      const double b = time[j] * limit - period * memory[j];
+      if ((a < 0) == (b < 0)) continue;
+      const double part = a / (a - b);
+      most = std::max(most, period / (time[i] + part * (time[j] - time[i])));
+    }
+  }
+  return most;
+}
+
+uint32_t largest_run(const StageCoster& costs) {
+  uint32_t best = 0;
+  double most = -1;
+  for (uint32_t run = 0; run < costs.runs(); ++run) {
+    const LayerCost& cost = costs.layer(run);
+    const double work = costs.layers_of_run(run) * (cost.forward + cost.backward);
+    if (work > most) best = run;
+    most = std::max(most, work);
+  }
+  return best;
+}
+
+double all_work(const StageCoster& costs) {
+  double work = 0;
+  for (uint32_t run = 0; run < costs.runs(); ++run) {
+    const LayerCost& cost = costs.layer(run);
+    work += costs.layers_of_run(run) * (cost.forward + cost.backward);
+  }
+  return work;
+}
+
+double least_hops(const StageCoster& costs) {
+  const JobShape& shape = costs.shape();
+  if (shape.pipeline == 1) return 0;
+  double least = kInfeasible;
+  for (uint32_t run = 0; run < costs.runs(); ++run) {
+    const double boundary = costs.layer(run).boundary;
+    // A loss is no boundary between stages.
+    if (run + 1 < costs.runs()) least = std::min(least, costs.hop(boundary));
+  }
+  return least == kInfeasible ? 0 : 2 * shape.chunks * least;
+}
+
+}  // namespace
+
+StageSearch::StageSearch(const Request& request, const std::vector<Pool>& pools)
+    : request_(request), pools_(pools), shaped_(pools.size()) {
+  last_.tensor = 0;
+}
+
+double StageSearch::limit_of(const Pool& pool) const {
+  const double usable = kUsable * pool.machine.device.memory;
+  return request_.memory_limit > 0 ? std::min(request_.memory_limit, pool.machine.device.memory)
+                                   : usable;
+}
+
+const StageCoster* StageSearch::coster(const JobShape& shape, uint32_t pool) {
+  if (!(shape == last_)) {
+    last_ = shape;
+    shaped_.assign(pools_.size(), std::nullopt);
+  }
+  if (shaped_[pool]) return &*shaped_[pool];
+  const uint32_t used = std::min(pools_[pool].machine.host.devices, shape.ranks());
+  const Cut cut{pool,
+                shape.tensor,
+                shape.context,
+                shape.expert,
+                shape.micro_batch,
+                shape.sequence_parallel,
+                shape.dtype,
+                used};
+  const auto [found, is_new] = by_cut_.try_emplace(cut);
+  if (is_new) {
+    auto made = StageCoster::create(request_.model, shape, pools_[pool].machine);
+    if (made.ok()) found->second = *std::move(made);
+  }
+  if (!found->second) return nullptr;
+  shaped_[pool] = found->second->reshaped(shape);
+  return &*shaped_[pool];
+}
+
+/// Of the stages some device updates and reduces a p-th of it all at least.
+double StageSearch::end_bound(const StageCoster& costs) const {
+  const LayerRange all{0, costs.layer_total()};
+  const StageEstimate whole = costs.estimate(all, 1, RecomputeCounts(costs.runs()));
+  return (whole.sync + whole.update) / costs.shape().pipeline;
+}
+
+double StageSearch::quick_bound(const JobShape& shape) {
+  double least = kInfeasible;
+  for (uint32_t pool = 0; pool < pools_.size(); ++pool) {
+    const StageCoster* costs = coster(shape, pool);
+    if (costs == nullptr) continue;
+    const double work = all_work(*costs);
+    const double hops = least_hops(*costs);
+    const double period = work / shape.pipeline + hops;
+    least = std::min(least, (shape.micro_batches - 1.0) * period + work / shape.chunks +
+                                (shape.pipeline - 1.0) * hops + end_bound(*costs));
+  }
+  return least;
+}
+
+double StageSearch::fractional_bound(const JobShape& shape) {
+  const double quick = quick_bound(shape);
+  // Stages on pools of several kinds: what the quick bound says of the fastest.
+  if (quick == kInfeasible || pools_.size() > 1) return quick;
+  const StageCoster& costs = *coster(shape, 0);
+  const uint32_t run = largest_run(costs);
+  const LayerCost& cost = costs.layer(run);
+  const uint32_t layers = costs.layers_of_run(run);
+  const double limit = limit_of(pools_[0]);
+  uint32_t first = 0;
+  for (uint32_t before = 0; before < run; ++before) first += costs.layers_of_run(before);
+  const double fixed = first == 0 && layers == costs.layer_total()
+                           ? 0
+                           : costs.fixed_memory({first, first + 1}).sum();
+  const auto holds_all = [&](double period) {
+    double sum = 0;
+    for (uint32_t s = 1; s <= shape.pipeline; ++s) {
+      sum += layers_that_fit(cost, costs.in_flight(s), fixed, period, limit);
+      if (sum >= layers) return true;
+    }
+    return false;
+  };
+  const double work = all_work(costs);
+  const double slowest = cost.forward + cost.backward + cost.recompute.back();
+  double high = layers * slowest;
+  if (!holds_all(high)) return kInfeasible;
+  double low = work / shape.pipeline;
+  if (holds_all(low)) return quick;
+  for (int i = 0; i < 30 && high - low > 1e-4 * high; ++i) {
+    const double middle = (low + high) / 2;
+    (holds_all(middle) ? high : low) = middle;
+  }
+  const double hops = least_hops(costs);
+  return (shape.micro_batches - 1.0) * (low + hops) + work / shape.chunks +
+         (shape.pipeline - 1.0) * hops + end_bound(costs);
+}
+
+std::optional<StageSearch::Stage> StageSearch::stage_of(const StageCoster& costs,
+                                                        const LayerRange& layers, uint32_t from_end,
+                                                        double limit) const {
+  if (!request_.pins.recompute) {
+    auto choice = costs.choose(layers, from_end, limit);
+    if (!choice) return std::nullopt;
+    StageEstimate estimate = costs.estimate(layers, from_end, choice->recompute);
+    return Stage{estimate, std::move(choice->recompute)};
+  }
+  RecomputeCounts recompute(costs.runs());
+  for (uint32_t run = 0; run < costs.runs(); ++run) {
+    const bool block = costs.layers_of_run(run) > 1;
+    recompute[run][block ? static_cast<size_t>(*request_.pins.recompute) : 0] =
+        costs.count(layers, run);
+  }
+  StageEstimate estimate = costs.estimate(layers, from_end, recompute);
+  if (estimate.memory.sum() > limit) return std::nullopt;
+  return Stage{estimate, std::move(recompute)};
+}
+
+StageSearch::Solved StageSearch::solve(const JobShape& shape) {
+  const uint32_t unit = shape.tensor * shape.context * shape.data;
+  StageProblem problem;
+  for (const LayerRun& run : request_.model.layers) problem.runs.push_back(run.count);
+  std::vector<const StageCoster*> costs;
+  for (uint32_t pool = 0; pool < pools_.size(); ++pool) {
+    costs.push_back(coster(shape, pool));
+    const uint32_t units = costs.back() == nullptr ? 0 : pools_[pool].devices / unit;
+    problem.devices.push_back(std::min(units, shape.pipeline));
+    if (units > 0) problem.meshes.push_back({pool, 1});
+  }
+  Solved solved{.best = {}, .bound = kInfeasible};
+  if (problem.meshes.empty()) return solved;
+  // A stage adds a chunk of its work while the pipeline fills, the last one all of it, and hops.
+  const StageCoster* any =
+      *std::ranges::find_if(costs, [](const auto* one) { return one != nullptr; });
+  problem.weights = {.slowest = shape.micro_batches - 1.0,
+                     .others = 1.0 / shape.chunks,
+                     .constant = (shape.pipeline - 1.0) * least_hops(*any)};
+  problem.stages = shape.pipeline;
+  problem.last_class = std::min(shape.pipeline, shape.micro_batches);
+  if (shape.schedule != Schedule::kOneFOneB) problem.last_class = shape.pipeline;
+  problem.cost = [&](const StageRange& range, const Mesh& mesh, uint32_t from_end) -> StageCost {
+    const StageCoster& own = *costs[mesh.type];
+    const auto stage =
+        stage_of(own, {range.begin, range.end}, from_end, limit_of(pools_[mesh.type]));
+    if (!stage) return kInfeasible;
+    return {stage->estimate.period(), stage->estimate.period() - stage->estimate.hops};
+  };
+  const auto placed = place_stages(problem, {.most_bounds = 64});
+  if (!placed.ok()) return solved;
+  Candidate candidate{.shape = shape};
+  std::vector<uint32_t> used(pools_.size());
+  for (size_t s = 0; s < placed->stages.size(); ++s) {
+    const auto& place = placed->stages[s];
+    const uint32_t pool = place.mesh.type;
+    const auto from_end = static_cast<uint32_t>(placed->stages.size() - s);
+    const LayerRange layers{place.range.begin, place.range.end};
+    auto stage = stage_of(*costs[pool], layers, from_end, limit_of(pools_[pool]));
+    candidate.stages.push_back({.layers = layers,
+                                .first_device = pools_[pool].first_device + used[pool] * unit,
+                                .devices = unit,
+                                .type = pools_[pool].type,
+                                .recompute = std::move(stage->recompute),
+                                .estimate = stage->estimate});
+    ++used[pool];
+  }
+  double end = kInfeasible;
+  for (const StageCoster* one : costs) {
+    if (one != nullptr) end = std::min(end, end_bound(*one));
+  }
+  solved.bound = placed->bound + end;
+  finish(candidate, *any);
+  solved.best = std::move(candidate);
+  return solved;
+}
+
+std::optional<Candidate> StageSearch::cost_of(const JobShape& shape,
+                                              const std::vector<uint32_t>& firsts) {
+  const StageCoster* costs = coster(shape, 0);
+  const bool ascending = std::ranges::is_sorted(firsts, std::less_equal<>());
+  const uint32_t layers = layer_count(request_.model);
+  if (costs == nullptr || firsts.size() != shape.pipeline || firsts.front() != 0 || !ascending ||
+      firsts.back() >= layers) {
+    return std::nullopt;
+  }
+  const uint32_t unit = shape.tensor * shape.context * shape.data;
+  Candidate candidate{.shape = shape};
+  for (uint32_t s = 0; s < firsts.size(); ++s) {
+    const LayerRange range{firsts[s], s + 1 < firsts.size() ? firsts[s + 1] : layers};
+    auto stage = stage_of(*costs, range, shape.pipeline - s, limit_of(pools_[0]));
+    if (!stage) return std::nullopt;
+    candidate.stages.push_back({.layers = range,
+                                .first_device = pools_[0].first_device + s * unit,
+                                .devices = unit,
+                                .type = pools_[0].type,
+                                .recompute = std::move(stage->recompute),
+                                .estimate = stage->estimate});
+  }
+  finish(candidate, *costs);
+  return candidate;
+}
+
+/// The step and its terms: the slowest stage's work, what it waits, and what ends the step.
+void StageSearch::finish(Candidate& candidate, const StageCoster& costs) const {
+  std::vector<StageEstimate> estimates;
+  for (const PlannedStage& stage : candidate.stages) estimates.push_back(stage.estimate);
+  candidate.step = costs.step_of(estimates);
+  const auto slowest = std::ranges::max_element(estimates, {}, &StageEstimate::period);
+  const auto last = std::ranges::max_element(
+      estimates, {}, [](const StageEstimate& stage) { return stage.sync + stage.update; });
+  const double m = candidate.shape.micro_batches;
+  StepTerms& terms = candidate.terms;
+  const double work = slowest->forward + slowest->backward + slowest->recompute;
+  const double own = work > 0 ? 1 - slowest->exchanges / work : 1;
+  terms.exchanges = m * slowest->exchanges;
+  terms.recompute = m * slowest->recompute * own;
+  terms.compute = m * (slowest->forward + slowest->backward) * own;
+  terms.weights = m * slowest->weights;
+  terms.hops = m * slowest->hops;
+  terms.sync = last->sync;
+  terms.update = last->update;
+  terms.bubble = candidate.step - terms.sum();
+  for (const PlannedStage& stage : candidate.stages) {
+    candidate.price += stage.devices * request_.cluster.types[stage.type].price / 3600;
+  }
+  candidate.price *= candidate.step;
+}
+
+double StageSearch::least_memory(const JobShape& shape) {
+  const StageCoster* costs = coster(shape, 0);
+  if (costs == nullptr) return kInfeasible;
+  const uint32_t layers = costs->layer_total();
+  double most = 0;
+  for (uint32_t s = 0; s < shape.pipeline; ++s) {
+    const LayerRange range{static_cast<uint32_t>(uint64_t{layers} * s / shape.pipeline),
+                           static_cast<uint32_t>(uint64_t{layers} * (s + 1) / shape.pipeline)};
+    RecomputeCounts recompute(costs->runs());
+    for (uint32_t run = 0; run < costs->runs(); ++run) {
+      recompute[run].back() = costs->count(range, run);
+    }
+    const auto estimate = costs->estimate(range, shape.pipeline - s, recompute);
+    most = std::max(most, estimate.memory.sum());
+  }
+  return most;
+}
+
+}  // namespace corro::plan

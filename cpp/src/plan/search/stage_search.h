@@ -1,0 +1,67 @@
+// The best stages of one shape, and what no stages of it can beat.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "plan/search/decision.h"
+#include "plan/search/shapes.h"
+
+namespace corro::plan {
+
+inline constexpr double kInfeasible = std::numeric_limits<double>::infinity();
+
+/// Externally synchronized: it keeps the costs of layers that it has computed.
+class StageSearch {
+ public:
+  /// The request and the pools outlive it.
+  StageSearch(const Request& request, const std::vector<Pool>& pools);
+
+  /// Seconds of a step that no stages of this shape beat; kInfeasible if the shape cannot be.
+  /// Cheap: all work divided evenly, nothing recomputed.
+  [[nodiscard]] double quick_bound(const JobShape& shape);
+  /// The same, tighter: stages may hold fractions of layers, and recompute what memory demands.
+  [[nodiscard]] double fractional_bound(const JobShape& shape);
+
+  struct Solved {
+    std::optional<Candidate> best;  ///< Nothing if it does not fit.
+    double bound = 0;               ///< Seconds; what solving in parts may have left.
+  };
+  /// The best contiguous stages.
+  [[nodiscard]] Solved solve(const JobShape& shape);
+  /// These stages: first layers, ascending from 0. Nothing if they do not fit. One pool alone.
+  [[nodiscard]] std::optional<Candidate> cost_of(const JobShape& shape,
+                                                 const std::vector<uint32_t>& firsts);
+  /// The least bytes that the fullest device of this shape needs, recomputing everything; pools of
+  /// one kind, stages of as many layers each.
+  [[nodiscard]] double least_memory(const JobShape& shape);
+  /// Bytes of a device of the pool that may be used.
+  [[nodiscard]] double limit_of(const Pool& pool) const;
+  /// Null if the shape cannot be on the pool.
+  [[nodiscard]] const StageCoster* coster(const JobShape& shape, uint32_t pool);
+
+ private:
+  using Cut = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool, DType, uint32_t>;
+
+  struct Stage {
+    StageEstimate estimate;
+    RecomputeCounts recompute;
+  };
+  [[nodiscard]] std::optional<Stage> stage_of(const StageCoster& costs, const LayerRange& layers,
+                                              uint32_t from_end, double limit) const;
+  [[nodiscard]] double end_bound(const StageCoster& costs) const;
+  void finish(Candidate& candidate, const StageCoster& costs) const;
+
+  const Request& request_;
+  const std::vector<Pool>& pools_;
+  std::map<Cut, std::optional<StageCoster>> by_cut_;
+  std::vector<std::optional<StageCoster>> shaped_;  ///< By pool, of the last shape.
+  JobShape last_ = {};
+};
+
+}  // namespace corro::plan
