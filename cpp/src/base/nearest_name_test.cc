@@ -6,13 +6,13 @@ namespace corro {
 namespace {
 
 TEST(NearestName, IsWithinTwoLettersOrOneForAShortName) {
-  const std::set<std::string> known = {"nvlink", "pcie", "network", "run"};
+  const std::set<std::string> known = {"nvlink", "pcie", "rackline", "run"};
   EXPECT_EQ(nearest_name("nvlnk", known), "nvlink");
-  EXPECT_EQ(nearest_name("nettwrok", known), "");  // A swap is two letters, so this is three away.
-  EXPECT_EQ(nearest_name("netwrok", known), "network");
+  EXPECT_EQ(nearest_name("rrackilne", known), "");  // A swap is two letters, so this is three away.
+  EXPECT_EQ(nearest_name("rackilne", known), "rackline");
   EXPECT_EQ(nearest_name("rum", known), "run");
   EXPECT_EQ(nearest_name("rm", known), "");
-  EXPECT_EQ(nearest_name("pice", known), "");
+  EXPECT_EQ(nearest_name("icpe", known), "");
   EXPECT_EQ(nearest_name("", known), "");
   EXPECT_EQ(nearest_name("nvlink", {}), "");
 }
