@@ -28,7 +28,6 @@ namespace {
 
 constexpr int64_t kMostCount = 1'000'000'000;
 constexpr RealRange kMemory{1, 1e18};
-constexpr RealRange kBandwidth{1, 1e18};
 constexpr RealRange kLatency{0, 3600};
 constexpr RealRange kPeak{0, 1e21};
 
@@ -70,7 +69,7 @@ std::set<std::string> names_in(const std::map<std::string, Value, std::less<>>& 
 
 Link read_new_link(const Json& value, const Place& place, Reading& reading) {
   ObjectReader object(value, place, reading, {"bandwidth", "latency"});
-  return {.bandwidth = object.quantity("bandwidth", Unit::kBytesPerSecond, kBandwidth),
+  return {.bandwidth = object.quantity("bandwidth", Unit::kBytesPerSecond, kBandwidthRange),
           .latency = object.quantity("latency", Unit::kSeconds, kLatency, 0)};
 }
 
@@ -79,7 +78,8 @@ DeviceType read_device(const std::string& name, const Json& value, const Place& 
   ObjectReader object(value, place, reading, {"memory", "peak", "memory_bandwidth", "price"});
   DeviceType device{.name = name};
   device.memory = object.quantity("memory", Unit::kBytes, kMemory);
-  device.memory_bandwidth = object.quantity("memory_bandwidth", Unit::kBytesPerSecond, kBandwidth);
+  device.memory_bandwidth =
+      object.quantity("memory_bandwidth", Unit::kBytesPerSecond, kBandwidthRange);
   device.price = object.real("price", {0, 1e9}, 0);
   const Place at{&place, "peak", {}};
   const Json* peak = object.find(at.field);

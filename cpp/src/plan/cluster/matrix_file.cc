@@ -7,7 +7,6 @@
 namespace corro::plan {
 namespace {
 
-constexpr RealRange kBandwidth{1, 1e18};
 constexpr RealRange kDiagonal{0, 1e18};
 
 /// Cuts the text before the first of `marks` off, and the mark.
@@ -25,7 +24,7 @@ std::string add_row(std::string_view line, size_t row, size_t hosts, std::vector
     const std::string_view word = cut(line, ", \t\r");
     if (word.empty()) continue;
     const std::optional<double> number = parse_quantity(word, Unit::kBytesPerSecond);
-    const RealRange range = row == column ? kDiagonal : kBandwidth;
+    const RealRange range = row == column ? kDiagonal : kBandwidthRange;
     if (!number || !range.holds(*number)) {
       return fmt::format("number {} must be bytes/s from {} to {}", column + 1, range.least,
                          range.most);
@@ -54,7 +53,7 @@ std::vector<double> read_matrix_rows(const Json& rows, const Place& place, Readi
     check_size(rows[i], at, "numbers");
     for (size_t j = 0; j < hosts && reading.ok(); ++j) {
       matrix.push_back(read_quantity(rows[i][j], {&at, {}, j}, reading, Unit::kBytesPerSecond,
-                                     i == j ? kDiagonal : kBandwidth));
+                                     i == j ? kDiagonal : kBandwidthRange));
     }
   }
   return matrix;

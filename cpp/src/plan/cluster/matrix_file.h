@@ -10,6 +10,8 @@
 namespace corro::plan {
 
 inline constexpr size_t kMostMatrixHosts = 4096;
+/// What every bandwidth of a cluster has to be.
+inline constexpr RealRange kBandwidthRange{1, 1e18};
 
 /// Reads `hosts` rows of as many quantities; what is wrong goes to `reading`. The diagonal may be
 /// 0.
