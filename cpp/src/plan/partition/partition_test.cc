@@ -227,6 +227,18 @@ TEST(Partition, WhatDoesNotFitIsSaidInALine) {
             "piper_bert32_a100.json: no pipeline fits: 37 layers on 10 devices of 1000000 bytes");
 }
 
+TEST(Partition, TimesThatRoundToZeroPerDeviceEndTheSearch) {
+  constexpr std::string_view kTiny = R"({"maxMemoryPerDevice": 10, "maxDevices": 9,
+      "mbsInBatch": 1, "bandwidth": 5, "edges": [], "nodes": [
+      {"id": 1, "TMPCs": {"1": [{"id": "a", "timePerSample": 5e-324, "parameterSize": 0,
+        "memoryUsageA": 1, "memoryUsageB": 2, "syncTimeFw": {}, "syncTimeBw": {}}]}},
+      {"id": 2, "TMPCs": {"1": [{"id": "a", "timePerSample": 5e-324, "parameterSize": 0,
+        "memoryUsageA": 1, "memoryUsageB": 2, "syncTimeFw": {}, "syncTimeBw": {}}]}}]})";
+  const auto instance = read_instance(kTiny, "tiny.json");
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  EXPECT_LE(optimum(*instance).objective, 1e-322);
+}
+
 TEST(Partition, AGraphOfTooManyWaysIsRefused) {
   std::string text =
       R"({"maxSizePerFPGA": 10, "maxFPGAs": 2, "maxCPUs": 1, "edges": [], "nodes": [)";

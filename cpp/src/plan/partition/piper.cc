@@ -15,6 +15,7 @@
 #include "plan/partition/piper.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -169,8 +170,8 @@ void PiperSearch::keep_best(IdealId ideal) {
       if (missing * (1 - kRounding) <= left * limit_ || missing <= work_.back() * kRounding) {
         labels.push_back(label);
       } else if (left > 0) {
-        next_ =
-            std::min(next_, std::max(missing * (1 - kRounding) / left, limit_ * (1 + kRounding)));
+        next_ = std::min(
+            next_, std::max(missing * (1 - kRounding) / left, std::nextafter(limit_, kNever)));
       }
     }
     label.devices = UINT32_MAX;
