@@ -188,6 +188,21 @@ def test_a_convolution_in_groups_is_opaque() -> None:
     assert recorded.forward_flops == 2 * 4 * 4 * 8 * 9 + 2 * 4 * 4 * 8 * 4
 
 
+def test_weights_of_attention_that_nobody_reads_do_not_hide_it() -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.MultiheadAttention(32, 4, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x, x, x)[0]  # It returns weights as well, unless it is told not to.
+
+    recorded = corro.torch.record(Attention(), torch.zeros(2, 16, 32))
+    check_form(recorded)
+    assert kinds_of(recorded.types[0]).count("attention") == 1
+    assert recorded.types[0].keys_and_values == 2 * 16 * 32
+
+
 def test_a_part_that_is_no_chain_is_one_layer() -> None:
     recorded = corro.torch.record(UNet(), torch.zeros(2, 3, 16, 16))
     check_form(recorded)

@@ -19,7 +19,7 @@ from corro.torch.recorder.trace import CONSTANT, INPUT, Call, Trace
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Unit:
     """Events from `start` to before `end`, and the calls that made them."""
 

@@ -12,7 +12,14 @@ import torch
 from corro.model import LayerRun, LayerType, ModelDescription, Operator, Recorded
 from corro.torch.recorder.chain import Unit, cut
 from corro.torch.recorder.operations import PRODUCTS, kind_of
-from corro.torch.recorder.operators import Group, Layer, most_ways, name_of, with_unique_names
+from corro.torch.recorder.operators import (
+    Group,
+    Layer,
+    most_ways,
+    name_of,
+    readers_of,
+    with_unique_names,
+)
 from corro.torch.recorder.trace import Event, Save, Trace
 
 DTYPES = {
@@ -65,7 +72,8 @@ class _Counter:
         self._units = units
         self._samples, self._sequence = subject.samples, subject.sequence
         self._unit_bytes = subject.samples * subject.dtype.itemsize
-        self._layers = [Layer(trace, unit) for unit in units]
+        readers = readers_of(trace)
+        self._layers = [Layer(trace, unit, readers) for unit in units]
         self._kept = [(_keeper(trace, save), save.bytes) for save in trace.saves]
         self._owned: set[int] = set()
         self._first = self._parameters_of(0) if units else set()

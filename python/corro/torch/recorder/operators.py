@@ -40,17 +40,26 @@ class Group:
     closed: bool = False  # Nothing joins it.
 
 
+Readers = dict[int, set[int]]
+
+
+def readers_of(trace: Trace) -> Readers:
+    """Returns for each value the events that use it; for what is returned, the end as well."""
+    readers: Readers = {value: {len(trace.events)} for value in trace.outputs}
+    for number, useful in enumerate(trace.useful()):
+        for value in trace.events[number].reads if useful else ():
+            readers.setdefault(value, set()).add(number)
+    return readers
+
+
 class Layer:
     """The groups of one layer of a trace."""
 
-    def __init__(self, trace: Trace, unit: Unit) -> None:
+    def __init__(self, trace: Trace, unit: Unit, readers: Readers) -> None:
         self._trace = trace
         self.unit = unit
         self.inputs = input_of(trace, unit)
-        self._readers: dict[int, set[int]] = {}
-        for number in range(unit.start, len(trace.events)):
-            for value in trace.events[number].reads:
-                self._readers.setdefault(value, set()).add(number)
+        self._readers = readers
         self._opaque = {
             id(event.call)
             for event in trace.events[unit.start : unit.end]
@@ -59,7 +68,9 @@ class Layer:
         self._group_of: dict[int, Group] = {}  # By event.
         self._whole: dict[int, Group] = {}  # By call.
         for number in range(unit.start, unit.end):
-            if any(trace.values[each].active for each in trace.events[number].writes):
+            event = trace.events[number]
+            computes = event.flops or any(each in readers for each in event.writes)
+            if computes and any(trace.values[each].active for each in event.writes):
                 self._add(number)
         self._find_attentions()
         self._absorb_copies()
@@ -88,10 +99,7 @@ class Layer:
             each
             for each in written
             if self._trace.values[each].active
-            and (
-                each in self._trace.outputs
-                or any(reader >= self.unit.end for reader in self._readers.get(each, ()))
-            )
+            and any(reader >= self.unit.end for reader in self._readers.get(each, ()))
         }
 
     def group_at(self, number: int) -> Group | None:
@@ -112,7 +120,7 @@ class Layer:
         if call is not None:
             group = self._whole.setdefault(id(call), Group(kind, closed=True))
         else:
-            kind = self._kind_of(event)
+            kind = self._kind_of(event, number)
             group = self._joined(event, number, kind) or Group(kind)
             if group.kind == "elementwise":
                 group.kind = kind
@@ -139,10 +147,10 @@ class Layer:
     def _computes(self, call: Call) -> bool:
         return any(event.flops for event in self._trace.events[call.start : call.end])
 
-    def _kind_of(self, event: Event) -> str:
+    def _kind_of(self, event: Event, number: int) -> str:
         kind = kind_of(event.name)
         root = self._trace.root
-        if root is not None and event.call is None and self._trace.events.index(event) >= root.end:
+        if root is not None and event.call is None and number >= root.end:
             return "loss" if kind != "matmul" else kind
         if kind == "matmul" and not self._weights(event):
             return "opaque"
@@ -261,7 +269,6 @@ class Layer:
         own = set(group.events)
         written = [each for number in group.events for each in self._trace.events[number].writes]
         read = {each for each in written if self._readers.get(each, set()) - own}
-        read |= self._trace.outputs & set(written)
         return read or set(self._trace.events[group.events[-1]].writes[:1])
 
 

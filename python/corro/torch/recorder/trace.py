@@ -50,7 +50,7 @@ class Value:
     parameters: frozenset[int] = NONE  # Of a value that depends on these and on no input.
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """One execution of a module's forward."""
 
@@ -62,7 +62,7 @@ class Call:
     children: list[Call] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Event:
     """An operation: numbers of the values that it reads and writes, and what it costs."""
 
@@ -101,6 +101,16 @@ class Trace:
     @property
     def saved_bytes(self) -> int:
         return sum(save.bytes for save in self.saves)
+
+    def useful(self) -> list[bool]:
+        """Returns for each event whether the model's outputs depend on what it writes."""
+        wanted, useful = set(self.outputs), [False] * len(self.events)
+        for number in reversed(range(len(self.events))):
+            event = self.events[number]
+            if not wanted.isdisjoint(event.writes):
+                useful[number] = True
+                wanted.update(event.reads)
+        return useful
 
 
 class Tracer(TorchDispatchMode):
