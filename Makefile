@@ -97,15 +97,16 @@ docs: setup ## Build the documentation (build/docs) and run the code in it
 	@$(VENV)/python tools/run_docs.py
 
 .PHONY: wheel
-wheel: setup ## Build the wheel for other machines (dist/) and print its tag and highest GLIBC symbol
+wheel: setup ## Build the wheels for other machines (dist/) and print the tag and highest GLIBC symbol
 	@rm -rf dist
 	@echo "corro: building the wheel with zig's clang against glibc 2.28 (the first time a minute more)"
 	$(call quiet,$(WHEEL_BUILD) -C build-dir=build/wheel -C wheel.tags=$(WHEEL_TAG) \
 	  -C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/zig-toolchain.cmake -o dist,wheel)
-	@$(VENV)/python tools/check_wheel.py dist/*.whl
+	$(call quiet,$(WHEEL_BUILD) python/horovod -o dist,wheel-horovod)
+	@$(VENV)/python tools/check_wheel.py dist/corro-*.whl
 
 .PHONY: install-test
-install-test: setup wheel ## Use what is installed from outside the tree: the wheel, find_package(corro)
+install-test: setup wheel ## Use what is installed from outside the tree: the wheels, find_package(corro)
 	@tests/install/run.sh
 
 .PHONY: clean

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Uses what is installed from outside the tree: find_package(corro), and the wheel in an empty environment.
+# Uses what is installed from outside the tree: find_package(corro), and the wheels in an empty environment.
 # `make install-test` builds both first.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -31,7 +31,14 @@ cp "$here/allreduce.py" "$work/"
 (cd "$work" && env/bin/corro run -np 2 --show all env/bin/python allreduce.py)
 (cd "$work" && env/bin/python -c "import corro; assert corro.run(lambda: 7, np=2) == [7, 7]")
 
+echo "install: corro-horovod beside it, without torch"
+"${install[@]}" "$root"/dist/corro-*.whl "$root"/dist/corro_horovod-*.whl
+cp "$here/horovod_ranks.py" "$work/"
+(cd "$work" && env/bin/horovodrun --check-build | grep -F "[ ] PyTorch")
+(cd "$work" && env/bin/horovodrun -np 2 env/bin/python horovod_ranks.py | sort)
+(cd "$work" && env/bin/python -c "import horovod; assert horovod.run(lambda: 7, num_proc=2) == [7, 7]")
+
 echo "install: uninstalling leaves nothing"
-"$uv" pip uninstall --quiet --python "$work/env/bin/python" corro cloudpickle numpy
+"$uv" pip uninstall --quiet --python "$work/env/bin/python" corro-horovod corro cloudpickle numpy packaging pyyaml
 diff "$work/before" <(files)
 echo "install: fine"
