@@ -200,7 +200,7 @@ def test_sparse_tensors_are_added_up(name: str | None, background: bool) -> None
 
 
 def test_ranks_may_have_nothing_to_add() -> None:
-    none = torch.sparse_coo_tensor(torch.empty(2, 0), torch.empty(0), (3, 4))
+    none = torch.sparse_coo_tensor(size=(3, 4))
     one = torch.sparse_coo_tensor([[1], [2]], [7.0], (3, 4))
     reduced = corro.sparse_allreduce(one if corro.rank() == 0 else none, corro.Sum)
     assert torch.equal(reduced.to_dense(), one.to_dense())
