@@ -21,6 +21,16 @@ inline constexpr int kObjectiveCount = 3;
   return kNames[static_cast<size_t>(objective)];
 }
 
+/// Who is to run the plan: what it can do bounds the search.
+enum class Trainer : uint8_t {
+  kCorro,     ///< The executor, whose lanes go by priority: no interleaving unless pinned.
+  kMegatron,  ///< Has the interleaved order of SC'21.
+};
+inline constexpr int kTrainerCount = 2;
+[[nodiscard]] constexpr std::string_view name_of(Trainer trainer) {
+  return trainer == Trainer::kMegatron ? "megatron" : "corro";
+}
+
 /// What the user has decided; what is not set is the planner's to decide.
 struct Pins {
   std::optional<uint32_t> tensor = {};
@@ -40,10 +50,11 @@ struct Pins {
 struct Request {
   Model model = {};
   Cluster cluster = {};
-  uint32_t global_batch = 0;  ///< Samples of a step; 0: 4 million tokens, or 512 samples.
+  uint32_t global_batch = 0;  ///< Samples of a step; 0: see batch_of().
   double samples = 0;         ///< Of the whole training; 0: not known.
   double bytes_per_sample = 0;
   Objective objective = Objective::kTime;
+  Trainer trainer = Trainer::kCorro;
   double memory_limit = 0;  ///< Bytes of a device that may be used; 0: 94 % of what it has.
   Pins pins = {};
   Calibration calibration = {};

@@ -156,7 +156,8 @@ void Planner::search() {
   while (!queue_.empty()) {
     const Waiting first = queue_.top();
     const bool done = best_ && first.bound >= objective(*best_);
-    if ((done && runner_up_) || exact_ >= request_.most_exact) return;
+    const uint32_t most = request_.most_exact * (runner_up_ ? 1 : 2);
+    if ((done && runner_up_) || exact_ >= most) return;
     queue_.pop();
     const JobShape& shape = shapes_[first.shape];
     // Past the optimum only a runner-up is looked for: another cut, not a twin.

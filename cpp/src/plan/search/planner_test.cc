@@ -180,6 +180,7 @@ TEST(Planner, UsesDevicesOfTwoKinds) {
   }
   EXPECT_GT(layers[0], layers[1]);
   EXPECT_GT(layers[1], 0U);
+  EXPECT_LE(both.gap, 0.1);
 }
 
 TEST(Planner, AsksPoliciesAndTakesWhatIsBetter) {
@@ -198,6 +199,16 @@ TEST(Planner, AsksPoliciesAndTakesWhatIsBetter) {
       {.cuts = {{"third", third}, {"nonsense", nonsense}}, .schedules = {}, .placements = {}});
   EXPECT_EQ(asked, 1U);
   EXPECT_DOUBLE_EQ(decision.best.step, own);  // A third is worse than the optimum.
+}
+
+TEST(Planner, InterleavesForATrainerThatCan) {
+  Request request = gpt3();
+  EXPECT_EQ(decide(request).best.shape.chunks, 1U);
+  const double plain = decide(request).best.step;
+  request.trainer = Trainer::kMegatron;
+  const Decision interleaved = decide(request);
+  EXPECT_GT(interleaved.best.shape.chunks, 1U);
+  EXPECT_LT(interleaved.best.step, plain);
 }
 
 TEST(Planner, ExpertsAreCutByExperts) {

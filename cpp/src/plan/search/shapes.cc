@@ -11,7 +11,8 @@ namespace {
 constexpr uint32_t kMostMicroBatch = 64;
 constexpr uint32_t kMostContext = 32;
 constexpr uint32_t kLeastTokensOfContext = 1024;
-constexpr uint32_t kBatchTokens = 4U << 20U;
+constexpr uint64_t kBatchTokens = 4U << 20U;
+constexpr uint64_t kDeviceTokens = 32768;
 constexpr uint32_t kChunks[] = {1, 2, 3, 4, 6, 8};
 
 bool same_hosts(const HostGroup& a, const HostGroup& b) {
@@ -157,7 +158,10 @@ class Enumeration {
 
   void add_schedules() {
     const uint32_t p = base_.pipeline;
-    each(pins_.chunks, {std::begin(kChunks), std::end(kChunks)}, [&](uint32_t v) {
+    const bool interleaves = request_.trainer == Trainer::kMegatron;
+    const auto chunks = interleaves ? std::vector(std::begin(kChunks), std::end(kChunks))
+                                    : std::vector<uint32_t>{1};
+    each(pins_.chunks, chunks, [&](uint32_t v) {
       const bool even = blocks_ % (uint64_t{p} * v) == 0 && base_.micro_batches % p == 0;
       const bool can = v == 1 || (p > 1 && even);
       if (!can) return;
@@ -231,10 +235,10 @@ std::vector<Pool> pools_of(const Cluster& cluster, const Calibration& calibratio
 uint32_t batch_of(const Request& request) {
   if (request.global_batch != 0) return request.global_batch;
   const uint32_t sequence = request.model.sequence;
-  const uint32_t devices = request.cluster.device_count();
-  uint32_t batch = sequence == 0 ? 512 : std::max(1U, kBatchTokens / sequence);
-  while (batch < devices) batch *= 2;
-  return batch;
+  const uint64_t devices = request.cluster.device_count();
+  if (sequence == 0) return static_cast<uint32_t>(std::min<uint64_t>(32 * devices, 4096));
+  const uint64_t tokens = std::min<uint64_t>(devices * kDeviceTokens, kBatchTokens);
+  return static_cast<uint32_t>(std::max<uint64_t>({tokens / sequence, devices, 1}));
 }
 
 std::vector<JobShape> shapes_of(const Request& request, const std::vector<Pool>& pools) {

@@ -20,8 +20,8 @@ struct Pool {
 /// of a pool is the narrowest between any two of them.
 [[nodiscard]] std::vector<Pool> pools_of(const Cluster& cluster, const Calibration& calibration);
 
-/// Samples of a step: the request's, or about four million tokens, or 512 samples, as many as
-/// devices at least.
+/// Samples of a step: the request's, or 32 768 tokens for each device, at most four million; where
+/// samples are no sequences, 32 for each device, at most 4 096.
 [[nodiscard]] uint32_t batch_of(const Request& request);
 
 /// Every shape on at most the devices of all pools that keeps the request's pins. Where a

@@ -122,17 +122,29 @@ double StageSearch::end_bound(const StageCoster& costs) const {
 }
 
 double StageSearch::quick_bound(const JobShape& shape) {
-  double least = kInfeasible;
+  const uint32_t unit = shape.tensor * shape.context * shape.data;
+  double end = kInfeasible;
+  double hops = kInfeasible;
+  std::vector<std::pair<double, uint32_t>> stages;  // Work if it were all there, and how many.
   for (uint32_t pool = 0; pool < pools_.size(); ++pool) {
     const StageCoster* costs = coster(shape, pool);
-    if (costs == nullptr) continue;
-    const double work = all_work(*costs);
-    const double hops = least_hops(*costs);
-    const double period = work / shape.pipeline + hops;
-    least = std::min(least, (shape.micro_batches - 1.0) * period + work / shape.chunks +
-                                (shape.pipeline - 1.0) * hops + end_bound(*costs));
+    const uint32_t units = pools_[pool].devices / unit;
+    if (costs == nullptr || units == 0) continue;
+    stages.emplace_back(all_work(*costs), units);
+    hops = std::min(hops, least_hops(*costs));
+    end = std::min(end, end_bound(*costs));
   }
-  return least;
+  std::ranges::sort(stages);
+  // The fastest units do as much of the work in a period as they can.
+  double rate = 0;
+  uint32_t left = shape.pipeline;
+  for (const auto& [work, units] : stages) {
+    rate += std::min(units, left) / work;
+    left -= std::min(units, left);
+  }
+  if (left > 0) return kInfeasible;
+  return (shape.micro_batches - 1.0) * (1 / rate + hops) + stages.front().first / shape.chunks +
+         (shape.pipeline - 1.0) * hops + end;
 }
 
 double StageSearch::fractional_bound(const JobShape& shape) {

@@ -79,7 +79,7 @@ std::string what_limits(const Candidate& candidate, double memory_limit) {
 }
 
 std::string why_better(const Candidate& best, const std::optional<Candidate>& other) {
-  if (!other) return "No other way to cut the model fits.";
+  if (!other) return "No other way to cut the model was found to fit.";
   const Term* gain = &kTerms[0];
   const Term* loss = &kTerms[0];
   const auto less = [&](const Term& term) {
