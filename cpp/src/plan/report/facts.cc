@@ -1,0 +1,217 @@
+#include "plan/report/facts.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "plan/report/amounts.h"
+#include "plan/report/decision_fields.h"
+
+namespace corro::plan {
+namespace {
+
+/// All that tables show of a stage but its number and its place.
+std::string look_of(const DecisionFile& file, const PlannedStage& stage) {
+  std::string look = fmt::format("{} {}", stage.devices, stage.type);
+  for (const LayerSummary& run : file.model.layers) {
+    look += fmt::format(" {}", layers_within(run, stage.layers));
+  }
+  for (const auto& counts : stage.recompute) look += fmt::format(" {}", fmt::join(counts, " "));
+  for (const auto& [name, field] : kEstimateFields) {
+    look += " " + seconds_text(stage.estimate.*field);
+  }
+  for (const auto& [name, field] : kMemoryFields) {
+    look += " " + bytes_text(stage.estimate.memory.*field);
+  }
+  return look;
+}
+
+std::string model_text(const ModelSummary& model) {
+  const std::string tokens =
+      model.sequence == 0 ? "" : fmt::format(", {} a sample", counted(model.sequence, "token"));
+  uint64_t attention = 0;
+  for (const LayerSummary& run : model.layers) attention += run.attention ? run.count() : 0;
+  const std::string kinds =
+      attention == 0 ? "" : fmt::format(" ({} with attention)", integer_text(attention));
+  return fmt::format("{}: {}{}, {} parameters{}", clipped(model.name, 40),
+                     counted(layer_count(model), "layer"), kinds,
+                     count_text(static_cast<double>(model.parameters)), tokens);
+}
+
+std::string cut_text(const JobShape& shape) {
+  return fmt::format("{}  (tensor x context x expert x data x pipeline), {}", degrees_text(shape),
+                     counted(shape.ranks(), "device"));
+}
+
+std::string memory_text(const Decision& decision) {
+  const double bytes = fullest_bytes(decision.best);
+  std::string text = fmt::format("{} a device of stage {}, the fullest", bytes_text(bytes),
+                                 fullest_stage(decision.best));
+  if (decision.memory_limit > 0) {
+    text += fmt::format(": {} of the limit, {}", percent_text(bytes / decision.memory_limit),
+                        bytes_text(decision.memory_limit));
+  }
+  return text;
+}
+
+std::string speed_text(const DecisionFile& file) {
+  const Decision& decision = file.decision;
+  const double samples = samples_per_second(decision, decision.best);
+  std::string text = fmt::format("{} samples/s", count_text(samples));
+  if (file.model.sequence > 0) {
+    text += fmt::format(", {} tokens/s", count_text(samples * file.model.sequence));
+  }
+  if (decision.eta > 0) text += fmt::format(", {} of peak (MFU)", percent_text(decision.eta));
+  return text;
+}
+
+std::string runner_up_text(const Decision& decision) {
+  const Candidate& other = *decision.runner_up;
+  const double step = decision.best.step;
+  const double slower = step > 0 ? other.step / step - 1 : 0;
+  return fmt::format("{}, {} micro-batches, ZeRO {}: {}, {} {}", degrees_text(other.shape),
+                     batch_text(other.shape), other.shape.zero, seconds_text(other.step),
+                     percent_text(std::abs(slower)), slower < 0 ? "faster" : "slower");
+}
+
+std::vector<Fact> decisions_of(const DecisionFile& file) {
+  const Decision& decision = file.decision;
+  const JobShape& shape = decision.best.shape;
+  return {{"model", model_text(file.model)},
+          {"machines",
+           fmt::format("{}: {}", clipped(file.cluster.name, 40), machines_text(file.cluster))},
+          {"cut", cut_text(shape)},
+          {"batch", fmt::format("{}: {} micro-batches on each of {}",
+                                counted(decision.global_batch, "sample"), batch_text(shape),
+                                counted(shape.data, "data-parallel rank"))},
+          {"schedule", fmt::format("{}, {}", schedule_text(shape), name_of(shape.dtype))},
+          {"sharding",
+           fmt::format("ZeRO {}, {}, {}", shape.zero,
+                       shape.sequence_parallel ? "sequence parallel" : "no sequence parallelism",
+                       shape.offload ? "optimizer offloaded to hosts" : "no offload")},
+          {"recompute", recompute_text(decision.best)}};
+}
+
+std::vector<Fact> predictions_of(const DecisionFile& file) {
+  const Decision& decision = file.decision;
+  std::vector<Fact> facts;
+  std::string step = seconds_text(decision.best.step);
+  if (decision.best.simulated > 0) {
+    step += fmt::format(", simulated {}", seconds_text(decision.best.simulated));
+  }
+  facts.push_back({"step time", step});
+  facts.push_back({"speed", speed_text(file)});
+  facts.push_back({"memory", memory_text(decision)});
+  std::string end;
+  if (decision.hours > 0) end = hours_text(decision.hours);
+  if (decision.cost > 0) {
+    end += fmt::format("{}cost {}", end.empty() ? "" : ", ", money_text(decision.cost));
+  }
+  if (!end.empty()) facts.push_back({"to the end", end});
+  if (decision.lambda > 0) {
+    facts.push_back({"storage", bytes_text(decision.lambda) + "/s have to be read"});
+  }
+  return facts;
+}
+
+std::vector<Fact> certificates_of(const Decision& decision) {
+  std::vector<Fact> facts;
+  facts.push_back({"bound", fmt::format("no plan takes less than {}: gap {}",
+                                        seconds_text(decision.bound), percent_text(decision.gap))});
+  facts.push_back({"proof", fmt::format("slots {} on the fullest device, no deadlock, {} looked at",
+                                        bytes_text(static_cast<double>(decision.memory_proof)),
+                                        counted(decision.shapes, "shape"))});
+  if (!decision.limit.empty()) facts.push_back({"limited by", decision.limit});
+  if (decision.runner_up) facts.push_back({"runner-up", runner_up_text(decision)});
+  return facts;
+}
+
+}  // namespace
+
+Facts facts_of(const DecisionFile& file) {
+  return {.decisions = decisions_of(file),
+          .predictions = predictions_of(file),
+          .certificates = certificates_of(file.decision)};
+}
+
+std::string degrees_text(const JobShape& shape) {
+  return fmt::format("{} x {} x {} x {} x {}", shape.tensor, shape.context, shape.expert,
+                     shape.data, shape.pipeline);
+}
+
+std::string batch_text(const JobShape& shape) {
+  return fmt::format("{} x {}", shape.micro_batches, shape.micro_batch);
+}
+
+std::string schedule_text(const JobShape& shape) {
+  if (shape.pipeline == 1) return "no pipeline";
+  if (shape.chunks == 1) return std::string(name_of(shape.schedule));
+  return fmt::format("{}, {} a stage", name_of(shape.schedule), counted(shape.chunks, "chunk"));
+}
+
+std::string recompute_text(const Candidate& candidate) {
+  uint64_t counts[kRecomputeCount] = {};
+  uint64_t layers = 0;
+  for (const PlannedStage& stage : candidate.stages) {
+    layers += stage.layers.end - stage.layers.begin;
+    for (int how = 0; how < kRecomputeCount; ++how) {
+      counts[how] += recomputed(stage, static_cast<Recompute>(how));
+    }
+  }
+  std::string text;
+  for (int how = 1; how < kRecomputeCount; ++how) {
+    if (counts[how] == 0) continue;
+    text += fmt::format("{}{} in {}", text.empty() ? "" : ", ",
+                        name_of(static_cast<Recompute>(how)), counts[how]);
+  }
+  return text.empty() ? "none" : fmt::format("{} of {}", text, counted(layers, "layer"));
+}
+
+std::string machines_text(const Cluster& cluster) {
+  std::string text = counted(cluster.host_count(), "host");
+  for (size_t type = 0; type < cluster.types.size(); ++type) {
+    uint64_t devices = 0;
+    for (const HostGroup& group : cluster.hosts) {
+      if (group.type == type) devices += uint64_t{group.count} * group.devices;
+    }
+    text += fmt::format(", {} x {}", integer_text(devices), clipped(cluster.types[type].name, 30));
+  }
+  return text;
+}
+
+size_t fullest_stage(const Candidate& candidate) {
+  size_t fullest = 0;
+  for (size_t i = 1; i < candidate.stages.size(); ++i) {
+    const auto bytes = [&](size_t stage) { return candidate.stages[stage].estimate.memory.sum(); };
+    if (bytes(i) > bytes(fullest)) fullest = i;
+  }
+  return fullest;
+}
+
+double fullest_bytes(const Candidate& candidate) {
+  if (candidate.stages.empty()) return 0;
+  return candidate.stages[fullest_stage(candidate)].estimate.memory.sum();
+}
+
+double samples_per_second(const Decision& decision, const Candidate& candidate) {
+  return candidate.step > 0 ? decision.global_batch / candidate.step : 0;
+}
+
+std::vector<StageGroup> groups_of(const DecisionFile& file,
+                                  const std::vector<PlannedStage>& stages) {
+  std::vector<StageGroup> groups;
+  std::string before;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    std::string look = look_of(file, stages[i]);
+    if (groups.empty() || look != before) {
+      groups.push_back({i, i});
+    } else {
+      groups.back().last = i;
+    }
+    before = std::move(look);
+  }
+  return groups;
+}
+
+}  // namespace corro::plan

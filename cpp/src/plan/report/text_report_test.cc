@@ -1,0 +1,201 @@
+#include "plan/report/text_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "plan/report/amounts.h"
+#include "plan/report/facts.h"
+#include "plan/report/sample_decision.h"
+
+namespace corro::plan {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string golden(const std::string& name) {
+  std::ostringstream text;
+  text << std::ifstream(CORRO_REPORT_SOURCES "/golden/" + name).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// A decision whose every name is as long as it may be, and every number large.
+DecisionFile widest_file() {
+  DecisionFile file = sample_file();
+  const std::string name(kMostNameBytes, 'w');
+  file.model.name = name;
+  file.cluster.name = name;
+  for (DeviceType& type : file.cluster.types) type.name = name;
+  for (LayerSummary& run : file.model.layers) run.name = name;
+  Decision& decision = file.decision;
+  decision.limit = name;
+  decision.why = std::string(kMostSentenceBytes, 'w');
+  for (Candidate* candidate : {&decision.best, &*decision.runner_up}) {
+    candidate->shape.micro_batches = 1U << 20U;
+    candidate->step = 123456789;
+    for (PlannedStage& stage : candidate->stages) stage.estimate.memory.weights = 1e30;
+  }
+  return file;
+}
+
+TEST(FormatDecision, IsWhatTheGoldenFileSays) {
+  EXPECT_EQ(format_decision(sample_file(), false), golden("decision.txt"));
+}
+
+TEST(FormatDecision, IsReadInTenSeconds) {
+  for (const DecisionFile& file : {sample_file(), widest_file()}) {
+    const auto lines = lines_of(format_decision(file, false));
+    EXPECT_LE(lines.size(), 25U);
+    for (const std::string& line : lines) EXPECT_LE(columns_of(line), kReportColumns) << line;
+  }
+}
+
+TEST(FormatDecision, ColorsChangeNoWord) {
+  std::string text = format_decision(sample_file(), true);
+  EXPECT_THAT(text, HasSubstr("\x1b["));
+  for (size_t at = text.find('\x1b'); at != std::string::npos; at = text.find('\x1b')) {
+    text.erase(at, text.find('m', at) - at + 1);
+  }
+  EXPECT_EQ(text, format_decision(sample_file(), false));
+}
+
+TEST(FormatDecision, LeavesOutWhatIsNotKnown) {
+  DecisionFile file = sample_file();
+  file.decision.hours = 0;
+  file.decision.cost = 0;
+  file.decision.lambda = 0;
+  file.decision.runner_up.reset();
+  file.decision.why.clear();
+  const std::string text = format_decision(file, false);
+  for (const char* label : {"to the end", "storage", "runner-up", "why"}) {
+    EXPECT_THAT(text, Not(HasSubstr(label)));
+  }
+}
+
+TEST(FormatDecision, OfNothingIsNoCrash) {
+  const DecisionFile empty;
+  EXPECT_FALSE(format_decision(empty, false).empty());
+  EXPECT_FALSE(explain_decision(empty).empty());
+  EXPECT_FALSE(compare_decisions(empty, "a", sample_file(), "b").empty());
+}
+
+TEST(ExplainDecision, IsWhatTheGoldenFileSays) {
+  EXPECT_EQ(explain_decision(sample_file()), golden("explanation.txt"));
+}
+
+TEST(ExplainDecision, IsAtMostAHundredColumnsWide) {
+  for (const DecisionFile& file : {sample_file(), widest_file()}) {
+    for (const std::string& line : lines_of(explain_decision(file))) {
+      EXPECT_LE(columns_of(line), kReportColumns) << line;
+    }
+  }
+}
+
+TEST(ExplainDecision, NamesEveryTermAndTheirSum) {
+  DecisionFile file = sample_file();
+  file.decision.best.terms = {.compute = 1,
+                              .recompute = 2,
+                              .exchanges = 4,
+                              .weights = 8,
+                              .hops = 16,
+                              .bubble = 32,
+                              .sync = 64,
+                              .update = 128};
+  const Table table = explanation_of(file).front();
+  ASSERT_EQ(table.rows.size(), 9U);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(table.rows[i][1], seconds_text(1U << i)) << table.rows[i][0];
+  }
+  EXPECT_EQ(table.rows[8][1], "255 s");
+}
+
+TEST(ExplainDecision, StagesThatLookAlikeShareARow) {
+  DecisionFile file = sample_file();
+  file.decision.best.stages[2] = file.decision.best.stages[1];
+  file.decision.best.stages[2].layers = {7, 10};
+  file.decision.best.stages[2].first_device = 8;
+  const auto groups = groups_of(file, file.decision.best.stages);
+  ASSERT_EQ(groups.size(), 3U);
+  EXPECT_EQ(groups[1].first, 1U);
+  EXPECT_EQ(groups[1].last, 2U);
+  file.decision.best.stages[2].estimate.hops *= 2;
+  EXPECT_EQ(groups_of(file, file.decision.best.stages).size(), 4U);
+}
+
+TEST(CompareDecisions, IsWhatTheGoldenFileSays) {
+  DecisionFile other = sample_file();
+  other.decision.best = *other.decision.runner_up;
+  EXPECT_EQ(compare_decisions(sample_file(), "a.json", other, "b.json"), golden("comparison.txt"));
+}
+
+TEST(CompareDecisions, IsAtMostAHundredColumnsWide) {
+  for (const std::string& line :
+       lines_of(compare_decisions(widest_file(), std::string(200, 'p'), sample_file(), "b"))) {
+    EXPECT_LE(columns_of(line), kReportColumns) << line;
+  }
+}
+
+TEST(Amounts, HaveThreeDigits) {
+  EXPECT_EQ(seconds_text(0), "0 s");
+  EXPECT_EQ(seconds_text(12.345), "12.3 s");
+  EXPECT_EQ(seconds_text(0.99999), "1.00 s");
+  EXPECT_EQ(seconds_text(0.0099999), "10.0 ms");
+  EXPECT_EQ(seconds_text(4.5e-5), "45.0 us");
+  EXPECT_EQ(seconds_text(1e-9), "0.001 us");
+  EXPECT_EQ(seconds_text(123456), "123456 s");
+  EXPECT_EQ(bytes_text(80 * 0x1p30), "80.0 GiB");
+  EXPECT_EQ(bytes_text(0), "0 B");
+  EXPECT_EQ(count_text(174.6e9), "175 G");
+  EXPECT_EQ(count_text(12), "12.0");
+  EXPECT_EQ(money_text(1800.4), "1 800");
+  EXPECT_EQ(money_text(12.5), "12.5");
+  EXPECT_EQ(hours_text(0.5), "30.0 min");
+  EXPECT_EQ(hours_text(5.2), "5.20 h");
+  EXPECT_EQ(hours_text(818.4), "34.1 days");
+  EXPECT_EQ(integer_text(1234567), "1 234 567");
+  EXPECT_EQ(integer_text(12), "12");
+  EXPECT_EQ(counted(1, "layer"), "1 layer");
+  EXPECT_EQ(counted(1024, "device"), "1 024 devices");
+}
+
+TEST(Amounts, AreCutBetweenCharacters) {
+  EXPECT_EQ(columns_of("größe"), 5U);
+  EXPECT_EQ(clipped("größe", 5), "größe");
+  EXPECT_EQ(clipped("größer", 5), "größ…");
+  EXPECT_EQ(clipped("ö", 1), "ö");
+}
+
+TEST(Wrapped, KeepsWordsWhole) {
+  EXPECT_THAT(wrapped("one two  three", 7), ElementsAre("one two", "three"));
+  EXPECT_THAT(wrapped("abcdefgh i", 4), ElementsAre("abc…", "i"));
+  EXPECT_TRUE(wrapped("", 4).empty());
+}
+
+TEST(Table, NumbersStandAtTheRight) {
+  const Table table{.head = {"name", "n", "word"}, .rows = {{"a", "1", "x"}, {"b", "22", "yy"}}};
+  EXPECT_EQ(table_to_text(table), "name   n  word\n--------------\na      1  x\nb     22  yy\n");
+}
+
+TEST(Table, EscapesCells) {
+  const Table table{.title = "<t>", .head = {"&"}, .rows = {{"<script>'\""}}};
+  const std::string html = table_to_html(table);
+  EXPECT_THAT(html, HasSubstr("&lt;t&gt;"));
+  EXPECT_THAT(html, HasSubstr("&lt;script&gt;&#39;&quot;"));
+  EXPECT_THAT(html, Not(HasSubstr("<script>")));
+}
+
+}  // namespace
+}  // namespace corro::plan
