@@ -306,7 +306,7 @@ void StageSearch::finish(Candidate& candidate, const StageCoster& costs) const {
   terms.hops = m * slowest->hops;
   terms.sync = last->sync;
   terms.update = last->update;
-  terms.bubble = candidate.step - terms.sum();
+  terms.bubble = std::max(0.0, candidate.step - terms.sum());  // Rounding: not below nothing.
   for (const PlannedStage& stage : candidate.stages) {
     candidate.price += stage.devices * request_.cluster.types[stage.type].price / 3600;
   }
