@@ -78,6 +78,7 @@ __all__ = [
     "OutOfRangeError",
     "PermissionDeniedError",
     "Plan",
+    "Planned",
     "Product",
     "RankFailedError",
     "RankLostError",
@@ -102,6 +103,7 @@ __all__ = [
     "local_size",
     "new_group",
     "node_rank",
+    "plan",
     "rank",
     "run",
     "set_step",
@@ -117,6 +119,8 @@ if TYPE_CHECKING:
     from corro._run import run
     from corro.graph import Plan
     from corro.loaded_plan import Firing, LoadedPlan, load_plan
+    from corro.planned import Planned
+    from corro.planner import plan
 
 if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports this package.
     from corro import _where
@@ -134,6 +138,10 @@ def __getattr__(name: str) -> Any:
         from corro.graph import Plan
 
         return Plan
+    if name in ("Planned", "plan"):
+        from corro import planner
+
+        return getattr(planner, name)
     if name == "run":
         from corro._run import run
 

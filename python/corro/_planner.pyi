@@ -1,4 +1,14 @@
-"""The planner's door: text of JSON in, text of JSON out; use corro.plan()."""
+"""The planner's door: text in, text out; use corro.plan()."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 def version() -> str: ...
-def plan_file(text: str, name: str) -> str: ...
+def plan(
+    model: str,
+    model_name: str,
+    cluster: str,
+    cluster_name: str,
+    options: str,
+    policies: Sequence[tuple[str, str, Callable[[dict[str, Any]], object]]],
+) -> tuple[str, str, str]: ...

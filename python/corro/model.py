@@ -3,8 +3,8 @@
     model = corro.torch.record(module, x)
     model.save("model.json")
 
-Amounts are per sample and in elements of the model's dtype. docs/planner.md describes the file;
-cpp/src/plan/model/model.h says what each field means, in the same words.
+Amounts are per sample and in elements of the model's dtype. docs/planner-inputs.md describes the
+file; cpp/src/plan/model/model.h says what each field means, in the same words.
 """
 
 from __future__ import annotations

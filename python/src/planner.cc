@@ -1,16 +1,25 @@
-// corro._planner: the planner for Python, without libcorro.so, an engine or torch. Text of JSON
-// goes in, text of JSON comes out; the GIL is released in between. What corro::plan refuses becomes
-// the exception of its code (corro.errors.make).
+// corro._planner: the planner for Python, without libcorro.so, an engine or torch. Text goes in,
+// text comes out; the GIL is released in between. What corro::plan refuses becomes the exception of
+// its code (corro.errors.make).
 //
-//   text = _planner.plan_file(text, "plan.json")
+//   document, table, terms = _planner.plan(model, "model.json", "", "cluster.yaml", "{}", [])
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/status.h"
-#include "plan/plan_file.h"
+#include "plan/cluster/cluster_file.h"
+#include "plan/model/known_models.h"
+#include "plan/model/model_file.h"
+#include "plan/report/decision_file.h"
+#include "plan/report/text_report.h"
+#include "plan/search/planner.h"
+#include "plan/text_file.h"
+#include "planning.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -19,39 +28,66 @@ namespace {
 
 using corro::Result;
 using corro::Status;
+using corro::python::PythonPolicies;
+
+/// A plan's file, the table that a terminal shows, and the explanation of each term.
+using Texts = std::tuple<std::string, std::string, std::string>;
 
 /// Needs the GIL.
 [[noreturn]] void raise(const Status& status) {
-  const nb::object exception = nb::module_::import_("corro.errors")
-                                   .attr("make")(static_cast<int>(status.code()),
-                                                 std::string(status.message()), -1, "", "", false);
+  const nb::object exception =
+      nb::module_::import_("corro.errors")
+          .attr("make")(static_cast<int>(status.code()), status.message(), -1, "", "", false);
   PyErr_SetObject(exception.type().ptr(), exception.ptr());
   throw nb::python_error();
 }
 
-/// Runs `work`, which returns a Result<std::string>, without the GIL.
-template <typename Work>
-std::string without_gil(Work work) {
-  Result<std::string> result = [&work] {
-    const nb::gil_scoped_release release;
-    return work();
-  }();
-  if (!result.ok()) raise(result.status());
-  return *std::move(result);
+Result<corro::plan::Model> read_model(const std::string& text, const std::string& name) {
+  return text.empty() ? corro::plan::make_known_model(name) : corro::plan::read_model(text, name);
 }
 
-std::string plan_file(const std::string& text, const std::string& name) {
-  return without_gil([&text, &name]() -> Result<std::string> {
-    CORRO_ASSIGN(const corro::graph::Plan plan, corro::plan::read_plan(text, name));
-    return corro::plan::write_plan(plan);
+Result<corro::plan::Cluster> read_cluster(const std::string& text, const std::string& name) {
+  if (text.empty()) return corro::plan::load_cluster(name);
+  return corro::plan::read_cluster(text, name, [](const std::string& path) {
+    return corro::plan::read_text_file(path, corro::plan::kMostJsonBytes);
   });
+}
+
+Result<Texts> make_texts(const Result<corro::plan::Model>& model,
+                         const Result<corro::plan::Cluster>& cluster, corro::plan::Request request,
+                         const corro::plan::Policies& policies) {
+  CORRO_TRY(model.status());
+  CORRO_TRY(cluster.status());
+  request.model = *model;
+  request.cluster = *cluster;
+  CORRO_ASSIGN(corro::plan::Decision decision, corro::plan::make_plan(request, policies));
+  const auto file = corro::plan::make_decision_file(std::move(decision), *model, *cluster);
+  CORRO_ASSIGN(std::string document, corro::plan::decision_to_json(file));
+  return Texts(std::move(document), corro::plan::format_decision(file, false),
+               corro::plan::explain_decision(file));
+}
+
+/// A model without text is a known one's name, a cluster without text is a file's path.
+Texts plan(const std::string& model, const std::string& model_name, const std::string& cluster,
+           const std::string& cluster_name, const std::string& options, const nb::list& policies) {
+  Result<corro::plan::Request> request = corro::python::read_options(options);
+  if (!request.ok()) raise(request.status());
+  PythonPolicies python(policies);
+  Result<Texts> texts = [&] {
+    const nb::gil_scoped_release release;
+    return make_texts(read_model(model, model_name), read_cluster(cluster, cluster_name),
+                      *std::move(request), python.native());
+  }();
+  python.rethrow();
+  if (!texts.ok()) raise(texts.status());
+  return *std::move(texts);
 }
 
 }  // namespace
 
 NB_MODULE(_planner, module) {
-  module.doc() = "The planner's door: text of JSON in, text of JSON out; use corro.plan().";
+  module.doc() = "The planner's door: text in, text out; use corro.plan().";
   module.def("version", [] { return CORRO_VERSION; }, "Returns corro's version.");
-  module.def("plan_file", &plan_file, "text"_a, "name"_a,
-             "Reads a plan's file, and returns it as corro writes it.");
+  module.def("plan", &plan, "model"_a, "model_name"_a, "cluster"_a, "cluster_name"_a, "options"_a,
+             "policies"_a, "Returns a plan's file, its table for a terminal, and the explanation.");
 }
