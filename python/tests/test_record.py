@@ -139,6 +139,14 @@ def test_layers_of_torch_are_one_type() -> None:
     assert len(recorded.types[0].operators) <= 20
 
 
+def test_runs_are_named_by_the_number_that_differs() -> None:
+    layer = nn.TransformerEncoderLayer(32, 4, 128, 0.1, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+    model = nn.Sequential(nn.Linear(32, 32), encoder)
+    recorded = corro.torch.record(model, torch.zeros(4, 16, 32))
+    assert [(run.name, run.count) for run in recorded.layers] == [("0", 1), ("1.layers.{}", 6)]
+
+
 def test_a_chain_goes_through_masks_and_tables_of_angles() -> None:
     model = LlamaForCausalLM()
     inputs = {"input_ids": TOKENS, "attention_mask": TOKENS, "labels": TOKENS}

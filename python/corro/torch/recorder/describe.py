@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -191,8 +190,11 @@ def _runs(
 
 
 def _common_name(names: list[str]) -> str:
-    """Returns "h.{}" of "h.0" and "h.1", else the first name."""
-    if len(names) == 1:
+    """Returns "h.{}" of "h.0" and "h.1": one number differs; else the first name."""
+    parts = [set(column) for column in zip(*(name.split(".") for name in names), strict=False)]
+    differing = [place for place, found in enumerate(parts) if len(found) > 1]
+    first = names[0].split(".")
+    if len(differing) != 1 or not all(each.isdigit() for each in parts[differing[0]]):
         return names[0]
-    patterns = {re.sub(r"(^|\.)\d+(?=\.|$)", r"\1{}", name, count=1) for name in names}
-    return patterns.pop() if len(patterns) == 1 else names[0]
+    first[differing[0]] = "{}"
+    return ".".join(first)
