@@ -58,7 +58,7 @@ def folders(root: Path) -> Iterator[tuple[str, Path]]:
         for folder in sorted([root / top, *(root / top).rglob("*")]):
             if folder.name == "__pycache__":  # The bench's programs in Python have been run.
                 continue
-            if folder.name == "instances":  # Published inputs of the tests beside it.
+            if folder.name in {"golden", "instances", "measured"}:  # What tests beside it read.
                 continue
             if folder.is_dir() and folder != root / "cpp/src":
                 yield str(folder.relative_to(root / at)), folder
