@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "plan/search/placing.h"
 #include "plan/search/plan_graph.h"
 #include "plan/search/shapes.h"
 #include "plan/search/stage_search.h"
@@ -265,6 +266,9 @@ Result<Decision> Planner::decide() {
   decision.cost = request_.samples / samples * best_->price;
   decision.limit = what_limits(*best_, decision.memory_limit);
   decision.why = why_better(*best_, decision.runner_up);
+  if (const StageCoster* costs = search_.coster(best_->shape, 0)) {
+    decision.placement = place_ranks(*best_, request_, *costs, policies_);
+  }
   decision.graph = graph_of(*best_, 0, credits);
   CORRO_TRY(graph::check_form(decision.graph));
   return decision;

@@ -201,6 +201,28 @@ TEST(Planner, AsksPoliciesAndTakesWhatIsBetter) {
   EXPECT_DOUBLE_EQ(decision.best.step, own);  // A third is worse than the optimum.
 }
 
+TEST(Planner, PlacesRanksOnMeasuredLinks) {
+  Request request = small();
+  request.cluster = cluster_of(4, 1);
+  request.global_batch = 128;  // What layers exchange outweighs the gradients.
+  request.pins = {.tensor = 2, .data = 2, .pipeline = 1};
+  // Hosts 0 and 2, and 1 and 3, are near to each other.
+  request.cluster.matrix.assign(16, 1e9);
+  for (const auto& [a, b] : {std::pair(0U, 2U), {2U, 0U}, {1U, 3U}, {3U, 1U}}) {
+    request.cluster.matrix[4 * a + b] = 50e9;
+  }
+  EXPECT_THAT(decide(request).placement, testing::ElementsAre(0, 2, 1, 3));
+  uint32_t asked = 0;
+  const PlacementPolicy mine = [&](const PlacementQuestion& question) {
+    ++asked;
+    EXPECT_EQ(question.bandwidth(0, 2), 50e9);
+    return std::vector<uint32_t>{0, 1, 2, 3};
+  };
+  const Policies policies{.cuts = {}, .schedules = {}, .placements = {{"mine", mine}}};
+  EXPECT_THAT(decide(request, policies).placement, testing::ElementsAre(0, 2, 1, 3));
+  EXPECT_EQ(asked, 1U);
+}
+
 TEST(Planner, InterleavesForATrainerThatCan) {
   Request request = gpt3();
   EXPECT_EQ(decide(request).best.shape.chunks, 1U);

@@ -60,7 +60,6 @@ class Enumeration {
   Enumeration(const Request& request, const std::vector<Pool>& pools)
       : request_(request),
         pins_(request.pins),
-        pools_(pools),
         batch_(batch_of(request)),
         layers_(layer_count(request.model)),
         batch_divisors_(divisors(batch_)) {
@@ -191,7 +190,6 @@ class Enumeration {
 
   const Request& request_;
   const Pins& pins_;
-  const std::vector<Pool>& pools_;
   uint32_t batch_;
   uint32_t layers_;
   uint32_t blocks_ = 0;  ///< Layers of the longest run: chunks are of as many each.
