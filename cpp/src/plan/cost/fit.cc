@@ -67,7 +67,7 @@ Point solve(std::array<Point, kFields> a, Point b) {
 
 class Fit {
  public:
-  Fit(std::span<const MeasuredRun> runs, const Machine& machine) : machine_(machine) {
+  Fit(std::span<const MeasuredRun> runs, Machine machine) : machine_(std::move(machine)) {
     for (const MeasuredRun& run : runs) {
       if (run.seconds) runs_.push_back(run);
     }
