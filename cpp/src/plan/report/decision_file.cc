@@ -62,6 +62,15 @@ uint32_t layers_within(const LayerSummary& run, const LayerRange& range) {
   return end > begin ? end - begin : 0;
 }
 
+std::pair<size_t, size_t> runs_within(const ModelSummary& model, const LayerRange& range) {
+  const auto& runs = model.layers;
+  const auto first = std::ranges::partition_point(
+      runs, [&](const LayerSummary& run) { return run.layers.end <= range.begin; });
+  const auto last = std::partition_point(
+      first, runs.end(), [&](const LayerSummary& run) { return run.layers.begin < range.end; });
+  return {static_cast<size_t>(first - runs.begin()), static_cast<size_t>(last - runs.begin())};
+}
+
 uint32_t recomputed(const PlannedStage& stage, Recompute how) {
   uint32_t count = 0;
   for (const auto& run : stage.recompute) count += run[static_cast<size_t>(how)];

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -72,6 +73,9 @@ struct DecisionFile {
 [[nodiscard]] uint32_t layer_count(const ModelSummary& model);
 /// Layers of a run within a range of the chain.
 [[nodiscard]] uint32_t layers_within(const LayerSummary& run, const LayerRange& range);
+/// The runs that have layers in a range: numbers [first, second).
+[[nodiscard]] std::pair<size_t, size_t> runs_within(const ModelSummary& model,
+                                                    const LayerRange& range);
 /// Layers of a stage that recompute so; 0 where the decision says nothing.
 [[nodiscard]] uint32_t recomputed(const PlannedStage& stage, Recompute how);
 

@@ -20,6 +20,7 @@ constexpr RealRange kAmount{0, 1e30};
 constexpr RealRange kFraction{-1, 1};
 constexpr int64_t kMostCounted = 0xffffffff;
 constexpr int64_t kMostElements = 1'000'000'000'000'000'000;
+constexpr size_t kMostTypes = 1024;
 constexpr uint32_t kMostBatch = 1U << 30U;
 
 /// Text on one line, for a person. The JSON parser has seen to it that it is UTF-8.
@@ -145,6 +146,9 @@ void DecisionReader::read_cluster(const Json& value) {
   ObjectReader object(value, at, reading_, {"name", "types", "hosts"});
   file_.cluster.name = read_name(object, at);
   object.list("types", [this](const Json& item, const Place& place) { read_type(item, place); });
+  if (file_.cluster.types.size() > kMostTypes) {
+    reading_.fail({&at, "types", {}}, fmt::format("must be at most {}", kMostTypes));
+  }
   object.list("hosts", [this](const Json& item, const Place& place) { read_hosts(item, place); });
   if (devices_ == 0) reading_.fail({&at, "hosts", {}}, "must be at least one");
 }

@@ -81,9 +81,10 @@ Table seconds_table(const Decision& decision, const std::vector<StageGroup>& gro
 /// "embedding, 6 block": the layers of a stage.
 std::string layers_text(const ModelSummary& model, const LayerRange& range) {
   std::string text;
-  for (const LayerSummary& run : model.layers) {
+  const auto [first, last] = runs_within(model, range);
+  for (size_t i = first; i < last && text.size() < kReportColumns; ++i) {
+    const LayerSummary& run = model.layers[i];
     const uint32_t count = layers_within(run, range);
-    if (count == 0) continue;
     text += text.empty() ? "" : ", ";
     const std::string name = run.name.substr(0, run.name.find(".{}"));
     text += run.count() == 1 ? name : fmt::format("{} {}", count, name);

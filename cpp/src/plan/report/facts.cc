@@ -14,8 +14,9 @@ namespace {
 /// All that tables show of a stage but its number and its place.
 std::string look_of(const DecisionFile& file, const PlannedStage& stage) {
   std::string look = fmt::format("{} {}", stage.devices, stage.type);
-  for (const LayerSummary& run : file.model.layers) {
-    look += fmt::format(" {}", layers_within(run, stage.layers));
+  const auto [first, last] = runs_within(file.model, stage.layers);
+  for (size_t run = first; run < last; ++run) {
+    look += fmt::format(" {}: {}", run, layers_within(file.model.layers[run], stage.layers));
   }
   for (const auto& counts : stage.recompute) look += fmt::format(" {}", fmt::join(counts, " "));
   for (const auto& [name, field] : kEstimateFields) {
