@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "plan/report/decision_file.h"
 #include "plan/report/drawing.h"
+#include "plan/report/megatron.h"
 #include "plan/report/text_report.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -25,5 +26,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CORRO_CHECK(plan::explain_decision(*again) == plan::explain_decision(*file));
   CORRO_CHECK(!plan::compare_decisions(*file, "a", *again, "b").empty());
   CORRO_CHECK(!plan::decision_to_svg(*file).empty() && !plan::decision_to_html(*file).empty());
+  CORRO_CHECK(!plan::export_megatron(*file).empty());
   return 0;
 }
