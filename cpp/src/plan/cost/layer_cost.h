@@ -55,6 +55,8 @@ struct LayerCost {
   std::array<double, kRecomputeCount> recompute = {};  ///< Seconds more, by Recompute.
   std::array<double, kRecomputeCount> kept = {};       ///< Bytes from forward to backward.
   std::vector<Layout> layouts = {};                    ///< Of each operator's output.
+  /// Seconds of backward that are gradients of weights: half of what it computes.
+  [[nodiscard]] double weight_part() const { return (backward - backward_traffic) / 2; }
 };
 
 /// What its devices and links are.

@@ -113,6 +113,10 @@ StageCoster::Parameters StageCoster::parameters(const LayerRange& layers) const 
 double StageCoster::in_flight(uint32_t from_end) const {
   const double most = shape_.micro_batches;
   if (shape_.schedule == Schedule::kGPipe) return most;
+  if (shape_.schedule == Schedule::kZeroBubble) {
+    // As 1F1B's, and what waits for its gradients of weights (plan_graph.cc has these credits).
+    return std::min<double>(from_end, most) + std::min(shape_.pipeline - from_end + 1.0, most);
+  }
   if (shape_.chunks <= 1) return std::min<double>(from_end, most);
   // In units of a stage's activations (Korthikanti et al., 2022, §4.2.3), for the first stage; a
   // stage nearer to the end holds one less for each stage between.
@@ -161,6 +165,7 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
     if (n == 0) continue;
     stage.forward += n * cost.forward;
     stage.backward += n * cost.backward;
+    stage.weight_part += n * cost.weight_part();
     stage.exchanges += n * (cost.forward_traffic + cost.backward_traffic);
     for (size_t how = 0; how < kRecomputeCount; ++how) {
       const double some = recompute[run][how];
@@ -279,6 +284,9 @@ RecomputeCounts StageCoster::recompute_blocks(const LayerRange& layers) const {
 }
 
 double StageCoster::fill(const StageEstimate& stage, bool last) const {
+  if (shape_.schedule == Schedule::kZeroBubble) {
+    return last ? 0 : stage.period() - stage.weight_part;
+  }
   if (last) return stage.period() - stage.hops;
   return (stage.period() - stage.hops) / shape_.chunks + stage.hops;
 }
@@ -292,7 +300,11 @@ double StageCoster::step_of(std::span<const StageEstimate> stages) const {
     filling += fill(stages[s], s + 1 == stages.size());
     end = std::max(end, stages[s].sync + stages[s].update);
   }
-  return (shape_.micro_batches - 1.0) * slowest + filling + end;
+  // The slowest stage runs through, and the last one adds nothing of its own. The paper's fill is
+  // shorter by another weight_part; lanes that go by priority do not reach it, since one that has
+  // just begun gradients of weights is late for what arrives meanwhile (search_test simulates it).
+  const bool splits = shape_.schedule == Schedule::kZeroBubble;
+  return (shape_.micro_batches - (splits ? 0.0 : 1.0)) * slowest + filling + end;
 }
 
 }  // namespace corro::plan

@@ -18,10 +18,13 @@
 
 namespace corro::plan {
 
-enum class Schedule : uint8_t { kOneFOneB, kInterleaved, kGPipe };
-inline constexpr int kScheduleCount = 3;
+/// Zero bubble splits backward: gradients of inputs go on at once, those of weights fill the gaps
+/// (Qi et al., "Zero bubble pipeline parallelism", ICLR 2024; here by credits and priorities
+/// alone).
+enum class Schedule : uint8_t { kOneFOneB, kInterleaved, kGPipe, kZeroBubble };
+inline constexpr int kScheduleCount = 4;
 [[nodiscard]] constexpr std::string_view name_of(Schedule schedule) {
-  constexpr std::string_view kNames[] = {"1f1b", "interleaved", "gpipe"};
+  constexpr std::string_view kNames[] = {"1f1b", "interleaved", "gpipe", "zero_bubble"};
   return kNames[static_cast<size_t>(schedule)];
 }
 
@@ -74,6 +77,7 @@ struct MemoryUse {
 struct StageEstimate {
   double forward = 0;
   double backward = 0;
+  double weight_part = 0;  ///< Of backward, the gradients of weights: nobody waits for them.
   double recompute = 0;
   double exchanges = 0;  ///< Of the three, what tensor, context and expert parallelism exchange.
   double weights = 0;    ///< Gathering and scattering of ZeRO 3 that is not hidden.

@@ -40,6 +40,7 @@ struct Pins {
   std::optional<uint32_t> pipeline = {};
   std::optional<uint32_t> micro_batch = {};
   std::optional<uint32_t> chunks = {};
+  std::optional<Schedule> schedule = {};
   std::optional<uint32_t> zero = {};
   std::optional<bool> sequence_parallel = {};
   std::optional<Recompute> recompute = {};  ///< Of all layers in runs of several.
@@ -58,7 +59,7 @@ struct Request {
   double memory_limit = 0;  ///< Bytes of a device that may be used; 0: 94 % of what it has.
   Pins pins = {};
   Calibration calibration = {};
-  uint32_t most_exact = 64;  ///< Shapes whose stages are solved exactly; the bound says the rest.
+  uint32_t most_exact = 128;  ///< Shapes whose stages are solved exactly; the bound says the rest.
 };
 
 /// Ranks [first_device, first_device + devices) run layers [layers.begin, layers.end).

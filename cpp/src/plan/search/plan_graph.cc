@@ -46,7 +46,11 @@ class GraphBuilder {
   void add_pipeline(uint32_t member) {
     std::vector<ServiceSpec> forward(pieces());
     std::vector<ServiceSpec> backward(pieces());
-    for (uint32_t k = 0; k < pieces(); ++k) describe(member, k, forward[k], backward[k]);
+    std::vector<ServiceSpec> weights;
+    for (uint32_t k = 0; k < pieces(); ++k) {
+      describe(member, k, forward[k], backward[k]);
+      if (shape_.schedule == Schedule::kZeroBubble) weights.push_back(split(k, backward[k]));
+    }
     for (uint32_t k = 0; k + 1 < pieces(); ++k) {
       join(forward[k], forward[k + 1], "activation");
       join(backward[k + 1], backward[k], "gradient");
@@ -55,6 +59,7 @@ class GraphBuilder {
       plan_.add_service(std::move(forward[k]));
       plan_.add_service(std::move(backward[k]));
     }
+    for (ServiceSpec& service : weights) plan_.add_service(std::move(service));
   }
 
   void describe(uint32_t member, uint32_t k, ServiceSpec& forward, ServiceSpec& backward) {
@@ -65,10 +70,12 @@ class GraphBuilder {
                                                : fmt::format("{}", rank);
     const uint32_t slots = credits_.empty() ? credits_of(shape_, stage) : credits_[stage];
     const double held = candidate_.stages[stage].estimate.memory.activations;
-    const ChannelId stash = plan_.add_channel(
-        {.name = "stash" + name,
-         .slots = slots,
-         .slot_bytes = static_cast<uint64_t>(held / credits_of(shape_, stage) / shape_.chunks)});
+    const bool splits = shape_.schedule == Schedule::kZeroBubble;
+    const uint32_t holds = credits_of(shape_, stage) + (splits ? micro_batches_behind(stage) : 0);
+    const ChannelId stash =
+        plan_.add_channel({.name = "stash" + name,
+                           .slots = slots,
+                           .slot_bytes = static_cast<uint64_t>(held / holds / shape_.chunks)});
     // What comes in late has to leave first: backward before forward, later chunks first.
     forward = {.name = "F" + name,
                .lane = rank,
@@ -85,10 +92,31 @@ class GraphBuilder {
                 .inputs = {stash}};
   }
 
+  /// Takes the gradients of weights out of a backward: a service of their own, when nothing else is
+  /// to do. Stage s may be s + 1 micro-batches behind with them; then all stages hold as much.
+  ServiceSpec split(uint32_t stage, ServiceSpec& backward) {
+    const Duration part = nanoseconds(candidate_.stages[stage].estimate.weight_part);
+    const std::string name = backward.name.substr(1);
+    const ChannelId behind =
+        plan_.add_channel({.name = "behind" + name,
+                           .slots = micro_batches_behind(stage),
+                           .slot_bytes = plan_.channels[backward.inputs.front()].slot_bytes});
+    backward.duration -= part;
+    backward.outputs.push_back(behind);
+    return {.name = "W" + name,
+            .lane = backward.lane,
+            .priority = static_cast<int32_t>(2 * shape_.chunks + 1),
+            .duration = part,
+            .inputs = {behind}};
+  }
+  [[nodiscard]] uint32_t micro_batches_behind(uint32_t stage) const {
+    return std::min(stage + 1, shape_.micro_batches);
+  }
+
   void join(ServiceSpec& from, ServiceSpec& to, std::string_view what) {
     const ChannelId channel =
         plan_.add_channel({.name = fmt::format("{}.{}", what, from.name),
-                           .slots = shape_.chunks > 1 ? shape_.pipeline + 1 : 2,
+                           .slots = shape_.chunks > 1 ? shape_.pipeline + 1 : 1,
                            .slot_bytes = 0});
     from.outputs.push_back(channel);
     to.inputs.push_back(channel);

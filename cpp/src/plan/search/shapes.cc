@@ -165,16 +165,29 @@ class Enumeration {
       const bool can = v == 1 || (p > 1 && even);
       if (!can) return;
       base_.chunks = v;
-      base_.schedule = v > 1 ? Schedule::kInterleaved : Schedule::kOneFOneB;
       const bool alone = base_.data * base_.context == 1;
-      each(pins_.zero, alone ? std::vector<uint32_t>{0} : std::vector<uint32_t>{0, 1, 2, 3},
-           [&](uint32_t z) {
-             // A pipeline adds gradients up over micro-batches: sharded, each would be scattered.
-             if (z >= 2 && p > 1 && !pins_.zero) return;
-             base_.zero = z;
-             add_options();
-           });
+      for (const Schedule schedule : schedules(p, v)) {
+        base_.schedule = schedule;
+        each(pins_.zero, alone ? std::vector<uint32_t>{0} : std::vector<uint32_t>{0, 1, 2, 3},
+             [&](uint32_t z) {
+               // A pipeline adds gradients up over micro-batches: sharded, each would be scattered.
+               if (z >= 2 && p > 1 && !pins_.zero) return;
+               base_.zero = z;
+               add_options();
+             });
+      }
     });
+  }
+
+  /// What can be on a pipeline of these. GPipe holds more than 1F1B and is no faster: by pin alone.
+  [[nodiscard]] std::vector<Schedule> schedules(uint32_t p, uint32_t v) const {
+    std::vector<Schedule> all{v > 1 ? Schedule::kInterleaved : Schedule::kOneFOneB};
+    const bool plain = v == 1 && p > 1;
+    if (plain && request_.trainer == Trainer::kCorro) all.push_back(Schedule::kZeroBubble);
+    if (!pins_.schedule) return all;
+    if (*pins_.schedule == Schedule::kGPipe && v == 1) return {Schedule::kGPipe};
+    return std::ranges::find(all, *pins_.schedule) == all.end() ? std::vector<Schedule>{}
+                                                                : std::vector{*pins_.schedule};
   }
 
   void add_options() {

@@ -64,6 +64,17 @@ double all_work(const StageCoster& costs) {
   return work;
 }
 
+/// What all layers add while the pipeline fills and drains, at least.
+double all_fill(const StageCoster& costs) {
+  const JobShape& shape = costs.shape();
+  double fill = all_work(costs) / shape.chunks;
+  if (shape.schedule != Schedule::kZeroBubble) return fill;
+  for (uint32_t run = 0; run < costs.runs(); ++run) {
+    fill -= costs.layers_of_run(run) * costs.layer(run).weight_part();
+  }
+  return std::max(0.0, fill);
+}
+
 double least_hops(const StageCoster& costs) {
   const JobShape& shape = costs.shape();
   if (shape.pipeline == 1) return 0;
@@ -125,6 +136,7 @@ double StageSearch::quick_bound(const JobShape& shape) {
   const uint32_t unit = shape.tensor * shape.context * shape.data;
   double end = kInfeasible;
   double hops = kInfeasible;
+  double fill = kInfeasible;
   std::vector<std::pair<double, uint32_t>> stages;  // Work if it were all there, and how many.
   for (uint32_t pool = 0; pool < pools_.size(); ++pool) {
     const StageCoster* costs = coster(shape, pool);
@@ -132,6 +144,7 @@ double StageSearch::quick_bound(const JobShape& shape) {
     if (costs == nullptr || units == 0) continue;
     stages.emplace_back(all_work(*costs), units);
     hops = std::min(hops, least_hops(*costs));
+    fill = std::min(fill, all_fill(*costs));
     end = std::min(end, end_bound(*costs));
   }
   std::ranges::sort(stages);
@@ -143,8 +156,8 @@ double StageSearch::quick_bound(const JobShape& shape) {
     left -= std::min(units, left);
   }
   if (left > 0) return kInfeasible;
-  return (shape.micro_batches - 1.0) * (1 / rate + hops) + stages.front().first / shape.chunks +
-         (shape.pipeline - 1.0) * hops + end;
+  return (shape.micro_batches - 1.0) * (1 / rate + hops) + fill + (shape.pipeline - 1.0) * hops +
+         end;
 }
 
 double StageSearch::fractional_bound(const JobShape& shape) {
@@ -180,7 +193,7 @@ double StageSearch::fractional_bound(const JobShape& shape) {
     (holds_all(middle) ? high : low) = middle;
   }
   const double hops = least_hops(costs);
-  return (shape.micro_batches - 1.0) * (low + hops) + work / shape.chunks +
+  return (shape.micro_batches - 1.0) * (low + hops) + all_fill(costs) +
          (shape.pipeline - 1.0) * hops + end_bound(costs);
 }
 
@@ -220,8 +233,10 @@ StageSearch::Solved StageSearch::solve(const JobShape& shape) {
   // A stage adds a chunk of its work while the pipeline fills, the last one all of it, and hops.
   const StageCoster* any =
       *std::ranges::find_if(costs, [](const auto* one) { return one != nullptr; });
-  problem.weights = {.slowest = shape.micro_batches - 1.0,
+  const bool splits = shape.schedule == Schedule::kZeroBubble;
+  problem.weights = {.slowest = shape.micro_batches - (splits ? 0.0 : 1.0),
                      .others = 1.0 / shape.chunks,
+                     .last = splits ? 0.0 : 1.0,
                      .constant = (shape.pipeline - 1.0) * least_hops(*any)};
   problem.stages = shape.pipeline;
   problem.last_class = std::min(shape.pipeline, shape.micro_batches);
@@ -231,7 +246,8 @@ StageSearch::Solved StageSearch::solve(const JobShape& shape) {
     const auto stage =
         stage_of(own, {range.begin, range.end}, from_end, limit_of(pools_[mesh.type]));
     if (!stage) return kInfeasible;
-    return {stage->estimate.period(), stage->estimate.period() - stage->estimate.hops};
+    const double fill = stage->estimate.period() - stage->estimate.hops;
+    return {stage->estimate.period(), splits ? fill - stage->estimate.weight_part : fill};
   };
   const auto placed = place_stages(problem, {.most_bounds = 64});
   if (!placed.ok()) return solved;

@@ -42,6 +42,8 @@ std::string describe(const JobShape& shape) {
   }
   parts.push_back(fmt::format("micro-batch {} x {}", shape.micro_batch, shape.micro_batches));
   if (shape.chunks > 1) parts.push_back(fmt::format("interleave {}", shape.chunks));
+  if (shape.schedule == Schedule::kZeroBubble) parts.emplace_back("zero bubble");
+  if (shape.schedule == Schedule::kGPipe) parts.emplace_back("gpipe");
   if (shape.zero > 0) parts.push_back(fmt::format("ZeRO {}", shape.zero));
   if (shape.sequence_parallel) parts.emplace_back("sequence parallel");
   if (shape.offload) parts.emplace_back("optimizer offloaded");
