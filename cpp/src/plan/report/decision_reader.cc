@@ -44,9 +44,9 @@ class DecisionReader {
   std::string read_sentence(ObjectReader& object, const Place& place, std::string_view field);
   uint32_t count(ObjectReader& object, std::string_view field, uint32_t least, int64_t most,
                  std::optional<int64_t> fallback = {});
-  template <typename Object, size_t kCount>
+  template <typename Object, size_t Count>
   void read_reals(ObjectReader& parent, const Place& place, std::string_view field,
-                  const std::array<RealField<Object>, kCount>& fields, Object& into);
+                  const std::array<RealField<Object>, Count>& fields, Object& into);
 
   void read_model(const Json& value);
   void read_layers(const Json& item, const Place& place);
@@ -93,9 +93,9 @@ uint32_t DecisionReader::count(ObjectReader& object, std::string_view field, uin
   return static_cast<uint32_t>(object.integer(field, {least, most}, fallback));
 }
 
-template <typename Object, size_t kCount>
+template <typename Object, size_t Count>
 void DecisionReader::read_reals(ObjectReader& parent, const Place& place, std::string_view field,
-                                const std::array<RealField<Object>, kCount>& fields, Object& into) {
+                                const std::array<RealField<Object>, Count>& fields, Object& into) {
   const Json* value = parent.find(field);
   const Place at{&place, field, {}};
   if (value == nullptr) return reading_.fail(at, "is missing");

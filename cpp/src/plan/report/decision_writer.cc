@@ -17,8 +17,8 @@ void put(Written& object, const char* field, const T& value, const T& by_default
   if (value != by_default) object[field] = value;
 }
 
-template <typename Object, size_t kCount>
-Written reals_to_json(const Object& values, const std::array<RealField<Object>, kCount>& fields) {
+template <typename Object, size_t Count>
+Written reals_to_json(const Object& values, const std::array<RealField<Object>, Count>& fields) {
   Written object = Written::object();
   for (const auto& [name, field] : fields) {
     if (values.*field != 0) object[std::string(name)] = values.*field;

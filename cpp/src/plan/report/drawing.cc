@@ -1,7 +1,8 @@
 #include "plan/report/drawing.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -110,15 +111,17 @@ struct Grid {
     most = std::min(most, kMostSquares);
     square = hosts <= 64 ? 20 : 11;
     const double across = static_cast<double>(std::min(most, kAcross));
-    const double down = static_cast<double>((most + kAcross - 1) / kAcross);
+    const uint64_t rows = (most + kAcross - 1) / kAcross;
+    const auto down = static_cast<double>(rows);
     width = std::max(84.0, across * square + 12);
     height = down * square + 26;
     columns = static_cast<uint64_t>(std::max(1.0, std::floor(kDrawingWidth / (width + 8))));
     shown = std::min(hosts, kMostHosts);
   }
   [[nodiscard]] Canvas::Box box_of(uint64_t host) const {
+    const uint64_t row = host / columns;
     return {static_cast<double>(host % columns) * (width + 8),
-            static_cast<double>(host / columns) * (height + 8), width, height};
+            static_cast<double>(row) * (height + 8), width, height};
   }
   [[nodiscard]] double bottom() const {
     const uint64_t rows = (shown + columns - 1) / columns;
@@ -147,9 +150,10 @@ void add_host(Canvas& canvas, const DecisionFile& file, const Grid& grid, uint32
   canvas.text(box.x + grid.width - 6, box.y + 14, there, "note", "end");
   for (uint64_t i = 0; i < std::min<uint64_t>(group.devices, Grid::kMostSquares); ++i) {
     const auto stage = stage_of_device(stages, first_device + i);
+    const uint64_t row = i / Grid::kAcross;
     const Canvas::Box square{box.x + 6 + static_cast<double>(i % Grid::kAcross) * grid.square,
-                             box.y + 20 + static_cast<double>(i / Grid::kAcross) * grid.square,
-                             grid.square - 2, grid.square - 2};
+                             box.y + 20 + static_cast<double>(row) * grid.square, grid.square - 2,
+                             grid.square - 2};
     const std::string title = fmt::format("{}, device {}: {}", name, first_device + i,
                                           stage ? fmt::format("stage {}", *stage) : "not used");
     canvas.box(square, stage ? "device" : "device unused", title,

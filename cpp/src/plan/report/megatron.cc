@@ -160,7 +160,7 @@ bool Export::add_first_and_last() {
 void Export::add_layout() {
   std::string layout = "E";
   for (size_t s = 0; s < stages_.size(); ++s) {
-    if (s > 0) layout += "|";
+    if (s > 0) layout += '|';
     if (stages_[s].layers > 0) layout += fmt::format("t*{}", stages_[s].layers);
   }
   text_ += fmt::format("--pipeline-model-parallel-layout {}\n", quoted(layout + "L"));

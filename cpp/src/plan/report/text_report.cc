@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -107,11 +108,11 @@ std::string format_decision(const DecisionFile& file, bool color) {
   const Facts facts = facts_of(file);
   std::string text;
   for (const Fact& fact : facts.decisions) add_line(text, fact, paint, false);
-  text += "\n";
+  text += '\n';
   for (const Fact& fact : facts.predictions) {
     add_line(text, fact, paint, &fact == &facts.predictions.front());
   }
-  text += "\n";
+  text += '\n';
   for (const Fact& fact : facts.certificates) add_line(text, fact, paint, false);
   add_why(text, file.decision.why, paint);
   return text;
