@@ -237,7 +237,6 @@ Result<std::vector<LeftOut>> leave_models_out(std::span<const MeasuredRun> runs,
 }
 
 Result<double> leave_one_out_error(std::span<const MeasuredRun> runs, const Machine& machine) {
-  constexpr size_t kMostFits = 40;
   uint32_t iterations = 0;
   CORRO_ASSIGN(const Point all, Fit(runs, machine).minimise(start(), iterations));
   const size_t every = (runs.size() + kMostFits - 1) / kMostFits;

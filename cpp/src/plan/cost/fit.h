@@ -34,7 +34,9 @@ struct LeftOut {
 [[nodiscard]] Result<std::vector<LeftOut>> leave_models_out(std::span<const MeasuredRun> runs,
                                                             const Machine& machine);
 
-/// One fit for each run without it, where there are at most 200 runs; else of every k-th.
+inline constexpr size_t kMostFits = 40;
+
+/// One fit for each run without it, where there are at most kMostFits runs; else of every k-th.
 [[nodiscard]] Result<double> leave_one_out_error(std::span<const MeasuredRun> runs,
                                                  const Machine& machine);
 

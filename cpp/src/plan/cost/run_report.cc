@@ -51,8 +51,10 @@ std::string format_fit(const FitReport& report) {
       "\nerror of the predicted step: mean {:.1f} %, median {:.1f} %, worst {:.1f} %\n",
       100 * report.fit.mean_error, 100 * report.fit.median_error, 100 * report.fit.worst_error);
   if (report.runs < 2) return text;
+  const size_t every = (report.runs + kMostFits - 1) / kMostFits;
   text +=
-      fmt::format("each run from a fit to the others: mean {:.1f} %\n", 100 * report.leave_one_out);
+      fmt::format("each run{} from a fit to the others: mean {:.1f} %\n",
+                  every == 1 ? "" : fmt::format(" (1 in {})", every), 100 * report.leave_one_out);
   if (report.models.empty()) return text;
   text += fmt::format(
       "\neach model from a fit to the others; regret: what the pick takes over the fastest run\n\n"

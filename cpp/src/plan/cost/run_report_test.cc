@@ -61,6 +61,9 @@ TEST(RunReport, AFitShowsEveryModelThatWasLeftOut) {
   EXPECT_THAT(text, HasSubstr("hidden 8, 2 layers"));
   EXPECT_THAT(text, HasSubstr("20.0 %"));  // the mean of all runs
   EXPECT_THAT(text, HasSubstr("3.0 %"));
+  EXPECT_THAT(text, HasSubstr("each run from a fit"));
+  report.runs = kMostFits + 1;  // half of them are left out in turn
+  EXPECT_THAT(format_fit(report), HasSubstr("each run (1 in 2) from a fit"));
 }
 
 TEST(RunReport, NoTimeIsNoFit) {
