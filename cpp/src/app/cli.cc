@@ -53,6 +53,7 @@ struct Raw {
   launch::PreflightOptions preflight;
   bool json = false;
   bool metrics = false;
+  RawPlan plan;
 };
 
 /// Seconds, or a number with s, m or h: "90", "1.5h".
@@ -184,11 +185,12 @@ void describe_doctor(CLI::App& doctor, Raw& raw) {
 
 std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   auto program = std::make_unique<CLI::App>(
-      "corro starts the ranks of a training job on this machine and looks after them.", "corro");
+      "corro plans training jobs, starts their ranks and looks after them.", "corro");
   program->require_subcommand(0, 1);
   program->add_flag("--version")->description("Print the version");
   describe_run(*program->add_subcommand("run", "Start a program as several ranks on this host"),
                raw);
+  describe_plan(*program, raw.plan);
   describe_doctor(*program->add_subcommand(
                       "doctor", "Show what ranks do, also in a hang; with -H, check hosts"),
                   raw);
@@ -356,19 +358,33 @@ Status finish_doctor(const Raw& raw, Request& request) {
   return {};
 }
 
+/// The command that a mistake belongs to: "corro plan fit".
+std::string spelled_out(const CLI::App& program, const std::vector<std::string>& arguments) {
+  std::string words = "corro";
+  const CLI::App* command = &program;
+  for (const std::string& argument : arguments) {
+    command = find_command(*command, argument);
+    if (command == nullptr) break;
+    words += " " + argument;
+  }
+  return words;
+}
+
 /// Everything but `run` and `help`.
 Status parse_other(const std::vector<std::string>& arguments, CLI::App& program, const Raw& raw,
                    const std::string& version, Request& request) {
-  const std::string command = "corro " + arguments[0];
   try {
     program.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
     request.text = program.help();  // of the subcommand, if one was given
     return {};
   } catch (const CLI::ParseError& error) {
-    return usage_error(arguments[0].starts_with('-') ? "corro" : command, error);
+    return usage_error(spelled_out(program, arguments), error);
   }
-  if (program.got_subcommand("agent")) {
+  if (program.got_subcommand("plan") || program.got_subcommand("probe")) {
+    request.action = Action::kPlan;
+    CORRO_ASSIGN(request.plan, finish_plan(program, raw.plan));
+  } else if (program.got_subcommand("agent")) {
     request.action = Action::kAgent;
   } else if (program.got_subcommand("doctor")) {
     return finish_doctor(raw, request);
@@ -409,12 +425,15 @@ Result<Request> parse_command_line(const std::vector<std::string>& arguments,
     return request;
   }
   if (arguments.empty() || arguments[0] == "help") {
-    const CLI::App* shown =
-        arguments.size() < 2 ? program.get() : find_command(*program, arguments[1]);
-    if (shown == nullptr) {
-      return Status(Code::kInvalidArgument, "corro help: no command '" + arguments[1] + "'");
+    const CLI::App* shown = program.get();
+    std::string before;  // the usage line begins with it
+    for (size_t i = 1; i < arguments.size(); ++i) {
+      before += (before.empty() ? "" : " ") + shown->get_name();
+      shown = find_command(*shown, arguments[i]);
+      if (shown != nullptr) continue;
+      return Status(Code::kInvalidArgument, "corro help: no command '" + arguments[i] + "'");
     }
-    request.text = shown->help();
+    request.text = shown->help(before);
     return request;
   }
   if (!arguments[0].starts_with('-') && find_command(*program, arguments[0]) == nullptr) {

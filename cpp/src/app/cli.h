@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "app/plan_cli.h"
 #include "launch/options.h"
 #include "launch/preflight.h"
 
 namespace corro::app {
 
-enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kStacks, kAgent };
+enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kStacks, kAgent, kPlan };
 
 struct Request {
   Action action = Action::kPrint;
@@ -21,6 +22,7 @@ struct Request {
   launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
   bool doctor_metrics = false;
+  PlanCommand plan;        ///< corro plan, corro probe.
   std::string stacks_job;  ///< Its id, or its launcher's pid; "": the only one.
 };
 

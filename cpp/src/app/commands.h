@@ -16,8 +16,13 @@ namespace corro::app {
 
 /// Prints the Python stacks of a running job's ranks. Status 1 if there is no such job.
 [[nodiscard]] int stacks_command(const std::string& job);
+
 /// Checks hosts before a job, and prints what was found. Status 1 if something is wrong.
 [[nodiscard]] int preflight_command(const Request& request, const Variables& environment);
+
+/// Plans, fits, predicts, compares or measures, as the command says. Status 2 for input that cannot
+/// be, 1 for a file that cannot be written.
+[[nodiscard]] int plan_command(const PlanCommand& command, const Variables& environment);
 
 /// The folder of this program.
 [[nodiscard]] std::string own_directory();

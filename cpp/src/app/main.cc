@@ -26,6 +26,8 @@ int run_program(const std::vector<std::string>& arguments) {
       return preflight_command(*request, read_variables());
     case Action::kStacks:
       return stacks_command(request->stacks_job);
+    case Action::kPlan:
+      return plan_command(request->plan, read_variables());
     case Action::kAgent:
       return agent_command();
     case Action::kPrint:

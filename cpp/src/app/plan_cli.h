@@ -1,0 +1,81 @@
+// The command line of `corro plan` and of `corro probe`: what the user gives, checked as far as
+// that can be done without opening a file.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/preflight.h"
+#include "plan/partition/partition_command.h"
+#include "plan/search/decision.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): the library calls itself so
+class App;
+}
+
+namespace corro::app {
+
+enum class PlanAction : uint8_t {
+  kPlan,
+  kFit,
+  kPredict,
+  kPartition,
+  kCompare,
+  kWhatif,
+  kExport,
+  kProbe
+};
+
+/// What decides a plan. Files are named, not read.
+struct PlanQuestion {
+  std::string model = {};  ///< File, or the name of a known one.
+  std::string cluster = {};
+  std::string params = {};    ///< Calibration file; "": the defaults.
+  uint32_t sequence = 0;      ///< 0: as the model says.
+  uint32_t global_batch = 0;  ///< 0: the planner's choice.
+  double samples = 0;
+  double bytes_per_sample = 0;
+  double memory_limit = 0;  ///< Bytes; 0: as the planner has it.
+  plan::Objective objective = plan::Objective::kTime;
+  plan::Trainer trainer = plan::Trainer::kCorro;
+  plan::Pins pins = {};
+};
+
+struct PlanCommand {
+  PlanAction action = PlanAction::kPlan;
+  PlanQuestion question;             ///< kPlan, kWhatif.
+  std::vector<std::string> removed;  ///< kWhatif: names of hosts.
+  bool explain = false;
+  std::string json;  ///< Files to write; "": none, "-": stdout.
+  std::string svg;
+  std::string html;
+  std::vector<std::string> files;  ///< Inputs of the other actions.
+  std::string output;              ///< Of kFit, kPredict, kProbe, kExport; "": stdout.
+  std::string target;              ///< kExport: "corro" or "megatron".
+  plan::PartitionRequest partition;
+  launch::PreflightOptions hosts;  ///< kProbe.
+};
+
+/// What CLI11 fills: values of options by their names, before they are checked.
+struct RawPlan {
+  std::map<std::string, std::string> values;
+  std::vector<std::string> removed;
+  std::vector<std::string> files;
+  launch::PreflightOptions hosts;
+  bool explain = false;
+};
+
+/// Adds `plan` and `probe` to the program. Borrows `raw`.
+void describe_plan(CLI::App& program, RawPlan& raw);
+
+/// The command that was given, if the program has parsed one of these. INVALID_ARGUMENT
+/// "corro plan: --tp: ..." for a value that cannot be and for what is missing.
+[[nodiscard]] Result<PlanCommand> finish_plan(const CLI::App& program, const RawPlan& raw);
+
+/// Under which name errors of the command are shown: "corro plan fit".
+[[nodiscard]] std::string name_of(PlanAction action);
+
+}  // namespace corro::app
