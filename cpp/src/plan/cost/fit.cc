@@ -92,7 +92,7 @@ class Fit {
         if (!better) continue;
         x = next;
         residuals = std::move(found);
-        if (gain < 1e-9 * energy(residuals)) return x;
+        if (gain < 1e-6 * energy(residuals)) return x;
       }
       if (!better) break;
     }

@@ -171,7 +171,8 @@ Drawing draw_timeline(const DecisionFile& file) {
   const Timeline timeline = timeline_of(best);
   Drawing drawing{.title = "Timeline", .height = 24};
   if (timeline.blocks.empty() || !(timeline.end > 0)) {
-    drawing.note = fmt::format("Pipelines of more than {} stages are not drawn.", kMostDrawnStages);
+    drawing.note = fmt::format("Pipelines of more than {} stages are not drawn, nor zero bubble.",
+                               kMostDrawnStages);
     return drawing;
   }
   Canvas canvas;

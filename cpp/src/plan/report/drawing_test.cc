@@ -219,6 +219,8 @@ TEST(Timeline, EndsWithSyncAndUpdate) {
 TEST(Timeline, HasNoBlocksForMoreStagesThanAreDrawn) {
   EXPECT_TRUE(timeline_of(candidate_of({.pipeline = kMostDrawnStages + 1})).blocks.empty());
   EXPECT_FALSE(timeline_of(candidate_of({.pipeline = kMostDrawnStages})).blocks.empty());
+  const JobShape split{.pipeline = 4, .micro_batches = 8, .schedule = Schedule::kZeroBubble};
+  EXPECT_TRUE(timeline_of(candidate_of(split)).blocks.empty());
 }
 
 }  // namespace

@@ -120,6 +120,9 @@ void Export::add_stages() {
   if (shape_.schedule == Schedule::kGPipe) {
     note("The plan's schedule is GPipe; Megatron runs 1F1B, which takes as long and less memory.");
   }
+  if (shape_.schedule == Schedule::kZeroBubble) {
+    note("The plan's schedule is zero bubble; Megatron runs 1F1B, which has a longer bubble.");
+  }
   const bool is_even =
       all_stages([&](const StageLayers& s) { return s.layers == stages_.front().layers; });
   if (shape_.chunks > 1) return add_interleaved(is_even);

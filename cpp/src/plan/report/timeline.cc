@@ -154,6 +154,7 @@ Timeline timeline_of(const Candidate& candidate) {
   JobShape shape = candidate.shape;
   if (shape.pipeline > kMostDrawnStages || shape.chunks > kMostChunks) return {};
   if (candidate.stages.size() != shape.pipeline || shape.micro_batches == 0) return {};
+  if (shape.schedule == Schedule::kZeroBubble) return {};  // It has no fixed order.
   // What comes later looks like what is shown; a multiple of the stages, for the interleaved order.
   const uint32_t most = 4 * std::max(shape.pipeline, 8U);
   const bool is_cut = shape.micro_batches > most;

@@ -49,7 +49,8 @@ struct Turn {
 [[nodiscard]] std::vector<Turn> turns_of(const JobShape& shape, uint32_t stage);
 
 /// All of a step if it is short, otherwise its first part. Without blocks for more stages than
-/// kMostDrawnStages, and for a candidate whose stages are not as many as its shape says.
+/// kMostDrawnStages, for zero bubble, and for a candidate whose stages are not as many as its shape
+/// says.
 [[nodiscard]] Timeline timeline_of(const Candidate& candidate);
 
 }  // namespace corro::plan
