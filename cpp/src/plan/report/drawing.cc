@@ -61,6 +61,25 @@ void add_block(Canvas& canvas, const Block& block, double end, double row) {
   }
 }
 
+constexpr double kMemoryRow = 22;
+
+void add_memory_bar(Canvas& canvas, double y, const std::string& name, const MemoryUse& use,
+                    double limit, double scale) {
+  canvas.text(kLeft - 8, y + 15, name, "t", "end");
+  double x = kLeft;
+  for (const auto& [term, field] : kMemoryFields) {
+    const double width = use.*field * scale;
+    canvas.box({x, y + 2, width, kMemoryRow - 4}, term,
+               fmt::format("{}: {} {}", name, term, bytes_text(use.*field)));
+    x += width;
+  }
+  // The number of a bar that ends short of the limit's line must not lie on it.
+  const double line = kLeft + limit * scale;
+  const bool is_crossing = x < line && x + 72 > line;
+  canvas.text((is_crossing ? line : x) + 6, y + 15, bytes_text(use.sum()));
+  if (limit > 0) canvas.line(line, y, line, y + kMemoryRow, "limit");
+}
+
 /// A colour for each stage: the hue goes once around, lightness alternates. Dark enough for white
 /// numbers.
 std::string color_of(size_t stage, size_t stages) {
@@ -203,43 +222,36 @@ Drawing draw_timeline(const DecisionFile& file) {
 }
 
 Drawing draw_memory(const DecisionFile& file) {
-  const Decision& decision = file.decision;
-  const auto groups = groups_of(file, decision.best.stages);
+  const auto& stages = file.decision.best.stages;
+  const auto groups = groups_of(file, stages);
   constexpr size_t kMostRows = 128;
   const size_t rows = std::min(groups.size(), kMostRows);
   Canvas canvas;
   std::vector<std::pair<std::string, std::string>> legend;
   for (const auto& [name, field] : kMemoryFields) legend.emplace_back(name, name);
   add_legend(canvas, kLeft, legend);
-  const double most = std::max(decision.memory_limit, fullest_bytes(decision.best));
+  double most = 0;
+  for (const PlannedStage& stage : stages) {
+    most = std::max({most, limit_of(file, stage), stage.estimate.memory.sum()});
+  }
   const double scale = most > 0 ? (kRight - kLeft - 80) / most : 0;
-  constexpr double kRow = 22;
   for (size_t i = 0; i < rows; ++i) {
-    const MemoryUse& use = decision.best.stages[groups[i].first].estimate.memory;
-    const std::string name = fmt::format("stage {}", range_text(groups[i].first, groups[i].last));
-    double x = kLeft;
-    const double y = kLegend + kRow * static_cast<double>(i);
-    canvas.text(kLeft - 8, y + 15, name, "t", "end");
-    for (const auto& [term, field] : kMemoryFields) {
-      const double width = use.*field * scale;
-      canvas.box({x, y + 2, width, kRow - 4}, term,
-                 fmt::format("{}: {} {}", name, term, bytes_text(use.*field)));
-      x += width;
-    }
-    // The number of a bar that ends short of the limit's line must not lie on it.
-    const double limit = kLeft + decision.memory_limit * scale;
-    const bool is_crossing = x + 6 < limit && x + 72 > limit;
-    canvas.text((is_crossing ? limit : x) + 6, y + 15, bytes_text(use.sum()));
+    const std::string name = "stage " + range_text(groups[i].first, groups[i].last);
+    const PlannedStage& stage = stages[groups[i].first];
+    add_memory_bar(canvas, kLegend + kMemoryRow * static_cast<double>(i), name,
+                   stage.estimate.memory, limit_of(file, stage), scale);
   }
-  const double bottom = kLegend + kRow * static_cast<double>(rows);
-  if (decision.memory_limit > 0) {
-    const double x = kLeft + decision.memory_limit * scale;
-    canvas.line(x, kLegend - 2, x, bottom + 4, "limit");
-    canvas.text(x, bottom + 18, "limit " + bytes_text(decision.memory_limit), "t", "end");
+  Drawing drawing{.title = "Memory of a device",
+                  .height = kLegend + kMemoryRow * static_cast<double>(rows) + 4,
+                  .body = canvas.take()};
+  if (most > 0 && file.decision.memory_limit > 0) {
+    const double limit = limit_of(file, stages[fullest_stage(file)]);
+    drawing.note = fmt::format(
+        "The dashed line is what a device may hold: {} of the fullest stage.", bytes_text(limit));
   }
-  Drawing drawing{.title = "Memory of a device", .height = bottom + 26, .body = canvas.take()};
-  if (rows < groups.size())
-    drawing.note = fmt::format("The first {} rows of {}.", rows, groups.size());
+  if (rows < groups.size()) {
+    drawing.note += fmt::format(" The first {} rows of {}.", rows, groups.size());
+  }
   return drawing;
 }
 

@@ -105,7 +105,7 @@ TEST(Html, NeedsNothingFromElsewhere) {
 TEST(Memory, HasABarForEachTermAndTheLimit) {
   const Drawing drawing = draw_memory(sample_file());
   EXPECT_EQ(count_of(drawing.body, "class=\"activations\""), 4U + 1U);
-  EXPECT_EQ(count_of(drawing.body, "class=\"limit\""), 1U);
+  EXPECT_EQ(count_of(drawing.body, "class=\"limit\""), 4U);
   EXPECT_THAT(drawing.body, HasSubstr("<title>stage 0: activations 7.45 GiB</title>"));
 }
 

@@ -44,17 +44,18 @@ Table step_table(const Decision& decision) {
 /// A row of the stages in `group`.
 std::string label_of(const StageGroup& group) { return range_text(group.first, group.last); }
 
-Table memory_table(const Decision& decision, const std::vector<StageGroup>& groups) {
+Table memory_table(const DecisionFile& file, const std::vector<StageGroup>& groups) {
   Table table{.title = "Memory of a device", .head = {"stage"}};
   for (const auto& [name, field] : kMemoryFields) table.head.emplace_back(name);
   table.head.insert(table.head.end(), {"sum", "of limit"});
   for (const StageGroup& group : groups) {
-    const MemoryUse& use = decision.best.stages[group.first].estimate.memory;
+    const PlannedStage& stage = file.decision.best.stages[group.first];
+    const MemoryUse& use = stage.estimate.memory;
     std::vector<std::string> row{label_of(group)};
     for (const auto& [name, field] : kMemoryFields) row.push_back(bytes_text(use.*field));
-    const bool limited = decision.memory_limit > 0;
+    const double limit = limit_of(file, stage);
     row.push_back(bytes_text(use.sum()));
-    row.push_back(limited ? percent_text(use.sum() / decision.memory_limit) : "");
+    row.push_back(limit > 0 ? percent_text(use.sum() / limit) : "");
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -164,7 +165,7 @@ Table exchange_table(const DecisionFile& file) {
 
 std::vector<Table> explanation_of(const DecisionFile& file) {
   const auto groups = groups_of(file, file.decision.best.stages);
-  return {step_table(file.decision), memory_table(file.decision, groups),
+  return {step_table(file.decision), memory_table(file, groups),
           seconds_table(file.decision, groups), layers_table(file, groups), exchange_table(file)};
 }
 

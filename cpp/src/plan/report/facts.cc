@@ -45,15 +45,16 @@ std::string cut_text(const JobShape& shape) {
                      counted(shape.ranks(), "device"));
 }
 
-std::string memory_text(const Decision& decision) {
-  const double bytes = fullest_bytes(decision.best);
-  std::string text = fmt::format("{} a device of stage {}, the fullest", bytes_text(bytes),
-                                 fullest_stage(decision.best));
-  if (decision.memory_limit > 0) {
-    text += fmt::format(": {} of the limit, {}", percent_text(bytes / decision.memory_limit),
-                        bytes_text(decision.memory_limit));
-  }
-  return text;
+std::string memory_text(const DecisionFile& file) {
+  const auto& stages = file.decision.best.stages;
+  const size_t fullest = fullest_stage(file);
+  const double bytes = fullest_bytes(file);
+  const double limit = stages.empty() ? 0 : limit_of(file, stages[fullest]);
+  std::string text =
+      fmt::format("{} a device of stage {}, the fullest", bytes_text(bytes), fullest);
+  if (limit == 0) return text;
+  return fmt::format("{}: {} of the limit, {}", text, percent_text(bytes / limit),
+                     bytes_text(limit));
 }
 
 std::string speed_text(const DecisionFile& file) {
@@ -103,7 +104,7 @@ std::vector<Fact> predictions_of(const DecisionFile& file) {
   }
   facts.push_back({"step time", step});
   facts.push_back({"speed", speed_text(file)});
-  facts.push_back({"memory", memory_text(decision)});
+  facts.push_back({"memory", memory_text(file)});
   std::string end;
   if (decision.hours > 0) end = hours_text(decision.hours);
   if (decision.cost > 0) {
@@ -181,18 +182,29 @@ std::string machines_text(const Cluster& cluster) {
   return text;
 }
 
-size_t fullest_stage(const Candidate& candidate) {
+double limit_of(const DecisionFile& file, const PlannedStage& stage) {
+  const double limit = file.decision.memory_limit;
+  if (stage.type >= file.cluster.types.size()) return limit;
+  const double memory = file.cluster.types[stage.type].memory;
+  return limit > 0 && memory > 0 ? std::min(limit, memory) : limit;
+}
+
+size_t fullest_stage(const DecisionFile& file) {
+  const auto& stages = file.decision.best.stages;
+  const auto fullness = [&](size_t stage) {
+    const double limit = limit_of(file, stages[stage]);
+    return stages[stage].estimate.memory.sum() / (limit > 0 ? limit : 1);
+  };
   size_t fullest = 0;
-  for (size_t i = 1; i < candidate.stages.size(); ++i) {
-    const auto bytes = [&](size_t stage) { return candidate.stages[stage].estimate.memory.sum(); };
-    if (bytes(i) > bytes(fullest)) fullest = i;
+  for (size_t i = 1; i < stages.size(); ++i) {
+    if (fullness(i) > fullness(fullest)) fullest = i;
   }
   return fullest;
 }
 
-double fullest_bytes(const Candidate& candidate) {
-  if (candidate.stages.empty()) return 0;
-  return candidate.stages[fullest_stage(candidate)].estimate.memory.sum();
+double fullest_bytes(const DecisionFile& file) {
+  const auto& stages = file.decision.best.stages;
+  return stages.empty() ? 0 : stages[fullest_stage(file)].estimate.memory.sum();
 }
 
 double samples_per_second(const Decision& decision, const Candidate& candidate) {

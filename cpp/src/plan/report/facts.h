@@ -32,10 +32,13 @@ struct Facts {
 /// "128 hosts, 1 024 x A100-80GB".
 [[nodiscard]] std::string machines_text(const Cluster& cluster);
 
-/// The stage whose devices hold most; 0 without stages.
-[[nodiscard]] size_t fullest_stage(const Candidate& candidate);
+/// Bytes that a device of a stage may hold: the decision's limit, and no more than it has.
+[[nodiscard]] double limit_of(const DecisionFile& file, const PlannedStage& stage);
+/// The stage of the best candidate whose devices have the least room left, as a part of their
+/// limit; 0 without stages.
+[[nodiscard]] size_t fullest_stage(const DecisionFile& file);
 /// Bytes on one of its devices.
-[[nodiscard]] double fullest_bytes(const Candidate& candidate);
+[[nodiscard]] double fullest_bytes(const DecisionFile& file);
 [[nodiscard]] double samples_per_second(const Decision& decision, const Candidate& candidate);
 
 /// Consecutive stages [first, last] that look alike in every table.

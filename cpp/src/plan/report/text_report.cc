@@ -91,7 +91,7 @@ void add_prediction_rows(Table& table, const DecisionFile& a, const DecisionFile
       [](File f) { return samples_per_second(f.decision, f.decision.best) * f.model.sequence; },
       count_text);
   add("MFU", [](File f) { return f.decision.eta; }, percent_text);
-  add("memory, fullest", [](File f) { return fullest_bytes(f.decision.best); }, bytes_text);
+  add("memory, fullest", [](File f) { return fullest_bytes(f); }, bytes_text);
   add("to the end", [](File f) { return f.decision.hours; }, hours_text);
   add("cost", [](File f) { return f.decision.cost; }, money_text);
   add("storage, B/s", [](File f) { return f.decision.lambda; }, bytes_text);

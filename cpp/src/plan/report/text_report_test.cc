@@ -85,6 +85,19 @@ TEST(FormatDecision, LeavesOutWhatIsNotKnown) {
   }
 }
 
+TEST(FormatDecision, TheFullestDeviceIsTheOneWithTheLeastOfItsOwnLimit) {
+  DecisionFile file = sample_file();
+  file.decision.memory_limit = 75e9;
+  auto& stages = file.decision.best.stages;
+  stages[0].estimate.memory = {.weights = 60e9};
+  stages[3].estimate.memory = {.weights = 31e9};
+  EXPECT_EQ(limit_of(file, stages[0]), 75e9);
+  EXPECT_EQ(limit_of(file, stages[3]), 32e9);
+  EXPECT_EQ(fullest_stage(file), 3U);
+  EXPECT_THAT(format_decision(file, false), HasSubstr("28.9 GiB a device of stage 3"));
+  EXPECT_THAT(explain_decision(file), HasSubstr("96.9 %"));
+}
+
 TEST(FormatDecision, OfNothingIsNoCrash) {
   const DecisionFile empty;
   EXPECT_FALSE(format_decision(empty, false).empty());
