@@ -1,0 +1,157 @@
+"""Writes the tables of docs/planner-validation.md: what the planner predicts of measured runs.
+
+    tools/planner_validation.py [--program CORRO] [--check]
+
+Fits the cost model to the runs that vTrain's authors measured (cpp/src/plan/cost/measured),
+predicts them and others, and puts the tables between the page's markers. --check writes nothing and
+fails if the page is not what it would write. The same program gives the same page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/planner-validation.md"
+MEASURED = ROOT / "cpp/src/plan/cost/measured"
+MANY_HOSTS = MEASURED / "megatron_a100_steps.csv"
+ONE_HOST = MEASURED / "megatron_a100_one_node_steps.csv"
+BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->"
+
+
+def corro(program: str, *arguments: str) -> str:
+    return subprocess.run(
+        [program, *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+Row = dict[str, str]
+
+
+def predicted(program: str, runs: Path, params: Path) -> list[Row]:
+    text = corro(program, "plan", "predict", str(runs), "--params", str(params))
+    return list(csv.DictReader(text.splitlines()))
+
+
+def error(row: Row) -> float:
+    return float(row["predicted_ms"]) / float(row["step_ms"]) - 1
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def summary(name: str, rows: list[Row]) -> list[str]:
+    """Bias and its spread: with them, a prediction has error bars."""
+    errors = [error(row) for row in rows]
+    sizes = [abs(each) for each in errors]
+    spread = statistics.stdev(errors) if len(errors) > 1 else 0.0
+    return [
+        name,
+        str(len(rows)),
+        f"{100 * statistics.mean(errors):+.1f} ± {100 * spread:.1f} %",
+        percent(statistics.mean(sizes)),
+        percent(statistics.median(sizes)),
+        percent(max(sizes)),
+    ]
+
+
+HEAD = ["runs", "number", "predicted / measured - 1", "mean error", "median", "worst"]
+
+
+def by_model(rows: list[Row]) -> list[list[str]]:
+    models: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        models.setdefault((int(row["hidden"]), int(row["layers"])), []).append(row)
+    return [
+        summary(f"hidden {hidden}, {layers} layers", models[hidden, layers])
+        for hidden, layers in sorted(models)
+    ]
+
+
+def every_run(rows: list[Row]) -> str:
+    head = [
+        "model",
+        "GPUs",
+        "tp",
+        "dp",
+        "pp",
+        "micro-batch",
+        "measured",
+        "predicted",
+        "error",
+        "memory",
+    ]
+    return table(
+        head,
+        [
+            [
+                f"{row['hidden']} x {row['layers']}",
+                *(row[name] for name in ("gpus", "tp", "dp", "pp", "micro_batch")),
+                f"{float(row['step_ms']) / 1e3:.2f} s",
+                f"{float(row['predicted_ms']) / 1e3:.2f} s",
+                f"{100 * error(row):+.1f} %",
+                f"{float(row['predicted_gib']):.1f} GiB",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def sections(program: str) -> dict[str, str]:
+    """Name of a marker -> what stands there."""
+    with tempfile.TemporaryDirectory() as folder:
+        params = Path(folder) / "params.json"
+        said = corro(program, "plan", "fit", str(MANY_HOSTS), "-o", str(params))
+        calibration = json.loads(params.read_text())
+        fitted = predicted(program, MANY_HOSTS, params)
+        other = predicted(program, ONE_HOST, params)
+    fields = [[f"`{name}`", f"{value:.4g}"] for name, value in list(calibration.items())[1:]]
+    return {
+        "fit": "```text\n" + said.strip() + "\n```\n",
+        "calibration": table(["field", "value"], fields),
+        "models": table(HEAD, [*by_model(fitted), summary("all", fitted)]),
+        "one host": table(HEAD, [summary("1 to 8 GPUs of one host", other)]),
+        "runs": every_run(fitted),
+    }
+
+
+def filled(page: str, texts: dict[str, str]) -> str:
+    """The page with each text between its markers. ValueError if one is not there."""
+    for name, text in texts.items():
+        begin, end = BEGIN.format(name), END.format(name)
+        start = page.index(begin) + len(begin)
+        page = page[:start] + text + page[page.index(end, start) :]
+    return page
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--program", default=str(ROOT / ".venv/bin/corro"))
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    old = PAGE.read_text()
+    new = filled(old, sections(options.program))
+    if options.check:
+        if new != old:
+            print(f"{PAGE}: is not what tools/planner_validation.py writes", file=sys.stderr)
+        return int(new != old)
+    PAGE.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
