@@ -2,6 +2,6 @@
 
 namespace corro::app {
 
-const TileProduct kAvx2Product = {add_tile_product<8>, 2 * 8, "AVX2"};
+const TileProduct kAvx2Product = {add_tile_product<8>, size_t{2} * 8, "AVX2"};
 
 }  // namespace corro::app

@@ -2,6 +2,6 @@
 
 namespace corro::app {
 
-const TileProduct kAvx512Product = {add_tile_product<16>, 2 * 16, "AVX-512"};
+const TileProduct kAvx512Product = {add_tile_product<16>, size_t{2} * 16, "AVX-512"};
 
 }  // namespace corro::app

@@ -2,6 +2,6 @@
 
 namespace corro::app {
 
-const TileProduct kBaselineProduct = {add_tile_product<4>, 2 * 4, "baseline"};
+const TileProduct kBaselineProduct = {add_tile_product<4>, size_t{2} * 4, "baseline"};
 
 }  // namespace corro::app
