@@ -9,13 +9,13 @@ namespace corro::plan {
 /// Efficiencies are fractions of what the cluster file says. The defaults are fitted to the 69
 /// runs of docs/planner.md's validation page (vTrain's measurements, A100-80GB).
 struct Calibration {
-  double matmul_efficiency = 0.77;     ///< Of a device's peak, by large matrix multiplications.
-  double memory_efficiency = 0.95;     ///< Of a device's memory bandwidth, by everything else.
-  double link_efficiency = 1.0;        ///< Of the links inside a host, by collectives.
-  double network_efficiency = 0.947;   ///< Of a host's network, by collectives.
-  double collective_seconds = 2.7e-4;  ///< Until a collective is under way on all its ranks.
-  double operator_seconds = 2.1e-4;    ///< The least that an operator takes in one direction:
-                                       ///< launching its kernels.
+  double matmul_efficiency = 0.779;     ///< Of a device's peak, by large matrix multiplications.
+  double memory_efficiency = 0.929;     ///< Of a device's memory bandwidth, by everything else.
+  double link_efficiency = 1.0;         ///< Of the links inside a host, by collectives.
+  double network_efficiency = 0.95;     ///< Of a host's network, by collectives.
+  double collective_seconds = 2.68e-4;  ///< Until a collective is under way on all its ranks.
+  double operator_seconds = 2.1e-4;     ///< The least that an operator takes in one direction:
+                                        ///< launching its kernels.
   bool operator==(const Calibration&) const = default;
 };
 

@@ -39,6 +39,12 @@ Point clamp(Point x) {
   return x;
 }
 
+/// The field is at an end of its range, and this direction leads out of it.
+bool leaves_range(size_t i, double x, double direction) {
+  const CalibrationField& field = kCalibrationFields[i];
+  return direction > 0 ? x >= std::log(field.most) : x <= std::log(field.least);
+}
+
 Point start() {
   Point x;
   for (size_t i = 0; i < kFields; ++i) x[i] = std::log(kCalibrationFields[i].middle);
@@ -146,7 +152,13 @@ class Fit {
         for (size_t j = 0; j < kFields; ++j) a[i][j] += jacobian[r][i] * jacobian[r][j];
       }
     }
-    for (size_t i = 0; i < kFields; ++i) a[i][i] *= 1 + damping;
+    for (size_t i = 0; i < kFields; ++i) {
+      a[i][i] *= 1 + damping;
+      if (!leaves_range(i, x[i], b[i])) continue;
+      // A field that is at its end and would go further stays, and the others' steps are theirs.
+      for (size_t j = 0; j < kFields; ++j) a[i][j] = a[j][i] = i == j ? 1 : 0;
+      b[i] = 0;
+    }
     Point next = x;
     const Point moved = solve(a, b);
     for (size_t i = 0; i < kFields; ++i) next[i] += moved[i];
