@@ -189,19 +189,20 @@ void LayerCoster::add_cut_ones(const Operator& op, std::vector<Strategy>& list) 
 /// The collective forward, and its transpose backward (planning.md 3a).
 Seconds LayerCoster::convert(Layout from, Layout to, double elements) const {
   using enum Layout;
-  constexpr double kNo = kNever;
+  constexpr double kImpossible = kNever;
   const double all = bytes(elements);
   const double gather = traffic_.allgather(all, tensor_);
   const double reduce = 2 * gather;
   const double exchange = traffic_.alltoall(all / cut_.tensor, tensor_);
-  if (cut_.tensor == 1 || from == to) return from == kPartial ? Seconds{kNo, kNo} : Seconds{};
+  if (cut_.tensor == 1 || from == to)
+    return from == kPartial ? Seconds{kImpossible, kImpossible} : Seconds{};
   switch (from) {
     case kReplicated:
       return to == kDuplicated ? Seconds{0, reduce}
-             : to == kPartial  ? Seconds{kNo, kNo}
+             : to == kPartial  ? Seconds{kImpossible, kImpossible}
                                : Seconds{0, gather};
     case kDuplicated:
-      return to == kReplicated ? Seconds{} : Seconds{kNo, kNo};
+      return to == kReplicated ? Seconds{} : Seconds{kImpossible, kImpossible};
     case kPartial:
       return to == kReplicated   ? Seconds{reduce, 0}
              : to == kDuplicated ? Seconds{reduce, reduce}
@@ -210,10 +211,10 @@ Seconds LayerCoster::convert(Layout from, Layout to, double elements) const {
     case kSequence:
       return to == kReplicated   ? Seconds{gather, 0}
              : to == kDuplicated ? Seconds{gather, gather}
-             : to == kPartial    ? Seconds{kNo, kNo}
+             : to == kPartial    ? Seconds{kImpossible, kImpossible}
                                  : Seconds{exchange, exchange};
   }
-  return {kNo, kNo};
+  return {kImpossible, kImpossible};
 }
 
 /// Node 0 is what comes in, the last one what goes out: both lie as layers hand them on.

@@ -2,8 +2,8 @@
 // "Efficient large-scale language model training on GPU clusters", SC'21, appendix), elements kept
 // for backward (Korthikanti et al., "Reducing activation recomputation in large transformer
 // models", 2022, §4.1: 17 s h + 2.5 a s^2 of two bytes a layer), and elements that elementwise
-// kernels read and write. The last is a count of fused kernels: a norm reads and writes once, and so
-// does what adds to the residual (that it reads twice is not seen in measured runs).
+// kernels read and write. The last is a count of fused kernels: a norm reads and writes once, and
+// so does what adds to the residual (that it reads twice is not seen in measured runs).
 #include "plan/model/transformer.h"
 
 #include <fmt/format.h>
