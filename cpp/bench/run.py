@@ -23,6 +23,7 @@ import hvd_rows
 import launcher_rows
 import many_rows
 import plan_rows
+import planner_rows
 import small_rows
 import ssh_rows
 import training_rows
@@ -37,6 +38,7 @@ FAMILIES: dict[str, Family] = {
     **training_rows.FAMILIES,
     **many_rows.FAMILIES,
     **plan_rows.FAMILIES,
+    **planner_rows.FAMILIES,
     **host_rows.FAMILIES,
     **ssh_rows.FAMILIES,
     **agent_rows.FAMILIES,

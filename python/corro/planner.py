@@ -114,7 +114,7 @@ def plan(
         samples: of the whole training; bytes_per_sample: what storage delivers for each.
         objective: "time", "cost" or "samples_per_price".
         trainer: who is to run the plan, "corro" or "megatron": what it can do bounds the search.
-        global_batch: samples of a step; default: about 4 million tokens, or 512 samples.
+        global_batch: samples of a step; default: 32 768 tokens for each device, at most 4 million.
         memory_limit: of a device, bytes or text as "70 GiB"; default: 94 % of what it has.
         strategies: those that are allowed, of STRATEGIES; default: all.
         pins: what is decided already, as {"tensor": 8, "zero": 1, "recompute": "full"}.

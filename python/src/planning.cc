@@ -25,7 +25,7 @@ constexpr plan::RealRange kAmount{0, 1e30};
 Pins read_pins(const Json& json, const Place& place, Reading& reading) {
   ObjectReader object(json, place, reading,
                       {"tensor", "context", "expert", "data", "pipeline", "micro_batch", "chunks",
-                       "zero", "sequence_parallel", "recompute", "offload", "dtype"});
+                       "zero", "sequence_parallel", "recompute", "offload", "dtype", "schedule"});
   Pins pins;
   const auto count = [&](std::string_view field, std::optional<uint32_t>& pin, int64_t least,
                          int64_t most) {
@@ -46,6 +46,9 @@ Pins read_pins(const Json& json, const Place& place, Reading& reading) {
   if (has("offload")) pins.offload = object.boolean("offload");
   if (has("recompute")) {
     pins.recompute = object.choice<plan::Recompute>("recompute", plan::kRecomputeCount);
+  }
+  if (has("schedule")) {
+    pins.schedule = object.choice<plan::Schedule>("schedule", plan::kScheduleCount);
   }
   if (has("dtype")) pins.dtype = object.choice<DType>("dtype", kDTypeCount);
   return pins;

@@ -21,6 +21,7 @@ const std::map<std::string, std::string>& known_values() {
       {"--bind", "auto none core"},
       {"--objective", "time cost samples_per_price"},
       {"--recompute", "none attention full"},
+      {"--schedule", "1f1b interleaved gpipe zero_bubble"},
       {"--sequence-parallel", "on off"},
       {"--offload", "on off"},
       {"--dtype", "bf16 f16 f32"},

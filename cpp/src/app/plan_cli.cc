@@ -95,7 +95,8 @@ void describe_question(CLI::App& app, RawPlan& raw) {
              "What is best: time (the default), cost or samples_per_price");
   add_choice(app, raw, "--trainer", "PROGRAM", {"corro", "megatron"},
              "What is to run the plan: corro (the default) or megatron");
-  add_value(app, raw, "--global-batch", "N", "Samples of a step; default: 4 million tokens");
+  add_value(app, raw, "--global-batch", "N",
+            "Samples of a step; default: 32768 tokens for each device, at most 4 million");
   add_value(app, raw, "--memory-limit", "BYTES",
             "Of a device, such as \"70 GiB\"; default: 94 % of what it has");
   add_value(app, raw, "--sequence", "N", "Tokens of a sample, instead of the model's");
@@ -110,6 +111,8 @@ void describe_question(CLI::App& app, RawPlan& raw) {
   add_value(app, raw, "--zero", "0..3", "Pin what data parallel ranks shard");
   add_choice(app, raw, "--sequence-parallel", "on|off", {"on", "off"},
              "Pin sequence parallelism: on or off");
+  add_choice(app, raw, "--schedule", "ORDER", {"1f1b", "interleaved", "gpipe", "zero_bubble"},
+             "Pin the order of micro-batches: 1f1b, interleaved, gpipe or zero_bubble");
   add_choice(app, raw, "--recompute", "WHAT", {"none", "attention", "full"},
              "Pin what is recomputed: none, attention or full");
   add_choice(app, raw, "--offload", "on|off", {"on", "off"},
@@ -268,6 +271,7 @@ void finish_question(Checked& checked, PlanCommand& command) {
   checked.whole("--zero", {0, 3}, pins.zero);
   checked.on_off("--sequence-parallel", pins.sequence_parallel);
   checked.on_off("--offload", pins.offload);
+  checked.choice<plan::Schedule>("--schedule", plan::kScheduleCount, pins.schedule);
   checked.choice<plan::Recompute>("--recompute", plan::kRecomputeCount, pins.recompute);
   checked.choice<DType>("--dtype", kDTypeCount, pins.dtype);
   command.json = checked.text("--json");

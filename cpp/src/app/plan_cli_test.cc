@@ -68,6 +68,8 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
                                       "on",
                                       "--recompute",
                                       "attention",
+                                      "--schedule",
+                                      "zero_bubble",
                                       "--offload",
                                       "off",
                                       "--dtype",
@@ -97,6 +99,7 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
               ElementsAre(8U, 2U, 4U, 3U, 16U, 5U, 6U, 0U));
   EXPECT_EQ(pins.sequence_parallel, true);
   EXPECT_EQ(pins.recompute, plan::Recompute::kAttention);
+  EXPECT_EQ(pins.schedule, plan::Schedule::kZeroBubble);
   EXPECT_EQ(pins.offload, false);
   EXPECT_EQ(pins.dtype, DType::kF16);
   EXPECT_TRUE(command.explain);

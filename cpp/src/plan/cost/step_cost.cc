@@ -243,30 +243,43 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
 
 std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers, uint32_t from_end,
                                                        double limit) const {
+  const double room = limit - fixed_memory(layers).sum();
+  const double flight = in_flight(from_end);
+  double all = 0;   // Bytes kept if nothing is recomputed,
+  double some = 0;  // and at least.
+  double transient = 0;
+  double least = 0;  // Seconds.
+  for (uint32_t run = 0; run < runs(); ++run) {
+    const double n = count(layers, run);
+    if (n == 0) continue;
+    const LayerCost& cost = layer(run);
+    const double smallest = *std::ranges::min_element(cost.kept);
+    all += n * cost.kept[0] * flight;
+    some += n * smallest * flight;
+    transient = std::max(transient, cost.kept[0] - smallest);
+    least += n * (cost.forward + cost.backward);
+  }
+  Choice result{.recompute = RecomputeCounts(runs()), .bound = least};
+  if (all <= room) {  // Then nothing is transient either.
+    for (uint32_t run = 0; run < runs(); ++run) result.recompute[run][0] = count(layers, run);
+    return result;
+  }
+  if (some > room - transient) return std::nullopt;
   std::vector<LayerChoices> choices;
   std::vector<uint32_t> of_run;
-  double transient = 0;
-  double least = 0;
   for (uint32_t run = 0; run < runs(); ++run) {
     const uint32_t n = count(layers, run);
     if (n == 0) continue;
     const LayerCost& cost = layer(run);
-    LayerChoices choice{.count = n, .options = {}};
+    choices.push_back({.count = n, .options = {}});
     for (size_t how = 0; how < kRecomputeCount; ++how) {
-      choice.options.push_back({cost.recompute[how], cost.kept[how] * in_flight(from_end)});
+      choices.back().options.push_back({cost.recompute[how], cost.kept[how] * flight});
     }
-    choices.push_back(std::move(choice));
     of_run.push_back(run);
-    const auto kept = std::minmax_element(cost.kept.begin(), cost.kept.end());
-    transient = std::max(transient, cost.kept[0] - *kept.first);
-    least += n * (cost.forward + cost.backward);
   }
-  const double fixed = fixed_memory(layers).sum();
-  // Without recomputing nothing is transient: worth a look first.
-  auto best = choose_quickly(choices, limit - fixed);
-  if (best && best->time > 0) best = choose_quickly(choices, limit - fixed - transient);
+  const auto best = choose_quickly(choices, room - transient);
   if (!best) return std::nullopt;
-  Choice result{.recompute = RecomputeCounts(runs()), .bound = least + best->bound};
+  result.bound += best->bound;
   for (size_t i = 0; i < of_run.size(); ++i) {
     std::copy(best->counts[i].begin(), best->counts[i].end(), result.recompute[of_run[i]].begin());
   }

@@ -9,12 +9,12 @@
 namespace corro::plan {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
 using Layers = std::vector<std::vector<LayerWay>>;
 
 double try_all(const Layers& layers, double memory, uint64_t in_flight, size_t layer = 0) {
-  if (layer == layers.size()) return memory >= 0 ? 0 : kNever;
-  double best = kNever;
+  if (layer == layers.size()) return memory >= 0 ? 0 : kNoTime;
+  double best = kNoTime;
   for (const LayerWay& way : layers[layer]) {
     const double needed = way.memory_in_flight * static_cast<double>(in_flight) + way.memory_fixed;
     best = std::min(best, way.time + try_all(layers, memory - needed, in_flight, layer + 1));
@@ -27,8 +27,8 @@ void expect_fastest(const Layers& layers, double memory) {
   for (const auto& ways : layers) choices.add_node(ways);
   for (uint64_t in_flight = 1; in_flight <= 6; ++in_flight) {
     const double want = try_all(layers, memory, in_flight);
-    ASSERT_EQ(choices.find(in_flight), want < kNever) << in_flight;
-    if (want == kNever) continue;
+    ASSERT_EQ(choices.find(in_flight), want < kNoTime) << in_flight;
+    if (want == kNoTime) continue;
     EXPECT_NEAR(choices.time(), want, 1e-9);
     double time = 0;
     double bytes = 0;

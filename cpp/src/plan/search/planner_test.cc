@@ -133,6 +133,15 @@ TEST(Planner, KeepsPins) {
             decision.best.stages[0].layers.end - 1);
 }
 
+TEST(Planner, KeepsAPinnedSchedule) {
+  for (const Schedule schedule : {Schedule::kOneFOneB, Schedule::kZeroBubble, Schedule::kGPipe,
+                                  Schedule::kInterleaved}) {
+    Request request = small();
+    request.pins = {.tensor = 1, .pipeline = 2, .schedule = schedule};
+    EXPECT_EQ(decide(request).best.shape.schedule, schedule);
+  }
+}
+
 TEST(Planner, RefusesPinsThatNoShapeHas) {
   Request request = small();
   request.pins = {.tensor = 2, .pipeline = 8};

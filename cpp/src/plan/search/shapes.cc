@@ -157,7 +157,8 @@ class Enumeration {
 
   void add_schedules() {
     const uint32_t p = base_.pipeline;
-    const bool interleaves = request_.trainer == Trainer::kMegatron;
+    const bool interleaves =
+        request_.trainer == Trainer::kMegatron || pins_.schedule == Schedule::kInterleaved;
     const auto chunks = interleaves ? std::vector(std::begin(kChunks), std::end(kChunks))
                                     : std::vector<uint32_t>{1};
     each(pins_.chunks, chunks, [&](uint32_t v) {

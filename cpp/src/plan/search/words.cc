@@ -59,6 +59,7 @@ std::string describe(const Pins& pins) {
   for (const auto& [name, value] : numbers) {
     if (*value) parts.push_back(fmt::format("{} {}", name, **value));
   }
+  if (pins.schedule) parts.push_back(fmt::format("schedule {}", name_of(*pins.schedule)));
   return join(parts);
 }
 
