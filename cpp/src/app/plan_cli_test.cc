@@ -15,12 +15,12 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-Result<Request> parse(const std::vector<std::string>& arguments) {
+Result<Request> parse_planning(const std::vector<std::string>& arguments) {
   return parse_command_line(arguments, "1.2.3");
 }
 
 PlanCommand parsed(const std::vector<std::string>& arguments) {
-  const auto request = parse(arguments);
+  const auto request = parse_planning(arguments);
   EXPECT_TRUE(request.ok()) << request.status().message();
   if (!request.ok()) return {};
   EXPECT_EQ(request->action, Action::kPlan);
@@ -199,7 +199,7 @@ TEST(PlanCommandLine, MistakesAreOneLineThatNamesTheOption) {
     const bool needs_files =
         words.size() == 3 && words[1].starts_with("--") && words[1] != "--model";
     if (needs_files) words.insert(words.end(), {"--model", "m", "--cluster", "c"});
-    const auto request = parse(words);
+    const auto request = parse_planning(words);
     ASSERT_FALSE(request.ok()) << said;
     EXPECT_EQ(request.status().code(), Code::kInvalidArgument);
     EXPECT_THAT(request.status().message(), StartsWith(said));
@@ -220,15 +220,16 @@ TEST(PlanCommandLine, HelpHasExamples) {
     words.emplace_back("--help");
     std::vector<std::string> help = {"help"};
     help.insert(help.end(), command.begin(), command.end());
-    EXPECT_THAT(parse(words)->text, HasSubstr("Example")) << command.back();
-    EXPECT_EQ(parse(words)->text, parse(help)->text);
+    EXPECT_THAT(parse_planning(words)->text, HasSubstr("Example")) << command.back();
+    EXPECT_EQ(parse_planning(words)->text, parse_planning(help)->text);
   }
-  EXPECT_THAT(parse({"help", "plan", "fits"}).status().message(), HasSubstr("no command 'fits'"));
+  EXPECT_THAT(parse_planning({"help", "plan", "fits"}).status().message(),
+              HasSubstr("no command 'fits'"));
 }
 
 TEST(PlanCommandLine, CompletionKnowsTheCommandsOfPlan) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    const std::string text = parse({"completion", shell})->text;
+    const std::string text = parse_planning({"completion", shell})->text;
     for (const char* word : {"probe", "whatif", "predict", "partition", "micro-batch", "remove",
                              "samples_per_price", "attention"}) {
       EXPECT_THAT(text, HasSubstr(word)) << shell;

@@ -26,16 +26,16 @@ extern const TileProduct kAvx512Product;
 /// The widest that this processor runs.
 [[nodiscard]] const TileProduct& widest_product();
 
-/// kLanes floats a vector, two vectors a row: 12 sums stay in registers, which is what hides the
+/// Lanes floats a vector, two vectors a row: 12 sums stay in registers, which is what hides the
 /// latency of a multiply-add (as in BLIS: Van Zee and van de Geijn, "BLIS", ACM TOMS 2015).
-template <size_t kLanes>
+template <size_t Lanes>
 void add_tile_product(const float* a, const float* b, float* sums, size_t times) {
-  using Vector [[gnu::vector_size(kLanes * sizeof(float)), gnu::aligned(4)]] = float;
+  using Vector [[gnu::vector_size(Lanes * sizeof(float)), gnu::aligned(4)]] = float;
   Vector sum[kTileRows][2] = {};
   for (size_t i = 0; i < times; ++i) {
     for (size_t k = 0; k < kTileDepth; ++k) {
-      const Vector left = *reinterpret_cast<const Vector*>(b + k * 2 * kLanes);
-      const Vector right = *reinterpret_cast<const Vector*>(b + k * 2 * kLanes + kLanes);
+      const Vector left = *reinterpret_cast<const Vector*>(b + k * 2 * Lanes);
+      const Vector right = *reinterpret_cast<const Vector*>(b + k * 2 * Lanes + Lanes);
 #pragma GCC unroll 6
       for (size_t row = 0; row < kTileRows; ++row) {
         const float factor = a[k * kTileRows + row];
@@ -45,8 +45,8 @@ void add_tile_product(const float* a, const float* b, float* sums, size_t times)
     }
   }
   for (size_t row = 0; row < kTileRows; ++row) {
-    *reinterpret_cast<Vector*>(sums + row * 2 * kLanes) += sum[row][0];
-    *reinterpret_cast<Vector*>(sums + row * 2 * kLanes + kLanes) += sum[row][1];
+    *reinterpret_cast<Vector*>(sums + row * 2 * Lanes) += sum[row][0];
+    *reinterpret_cast<Vector*>(sums + row * 2 * Lanes + Lanes) += sum[row][1];
   }
 }
 

@@ -13,7 +13,7 @@ bool has(const std::string& text, std::string_view part) {
 }
 
 /// `error`: of a rank that gave up. Below corro-horovod another variable is the deadline.
-std::string more_time(const std::string& error) {
+std::string_view more_time(const std::string& error) {
   return has(error, "HorovodInternalError")
              ? "raise HOROVOD_STALL_SHUTDOWN_TIME_SECONDS if it is only slow"
              : "raise CORRO_TIMEOUT (or torch's timeout=) if it is only slow";

@@ -28,7 +28,7 @@ TEST(CalibrationFile, IsReadAsItWasWritten) {
 
 /// A file with one text in the place of another.
 std::string changed(const std::string& from, const std::string& to) {
-  std::string text = write_calibration({});
+  std::string text = write_calibration({.matmul_efficiency = 0.77});
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);

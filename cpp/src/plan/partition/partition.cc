@@ -107,7 +107,7 @@ std::string to_json(const PartitionResult& result, double seconds) {
   Json stages = Json::array();
   for (const PartitionStage& stage : result.stages) stages.push_back(to_value(stage));
   nlohmann::ordered_json document{{"objective", result.objective}};
-  document["stages"] = std::move(stages);
+  document["stages"] = stages;
   document["seconds"] = seconds;
   return document.dump() + "\n";
 }

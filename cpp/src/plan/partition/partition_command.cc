@@ -65,7 +65,7 @@ Result<PartitionRequest> parse_partition_arguments(std::span<const std::string> 
       }
       CORRO_TRY(set(request.options, name,
                     equals == std::string::npos ? arguments[i] : argument.substr(equals + 1)));
-    } else if (argument.starts_with("-") || !request.file.empty() || argument.empty()) {
+    } else if (argument.starts_with('-') || !request.file.empty() || argument.empty()) {
       return refuse(fmt::format("\"{}\" is no argument here", argument));
     } else {
       request.file = argument;
