@@ -21,10 +21,10 @@ LongWait::~LongWait() {
 }
 
 void LongWait::watch() {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::seconds(1);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto end = now() + std::chrono::seconds(1);
   auto over = over_.lock();
-  while (!*over && Clock::now() < end) (void)over.wait_for(end - Clock::now());
+  while (!*over && now() < end) (void)over.wait_for(end - now());
   if (*over) return;
   fmt::print(stderr, "{} ...", what_);
   (void)fflush(stderr);
