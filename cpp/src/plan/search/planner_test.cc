@@ -134,8 +134,8 @@ TEST(Planner, KeepsPins) {
 }
 
 TEST(Planner, KeepsAPinnedSchedule) {
-  for (const Schedule schedule : {Schedule::kOneFOneB, Schedule::kZeroBubble, Schedule::kGPipe,
-                                  Schedule::kInterleaved}) {
+  for (const Schedule schedule :
+       {Schedule::kOneFOneB, Schedule::kZeroBubble, Schedule::kGPipe, Schedule::kInterleaved}) {
     Request request = small();
     request.pins = {.tensor = 1, .pipeline = 2, .schedule = schedule};
     EXPECT_EQ(decide(request).best.shape.schedule, schedule);
