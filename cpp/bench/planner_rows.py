@@ -1,7 +1,7 @@
 """Rows of the planner: how long answers take, as whole processes, and how right they are.
 
-What others need is from their publications or was measured with their programs on one core of a
-machine like this one (docs/design/0020-planner.md); they are not part of the run.
+What others need is from their publications, or was measured with their programs on one core of two
+that were busy with other work; they are not part of the run.
 """
 
 from __future__ import annotations
