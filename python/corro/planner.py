@@ -34,6 +34,7 @@ STRATEGIES: Mapping[str, tuple[str, object]] = {
     "sharding": ("zero", 0),
     "sequence": ("sequence_parallel", False),
     "recompute": ("recompute", "none"),
+    "overlap": ("overlap", False),
     "offload": ("offload", False),
 }
 """What may be allowed or not, and the pin that stands for "not"."""
@@ -103,6 +104,7 @@ def plan(
     memory_limit: float | str | None = None,
     strategies: Iterable[str] | None = None,
     pins: Mapping[str, object] | None = None,
+    profile: object = None,
     policies: Iterable[object] = (),
 ) -> Planned:
     """Returns the best way to train `model` on `cluster`, and the proof of how good it is.
@@ -118,6 +120,8 @@ def plan(
         memory_limit: of a device, bytes or text as "70 GiB"; default: 94 % of what it has.
         strategies: those that are allowed, of STRATEGIES; default: all.
         pins: what is decided already, as {"tensor": 8, "zero": 1, "recompute": "full"}.
+        profile: measured times of the layers on one of the cluster's device types: the path of a
+            profile file or a mapping with its fields; default: computed from the device's figures.
         policies: objects with any of the methods cut(CutQuestion), schedule(ScheduleQuestion) and
             placement(PlacementQuestion). What they answer is costed beside the planner's own.
 
@@ -134,6 +138,7 @@ def plan(
         "global_batch": global_batch,
         "memory_limit": memory_limit,
         "pins": pins_of(strategies, pins),
+        "profile": _profile_of(profile),
     }
     given = {name: value for name, value in options.items() if value is not None}
     try:
@@ -143,6 +148,20 @@ def plan(
     listed = [each for policy in policies for each in _functions_of(policy)]
     document, table, terms = _planner.plan(*model_of(model), *cluster_of(cluster), text, listed)
     return planned_of(json.loads(document), table, terms)
+
+
+def _profile_of(profile: object) -> object:
+    if isinstance(profile, (str, os.PathLike)):
+        with open(profile, encoding="utf-8") as file:
+            try:
+                return json.load(file)
+            except ValueError as error:
+                raise InvalidArgumentError(f"{os.fspath(profile)}: {error}") from None
+    if profile is None or isinstance(profile, Mapping):
+        return profile
+    raise InvalidArgumentError(
+        f"plan: profile: must be a path or a mapping, not a {type(profile).__name__}"
+    )
 
 
 def _functions_of(

@@ -6,7 +6,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <utility>
 
+#include "plan/cost/profile_file.h"
 #include "plan/json.h"
 
 namespace corro::python {
@@ -25,7 +28,8 @@ constexpr plan::RealRange kAmount{0, 1e30};
 Pins read_pins(const Json& json, const Place& place, Reading& reading) {
   ObjectReader object(json, place, reading,
                       {"tensor", "context", "expert", "data", "pipeline", "micro_batch", "chunks",
-                       "zero", "sequence_parallel", "recompute", "offload", "dtype", "schedule"});
+                       "zero", "sequence_parallel", "recompute", "overlap", "offload", "dtype",
+                       "schedule"});
   Pins pins;
   const auto count = [&](std::string_view field, std::optional<uint32_t>& pin, int64_t least,
                          int64_t most) {
@@ -43,6 +47,7 @@ Pins read_pins(const Json& json, const Place& place, Reading& reading) {
   count("zero", pins.zero, 0, 3);
   const auto has = [&](std::string_view field) { return object.find(field) != nullptr; };
   if (has("sequence_parallel")) pins.sequence_parallel = object.boolean("sequence_parallel");
+  if (has("overlap")) pins.overlap = object.boolean("overlap");
   if (has("offload")) pins.offload = object.boolean("offload");
   if (has("recompute")) {
     pins.recompute = object.choice<plan::Recompute>("recompute", plan::kRecomputeCount);
@@ -80,7 +85,7 @@ Result<plan::Request> read_options(std::string_view text) {
   Reading reading("plan");
   ObjectReader top(document, {}, reading,
                    {"global_batch", "samples", "bytes_per_sample", "objective", "trainer",
-                    "memory_limit", "pins"});
+                    "memory_limit", "pins", "profile"});
   plan::Request request;
   request.global_batch = static_cast<uint32_t>(top.integer("global_batch", {0, kMostCount}, 0));
   request.samples = top.real("samples", kAmount, 0);
@@ -93,6 +98,10 @@ Result<plan::Request> read_options(std::string_view text) {
   const Place at{nullptr, "pins", {}};
   if (const Json* pins = top.find("pins")) request.pins = read_pins(*pins, at, reading);
   CORRO_TRY(reading.status());
+  if (const Json* profile = top.find("profile")) {
+    CORRO_ASSIGN(plan::Profile read, plan::read_profile(profile->dump(), "plan: profile"));
+    request.profile = std::make_shared<const plan::Profile>(std::move(read));
+  }
   return request;
 }
 

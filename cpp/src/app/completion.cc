@@ -23,6 +23,7 @@ const std::map<std::string, std::string>& known_values() {
       {"--recompute", "none attention full"},
       {"--schedule", "1f1b interleaved gpipe zero_bubble"},
       {"--sequence-parallel", "on off"},
+      {"--overlap", "on off"},
       {"--offload", "on off"},
       {"--dtype", "bf16 f16 f32"},
       {"--to", "corro megatron"},
@@ -98,7 +99,7 @@ std::string write_bash(const CLI::App& program) {
   case $last in
 {}    completion) words="{}" ;;
     --log-dir | --output-dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
-    --events | --model | --cluster | --params | --json | --svg | --html | --output | -o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --events | --model | --cluster | --params | --profile | --json | --svg | --html | --output | -o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --hostfile) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --np | -np | -n | --nproc-per-node | --timeout | --long-wait | --env | -H | --hosts | --rsh | --network | --fan-out) return ;;
   esac

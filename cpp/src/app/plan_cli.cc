@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -18,10 +19,13 @@ Examples:
   corro plan --model config.json --sequence 4096 --cluster cluster.yaml --explain
   corro plan --model llama3-70b --cluster cluster.yaml --tp 8 --zero 1 --json plan.json
   corro plan --model gpt3-13b --cluster cluster.yaml --samples 1e9 --bytes-per-sample 4096
+  corro plan --measure --model train.py:build --cluster cluster.yaml -H node1,node2
 
 A model is a file (a recorded model, a config.json of Hugging Face, a few lines of YAML) or one of
 the names in docs/planner-inputs.md; a cluster is a file, which `corro probe` writes. What you pin
-with --tp, --pp, ... is kept; the planner decides the rest.
+with --tp, --pp, ... is kept; the planner decides the rest. --measure runs every plan of data and
+pipeline parallelism on the cluster's machines, processors only, and shows how well each was
+predicted.
 )";
 
 constexpr const char* kFitExamples = R"(
@@ -101,6 +105,7 @@ void describe_question(CLI::App& app, RawPlan& raw) {
             "Of a device, such as \"70 GiB\"; default: 94 % of what it has");
   add_value(app, raw, "--sequence", "N", "Tokens of a sample, instead of the model's");
   add_value(app, raw, "--params", "FILE", "Calibration, from corro plan fit");
+  add_value(app, raw, "--profile", "FILE", "Measured times of layers, from corro plan --measure");
   add_value(app, raw, "--tp", "N", "Pin the tensor parallel degree");
   add_value(app, raw, "--cp", "N", "Pin the context parallel degree");
   add_value(app, raw, "--ep", "N", "Pin the expert parallel degree");
@@ -115,6 +120,8 @@ void describe_question(CLI::App& app, RawPlan& raw) {
              "Pin the order of micro-batches: 1f1b, interleaved, gpipe or zero_bubble");
   add_choice(app, raw, "--recompute", "WHAT", {"none", "attention", "full"},
              "Pin what is recomputed: none, attention or full");
+  add_choice(app, raw, "--overlap", "on|off", {"on", "off"},
+             "Pin whether gradients are reduced beside backward (the default) or after it");
   add_choice(app, raw, "--offload", "on|off", {"on", "off"},
              "Pin whether optimizer state lies in host memory");
   add_choice(app, raw, "--dtype", "TYPE", {"bf16", "f16", "f32"}, "Pin the type of activations");
@@ -122,6 +129,21 @@ void describe_question(CLI::App& app, RawPlan& raw) {
   add_value(app, raw, "--json", "FILE", "Write the plan file; -: print it");
   add_value(app, raw, "--svg", "FILE", "Draw the pipeline, the memory and the placement");
   add_value(app, raw, "--html", "FILE", "The same as a page");
+}
+
+void describe_hosts(CLI::App& app, RawPlan& raw, const std::string& description) {
+  app.add_option("-H,--hosts", raw.hosts.hosts, description)
+      ->type_name("HOST,...")
+      ->check({[](const std::string& hosts) {  // a variable that was never set is not this host
+                 return hosts.empty() ? std::string("no host; give some, as in: -H node1,node2")
+                                      : "";
+               },
+               ""});
+  app.add_option("--hostfile", raw.hosts.hostfile, "The hosts of this file")->type_name("FILE");
+  app.add_option("--network", raw.hosts.network, "Reach hosts by addresses in this range only")
+      ->type_name("CIDR");
+  app.add_option("--rsh", raw.hosts.rsh, "Another remote shell than ssh, with its options")
+      ->type_name("CMD");
 }
 
 void describe_calibration(CLI::App& plan, RawPlan& raw) {
@@ -254,6 +276,7 @@ void finish_question(Checked& checked, PlanCommand& command) {
     checked.refuse("--cluster", "is missing: a cluster file, which corro probe writes");
   }
   question.params = checked.text("--params");
+  question.profile = checked.text("--profile");
   checked.number("--samples", {1, 1e18}, question.samples);
   checked.number("--bytes-per-sample", {0, 1e18}, question.bytes_per_sample);
   checked.choice<plan::Objective>("--objective", plan::kObjectiveCount, question.objective);
@@ -270,6 +293,7 @@ void finish_question(Checked& checked, PlanCommand& command) {
   checked.whole("--interleave", {1, kMostDegree}, pins.chunks);
   checked.whole("--zero", {0, 3}, pins.zero);
   checked.on_off("--sequence-parallel", pins.sequence_parallel);
+  checked.on_off("--overlap", pins.overlap);
   checked.on_off("--offload", pins.offload);
   checked.choice<plan::Schedule>("--schedule", plan::kScheduleCount, pins.schedule);
   checked.choice<plan::Recompute>("--recompute", plan::kRecomputeCount, pins.recompute);
@@ -288,6 +312,20 @@ PlanAction action_of(const CLI::App& program) {
     if (plan.got_subcommand(name.substr(name.rfind(' ') + 1))) return action;
   }
   return PlanAction::kPlan;
+}
+
+/// What is measured is one model's plans, all of them: most of what decides a plan has no say.
+void finish_measuring(const RawPlan& raw, Checked& checked, PlanCommand& command) {
+  finish_question(checked, command);
+  constexpr const char* kTaken[] = {"--model", "--cluster", "--global-batch", "--memory-limit",
+                                    "--json"};
+  for (const auto& [name, value] : raw.values) {
+    if (std::ranges::find(kTaken, name) != std::end(kTaken)) continue;
+    checked.refuse(name, "has no say with --measure, which runs all plans");
+  }
+  if (command.question.model.find(':') == std::string::npos) {
+    checked.refuse("--model", "must be FILE.py:FUNCTION with --measure, which runs the model");
+  }
 }
 
 /// Options of `corro plan` before a subcommand that has none of them would be forgotten.
@@ -314,23 +352,15 @@ void describe_plan(CLI::App& program, RawPlan& raw) {
   plan.footer(kPlanExamples);
   plan.require_subcommand(0, 1);
   describe_question(plan, raw);
+  plan.add_flag("--measure", raw.measure,
+                "Run every plan of FILE.py:FUNCTION, and compare with what is predicted");
+  describe_hosts(plan, raw, "With --measure: run on these hosts; default: this one");
   describe_calibration(plan, raw);
   describe_plans(plan, raw);
   CLI::App& probe = *program.add_subcommand("probe", "Measure machines for a cluster file");
   probe.footer(kProbeExamples);
   add_value(probe, raw, "-o,--output", "FILE", "Write the cluster file here; default: print it");
-  probe.add_option("-H,--hosts", raw.hosts.hosts, "These hosts, reached by ssh; default: this one")
-      ->type_name("HOST,...")
-      ->check({[](const std::string& hosts) {  // a variable that was never set is not this host
-                 return hosts.empty() ? std::string("no host; give some, as in: -H node1,node2")
-                                      : "";
-               },
-               ""});
-  probe.add_option("--hostfile", raw.hosts.hostfile, "The hosts of this file")->type_name("FILE");
-  probe.add_option("--network", raw.hosts.network, "Reach hosts by addresses in this range only")
-      ->type_name("CIDR");
-  probe.add_option("--rsh", raw.hosts.rsh, "Another remote shell than ssh, with its options")
-      ->type_name("CMD");
+  describe_hosts(probe, raw, "These hosts, reached by ssh; default: this one");
 }
 
 Result<PlanCommand> finish_plan(const CLI::App& program, const RawPlan& raw) {
@@ -343,14 +373,23 @@ Result<PlanCommand> finish_plan(const CLI::App& program, const RawPlan& raw) {
   command.hosts = raw.hosts;
   command.removed = raw.removed;
   const size_t needed = command.action == PlanAction::kCompare ? 2 : 1;
-  const bool reads_files = command.action != PlanAction::kPlan &&
-                           command.action != PlanAction::kWhatif &&
-                           command.action != PlanAction::kProbe;
+  if (command.action == PlanAction::kPlan && raw.measure) command.action = PlanAction::kMeasure;
+  const bool runs_on_hosts =
+      command.action == PlanAction::kMeasure || command.action == PlanAction::kProbe;
+  const launch::PreflightOptions& hosts = raw.hosts;
+  if (!runs_on_hosts && !(hosts.hosts + hosts.hostfile + hosts.network + hosts.rsh).empty()) {
+    checked.refuse("hosts", "are for corro plan --measure and for corro probe");
+  }
+  const bool reads_files =
+      command.action != PlanAction::kPlan && command.action != PlanAction::kMeasure &&
+      command.action != PlanAction::kWhatif && command.action != PlanAction::kProbe;
   if (reads_files) refuse_strays(*program.get_subcommand("plan"), checked);
   if (reads_files && raw.files.size() < needed) {
     checked.refuse(needed == 2 ? "two files" : "a file", "missing; see " + name + " --help");
   }
-  if (command.action == PlanAction::kPlan || command.action == PlanAction::kWhatif) {
+  if (command.action == PlanAction::kMeasure) {
+    finish_measuring(raw, checked, command);
+  } else if (command.action == PlanAction::kPlan || command.action == PlanAction::kWhatif) {
     finish_question(checked, command);
   } else if (command.action == PlanAction::kPartition && checked.status().ok()) {
     auto request = plan::parse_partition_arguments(partition_arguments(raw));
@@ -371,8 +410,9 @@ Result<PlanCommand> finish_plan(const CLI::App& program, const RawPlan& raw) {
 
 std::string name_of(PlanAction action) {
   constexpr const char* kNames[] = {
-      "corro plan",         "corro plan fit",    "corro plan predict", "corro plan partition",
-      "corro plan compare", "corro plan whatif", "corro plan export",  "corro probe"};
+      "corro plan",         "corro plan",           "corro plan fit",
+      "corro plan predict", "corro plan partition", "corro plan compare",
+      "corro plan whatif",  "corro plan export",    "corro probe"};
   return kNames[static_cast<size_t>(action)];
 }
 

@@ -20,6 +20,7 @@ namespace corro::app {
 
 enum class PlanAction : uint8_t {
   kPlan,
+  kMeasure,
   kFit,
   kPredict,
   kPartition,
@@ -34,6 +35,7 @@ struct PlanQuestion {
   std::string model = {};  ///< File, or the name of a known one.
   std::string cluster = {};
   std::string params = {};    ///< Calibration file; "": the defaults.
+  std::string profile = {};   ///< Profile file; "": none.
   uint32_t sequence = 0;      ///< 0: as the model says.
   uint32_t global_batch = 0;  ///< 0: the planner's choice.
   double samples = 0;
@@ -46,7 +48,7 @@ struct PlanQuestion {
 
 struct PlanCommand {
   PlanAction action = PlanAction::kPlan;
-  PlanQuestion question;             ///< kPlan, kWhatif.
+  PlanQuestion question;             ///< kPlan, kMeasure, kWhatif.
   std::vector<std::string> removed;  ///< kWhatif: names of hosts.
   bool explain = false;
   std::string json;  ///< Files to write; "": none, "-": stdout.
@@ -56,7 +58,7 @@ struct PlanCommand {
   std::string output;              ///< Of kFit, kPredict, kProbe, kExport; "": stdout.
   std::string target;              ///< kExport: "corro" or "megatron".
   plan::PartitionRequest partition;
-  launch::PreflightOptions hosts;  ///< kProbe.
+  launch::PreflightOptions hosts;  ///< kProbe, kMeasure.
 };
 
 /// What CLI11 fills: values of options by their names, before they are checked.
@@ -66,6 +68,7 @@ struct RawPlan {
   std::vector<std::string> files;
   launch::PreflightOptions hosts;
   bool explain = false;
+  bool measure = false;
 };
 
 /// Adds `plan` and `probe` to the program. Borrows `raw`.

@@ -70,6 +70,10 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
                                       "attention",
                                       "--schedule",
                                       "zero_bubble",
+                                      "--overlap",
+                                      "off",
+                                      "--profile",
+                                      "profile.json",
                                       "--offload",
                                       "off",
                                       "--dtype",
@@ -101,6 +105,8 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
   EXPECT_EQ(pins.recompute, plan::Recompute::kAttention);
   EXPECT_EQ(pins.schedule, plan::Schedule::kZeroBubble);
   EXPECT_EQ(pins.offload, false);
+  EXPECT_EQ(pins.overlap, false);
+  EXPECT_EQ(question.profile, "profile.json");
   EXPECT_EQ(pins.dtype, DType::kF16);
   EXPECT_TRUE(command.explain);
   EXPECT_THAT((std::vector{command.json, command.svg, command.html}),

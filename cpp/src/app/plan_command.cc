@@ -25,6 +25,7 @@ Result<Outcome> carry_out(const PlanCommand& command, const Variables& environme
       return plan_without(command);
     case PlanAction::kExport:
       return export_plan(command);
+    case PlanAction::kMeasure:
     case PlanAction::kProbe:
       break;
   }
@@ -35,6 +36,7 @@ Result<Outcome> carry_out(const PlanCommand& command, const Variables& environme
 
 int plan_command(const PlanCommand& command, const Variables& environment) {
   const std::string name = name_of(command.action);
+  if (command.action == PlanAction::kMeasure) return measure_plans(command, environment);
   const auto outcome = carry_out(command, environment);
   if (!outcome.ok()) {
     complain(outcome.status().with_context(name).message());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/nearest_name.h"
 #include "plan/cluster/cluster_file.h"
 #include "plan/cost/calibration_file.h"
+#include "plan/cost/profile_file.h"
 #include "plan/cost/run_report.h"
 #include "plan/cost/runs.h"
 #include "plan/model/known_models.h"
@@ -51,6 +53,10 @@ Result<plan::Request> read_question(const PlanQuestion& question) {
   CORRO_ASSIGN(request.model, read_named_model(question.model, question.sequence));
   CORRO_ASSIGN(request.cluster, plan::load_cluster(question.cluster));
   CORRO_ASSIGN(request.calibration, read_params(question.params));
+  if (!question.profile.empty()) {
+    CORRO_ASSIGN(plan::Profile profile, plan::load_profile(question.profile));
+    request.profile = std::make_shared<const plan::Profile>(std::move(profile));
+  }
   request.global_batch = question.global_batch;
   request.samples = question.samples;
   request.bytes_per_sample = question.bytes_per_sample;

@@ -25,6 +25,8 @@ struct Outcome {
 [[nodiscard]] Result<Outcome> fit_runs(const PlanCommand& command);
 [[nodiscard]] Result<Outcome> predict_runs(const PlanCommand& command);
 [[nodiscard]] Result<Outcome> partition_instance(const PlanCommand& command);
+/// Starts the job that runs every plan (python/corro/torch/measure.py). Returns its exit status.
+[[nodiscard]] int measure_plans(const PlanCommand& command, const Variables& environment);
 /// Measures this machine, or several, for a cluster file.
 [[nodiscard]] Result<Outcome> probe_hosts(const PlanCommand& command, const Variables& environment);
 

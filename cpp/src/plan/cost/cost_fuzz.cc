@@ -1,10 +1,11 @@
-// read_calibration() and read_runs() with files that hold anything: what they accept is written and
-// read again, or predicted.
+// read_calibration(), read_profile() and read_runs() with files that hold anything: what they
+// accept is written and read again, or predicted.
 #include <cmath>
 #include <string_view>
 
 #include "base/check.h"
 #include "plan/cost/calibration_file.h"
+#include "plan/cost/profile_file.h"
 #include "plan/cost/run_report.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -17,6 +18,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     CORRO_CHECK(calibration.status().message().starts_with("params.json"));
     CORRO_CHECK(calibration.status().message().find('\n') == std::string::npos);
+  }
+  const auto profile = plan::read_profile(text, "profile.json");
+  if (profile.ok()) {
+    const auto again = plan::read_profile(plan::write_profile(*profile), "again");
+    CORRO_CHECK(again.ok() && *again == *profile);
+    for (const auto& [layer, times] : profile->layers) {
+      const auto found = profile->find(layer, times.front().samples * 3);
+      CORRO_CHECK(found && found->forward >= 0 && std::isfinite(found->backward));
+    }
+  } else {
+    CORRO_CHECK(profile.status().message().starts_with("profile.json"));
+    CORRO_CHECK(profile.status().message().find('\n') == std::string::npos);
   }
   const auto runs = plan::read_runs(text, "runs.csv");
   if (!runs.ok()) {

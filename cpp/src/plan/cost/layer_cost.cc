@@ -110,6 +110,7 @@ class LayerCoster {
   [[nodiscard]] Seconds convert(Layout from, Layout to, double elements) const;
   std::optional<std::vector<uint32_t>> choose();
   LayerCost sum_up(const std::vector<uint32_t>& chosen) const;
+  [[nodiscard]] std::optional<Seconds> measured_over_computed() const;
   void add_exchanges_of_groups(LayerCost& cost, double attention) const;
 
   const LayerType& type_;
@@ -217,6 +218,17 @@ Seconds LayerCoster::convert(Layout from, Layout to, double elements) const {
   return {kImpossible, kImpossible};
 }
 
+/// What the profile says of the whole layer, as a multiple of what the formulas say.
+std::optional<Seconds> LayerCoster::measured_over_computed() const {
+  const Profile* profile = machine_.profile.get();
+  if (profile == nullptr || profile->dtype != cut_.dtype) return std::nullopt;
+  const auto measured = profile->find(type_.name, samples_);
+  Seconds computed;
+  for (const Operator& op : type_.operators) computed += compute(op, 1, op.traffic);
+  if (!measured || !(computed.forward > 0)) return std::nullopt;
+  return Seconds{measured->forward / computed.forward, measured->backward / computed.backward};
+}
+
 /// Node 0 is what comes in, the last one what goes out: both lie as layers hand them on.
 std::optional<std::vector<uint32_t>> LayerCoster::choose() {
   EnergyGraph graph;
@@ -293,9 +305,15 @@ LayerCost LayerCoster::sum_up(const std::vector<uint32_t>& chosen) const {
   }
   cost.forward_traffic = exchanged.forward;
   cost.backward_traffic = exchanged.backward;
-  add_exchanges_of_groups(cost, attention.forward);
-  const double floor =
+  double floor =
       machine_.calibration.operator_seconds * static_cast<double>(type_.operators.size());
+  if (const auto factor = measured_over_computed()) {
+    compute.forward *= factor->forward;
+    compute.backward *= factor->backward;
+    attention.forward *= factor->forward;
+    floor = 0;  // It is in what was measured.
+  }
+  add_exchanges_of_groups(cost, attention.forward);
   cost.forward = std::max(compute.forward + cost.forward_traffic, floor);
   cost.backward = std::max(compute.backward + cost.backward_traffic, 2 * floor);
   const double out = type_.operators.empty() ? 0 : type_.operators.back().output;

@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "plan/cluster/cluster.h"
 #include "plan/cost/calibration.h"
+#include "plan/cost/profile.h"
 #include "plan/cost/traffic.h"
 #include "plan/model/model.h"
 
@@ -65,9 +67,12 @@ struct Machine {
   HostGroup host = {};
   Link between_hosts = {};
   Calibration calibration = {};
+  std::shared_ptr<const Profile> profile = {};  ///< Of this device; null: nothing was measured.
 };
 
-/// `input`: elements per sample that come from the layer before. Nothing if the cut cannot be: more
+/// `input`: elements per sample that come from the layer before. Of a layer that the machine's
+/// profile has for this dtype, computing takes what was measured, and cut ones a part of it as the
+/// formulas say. Nothing if the cut cannot be: more
 /// ways than an operator has, experts that do not divide, a dtype that the device has no unit for.
 [[nodiscard]] std::optional<LayerCost> cost_of_layer(const LayerType& type, double input,
                                                      const LayerCut& cut, const Machine& machine);

@@ -58,6 +58,26 @@ TEST(LayerCost, KeepsWhatKorthikantiCounts) {
   }
 }
 
+TEST(LayerCost, TakesWhatAProfileHasMeasured) {
+  Machine machine = default_machine();
+  machine.profile = std::make_shared<const Profile>(
+      Profile{.dtype = DType::kBF16, .layers = {{block().name, {{1, 0.5, 0.75}, {4, 1.5, 3.75}}}}});
+  LayerCut cut{.micro_batch = 2, .host_devices = 8};
+  LayerCost cost = cost_of(cut, machine);
+  EXPECT_DOUBLE_EQ(cost.forward, 0.5 + 1.0 / 3);
+  EXPECT_DOUBLE_EQ(cost.backward, 1.75);
+  EXPECT_DOUBLE_EQ(cost.recompute[static_cast<size_t>(Recompute::kFull)], cost.forward);
+  EXPECT_EQ(cost.kept, cost_of(cut).kept);
+  // Cut in two, its matrix products take half, and what is not cut takes what it took.
+  cut.tensor = 2;
+  cost = cost_of(cut, machine);
+  EXPECT_GT(cost.forward - cost.forward_traffic, (0.5 + 1.0 / 3) / 2);
+  EXPECT_LT(cost.forward - cost.forward_traffic, (0.5 + 1.0 / 3) * 0.7);
+  // A profile of another dtype says nothing.
+  cut.dtype = DType::kF16;
+  EXPECT_EQ(cost_of(cut, machine).forward, cost_of(cut).forward);
+}
+
 TEST(LayerCost, FindsMegatronsTwoAllreducesEachWay) {
   Machine machine = default_machine();
   machine.calibration.operator_seconds = 0;

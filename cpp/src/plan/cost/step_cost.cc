@@ -233,7 +233,9 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
                                        : parameters + expert_parameters;
   const double bandwidth =
       machine_.device.memory_bandwidth * machine_.calibration.memory_efficiency;
-  stage.update = held * kUpdateBytes / bandwidth;
+  const Profile* profile = machine_.profile.get();
+  const bool measured = profile != nullptr && profile->dtype == shape_.dtype;
+  stage.update = held * (measured ? profile->update : kUpdateBytes / bandwidth);
   if (shape_.offload) {
     // Gradients go to host memory, new weights come back; the processor's share is its memory's.
     const double lane = machine_.host.to_host_memory.bandwidth;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ struct Pins {
   std::optional<uint32_t> zero = {};
   std::optional<bool> sequence_parallel = {};
   std::optional<Recompute> recompute = {};  ///< Of all layers in runs of several.
+  std::optional<bool> overlap = {};         ///< Not pinned: gradients are reduced beside backward.
   std::optional<bool> offload = {};
   std::optional<DType> dtype = {};
 };
@@ -59,6 +61,7 @@ struct Request {
   double memory_limit = 0;  ///< Bytes of a device that may be used; 0: 94 % of what it has.
   Pins pins = {};
   Calibration calibration = {};
+  std::shared_ptr<const Profile> profile = {};  ///< Of one device type, all layers; null: none.
   uint32_t most_exact = 128;  ///< Shapes whose stages are solved exactly; the bound says the rest.
 };
 

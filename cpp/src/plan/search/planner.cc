@@ -34,7 +34,7 @@ class Planner {
   Planner(const Request& request, const Policies& policies)
       : request_(request),
         policies_(policies),
-        pools_(pools_of(request.cluster, request.calibration)),
+        pools_(pools_of(request)),
         search_(request_, pools_) {}
 
   Result<Decision> plan() {
@@ -59,6 +59,7 @@ class Planner {
   };
 
   Status check() const;
+  Status check_profile(const Profile& profile) const;
   Status no_shape() const;
   Status does_not_fit();
   void fill_queue();
@@ -99,11 +100,30 @@ Status Planner::check() const {
   };
   if (layer_count(request_.model) == 0) return refuse("model: has no layers");
   if (request_.cluster.device_count() == 0) return refuse("cluster: has no devices");
+  if (request_.profile != nullptr) CORRO_TRY(check_profile(*request_.profile));
   if (request_.objective == Objective::kTime) return {};
   for (const DeviceType& type : request_.cluster.types) {
     if (type.price > 0) continue;
     return refuse(fmt::format("objective: {} needs prices, and device \"{}\" has none",
                               name_of(request_.objective), type.name));
+  }
+  return {};
+}
+
+/// Half a profile would compare what was measured with what was not.
+Status Planner::check_profile(const Profile& profile) const {
+  const auto refuse = [](std::string what) {
+    return Status(Code::kInvalidArgument, "profile: " + std::move(what));
+  };
+  const bool known = std::ranges::any_of(
+      request_.cluster.types, [&](const DeviceType& type) { return type.name == profile.device; });
+  if (!known) {
+    return refuse(fmt::format("device \"{}\" is not in the cluster \"{}\"", profile.device,
+                              request_.cluster.name));
+  }
+  for (const LayerType& type : request_.model.types) {
+    if (profile.layers.contains(type.name)) continue;
+    return refuse(fmt::format("layer \"{}\" of the model was not measured", type.name));
   }
   return {};
 }

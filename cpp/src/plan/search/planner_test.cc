@@ -53,7 +53,7 @@ double step_of(const Request& request) { return decide(request).best.step; }
 
 TEST(Planner, FindsTheBestOfAllShapes) {
   const Request request = small();
-  const auto pools = pools_of(request.cluster, request.calibration);
+  const auto pools = pools_of(request);
   StageSearch search(request, pools);
   double best = kInfeasible;
   for (const JobShape& shape : shapes_of(request, pools)) {
@@ -240,6 +240,40 @@ TEST(Planner, InterleavesForATrainerThatCan) {
   const Decision interleaved = decide(request);
   EXPECT_GT(interleaved.best.shape.chunks, 1U);
   EXPECT_LT(interleaved.best.step, plain);
+}
+
+TEST(Planner, PlansByAProfile) {
+  Request request = small();
+  Profile profile{.device = request.cluster.types[0].name, .dtype = DType::kBF16, .update = 1e-9};
+  for (const LayerType& type : request.model.types) profile.layers[type.name] = {{1, 1, 2}};
+  request.pins = {.tensor = 1, .micro_batch = 1, .zero = 0, .recompute = Recompute::kNone};
+  request.profile = std::make_shared<const Profile>(profile);
+  const Decision decision = decide(request);
+  const JobShape& shape = decision.best.shape;
+  double slowest = 0;
+  for (const PlannedStage& stage : decision.best.stages) {
+    slowest = std::max(slowest, 3.0 * (stage.layers.end - stage.layers.begin));
+  }
+  EXPECT_GE(decision.best.step, slowest * shape.micro_batches);
+  EXPECT_LT(decision.best.step, slowest * (shape.micro_batches + shape.pipeline));
+
+  profile.device = "other";
+  request.profile = std::make_shared<const Profile>(profile);
+  EXPECT_THAT(make_plan(request).status().message(), testing::HasSubstr("not in the cluster"));
+  profile.device = request.cluster.types[0].name;
+  profile.layers.erase(request.model.types[0].name);
+  request.profile = std::make_shared<const Profile>(profile);
+  EXPECT_THAT(make_plan(request).status().message(), testing::HasSubstr("was not measured"));
+}
+
+TEST(Planner, CanBePinnedToReduceGradientsAfterBackward) {
+  Request request = small();
+  request.pins = {.pipeline = 1, .zero = 0};
+  const double beside = decide(request).best.step;
+  request.pins.overlap = false;
+  const Decision after = decide(request);
+  EXPECT_FALSE(after.best.shape.overlap);
+  EXPECT_GT(after.best.step, beside);
 }
 
 TEST(Planner, ExpertsAreCutByExperts) {

@@ -76,6 +76,7 @@ class Enumeration {
     }
     for (const LayerRun& run : request.model.layers) blocks_ = std::max(blocks_, run.count);
     base_.dtype = dtype_of(request, pools);
+    base_.overlap = pins_.overlap.value_or(true);
   }
 
   std::vector<JobShape> run() {
@@ -219,7 +220,8 @@ class Enumeration {
 
 }  // namespace
 
-std::vector<Pool> pools_of(const Cluster& cluster, const Calibration& calibration) {
+std::vector<Pool> pools_of(const Request& request) {
+  const Cluster& cluster = request.cluster;
   std::vector<Pool> pools;
   uint32_t device = 0;
   uint32_t host = 0;
@@ -229,11 +231,14 @@ std::vector<Pool> pools_of(const Cluster& cluster, const Calibration& calibratio
     const bool joins = g > 0 && same_hosts(cluster.hosts[g - 1], group);
     if (!joins) {
       first_host = host;
-      pools.push_back(
-          {.type = group.type,
-           .first_device = device,
-           .machine = {
-               .device = cluster.types[group.type], .host = group, .calibration = calibration}});
+      const DeviceType& type = cluster.types[group.type];
+      const bool measured = request.profile != nullptr && request.profile->device == type.name;
+      pools.push_back({.type = group.type,
+                       .first_device = device,
+                       .machine = {.device = type,
+                                   .host = group,
+                                   .calibration = request.calibration,
+                                   .profile = measured ? request.profile : nullptr}});
     }
     host += group.count;
     device += group.count * group.devices;

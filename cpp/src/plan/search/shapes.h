@@ -18,7 +18,7 @@ struct Pool {
 
 /// Groups of hosts that differ in nothing but their number are one pool. The network between hosts
 /// of a pool is the narrowest between any two of them.
-[[nodiscard]] std::vector<Pool> pools_of(const Cluster& cluster, const Calibration& calibration);
+[[nodiscard]] std::vector<Pool> pools_of(const Request& request);
 
 /// Samples of a step: the request's, or 32 768 tokens for each device, at most four million; where
 /// samples are no sequences, 32 for each device, at most 4 096.

@@ -1,0 +1,39 @@
+// `corro plan --measure`: a job with a rank for each device of the cluster, in which Python runs
+// the model by one plan after the other.
+#include <utility>
+
+#include "app/commands.h"
+#include "app/plan_question.h"
+#include "app/planning.h"
+#include "diagnosis/exit_status.h"
+#include "plan/cluster/cluster_file.h"
+
+namespace corro::app {
+
+int measure_plans(const PlanCommand& command, const Variables& environment) {
+  const PlanQuestion& question = command.question;
+  const auto cluster = plan::load_cluster(question.cluster);
+  if (!cluster.ok()) {
+    complain(cluster.status().with_context(name_of(command.action)).message());
+    return diagnosis::kUsageExit;
+  }
+  launch::RunOptions job;
+  job.ranks = static_cast<int>(cluster->device_count());
+  job.hosts = command.hosts.hosts;
+  job.hostfile = command.hosts.hostfile;
+  job.network = command.hosts.network;
+  job.rsh = command.hosts.rsh;
+  job.module = true;
+  job.command = {"corro.torch.measure", question.model, "--cluster", question.cluster};
+  const auto add = [&](const char* name, std::string value) {
+    job.command.insert(job.command.end(), {name, std::move(value)});
+  };
+  if (question.global_batch > 0) add("--global-batch", std::to_string(question.global_batch));
+  if (question.memory_limit > 0) add("--memory-limit", std::to_string(question.memory_limit));
+  if (!command.json.empty()) add("--json", command.json);
+  // Memory that is freed goes back at once, so that what a plan takes can be seen.
+  job.env = {"MALLOC_MMAP_THRESHOLD_=65536", "MALLOC_TRIM_THRESHOLD_=65536", "OMP_NUM_THREADS=1"};
+  return run_command(job, environment);
+}
+
+}  // namespace corro::app

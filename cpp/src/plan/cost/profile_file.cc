@@ -1,0 +1,84 @@
+#include "plan/cost/profile_file.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "plan/json.h"
+#include "plan/text_file.h"
+
+namespace corro::plan {
+namespace {
+
+constexpr RealRange kSamplesRange{1e-6, 1e9};
+constexpr RealRange kTimeRange{1e-12, 1e6};
+
+std::vector<LayerTime> read_times(const Json& json, const Place& place, Reading& reading) {
+  std::vector<LayerTime> times;
+  if (!json.is_array() || json.empty()) {
+    reading.fail(place, "must be a list of at least one measured time");
+    return times;
+  }
+  for (size_t i = 0; i < json.size() && reading.ok(); ++i) {
+    const Place at{&place, {}, i};
+    ObjectReader item(json[i], at, reading, {"samples", "forward", "backward"});
+    LayerTime time{.samples = item.real("samples", kSamplesRange),
+                   .forward = item.real("forward", kTimeRange),
+                   .backward = item.real("backward", kTimeRange)};
+    if (reading.ok() && !times.empty() && time.samples <= times.back().samples) {
+      reading.fail({&at, "samples", {}}, "must be more than those before");
+    }
+    times.push_back(time);
+  }
+  return times;
+}
+
+}  // namespace
+
+Result<Profile> read_profile(std::string_view text, std::string_view name) {
+  if (text.size() > kMostProfileBytes) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: is longer than {} bytes", name, kMostProfileBytes));
+  }
+  CORRO_ASSIGN(const Json document, parse_json(text, name));
+  Reading reading(name, text);
+  check_version(document, "corro_profile", kProfileVersion, reading);
+  CORRO_TRY(reading.status());
+  ObjectReader top(document, {}, reading, {"corro_profile", "device", "dtype", "update", "layers"});
+  Profile profile;
+  profile.device = top.text("device");
+  profile.dtype = top.choice<DType>("dtype", kDTypeCount);
+  profile.update = top.real("update", kTimeRange);
+  top.fields("layers", [&](const std::string& layer, const Json& times, const Place& place) {
+    profile.layers.emplace(layer, read_times(times, place, reading));
+  });
+  if (reading.ok() && profile.layers.empty()) {
+    reading.fail({nullptr, "layers", {}}, "must have the times of at least one layer");
+  }
+  CORRO_TRY(reading.status());
+  return profile;
+}
+
+Result<Profile> load_profile(const std::string& path) {
+  CORRO_ASSIGN(const std::string text, read_text_file(path, kMostProfileBytes));
+  return read_profile(text, path);
+}
+
+std::string write_profile(const Profile& profile) {
+  nlohmann::ordered_json layers = nlohmann::ordered_json::object();
+  for (const auto& [layer, times] : profile.layers) {
+    auto& list = layers[layer] = nlohmann::ordered_json::array();
+    for (const LayerTime& time : times) {
+      list.push_back(
+          {{"samples", time.samples}, {"forward", time.forward}, {"backward", time.backward}});
+    }
+  }
+  const nlohmann::ordered_json document = {{"corro_profile", kProfileVersion},
+                                           {"device", profile.device},
+                                           {"dtype", std::string(name_of(profile.dtype))},
+                                           {"update", profile.update},
+                                           {"layers", std::move(layers)}};
+  return document.dump(2) + "\n";
+}
+
+}  // namespace corro::plan

@@ -1,0 +1,27 @@
+// The profile's file, version 1 (docs/planner.md), read with one clear error line.
+//
+//   CORRO_ASSIGN(const Profile profile, load_profile("profile.json"));
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "plan/cost/profile.h"
+
+namespace corro::plan {
+
+inline constexpr uint64_t kProfileVersion = 1;
+inline constexpr size_t kMostProfileBytes = size_t{4} << 20U;
+
+/// Reads a profile. INVALID_ARGUMENT "name:line: place: what is wrong" for a field that is not
+/// known, missing, no number, negative, or out of order.
+[[nodiscard]] Result<Profile> read_profile(std::string_view text, std::string_view name);
+/// The same for a file, which names it in messages. Fails as opening or reading it does.
+[[nodiscard]] Result<Profile> load_profile(const std::string& path);
+
+/// Writes a file from which read_profile() gives the same numbers to the bit.
+[[nodiscard]] std::string write_profile(const Profile& profile);
+
+}  // namespace corro::plan
