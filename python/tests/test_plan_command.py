@@ -207,6 +207,11 @@ def test_a_probe_of_hosts_measures_each_and_the_links_between(
     assert done.stderr.startswith("corro probe: 10.99.0.2: ")
 
 
+PROFILE = (
+    '{"corro_profile": 1, "device": "DEVICE", "dtype": "bf16", "update": 1e-9,'
+    ' "layers": {"none": [{"samples": 1, "forward": 1, "backward": 1}]}}'
+)
+
 BAD: list[tuple[list[str], dict[str, str], str]] = [
     (["plan", "--model", "gpt3-175", "--cluster", CLUSTER], {}, "did you mean gpt3-175b"),
     (["plan", "--model", "none.json", "--cluster", CLUSTER], {}, "none.json"),
@@ -252,6 +257,23 @@ BAD: list[tuple[list[str], dict[str, str], str]] = [
         {"p.json": '{"corro_calibration": 1,\n"matmul_efficiency": 7}'},
         "p.json:2: matmul_efficiency: ",
     ),
+    (
+        ["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--profile", "p.json"],
+        {"p.json": '{"corro_profile": 1, "update": NaN}'},
+        "p.json",
+    ),
+    (
+        ["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--profile", "p.json"],
+        {"p.json": PROFILE.replace("DEVICE", "h100-80gb")},
+        'profile: device "h100-80gb" is not in the cluster',
+    ),
+    (
+        ["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--profile", "p.json"],
+        {"p.json": PROFILE.replace("DEVICE", "a100-80gb")},
+        "of the model was not measured",
+    ),
+    (["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--measure"], {}, "FILE.py:FUNCTION"),
+    (["plan", "--model", "x.py:f", "--cluster", "none.yaml", "--measure"], {}, "none.yaml"),
     (["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--objective", "cost"], {}, "objective"),
     (["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--pp", "64"], {}, "pp 64"),
     (["plan", *LLAMA, "--memory-limit", "1 MB"], {}, "does not fit: "),
@@ -275,7 +297,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     if arguments[:2] in (["plan", "--model"], ["plan", "whatif"]):
-        arguments = [*arguments, "--json", "out.json", "--svg", "out.svg"]
+        arguments = [*arguments, "--json", "out.json"]
     assert words in refusal(*arguments, cwd=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(files)
 
