@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from cluster import OTHER, netns, two_hosts
 from jobs import CORRO, OUT, PROGRAMS, ROOT, Effort, Family, run
 from rows import Columns, Row, compared, timed
 
@@ -132,6 +133,51 @@ def measure_partitions(effort: Effort) -> list[Row]:
         columns = {"case": case, "published_us": published * SECOND_US}
         rows.append(compared("partition", columns, median, median / SECOND_US / published, 1.0))
     return rows
+
+
+MODELS = ("gpt", "perceptron")
+STEP_BAR, MEMORY_BAR, PICK_BAR = 0.10, 0.10, 0.05
+
+
+def measure_measured(effort: Effort) -> list[Row]:
+    """All plans of two models on two hosts, a core of each, 1 Gbit/s between them."""
+    if reason := netns.refusal():
+        print(f"planner measured: left out: {reason}", file=sys.stderr)
+        return []
+    rows = []
+    for model in MODELS[: effort.of(len(MODELS), 1)]:
+        result = _measured(model)
+        for what, key, bar in [
+            ("step time, mean error", "step_error", STEP_BAR),
+            ("memory, mean error", "memory_error", MEMORY_BAR),
+            ("the pick behind the fastest", "picked_behind", PICK_BAR),
+        ]:
+            columns = {"case": f"{model}: {what}", "known": ""}
+            rows.append(_judged("planner measured", columns, result[key], bar))
+    return rows
+
+
+def _measured(model: str) -> dict[str, float]:
+    with two_hosts() as hosts:
+        hosts.hosts.limit("1gbit")
+        path = OUT / f"measured_{model}.json"
+        done = subprocess.run(
+            hosts.command(
+                *(str(CORRO), "plan", "--measure", "-H", f"localhost,{OTHER}"),
+                *("--model", f"{CLUSTERS / 'gpt_small.py'}:{model}"),
+                *("--cluster", str(CLUSTERS / "cpu_2_hosts.yaml"), "--json", str(path)),
+            ),
+            env=hosts.environment,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
+        )
+    if done.returncode != 0:
+        sys.exit(f"corro plan --measure of {model}: {done.stderr}")
+    print(done.stdout, file=sys.stderr)
+    summary: dict[str, float] = json.loads(path.read_text())["summary"]
+    return summary
 
 
 def measure_fit(effort: Effort) -> list[Row]:
