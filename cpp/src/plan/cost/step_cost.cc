@@ -298,28 +298,34 @@ RecomputeCounts StageCoster::recompute_blocks(const LayerRange& layers) const {
   return counts;
 }
 
+/// A stage hands on after a v-th of its work, and v times. Zero bubble: the slowest stage runs
+/// through, and the last one adds nothing of its own. The paper's fill is shorter by another
+/// weight_part; lanes that go by priority do not reach it, since one that has just begun gradients
+/// of weights is late for what arrives meanwhile (search_test simulates it).
+ScheduleWeights StageCoster::weights() const {
+  const double m = shape_.micro_batches;
+  if (shape_.schedule == Schedule::kZeroBubble) return {.slowest = m, .others = 1, .last = 0};
+  return {.slowest = m - 1, .others = 1.0 / shape_.chunks, .last = 1};
+}
+
 double StageCoster::fill(const StageEstimate& stage, bool last) const {
-  if (shape_.schedule == Schedule::kZeroBubble) {
-    return last ? 0 : stage.period() - stage.weight_part;
-  }
-  if (last) return stage.period() - stage.hops;
-  return (stage.period() - stage.hops) / shape_.chunks + stage.hops;
+  const bool splits = shape_.schedule == Schedule::kZeroBubble;
+  const double work = stage.period() - stage.hops - (splits ? stage.weight_part : 0);
+  return last ? work : work + shape_.chunks * stage.hops;
 }
 
 double StageCoster::step_of(std::span<const StageEstimate> stages) const {
+  const ScheduleWeights weight = weights();
   double slowest = 0;
   double filling = 0;
   double end = 0;
   for (size_t s = 0; s < stages.size(); ++s) {
+    const bool last = s + 1 == stages.size();
     slowest = std::max(slowest, stages[s].period());
-    filling += fill(stages[s], s + 1 == stages.size());
+    filling += (last ? weight.last : weight.others) * fill(stages[s], last);
     end = std::max(end, stages[s].sync + stages[s].update);
   }
-  // The slowest stage runs through, and the last one adds nothing of its own. The paper's fill is
-  // shorter by another weight_part; lanes that go by priority do not reach it, since one that has
-  // just begun gradients of weights is late for what arrives meanwhile (search_test simulates it).
-  const bool splits = shape_.schedule == Schedule::kZeroBubble;
-  return (shape_.micro_batches - (splits ? 0.0 : 1.0)) * slowest + filling + end;
+  return weight.slowest * slowest + filling + end;
 }
 
 }  // namespace corro::plan

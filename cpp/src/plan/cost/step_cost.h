@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "plan/cost/layer_cost.h"
 #include "plan/model/model.h"
+#include "plan/solve/stages.h"
 
 namespace corro::plan {
 
@@ -115,7 +116,10 @@ class StageCoster {
   /// All layers of runs of several recompute everything, others nothing: Megatron's full recompute.
   [[nodiscard]] RecomputeCounts recompute_blocks(const LayerRange& layers) const;
 
-  /// What a stage adds to the step while the pipeline fills and drains.
+  /// How often the slowest stage's period and every stage's fill() count in a step, but for its
+  /// end.
+  [[nodiscard]] ScheduleWeights weights() const;
+  /// What a stage adds while the pipeline fills and drains, before it is weighed.
   [[nodiscard]] double fill(const StageEstimate& stage, bool last) const;
   /// Seconds of a step of these stages, the first one first.
   [[nodiscard]] double step_of(std::span<const StageEstimate> stages) const;

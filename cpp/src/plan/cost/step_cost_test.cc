@@ -37,6 +37,24 @@ TEST(StepCost, ChunksDivideTheFill) {
   EXPECT_DOUBLE_EQ(costs.step_of(stages), 3 * 1 + 2 + 7 * 2);
 }
 
+TEST(StepCost, HopsAddOncePerChunkWhileThePipelineFills) {
+  const StageCoster costs =
+      coster({.pipeline = 4, .micro_batches = 8, .chunks = 2, .schedule = Schedule::kInterleaved});
+  EXPECT_EQ(costs.weights().slowest, 7);
+  EXPECT_EQ(costs.weights().others, 0.5);
+  const StageEstimate stage{.forward = 2, .hops = 1};
+  EXPECT_DOUBLE_EQ(costs.fill(stage, false), 2 + 2 * 1);
+  EXPECT_DOUBLE_EQ(costs.fill(stage, true), 2);  // It hands nothing on.
+}
+
+TEST(StepCost, ZeroBubbleHasNoFillOfTheLastStage) {
+  const StageCoster costs =
+      coster({.pipeline = 2, .micro_batches = 8, .schedule = Schedule::kZeroBubble});
+  const std::vector<StageEstimate> stages(
+      2, {.forward = 2, .backward = 4, .weight_part = 2, .hops = 1});
+  EXPECT_DOUBLE_EQ(costs.step_of(stages), 8 * 7 + (7 - 2));
+}
+
 TEST(StepCost, HoldsMicroBatchesAsTheScheduleSays) {
   EXPECT_EQ(coster({.pipeline = 4, .micro_batches = 8}).in_flight(4), 4);
   EXPECT_EQ(coster({.pipeline = 4, .micro_batches = 2}).in_flight(4), 2);

@@ -19,6 +19,9 @@ namespace {
 
 constexpr double kUsable = 0.94;  ///< Of a device's memory; the rest is the framework's.
 
+/// Devices of a stage.
+uint32_t unit_of(const JobShape& shape) { return shape.tensor * shape.context * shape.data; }
+
 /// Most layers of one kind that a stage holds, fractions allowed.
 double layers_that_fit(const LayerCost& cost, double flight, double fixed, double period,
                        double limit) {
@@ -133,7 +136,7 @@ double StageSearch::end_bound(const StageCoster& costs) const {
 }
 
 double StageSearch::quick_bound(const JobShape& shape) {
-  const uint32_t unit = shape.tensor * shape.context * shape.data;
+  const uint32_t unit = unit_of(shape);
   double end = kInfeasible;
   double hops = kInfeasible;
   double fill = kInfeasible;
@@ -204,7 +207,7 @@ std::optional<StageSearch::Stage> StageSearch::stage_of(const StageCoster& costs
     auto choice = costs.choose(layers, from_end, limit);
     if (!choice) return std::nullopt;
     StageEstimate estimate = costs.estimate(layers, from_end, choice->recompute);
-    return Stage{estimate, std::move(choice->recompute)};
+    return Stage{layers, estimate, std::move(choice->recompute)};
   }
   RecomputeCounts recompute(costs.runs());
   for (uint32_t run = 0; run < costs.runs(); ++run) {
@@ -214,62 +217,58 @@ std::optional<StageSearch::Stage> StageSearch::stage_of(const StageCoster& costs
   }
   StageEstimate estimate = costs.estimate(layers, from_end, recompute);
   if (estimate.memory.sum() > limit) return std::nullopt;
-  return Stage{estimate, std::move(recompute)};
+  return Stage{layers, estimate, std::move(recompute)};
+}
+
+PlannedStage StageSearch::planned(const Stage& stage, const JobShape& shape, uint32_t pool,
+                                  uint32_t place) const {
+  const uint32_t unit = unit_of(shape);
+  return {.layers = stage.layers,
+          .first_device = pools_[pool].first_device + place * unit,
+          .devices = unit,
+          .type = pools_[pool].type,
+          .recompute = stage.recompute,
+          .estimate = stage.estimate};
 }
 
 StageSearch::Solved StageSearch::solve(const JobShape& shape) {
-  const uint32_t unit = shape.tensor * shape.context * shape.data;
   StageProblem problem;
   for (const LayerRun& run : request_.model.layers) problem.runs.push_back(run.count);
   std::vector<const StageCoster*> costs;
+  const StageCoster* any = nullptr;
+  double end = kInfeasible;
   for (uint32_t pool = 0; pool < pools_.size(); ++pool) {
     costs.push_back(coster(shape, pool));
-    const uint32_t units = costs.back() == nullptr ? 0 : pools_[pool].devices / unit;
+    const uint32_t units = costs.back() == nullptr ? 0 : pools_[pool].devices / unit_of(shape);
     problem.devices.push_back(std::min(units, shape.pipeline));
     if (units > 0) problem.meshes.push_back({pool, 1});
+    if (costs.back() == nullptr) continue;
+    any = costs.back();
+    end = std::min(end, end_bound(*any));
   }
   Solved solved{.best = {}, .bound = kInfeasible};
   if (problem.meshes.empty()) return solved;
-  // A stage adds a chunk of its work while the pipeline fills, the last one all of it, and hops.
-  const StageCoster* any =
-      *std::ranges::find_if(costs, [](const auto* one) { return one != nullptr; });
-  const bool splits = shape.schedule == Schedule::kZeroBubble;
-  problem.weights = {.slowest = shape.micro_batches - (splits ? 0.0 : 1.0),
-                     .others = 1.0 / shape.chunks,
-                     .last = splits ? 0.0 : 1.0,
-                     .constant = (shape.pipeline - 1.0) * least_hops(*any)};
+  problem.weights = any->weights();
   problem.stages = shape.pipeline;
   problem.last_class = std::min(shape.pipeline, shape.micro_batches);
   if (shape.schedule != Schedule::kOneFOneB) problem.last_class = shape.pipeline;
+  const auto stage_at = [&](const StageRange& range, uint32_t pool, uint32_t from_end) {
+    return stage_of(*costs[pool], {range.begin, range.end}, from_end, limit_of(pools_[pool]));
+  };
   problem.cost = [&](const StageRange& range, const Mesh& mesh, uint32_t from_end) -> StageCost {
-    const StageCoster& own = *costs[mesh.type];
-    const auto stage =
-        stage_of(own, {range.begin, range.end}, from_end, limit_of(pools_[mesh.type]));
+    const auto stage = stage_at(range, mesh.type, from_end);
     if (!stage) return kInfeasible;
-    const double fill = stage->estimate.period() - stage->estimate.hops;
-    return {stage->estimate.period(), splits ? fill - stage->estimate.weight_part : fill};
+    return {stage->estimate.period(), costs[mesh.type]->fill(stage->estimate, from_end == 1)};
   };
   const auto placed = place_stages(problem, {.most_bounds = 64});
   if (!placed.ok()) return solved;
   Candidate candidate{.shape = shape};
   std::vector<uint32_t> used(pools_.size());
   for (size_t s = 0; s < placed->stages.size(); ++s) {
-    const auto& place = placed->stages[s];
-    const uint32_t pool = place.mesh.type;
+    const uint32_t pool = placed->stages[s].mesh.type;
     const auto from_end = static_cast<uint32_t>(placed->stages.size() - s);
-    const LayerRange layers{place.range.begin, place.range.end};
-    auto stage = stage_of(*costs[pool], layers, from_end, limit_of(pools_[pool]));
-    candidate.stages.push_back({.layers = layers,
-                                .first_device = pools_[pool].first_device + used[pool] * unit,
-                                .devices = unit,
-                                .type = pools_[pool].type,
-                                .recompute = std::move(stage->recompute),
-                                .estimate = stage->estimate});
-    ++used[pool];
-  }
-  double end = kInfeasible;
-  for (const StageCoster* one : costs) {
-    if (one != nullptr) end = std::min(end, end_bound(*one));
+    const auto stage = stage_at(placed->stages[s].range, pool, from_end);
+    candidate.stages.push_back(planned(*stage, shape, pool, used[pool]++));
   }
   solved.bound = placed->bound + end;
   finish(candidate, *any);
@@ -286,18 +285,12 @@ std::optional<Candidate> StageSearch::cost_of(const JobShape& shape,
       firsts.back() >= layers) {
     return std::nullopt;
   }
-  const uint32_t unit = shape.tensor * shape.context * shape.data;
   Candidate candidate{.shape = shape};
   for (uint32_t s = 0; s < firsts.size(); ++s) {
     const LayerRange range{firsts[s], s + 1 < firsts.size() ? firsts[s + 1] : layers};
-    auto stage = stage_of(*costs, range, shape.pipeline - s, limit_of(pools_[0]));
+    const auto stage = stage_of(*costs, range, shape.pipeline - s, limit_of(pools_[0]));
     if (!stage) return std::nullopt;
-    candidate.stages.push_back({.layers = range,
-                                .first_device = pools_[0].first_device + s * unit,
-                                .devices = unit,
-                                .type = pools_[0].type,
-                                .recompute = std::move(stage->recompute),
-                                .estimate = stage->estimate});
+    candidate.stages.push_back(planned(*stage, shape, 0, s));
   }
   finish(candidate, *costs);
   return candidate;

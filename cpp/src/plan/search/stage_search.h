@@ -49,11 +49,15 @@ class StageSearch {
   using Cut = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool, DType, uint32_t>;
 
   struct Stage {
+    LayerRange layers;
     StageEstimate estimate;
     RecomputeCounts recompute;
   };
   [[nodiscard]] std::optional<Stage> stage_of(const StageCoster& costs, const LayerRange& layers,
                                               uint32_t from_end, double limit) const;
+  /// The stage as the `place`-th of the pool.
+  [[nodiscard]] PlannedStage planned(const Stage& stage, const JobShape& shape, uint32_t pool,
+                                     uint32_t place) const;
   [[nodiscard]] double end_bound(const StageCoster& costs) const;
   void finish(Candidate& candidate, const StageCoster& costs) const;
 

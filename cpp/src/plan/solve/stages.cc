@@ -143,19 +143,6 @@ class Sweep {
 
 }  // namespace
 
-ScheduleWeights one_f_one_b(uint32_t micro_batches) {
-  return {.slowest = micro_batches - 1.0, .others = 1, .last = 1, .constant = 0};
-}
-
-ScheduleWeights interleaved(uint32_t micro_batches, uint32_t chunks, double transfer) {
-  return {.slowest = micro_batches - 1.0,
-          .others = 1.0 / chunks,
-          .last = 1,
-          .constant = transfer * chunks};
-}
-
-ScheduleWeights zero_bubble(uint32_t micro_batches) { return one_f_one_b(micro_batches); }
-
 Result<StagePlan> place_stages(const StageProblem& problem, const StageOptions& options) {
   CORRO_TRY(check_problem(problem));
   std::optional<StagePlan> plan = Sweep(problem, options).run();

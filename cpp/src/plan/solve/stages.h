@@ -2,12 +2,12 @@
 // that a step takes the least time (planning.md 3b).
 //
 //   StageProblem problem;
-//   problem.runs = {1, 94, 1};                      // layers, run-length coded: equal ones in a
-//   run problem.devices = {128};                        // nodes, by type problem.meshes = {{0, 1},
-//   {0, 2}, {0, 4}};      // what a stage may have: {type, nodes} problem.weights =
-//   one_f_one_b(64);              // micro-batches problem.cost = [&](const StageRange& range,
-//   const Mesh& mesh, uint32_t from_end) { ... }; CORRO_ASSIGN(const StagePlan plan,
-//   place_stages(problem));
+//   problem.runs = {1, 94, 1};                  // layers, run-length coded
+//   problem.devices = {128};                    // nodes, by type
+//   problem.meshes = {{0, 1}, {0, 2}, {0, 4}};  // what a stage may have: {type, nodes}
+//   problem.weights = {.slowest = 63};          // 64 micro-batches
+//   problem.cost = [&](const StageRange& range, const Mesh& mesh, uint32_t from_end) { ... };
+//   CORRO_ASSIGN(const StagePlan plan, place_stages(problem));
 #pragma once
 
 #include <cstddef>
@@ -32,19 +32,14 @@ struct ChainSplit {
                                       std::span<const double> speeds);
 
 /// A step is constant + slowest * (longest stage) + others * (sum over the stages but the last)
-/// + last * (last stage), where the sums are over `fill` and the longest is over `time`.
+/// + last * (last stage), where the sums are over `fill` and the longest is over `time`. Of m
+/// micro-batches under 1F1B, `slowest` is m - 1.
 struct ScheduleWeights {
   double slowest = 0;
   double others = 1;
   double last = 1;
   double constant = 0;
 };
-/// Also GPipe's, whose memory differs, not its time.
-[[nodiscard]] ScheduleWeights one_f_one_b(uint32_t micro_batches);
-/// `transfer`: time of one hop between stages. Needs micro_batches to be a multiple of the stages.
-[[nodiscard]] ScheduleWeights interleaved(uint32_t micro_batches, uint32_t chunks, double transfer);
-/// For costs whose `fill` is forward + input gradient - weight gradient.
-[[nodiscard]] ScheduleWeights zero_bubble(uint32_t micro_batches);
 
 /// Layers [begin, end).
 struct StageRange {

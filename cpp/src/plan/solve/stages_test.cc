@@ -75,7 +75,7 @@ TEST(Stages, CutsLayersOfDifferentTimes) {  // T4
   StageProblem problem{.runs = std::vector<uint32_t>(6, 1),
                        .devices = {3},
                        .meshes = {{0, 1}},
-                       .weights = one_f_one_b(8),
+                       .weights = {.slowest = 7},
                        .stages = 3,
                        .cost = [&](const StageRange& range, const Mesh&, uint32_t) {
                          return StageCost(std::accumulate(times.begin() + range.begin,
@@ -274,21 +274,11 @@ TEST(Stages, PlanGpt3OnAThousandDevices) {
   RecordProperty("costs_asked", static_cast<int>(plan.costs_asked));
 }
 
-TEST(Stages, WeighTheSchedules) {
-  EXPECT_EQ(one_f_one_b(8).slowest, 7);
-  EXPECT_EQ(one_f_one_b(8).others, 1);
-  const ScheduleWeights weights = interleaved(8, 4, 0.5);
-  EXPECT_EQ(weights.slowest, 7);
-  EXPECT_EQ(weights.others, 0.25);
-  EXPECT_EQ(weights.last, 1);
-  EXPECT_EQ(weights.constant, 2);
-}
-
 TEST(Stages, RefuseCostsThatFallAwayFromTheEnd) {
   StageProblem problem{.runs = {6},
                        .devices = {6},
                        .meshes = {{0, 1}},
-                       .weights = one_f_one_b(8),
+                       .weights = {.slowest = 7},
                        .cost = [](const StageRange& range, const Mesh&, uint32_t from_end) {
                          return StageCost((range.end - range.begin) / (1.0 + from_end));
                        }};
@@ -302,7 +292,7 @@ TEST(Stages, TakeTheLeastSumWhereTheSlowestDoesNotCount) {
   StageProblem problem{.runs = {4},
                        .devices = {4},
                        .meshes = {{0, 1}},
-                       .weights = one_f_one_b(1),
+                       .weights = {.slowest = 0},
                        .cost = [](const StageRange& range, const Mesh&, uint32_t) {
                          return StageCost(range.end - range.begin + 0.5);
                        }};
