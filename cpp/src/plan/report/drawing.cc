@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/report/amounts.h"
+#include "plan/amounts.h"
 #include "plan/report/canvas.h"
 #include "plan/report/decision_fields.h"
 #include "plan/report/facts.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/report/amounts.h"
+#include "plan/amounts.h"
 #include "plan/report/decision_fields.h"
 #include "plan/report/facts.h"
 #include "plan/report/text_report.h"

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "plan/report/amounts.h"
+#include "plan/amounts.h"
 #include "plan/report/decision_fields.h"
 
 namespace corro::plan {

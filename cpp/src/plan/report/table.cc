@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/report/amounts.h"
+#include "plan/amounts.h"
 
 namespace corro::plan {
 namespace {

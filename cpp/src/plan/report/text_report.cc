@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/report/amounts.h"
+#include "plan/amounts.h"
 #include "plan/report/facts.h"
 
 namespace corro::plan {

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "plan/amounts.h"
 #include "plan/search/placing.h"
 #include "plan/search/plan_graph.h"
 #include "plan/search/shapes.h"
@@ -154,8 +155,8 @@ Status Planner::does_not_fit() {
   const double limit = search_.limit_of(pools_[0]);
   const auto devices = static_cast<uint64_t>(
       std::ceil(least / limit * static_cast<double>(request_.cluster.device_count())));
-  std::string help = fmt::format("about {} such devices, or a limit of {}, would do", devices,
-                                 format_bytes(least));
+  std::string help =
+      fmt::format("about {} such devices, or a limit of {}, would do", devices, bytes_text(least));
   if (!best->offload && pools_[0].machine.host.to_host_memory.bandwidth == 0) {
     help += "; so may offloading, if the cluster file gives to_host_memory";
   }
@@ -163,7 +164,7 @@ Status Planner::does_not_fit() {
       Code::kResourceExhausted,
       fmt::format("does not fit: {} too much on the fullest device, which may use {}, even with "
                   "{}, everything recomputed; {}",
-                  format_bytes(least - limit), format_bytes(limit), describe(*best), help)};
+                  bytes_text(least - limit), bytes_text(limit), describe(*best), help)};
 }
 
 void Planner::fill_queue() {

@@ -63,12 +63,6 @@ std::string describe(const Pins& pins) {
   return join(parts);
 }
 
-std::string format_bytes(double bytes) {
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  return bytes < kGiB / 10 ? fmt::format("{:.1f} MiB", bytes / kGiB * 1024)
-                           : fmt::format("{:.1f} GiB", bytes / kGiB);
-}
-
 std::string what_limits(const Candidate& candidate, double memory_limit) {
   for (size_t s = 0; s < candidate.stages.size(); ++s) {
     const StageEstimate& stage = candidate.stages[s].estimate;

@@ -12,8 +12,6 @@ namespace corro::plan {
 [[nodiscard]] std::string describe(const JobShape& shape);
 /// "tp 8, zero 1"; "none".
 [[nodiscard]] std::string describe(const Pins& pins);
-/// "12.3 GiB".
-[[nodiscard]] std::string format_bytes(double bytes);
 /// What takes most after computing, or the memory that forces recomputing.
 [[nodiscard]] std::string what_limits(const Candidate& candidate, double memory_limit);
 /// One sentence: where the best gains, and where it pays.

@@ -1,4 +1,4 @@
-#include "plan/report/amounts.h"
+#include "plan/amounts.h"
 
 #include <cmath>
 #include <span>
