@@ -66,6 +66,8 @@ class Stage:
     device: str = ""
     memory: Memory = field(default_factory=Memory)
     """Of each of its devices."""
+    memory_limit: float = 0
+    """What one of them may hold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +176,7 @@ class Planned:
 
     def _bar(self, number: int) -> str:
         stage = self.decisions.stages[number]
-        used, limit = stage.memory.total, self.memory_limit
+        used, limit = stage.memory.total, stage.memory_limit
         layers = f"layers {stage.first_layer} to {stage.end_layer - 1}"
         width = 100 * used / limit if limit else 0
         bar = (
@@ -190,11 +192,10 @@ class Planned:
 def planned_of(document: Mapping[str, Any], text: str, explanation: str) -> Planned:
     """Returns a plan's file, as the planner has written it, as data."""
     certificates, predictions = document["certificates"], document["predictions"]
-    devices = [kind["name"] for kind in document["cluster"]["types"]]
     runner_up = document.get("runner_up")
     return Planned(
-        decisions=_decisions_of(document["decisions"], predictions, devices),
-        runner_up=_decisions_of(runner_up, runner_up["predictions"], devices)
+        decisions=_decisions_of(document["decisions"], predictions, document),
+        runner_up=_decisions_of(runner_up, runner_up["predictions"], document)
         if runner_up
         else None,
         bound=certificates["bound_seconds"],
@@ -216,24 +217,27 @@ def planned_of(document: Mapping[str, Any], text: str, explanation: str) -> Plan
 
 
 def _decisions_of(
-    values: Mapping[str, Any], predictions: Mapping[str, Any], devices: list[str]
+    values: Mapping[str, Any], predictions: Mapping[str, Any], document: Mapping[str, Any]
 ) -> Decisions:
     return Decisions(
         shape=Shape(**values["shape"]),
-        stages=tuple(_stage_of(stage, devices) for stage in values["stages"]),
+        stages=tuple(_stage_of(stage, document) for stage in values["stages"]),
         step=predictions["step_seconds"],
         terms=Terms(**predictions["terms_seconds"]),
         price=predictions.get("price", 0),
     )
 
 
-def _stage_of(stage: Mapping[str, Any], devices: list[str]) -> Stage:
+def _stage_of(stage: Mapping[str, Any], document: Mapping[str, Any]) -> Stage:
     first, end = stage["layers"]
+    kind = document["cluster"]["types"][stage.get("type", 0)]
+    limit = min(document["certificates"]["memory_limit_bytes"], kind["memory_bytes"])
     return Stage(
         first_layer=first,
         end_layer=end,
         first_device=stage["first_device"],
         devices=stage["devices"],
-        device=devices[stage.get("type", 0)],
+        device=kind["name"],
         memory=Memory(**stage["memory_bytes"]),
+        memory_limit=stage.get("memory_limit_bytes", limit),
     )

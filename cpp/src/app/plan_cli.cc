@@ -1,3 +1,8 @@
+// How `corro plan` and `corro probe` take their arguments, in two steps. describe_plan() tells
+// CLI11 the options; each value lands as text under its long name in RawPlan, whichever subcommand
+// it belongs to. After parsing, finish_plan() finds out which action is meant, and Checked turns
+// the texts into numbers, amounts and choices: the first that cannot be becomes the one error line
+// "corro plan: --tp: must be ...". Nothing is read from a file here; plan_question.cc does that.
 #include "app/plan_cli.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,10 @@
+// Runs that somebody measured: a table of rows, and what the cost model says of a row.
+//
+// The first line names the columns, in any order; those that are not known are kept and not read. A
+// row becomes a MeasuredRun, or the whole table an error with its line and column. predict() asks
+// the same StageCoster that the search asks, but decides nothing: stages hold as many blocks each,
+// as Megatron cuts them, blocks recompute all or nothing, and gradients are reduced after backward,
+// which is how these runs were made.
 #include "plan/cost/runs.h"
 
 #include <fmt/format.h>

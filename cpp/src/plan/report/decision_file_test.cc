@@ -10,6 +10,7 @@
 
 #include "plan/bad_files.h"
 #include "plan/plan_file.h"
+#include "plan/report/facts.h"
 #include "plan/report/sample_decision.h"
 
 namespace corro::plan {
@@ -68,6 +69,20 @@ TEST(DecisionFile, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(again->decision.shapes, file.decision.shapes);
   EXPECT_EQ(again->decision.exact, file.decision.exact);
   EXPECT_EQ(graph::hash_of(again->decision.graph), graph::hash_of(file.decision.graph));
+  EXPECT_EQ(written(*again), text);
+}
+
+TEST(DecisionFile, AStageSaysItsLimitWhereItIsAnother) {
+  DecisionFile file = sample_file();
+  for (PlannedStage& stage : file.decision.best.stages) stage.memory_limit = 30e9;
+  EXPECT_EQ(Json::parse(written(file))["decisions"]["stages"][3].count("memory_limit_bytes"), 0U);
+  file.decision.best.stages[3].memory_limit = 16e9;
+  const std::string text = written(file);
+  const auto again = read_decision(text, "plan.json");
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(again->decision.best.stages[3].memory_limit, 16e9);
+  EXPECT_EQ(limit_of(*again, again->decision.best.stages[3]), 16e9);
+  EXPECT_EQ(limit_of(*again, again->decision.best.stages[0]), 30e9);
   EXPECT_EQ(written(*again), text);
 }
 

@@ -261,9 +261,9 @@ void DecisionReader::read_recompute(ObjectReader& object, const Place& place, Pl
 
 PlannedStage DecisionReader::read_stage(const Json& item, const Place& place,
                                         uint32_t first_layer) {
-  ObjectReader object(
-      item, place, reading_,
-      {"layers", "first_device", "devices", "type", "recompute", "seconds", "memory_bytes"});
+  ObjectReader object(item, place, reading_,
+                      {"layers", "first_device", "devices", "type", "memory_limit_bytes",
+                       "recompute", "seconds", "memory_bytes"});
   PlannedStage stage;
   read_range(object, place, first_layer, stage.layers);
   const auto most = static_cast<int64_t>(devices_);
@@ -273,6 +273,7 @@ PlannedStage DecisionReader::read_stage(const Json& item, const Place& place,
   if (reading_.ok() && stage.type >= file_.cluster.types.size()) {
     reading_.fail({&place, "type", {}}, "is no number of a device type");
   }
+  stage.memory_limit = object.real("memory_limit_bytes", kAmount, 0);
   if (uint64_t{stage.first_device} + stage.devices > devices_) {
     reading_.fail({&place, "devices", {}}, fmt::format("end behind the last one, {}", devices_));
   }

@@ -90,20 +90,23 @@ Written shape_to_json(const JobShape& shape) {
   return object;
 }
 
-Written stage_to_json(const PlannedStage& stage) {
+Written stage_to_json(const PlannedStage& stage, double memory_limit) {
   Written object{{"layers", {stage.layers.begin, stage.layers.end}},
                  {"first_device", stage.first_device},
                  {"devices", stage.devices}};
   put(object, "type", stage.type, 0U);
+  if (stage.memory_limit != 0) put(object, "memory_limit_bytes", stage.memory_limit, memory_limit);
   if (!stage.recompute.empty()) object["recompute"] = stage.recompute;
   object["seconds"] = reals_to_json(stage.estimate, kEstimateFields);
   object["memory_bytes"] = reals_to_json(stage.estimate.memory, kMemoryFields);
   return object;
 }
 
-void put_decisions(Written& object, const Candidate& candidate) {
+void put_decisions(Written& object, const Candidate& candidate, double memory_limit) {
   Written stages = Written::array();
-  for (const PlannedStage& stage : candidate.stages) stages.push_back(stage_to_json(stage));
+  for (const PlannedStage& stage : candidate.stages) {
+    stages.push_back(stage_to_json(stage, memory_limit));
+  }
   object["shape"] = shape_to_json(candidate.shape);
   object["stages"] = std::move(stages);
 }
@@ -129,7 +132,7 @@ Result<Written> document_of(const DecisionFile& file) {
   const Decision& decision = file.decision;
   CORRO_ASSIGN(Written graph, to_json(decision.graph));
   Written decisions{{"global_batch", decision.global_batch}};
-  put_decisions(decisions, decision.best);
+  put_decisions(decisions, decision.best, decision.memory_limit);
   Written predictions = predictions_to_json(decision.best);
   put(predictions, "hours", decision.hours, 0.0);
   put(predictions, "cost", decision.cost, 0.0);
@@ -142,7 +145,7 @@ Result<Written> document_of(const DecisionFile& file) {
   if (!decision.why.empty()) document["why"] = decision.why;
   if (decision.runner_up) {
     Written runner_up = Written::object();
-    put_decisions(runner_up, *decision.runner_up);
+    put_decisions(runner_up, *decision.runner_up, decision.memory_limit);
     runner_up["predictions"] = predictions_to_json(*decision.runner_up);
     document["runner_up"] = std::move(runner_up);
   }

@@ -47,7 +47,7 @@ std::string label_of(const StageGroup& group) { return range_text(group.first, g
 Table memory_table(const DecisionFile& file, const std::vector<StageGroup>& groups) {
   Table table{.title = "Memory of a device", .head = {"stage"}};
   for (const auto& [name, field] : kMemoryFields) table.head.emplace_back(name);
-  table.head.insert(table.head.end(), {"sum", "of limit"});
+  table.head.insert(table.head.end(), {"sum", "limit", "used"});
   for (const StageGroup& group : groups) {
     const PlannedStage& stage = file.decision.best.stages[group.first];
     const MemoryUse& use = stage.estimate.memory;
@@ -55,6 +55,7 @@ Table memory_table(const DecisionFile& file, const std::vector<StageGroup>& grou
     for (const auto& [name, field] : kMemoryFields) row.push_back(bytes_text(use.*field));
     const double limit = limit_of(file, stage);
     row.push_back(bytes_text(use.sum()));
+    row.push_back(limit > 0 ? bytes_text(limit) : "");
     row.push_back(limit > 0 ? percent_text(use.sum() / limit) : "");
     table.rows.push_back(std::move(row));
   }

@@ -25,6 +25,7 @@ std::string look_of(const DecisionFile& file, const PlannedStage& stage) {
   for (const auto& [name, field] : kMemoryFields) {
     look += " " + bytes_text(stage.estimate.memory.*field);
   }
+  look += " " + bytes_text(limit_of(file, stage));
   return look;
 }
 
@@ -53,8 +54,26 @@ std::string memory_text(const DecisionFile& file) {
   std::string text =
       fmt::format("{} a device of stage {}, the fullest", bytes_text(bytes), fullest);
   if (limit == 0) return text;
-  return fmt::format("{}: {} of the limit, {}", text, percent_text(bytes / limit),
-                     bytes_text(limit));
+  const bool differ = std::ranges::any_of(
+      stages, [&](const PlannedStage& stage) { return limit_of(file, stage) != limit; });
+  return fmt::format("{}: {} of {} limit, {}", text, percent_text(bytes / limit),
+                     differ ? "its" : "the", bytes_text(limit));
+}
+
+/// "74.5 GiB in stages 0-1, 29.8 GiB in 2-3"; empty where all are alike.
+std::string limits_text(const DecisionFile& file) {
+  const auto& stages = file.decision.best.stages;
+  std::string text;
+  size_t first = 0;
+  for (size_t s = 1; s <= stages.size(); ++s) {
+    const double limit = limit_of(file, stages[first]);
+    if (s < stages.size() && limit_of(file, stages[s]) == limit) continue;
+    if (first == 0 && s == stages.size()) return {};
+    text += fmt::format("{}{} in {}{}", first == 0 ? "" : ", ", bytes_text(limit),
+                        first == 0 ? "stages " : "", range_text(first, s - 1));
+    first = s;
+  }
+  return text;
 }
 
 std::string speed_text(const DecisionFile& file) {
@@ -105,6 +124,9 @@ std::vector<Fact> predictions_of(const DecisionFile& file) {
   facts.push_back({"step time", step});
   facts.push_back({"speed", speed_text(file)});
   facts.push_back({"memory", memory_text(file)});
+  if (std::string limits = limits_text(file); !limits.empty()) {
+    facts.push_back({"limits", std::move(limits)});
+  }
   std::string end;
   if (decision.hours > 0) end = hours_text(decision.hours);
   if (decision.cost > 0) {
@@ -183,6 +205,7 @@ std::string machines_text(const Cluster& cluster) {
 }
 
 double limit_of(const DecisionFile& file, const PlannedStage& stage) {
+  if (stage.memory_limit > 0) return stage.memory_limit;
   const double limit = file.decision.memory_limit;
   if (stage.type >= file.cluster.types.size()) return limit;
   const double memory = file.cluster.types[stage.type].memory;

@@ -32,7 +32,8 @@ struct Facts {
 /// "128 hosts, 1 024 x A100-80GB".
 [[nodiscard]] std::string machines_text(const Cluster& cluster);
 
-/// Bytes that a device of a stage may hold: the decision's limit, and no more than it has.
+/// Bytes that a device of a stage may hold: the stage's limit, or the decision's and no more than
+/// the device has.
 [[nodiscard]] double limit_of(const DecisionFile& file, const PlannedStage& stage);
 /// The stage of the best candidate whose devices have the least room left, as a part of their
 /// limit; 0 without stages.

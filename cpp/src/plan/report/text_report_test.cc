@@ -95,6 +95,8 @@ TEST(FormatDecision, TheFullestDeviceIsTheOneWithTheLeastOfItsOwnLimit) {
   EXPECT_EQ(limit_of(file, stages[3]), 32e9);
   EXPECT_EQ(fullest_stage(file), 3U);
   EXPECT_THAT(format_decision(file, false), HasSubstr("28.9 GiB a device of stage 3"));
+  EXPECT_THAT(format_decision(file, false),
+              HasSubstr("limits      69.8 GiB in stages 0-1, 29.8 GiB in 2-3"));
   EXPECT_THAT(explain_decision(file), HasSubstr("96.9 %"));
 }
 

@@ -70,7 +70,8 @@ struct PlannedStage {
   LayerRange layers = {};
   uint32_t first_device = 0;  ///< In the cluster's numbering.
   uint32_t devices = 0;
-  uint32_t type = 0;  ///< Of the cluster's device types.
+  uint32_t type = 0;        ///< Of the cluster's device types.
+  double memory_limit = 0;  ///< Bytes of each device that may be used; 0: the decision's.
   RecomputeCounts recompute = {};
   StageEstimate estimate = {};
 };
@@ -107,7 +108,7 @@ struct Decision {
   double bound = 0;                         ///< Seconds that no plan of the search space beats.
   double gap = 0;                           ///< 1 - bound / step.
   uint64_t memory_proof = 0;  ///< Bytes: the graph's slots on the fullest device, summed.
-  double memory_limit = 0;    ///< Bytes.
+  double memory_limit = 0;    ///< Bytes; of the first pool's devices, where pools differ.
   uint32_t global_batch = 0;
   double hours = 0;     ///< To the end of all samples; 0: samples are not known.
   double cost = 0;      ///< The same in the cluster's currency; 0: prices are not known.

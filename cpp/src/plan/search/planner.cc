@@ -239,7 +239,7 @@ void Planner::choose_credits(Candidate& candidate, std::vector<uint32_t>& credit
     question.backward.push_back(stage.backward + stage.recompute);
     const uint32_t used = credits_of(candidate.shape, s);
     const double each = stage.memory.activations / used;
-    const double room = search_.limit_of(pools_[0]) - stage.memory.sum();
+    const double room = candidate.stages[s].memory_limit - stage.memory.sum();
     const double more = each > 0 ? room / each : 0;
     question.most.push_back(std::min(candidate.shape.micro_batches,
                                      used + static_cast<uint32_t>(std::clamp(more, 0.0, 1e6))));
@@ -285,7 +285,7 @@ Result<Decision> Planner::decide() {
   decision.lambda = request_.bytes_per_sample * samples / best_->step;
   decision.hours = request_.samples / samples * best_->step / 3600;
   decision.cost = request_.samples / samples * best_->price;
-  decision.limit = what_limits(*best_, decision.memory_limit);
+  decision.limit = what_limits(*best_);
   decision.why = why_better(*best_, decision.runner_up);
   if (const StageCoster* costs = search_.coster(best_->shape, 0)) {
     decision.placement = place_ranks(*best_, request_, *costs, policies_);

@@ -227,6 +227,7 @@ PlannedStage StageSearch::planned(const Stage& stage, const JobShape& shape, uin
           .first_device = pools_[pool].first_device + place * unit,
           .devices = unit,
           .type = pools_[pool].type,
+          .memory_limit = limit_of(pools_[pool]),
           .recompute = stage.recompute,
           .estimate = stage.estimate};
 }

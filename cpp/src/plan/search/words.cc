@@ -63,10 +63,10 @@ std::string describe(const Pins& pins) {
   return join(parts);
 }
 
-std::string what_limits(const Candidate& candidate, double memory_limit) {
+std::string what_limits(const Candidate& candidate) {
   for (size_t s = 0; s < candidate.stages.size(); ++s) {
     const StageEstimate& stage = candidate.stages[s].estimate;
-    if (stage.recompute > 0 && stage.memory.sum() > 0.9 * memory_limit) {
+    if (stage.recompute > 0 && stage.memory.sum() > 0.9 * candidate.stages[s].memory_limit) {
       return fmt::format("memory of stage {}, which recomputes", s);
     }
   }

@@ -13,7 +13,7 @@ namespace corro::plan {
 /// "tp 8, zero 1"; "none".
 [[nodiscard]] std::string describe(const Pins& pins);
 /// What takes most after computing, or the memory that forces recomputing.
-[[nodiscard]] std::string what_limits(const Candidate& candidate, double memory_limit);
+[[nodiscard]] std::string what_limits(const Candidate& candidate);
 /// One sentence: where the best gains, and where it pays.
 [[nodiscard]] std::string why_better(const Candidate& best, const std::optional<Candidate>& other);
 
