@@ -198,4 +198,5 @@ FAMILIES = {
     "planner": Family(measure_planner),
     "partition": Family(measure_partitions),
     "planner_fit": Family(measure_fit),
+    "planner_measured": Family(measure_measured),
 }

@@ -12,7 +12,7 @@ from corro.torch.measuring.candidates import Candidate, Question
 def table(found: Sequence[Candidate]) -> str:
     """Returns a line for each plan, the fastest measured first, and what they say together."""
     lines = [
-        f"{'plan':44} {'predicted':>10} {'measured':>10} {'error':>7} {'memory':>21} {'error':>7}"
+        f"{'plan':44} {'predicted':>10} {'measured':>10} {'error':>7} {'memory':>26} {'error':>7}"
     ]
     measured = sorted((each for each in found if each.steps), key=lambda each: median(each.steps))
     for each in measured:
@@ -21,7 +21,7 @@ def table(found: Sequence[Candidate]) -> str:
         if each.memory:
             number, expected, was = _fullest(each)
             amounts = f"{expected / 2**20:.0f} of {was / 2**20:.0f} MiB (rank {number})"
-            line += f" {amounts:>21} {_percent(expected / was - 1):>7}"
+            line += f" {amounts:>26} {_percent(expected / was - 1):>7}"
         lines.append(line)
     lines += [f"{each.name:44} {each.reason}" for each in found if not each.steps]
     return "\n".join([*lines, "", *_conclusions(measured)])
