@@ -57,6 +57,10 @@ test-all: test-setup $(STAMPS)/packages-launchers ## Run every test, the slow on
 faults: test-setup ## Run only the tests that kill, stop and starve processes
 	@$(VENV)/python tools/run_tests.py --select faults
 
+.PHONY: test-kube
+test-kube: .venv/.ready $(STAMPS)/packages-kube ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
+	@tests/kube/run.sh $(ARGS)
+
 .PHONY: asan tsan
 asan tsan: setup $(STAMPS)/packages-clang ## Run the C++ tests under sanitizers
 	$(call quiet,cmake --preset $@,cmake-$@)

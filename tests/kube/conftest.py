@@ -1,0 +1,58 @@
+"""A plane for all tests of this folder, a namespace for each, and the totals as the last line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE)]
+
+from harness import Plane, apply_crds, start_plane, stop_plane, wait_until  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[Plane]:
+    """The plane that KUBECONFIG names if up.sh made it (`make test-kube`), else one of our own."""
+    given = Path(os.environ.get("KUBECONFIG", "/none")).parent
+    if (given / "pids").exists():
+        yield Plane(given)
+        return
+    folder = start_plane("--gang")
+    yield Plane(folder)
+    stop_plane(folder)
+
+
+@pytest.fixture(scope="session")
+def crds(plane: Plane) -> Plane:
+    """The plane with our custom resources."""
+    apply_crds(plane)
+    return plane
+
+
+@pytest.fixture
+def namespace(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh namespace, whose pods a controller may make; its end is not waited for."""
+    plain = "".join(c if c.isalnum() else "-" for c in request.node.name.lower())
+    name = f"{plain.strip('-')[:40]}-{time.monotonic_ns() % 10**9}".replace("--", "-")
+    body = {"metadata": {"name": name}}
+    plane.api.post("/api/v1/namespaces", body)
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    wait_until(lambda: plane.api.get(account), "the default service account")
+    yield name
+    plane.api.delete(f"/api/v1/namespaces/{name}")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The totals once more, in the form of `make test`, so that they are the last line."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not (stats := reporter.stats):
+        return
+    failed = len(stats.get("failed", [])) + len(stats.get("error", []))
+    passed, skipped = len(stats.get("passed", [])), len(stats.get("skipped", []))
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
