@@ -33,6 +33,8 @@ class Shape:
     sequence_parallel: bool = False
     overlap: bool = True
     offload: bool = False
+    bucket_bytes: float = 0
+    """Of gradients, reduced at a time, if that is pinned; else each stage has its own."""
     dtype: str = "bf16"
 
     @property
@@ -68,6 +70,8 @@ class Stage:
     """Of each of its devices."""
     memory_limit: float = 0
     """What one of them may hold."""
+    bucket: float = 0
+    """Bytes of gradients that are reduced at a time; 0: none are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,4 +244,5 @@ def _stage_of(stage: Mapping[str, Any], document: Mapping[str, Any]) -> Stage:
         device=kind["name"],
         memory=Memory(**stage["memory_bytes"]),
         memory_limit=stage.get("memory_limit_bytes", limit),
+        bucket=stage.get("bucket_bytes", 0),
     )

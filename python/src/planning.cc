@@ -26,10 +26,10 @@ constexpr int64_t kMostCount = std::numeric_limits<uint32_t>::max();
 constexpr plan::RealRange kAmount{0, 1e30};
 
 Pins read_pins(const Json& json, const Place& place, Reading& reading) {
-  ObjectReader object(json, place, reading,
-                      {"tensor", "context", "expert", "data", "pipeline", "micro_batch", "chunks",
-                       "zero", "sequence_parallel", "recompute", "overlap", "offload", "dtype",
-                       "schedule"});
+  ObjectReader object(
+      json, place, reading,
+      {"tensor", "context", "expert", "data", "pipeline", "micro_batch", "chunks", "zero",
+       "sequence_parallel", "recompute", "overlap", "offload", "bucket", "dtype", "schedule"});
   Pins pins;
   const auto count = [&](std::string_view field, std::optional<uint32_t>& pin, int64_t least,
                          int64_t most) {
@@ -48,6 +48,7 @@ Pins read_pins(const Json& json, const Place& place, Reading& reading) {
   const auto has = [&](std::string_view field) { return object.find(field) != nullptr; };
   if (has("sequence_parallel")) pins.sequence_parallel = object.boolean("sequence_parallel");
   if (has("overlap")) pins.overlap = object.boolean("overlap");
+  if (has("bucket")) pins.bucket = object.quantity("bucket", plan::Unit::kBytes, {1, 1e18});
   if (has("offload")) pins.offload = object.boolean("offload");
   if (has("recompute")) {
     pins.recompute = object.choice<plan::Recompute>("recompute", plan::kRecomputeCount);
@@ -74,6 +75,7 @@ nb::dict to_dict(const JobShape& shape) {
   fields["sequence_parallel"] = shape.sequence_parallel;
   fields["overlap"] = shape.overlap;
   fields["offload"] = shape.offload;
+  fields["bucket_bytes"] = shape.bucket;
   fields["dtype"] = std::string(name_of(shape.dtype));
   return fields;
 }

@@ -129,6 +129,7 @@ void describe_question(CLI::App& app, RawPlan& raw) {
              "Pin whether gradients are reduced beside backward (the default) or after it");
   add_choice(app, raw, "--offload", "on|off", {"on", "off"},
              "Pin whether optimizer state lies in host memory");
+  add_value(app, raw, "--bucket", "BYTES", "Pin how much of the gradients is reduced at a time");
   add_choice(app, raw, "--dtype", "TYPE", {"bf16", "f16", "f32"}, "Pin the type of activations");
   app.add_flag("--explain", raw.explain, "Show each term of the step's time, and the memory");
   add_value(app, raw, "--json", "FILE", "Write the plan file; -: print it");
@@ -231,7 +232,8 @@ class Checked {
                                shown(*value)));
     }
   }
-  void bytes(const std::string& name, plan::RealRange range, double& result) {
+  template <typename T>
+  void bytes(const std::string& name, plan::RealRange range, T& result) {
     const std::string* value = find(name);
     if (value == nullptr) return;
     const auto read = plan::parse_quantity(*value, plan::Unit::kBytes);
@@ -300,6 +302,7 @@ void finish_question(Checked& checked, PlanCommand& command) {
   checked.on_off("--sequence-parallel", pins.sequence_parallel);
   checked.on_off("--overlap", pins.overlap);
   checked.on_off("--offload", pins.offload);
+  checked.bytes("--bucket", {1, 1e18}, pins.bucket);
   checked.choice<plan::Schedule>("--schedule", plan::kScheduleCount, pins.schedule);
   checked.choice<plan::Recompute>("--recompute", plan::kRecomputeCount, pins.recompute);
   checked.choice<DType>("--dtype", kDTypeCount, pins.dtype);

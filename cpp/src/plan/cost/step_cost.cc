@@ -3,8 +3,8 @@
 // One forward and one backward of every stage are the pipeline's filling and draining (1F1B, GPipe:
 // Narayanan et al., SC'21, §2.2); with v chunks a stage hands on after a v-th of its work, so all
 // but the last add a v-th of it, and v times as many hops. Hops are not hidden: a stage waits for
-// what it receives. Gradients are reduced in a ring over all data-parallel ranks, beside the
-// backward pass if `overlap` says so; the last layer's can never be.
+// what it receives. Gradients are reduced in a ring over all data-parallel ranks, bucket by bucket
+// beside the backward pass if `overlap` says so; the last bucket can never be.
 #include "plan/cost/step_cost.h"
 
 #include <fmt/format.h>
@@ -193,6 +193,35 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
   return stage;
 }
 
+/// Shown are the last bucket, which has no backward left to run beside, and what backward does not
+/// hide of the others: wire / n + start + exposed(wire (1 - 1/n) + (n - 1) start, backward). While
+/// backward hides all, its minimum is where a bucket more saves as much of the last one as its
+/// start costs; beyond, each bucket more costs its start. (PyTorch DDP's 25 MB are such a
+/// compromise, too: Li et al., "PyTorch distributed", VLDB 2020, section 3.2.3.)
+void StageCoster::add_sync(StageEstimate& stage, double sync, double starts, double bytes) const {
+  stage.reduce = sync;
+  stage.starts = starts;
+  stage.sync = sync;
+  if (!shape_.overlap || sync <= 0 || bytes <= 0) return;
+  const double wire = sync - starts;
+  const auto shown = [&](double n) {
+    const double last = wire / n + starts;
+    return last + exposed(wire + n * starts - last, stage.backward);
+  };
+  double buckets = shape_.bucket > 0 ? std::ceil(bytes / shape_.bucket) : 0;
+  if (buckets == 0) {
+    const double hidden = std::sqrt((1 - kInterference) * wire / (kInterference * starts));
+    const double over = wire - starts - stage.backward;
+    const double filled = (std::sqrt(over * over + 4 * starts * wire) - over) / (2 * starts);
+    const double least = std::floor(std::max(1.0, std::min(hidden, filled)));
+    buckets = shown(least) <= shown(least + 1) ? least : least + 1;
+  }
+  stage.bucket = bytes / buckets;
+  stage.starts = buckets * starts;
+  stage.reduce = wire + stage.starts;
+  stage.sync = shown(buckets);
+}
+
 double StageCoster::hop(double bytes) const {
   // Tensor-parallel ranks send a part each and gather it (scatter/gather, SC'21 §4.1).
   const double part = shape_.sequence_parallel ? 1 : shape_.tensor;
@@ -223,12 +252,13 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
     return traffic_.allgather(elements * bytes.gradient, span) +
            traffic_.allgather(elements * bytes.weight, span);
   };
-  double sync = 0;
-  if (shape_.zero < 3) sync += reduce(parameters, span_of(ranks, shape_.tensor, host_devices_));
-  sync += reduce(expert_parameters,
-                 span_of(expert_ranks, shape_.tensor * shape_.expert, host_devices_));
-  // The last bucket, one in ten, has no backward left to run beside.
-  stage.sync = shape_.overlap ? 0.1 * sync + exposed(0.9 * sync, stage.backward) : sync;
+  double dense = 0;
+  if (shape_.zero < 3) dense = reduce(parameters, span_of(ranks, shape_.tensor, host_devices_));
+  const double experts = reduce(
+      expert_parameters, span_of(expert_ranks, shape_.tensor * shape_.expert, host_devices_));
+  const double starts = machine_.calibration.collective_seconds * ((dense > 0) + (experts > 0));
+  const double reduced = (dense > 0 ? parameters : 0) + (experts > 0 ? expert_parameters : 0);
+  add_sync(stage, dense + experts, starts, reduced * bytes.gradient);
   const double held = shape_.zero >= 1 ? parameters / ranks + expert_parameters / expert_ranks
                                        : parameters + expert_parameters;
   const double bandwidth =

@@ -46,6 +46,7 @@ struct JobShape {
   bool sequence_parallel = false;
   bool overlap = true;   ///< Gradients are reduced while backward goes on.
   bool offload = false;  ///< Optimizer state lies in host memory.
+  double bucket = 0;     ///< Bytes of gradients reduced at a time; 0: what takes least.
   DType dtype = DType::kBF16;
 
   [[nodiscard]] uint32_t ranks() const { return tensor * context * data * pipeline; }
@@ -84,6 +85,9 @@ struct StageEstimate {
   double weights = 0;    ///< Gathering and scattering of ZeRO 3 that is not hidden.
   double hops = 0;       ///< Receiving from the stage before and the one behind.
   double sync = 0;       ///< Per step: reducing gradients that backward does not hide.
+  double reduce = 0;     ///< Per step: reducing gradients, hidden or not.
+  double starts = 0;     ///< Of `reduce`, until the buckets' collectives are under way.
+  double bucket = 0;     ///< Bytes of gradients that are reduced at a time.
   double update = 0;     ///< Per step: the optimizer.
   MemoryUse memory = {};
 
@@ -143,6 +147,7 @@ class StageCoster {
   StageCoster(const Model& model, const JobShape& shape, const Machine& machine);
   [[nodiscard]] const std::vector<LayerCost>& layers() const { return *layers_; }
   void add_weights(StageEstimate& stage, double parameters) const;
+  void add_sync(StageEstimate& stage, double sync, double starts, double bytes) const;
   void add_step_end(StageEstimate& stage, double parameters, double expert_parameters) const;
   struct Parameters {
     double all = 0;      ///< Elements on a device, experts' too.

@@ -34,7 +34,7 @@ inline constexpr std::array<RealField<MemoryUse>, 5> kMemoryFields = {{
     {"transient", &MemoryUse::transient},
 }};
 
-inline constexpr std::array<RealField<StageEstimate>, 8> kEstimateFields = {{
+inline constexpr std::array<RealField<StageEstimate>, 10> kEstimateFields = {{
     {"forward", &StageEstimate::forward},
     {"backward", &StageEstimate::backward},
     {"recompute", &StageEstimate::recompute},
@@ -43,6 +43,8 @@ inline constexpr std::array<RealField<StageEstimate>, 8> kEstimateFields = {{
     {"hops", &StageEstimate::hops},
     {"sync", &StageEstimate::sync},
     {"update", &StageEstimate::update},
+    {"reduce", &StageEstimate::reduce},
+    {"starts", &StageEstimate::starts},
 }};
 
 struct DegreeField {

@@ -197,7 +197,7 @@ JobShape DecisionReader::read_shape(const Json& value, const Place& place) {
   ObjectReader object(
       value, place, reading_,
       {"tensor", "context", "expert", "data", "pipeline", "micro_batch", "micro_batches", "chunks",
-       "schedule", "zero", "sequence_parallel", "overlap", "offload", "dtype"});
+       "schedule", "zero", "sequence_parallel", "overlap", "offload", "bucket_bytes", "dtype"});
   JobShape shape;
   for (const auto& [name, field] : kDegreeFields) {
     shape.*field = count(object, name, 1, kMostDevices, 1);
@@ -207,6 +207,7 @@ JobShape DecisionReader::read_shape(const Json& value, const Place& place) {
   shape.sequence_parallel = object.boolean("sequence_parallel", false);
   shape.overlap = object.boolean("overlap", true);
   shape.offload = object.boolean("offload", false);
+  shape.bucket = object.real("bucket_bytes", kAmount, 0);
   shape.dtype = object.choice<DType>("dtype", kDTypeCount, DType::kBF16);
   uint64_t ranks = 1;
   for (const uint32_t degree : {shape.tensor, shape.context, shape.data, shape.pipeline}) {
@@ -263,7 +264,7 @@ PlannedStage DecisionReader::read_stage(const Json& item, const Place& place,
                                         uint32_t first_layer) {
   ObjectReader object(item, place, reading_,
                       {"layers", "first_device", "devices", "type", "memory_limit_bytes",
-                       "recompute", "seconds", "memory_bytes"});
+                       "recompute", "bucket_bytes", "seconds", "memory_bytes"});
   PlannedStage stage;
   read_range(object, place, first_layer, stage.layers);
   const auto most = static_cast<int64_t>(devices_);
@@ -273,6 +274,7 @@ PlannedStage DecisionReader::read_stage(const Json& item, const Place& place,
   if (reading_.ok() && stage.type >= file_.cluster.types.size()) {
     reading_.fail({&place, "type", {}}, "is no number of a device type");
   }
+  stage.estimate.bucket = object.real("bucket_bytes", kAmount, 0);
   stage.memory_limit = object.real("memory_limit_bytes", kAmount, 0);
   if (uint64_t{stage.first_device} + stage.devices > devices_) {
     reading_.fail({&place, "devices", {}}, fmt::format("end behind the last one, {}", devices_));

@@ -86,6 +86,7 @@ Written shape_to_json(const JobShape& shape) {
   put(object, "sequence_parallel", shape.sequence_parallel, usual.sequence_parallel);
   put(object, "overlap", shape.overlap, usual.overlap);
   put(object, "offload", shape.offload, usual.offload);
+  put(object, "bucket_bytes", shape.bucket, usual.bucket);
   put(object, "dtype", name_of(shape.dtype), name_of(usual.dtype));
   return object;
 }
@@ -97,6 +98,7 @@ Written stage_to_json(const PlannedStage& stage, double memory_limit) {
   put(object, "type", stage.type, 0U);
   if (stage.memory_limit != 0) put(object, "memory_limit_bytes", stage.memory_limit, memory_limit);
   if (!stage.recompute.empty()) object["recompute"] = stage.recompute;
+  put(object, "bucket_bytes", stage.estimate.bucket, 0.0);
   object["seconds"] = reals_to_json(stage.estimate, kEstimateFields);
   object["memory_bytes"] = reals_to_json(stage.estimate.memory, kMemoryFields);
   return object;

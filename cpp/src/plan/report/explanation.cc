@@ -1,6 +1,8 @@
 // The tables of the explanation. Stages that look alike share a row.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -78,6 +80,27 @@ Table seconds_table(const Decision& decision, const std::vector<StageGroup>& gro
     table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+/// Nothing where no gradients are reduced in buckets.
+std::vector<Table> bucket_table(const Decision& decision, const std::vector<StageGroup>& groups) {
+  Table table{
+      .title = "Reducing gradients, of a step",
+      .head = {"stage", "bucket", "buckets", "reducing", "of it starting", "sync"},
+      .note =
+          "Sync is what shows: the last bucket, and what backward does not hide of the others."};
+  for (const StageGroup& group : groups) {
+    const StageEstimate& stage = decision.best.stages[group.first].estimate;
+    if (stage.bucket <= 0) continue;
+    const double gradients = stage.memory.gradients;
+    const bool sharded = decision.best.shape.zero >= 2;
+    table.rows.push_back({label_of(group), bytes_text(stage.bucket),
+                          sharded ? "" : fmt::format("{:.0f}", std::ceil(gradients / stage.bucket)),
+                          seconds_text(stage.reduce), seconds_text(stage.starts),
+                          seconds_text(stage.sync)});
+  }
+  if (table.rows.empty()) return {};
+  return {std::move(table)};
 }
 
 /// "embedding, 6 block": the layers of a stage.
@@ -166,8 +189,12 @@ Table exchange_table(const DecisionFile& file) {
 
 std::vector<Table> explanation_of(const DecisionFile& file) {
   const auto groups = groups_of(file, file.decision.best.stages);
-  return {step_table(file.decision), memory_table(file, groups),
-          seconds_table(file.decision, groups), layers_table(file, groups), exchange_table(file)};
+  std::vector<Table> tables{step_table(file.decision), memory_table(file, groups),
+                            seconds_table(file.decision, groups)};
+  for (Table& table : bucket_table(file.decision, groups)) tables.push_back(std::move(table));
+  tables.push_back(layers_table(file, groups));
+  tables.push_back(exchange_table(file));
+  return tables;
 }
 
 }  // namespace corro::plan

@@ -25,7 +25,7 @@ std::string look_of(const DecisionFile& file, const PlannedStage& stage) {
   for (const auto& [name, field] : kMemoryFields) {
     look += " " + bytes_text(stage.estimate.memory.*field);
   }
-  look += " " + bytes_text(limit_of(file, stage));
+  look += " " + bytes_text(limit_of(file, stage)) + " " + bytes_text(stage.estimate.bucket);
   return look;
 }
 
@@ -96,6 +96,16 @@ std::string runner_up_text(const Decision& decision) {
                      percent_text(std::abs(slower)), slower < 0 ? "faster" : "slower");
 }
 
+std::string sharding_text(const Candidate& candidate) {
+  const JobShape& shape = candidate.shape;
+  std::string text =
+      fmt::format("ZeRO {}, {}, {}", shape.zero,
+                  shape.sequence_parallel ? "sequence parallel" : "no sequence parallelism",
+                  shape.offload ? "optimizer offloaded to hosts" : "no offload");
+  const double bucket = bucket_of(candidate);
+  return bucket > 0 ? fmt::format("{}, buckets of {}", text, bytes_text(bucket)) : text;
+}
+
 std::vector<Fact> decisions_of(const DecisionFile& file) {
   const Decision& decision = file.decision;
   const JobShape& shape = decision.best.shape;
@@ -107,10 +117,7 @@ std::vector<Fact> decisions_of(const DecisionFile& file) {
                                 counted(decision.global_batch, "sample"), batch_text(shape),
                                 counted(shape.data, "data-parallel rank"))},
           {"schedule", fmt::format("{}, {}", schedule_text(shape), name_of(shape.dtype))},
-          {"sharding",
-           fmt::format("ZeRO {}, {}, {}", shape.zero,
-                       shape.sequence_parallel ? "sequence parallel" : "no sequence parallelism",
-                       shape.offload ? "optimizer offloaded to hosts" : "no offload")},
+          {"sharding", sharding_text(decision.best)},
           {"recompute", recompute_text(decision.best)}};
 }
 
@@ -190,6 +197,16 @@ std::string recompute_text(const Candidate& candidate) {
                         name_of(static_cast<Recompute>(how)), counts[how]);
   }
   return text.empty() ? "none" : fmt::format("{} of {}", text, counted(layers, "layer"));
+}
+
+double bucket_of(const Candidate& candidate) {
+  double bucket = 0;
+  double most = -1;
+  for (const PlannedStage& stage : candidate.stages) {
+    if (stage.estimate.sync > most) bucket = stage.estimate.bucket;
+    most = std::max(most, stage.estimate.sync);
+  }
+  return bucket;
 }
 
 std::string machines_text(const Cluster& cluster) {

@@ -29,6 +29,8 @@ struct Facts {
 [[nodiscard]] std::string schedule_text(const JobShape& shape);
 /// "attention in 96, full in 2 of 98 layers".
 [[nodiscard]] std::string recompute_text(const Candidate& candidate);
+/// Bytes of gradients that the stage whose reducing shows most reduces at a time; 0: none are.
+[[nodiscard]] double bucket_of(const Candidate& candidate);
 /// "128 hosts, 1 024 x A100-80GB".
 [[nodiscard]] std::string machines_text(const Cluster& cluster);
 

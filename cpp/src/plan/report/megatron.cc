@@ -231,6 +231,9 @@ void Export::add_sharding() {
   if (shape_.overlap && shape_.data * shape_.context > 1) {
     flag("overlap-grad-reduce");
     if (shape_.zero >= 1) flag("overlap-param-gather");
+    // Megatron counts elements, which have four bytes as gradients.
+    const auto elements = static_cast<uint64_t>(bucket_of(best_) / 4);
+    if (elements > 0) flag("ddp-bucket-size", elements);
   }
   if (!shape_.offload) return;
   flag("optimizer-cpu-offload");

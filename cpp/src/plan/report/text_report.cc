@@ -71,6 +71,10 @@ void add_decision_rows(Table& table, const DecisionFile& a, const DecisionFile& 
   add_shape("ZeRO", [](const JobShape& shape) { return fmt::format("{}", shape.zero); });
   add_shape("sequence parallel",
             [&](const JobShape& shape) { return yes(shape.sequence_parallel); });
+  add("bucket", [](const DecisionFile& file) {
+    const double bucket = bucket_of(file.decision.best);
+    return bucket > 0 ? bytes_text(bucket) : "-";
+  });
   add_shape("offload", [&](const JobShape& shape) { return yes(shape.offload); });
   add_shape("dtype", [](const JobShape& shape) { return std::string(name_of(shape.dtype)); });
   add("recompute", [](const DecisionFile& file) { return recompute_text(file.decision.best); });

@@ -47,6 +47,7 @@ struct Pins {
   std::optional<Recompute> recompute = {};  ///< Of all layers in runs of several.
   std::optional<bool> overlap = {};         ///< Not pinned: gradients are reduced beside backward.
   std::optional<bool> offload = {};
+  std::optional<double> bucket = {};  ///< Bytes of gradients reduced at a time.
   std::optional<DType> dtype = {};
 };
 

@@ -77,6 +77,7 @@ class Enumeration {
     for (const LayerRun& run : request.model.layers) blocks_ = std::max(blocks_, run.count);
     base_.dtype = dtype_of(request, pools);
     base_.overlap = pins_.overlap.value_or(true);
+    base_.bucket = pins_.bucket.value_or(0);
   }
 
   std::vector<JobShape> run() {
