@@ -98,6 +98,8 @@ class Decisions:
     terms: Terms
     price: float = 0
     """Of a step; 0: prices are not known."""
+    placement: tuple[int, ...] = ()
+    """A device for each rank, where links differ; empty: rank i is on device i of its stage."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,6 +231,7 @@ def _decisions_of(
         step=predictions["step_seconds"],
         terms=Terms(**predictions["terms_seconds"]),
         price=predictions.get("price", 0),
+        placement=tuple(values.get("placement", ())),
     )
 
 

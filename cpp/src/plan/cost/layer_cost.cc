@@ -46,7 +46,8 @@ class LayerCoster {
         cut_(cut),
         machine_(machine),
         traffic_(machine.host, machine.between_hosts, machine.calibration),
-        tensor_(span_of(cut.tensor, 1, cut.host_devices)),
+        tensor_(
+            placed_along(GroupAxis::kTensor, span_of(cut.tensor, 1, cut.host_devices), machine)),
         element_(static_cast<double>(size_of(cut.dtype))),
         samples_(cut.micro_batch / cut.context),
         flops_(machine.device.peak[static_cast<size_t>(cut.dtype)] *
@@ -329,14 +330,17 @@ void LayerCoster::add_exchanges_of_groups(LayerCost& cost, double attention) con
   if (cut_.context > 1 && type_.keys_and_values > 0) {
     // A ring of keys and values, hidden behind the attention to those that are here (Liu et al.,
     // "Ring attention", 2023); backward sends their gradients, too.
-    const GroupSpan span = span_of(cut_.context, cut_.tensor, cut_.host_devices);
+    const GroupSpan span = placed_along(
+        GroupAxis::kContext, span_of(cut_.context, cut_.tensor, cut_.host_devices), machine_);
     const double ring =
         traffic_.allgather(bytes(type_.keys_and_values) * cut_.context / cut_.tensor, span);
     cost.forward_traffic += std::max(0.0, ring - attention);
     cost.backward_traffic += std::max(0.0, 2 * ring - 2 * attention);
   }
   if (cut_.expert > 1 && type_.experts_moved > 0) {
-    const GroupSpan span = span_of(cut_.expert, cut_.tensor * cut_.context, cut_.host_devices);
+    const GroupSpan span =
+        placed_along(GroupAxis::kExpert,
+                     span_of(cut_.expert, cut_.tensor * cut_.context, cut_.host_devices), machine_);
     const double moved = bytes(type_.experts_moved) / (cut_.sequence_parallel ? cut_.tensor : 1);
     const double there_and_back = 2 * traffic_.alltoall(moved, span);
     cost.forward_traffic += there_and_back;

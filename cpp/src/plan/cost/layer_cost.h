@@ -61,14 +61,27 @@ struct LayerCost {
   [[nodiscard]] double weight_part() const { return (backward - backward_traffic) / 2; }
 };
 
+/// Along which groups of ranks exchange.
+enum class GroupAxis : uint8_t { kTensor, kContext, kExpert, kData, kPipeline };
+inline constexpr int kGroupAxisCount = 5;
+/// Bytes/s between hosts along each axis; 0: not known.
+using AxisNetworks = std::array<double, kGroupAxisCount>;
+
 /// What its devices and links are.
 struct Machine {
   DeviceType device = {};
   HostGroup host = {};
   Link between_hosts = {};
+  AxisNetworks placed = {};  ///< Of a placement; where not known, between_hosts holds.
   Calibration calibration = {};
   std::shared_ptr<const Profile> profile = {};  ///< Of this device; null: nothing was measured.
 };
+
+[[nodiscard]] inline GroupSpan placed_along(GroupAxis axis, GroupSpan span,
+                                            const Machine& machine) {
+  span.network = machine.placed[static_cast<size_t>(axis)];
+  return span;
+}
 
 /// `input`: elements per sample that come from the layer before. Of a layer that the machine's
 /// profile has for this dtype, computing takes what was measured, and cut ones a part of it as the

@@ -226,14 +226,15 @@ double StageCoster::hop(double bytes) const {
   // Tensor-parallel ranks send a part each and gather it (scatter/gather, SC'21 §4.1).
   const double part = shape_.sequence_parallel ? 1 : shape_.tensor;
   const bool across = shape_.tensor * shape_.context * shape_.data >= host_devices_;
-  return traffic_.send(bytes / part, across, host_devices_);
+  return traffic_.send(bytes / part, across, host_devices_,
+                       machine_.placed[static_cast<size_t>(GroupAxis::kPipeline)]);
 }
 
 /// ZeRO 3 gathers weights before forward and backward and scatters gradients, each micro-batch,
 /// beside what is computed.
 void StageCoster::add_weights(StageEstimate& stage, double parameters) const {
   if (shape_.zero < 3) return;
-  const GroupSpan span = span_of(shape_.data * shape_.context, shape_.tensor, host_devices_);
+  const GroupSpan span = along_data(shape_.data * shape_.context, shape_.tensor);
   const ElementBytes bytes = bytes_of(shape_.dtype);
   const double gather = traffic_.allgather(parameters * bytes.weight, span);
   const double scatter = traffic_.allgather(parameters * bytes.gradient, span);
@@ -253,9 +254,9 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
            traffic_.allgather(elements * bytes.weight, span);
   };
   double dense = 0;
-  if (shape_.zero < 3) dense = reduce(parameters, span_of(ranks, shape_.tensor, host_devices_));
-  const double experts = reduce(
-      expert_parameters, span_of(expert_ranks, shape_.tensor * shape_.expert, host_devices_));
+  if (shape_.zero < 3) dense = reduce(parameters, along_data(ranks, shape_.tensor));
+  const double experts =
+      reduce(expert_parameters, along_data(expert_ranks, shape_.tensor * shape_.expert));
   const double starts = machine_.calibration.collective_seconds * ((dense > 0) + (experts > 0));
   const double reduced = (dense > 0 ? parameters : 0) + (experts > 0 ? expert_parameters : 0);
   add_sync(stage, dense + experts, starts, reduced * bytes.gradient);

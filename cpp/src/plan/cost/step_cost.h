@@ -132,6 +132,7 @@ class StageCoster {
 
   [[nodiscard]] const JobShape& shape() const { return shape_; }
   [[nodiscard]] const Machine& machine() const { return machine_; }
+  [[nodiscard]] uint32_t host_devices() const { return host_devices_; }
   [[nodiscard]] const LayerCost& layer(uint32_t run) const { return layers()[run]; }
   /// Layers of run `run` in the range.
   [[nodiscard]] uint32_t count(const LayerRange& layers, uint32_t run) const;
@@ -146,6 +147,10 @@ class StageCoster {
  private:
   StageCoster(const Model& model, const JobShape& shape, const Machine& machine);
   [[nodiscard]] const std::vector<LayerCost>& layers() const { return *layers_; }
+  /// A group of data-parallel ranks.
+  [[nodiscard]] GroupSpan along_data(uint32_t ranks, uint32_t stride) const {
+    return placed_along(GroupAxis::kData, span_of(ranks, stride, host_devices_), machine_);
+  }
   void add_weights(StageEstimate& stage, double parameters) const;
   void add_sync(StageEstimate& stage, double sync, double starts, double bytes) const;
   void add_step_end(StageEstimate& stage, double parameters, double expert_parameters) const;

@@ -14,6 +14,7 @@ struct GroupSpan {
   uint32_t ranks = 1;
   uint32_t per_host = 1;  ///< Its members on one host.
   uint32_t sharers = 1;   ///< Groups of the same kind that use one host's network at a time.
+  double network = 0;     ///< Bytes/s between its hosts, if a placement says so; 0: as usual.
   [[nodiscard]] bool inside_host() const { return per_host >= ranks; }
 };
 
@@ -33,15 +34,20 @@ class Traffic {
   /// Every rank sends `bytes`, the n-th part to each.
   [[nodiscard]] double alltoall(double bytes, const GroupSpan& span) const;
   /// From one rank to another; `across`: on another host, where all ranks of the host send at once.
-  [[nodiscard]] double send(double bytes, bool across, uint32_t senders) const;
+  /// `placed`: bytes/s between them, if a placement says so; 0: as usual.
+  [[nodiscard]] double send(double bytes, bool across, uint32_t senders, double placed = 0) const;
 
  private:
+  [[nodiscard]] double network(double placed) const {
+    return placed > 0 ? placed * efficiency_ : network_;
+  }
   /// Bytes/s of one group's ring.
   [[nodiscard]] double rate(const GroupSpan& span) const;
 
   double link_;
   double network_;
-  double seconds_;  ///< Until a collective is under way.
+  double efficiency_;  ///< Of a network.
+  double seconds_;     ///< Until a collective is under way.
 };
 
 }  // namespace corro::plan

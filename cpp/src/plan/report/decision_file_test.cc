@@ -86,6 +86,21 @@ TEST(DecisionFile, AStageSaysItsLimitWhereItIsAnother) {
   EXPECT_EQ(written(*again), text);
 }
 
+TEST(DecisionFile, APlacementIsKept) {
+  DecisionFile file = sample_file();
+  for (uint32_t rank = 0; rank < 16; ++rank) file.decision.best.placement.push_back(rank ^ 4U);
+  file.decision.best.unplaced = 0.7;
+  const std::string text = written(file);
+  const auto again = read_decision(text, "plan.json");
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(again->decision.best.placement, file.decision.best.placement);
+  EXPECT_EQ(again->decision.best.unplaced, 0.7);
+  EXPECT_EQ(written(*again), text);
+  file.decision.best.placement[3] = 0;
+  EXPECT_THAT(decision_to_json(file).status().message(),
+              HasSubstr("decisions.placement: must be 16 different devices, each below 16"));
+}
+
 TEST(DecisionFile, EveryChoiceOfAShapeIsKept) {
   DecisionFile file = sample_file();
   JobShape& shape = file.decision.best.shape;

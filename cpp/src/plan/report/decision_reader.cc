@@ -60,6 +60,7 @@ class DecisionReader {
   void read_search(const Json& value);
   void read_candidate(ObjectReader& object, const Place& place, Candidate& candidate);
   void read_candidate_predictions(ObjectReader& object, const Place& place, Candidate& candidate);
+  void read_placement(ObjectReader& object, const Place& place, Candidate& candidate);
   JobShape read_shape(const Json& value, const Place& place);
   PlannedStage read_stage(const Json& item, const Place& place, uint32_t first_layer);
   void read_range(ObjectReader& object, const Place& place, uint32_t first, LayerRange& layers);
@@ -304,6 +305,28 @@ void DecisionReader::read_candidate(ObjectReader& object, const Place& place,
   if (next != layers_) {
     reading_.fail(stages, fmt::format("have {} layers; the model has {}", next, layers_));
   }
+  read_placement(object, place, candidate);
+}
+
+/// All of the job's ranks, each on another device.
+void DecisionReader::read_placement(ObjectReader& object, const Place& place,
+                                    Candidate& candidate) {
+  const Json* value = object.find("placement");
+  if (value == nullptr || !reading_.ok()) return;
+  const Place at{&place, "placement", {}};
+  bool good = value->is_array() && value->size() == candidate.shape.ranks();
+  std::vector<bool> used(devices_);
+  for (size_t i = 0; good && i < value->size(); ++i) {
+    const Json& device = (*value)[i];
+    good = device.is_number_unsigned() && device.get<uint64_t>() < devices_ &&
+           !used[device.get<size_t>()];
+    if (!good) break;
+    used[device.get<size_t>()] = true;
+    candidate.placement.push_back(device.get<uint32_t>());
+  }
+  if (good) return;
+  reading_.fail(at, fmt::format("must be {} different devices, each below {}",
+                                candidate.shape.ranks(), devices_));
 }
 
 void DecisionReader::read_candidate_predictions(ObjectReader& object, const Place& place,
@@ -311,12 +334,13 @@ void DecisionReader::read_candidate_predictions(ObjectReader& object, const Plac
   candidate.step = object.real("step_seconds", kAmount);
   candidate.simulated = object.real("simulated_seconds", kAmount, 0);
   candidate.price = object.real("price", kAmount, 0);
+  candidate.unplaced = object.real("unplaced_seconds", kAmount, 0);
   read_reals(object, place, "terms_seconds", kTermFields, candidate.terms);
 }
 
 void DecisionReader::read_decisions(const Json& value) {
   const Place at{nullptr, "decisions", {}};
-  ObjectReader object(value, at, reading_, {"global_batch", "shape", "stages"});
+  ObjectReader object(value, at, reading_, {"global_batch", "shape", "stages", "placement"});
   file_.decision.global_batch = count(object, "global_batch", 1, kMostBatch);
   read_candidate(object, at, file_.decision.best);
 }
@@ -324,8 +348,8 @@ void DecisionReader::read_decisions(const Json& value) {
 void DecisionReader::read_predictions(const Json& value) {
   const Place at{nullptr, "predictions", {}};
   ObjectReader object(value, at, reading_,
-                      {"step_seconds", "simulated_seconds", "price", "terms_seconds", "hours",
-                       "cost", "mfu", "storage_bytes_per_second"});
+                      {"step_seconds", "simulated_seconds", "price", "unplaced_seconds",
+                       "terms_seconds", "hours", "cost", "mfu", "storage_bytes_per_second"});
   Decision& decision = file_.decision;
   read_candidate_predictions(object, at, decision.best);
   decision.hours = object.real("hours", kAmount, 0);
@@ -353,14 +377,15 @@ void DecisionReader::read_certificates(const Json& value) {
 
 void DecisionReader::read_runner_up(const Json& value) {
   const Place at{nullptr, "runner_up", {}};
-  ObjectReader object(value, at, reading_, {"shape", "stages", "predictions"});
+  ObjectReader object(value, at, reading_, {"shape", "stages", "placement", "predictions"});
   Candidate& candidate = file_.decision.runner_up.emplace();
   read_candidate(object, at, candidate);
   const Json* predictions = object.find("predictions");
   const Place there{&at, "predictions", {}};
   if (predictions == nullptr) return reading_.fail(there, "is missing");
-  ObjectReader fields(*predictions, there, reading_,
-                      {"step_seconds", "simulated_seconds", "price", "terms_seconds"});
+  ObjectReader fields(
+      *predictions, there, reading_,
+      {"step_seconds", "simulated_seconds", "price", "unplaced_seconds", "terms_seconds"});
   read_candidate_predictions(fields, there, candidate);
 }
 

@@ -111,12 +111,14 @@ void put_decisions(Written& object, const Candidate& candidate, double memory_li
   }
   object["shape"] = shape_to_json(candidate.shape);
   object["stages"] = std::move(stages);
+  if (!candidate.placement.empty()) object["placement"] = candidate.placement;
 }
 
 Written predictions_to_json(const Candidate& candidate) {
   Written object{{"step_seconds", candidate.step}};
   put(object, "simulated_seconds", candidate.simulated, 0.0);
   put(object, "price", candidate.price, 0.0);
+  put(object, "unplaced_seconds", candidate.unplaced, 0.0);
   object["terms_seconds"] = reals_to_json(candidate.terms, kTermFields);
   return object;
 }

@@ -121,6 +121,18 @@ std::vector<Fact> decisions_of(const DecisionFile& file) {
           {"recompute", recompute_text(decision.best)}};
 }
 
+std::string placement_text(const Candidate& candidate) {
+  const size_t ranks = candidate.placement.size();
+  size_t elsewhere = 0;
+  const uint32_t first = candidate.stages.empty() ? 0 : candidate.stages.front().first_device;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    elsewhere += candidate.placement[rank] == first + rank ? 0 : 1;
+  }
+  return fmt::format("{} of {} ranks on other devices than their numbers'; in their order {}",
+                     integer_text(elsewhere), integer_text(ranks),
+                     seconds_text(candidate.unplaced));
+}
+
 std::vector<Fact> predictions_of(const DecisionFile& file) {
   const Decision& decision = file.decision;
   std::vector<Fact> facts;
@@ -129,6 +141,9 @@ std::vector<Fact> predictions_of(const DecisionFile& file) {
     step += fmt::format(", simulated {}", seconds_text(decision.best.simulated));
   }
   facts.push_back({"step time", step});
+  if (!decision.best.placement.empty()) {
+    facts.push_back({"placement", placement_text(decision.best)});
+  }
   facts.push_back({"speed", speed_text(file)});
   facts.push_back({"memory", memory_text(file)});
   if (std::string limits = limits_text(file); !limits.empty()) {

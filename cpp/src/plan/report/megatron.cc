@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "base/quoted.h"
+#include "plan/amounts.h"
 #include "plan/report/facts.h"
 
 namespace corro::plan {
@@ -82,6 +83,7 @@ class Export {
   void add_sharding();
   void add_dtype();
   void add_placement();
+  void add_ranks_elsewhere();
 
   const DecisionFile& file_;
   const Candidate& best_;
@@ -251,6 +253,23 @@ void Export::add_dtype() {
   note(fmt::format("Not expressed: dtype {}.", name_of(shape_.dtype)));
 }
 
+/// Ranks that follow each other on devices that do share a line.
+void Export::add_ranks_elsewhere() {
+  constexpr size_t kMostLines = 64;
+  const auto& devices = best_.placement;
+  if (devices.empty()) return;
+  note("Not expressed: links between hosts differ, so ranks lie on devices in another order.");
+  size_t lines = 0;
+  for (size_t first = 0; first < devices.size();) {
+    size_t last = first;
+    while (last + 1 < devices.size() && devices[last + 1] == devices[last] + 1) ++last;
+    if (++lines > kMostLines) return note("The plan file has all of them: decisions.placement.");
+    note(fmt::format("ranks {}: devices {}", range_text(first, last),
+                     range_text(devices[first], devices[last])));
+    first = last + 1;
+  }
+}
+
 void Export::add_placement() {
   uint64_t next = 0;
   bool in_order = true;
@@ -260,6 +279,7 @@ void Export::add_placement() {
   }
   const bool one_type = std::ranges::all_of(
       best_.stages, [&](const auto& stage) { return stage.type == best_.stages.front().type; });
+  add_ranks_elsewhere();
   if (!one_type) note("Stages lie on devices of several types: start ranks in the plan's order.");
   if (in_order) return;
   note("Not expressed: stages lie on devices in another order than ranks. By stage:");

@@ -100,6 +100,17 @@ TEST(FormatDecision, TheFullestDeviceIsTheOneWithTheLeastOfItsOwnLimit) {
   EXPECT_THAT(explain_decision(file), HasSubstr("96.9 %"));
 }
 
+TEST(FormatDecision, SaysWhatThePlacementGains) {
+  DecisionFile file = sample_file();
+  for (uint32_t rank = 0; rank < 16; ++rank) file.decision.best.placement.push_back(rank ^ 4U);
+  file.decision.best.placement[0] = 0;
+  file.decision.best.placement[4] = 4;
+  file.decision.best.unplaced = 0.7;
+  EXPECT_THAT(format_decision(file, false),
+              HasSubstr("placement   14 of 16 ranks on other devices than their numbers'; in their "
+                        "order 700 ms\n"));
+}
+
 TEST(FormatDecision, OfNothingIsNoCrash) {
   const DecisionFile empty;
   EXPECT_FALSE(format_decision(empty, false).empty());

@@ -98,6 +98,8 @@ struct Candidate {
   double step = 0;       ///< Seconds, by the formulas of step_cost.
   double simulated = 0;  ///< Seconds, by the executor in virtual time; 0: not simulated.
   double price = 0;      ///< Of a step; 0: prices are not known.
+  double unplaced = 0;   ///< Seconds of a step with rank i on device i, if it is placed otherwise.
+  std::vector<uint32_t> placement = {};  ///< A device for each rank; empty: rank i on device i.
   StepTerms terms = {};
 };
 
@@ -111,14 +113,13 @@ struct Decision {
   uint64_t memory_proof = 0;  ///< Bytes: the graph's slots on the fullest device, summed.
   double memory_limit = 0;    ///< Bytes; of the first pool's devices, where pools differ.
   uint32_t global_batch = 0;
-  double hours = 0;     ///< To the end of all samples; 0: samples are not known.
-  double cost = 0;      ///< The same in the cluster's currency; 0: prices are not known.
-  double eta = 0;       ///< Fraction of the devices' peak that computes the model (MFU).
-  double lambda = 0;    ///< Bytes/s that storage has to deliver.
-  uint32_t shapes = 0;  ///< Looked at.
-  uint32_t exact = 0;   ///< Of them, with stages solved exactly.
-  std::vector<uint32_t> placement = {};  ///< A device for each rank; empty: rank i on device i.
-  graph::Plan graph = {};                ///< One micro-batch a generation: what the executor runs.
+  double hours = 0;        ///< To the end of all samples; 0: samples are not known.
+  double cost = 0;         ///< The same in the cluster's currency; 0: prices are not known.
+  double eta = 0;          ///< Fraction of the devices' peak that computes the model (MFU).
+  double lambda = 0;       ///< Bytes/s that storage has to deliver.
+  uint32_t shapes = 0;     ///< Looked at.
+  uint32_t exact = 0;      ///< Of them, with stages solved exactly.
+  graph::Plan graph = {};  ///< One micro-batch a generation: what the executor runs.
 };
 
 }  // namespace corro::plan

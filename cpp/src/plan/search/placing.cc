@@ -1,8 +1,11 @@
 #include "plan/search/placing.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "plan/solve/placement.h"
@@ -72,7 +75,110 @@ bool is_placement(const std::vector<uint32_t>& devices, uint32_t ranks, uint32_t
   return devices.size() == ranks;
 }
 
+/// One stage's ranks on their hosts.
+class StageHosts {
+ public:
+  StageHosts(const Cluster& cluster, std::span<const uint32_t> devices, double widest)
+      : cluster_(cluster), widest_(widest) {
+    for (const uint32_t device : devices) hosts_.push_back(cluster.host_of(device));
+  }
+
+  /// Of groups of `ranks` ranks, `stride` apart. Nothing: torn.
+  [[nodiscard]] std::optional<double> network_of(uint32_t ranks, uint32_t stride,
+                                                 uint32_t host_devices) const {
+    const GroupSpan span = span_of(ranks, stride, host_devices);
+    std::map<uint32_t, uint32_t> leaving;  // Groups that leave a host.
+    each_group(ranks, stride, [&](const std::vector<uint32_t>& hosts) {
+      const std::set<uint32_t> different(hosts.begin(), hosts.end());
+      if (different.size() == 1) return;
+      for (const uint32_t host : different) ++leaving[host];
+    });
+    if (leaving.empty()) return widest_;
+    if (span.inside_host()) return std::nullopt;
+    double rate = widest_ / span.sharers;
+    each_group(ranks, stride, [&](const std::vector<uint32_t>& hosts) {
+      for (size_t i = 0; i < hosts.size(); ++i) {
+        const uint32_t a = hosts[i];
+        const uint32_t b = hosts[(i + 1) % hosts.size()];
+        if (a == b) continue;
+        rate = std::min(
+            rate, cluster_.link_between_hosts(a, b).bandwidth / std::max(leaving[a], leaving[b]));
+      }
+    });
+    return rate * span.sharers;
+  }
+
+  /// Between the ranks of two stages, all of a host's at a time.
+  [[nodiscard]] double network_to(const StageHosts& next, uint32_t host_devices) const {
+    std::map<uint32_t, uint32_t> leaving;
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      if (hosts_[i] != next.hosts_[i]) ++leaving[hosts_[i]], ++leaving[next.hosts_[i]];
+    }
+    double rate = widest_ / host_devices;
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      const uint32_t a = hosts_[i];
+      const uint32_t b = next.hosts_[i];
+      if (a == b) continue;
+      rate = std::min(
+          rate, cluster_.link_between_hosts(a, b).bandwidth / std::max(leaving[a], leaving[b]));
+    }
+    return rate * host_devices;
+  }
+
+ private:
+  template <typename Visit>
+  void each_group(uint32_t ranks, uint32_t stride, Visit visit) const {
+    std::vector<uint32_t> hosts(ranks);
+    for (uint32_t first = 0; first < hosts_.size(); ++first) {
+      if (first / stride % ranks != 0) continue;
+      for (uint32_t i = 0; i < ranks; ++i) hosts[i] = hosts_[first + i * stride];
+      visit(hosts);
+    }
+  }
+
+  const Cluster& cluster_;
+  double widest_;
+  std::vector<uint32_t> hosts_;
+};
+
 }  // namespace
+
+std::optional<std::vector<AxisNetworks>> networks_used(const JobShape& shape,
+                                                       const Cluster& cluster,
+                                                       const std::vector<uint32_t>& devices,
+                                                       uint32_t host_devices, double widest) {
+  const uint32_t unit = shape.tensor * shape.context * shape.data;
+  std::vector<StageHosts> stages;
+  for (uint32_t s = 0; s < shape.pipeline; ++s) {
+    stages.emplace_back(cluster, std::span(devices).subspan(size_t{s} * unit, unit), widest);
+  }
+  struct Group {
+    GroupAxis axis;
+    uint32_t ranks;
+    uint32_t stride;
+  };
+  const Group groups[] = {
+      {GroupAxis::kTensor, shape.tensor, 1},
+      {GroupAxis::kContext, shape.context, shape.tensor},
+      {GroupAxis::kExpert, shape.expert, shape.tensor * shape.context},
+      {GroupAxis::kData, shape.data * shape.context, shape.tensor},
+  };
+  std::vector<AxisNetworks> used(shape.pipeline);
+  for (uint32_t s = 0; s < shape.pipeline; ++s) {
+    for (const Group& group : groups) {
+      const auto network = stages[s].network_of(group.ranks, group.stride, host_devices);
+      if (!network) return std::nullopt;
+      used[s][static_cast<size_t>(group.axis)] = *network;
+    }
+    double& hops = used[s][static_cast<size_t>(GroupAxis::kPipeline)];
+    hops = widest;
+    if (s > 0) hops = std::min(hops, stages[s - 1].network_to(stages[s], host_devices));
+    if (s + 1 < shape.pipeline) {
+      hops = std::min(hops, stages[s].network_to(stages[s + 1], host_devices));
+    }
+  }
+  return used;
+}
 
 std::vector<uint32_t> place_ranks(const Candidate& candidate, const Request& request,
                                   const StageCoster& costs, const Policies& policies) {

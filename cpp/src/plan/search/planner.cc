@@ -3,12 +3,18 @@
 // are solved. When what leads the queue cannot beat the best solved, the best is the optimum of the
 // search space, and the bound proves it. Solving stops after `most_exact` shapes at the latest; the
 // queue's first then says how far the optimum can be.
+//
+// Where links between hosts differ, all that takes every link of a pool as its narrowest, since a
+// shape's ranks have no places yet. A second search takes every link as the widest: its bound holds
+// however ranks are placed, and is the proof. The best shapes of both searches are placed, priced
+// with the links that their groups then use, and the best of these is the answer.
 #include "plan/search/planner.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <queue>
 #include <tuple>
@@ -30,12 +36,19 @@ bool differs(const JobShape& a, const JobShape& b) {
          a.data != b.data || a.pipeline != b.pipeline || (a.zero >= 3) != (b.zero >= 3);
 }
 
+bool same_stages(const Candidate& a, const Candidate& b) {
+  return std::ranges::equal(a.stages, b.stages,
+                            [](const PlannedStage& one, const PlannedStage& two) {
+                              return one.layers == two.layers && one.recompute == two.recompute;
+                            });
+}
+
 class Planner {
  public:
-  Planner(const Request& request, const Policies& policies)
+  Planner(const Request& request, const Policies& policies, Extent extent = Extent::kNarrowest)
       : request_(request),
         policies_(policies),
-        pools_(pools_of(request)),
+        pools_(pools_of(request, extent)),
         search_(request_, pools_) {}
 
   Result<Decision> plan() {
@@ -46,6 +59,7 @@ class Planner {
     search();
     if (!best_) return does_not_fit();
     ask_cut_policies();
+    place_candidates();
     return decide();
   }
 
@@ -67,6 +81,8 @@ class Planner {
   void search();
   void take(Candidate candidate);
   void ask_cut_policies();
+  void place_candidates();
+  Candidate placed(const Candidate& candidate, double widest);
   Result<Decision> decide();
   void choose_credits(Candidate& candidate, std::vector<uint32_t>& credits) const;
 
@@ -78,6 +94,11 @@ class Planner {
       price = std::min(price, request_.cluster.types[pool.type].price);
     }
     return seconds * shape.ranks() * price / 3600;
+  }
+  /// No candidate's objective is less.
+  [[nodiscard]] double proven() const {
+    const double open = queue_.empty() ? kInfeasible : queue_.top().bound;
+    return std::min({open, left_, best_ ? objective(*best_) : kInfeasible});
   }
   [[nodiscard]] double objective(const Candidate& candidate) const {
     return request_.objective == Objective::kTime ? candidate.step : candidate.price;
@@ -91,7 +112,8 @@ class Planner {
   std::priority_queue<Waiting> queue_;
   std::optional<Candidate> best_;
   std::optional<Candidate> runner_up_;
-  double left_ = kInfeasible;  ///< Least bound of what was solved in parts.
+  double left_ = kInfeasible;              ///< Least bound of what was solved in parts.
+  std::optional<double> proven_anywhere_;  ///< Wherever ranks are placed.
   uint32_t exact_ = 0;
 };
 
@@ -229,6 +251,62 @@ void Planner::ask_cut_policies() {
   }
 }
 
+/// Puts a candidate's ranks on devices, and prices what they exchange with the links between them.
+Candidate Planner::placed(const Candidate& candidate, double widest) {
+  const StageCoster* costs = search_.coster(candidate.shape, 0);
+  std::vector<uint32_t> devices;
+  if (costs != nullptr) devices = place_ranks(candidate, request_, *costs, policies_);
+  if (devices.empty()) return candidate;
+  const auto price = [&](const std::vector<uint32_t>& on) -> std::optional<Candidate> {
+    const auto networks =
+        networks_used(candidate.shape, request_.cluster, on, costs->host_devices(), widest);
+    return networks ? search_.placed(candidate, *networks) : std::nullopt;
+  };
+  std::vector<uint32_t> numbered(devices.size());
+  std::iota(numbered.begin(), numbered.end(), candidate.stages.front().first_device);
+  const auto own = price(numbered);
+  auto other = price(devices);
+  if (!own && !other) return candidate;
+  const bool moves = other && (!own || objective(*other) < objective(*own));
+  Candidate best = moves ? *std::move(other) : *own;
+  if (!moves) return best;
+  best.placement = std::move(devices);
+  best.unplaced = own ? own->step : candidate.step;
+  return best;
+}
+
+void Planner::place_candidates() {
+  if (pools_.size() > 1 || request_.cluster.device_count() > kMostPlaced) return;
+  const auto widest = pools_of(request_, Extent::kWidest);
+  const double bandwidth = widest.front().machine.between_hosts.bandwidth;
+  const bool alike = bandwidth == pools_.front().machine.between_hosts.bandwidth;
+  if (alike && policies_.placements.empty()) return;
+  std::vector<Candidate> candidates{*best_};
+  if (runner_up_) candidates.push_back(*runner_up_);
+  if (!alike) {
+    Planner wide(request_, policies_, Extent::kWidest);
+    wide.shapes_ = shapes_;
+    wide.fill_queue();
+    wide.search();
+    proven_anywhere_ = wide.proven();
+    for (const auto& other : {wide.best_, wide.runner_up_}) {
+      const bool known = !other || std::ranges::any_of(candidates, [&](const Candidate& one) {
+        return one.shape == other->shape && same_stages(one, *other);
+      });
+      if (known) continue;
+      // Priced like the others, until it is placed.
+      AxisNetworks narrow;
+      narrow.fill(pools_.front().machine.between_hosts.bandwidth);
+      auto priced = search_.placed(*other, std::vector(other->stages.size(), narrow));
+      if (priced) candidates.push_back(*std::move(priced));
+    }
+  }
+  for (Candidate& candidate : candidates) candidate = placed(candidate, bandwidth);
+  best_.reset();
+  runner_up_.reset();
+  for (Candidate& candidate : candidates) take(std::move(candidate));
+}
+
 /// Asks the policies how far forward may run ahead; the shortest simulated step wins.
 void Planner::choose_credits(Candidate& candidate, std::vector<uint32_t>& credits) const {
   if (const auto own = simulate(candidate); own.ok()) candidate.simulated = *own;
@@ -266,8 +344,7 @@ Result<Decision> Planner::decide() {
   decision.runner_up = runner_up_;
   decision.shapes = static_cast<uint32_t>(shapes_.size());
   decision.exact = exact_;
-  const double open = queue_.empty() ? kInfeasible : queue_.top().bound;
-  const double bound = std::min({open, left_, objective(*best_)});
+  const double bound = proven_anywhere_ ? std::min(*proven_anywhere_, objective(*best_)) : proven();
   // In seconds, whatever was minimised.
   decision.bound = bound / objective(*best_) * best_->step;
   decision.gap = 1 - decision.bound / best_->step;
@@ -287,9 +364,6 @@ Result<Decision> Planner::decide() {
   decision.cost = request_.samples / samples * best_->price;
   decision.limit = what_limits(*best_);
   decision.why = why_better(*best_, decision.runner_up);
-  if (const StageCoster* costs = search_.coster(best_->shape, 0)) {
-    decision.placement = place_ranks(*best_, request_, *costs, policies_);
-  }
   decision.graph = graph_of(*best_, 0, credits);
   CORRO_TRY(graph::check_form(decision.graph));
   return decision;

@@ -220,7 +220,7 @@ TEST(Planner, PlacesRanksOnMeasuredLinks) {
   for (const auto& [a, b] : {std::pair(0U, 2U), {2U, 0U}, {1U, 3U}, {3U, 1U}}) {
     request.cluster.matrix[4 * a + b] = 50e9;
   }
-  EXPECT_THAT(decide(request).placement, testing::ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(decide(request).best.placement, testing::ElementsAre(0, 2, 1, 3));
   uint32_t asked = 0;
   const PlacementPolicy mine = [&](const PlacementQuestion& question) {
     ++asked;
@@ -228,8 +228,37 @@ TEST(Planner, PlacesRanksOnMeasuredLinks) {
     return std::vector<uint32_t>{0, 1, 2, 3};
   };
   const Policies policies{.cuts = {}, .schedules = {}, .placements = {{"mine", mine}}};
-  EXPECT_THAT(decide(request, policies).placement, testing::ElementsAre(0, 2, 1, 3));
-  EXPECT_EQ(asked, 1U);
+  EXPECT_THAT(decide(request, policies).best.placement, testing::ElementsAre(0, 2, 1, 3));
+  EXPECT_GE(asked, 1U);
+}
+
+TEST(Planner, PricesThePlacementAndProvesItAnywhere) {
+  Request request = small();
+  request.cluster = cluster_of(4, 1);
+  request.global_batch = 128;
+  request.cluster.matrix.assign(16, 1e9);
+  for (const auto& [a, b] : {std::pair(0U, 2U), {2U, 0U}, {1U, 3U}, {3U, 1U}}) {
+    request.cluster.matrix[4 * a + b] = 50e9;
+  }
+  request.pins = {.tensor = 2, .data = 2, .pipeline = 1};
+  const Decision decision = decide(request);
+  // Tensor parallelism has the wide links, and the step says so.
+  EXPECT_LT(decision.best.step, 0.5 * decision.best.unplaced);
+  EXPECT_NEAR(decision.best.terms.sum(), decision.best.step, 1e-9);
+  EXPECT_LE(decision.bound, decision.best.step);
+  // The bound of all links as wide as the widest, whatever is placed.
+  Request wide = request;
+  wide.cluster.matrix.assign(16, 50e9);
+  EXPECT_NEAR(decision.bound, decide(wide).bound, 1e-9);
+  EXPECT_GE(decision.best.step, decide(wide).best.step);
+  // No numbering of the same hosts changes what can be had.
+  Request renumbered = request;
+  renumbered.cluster.matrix.assign(16, 1e9);
+  for (const auto& [a, b] : {std::pair(0U, 1U), {1U, 0U}, {2U, 3U}, {3U, 2U}}) {
+    renumbered.cluster.matrix[4 * a + b] = 50e9;
+  }
+  EXPECT_NEAR(decide(renumbered).best.step, decision.best.step, 1e-9);
+  EXPECT_TRUE(decide(renumbered).best.placement.empty());
 }
 
 TEST(Planner, InterleavesForATrainerThatCan) {

@@ -20,16 +20,18 @@ bool same_hosts(const HostGroup& a, const HostGroup& b) {
          a.to_host_memory == b.to_host_memory;
 }
 
-Link narrowest(const Cluster& cluster, uint32_t first_host, uint32_t hosts) {
-  Link link = cluster.group_of(first_host).network;
-  if (hosts < 2) return link;
-  // Every pair where a matrix was measured; with switches the ends of the range say it.
-  const bool measured = !cluster.matrix.empty();
-  for (uint32_t a = first_host; a < first_host + hosts; ++a) {
-    const uint32_t from = measured ? a + 1 : std::max(a + 1, first_host + hosts - 1);
-    for (uint32_t b = from; b < first_host + hosts; ++b) {
+Link network_of(const Cluster& cluster, uint32_t first_host, uint32_t hosts, Extent extent) {
+  if (hosts < 2) return cluster.group_of(first_host).network;
+  // Every pair where a matrix was measured; behind switches neighbours say it.
+  const uint32_t last = first_host + hosts;
+  Link link = cluster.link_between_hosts(first_host, first_host + 1);
+  for (uint32_t a = first_host; a < last; ++a) {
+    const uint32_t end = cluster.matrix.empty() ? std::min(a + 2, last) : last;
+    for (uint32_t b = a + 1; b < end; ++b) {
       const Link between = cluster.link_between_hosts(a, b);
-      if (between.bandwidth < link.bandwidth) link = between;
+      const bool takes = extent == Extent::kWidest ? between.bandwidth > link.bandwidth
+                                                   : between.bandwidth < link.bandwidth;
+      if (takes) link = between;
     }
   }
   return link;
@@ -221,7 +223,7 @@ class Enumeration {
 
 }  // namespace
 
-std::vector<Pool> pools_of(const Request& request) {
+std::vector<Pool> pools_of(const Request& request, Extent extent) {
   const Cluster& cluster = request.cluster;
   std::vector<Pool> pools;
   uint32_t device = 0;
@@ -245,7 +247,7 @@ std::vector<Pool> pools_of(const Request& request) {
     device += group.count * group.devices;
     Pool& pool = pools.back();
     pool.devices += group.count * group.devices;
-    pool.machine.between_hosts = narrowest(cluster, first_host, host - first_host);
+    pool.machine.between_hosts = network_of(cluster, first_host, host - first_host, extent);
   }
   return pools;
 }

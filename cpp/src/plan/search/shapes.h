@@ -16,9 +16,12 @@ struct Pool {
   Machine machine = {};
 };
 
+enum class Extent : uint8_t { kNarrowest, kWidest };
+
 /// Groups of hosts that differ in nothing but their number are one pool. The network between hosts
-/// of a pool is the narrowest between any two of them.
-[[nodiscard]] std::vector<Pool> pools_of(const Request& request);
+/// of a pool is the narrowest, or the widest, between any two of them.
+[[nodiscard]] std::vector<Pool> pools_of(const Request& request,
+                                         Extent extent = Extent::kNarrowest);
 
 /// Samples of a step: the request's, or 32 768 tokens for each device, at most four million; where
 /// samples are no sequences, 32 for each device, at most 4 096.

@@ -297,6 +297,30 @@ std::optional<Candidate> StageSearch::cost_of(const JobShape& shape,
   return candidate;
 }
 
+std::optional<Candidate> StageSearch::placed(const Candidate& candidate,
+                                             const std::vector<AxisNetworks>& networks) const {
+  std::map<AxisNetworks, StageCoster> costers;  // Stages mostly get the same.
+  Candidate result = candidate;
+  const StageCoster* any = nullptr;
+  for (size_t s = 0; s < result.stages.size(); ++s) {
+    auto found = costers.find(networks[s]);
+    if (found == costers.end()) {
+      Machine machine = pools_[0].machine;
+      machine.placed = networks[s];
+      auto made = StageCoster::create(request_.model, candidate.shape, machine);
+      if (!made.ok()) return std::nullopt;
+      found = costers.emplace(networks[s], *std::move(made)).first;
+    }
+    any = &found->second;
+    PlannedStage& stage = result.stages[s];
+    const auto from_end = static_cast<uint32_t>(result.stages.size() - s);
+    stage.estimate = any->estimate(stage.layers, from_end, stage.recompute);
+    if (stage.estimate.memory.sum() > stage.memory_limit) return std::nullopt;
+  }
+  finish(result, *any);
+  return result;
+}
+
 /// The step and its terms: the slowest stage's work, what it waits, and what ends the step.
 void StageSearch::finish(Candidate& candidate, const StageCoster& costs) const {
   std::vector<StageEstimate> estimates;
@@ -317,6 +341,7 @@ void StageSearch::finish(Candidate& candidate, const StageCoster& costs) const {
   terms.sync = last->sync;
   terms.update = last->update;
   terms.bubble = std::max(0.0, candidate.step - terms.sum());  // Rounding: not below nothing.
+  candidate.price = 0;
   for (const PlannedStage& stage : candidate.stages) {
     candidate.price += stage.devices * request_.cluster.types[stage.type].price / 3600;
   }

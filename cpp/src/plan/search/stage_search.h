@@ -37,6 +37,10 @@ class StageSearch {
   /// These stages: first layers, ascending from 0. Nothing if they do not fit. One pool alone.
   [[nodiscard]] std::optional<Candidate> cost_of(const JobShape& shape,
                                                  const std::vector<uint32_t>& firsts);
+  /// The same stages, each on the networks that its ranks get. Nothing if they then do not fit. One
+  /// pool alone.
+  [[nodiscard]] std::optional<Candidate> placed(const Candidate& candidate,
+                                                const std::vector<AxisNetworks>& networks) const;
   /// The least bytes that the fullest device of this shape needs, recomputing everything; pools of
   /// one kind, stages of as many layers each.
   [[nodiscard]] double least_memory(const JobShape& shape);
