@@ -72,6 +72,8 @@ class Stage:
     """What one of them may hold."""
     bucket: float = 0
     """Bytes of gradients that are reduced at a time; 0: none are."""
+    host: float = 0
+    """Bytes in host memory of each of its devices."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +84,7 @@ class Terms:
     recompute: float = 0
     exchanges: float = 0
     weights: float = 0
+    offload: float = 0
     hops: float = 0
     bubble: float = 0
     sync: float = 0
@@ -248,4 +251,5 @@ def _stage_of(stage: Mapping[str, Any], document: Mapping[str, Any]) -> Stage:
         memory=Memory(**stage["memory_bytes"]),
         memory_limit=stage.get("memory_limit_bytes", limit),
         bucket=stage.get("bucket_bytes", 0),
+        host=stage.get("host_bytes", 0),
     )

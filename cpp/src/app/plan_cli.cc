@@ -123,12 +123,12 @@ void describe_question(CLI::App& app, RawPlan& raw) {
              "Pin sequence parallelism: on or off");
   add_choice(app, raw, "--schedule", "ORDER", {"1f1b", "interleaved", "gpipe", "zero_bubble"},
              "Pin the order of micro-batches: 1f1b, interleaved, gpipe or zero_bubble");
-  add_choice(app, raw, "--recompute", "WHAT", {"none", "attention", "full"},
-             "Pin what is recomputed: none, attention or full");
+  add_choice(app, raw, "--recompute", "WHAT", {"none", "attention", "full", "offload"},
+             "Pin what is recomputed: none, attention or full; offload: kept in host memory");
   add_choice(app, raw, "--overlap", "on|off", {"on", "off"},
              "Pin whether gradients are reduced beside backward (the default) or after it");
   add_choice(app, raw, "--offload", "on|off", {"on", "off"},
-             "Pin whether optimizer state lies in host memory");
+             "Pin whether optimizer state lies in host memory; off: nothing does");
   add_value(app, raw, "--bucket", "BYTES", "Pin how much of the gradients is reduced at a time");
   add_choice(app, raw, "--dtype", "TYPE", {"bf16", "f16", "f32"}, "Pin the type of activations");
   app.add_flag("--explain", raw.explain, "Show each term of the step's time, and the memory");

@@ -320,8 +320,9 @@ LayerCost LayerCoster::sum_up(const std::vector<uint32_t>& chosen) const {
   const double out = type_.operators.empty() ? 0 : type_.operators.back().output;
   const double whole = cut_.sequence_parallel ? cut_.tensor : 1;
   cost.boundary = bytes(out) / whole;
-  cost.kept = {kept, kept - kept_of_attention, bytes(input_) / whole};
-  cost.recompute = {0, attention.forward, cost.forward};
+  // What moving to host memory takes is known for a stage alone: step_cost.cc.
+  cost.kept = {kept, kept - kept_of_attention, bytes(input_) / whole, 0};
+  cost.recompute = {0, attention.forward, cost.forward, 0};
   return cost;
 }
 

@@ -39,10 +39,14 @@ struct LayerCut {
   uint32_t host_devices = 1;       ///< Devices of a host that the job uses.
 };
 
-enum class Recompute : uint8_t { kNone, kAttention, kFull };
-inline constexpr int kRecomputeCount = 3;
+/// What becomes of a layer's activations between forward and backward: all are kept, those of the
+/// attention's core are computed again (Korthikanti et al. 2022, section 5), all are, or all go to
+/// host memory and come back (Ren et al., "ZeRO-Offload", 2021, moves states so; Rhu et al.,
+/// "vDNN", 2016, activations).
+enum class Recompute : uint8_t { kNone, kAttention, kFull, kOffload };
+inline constexpr int kRecomputeCount = 4;
 [[nodiscard]] constexpr std::string_view name_of(Recompute recompute) {
-  constexpr std::string_view kNames[] = {"none", "attention", "full"};
+  constexpr std::string_view kNames[] = {"none", "attention", "full", "offload"};
   return kNames[static_cast<size_t>(recompute)];
 }
 

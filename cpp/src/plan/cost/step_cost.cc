@@ -33,10 +33,6 @@ ElementBytes bytes_of(DType dtype) {
 /// two moments, in and out: 40 bytes.
 constexpr double kUpdateBytes = 40;
 
-/// What runs beside computing slows it: a phase takes its longest lane and this part of the other
-/// (planning.md 3c). An assumption; no published run shows it alone.
-constexpr double kInterference = 0.15;
-
 /// Seconds of `hidden` that show, when it runs beside `work`.
 double exposed(double hidden, double work) {
   return std::max(0.0, hidden - work) + kInterference * std::min(hidden, work);
@@ -115,7 +111,8 @@ double StageCoster::in_flight(uint32_t from_end) const {
   if (shape_.schedule == Schedule::kGPipe) return most;
   if (shape_.schedule == Schedule::kZeroBubble) {
     // As 1F1B's, and what waits for its gradients of weights (plan_graph.cc has these credits).
-    return std::min<double>(from_end, most) + std::min(shape_.pipeline - from_end + 1.0, most);
+    // No more than there are: else a stage could hold more than the one before it.
+    return std::min(shape_.pipeline + 1.0, most);
   }
   if (shape_.chunks <= 1) return std::min<double>(from_end, most);
   // In units of a stage's activations (Korthikanti et al., 2022, §4.2.3), for the first stage; a
@@ -125,18 +122,19 @@ double StageCoster::in_flight(uint32_t from_end) const {
   return std::min(most, first - (p - from_end));
 }
 
+/// Each element is divided among the ranks that have the same.
+double StageCoster::held(const Parameters& all, uint32_t level) const {
+  if (shape_.zero < level) return all.all;
+  const double ranks = static_cast<double>(shape_.data) * shape_.context;
+  const double expert_ranks = std::max(1.0, ranks / shape_.expert);
+  return (all.all - all.experts) / ranks + all.experts / expert_ranks;
+}
+
 MemoryUse StageCoster::fixed_memory(const LayerRange& layers) const {
   const Parameters all = parameters(layers);
   const ElementBytes bytes = bytes_of(shape_.dtype);
-  const double ranks = static_cast<double>(shape_.data) * shape_.context;
-  const double expert_ranks = std::max(1.0, ranks / shape_.expert);
-  // Each element is divided among the ranks that have the same.
-  const auto held = [&](uint32_t level) {
-    if (shape_.zero < level) return all.all;
-    return (all.all - all.experts) / ranks + all.experts / expert_ranks;
-  };
   MemoryUse use;
-  use.weights = bytes.weight * held(3);
+  use.weights = bytes.weight * held(all, 3);
   if (shape_.zero == 3) {
     // One layer's weights while it runs, and the next one's, which are on their way.
     double largest = 0;
@@ -148,8 +146,8 @@ MemoryUse StageCoster::fixed_memory(const LayerRange& layers) const {
     }
     use.weights += 2 * bytes.weight * largest;
   }
-  use.gradients = bytes.gradient * held(2);
-  use.optimizer = shape_.offload ? 0 : bytes.state * held(1);
+  use.gradients = bytes.gradient * held(all, 2);
+  use.optimizer = shape_.offload ? 0 : bytes.state * held(all, 1);
   return use;
 }
 
@@ -159,6 +157,7 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
   stage.memory = fixed_memory(layers);
   double boundary = 0;
   double received = 0;
+  double moved = 0;
   for (uint32_t run = 0; run < runs(); ++run) {
     const LayerCost& cost = layer(run);
     const double n = count(layers, run);
@@ -172,7 +171,14 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
       stage.recompute += some * cost.recompute[how];
       stage.memory.activations += some * cost.kept[how] * in_flight(from_end);
       if (some == 0) continue;
-      stage.memory.transient = std::max(stage.memory.transient, cost.kept[0] - cost.kept[how]);
+      const bool moves = how == static_cast<size_t>(Recompute::kOffload);
+      // What moves has one layer's activations more on their way.
+      stage.memory.transient =
+          std::max(stage.memory.transient, cost.kept[0] * (moves ? 2 : 1) - cost.kept[how]);
+      if (moves) {
+        stage.host += some * cost.kept[0] * in_flight(from_end);
+        moved += some * offload_seconds(run);
+      }
       if (how == static_cast<size_t>(Recompute::kFull)) {
         stage.exchanges += some * cost.forward_traffic;
       }
@@ -187,7 +193,9 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
     const double back = layers.begin > 0 ? received : boundary;
     stage.hops = shape_.chunks * (hop(back) + hop(last ? received : boundary));
   }
+  stage.offload = exposed(moved, stage.forward + stage.backward);
   const Parameters all = parameters(layers);
+  if (shape_.offload) stage.host += bytes_of(shape_.dtype).state * held(all, 1);
   add_weights(stage, all.all - all.experts);
   add_step_end(stage, all.all - all.experts, all.experts);
   return stage;
@@ -260,59 +268,98 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
   const double starts = machine_.calibration.collective_seconds * ((dense > 0) + (experts > 0));
   const double reduced = (dense > 0 ? parameters : 0) + (experts > 0 ? expert_parameters : 0);
   add_sync(stage, dense + experts, starts, reduced * bytes.gradient);
-  const double held = shape_.zero >= 1 ? parameters / ranks + expert_parameters / expert_ranks
-                                       : parameters + expert_parameters;
+  const double updated = shape_.zero >= 1 ? parameters / ranks + expert_parameters / expert_ranks
+                                          : parameters + expert_parameters;
   const double bandwidth =
       machine_.device.memory_bandwidth * machine_.calibration.memory_efficiency;
   const Profile* profile = machine_.profile.get();
   const bool measured = profile != nullptr && profile->dtype == shape_.dtype;
-  stage.update = held * (measured ? profile->update : kUpdateBytes / bandwidth);
+  stage.update = updated * (measured ? profile->update : kUpdateBytes / bandwidth);
   if (shape_.offload) {
     // Gradients go to host memory, new weights come back; the processor's share is its memory's.
     const double lane = machine_.host.to_host_memory.bandwidth;
-    stage.update = held * (bytes.gradient + bytes.weight) / lane + held * kUpdateBytes / (4 * lane);
+    stage.update =
+        updated * (bytes.gradient + bytes.weight) / lane + updated * kUpdateBytes / (4 * lane);
   }
 }
 
 std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers, uint32_t from_end,
-                                                       double limit) const {
-  const double room = limit - fixed_memory(layers).sum();
-  const double flight = in_flight(from_end);
-  double all = 0;   // Bytes kept if nothing is recomputed,
-  double some = 0;  // and at least.
-  double transient = 0;
-  double least = 0;  // Seconds.
+                                                       double limit, bool offloads) const {
+  auto best = choose_kept(layers, from_end, limit, {});
+  if (!offloads || !can_offload() || (best && best->added == 0)) return best;
+  // The link is the busiest run's alone.
+  Moved moved;
+  double work = 0;
+  double most = 0;
   for (uint32_t run = 0; run < runs(); ++run) {
     const double n = count(layers, run);
-    if (n == 0) continue;
+    work += n * (layer(run).forward + layer(run).backward);
+    if (n * layer(run).kept[0] > most) moved.run = run;
+    most = std::max(most, n * layer(run).kept[0]);
+  }
+  if (most == 0) return best;
+  const double states =
+      shape_.offload ? bytes_of(shape_.dtype).state * held(parameters(layers), 1) : 0;
+  const double each = layer(moved.run).kept[0] * in_flight(from_end);
+  const double room = std::max(0.0, host_limit() - states);
+  const auto fit =
+      static_cast<uint32_t>(std::min<double>(count(layers, moved.run), std::floor(room / each)));
+  // More that moves shows more, so what one more adds alone ends the search.
+  for (moved.layers = 1; moved.layers <= fit; ++moved.layers) {
+    const double shown = exposed(moved.layers * offload_seconds(moved.run), work);
+    if (best && shown >= best->added) break;
+    auto choice = choose_kept(layers, from_end, limit, moved);
+    if (!choice) continue;
+    choice->added += shown;
+    choice->bound += shown;
+    const double bound = best ? std::min(best->bound, choice->bound) : choice->bound;
+    if (!best || choice->added < best->added) best = std::move(choice);
+    best->bound = bound;
+  }
+  return best;
+}
+
+std::optional<StageCoster::Choice> StageCoster::choose_kept(const LayerRange& layers,
+                                                            uint32_t from_end, double limit,
+                                                            const Moved& moved) const {
+  const double room = limit - fixed_memory(layers).sum();
+  const double flight = in_flight(from_end);
+  const double moving = moved.layers > 0 ? 2 * layer(moved.run).kept[0] : 0;
+  double all = 0;   // Bytes kept if nothing is recomputed,
+  double some = 0;  // and at least.
+  double transient = moving;
+  double least = 0;  // Seconds.
+  std::vector<LayerChoices> choices;
+  std::vector<uint32_t> of_run;
+  Choice result{.recompute = RecomputeCounts(runs())};
+  for (uint32_t run = 0; run < runs(); ++run) {
+    const uint32_t in_range = count(layers, run);
+    const uint32_t there = moved.layers > 0 && run == moved.run ? moved.layers : 0;
+    const uint32_t n = in_range - there;
+    if (in_range == 0) continue;
     const LayerCost& cost = layer(run);
-    const double smallest = *std::ranges::min_element(cost.kept);
+    least += in_range * (cost.forward + cost.backward);
+    result.recompute[run].back() = there;
+    result.recompute[run][0] = n;
+    if (n == 0) continue;
+    choices.push_back({.count = n, .options = {}});
+    double smallest = cost.kept[0];
+    for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
+      choices.back().options.push_back({cost.recompute[how], cost.kept[how] * flight});
+      smallest = std::min(smallest, cost.kept[how]);
+    }
+    of_run.push_back(run);
     all += n * cost.kept[0] * flight;
     some += n * smallest * flight;
     transient = std::max(transient, cost.kept[0] - smallest);
-    least += n * (cost.forward + cost.backward);
   }
-  Choice result{.recompute = RecomputeCounts(runs()), .bound = least};
-  if (all <= room) {  // Then nothing is transient either.
-    for (uint32_t run = 0; run < runs(); ++run) result.recompute[run][0] = count(layers, run);
-    return result;
-  }
+  result.bound = least;
+  if (all <= room - moving) return result;  // Then nothing else is transient.
   if (some > room - transient) return std::nullopt;
-  std::vector<LayerChoices> choices;
-  std::vector<uint32_t> of_run;
-  for (uint32_t run = 0; run < runs(); ++run) {
-    const uint32_t n = count(layers, run);
-    if (n == 0) continue;
-    const LayerCost& cost = layer(run);
-    choices.push_back({.count = n, .options = {}});
-    for (size_t how = 0; how < kRecomputeCount; ++how) {
-      choices.back().options.push_back({cost.recompute[how], cost.kept[how] * flight});
-    }
-    of_run.push_back(run);
-  }
   const auto best = choose_quickly(choices, room - transient);
   if (!best) return std::nullopt;
   result.bound += best->bound;
+  result.added = best->time;
   for (size_t i = 0; i < of_run.size(); ++i) {
     std::copy(best->counts[i].begin(), best->counts[i].end(), result.recompute[of_run[i]].begin());
   }

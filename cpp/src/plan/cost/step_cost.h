@@ -63,6 +63,10 @@ struct LayerRange {
 /// How many layers of each of the model's runs recompute what, within one stage.
 using RecomputeCounts = std::vector<std::array<uint32_t, kRecomputeCount>>;
 
+/// What runs beside computing slows it: a phase takes its longest lane and this part of the other
+/// (planning.md 3c). An assumption; no published run shows it alone.
+inline constexpr double kInterference = 0.15;
+
 /// Bytes on one device, the most that are held at a time.
 struct MemoryUse {
   double weights = 0;
@@ -83,16 +87,20 @@ struct StageEstimate {
   double recompute = 0;
   double exchanges = 0;  ///< Of the three, what tensor, context and expert parallelism exchange.
   double weights = 0;    ///< Gathering and scattering of ZeRO 3 that is not hidden.
+  double offload = 0;    ///< Moving activations to host memory and back that shows.
   double hops = 0;       ///< Receiving from the stage before and the one behind.
   double sync = 0;       ///< Per step: reducing gradients that backward does not hide.
   double reduce = 0;     ///< Per step: reducing gradients, hidden or not.
   double starts = 0;     ///< Of `reduce`, until the buckets' collectives are under way.
   double bucket = 0;     ///< Bytes of gradients that are reduced at a time.
+  double host = 0;       ///< Bytes in host memory of each device.
   double update = 0;     ///< Per step: the optimizer.
   MemoryUse memory = {};
 
   /// In the steady state, a micro-batch takes so long.
-  [[nodiscard]] double period() const { return forward + backward + recompute + weights + hops; }
+  [[nodiscard]] double period() const {
+    return forward + backward + recompute + weights + offload + hops;
+  }
 };
 
 /// Costs of the layers of one job, asked by stage. Immutable.
@@ -114,9 +122,21 @@ class StageCoster {
   struct Choice {
     RecomputeCounts recompute;
     double bound = 0;
+    double added = 0;  ///< Seconds of recomputing and moving.
   };
+  /// `offloads`: activations may go to host memory, if can_offload().
   [[nodiscard]] std::optional<Choice> choose(const LayerRange& layers, uint32_t from_end,
-                                             double limit) const;
+                                             double limit, bool offloads = false) const;
+  /// The hosts have a link to their memory, and memory for it.
+  [[nodiscard]] bool can_offload() const {
+    return machine_.host.to_host_memory.bandwidth > 0 && machine_.host.host_memory > 0;
+  }
+  /// Bytes of host memory that one device may use.
+  [[nodiscard]] double host_limit() const { return machine_.host.host_memory / host_devices_; }
+  /// Seconds of moving a layer's activations to host memory and back.
+  [[nodiscard]] double offload_seconds(uint32_t run) const {
+    return 2 * layer(run).kept[0] / machine_.host.to_host_memory.bandwidth;
+  }
   /// All layers of runs of several recompute everything, others nothing: Megatron's full recompute.
   [[nodiscard]] RecomputeCounts recompute_blocks(const LayerRange& layers) const;
 
@@ -146,6 +166,14 @@ class StageCoster {
 
  private:
   StageCoster(const Model& model, const JobShape& shape, const Machine& machine);
+  /// Layers whose activations go to host memory, all of one run.
+  struct Moved {
+    uint32_t run = 0;
+    uint32_t layers = 0;
+  };
+  /// The best of the other layers; without the seconds of those that move.
+  [[nodiscard]] std::optional<Choice> choose_kept(const LayerRange& layers, uint32_t from_end,
+                                                  double limit, const Moved& moved) const;
   [[nodiscard]] const std::vector<LayerCost>& layers() const { return *layers_; }
   /// A group of data-parallel ranks.
   [[nodiscard]] GroupSpan along_data(uint32_t ranks, uint32_t stride) const {
@@ -159,6 +187,8 @@ class StageCoster {
     double experts = 0;  ///< Of them.
   };
   [[nodiscard]] Parameters parameters(const LayerRange& layers) const;
+  /// Elements of each device when ZeRO `level` shards them.
+  [[nodiscard]] double held(const Parameters& all, uint32_t level) const;
 
   JobShape shape_;
   Machine machine_;

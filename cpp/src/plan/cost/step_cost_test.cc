@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "plan/cost/runs.h"
@@ -64,6 +65,16 @@ TEST(StepCost, HoldsMicroBatchesAsTheScheduleSays) {
             8);
 }
 
+TEST(StepCost, ZeroBubbleHoldsNoMoreThanThereAre) {
+  for (const uint32_t micro_batches : {1U, 2U, 3U, 8U}) {
+    const StageCoster costs =
+        coster({.pipeline = 4, .micro_batches = micro_batches, .schedule = Schedule::kZeroBubble});
+    for (uint32_t from_end = 1; from_end <= 4; ++from_end) {
+      EXPECT_EQ(costs.in_flight(from_end), std::min(micro_batches, 5U));
+    }
+  }
+}
+
 TEST(StepCost, ZeroShardsStatesThenGradientsThenWeights) {
   const LayerRange all{0, 26};
   const auto memory = [&](uint32_t zero) {
@@ -107,6 +118,55 @@ TEST(StepCost, RecomputesNoMoreThanMemoryDemands) {
   EXPECT_FALSE(costs.choose(all, 1, 1e9).has_value());
   const StageEstimate free = costs.estimate(all, 1, costs.choose(all, 1, 1e12)->recompute);
   EXPECT_EQ(free.recompute, 0);
+}
+
+/// With a link to host memory of as many GB/s, and as many GB there for each device.
+StageCoster offloading(double gigabytes_per_second, double gigabytes) {
+  Machine machine = default_machine();
+  machine.host.to_host_memory.bandwidth = gigabytes_per_second * 1e9;
+  machine.host.host_memory = gigabytes * 1e9;
+  return *StageCoster::create(gpt(), {.micro_batch = 8}, machine);
+}
+
+TEST(StepCost, MovesActivationsToHostsWhereThatTakesLessThanRecomputing) {
+  const LayerRange all{0, 26};
+  const StageCoster fast = offloading(1000, 1000);
+  for (double limit = 30e9; limit < 120e9; limit += 5e9) {
+    const auto kept = fast.choose(all, 1, limit);
+    const auto moved = fast.choose(all, 1, limit, true);
+    if (!kept) continue;
+    ASSERT_TRUE(moved) << limit;
+    EXPECT_LE(moved->added, kept->added) << limit;
+    const StageEstimate stage = fast.estimate(all, 1, moved->recompute);
+    EXPECT_LE(stage.memory.sum(), limit);
+    EXPECT_LE(stage.host, fast.host_limit());
+    EXPECT_NEAR(stage.offload + stage.recompute, moved->added, 0.01 * moved->added + 1e-9);
+    EXPECT_TRUE(kept->added == 0 || moved->recompute[1].back() > 0) << limit;
+  }
+  // A link that is slow, or hosts that are full: then layers compute again, as before.
+  const StageCoster slow = offloading(0.001, 1000);
+  EXPECT_EQ(slow.choose(all, 1, 50e9, true)->recompute[1].back(), 0U);
+  const StageCoster full = offloading(1000, 0.001);
+  EXPECT_EQ(full.choose(all, 1, 50e9, true)->recompute[1].back(), 0U);
+  EXPECT_FALSE(offloading(1000, 0).can_offload());
+}
+
+TEST(StepCost, ComputingHidesWhatMovesUpToWhatTheLinkCarries) {
+  const LayerRange all{0, 26};
+  RecomputeCounts counts(3);
+  counts[1].back() = 24;
+  const auto stage = [&](double speed) { return offloading(speed, 1000).estimate(all, 1, counts); };
+  const StageCoster costs = offloading(100, 1000);
+  const double moving = 24 * costs.offload_seconds(1);
+  const StageEstimate fast = stage(1000);
+  EXPECT_NEAR(fast.offload, kInterference * moving / 10, 1e-9);
+  const StageEstimate slow = stage(1);
+  EXPECT_NEAR(slow.offload, 100 * moving - (1 - kInterference) * (slow.forward + slow.backward),
+              1e-6);
+  EXPECT_DOUBLE_EQ(slow.period(), slow.forward + slow.backward + slow.offload);
+  EXPECT_EQ(slow.memory.activations, 0);
+  EXPECT_DOUBLE_EQ(slow.memory.transient, 2 * costs.layer(1).kept[0]);
+  EXPECT_DOUBLE_EQ(slow.host, 24 * costs.layer(1).kept[0]);
 }
 
 TEST(StepCost, GradientsHideBehindBackward) {

@@ -15,11 +15,12 @@ struct RealField {
   double Object::* field;
 };
 
-inline constexpr std::array<RealField<StepTerms>, 8> kTermFields = {{
+inline constexpr std::array<RealField<StepTerms>, 9> kTermFields = {{
     {"compute", &StepTerms::compute},
     {"recompute", &StepTerms::recompute},
     {"exchanges", &StepTerms::exchanges},
     {"weights", &StepTerms::weights},
+    {"offload", &StepTerms::offload},
     {"hops", &StepTerms::hops},
     {"bubble", &StepTerms::bubble},
     {"sync", &StepTerms::sync},
@@ -34,12 +35,13 @@ inline constexpr std::array<RealField<MemoryUse>, 5> kMemoryFields = {{
     {"transient", &MemoryUse::transient},
 }};
 
-inline constexpr std::array<RealField<StageEstimate>, 10> kEstimateFields = {{
+inline constexpr std::array<RealField<StageEstimate>, 11> kEstimateFields = {{
     {"forward", &StageEstimate::forward},
     {"backward", &StageEstimate::backward},
     {"recompute", &StageEstimate::recompute},
     {"exchanges", &StageEstimate::exchanges},
     {"weights", &StageEstimate::weights},
+    {"offload", &StageEstimate::offload},
     {"hops", &StageEstimate::hops},
     {"sync", &StageEstimate::sync},
     {"update", &StageEstimate::update},

@@ -86,6 +86,25 @@ TEST(DecisionFile, AStageSaysItsLimitWhereItIsAnother) {
   EXPECT_EQ(written(*again), text);
 }
 
+TEST(DecisionFile, LayersThatGoToHostMemoryAreAFourthCount) {
+  DecisionFile file = sample_file();
+  const auto counts = [](const std::string& text) {
+    return Json::parse(text)["decisions"]["stages"][1]["recompute"][1].size();
+  };
+  EXPECT_EQ(counts(written(file)), 3U);
+  PlannedStage& stage = file.decision.best.stages[1];
+  stage.recompute[1] = {0, 1, 1, 1};
+  stage.estimate.offload = 0.001;
+  stage.estimate.host = 5e9;
+  const std::string text = written(file);
+  EXPECT_EQ(counts(text), 4U);
+  const auto again = read_decision(text, "plan.json");
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  expect_equal(again->decision.best, file.decision.best);
+  EXPECT_EQ(again->decision.best.stages[1].estimate.host, 5e9);
+  EXPECT_EQ(written(*again), text);
+}
+
 TEST(DecisionFile, APlacementIsKept) {
   DecisionFile file = sample_file();
   for (uint32_t rank = 0; rank < 16; ++rank) file.decision.best.placement.push_back(rank ^ 4U);

@@ -245,15 +245,16 @@ void DecisionReader::read_recompute(ObjectReader& object, const Place& place, Pl
     const uint32_t most = layers_within(file_.model.layers[run], stage.layers);
     auto& counts = stage.recompute.emplace_back();
     uint64_t sum = 0;
-    bool good = item.is_array() && item.size() == counts.size();
-    for (size_t how = 0; good && how < counts.size(); ++how) {
+    const size_t least = counts.size() - 1;  // Nothing moves to host memory.
+    bool good = item.is_array() && item.size() >= least && item.size() <= counts.size();
+    for (size_t how = 0; good && how < item.size(); ++how) {
       good = item[how].is_number_unsigned() && item[how].get<uint64_t>() <= most;
       if (good) counts[how] = item[how].get<uint32_t>();
       sum += counts[how];
     }
     if (good && sum <= most) return;
-    reading_.fail(
-        at, fmt::format("must be {} counts of layers, together at most {}", counts.size(), most));
+    reading_.fail(at, fmt::format("must be {} or {} counts of layers, together at most {}", least,
+                                  counts.size(), most));
   });
   if (!stage.recompute.empty() && stage.recompute.size() != file_.model.layers.size()) {
     reading_.fail(list, fmt::format("must have {} items, as the model has runs of layers",
@@ -265,7 +266,7 @@ PlannedStage DecisionReader::read_stage(const Json& item, const Place& place,
                                         uint32_t first_layer) {
   ObjectReader object(item, place, reading_,
                       {"layers", "first_device", "devices", "type", "memory_limit_bytes",
-                       "recompute", "bucket_bytes", "seconds", "memory_bytes"});
+                       "recompute", "bucket_bytes", "host_bytes", "seconds", "memory_bytes"});
   PlannedStage stage;
   read_range(object, place, first_layer, stage.layers);
   const auto most = static_cast<int64_t>(devices_);
@@ -276,6 +277,7 @@ PlannedStage DecisionReader::read_stage(const Json& item, const Place& place,
     reading_.fail({&place, "type", {}}, "is no number of a device type");
   }
   stage.estimate.bucket = object.real("bucket_bytes", kAmount, 0);
+  stage.estimate.host = object.real("host_bytes", kAmount, 0);
   stage.memory_limit = object.real("memory_limit_bytes", kAmount, 0);
   if (uint64_t{stage.first_device} + stage.devices > devices_) {
     reading_.fail({&place, "devices", {}}, fmt::format("end behind the last one, {}", devices_));

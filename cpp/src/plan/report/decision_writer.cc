@@ -1,5 +1,6 @@
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -91,14 +92,25 @@ Written shape_to_json(const JobShape& shape) {
   return object;
 }
 
+/// What moves to host memory is left out where nothing does.
+Written recompute_to_json(const RecomputeCounts& counts) {
+  Written list = Written::array();
+  for (const auto& of_run : counts) {
+    const size_t size = of_run.back() == 0 ? of_run.size() - 1 : of_run.size();
+    list.push_back(std::vector(of_run.begin(), of_run.begin() + static_cast<ptrdiff_t>(size)));
+  }
+  return list;
+}
+
 Written stage_to_json(const PlannedStage& stage, double memory_limit) {
   Written object{{"layers", {stage.layers.begin, stage.layers.end}},
                  {"first_device", stage.first_device},
                  {"devices", stage.devices}};
   put(object, "type", stage.type, 0U);
   if (stage.memory_limit != 0) put(object, "memory_limit_bytes", stage.memory_limit, memory_limit);
-  if (!stage.recompute.empty()) object["recompute"] = stage.recompute;
+  if (!stage.recompute.empty()) object["recompute"] = recompute_to_json(stage.recompute);
   put(object, "bucket_bytes", stage.estimate.bucket, 0.0);
+  put(object, "host_bytes", stage.estimate.host, 0.0);
   object["seconds"] = reals_to_json(stage.estimate, kEstimateFields);
   object["memory_bytes"] = reals_to_json(stage.estimate.memory, kMemoryFields);
   return object;

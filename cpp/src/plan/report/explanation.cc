@@ -19,11 +19,12 @@ struct Term {
   double StepTerms::* field;
   std::string_view what;
 };
-constexpr std::array<Term, 8> kTerms = {{
+constexpr std::array<Term, 9> kTerms = {{
     {"compute", &StepTerms::compute, "forward and backward of all micro-batches, slowest stage"},
     {"recompute", &StepTerms::recompute, "forward once more, for activations not kept"},
     {"exchanges", &StepTerms::exchanges, "tensor, context and expert parallelism inside layers"},
     {"weights", &StepTerms::weights, "ZeRO 3 gathers weights and scatters gradients"},
+    {"offload", &StepTerms::offload, "activations to host memory and back, not hidden"},
     {"hops", &StepTerms::hops, "activations and gradients between stages"},
     {"bubble", &StepTerms::bubble, "the pipeline fills and drains"},
     {"sync", &StepTerms::sync, "gradients reduced that backward does not hide"},
@@ -118,11 +119,12 @@ std::string layers_text(const ModelSummary& model, const LayerRange& range) {
 }
 
 Table layers_table(const DecisionFile& file, const std::vector<StageGroup>& groups) {
-  Table table{.title = "Layers, devices and recompute of a stage",
-              .head = {"stage", "layers", "devices", "type", "attention", "full", "each"},
-              .note =
-                  "Layers and devices of all stages of a row; recompute and the last column of "
-                  "each of them."};
+  Table table{
+      .title = "Layers, devices, recompute and offload of a stage",
+      .head = {"stage", "layers", "devices", "type", "attention", "full", "offload", "each"},
+      .note =
+          "Layers and devices of all stages of a row; recompute, offload and the last column "
+          "of each of them."};
   for (const StageGroup& group : groups) {
     const PlannedStage& first = file.decision.best.stages[group.first];
     const PlannedStage& last = file.decision.best.stages[group.last];
@@ -133,6 +135,7 @@ Table layers_table(const DecisionFile& file, const std::vector<StageGroup>& grou
          has_type ? clipped(file.cluster.types[first.type].name, 16) : "",
          fmt::format("{}", recomputed(first, Recompute::kAttention)),
          fmt::format("{}", recomputed(first, Recompute::kFull)),
+         fmt::format("{}", recomputed(first, Recompute::kOffload)),
          layers_text(file.model, first.layers)});
   }
   return table;

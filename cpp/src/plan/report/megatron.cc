@@ -191,6 +191,13 @@ void Export::add_recompute() {
   for (const PlannedStage& stage : best_.stages) {
     in_plan += recomputed(stage, Recompute::kAttention) + recomputed(stage, Recompute::kFull);
   }
+  uint32_t moved = 0;
+  for (const PlannedStage& stage : best_.stages) moved += recomputed(stage, Recompute::kOffload);
+  if (moved > 0) {
+    note(fmt::format("Not expressed: activations of {} layers go to host memory. Near to it:",
+                     moved));
+    note("--fine-grained-activation-offloading with --offload-modules, in all layers.");
+  }
   if (in_plan > attention + full) {
     note("Not expressed: recompute in layers that are no transformer layers.");
   }

@@ -96,8 +96,26 @@ TEST(Megatron, UnevenStagesAreFirstAndLastOrALayout) {
               HasSubstr("--pipeline-model-parallel-layout 'E|t*4|t*4|t*4L'\n"));
 }
 
+TEST(Megatron, CountsABucketInElements) {
+  DecisionFile file = even_file();
+  EXPECT_THAT(export_megatron(file), Not(HasSubstr("ddp-bucket-size")));
+  for (PlannedStage& stage : file.decision.best.stages) stage.estimate.bucket = 4e6;
+  EXPECT_THAT(export_megatron(file), HasSubstr("--ddp-bucket-size 1000000\n"));
+}
+
+TEST(Megatron, SaysWhatLiesElsewhere) {
+  DecisionFile file = even_file();
+  file.decision.best.stages[0].recompute[1] = {1, 0, 0, 2};
+  EXPECT_THAT(export_megatron(file),
+              HasSubstr("# Not expressed: activations of 2 layers go to host memory."));
+  file.decision.best.placement = {4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15};
+  EXPECT_THAT(export_megatron(file),
+              HasSubstr("# ranks 0-3: devices 4-7\n# ranks 4-7: devices 0-3\n# ranks 8-15: "
+                        "devices 8-15\n"));
+}
+
 TEST(Megatron, RecomputesAsThePlanOrMore) {
-  const auto exported = [](std::array<std::array<uint32_t, 3>, 4> counts) {
+  const auto exported = [](std::array<std::array<uint32_t, kRecomputeCount>, 4> counts) {
     DecisionFile file = even_file();
     for (size_t s = 0; s < 4; ++s) file.decision.best.stages[s].recompute[1] = counts[s];
     return export_megatron(file);

@@ -136,16 +136,29 @@ TEST(ExplainDecision, NamesEveryTermAndTheirSum) {
                               .recompute = 2,
                               .exchanges = 4,
                               .weights = 8,
-                              .hops = 16,
-                              .bubble = 32,
-                              .sync = 64,
-                              .update = 128};
+                              .offload = 16,
+                              .hops = 32,
+                              .bubble = 64,
+                              .sync = 128,
+                              .update = 256};
   const Table table = explanation_of(file).front();
-  ASSERT_EQ(table.rows.size(), 9U);
-  for (size_t i = 0; i < 8; ++i) {
+  ASSERT_EQ(table.rows.size(), 10U);
+  for (size_t i = 0; i < 9; ++i) {
     EXPECT_EQ(table.rows[i][1], seconds_text(1U << i)) << table.rows[i][0];
   }
-  EXPECT_EQ(table.rows[8][1], "255 s");
+  EXPECT_EQ(table.rows[9][1], "511 s");
+}
+
+TEST(ExplainDecision, SaysWhatBucketsTake) {
+  DecisionFile file = sample_file();
+  EXPECT_THAT(explain_decision(file), Not(HasSubstr("Reducing gradients, of a step")));
+  for (PlannedStage& stage : file.decision.best.stages) {
+    stage.estimate.bucket = 0.5e9;
+    stage.estimate.reduce = 0.04;
+    stage.estimate.starts = 0.0016;
+  }
+  EXPECT_THAT(explain_decision(file), HasSubstr("477 MiB        6   40.0 ms         1.60 ms"));
+  EXPECT_THAT(format_decision(file, false), HasSubstr("no offload, buckets of 477 MiB\n"));
 }
 
 TEST(ExplainDecision, StagesThatLookAlikeShareARow) {

@@ -83,12 +83,13 @@ struct StepTerms {
   double recompute = 0;
   double exchanges = 0;  ///< Tensor, context and expert parallelism.
   double weights = 0;    ///< ZeRO 3.
+  double offload = 0;    ///< Activations that go to host memory.
   double hops = 0;       ///< Between stages.
   double bubble = 0;     ///< The slowest stage waits while the pipeline fills and drains.
   double sync = 0;       ///< Gradients.
   double update = 0;     ///< The optimizer.
   [[nodiscard]] double sum() const {
-    return compute + recompute + exchanges + weights + hops + bubble + sync + update;
+    return compute + recompute + exchanges + weights + offload + hops + bubble + sync + update;
   }
 };
 

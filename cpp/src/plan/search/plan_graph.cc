@@ -71,7 +71,8 @@ class GraphBuilder {
     const uint32_t slots = credits_.empty() ? credits_of(shape_, stage) : credits_[stage];
     const double held = candidate_.stages[stage].estimate.memory.activations;
     const bool splits = shape_.schedule == Schedule::kZeroBubble;
-    const uint32_t holds = credits_of(shape_, stage) + (splits ? micro_batches_behind(stage) : 0);
+    const uint32_t most = credits_of(shape_, stage) + (splits ? micro_batches_behind(stage) : 0);
+    const uint32_t holds = std::min(most, shape_.micro_batches);
     const ChannelId stash =
         plan_.add_channel({.name = "stash" + name,
                            .slots = slots,
@@ -80,15 +81,16 @@ class GraphBuilder {
     forward = {.name = "F" + name,
                .lane = rank,
                .priority = static_cast<int32_t>(2 * shape_.chunks - k / shape_.pipeline),
-               .duration = nanoseconds((costs.forward + costs.weights / 3 + costs.hops / 2) /
-                                       shape_.chunks),
+               .duration = nanoseconds(
+                   (costs.forward + costs.weights / 3 + costs.offload / 2 + costs.hops / 2) /
+                   shape_.chunks),
                .outputs = {stash}};
     backward = {.name = "B" + name,
                 .lane = rank,
                 .priority = static_cast<int32_t>(shape_.chunks - 1 - k / shape_.pipeline),
-                .duration = nanoseconds(
-                    (costs.backward + costs.recompute + costs.weights * 2 / 3 + costs.hops / 2) /
-                    shape_.chunks),
+                .duration = nanoseconds((costs.backward + costs.recompute + costs.weights * 2 / 3 +
+                                         costs.offload / 2 + costs.hops / 2) /
+                                        shape_.chunks),
                 .inputs = {stash}};
   }
 

@@ -124,6 +124,14 @@ Status Planner::check() const {
   if (layer_count(request_.model) == 0) return refuse("model: has no layers");
   if (request_.cluster.device_count() == 0) return refuse("cluster: has no devices");
   if (request_.profile != nullptr) CORRO_TRY(check_profile(*request_.profile));
+  const bool moves = request_.pins.recompute == Recompute::kOffload;
+  for (const HostGroup& group : request_.cluster.hosts) {
+    if (!moves || (group.to_host_memory.bandwidth > 0 && group.host_memory > 0)) continue;
+    return refuse(
+        fmt::format("pins: recompute offload needs to_host_memory and host_memory, and "
+                    "hosts \"{}\" have not both",
+                    group.name));
+  }
   if (request_.objective == Objective::kTime) return {};
   for (const DeviceType& type : request_.cluster.types) {
     if (type.price > 0) continue;

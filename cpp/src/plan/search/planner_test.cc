@@ -133,6 +133,58 @@ TEST(Planner, KeepsPins) {
             decision.best.stages[0].layers.end - 1);
 }
 
+/// Memory is short, and hosts have a link to theirs.
+Request short_of_memory(double link) {
+  Request request = small();
+  request.memory_limit = 14e9;
+  request.pins = {.tensor = 1, .data = 1, .pipeline = 4, .micro_batch = 4};
+  request.cluster.hosts[0].to_host_memory = {link, 0};
+  request.cluster.hosts[0].host_memory = 1e12;
+  return request;
+}
+
+uint32_t moved_layers(const Decision& decision) {
+  uint32_t sum = 0;
+  for (const PlannedStage& stage : decision.best.stages) {
+    for (const auto& counts : stage.recompute) sum += counts.back();
+  }
+  return sum;
+}
+
+TEST(Planner, MovesActivationsToHostsThatAreNearAndProvesIt) {
+  for (const double link : {1e9, 10e9, 100e9}) {
+    Request request = short_of_memory(link);
+    request.most_exact = 100000;
+    const auto pools = pools_of(request.cluster, request.calibration);
+    StageSearch search(request, pools);
+    double best = kInfeasible;
+    for (const JobShape& shape : shapes_of(request, pools)) {
+      const auto solved = search.solve(shape);
+      if (!solved.best) continue;
+      best = std::min(best, solved.best->step);
+      EXPECT_LE(search.fractional_bound(shape), solved.best->step * (1 + 1e-9)) << link;
+    }
+    const Decision decision = decide(request);
+    EXPECT_NEAR(decision.best.step, best, 1e-9);
+    EXPECT_LE(decision.bound, decision.best.step);
+    EXPECT_NEAR(decision.best.terms.sum(), decision.best.step, 1e-9);
+    request.pins.offload = false;
+    const Decision without = decide(request);
+    EXPECT_LE(decision.best.step, without.best.step * (1 + 1e-9));
+    EXPECT_EQ(moved_layers(without), 0U);
+    EXPECT_TRUE(link < 50e9 || moved_layers(decision) > 0) << link;
+  }
+}
+
+TEST(Planner, OffloadingActivationsByPinNeedsHostMemory) {
+  Request request = short_of_memory(100e9);
+  request.pins.recompute = Recompute::kOffload;
+  EXPECT_EQ(moved_layers(decide(request)), 12U);
+  request.cluster.hosts[0].host_memory = 0;
+  EXPECT_THAT(make_plan(request).status().message(),
+              HasSubstr("pins: recompute offload needs to_host_memory and host_memory"));
+}
+
 TEST(Planner, KeepsAPinnedSchedule) {
   for (const Schedule schedule :
        {Schedule::kOneFOneB, Schedule::kZeroBubble, Schedule::kGPipe, Schedule::kInterleaved}) {

@@ -22,26 +22,69 @@ constexpr double kUsable = 0.94;  ///< Of a device's memory; the rest is the fra
 /// Devices of a stage.
 uint32_t unit_of(const JobShape& shape) { return shape.tensor * shape.context * shape.data; }
 
-/// Most layers of one kind that a stage holds, fractions allowed.
-double layers_that_fit(const LayerCost& cost, double flight, double fixed, double period,
-                       double limit) {
-  std::array<double, kRecomputeCount> time;
-  std::array<double, kRecomputeCount> memory;
-  double most = 0;
-  for (size_t i = 0; i < kRecomputeCount; ++i) {
-    time[i] = cost.forward + cost.backward + cost.recompute[i];
-    memory[i] = std::max(1.0, fixed + cost.kept[i] * flight);
-    most = std::max(most, std::min(period / time[i], limit / memory[i]));
+/// A way of keeping a layer, or a mix of ways: seconds of a micro-batch, and bytes of each.
+struct Way {
+  double seconds;
+  double kept;
+};
+
+/// Those of which no mix of others has less of both, by growing bytes and falling seconds.
+std::vector<Way> mixable(std::vector<Way> ways) {
+  std::ranges::sort(ways, {}, [](const Way& way) { return std::pair(way.kept, way.seconds); });
+  std::vector<Way> hull;
+  const auto above = [](const Way& a, const Way& b, const Way& c) {
+    return (b.seconds - a.seconds) * (c.kept - a.kept) >=
+           (c.seconds - a.seconds) * (b.kept - a.kept);
+  };
+  for (const Way& way : ways) {
+    if (!hull.empty() && way.seconds >= hull.back().seconds) continue;
+    while (hull.size() > 1 && above(hull[hull.size() - 2], hull.back(), way)) hull.pop_back();
+    hull.push_back(way);
   }
-  for (size_t i = 0; i < kRecomputeCount; ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      // The mix of i and j that fills time and memory alike.
-      const double a = time[i] * limit - period * memory[i];
-      const double b = time[j] * limit - period * memory[j];
-      if ((a < 0) == (b < 0)) continue;
-      const double part = a / (a - b);
-      most = std::max(most, period / (time[i] + part * (time[j] - time[i])));
+  return hull;
+}
+
+/// The ways to keep a layer of a run. As much may move to host memory as the computing of the whole
+/// stage hides, of which the other runs' is the most that it can have; the rest shows.
+std::vector<Way> ways_of(const StageCoster& costs, uint32_t run, double others, bool offloads) {
+  const LayerCost& cost = costs.layer(run);
+  const double work = cost.forward + cost.backward;
+  std::vector<Way> ways;
+  for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
+    ways.push_back({work + cost.recompute[how], cost.kept[how]});
+  }
+  if (offloads) {
+    const double moving = costs.offload_seconds(run);
+    const double part = moving > 0 ? std::min(1.0, (work + others) / moving) : 1;
+    ways.push_back({work + moving, 0});
+    for (Way& way : ways) {
+      way = {part * (work + kInterference * moving) + (1 - part) * way.seconds,
+             (1 - part) * way.kept};
     }
+    for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
+      ways.push_back({work + cost.recompute[how], cost.kept[how]});
+    }
+    ways.push_back({work + moving, 0});
+  }
+  return mixable(std::move(ways));
+}
+
+/// Most layers of one kind that a stage holds, fractions allowed.
+double layers_that_fit(const std::vector<Way>& ways, double flight, double fixed, double period,
+                       double limit) {
+  const auto bytes_of = [&](const Way& way) { return std::max(1.0, fixed + way.kept * flight); };
+  double most = 0;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    most = std::max(most, std::min(period / ways[i].seconds, limit / bytes_of(ways[i])));
+    if (i == 0) continue;
+    // The mix of neighbours that fills time and memory alike.
+    const Way& one = ways[i];
+    const Way& other = ways[i - 1];
+    const double a = one.seconds * limit - period * bytes_of(one);
+    const double b = other.seconds * limit - period * bytes_of(other);
+    if ((a < 0) == (b < 0)) continue;
+    const double part = a / (a - b);
+    most = std::max(most, period / (one.seconds + part * (other.seconds - one.seconds)));
   }
   return most;
 }
@@ -172,6 +215,8 @@ double StageSearch::fractional_bound(const JobShape& shape) {
   const LayerCost& cost = costs.layer(run);
   const uint32_t layers = costs.layers_of_run(run);
   const double limit = limit_of(pools_[0]);
+  const double others = all_work(costs) - layers * (cost.forward + cost.backward);
+  const auto ways = ways_of(costs, run, others, offloads(costs));
   uint32_t first = 0;
   for (uint32_t before = 0; before < run; ++before) first += costs.layers_of_run(before);
   const double fixed = first == 0 && layers == costs.layer_total()
@@ -180,14 +225,13 @@ double StageSearch::fractional_bound(const JobShape& shape) {
   const auto holds_all = [&](double period) {
     double sum = 0;
     for (uint32_t s = 1; s <= shape.pipeline; ++s) {
-      sum += layers_that_fit(cost, costs.in_flight(s), fixed, period, limit);
+      sum += layers_that_fit(ways, costs.in_flight(s), fixed, period, limit);
       if (sum >= layers) return true;
     }
     return false;
   };
   const double work = all_work(costs);
-  const double slowest = cost.forward + cost.backward + cost.recompute.back();
-  double high = layers * slowest;
+  double high = layers * ways.front().seconds;
   if (!holds_all(high)) return kInfeasible;
   double low = work / shape.pipeline;
   if (holds_all(low)) return quick;
@@ -200,11 +244,19 @@ double StageSearch::fractional_bound(const JobShape& shape) {
          (shape.pipeline - 1.0) * hops + end_bound(costs);
 }
 
+/// Activations may go to host memory.
+bool StageSearch::offloads(const StageCoster& costs) const {
+  const bool pinned = request_.pins.recompute == Recompute::kOffload;
+  const bool free = !request_.pins.recompute && request_.trainer == Trainer::kCorro &&
+                    request_.pins.offload.value_or(true);
+  return (pinned || free) && costs.can_offload();
+}
+
 std::optional<StageSearch::Stage> StageSearch::stage_of(const StageCoster& costs,
                                                         const LayerRange& layers, uint32_t from_end,
                                                         double limit) const {
   if (!request_.pins.recompute) {
-    auto choice = costs.choose(layers, from_end, limit);
+    auto choice = costs.choose(layers, from_end, limit, offloads(costs));
     if (!choice) return std::nullopt;
     StageEstimate estimate = costs.estimate(layers, from_end, choice->recompute);
     return Stage{layers, estimate, std::move(choice->recompute)};
@@ -217,6 +269,8 @@ std::optional<StageSearch::Stage> StageSearch::stage_of(const StageCoster& costs
   }
   StageEstimate estimate = costs.estimate(layers, from_end, recompute);
   if (estimate.memory.sum() > limit) return std::nullopt;
+  const bool moves = request_.pins.recompute == Recompute::kOffload;
+  if (moves && estimate.host > costs.host_limit()) return std::nullopt;
   return Stage{layers, estimate, std::move(recompute)};
 }
 
@@ -337,6 +391,7 @@ void StageSearch::finish(Candidate& candidate, const StageCoster& costs) const {
   terms.recompute = m * slowest->recompute * own;
   terms.compute = m * (slowest->forward + slowest->backward) * own;
   terms.weights = m * slowest->weights;
+  terms.offload = m * slowest->offload;
   terms.hops = m * slowest->hops;
   terms.sync = last->sync;
   terms.update = last->update;
@@ -358,7 +413,7 @@ double StageSearch::least_memory(const JobShape& shape) {
                            static_cast<uint32_t>(uint64_t{layers} * (s + 1) / shape.pipeline)};
     RecomputeCounts recompute(costs->runs());
     for (uint32_t run = 0; run < costs->runs(); ++run) {
-      recompute[run].back() = costs->count(range, run);
+      recompute[run][static_cast<size_t>(Recompute::kFull)] = costs->count(range, run);
     }
     const auto estimate = costs->estimate(range, shape.pipeline - s, recompute);
     most = std::max(most, estimate.memory.sum());

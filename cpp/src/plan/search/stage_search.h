@@ -62,6 +62,7 @@ class StageSearch {
   /// The stage as the `place`-th of the pool.
   [[nodiscard]] PlannedStage planned(const Stage& stage, const JobShape& shape, uint32_t pool,
                                      uint32_t place) const;
+  [[nodiscard]] bool offloads(const StageCoster& costs) const;
   [[nodiscard]] double end_bound(const StageCoster& costs) const;
   void finish(Candidate& candidate, const StageCoster& costs) const;
 
