@@ -201,10 +201,10 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
   return stage;
 }
 
-/// Shown are the last bucket, which has no backward left to run beside, and what backward does not
-/// hide of the others: wire / n + start + exposed(wire (1 - 1/n) + (n - 1) start, backward). While
-/// backward hides all, its minimum is where a bucket more saves as much of the last one as its
-/// start costs; beyond, each bucket more costs its start. (PyTorch DDP's 25 MB are such a
+/// The first of n buckets is full after an n-th of backward, and the last one has none left to run
+/// beside: shown are wire / n + start + exposed((1 - 1/n) wire + (n - 1) start, (1 - 1/n)
+/// backward). That is the greater of two sums of a part that falls with n and one that grows, so
+/// its minimum is at one of their own or where they meet. (PyTorch DDP's 25 MB are such a
 /// compromise, too: Li et al., "PyTorch distributed", VLDB 2020, section 3.2.3.)
 void StageCoster::add_sync(StageEstimate& stage, double sync, double starts, double bytes) const {
   stage.reduce = sync;
@@ -212,17 +212,21 @@ void StageCoster::add_sync(StageEstimate& stage, double sync, double starts, dou
   stage.sync = sync;
   if (!shape_.overlap || sync <= 0 || bytes <= 0) return;
   const double wire = sync - starts;
+  const double visible = 1 - kInterference;
   const auto shown = [&](double n) {
-    const double last = wire / n + starts;
-    return last + exposed(wire + n * starts - last, stage.backward);
+    const double part = 1 - 1 / n;
+    return wire / n + starts + exposed(part * wire + (n - 1) * starts, part * stage.backward);
   };
   double buckets = shape_.bucket > 0 ? std::ceil(bytes / shape_.bucket) : 0;
   if (buckets == 0) {
-    const double hidden = std::sqrt((1 - kInterference) * wire / (kInterference * starts));
-    const double over = wire - starts - stage.backward;
-    const double filled = (std::sqrt(over * over + 4 * starts * wire) - over) / (2 * starts);
-    const double least = std::floor(std::max(1.0, std::min(hidden, filled)));
-    buckets = shown(least) <= shown(least + 1) ? least : least + 1;
+    buckets = 1;
+    for (const double turn :
+         {std::sqrt(visible * wire / (kInterference * starts)),
+          std::sqrt(visible * stage.backward / starts), (stage.backward - wire) / starts}) {
+      for (const double n : {std::floor(turn), std::ceil(turn)}) {
+        if (n >= 1 && shown(n) < shown(buckets)) buckets = n;
+      }
+    }
   }
   stage.bucket = bytes / buckets;
   stage.starts = buckets * starts;
