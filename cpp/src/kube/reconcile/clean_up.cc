@@ -1,0 +1,84 @@
+#include "kube/reconcile/clean_up.h"
+
+#include "kube/reconcile/launcher_end.h"
+#include "kube/reconcile/report.h"
+#include "kube/reconcile/time_text.h"
+
+namespace corro::kube {
+namespace {
+
+bool is_kept_for_logs(const JobView& view, const PodView& pod, int generation) {
+  if (view.spec.suspend || pod.phase != PodPhase::kFailed || pod.is_deleting) return false;
+  return pod.cause != Cause::kLostPod && pod.generation == generation - 1;
+}
+
+bool is_launcher_jobs(const JobView& view, const PodView& pod) {
+  return pod.member == Member::kLauncher && !view.spec.launcher_is_pod();
+}
+
+/// A pod that is stuck on a dead node is not waited for: once its replacement runs, its object
+/// goes.
+void force_stuck_pod(JobView& view, const PodView& pod) {
+  const PodView* next = view.current(pod.member, pod.index);
+  const bool is_over = pod.deletion && *pod.deletion + kStuckAfter <= view.now;
+  if (next == nullptr || !next->is_ready || !is_over) return;
+  view.force_remove_pod(pod);
+}
+
+bool is_wanted_after_end(const JobView& view, const PodView& pod) {
+  if (pod.member == Member::kHead) return false;
+  if (!view.spec.is_mpi()) return pod.has_ended();
+  if (pod.member == Member::kLauncher) return pod.has_ended();
+  switch (view.spec.clean_pods) {
+    case CleanPods::kNone:
+      return true;
+    case CleanPods::kRunning:
+      return pod.has_ended();
+    case CleanPods::kAll:
+      return false;
+  }
+  return true;
+}
+
+void check_time_to_live(JobView& view) {
+  const auto completion = view.status.time("completionTime");
+  if (!view.spec.time_to_live || !completion) return;
+  const Time end = *completion + *view.spec.time_to_live;
+  if (view.now < end) return view.look_again(end);
+  view.remove_object(*view.observed.job);
+}
+
+}  // namespace
+
+void remove_old_pods(JobView& view) {
+  for (const PodView& pod : view.pods) {
+    if (is_launcher_jobs(view, pod)) continue;
+    const int generation = view.state(pod.member, pod.index).generation;
+    const bool is_surplus = pod.member == Member::kWorker && pod.index >= view.spec.workers;
+    if (!is_surplus && pod.generation >= generation) continue;
+    if (pod.is_deleting) {
+      force_stuck_pod(view, pod);
+    } else if (is_surplus || !is_kept_for_logs(view, pod, generation)) {
+      view.remove_pod(pod);
+    }
+  }
+}
+
+void remove_pod_group(JobView& view) {
+  if (const Json* group = view.object("PodGroup", view.spec.name)) view.remove_object(*group);
+}
+
+void clean_up(JobView& view) {
+  view.status.set("observedGeneration", view.spec.generation);
+  for (const PodView& pod : view.pods) {
+    if (!is_launcher_jobs(view, pod) && !is_wanted_after_end(view, pod)) view.remove_pod(pod);
+  }
+  const Json* launcher = view.object("Job", launcher_host(view.spec));
+  if (launcher != nullptr && launcher_end(view).kind == LauncherEnd::Kind::kNone)
+    view.remove_object(*launcher);
+  remove_pod_group(view);
+  count_pods(view);
+  check_time_to_live(view);
+}
+
+}  // namespace corro::kube

@@ -1,0 +1,20 @@
+// What goes: pods that were replaced, and what a finished or suspended job no longer needs.
+#pragma once
+
+#include "kube/reconcile/job_view.h"
+
+namespace corro::kube {
+
+/// So long after the end of its grace period a deleted pod counts as stuck.
+inline constexpr std::chrono::seconds kStuckAfter{30};
+
+/// Deletes pods of older generations and surplus workers. The last one that failed by itself stays
+/// for its logs, until the next does.
+void remove_old_pods(JobView& view);
+
+void remove_pod_group(JobView& view);
+
+/// Of a finished job: cleanPodPolicy, head, PodGroup, and after its time to live the job.
+void clean_up(JobView& view);
+
+}  // namespace corro::kube

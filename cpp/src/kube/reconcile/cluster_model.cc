@@ -1,0 +1,432 @@
+#include "kube/reconcile/cluster_model.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kube/reconcile/pod_view.h"
+#include "kube/reconcile/status_draft.h"
+#include "kube/reconcile/time_text.h"
+
+namespace corro::kube {
+namespace {
+
+ObjectName name_of_object(const Json& object) {
+  return {text_in(object, "kind"), text_in(object_in(object, "metadata"), "name")};
+}
+
+bool has_ended(const Json& pod) {
+  const std::string phase = text_in(object_in(pod, "status"), "phase");
+  return phase == "Succeeded" || phase == "Failed";
+}
+
+bool is_deleting(const Json& object) {
+  return object_in(object, "metadata").contains("deletionTimestamp");
+}
+
+bool is_live(const Json& pod) { return !has_ended(pod) && !is_deleting(pod); }
+
+std::string key_of(const PodView& view) { return member_key(view.member, view.index); }
+
+}  // namespace
+
+ClusterModel::ClusterModel(Json job, uint64_t seed, Options options)
+    : job_name_(name_of_object(job)),
+      options_(std::move(options)),
+      random_(seed),
+      now_(std::chrono::sys_days(std::chrono::year(2026) / 11 / 24)) {
+  job["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555";
+  job["metadata"]["namespace"] = "default";
+  job["metadata"]["generation"] = 1;
+  write(job_name_, std::move(job));
+}
+
+bool ClusterModel::chance(double probability) {
+  return std::uniform_real_distribution<double>(0, 1)(random_) < probability;
+}
+
+void ClusterModel::write(const ObjectName& name, Json object) {
+  object["metadata"]["resourceVersion"] = std::to_string(++version_);
+  store_[name] = object;
+  if (name.kind != "Secret") watches_[name.kind].push_back({name, std::move(object)});
+}
+
+void ClusterModel::erase(const ObjectName& name) {
+  if (const auto pod = store_.find(name); pod != store_.end() && name.kind == "Pod") {
+    const auto view = view_of(pod->second);
+    const bool is_seen = view && has_job() && StatusDraft(job(), now_).member(key_of(*view)).seen;
+    if (!is_seen) unseen_when_gone_.insert(name.name);
+  }
+  store_.erase(name);
+  if (name.kind != "Secret") watches_[name.kind].push_back({name, {}});
+}
+
+void ClusterModel::put(Json object) {
+  const ObjectName name = name_of_object(object);
+  write(name, std::move(object));
+}
+
+bool ClusterModel::deliver_one() {
+  std::vector<std::string> kinds;
+  for (const auto& [kind, queue] : watches_) {
+    if (!queue.empty()) kinds.push_back(kind);
+  }
+  if (kinds.empty()) return false;
+  auto& queue = watches_[kinds[random_() % kinds.size()]];
+  Event event = std::move(queue.front());
+  queue.pop_front();
+  if (event.object.is_null()) {
+    const auto known = view_.find(event.name);
+    if (known != view_.end())
+      expected_.deleted.erase(text_in(object_in(known->second, "metadata"), "uid"));
+    view_.erase(event.name);
+  } else {
+    expected_.created.erase(event.name);
+    view_[event.name] = std::move(event.object);
+  }
+  return true;
+}
+
+void ClusterModel::deliver_all() {
+  while (deliver_one()) {
+  }
+}
+
+void ClusterModel::restart_operator() {
+  expected_ = {};
+  foreign_ = {};
+  view_.clear();
+  watches_.clear();
+  for (const auto& [name, object] : store_) {
+    if (name.kind != "Secret") view_[name] = object;
+  }
+}
+
+Observed ClusterModel::observe() const {
+  Observed observed;
+  observed.expected = expected_;
+  observed.foreign = foreign_;
+  observed.options = &options_;
+  for (const auto& [name, object] : view_) {
+    if (name == job_name_) {
+      observed.job = &object;
+    } else if (name.kind == "Pod") {
+      observed.pods.push_back(&object);
+    } else {
+      observed.objects.push_back(&object);
+    }
+  }
+  return observed;
+}
+
+size_t ClusterModel::reconcile_once(const Faults& faults) {
+  const Observed observed = observe();
+  if (observed.job == nullptr) return 0;
+  const ReadJob read = read_job(*observed.job, {});
+  last_ = reconcile(read, observed, now_);
+  size_t tried = 0;
+  for (const Action& action : last_.actions) {
+    if (chance(faults.crash)) {
+      restart_operator();
+      return tried;
+    }
+    if (action.kind != ActionKind::kEvent) ++tried;
+    if (chance(faults.refused)) return tried;
+    const Answer answer = perform(action);
+    ++performed[action.kind];
+    const bool is_lost = chance(faults.lost_answer);
+    // After a status patch the operator takes the job anew, whatever came of it.
+    if (action.kind == ActionKind::kStatus && has_job()) {
+      view_[job_name_] = job();
+      expected_.status_written = now_;
+    }
+    if (is_lost) return tried;
+    note(action, answer);
+    const bool is_gone = action.kind == ActionKind::kDelete && answer == Answer::kNotFound;
+    const bool is_there = action.kind == ActionKind::kCreate && answer == Answer::kExists;
+    if (answer != Answer::kDone && !is_gone && !is_there) return tried;
+  }
+  return tried;
+}
+
+void ClusterModel::note(const Action& action, Answer answer) {
+  if (action.kind == ActionKind::kDelete && answer == Answer::kDone)
+    expected_.deleted.insert(action.body["preconditions"]["uid"].get<std::string>());
+  if (action.kind != ActionKind::kCreate) return;
+  if (answer == Answer::kExists && action.object.kind != "Secret") {
+    const std::string uid = text_in(object_in(job(), "metadata"), "uid");
+    if (!is_controlled_by(store_.at(action.object), uid)) {
+      foreign_.insert(action.object);
+      return;
+    }
+  }
+  // The watch may have shown it already.
+  if (!view_.contains(action.object)) expected_.created.insert(action.object);
+}
+
+ClusterModel::Answer ClusterModel::perform(const Action& action) {
+  switch (action.kind) {
+    case ActionKind::kEvent:
+      events.push_back(fmt::format("{} {}", action.body["type"].get<std::string>(),
+                                   action.body["reason"].get<std::string>()));
+      return Answer::kDone;
+    case ActionKind::kCreate:
+      return create(action);
+    case ActionKind::kDelete:
+      return remove(action.object, action.body);
+    case ActionKind::kStatus:
+    case ActionKind::kPatch:
+      break;
+  }
+  const auto found = store_.find(action.object);
+  if (found == store_.end()) return Answer::kNotFound;
+  Json object = found->second;
+  if (action.kind == ActionKind::kStatus &&
+      action.body["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"])
+    return Answer::kConflict;
+  object.merge_patch(action.body);
+  write(action.object, std::move(object));
+  return Answer::kDone;
+}
+
+ClusterModel::Answer ClusterModel::create(const Action& action) {
+  if (store_.contains(action.object)) return Answer::kExists;
+  Json object = action.body;
+  check_create(object);
+  bodies[fmt::format("{}/{}", action.object.kind, action.object.name)] = object;
+  ++creates[fmt::format("{}/{}", action.object.kind, action.object.name)];
+  if (action.fill != Fill::kNothing) fills.insert(action.object.name);
+  object["metadata"]["uid"] = fmt::format("uid-{}", version_ + 1);
+  object["metadata"]["creationTimestamp"] = time_text(now_);
+  if (action.object.kind == "Pod") object["status"]["phase"] = "Pending";
+  if (action.object.kind == "Service" && !object["spec"].contains("clusterIP"))
+    object["spec"]["clusterIP"] = "10.96.0.7";
+  write(action.object, std::move(object));
+  return Answer::kDone;
+}
+
+void ClusterModel::check_create(const Json& object) {
+  const ObjectName name = name_of_object(object);
+  const auto forbid = [&](const std::string& what) {
+    violations.push_back(fmt::format("{}/{}: {}", name.kind, name.name, what));
+  };
+  if (!has_job()) return;
+  if (is_true("Succeeded") || is_true("Failed")) forbid("made after the end");
+  if (name.kind != "Pod") return;
+  if (is_true("Suspended")) forbid("made while suspended");
+  if (creates.contains("Pod/" + name.name) && !unseen_when_gone_.contains(name.name))
+    forbid("made twice");
+  const auto view = view_of(object);
+  for (const Json* pod : list("Pod")) {
+    const auto other = view_of(*pod);
+    if (!view || !other || key_of(*view) != key_of(*other) || !is_live(*pod)) continue;
+    if (other->member == Member::kLauncher) continue;
+    forbid(fmt::format("made beside {}, which lives", other->name));
+  }
+}
+
+ClusterModel::Answer ClusterModel::remove(const ObjectName& name, const Json& body) {
+  const auto found = store_.find(name);
+  if (found == store_.end()) return Answer::kNotFound;
+  Json object = found->second;
+  if (text_in(object_in(body, "preconditions"), "uid") !=
+      text_in(object_in(object, "metadata"), "uid"))
+    return Answer::kConflict;
+  if (name == job_name_) {
+    delete_job();
+    return Answer::kDone;
+  }
+  const bool runs = text_in(object_in(object, "status"), "phase") == "Running";
+  if (name.kind != "Pod" || !runs || body.contains("gracePeriodSeconds")) {
+    erase(name);
+    return Answer::kDone;
+  }
+  object["metadata"]["deletionTimestamp"] = time_text(now_ + std::chrono::seconds(30));
+  write(name, std::move(object));
+  return Answer::kDone;
+}
+
+void ClusterModel::delete_job() {
+  const std::string uid = text_in(object_in(job(), "metadata"), "uid");
+  erase(job_name_);
+  std::vector<ObjectName> owned;
+  for (const auto& [name, object] : store_) {
+    const std::string label =
+        text_in(object_in(object_in(object, "metadata"), "labels"), kUidLabel);
+    if (is_controlled_by(object, uid) || (name.kind == "Pod" && label == uid))
+      owned.push_back(name);
+  }
+  for (const ObjectName& name : owned) erase(name);
+}
+
+void ClusterModel::start_pod(const ObjectName& name) {
+  Json pod = store_.at(name);
+  pod["status"]["phase"] = "Running";
+  pod["status"]["conditions"] =
+      Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})});
+  write(name, std::move(pod));
+}
+
+/// Makes the pod of a launcher Job that has none, and ends that of a suspended one.
+bool ClusterModel::run_job_controller(const ObjectName& name) {
+  const Json& job = store_.at(name);
+  if (!object_in(job, "spec").contains("template")) return false;
+  const std::string pod_name = name.name + "-x";
+  const bool has_pod = store_.contains({"Pod", pod_name});
+  const bool is_over = object_in(job, "status").contains("conditions");
+  const bool is_suspended = object_in(job, "spec").value("suspend", Json()) == Json(true);
+  if (is_suspended && has_pod) {
+    erase({"Pod", pod_name});
+    return true;
+  }
+  if (is_over || is_suspended || has_pod) return false;
+  Json pod = job["spec"]["template"];
+  pod["kind"] = "Pod";
+  pod["metadata"]["name"] = pod_name;
+  pod["metadata"]["uid"] = fmt::format("uid-{}", version_ + 1);
+  pod["metadata"]["creationTimestamp"] = time_text(now_);
+  pod["status"]["phase"] = "Pending";
+  write({"Pod", pod_name}, std::move(pod));
+  return true;
+}
+
+bool ClusterModel::run_controllers_once() {
+  std::vector<ObjectName> names;
+  for (const auto& [name, object] : store_) {
+    if (name.kind == "Pod" || name.kind == "Job") names.push_back(name);
+  }
+  std::shuffle(names.begin(), names.end(), random_);
+  for (const ObjectName& name : names) {
+    if (name.kind == "Job") {
+      if (run_job_controller(name)) return true;
+      continue;
+    }
+    const Json& pod = store_.at(name);
+    if (is_deleting(pod)) {
+      erase(name);
+      return true;
+    }
+    if (text_in(object_in(pod, "status"), "phase") != "Pending") continue;
+    start_pod(name);
+    return true;
+  }
+  return false;
+}
+
+bool ClusterModel::harm_random_pod(Harm harm) {
+  std::vector<std::string> names;
+  for (const Json* pod : list("Pod")) {
+    const auto view = view_of(*pod);
+    if (view && view->member != Member::kLauncher && is_live(*pod)) names.push_back(view->name);
+  }
+  return !names.empty() && harm_pod(names[random_() % names.size()], harm);
+}
+
+bool ClusterModel::harm_pod(const std::string& name, Harm harm) {
+  const ObjectName object{"Pod", name};
+  if (!store_.contains(object)) return false;
+  Json pod = store_.at(object);
+  ++harms[key_of(*view_of(pod))];
+  if (harm == Harm::kVanish) {
+    erase(object);
+    return true;
+  }
+  if (harm == Harm::kDelete) {
+    pod["metadata"]["deletionTimestamp"] = time_text(now_ + std::chrono::seconds(30));
+    write(object, std::move(pod));
+    return true;
+  }
+  pod["status"] = Json::object({{"phase", "Failed"}});
+  if (harm == Harm::kEvict) pod["status"]["reason"] = "Evicted";
+  if (harm != Harm::kEvict) {
+    const bool of_memory = harm == Harm::kOutOfMemory;
+    Json ended = Json::object({{"exitCode", of_memory ? 137 : 1}});
+    if (of_memory) ended["reason"] = "OOMKilled";
+    const Json state = Json::object({{"terminated", ended}});
+    pod["status"]["containerStatuses"] = Json::array({Json::object({{"state", state}})});
+  }
+  write(object, std::move(pod));
+  return true;
+}
+
+void ClusterModel::change_spec(const Json& merge_patch) {
+  Json object = job();
+  object["spec"].merge_patch(merge_patch);
+  object["metadata"]["generation"] = object["metadata"]["generation"].get<int>() + 1;
+  write(job_name_, std::move(object));
+}
+
+void ClusterModel::finish_ranks() {
+  std::vector<ObjectName> names;
+  for (const auto& [name, object] : store_) names.push_back(name);
+  for (const ObjectName& name : names) {
+    Json object = store_.at(name);
+    if (name.kind == "Job") {
+      object["status"]["conditions"] =
+          Json::array({Json::object({{"type", "Complete"}, {"status", "True"}})});
+      object["status"]["completionTime"] = time_text(now_);
+      write(name, std::move(object));
+    }
+    if (name.kind != "Pod" || has_ended(object)) continue;
+    const auto view = view_of(object);
+    const bool is_head = view && view->member == Member::kHead;
+    const bool is_rank = job_name_.kind == "CorroJob" ? view->member == Member::kWorker
+                                                      : view->member == Member::kLauncher;
+    if (is_head || !is_rank) continue;
+    object["status"] = Json::object({{"phase", "Succeeded"}});
+    write(name, std::move(object));
+  }
+}
+
+void ClusterModel::fail_launcher(const std::string& reason) {
+  for (const Json* found : list("Job")) {
+    Json object = *found;
+    object["status"]["conditions"] = Json::array({Json::object(
+        {{"type", "Failed"}, {"status", "True"}, {"reason", reason}, {"message", "it failed"}})});
+    put(std::move(object));
+    return;
+  }
+}
+
+bool ClusterModel::settle() {
+  constexpr int kMostTurns = 2000;
+  for (int turn = 0; turn < kMostTurns; ++turn) {
+    deliver_all();
+    const size_t tried = reconcile_once({});
+    const bool moved = run_controllers_once();
+    if (tried > 0 || moved) continue;
+    // Deadlines are days away; back-offs and deferred writes are not.
+    if (!last_.look_again || *last_.look_again > now_ + std::chrono::hours(1)) return true;
+    now_ = std::max(now_ + std::chrono::seconds(1), *last_.look_again);
+  }
+  return false;
+}
+
+const Json* ClusterModel::get(const std::string& kind, const std::string& name) const {
+  const auto found = store_.find({kind, name});
+  return found == store_.end() ? nullptr : &found->second;
+}
+
+std::vector<const Json*> ClusterModel::list(const std::string& kind) const {
+  std::vector<const Json*> objects;
+  for (const auto& [name, object] : store_) {
+    if (name.kind == kind) objects.push_back(&object);
+  }
+  return objects;
+}
+
+std::string ClusterModel::state() const { return text_in(object_in(job(), "status"), "state"); }
+
+bool ClusterModel::is_true(const std::string& condition) const {
+  return StatusDraft(job(), now_).is_true(condition);
+}
+
+std::set<std::string> ClusterModel::live_pods() const {
+  std::set<std::string> names;
+  for (const Json* pod : list("Pod")) {
+    if (is_live(*pod)) names.insert(text_in(object_in(*pod, "metadata"), "name"));
+  }
+  return names;
+}
+
+}  // namespace corro::kube

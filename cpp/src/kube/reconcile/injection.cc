@@ -1,0 +1,158 @@
+#include "kube/reconcile/injection.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace corro::kube {
+namespace {
+
+constexpr const char* kProgram = "/corro/bin/corro";
+constexpr const char* kProgramPath = "/corro/bin";
+constexpr const char* kProgramVolume = "corro-bin";
+constexpr const char* kTokenPath = "/corro/token";
+constexpr const char* kTokenVolume = "corro-token";
+constexpr const char* kInitName = "corro-agent";
+/// In the agent's image.
+constexpr const char* kProgramInImage = "/corro";
+constexpr int kNobody = 65532;
+
+/// What Pod Security *restricted* asks of a container.
+Json restricted_context() {
+  return Json::object({{"allowPrivilegeEscalation", false},
+                       {"capabilities", Json::object({{"drop", Json::array({"ALL"})}})},
+                       {"readOnlyRootFilesystem", true},
+                       {"runAsNonRoot", true},
+                       {"runAsUser", kNobody},
+                       {"seccompProfile", Json::object({{"type", "RuntimeDefault"}})}});
+}
+
+Json resources(const char* cpu, const char* memory, const char* most_cpu, const char* most_memory) {
+  return Json::object({{"requests", Json::object({{"cpu", cpu}, {"memory", memory}})},
+                       {"limits", Json::object({{"cpu", most_cpu}, {"memory", most_memory}})}});
+}
+
+Json mount(const char* volume, const char* path, bool read_only) {
+  return Json::object({{"name", volume}, {"mountPath", path}, {"readOnly", read_only}});
+}
+
+Json token_volume(const JobSpec& spec, const std::string& member, int index) {
+  const Json items = Json::array({Json::object({{"key", member}, {"path", "key"}}),
+                                  Json::object({{"key", "ca"}, {"path", "ca"}})});
+  return Json::object({{"name", kTokenVolume},
+                       {"secret", Json::object({{"secretName", secret_name(spec, index)},
+                                                {"defaultMode", 0444},
+                                                {"items", items}})}});
+}
+
+void add_identity(const JobSpec& spec, const Identity& identity, Json& container) {
+  add_variable(container, "CORRO_JOB", spec.name);
+  add_variable(container, "CORRO_JOB_UID", spec.uid);
+  add_variable(container, "CORRO_MEMBER", member_key(identity.member, identity.index));
+  add_variable(container, "CORRO_MEMBER_GENERATION", std::to_string(identity.generation));
+  if (!identity.head_address.empty()) add_variable(container, "CORRO_HEAD", identity.head_address);
+}
+
+bool is_blank_or_sshd(const Json& command) {
+  if (!command.is_array() || command.empty() || !command[0].is_string()) return true;
+  const std::string program = command[0];
+  return program.empty() || program == "sshd" ||
+         (program.size() > 5 && program.compare(program.size() - 5, 5, "/sshd") == 0);
+}
+
+/// The agent, and after "--" the command that is its child.
+Json agent_command(const Json& child) {
+  Json command = Json::array({kProgram, "agent", "--pod"});
+  if (child.empty()) return command;
+  command.push_back("--");
+  for (const Json& word : child) command.push_back(word);
+  return command;
+}
+
+Json list_in(const Json& object, const char* field) {
+  const auto found = object.find(field);
+  return found == object.end() || !found->is_array() ? Json::array() : *found;
+}
+
+}  // namespace
+
+void append(Json& object, std::string_view list, Json item) {
+  Json& items = object[std::string(list)];
+  if (!items.is_array()) items = Json::array();
+  items.push_back(std::move(item));
+}
+
+void add_variable(Json& container, std::string_view name, std::string_view value) {
+  append(container, "env", Json::object({{"name", name}, {"value", value}}));
+}
+
+void inject_agent(const JobSpec& spec, const Identity& identity, const Options& options,
+                  Json& pod_spec) {
+  const std::string member = member_key(identity.member, identity.index);
+  append(pod_spec, "volumes",
+         Json::object({{"name", kProgramVolume}, {"emptyDir", Json::object()}}));
+  append(pod_spec, "volumes", token_volume(spec, member, identity.index));
+  Json init = Json::object({{"name", kInitName},
+                            {"image", options.agent_image},
+                            {"command", Json::array({kProgramInImage, "install", kProgramPath})},
+                            {"resources", resources("10m", "16Mi", "1", "64Mi")},
+                            {"securityContext", restricted_context()}});
+  append(init, "volumeMounts", mount(kProgramVolume, kProgramPath, false));
+  append(pod_spec, "initContainers", std::move(init));
+  Json& container = pod_spec["containers"][0];
+  append(container, "volumeMounts", mount(kProgramVolume, kProgramPath, true));
+  append(container, "volumeMounts", mount(kTokenVolume, kTokenPath, true));
+  add_identity(spec, identity, container);
+}
+
+void wrap_worker_command(const JobSpec& spec, Json& container) {
+  const Json command = list_in(container, "command");
+  // Real ssh was asked for: sshd is a child like any other, and the MPI Operator's default.
+  const bool wants_sshd = !spec.ssh_mount_path.empty();
+  Json child = command;
+  if (wants_sshd && command.empty() && list_in(container, "args").empty())
+    child = Json::array({"/usr/sbin/sshd", "-De"});
+  const bool alone = child.empty() || (is_blank_or_sshd(child) && !wants_sshd);
+  if (alone) {
+    container["command"] = agent_command(Json::array());
+    container.erase("args");
+    return;
+  }
+  for (const Json& word : list_in(container, "args")) child.push_back(word);
+  container["command"] = agent_command(child);
+  container.erase("args");
+}
+
+bool wrap_launcher_command(Json& container) {
+  Json child = list_in(container, "command");
+  if (child.empty()) return false;
+  for (const Json& word : list_in(container, "args")) child.push_back(word);
+  container["command"] = agent_command(child);
+  container.erase("args");
+  return true;
+}
+
+Json head_pod_spec(const JobSpec& spec, int generation, const Options& options) {
+  Json container = Json::object(
+      {{"name", "head"},
+       {"image", options.agent_image},
+       {"command",
+        Json::array({kProgramInImage, "head", "--listen", fmt::format("0.0.0.0:{}", kHeadPort)})},
+       {"ports", Json::array({Json::object({{"name", "corro"}, {"containerPort", kHeadPort}})})},
+       {"resources", resources("20m", "32Mi", "1", "256Mi")},
+       {"securityContext", restricted_context()}});
+  add_identity(spec, {Member::kHead, 0, generation, ""}, container);
+  add_variable(container, "CORRO_KIND", spec.kind_name());
+  add_variable(container, "CORRO_SLOTS", std::to_string(spec.slots));
+  // An MPIJob's head learns of hosts when mpirun names them; a CorroJob's starts so many.
+  if (!spec.is_mpi()) add_variable(container, "CORRO_WORKERS", std::to_string(spec.workers));
+  append(container, "volumeMounts", mount(kTokenVolume, kTokenPath, true));
+  Json pod = Json::object({{"restartPolicy", "Never"},
+                           {"automountServiceAccountToken", false},
+                           {"enableServiceLinks", false},
+                           {"containers", Json::array({std::move(container)})}});
+  append(pod, "volumes", token_volume(spec, "head", 0));
+  return pod;
+}
+
+}  // namespace corro::kube

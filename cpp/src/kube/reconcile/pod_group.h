@@ -1,0 +1,28 @@
+// PodGroup: pods that start together or not at all, of whichever of three APIs the cluster serves.
+// The head is never in it.
+#pragma once
+
+#include <string>
+
+#include "kube/reconcile/objects.h"
+
+namespace corro::kube {
+
+/// Which API makes this job's gang; kOff for none.
+struct GangChoice {
+  Gang gang = Gang::kOff;
+  std::string scheduler;  ///< schedulerName of the pods; "" to leave the template's.
+  std::string missing;    ///< Set if the manifest names an API that the cluster does not serve.
+};
+
+[[nodiscard]] GangChoice choose_gang(const JobSpec& spec, const Options& options);
+
+/// How many pods have to fit at once. The launcher counts only if it is there from the start.
+[[nodiscard]] int gang_size(const JobSpec& spec);
+
+[[nodiscard]] Json pod_group(const JobSpec& spec, const GangChoice& choice, const Options& options);
+
+/// Makes a pod (or a Job's template) one of the gang.
+void join_gang(const JobSpec& spec, const GangChoice& choice, Json& pod);
+
+}  // namespace corro::kube

@@ -1,0 +1,184 @@
+#include "kube/reconcile/pod_view.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "kube/reconcile/injection.h"
+#include "kube/reconcile/time_text.h"
+
+namespace corro::kube {
+namespace {
+
+/// Longer words of the cluster are cut: a condition has to stay readable.
+constexpr size_t kMostWords = 300;
+
+std::string cut(std::string text) {
+  if (text.size() > kMostWords) text.resize(kMostWords);
+  return text;
+}
+
+int number_in(const Json& object, std::string_view field) {
+  const std::string text = text_in(object, field);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && value >= 0 ? value : -1;
+}
+
+std::optional<Member> member_in(const Json& labels) {
+  const std::string role = text_in(labels, kRoleLabel);
+  for (const Member member : {Member::kHead, Member::kWorker, Member::kLauncher}) {
+    if (role == name_of(member)) return member;
+  }
+  return {};
+}
+
+PodPhase phase_in(const Json& status) {
+  const std::string phase = text_in(status, "phase");
+  if (phase == "Running") return PodPhase::kRunning;
+  if (phase == "Succeeded") return PodPhase::kSucceeded;
+  return phase == "Failed" || phase == "Unknown" ? PodPhase::kFailed : PodPhase::kPending;
+}
+
+const Json* condition_in(const Json& status, std::string_view type) {
+  const auto conditions = status.find("conditions");
+  if (conditions == status.end() || !conditions->is_array()) return nullptr;
+  for (const Json& condition : *conditions) {
+    if (text_in(condition, "type") == type) return &condition;
+  }
+  return nullptr;
+}
+
+/// Calls visit(state) for what each container's status has in "state" until it returns true.
+template <typename Visit>
+bool any_container(const Json& status, std::string_view list, Visit&& visit) {
+  const auto containers = status.find(list);
+  if (containers == status.end() || !containers->is_array()) return false;
+  return std::any_of(containers->begin(), containers->end(),
+                     [&](const Json& container) { return visit(object_in(container, "state")); });
+}
+
+bool was_disrupted(const Json& status) {
+  constexpr std::array kReasons = {"Evicted",      "Preempting",   "NodeLost",
+                                   "NodeShutdown", "NodeAffinity", "Shutdown",
+                                   "Terminated",   "OutOfcpu",     "OutOfmemory",
+                                   "Preempted",    "Preemption",   "UnexpectedAdmissionError"};
+  const std::string reason = text_in(status, "reason");
+  if (text_in(status, "phase") == "Unknown") return true;
+  if (std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end()) return true;
+  const Json* condition = condition_in(status, "DisruptionTarget");
+  return condition != nullptr && text_in(*condition, "status") == "True";
+}
+
+void read_container_ends(const Json& status, PodView& view) {
+  const auto visit = [&](const Json& state) {
+    const Json& ended = object_in(state, "terminated");
+    const auto code = ended.find("exitCode");
+    if (code == ended.end() || !code->is_number_integer() || *code == 0) return false;
+    const std::string message = text_in(ended, "message");
+    const bool of_memory =
+        text_in(ended, "reason") == "OOMKilled" || message.rfind(kOutOfMemoryMark, 0) == 0;
+    if (of_memory) view.cause = Cause::kOutOfMemory;
+    view.why = of_memory ? "out of memory" : fmt::format("exit code {}", code->get<int64_t>());
+    if (!message.empty()) view.why += ": " + cut(message);
+    return of_memory;
+  };
+  if (any_container(status, "containerStatuses", visit)) return;
+  any_container(status, "initContainerStatuses", visit);
+}
+
+/// Why it ended or is going to: what the kubelet said first, then what the containers did.
+void read_end(const Json& status, PodView& view) {
+  view.cause = Cause::kUserError;
+  view.why = "failed";
+  read_container_ends(status, view);
+  if (view.cause == Cause::kOutOfMemory) return;
+  const std::string reason = text_in(status, "reason");
+  // A pod that is being deleted ends by the signal of that, whatever its exit code is.
+  if (!view.is_deleting && !was_disrupted(status)) {
+    if (!reason.empty()) view.why = fmt::format("{}: {}", reason, view.why);
+    return;
+  }
+  view.cause = Cause::kLostPod;
+  const Json* disruption = condition_in(status, "DisruptionTarget");
+  const std::string message =
+      disruption == nullptr ? text_in(status, "message") : text_in(*disruption, "message");
+  view.why = !reason.empty()         ? reason
+             : disruption != nullptr ? text_in(*disruption, "reason")
+                                     : "deleted";
+  if (!message.empty()) view.why += ": " + cut(message);
+}
+
+void read_trouble(const Json& status, PodView& view) {
+  const auto waits = [&](const Json& state) {
+    const Json& waiting = object_in(state, "waiting");
+    const std::string reason = text_in(waiting, "reason");
+    if (reason.empty() || reason == "ContainerCreating" || reason == "PodInitializing")
+      return false;
+    const std::string message = text_in(waiting, "message");
+    view.trouble = message.empty() ? reason : fmt::format("{}: {}", reason, cut(message));
+    return true;
+  };
+  if (any_container(status, "initContainerStatuses", waits)) return;
+  if (any_container(status, "containerStatuses", waits)) return;
+  const Json* scheduled = condition_in(status, "PodScheduled");
+  if (scheduled == nullptr || text_in(*scheduled, "status") != "False") return;
+  view.trouble =
+      fmt::format("{}: {}", text_in(*scheduled, "reason"), cut(text_in(*scheduled, "message")));
+}
+
+}  // namespace
+
+std::string text_in(const Json& object, std::string_view field) {
+  if (!object.is_object()) return "";
+  const auto found = object.find(field);
+  return found == object.end() || !found->is_string() ? "" : found->get<std::string>();
+}
+
+const Json& object_in(const Json& object, std::string_view field) {
+  static const Json none = Json::object();
+  if (!object.is_object()) return none;
+  const auto found = object.find(field);
+  return found == object.end() || !found->is_object() ? none : *found;
+}
+
+bool is_controlled_by(const Json& object, const std::string& uid) {
+  const Json& metadata = object_in(object, "metadata");
+  const auto owners = metadata.find("ownerReferences");
+  if (owners == metadata.end() || !owners->is_array()) return false;
+  return std::any_of(owners->begin(), owners->end(), [&](const Json& owner) {
+    return text_in(owner, "uid") == uid && owner.value("controller", Json()) == Json(true);
+  });
+}
+
+std::optional<PodView> view_of(const Json& pod) {
+  const Json& metadata = object_in(pod, "metadata");
+  const Json& labels = object_in(metadata, "labels");
+  const Json& status = object_in(pod, "status");
+  const auto member = member_in(labels);
+  if (!member) return {};
+  PodView view;
+  view.name = text_in(metadata, "name");
+  view.uid = text_in(metadata, "uid");
+  view.member = *member;
+  view.index = view.member == Member::kWorker ? number_in(labels, kIndexLabel) : 0;
+  view.generation = std::max(number_in(labels, kGenerationLabel), 0);
+  view.round = std::max(number_in(object_in(metadata, "annotations"), kRoundAnnotation), 0);
+  if (view.index < 0) return {};
+  view.phase = phase_in(status);
+  view.status_reason = text_in(status, "reason");
+  view.status_message = text_in(status, "message");
+  view.created = time_in(metadata, "creationTimestamp");
+  view.deletion = time_in(metadata, "deletionTimestamp");
+  view.is_deleting = metadata.contains("deletionTimestamp");
+  const Json* ready = condition_in(status, "Ready");
+  view.is_ready = view.phase == PodPhase::kRunning && !view.is_deleting &&
+                  (ready == nullptr || text_in(*ready, "status") == "True");
+  if (view.is_lost()) read_end(status, view);
+  if (!view.is_ready) read_trouble(status, view);
+  return view;
+}
+
+}  // namespace corro::kube

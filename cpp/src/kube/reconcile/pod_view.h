@@ -1,0 +1,53 @@
+// PodView: of a pod, what decides about its job. Of the pod's JSON it reads metadata (name, uid,
+// labels, annotations, ownerReferences, deletionTimestamp, creationTimestamp) and status; a cache
+// may drop the rest.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kube/job/names.h"
+
+namespace corro::kube {
+
+enum class PodPhase : uint8_t { kPending, kRunning, kSucceeded, kFailed };
+
+struct PodView {
+  std::string name;
+  std::string uid;
+  Member member = Member::kWorker;
+  int index = 0;
+  int generation = 0;
+  int round = 0;
+  PodPhase phase = PodPhase::kPending;
+  bool is_deleting = false;
+  bool is_ready = false;
+  Cause cause = Cause::kUserError;  ///< If it failed or is being deleted.
+  std::string why;                  ///< How it ended: "exit code 1", "Evicted: ...".
+  std::string trouble;              ///< Why it does not run: "Unschedulable: 0/3 nodes ...".
+  std::string status_reason;        ///< The pod's own, as the kubelet wrote them.
+  std::string status_message;
+  std::optional<Time> created;
+  std::optional<Time> deletion;  ///< When its grace period ends.
+
+  [[nodiscard]] bool has_ended() const {
+    return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed;
+  }
+  /// Ended without success, or going to.
+  [[nodiscard]] bool is_lost() const {
+    return phase == PodPhase::kFailed || (is_deleting && phase != PodPhase::kSucceeded);
+  }
+};
+
+/// Nothing for a pod without our labels.
+[[nodiscard]] std::optional<PodView> view_of(const Json& pod);
+
+/// True if the object's controller has this uid.
+[[nodiscard]] bool is_controlled_by(const Json& object, const std::string& uid);
+
+/// Text of a field of an object, "" if there is none.
+[[nodiscard]] std::string text_in(const Json& object, std::string_view field);
+/// An object's field that is an object itself; an empty one if there is none.
+[[nodiscard]] const Json& object_in(const Json& object, std::string_view field);
+
+}  // namespace corro::kube

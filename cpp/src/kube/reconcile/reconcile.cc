@@ -1,0 +1,157 @@
+#include "kube/reconcile/reconcile.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kube/reconcile/clean_up.h"
+#include "kube/reconcile/job_view.h"
+#include "kube/reconcile/launcher_end.h"
+#include "kube/reconcile/make_objects.h"
+#include "kube/reconcile/members.h"
+#include "kube/reconcile/report.h"
+#include "kube/reconcile/time_text.h"
+
+namespace corro::kube {
+namespace {
+
+/// Why nothing at all is done about the job; "" if it is ours.
+std::string why_left_alone(const ReadJob& job, const Observed& observed) {
+  const JobSpec& spec = job.spec;
+  if (spec.name.empty() || spec.uid.empty()) return "has no name or uid";
+  if (spec.is_being_deleted) return "is being deleted";
+  const bool by_default =
+      spec.managed_by.empty() || (spec.is_mpi() && spec.managed_by == "kubeflow.org/mpi-operator");
+  const bool takes_default = !spec.is_mpi() || !observed.options->only_managed;
+  const bool is_ours =
+      spec.managed_by == "training.corro.dev/operator" || (by_default && takes_default);
+  if (!is_ours) return fmt::format("is managed by {}", spec.managed_by);
+  const Json& status = object_in(*observed.job, "status");
+  if (spec.is_mpi() && status.contains("conditions") && !status.contains("state"))
+    return "was begun by another operator";
+  return "";
+}
+
+void introduce(JobView& view) {
+  view.status.set("observedGeneration", view.spec.generation);
+  if (view.status.is_true("Created")) return;
+  const std::string message = fmt::format("{} is created.", view.title());
+  view.status.set("state", "Created");
+  view.status.set_condition("Created", true, view.reason_of("Created"), message);
+  view.event("Normal", view.reason_of("Created"), message);
+}
+
+/// A manifest can be mended: the job waits for that, and nothing is made.
+void report_problems(JobView& view) {
+  introduce(view);
+  std::string message;
+  for (const Problem& problem : view.job.problems)
+    message += fmt::format("{}{}: {}", message.empty() ? "" : "; ", problem.path, problem.what);
+  view.block("ValidationError", message);
+  if (view.status.set_condition("Pending", true, "ValidationError", message))
+    view.event("Warning", "ValidationError", message);
+}
+
+void suspend(JobView& view) {
+  const std::string reason = view.reason_of("Suspended");
+  if (view.status.set_condition("Suspended", true, reason,
+                                fmt::format("{} suspended", view.spec.kind_name()))) {
+    view.event("Normal", reason, fmt::format("{} suspended", view.spec.kind_name()));
+    if (!view.spec.is_mpi()) view.status.set("round", view.status.number("round") + 1);
+    view.status.erase("ranInRound");
+  }
+  const std::string message = fmt::format("{} is suspended.", view.title());
+  for (const char* type : {"Running", "Restarting", "Pending"})
+    view.status.set_condition(type, false, reason, message);
+  for (const char* field : {"startTime", "nextActionTime"}) view.status.erase(field);
+  view.status.set("state", "Suspended");
+  retire_all(view);
+  suspend_launcher(view);
+  remove_old_pods(view);
+  remove_pod_group(view);
+  count_pods(view);
+}
+
+void resume(JobView& view) {
+  if (view.status.is_true("Suspended")) {
+    const std::string message = fmt::format("{} resumed", view.spec.kind_name());
+    view.status.set_condition("Suspended", false, view.reason_of("Resumed"), message);
+    view.event("Normal", view.reason_of("Resumed"), message);
+    view.status.erase("startTime");
+  }
+  if (!view.status.time("startTime")) view.status.set("startTime", time_text(view.now));
+}
+
+void check_deadline(JobView& view) {
+  const auto start = view.status.time("startTime");
+  if (!view.spec.active_deadline || !start) return;
+  const Time end = *start + *view.spec.active_deadline;
+  if (view.now < end) return view.look_again(end);
+  fail_job(view, "DeadlineExceeded",
+           fmt::format("{} was active longer than specified deadline", view.spec.kind_name()));
+}
+
+void succeed(JobView& view) {
+  const std::string message = fmt::format("{} {}/{} successfully completed.", view.spec.kind_name(),
+                                          view.spec.space, view.spec.name);
+  const std::string reason = view.reason_of("Succeeded");
+  view.status.set_condition("Succeeded", true, reason, message);
+  for (const char* type : {"Running", "Restarting", "Pending"})
+    view.status.set_condition(type, false, reason, message);
+  if (!view.status.time("completionTime")) view.status.set("completionTime", time_text(view.now));
+  view.status.erase("nextActionTime");
+  view.status.set("state", "Succeeded");
+  view.event("Normal", reason, message);
+}
+
+/// The end of an MPIJob is its launcher's.
+void end_with_launcher(JobView& view) {
+  const LauncherEnd end = launcher_end(view);
+  if (end.kind == LauncherEnd::Kind::kNone) return;
+  if (end.at) view.status.set("completionTime", time_text(*end.at));
+  if (end.kind == LauncherEnd::Kind::kSucceeded) {
+    succeed(view);
+  } else {
+    fail_job(view, end.reason.empty() ? view.reason_of("Failed") : end.reason,
+             end.message.empty() ? fmt::format("{} has failed", view.title()) : end.message);
+  }
+  count_pods(view);
+}
+
+/// Everything of a job that is neither finished nor suspended.
+void run(JobView& view) {
+  resume(view);
+  check_deadline(view);
+  if (!view.status.is_finished()) settle_members(view);
+  if (!view.status.is_finished() && all_workers_done(view)) succeed(view);
+  if (view.status.is_finished()) return;
+  if (make_objects(view)) make_pods(view);
+  remove_old_pods(view);
+  report(view);
+}
+
+void advance(JobView& view) {
+  introduce(view);
+  if (view.spec.launcher) end_with_launcher(view);
+  if (!view.status.is_finished() && view.spec.suspend) return suspend(view);
+  if (!view.status.is_finished()) run(view);
+  if (view.status.is_finished()) clean_up(view);
+}
+
+}  // namespace
+
+Decision reconcile(const ReadJob& job, const Observed& observed, Time now) {
+  if (std::string why = why_left_alone(job, observed); !why.empty())
+    return {.actions = {}, .reason = std::move(why), .look_again = {}};
+  JobView view(job, observed, now);
+  if (view.status.is_finished()) {
+    clean_up(view);
+  } else if (!job.problems.empty()) {
+    report_problems(view);
+  } else {
+    advance(view);
+  }
+  return view.decide();
+}
+
+}  // namespace corro::kube

@@ -1,0 +1,861 @@
+#include "kube/reconcile/reconcile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kube/reconcile/cluster_model.h"
+#include "kube/reconcile/members.h"
+#include "kube/reconcile/pod_view.h"
+#include "kube/reconcile/sample_jobs.h"
+#include "kube/reconcile/status_draft.h"
+#include "kube/reconcile/time_text.h"
+
+namespace corro::kube {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+using Harm = ClusterModel::Harm;
+using std::chrono::seconds;
+
+std::vector<std::string> names_made(const ClusterModel& cluster) {
+  std::vector<std::string> names;
+  for (const auto& [name, times] : cluster.creates) names.push_back(name);
+  return names;
+}
+
+const Json& condition_of(const ClusterModel& cluster, const std::string& type) {
+  static const Json none = Json::object();
+  if (!cluster.job().contains("status")) return none;
+  for (const Json& condition : cluster.job()["status"]["conditions"]) {
+    if (condition["type"] == type) return condition;
+  }
+  return none;
+}
+
+/// What stands at a place of the status; null if there is nothing.
+Json status_of(const ClusterModel& cluster, const char* pointer) {
+  const Json& status = object_in(cluster.job(), "status");
+  const Json::json_pointer place(pointer);
+  return status.contains(place) ? status[place] : Json();
+}
+
+std::string reason_of(const ClusterModel& cluster, const std::string& type) {
+  return condition_of(cluster, type).value("reason", "");
+}
+
+std::string message_of(const ClusterModel& cluster, const std::string& type) {
+  return condition_of(cluster, type).value("message", "");
+}
+
+Json with(Json job, const char* merge_patch) {
+  job["spec"].merge_patch(Json::parse(merge_patch));
+  return job;
+}
+
+Json patched(const char* text) { return Json::parse(text); }
+
+std::map<std::string, std::string> variables_of(const Json& container) {
+  std::map<std::string, std::string> variables;
+  for (const Json& variable : container["env"]) variables[variable["name"]] = variable["value"];
+  return variables;
+}
+
+// ---- what is made ------------------------------------------------------------------------------
+
+TEST(Reconcile, AnMpiJobGetsItsObjectsUnderTheirNames) {
+  for (const char* implementation : {"OpenMPI", "Intel", "MPICH"}) {
+    Json job = sample_mpi_job(2);
+    job["spec"]["mpiImplementation"] = implementation;
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_THAT(names_made(cluster),
+                UnorderedElementsAre("ConfigMap/mnist-config", "Job/mnist-launcher",
+                                     "Pod/mnist-head", "Pod/mnist-worker-0", "Pod/mnist-worker-1",
+                                     "Secret/mnist-11111111-2222-3333-4444-555555555555",
+                                     "Service/mnist", "Service/mnist-head"));
+    EXPECT_EQ(cluster.state(), "Running");
+  }
+}
+
+TEST(Reconcile, ACorroJobGetsItsObjectsUnderTheirNames) {
+  ClusterModel cluster(sample_corro_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(names_made(cluster),
+              UnorderedElementsAre("NetworkPolicy/mnist", "Pod/mnist-head", "Pod/mnist-worker-0-g0",
+                                   "Pod/mnist-worker-1-g0",
+                                   "Secret/mnist-11111111-2222-3333-4444-555555555555",
+                                   "Service/mnist", "Service/mnist-head"));
+  EXPECT_EQ(cluster.state(), "Running");
+  EXPECT_THAT(cluster.fills, Contains("mnist-11111111-2222-3333-4444-555555555555"));
+}
+
+TEST(Reconcile, NoPodIsMadeBeforeTheHeadHasAnAddress) {
+  ClusterModel cluster(sample_mpi_job(1), 1);
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_THAT(cluster.list("Pod"), IsEmpty());
+  EXPECT_EQ(reason_of(cluster, "Pending"), "HeadAddressPending");
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  const Json& pod = *cluster.get("Pod", "mnist-worker-0");
+  EXPECT_EQ(variables_of(pod["spec"]["containers"][0])["CORRO_HEAD"], "10.96.0.7:7077");
+}
+
+TEST(Reconcile, AWorkersCommandBecomesTheAgentsChild) {
+  ClusterModel cluster(sample_corro_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  const Json& spec = (*cluster.get("Pod", "mnist-worker-0-g0"))["spec"];
+  EXPECT_EQ(spec["containers"][0]["command"],
+            patched(R"(["/corro/bin/corro", "agent", "--pod", "--", "train"])"));
+  EXPECT_EQ(spec["initContainers"][0]["name"], "corro-agent");
+  EXPECT_EQ(spec["hostname"], "mnist-worker-0");
+  EXPECT_EQ(spec["subdomain"], "mnist");
+  EXPECT_EQ(spec["restartPolicy"], "Never");
+}
+
+TEST(Reconcile, AnSshdOrNoCommandLeavesTheAgentAlone) {
+  for (const char* command : {R"([])", R"([""])", R"(["/usr/sbin/sshd", "-De"])"}) {
+    Json job = sample_mpi_job(1);
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"] =
+        patched(command);
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ((*cluster.get("Pod", "mnist-worker-0"))["spec"]["containers"][0]["command"],
+              patched(R"(["/corro/bin/corro", "agent", "--pod"])"));
+  }
+}
+
+TEST(Reconcile, ALauncherWithoutCommandKeepsItsEntrypointAndSaysWhatIsLost) {
+  Json job = sample_mpi_job(1);
+  job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0].erase("command");
+  ClusterModel cluster(job, 1);
+  ASSERT_TRUE(cluster.settle());
+  const Json& pod = (*cluster.get("Job", "mnist-launcher"))["spec"]["template"];
+  EXPECT_FALSE(pod["spec"]["containers"][0].contains("command"));
+  EXPECT_EQ(variables_of(pod["spec"]["containers"][0])["OMPI_MCA_plm_rsh_agent"], "/corro/bin/ssh");
+  EXPECT_THAT(message_of(cluster, "Running"), HasSubstr("launcher has no command"));
+}
+
+TEST(Reconcile, RealSshIsThereOnlyIfTheUserAsksForIt) {
+  ClusterModel cluster(with(sample_mpi_job(1), R"({"sshAuthMountPath": "/home/mpi/.ssh"})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.fills, Contains("mnist-ssh"));
+  const Json& spec = (*cluster.get("Pod", "mnist-worker-0"))["spec"];
+  EXPECT_THAT(spec.dump(), HasSubstr("/home/mpi/.ssh"));
+  const Json& launcher = (*cluster.get("Job", "mnist-launcher"))["spec"]["template"]["spec"];
+  EXPECT_THAT(variables_of(launcher["containers"][0]),
+              Not(Contains(Key("OMPI_MCA_plm_rsh_agent"))));
+}
+
+TEST(Reconcile, ACorroJobsPodsHaveItsClaimsPriorityAndQueue) {
+  ClusterModel cluster(with(sample_corro_job(1), R"({"priorityClass": "high", "queue": "team",
+      "checkpoint": {"claim": "state"}, "data": [{"claim": "sets", "mountPath": "/data"}]})"),
+                       1);
+  ASSERT_TRUE(cluster.settle());
+  const Json& pod = *cluster.get("Pod", "mnist-worker-0-g0");
+  EXPECT_EQ(pod["spec"]["priorityClassName"], "high");
+  EXPECT_EQ(pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "team");
+  EXPECT_THAT(pod["spec"]["containers"][0]["volumeMounts"],
+              IsSupersetOf({patched(R"({"name": "corro-checkpoint", "mountPath": "/checkpoint",
+                                         "readOnly": false})"),
+                            patched(R"({"name": "corro-data-0", "mountPath": "/data",
+                                         "readOnly": true})")}));
+}
+
+TEST(Reconcile, OnlyPodsOfTheJobReachItsPods) {
+  ClusterModel cluster(sample_corro_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  const Json own = patched(R"({"matchLabels": {
+      "training.corro.dev/job-uid": "11111111-2222-3333-4444-555555555555"}})");
+  const Json& policy = (*cluster.get("NetworkPolicy", "mnist"))["spec"];
+  EXPECT_EQ(policy["podSelector"], own);
+  EXPECT_EQ(policy["ingress"][0]["from"][0]["podSelector"], own);
+}
+
+TEST(Reconcile, EverythingIsOwnedByTheJob) {
+  for (const Json& job : {sample_mpi_job(2), sample_corro_job(2), sample_mpi_job(1, "v1")}) {
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    for (const char* kind : {"Secret", "Service", "ConfigMap", "NetworkPolicy", "Job"}) {
+      for (const Json* object : cluster.list(kind)) {
+        EXPECT_TRUE(is_controlled_by(*object, "11111111-2222-3333-4444-555555555555"));
+        EXPECT_EQ((*object)["metadata"]["ownerReferences"][0]["kind"], job["kind"]);
+      }
+    }
+  }
+}
+
+/// Golden objects: a change of what is made shows in a diff of golden_objects.json. After a change
+/// that is meant, take the file that the failure names.
+TEST(Reconcile, MakesTheGoldenObjects) {
+  Json all = Json::object();
+  Json v2 = sample_mpi_job(1);
+  v2["spec"]["runLauncherAsWorker"] = true;
+  v2["spec"]["sshAuthMountPath"] = "/home/mpi/.ssh";
+  Options options;
+  options.served.volcano = true;
+  options.gang_scheduler = "volcano";
+  const std::map<std::string, Json> jobs = {{"CorroJob", sample_corro_job(1)},
+                                            {"MPIJob v2beta1", v2},
+                                            {"MPIJob v1", sample_mpi_job(1, "v1")},
+                                            {"MPIJob v1alpha2, of Horovod", sample_horovod_job()}};
+  for (const auto& [name, job] : jobs) {
+    ClusterModel cluster(job, 1, name == "MPIJob v1" ? Options{} : options);
+    ASSERT_TRUE(cluster.settle());
+    all[name] = cluster.bodies;
+  }
+  std::ifstream file(CORRO_KUBE_SOURCES "/golden_objects.json");
+  const Json golden = Json::parse(file, nullptr, false);
+  if (golden == all) return;
+  const std::string made = ::testing::TempDir() + "golden_objects.json";
+  std::ofstream(made) << all.dump(1) << "\n";
+  FAIL() << "not as in golden_objects.json: " << made << "\n"
+         << merge_patch_between(golden.is_object() ? golden : Json::object(), all).dump(1);
+}
+
+// ---- gangs -------------------------------------------------------------------------------------
+
+struct GangCase {
+  const char* name;
+  Served served;
+  const char* gang;
+  const char* api_version;
+  const char* pod_field;  ///< JSON pointer of what makes the pod one of the gang.
+};
+
+class CorroGang : public ::testing::TestWithParam<GangCase> {};
+
+TEST_P(CorroGang, HasAPodGroupWithTheLeastNumberOfWorkers) {
+  Options options;
+  options.served = GetParam().served;
+  ClusterModel cluster(with(sample_corro_job(3), GetParam().gang), 1, options);
+  ASSERT_TRUE(cluster.settle());
+  const Json* group = cluster.get("PodGroup", "mnist");
+  ASSERT_NE(group, nullptr);
+  EXPECT_EQ((*group)["apiVersion"], GetParam().api_version);
+  EXPECT_THAT((*group)["spec"].dump(), HasSubstr(":1"));
+  const Json& worker = *cluster.get("Pod", "mnist-worker-0-g0");
+  EXPECT_EQ(worker[Json::json_pointer(GetParam().pod_field)], "mnist");
+  EXPECT_FALSE(
+      cluster.get("Pod", "mnist-head")->contains(Json::json_pointer(GetParam().pod_field)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Apis, CorroGang,
+    ::testing::Values(GangCase{"native",
+                               {"v1alpha2", true, true},
+                               "{}",
+                               "scheduling.k8s.io/v1alpha2",
+                               "/spec/schedulingGroup/podGroupName"},
+                      GangCase{"volcano",
+                               {"", true, true},
+                               "{}",
+                               "scheduling.volcano.sh/v1beta1",
+                               "/metadata/annotations/scheduling.k8s.io~1group-name"},
+                      GangCase{"plugins",
+                               {"", false, true},
+                               "{}",
+                               "scheduling.x-k8s.io/v1alpha1",
+                               "/metadata/labels/scheduling.x-k8s.io~1pod-group"},
+                      GangCase{"named",
+                               {"v1alpha2", true, true},
+                               R"({"gang": "Volcano"})",
+                               "scheduling.volcano.sh/v1beta1",
+                               "/metadata/annotations/scheduling.k8s.io~1group-name"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Reconcile, AGangThatIsNotServedBlocksTheJob) {
+  ClusterModel cluster(with(sample_corro_job(1), R"({"gang": "Volcano"})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.list("Pod"), IsEmpty());
+  EXPECT_EQ(reason_of(cluster, "Pending"), "GangNotServed");
+  EXPECT_THAT(cluster.events, Contains("Warning GangNotServed"));
+}
+
+TEST(Reconcile, AWaitingLauncherIsNotCountedByItsGang) {
+  Options options;
+  options.gang_scheduler = "volcano";
+  options.served.volcano = true;
+  ClusterModel at_once(sample_mpi_job(2), 1, options);
+  ASSERT_TRUE(at_once.settle());
+  EXPECT_EQ((*at_once.get("PodGroup", "mnist"))["spec"]["minMember"], 3);
+  Json job = with(sample_mpi_job(2), R"({"launcherCreationPolicy": "WaitForWorkersReady",
+      "runPolicy": {"schedulingPolicy": {"minAvailable": 3, "queue": "team"}}})");
+  ClusterModel waits(job, 1, options);
+  ASSERT_TRUE(waits.settle());
+  EXPECT_EQ((*waits.get("PodGroup", "mnist"))["spec"]["minMember"], 2);
+  EXPECT_EQ((*waits.get("PodGroup", "mnist"))["spec"]["queue"], "team");
+  EXPECT_EQ(waits.state(), "Running");
+}
+
+TEST(Reconcile, APodGroupFollowsTheSpec) {
+  Options options;
+  options.gang_scheduler = "scheduler-plugins-scheduler";
+  options.served.scheduler_plugins = true;
+  ClusterModel cluster(sample_mpi_job(2), 1, options);
+  ASSERT_TRUE(cluster.settle());
+  cluster.change_spec(patched(R"({"mpiReplicaSpecs": {"Worker": {"replicas": 4}}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ((*cluster.get("PodGroup", "mnist"))["spec"]["minMember"], 5);
+}
+
+// ---- whose job it is ---------------------------------------------------------------------------
+
+TEST(Reconcile, AnInvalidSpecShowsAConditionAndMakesNothing) {
+  ClusterModel cluster(with(sample_mpi_job(1), R"({"runPolicy": {"cleanPodPolicy": "Bogus"}})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(names_made(cluster), IsEmpty());
+  EXPECT_EQ(reason_of(cluster, "Pending"), "ValidationError");
+  EXPECT_THAT(message_of(cluster, "Pending"), HasSubstr("spec.runPolicy.cleanPodPolicy: must be"));
+  EXPECT_THAT(cluster.events, Contains("Warning ValidationError"));
+  EXPECT_EQ(cluster.state(), "Created");
+  cluster.change_spec(patched(R"({"runPolicy": {"cleanPodPolicy": "All"}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(Reconcile, AJobOfAnotherManagerIsLeftAlone) {
+  const Json corro = with(sample_corro_job(1), R"({"managedBy": "kueue.x-k8s.io/multikueue"})");
+  const Json mpi =
+      with(sample_mpi_job(1), R"({"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}})");
+  Json begun = sample_mpi_job(1);
+  begun["status"]["conditions"] = patched(R"([{"type": "Created", "status": "True"}])");
+  for (const Json& job : {corro, mpi, begun}) {
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_THAT(cluster.performed, IsEmpty()) << cluster.last().reason;
+  }
+}
+
+TEST(Reconcile, OnlyManagedMpiJobsAreOursIfTheFlagSaysSo) {
+  Options options;
+  options.only_managed = true;
+  ClusterModel plain(sample_mpi_job(1), 1, options);
+  ASSERT_TRUE(plain.settle());
+  EXPECT_THAT(plain.performed, IsEmpty());
+  ClusterModel ours(
+      with(sample_mpi_job(1), R"({"runPolicy": {"managedBy": "training.corro.dev/operator"}})"), 1,
+      options);
+  ASSERT_TRUE(ours.settle());
+  EXPECT_EQ(ours.state(), "Running");
+}
+
+class Foreign : public ::testing::TestWithParam<ObjectName> {};
+
+TEST_P(Foreign, ObjectOfTheSameNameIsNeitherUsedNorTouched) {
+  ClusterModel cluster(sample_mpi_job(1), 1);
+  Json object = Json::object({{"kind", GetParam().kind}});
+  object["metadata"]["name"] = GetParam().name;
+  object["metadata"]["uid"] = "theirs";
+  cluster.put(object);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(reason_of(cluster, "Pending"), "ErrResourceExists");
+  EXPECT_THAT(message_of(cluster, "Pending"),
+              HasSubstr(fmt::format("Resource \"{}\" of Kind \"{}\" already exists and is not "
+                                    "managed by MPIJob",
+                                    GetParam().name, GetParam().kind)));
+  EXPECT_THAT(cluster.events, Contains("Warning ErrResourceExists"));
+  const Json* left = cluster.get(GetParam().kind, GetParam().name);
+  ASSERT_NE(left, nullptr);
+  EXPECT_EQ((*left)["metadata"]["uid"], "theirs");
+  EXPECT_NE(cluster.state(), "Running");
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Foreign,
+                         ::testing::Values(ObjectName{"Service", "mnist"},
+                                           ObjectName{"Service", "mnist-head"},
+                                           ObjectName{"ConfigMap", "mnist-config"},
+                                           ObjectName{"Job", "mnist-launcher"},
+                                           ObjectName{"Pod", "mnist-worker-0"}));
+
+// ---- ends --------------------------------------------------------------------------------------
+
+TEST(Reconcile, ASucceededLauncherEndsTheJob) {
+  ClusterModel cluster(sample_mpi_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.finish_ranks();
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(reason_of(cluster, "Succeeded"), "MPIJobSucceeded");
+  EXPECT_EQ(message_of(cluster, "Succeeded"), "MPIJob default/mnist successfully completed.");
+  EXPECT_EQ(condition_of(cluster, "Running")["status"], "False");
+  EXPECT_TRUE(cluster.job()["status"].contains("completionTime"));
+  EXPECT_EQ(status_of(cluster, "/replicaStatuses/Launcher/succeeded"), 1);
+  EXPECT_THAT(cluster.events, Contains("Normal MPIJobSucceeded"));
+}
+
+TEST(Reconcile, AFailedLauncherEndsTheJobWithItsReason) {
+  ClusterModel cluster(sample_mpi_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  Json pod = *cluster.get("Pod", "mnist-launcher-x");
+  pod["status"] = patched(R"({"phase": "Failed", "reason": "FailedReason1",
+                              "message": "first message"})");
+  cluster.put(pod);
+  cluster.fail_launcher("BackoffLimitExceeded");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(reason_of(cluster, "Failed"), "BackoffLimitExceeded/FailedReason1");
+  EXPECT_EQ(message_of(cluster, "Failed"), "it failed: first message");
+  EXPECT_THAT(cluster.events, Contains("Warning BackoffLimitExceeded/FailedReason1"));
+}
+
+TEST(Reconcile, OfAFinishedMpiJobGoesWhatCleanPodPolicySays) {
+  for (const char* policy : {"None", "Running", "All"}) {
+    SCOPED_TRACE(policy);
+    Json job = sample_mpi_job(2);
+    job["spec"]["runPolicy"]["cleanPodPolicy"] = policy;
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    Json ended = *cluster.get("Pod", "mnist-worker-1");
+    ended["status"]["phase"] = "Succeeded";
+    cluster.put(ended);
+    cluster.finish_ranks();
+    ASSERT_TRUE(cluster.settle());
+    const bool is_none = std::string_view(policy) == "None";
+    EXPECT_EQ(cluster.get("Pod", "mnist-worker-0") != nullptr, is_none);
+    EXPECT_EQ(cluster.get("Pod", "mnist-worker-1") != nullptr, std::string_view(policy) != "All");
+    EXPECT_EQ(cluster.get("Pod", "mnist-head"), nullptr);
+  }
+}
+
+TEST(Reconcile, TimeToLiveTakesEverything) {
+  for (Json job : {sample_mpi_job(1), sample_corro_job(1)}) {
+    Json& policy = job["kind"] == "MPIJob" ? job["spec"]["runPolicy"] : job["spec"];
+    policy["ttlSecondsAfterFinished"] = 7200;
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    cluster.finish_ranks();
+    ASSERT_TRUE(cluster.settle());
+    ASSERT_TRUE(cluster.last().look_again);
+    EXPECT_TRUE(cluster.has_job());
+    cluster.pass(seconds(7200));
+    cluster.reconcile_once({});
+    EXPECT_EQ(cluster.size(), 0U);
+  }
+}
+
+TEST(Reconcile, ADeadlineEndsTheJobAndItsPods) {
+  ClusterModel cluster(with(sample_corro_job(2), R"({"activeDeadlineSeconds": 7200})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.pass(seconds(7200));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(reason_of(cluster, "Failed"), "DeadlineExceeded");
+  EXPECT_THAT(cluster.live_pods(), IsEmpty());
+}
+
+TEST(Reconcile, ADeadlineEndsAnMpiJobsLauncherToo) {
+  ClusterModel cluster(with(sample_mpi_job(1), R"({"runPolicy": {"activeDeadlineSeconds": 7200}})"),
+                       1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ((*cluster.get("Job", "mnist-launcher"))["spec"]["activeDeadlineSeconds"], 7200);
+  cluster.pass(seconds(7200));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(reason_of(cluster, "Failed"), "DeadlineExceeded");
+  EXPECT_EQ(cluster.get("Job", "mnist-launcher"), nullptr);
+}
+
+TEST(Reconcile, V1sFailedLauncherPodEndsTheJob) {
+  ClusterModel cluster(sample_mpi_job(1, "v1"), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-launcher", Harm::kExitCode);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(reason_of(cluster, "Failed"), "MPIJobFailed");
+}
+
+TEST(Reconcile, V1sLostLauncherPodIsReplaced) {
+  ClusterModel cluster(sample_mpi_job(1, "v1"), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-launcher", Harm::kEvict);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(), Contains("mnist-launcher-g1"));
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+// ---- losses ------------------------------------------------------------------------------------
+
+TEST(Reconcile, AnEvictedWorkerIsReplacedAndTheJobGoesOn) {
+  ClusterModel cluster(sample_mpi_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.pass(seconds(120));
+  cluster.harm_pod("mnist-worker-1", Harm::kEvict);
+  cluster.deliver_all();
+  cluster.performed.clear();
+  cluster.reconcile_once({});
+  // One status, one new pod, the old one away, one event; the ConfigMap's running hosts.
+  EXPECT_EQ(cluster.performed[ActionKind::kStatus], 1);
+  EXPECT_EQ(cluster.performed[ActionKind::kCreate], 1);
+  EXPECT_EQ(cluster.performed[ActionKind::kDelete], 1);
+  const Json& pod = *cluster.get("Pod", "mnist-worker-1-g1");
+  EXPECT_EQ(pod["spec"]["hostname"], "mnist-worker-1");
+  EXPECT_EQ(pod["metadata"]["labels"]["training.kubeflow.org/replica-index"], "1");
+  EXPECT_EQ(condition_of(cluster, "Restarting")["status"], "True");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Running");
+  EXPECT_EQ(condition_of(cluster, "Failed"), Json::object());
+  EXPECT_EQ(status_of(cluster, "/restartCounts/lostPod"), 1);
+  EXPECT_EQ(cluster.creates["Job/mnist-launcher"], 1);
+}
+
+TEST(Reconcile, QuickFailuresOfAWorkerBackOff) {
+  ClusterModel cluster(sample_mpi_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-worker-0", Harm::kExitCode);
+  ASSERT_TRUE(cluster.settle());
+  const Time before = cluster.now();
+  cluster.harm_pod("mnist-worker-0-g1", Harm::kExitCode);
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_EQ(cluster.get("Pod", "mnist-worker-0-g2"), nullptr);
+  EXPECT_EQ(reason_of(cluster, "Pending"), "BackOff");
+  EXPECT_EQ(message_of(cluster, "Pending"),
+            fmt::format("mnist-worker-0-g2 is made at {}", time_text(before + seconds(1))));
+  EXPECT_EQ(cluster.last().look_again, before + seconds(1));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(Reconcile, TheLastPodThatFailedByItselfStaysForItsLogs) {
+  ClusterModel cluster(sample_mpi_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-worker-0", Harm::kExitCode);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_NE(cluster.get("Pod", "mnist-worker-0"), nullptr);
+  cluster.harm_pod("mnist-worker-0-g1", Harm::kExitCode);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.get("Pod", "mnist-worker-0"), nullptr);
+  EXPECT_NE(cluster.get("Pod", "mnist-worker-0-g1"), nullptr);
+}
+
+TEST(Reconcile, APodThatIsStuckIsNotWaitedForAndForcedAwayLater) {
+  ClusterModel cluster(sample_mpi_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-worker-0", Harm::kDelete);
+  for (int i = 0; i < 3; ++i) {
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+  }
+  ASSERT_NE(cluster.get("Pod", "mnist-worker-0"), nullptr);
+  Json next = *cluster.get("Pod", "mnist-worker-0-g1");
+  next["status"]["phase"] = "Running";
+  cluster.put(next);
+  cluster.pass(seconds(61));
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_EQ(cluster.get("Pod", "mnist-worker-0"), nullptr);
+}
+
+TEST(Reconcile, ALostHeadIsReplacedAndCounted) {
+  for (const Json& job : {sample_mpi_job(1), sample_corro_job(1)}) {
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    cluster.harm_pod("mnist-head", Harm::kVanish);
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_THAT(cluster.live_pods(), Contains("mnist-head-g1"));
+    EXPECT_EQ(status_of(cluster, "/restarts"), 1);
+  }
+}
+
+TEST(Reconcile, ACorroJobRestartsByCauseUntilItsLimit) {
+  ClusterModel cluster(with(sample_corro_job(2), R"({"restart": {"userError": {
+      "limit": 2, "backoffSeconds": 8, "maxBackoffSeconds": 60}}})"),
+                       1);
+  ASSERT_TRUE(cluster.settle());
+  for (int i = 0; i < 2; ++i) {
+    const Time before = cluster.now();
+    cluster.harm_pod(fmt::format("mnist-worker-1-g{}", i), Harm::kExitCode);
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+    EXPECT_EQ(cluster.last().look_again, before + seconds(i == 0 ? 8 : 16));
+    EXPECT_EQ(cluster.state(), "Restarting");
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(cluster.state(), "Running");
+  }
+  cluster.harm_pod("mnist-worker-1-g2", Harm::kExitCode);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(reason_of(cluster, "Failed"), "RestartLimitReached");
+  EXPECT_EQ(message_of(cluster, "Failed"),
+            "mnist-worker-1-g2: exit code 1; restart.userError.limit is 2");
+  EXPECT_THAT(cluster.live_pods(), IsEmpty());
+}
+
+TEST(Reconcile, CountsAgainstTheLimitBeginAnewAfterALongRun) {
+  ClusterModel cluster(with(sample_corro_job(1), R"({"restart": {"outOfMemory": {"limit": 1}}})"),
+                       1);
+  ASSERT_TRUE(cluster.settle());
+  for (int i = 0; i < 3; ++i) {
+    cluster.pass(seconds(600));
+    cluster.harm_pod(fmt::format("mnist-worker-0-g{}", i), Harm::kOutOfMemory);
+    ASSERT_TRUE(cluster.settle());
+    ASSERT_EQ(cluster.state(), "Running") << i;
+  }
+  EXPECT_EQ(status_of(cluster, "/restartCounts/outOfMemory"), 3);
+}
+
+TEST(Reconcile, WhatEndsWithTheFirstLossIsOneRestart) {
+  ClusterModel cluster(sample_corro_job(3), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-worker-0-g0", Harm::kOutOfMemory);
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  cluster.harm_pod("mnist-worker-1-g0", Harm::kExitCode);
+  cluster.harm_pod("mnist-worker-2-g0", Harm::kExitCode);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/restarts"), 1);
+  EXPECT_EQ(status_of(cluster, "/restartCounts"), patched(R"({"outOfMemory": 1})"));
+  EXPECT_THAT(cluster.live_pods(), UnorderedElementsAre("mnist-head", "mnist-worker-0-g1",
+                                                        "mnist-worker-1-g1", "mnist-worker-2-g1"));
+}
+
+TEST(Reconcile, OutOfMemoryIsBlamedBeforeAnExitCodeAndThatBeforeALoss) {
+  ClusterModel cluster(sample_corro_job(3), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-worker-0-g0", Harm::kEvict);
+  cluster.harm_pod("mnist-worker-1-g0", Harm::kExitCode);
+  cluster.harm_pod("mnist-worker-2-g0", Harm::kOutOfMemory);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/restartCounts"), patched(R"({"outOfMemory": 1})"));
+}
+
+TEST(Reconcile, AWorkerThatEndedWellStartsAgainWithTheOthers) {
+  ClusterModel cluster(sample_corro_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  Json done = *cluster.get("Pod", "mnist-worker-0-g0");
+  done["status"]["phase"] = "Succeeded";
+  cluster.put(done);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-worker-1-g0", Harm::kExitCode);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(),
+              UnorderedElementsAre("mnist-head", "mnist-worker-0-g1", "mnist-worker-1-g1"));
+}
+
+// ---- suspend, resume, scale --------------------------------------------------------------------
+
+TEST(Reconcile, AJobThatIsMadeSuspendedHasNoPods) {
+  for (Json job : {sample_mpi_job(1), sample_corro_job(1)}) {
+    Json& policy = job["kind"] == "MPIJob" ? job["spec"]["runPolicy"] : job["spec"];
+    policy["suspend"] = true;
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_THAT(names_made(cluster), IsEmpty());
+    EXPECT_EQ(cluster.state(), "Suspended");
+    EXPECT_FALSE(cluster.job()["status"].contains("startTime"));
+  }
+}
+
+TEST(Reconcile, SuspendTakesThePodsAndResumeMakesNewOnes) {
+  ClusterModel cluster(sample_mpi_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.change_spec(patched(R"({"runPolicy": {"suspend": true}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.list("Pod"), IsEmpty());
+  EXPECT_EQ((*cluster.get("Job", "mnist-launcher"))["spec"]["suspend"], true);
+  EXPECT_EQ(reason_of(cluster, "Running"), "MPIJobSuspended");
+  EXPECT_EQ(reason_of(cluster, "Suspended"), "MPIJobSuspended");
+  cluster.pass(seconds(100));
+  cluster.change_spec(patched(R"({"runPolicy": {"suspend": false}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ((*cluster.get("Job", "mnist-launcher"))["spec"]["suspend"], false);
+  EXPECT_EQ(reason_of(cluster, "Suspended"), "MPIJobResumed");
+  EXPECT_EQ(cluster.state(), "Running");
+  EXPECT_EQ(cluster.creates["Job/mnist-launcher"], 1);
+  EXPECT_EQ(status_of(cluster, "/restarts"), Json());
+  EXPECT_THAT(cluster.events, IsSupersetOf({"Normal MPIJobSuspended", "Normal MPIJobResumed"}));
+}
+
+TEST(Reconcile, ALauncherWhoseTemplateChangedWhileSuspendedIsMadeAnew) {
+  ClusterModel cluster(sample_mpi_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.change_spec(patched(R"({"runPolicy": {"suspend": true}})"));
+  ASSERT_TRUE(cluster.settle());
+  cluster.change_spec(patched(R"({"runPolicy": {"suspend": false}, "mpiReplicaSpecs": {"Launcher":
+      {"template": {"spec": {"nodeSelector": {"pool": "a"}}}}}})"));
+  ASSERT_TRUE(cluster.settle());
+  const Json& job = *cluster.get("Job", "mnist-launcher");
+  EXPECT_EQ(job["spec"]["template"]["spec"]["nodeSelector"]["pool"], "a");
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(Reconcile, AWaitingLauncherWaitsAfterResumeToo) {
+  ClusterModel cluster(with(sample_mpi_job(1), R"({"runPolicy": {"suspend": true},
+      "launcherCreationPolicy": "WaitForWorkersReady"})"),
+                       1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.change_spec(patched(R"({"runPolicy": {"suspend": false}})"));
+  for (int i = 0; i < 3; ++i) {
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+  }
+  EXPECT_NE(cluster.get("Pod", "mnist-worker-0"), nullptr);
+  EXPECT_EQ(cluster.get("Job", "mnist-launcher"), nullptr);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_NE(cluster.get("Job", "mnist-launcher"), nullptr);
+}
+
+TEST(Reconcile, ALauncherAloneIsNotARunningJob) {
+  ClusterModel cluster(sample_mpi_job(2), 1);
+  for (int i = 0; i < 3; ++i) {
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+  }
+  Json launcher = (*cluster.get("Job", "mnist-launcher"))["spec"]["template"];
+  launcher["kind"] = "Pod";
+  launcher["metadata"]["name"] = "mnist-launcher-x";
+  launcher["status"]["phase"] = "Running";
+  cluster.put(launcher);
+  cluster.pass(seconds(2));
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_EQ(cluster.state(), "Pending");
+  EXPECT_EQ(message_of(cluster, "Pending"), "0 of 2 workers run");
+}
+
+TEST(Reconcile, ScalingAnMpiJobKeepsTheOthers) {
+  Json job = with(sample_mpi_job(2), R"({"runLauncherAsWorker": true})");
+  ClusterModel cluster(job, 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.change_spec(patched(R"({"mpiReplicaSpecs": {"Worker": {"replicas": 3}}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(),
+              UnorderedElementsAre("mnist-head", "mnist-launcher-x", "mnist-worker-0",
+                                   "mnist-worker-1", "mnist-worker-2"));
+  EXPECT_THAT((*cluster.get("ConfigMap", "mnist-config"))["data"]["hostfile"].get<std::string>(),
+              HasSubstr("mnist-worker-2.mnist.default.svc slots=1"));
+  cluster.change_spec(patched(R"({"mpiReplicaSpecs": {"Worker": {"replicas": 1}}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(),
+              UnorderedElementsAre("mnist-head", "mnist-launcher-x", "mnist-worker-0"));
+  EXPECT_EQ(status_of(cluster, "/restarts"), Json());
+}
+
+TEST(Reconcile, ResizingACorroJobStartsARoundWithANewHead) {
+  ClusterModel cluster(sample_corro_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.change_spec(patched(R"({"worker": {"target": 3}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(), UnorderedElementsAre("mnist-head-g1", "mnist-worker-0-g0",
+                                                        "mnist-worker-1-g0", "mnist-worker-2-g0"));
+  const Json& head = *cluster.get("Pod", "mnist-head-g1");
+  EXPECT_EQ(variables_of(head["spec"]["containers"][0])["CORRO_WORKERS"], "3");
+  EXPECT_EQ(status_of(cluster, "/round"), 1);
+  EXPECT_EQ(status_of(cluster, "/restarts"), Json());
+}
+
+// ---- status ------------------------------------------------------------------------------------
+
+TEST(Reconcile, TheStatusSaysWhichGenerationItIsOf) {
+  ClusterModel cluster(sample_corro_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/observedGeneration"), 1);
+  cluster.change_spec(patched(R"({"ttlSecondsAfterFinished": 9})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/observedGeneration"), 2);
+}
+
+TEST(Reconcile, WordsOfTheClusterComeIntoTheCondition) {
+  ClusterModel cluster(sample_corro_job(1), 1);
+  for (int i = 0; i < 2; ++i) {
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+  }
+  Json pod = *cluster.get("Pod", "mnist-worker-0-g0");
+  pod["status"]["conditions"] = patched(R"([{"type": "PodScheduled", "status": "False",
+      "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu."}])");
+  cluster.put(pod);
+  cluster.pass(seconds(2));
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_EQ(message_of(cluster, "Pending"),
+            "0 of 1 workers run; mnist-worker-0-g0: Unschedulable: 0/3 nodes are available: 3 "
+            "Insufficient cpu.");
+}
+
+TEST(Reconcile, CountsAreWrittenAtMostOnceASecond) {
+  ClusterModel cluster(sample_mpi_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  ASSERT_EQ(cluster.state(), "Running");
+  cluster.change_spec(patched(R"({"mpiReplicaSpecs": {"Worker": {"replicas": 3}}})"));
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  Json pod = *cluster.get("Pod", "mnist-worker-2");
+  cluster.deliver_all();
+  cluster.performed.clear();
+  cluster.reconcile_once({});  // Only "seen" of worker 2 is new.
+  EXPECT_EQ(cluster.performed[ActionKind::kStatus], 0);
+  EXPECT_EQ(cluster.last().look_again, cluster.now() + seconds(1));
+  cluster.pass(seconds(1));
+  cluster.reconcile_once({});
+  EXPECT_EQ(cluster.performed[ActionKind::kStatus], 1);
+}
+
+TEST(Reconcile, ARefusedPodIsTheConditionAndTriedAgain) {
+  const Json job = [] {
+    Json sample = sample_corro_job(1);
+    sample["metadata"]["uid"] = "u-1";
+    return sample;
+  }();
+  Json service = patched(R"({"kind": "Service", "metadata": {"name": "mnist-head",
+      "ownerReferences": [{"uid": "u-1", "controller": true}]},
+      "spec": {"clusterIP": "10.0.0.1"}})");
+  const Options options;
+  Observed observed;
+  observed.job = &job;
+  observed.objects = {&service};
+  observed.options = &options;
+  const Time now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24);
+  observed.refused[{"Pod", "mnist-worker-0-g0"}] = {"spec.containers[0].image: Required value",
+                                                    now};
+  const Decision decision = reconcile(read_job(job, {}), observed, now);
+  EXPECT_THAT(decision.reason, HasSubstr("CreateRefused: Pod mnist-worker-0-g0: "
+                                         "spec.containers[0].image: Required value"));
+  EXPECT_EQ(decision.look_again, now + seconds(10));
+  const Decision later = reconcile(read_job(job, {}), observed, now + seconds(10));
+  EXPECT_THAT(later.reason, Not(HasSubstr("CreateRefused")));
+}
+
+TEST(Reconcile, AStatusThatWasTakenAwayIsFoundAgainInThePods) {
+  ClusterModel cluster(sample_corro_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-worker-0-g0", Harm::kDelete);
+  ASSERT_TRUE(cluster.settle());
+  Json job = cluster.job();
+  job.erase("status");
+  cluster.put(job);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(), UnorderedElementsAre("mnist-head", "mnist-worker-0-g1"));
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(TimeText, IsReadAgain) {
+  const Time time = std::chrono::sys_days(std::chrono::year(2024) / 2 / 29) +
+                    std::chrono::hours(23) + std::chrono::minutes(59) + seconds(58);
+  EXPECT_EQ(time_text(time), "2024-02-29T23:59:58Z");
+  EXPECT_EQ(parse_time("2024-02-29T23:59:58Z"), time);
+  EXPECT_EQ(parse_time("2024-02-29T23:59:58.123456Z"), time);
+  for (const char* bad : {"", "2024-02-30T00:00:00Z", "2024-02-29 23:59:58Z", "2024-02-29T23:59:58",
+                          "2024-02-29T24:00:00Z", "2024-xx-29T23:59:58Z"})
+    EXPECT_FALSE(parse_time(bad)) << bad;
+}
+
+TEST(Backoff, DoublesUpToItsMost) {
+  EXPECT_THAT(
+      (std::vector{backoff_of(1, seconds(2), seconds(9)), backoff_of(2, seconds(2), seconds(9)),
+                   backoff_of(3, seconds(2), seconds(9)), backoff_of(4, seconds(2), seconds(9)),
+                   backoff_of(5000000000, seconds(2), seconds(9))}),
+      ElementsAre(seconds(0), seconds(2), seconds(4), seconds(8), seconds(9)));
+}
+
+}  // namespace
+}  // namespace corro::kube

@@ -1,0 +1,123 @@
+#include "kube/reconcile/report.h"
+
+#include <fmt/format.h>
+
+#include "kube/reconcile/launcher_end.h"
+#include "kube/reconcile/make_objects.h"
+
+namespace corro::kube {
+namespace {
+
+Json replica_counts(int active, int succeeded, int failed) {
+  Json counts = Json::object();
+  if (active > 0) counts["active"] = active;
+  if (succeeded > 0) counts["succeeded"] = succeeded;
+  if (failed > 0) counts["failed"] = failed;
+  return counts;
+}
+
+int count_workers(const JobView& view, PodPhase phase) {
+  int count = 0;
+  for (int i = 0; i < view.spec.workers; ++i) {
+    const PodView* pod = view.current(Member::kWorker, i);
+    if (pod != nullptr && pod->phase == phase) ++count;
+  }
+  return count;
+}
+
+int failed_launchers(const JobView& view) {
+  int failed = 0;
+  for (const PodView& pod : view.pods) {
+    if (pod.member == Member::kLauncher && pod.phase == PodPhase::kFailed) ++failed;
+  }
+  return failed;
+}
+
+void count_replicas(JobView& view, int ready) {
+  const bool succeeded = view.status.is_true("Succeeded");
+  const int running = running_launchers(view);
+  if (view.spec.version == MpiVersion::kV1alpha1) {
+    view.status.set("workerReplicas", ready);
+    if (running > 0) view.status.set("launcherStatus", "Active");
+    if (succeeded) view.status.set("launcherStatus", "Succeeded");
+    if (view.status.is_true("Failed")) view.status.set("launcherStatus", "Failed");
+    return;
+  }
+  Json replicas = Json::object();
+  replicas["Launcher"] =
+      replica_counts(succeeded ? 0 : running, succeeded ? 1 : 0, failed_launchers(view));
+  replicas["Worker"] = replica_counts(count_workers(view, PodPhase::kRunning),
+                                      count_workers(view, PodPhase::kSucceeded),
+                                      count_workers(view, PodPhase::kFailed));
+  view.status.set("replicaStatuses", std::move(replicas));
+}
+
+/// Of the pods that do not run, the first that says why.
+std::string first_trouble(const JobView& view) {
+  for (const PodView& pod : view.pods) {
+    if (pod.trouble.empty() || pod.has_ended() || pod.is_deleting) continue;
+    return fmt::format("; {}: {}", pod.name, pod.trouble);
+  }
+  return "";
+}
+
+Block what_it_waits_for(const JobView& view, int ready) {
+  if (view.blocked()) return *view.blocked();
+  std::string message = fmt::format("{} of {} workers run", ready, view.spec.workers);
+  if (view.spec.launcher && running_launchers(view) == 0 && ready == view.spec.workers)
+    message += ", the launcher does not yet";
+  return {"WaitingForPods", message + first_trouble(view)};
+}
+
+bool runs(const JobView& view, int ready) {
+  if (view.spec.launcher && running_launchers(view) == 0) return false;
+  int done = 0;
+  for (int i = 0; i < view.spec.workers && !view.spec.is_mpi(); ++i)
+    done += view.state(Member::kWorker, i).done ? 1 : 0;
+  return ready + done >= view.spec.workers;
+}
+
+void report_running(JobView& view) {
+  const std::string reason = view.reason_of("Running");
+  std::string message = fmt::format("{} is running.", view.title());
+  if (!launcher_has_command(view.spec))
+    message += " Its launcher has no command, so mpirun is not started again after a loss.";
+  if (view.status.set_condition("Running", true, reason, message))
+    view.event("Normal", reason, fmt::format("{} is running", view.title()));
+  view.status.set_condition("Restarting", false, reason, message);
+  view.status.set_condition("Pending", false, reason, message);
+  view.status.erase("nextActionTime");
+  view.status.set("state", "Running");
+}
+
+void report_waiting(JobView& view, int ready) {
+  const Block block = what_it_waits_for(view, ready);
+  if (view.status.set_condition("Pending", true, block.reason, block.message) &&
+      block.reason != "WaitingForPods" && block.reason != "HeadAddressPending" &&
+      block.reason != "BackOff")
+    view.event("Warning", block.reason, block.message);
+  if (view.status.is_true("Restarting")) return view.status.set("state", "Restarting");
+  // Workers that are added, or a launcher that its kubelet starts again, do not end Running.
+  view.status.set("state", view.status.is_true("Running") ? "Running" : "Pending");
+}
+
+}  // namespace
+
+void count_pods(JobView& view) {
+  const int ready = static_cast<int>(ready_workers(view).size());
+  view.status.set("desired", view.spec.workers);
+  view.status.set("ready", ready);
+  if (view.spec.is_mpi()) count_replicas(view, ready);
+}
+
+void report(JobView& view) {
+  count_pods(view);
+  const int ready = static_cast<int>(ready_workers(view).size());
+  if (!view.blocked() && runs(view, ready)) {
+    report_running(view);
+  } else {
+    report_waiting(view, ready);
+  }
+}
+
+}  // namespace corro::kube

@@ -1,0 +1,195 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "base/sanitized.h"
+#include "kube/reconcile/cluster_model.h"
+#include "kube/reconcile/pod_view.h"
+#include "kube/reconcile/sample_jobs.h"
+#include "kube/reconcile/status_draft.h"
+
+namespace corro::kube {
+namespace {
+
+using ::testing::IsEmpty;
+using Harm = ClusterModel::Harm;
+using std::chrono::seconds;
+
+constexpr uint64_t kSeeds = kSanitized ? 5 : 30;
+constexpr ClusterModel::Faults kFaults{.crash = 0.05, .lost_answer = 0.1, .refused = 0.05};
+
+Json suspend_of(const ClusterModel& cluster, bool suspend) {
+  const Json value = Json::object({{"suspend", suspend}});
+  return cluster.job()["kind"] == "CorroJob" ? value : Json::object({{"runPolicy", value}});
+}
+
+Json workers_of(const ClusterModel& cluster, int workers) {
+  Json patch = Json::object();
+  if (cluster.job()["kind"] == "CorroJob") {
+    patch["worker"]["target"] = workers;
+  } else {
+    patch["mpiReplicaSpecs"]["Worker"]["replicas"] = workers;
+  }
+  return patch;
+}
+
+void harm_one(ClusterModel& cluster, std::mt19937_64& random) {
+  constexpr std::array kHarms = {Harm::kExitCode, Harm::kOutOfMemory, Harm::kEvict, Harm::kDelete,
+                                 Harm::kVanish};
+  cluster.harm_random_pod(kHarms.at(random() % kHarms.size()));
+}
+
+struct Troubles {
+  int harms = 6;
+  int spec_changes = 0;
+};
+
+/// Steps in random order, with faults; the troubles come in between.
+void run_wild(ClusterModel& cluster, std::mt19937_64& random, Troubles troubles) {
+  bool suspended = false;
+  for (int step = 0; step < 200; ++step) {
+    const uint64_t dice = random() % 100;
+    if (dice < 45) {
+      cluster.deliver_one();
+    } else if (dice < 75) {
+      cluster.reconcile_once(kFaults);
+    } else if (dice < 90) {
+      cluster.run_controllers_once();
+    } else if (dice < 94) {
+      cluster.pass(seconds(1));
+    } else if (dice < 98 && troubles.harms > 0) {
+      --troubles.harms;
+      harm_one(cluster, random);
+    } else if (troubles.spec_changes > 0) {
+      --troubles.spec_changes;
+      suspended = !suspended;
+      cluster.change_spec(random() % 2 == 0
+                              ? suspend_of(cluster, suspended)
+                              : workers_of(cluster, 1 + static_cast<int>(random() % 4)));
+    }
+  }
+}
+
+/// One live pod for each worker and the head, of its current generation, and no other.
+void expect_whole(const ClusterModel& cluster, int workers) {
+  const ReadJob read = read_job(cluster.job(), {});
+  const StatusDraft status(cluster.job(), cluster.now());
+  std::set<std::string> wanted;
+  const auto want = [&](Member member, int index) {
+    const int generation = status.member(member_key(member, index)).generation;
+    wanted.insert(pod_name(read.spec, member, index, generation));
+  };
+  want(Member::kHead, 0);
+  for (int i = 0; i < workers; ++i) want(Member::kWorker, i);
+  if (read.spec.launcher_is_pod()) want(Member::kLauncher, 0);
+  if (read.spec.launcher && !read.spec.launcher_is_pod()) wanted.insert("mnist-launcher-x");
+  EXPECT_EQ(cluster.live_pods(), wanted);
+  EXPECT_EQ(cluster.state(), "Running") << cluster.last().reason;
+  EXPECT_EQ(cluster.job()["status"]["ready"], workers);
+}
+
+class Simulation : public ::testing::TestWithParam<Json> {};
+
+TEST_P(Simulation, LossesAndCrashesEndInTheSameState) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    ClusterModel cluster(GetParam(), seed);
+    run_wild(cluster, random, {});
+    ASSERT_TRUE(cluster.settle()) << cluster.last().reason;
+    expect_whole(cluster, 3);
+    ASSERT_THAT(cluster.violations, IsEmpty());
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Simulation, SpecChangesInBetweenEndInTheWantedState) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    ClusterModel cluster(GetParam(), seed);
+    run_wild(cluster, random, {.harms = 3, .spec_changes = 6});
+    cluster.change_spec(suspend_of(cluster, false));
+    cluster.change_spec(workers_of(cluster, 2));
+    ASSERT_TRUE(cluster.settle()) << cluster.last().reason;
+    expect_whole(cluster, 2);
+    // A change of the spec is seen late: a pod may be made before the operator hears of it.
+    ASSERT_THAT(cluster.violations, IsEmpty());
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Simulation, NoLossIsCountedTwice) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    ClusterModel cluster(GetParam(), seed);
+    run_wild(cluster, random, {});
+    ASSERT_TRUE(cluster.settle());
+    const StatusDraft status(cluster.job(), cluster.now());
+    int total = 0;
+    for (const auto& [member, harms] : cluster.harms) {
+      total += harms;
+      const bool is_mpi = cluster.job()["kind"] == "MPIJob";
+      EXPECT_LE(status.member(member).generation, is_mpi ? harms : 100) << member;
+    }
+    EXPECT_LE(status.number("restarts"), total);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Simulation, AFinishedJobNeverStartsAgain) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    ClusterModel cluster(GetParam(), seed);
+    run_wild(cluster, random, {.harms = 2});
+    ASSERT_TRUE(cluster.settle());
+    cluster.finish_ranks();
+    run_wild(cluster, random, {.harms = 0});
+    ASSERT_TRUE(cluster.settle());
+    ASSERT_EQ(cluster.state(), "Succeeded") << cluster.last().reason;
+    const auto creates = cluster.creates;
+    run_wild(cluster, random, {.harms = 4, .spec_changes = 8});
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(cluster.creates, creates);
+    EXPECT_EQ(cluster.state(), "Succeeded");
+    ASSERT_THAT(cluster.violations, IsEmpty());
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Simulation, ADeletedJobLeavesNothing) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    ClusterModel cluster(GetParam(), seed);
+    run_wild(cluster, random, {});
+    cluster.delete_job();
+    EXPECT_EQ(cluster.size(), 0U);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Simulation, WhenNothingHappensNothingIsDone) {
+  ClusterModel cluster(GetParam(), 1);
+  ASSERT_TRUE(cluster.settle());
+  const auto performed = cluster.performed;
+  cluster.pass(seconds(3600));
+  cluster.reconcile_once({});
+  EXPECT_EQ(cluster.performed, performed);
+}
+
+std::string kind_of_case(const ::testing::TestParamInfo<Json>& test) {
+  const std::string kind = test.param["kind"];
+  return kind == "CorroJob" ? kind : kind + test.param["spec"]["writtenAs"].get<std::string>();
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Simulation,
+                         ::testing::Values(sample_corro_job(3), sample_mpi_job(3),
+                                           sample_mpi_job(3, "v1"), sample_mpi_job(3, "v1alpha2")),
+                         kind_of_case);
+
+}  // namespace
+}  // namespace corro::kube
