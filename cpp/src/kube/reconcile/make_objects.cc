@@ -56,12 +56,12 @@ bool make_pod_group(JobView& view) {
   const Json* there = view.object("PodGroup", view.spec.name);
   if (there == nullptr)
     return view.ensure({"PodGroup", view.spec.name}, [&wanted] { return wanted; });
-  // The in-tree one's minimum cannot be changed in 1.36.
+  // The in-tree one's minimum cannot be changed in 1.36. Fields of others are left alone.
   const Json change = merge_patch_between(Json::object({{"spec", object_in(*there, "spec")}}),
                                           Json::object({{"spec", wanted["spec"]}}));
   Json additions = Json::object();
   for (const auto& [field, value] : object_in(change, "spec").items()) {
-    if (!value.is_null()) additions[field] = value;
+    if (!value.is_null() || field == "minResources") additions[field] = value;
   }
   if (view.gang.gang != Gang::kNative && !additions.empty())
     view.patch(*there, Json::object({{"spec", std::move(additions)}}));

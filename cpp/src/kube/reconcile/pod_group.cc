@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kube/job/resource_totals.h"
 #include "kube/reconcile/pod_view.h"
 
 namespace corro::kube {
@@ -72,6 +73,20 @@ void add_volcano(const JobSpec& spec, Json& fields) {
   if (!priority.empty()) fields["priorityClassName"] = priority;
 }
 
+/// What has to be free before any pod of the gang starts: the user's word, or what the pods ask
+/// for, the launcher's first.
+Json least_resources(const JobSpec& spec) {
+  if (spec.scheduling.min_resources.is_object()) return spec.scheduling.min_resources;
+  ResourceTotals totals;
+  int pods = gang_size(spec);
+  if (spec.launcher && !spec.launcher_waits_for_workers && pods > 0) {
+    totals.add(spec.launcher->pod_template, 1);
+    --pods;
+  }
+  totals.add(spec.worker.pod_template, pods);
+  return totals.to_json();
+}
+
 }  // namespace
 
 GangChoice choose_gang(const JobSpec& spec, const Options& options) {
@@ -113,8 +128,8 @@ Json pod_group(const JobSpec& spec, const GangChoice& choice, const Options& opt
     fields["minMember"] = gang_size(spec);
     fields["scheduleTimeoutSeconds"] = spec.scheduling.timeout_seconds;
   }
-  if (spec.scheduling.min_resources.is_object())
-    fields["minResources"] = spec.scheduling.min_resources;
+  Json resources = least_resources(spec);
+  if (!resources.empty()) fields["minResources"] = std::move(resources);
   group["spec"] = std::move(fields);
   return group;
 }

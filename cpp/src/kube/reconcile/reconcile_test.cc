@@ -313,6 +313,25 @@ TEST(Reconcile, APodGroupFollowsTheSpec) {
   EXPECT_EQ((*cluster.get("PodGroup", "mnist"))["spec"]["minMember"], 5);
 }
 
+TEST(Reconcile, AGangsResourcesAreComputedUnlessTheUserSaysThem) {
+  Options options;
+  options.gang_scheduler = "volcano";
+  options.served.volcano = true;
+  Json job = with(sample_mpi_job(2), R"({"runPolicy": {"schedulingPolicy": {
+      "minResources": {"cpu": "1000"}}}})");
+  for (const char* role : {"Launcher", "Worker"})
+    job["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]["containers"][0]["resources"] =
+        patched(R"({"requests": {"memory": "1Gi"}})");
+  ClusterModel cluster(job, 1, options);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ((*cluster.get("PodGroup", "mnist"))["spec"]["minResources"],
+            patched(R"({"cpu": "1000"})"));
+  cluster.change_spec(patched(R"({"runPolicy": {"schedulingPolicy": null}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ((*cluster.get("PodGroup", "mnist"))["spec"]["minResources"],
+            patched(R"({"memory": "3221225472"})"));
+}
+
 // ---- whose job it is ---------------------------------------------------------------------------
 
 TEST(Reconcile, AnInvalidSpecShowsAConditionAndMakesNothing) {

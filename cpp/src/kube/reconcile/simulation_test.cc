@@ -1,3 +1,13 @@
+// Properties of reconcile() in a model of a cluster. Rules that were broken by hand, and what
+// failed then:
+//
+//   a finished job is not looked up in its conditions    AFinishedJobNeverStartsAgain, of all kinds
+//   the status is written after what rests on it         AFinishedJob..., LossesAndCrashes...,
+//   SpecChanges... a replacement does not wait for its predecessor
+//   SpecChangesInBetweenEndInTheWantedState a pod that was never seen counts as lost tables: pods
+//   are given up as soon as they are made suspend gives out no new generations table:
+//   SuspendTakesThePodsAndResumeMakesNewOnes each end of a round counts by itself table:
+//   WhatEndsWithTheFirstLossIsOneRestart
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
