@@ -1,0 +1,27 @@
+// Times of the calendar, as API objects and HTTP write them. Pure.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace corro::kube {
+
+/// Microseconds since 1970 in UTC: the resolution of a Lease.
+using UnixTime = std::chrono::sys_time<std::chrono::microseconds>;
+
+/// The machine's wall clock. It may jump: waits are measured with base/clock.h. Thread-safe.
+[[nodiscard]] UnixTime wall_now();
+
+/// Reads RFC 3339: "2026-11-24T20:15:04.123456Z", any number of digits after the point or none, any
+/// offset. Nothing for other text and for dates that do not exist. Takes one digit where two
+/// belong.
+[[nodiscard]] std::optional<UnixTime> parse_rfc3339(std::string_view text);
+/// Writes what a Lease's MicroTime asks for: exactly six digits, always Z. Years 0 to 9999.
+[[nodiscard]] std::string rfc3339_micro(UnixTime time);
+/// Reads HTTP's own date (RFC 9110, section 5.6.7): "Sun, 06 Nov 1994 08:49:37 GMT". Not its two
+/// obsolete forms.
+[[nodiscard]] std::optional<UnixTime> parse_http_date(std::string_view text);
+
+}  // namespace corro::kube
