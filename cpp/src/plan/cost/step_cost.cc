@@ -308,8 +308,16 @@ std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers,
   const double room = std::max(0.0, host_limit() - states);
   const auto fit =
       static_cast<uint32_t>(std::min<double>(count(layers, moved.run), std::floor(room / each)));
+  // Fewer than these do not fit, though all others recompute everything.
+  double least = 2 * layer(moved.run).kept[0] + fixed_memory(layers).sum() - limit;
+  for (uint32_t run = 0; run < runs(); ++run) {
+    least += count(layers, run) * least_kept(run) * in_flight(from_end);
+  }
+  const double freed = least_kept(moved.run) * in_flight(from_end);
+  if (least > freed * fit) return best;
+  moved.layers = std::max(1U, least > 0 ? static_cast<uint32_t>(least / freed) : 0U);
   // More that moves shows more, so what one more adds alone ends the search.
-  for (moved.layers = 1; moved.layers <= fit; ++moved.layers) {
+  for (; moved.layers <= fit; ++moved.layers) {
     const double shown = exposed(moved.layers * offload_seconds(moved.run), work);
     if (best && shown >= best->added) break;
     auto choice = choose_kept(layers, from_end, limit, moved);
@@ -333,9 +341,6 @@ std::optional<StageCoster::Choice> StageCoster::choose_kept(const LayerRange& la
   double some = 0;  // and at least.
   double transient = moving;
   double least = 0;  // Seconds.
-  std::vector<LayerChoices> choices;
-  std::vector<uint32_t> of_run;
-  Choice result{.recompute = RecomputeCounts(runs())};
   for (uint32_t run = 0; run < runs(); ++run) {
     const uint32_t in_range = count(layers, run);
     const uint32_t there = moved.layers > 0 && run == moved.run ? moved.layers : 0;
@@ -343,23 +348,30 @@ std::optional<StageCoster::Choice> StageCoster::choose_kept(const LayerRange& la
     if (in_range == 0) continue;
     const LayerCost& cost = layer(run);
     least += in_range * (cost.forward + cost.backward);
-    result.recompute[run].back() = there;
-    result.recompute[run][0] = n;
     if (n == 0) continue;
-    choices.push_back({.count = n, .options = {}});
-    double smallest = cost.kept[0];
-    for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
-      choices.back().options.push_back({cost.recompute[how], cost.kept[how] * flight});
-      smallest = std::min(smallest, cost.kept[how]);
-    }
-    of_run.push_back(run);
+    const double smallest = least_kept(run);
     all += n * cost.kept[0] * flight;
     some += n * smallest * flight;
     transient = std::max(transient, cost.kept[0] - smallest);
   }
-  result.bound = least;
-  if (all <= room - moving) return result;  // Then nothing else is transient.
-  if (some > room - transient) return std::nullopt;
+  const bool keeps_all = all <= room - moving;  // Then nothing else is transient.
+  if (!keeps_all && some > room - transient) return std::nullopt;
+  Choice result{.recompute = RecomputeCounts(runs()), .bound = least};
+  std::vector<LayerChoices> choices;
+  std::vector<uint32_t> of_run;
+  for (uint32_t run = 0; run < runs(); ++run) {
+    const uint32_t there = moved.layers > 0 && run == moved.run ? moved.layers : 0;
+    const uint32_t n = count(layers, run) - there;
+    result.recompute[run].back() = there;
+    result.recompute[run][0] = n;
+    if (n == 0 || keeps_all) continue;
+    choices.push_back({.count = n, .options = {}});
+    for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
+      choices.back().options.push_back({layer(run).recompute[how], layer(run).kept[how] * flight});
+    }
+    of_run.push_back(run);
+  }
+  if (keeps_all) return result;
   const auto best = choose_quickly(choices, room - transient);
   if (!best) return std::nullopt;
   result.bound += best->bound;

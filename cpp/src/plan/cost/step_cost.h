@@ -4,6 +4,7 @@
 //   const StageEstimate last = costs.estimate({90, 98}, 1, choice);
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -171,6 +172,11 @@ class StageCoster {
     uint32_t run = 0;
     uint32_t layers = 0;
   };
+  /// Bytes of a layer that recomputes what keeps least.
+  [[nodiscard]] double least_kept(uint32_t run) const {
+    const auto& kept = layer(run).kept;
+    return std::min({kept[0], kept[1], kept[2]});
+  }
   /// The best of the other layers; without the seconds of those that move.
   [[nodiscard]] std::optional<Choice> choose_kept(const LayerRange& layers, uint32_t from_end,
                                                   double limit, const Moved& moved) const;
