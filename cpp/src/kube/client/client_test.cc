@@ -208,7 +208,7 @@ class Watches : public Clients {
   Status run(const std::string& last) {
     return watch(
         client_, {kPods, "d", {}},
-        [&](WatchEvent event) {
+        [&](const WatchEvent& event) {
           told_.push_back(word_of(event));
           if (told_.back() == last) stop_.request();
         },

@@ -23,7 +23,7 @@ Result<std::string> read_named_file(const std::string& path, size_t most) {
 }
 
 /// Without the line's end that a token's file has.
-std::string trimmed(std::string text) {
+std::string trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
@@ -48,8 +48,8 @@ bool UserCredentials::is_fresh(const State& state) const {
 Result<Credential> UserCredentials::read_texts_and_files() const {
   Credential credential{user_.token, user_.certificate_pem, user_.key_pem, {}};
   if (credential.token.empty() && !user_.token_file.empty()) {
-    CORRO_ASSIGN(std::string text, read_named_file(user_.token_file, kMostSecretFileBytes));
-    credential.token = trimmed(std::move(text));
+    CORRO_ASSIGN(const std::string text, read_named_file(user_.token_file, kMostSecretFileBytes));
+    credential.token = trimmed(text);
     if (credential.token.empty() || credential.token.find_first_of("\r\n") != std::string::npos) {
       return Status(Code::kUnauthenticated, user_.token_file + ": must hold one token");
     }

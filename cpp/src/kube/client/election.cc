@@ -63,7 +63,7 @@ Status Election::step(const OnChange& on_change, const Stop& stop) {
     return {};
   }
   if (!decision.record) return {};
-  const Status status = write(decision, until);
+  Status status = write(decision, until);
   if (status.ok() && !led) become(true, decision.reason, on_change);
   // Either another was faster or the answer was lost; the record says which.
   if (!status.ok() && led) CORRO_TRY(read(until));

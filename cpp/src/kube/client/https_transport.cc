@@ -57,17 +57,17 @@ Result<std::shared_ptr<Identity>> make_identity(const KubeCluster& cluster,
     return Status(code, fmt::format("{}: {}: {}", cluster.url, what, error.message()));
   };
   SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
-  context.set_verify_mode(asio::ssl::verify_peer, error);
+  (void)context.set_verify_mode(asio::ssl::verify_peer, error);
   if (cluster.ca_pem.empty()) {
-    context.set_default_verify_paths(error);
+    (void)context.set_default_verify_paths(error);
   } else {
-    context.add_certificate_authority(asio::buffer(cluster.ca_pem), error);
+    (void)context.add_certificate_authority(asio::buffer(cluster.ca_pem), error);
   }
   if (error) return refuse(Code::kInvalidArgument, "cannot use the certificate authorities");
   if (credential.certificate_pem.empty()) return identity;
-  context.use_certificate_chain(asio::buffer(credential.certificate_pem), error);
+  (void)context.use_certificate_chain(asio::buffer(credential.certificate_pem), error);
   if (error) return refuse(Code::kUnauthenticated, "cannot use the client certificate");
-  context.use_private_key(asio::buffer(credential.key_pem), asio::ssl::context::pem, error);
+  (void)context.use_private_key(asio::buffer(credential.key_pem), asio::ssl::context::pem, error);
   if (error) return refuse(Code::kUnauthenticated, "cannot use the client certificate's key");
   return identity;
 }
@@ -105,7 +105,7 @@ class Connection {
   void close() {
     error_code ignored;
     resolver_.cancel();
-    stream_.lowest_layer().close(ignored);
+    (void)stream_.lowest_layer().close(ignored);
     is_open_ = false;
   }
 
@@ -131,7 +131,7 @@ class Connection::Watched {
           });
         })) {}
   /// What a stop posted in the last moment is done now, not in the next exchange.
-  ~Watched() {
+  ~Watched() {  // NOLINT(bugprone-exception-escape): what is run here closes a socket, no more.
     waker_.reset();
     connection_.context_.restart();
     connection_.context_.poll();
@@ -225,8 +225,8 @@ Status Connection::connect_socket(Time end) {
   tcp::socket& socket = stream_.next_layer();
   error = run(end, [&](auto handler) { asio::async_connect(socket, endpoints, handler); });
   if (error) return failure("cannot connect", error);
-  socket.set_option(tcp::no_delay(true), error);
-  socket.set_option(asio::socket_base::keep_alive(true), error);
+  (void)socket.set_option(tcp::no_delay(true), error);
+  (void)socket.set_option(asio::socket_base::keep_alive(true), error);
   // A server that vanished without a word is noticed within a minute, in an idle watch too.
   constexpr std::array<std::pair<int, int>, 4> kOptions = {
       {{TCP_KEEPIDLE, 30}, {TCP_KEEPINTVL, 10}, {TCP_KEEPCNT, 3}, {TCP_USER_TIMEOUT, 60000}}};

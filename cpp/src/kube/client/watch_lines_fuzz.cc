@@ -14,11 +14,12 @@ std::string events_of(std::string_view text, size_t piece_bytes) {
   kube::WatchLines lines(200, "name");
   std::string seen;
   for (size_t i = 0; i < text.size(); i += piece_bytes) {
-    const Status status = lines.feed(text.substr(i, piece_bytes), [&](kube::WatchEvent line) {
-      seen += std::to_string(static_cast<int>(line.kind)) + line.resource_version + line.name +
-              kube::text_of(line.object) + "\n";
-      return Status();
-    });
+    const Status status =
+        lines.feed(text.substr(i, piece_bytes), [&](const kube::WatchEvent& line) {
+          seen += std::to_string(static_cast<int>(line.kind)) + line.resource_version + line.name +
+                  kube::text_of(line.object) + "\n";
+          return Status();
+        });
     if (!status.ok()) {
       CORRO_CHECK(status.message().find('\n') == std::string::npos, status.message());
       return seen + status.message();
