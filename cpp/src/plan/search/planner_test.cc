@@ -155,7 +155,7 @@ TEST(Planner, MovesActivationsToHostsThatAreNearAndProvesIt) {
   for (const double link : {1e9, 10e9, 100e9}) {
     Request request = short_of_memory(link);
     request.most_exact = 100000;
-    const auto pools = pools_of(request.cluster, request.calibration);
+    const auto pools = pools_of(request);
     StageSearch search(request, pools);
     double best = kInfeasible;
     for (const JobShape& shape : shapes_of(request, pools)) {
