@@ -9,8 +9,8 @@ namespace corro::kube {
 namespace {
 
 const Json& no_fields() {
-  static const Json empty = Json::object();
-  return empty;
+  static const Json kNone = Json::object();
+  return kNone;
 }
 
 }  // namespace

@@ -366,6 +366,7 @@ void ClusterModel::finish_ranks() {
           Json::array({Json::object({{"type", "Complete"}, {"status", "True"}})});
       object["status"]["completionTime"] = time_text(now_);
       write(name, std::move(object));
+      continue;
     }
     if (name.kind != "Pod" || has_ended(object)) continue;
     const auto view = view_of(object);

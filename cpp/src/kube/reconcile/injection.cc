@@ -56,8 +56,7 @@ void add_identity(const JobSpec& spec, const Identity& identity, Json& container
 bool is_blank_or_sshd(const Json& command) {
   if (!command.is_array() || command.empty() || !command[0].is_string()) return true;
   const std::string program = command[0];
-  return program.empty() || program == "sshd" ||
-         (program.size() > 5 && program.compare(program.size() - 5, 5, "/sshd") == 0);
+  return program.empty() || program == "sshd" || program.ends_with("/sshd");
 }
 
 /// The agent, and after "--" the command that is its child.

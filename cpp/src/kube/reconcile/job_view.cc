@@ -13,8 +13,8 @@ namespace corro::kube {
 namespace {
 
 const Json& job_of(const Observed& observed) {
-  static const Json none = Json::object();
-  return observed.job == nullptr ? none : *observed.job;
+  static const Json kNone = Json::object();
+  return observed.job == nullptr ? kNone : *observed.job;
 }
 
 auto order_of(const PodView& pod) { return std::tuple(pod.member, pod.index, pod.generation); }
@@ -109,7 +109,7 @@ bool JobView::ensure(const ObjectName& name, const std::function<Json()>& make, 
   if (object(name.kind, name.name) != nullptr) return true;
   if (is_foreign(name)) {
     block("ErrResourceExists",
-          fmt::format("Resource \"{}\" of Kind \"{}\" already exists and is not managed by {}",
+          fmt::format(R"(Resource "{}" of Kind "{}" already exists and is not managed by {})",
                       name.name, name.kind, spec.kind_name()));
     return false;
   }

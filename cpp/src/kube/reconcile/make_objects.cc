@@ -39,7 +39,8 @@ bool make_config(JobView& view) {
   const Json wanted = config_map(view.spec, running_workers(view), view.options);
   const Json* there = view.object("ConfigMap", config_name(view.spec));
   if (there == nullptr)
-    return view.ensure({"ConfigMap", config_name(view.spec)}, [&wanted] { return wanted; });
+    return view.ensure({"ConfigMap", config_name(view.spec)},
+                       [&wanted]() -> Json { return Json(wanted); });
   if (object_in(*there, "data") != wanted["data"])
     view.patch(*there, Json::object({{"data", wanted["data"]}}));
   return true;
@@ -55,7 +56,7 @@ bool make_pod_group(JobView& view) {
   const Json wanted = pod_group(view.spec, view.gang, view.options);
   const Json* there = view.object("PodGroup", view.spec.name);
   if (there == nullptr)
-    return view.ensure({"PodGroup", view.spec.name}, [&wanted] { return wanted; });
+    return view.ensure({"PodGroup", view.spec.name}, [&wanted]() -> Json { return Json(wanted); });
   // The in-tree one's minimum cannot be changed in 1.36. Fields of others are left alone.
   const Json change = merge_patch_between(Json::object({{"spec", object_in(*there, "spec")}}),
                                           Json::object({{"spec", wanted["spec"]}}));

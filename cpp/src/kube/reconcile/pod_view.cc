@@ -79,7 +79,7 @@ void read_container_ends(const Json& status, PodView& view) {
     if (code == ended.end() || !code->is_number_integer() || *code == 0) return false;
     const std::string message = text_in(ended, "message");
     const bool of_memory =
-        text_in(ended, "reason") == "OOMKilled" || message.rfind(kOutOfMemoryMark, 0) == 0;
+        text_in(ended, "reason") == "OOMKilled" || message.starts_with(kOutOfMemoryMark);
     if (of_memory) view.cause = Cause::kOutOfMemory;
     view.why = of_memory ? "out of memory" : fmt::format("exit code {}", code->get<int64_t>());
     if (!message.empty()) view.why += ": " + cut(message);
@@ -138,10 +138,10 @@ std::string text_in(const Json& object, std::string_view field) {
 }
 
 const Json& object_in(const Json& object, std::string_view field) {
-  static const Json none = Json::object();
-  if (!object.is_object()) return none;
+  static const Json kNone = Json::object();
+  if (!object.is_object()) return kNone;
   const auto found = object.find(field);
-  return found == object.end() || !found->is_object() ? none : *found;
+  return found == object.end() || !found->is_object() ? kNone : *found;
 }
 
 bool is_controlled_by(const Json& object, const std::string& uid) {

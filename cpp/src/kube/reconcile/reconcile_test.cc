@@ -38,12 +38,12 @@ std::vector<std::string> names_made(const ClusterModel& cluster) {
 }
 
 const Json& condition_of(const ClusterModel& cluster, const std::string& type) {
-  static const Json none = Json::object();
-  if (!cluster.job().contains("status")) return none;
+  static const Json kNone = Json::object();
+  if (!cluster.job().contains("status")) return kNone;
   for (const Json& condition : cluster.job()["status"]["conditions"]) {
     if (condition["type"] == type) return condition;
   }
-  return none;
+  return kNone;
 }
 
 /// What stands at a place of the status; null if there is nothing.

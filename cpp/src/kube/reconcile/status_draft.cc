@@ -164,12 +164,10 @@ Json merge_patch_between(const Json& before, const Json& after) {
   }
   for (const auto& [key, value] : after.items()) {
     const auto old = before.find(key);
-    if (old == before.end()) {
-      patch[key] = value;
-    } else if (value.is_object() && old->is_object()) {
+    if (old != before.end() && value.is_object() && old->is_object()) {
       Json inner = merge_patch_between(*old, value);
       if (!inner.empty()) patch[key] = std::move(inner);
-    } else if (value != *old) {
+    } else if (old == before.end() || value != *old) {
       patch[key] = value;
     }
   }
