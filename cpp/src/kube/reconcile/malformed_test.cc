@@ -47,7 +47,7 @@ TEST(Malformed, ObjectsNeverThrow) {
     ClusterModel cluster(job, 1, options);
     ASSERT_TRUE(cluster.settle());
     cluster.harm_random_pod(ClusterModel::Harm::kOutOfMemory);
-    std::mt19937_64 random(1);
+    std::mt19937_64 random(static_cast<uint64_t>(decided));
     for (int i = 0; i < kSpoiltObjects / 5; ++i) {
       Json spoilt = Json::object({{"job", cluster.job()}, {"others", Json::array()}});
       for (const char* kind : {"Pod", "Service", "ConfigMap", "Job", "PodGroup", "NetworkPolicy"}) {

@@ -1,3 +1,5 @@
+// Above 800 lines: one table of what reconcile() does, section by section; the sections share their
+// helpers.
 #include "kube/reconcile/reconcile.h"
 
 #include <gmock/gmock.h>
