@@ -242,16 +242,16 @@ double StageCoster::hop(double bytes) const {
                        machine_.placed[static_cast<size_t>(GroupAxis::kPipeline)]);
 }
 
-/// ZeRO 3 gathers weights before forward and backward and scatters gradients, each micro-batch,
-/// beside what is computed.
+/// ZeRO 2 scatters gradients after every micro-batch, since it has no room for all of their sum;
+/// ZeRO 3 gathers weights before forward and backward, too. Both go beside what is computed.
 void StageCoster::add_weights(StageEstimate& stage, double parameters) const {
-  if (shape_.zero < 3) return;
+  if (shape_.zero < 2) return;
   const GroupSpan span = along_data(shape_.data * shape_.context, shape_.tensor);
   const ElementBytes bytes = bytes_of(shape_.dtype);
   const double gather = traffic_.allgather(parameters * bytes.weight, span);
   const double scatter = traffic_.allgather(parameters * bytes.gradient, span);
   const double work = stage.forward + stage.backward + stage.recompute - stage.exchanges;
-  const double all = 2 * gather + scatter;
+  const double all = (shape_.zero == 3 ? 2 * gather : 0) + scatter;
   stage.weights = shape_.overlap ? exposed(all, work) : all;
 }
 
@@ -266,7 +266,9 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
            traffic_.allgather(elements * bytes.weight, span);
   };
   double dense = 0;
-  if (shape_.zero < 3) dense = reduce(parameters, along_data(ranks, shape_.tensor));
+  const GroupSpan span = along_data(ranks, shape_.tensor);
+  if (shape_.zero < 2) dense = reduce(parameters, span);
+  if (shape_.zero == 2) dense = traffic_.allgather(parameters * bytes.weight, span);
   const double experts =
       reduce(expert_parameters, along_data(expert_ranks, shape_.tensor * shape_.expert));
   const double starts = machine_.calibration.collective_seconds * ((dense > 0) + (experts > 0));

@@ -138,7 +138,9 @@ std::vector<Fact> predictions_of(const DecisionFile& file) {
   std::vector<Fact> facts;
   std::string step = seconds_text(decision.best.step);
   if (decision.best.simulated > 0) {
-    step += fmt::format(", simulated {}", seconds_text(decision.best.simulated));
+    const bool longer = decision.best.simulated > 1.03 * decision.best.step;
+    step += fmt::format(", simulated {}{}", seconds_text(decision.best.simulated),
+                        longer ? ": an order by priorities takes longer" : "");
   }
   facts.push_back({"step time", step});
   if (!decision.best.placement.empty()) {
@@ -163,11 +165,12 @@ std::vector<Fact> predictions_of(const DecisionFile& file) {
 
 std::vector<Fact> certificates_of(const Decision& decision) {
   std::vector<Fact> facts;
-  facts.push_back({"bound", fmt::format("no plan takes less than {}: gap {}",
+  facts.push_back({"bound", fmt::format("no plan searched takes less than {}: gap {}",
                                         seconds_text(decision.bound), percent_text(decision.gap))});
-  facts.push_back({"proof", fmt::format("slots {} on the fullest device, no deadlock, {} looked at",
-                                        bytes_text(static_cast<double>(decision.memory_proof)),
-                                        counted(decision.shapes, "shape"))});
+  facts.push_back(
+      {"proof", fmt::format("{} summed on the fullest device, no deadlock, {} looked at",
+                            bytes_text(static_cast<double>(decision.memory_proof)),
+                            counted(decision.shapes, "shape"))});
   if (!decision.limit.empty()) facts.push_back({"limited by", decision.limit});
   if (decision.runner_up) facts.push_back({"runner-up", runner_up_text(decision)});
   return facts;

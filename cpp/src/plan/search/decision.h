@@ -111,7 +111,7 @@ struct Decision {
   std::string limit = {};                   ///< What binds: "computing", "memory of stage 0", ...
   double bound = 0;                         ///< Seconds that no plan of the search space beats.
   double gap = 0;                           ///< 1 - bound / step.
-  uint64_t memory_proof = 0;  ///< Bytes: the graph's slots on the fullest device, summed.
+  uint64_t memory_proof = 0;  ///< Bytes of the fullest device, all of MemoryUse summed.
   double memory_limit = 0;    ///< Bytes; of the first pool's devices, where pools differ.
   uint32_t global_batch = 0;
   double hours = 0;        ///< To the end of all samples; 0: samples are not known.

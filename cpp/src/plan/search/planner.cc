@@ -57,6 +57,7 @@ class Planner {
     if (shapes_.empty()) return no_shape();
     fill_queue();
     search();
+    if (!best_) try_smallest();
     if (!best_) return does_not_fit();
     ask_cut_policies();
     place_candidates();
@@ -77,6 +78,9 @@ class Planner {
   Status check_profile(const Profile& profile) const;
   Status no_shape() const;
   Status does_not_fit();
+  std::vector<JobShape> smallest_shapes();
+  void try_smallest();
+  std::string what_would_help() const;
   void fill_queue();
   void search();
   void take(Candidate candidate);
@@ -84,7 +88,7 @@ class Planner {
   void place_candidates();
   Candidate placed(const Candidate& candidate, double widest);
   Result<Decision> decide();
-  void choose_credits(Candidate& candidate, std::vector<uint32_t>& credits) const;
+  Status choose_credits(Candidate& candidate, std::vector<uint32_t>& credits) const;
 
   /// What is made least: seconds, or money, of a step of all samples.
   [[nodiscard]] double objective(const JobShape& shape, double seconds) const {
@@ -123,6 +127,16 @@ Status Planner::check() const {
   };
   if (layer_count(request_.model) == 0) return refuse("model: has no layers");
   if (request_.cluster.device_count() == 0) return refuse("cluster: has no devices");
+  if (pools_.size() > kMostStageTypes) {
+    return refuse(
+        fmt::format("cluster: has {} kinds of hosts that follow each other, of which {} "
+                    "at most can be planned for together",
+                    pools_.size(), kMostStageTypes));
+  }
+  if (layer_count(request_.model) > kMostStageLayers) {
+    return refuse(fmt::format("model: has {} layers, of which at most {} can be cut into stages",
+                              layer_count(request_.model), kMostStageLayers));
+  }
   if (request_.profile != nullptr) CORRO_TRY(check_profile(*request_.profile));
   const bool moves = request_.pins.recompute == Recompute::kOffload;
   for (const HostGroup& group : request_.cluster.hosts) {
@@ -161,40 +175,110 @@ Status Planner::check_profile(const Profile& profile) const {
 
 Status Planner::no_shape() const {
   const uint32_t batch = batch_of(request_);
+  const Pins& pins = request_.pins;
+  const uint64_t needed = uint64_t{pins.tensor.value_or(1)} * pins.context.value_or(1) *
+                          pins.data.value_or(1) * pins.pipeline.value_or(1);
+  if (needed > request_.cluster.device_count()) {
+    return {Code::kInvalidArgument,
+            fmt::format("pins: {} need {} devices, and there are {}", describe(pins), needed,
+                        request_.cluster.device_count())};
+  }
   return {Code::kInvalidArgument,
           fmt::format("pins: {} leave no way to cut {} layers and a batch of {} on {} devices",
                       describe(request_.pins), layer_count(request_.model), batch,
                       request_.cluster.device_count())};
 }
 
+/// The shapes that need least memory, a few of them: what can be sharded or moved is, and
+/// micro-batches are as small as they can be.
+std::vector<JobShape> Planner::smallest_shapes() {
+  constexpr size_t kMost = 8;
+  const auto shapes = shapes_of(request_, pools_);
+  uint32_t zero = 0;
+  bool offload = false;
+  uint32_t samples = UINT32_MAX;
+  for (const JobShape& shape : shapes) {
+    zero = std::max(zero, shape.zero);
+    offload = offload || shape.offload;
+    samples = std::min(samples, shape.micro_batch);
+  }
+  std::vector<std::pair<double, const JobShape*>> found;
+  for (const JobShape& shape : shapes) {
+    const bool alone = shape.data * shape.context == 1;
+    const bool is_small = (shape.zero == zero || alone) && shape.offload == offload &&
+                          shape.micro_batch == samples && shape.schedule == shapes.front().schedule;
+    const double bytes = is_small ? search_.least_memory(shape) : kInfeasible;
+    if (bytes < kInfeasible) found.emplace_back(bytes, &shape);
+  }
+  const auto end = found.begin() + static_cast<ptrdiff_t>(std::min(kMost, found.size()));
+  std::ranges::partial_sort(found, end, {}, [](const auto& each) { return each.first; });
+  std::vector<JobShape> result;
+  for (auto each = found.begin(); each != end; ++each) result.push_back(*each->second);
+  return result;
+}
+
+/// Where memory is so short that the fastest shapes fit in no way, those that need least may.
+void Planner::try_smallest() {
+  for (const JobShape& shape : smallest_shapes()) {
+    auto solved = search_.solve(shape);
+    if (solved.best) take(*std::move(solved.best));
+  }
+}
+
+/// The least change of two kinds with which something fits, each tried: more of the last hosts, and
+/// more memory of a device, if it has more.
+std::string Planner::what_would_help() const {
+  const auto fits = [&](const Request& request) {
+    Planner other(request, policies_);
+    return std::ranges::any_of(other.smallest_shapes(), [&](const JobShape& shape) {
+      return other.search_.solve(shape).best.has_value();
+    });
+  };
+  std::vector<std::string> changes;
+  constexpr uint32_t kMostDevicesTried = 16384;
+  for (const uint32_t times : {2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U, 64U}) {
+    Request more = request_;
+    if (!more.cluster.matrix.empty()) break;
+    more.cluster.hosts.back().count *= times;
+    if (more.cluster.device_count() > kMostDevicesTried) break;
+    if (!fits(more)) continue;
+    changes.push_back(fmt::format("{} such devices", more.cluster.device_count()));
+    break;
+  }
+  const Pool& pool = pools_[0];
+  for (const double times : {1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0}) {
+    Request more = request_;
+    more.memory_limit = times * search_.limit_of(pool);
+    if (more.memory_limit > pool.machine.device.memory) break;
+    if (!fits(more)) continue;
+    changes.push_back(fmt::format("a limit of {}", bytes_text(more.memory_limit)));
+    break;
+  }
+  if (pool.machine.host.to_host_memory.bandwidth == 0) {
+    changes.emplace_back("offloading, if the cluster file gives to_host_memory and host_memory");
+  }
+  if (changes.empty()) return "a smaller model or devices with more memory would help";
+  return fmt::format("{} would do", fmt::join(changes, ", or "));
+}
+
 /// What needs least of what was tried says by how much it does not fit, and what would help.
 Status Planner::does_not_fit() {
-  double least = kInfeasible;
-  const JobShape* best = nullptr;
-  for (const JobShape& shape : shapes_) {
-    const double needed = search_.least_memory(shape);
-    if (needed >= least) continue;
-    least = needed;
-    best = &shape;
-  }
-  if (best == nullptr) {
+  const std::vector<JobShape> smallest = smallest_shapes();
+  if (smallest.empty()) {
     return {Code::kInvalidArgument,
             "model: no device of the cluster has matrix units for its dtype, or its experts do not "
-            "divide; pin another dtype"};
+            "divide; pin another dtype, or fewer experts"};
   }
+  const double least = search_.least_memory(smallest.front());
   const double limit = search_.limit_of(pools_[0]);
-  const auto devices = static_cast<uint64_t>(
-      std::ceil(least / limit * static_cast<double>(request_.cluster.device_count())));
-  std::string help =
-      fmt::format("about {} such devices, or a limit of {}, would do", devices, bytes_text(least));
-  if (!best->offload && pools_[0].machine.host.to_host_memory.bandwidth == 0) {
-    help += "; so may offloading, if the cluster file gives to_host_memory";
-  }
-  return {
-      Code::kResourceExhausted,
-      fmt::format("does not fit: {} too much on the fullest device, which may use {}, even with "
-                  "{}, everything recomputed; {}",
-                  bytes_text(least - limit), bytes_text(limit), describe(*best), help)};
+  const std::string what =
+      least > limit
+          ? fmt::format("{} too much on the fullest device, which may use {}",
+                        bytes_text(least - limit), bytes_text(limit))
+          : fmt::format("no cut into stages fits into {} of each device", bytes_text(limit));
+  return {Code::kResourceExhausted,
+          fmt::format("does not fit: {}, even with {}, everything recomputed; {}", what,
+                      describe(smallest.front()), what_would_help())};
 }
 
 void Planner::fill_queue() {
@@ -205,10 +289,12 @@ void Planner::fill_queue() {
 }
 
 void Planner::search() {
+  // Of stages on devices of several kinds the bounds say less, so more has to be solved.
+  const uint32_t most_exact = (pools_.size() > 1 ? 8 : 1) * request_.most_exact;
   while (!queue_.empty()) {
     const Waiting first = queue_.top();
     const bool done = best_ && first.bound >= objective(*best_);
-    const uint32_t most = request_.most_exact * (runner_up_ ? 1 : 2);
+    const uint32_t most = most_exact * (runner_up_ ? 1 : 2);
     if ((done && runner_up_) || exact_ >= most) return;
     queue_.pop();
     const JobShape& shape = shapes_[first.shape];
@@ -316,8 +402,8 @@ void Planner::place_candidates() {
 }
 
 /// Asks the policies how far forward may run ahead; the shortest simulated step wins.
-void Planner::choose_credits(Candidate& candidate, std::vector<uint32_t>& credits) const {
-  if (const auto own = simulate(candidate); own.ok()) candidate.simulated = *own;
+Status Planner::choose_credits(Candidate& candidate, std::vector<uint32_t>& credits) const {
+  CORRO_ASSIGN(candidate.simulated, simulate(candidate));
   ScheduleQuestion question{.shape = candidate.shape};
   for (uint32_t s = 0; s < candidate.stages.size(); ++s) {
     const StageEstimate& stage = candidate.stages[s].estimate;
@@ -342,12 +428,31 @@ void Planner::choose_credits(Candidate& candidate, std::vector<uint32_t>& credit
     candidate.simulated = *seconds;
     credits = answer;
   }
+  return {};
+}
+
+/// What a plan's graph can say of a service (docs/plan.md).
+Status check_durations(const Candidate& candidate) {
+  constexpr double kMostSeconds = 7200;
+  for (size_t s = 0; s < candidate.stages.size(); ++s) {
+    const StageEstimate& stage = candidate.stages[s].estimate;
+    const double longest = std::max(stage.forward, stage.backward + stage.recompute) +
+                           stage.weights + stage.hops + stage.offload;
+    if (longest <= kMostSeconds) continue;
+    return {
+        Code::kInvalidArgument,
+        fmt::format("cluster: stage {} of the best plan takes {:.1f} hours for one micro-batch; "
+                    "a plan has at most 2: are the links as slow as that?",
+                    s, longest / 3600)};
+  }
+  return {};
 }
 
 Result<Decision> Planner::decide() {
   Decision decision;
   std::vector<uint32_t> credits;
-  choose_credits(*best_, credits);
+  CORRO_TRY(check_durations(*best_));
+  CORRO_TRY(choose_credits(*best_, credits));
   decision.best = *best_;
   decision.runner_up = runner_up_;
   decision.shapes = static_cast<uint32_t>(shapes_.size());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "plan/cost/runs.h"
 #include "plan/model/transformer.h"
@@ -199,7 +200,7 @@ TEST(Planner, RefusesPinsThatNoShapeHas) {
   request.pins = {.tensor = 2, .pipeline = 8};
   const auto decision = make_plan(request);
   EXPECT_EQ(decision.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(decision.status().message(), HasSubstr("pins: tp 2, pp 8 leave no way"));
+  EXPECT_THAT(decision.status().message(), HasSubstr("pins: tp 2, pp 8 need 16 devices, and there are 4"));
 }
 
 TEST(Planner, SaysByHowMuchItDoesNotFitAndWhatWouldHelp) {
@@ -208,7 +209,74 @@ TEST(Planner, SaysByHowMuchItDoesNotFitAndWhatWouldHelp) {
   const auto decision = make_plan(request);
   EXPECT_EQ(decision.status().code(), Code::kResourceExhausted);
   EXPECT_THAT(decision.status().message(), HasSubstr("GiB too much on the fullest device"));
-  EXPECT_THAT(decision.status().message(), HasSubstr("such devices, or a limit of"));
+  EXPECT_THAT(decision.status().message(), HasSubstr("48 such devices, or offloading"));
+}
+
+TEST(Planner, WhatItSaysWouldHelpDoes) {
+  for (const double limit : {2e9, 6e9, 11e9}) {
+    Request request = small();
+    request.most_exact = 128;
+    request.pins.tensor = 1;
+    request.memory_limit = limit;
+    const auto failed = make_plan(request);
+    if (failed.ok()) continue;
+    const std::string message(failed.status().message());
+    EXPECT_EQ(message.find("-"), message.find("micro-batch") + 5) << message;  // No number below 0.
+    unsigned devices = 0;
+    const size_t at = message.rfind("; ");
+    ASSERT_EQ(std::sscanf(message.c_str() + at, "; %u such devices", &devices), 1) << message;
+    Request more = request;
+    more.cluster.hosts[0].count = devices / 2;
+    EXPECT_TRUE(make_plan(more).ok()) << message;
+    double gib = 0;
+    const size_t amount = message.find("a limit of ");
+    if (amount == std::string::npos) continue;
+    ASSERT_EQ(std::sscanf(message.c_str() + amount, "a limit of %lf GiB", &gib), 1) << message;
+    request.memory_limit = (gib + 0.1) * (1U << 30U);
+    EXPECT_TRUE(make_plan(request).ok()) << message;
+  }
+}
+
+// Few pins leave the search space (docs/planner.md); with all others the bound has to hold.
+TEST(Planner, NoPinBeatsTheBound) {
+  for (const double network : {1e6, 1e9, 200e9}) {
+    Request request = small();
+    request.most_exact = 128;
+    request.cluster.hosts[0].network.bandwidth = network;
+    request.cluster.hosts[0].to_host_memory = {.bandwidth = 25e9};
+    request.memory_limit = 30e9;
+    const double bound = decide(request).bound;
+    const auto check = [&](const Pins& pins) {
+      request.pins = pins;
+      const auto pinned = make_plan(request);
+      if (!pinned.ok()) return;
+      EXPECT_GE(pinned->best.step, bound * (1 - 1e-9)) << network;
+    };
+    for (uint32_t zero = 0; zero <= 3; ++zero) check({.zero = zero});
+    for (const uint32_t degree : {1U, 2U, 4U}) {
+      check({.tensor = degree});
+      check({.data = degree});
+      check({.pipeline = degree});
+      check({.data = 1, .pipeline = degree});
+      check({.pipeline = degree, .zero = 2});
+      check({.micro_batch = degree});
+    }
+    check({.offload = false});
+    check({.recompute = Recompute::kFull});
+  }
+}
+
+TEST(Planner, SaysWhatCannotBePlannedTogether) {
+  Request request = small();
+  for (const double more : {1.1, 1.2, 1.3}) {
+    request.cluster.hosts.push_back(request.cluster.hosts[0]);
+    request.cluster.hosts.back().network.bandwidth *= more;
+  }
+  EXPECT_THAT(make_plan(request).status().message(), testing::HasSubstr("has 4 kinds of hosts"));
+  request = small();
+  request.model.layers[1].count = 2000;
+  EXPECT_THAT(make_plan(request).status().message(),
+              testing::HasSubstr("layers, of which at most"));
 }
 
 TEST(Planner, CheapMayBeSlow) {

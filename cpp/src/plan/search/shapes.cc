@@ -130,13 +130,9 @@ class Enumeration {
     const uint32_t share = (batch_ + most - 1) / most;
     const uint32_t uneven = (batch_ + share - 1) / share;
     if (batch_ % uneven != 0) add_data(uneven);
-    // The largest divisors; smaller ones use fewer devices, which can be cheaper, hardly faster.
-    const bool all = request_.objective != Objective::kTime;
-    uint32_t taken = 0;
+    // Fewer ranks use fewer devices, which is cheaper, and faster where links are slow.
     for (auto d = batch_divisors_.rbegin(); d != batch_divisors_.rend(); ++d) {
-      if (*d > most) continue;
-      add_data(*d);
-      if (++taken == 2 && !all) return;
+      if (*d <= most) add_data(*d);
     }
   }
 
@@ -175,8 +171,6 @@ class Enumeration {
         base_.schedule = schedule;
         each(pins_.zero, alone ? std::vector<uint32_t>{0} : std::vector<uint32_t>{0, 1, 2, 3},
              [&](uint32_t z) {
-               // A pipeline adds gradients up over micro-batches: sharded, each would be scattered.
-               if (z >= 2 && p > 1 && !pins_.zero) return;
                base_.zero = z;
                add_options();
              });

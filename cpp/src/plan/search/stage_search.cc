@@ -101,8 +101,14 @@ uint32_t largest_run(const StageCoster& costs) {
   return best;
 }
 
+/// With what ZeRO's scatters and gathers show if one stage had all layers. exposed() is convex and
+/// homogeneous, so several stages show no less together; recomputing hides less than it adds.
 double all_work(const StageCoster& costs) {
   double work = 0;
+  if (costs.shape().zero >= 2) {
+    const LayerRange all{0, costs.layer_total()};
+    work = costs.estimate(all, 1, RecomputeCounts(costs.runs())).weights;
+  }
   for (uint32_t run = 0; run < costs.runs(); ++run) {
     const LayerCost& cost = costs.layer(run);
     work += costs.layers_of_run(run) * (cost.forward + cost.backward);

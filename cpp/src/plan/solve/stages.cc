@@ -20,11 +20,10 @@ Status bad_problem(std::string_view what) {
 }
 
 Status check_problem(const StageProblem& problem) {
-  constexpr size_t kMostTypes = 3;
   if (problem.cost == nullptr) return bad_problem("there is no cost");
   if (problem.runs.empty() || std::ranges::count(problem.runs, 0U) > 0)
     return bad_problem("there must be layers, and some in each run");
-  if (problem.devices.empty() || problem.devices.size() > kMostTypes)
+  if (problem.devices.empty() || problem.devices.size() > kMostStageTypes)
     return bad_problem(fmt::format("{} device types; must be 1 to 3", problem.devices.size()));
   if (problem.last_class == 0) return bad_problem("last_class must be at least 1");
   if (problem.meshes.empty()) return bad_problem("there are no meshes");

@@ -94,6 +94,7 @@ struct StagePlan {
 
 /// Ranges of layers grow with their square, each with costs of its own where no layers are equal.
 inline constexpr size_t kMostStageLayers = 1024;
+inline constexpr size_t kMostStageTypes = 3;  ///< Of devices.
 /// Most layers x combinations of units: 16 bytes each, and as much again for each number of stages
 /// that is in question, is the memory of a limit.
 inline constexpr size_t kMostStageCells = size_t{1} << 23U;
