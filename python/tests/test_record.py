@@ -139,6 +139,28 @@ def test_layers_of_torch_are_one_type() -> None:
     assert len(recorded.types[0].operators) <= 20
 
 
+@pytest.mark.parametrize(
+    ("nested", "run"), [(True, ("{}.0", 4)), (False, ("{}", 4))], ids=["nested", "flat"]
+)
+def test_equal_layers_of_several_modules_are_one_type(nested: bool, run: tuple[str, int]) -> None:
+    layers = [nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(4)]
+    parts = layers if nested else [each for layer in layers for each in layer]
+    model = nn.Sequential(*parts, nn.Linear(8, 3))
+    recorded = corro.torch.record(model, torch.zeros(4, 8))
+    check_form(recorded)
+    assert [layer.name for layer in recorded.types] == ["Linear+ReLU", "Linear"]
+    assert [each.name for each in recorded.types[0].operators] == ["0", "1"]
+    first, last = recorded.layers
+    assert ((first.name, first.count), last.count) == (run, 1)
+    assert recorded.parameters == parameters_of(model)
+
+
+def test_layers_of_other_sizes_are_other_types() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 9))
+    recorded = corro.torch.record(model, torch.zeros(4, 8))
+    assert [(each.type, each.count) for each in recorded.layers] == [(0, 2), (1, 1)]
+
+
 def test_runs_are_named_by_the_number_that_differs() -> None:
     layer = nn.TransformerEncoderLayer(32, 4, 128, 0.1, batch_first=True)
     encoder = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)

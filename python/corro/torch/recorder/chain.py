@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from torch import nn
 
@@ -43,6 +43,12 @@ class Unit:
     @property
     def name(self) -> str:
         return self.calls[0].path if self.calls else ""
+
+    @property
+    def common(self) -> str:
+        """The path of the innermost module that all its calls are of or in; "" for the model."""
+        columns = zip(*(call.path.split(".") for call in self.calls), strict=False)
+        return ".".join(names[0] for names in takewhile(lambda each: len(set(each)) == 1, columns))
 
     @property
     def kind(self) -> str:

@@ -168,11 +168,17 @@ def _elements(shape: tuple[int, ...]) -> int:
 def _runs(
     kinds: list[LayerType], units: list[Unit]
 ) -> tuple[tuple[LayerType, ...], tuple[LayerRun, ...]]:
-    """Returns equal layers as one type, and equal ones after each other as one run."""
-    types: dict[LayerType, int] = {}
+    """Returns equal layers as one type, and equal ones after each other as one run.
+
+    A type has the names of its first layer's operators: names alone make no layer different.
+    """
+    numbers: dict[LayerType, int] = {}
+    types: list[LayerType] = []
     runs: list[tuple[int, list[str]]] = []
     for kind, unit in zip(kinds, units, strict=True):
-        number = types.setdefault(kind, len(types))
+        number = numbers.setdefault(_without_names(kind), len(types))
+        if number == len(types):
+            types.append(kind)
         if runs and runs[-1][0] == number:
             runs[-1][1].append(unit.name)
         else:
@@ -187,6 +193,11 @@ def _runs(
     return tuple(named), tuple(
         LayerRun(type=number, count=len(names), name=_common_name(names)) for number, names in runs
     )
+
+
+def _without_names(kind: LayerType) -> LayerType:
+    plain = tuple(dataclasses.replace(operator, name="") for operator in kind.operators)
+    return dataclasses.replace(kind, operators=plain)
 
 
 def _common_name(names: list[str]) -> str:

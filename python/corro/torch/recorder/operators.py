@@ -294,21 +294,23 @@ def most_ways(events: Iterable[Event], kind: str, samples: int, sequence: int) -
 
 
 def name_of(events: list[Event], kind: str, unit: Unit) -> str:
-    """Returns the module's path below the layer's, or what is computed."""
+    """Returns the module's path below what the layer's calls have in common, or what is computed.
+
+    So equal layers name their operators alike: "0.1" and "1.1" of two layers are both "1".
+    """
     event = next((each for each in events if each.flops), events[0])
     what = (
         kind if kind in ("attention", "loss") else re.sub(r"^_|_forward$|^native_", "", event.name)
     )
-    path = event.call.path if event.call is not None else ""
-    whole = event.call is not None and not any(event.call.module.children())
-    if path == unit.name:
-        last = path.rpartition(".")[2]
-        path = "" if not whole else path if last.isdigit() else last
-    elif unit.name and path.startswith(unit.name + "."):
-        path = path[len(unit.name) + 1 :]
-    elif event.call not in unit.calls and not any(_is_in(event.call, c) for c in unit.calls):
-        path = ""
-    if not path or kind == "loss":
+    call = event.call
+    if kind == "loss" or call is None or not any(_is_in(call, each) for each in unit.calls):
+        return what
+    whole = not any(call.module.children())
+    path = call.path[len(unit.common) :].lstrip(".")
+    if not path and whole:
+        last = call.path.rpartition(".")[2]
+        path = "" if last.isdigit() else last
+    if not path:
         return what
     return path if whole else f"{path}.{what}"
 
