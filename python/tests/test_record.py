@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -486,6 +487,9 @@ def build():
 def wrong():
     return 3
 
+def unfit():
+    return nn.Sequential(nn.Linear(8, 8), nn.Linear(9, 8)), torch.zeros(2, 8)
+
 def fails():
     raise ValueError("no data\\nhere")
 """
@@ -523,3 +527,25 @@ def test_the_command_says_what_is_wrong_in_one_line(
     done = command(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"corro: {message}\n"
+
+
+def test_a_model_that_does_not_fit_its_inputs_is_one_line_without_torchs_log(
+    tmp_path: Path,
+) -> None:
+    done = command(tmp_path, "train:unfit")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("corro: record: 1: RuntimeError: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_torchs_log_is_silent_while_recording_alone() -> None:
+    log, other = (logging.getLogger(f"torch.{name}") for name in ("_subclasses.fake_tensor", "nn"))
+    seen: list[bool] = []
+    handle = nn.Linear(8, 8)
+    handle.register_forward_hook(lambda *_: seen.extend([log.disabled, other.disabled]))
+    corro.torch.record(handle, torch.zeros(4, 8))
+    assert seen == [True, False]
+    assert not log.disabled
+    with pytest.raises(corro.InvalidArgumentError):
+        corro.torch.record(handle, torch.zeros(4, 9))
+    assert not log.disabled

@@ -7,6 +7,7 @@ counters, hooks, caches), and the user's module keeps none of it.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,6 +86,17 @@ def faked(model: nn.Module, fakes: Fakes) -> Iterator[None]:
         for parameter, gradient in gradients:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
+
+
+@contextmanager
+def log_silenced() -> Iterator[None]:
+    """Inside, torch logs no traceback of an operation that refuses fakes; who caught it tells."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 @contextmanager

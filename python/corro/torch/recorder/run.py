@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 from corro.errors import CorroError, InvalidArgumentError
 from corro.model import ModelDescription
 from corro.torch.recorder.describe import Subject, describe
-from corro.torch.recorder.fakes import Fakes, faked, random_state_kept
+from corro.torch.recorder.fakes import Fakes, faked, log_silenced, random_state_kept
 from corro.torch.recorder.trace import INPUT, PARAMETER, SIDE, Trace, Tracer
 
 Loss = Callable[[Any], Tensor]
@@ -59,7 +59,7 @@ def trace_model(
                 tracer.declare(tensor, origin)
                 origin = SIDE
         try:
-            with mode:
+            with log_silenced(), mode:
                 tracer.run(lambda: model(*args, **options), lambda output: _loss_of(output, loss))
         except CorroError:
             raise
