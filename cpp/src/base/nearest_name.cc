@@ -8,6 +8,7 @@ namespace corro {
 namespace {
 
 constexpr size_t kMostEdits = 2;
+constexpr size_t kLeastBeginning = 3;
 
 /// Letters to insert, delete or replace (Wagner and Fischer 1974, with one row of the table).
 size_t edits_between(const std::string& from, const std::string& to) {
@@ -37,6 +38,16 @@ std::string nearest_name(const std::string& name, const std::set<std::string>& k
     nearest = candidate;
   }
   return nearest;
+}
+
+std::string completed_or_nearest_name(const std::string& name, const std::set<std::string>& known) {
+  if (name.size() < kLeastBeginning) return nearest_name(name, known);
+  std::string shortest;
+  for (const std::string& candidate : known) {
+    if (!candidate.starts_with(name)) continue;
+    if (shortest.empty() || candidate.size() < shortest.size()) shortest = candidate;
+  }
+  return shortest.empty() ? nearest_name(name, known) : shortest;
 }
 
 }  // namespace corro

@@ -38,7 +38,7 @@ struct Definitions {
 };
 
 std::string did_you_mean(const std::string& name, const std::set<std::string>& known) {
-  const std::string nearest = nearest_name(name, known);
+  const std::string nearest = completed_or_nearest_name(name, known);
   if (!nearest.empty()) return fmt::format("; did you mean {}?", nearest);
   return known.empty() ? "" : fmt::format("; there are {}", fmt::join(known, ", "));
 }
