@@ -1,8 +1,10 @@
 #include "app/cli.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "app/completion.h"
 #include "base/nearest_name.h"
@@ -263,21 +266,46 @@ std::vector<launch::MisplacedOption> find_misplaced(const CLI::App& app,
   return found;
 }
 
+/// A command as CLI11 has it, and how a user spells it: "corro plan fit".
+struct Command {
+  const CLI::App& options;
+  std::string words;
+};
+
+/// The first option that the command does not have, or the first argument that is too much;
+/// `parsed` is what parsed, the command or one above it.
+std::string describe_extras(const CLI::App& parsed, const Command& command) {
+  const std::vector<std::string> extras = parsed.remaining(true);
+  const auto option = std::ranges::find_if(
+      extras, [](const std::string& word) { return word.size() > 1 && word.starts_with('-'); });
+  if (option == extras.end()) {
+    return fmt::format("unexpected argument {}", fmt::join(extras, " "));
+  }
+  const std::string name = option->substr(0, option->find('='));
+  std::string what = "unknown option " + name;
+  if (command.words == "corro run") what += " (the program's own options come after the program)";
+  std::set<std::string> known;
+  for (const CLI::Option* each : command.options.get_options()) {
+    if (each->get_group().empty()) continue;  // Not for users.
+    for (const std::string& longer : each->get_lnames()) known.insert("--" + longer);
+  }
+  const std::string nearest = completed_or_nearest_name(name, known);
+  return nearest.empty() ? what : fmt::format("{}; did you mean {}?", what, nearest);
+}
+
 /// One line out of CLI11's words, which may be several.
-Status usage_error(const std::string& command, const CLI::ParseError& error) {
+Status usage_error(const CLI::App& parsed, const Command& command, const CLI::ParseError& error) {
   std::string what = error.what();
-  if (const auto* extra = dynamic_cast<const CLI::ExtrasError*>(&error)) {
-    what = extra->what();
-    const size_t colon = what.rfind(": ");
-    what = "unknown option " + (colon == std::string::npos ? what : what.substr(colon + 2));
-    if (command == "corro run") what += " (the program's own options come after the program)";
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    what = describe_extras(parsed, command);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     what = "not a number" + what.substr(std::min(what.size(), what.find(':')));
   }
   if (what.starts_with("--np: ")) what.erase(0, 1);  // as parse_ranks() calls it
   for (char& c : what) c = c == '\n' ? ' ' : c;
-  return {Code::kInvalidArgument, fmt::format("{}: {}; see {} --help", command, what, command)};
+  return {Code::kInvalidArgument, fmt::format("{}: {}{} see {} --help", command.words, what,
+                                              what.ends_with('?') ? "" : ";", command.words)};
 }
 
 /// Moves the checked values into the request.
@@ -337,7 +365,7 @@ Status parse_run(std::vector<std::string> arguments, CLI::App& run, Raw& raw, Re
     request.text = run.help();
     return {};
   } catch (const CLI::ParseError& error) {
-    return usage_error("corro run", error);
+    return usage_error(run, {run, "corro run"}, error);
   }
   const Status status = finish_run(raw, run, request);
   return status.with_context("corro run");
@@ -358,16 +386,17 @@ Status finish_doctor(const Raw& raw, Request& request) {
   return {};
 }
 
-/// The command that a mistake belongs to: "corro plan fit".
-std::string spelled_out(const CLI::App& program, const std::vector<std::string>& arguments) {
+/// The command that a mistake belongs to.
+Command find_innermost(const CLI::App& program, const std::vector<std::string>& arguments) {
   std::string words = "corro";
   const CLI::App* command = &program;
   for (const std::string& argument : arguments) {
-    command = find_command(*command, argument);
-    if (command == nullptr) break;
+    const CLI::App* inner = find_command(*command, argument);
+    if (inner == nullptr) break;
+    command = inner;
     words += " " + argument;
   }
-  return words;
+  return {*command, std::move(words)};
 }
 
 /// Everything but `run` and `help`.
@@ -379,7 +408,7 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
     request.text = program.help();  // of the subcommand, if one was given
     return {};
   } catch (const CLI::ParseError& error) {
-    return usage_error(spelled_out(program, arguments), error);
+    return usage_error(program, find_innermost(program, arguments), error);
   }
   if (program.got_subcommand("plan") || program.got_subcommand("probe")) {
     request.action = Action::kPlan;

@@ -187,7 +187,10 @@ TEST(PlanCommandLine, MistakesAreOneLineThatNamesTheOption) {
       {{"plan", "--offload", "maybe"}, "corro plan: --offload: "},
       {{"plan", "--dtype", "f99"}, "corro plan: --dtype: "},
       {{"plan", "--json", ""}, "corro plan: --json: must not be empty"},
-      {{"plan", "--wrong"}, "corro plan: unknown option --wrong"},
+      {{"plan", "--wrong"}, "corro plan: unknown option --wrong; see corro plan --help"},
+      {{"plan", "--model", "m", "--seq", "4096"},
+       "corro plan: unknown option --seq; did you mean --sequence? see corro plan --help"},
+      {{"plan", "whatif", "--remov=a"}, "corro plan whatif: unknown option --remov; did you mean "},
       {{"plan", "fit"}, "corro plan fit: "},
       {{"plan", "fit", "a", "b"}, "corro plan fit: "},
       {{"plan", "fit", "--tp", "8", "a"}, "corro plan fit: "},
@@ -197,7 +200,7 @@ TEST(PlanCommandLine, MistakesAreOneLineThatNamesTheOption) {
       {{"plan", "export", "a", "--to", "x"}, "corro plan export: --to: "},
       {{"plan", "whatif", "--model", "m", "--cluster", "c"}, "corro plan whatif: --remove: "},
       {{"plan", "guess"}, "corro plan: "},
-      {{"probe", "x"}, "corro probe: "},
+      {{"probe", "x"}, "corro probe: unexpected argument x; see corro probe --help"},
       {{"probe", "-H", ""}, "corro probe: --hosts: no host"},
   };
   for (const auto& [arguments, said] : mistakes) {
