@@ -274,6 +274,22 @@ BAD: list[tuple[list[str], dict[str, str], str]] = [
     ),
     (["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--measure"], {}, "FILE.py:FUNCTION"),
     (["plan", "--model", "x.py:f", "--cluster", "none.yaml", "--measure"], {}, "none.yaml"),
+    (
+        ["plan", "--model", "x.py:f", "--cluster", "c.yaml", "--measure"],
+        {"c.yaml": "corro_cluster: 1\nhosts:\n  - {device: h100-80gb}\n"},
+        'corro plan: c.yaml: device "h100-80gb" is no processor: --measure runs on processors',
+    ),
+    (
+        ["plan", "--model", "x.py:f", "--cluster", "c.yaml", "--measure"],
+        {
+            "c.yaml": "corro_cluster: 1\ndevices:\n"
+            "  core: {memory: 1 GB, peak: {f32: 1 GFLOP/s}, memory_bandwidth: 1 GB/s}\n"
+            "links: {net: {bandwidth: 1 GB/s}}\nhosts:\n"
+            "  - {name: a, device: core, network: net}\n"
+            "  - {name: b, device: cpu-core, network: net}\n"
+        },
+        "corro plan: c.yaml: must have one type of device to be measured, not 2",
+    ),
     (["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--objective", "cost"], {}, "objective"),
     (["plan", "--model", "gpt2-xl", "--cluster", CLUSTER, "--pp", "64"], {}, "pp 64"),
     (["plan", *LLAMA, "--memory-limit", "1 MB"], {}, "does not fit: "),

@@ -1,18 +1,46 @@
 // `corro plan --measure`: a job with a rank for each device of the cluster, in which Python runs
 // the model by one plan after the other.
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "app/commands.h"
 #include "app/plan_question.h"
 #include "app/planning.h"
+#include "base/dtype.h"
 #include "diagnosis/exit_status.h"
 #include "plan/cluster/cluster_file.h"
 
 namespace corro::app {
+namespace {
+
+/// All ranks compute alike on one processor each. A device with units for other dtypes is none: a
+/// rank for each GPU of a file would compute on the processors of whoever asks.
+Result<plan::Cluster> read_measurable(const std::string& path) {
+  CORRO_ASSIGN(plan::Cluster cluster, plan::load_cluster(path));
+  for (const plan::DeviceType& type : cluster.types) {
+    for (size_t dtype = 0; dtype < kDTypeCount; ++dtype) {
+      const bool usual = dtype == size_t(DType::kF32) || dtype == size_t(DType::kF64);
+      if (usual || type.peak[dtype] == 0) continue;
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{}: device \"{}\" is no processor: --measure runs on processors "
+                                "alone, whose peaks are of f32 and f64",
+                                path, type.name));
+    }
+  }
+  if (cluster.types.size() != 1) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: must have one type of device to be measured, not {}", path,
+                              cluster.types.size()));
+  }
+  return cluster;
+}
+
+}  // namespace
 
 int measure_plans(const PlanCommand& command, const Variables& environment) {
   const PlanQuestion& question = command.question;
-  const auto cluster = plan::load_cluster(question.cluster);
+  const auto cluster = read_measurable(question.cluster);
   if (!cluster.ok()) {
     complain(cluster.status().with_context(name_of(command.action)).message());
     return diagnosis::kUsageExit;
