@@ -99,7 +99,8 @@ void describe_question(CLI::App& app, RawPlan& raw) {
   add_value(app, raw, "--model", "FILE|NAME", "What is trained: a file, or a known model's name");
   add_value(app, raw, "--cluster", "FILE", "On what: a cluster file");
   add_value(app, raw, "--samples", "N", "Samples of the whole training");
-  add_value(app, raw, "--bytes-per-sample", "BYTES", "What storage delivers for each of them");
+  add_value(app, raw, "--bytes-per-sample", "BYTES",
+            "What storage delivers for each of them, such as \"16 KiB\"");
   add_choice(app, raw, "--objective", "WHAT", {"time", "cost", "samples_per_price"},
              "What is best: time (the default), cost or samples_per_price");
   add_choice(app, raw, "--trainer", "PROGRAM", {"corro", "megatron"},
@@ -238,7 +239,7 @@ class Checked {
     if (value == nullptr) return;
     const auto read = plan::parse_quantity(*value, plan::Unit::kBytes);
     if (!read || !range.holds(*read)) {
-      return refuse(name, fmt::format("must be an amount of memory such as \"{}\", not {}",
+      return refuse(name, fmt::format("must be an amount of bytes such as \"{}\", not {}",
                                       plan::example_of(plan::Unit::kBytes), shown(*value)));
     }
     result = *read;
@@ -285,7 +286,7 @@ void finish_question(Checked& checked, PlanCommand& command) {
   question.params = checked.text("--params");
   question.profile = checked.text("--profile");
   checked.number("--samples", {1, 1e18}, question.samples);
-  checked.number("--bytes-per-sample", {0, 1e18}, question.bytes_per_sample);
+  checked.bytes("--bytes-per-sample", {0, 1e18}, question.bytes_per_sample);
   checked.choice<plan::Objective>("--objective", plan::kObjectiveCount, question.objective);
   checked.choice<plan::Trainer>("--trainer", plan::kTrainerCount, question.trainer);
   checked.whole("--global-batch", {1, 1U << 24U}, question.global_batch);

@@ -35,7 +35,7 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
                                       "--samples",
                                       "1e9",
                                       "--bytes-per-sample",
-                                      "4096",
+                                      "16 KiB",
                                       "--objective",
                                       "cost",
                                       "--trainer",
@@ -91,7 +91,7 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
   EXPECT_EQ(question.cluster, "c.yaml");
   EXPECT_EQ(question.params, "params.json");
   EXPECT_EQ(question.samples, 1e9);
-  EXPECT_EQ(question.bytes_per_sample, 4096);
+  EXPECT_EQ(question.bytes_per_sample, 16384);
   EXPECT_EQ(question.objective, plan::Objective::kCost);
   EXPECT_EQ(question.trainer, plan::Trainer::kMegatron);
   EXPECT_EQ(question.global_batch, 1536U);
@@ -178,6 +178,8 @@ TEST(PlanCommandLine, MistakesAreOneLineThatNamesTheOption) {
       {{"plan", "--zero", "4"}, "corro plan: --zero: must be an integer from 0 to 3"},
       {{"plan", "--samples", "nan"}, "corro plan: --samples: "},
       {{"plan", "--samples", "inf"}, "corro plan: --samples: "},
+      {{"plan", "--bytes-per-sample", "16 KiB/s"},
+       "corro plan: --bytes-per-sample: must be an amount of bytes such as \"80 GiB\", not "},
       {{"plan", "--samples", "1e9x"}, "corro plan: --samples: "},
       {{"plan", "--samples", "-5"}, "corro plan: --samples: "},
       {{"plan", "--memory-limit", "70 Gib/s"}, "corro plan: --memory-limit: must be an amount"},

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "plan/json.h"
+#include "plan/quantity.h"
 
 namespace corro::plan {
 namespace {
@@ -32,18 +33,19 @@ Status set_integer(std::optional<T>& option, std::string_view name, const std::s
   return {};
 }
 
-Status set_quantity(std::optional<double>& option, std::string_view name, const std::string& text) {
-  const auto value = to_number(text);
-  if (!value) return refuse(fmt::format("{}: must be a number", name));
-  option = value->get<double>();
-  return {};
+Status set_amount(std::optional<double>& option, std::string_view name, const std::string& text,
+                  Unit unit) {
+  option = parse_quantity(text, unit);
+  if (option) return {};
+  return refuse(fmt::format("{}: must be an amount of {} such as \"{}\"", name, name_of(unit),
+                            example_of(unit)));
 }
 
 Status set(PartitionOptions& options, std::string_view name, const std::string& text) {
   if (name == "--devices") return set_integer(options.devices, name, text);
   if (name == "--micro-batches") return set_integer(options.micro_batches, name, text);
-  if (name == "--memory") return set_quantity(options.memory_bytes, name, text);
-  return set_quantity(options.bandwidth, name, text);
+  if (name == "--memory") return set_amount(options.memory_bytes, name, text, Unit::kBytes);
+  return set_amount(options.bandwidth, name, text, Unit::kBytesPerSecond);
 }
 
 bool is_option(std::string_view name) {

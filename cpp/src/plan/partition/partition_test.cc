@@ -264,6 +264,11 @@ TEST(PartitionCommand, ReadsAFileAndItsOptions) {
   EXPECT_EQ(request->options.micro_batches, 1920U);
   EXPECT_EQ(request->options.memory_bytes, 8e9);
   EXPECT_EQ(request->options.bandwidth, 2.5e10);
+  const auto amounts = parse_partition_arguments(
+      std::vector<std::string>{"a.json", "--memory=16 GiB", "--bandwidth", "200 Gbit/s"});
+  ASSERT_TRUE(amounts.ok()) << amounts.status().to_string();
+  EXPECT_EQ(amounts->options.memory_bytes, 16.0 * (1U << 30U));
+  EXPECT_EQ(amounts->options.bandwidth, 2.5e10);
 }
 
 TEST(PartitionCommand, AWrongArgumentIsNamed) {
@@ -279,8 +284,9 @@ TEST(PartitionCommand, AWrongArgumentIsNamed) {
   for (const char* value : {"", "-1", "1.5", "x", "8 8", "5000000000", "nan"}) {
     EXPECT_THAT(message({"a", "--devices", value}), StartsWith("--devices: must be a whole"));
   }
-  for (const char* value : {"", "nan", "inf", "1e", "0x10", "1e999"}) {
-    EXPECT_THAT(message({"a", "--memory", value}), StartsWith("--memory: must be a number"));
+  for (const char* value : {"", "nan", "inf", "1e", "0x10", "1e999", "8 GB/s"}) {
+    EXPECT_THAT(message({"a", "--memory", value}),
+                StartsWith("--memory: must be an amount of bytes "));
   }
 }
 
