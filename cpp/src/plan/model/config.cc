@@ -69,6 +69,8 @@ std::vector<Number> numbers() {
   };
 }
 
+constexpr std::string_view kSequenceHint = "; --sequence gives it, too (in Python sequence=)";
+
 /// What a config does not say of its family, or only where it differs.
 struct Family {
   std::string_view type;
@@ -131,6 +133,9 @@ TransformerShape ShortForm::read(const ModelOptions& options) {
   if (!is_name(shape.name)) reading_.fail({nullptr, "name", {}}, kNameRule);
   for (const Number& number : numbers()) {
     const bool is_needed = number.is_needed && (number.name != "sequence" || options.sequence == 0);
+    if (number.name == "sequence" && is_needed && object_.find(number.name) == nullptr) {
+      reading_.fail({nullptr, number.name, {}}, fmt::format("is missing{}", kSequenceHint));
+    }
     std::optional<int64_t> fallback;
     if (!is_needed) fallback = 0;
     shape.*number.member = static_cast<uint32_t>(
@@ -210,8 +215,9 @@ void ConfigReader::read_number(const Number& number, bool is_needed, Transformer
   }
   if (!is_needed) return;
   reading_.fail({&place_, number.names.front(), {}},
-                fmt::format("is missing; other names of it are {}",
-                            fmt::join(number.names.begin() + 1, number.names.end(), ", ")));
+                fmt::format("is missing; other names of it are {}{}",
+                            fmt::join(number.names.begin() + 1, number.names.end(), ", "),
+                            number.name == "sequence" ? kSequenceHint : ""));
 }
 
 TransformerShape ConfigReader::read(const ModelOptions& options) {

@@ -214,7 +214,8 @@ TEST(ShortForm, NeedsFiveNumbersAndMayBeGivenTheSequence) {
   EXPECT_TRUE(shape.tied && shape.learned_positions && shape.dropout);
   EXPECT_FALSE(shape.gated || shape.flash_attention);
   EXPECT_EQ(shape_of(text, {.sequence = 8}).sequence, 8);
-  EXPECT_EQ(read_model(text, "m.yaml").status().message(), "m.yaml: sequence: is missing");
+  EXPECT_EQ(read_model(text, "m.yaml").status().message(),
+            "m.yaml: sequence: is missing; --sequence gives it, too (in Python sequence=)");
 }
 
 }  // namespace
