@@ -97,13 +97,15 @@ def plan(
     cluster: object,
     *,
     samples: float | None = None,
-    bytes_per_sample: float | None = None,
+    bytes_per_sample: float | str | None = None,
     objective: str = "time",
     trainer: str = "corro",
     global_batch: int | None = None,
     memory_limit: float | str | None = None,
+    sequence: int | None = None,
     strategies: Iterable[str] | None = None,
     pins: Mapping[str, object] | None = None,
+    params: object = None,
     profile: object = None,
     policies: Iterable[object] = (),
 ) -> Planned:
@@ -113,13 +115,17 @@ def plan(
         model: the path of a model file, a config.json or a short description; the name of a known
             model; a ModelDescription; or (module, inputs) or (module, inputs, loss) to record.
         cluster: the path of a cluster file, or a mapping with its fields.
-        samples: of the whole training; bytes_per_sample: what storage delivers for each.
+        samples: of the whole training.
+        bytes_per_sample: what storage delivers for each, bytes or text as "16 KiB".
         objective: "time", "cost" or "samples_per_price".
         trainer: who is to run the plan, "corro" or "megatron": what it can do bounds the search.
         global_batch: samples of a step; default: 32 768 tokens for each device, at most 4 million.
         memory_limit: of a device, bytes or text as "70 GiB"; default: 94 % of what it has.
+        sequence: tokens of a sample, instead of the model's; a model file has its own.
         strategies: those that are allowed, of STRATEGIES; default: all.
         pins: what is decided already, as {"tensor": 8, "zero": 1, "recompute": "full"}.
+        params: a calibration: the path of a file that `corro plan fit` wrote, or a mapping with its
+            fields; default: fitted to published runs.
         profile: measured times of the layers on one of the cluster's device types: the path of a
             profile file or a mapping with its fields; default: computed from the device's figures.
         policies: objects with any of the methods cut(CutQuestion), schedule(ScheduleQuestion) and
@@ -137,8 +143,10 @@ def plan(
         "trainer": trainer,
         "global_batch": global_batch,
         "memory_limit": memory_limit,
+        "sequence": sequence,
         "pins": pins_of(strategies, pins),
-        "profile": _profile_of(profile),
+        "params": _document_of("params", params),
+        "profile": _document_of("profile", profile),
     }
     given = {name: value for name, value in options.items() if value is not None}
     try:
@@ -150,17 +158,18 @@ def plan(
     return planned_of(json.loads(document), table, terms)
 
 
-def _profile_of(profile: object) -> object:
-    if isinstance(profile, (str, os.PathLike)):
-        with open(profile, encoding="utf-8") as file:
+def _document_of(argument: str, given: object) -> object:
+    """Returns the fields of a mapping or of a file of JSON."""
+    if isinstance(given, (str, os.PathLike)):
+        with open(given, encoding="utf-8") as file:
             try:
                 return json.load(file)
             except ValueError as error:
-                raise InvalidArgumentError(f"{os.fspath(profile)}: {error}") from None
-    if profile is None or isinstance(profile, Mapping):
-        return profile
+                raise InvalidArgumentError(f"{os.fspath(given)}: {error}") from None
+    if given is None or isinstance(given, Mapping):
+        return given
     raise InvalidArgumentError(
-        f"plan: profile: must be a path or a mapping, not a {type(profile).__name__}"
+        f"plan: {argument}: must be a path or a mapping, not a {type(given).__name__}"
     )
 
 

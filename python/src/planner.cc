@@ -42,8 +42,10 @@ using Texts = std::tuple<std::string, std::string, std::string>;
   throw nb::python_error();
 }
 
-Result<corro::plan::Model> read_model(const std::string& text, const std::string& name) {
-  return text.empty() ? corro::plan::make_known_model(name) : corro::plan::read_model(text, name);
+Result<corro::plan::Model> read_model(const std::string& text, const std::string& name,
+                                      const corro::plan::ModelOptions& options) {
+  return text.empty() ? corro::plan::make_known_model(name, options)
+                      : corro::plan::read_model(text, name, options);
 }
 
 Result<corro::plan::Cluster> read_cluster(const std::string& text, const std::string& name) {
@@ -70,13 +72,14 @@ Result<Texts> make_texts(const Result<corro::plan::Model>& model,
 /// A model without text is a known one's name, a cluster without text is a file's path.
 Texts plan(const std::string& model, const std::string& model_name, const std::string& cluster,
            const std::string& cluster_name, const std::string& options, const nb::list& policies) {
-  Result<corro::plan::Request> request = corro::python::read_options(options);
-  if (!request.ok()) raise(request.status());
+  Result<corro::python::Options> read = corro::python::read_options(options);
+  if (!read.ok()) raise(read.status());
   PythonPolicies python(policies);
   Result<Texts> texts = [&] {
     const nb::gil_scoped_release release;
-    return make_texts(read_model(model, model_name), read_cluster(cluster, cluster_name),
-                      *std::move(request), python.native());
+    return make_texts(read_model(model, model_name, read->model),
+                      read_cluster(cluster, cluster_name), std::move(read->request),
+                      python.native());
   }();
   python.rethrow();
   if (!texts.ok()) raise(texts.status());

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "plan/cost/calibration_file.h"
 #include "plan/cost/profile_file.h"
 #include "plan/json.h"
 
@@ -82,29 +83,34 @@ nb::dict to_dict(const JobShape& shape) {
 
 }  // namespace
 
-Result<plan::Request> read_options(std::string_view text) {
+Result<Options> read_options(std::string_view text) {
   CORRO_ASSIGN(const Json document, plan::parse_json(text, "plan"));
   Reading reading("plan");
   ObjectReader top(document, {}, reading,
                    {"global_batch", "samples", "bytes_per_sample", "objective", "trainer",
-                    "memory_limit", "pins", "profile"});
-  plan::Request request;
+                    "memory_limit", "sequence", "pins", "params", "profile"});
+  Options options;
+  plan::Request& request = options.request;
   request.global_batch = static_cast<uint32_t>(top.integer("global_batch", {0, kMostCount}, 0));
   request.samples = top.real("samples", kAmount, 0);
-  request.bytes_per_sample = top.real("bytes_per_sample", kAmount, 0);
+  request.bytes_per_sample = top.quantity("bytes_per_sample", plan::Unit::kBytes, kAmount, 0);
   request.objective =
       top.choice<plan::Objective>("objective", plan::kObjectiveCount, plan::Objective::kTime);
   request.trainer =
       top.choice<plan::Trainer>("trainer", plan::kTrainerCount, plan::Trainer::kCorro);
   request.memory_limit = top.quantity("memory_limit", plan::Unit::kBytes, kAmount, 0);
+  options.model.sequence = static_cast<uint32_t>(top.integer("sequence", {1, 1 << 24}, 0));
   const Place at{nullptr, "pins", {}};
   if (const Json* pins = top.find("pins")) request.pins = read_pins(*pins, at, reading);
   CORRO_TRY(reading.status());
+  if (const Json* params = top.find("params")) {
+    CORRO_ASSIGN(request.calibration, plan::read_calibration(params->dump(), "plan: params"));
+  }
   if (const Json* profile = top.find("profile")) {
     CORRO_ASSIGN(plan::Profile read, plan::read_profile(profile->dump(), "plan: profile"));
     request.profile = std::make_shared<const plan::Profile>(std::move(read));
   }
-  return request;
+  return options;
 }
 
 /// Called on the planning thread without the GIL. After a failure nobody is asked any more: an

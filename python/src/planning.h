@@ -11,15 +11,21 @@
 #include <vector>
 
 #include "base/status.h"
+#include "plan/model/model_file.h"
 #include "plan/search/planner.h"
 
 namespace corro::python {
 
 namespace nb = nanobind;
 
-/// Reads a request's options, JSON text that corro/planner.py writes; model and cluster are left
-/// empty. INVALID_ARGUMENT "plan: pins.tensor: what is wrong".
-[[nodiscard]] Result<plan::Request> read_options(std::string_view text);
+struct Options {
+  plan::Request request = {};     ///< Model and cluster are left empty.
+  plan::ModelOptions model = {};  ///< What the model is to be read with.
+};
+
+/// Reads a request's options, JSON text that corro/planner.py writes. INVALID_ARGUMENT
+/// "plan: pins.tensor: what is wrong".
+[[nodiscard]] Result<Options> read_options(std::string_view text);
 
 /// Policies in Python. Each function gets the fields of its question as a dict, and returns a list
 /// of integers. What one raises ends the plan and is raised again. Externally synchronized: one

@@ -171,6 +171,33 @@ class Policies:
         return range(question.shape.ranks)
 
 
+def test_a_sequence_and_a_calibration_are_those_of_the_program(tmp_path: Path) -> None:
+    usual = corro.plan("gpt3-13b", SMALL, global_batch=512)
+    short = corro.plan("gpt3-13b", SMALL, global_batch=512, sequence=1024)
+    assert short.step < usual.step
+    assert short.document["model"]["sequence"] == 1024
+    calibration = {
+        "corro_calibration": 1,
+        "matmul_efficiency": 0.2,
+        "memory_efficiency": 0.5,
+        "link_efficiency": 0.5,
+        "network_efficiency": 0.5,
+        "collective_seconds": 1e-3,
+        "operator_seconds": 1e-3,
+    }
+    slow = corro.plan("gpt3-13b", SMALL, global_batch=512, params=calibration)
+    assert slow.step > 2 * usual.step
+    path = tmp_path / "params.json"
+    path.write_text(json.dumps(calibration))
+    assert corro.plan("gpt3-13b", SMALL, global_batch=512, params=path).step == slow.step
+
+
+def test_what_storage_delivers_may_be_text() -> None:
+    text = corro.plan(MODEL, SMALL, global_batch=256, samples=1e6, bytes_per_sample="4 KiB")
+    number = corro.plan(MODEL, SMALL, global_batch=256, samples=1e6, bytes_per_sample=4096)
+    assert text.document == number.document
+
+
 def test_policies_are_asked_and_never_make_a_plan_worse() -> None:
     policies = Policies()
     pins = {"pipeline": 4, "tensor": 1, "chunks": 1}
@@ -211,6 +238,10 @@ def test_an_answer_that_is_no_list_of_integers_is_a_type_error(answer: object) -
         ({"objective": "fun"}, "plan: objective: must be one of time, cost, samples_per_price"),
         ({"trainer": "me"}, "plan: trainer: must be one of corro, megatron"),
         ({"memory_limit": "much"}, "plan: memory_limit: "),
+        ({"sequence": 0}, "plan: sequence: must be an integer from 1 to 16777216"),
+        ({"sequence": 512}, "tower: sequence: a model file has its own"),
+        ({"params": 3}, "plan: params: must be a path or a mapping, not a int"),
+        ({"params": {"corro_calibration": 1}}, "plan: params: matmul_efficiency: is missing"),
         ({"samples": float("nan")}, "plan: Out of range float values"),
         ({"pins": {"tensr": 1}}, "plan: pins.tensr: is no field here; "),
         ({"pins": {"zero": 4}}, "plan: pins.zero: must be an integer from 0 to 3"),
