@@ -19,9 +19,10 @@ namespace {
 Result<plan::Cluster> read_measurable(const std::string& path) {
   CORRO_ASSIGN(plan::Cluster cluster, plan::load_cluster(path));
   for (const plan::DeviceType& type : cluster.types) {
-    for (size_t dtype = 0; dtype < kDTypeCount; ++dtype) {
-      const bool usual = dtype == size_t(DType::kF32) || dtype == size_t(DType::kF64);
-      if (usual || type.peak[dtype] == 0) continue;
+    for (int i = 0; i < kDTypeCount; ++i) {
+      const auto dtype = static_cast<DType>(i);
+      const bool usual = dtype == DType::kF32 || dtype == DType::kF64;
+      if (usual || type.peak[static_cast<size_t>(i)] == 0) continue;
       return Status(Code::kInvalidArgument,
                     fmt::format("{}: device \"{}\" is no processor: --measure runs on processors "
                                 "alone, whose peaks are of f32 and f64",
