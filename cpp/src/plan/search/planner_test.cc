@@ -200,7 +200,8 @@ TEST(Planner, RefusesPinsThatNoShapeHas) {
   request.pins = {.tensor = 2, .pipeline = 8};
   const auto decision = make_plan(request);
   EXPECT_EQ(decision.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(decision.status().message(), HasSubstr("pins: tp 2, pp 8 need 16 devices, and there are 4"));
+  EXPECT_THAT(decision.status().message(),
+              HasSubstr("pins: tp 2, pp 8 need 16 devices, and there are 4"));
 }
 
 TEST(Planner, SaysByHowMuchItDoesNotFitAndWhatWouldHelp) {
