@@ -263,9 +263,13 @@ def test_wrong_arguments_are_one_line(arguments: dict[str, Any], message: str) -
 
 
 def test_what_cannot_fit_says_so() -> None:
-    huge = ModelDescription(name="huge", types=(LAYER,), layers=(LayerRun(type=0, count=20000),))
-    with pytest.raises(corro.ResourceExhaustedError):
-        corro.plan(huge, CLUSTERS / "cpu_2.yaml", global_batch=2, pins={"dtype": "f32"})
+    deep = ModelDescription(name="deep", types=(LAYER,), layers=(LayerRun(type=0, count=1000),))
+    given: dict[str, Any] = {"global_batch": 2, "pins": {"dtype": "f32"}}
+    with pytest.raises(corro.ResourceExhaustedError, match="does not fit: "):
+        corro.plan(deep, CLUSTERS / "cpu_2.yaml", memory_limit="1 MiB", **given)
+    deep = dataclasses.replace(deep, layers=(LayerRun(type=0, count=20000),))
+    with pytest.raises(corro.InvalidArgumentError, match="has 20000 layers, of which at most 1024"):
+        corro.plan(deep, CLUSTERS / "cpu_2.yaml", **given)
 
 
 def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ Status Planner::check_profile(const Profile& profile) const {
   const bool known = std::ranges::any_of(
       request_.cluster.types, [&](const DeviceType& type) { return type.name == profile.device; });
   if (!known) {
-    return refuse(fmt::format("device \"{}\" is not in the cluster \"{}\"", profile.device,
+    return refuse(fmt::format(R"(device "{}" is not in the cluster "{}")", profile.device,
                               request_.cluster.name));
   }
   for (const LayerType& type : request_.model.types) {
