@@ -65,10 +65,12 @@ class Planner {
   }
 
  private:
+  /// What a waiting shape's bound is of, each tighter than the one before and dearer to have.
+  enum class Level : uint8_t { kProducts, kWork, kFractions };
   struct Waiting {
     double bound;  ///< Of the objective.
     uint32_t shape;
-    bool is_tight;
+    Level level;
     bool operator<(const Waiting& other) const {  // The queue gives the greatest.
       return std::tie(bound, shape) > std::tie(other.bound, other.shape);
     }
@@ -82,6 +84,7 @@ class Planner {
   void try_smallest();
   std::string what_would_help() const;
   void fill_queue();
+  [[nodiscard]] double least_products(const JobShape& shape) const;
   void search();
   void take(Candidate candidate);
   void ask_cut_policies();
@@ -112,6 +115,7 @@ class Planner {
   const Policies& policies_;
   std::vector<Pool> pools_;
   StageSearch search_;
+  double flops_ = forward_flops(request_.model);  ///< Of a sample.
   std::vector<JobShape> shapes_;
   std::priority_queue<Waiting> queue_;
   std::optional<Candidate> best_;
@@ -283,9 +287,23 @@ Status Planner::does_not_fit() {
 
 void Planner::fill_queue() {
   for (uint32_t i = 0; i < shapes_.size(); ++i) {
-    const double bound = search_.quick_bound(shapes_[i]);
-    if (bound < kInfeasible) queue_.push({objective(shapes_[i], bound), i, false});
+    queue_.push({objective(shapes_[i], least_products(shapes_[i])), i, Level::kProducts});
   }
+}
+
+/// Matrix products alone, on the fastest devices, divided evenly: what needs no costs of layers.
+double Planner::least_products(const JobShape& shape) const {
+  if (request_.profile != nullptr) return 0;  // It may say less than the formulas.
+  double rate = 0;
+  for (const Pool& pool : pools_) {
+    rate = std::max(rate, pool.machine.device.peak[static_cast<size_t>(shape.dtype)] *
+                              pool.machine.calibration.matmul_efficiency);
+  }
+  if (!(rate > 0)) return 0;
+  const double work =
+      3 * flops_ * shape.micro_batch / (rate * shape.tensor * shape.context);  // All stages.
+  return (shape.micro_batches - 1.0) * work / shape.pipeline +
+         work / std::max(shape.chunks, shape.pipeline);
 }
 
 void Planner::search() {
@@ -300,9 +318,12 @@ void Planner::search() {
     const JobShape& shape = shapes_[first.shape];
     // Past the optimum only a runner-up is looked for: another cut, not a twin.
     if (done && !differs(shape, best_->shape)) continue;
-    if (!first.is_tight) {
-      const double bound = objective(shape, search_.fractional_bound(shape));
-      if (bound < kInfeasible) queue_.push({std::max(bound, first.bound), first.shape, true});
+    if (first.level != Level::kFractions) {
+      const bool quick = first.level == Level::kProducts;
+      const double bound =
+          objective(shape, quick ? search_.quick_bound(shape) : search_.fractional_bound(shape));
+      const Level next = quick ? Level::kWork : Level::kFractions;
+      if (bound < kInfeasible) queue_.push({std::max(bound, first.bound), first.shape, next});
       continue;
     }
     ++exact_;
