@@ -158,8 +158,8 @@ bool count_failure(JobView& view, const Loss& loss) {
   const std::string_view cause = name_of(loss.cause);
   const int64_t streak = view.status.count("streaks", cause) + 1;
   if (streak > rule.limit) {
-    fail_job(view, "RestartLimitReached",
-             fmt::format("{}: {}; restart.{}.limit is {}", loss.pod, loss.why, cause, rule.limit));
+    end_job(view, "Failed", "RestartLimitReached",
+            fmt::format("{}: {}; restart.{}.limit is {}", loss.pod, loss.why, cause, rule.limit));
     return false;
   }
   view.status.set_count("streaks", cause, streak);
@@ -272,14 +272,15 @@ bool all_workers_done(const JobView& view) {
   return true;
 }
 
-void fail_job(JobView& view, const std::string& reason, const std::string& message) {
-  view.status.set_condition("Failed", true, reason, message);
+void end_job(JobView& view, const std::string& how, const std::string& reason,
+             const std::string& message) {
+  view.status.set_condition(how, true, reason, message);
   for (const char* type : {"Running", "Restarting", "Pending"})
     view.status.set_condition(type, false, reason, message);
   if (!view.status.time("completionTime")) view.status.set("completionTime", time_text(view.now));
   view.status.erase("nextActionTime");
-  view.status.set("state", "Failed");
-  view.event("Warning", reason, message);
+  view.status.set("state", how);
+  view.event(how == "Failed" ? "Warning" : "Normal", reason, message);
 }
 
 }  // namespace corro::kube

@@ -35,8 +35,9 @@ void retire_all(JobView& view);
 /// True if every worker of a CorroJob ended well.
 [[nodiscard]] bool all_workers_done(const JobView& view);
 
-/// Sets conditions, completionTime and state of a job that failed.
-void fail_job(JobView& view, const std::string& reason, const std::string& message);
+/// Sets conditions, completionTime and state of a job that ended; `how`: "Succeeded" or "Failed".
+void end_job(JobView& view, const std::string& how, const std::string& reason,
+             const std::string& message);
 
 /// Time to wait before restart number `streak` in a row: none, `first`, twice that, ... `most`.
 [[nodiscard]] std::chrono::seconds backoff_of(int64_t streak, std::chrono::seconds first,

@@ -87,21 +87,14 @@ void check_deadline(JobView& view) {
   if (!view.spec.active_deadline || !start) return;
   const Time end = *start + *view.spec.active_deadline;
   if (view.now < end) return view.look_again(end);
-  fail_job(view, "DeadlineExceeded",
-           fmt::format("{} was active longer than specified deadline", view.spec.kind_name()));
+  end_job(view, "Failed", "DeadlineExceeded",
+          fmt::format("{} was active longer than specified deadline", view.spec.kind_name()));
 }
 
 void succeed(JobView& view) {
   const std::string message = fmt::format("{} {}/{} successfully completed.", view.spec.kind_name(),
                                           view.spec.space, view.spec.name);
-  const std::string reason = view.reason_of("Succeeded");
-  view.status.set_condition("Succeeded", true, reason, message);
-  for (const char* type : {"Running", "Restarting", "Pending"})
-    view.status.set_condition(type, false, reason, message);
-  if (!view.status.time("completionTime")) view.status.set("completionTime", time_text(view.now));
-  view.status.erase("nextActionTime");
-  view.status.set("state", "Succeeded");
-  view.event("Normal", reason, message);
+  end_job(view, "Succeeded", view.reason_of("Succeeded"), message);
 }
 
 /// The end of an MPIJob is its launcher's.
@@ -112,8 +105,8 @@ void end_with_launcher(JobView& view) {
   if (end.kind == LauncherEnd::Kind::kSucceeded) {
     succeed(view);
   } else {
-    fail_job(view, end.reason.empty() ? view.reason_of("Failed") : end.reason,
-             end.message.empty() ? fmt::format("{} has failed", view.title()) : end.message);
+    end_job(view, "Failed", end.reason.empty() ? view.reason_of("Failed") : end.reason,
+            end.message.empty() ? fmt::format("{} has failed", view.title()) : end.message);
   }
   count_pods(view);
 }
