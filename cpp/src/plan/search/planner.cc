@@ -57,8 +57,11 @@ class Planner {
     if (shapes_.empty()) return no_shape();
     fill_queue();
     search();
-    if (!best_) try_smallest();
-    if (!best_) return does_not_fit();
+    if (!best_) {
+      const std::vector<JobShape> smallest = smallest_shapes();
+      try_each(smallest);
+      if (!best_) return does_not_fit(smallest);
+    }
     ask_cut_policies();
     place_candidates();
     return decide();
@@ -79,9 +82,9 @@ class Planner {
   Status check() const;
   Status check_profile(const Profile& profile) const;
   Status no_shape() const;
-  Status does_not_fit();
+  Status does_not_fit(const std::vector<JobShape>& smallest);
   std::vector<JobShape> smallest_shapes();
-  void try_smallest();
+  void try_each(const std::vector<JobShape>& shapes);
   std::string what_would_help() const;
   void fill_queue();
   [[nodiscard]] double least_products(const JobShape& shape) const;
@@ -197,20 +200,20 @@ Status Planner::no_shape() const {
 /// micro-batches are as small as they can be.
 std::vector<JobShape> Planner::smallest_shapes() {
   constexpr size_t kMost = 8;
-  const auto shapes = shapes_of(request_, pools_);
   uint32_t zero = 0;
   bool offload = false;
   uint32_t samples = UINT32_MAX;
-  for (const JobShape& shape : shapes) {
+  for (const JobShape& shape : shapes_) {
     zero = std::max(zero, shape.zero);
     offload = offload || shape.offload;
     samples = std::min(samples, shape.micro_batch);
   }
   std::vector<std::pair<double, const JobShape*>> found;
-  for (const JobShape& shape : shapes) {
+  for (const JobShape& shape : shapes_) {
     const bool alone = shape.data * shape.context == 1;
     const bool is_small = (shape.zero == zero || alone) && shape.offload == offload &&
-                          shape.micro_batch == samples && shape.schedule == shapes.front().schedule;
+                          shape.micro_batch == samples &&
+                          shape.schedule == shapes_.front().schedule;
     const double bytes = is_small ? search_.least_memory(shape) : kInfeasible;
     if (bytes < kInfeasible) found.emplace_back(bytes, &shape);
   }
@@ -222,8 +225,8 @@ std::vector<JobShape> Planner::smallest_shapes() {
 }
 
 /// Where memory is so short that the fastest shapes fit in no way, those that need least may.
-void Planner::try_smallest() {
-  for (const JobShape& shape : smallest_shapes()) {
+void Planner::try_each(const std::vector<JobShape>& shapes) {
+  for (const JobShape& shape : shapes) {
     auto solved = search_.solve(shape);
     if (solved.best) take(*std::move(solved.best));
   }
@@ -234,6 +237,7 @@ void Planner::try_smallest() {
 std::string Planner::what_would_help() const {
   const auto fits = [&](const Request& request) {
     Planner other(request, policies_);
+    other.shapes_ = shapes_of(request, other.pools_);
     return std::ranges::any_of(other.smallest_shapes(), [&](const JobShape& shape) {
       return other.search_.solve(shape).best.has_value();
     });
@@ -266,8 +270,7 @@ std::string Planner::what_would_help() const {
 }
 
 /// What needs least of what was tried says by how much it does not fit, and what would help.
-Status Planner::does_not_fit() {
-  const std::vector<JobShape> smallest = smallest_shapes();
+Status Planner::does_not_fit(const std::vector<JobShape>& smallest) {
   if (smallest.empty()) {
     return {Code::kInvalidArgument,
             "model: no device of the cluster has matrix units for its dtype, or its experts do not "
