@@ -54,7 +54,8 @@ int measure_plans(const PlanCommand& command, const Variables& environment) {
   job.rsh = command.hosts.rsh;
   job.module = true;
   job.long_wait = Duration::zero();  // The fill of a pipeline is no news.
-  job.command = {"corro.torch.measure", question.model, "--cluster", question.cluster};
+  job.command = {"corro.torch.measure", question.model, "--cluster",
+                 question.cluster,      "--device",     cluster->types[0].name};
   const auto add = [&](const char* name, std::string value) {
     job.command.insert(job.command.end(), {name, std::move(value)});
   };

@@ -31,7 +31,7 @@ from corro.torch.measuring.candidates import (
     micro_batches,
     predict,
 )
-from corro.torch.measuring.chain import Build, Built, Chain, chain_of
+from corro.torch.measuring.chain import Build, Built, chain_of
 from corro.torch.measuring.profile import profile_of
 from corro.torch.measuring.running import MakeStage, run
 from corro.torch.measuring.stages import ComputedStage, WaitedStage
@@ -45,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m corro.torch.measure")
     parser.add_argument("model", metavar="FILE.py:FUNCTION")
     parser.add_argument("--cluster", required=True, metavar="FILE")
+    parser.add_argument("--device", required=True, help="its one type of device")
     parser.add_argument("--global-batch", type=int, help="default: 8 samples for each rank")
     parser.add_argument("--memory-limit", type=float, help="bytes of a rank")
     parser.add_argument("--json", metavar="FILE", help="write everything here")
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.global_batch or SAMPLES_OF_A_RANK * corro.size(),
             options.memory_limit,
         )
-        measure(build, question, options.json)
+        measure(build, question, options.device, options.json)
     except (CorroError, OSError) as error:
         if corro.rank() == 0:
             print(f"corro plan: {error}", file=sys.stderr)
@@ -67,19 +68,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(build: Build, question: Question, output: str | None) -> None:
+def measure(build: Build, question: Question, device: str, output: str | None) -> None:
     """Measures and shows; on all ranks of the job."""
     torch.manual_seed(1)
     chain = chain_of(build)
     found = candidates(question, len(chain.layers))
     _tell("measuring each layer")
-    profile = profile_of(build, chain, _device_of(chain, question), micro_batches(question))
+    profile = profile_of(build, chain, device, micro_batches(question))
     predict(found, question, chain.description, profile)
     waits = corro.local_size() > (os.cpu_count() or 1)
     make: MakeStage = (
-        (lambda each, begin, end: WaitedStage(each, begin, end, build, profile))
+        (lambda each, begin, end: WaitedStage(each, begin, end, chain, profile))
         if waits
-        else (lambda each, begin, end: ComputedStage(each, begin, end, build))
+        else (lambda each, begin, end: ComputedStage(each, begin, end, chain, build))
     )
     if waits:
         _tell(f"{corro.local_size()} ranks on fewer cores: they wait instead of computing")
@@ -101,13 +102,6 @@ def measure(build: Build, question: Question, output: str | None) -> None:
 def _tell(what: str) -> None:
     if corro.rank() == 0:
         print(f"corro plan: {what}", file=sys.stderr, flush=True)
-
-
-def _device_of(chain: Chain, question: Question) -> str:
-    """Returns the name of the cluster's device type: `corro plan` refuses several, and GPUs."""
-    planned = corro.plan(chain.description, question.cluster, global_batch=question.global_batch)
-    name: str = planned.document["cluster"]["types"][0]["name"]
-    return name
 
 
 def _load(spec: str) -> Build:

@@ -28,6 +28,8 @@ class Chain:
 
     description: ModelDescription
     layers: tuple[nn.Sequential, ...]
+    items: tuple[slice, ...]
+    """Which items of the nn.Sequential each layer is, in every model that is built."""
     kinds: tuple[str, ...]
     """The name of each layer's type."""
     repeated: tuple[bool, ...]
@@ -59,10 +61,12 @@ def chain_of(build: Build) -> Chain:
     sequence = inputs.shape[1] if inputs.dim() > 1 and not inputs.is_floating_point() else 0
     description = describe(trace, Subject(type(model).__name__, 1, sequence, dtype))
     runs = [run for run in description.layers for _ in range(run.count)]
-    layers = _slices(model, units)
+    items = _items(model, units)
+    layers = tuple(model[each] for each in items)
     return Chain(
         description,
         layers,
+        items,
         tuple(description.types[run.type].name for run in runs),
         tuple(run.count > 1 for run in runs),
         tuple(_outputs(layers, inputs)),
@@ -76,7 +80,7 @@ def _outputs(layers: Sequence[nn.Module], x: Tensor) -> Iterator[torch.Size]:
             yield x.shape
 
 
-def _slices(model: nn.Sequential, units: Sequence[Unit]) -> tuple[nn.Sequential, ...]:
+def _items(model: nn.Sequential, units: Sequence[Unit]) -> tuple[slice, ...]:
     """Returns the items of the model that each layer calls: none for one that is but the loss."""
     names = [name for name, _ in model.named_children()]
     begins = [0]
@@ -87,4 +91,4 @@ def _slices(model: nn.Sequential, units: Sequence[Unit]) -> tuple[nn.Sequential,
     for unit, begin, end in zip(units, begins, ends, strict=True):
         if begin > end or (begin == end and unit.calls):
             raise InvalidArgumentError(f'--model: layer "{unit.name}" ends inside of an item')
-    return tuple(model[begin:end] for begin, end in zip(begins, ends, strict=True))
+    return tuple(slice(begin, end) for begin, end in zip(begins, ends, strict=True))

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import corro
 from corro.torch.measuring.candidates import Candidate
-from corro.torch.measuring.chain import Build, chain_of
+from corro.torch.measuring.chain import Build, Chain
 
 
 class Stage(Protocol):
@@ -27,18 +27,21 @@ class Stage(Protocol):
 
 
 class ComputedStage:
-    """Computes layers [begin, end) with torch."""
+    """Computes layers [begin, end) of a model of its own with torch."""
 
-    def __init__(self, candidate: Candidate, begin: int, end: int, build: Build) -> None:
-        chain = chain_of(build)
+    def __init__(
+        self, candidate: Candidate, begin: int, end: int, chain: Chain, build: Build
+    ) -> None:
         size = candidate.micro_batch
         self._first, self._last = begin == 0, end == len(chain.layers)
         self._takes = None if self._first else chain.boundary(begin - 1, size)
         self._gives = None if self._last else chain.boundary(end - 1, size)
         self._parts = 1 / candidate.micro_batches
         full = candidate.recompute == "full"
-        self._layers = [(chain.layers[i], full and chain.repeated[i]) for i in range(begin, end)]
-        _, self._inputs, self._loss = build(size)
+        model, self._inputs, self._loss = build(size)
+        assert isinstance(model, nn.Sequential)
+        span = range(begin, end)
+        self._layers = [(model[chain.items[i]], full and chain.repeated[i]) for i in span]
         parameters = list(nn.ModuleList(layer for layer, _ in self._layers).parameters())
         self.gradients = _in_one_piece(parameters)
         # A stage may be the loss alone.
@@ -76,9 +79,8 @@ class WaitedStage:
     """Waits as long as the profile says that layers [begin, end) take."""
 
     def __init__(
-        self, candidate: Candidate, begin: int, end: int, build: Build, profile: dict[str, Any]
+        self, candidate: Candidate, begin: int, end: int, chain: Chain, profile: dict[str, Any]
     ) -> None:
-        chain = chain_of(build)
         times = [
             time_
             for i in range(begin, end)
