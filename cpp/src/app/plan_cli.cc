@@ -242,7 +242,8 @@ class Checked {
       return refuse(name, fmt::format("must be an amount of bytes such as \"{}\", not {}",
                                       plan::example_of(plan::Unit::kBytes), shown(*value)));
     }
-    result = *read;
+    const double amount = *read;
+    result = amount;
   }
   void on_off(const std::string& name, std::optional<bool>& result) const {
     if (const std::string* value = find(name)) result = *value == "on";
