@@ -16,7 +16,7 @@ namespace corro::kube {
 using Json = nlohmann::json;
 
 /// Points of wall-clock time, as Kubernetes writes them: whole seconds, UTC.
-using Time = std::chrono::sys_seconds;
+using KubeTime = std::chrono::sys_seconds;
 
 inline constexpr int kMostWorkers = 10000;
 inline constexpr int kMostSlots = 1024;

@@ -31,7 +31,7 @@ struct Action {
 struct Decision {
   std::vector<Action> actions;
   std::string reason;
-  std::optional<Time> look_again;
+  std::optional<KubeTime> look_again;
 };
 
 }  // namespace corro::kube

@@ -43,7 +43,7 @@ bool is_wanted_after_end(const JobView& view, const PodView& pod) {
 void check_time_to_live(JobView& view) {
   const auto completion = view.status.time("completionTime");
   if (!view.spec.time_to_live || !completion) return;
-  const Time end = *completion + *view.spec.time_to_live;
+  const KubeTime end = *completion + *view.spec.time_to_live;
   if (view.now < end) return view.look_again(end);
   view.remove_object(*view.observed.job);
 }

@@ -73,7 +73,7 @@ class ClusterModel {
   /// Names of pods that are neither ended nor being deleted.
   [[nodiscard]] std::set<std::string> live_pods() const;
   [[nodiscard]] const Decision& last() const { return last_; }
-  [[nodiscard]] Time now() const { return now_; }
+  [[nodiscard]] KubeTime now() const { return now_; }
 
   /// What must never happen and did.
   std::vector<std::string> violations;
@@ -111,7 +111,7 @@ class ClusterModel {
   ObjectName job_name_;
   Options options_;
   std::mt19937_64 random_;
-  Time now_;
+  KubeTime now_;
   uint64_t version_ = 0;
   std::set<std::string> unseen_when_gone_;
   Decision last_;

@@ -39,7 +39,7 @@ ObjectName name_in(const Json& object) {
 
 }  // namespace
 
-JobView::JobView(const ReadJob& read, const Observed& seen, Time time)
+JobView::JobView(const ReadJob& read, const Observed& seen, KubeTime time)
     : spec(read.spec),
       job(read),
       observed(seen),
@@ -96,7 +96,7 @@ bool JobView::is_foreign(const ObjectName& name) const {
 bool JobView::is_refused(const ObjectName& name) {
   const auto refusal = observed.refused.find(name);
   if (refusal == observed.refused.end()) return false;
-  const Time next = refusal->second.at + kRetryRefused;
+  const KubeTime next = refusal->second.at + kRetryRefused;
   if (now >= next) return false;
   block("CreateRefused", fmt::format("{} {}: {}; tried again at {}", name.kind, name.name,
                                      refusal->second.message, time_text(next)));
@@ -168,7 +168,7 @@ void JobView::event(std::string_view type, std::string_view reason, std::string_
        .body = Json::object({{"type", type}, {"reason", reason}, {"message", message}})});
 }
 
-void JobView::look_again(Time at) {
+void JobView::look_again(KubeTime at) {
   if (!look_again_ || at < *look_again_) look_again_ = at;
 }
 

@@ -25,13 +25,13 @@ struct Block {
 /// Loop-confined. Borrows job and observed.
 class JobView {
  public:
-  JobView(const ReadJob& job, const Observed& observed, Time now);
+  JobView(const ReadJob& job, const Observed& observed, KubeTime now);
 
   const JobSpec& spec;
   const ReadJob& job;
   const Observed& observed;
   const Options& options;
-  const Time now;
+  const KubeTime now;
   const GangChoice gang;
   StatusDraft status;
   std::vector<PodView>
@@ -58,7 +58,7 @@ class JobView {
   /// Takes away the object of a pod that does not end, without a word from its node.
   void force_remove_pod(const PodView& pod);
   void event(std::string_view type, std::string_view reason, std::string_view message);
-  void look_again(Time at);
+  void look_again(KubeTime at);
   /// The first one is what the condition says.
   void block(std::string reason, std::string message);
   [[nodiscard]] const std::optional<Block>& blocked() const { return blocked_; }
@@ -79,7 +79,7 @@ class JobView {
   std::vector<Action> deletes_;
   std::vector<Action> events_;
   std::optional<Block> blocked_;
-  std::optional<Time> look_again_;
+  std::optional<KubeTime> look_again_;
 };
 
 /// A refused create is tried again so long after.

@@ -13,7 +13,7 @@ struct LauncherEnd {
   Kind kind = Kind::kNone;
   std::string reason = {};
   std::string message = {};
-  std::optional<Time> at = {};  ///< When it completed, as the Job says.
+  std::optional<KubeTime> at = {};  ///< When it completed, as the Job says.
 };
 
 [[nodiscard]] LauncherEnd launcher_end(const JobView& view);

@@ -65,7 +65,7 @@ std::optional<Loss> look_at(JobView& view, Member member, int index) {
   return loss;
 }
 
-void next_generation(JobView& view, Member member, int index, std::optional<Time> not_before,
+void next_generation(JobView& view, Member member, int index, std::optional<KubeTime> not_before,
                      int failures) {
   const MemberState state = view.state(member, index);
   const int newest = std::max(state.generation, newest_pod(view, member, index));
@@ -87,14 +87,14 @@ void report_restart(JobView& view, Cause cause, const std::string& message) {
   view.event("Warning", reason, fmt::format("{}: {}", name_of(cause), message));
 }
 
-std::string when(const std::optional<Time>& time) {
+std::string when(const std::optional<KubeTime>& time) {
   return time ? fmt::format("at {}", time_text(*time)) : std::string("at once");
 }
 
 /// MPIJob: this member alone.
 void replace_member(JobView& view, const Loss& loss) {
   const int failures = loss.lived_long ? 0 : view.state(loss.member, loss.index).failures;
-  std::optional<Time> not_before;
+  std::optional<KubeTime> not_before;
   const auto wait = backoff_of(failures + 1, std::chrono::seconds(1), kMostBackoff);
   if (wait.count() > 0) not_before = view.now + wait;
   next_generation(view, loss.member, loss.index, not_before, failures + 1);
@@ -168,7 +168,7 @@ bool count_failure(JobView& view, const Loss& loss) {
   // A pod that was lost is not the user's fault: the first one is replaced at once.
   const int64_t steps = loss.cause == Cause::kLostPod ? streak : streak + 1;
   const auto wait = backoff_of(steps, rule.backoff, rule.most_backoff);
-  std::optional<Time> next;
+  std::optional<KubeTime> next;
   if (wait.count() > 0) {
     next = view.now + wait;
     view.status.set("nextActionTime", time_text(*next));
@@ -183,7 +183,7 @@ bool count_failure(JobView& view, const Loss& loss) {
 void restart_round(JobView& view, const std::vector<Loss>& losses) {
   if (!losses.empty() && !is_same_failure(view, losses) && !count_failure(view, blamed(losses)))
     return;
-  std::optional<Time> not_before = view.status.time("nextActionTime");
+  std::optional<KubeTime> not_before = view.status.time("nextActionTime");
   if (not_before && *not_before <= view.now) not_before.reset();
   for (const Loss& loss : losses) next_generation(view, loss.member, loss.index, not_before, 0);
   for (int i = 0; i < view.spec.workers; ++i) {

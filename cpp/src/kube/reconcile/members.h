@@ -39,7 +39,7 @@ void retire_all(JobView& view);
 void end_job(JobView& view, const std::string& how, const std::string& reason,
              const std::string& message);
 
-/// Time to wait before restart number `streak` in a row: none, `first`, twice that, ... `most`.
+/// KubeTime to wait before restart number `streak` in a row: none, `first`, twice that, ... `most`.
 [[nodiscard]] std::chrono::seconds backoff_of(int64_t streak, std::chrono::seconds first,
                                               std::chrono::seconds most);
 

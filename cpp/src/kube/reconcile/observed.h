@@ -43,7 +43,7 @@ struct Options {
 /// The API server did not take an object: its words, and when.
 struct Refusal {
   std::string message;
-  Time at;
+  KubeTime at;
 };
 
 /// What the caller did and its caches may not show yet. Data of the caller's; losing it costs calls
@@ -56,7 +56,7 @@ struct Refusal {
 struct Expectations {
   std::set<ObjectName> created;
   std::set<std::string> deleted;
-  std::optional<Time> status_written;
+  std::optional<KubeTime> status_written;
 };
 
 /// Borrows all objects.

@@ -27,8 +27,8 @@ struct PodView {
   std::string trouble;              ///< Why it does not run: "Unschedulable: 0/3 nodes ...".
   std::string status_reason;        ///< The pod's own, as the kubelet wrote them.
   std::string status_message;
-  std::optional<Time> created;
-  std::optional<Time> deletion;  ///< When its grace period ends.
+  std::optional<KubeTime> created;
+  std::optional<KubeTime> deletion;  ///< When its grace period ends.
 
   [[nodiscard]] bool has_ended() const {
     return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed;

@@ -85,7 +85,7 @@ void resume(JobView& view) {
 void check_deadline(JobView& view) {
   const auto start = view.status.time("startTime");
   if (!view.spec.active_deadline || !start) return;
-  const Time end = *start + *view.spec.active_deadline;
+  const KubeTime end = *start + *view.spec.active_deadline;
   if (view.now < end) return view.look_again(end);
   end_job(view, "Failed", "DeadlineExceeded",
           fmt::format("{} was active longer than specified deadline", view.spec.kind_name()));
@@ -133,7 +133,7 @@ void advance(JobView& view) {
 
 }  // namespace
 
-Decision reconcile(const ReadJob& job, const Observed& observed, Time now) {
+Decision reconcile(const ReadJob& job, const Observed& observed, KubeTime now) {
   if (std::string why = why_left_alone(job, observed); !why.empty())
     return {.actions = {}, .reason = std::move(why), .look_again = {}};
   JobView view(job, observed, now);

@@ -17,6 +17,6 @@ namespace corro::kube {
 
 /// `job` has to be of `observed.job`. `observed.options` must not be null. What is observed may be
 /// old: the actions are then refused or change nothing.
-[[nodiscard]] Decision reconcile(const ReadJob& job, const Observed& observed, Time now);
+[[nodiscard]] Decision reconcile(const ReadJob& job, const Observed& observed, KubeTime now);
 
 }  // namespace corro::kube

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const Json& pod : pods) observed.pods.push_back(&pod);
   for (const Json& object : objects) observed.objects.push_back(&object);
   const auto read = corro::kube::read_job(job, {});
-  const corro::kube::Time now{std::chrono::seconds(1'800'000'000)};
+  const corro::kube::KubeTime now{std::chrono::seconds(1'800'000'000)};
   (void)reconcile(read, observed, now);
   observed.expected.status_written = now;
   (void)reconcile(read, observed, now + std::chrono::hours(1));

@@ -534,7 +534,7 @@ TEST(Reconcile, QuickFailuresOfAWorkerBackOff) {
   ASSERT_TRUE(cluster.settle());
   cluster.harm_pod("mnist-worker-0", Harm::kExitCode);
   ASSERT_TRUE(cluster.settle());
-  const Time before = cluster.now();
+  const KubeTime before = cluster.now();
   cluster.harm_pod("mnist-worker-0-g1", Harm::kExitCode);
   cluster.deliver_all();
   cluster.reconcile_once({});
@@ -594,7 +594,7 @@ TEST(Reconcile, ACorroJobRestartsByCauseUntilItsLimit) {
                        1);
   ASSERT_TRUE(cluster.settle());
   for (int i = 0; i < 2; ++i) {
-    const Time before = cluster.now();
+    const KubeTime before = cluster.now();
     cluster.harm_pod(fmt::format("mnist-worker-1-g{}", i), Harm::kExitCode);
     cluster.deliver_all();
     cluster.reconcile_once({});
@@ -835,7 +835,7 @@ TEST(Reconcile, ARefusedPodIsTheConditionAndTriedAgain) {
   observed.job = &job;
   observed.objects = {&service};
   observed.options = &options;
-  const Time now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24);
+  const KubeTime now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24);
   observed.refused[{"Pod", "mnist-worker-0-g0"}] = {"spec.containers[0].image: Required value",
                                                     now};
   const Decision decision = reconcile(read_job(job, {}), observed, now);
@@ -860,8 +860,8 @@ TEST(Reconcile, AStatusThatWasTakenAwayIsFoundAgainInThePods) {
 }
 
 TEST(TimeText, IsReadAgain) {
-  const Time time = std::chrono::sys_days(std::chrono::year(2024) / 2 / 29) +
-                    std::chrono::hours(23) + std::chrono::minutes(59) + seconds(58);
+  const KubeTime time = std::chrono::sys_days(std::chrono::year(2024) / 2 / 29) +
+                        std::chrono::hours(23) + std::chrono::minutes(59) + seconds(58);
   EXPECT_EQ(time_text(time), "2024-02-29T23:59:58Z");
   EXPECT_EQ(parse_time("2024-02-29T23:59:58Z"), time);
   EXPECT_EQ(parse_time("2024-02-29T23:59:58.123456Z"), time);

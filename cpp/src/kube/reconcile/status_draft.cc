@@ -38,7 +38,7 @@ Json without_minor(Json status) {
 
 }  // namespace
 
-StatusDraft::StatusDraft(const Json& job, Time now)
+StatusDraft::StatusDraft(const Json& job, KubeTime now)
     : job_(job), now_(now), before_(object_in(job, "status")), status_(before_) {}
 
 bool StatusDraft::exists() const { return before_.contains("state"); }
@@ -69,7 +69,7 @@ std::string StatusDraft::reason_of(std::string_view type) const {
   return found == nullptr ? "" : text_in(*found, "reason");
 }
 
-std::optional<Time> StatusDraft::transition_of(std::string_view type) const {
+std::optional<KubeTime> StatusDraft::transition_of(std::string_view type) const {
   const Json* found = condition(type);
   if (found == nullptr) return {};
   return time_in(*found, "lastTransitionTime");
@@ -102,7 +102,7 @@ bool StatusDraft::set_condition(std::string_view type, bool status, std::string_
 
 int64_t StatusDraft::number(std::string_view field) const { return small_number(status_, field); }
 
-std::optional<Time> StatusDraft::time(std::string_view field) const {
+std::optional<KubeTime> StatusDraft::time(std::string_view field) const {
   return time_in(status_, field);
 }
 

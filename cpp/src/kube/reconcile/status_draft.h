@@ -20,7 +20,7 @@ struct MemberState {
   bool seen = false;
   bool done = false;
   int failures = 0;
-  std::optional<Time> not_before = {};
+  std::optional<KubeTime> not_before = {};
 
   friend bool operator==(const MemberState&, const MemberState&) = default;
 };
@@ -28,7 +28,7 @@ struct MemberState {
 /// Loop-confined. Borrows the job.
 class StatusDraft {
  public:
-  StatusDraft(const Json& job, Time now);
+  StatusDraft(const Json& job, KubeTime now);
 
   /// True once the job was decided on before.
   [[nodiscard]] bool exists() const;
@@ -38,13 +38,13 @@ class StatusDraft {
   [[nodiscard]] bool is_true(std::string_view condition) const;
   [[nodiscard]] std::string message_of(std::string_view condition) const;
   [[nodiscard]] std::string reason_of(std::string_view condition) const;
-  [[nodiscard]] std::optional<Time> transition_of(std::string_view condition) const;
+  [[nodiscard]] std::optional<KubeTime> transition_of(std::string_view condition) const;
   /// Returns whether status or reason change.
   bool set_condition(std::string_view type, bool status, std::string_view reason,
                      std::string_view message);
 
   [[nodiscard]] int64_t number(std::string_view field) const;
-  [[nodiscard]] std::optional<Time> time(std::string_view field) const;
+  [[nodiscard]] std::optional<KubeTime> time(std::string_view field) const;
   [[nodiscard]] bool flag(std::string_view field) const;
   [[nodiscard]] std::string text(std::string_view field) const;
   /// One of the counts in an object of counts.
@@ -65,7 +65,7 @@ class StatusDraft {
   [[nodiscard]] const Json* condition(std::string_view type) const;
 
   const Json& job_;
-  Time now_;
+  KubeTime now_;
   Json before_;
   Json status_;
 };

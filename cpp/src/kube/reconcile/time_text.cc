@@ -17,7 +17,7 @@ int digits_at(std::string_view text, size_t at, size_t count) {
 
 }  // namespace
 
-std::string time_text(Time time) {
+std::string time_text(KubeTime time) {
   using std::chrono::floor;
   const auto day = floor<std::chrono::days>(time);
   const std::chrono::year_month_day date(day);
@@ -27,7 +27,7 @@ std::string time_text(Time time) {
                      clock.hours().count(), clock.minutes().count(), clock.seconds().count());
 }
 
-std::optional<Time> parse_time(std::string_view text) {
+std::optional<KubeTime> parse_time(std::string_view text) {
   // 2026-11-24T20:00:00[.123456]Z
   if (text.size() < 20 || text.size() > 40 || text.back() != 'Z' || text[10] != 'T') return {};
   const int year = digits_at(text, 0, 4);
@@ -41,11 +41,11 @@ std::optional<Time> parse_time(std::string_view text) {
                                          std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day))};
   if (!date.ok() || hour > 23 || minute > 59 || second > 60) return {};
-  return Time(std::chrono::sys_days(date)) + std::chrono::hours(hour) +
+  return KubeTime(std::chrono::sys_days(date)) + std::chrono::hours(hour) +
          std::chrono::minutes(minute) + std::chrono::seconds(second);
 }
 
-std::optional<Time> time_in(const Json& object, std::string_view field) {
+std::optional<KubeTime> time_in(const Json& object, std::string_view field) {
   if (!object.is_object()) return {};
   const auto found = object.find(field);
   if (found == object.end() || !found->is_string()) return {};

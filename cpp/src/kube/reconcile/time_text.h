@@ -9,12 +9,12 @@
 
 namespace corro::kube {
 
-[[nodiscard]] std::string time_text(Time time);
+[[nodiscard]] std::string time_text(KubeTime time);
 
 /// Reads RFC 3339 in UTC; fractions of a second are dropped. Nothing for any other text.
-[[nodiscard]] std::optional<Time> parse_time(std::string_view text);
+[[nodiscard]] std::optional<KubeTime> parse_time(std::string_view text);
 
 /// parse_time() of a field of an object; nothing if there is none.
-[[nodiscard]] std::optional<Time> time_in(const Json& object, std::string_view field);
+[[nodiscard]] std::optional<KubeTime> time_in(const Json& object, std::string_view field);
 
 }  // namespace corro::kube
