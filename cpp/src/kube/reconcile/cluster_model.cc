@@ -7,6 +7,7 @@
 #include "kube/reconcile/pod_view.h"
 #include "kube/reconcile/status_draft.h"
 #include "kube/reconcile/time_text.h"
+#include "kube/reconcile/trimmed.h"
 
 namespace corro::kube {
 namespace {
@@ -82,9 +83,15 @@ bool ClusterModel::deliver_one() {
     view_.erase(event.name);
   } else {
     expected_.created.erase(event.name);
-    view_[event.name] = std::move(event.object);
+    see(event.name, std::move(event.object));
   }
   return true;
+}
+
+/// The operator's cache keeps no more than it has to.
+void ClusterModel::see(const ObjectName& name, Json object) {
+  trim(object);
+  view_[name] = std::move(object);
 }
 
 void ClusterModel::deliver_all() {
@@ -98,7 +105,7 @@ void ClusterModel::restart_operator() {
   view_.clear();
   watches_.clear();
   for (const auto& [name, object] : store_) {
-    if (name.kind != "Secret") view_[name] = object;
+    if (name.kind != "Secret") see(name, object);
   }
 }
 
@@ -137,7 +144,7 @@ size_t ClusterModel::reconcile_once(const Faults& faults) {
     const bool is_lost = chance(faults.lost_answer);
     // After a status patch the operator takes the job anew, whatever came of it.
     if (action.kind == ActionKind::kStatus && has_job()) {
-      view_[job_name_] = job();
+      see(job_name_, job());
       expected_.status_written = now_;
     }
     if (is_lost) return tried;

@@ -96,6 +96,7 @@ class ClusterModel {
   void check_create(const Json& object);
   Answer remove(const ObjectName& name, const Json& body);
   void note(const Action& action, Answer answer);
+  void see(const ObjectName& name, Json object);
   void write(const ObjectName& name, Json object);
   void erase(const ObjectName& name);
   void start_pod(const ObjectName& name);
