@@ -1,0 +1,179 @@
+#include "kube/operator/job_table.h"
+
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
+#include "kube/client/json.h"
+#include "kube/job/names.h"
+#include "kube/reconcile/job_view.h"
+#include "kube/reconcile/trimmed.h"
+
+namespace corro::kube {
+namespace {
+
+uint64_t version_of(const Json& object) {
+  const std::string text = text_at(object, {"metadata", "resourceVersion"});
+  uint64_t version = 0;
+  std::from_chars(text.data(), text.data() + text.size(), version);
+  return version;
+}
+
+std::string uid_of(const Json& object) { return text_at(object, {"metadata", "uid"}); }
+
+/// Whose object it is; "" for nobody's.
+std::string job_uid(const Kind& kind, const Json& object) {
+  return kind.is_job ? uid_of(object) : text_at(object, {"metadata", "labels", kUidLabel});
+}
+
+ObjectName name_of(const Kind& kind, const Json& object) {
+  return {std::string(kind.name), text_at(object, {"metadata", "name"})};
+}
+
+/// Lists of built-in types leave them out.
+void say_kind(const Kind& kind, Json& object) {
+  object["kind"] = kind.name;
+  if (!object.contains("apiVersion")) object["apiVersion"] = kind.api_version;
+}
+
+bool is_of(const Kind& kind, const Json& object) {
+  return find_kind({kind}, text_at(object, {"apiVersion"}), text_at(object, {"kind"})) != nullptr;
+}
+
+void forget_manifest(JobRecord& record) {
+  JobRecord rest;
+  rest.objects = std::move(record.objects);
+  record = std::move(rest);
+}
+
+void forget_object(JobRecord& record, const ObjectName& name) {
+  const auto known = record.objects.find(name);
+  record.expected.created.erase(name);
+  if (known == record.objects.end()) return;
+  record.expected.deleted.erase(uid_of(known->second));
+  record.objects.erase(known);
+}
+
+}  // namespace
+
+void put_job(JobRecord& record, Json job) {
+  if (!record.job.is_null() && version_of(job) < version_of(record.job)) return;
+  trim(job);
+  record.job = std::move(job);
+}
+
+Observed JobRecord::observe(const Options& options, KubeTime now) const {
+  Observed observed;
+  observed.job = &job;
+  for (const auto& [name, object] : objects)
+    (name.kind == "Pod" ? observed.pods : observed.objects).push_back(&object);
+  // A name that was taken may be free again.
+  for (const auto& [name, since] : foreign) {
+    if (now < since + kRetryRefused) observed.foreign.insert(name);
+  }
+  observed.refused = refused;
+  observed.expected = expected;
+  observed.options = &options;
+  return observed;
+}
+
+GuardedJob JobTable::find(const std::string& uid) const {
+  auto jobs = jobs_.lock();
+  const auto found = jobs->find(uid);
+  return found == jobs->end() ? nullptr : found->second;
+}
+
+std::vector<std::string> JobTable::uids() const {
+  std::vector<std::string> uids;
+  auto jobs = jobs_.lock();
+  for (const auto& [uid, job] : *jobs) uids.push_back(uid);
+  return uids;
+}
+
+GuardedJob JobTable::make(const std::string& uid) {
+  auto jobs = jobs_.lock();
+  GuardedJob& job = (*jobs)[uid];
+  if (job == nullptr) job = std::make_shared<Guarded<JobRecord>>();
+  return job;
+}
+
+void JobTable::forget_if_empty(const std::string& uid) {
+  const GuardedJob job = find(uid);
+  if (job == nullptr) return;
+  auto jobs = jobs_.lock();
+  auto record = job->lock();
+  if (record->is_forgotten || !record->job.is_null() || !record->objects.empty()) return;
+  record->is_forgotten = true;
+  jobs->erase(uid);
+}
+
+void JobTable::keep(const Kind& kind, const std::string& uid, Json object) {
+  say_kind(kind, object);
+  for (;;) {
+    const GuardedJob job = make(uid);
+    auto record = job->lock();
+    if (record->is_forgotten) continue;
+    if (kind.is_job) return put_job(*record, std::move(object));
+    const ObjectName name = name_of(kind, object);
+    record->expected.created.erase(name);
+    trim(object);
+    record->objects[name] = std::move(object);
+    return;
+  }
+}
+
+JobTable::Touched JobTable::changed(const Kind& kind, Json object) {
+  std::string uid = job_uid(kind, object);
+  if (uid.empty()) return {};
+  keep(kind, uid, std::move(object));
+  return {std::move(uid)};
+}
+
+JobTable::Touched JobTable::gone(const Kind& kind, const Json& object) {
+  const std::string uid = job_uid(kind, object);
+  const GuardedJob job = find(uid);
+  if (job == nullptr) return {};
+  if (kind.is_job) {
+    forget_manifest(*job->lock());
+  } else {
+    forget_object(*job->lock(), name_of(kind, object));
+  }
+  forget_if_empty(uid);
+  return {uid};
+}
+
+void JobTable::drop_others(const Kind& kind, const std::string& uid,
+                           const std::set<std::string>& there) {
+  const GuardedJob job = find(uid);
+  if (job == nullptr) return;
+  auto record = job->lock();
+  if (kind.is_job) {
+    if (is_of(kind, record->job) && !there.contains(text_at(record->job, {"metadata", "name"})))
+      forget_manifest(*record);
+    return;
+  }
+  std::vector<ObjectName> lost;
+  for (const auto& [name, object] : record->objects) {
+    if (is_of(kind, object) && !there.contains(name.name)) lost.push_back(name);
+  }
+  for (const ObjectName& name : lost) forget_object(*record, name);
+  std::erase_if(record->expected.created,
+                [&](const ObjectName& name) { return name.kind == kind.name; });
+}
+
+JobTable::Touched JobTable::resynced(const Kind& kind, std::vector<Json> objects) {
+  std::map<std::string, std::set<std::string>> there;  // Names by the job's uid.
+  for (Json& object : objects) {
+    there[job_uid(kind, object)].insert(text_at(object, {"metadata", "name"}));
+    changed(kind, std::move(object));
+  }
+  Touched touched;
+  for (const std::string& uid : uids()) {
+    drop_others(kind, uid, there[uid]);
+    forget_if_empty(uid);
+    touched.insert(uid);
+  }
+  return touched;
+}
+
+}  // namespace corro::kube

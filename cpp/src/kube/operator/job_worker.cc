@@ -1,0 +1,180 @@
+#include "kube/operator/job_worker.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kube/client/unix_time.h"
+#include "kube/reconcile/pod_view.h"
+#include "kube/reconcile/reconcile.h"
+#include "kube/reconcile/status_draft.h"
+#include "kube/reconcile/time_text.h"
+
+namespace corro::kube {
+namespace {
+
+/// A cluster that does not keep what is written is not asked more often.
+constexpr Duration kRetryForeignSchema = std::chrono::seconds(30);
+
+Json describe(const JobIdentity& job) {
+  return {{"job", fmt::format("{} {}/{}", job.kind, job.space, job.name)}};
+}
+
+/// True if the server has dropped what was written: its CustomResourceDefinition is another.
+bool was_pruned(const Action& action, const Json& answer) {
+  const Json& written = object_in(action.body, "status");
+  const Json& kept = object_in(answer, "status");
+  for (const char* field : {"observedGeneration", "state", "members", "round"}) {
+    const auto value = written.find(field);
+    if (value != written.end() && !value->is_null() && !kept.contains(field)) return true;
+  }
+  return false;
+}
+
+void expect(JobRecord& record, const Action& action) {
+  if (action.kind == ActionKind::kCreate && !record.objects.contains(action.object))
+    record.expected.created.insert(action.object);
+  if (action.kind == ActionKind::kDelete)
+    record.expected.deleted.insert(text_in(object_in(action.body, "preconditions"), "uid"));
+}
+
+void expect_no_more(JobRecord& record, const Action& action) {
+  if (action.kind == ActionKind::kCreate) record.expected.created.erase(action.object);
+  if (action.kind == ActionKind::kDelete)
+    record.expected.deleted.erase(text_in(object_in(action.body, "preconditions"), "uid"));
+}
+
+}  // namespace
+
+/// One look at one job, while it lasts.
+struct JobWorker::Look {
+  GuardedJob record;
+  JobIdentity job;
+  Json status = {};  ///< As it was decided on, or written since.
+  bool failed = false;                 ///< Again soon.
+  std::optional<Duration> again = {};  ///< Again after so long.
+};
+
+JobWorker::JobWorker(JobWorkerOptions options, JobTable& table, WorkQueue& queue,
+                     Performer& performer, OperatorMetrics& metrics, OperatorLog& log,
+                     std::function<bool()> leads)
+    : options_(std::move(options)),
+      table_(table),
+      queue_(queue),
+      performer_(performer),
+      metrics_(metrics),
+      log_(log),
+      leads_(std::move(leads)) {}
+
+KubeTime JobWorker::now() const { return std::chrono::floor<std::chrono::seconds>(wall_now()); }
+
+Decision JobWorker::decide(Look& look) const {
+  auto record = look.record->lock();
+  if (record->job.is_null()) return {};
+  const ReadJob read = kube::read_job(record->job, options_.read);
+  look.job = {std::string(read.spec.kind_name()), read.spec.space, read.spec.name, read.spec.uid};
+  look.status = object_in(record->job, "status");
+  const KubeTime time = now();
+  return reconcile(read, record->observe(options_.jobs, time), time);
+}
+
+void JobWorker::look(const std::string& uid, const Stop& stop) {
+  Look look{table_.find(uid), {}};
+  if (look.record == nullptr) return queue_.done(uid);
+  const Decision decision = decide(look);
+  if (decision.look_again)
+    look.again = std::max<Duration>(*decision.look_again - wall_now(), Duration::zero());
+  for (const Action& action : decision.actions) {
+    if (!leads_() || stop.requested()) break;
+    if (!perform(look, action, stop)) break;
+  }
+  if (look.again) queue_.add_after(uid, *look.again);
+  look.failed ? queue_.failed(uid) : queue_.done(uid);
+}
+
+bool JobWorker::perform(Look& look, const Action& action, const Stop& stop) {
+  expect(*look.record->lock(), action);
+  Outcome outcome = performer_.perform(options_.kinds, look.job, action, stop);
+  if (outcome.ended != Ended::kDone) {
+    expect_no_more(*look.record->lock(), action);
+    Json fields = describe(look.job);
+    fields["object"] = fmt::format("{} {}", action.object.kind, action.object.name);
+    fields["why"] = outcome.message;
+    if (outcome.ended != Ended::kStale) log_.warning("an action did not end well", fields);
+  }
+  // What an event says stands in a condition too.
+  if (action.kind == ActionKind::kEvent) return true;
+  return settle(look, action, std::move(outcome), stop);
+}
+
+/// Notes how an action ended. False if the rest of the decision is void.
+bool JobWorker::settle(Look& look, const Action& action, Outcome outcome, const Stop& stop) {
+  if (action.kind == ActionKind::kStatus && outcome.ended != Ended::kDone)
+    take_job_from_server(look, stop);
+  switch (outcome.ended) {
+    case Ended::kStale:
+    case Ended::kFailed:
+      look.failed = true;
+      return false;
+    case Ended::kForeign:
+      look.record->lock()->foreign[action.object] = now();
+      look.again = Duration::zero();
+      return false;
+    case Ended::kRefused:
+      look.record->lock()->refused[action.object] = {outcome.message, now()};
+      look.again = Duration::zero();
+      return false;
+    case Ended::kDone:
+      break;
+  }
+  if (action.kind == ActionKind::kCreate) look.record->lock()->refused.erase(action.object);
+  if (action.kind != ActionKind::kStatus) return true;
+  const bool is_pruned = was_pruned(action, outcome.answer);
+  take_job(look, std::move(outcome.answer));
+  if (!is_pruned) return true;
+  Json fields = describe(look.job);
+  fields["why"] =
+      "the cluster's CustomResourceDefinition of this kind drops corro's fields: apply crds.yaml";
+  log_.error("the status was not kept", fields);
+  look.again = kRetryForeignSchema;
+  return false;
+}
+
+void JobWorker::take_job(Look& look, Json job) {
+  auto record = look.record->lock();
+  if (record->job.is_null()) return;
+  record->expected.status_written = now();
+  note_status(look, job);
+  put_job(*record, std::move(job));
+}
+
+void JobWorker::take_job_from_server(Look& look, const Stop& stop) {
+  auto job = performer_.read_job(options_.kinds, look.job, stop);
+  // 404: a watch will tell. Another job of that name is another record's.
+  if (job.ok() && text_in(object_in(*job, "metadata"), "uid") == look.job.uid)
+    take_job(look, std::move(*job));
+}
+
+/// Counts what has changed, and tells the log of a new state.
+void JobWorker::note_status(Look& look, const Json& after) {
+  const KubeTime time = now();
+  const Json before = {{"status", std::exchange(look.status, object_in(after, "status"))}};
+  const StatusDraft was(before, time);
+  const StatusDraft is(after, time);
+  for (const Cause cause : kCauses) {
+    const int64_t more =
+        is.count("restartCounts", name_of(cause)) - was.count("restartCounts", name_of(cause));
+    if (more > 0) metrics_.restarted(name_of(cause), more);
+  }
+  if (was.text("state") == is.text("state")) return;
+  Json fields = describe(look.job);
+  fields["state"] = is.text("state");
+  fields["was"] = was.text("state");
+  log_.info("a job's state has changed", fields);
+  const auto created = time_in(object_in(after, "metadata"), "creationTimestamp");
+  const bool is_first = is.text("state") == "Running" && is.number("restarts") == 0 &&
+                        was.text("state") != "Restarting";
+  if (is_first && created) metrics_.started(time - *created);
+}
+
+}  // namespace corro::kube

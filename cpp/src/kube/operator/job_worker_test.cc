@@ -1,0 +1,222 @@
+#include "kube/operator/job_worker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "kube/client/scripted_transport.h"
+#include "kube/reconcile/sample_jobs.h"
+
+namespace corro::kube {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string refusal(int code, const std::string& reason, const std::string& message) {
+  return text_of({{"kind", "Status"}, {"code", code}, {"reason", reason}, {"message", message}});
+}
+
+Result<std::map<std::string, std::string>> fill_with_uid(const JobIdentity& job,
+                                                         const Action& action) {
+  std::map<std::string, std::string> data;
+  data[action.members.at(0)] = job.uid;
+  return data;
+}
+
+/// A worker whose server answers by a script. The job has one worker and no gang; its first look
+/// writes the status and makes Secret, Services and NetworkPolicy.
+class JobWorkers : public testing::Test {
+ protected:
+  JobWorkers() {
+    job_ = sample_corro_job(1);
+    job_["metadata"] = {{"name", "mnist"},
+                        {"namespace", "default"},
+                        {"uid", "u1"},
+                        {"generation", 1},
+                        {"resourceVersion", "5"}};
+    table_.changed(kCorroJobKind, job_);
+  }
+  ~JobWorkers() override { std::fclose(file_); }
+
+  void answer(int status, const std::string& body) {
+    script_->add({.status = status, .pieces = {body}});
+  }
+  void answer_done() { answer(201, "{}"); }
+  /// The status as the server has it after the first write.
+  void answer_status(bool is_kept = true) {
+    Json job = job_;
+    job["metadata"]["resourceVersion"] = "6";
+    if (is_kept)
+      job["status"] = {{"observedGeneration", 1},
+                       {"state", "Pending"},
+                       {"conditions", Json::array({{{"type", "Created"}, {"status", "True"}}})}};
+    answer(200, text_of(job));
+  }
+  void look() {
+    queue_.add("u1");
+    ASSERT_TRUE(queue_.try_take().has_value());
+    worker_.look("u1", stop_);
+  }
+  [[nodiscard]] std::vector<std::string> calls() {
+    std::vector<std::string> all;
+    for (const Request& request : script_->asked()) {
+      const Json body = request.body.empty() ? Json() : Json::parse(request.body);
+      all.push_back(request.method + " " + text_at(body, {"kind"}) +
+                    request.target.substr(request.target.rfind('/'))
+                        .substr(0, request.target.substr(request.target.rfind('/')).find('?')));
+    }
+    return all;
+  }
+  [[nodiscard]] JobRecord& record() { return *table_.find("u1")->lock(); }
+  [[nodiscard]] std::string log_text() {
+    std::fflush(file_);
+    std::string text(size_t{1} << 16U, '\0');
+    std::rewind(file_);
+    text.resize(std::fread(text.data(), 1, text.size(), file_));
+    return text;
+  }
+
+  Json job_;
+  std::shared_ptr<Script> script_ = std::make_shared<Script>();
+  VirtualSurroundings time_;
+  Client client_{std::make_unique<ScriptedTransport>(script_), {}, time_.make()};
+  OperatorMetrics metrics_;
+  std::FILE* file_ = std::tmpfile();
+  OperatorLog log_{file_};
+  Performer performer_{client_, "me", fill_with_uid, metrics_};
+  JobTable table_;
+  WorkQueue queue_{[this] { return time_.now; }};
+  bool leads_ = true;
+  JobWorker worker_{{.kinds = kinds_of({})},  table_, queue_, performer_, metrics_, log_,
+                    [this] { return leads_; }};
+  Stop stop_;
+};
+
+TEST_F(JobWorkers, PerformsADecisionInItsOrderAndKnowsWhatToExpect) {
+  answer_status();
+  for (int i = 0; i < 5; ++i) answer_done();
+  look();
+  EXPECT_THAT(calls(), ElementsAre("PATCH /status", "POST Secret/secrets", "POST Service/services",
+                                   "POST Service/services", "POST NetworkPolicy/networkpolicies",
+                                   "POST Event/events"));
+  const Json secret = Json::parse(script_->asked()[1].body);
+  EXPECT_EQ(secret["data"]["head"], "dTE=");  // base64 of "u1"
+  EXPECT_EQ(record().expected.created.size(), 4U);
+  EXPECT_EQ(record().job["metadata"]["resourceVersion"], "6");
+  EXPECT_TRUE(record().expected.status_written.has_value());
+}
+
+TEST_F(JobWorkers, WritesNothingOnceItLeadsNoMore) {
+  leads_ = false;
+  look();
+  EXPECT_THAT(calls(), IsEmpty());
+}
+
+TEST_F(JobWorkers, AStaleStatusIsTakenAnewAndNothingElseIsDone) {
+  answer(409, refusal(409, "Conflict", "the object has been modified"));
+  Json newer = job_;
+  newer["metadata"]["resourceVersion"] = "8";
+  answer(200, text_of(newer));
+  look();
+  EXPECT_THAT(calls(), ElementsAre("PATCH /status", "GET /mnist"));
+  EXPECT_EQ(record().job["metadata"]["resourceVersion"], "8");
+  EXPECT_FALSE(queue_.try_take().has_value());
+  time_.now = time_.now + std::chrono::milliseconds(50);
+  EXPECT_TRUE(queue_.try_take().has_value());
+}
+
+TEST_F(JobWorkers, ARefusedObjectIsNotedWithTheServersWordsAndTheJobIsLookedAtAtOnce) {
+  answer_status();
+  answer(403, refusal(403, "Forbidden", "exceeded quota: few"));
+  look();
+  EXPECT_EQ(calls().size(), 2U);
+  ASSERT_EQ(record().refused.size(), 1U);
+  EXPECT_THAT(record().refused.begin()->second.message, HasSubstr("exceeded quota: few"));
+  EXPECT_TRUE(record().expected.created.empty());
+  EXPECT_TRUE(queue_.try_take().has_value());
+  EXPECT_THAT(log_text(), HasSubstr("exceeded quota"));
+}
+
+TEST_F(JobWorkers, AnObjectOfSomebodyElseIsForeignAndOneOfTheJobIsDone) {
+  answer_status();
+  answer_done();
+  answer(409, refusal(409, "AlreadyExists", "services exists"));
+  Json ours = {{"metadata", {{"name", "mnist-head"}}}};
+  ours["metadata"]["ownerReferences"] = Json::array({{{"uid", "u1"}, {"controller", true}}});
+  answer(200, text_of(ours));
+  answer(409, refusal(409, "AlreadyExists", "services exists"));
+  answer(200, R"({"metadata": {"name": "mnist"}})");
+  look();
+  EXPECT_THAT(calls(), ElementsAre("PATCH /status", "POST Secret/secrets", "POST Service/services",
+                                   "GET /mnist-head", "POST Service/services", "GET /mnist"));
+  EXPECT_TRUE(record().expected.created.contains({"Service", "mnist-head"}));
+  EXPECT_TRUE(record().foreign.contains({"Service", "mnist"}));
+}
+
+TEST_F(JobWorkers, ASecretThatIsThereIsNotRead) {
+  answer_status();
+  answer(409, refusal(409, "AlreadyExists", "secrets exists"));
+  for (int i = 0; i < 4; ++i) answer_done();
+  look();
+  EXPECT_EQ(calls().size(), 6U);
+  EXPECT_EQ(record().expected.created.size(), 4U);
+}
+
+TEST_F(JobWorkers, ALostAnswerIsNotExpected) {
+  answer_status();
+  script_->add({.status = 0, .end = {Code::kUnavailable, "cut"}, .was_sent = true});
+  look();
+  EXPECT_TRUE(record().expected.created.empty());
+  EXPECT_FALSE(queue_.try_take().has_value());  // Not at once.
+}
+
+TEST_F(JobWorkers, AServerThatDropsTheStatusIsToldOfAndNotAskedOften) {
+  answer_status(false);
+  look();
+  EXPECT_THAT(calls(), ElementsAre("PATCH /status"));
+  EXPECT_THAT(log_text(), HasSubstr("the status was not kept"));
+  time_.now = time_.now + std::chrono::seconds(29);
+  EXPECT_FALSE(queue_.try_take().has_value());
+  time_.now = time_.now + std::chrono::seconds(1);
+  EXPECT_TRUE(queue_.try_take().has_value());
+}
+
+TEST_F(JobWorkers, AFailedEventStopsNothing) {
+  answer_status();
+  for (int i = 0; i < 4; ++i) answer_done();
+  answer(403, refusal(403, "Forbidden", "no events"));
+  look();
+  EXPECT_THAT(log_text(), HasSubstr("no events"));
+  time_.now = time_.now + std::chrono::milliseconds(200);
+  EXPECT_FALSE(queue_.try_take().has_value());
+}
+
+TEST_F(JobWorkers, MetricsTellCallsAndRestarts) {
+  answer_status();
+  for (int i = 0; i < 5; ++i) answer_done();
+  look();
+  metrics_.restarted("lostPod", 2);
+  const std::string text = metrics_.text({.leads = true, .jobs = {{{"CorroJob", "Running"}, 3}}});
+  EXPECT_THAT(text, HasSubstr("corro_operator_leads 1\n"));
+  EXPECT_THAT(text, HasSubstr(R"(corro_operator_jobs{kind="CorroJob",state="Running"} 3)"));
+  EXPECT_THAT(text, HasSubstr(R"(corro_operator_restarts_total{cause="lostPod"} 2)"));
+  EXPECT_THAT(text, HasSubstr(R"(corro_operator_api_calls_total{verb="create",result="done"} 4)"));
+  EXPECT_THAT(text, HasSubstr(R"(corro_operator_api_seconds_count{verb="status"} 1)"));
+}
+
+TEST(SecondsHistogram, CountsUpToEachBound) {
+  SecondsHistogram histogram;
+  for (const double seconds : {0.004, 0.3, 5000.0}) histogram.observe(seconds);
+  std::string text;
+  histogram.write(text, "x", "");
+  EXPECT_THAT(text, HasSubstr("x_bucket{le=\"0.005\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("x_bucket{le=\"0.5\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("x_bucket{le=\"1800\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("x_bucket{le=\"+Inf\"} 3\nx_sum 5000.304\nx_count 3\n"));
+}
+
+}  // namespace
+}  // namespace corro::kube

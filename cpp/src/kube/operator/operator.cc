@@ -1,0 +1,189 @@
+#include "kube/operator/operator.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kube/client/json.h"
+#include "kube/job/names.h"
+
+namespace corro::kube {
+namespace {
+
+constexpr Duration kRetryWatch = std::chrono::seconds(30);
+constexpr Duration kRetryDiscovery = std::chrono::seconds(2);
+
+std::string selector_of(const Kind& kind) { return kind.is_job ? "" : std::string(kUidLabel); }
+
+/// What an administrator can do about a kind that cannot be watched.
+std::string_view advice(const Kind& kind, Code code) {
+  if (code == Code::kPermissionDenied)
+    return "the operator's role does not allow it: apply operator.yaml";
+  if (kind.is_job) return "its CustomResourceDefinition is not there: apply crds.yaml";
+  return "the cluster does not serve it";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operator>> Operator::create(Client& client, OperatorOptions options,
+                                                   FillSecret fill, OperatorLog& log) {
+  CORRO_ASSIGN(auto election, Election::create(client, options.lease));
+  return std::unique_ptr<Operator>(
+      new Operator(client, std::move(options), std::move(fill), log, std::move(election)));
+}
+
+Operator::Operator(Client& client, OperatorOptions options, FillSecret fill, OperatorLog& log,
+                   std::unique_ptr<Election> election)
+    : client_(client),
+      options_(std::move(options)),
+      log_(log),
+      election_(std::move(election)),
+      performer_(client, options_.lease.me, std::move(fill), metrics_) {}
+
+Status Operator::run(const Stop& stop) {
+  Status ended;
+  std::thread elector([&] {
+    ended = election_->run(
+        [&](bool leads, std::string_view reason) {
+          log_.info(leads ? "leads" : "follows", {{"why", reason}});
+          phase_.lock()->leads = leads;
+          phase_.notify_all();
+        },
+        stop);
+    phase_.lock()->is_over = true;
+    phase_.notify_all();
+  });
+  for (;;) {
+    {
+      auto phase = phase_.lock();
+      while (!phase->leads && !phase->is_over) phase.wait_for(std::chrono::hours(1));
+      if (phase->is_over) break;
+    }
+    lead(stop);
+  }
+  elector.join();
+  return ended.code() == Code::kCancelled ? Status() : ended;
+}
+
+template <typename Enough>
+void Operator::wait_while_leading(Enough&& is_enough) {
+  auto phase = phase_.lock();
+  while (phase->leads && !phase->is_over && !is_enough(*phase))
+    phase.wait_for(std::chrono::hours(1));
+}
+
+std::optional<Served> Operator::discover(const Stop& stop) {
+  for (;;) {
+    const auto groups = client_.get_path("/apis", stop);
+    if (groups.ok()) return served_by(*groups);
+    log_.warning("cannot learn what the cluster serves", {{"why", groups.status().message()}});
+    if (!election_->leads() || stop.wait_for(kRetryDiscovery)) return {};
+  }
+}
+
+void Operator::lead(const Stop& stop) {
+  const std::optional<Served> served = discover(stop);
+  if (!served) return;
+  Stop end;
+  const Stop::Waker forward(stop, [&end] { end.request(); });
+  WorkQueue queue(client_.surroundings().now);
+  JobWorkerOptions options{options_.jobs, options_.read, kinds_of(*served)};
+  options.jobs.served = *served;
+  const std::vector<Kind> kinds = options.kinds;
+  JobWorker worker(std::move(options), table_, queue, performer_, metrics_, log_,
+                   [this] { return election_->leads(); });
+  *queue_.lock() = &queue;
+  std::vector<std::thread> threads;
+  for (const Kind& kind : kinds) {
+    if (!kind.is_watched) continue;
+    if (!kind.is_job) ++phase_.lock()->unlisted;
+    threads.emplace_back([this, &kind, &queue, &end] { watch_kind(kind, queue, end); });
+  }
+  wait_while_leading([](const Phase& phase) { return phase.unlisted == 0; });
+  for (int i = 0; i < options_.workers; ++i)
+    threads.emplace_back([this, &queue, &worker, &end] { work(queue, worker, end); });
+  wait_while_leading([](const Phase& /*phase*/) { return false; });
+  end.request();
+  queue.close();
+  for (std::thread& thread : threads) thread.join();
+  *queue_.lock() = nullptr;
+  phase_.lock()->unlisted = 0;
+  table_.clear();
+}
+
+void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop) {
+  bool is_listed = kind.is_job;  // Nobody waits for those.
+  const auto on_event = [&](WatchEvent event) {
+    const bool is_list = event.kind == WatchEvent::Kind::kResynced;
+    for (const std::string& uid : take(kind, std::move(event))) queue.add(uid);
+    if (!is_list || std::exchange(is_listed, true)) return;
+    --phase_.lock()->unlisted;
+    phase_.notify_all();
+  };
+  do {
+    const WatchRequest request{kind.type, options_.space, {selector_of(kind), ""}};
+    const Status ended = watch(client_, request, on_event, stop);
+    if (stop.requested()) return;
+    log_.error(
+        "cannot watch",
+        {{"kind", kind.name}, {"why", ended.message()}, {"advice", advice(kind, ended.code())}});
+  } while (!stop.wait_for(kRetryWatch));
+}
+
+JobTable::Touched Operator::take(const Kind& kind, WatchEvent event) {
+  switch (event.kind) {
+    case WatchEvent::Kind::kAdded:
+    case WatchEvent::Kind::kModified:
+      return table_.changed(kind, std::move(event.object));
+    case WatchEvent::Kind::kDeleted:
+      return table_.gone(kind, event.object);
+    case WatchEvent::Kind::kResynced:
+      return table_.resynced(kind, std::move(event.objects));
+    case WatchEvent::Kind::kRefused:
+      log_.error("an object is too large", {{"kind", kind.name}, {"name", event.name}});
+      break;
+    case WatchEvent::Kind::kTrouble:
+      log_.warning("a watch was interrupted",
+                   {{"kind", kind.name}, {"why", event.trouble.message()}});
+      break;
+    case WatchEvent::Kind::kBookmark:
+      break;
+  }
+  return {};
+}
+
+void Operator::work(WorkQueue& queue, JobWorker& worker, const Stop& stop) {
+  while (const auto work = queue.take()) {
+    metrics_.looked(work->waited);
+    worker.look(work->key, stop);
+  }
+}
+
+bool Operator::is_ready() const {
+  auto phase = phase_.lock();
+  return !phase->is_over && (!phase->leads || phase->unlisted == 0);
+}
+
+std::string Operator::metrics_text() const {
+  OperatorGauges gauges;
+  gauges.leads = election_->leads();
+  for (const std::string& uid : table_.uids()) {
+    const GuardedJob job = table_.find(uid);
+    if (job == nullptr) continue;
+    auto record = job->lock();
+    const std::string state = text_at(record->job, {"status", "state"});
+    const std::string kind = text_at(record->job, {"kind"});
+    if (!kind.empty()) ++gauges.jobs[{kind, state.empty() ? "Unseen" : state}];
+  }
+  {
+    auto queue = queue_.lock();
+    if (*queue != nullptr) {
+      const WorkQueue::Backlog backlog = (*queue)->backlog();
+      gauges.due = backlog.due;
+      gauges.oldest = backlog.oldest;
+    }
+  }
+  return metrics_.text(gauges);
+}
+
+}  // namespace corro::kube

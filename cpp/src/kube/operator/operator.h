@@ -1,0 +1,82 @@
+// Operator: makes the cluster what its MPIJobs and CorroJobs ask for, for as long as it leads.
+//
+// The story: it takes part in the election. While it leads, it learns what gangs the cluster
+// serves, lists and watches all kinds of objects it handles, a thread each, and only when every
+// kind was listed do the workers begin: a decision on half a view would replace pods that are
+// there. When it ceases to lead, workers and watches end and all that is known is forgotten; the
+// next time it begins afresh. So whoever leads has never decided on anything older than its own
+// list, and a follower costs nothing but its Lease.
+//
+// A kind of job that the cluster does not have (yet) holds up nobody: it is looked for again every
+// 30 s. A kind of object that may not be read does: without it no decision is safe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kube/client/election.h"
+#include "kube/client/watch.h"
+#include "kube/operator/job_worker.h"
+
+namespace corro::kube {
+
+struct OperatorOptions {
+  std::string space = {};  ///< The namespace to work in; "" for all.
+  int workers = 8;         ///< Jobs that are looked at at once, 1 to 256.
+  Options jobs = {};       ///< `served` is found out.
+  ReadOptions read = {};
+  LeaseOptions lease = {};
+};
+
+class Operator {
+ public:
+  /// Borrows client and log. INVALID_ARGUMENT as check(LeaseOptions) says.
+  [[nodiscard]] static Result<std::unique_ptr<Operator>> create(Client& client,
+                                                                OperatorOptions options,
+                                                                FillSecret fill, OperatorLog& log);
+
+  /// Blocks until `stop` is requested; the Lease is released then. Fails with PERMISSION_DENIED if
+  /// Leases are not allowed. Called once.
+  [[nodiscard]] Status run(const Stop& stop);
+
+  // From any thread at any time.
+  /// True for a follower, and for a leader that has seen the whole cluster.
+  [[nodiscard]] bool is_ready() const;
+  /// For Prometheus.
+  [[nodiscard]] std::string metrics_text() const;
+
+ private:
+  struct Phase {
+    bool leads = false;
+    bool is_over = false;  ///< The election has ended.
+    int unlisted = 0;      ///< Kinds that were not listed yet; of a leader.
+  };
+  Operator(Client& client, OperatorOptions options, FillSecret fill, OperatorLog& log,
+           std::unique_ptr<Election> election);
+
+  /// From becoming leader to ceasing to be.
+  void lead(const Stop& stop);
+  /// What gangs the cluster serves. Nothing if the operator ceased to lead before it knew.
+  [[nodiscard]] std::optional<Served> discover(const Stop& stop);
+  void watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop);
+  [[nodiscard]] JobTable::Touched take(const Kind& kind, WatchEvent event);
+  void work(WorkQueue& queue, JobWorker& worker, const Stop& stop);
+  /// Blocks until this operator ceases to lead, or `is_enough` holds.
+  template <typename Enough>
+  void wait_while_leading(Enough&& is_enough);
+
+  Client& client_;
+  const OperatorOptions options_;
+  OperatorLog& log_;
+  const std::unique_ptr<Election> election_;
+  OperatorMetrics metrics_;
+  Performer performer_;
+  JobTable table_;
+  mutable Guarded<Phase> phase_;
+  mutable Guarded<const WorkQueue*> queue_;  ///< Of a leader, for metrics; else null.
+};
+
+}  // namespace corro::kube
