@@ -135,20 +135,29 @@ MemoryUse StageCoster::fixed_memory(const LayerRange& layers) const {
   const ElementBytes bytes = bytes_of(shape_.dtype);
   MemoryUse use;
   use.weights = bytes.weight * held(all, 3);
-  if (shape_.zero == 3) {
-    // One layer's weights while it runs, and the next one's, which are on their way.
-    double largest = 0;
-    for (uint32_t run = 0; run < runs(); ++run) {
-      const LayerCost& cost = layer(run);
-      if (count(layers, run) > 0) {
-        largest = std::max(largest, cost.parameters + cost.expert_parameters);
-      }
-    }
-    use.weights += 2 * bytes.weight * largest;
+  double passing = 0;
+  for (uint32_t run = 0; run < runs(); ++run) {
+    if (count(layers, run) > 0) passing = std::max(passing, memory_in_passing(run));
   }
+  use.weights += passing;
   use.gradients = bytes.gradient * held(all, 2);
   use.optimizer = shape_.offload ? 0 : bytes.state * held(all, 1);
   return use;
+}
+
+double StageCoster::memory_of_each(uint32_t run) const {
+  const LayerCost& cost = layer(run);
+  const Parameters one{.all = cost.parameters + cost.expert_parameters,
+                       .experts = cost.expert_parameters};
+  const ElementBytes bytes = bytes_of(shape_.dtype);
+  return bytes.weight * held(one, 3) + bytes.gradient * held(one, 2) +
+         (shape_.offload ? 0 : bytes.state * held(one, 1));
+}
+
+/// One layer's weights while it runs, and the next one's, which are on their way.
+double StageCoster::memory_in_passing(uint32_t run) const {
+  if (shape_.zero < 3) return 0;
+  return 2 * bytes_of(shape_.dtype).weight * (layer(run).parameters + layer(run).expert_parameters);
 }
 
 StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,

@@ -162,6 +162,9 @@ class StageCoster {
   [[nodiscard]] uint32_t layer_total() const { return first_.back(); }
   /// Bytes that do not depend on micro-batches: weights, gradients, optimizer.
   [[nodiscard]] MemoryUse fixed_memory(const LayerRange& layers) const;
+  /// Of it, what each layer of the run adds; and what a stage needs once that has one of them.
+  [[nodiscard]] double memory_of_each(uint32_t run) const;
+  [[nodiscard]] double memory_in_passing(uint32_t run) const;
   /// Seconds of receiving and sending between stages, of one micro-batch in one direction.
   [[nodiscard]] double hop(double bytes) const;
 

@@ -134,6 +134,25 @@ TEST(Planner, KeepsPins) {
             decision.best.stages[0].layers.end - 1);
 }
 
+// A stage needs room for a layer's gathered weights once, however many layers it has.
+TEST(Planner, CountsGatheredWeightsOnceInTheBound) {
+  Request request = small();
+  request.pins = {.tensor = 1, .zero = 3};
+  uint32_t solved_shapes = 0;
+  for (const double limit : {8e9, 10e9, 12e9}) {
+    request.memory_limit = limit;
+    const auto pools = pools_of(request);
+    StageSearch search(request, pools);
+    for (const JobShape& shape : shapes_of(request, pools)) {
+      const auto solved = search.solve(shape);
+      if (!solved.best) continue;
+      ++solved_shapes;
+      EXPECT_LE(search.fractional_bound(shape), solved.best->step * (1 + 1e-9)) << limit;
+    }
+  }
+  EXPECT_GT(solved_shapes, 0U);
+}
+
 /// Memory is short, and hosts have a link to theirs.
 Request short_of_memory(double link) {
   Request request = small();

@@ -220,14 +220,11 @@ double StageSearch::fractional_bound(const JobShape& shape) {
   const uint32_t run = largest_run(costs);
   const LayerCost& cost = costs.layer(run);
   const uint32_t layers = costs.layers_of_run(run);
-  const double limit = limit_of(pools_[0]);
+  const double limit = limit_of(pools_[0]) - costs.memory_in_passing(run);
   const double others = all_work(costs) - layers * (cost.forward + cost.backward);
   const auto ways = ways_of(costs, run, others, offloads(costs));
-  uint32_t first = 0;
-  for (uint32_t before = 0; before < run; ++before) first += costs.layers_of_run(before);
-  const double fixed = first == 0 && layers == costs.layer_total()
-                           ? 0
-                           : costs.fixed_memory({first, first + 1}).sum();
+  // Elements that the first and the last layer share are in the stage of both once.
+  const double fixed = layers == costs.layer_total() ? 0 : costs.memory_of_each(run);
   const auto holds_all = [&](double period) {
     double sum = 0;
     for (uint32_t s = 1; s <= shape.pipeline; ++s) {
