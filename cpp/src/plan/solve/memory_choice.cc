@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -55,27 +56,8 @@ std::vector<uint32_t> hull_of(const std::vector<LayerOption>& options) {
   return hull;
 }
 
-/// One step up the hull of a type.
-struct Upgrade {
-  double gain;
-  size_t type;
-  uint32_t from;
-  uint32_t to;
-};
-
-/// All steps of all types, the best gain first; along one hull in its order.
-std::vector<Upgrade> upgrades_of(std::span<const LayerChoices> types) {
-  std::vector<Upgrade> upgrades;
-  for (size_t type = 0; type < types.size(); ++type) {
-    const auto& options = types[type].options;
-    const std::vector<uint32_t> hull = hull_of(options);
-    for (size_t i = 1; i < hull.size(); ++i)
-      upgrades.push_back(
-          {gain_between(options[hull[i - 1]], options[hull[i]]), type, hull[i - 1], hull[i]});
-  }
-  std::ranges::stable_sort(upgrades, std::ranges::greater(), &Upgrade::gain);
-  return upgrades;
-}
+/// Sums of the same numbers in another order differ by this.
+double tolerance_of(double limit) { return 1e-12 * std::abs(limit); }
 
 /// Adds up what the counts take.
 void total(std::span<const LayerChoices> types, MemoryChoice& choice) {
@@ -88,70 +70,16 @@ void total(std::span<const LayerChoices> types, MemoryChoice& choice) {
   }
 }
 
-/// All layers on their smallest option.
-MemoryChoice smallest_choice(std::span<const LayerChoices> types) {
-  MemoryChoice choice;
-  for (const LayerChoices& type : types) {
-    choice.counts.emplace_back(type.options.size());
-    choice.counts.back()[frontier_of(type.options).front()] = type.count;
-  }
-  total(types, choice);
-  return choice;
+std::vector<uint32_t> layers_of(std::span<const LayerChoices> types) {
+  std::vector<uint32_t> layers;
+  for (const LayerChoices& type : types) layers.push_back(type.count);
+  return layers;
 }
 
-/// Sums of the same numbers in another order differ by this.
-double tolerance_of(double limit) { return 1e-12 * std::abs(limit); }
-
-/// The best two options of a type, and how many layers take the second, within a limit of its own.
-struct Pair {
-  double time = kTooMuch;
-  uint32_t first = 0;
-  uint32_t second = 0;
-  uint32_t split = 0;
-};
-
-Pair best_pair(const LayerChoices& type, double limit) {
-  const std::vector<uint32_t> frontier = frontier_of(type.options);
-  Pair best;
-  const double room = limit + tolerance_of(limit);
-  for (size_t i = 0; i < frontier.size(); ++i) {
-    const LayerOption& small = type.options[frontier[i]];
-    if (small.memory * type.count > room) break;
-    for (size_t j = i; j < frontier.size(); ++j) {
-      const LayerOption& large = type.options[frontier[j]];
-      const double step = large.memory - small.memory;
-      const double fits = step > 0 ? std::floor((room - small.memory * type.count) / step) : 0;
-      const auto split = static_cast<uint32_t>(std::min<double>(fits, type.count));
-      const double time = small.time * (type.count - split) + large.time * split;
-      if (time < best.time)
-        best = {.time = time, .first = frontier[i], .second = frontier[j], .split = split};
-    }
-  }
-  return best;
-}
-
-/// Chooses each type's pair anew in what the others leave, while that helps.
-void refine_pairs(std::span<const LayerChoices> types, double limit, MemoryChoice& choice) {
-  constexpr int kMostPasses = 8;
-  bool better = true;
-  for (int pass = 0; better && pass < kMostPasses; ++pass) {
-    better = false;
-    for (size_t type = 0; type < types.size(); ++type) {
-      double memory = 0;
-      double time = 0;
-      for (size_t option = 0; option < types[type].options.size(); ++option) {
-        memory += choice.counts[type][option] * types[type].options[option].memory;
-        time += choice.counts[type][option] * types[type].options[option].time;
-      }
-      const Pair pair = best_pair(types[type], limit - choice.memory + memory);
-      if (pair.time >= time * (1 - 1e-12)) continue;
-      better = true;
-      std::ranges::fill(choice.counts[type], 0U);
-      choice.counts[type][pair.first] = types[type].count - pair.split;
-      choice.counts[type][pair.second] += pair.split;
-      total(types, choice);
-    }
-  }
+MemoryOptions options_of(std::span<const LayerChoices> types) {
+  std::vector<std::vector<LayerOption>> options;
+  for (const LayerChoices& type : types) options.push_back(type.options);
+  return MemoryOptions(std::move(options));
 }
 
 /// A partial choice: the first layers, in one way.
@@ -289,21 +217,45 @@ class FrontProgram {
 
 }  // namespace
 
-double least_memory(std::span<const LayerChoices> types) {
-  check_types(types);
-  return smallest_choice(types).memory;
+MemoryOptions::MemoryOptions(std::vector<std::vector<LayerOption>> types) {
+  for (size_t type = 0; type < types.size(); ++type) {
+    const auto begin = static_cast<uint32_t>(options_.size());
+    const auto placed = [&](std::vector<uint32_t> options) {
+      for (uint32_t& option : options) option += begin;
+      return options;
+    };
+    const std::vector<uint32_t> hull = placed(hull_of(types[type]));
+    std::ranges::copy(types[type], std::back_inserter(options_));
+    types_.push_back({begin, options_.size(), placed(frontier_of(types[type]))});
+    for (size_t i = 1; i < hull.size(); ++i) {
+      upgrades_.push_back(
+          {gain_between(options_[hull[i - 1]], options_[hull[i]]), type, hull[i - 1], hull[i]});
+    }
+  }
+  std::ranges::stable_sort(upgrades_, std::ranges::greater(), &Upgrade::gain);
 }
 
-double memory_bound(std::span<const LayerChoices> types, double limit) {
-  check_types(types);
-  const MemoryChoice smallest = smallest_choice(types);
-  if (smallest.memory > limit + tolerance_of(limit)) return kTooMuch;
-  double time = smallest.time;
-  double room = std::max(limit - smallest.memory, 0.0);
-  for (const Upgrade& upgrade : upgrades_of(types)) {
-    const auto& options = types[upgrade.type].options;
+void MemoryOptions::total(Choice& choice) const {
+  choice.time = choice.memory = 0;
+  for (size_t i = 0; i < options_.size(); ++i) {
+    choice.time += choice.counts[i] * options_[i].time;
+    choice.memory += choice.counts[i] * options_[i].memory;
+  }
+}
+
+double MemoryOptions::bound(std::span<const uint32_t> layers, double limit) const {
+  double time = 0;
+  double memory = 0;
+  for (size_t type = 0; type < types_.size(); ++type) {
+    const LayerOption& smallest = options_[types_[type].frontier.front()];
+    time += layers[type] * smallest.time;
+    memory += layers[type] * smallest.memory;
+  }
+  if (memory > limit + tolerance_of(limit)) return kTooMuch;
+  double room = std::max(limit - memory, 0.0);
+  for (const Upgrade& upgrade : upgrades_) {
     const double whole =
-        types[upgrade.type].count * (options[upgrade.to].memory - options[upgrade.from].memory);
+        layers[upgrade.type] * (options_[upgrade.to].memory - options_[upgrade.from].memory);
     const double used = std::min(room, whole);
     time -= used * upgrade.gain;
     room -= used;
@@ -311,25 +263,104 @@ double memory_bound(std::span<const LayerChoices> types, double limit) {
   return time;
 }
 
+bool MemoryOptions::choose(std::span<const uint32_t> layers, double limit, Choice& choice) const {
+  choice.counts.assign(options_.size(), 0);
+  choice.memory = 0;
+  for (size_t type = 0; type < types_.size(); ++type) {
+    const uint32_t smallest = types_[type].frontier.front();
+    choice.counts[smallest] = layers[type];
+    choice.memory += layers[type] * options_[smallest].memory;
+  }
+  const double room = limit + tolerance_of(limit);
+  if (choice.memory > room) return false;
+  for (const Upgrade& upgrade : upgrades_) {
+    const double step = options_[upgrade.to].memory - options_[upgrade.from].memory;
+    uint32_t& from = choice.counts[upgrade.from];
+    const double fits = std::max(std::floor((room - choice.memory) / step), 0.0);
+    const auto moved = static_cast<uint32_t>(std::min<double>(fits, from));
+    from -= moved;
+    choice.counts[upgrade.to] += moved;
+    choice.memory += moved * step;
+    if (from > 0) break;  // The linear program would split a layer here.
+  }
+  total(choice);
+  refine_pairs(layers, limit, choice);
+  return true;
+}
+
+MemoryOptions::Pair MemoryOptions::best_pair(const Type& type, uint32_t layers,
+                                             double limit) const {
+  Pair best{.time = kTooMuch};
+  const double room = limit + tolerance_of(limit);
+  for (size_t i = 0; i < type.frontier.size(); ++i) {
+    const LayerOption& small = options_[type.frontier[i]];
+    if (small.memory * layers > room) break;
+    for (size_t j = i; j < type.frontier.size(); ++j) {
+      const LayerOption& large = options_[type.frontier[j]];
+      const double step = large.memory - small.memory;
+      const double fits = step > 0 ? std::floor((room - small.memory * layers) / step) : 0;
+      const auto split = static_cast<uint32_t>(std::min<double>(fits, layers));
+      const double time = small.time * (layers - split) + large.time * split;
+      if (time < best.time) {
+        best = {
+            .time = time, .first = type.frontier[i], .second = type.frontier[j], .split = split};
+      }
+    }
+  }
+  return best;
+}
+
+/// Chooses each type's pair anew in what the others leave, while that helps.
+void MemoryOptions::refine_pairs(std::span<const uint32_t> layers, double limit,
+                                 Choice& choice) const {
+  constexpr int kMostPasses = 8;
+  bool better = true;
+  for (int pass = 0; better && pass < kMostPasses; ++pass) {
+    better = false;
+    for (size_t type = 0; type < types_.size(); ++type) {
+      double memory = 0;
+      double time = 0;
+      for (size_t i = types_[type].begin; i < types_[type].end; ++i) {
+        memory += choice.counts[i] * options_[i].memory;
+        time += choice.counts[i] * options_[i].time;
+      }
+      const Pair pair = best_pair(types_[type], layers[type], limit - choice.memory + memory);
+      if (pair.time >= time * (1 - 1e-12)) continue;
+      better = true;
+      for (size_t i = types_[type].begin; i < types_[type].end; ++i) choice.counts[i] = 0;
+      choice.counts[pair.first] = layers[type] - pair.split;
+      choice.counts[pair.second] += pair.split;
+      total(choice);
+    }
+  }
+}
+
+double least_memory(std::span<const LayerChoices> types) {
+  check_types(types);
+  double memory = 0;
+  for (const LayerChoices& type : types) {
+    memory += type.count * type.options[frontier_of(type.options).front()].memory;
+  }
+  return memory;
+}
+
+double memory_bound(std::span<const LayerChoices> types, double limit) {
+  check_types(types);
+  return options_of(types).bound(layers_of(types), limit);
+}
+
 std::optional<MemoryChoice> choose_quickly(std::span<const LayerChoices> types, double limit) {
   check_types(types);
-  MemoryChoice choice = smallest_choice(types);
-  const double room = limit + tolerance_of(limit);
-  if (choice.memory > room) return std::nullopt;
-  for (const Upgrade& upgrade : upgrades_of(types)) {
-    const auto& options = types[upgrade.type].options;
-    const double step = options[upgrade.to].memory - options[upgrade.from].memory;
-    auto& counts = choice.counts[upgrade.type];
-    const double fits = std::max(std::floor((room - choice.memory) / step), 0.0);
-    const auto moved = static_cast<uint32_t>(std::min<double>(fits, counts[upgrade.from]));
-    counts[upgrade.from] -= moved;
-    counts[upgrade.to] += moved;
-    choice.memory += moved * step;
-    if (counts[upgrade.from] > 0) break;  // The linear program would split a layer here.
+  const MemoryOptions options = options_of(types);
+  const std::vector<uint32_t> layers = layers_of(types);
+  MemoryOptions::Choice quick;
+  if (!options.choose(layers, limit, quick)) return std::nullopt;
+  MemoryChoice choice{.counts = {}, .time = quick.time, .memory = quick.memory};
+  for (size_t type = 0; type < types.size(); ++type) {
+    const auto begin = quick.counts.begin() + static_cast<ptrdiff_t>(options.begin_of(type));
+    choice.counts.emplace_back(begin, begin + static_cast<ptrdiff_t>(types[type].options.size()));
   }
-  total(types, choice);
-  refine_pairs(types, limit, choice);
-  choice.bound = std::min(memory_bound(types, limit), choice.time);
+  choice.bound = std::min(options.bound(layers, limit), choice.time);
   choice.exact = choice.bound >= choice.time * (1 - 1e-12);
   return choice;
 }

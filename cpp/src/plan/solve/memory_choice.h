@@ -34,6 +34,58 @@ struct MemoryChoice {
   bool exact = false;  ///< This one takes the least.
 };
 
+/// Options of layer types, put in order once for many counts and limits: what choose_quickly() and
+/// memory_bound() go by. Immutable.
+class MemoryOptions {
+ public:
+  /// At least one option of each type.
+  explicit MemoryOptions(std::vector<std::vector<LayerOption>> types);
+
+  struct Choice {
+    std::vector<uint32_t> counts;  ///< By type and option, one type after the other.
+    double time = 0;
+    double memory = 0;
+  };
+  /// As choose_quickly() chooses for so many layers of each type, into `choice`, whose memory is
+  /// used again. False if nothing fits.
+  bool choose(std::span<const uint32_t> layers, double limit, Choice& choice) const;
+  /// As memory_bound().
+  [[nodiscard]] double bound(std::span<const uint32_t> layers, double limit) const;
+  /// Where the type's options begin in Choice::counts.
+  [[nodiscard]] size_t begin_of(size_t type) const { return types_[type].begin; }
+  [[nodiscard]] const LayerOption& option(size_t place) const { return options_[place]; }
+
+ private:
+  struct Type {
+    size_t begin;
+    size_t end;
+    std::vector<uint32_t>
+        frontier;  ///< Options of which none is beaten in both; the smallest first.
+  };
+  /// One step up the convex part of a type's frontier: seconds saved for each unit of memory.
+  struct Upgrade {
+    double gain;
+    size_t type;
+    uint32_t from;
+    uint32_t to;
+  };
+  /// The best two options of a type, and how many layers take the second.
+  struct Pair {
+    double time;
+    uint32_t first = 0;
+    uint32_t second = 0;
+    uint32_t split = 0;
+  };
+  void total(Choice& choice) const;
+  [[nodiscard]] Pair best_pair(const Type& type, uint32_t layers, double limit) const;
+  void refine_pairs(std::span<const uint32_t> layers, double limit, Choice& choice) const;
+
+  std::vector<LayerOption> options_;
+  std::vector<Type> types_;
+  std::vector<Upgrade>
+      upgrades_;  ///< Of all types, the best gain first; along one hull in its order.
+};
+
 /// Memory of the smallest choice: what the limit has to be for an answer.
 [[nodiscard]] double least_memory(std::span<const LayerChoices> types);
 

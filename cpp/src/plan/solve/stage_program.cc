@@ -1,9 +1,7 @@
 #include "plan/solve/stage_program.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <tuple>
 
 #include "base/check.h"
 
@@ -33,21 +31,27 @@ void StageCosts::number_ranges() {
     run_of.insert(run_of.end(), problem_.runs[run], run);
     run_begin.push_back(run_begin.back() + problem_.runs[run]);
   }
-  // First run, last run, layers of the first, layers of the last.
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, uint32_t> numbers;
+  // By first and last run: one class for each number of layers of the first and of the last.
+  const auto runs = problem_.runs.size();
+  std::vector<uint32_t> offsets(runs * runs);
+  for (uint32_t first = 0; first < runs; ++first) {
+    for (uint32_t last = first; last < runs; ++last) {
+      offsets[first * runs + last] = classes_;
+      classes_ += problem_.runs[first] * (first == last ? 1 : problem_.runs[last]);
+    }
+  }
   class_of_.resize(size_t{layers_} * (layers_ + 1));
   for (uint32_t begin = 0; begin < layers_; ++begin) {
     for (uint32_t end = begin + 1; end <= layers_; ++end) {
       const uint32_t first = run_of[begin];
       const uint32_t last = run_of[end - 1];
-      const auto key = first == last ? std::tuple(first, last, end - begin, 0U)
-                                     : std::tuple(first, last, run_begin[first + 1] - begin,
-                                                  end - run_begin[last]);
-      const auto number = static_cast<uint32_t>(numbers.size());
-      class_of_[size_t{begin} * (layers_ + 1) + end] = numbers.emplace(key, number).first->second;
+      const uint32_t place = first == last
+                                 ? end - begin - 1
+                                 : (run_begin[first + 1] - begin - 1) * problem_.runs[last] + end -
+                                       run_begin[last] - 1;
+      class_of_[size_t{begin} * (layers_ + 1) + end] = offsets[first * runs + last] + place;
     }
   }
-  classes_ = static_cast<uint32_t>(numbers.size());
 }
 
 const StageCost& StageCosts::of(uint32_t begin, uint32_t end, uint32_t mesh, uint32_t from_end) {

@@ -60,21 +60,25 @@ struct Stretch {
 class Sweep {
  public:
   Sweep(const StageProblem& problem, const StageOptions& options)
-      : weights_(problem.weights), most_(options.most_bounds), program_(problem) {}
+      : weights_(problem.weights), most_(options.most_bounds), program_(problem) {
+    best_.step = options.cut;
+  }
 
   std::optional<StagePlan> run() {
     const double shortest = program_.shortest_limit();
     if (shortest == StageProgram::kNone) return std::nullopt;
     // Often the best one where there are many micro-batches, and then a good start.
-    try_limit({shortest, shortest, 0, 0});
+    if (weights_.constant + weights_.slowest * shortest < best_.step) {
+      try_limit({shortest, shortest, 0, 0});
+    }
     push({shortest, StageProgram::kNone, 0, 0});
     while (!open_.empty() && !closed(open_.top())) {
-      if (tried_ >= most_ && found()) break;
+      if (tried_ >= most_ && best_.step < StageProgram::kNone) break;
       const Stretch stretch = open_.top();
       open_.pop();
       refine(stretch);
     }
-    if (!found()) return std::nullopt;
+    if (best_.step == StageProgram::kNone) return std::nullopt;
     best_.bound = open_.empty() ? best_.step : std::min(best_.step, open_.top().bound);
     best_.exact = open_.empty() || closed(open_.top());
     if (best_.exact) best_.bound = best_.step;
@@ -84,14 +88,13 @@ class Sweep {
   }
 
  private:
-  [[nodiscard]] bool found() const { return !best_.stages.empty(); }
   [[nodiscard]] bool closed(const Stretch& stretch) const {
-    return found() && stretch.bound >= best_.step * (1 - 1e-12);
+    return stretch.bound >= best_.step * (1 - 1e-12);
   }
 
   void push(Stretch stretch) {
-    // Longer stages than these cost more than the best plan even with the least sum.
-    if (found() && weights_.slowest > 0) {
+    // Longer stages than these cost more than the best plan, or the cut, even with the least sum.
+    if (weights_.slowest > 0) {
       const double useful = (best_.step - weights_.constant - stretch.least_sum) / weights_.slowest;
       stretch.upto = std::min(stretch.upto, useful);
     }
@@ -103,12 +106,11 @@ class Sweep {
   /// The plan of least sum up to the stretch's end, if that may be better than the best one.
   std::optional<StageProgram::Plan> try_limit(const Stretch& stretch) {
     ++tried_;
-    const double cut = found() ? best_.step - weights_.constant - weights_.slowest * stretch.above
-                               : StageProgram::kNone;
+    const double cut = best_.step - weights_.constant - weights_.slowest * stretch.above;
     std::optional<StageProgram::Plan> plan = program_.least_sum(stretch.upto, cut);
     if (!plan) return std::nullopt;
     const double step = weights_.constant + plan->sum + weights_.slowest * plan->slowest;
-    better_ = !found() || step < best_.step;
+    better_ = step < best_.step;
     if (better_) {
       best_.step = step;
       best_.stages = plan->stages;
@@ -135,7 +137,7 @@ class Sweep {
   size_t most_;
   StageProgram program_;
   std::priority_queue<Stretch> open_;
-  StagePlan best_;
+  StagePlan best_;  ///< Until there is one, its step is the cut.
   size_t tried_ = 0;
   bool better_ = false;
 };

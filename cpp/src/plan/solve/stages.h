@@ -102,12 +102,16 @@ inline constexpr size_t kMostStageCells = size_t{1} << 23U;
 struct StageOptions {
   /// Most limits of the longest stage to solve; beyond, `bound` says what may be left.
   size_t most_bounds = 256;
+  /// Plans that take as long or longer are of no use: they are not looked for.
+  double cut = std::numeric_limits<double>::infinity();
 };
 
 /// The best plan within the model: contiguous stages on any meshes that together take no more
 /// than `devices`. INVALID_ARGUMENT for a problem without layers, devices, meshes or cost, with a
 /// mesh of an unknown type or without units, and with more than kMostStageLayers or
-/// kMostStageCells; RESOURCE_EXHAUSTED if no plan fits. `cost` is called on this thread.
+/// kMostStageCells; RESOURCE_EXHAUSTED if no plan fits. With a cut the plan may
+/// have no stages: then none takes less than `bound`, nor, if it is exact, than the cut. `cost` is
+/// called on this thread.
 [[nodiscard]] Result<StagePlan> place_stages(const StageProblem& problem,
                                              const StageOptions& options = {});
 

@@ -237,6 +237,30 @@ TEST(Stages, BoundTheOptimumWhenTheSweepIsCutShort) {
   EXPECT_GT(inexact, 0);
 }
 
+TEST(Stages, LookForNothingThatTakesTheCutOrLonger) {
+  RandomCosts costs(24);
+  size_t asked = 0;
+  size_t asked_with_cut = 0;
+  for (int i = 0; i < 300; ++i) {
+    const RandomProblem random(costs);
+    const auto whole = place_stages(random.problem);
+    if (!whole.ok()) continue;
+    const StagePlan same = solve(random.problem, {.cut = whole->step * 1.001});
+    EXPECT_EQ(same.step, whole->step) << i;
+    expect_is_plan(random, same);
+    const StagePlan none = solve(random.problem, {.cut = whole->step * 0.9});
+    EXPECT_TRUE(none.stages.empty()) << i;
+    EXPECT_TRUE(none.exact);
+    EXPECT_GE(none.bound, whole->step * 0.9 * (1 - 1e-9)) << i;
+    EXPECT_LE(none.bound, whole->step * (1 + 1e-9)) << i;
+    const StagePlan short_one = solve(random.problem, {.most_bounds = 1, .cut = whole->step});
+    EXPECT_LE(short_one.bound, whole->step * (1 + 1e-9)) << i;
+    asked += whole->costs_asked;
+    asked_with_cut += none.costs_asked;
+  }
+  EXPECT_LT(asked_with_cut, asked);
+}
+
 TEST(Stages, MoreDevicesNeverTakeMoreTime) {
   RandomCosts costs(23);
   for (int i = 0; i < 100; ++i) {
