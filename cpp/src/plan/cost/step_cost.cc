@@ -12,8 +12,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plan/solve/memory_choice.h"
-
 namespace corro::plan {
 namespace {
 
@@ -33,37 +31,41 @@ ElementBytes bytes_of(DType dtype) {
 /// two moments, in and out: 40 bytes.
 constexpr double kUpdateBytes = 40;
 
-/// Seconds of `hidden` that show, when it runs beside `work`.
-double exposed(double hidden, double work) {
-  return std::max(0.0, hidden - work) + kInterference * std::min(hidden, work);
+MemoryOptions ways_to_keep(const std::vector<LayerCost>& costs) {
+  std::vector<std::vector<LayerOption>> ways;
+  for (const LayerCost& cost : costs) {
+    ways.emplace_back();
+    for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
+      ways.back().push_back({cost.recompute[how], cost.kept[how]});
+    }
+  }
+  return MemoryOptions(std::move(ways));
+}
+
+/// Of a host, those that the job uses.
+uint32_t host_devices_of(const JobShape& shape, const Machine& machine) {
+  return std::max(1U, std::min(machine.host.devices, shape.ranks()));
 }
 
 }  // namespace
 
-StageCoster::StageCoster(const Model& model, const JobShape& shape, const Machine& machine)
+StageCoster::StageCoster(const JobShape& shape, std::shared_ptr<const Layers> layers)
     : shape_(shape),
-      machine_(machine),
-      traffic_(machine.host, machine.between_hosts, machine.calibration),
-      host_devices_(std::max(1U, std::min(machine.host.devices, shape.ranks()))) {
-  uint32_t layer = 0;
-  for (const LayerRun& run : model.layers) {
-    first_.push_back(layer);
-    layer += run.count;
-  }
-  first_.push_back(layer);
-}
+      traffic_(layers->machine.host, layers->machine.between_hosts, layers->machine.calibration),
+      host_devices_(host_devices_of(shape, layers->machine)),
+      layers_(std::move(layers)) {}
 
 Result<StageCoster> StageCoster::create(const Model& model, const JobShape& shape,
                                         const Machine& machine) {
-  StageCoster coster(model, shape, machine);
   const LayerCut cut{.tensor = shape.tensor,
                      .context = shape.context,
                      .expert = shape.expert,
                      .sequence_parallel = shape.sequence_parallel && shape.tensor > 1,
                      .micro_batch = static_cast<double>(shape.micro_batch),
                      .dtype = shape.dtype,
-                     .host_devices = coster.host_devices_};
+                     .host_devices = host_devices_of(shape, machine)};
   double input = 0;
+  std::vector<uint32_t> first{0};
   std::vector<LayerCost> costs;
   for (const LayerRun& run : model.layers) {
     const LayerType& type = model.types[run.type];
@@ -75,11 +77,17 @@ Result<StageCoster> StageCoster::create(const Model& model, const JobShape& shap
                       type.name, shape.tensor, shape.expert, name_of(shape.dtype)));
     }
     costs.push_back(*std::move(cost));
+    first.push_back(first.back() + run.count);
     input = type.operators.empty() ? input : type.operators.back().output;
   }
-  coster.layers_ = std::make_shared<const std::vector<LayerCost>>(std::move(costs));
-  coster.tied_ = static_cast<double>(model.tied_parameters) / shape.tensor;
-  return coster;
+  MemoryOptions ways = ways_to_keep(costs);
+  return StageCoster(shape, std::make_shared<const Layers>(Layers{
+                                .machine = machine,
+                                .first = std::move(first),
+                                .costs = std::move(costs),
+                                .ways = std::move(ways),
+                                .tied = static_cast<double>(model.tied_parameters) / shape.tensor,
+                            }));
 }
 
 StageCoster StageCoster::reshaped(const JobShape& shape) const {
@@ -89,8 +97,8 @@ StageCoster StageCoster::reshaped(const JobShape& shape) const {
 }
 
 uint32_t StageCoster::count(const LayerRange& layers, uint32_t run) const {
-  const uint32_t begin = std::max(layers.begin, first_[run]);
-  const uint32_t end = std::min(layers.end, first_[run + 1]);
+  const uint32_t begin = std::max(layers.begin, layers_->first[run]);
+  const uint32_t end = std::min(layers.end, layers_->first[run + 1]);
   return end > begin ? end - begin : 0;
 }
 
@@ -101,8 +109,8 @@ StageCoster::Parameters StageCoster::parameters(const LayerRange& layers) const 
     sum.all += n * (layer(run).parameters + layer(run).expert_parameters);
     sum.experts += n * layer(run).expert_parameters;
   }
-  const bool both_ends = layers.begin == 0 && layers.end == first_.back();
-  if (both_ends) sum.all -= tied_;
+  const bool both_ends = layers.begin == 0 && layers.end == layer_total();
+  if (both_ends) sum.all -= layers_->tied;
   return sum;
 }
 
@@ -154,6 +162,10 @@ double StageCoster::memory_of_each(uint32_t run) const {
          (shape_.offload ? 0 : bytes.state * held(one, 1));
 }
 
+double StageCoster::host_states(const LayerRange& layers) const {
+  return shape_.offload ? bytes_of(shape_.dtype).state * held(parameters(layers), 1) : 0;
+}
+
 /// One layer's weights while it runs, and the next one's, which are on their way.
 double StageCoster::memory_in_passing(uint32_t run) const {
   if (shape_.zero < 3) return 0;
@@ -192,19 +204,20 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
         stage.exchanges += some * cost.forward_traffic;
       }
     }
-    if (layers.begin >= first_[run] && layers.begin < first_[run + 1]) {
-      received = layers.begin > first_[run] || run == 0 ? cost.boundary : layer(run - 1).boundary;
+    if (layers.begin >= layers_->first[run] && layers.begin < layers_->first[run + 1]) {
+      received =
+          layers.begin > layers_->first[run] || run == 0 ? cost.boundary : layer(run - 1).boundary;
     }
     boundary = cost.boundary;
   }
   if (shape_.pipeline > 1) {
-    const bool last = layers.end == first_.back();
+    const bool last = layers.end == layer_total();
     const double back = layers.begin > 0 ? received : boundary;
     stage.hops = shape_.chunks * (hop(back) + hop(last ? received : boundary));
   }
   stage.offload = exposed(moved, stage.forward + stage.backward);
   const Parameters all = parameters(layers);
-  if (shape_.offload) stage.host += bytes_of(shape_.dtype).state * held(all, 1);
+  stage.host += host_states(layers);
   add_weights(stage, all.all - all.experts);
   add_step_end(stage, all.all - all.experts, all.experts);
   return stage;
@@ -248,7 +261,7 @@ double StageCoster::hop(double bytes) const {
   const double part = shape_.sequence_parallel ? 1 : shape_.tensor;
   const bool across = shape_.tensor * shape_.context * shape_.data >= host_devices_;
   return traffic_.send(bytes / part, across, host_devices_,
-                       machine_.placed[static_cast<size_t>(GroupAxis::kPipeline)]);
+                       machine().placed[static_cast<size_t>(GroupAxis::kPipeline)]);
 }
 
 /// ZeRO 2 scatters gradients after every micro-batch, since it has no room for all of their sum;
@@ -280,123 +293,28 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
   if (shape_.zero == 2) dense = traffic_.allgather(parameters * bytes.weight, span);
   const double experts =
       reduce(expert_parameters, along_data(expert_ranks, shape_.tensor * shape_.expert));
-  const double starts = machine_.calibration.collective_seconds * ((dense > 0) + (experts > 0));
+  const double starts = machine().calibration.collective_seconds * ((dense > 0) + (experts > 0));
   const double reduced = (dense > 0 ? parameters : 0) + (experts > 0 ? expert_parameters : 0);
   add_sync(stage, dense + experts, starts, reduced * bytes.gradient);
   const double updated = shape_.zero >= 1 ? parameters / ranks + expert_parameters / expert_ranks
                                           : parameters + expert_parameters;
   const double bandwidth =
-      machine_.device.memory_bandwidth * machine_.calibration.memory_efficiency;
-  const Profile* profile = machine_.profile.get();
+      machine().device.memory_bandwidth * machine().calibration.memory_efficiency;
+  const Profile* profile = machine().profile.get();
   const bool measured = profile != nullptr && profile->dtype == shape_.dtype;
   stage.update = updated * (measured ? profile->update : kUpdateBytes / bandwidth);
   if (shape_.offload) {
     // Gradients go to host memory, new weights come back; the processor's share is its memory's.
-    const double lane = machine_.host.to_host_memory.bandwidth;
+    const double lane = machine().host.to_host_memory.bandwidth;
     stage.update =
         updated * (bytes.gradient + bytes.weight) / lane + updated * kUpdateBytes / (4 * lane);
   }
 }
 
-std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers, uint32_t from_end,
-                                                       double limit, bool offloads) const {
-  auto best = choose_kept(layers, from_end, limit, {});
-  if (!offloads || !can_offload() || (best && best->added == 0)) return best;
-  // The link is the busiest run's alone.
-  Moved moved;
-  double work = 0;
-  double most = 0;
-  for (uint32_t run = 0; run < runs(); ++run) {
-    const double n = count(layers, run);
-    work += n * (layer(run).forward + layer(run).backward);
-    if (n * layer(run).kept[0] > most) moved.run = run;
-    most = std::max(most, n * layer(run).kept[0]);
-  }
-  if (most == 0) return best;
-  const double states =
-      shape_.offload ? bytes_of(shape_.dtype).state * held(parameters(layers), 1) : 0;
-  const double each = layer(moved.run).kept[0] * in_flight(from_end);
-  const double room = std::max(0.0, host_limit() - states);
-  const auto fit =
-      static_cast<uint32_t>(std::min<double>(count(layers, moved.run), std::floor(room / each)));
-  // Fewer than these do not fit, though all others recompute everything.
-  double least = 2 * layer(moved.run).kept[0] + fixed_memory(layers).sum() - limit;
-  for (uint32_t run = 0; run < runs(); ++run) {
-    least += count(layers, run) * least_kept(run) * in_flight(from_end);
-  }
-  const double freed = least_kept(moved.run) * in_flight(from_end);
-  if (least > freed * fit) return best;
-  moved.layers = std::max(1U, least > 0 ? static_cast<uint32_t>(least / freed) : 0U);
-  // More that moves shows more, so what one more adds alone ends the search.
-  for (; moved.layers <= fit; ++moved.layers) {
-    const double shown = exposed(moved.layers * offload_seconds(moved.run), work);
-    if (best && shown >= best->added) break;
-    auto choice = choose_kept(layers, from_end, limit, moved);
-    if (!choice) continue;
-    choice->added += shown;
-    choice->bound += shown;
-    const double bound = best ? std::min(best->bound, choice->bound) : choice->bound;
-    if (!best || choice->added < best->added) best = std::move(choice);
-    best->bound = bound;
-  }
-  return best;
-}
-
-std::optional<StageCoster::Choice> StageCoster::choose_kept(const LayerRange& layers,
-                                                            uint32_t from_end, double limit,
-                                                            const Moved& moved) const {
-  const double room = limit - fixed_memory(layers).sum();
-  const double flight = in_flight(from_end);
-  const double moving = moved.layers > 0 ? 2 * layer(moved.run).kept[0] : 0;
-  double all = 0;   // Bytes kept if nothing is recomputed,
-  double some = 0;  // and at least.
-  double transient = moving;
-  double least = 0;  // Seconds.
-  for (uint32_t run = 0; run < runs(); ++run) {
-    const uint32_t in_range = count(layers, run);
-    const uint32_t there = moved.layers > 0 && run == moved.run ? moved.layers : 0;
-    const uint32_t n = in_range - there;
-    if (in_range == 0) continue;
-    const LayerCost& cost = layer(run);
-    least += in_range * (cost.forward + cost.backward);
-    if (n == 0) continue;
-    const double smallest = least_kept(run);
-    all += n * cost.kept[0] * flight;
-    some += n * smallest * flight;
-    transient = std::max(transient, cost.kept[0] - smallest);
-  }
-  const bool keeps_all = all <= room - moving;  // Then nothing else is transient.
-  if (!keeps_all && some > room - transient) return std::nullopt;
-  Choice result{.recompute = RecomputeCounts(runs()), .bound = least};
-  std::vector<LayerChoices> choices;
-  std::vector<uint32_t> of_run;
-  for (uint32_t run = 0; run < runs(); ++run) {
-    const uint32_t there = moved.layers > 0 && run == moved.run ? moved.layers : 0;
-    const uint32_t n = count(layers, run) - there;
-    result.recompute[run].back() = there;
-    result.recompute[run][0] = n;
-    if (n == 0 || keeps_all) continue;
-    choices.push_back({.count = n, .options = {}});
-    for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
-      choices.back().options.push_back({layer(run).recompute[how], layer(run).kept[how] * flight});
-    }
-    of_run.push_back(run);
-  }
-  if (keeps_all) return result;
-  const auto best = choose_quickly(choices, room - transient);
-  if (!best) return std::nullopt;
-  result.bound += best->bound;
-  result.added = best->time;
-  for (size_t i = 0; i < of_run.size(); ++i) {
-    std::copy(best->counts[i].begin(), best->counts[i].end(), result.recompute[of_run[i]].begin());
-  }
-  return result;
-}
-
 RecomputeCounts StageCoster::recompute_blocks(const LayerRange& layers) const {
   RecomputeCounts counts(runs());
   for (uint32_t run = 0; run < runs(); ++run) {
-    const bool block = first_[run + 1] - first_[run] > 1;
+    const bool block = layers_->first[run + 1] - layers_->first[run] > 1;
     counts[run][static_cast<size_t>(block ? Recompute::kFull : Recompute::kNone)] =
         count(layers, run);
   }

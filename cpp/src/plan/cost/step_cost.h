@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "plan/cost/layer_cost.h"
 #include "plan/model/model.h"
+#include "plan/solve/memory_choice.h"
 #include "plan/solve/stages.h"
 
 namespace corro::plan {
@@ -67,6 +68,11 @@ using RecomputeCounts = std::vector<std::array<uint32_t, kRecomputeCount>>;
 /// What runs beside computing slows it: a phase takes its longest lane and this part of the other
 /// (planning.md 3c). An assumption; no published run shows it alone.
 inline constexpr double kInterference = 0.15;
+
+/// Seconds of `hidden` that show, when it runs beside `work`.
+[[nodiscard]] inline double exposed(double hidden, double work) {
+  return std::max(0.0, hidden - work) + kInterference * std::min(hidden, work);
+}
 
 /// Bytes on one device, the most that are held at a time.
 struct MemoryUse {
@@ -130,14 +136,18 @@ class StageCoster {
                                              double limit, bool offloads = false) const;
   /// The hosts have a link to their memory, and memory for it.
   [[nodiscard]] bool can_offload() const {
-    return machine_.host.to_host_memory.bandwidth > 0 && machine_.host.host_memory > 0;
+    return machine().host.to_host_memory.bandwidth > 0 && machine().host.host_memory > 0;
   }
   /// Bytes of host memory that one device may use.
-  [[nodiscard]] double host_limit() const { return machine_.host.host_memory / host_devices_; }
+  [[nodiscard]] double host_limit() const { return machine().host.host_memory / host_devices_; }
   /// Seconds of moving a layer's activations to host memory and back.
   [[nodiscard]] double offload_seconds(uint32_t run) const {
-    return 2 * layer(run).kept[0] / machine_.host.to_host_memory.bandwidth;
+    return 2 * layer(run).kept[0] / machine().host.to_host_memory.bandwidth;
   }
+  /// Bytes in host memory of each device beside activations.
+  [[nodiscard]] double host_states(const LayerRange& layers) const;
+  /// Of each run, the ways to keep the activations of one micro-batch on the device.
+  [[nodiscard]] const MemoryOptions& ways() const { return layers_->ways; }
   /// All layers of runs of several recompute everything, others nothing: Megatron's full recompute.
   [[nodiscard]] RecomputeCounts recompute_blocks(const LayerRange& layers) const;
 
@@ -152,14 +162,16 @@ class StageCoster {
   [[nodiscard]] double in_flight(uint32_t from_end) const;
 
   [[nodiscard]] const JobShape& shape() const { return shape_; }
-  [[nodiscard]] const Machine& machine() const { return machine_; }
+  [[nodiscard]] const Machine& machine() const { return layers_->machine; }
   [[nodiscard]] uint32_t host_devices() const { return host_devices_; }
   [[nodiscard]] const LayerCost& layer(uint32_t run) const { return layers()[run]; }
   /// Layers of run `run` in the range.
   [[nodiscard]] uint32_t count(const LayerRange& layers, uint32_t run) const;
   [[nodiscard]] size_t runs() const { return layers().size(); }
-  [[nodiscard]] uint32_t layers_of_run(uint32_t run) const { return first_[run + 1] - first_[run]; }
-  [[nodiscard]] uint32_t layer_total() const { return first_.back(); }
+  [[nodiscard]] uint32_t layers_of_run(uint32_t run) const {
+    return layers_->first[run + 1] - layers_->first[run];
+  }
+  [[nodiscard]] uint32_t layer_total() const { return layers_->first.back(); }
   /// Bytes that do not depend on micro-batches: weights, gradients, optimizer.
   [[nodiscard]] MemoryUse fixed_memory(const LayerRange& layers) const;
   /// Of it, what each layer of the run adds; and what a stage needs once that has one of them.
@@ -169,24 +181,19 @@ class StageCoster {
   [[nodiscard]] double hop(double bytes) const;
 
  private:
-  StageCoster(const Model& model, const JobShape& shape, const Machine& machine);
-  /// Layers whose activations go to host memory, all of one run.
-  struct Moved {
-    uint32_t run = 0;
-    uint32_t layers = 0;
+  /// What shapes that cut layers alike have in common.
+  struct Layers {
+    Machine machine;
+    std::vector<uint32_t> first;   ///< Layer at which each run begins, and the end.
+    std::vector<LayerCost> costs;  ///< By run.
+    MemoryOptions ways;            ///< Of each run, how to keep a micro-batch on the device.
+    double tied = 0;               ///< Elements that first and last layer share, on a device.
   };
-  /// Bytes of a layer that recomputes what keeps least.
-  [[nodiscard]] double least_kept(uint32_t run) const {
-    const auto& kept = layer(run).kept;
-    return std::min({kept[0], kept[1], kept[2]});
-  }
-  /// The best of the other layers; without the seconds of those that move.
-  [[nodiscard]] std::optional<Choice> choose_kept(const LayerRange& layers, uint32_t from_end,
-                                                  double limit, const Moved& moved) const;
-  [[nodiscard]] const std::vector<LayerCost>& layers() const { return *layers_; }
+  StageCoster(const JobShape& shape, std::shared_ptr<const Layers> layers);
+  [[nodiscard]] const std::vector<LayerCost>& layers() const { return layers_->costs; }
   /// A group of data-parallel ranks.
   [[nodiscard]] GroupSpan along_data(uint32_t ranks, uint32_t stride) const {
-    return placed_along(GroupAxis::kData, span_of(ranks, stride, host_devices_), machine_);
+    return placed_along(GroupAxis::kData, span_of(ranks, stride, host_devices_), machine());
   }
   void add_weights(StageEstimate& stage, double parameters) const;
   void add_sync(StageEstimate& stage, double sync, double starts, double bytes) const;
@@ -200,13 +207,9 @@ class StageCoster {
   [[nodiscard]] double held(const Parameters& all, uint32_t level) const;
 
   JobShape shape_;
-  Machine machine_;
   Traffic traffic_;
   uint32_t host_devices_;
-  std::vector<uint32_t> first_;  ///< Layer at which each run begins, and the end.
-  /// By run; shared with costers of other shapes, never changed.
-  std::shared_ptr<const std::vector<LayerCost>> layers_;
-  double tied_ = 0;  ///< Elements that first and last layer share, on a device.
+  std::shared_ptr<const Layers> layers_;  ///< Shared with costers of other shapes, never changed.
 };
 
 }  // namespace corro::plan

@@ -7,6 +7,7 @@
 
 #include "plan/cost/runs.h"
 #include "plan/model/transformer.h"
+#include "plan/solve/transformer_graph.h"
 
 namespace corro::plan {
 namespace {
@@ -121,11 +122,11 @@ TEST(StepCost, RecomputesNoMoreThanMemoryDemands) {
 }
 
 /// With a link to host memory of as many GB/s, and as many GB there for each device.
-StageCoster offloading(double gigabytes_per_second, double gigabytes) {
+StageCoster offloading(double gigabytes_per_second, double gigabytes, uint32_t micro_batches = 1) {
   Machine machine = default_machine();
   machine.host.to_host_memory.bandwidth = gigabytes_per_second * 1e9;
   machine.host.host_memory = gigabytes * 1e9;
-  return *StageCoster::create(gpt(), {.micro_batch = 8}, machine);
+  return *StageCoster::create(gpt(), {.micro_batch = 8, .micro_batches = micro_batches}, machine);
 }
 
 TEST(StepCost, MovesActivationsToHostsWhereThatTakesLessThanRecomputing) {
@@ -149,6 +150,73 @@ TEST(StepCost, MovesActivationsToHostsWhereThatTakesLessThanRecomputing) {
   const StageCoster full = offloading(1000, 0.001);
   EXPECT_EQ(full.choose(all, 1, 50e9, true)->recompute[1].back(), 0U);
   EXPECT_FALSE(offloading(1000, 0).can_offload());
+}
+
+/// Seconds of recomputing and moving, if so many of the blocks move: what choose() has to find the
+/// best of. As the planner had it first: one number after the other.
+double added_by(const StageCoster& costs, const LayerRange& layers, uint32_t from_end, double limit,
+                uint32_t moved) {
+  const double flight = costs.in_flight(from_end);
+  double room =
+      limit - costs.fixed_memory(layers).sum() - (moved > 0 ? 2 * costs.layer(1).kept[0] : 0);
+  double work = 0;
+  double all = 0;
+  double transient = 0;
+  std::vector<LayerChoices> choices;
+  for (uint32_t run = 0; run < costs.runs(); ++run) {
+    const LayerCost& cost = costs.layer(run);
+    const uint32_t n = costs.count(layers, run) - (run == 1 ? moved : 0);
+    work += costs.count(layers, run) * (cost.forward + cost.backward);
+    if (n == 0) continue;
+    choices.push_back({.count = n, .options = {}});
+    for (size_t how = 0; how < 3; ++how) {
+      choices.back().options.push_back({cost.recompute[how], cost.kept[how] * flight});
+      transient = std::max(transient, cost.kept[0] - cost.kept[how]);
+    }
+    all += n * cost.kept[0] * flight;
+  }
+  const double shown = exposed(moved * costs.offload_seconds(1), work);
+  if (all <= room) return shown;
+  room -= std::max(0.0, transient - (moved > 0 ? 2 * costs.layer(1).kept[0] : 0));
+  const auto best = choose_quickly(choices, room);
+  return best ? shown + best->time : 1e9;
+}
+
+TEST(StepCost, ChoosesAsIfEveryNumberOfMovedLayersWereTried) {
+  RandomCosts random(41);
+  int moving = 0;
+  int recomputing = 0;
+  int impossible = 0;
+  for (int i = 0; i < 600; ++i) {
+    const StageCoster costs = offloading(1 + 30 * random.next(), 1 + 20 * random.next(), 8);
+    const LayerRange layers{random.upto(2), 8 + random.upto(19)};
+    const uint32_t from_end = 1 + random.upto(3);
+    const double limit = costs.fixed_memory(layers).sum() + 1e9 * random.next() * random.next();
+    const double each = costs.layer(1).kept[0] * costs.in_flight(from_end);
+    const auto most = static_cast<uint32_t>(
+        std::min<double>(costs.count(layers, 1), std::floor(costs.host_limit() / each)));
+    double least = 1e9;
+    for (uint32_t moved = 0; moved <= most; ++moved) {
+      least = std::min(least, added_by(costs, layers, from_end, limit, moved));
+    }
+    const auto choice = costs.choose(layers, from_end, limit, true);
+    EXPECT_EQ(choice.has_value(), least < 1e9) << i;
+    if (!choice) {
+      ++impossible;
+      continue;
+    }
+    EXPECT_NEAR(choice->added, least, 1e-12 + 1e-9 * least) << i;
+    const StageEstimate stage = costs.estimate(layers, from_end, choice->recompute);
+    EXPECT_NEAR(stage.recompute + stage.offload, choice->added, 1e-9) << i;
+    EXPECT_LE(choice->bound, stage.forward + stage.backward + choice->added + 1e-9) << i;
+    EXPECT_LE(stage.memory.sum(), limit * (1 + 1e-9)) << i;
+    EXPECT_LE(stage.host, costs.host_limit()) << i;
+    moving += choice->recompute[1].back() > 0 ? 1 : 0;
+    recomputing += stage.recompute > 0 ? 1 : 0;
+  }
+  EXPECT_GT(moving, 50);
+  EXPECT_GT(recomputing, 50);
+  EXPECT_GT(impossible, 10);
 }
 
 TEST(StepCost, ComputingHidesWhatMovesUpToWhatTheLinkCarries) {

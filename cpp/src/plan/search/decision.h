@@ -119,7 +119,9 @@ struct Decision {
   double eta = 0;          ///< Fraction of the devices' peak that computes the model (MFU).
   double lambda = 0;       ///< Bytes/s that storage has to deliver.
   uint32_t shapes = 0;     ///< Looked at.
+  uint32_t bounded = 0;    ///< Of them, bounded on their own: the others were by their family.
   uint32_t exact = 0;      ///< Of them, with stages solved exactly.
+  uint64_t costed = 0;     ///< Stages that were costed for that.
   graph::Plan graph = {};  ///< One micro-batch a generation: what the executor runs.
 };
 

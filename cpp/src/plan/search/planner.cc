@@ -49,12 +49,12 @@ class Planner {
       : request_(request),
         policies_(policies),
         pools_(pools_of(request, extent)),
-        search_(request_, pools_) {}
+        search_(request_, pools_),
+        space_(request_, pools_) {}
 
   Result<Decision> plan() {
     CORRO_TRY(check());
-    shapes_ = shapes_of(request_, pools_);
-    if (shapes_.empty()) return no_shape();
+    if (space_.size() == 0) return no_shape();
     fill_queue();
     search();
     if (!best_) {
@@ -68,11 +68,12 @@ class Planner {
   }
 
  private:
-  /// What a waiting shape's bound is of, each tighter than the one before and dearer to have.
+  /// What a bound is of, each tighter than the one before and dearer to have: the first of a family
+  /// of shapes, the others of one shape.
   enum class Level : uint8_t { kProducts, kWork, kFractions };
   struct Waiting {
-    double bound;  ///< Of the objective.
-    uint32_t shape;
+    double bound;    ///< Of the objective.
+    uint32_t shape;  ///< Of opened_, or a family.
     Level level;
     bool operator<(const Waiting& other) const {  // The queue gives the greatest.
       return std::tie(bound, shape) > std::tie(other.bound, other.shape);
@@ -88,6 +89,7 @@ class Planner {
   std::string what_would_help() const;
   void fill_queue();
   [[nodiscard]] double least_products(const JobShape& shape) const;
+  void open(const Waiting& family, bool done);
   void search();
   void take(Candidate candidate);
   void ask_cut_policies();
@@ -110,6 +112,11 @@ class Planner {
     const double open = queue_.empty() ? kInfeasible : queue_.top().bound;
     return std::min({open, left_, best_ ? objective(*best_) : kInfeasible});
   }
+  /// Seconds of a step from which on the shape is neither the best nor the runner-up.
+  [[nodiscard]] double cut_of(const JobShape& shape) const {
+    const auto& other = best_ && differs(shape, best_->shape) ? runner_up_ : best_;
+    return other ? objective(*other) / objective(shape, 1) : kInfeasible;
+  }
   [[nodiscard]] double objective(const Candidate& candidate) const {
     return request_.objective == Objective::kTime ? candidate.step : candidate.price;
   }
@@ -119,7 +126,8 @@ class Planner {
   std::vector<Pool> pools_;
   StageSearch search_;
   double flops_ = forward_flops(request_.model);  ///< Of a sample.
-  std::vector<JobShape> shapes_;
+  ShapeSpace space_;
+  std::vector<JobShape> opened_;  ///< Members of families that were taken from the queue.
   std::priority_queue<Waiting> queue_;
   std::optional<Candidate> best_;
   std::optional<Candidate> runner_up_;
@@ -203,17 +211,17 @@ std::vector<JobShape> Planner::smallest_shapes() {
   uint32_t zero = 0;
   bool offload = false;
   uint32_t samples = UINT32_MAX;
-  for (const JobShape& shape : shapes_) {
+  const std::vector<JobShape> shapes = shapes_of(request_, pools_);
+  for (const JobShape& shape : shapes) {
     zero = std::max(zero, shape.zero);
     offload = offload || shape.offload;
     samples = std::min(samples, shape.micro_batch);
   }
   std::vector<std::pair<double, const JobShape*>> found;
-  for (const JobShape& shape : shapes_) {
+  for (const JobShape& shape : shapes) {
     const bool alone = shape.data * shape.context == 1;
     const bool is_small = (shape.zero == zero || alone) && shape.offload == offload &&
-                          shape.micro_batch == samples &&
-                          shape.schedule == shapes_.front().schedule;
+                          shape.micro_batch == samples && shape.schedule == shapes.front().schedule;
     const double bytes = is_small ? search_.least_memory(shape) : kInfeasible;
     if (bytes < kInfeasible) found.emplace_back(bytes, &shape);
   }
@@ -237,7 +245,6 @@ void Planner::try_each(const std::vector<JobShape>& shapes) {
 std::string Planner::what_would_help() const {
   const auto fits = [&](const Request& request) {
     Planner other(request, policies_);
-    other.shapes_ = shapes_of(request, other.pools_);
     return std::ranges::any_of(other.smallest_shapes(), [&](const JobShape& shape) {
       return other.search_.solve(shape).best.has_value();
     });
@@ -289,8 +296,23 @@ Status Planner::does_not_fit(const std::vector<JobShape>& smallest) {
 }
 
 void Planner::fill_queue() {
-  for (uint32_t i = 0; i < shapes_.size(); ++i) {
-    queue_.push({objective(shapes_[i], least_products(shapes_[i])), i, Level::kProducts});
+  std::vector<Waiting> waiting;
+  const std::vector<JobShape>& families = space_.families();
+  for (uint32_t i = 0; i < families.size(); ++i) {
+    waiting.push_back({objective(families[i], least_products(families[i])), i, Level::kProducts});
+  }
+  queue_ = std::priority_queue<Waiting>({}, std::move(waiting));
+}
+
+/// Every shape of a family waits on its own.
+void Planner::open(const Waiting& family, bool done) {
+  for (const JobShape& shape : space_.members(space_.families()[family.shape])) {
+    if (done && !differs(shape, best_->shape)) continue;
+    const double bound = objective(shape, search_.quick_bound(shape));
+    if (!(bound < kInfeasible)) continue;
+    queue_.push(
+        {std::max(bound, family.bound), static_cast<uint32_t>(opened_.size()), Level::kWork});
+    opened_.push_back(shape);
   }
 }
 
@@ -318,22 +340,24 @@ void Planner::search() {
     const uint32_t most = most_exact * (runner_up_ ? 1 : 2);
     if ((done && runner_up_) || exact_ >= most) return;
     queue_.pop();
-    const JobShape& shape = shapes_[first.shape];
+    if (first.level == Level::kProducts) {
+      open(first, done);
+      continue;
+    }
+    const JobShape& shape = opened_[first.shape];
     // Past the optimum only a runner-up is looked for: another cut, not a twin.
     if (done && !differs(shape, best_->shape)) continue;
-    if (first.level != Level::kFractions) {
-      const bool quick = first.level == Level::kProducts;
-      const double bound =
-          objective(shape, quick ? search_.quick_bound(shape) : search_.fractional_bound(shape));
-      const Level next = quick ? Level::kWork : Level::kFractions;
-      if (bound < kInfeasible) queue_.push({std::max(bound, first.bound), first.shape, next});
+    if (first.level == Level::kWork) {
+      const double bound = objective(shape, search_.fractional_bound(shape));
+      if (bound < kInfeasible) {
+        queue_.push({std::max(bound, first.bound), first.shape, Level::kFractions});
+      }
       continue;
     }
     ++exact_;
-    auto solved = search_.solve(shape);
-    if (!solved.best) continue;
+    auto solved = search_.solve(shape, cut_of(shape));
     left_ = std::min(left_, objective(shape, solved.bound));
-    take(*std::move(solved.best));
+    if (solved.best) take(*std::move(solved.best));
   }
 }
 
@@ -403,7 +427,6 @@ void Planner::place_candidates() {
   if (runner_up_) candidates.push_back(*runner_up_);
   if (!alike) {
     Planner wide(request_, policies_, Extent::kWidest);
-    wide.shapes_ = shapes_;
     wide.fill_queue();
     wide.search();
     proven_anywhere_ = wide.proven();
@@ -479,8 +502,10 @@ Result<Decision> Planner::decide() {
   CORRO_TRY(choose_credits(*best_, credits));
   decision.best = *best_;
   decision.runner_up = runner_up_;
-  decision.shapes = static_cast<uint32_t>(shapes_.size());
+  decision.shapes = static_cast<uint32_t>(space_.size());
+  decision.bounded = static_cast<uint32_t>(opened_.size());
   decision.exact = exact_;
+  decision.costed = search_.costed();
   const double bound = proven_anywhere_ ? std::min(*proven_anywhere_, objective(*best_)) : proven();
   // In seconds, whatever was minimised.
   decision.bound = bound / objective(*best_) * best_->step;

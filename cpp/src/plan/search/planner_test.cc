@@ -11,6 +11,7 @@
 #include "plan/model/transformer.h"
 #include "plan/search/shapes.h"
 #include "plan/search/stage_search.h"
+#include "plan/solve/transformer_graph.h"
 
 namespace corro::plan {
 namespace {
@@ -194,6 +195,70 @@ TEST(Planner, MovesActivationsToHostsThatAreNearAndProvesIt) {
     EXPECT_EQ(moved_layers(without), 0U);
     EXPECT_TRUE(link < 50e9 || moved_layers(decision) > 0) << link;
   }
+}
+
+/// Four devices with links, memories and limits at random.
+Request at_random(RandomCosts& random) {
+  Request request{.model = make_transformer({.layers = 3 + random.upto(6),
+                                             .hidden = 2048,
+                                             .heads = 16,
+                                             .vocabulary = 30000,
+                                             .sequence = 1024}),
+                  .cluster = cluster_of(2, 2),
+                  .global_batch = 8,
+                  .most_exact = 100000};
+  HostGroup& hosts = request.cluster.hosts[0];
+  hosts.network.bandwidth = 1e9 * (1 + 10 * random.next());
+  hosts.to_host_memory.bandwidth = 1e9 * (1 + 10 * random.next());
+  hosts.host_memory = random.upto(2) * 2e9 * (1 + random.next());
+  request.memory_limit = 3e9 + 1e9 * random.next();
+  return request;
+}
+
+TEST(Planner, FindsTheBestOfAllShapesOnMachinesAtRandom) {
+  RandomCosts random(61);
+  int planned = 0;
+  for (int i = 0; i < 12; ++i) {
+    const Request request = at_random(random);
+    const auto pools = pools_of(request);
+    StageSearch search(request, pools);
+    double best = kInfeasible;
+    for (const JobShape& shape : shapes_of(request, pools)) {
+      const auto solved = search.solve(shape);
+      if (!solved.best) continue;
+      best = std::min(best, solved.best->step);
+      EXPECT_LE(search.quick_bound(shape), solved.best->step * (1 + 1e-9)) << i;
+      EXPECT_LE(search.fractional_bound(shape), solved.best->step * (1 + 1e-9)) << i;
+      for (const PlannedStage& stage : solved.best->stages) {
+        EXPECT_LE(stage.estimate.memory.sum(), request.memory_limit * (1 + 1e-9)) << i;
+      }
+    }
+    const auto decision = make_plan(request);
+    EXPECT_EQ(decision.ok(), best < kInfeasible) << i;
+    if (!decision.ok()) continue;
+    ++planned;
+    EXPECT_NEAR(decision->best.step, best, 1e-9) << i;
+    EXPECT_LE(decision->bound, best * (1 + 1e-9)) << i;
+    EXPECT_LE(decision->bounded, decision->shapes) << i;
+    EXPECT_LE(decision->exact, decision->bounded) << i;
+  }
+  EXPECT_GT(planned, 6);
+}
+
+TEST(Planner, ShapesAreThoseOfAllFamilies) {
+  const Request request = gpt3();
+  const auto pools = pools_of(request);
+  const ShapeSpace space(request, pools);
+  size_t members = 0;
+  for (const JobShape& family : space.families()) {
+    for (const JobShape& shape : space.members(family)) {
+      ++members;
+      EXPECT_EQ(shape.ranks(), family.ranks());
+      EXPECT_EQ(shape.micro_batch, family.micro_batch);
+      EXPECT_EQ(shape.chunks, family.chunks);
+    }
+  }
+  EXPECT_EQ(members, space.size());
 }
 
 TEST(Planner, OffloadingActivationsByPinNeedsHostMemory) {

@@ -56,7 +56,7 @@ DType dtype_of(const Request& request, const std::vector<Pool>& pools) {
   return request.model.dtype;
 }
 
-/// Counts off all combinations, the outer ones first.
+/// Counts off all families, the outer degrees first.
 class Enumeration {
  public:
   Enumeration(const Request& request, const std::vector<Pool>& pools)
@@ -68,7 +68,6 @@ class Enumeration {
     for (const Pool& pool : pools) {
       devices_ += pool.devices;
       host_ = std::max(host_, pool.machine.host.devices);
-      can_offload_ = can_offload_ || pool.machine.host.to_host_memory.bandwidth > 0;
     }
     for (const LayerType& type : request.model.types) {
       experts_ = std::max(experts_, type.experts);
@@ -92,7 +91,7 @@ class Enumeration {
         each(pins_.pipeline, range(most), [&](uint32_t p) { add_pipelines(p); });
       });
     });
-    return std::move(shapes_);
+    return std::move(families_);
   }
 
  private:
@@ -150,12 +149,12 @@ class Enumeration {
         if (samples % b != 0 || (b > kMostMicroBatch && !pins_.micro_batch)) return;
         base_.micro_batch = b;
         base_.micro_batches = samples / b;
-        add_schedules();
+        add_chunks();
       });
     });
   }
 
-  void add_schedules() {
+  void add_chunks() {
     const uint32_t p = base_.pipeline;
     const bool interleaves =
         request_.trainer == Trainer::kMegatron || pins_.schedule == Schedule::kInterleaved;
@@ -166,38 +165,10 @@ class Enumeration {
       const bool can = v == 1 || (p > 1 && even);
       if (!can) return;
       base_.chunks = v;
-      const bool alone = base_.data * base_.context == 1;
-      for (const Schedule schedule : schedules(p, v)) {
-        base_.schedule = schedule;
-        each(pins_.zero, alone ? std::vector<uint32_t>{0} : std::vector<uint32_t>{0, 1, 2, 3},
-             [&](uint32_t z) {
-               base_.zero = z;
-               add_options();
-             });
-      }
+      const bool sequence = base_.tensor > 1 && request_.model.sequence > 0;
+      base_.sequence_parallel = sequence && pins_.sequence_parallel.value_or(true);
+      families_.push_back(base_);
     });
-  }
-
-  /// What can be on a pipeline of these. GPipe holds more than 1F1B and is no faster: by pin alone.
-  [[nodiscard]] std::vector<Schedule> schedules(uint32_t p, uint32_t v) const {
-    std::vector<Schedule> all{v > 1 ? Schedule::kInterleaved : Schedule::kOneFOneB};
-    const bool plain = v == 1 && p > 1;
-    if (plain && request_.trainer == Trainer::kCorro) all.push_back(Schedule::kZeroBubble);
-    if (!pins_.schedule) return all;
-    if (*pins_.schedule == Schedule::kGPipe && v == 1) return {Schedule::kGPipe};
-    return std::ranges::find(all, *pins_.schedule) == all.end() ? std::vector<Schedule>{}
-                                                                : std::vector{*pins_.schedule};
-  }
-
-  void add_options() {
-    const bool sequence = base_.tensor > 1 && request_.model.sequence > 0;
-    base_.sequence_parallel = sequence && pins_.sequence_parallel.value_or(true);
-    for (const bool offload : {false, true}) {
-      if (pins_.offload && *pins_.offload != offload) continue;
-      if (offload && !can_offload_) continue;
-      base_.offload = offload;
-      shapes_.push_back(base_);
-    }
   }
 
   const Request& request_;
@@ -210,10 +181,27 @@ class Enumeration {
   uint32_t host_ = 1;
   uint32_t experts_ = 0;
   uint32_t ways_ = 1;
-  bool can_offload_ = false;
   JobShape base_;
-  std::vector<JobShape> shapes_;
+  std::vector<JobShape> families_;
 };
+
+/// Whether it can be on a pipeline of these. GPipe holds more than 1F1B and is no faster: by pin
+/// alone.
+bool can_be(Schedule schedule, const JobShape& shape, const Request& request) {
+  const std::optional<Schedule>& pin = request.pins.schedule;
+  if (pin && *pin != schedule) return false;
+  switch (schedule) {
+    case Schedule::kOneFOneB:
+      return shape.chunks == 1;
+    case Schedule::kInterleaved:
+      return shape.chunks > 1;
+    case Schedule::kGPipe:
+      return shape.chunks == 1 && pin.has_value();
+    case Schedule::kZeroBubble:
+      return shape.chunks == 1 && shape.pipeline > 1 && request.trainer == Trainer::kCorro;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -255,8 +243,50 @@ uint32_t batch_of(const Request& request) {
   return static_cast<uint32_t>(std::max<uint64_t>({tokens / sequence, devices, 1}));
 }
 
+ShapeSpace::ShapeSpace(const Request& request, const std::vector<Pool>& pools)
+    : request_(request),
+      can_offload_(std::ranges::any_of(
+          pools, [](const Pool& pool) { return pool.machine.host.to_host_memory.bandwidth > 0; })),
+      families_(Enumeration(request, pools).run()) {
+  for (const JobShape& family : families_) {
+    each_of(family, [this](const JobShape&) { ++size_; });
+  }
+}
+
+template <typename Visit>
+void ShapeSpace::each_of(const JobShape& family, const Visit& visit) const {
+  const Pins& pins = request_.pins;
+  const bool alone = family.data * family.context == 1;
+  const uint32_t most_sharded = pins.zero.value_or(alone ? 0 : 3);
+  JobShape shape = family;
+  for (const Schedule schedule :
+       {Schedule::kOneFOneB, Schedule::kInterleaved, Schedule::kGPipe, Schedule::kZeroBubble}) {
+    if (!can_be(schedule, family, request_)) continue;
+    shape.schedule = schedule;
+    for (shape.zero = pins.zero.value_or(0); shape.zero <= most_sharded; ++shape.zero) {
+      for (const bool offload : {false, true}) {
+        if (pins.offload && *pins.offload != offload) continue;
+        if (offload && !can_offload_) continue;
+        shape.offload = offload;
+        visit(shape);
+      }
+    }
+  }
+}
+
+std::vector<JobShape> ShapeSpace::members(const JobShape& family) const {
+  std::vector<JobShape> shapes;
+  each_of(family, [&](const JobShape& shape) { shapes.push_back(shape); });
+  return shapes;
+}
+
 std::vector<JobShape> shapes_of(const Request& request, const std::vector<Pool>& pools) {
-  return Enumeration(request, pools).run();
+  const ShapeSpace space(request, pools);
+  std::vector<JobShape> shapes;
+  for (const JobShape& family : space.families()) {
+    for (const JobShape& shape : space.members(family)) shapes.push_back(shape);
+  }
+  return shapes;
 }
 
 }  // namespace corro::plan

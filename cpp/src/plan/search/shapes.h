@@ -27,6 +27,29 @@ enum class Extent : uint8_t { kNarrowest, kWidest };
 /// samples are no sequences, 32 for each device, at most 4 096.
 [[nodiscard]] uint32_t batch_of(const Request& request);
 
+/// The shapes by families, whose members differ in schedule, sharding and offload alone: what holds
+/// for a family need not be asked for each of them. Immutable.
+class ShapeSpace {
+ public:
+  /// The request outlives it.
+  ShapeSpace(const Request& request, const std::vector<Pool>& pools);
+
+  /// Each family as one shape of it, in a stable order; some may have no members.
+  [[nodiscard]] const std::vector<JobShape>& families() const { return families_; }
+  [[nodiscard]] std::vector<JobShape> members(const JobShape& family) const;
+  /// Shapes of all families.
+  [[nodiscard]] size_t size() const { return size_; }
+
+ private:
+  template <typename Visit>
+  void each_of(const JobShape& family, const Visit& visit) const;
+
+  const Request& request_;
+  bool can_offload_;
+  std::vector<JobShape> families_;
+  size_t size_ = 0;
+};
+
 /// Every shape on at most the devices of all pools that keeps the request's pins. Where a
 /// data-parallel degree does not divide the batch, some ranks have a sample less. Stable order.
 [[nodiscard]] std::vector<JobShape> shapes_of(const Request& request,

@@ -289,7 +289,7 @@ PlannedStage StageSearch::planned(const Stage& stage, const JobShape& shape, uin
           .estimate = stage.estimate};
 }
 
-StageSearch::Solved StageSearch::solve(const JobShape& shape) {
+StageSearch::Solved StageSearch::solve(const JobShape& shape, double cut) {
   StageProblem problem;
   for (const LayerRun& run : request_.model.layers) problem.runs.push_back(run.count);
   std::vector<const StageCoster*> costs;
@@ -314,12 +314,15 @@ StageSearch::Solved StageSearch::solve(const JobShape& shape) {
     return stage_of(*costs[pool], {range.begin, range.end}, from_end, limit_of(pools_[pool]));
   };
   problem.cost = [&](const StageRange& range, const Mesh& mesh, uint32_t from_end) -> StageCost {
+    ++costed_;
     const auto stage = stage_at(range, mesh.type, from_end);
     if (!stage) return kInfeasible;
     return {stage->estimate.period(), costs[mesh.type]->fill(stage->estimate, from_end == 1)};
   };
-  const auto placed = place_stages(problem, {.most_bounds = 64});
+  const auto placed = place_stages(problem, {.most_bounds = 64, .cut = cut - end});
   if (!placed.ok()) return solved;
+  solved.bound = placed->bound + end;
+  if (placed->stages.empty()) return solved;
   Candidate candidate{.shape = shape};
   std::vector<uint32_t> used(pools_.size());
   for (size_t s = 0; s < placed->stages.size(); ++s) {
@@ -328,7 +331,6 @@ StageSearch::Solved StageSearch::solve(const JobShape& shape) {
     const auto stage = stage_at(placed->stages[s].range, pool, from_end);
     candidate.stages.push_back(planned(*stage, shape, pool, used[pool]++));
   }
-  solved.bound = placed->bound + end;
   finish(candidate, *any);
   solved.best = std::move(candidate);
   return solved;

@@ -29,11 +29,11 @@ class StageSearch {
   [[nodiscard]] double fractional_bound(const JobShape& shape);
 
   struct Solved {
-    std::optional<Candidate> best;  ///< Nothing if it does not fit.
+    std::optional<Candidate> best;  ///< Nothing if it does not fit, or takes `cut` or longer.
     double bound = 0;               ///< Seconds; what solving in parts may have left.
   };
-  /// The best contiguous stages.
-  [[nodiscard]] Solved solve(const JobShape& shape);
+  /// The best contiguous stages, if a step of them takes less than `cut` seconds.
+  [[nodiscard]] Solved solve(const JobShape& shape, double cut = kInfeasible);
   /// These stages: first layers, ascending from 0. Nothing if they do not fit. One pool alone.
   [[nodiscard]] std::optional<Candidate> cost_of(const JobShape& shape,
                                                  const std::vector<uint32_t>& firsts);
@@ -46,6 +46,8 @@ class StageSearch {
   [[nodiscard]] double least_memory(const JobShape& shape);
   /// Bytes of a device of the pool that may be used.
   [[nodiscard]] double limit_of(const Pool& pool) const;
+  /// Stages costed by solve() since it was made.
+  [[nodiscard]] uint64_t costed() const { return costed_; }
   /// Null if the shape cannot be on the pool.
   [[nodiscard]] const StageCoster* coster(const JobShape& shape, uint32_t pool);
 
@@ -71,6 +73,7 @@ class StageSearch {
   std::map<Cut, std::optional<StageCoster>> by_cut_;
   std::vector<std::optional<StageCoster>> shaped_;  ///< By pool, of the last shape.
   JobShape last_ = {};
+  uint64_t costed_ = 0;
 };
 
 }  // namespace corro::plan
