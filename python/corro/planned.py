@@ -32,7 +32,8 @@ class Shape:
     zero: int = 0
     sequence_parallel: bool = False
     overlap: bool = True
-    offload: bool = False
+    offload: str = "off"
+    """What lies in host memory: "off", "optimizer", "gradients" too, "weights" too."""
     bucket_bytes: float = 0
     """Of gradients, reduced at a time, if that is pinned; else each stage has its own."""
     dtype: str = "bf16"

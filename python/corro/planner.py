@@ -35,7 +35,7 @@ STRATEGIES: Mapping[str, tuple[str, object]] = {
     "sequence": ("sequence_parallel", False),
     "recompute": ("recompute", "none"),
     "overlap": ("overlap", False),
-    "offload": ("offload", False),
+    "offload": ("offload", "off"),
 }
 """What may be allowed or not, and the pin that stands for "not"."""
 

@@ -50,7 +50,7 @@ Pins read_pins(const Json& json, const Place& place, Reading& reading) {
   if (has("sequence_parallel")) pins.sequence_parallel = object.boolean("sequence_parallel");
   if (has("overlap")) pins.overlap = object.boolean("overlap");
   if (has("bucket")) pins.bucket = object.quantity("bucket", plan::Unit::kBytes, {1, 1e18});
-  if (has("offload")) pins.offload = object.boolean("offload");
+  if (has("offload")) pins.offload = object.choice<plan::Offload>("offload", plan::kOffloadCount);
   if (has("recompute")) {
     pins.recompute = object.choice<plan::Recompute>("recompute", plan::kRecomputeCount);
   }
@@ -75,7 +75,7 @@ nb::dict to_dict(const JobShape& shape) {
   fields["zero"] = shape.zero;
   fields["sequence_parallel"] = shape.sequence_parallel;
   fields["overlap"] = shape.overlap;
-  fields["offload"] = shape.offload;
+  fields["offload"] = std::string(name_of(shape.offload));
   fields["bucket_bytes"] = shape.bucket;
   fields["dtype"] = std::string(name_of(shape.dtype));
   return fields;

@@ -128,8 +128,8 @@ void describe_question(CLI::App& app, RawPlan& raw) {
              "Pin what is recomputed: none, attention or full; offload: kept in host memory");
   add_choice(app, raw, "--overlap", "on|off", {"on", "off"},
              "Pin whether gradients are reduced beside backward (the default) or after it");
-  add_choice(app, raw, "--offload", "on|off", {"on", "off"},
-             "Pin whether optimizer state lies in host memory; off: nothing does");
+  add_choice(app, raw, "--offload", "WHAT", {"off", "optimizer", "gradients", "weights"},
+             "Pin what lies in host memory: off, optimizer, gradients too, weights too");
   add_value(app, raw, "--bucket", "BYTES", "Pin how much of the gradients is reduced at a time");
   add_choice(app, raw, "--dtype", "TYPE", {"bf16", "f16", "f32"}, "Pin the type of activations");
   app.add_flag("--explain", raw.explain, "Show each term of the step's time, and the memory");
@@ -303,7 +303,7 @@ void finish_question(Checked& checked, PlanCommand& command) {
   checked.whole("--zero", {0, 3}, pins.zero);
   checked.on_off("--sequence-parallel", pins.sequence_parallel);
   checked.on_off("--overlap", pins.overlap);
-  checked.on_off("--offload", pins.offload);
+  checked.choice<plan::Offload>("--offload", plan::kOffloadCount, pins.offload);
   checked.bytes("--bucket", {1, 1e18}, pins.bucket);
   checked.choice<plan::Schedule>("--schedule", plan::kScheduleCount, pins.schedule);
   checked.choice<plan::Recompute>("--recompute", plan::kRecomputeCount, pins.recompute);

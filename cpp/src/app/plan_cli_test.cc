@@ -75,7 +75,7 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
                                       "--profile",
                                       "profile.json",
                                       "--offload",
-                                      "off",
+                                      "weights",
                                       "--dtype",
                                       "f16",
                                       "--explain",
@@ -104,7 +104,7 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
   EXPECT_EQ(pins.sequence_parallel, true);
   EXPECT_EQ(pins.recompute, plan::Recompute::kAttention);
   EXPECT_EQ(pins.schedule, plan::Schedule::kZeroBubble);
-  EXPECT_EQ(pins.offload, false);
+  EXPECT_EQ(pins.offload, plan::Offload::kWeights);
   EXPECT_EQ(pins.overlap, false);
   EXPECT_EQ(question.profile, "profile.json");
   EXPECT_EQ(pins.dtype, DType::kF16);

@@ -31,9 +31,11 @@ class StageChoice {
     }
     there_ = layers_[moving_];
     room_ = limit - costs.fixed_memory(layers).sum();
+    states_ = costs.states_seconds(layers);
   }
 
-  /// Seconds of recomputing and of moving `moved` layers; kDoesNotFit.
+  /// Seconds of recomputing and of moving `moved` layers, beside weights and gradients that move
+  /// anyway; kDoesNotFit.
   double added(uint32_t moved) {
     leave(moved);
     double all = 0;  // Bytes kept if nothing is recomputed.
@@ -87,7 +89,9 @@ class StageChoice {
     return moved > 0 ? 2 * costs_.layer(moving_).kept[0] : 0;
   }
   [[nodiscard]] double shown(uint32_t moved) const {
-    return moved > 0 ? exposed(moved * costs_.offload_seconds(moving_), work_) : 0;
+    if (moved == 0) return 0;
+    return exposed(states_ + moved * costs_.offload_seconds(moving_), work_) -
+           exposed(states_, work_);
   }
   [[nodiscard]] double least_kept(uint32_t run) const {
     const auto& kept = costs_.layer(run).kept;
@@ -101,6 +105,7 @@ class StageChoice {
   uint32_t there_ = 0;   ///< Its layers.
   double work_ = 0;
   double room_ = 0;             ///< Bytes for activations.
+  double states_ = 0;           ///< Seconds of the link for gradients and weights.
   MemoryOptions::Choice kept_;  ///< Of the last added(), unless all is kept.
   bool keeps_all_ = false;
 };
@@ -109,14 +114,16 @@ class StageChoice {
 
 std::optional<StageCoster::Choice> StageCoster::choose(const LayerRange& layers, uint32_t from_end,
                                                        double limit, bool offloads) const {
+  const double host_room = host_limit() - host_states(layers);
+  if (host_room < 0) return std::nullopt;
   StageChoice stage(*this, layers, from_end, limit);
   const double kept = stage.added(0);
   if (kept == 0) return stage.choice(0, 0);
   LeastValue moved{.at = {}, .value = kept};
   if (offloads && can_offload()) {
     moved = least_above_convex(
-        1, stage.most_moved(host_limit() - host_states(layers)), kept,
-        [&](uint32_t k) { return stage.bound(k); }, [&](uint32_t k) { return stage.added(k); });
+        1, stage.most_moved(host_room), kept, [&](uint32_t k) { return stage.bound(k); },
+        [&](uint32_t k) { return stage.added(k); });
   }
   if (moved.value == kDoesNotFit) return std::nullopt;
   return stage.choice(moved.at.value_or(0), std::min(moved.bound, stage.bound(0)));

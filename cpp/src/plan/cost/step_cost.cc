@@ -138,38 +138,65 @@ double StageCoster::held(const Parameters& all, uint32_t level) const {
   return (all.all - all.experts) / ranks + all.experts / expert_ranks;
 }
 
-MemoryUse StageCoster::fixed_memory(const LayerRange& layers) const {
-  const Parameters all = parameters(layers);
+MemoryUse StageCoster::states_of(const Parameters& all) const {
   const ElementBytes bytes = bytes_of(shape_.dtype);
-  MemoryUse use;
-  use.weights = bytes.weight * held(all, 3);
-  double passing = 0;
+  const auto here = [&](Offload level) { return shape_.offload < level ? 1.0 : 0.0; };
+  return {.weights = here(Offload::kWeights) * bytes.weight * held(all, 3),
+          .gradients = here(Offload::kGradients) * bytes.gradient * held(all, 2),
+          .optimizer = here(Offload::kOptimizer) * bytes.state * held(all, 1)};
+}
+
+/// One layer's weights while it runs, and the next one's, which are on their way, where a device
+/// has not all of them; and gradients likewise, where they go to host memory.
+MemoryUse StageCoster::passing(uint32_t run) const {
+  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const double two = 2 * (layer(run).parameters + layer(run).expert_parameters);
+  const bool gathers = shape_.zero == 3 || shape_.offload >= Offload::kWeights;
+  return {.weights = gathers ? two * bytes.weight : 0,
+          .gradients = shape_.offload >= Offload::kGradients ? two * bytes.gradient : 0};
+}
+
+MemoryUse StageCoster::fixed_memory(const LayerRange& layers) const {
+  MemoryUse use = states_of(parameters(layers));
+  MemoryUse most;
   for (uint32_t run = 0; run < runs(); ++run) {
-    if (count(layers, run) > 0) passing = std::max(passing, memory_in_passing(run));
+    if (count(layers, run) == 0) continue;
+    const MemoryUse here = passing(run);
+    most.weights = std::max(most.weights, here.weights);
+    most.gradients = std::max(most.gradients, here.gradients);
   }
-  use.weights += passing;
-  use.gradients = bytes.gradient * held(all, 2);
-  use.optimizer = shape_.offload ? 0 : bytes.state * held(all, 1);
+  use.weights += most.weights;
+  use.gradients += most.gradients;
   return use;
 }
 
 double StageCoster::memory_of_each(uint32_t run) const {
   const LayerCost& cost = layer(run);
-  const Parameters one{.all = cost.parameters + cost.expert_parameters,
-                       .experts = cost.expert_parameters};
-  const ElementBytes bytes = bytes_of(shape_.dtype);
-  return bytes.weight * held(one, 3) + bytes.gradient * held(one, 2) +
-         (shape_.offload ? 0 : bytes.state * held(one, 1));
+  return states_of(
+             {.all = cost.parameters + cost.expert_parameters, .experts = cost.expert_parameters})
+      .sum();
 }
+
+double StageCoster::memory_in_passing(uint32_t run) const { return passing(run).sum(); }
 
 double StageCoster::host_states(const LayerRange& layers) const {
-  return shape_.offload ? bytes_of(shape_.dtype).state * held(parameters(layers), 1) : 0;
+  const Parameters all = parameters(layers);
+  const ElementBytes bytes = bytes_of(shape_.dtype);
+  double sum = 0;
+  if (shape_.offload >= Offload::kOptimizer) sum += bytes.state * held(all, 1);
+  if (shape_.offload >= Offload::kGradients) sum += bytes.gradient * held(all, 2);
+  if (shape_.offload >= Offload::kWeights) sum += bytes.weight * held(all, 3);
+  return sum;
 }
 
-/// One layer's weights while it runs, and the next one's, which are on their way.
-double StageCoster::memory_in_passing(uint32_t run) const {
-  if (shape_.zero < 3) return 0;
-  return 2 * bytes_of(shape_.dtype).weight * (layer(run).parameters + layer(run).expert_parameters);
+/// A rank's own part goes over its own link, whatever is gathered and scattered among devices
+/// (ZeRO-Infinity, section 6.1): weights come for forward and for backward, gradients leave.
+double StageCoster::states_seconds(const LayerRange& layers) const {
+  if (shape_.offload < Offload::kGradients) return 0;
+  const Parameters all = parameters(layers);
+  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const double weights = shape_.offload >= Offload::kWeights ? 2 * bytes.weight * held(all, 3) : 0;
+  return (bytes.gradient * held(all, 2) + weights) / machine().host.to_host_memory.bandwidth;
 }
 
 StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
@@ -178,7 +205,7 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
   stage.memory = fixed_memory(layers);
   double boundary = 0;
   double received = 0;
-  double moved = 0;
+  double moved = states_seconds(layers);
   for (uint32_t run = 0; run < runs(); ++run) {
     const LayerCost& cost = layer(run);
     const double n = count(layers, run);
@@ -303,12 +330,13 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
   const Profile* profile = machine().profile.get();
   const bool measured = profile != nullptr && profile->dtype == shape_.dtype;
   stage.update = updated * (measured ? profile->update : kUpdateBytes / bandwidth);
-  if (shape_.offload) {
-    // Gradients go to host memory, new weights come back; the processor's share is its memory's.
-    const double lane = machine().host.to_host_memory.bandwidth;
-    stage.update =
-        updated * (bytes.gradient + bytes.weight) / lane + updated * kUpdateBytes / (4 * lane);
-  }
+  if (shape_.offload == Offload::kOff) return;
+  // Gradients go to host memory, new weights come back, unless micro-batches have moved them; the
+  // processor's share is its memory's.
+  const double lane = machine().host.to_host_memory.bandwidth;
+  const double moved = (shape_.offload < Offload::kGradients ? bytes.gradient : 0) +
+                       (shape_.offload < Offload::kWeights ? bytes.weight : 0);
+  stage.update = updated * moved / lane + updated * kUpdateBytes / (4 * lane);
 }
 
 RecomputeCounts StageCoster::recompute_blocks(const LayerRange& layers) const {

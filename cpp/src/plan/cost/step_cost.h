@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,22 @@ inline constexpr int kScheduleCount = 4;
   return kNames[static_cast<size_t>(schedule)];
 }
 
+/// What lies in host memory beside activations, each with what is before it. Optimizer state is
+/// moved once a step, gradients and weights with every micro-batch (Ren et al., "ZeRO-Offload",
+/// 2021, section 4; Rajbhandari et al., "ZeRO-Infinity", SC'21, sections 5 and 6).
+enum class Offload : uint8_t { kOff, kOptimizer, kGradients, kWeights };
+inline constexpr int kOffloadCount = 4;
+[[nodiscard]] constexpr std::string_view name_of(Offload offload) {
+  constexpr std::string_view kNames[] = {"off", "optimizer", "gradients", "weights"};
+  return kNames[static_cast<size_t>(offload)];
+}
+/// "optimizer, gradients and weights".
+[[nodiscard]] constexpr std::string_view what_moves(Offload offload) {
+  constexpr std::string_view kTexts[] = {"nothing", "optimizer", "optimizer and gradients",
+                                         "optimizer, gradients and weights"};
+  return kTexts[static_cast<size_t>(offload)];
+}
+
 /// How a job is cut. Its ranks are numbered tensor first, then context, data, pipeline; experts
 /// lie on ranks of the data axis.
 struct JobShape {
@@ -46,12 +63,18 @@ struct JobShape {
   uint32_t zero = 0;  ///< Shards over data-parallel ranks 1: optimizer state, 2: gradients, too,
                       ///< 3: weights, too (Rajbhandari et al., "ZeRO", SC'20).
   bool sequence_parallel = false;
-  bool overlap = true;   ///< Gradients are reduced while backward goes on.
-  bool offload = false;  ///< Optimizer state lies in host memory.
-  double bucket = 0;     ///< Bytes of gradients reduced at a time; 0: what takes least.
+  bool overlap = true;  ///< Gradients are reduced while backward goes on.
+  Offload offload = Offload::kOff;
+  double bucket = 0;  ///< Bytes of gradients reduced at a time; 0: what takes least.
   DType dtype = DType::kBF16;
 
   [[nodiscard]] uint32_t ranks() const { return tensor * context * data * pipeline; }
+  /// Whether each rank can have this in its host's memory: gradients and weights if nobody else has
+  /// the same, as ZeRO-Offload does with ZeRO 2, ZeRO-Infinity with ZeRO 3.
+  [[nodiscard]] bool can_offload(Offload what) const {
+    const bool alone = data * context == 1;
+    return what <= Offload::kOptimizer || alone || zero >= (what == Offload::kGradients ? 2U : 3U);
+  }
   bool operator==(const JobShape&) const = default;
 };
 
@@ -94,7 +117,7 @@ struct StageEstimate {
   double recompute = 0;
   double exchanges = 0;  ///< Of the three, what tensor, context and expert parallelism exchange.
   double weights = 0;    ///< Gathering and scattering of ZeRO 3 that is not hidden.
-  double offload = 0;    ///< Moving activations to host memory and back that shows.
+  double offload = 0;    ///< Moving to host memory and back that shows.
   double hops = 0;       ///< Receiving from the stage before and the one behind.
   double sync = 0;       ///< Per step: reducing gradients that backward does not hide.
   double reduce = 0;     ///< Per step: reducing gradients, hidden or not.
@@ -134,18 +157,23 @@ class StageCoster {
   /// `offloads`: activations may go to host memory, if can_offload().
   [[nodiscard]] std::optional<Choice> choose(const LayerRange& layers, uint32_t from_end,
                                              double limit, bool offloads = false) const;
-  /// The hosts have a link to their memory, and memory for it.
+  /// The hosts have a link to their memory, and memory for activations.
   [[nodiscard]] bool can_offload() const {
     return machine().host.to_host_memory.bandwidth > 0 && machine().host.host_memory > 0;
   }
-  /// Bytes of host memory that one device may use.
-  [[nodiscard]] double host_limit() const { return machine().host.host_memory / host_devices_; }
+  /// Bytes of host memory that one device may use; infinite if the cluster file does not say.
+  [[nodiscard]] double host_limit() const {
+    const double all = machine().host.host_memory;
+    return all > 0 ? all / host_devices_ : std::numeric_limits<double>::infinity();
+  }
   /// Seconds of moving a layer's activations to host memory and back.
   [[nodiscard]] double offload_seconds(uint32_t run) const {
     return 2 * layer(run).kept[0] / machine().host.to_host_memory.bandwidth;
   }
   /// Bytes in host memory of each device beside activations.
   [[nodiscard]] double host_states(const LayerRange& layers) const;
+  /// Seconds of moving gradients to hosts and weights from there, of one micro-batch.
+  [[nodiscard]] double states_seconds(const LayerRange& layers) const;
   /// Of each run, the ways to keep the activations of one micro-batch on the device.
   [[nodiscard]] const MemoryOptions& ways() const { return layers_->ways; }
   /// All layers of runs of several recompute everything, others nothing: Megatron's full recompute.
@@ -203,6 +231,9 @@ class StageCoster {
     double experts = 0;  ///< Of them.
   };
   [[nodiscard]] Parameters parameters(const LayerRange& layers) const;
+  /// Bytes that a device holds of some parameters, and what their layer adds while it runs.
+  [[nodiscard]] MemoryUse states_of(const Parameters& all) const;
+  [[nodiscard]] MemoryUse passing(uint32_t run) const;
   /// Elements of each device when ZeRO `level` shards them.
   [[nodiscard]] double held(const Parameters& all, uint32_t level) const;
 

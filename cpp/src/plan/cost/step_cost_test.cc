@@ -237,6 +237,74 @@ TEST(StepCost, ComputingHidesWhatMovesUpToWhatTheLinkCarries) {
   EXPECT_DOUBLE_EQ(slow.host, 24 * costs.layer(1).kept[0]);
 }
 
+TEST(StepCost, StatesMoveToHostsOneAfterTheOther) {
+  const LayerRange all{0, 26};
+  Machine machine = default_machine();
+  machine.host.to_host_memory.bandwidth = 25e9;
+  const auto stage = [&](Offload offload) {
+    return StageCoster::create(gpt(), {.micro_batch = 8, .offload = offload}, machine)
+        ->estimate(all, 1, RecomputeCounts(3));
+  };
+  const StageEstimate none = stage(Offload::kOff);
+  const StageEstimate optimizer = stage(Offload::kOptimizer);
+  const StageEstimate gradients = stage(Offload::kGradients);
+  const StageEstimate weights = stage(Offload::kWeights);
+  EXPECT_EQ(none.host, 0);
+  EXPECT_EQ(none.offload, 0);
+  EXPECT_DOUBLE_EQ(optimizer.host, none.memory.optimizer);
+  EXPECT_DOUBLE_EQ(gradients.host, none.memory.optimizer + none.memory.gradients);
+  EXPECT_DOUBLE_EQ(weights.host, gradients.host + none.memory.weights);
+  EXPECT_EQ(optimizer.memory.optimizer, 0);
+  // Two layers are on their way; the embedding is the largest.
+  const double largest = 2 * (50000.0 + 1024) * 2048;
+  EXPECT_DOUBLE_EQ(gradients.memory.gradients, 4 * largest);
+  EXPECT_DOUBLE_EQ(weights.memory.weights, 2 * largest);
+  // Gradients leave with every micro-batch; weights come for forward and for backward. Computing
+  // hides both up to its own length.
+  const double lane = 25e9;
+  const double work = none.forward + none.backward;
+  EXPECT_EQ(optimizer.offload, 0);
+  EXPECT_NEAR(gradients.offload, exposed(none.memory.gradients / lane, work), 1e-12);
+  EXPECT_NEAR(weights.offload,
+              exposed((none.memory.gradients + 2 * none.memory.weights) / lane, work), 1e-12);
+  // What has moved needs not move at the end of the step.
+  EXPECT_NEAR(optimizer.update - gradients.update, none.memory.gradients / lane, 1e-9);
+  EXPECT_NEAR(gradients.update - weights.update, none.memory.weights / lane, 1e-9);
+}
+
+TEST(StepCost, RanksThatShareWeightsCannotMoveThem) {
+  for (uint32_t zero = 0; zero <= 3; ++zero) {
+    const JobShape shape{.data = 4, .zero = zero};
+    EXPECT_TRUE(shape.can_offload(Offload::kOptimizer));
+    EXPECT_EQ(shape.can_offload(Offload::kGradients), zero >= 2);
+    EXPECT_EQ(shape.can_offload(Offload::kWeights), zero == 3);
+  }
+  EXPECT_TRUE(JobShape{}.can_offload(Offload::kWeights));
+}
+
+TEST(StepCost, ActivationsShareTheLinkWithGradientsAndWeights) {
+  const LayerRange all{0, 26};
+  Machine machine = default_machine();
+  machine.host.to_host_memory.bandwidth = 20e9;
+  machine.host.host_memory = 8e12;
+  RandomCosts random(43);
+  int moving = 0;
+  for (int i = 0; i < 100; ++i) {
+    machine.host.to_host_memory.bandwidth = 2e9 * (1 + random.next() * random.next());
+    const StageCoster costs = *StageCoster::create(
+        gpt(), {.micro_batch = 8, .offload = static_cast<Offload>(random.upto(4))}, machine);
+    const double limit = costs.fixed_memory(all).sum() + 5e9 * random.next();
+    const auto choice = costs.choose(all, 1, limit, true);
+    if (!choice) continue;
+    const StageEstimate stage = costs.estimate(all, 1, choice->recompute);
+    const double states = exposed(costs.states_seconds(all), stage.forward + stage.backward);
+    EXPECT_NEAR(stage.recompute + stage.offload - states, choice->added, 1e-9) << i;
+    EXPECT_LE(stage.host, costs.host_limit());
+    moving += choice->recompute[1].back() > 0 ? 1 : 0;
+  }
+  EXPECT_GT(moving, 5);
+}
+
 TEST(StepCost, GradientsHideBehindBackward) {
   const LayerRange all{0, 26};
   JobShape shape{.tensor = 8, .data = 8, .micro_batch = 8};

@@ -130,7 +130,7 @@ TEST(DecisionFile, EveryChoiceOfAShapeIsKept) {
   shape.schedule = Schedule::kInterleaved;
   shape.zero = 3;
   shape.overlap = false;
-  shape.offload = true;
+  shape.offload = Offload::kWeights;
   shape.dtype = DType::kF16;
   const auto again = read_decision(written(file), "plan.json");
   ASSERT_TRUE(again.ok()) << again.status().to_string();

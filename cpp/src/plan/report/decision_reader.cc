@@ -207,7 +207,7 @@ JobShape DecisionReader::read_shape(const Json& value, const Place& place) {
   shape.zero = count(object, "zero", 0, 3, 0);
   shape.sequence_parallel = object.boolean("sequence_parallel", false);
   shape.overlap = object.boolean("overlap", true);
-  shape.offload = object.boolean("offload", false);
+  shape.offload = object.choice<Offload>("offload", kOffloadCount, Offload::kOff);
   shape.bucket = object.real("bucket_bytes", kAmount, 0);
   shape.dtype = object.choice<DType>("dtype", kDTypeCount, DType::kBF16);
   uint64_t ranks = 1;

@@ -86,7 +86,7 @@ Written shape_to_json(const JobShape& shape) {
   put(object, "zero", shape.zero, usual.zero);
   put(object, "sequence_parallel", shape.sequence_parallel, usual.sequence_parallel);
   put(object, "overlap", shape.overlap, usual.overlap);
-  put(object, "offload", shape.offload, usual.offload);
+  put(object, "offload", name_of(shape.offload), name_of(usual.offload));
   put(object, "bucket_bytes", shape.bucket, usual.bucket);
   put(object, "dtype", name_of(shape.dtype), name_of(usual.dtype));
   return object;

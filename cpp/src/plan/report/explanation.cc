@@ -24,7 +24,7 @@ constexpr std::array<Term, 9> kTerms = {{
     {"recompute", &StepTerms::recompute, "forward once more, for activations not kept"},
     {"exchanges", &StepTerms::exchanges, "tensor, context and expert parallelism inside layers"},
     {"weights", &StepTerms::weights, "ZeRO 3 gathers weights and scatters gradients"},
-    {"offload", &StepTerms::offload, "activations to host memory and back, not hidden"},
+    {"offload", &StepTerms::offload, "moving to host memory and back, not hidden"},
     {"hops", &StepTerms::hops, "activations and gradients between stages"},
     {"bubble", &StepTerms::bubble, "the pipeline fills and drains"},
     {"sync", &StepTerms::sync, "gradients reduced that backward does not hide"},
@@ -99,6 +99,20 @@ std::vector<Table> bucket_table(const Decision& decision, const std::vector<Stag
                           sharded ? "" : fmt::format("{:.0f}", std::ceil(gradients / stage.bucket)),
                           seconds_text(stage.reduce), seconds_text(stage.starts),
                           seconds_text(stage.sync)});
+  }
+  if (table.rows.empty()) return {};
+  return {std::move(table)};
+}
+
+/// Nothing where nothing lies in host memory.
+std::vector<Table> host_table(const Decision& decision, const std::vector<StageGroup>& groups) {
+  Table table{.title = "Host memory of a device",
+              .head = {"stage", "holds", "moving"},
+              .note = "Moving is what shows of it beside computing, of a micro-batch."};
+  for (const StageGroup& group : groups) {
+    const StageEstimate& stage = decision.best.stages[group.first].estimate;
+    if (stage.host <= 0) continue;
+    table.rows.push_back({label_of(group), bytes_text(stage.host), seconds_text(stage.offload)});
   }
   if (table.rows.empty()) return {};
   return {std::move(table)};
@@ -195,6 +209,7 @@ std::vector<Table> explanation_of(const DecisionFile& file) {
   std::vector<Table> tables{step_table(file.decision), memory_table(file, groups),
                             seconds_table(file.decision, groups)};
   for (Table& table : bucket_table(file.decision, groups)) tables.push_back(std::move(table));
+  for (Table& table : host_table(file.decision, groups)) tables.push_back(std::move(table));
   tables.push_back(layers_table(file, groups));
   tables.push_back(exchange_table(file));
   return tables;

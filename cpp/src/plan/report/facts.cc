@@ -101,7 +101,9 @@ std::string sharding_text(const Candidate& candidate) {
   std::string text =
       fmt::format("ZeRO {}, {}, {}", shape.zero,
                   shape.sequence_parallel ? "sequence parallel" : "no sequence parallelism",
-                  shape.offload ? "optimizer offloaded to hosts" : "no offload");
+                  shape.offload == Offload::kOff
+                      ? "no offload"
+                      : fmt::format("{} offloaded to hosts", what_moves(shape.offload)));
   const double bucket = bucket_of(candidate);
   return bucket > 0 ? fmt::format("{}, buckets of {}", text, bytes_text(bucket)) : text;
 }
@@ -167,10 +169,14 @@ std::vector<Fact> certificates_of(const Decision& decision) {
   std::vector<Fact> facts;
   facts.push_back({"bound", fmt::format("no plan searched takes less than {}: gap {}",
                                         seconds_text(decision.bound), percent_text(decision.gap))});
+  double host = 0;
+  for (const PlannedStage& stage : decision.best.stages) host = std::max(host, stage.estimate.host);
   facts.push_back(
-      {"proof", fmt::format("{} summed on the fullest device, no deadlock, {} looked at",
-                            bytes_text(static_cast<double>(decision.memory_proof)),
-                            counted(decision.shapes, "shape"))});
+      {"proof",
+       fmt::format("{} summed on the fullest device{}, no deadlock, {} looked at",
+                   bytes_text(static_cast<double>(decision.memory_proof)),
+                   host > 0 ? fmt::format(", {} of host memory each", bytes_text(host)) : "",
+                   counted(decision.shapes, "shape"))});
   if (!decision.limit.empty()) facts.push_back({"limited by", decision.limit});
   if (decision.runner_up) facts.push_back({"runner-up", runner_up_text(decision)});
   return facts;

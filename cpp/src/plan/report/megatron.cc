@@ -244,11 +244,16 @@ void Export::add_sharding() {
     const auto elements = static_cast<uint64_t>(bucket_of(best_) / 4);
     if (elements > 0) flag("ddp-bucket-size", elements);
   }
-  if (!shape_.offload) return;
+  if (shape_.offload == Offload::kOff) return;
   flag("optimizer-cpu-offload");
   flag("use-precision-aware-optimizer");
   if (shape_.zero == 0) {
     note("Megatron offloads the optimizer's state only with --use-distributed-optimizer.");
+  }
+  if (shape_.offload > Offload::kOptimizer) {
+    note(
+        fmt::format("Not expressed: {} in host memory; Megatron moves the optimizer's state alone.",
+                    what_moves(shape_.offload)));
   }
 }
 

@@ -59,7 +59,7 @@ TEST(Megatron, EveryLineIsAFlagOrAComment) {
     for (const uint32_t chunks : {1U, 2U, 3U}) {
       file.decision.best.shape.zero = zero;
       file.decision.best.shape.chunks = chunks;
-      file.decision.best.shape.offload = chunks == 2;
+      file.decision.best.shape.offload = static_cast<Offload>(chunks);
       std::istringstream text(export_megatron(file));
       for (std::string line; std::getline(text, line);) {
         EXPECT_TRUE(line.starts_with("--") || line.starts_with("# ")) << line;
@@ -148,7 +148,7 @@ TEST(Megatron, ShardsAsZeroSays) {
                         "--data-parallel-sharding-strategy optim_grads_params\n"));
   shape.zero = 2;
   shape.overlap = false;
-  shape.offload = true;
+  shape.offload = Offload::kOptimizer;
   EXPECT_THAT(export_megatron(file), HasSubstr("--data-parallel-sharding-strategy optim_grads\n"
                                                "--optimizer-cpu-offload\n"
                                                "--use-precision-aware-optimizer\n"));

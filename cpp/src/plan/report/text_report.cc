@@ -75,7 +75,7 @@ void add_decision_rows(Table& table, const DecisionFile& a, const DecisionFile& 
     const double bucket = bucket_of(file.decision.best);
     return bucket > 0 ? bytes_text(bucket) : "-";
   });
-  add_shape("offload", [&](const JobShape& shape) { return yes(shape.offload); });
+  add_shape("offload", [](const JobShape& shape) { return std::string(name_of(shape.offload)); });
   add_shape("dtype", [](const JobShape& shape) { return std::string(name_of(shape.dtype)); });
   add("recompute", [](const DecisionFile& file) { return recompute_text(file.decision.best); });
 }

@@ -46,8 +46,8 @@ struct Pins {
   std::optional<bool> sequence_parallel = {};
   std::optional<Recompute> recompute = {};  ///< Of all layers in runs of several.
   std::optional<bool> overlap = {};         ///< Not pinned: gradients are reduced beside backward.
-  std::optional<bool> offload = {};
-  std::optional<double> bucket = {};  ///< Bytes of gradients reduced at a time.
+  std::optional<Offload> offload = {};      ///< kOff: activations neither.
+  std::optional<double> bucket = {};        ///< Bytes of gradients reduced at a time.
   std::optional<DType> dtype = {};
 };
 
@@ -83,7 +83,7 @@ struct StepTerms {
   double recompute = 0;
   double exchanges = 0;  ///< Tensor, context and expert parallelism.
   double weights = 0;    ///< ZeRO 3.
-  double offload = 0;    ///< Activations that go to host memory.
+  double offload = 0;    ///< What goes to host memory and back.
   double hops = 0;       ///< Between stages.
   double bubble = 0;     ///< The slowest stage waits while the pipeline fills and drains.
   double sync = 0;       ///< Gradients.

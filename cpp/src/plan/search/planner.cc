@@ -209,18 +209,19 @@ Status Planner::no_shape() const {
 std::vector<JobShape> Planner::smallest_shapes() {
   constexpr size_t kMost = 8;
   uint32_t zero = 0;
-  bool offload = false;
+  bool offload = false;  // Any.
   uint32_t samples = UINT32_MAX;
   const std::vector<JobShape> shapes = shapes_of(request_, pools_);
   for (const JobShape& shape : shapes) {
     zero = std::max(zero, shape.zero);
-    offload = offload || shape.offload;
+    offload = offload || shape.offload != Offload::kOff;
     samples = std::min(samples, shape.micro_batch);
   }
   std::vector<std::pair<double, const JobShape*>> found;
   for (const JobShape& shape : shapes) {
     const bool alone = shape.data * shape.context == 1;
-    const bool is_small = (shape.zero == zero || alone) && shape.offload == offload &&
+    const bool is_small = (shape.zero == zero || alone) &&
+                          (shape.offload != Offload::kOff) == offload &&
                           shape.micro_batch == samples && shape.schedule == shapes.front().schedule;
     const double bytes = is_small ? search_.least_memory(shape) : kInfeasible;
     if (bytes < kInfeasible) found.emplace_back(bytes, &shape);

@@ -189,7 +189,7 @@ TEST(Planner, MovesActivationsToHostsThatAreNearAndProvesIt) {
     EXPECT_NEAR(decision.best.step, best, 1e-9);
     EXPECT_LE(decision.bound, decision.best.step);
     EXPECT_NEAR(decision.best.terms.sum(), decision.best.step, 1e-9);
-    request.pins.offload = false;
+    request.pins.offload = Offload::kOff;
     const Decision without = decide(request);
     EXPECT_LE(decision.best.step, without.best.step * (1 + 1e-9));
     EXPECT_EQ(moved_layers(without), 0U);
@@ -231,6 +231,7 @@ TEST(Planner, FindsTheBestOfAllShapesOnMachinesAtRandom) {
       EXPECT_LE(search.fractional_bound(shape), solved.best->step * (1 + 1e-9)) << i;
       for (const PlannedStage& stage : solved.best->stages) {
         EXPECT_LE(stage.estimate.memory.sum(), request.memory_limit * (1 + 1e-9)) << i;
+        EXPECT_LE(stage.estimate.host, search.coster(shape, 0)->host_limit()) << i;
       }
     }
     const auto decision = make_plan(request);
@@ -259,6 +260,56 @@ TEST(Planner, ShapesAreThoseOfAllFamilies) {
     }
   }
   EXPECT_EQ(members, space.size());
+}
+
+// One device has 1.5 billion parameters: 3 GB of weights, 6 of gradients, 18 of optimizer state.
+TEST(Planner, MovesStatesToHostsAsFarAsMemoryDemands) {
+  Request request = short_of_memory(25e9);
+  request.pins = {.tensor = 1, .data = 1, .pipeline = 1};
+  const std::pair<double, Offload> least_of[] = {
+      {12e9, Offload::kOptimizer}, {8e9, Offload::kGradients}, {3.5e9, Offload::kWeights}};
+  for (const auto& [limit, least] : least_of) {
+    request.memory_limit = limit;
+    request.pins.offload.reset();
+    const Decision free = decide(request);
+    EXPECT_GE(free.best.shape.offload, least) << limit;
+    EXPECT_LE(static_cast<double>(free.memory_proof), limit);
+    EXPECT_NEAR(free.best.terms.sum(), free.best.step, 1e-9);
+    for (int what = 0; what < kOffloadCount; ++what) {
+      request.pins.offload = static_cast<Offload>(what);
+      const auto pinned = make_plan(request);
+      EXPECT_EQ(pinned.ok(), *request.pins.offload >= least) << limit << ' ' << what;
+      if (!pinned.ok()) continue;
+      EXPECT_EQ(pinned->best.shape.offload, *request.pins.offload);
+      EXPECT_GE(pinned->best.step, free.bound * (1 - 1e-9));
+    }
+  }
+}
+
+TEST(Planner, HostMemoryLimitsWhatMovesThere) {
+  Request request = short_of_memory(25e9);
+  request.pins = {.tensor = 1, .pipeline = 1, .offload = Offload::kOptimizer};
+  request.memory_limit = 0;
+  const Decision decision = decide(request);
+  const double held = decision.best.stages[0].estimate.host;
+  EXPECT_GT(held, 0);
+  request.pins.zero = decision.best.shape.zero;
+  request.pins.data = decision.best.shape.data;
+  request.cluster.hosts[0].host_memory = 2 * 1.01 * held;  // Two devices in a host.
+  EXPECT_TRUE(make_plan(request).ok());
+  request.cluster.hosts[0].host_memory = 2 * 0.1 * held;
+  EXPECT_EQ(make_plan(request).status().code(), Code::kResourceExhausted);
+  request.cluster.hosts[0].host_memory = 0;  // Not known: as much as is needed.
+  EXPECT_TRUE(make_plan(request).ok());
+}
+
+TEST(Planner, MegatronMovesTheOptimizerAlone) {
+  Request request = short_of_memory(25e9);
+  request.trainer = Trainer::kMegatron;
+  const auto pools = pools_of(request);
+  for (const JobShape& shape : shapes_of(request, pools)) {
+    EXPECT_LE(shape.offload, Offload::kOptimizer);
+  }
 }
 
 TEST(Planner, OffloadingActivationsByPinNeedsHostMemory) {
@@ -346,7 +397,7 @@ TEST(Planner, NoPinBeatsTheBound) {
       check({.pipeline = degree, .zero = 2});
       check({.micro_batch = degree});
     }
-    check({.offload = false});
+    for (int what = 0; what < kOffloadCount; ++what) check({.offload = static_cast<Offload>(what)});
     check({.recompute = Recompute::kFull});
   }
 }

@@ -17,7 +17,7 @@ constexpr uint32_t kChunks[] = {1, 2, 3, 4, 6, 8};
 
 bool same_hosts(const HostGroup& a, const HostGroup& b) {
   return a.type == b.type && a.devices == b.devices && a.link == b.link && a.network == b.network &&
-         a.to_host_memory == b.to_host_memory;
+         a.to_host_memory == b.to_host_memory && a.host_memory == b.host_memory;
 }
 
 Link network_of(const Cluster& cluster, uint32_t first_host, uint32_t hosts, Extent extent) {
@@ -253,6 +253,15 @@ ShapeSpace::ShapeSpace(const Request& request, const std::vector<Pool>& pools)
   }
 }
 
+bool ShapeSpace::may_offload(Offload offload, const JobShape& shape) const {
+  const std::optional<Offload>& pin = request_.pins.offload;
+  if (pin && *pin != offload) return false;
+  if (offload != Offload::kOff && !can_offload_) return false;
+  // Megatron moves the optimizer alone.
+  const bool has_it = request_.trainer == Trainer::kCorro || offload <= Offload::kOptimizer || pin;
+  return has_it && shape.can_offload(offload);
+}
+
 template <typename Visit>
 void ShapeSpace::each_of(const JobShape& family, const Visit& visit) const {
   const Pins& pins = request_.pins;
@@ -264,9 +273,9 @@ void ShapeSpace::each_of(const JobShape& family, const Visit& visit) const {
     if (!can_be(schedule, family, request_)) continue;
     shape.schedule = schedule;
     for (shape.zero = pins.zero.value_or(0); shape.zero <= most_sharded; ++shape.zero) {
-      for (const bool offload : {false, true}) {
-        if (pins.offload && *pins.offload != offload) continue;
-        if (offload && !can_offload_) continue;
+      for (const Offload offload :
+           {Offload::kOff, Offload::kOptimizer, Offload::kGradients, Offload::kWeights}) {
+        if (!may_offload(offload, shape)) continue;
         shape.offload = offload;
         visit(shape);
       }

@@ -41,6 +41,7 @@ class ShapeSpace {
   [[nodiscard]] size_t size() const { return size_; }
 
  private:
+  [[nodiscard]] bool may_offload(Offload offload, const JobShape& shape) const;
   template <typename Visit>
   void each_of(const JobShape& family, const Visit& visit) const;
 

@@ -101,13 +101,15 @@ uint32_t largest_run(const StageCoster& costs) {
   return best;
 }
 
-/// With what ZeRO's scatters and gathers show if one stage had all layers. exposed() is convex and
-/// homogeneous, so several stages show no less together; recomputing hides less than it adds.
+/// With what ZeRO's scatters and gathers, and weights and gradients in host memory, show if one
+/// stage had all layers. exposed() is convex and homogeneous, so several stages show no less
+/// together, nor with activations that move, too; recomputing hides less than it adds.
 double all_work(const StageCoster& costs) {
   double work = 0;
-  if (costs.shape().zero >= 2) {
+  if (costs.shape().zero >= 2 || costs.shape().offload >= Offload::kGradients) {
     const LayerRange all{0, costs.layer_total()};
-    work = costs.estimate(all, 1, RecomputeCounts(costs.runs())).weights;
+    const StageEstimate whole = costs.estimate(all, 1, RecomputeCounts(costs.runs()));
+    work = whole.weights + whole.offload;
   }
   for (uint32_t run = 0; run < costs.runs(); ++run) {
     const LayerCost& cost = costs.layer(run);
@@ -125,6 +127,12 @@ double all_fill(const StageCoster& costs) {
     fill -= costs.layers_of_run(run) * costs.layer(run).weight_part();
   }
   return std::max(0.0, fill);
+}
+
+/// Of equal hosts: some stage has a p-th of what lies in host memory at least.
+bool fits_hosts(const StageCoster& costs) {
+  const double all = costs.host_states({0, costs.layer_total()});
+  return all <= costs.host_limit() * costs.shape().pipeline;
 }
 
 double least_hops(const StageCoster& costs) {
@@ -194,6 +202,7 @@ double StageSearch::quick_bound(const JobShape& shape) {
     const StageCoster* costs = coster(shape, pool);
     const uint32_t units = pools_[pool].devices / unit;
     if (costs == nullptr || units == 0) continue;
+    if (pools_.size() == 1 && !fits_hosts(*costs)) return kInfeasible;
     stages.emplace_back(all_work(*costs), units);
     hops = std::min(hops, least_hops(*costs));
     fill = std::min(fill, all_fill(*costs));
@@ -251,7 +260,7 @@ double StageSearch::fractional_bound(const JobShape& shape) {
 bool StageSearch::offloads(const StageCoster& costs) const {
   const bool pinned = request_.pins.recompute == Recompute::kOffload;
   const bool free = !request_.pins.recompute && request_.trainer == Trainer::kCorro &&
-                    request_.pins.offload.value_or(true);
+                    request_.pins.offload != Offload::kOff;
   return (pinned || free) && costs.can_offload();
 }
 
@@ -272,8 +281,7 @@ std::optional<StageSearch::Stage> StageSearch::stage_of(const StageCoster& costs
   }
   StageEstimate estimate = costs.estimate(layers, from_end, recompute);
   if (estimate.memory.sum() > limit) return std::nullopt;
-  const bool moves = request_.pins.recompute == Recompute::kOffload;
-  if (moves && estimate.host > costs.host_limit()) return std::nullopt;
+  if (estimate.host > costs.host_limit()) return std::nullopt;
   return Stage{layers, estimate, std::move(recompute)};
 }
 
@@ -421,6 +429,7 @@ double StageSearch::least_memory(const JobShape& shape) {
       recompute[run][static_cast<size_t>(Recompute::kFull)] = costs->count(range, run);
     }
     const auto estimate = costs->estimate(range, shape.pipeline - s, recompute);
+    if (estimate.host > costs->host_limit()) return kInfeasible;
     most = std::max(most, estimate.memory.sum());
   }
   return most;

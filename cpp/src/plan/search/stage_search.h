@@ -42,7 +42,7 @@ class StageSearch {
   [[nodiscard]] std::optional<Candidate> placed(const Candidate& candidate,
                                                 const std::vector<AxisNetworks>& networks) const;
   /// The least bytes that the fullest device of this shape needs, recomputing everything; pools of
-  /// one kind, stages of as many layers each.
+  /// one kind, stages of as many layers each. kInfeasible if hosts have no room.
   [[nodiscard]] double least_memory(const JobShape& shape);
   /// Bytes of a device of the pool that may be used.
   [[nodiscard]] double limit_of(const Pool& pool) const;

@@ -18,7 +18,7 @@ constexpr Term kTerms[] = {{"computing", &StepTerms::compute},
                            {"recomputing", &StepTerms::recompute},
                            {"exchanges inside layers", &StepTerms::exchanges},
                            {"gathering weights", &StepTerms::weights},
-                           {"moving activations to hosts", &StepTerms::offload},
+                           {"moving to host memory", &StepTerms::offload},
                            {"hops between stages", &StepTerms::hops},
                            {"the pipeline's bubble", &StepTerms::bubble},
                            {"reducing gradients", &StepTerms::sync},
@@ -47,7 +47,9 @@ std::string describe(const JobShape& shape) {
   if (shape.schedule == Schedule::kGPipe) parts.emplace_back("gpipe");
   if (shape.zero > 0) parts.push_back(fmt::format("ZeRO {}", shape.zero));
   if (shape.sequence_parallel) parts.emplace_back("sequence parallel");
-  if (shape.offload) parts.emplace_back("optimizer offloaded");
+  if (shape.offload != Offload::kOff) {
+    parts.push_back(fmt::format("{} offloaded", what_moves(shape.offload)));
+  }
   return join(parts);
 }
 

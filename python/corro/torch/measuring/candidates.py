@@ -90,7 +90,7 @@ def predict(
             "zero": 0,
             "schedule": "1f1b",
             "overlap": False,
-            "offload": False,
+            "offload": "off",
             "dtype": "f32",
         }
         try:
