@@ -68,9 +68,9 @@ class Planner {
   }
 
  private:
-  /// What a bound is of, each tighter than the one before and dearer to have: the first of a family
-  /// of shapes, the others of one shape.
-  enum class Level : uint8_t { kProducts, kWork, kFractions };
+  /// What a bound is of, each tighter than the one before and dearer to have: the first two of a
+  /// family of shapes, the others of one shape.
+  enum class Level : uint8_t { kProducts, kFamily, kWork, kFractions };
   struct Waiting {
     double bound;    ///< Of the objective.
     uint32_t shape;  ///< Of opened_, or a family.
@@ -217,19 +217,25 @@ std::vector<JobShape> Planner::smallest_shapes() {
     offload = offload || shape.offload != Offload::kOff;
     samples = std::min(samples, shape.micro_batch);
   }
-  std::vector<std::pair<double, const JobShape*>> found;
+  struct Found {
+    bool lacks_on_hosts;
+    double bytes;
+    const JobShape* shape;
+  };
+  std::vector<Found> found;
   for (const JobShape& shape : shapes) {
     const bool alone = shape.data * shape.context == 1;
     const bool is_small = (shape.zero == zero || alone) &&
                           (shape.offload != Offload::kOff) == offload &&
                           shape.micro_batch == samples && shape.schedule == shapes.front().schedule;
     const double bytes = is_small ? search_.least_memory(shape) : kInfeasible;
-    if (bytes < kInfeasible) found.emplace_back(bytes, &shape);
+    if (bytes < kInfeasible) found.push_back({search_.lacks_on_hosts(shape) > 0, bytes, &shape});
   }
   const auto end = found.begin() + static_cast<ptrdiff_t>(std::min(kMost, found.size()));
-  std::ranges::partial_sort(found, end, {}, [](const auto& each) { return each.first; });
+  std::ranges::partial_sort(
+      found, end, {}, [](const Found& each) { return std::pair(each.lacks_on_hosts, each.bytes); });
   std::vector<JobShape> result;
-  for (auto each = found.begin(); each != end; ++each) result.push_back(*each->second);
+  for (auto each = found.begin(); each != end; ++each) result.push_back(*each->shape);
   return result;
 }
 
@@ -286,8 +292,10 @@ Status Planner::does_not_fit(const std::vector<JobShape>& smallest) {
   }
   const double least = search_.least_memory(smallest.front());
   const double limit = search_.limit_of(pools_[0]);
+  const double on_hosts = search_.lacks_on_hosts(smallest.front());
   const std::string what =
-      least > limit
+      on_hosts > 0 ? fmt::format("{} too much in host memory for each device", bytes_text(on_hosts))
+      : least > limit
           ? fmt::format("{} too much on the fullest device, which may use {}",
                         bytes_text(least - limit), bytes_text(limit))
           : fmt::format("no cut into stages fits into {} of each device", bytes_text(limit));
@@ -342,6 +350,14 @@ void Planner::search() {
     if ((done && runner_up_) || exact_ >= most) return;
     queue_.pop();
     if (first.level == Level::kProducts) {
+      const JobShape& family = space_.families()[first.shape];
+      const double bound = objective(family, search_.family_bound(family));
+      if (bound < kInfeasible) {
+        queue_.push({std::max(bound, first.bound), first.shape, Level::kFamily});
+      }
+      continue;
+    }
+    if (first.level == Level::kFamily) {
       open(first, done);
       continue;
     }

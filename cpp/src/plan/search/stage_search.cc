@@ -129,12 +129,6 @@ double all_fill(const StageCoster& costs) {
   return std::max(0.0, fill);
 }
 
-/// Of equal hosts: some stage has a p-th of what lies in host memory at least.
-bool fits_hosts(const StageCoster& costs) {
-  const double all = costs.host_states({0, costs.layer_total()});
-  return all <= costs.host_limit() * costs.shape().pipeline;
-}
-
 double least_hops(const StageCoster& costs) {
   const JobShape& shape = costs.shape();
   if (shape.pipeline == 1) return 0;
@@ -192,9 +186,26 @@ double StageSearch::end_bound(const StageCoster& costs) const {
   return (whole.sync + whole.update) / costs.shape().pipeline;
 }
 
+double StageSearch::family_bound(const JobShape& family) {
+  JobShape shape = family;
+  shape.schedule = family.pipeline > 1 ? Schedule::kZeroBubble : Schedule::kOneFOneB;
+  return even_work(shape, 0);
+}
+
 double StageSearch::quick_bound(const JobShape& shape) {
-  const uint32_t unit = unit_of(shape);
   double end = kInfeasible;
+  for (uint32_t pool = 0; pool < pools_.size(); ++pool) {
+    const StageCoster* costs = coster(shape, pool);
+    if (costs == nullptr || pools_[pool].devices < unit_of(shape)) continue;
+    if (pools_.size() == 1 && lacks_on_hosts(shape) > 0) return kInfeasible;
+    end = std::min(end, end_bound(*costs));
+  }
+  return end < kInfeasible ? even_work(shape, end) : kInfeasible;
+}
+
+/// Seconds of a step that divides all work evenly, and ends so.
+double StageSearch::even_work(const JobShape& shape, double end) {
+  const uint32_t unit = unit_of(shape);
   double hops = kInfeasible;
   double fill = kInfeasible;
   std::vector<std::pair<double, uint32_t>> stages;  // Work if it were all there, and how many.
@@ -202,11 +213,9 @@ double StageSearch::quick_bound(const JobShape& shape) {
     const StageCoster* costs = coster(shape, pool);
     const uint32_t units = pools_[pool].devices / unit;
     if (costs == nullptr || units == 0) continue;
-    if (pools_.size() == 1 && !fits_hosts(*costs)) return kInfeasible;
     stages.emplace_back(all_work(*costs), units);
     hops = std::min(hops, least_hops(*costs));
     fill = std::min(fill, all_fill(*costs));
-    end = std::min(end, end_bound(*costs));
   }
   std::ranges::sort(stages);
   // The fastest units do as much of the work in a period as they can.
@@ -416,6 +425,13 @@ void StageSearch::finish(Candidate& candidate, const StageCoster& costs) const {
   candidate.price *= candidate.step;
 }
 
+double StageSearch::lacks_on_hosts(const JobShape& shape) {
+  const StageCoster* costs = coster(shape, 0);
+  if (costs == nullptr) return 0;
+  const double all = costs->host_states({0, costs->layer_total()});
+  return std::max(0.0, all / shape.pipeline - costs->host_limit());
+}
+
 double StageSearch::least_memory(const JobShape& shape) {
   const StageCoster* costs = coster(shape, 0);
   if (costs == nullptr) return kInfeasible;
@@ -429,7 +445,6 @@ double StageSearch::least_memory(const JobShape& shape) {
       recompute[run][static_cast<size_t>(Recompute::kFull)] = costs->count(range, run);
     }
     const auto estimate = costs->estimate(range, shape.pipeline - s, recompute);
-    if (estimate.host > costs->host_limit()) return kInfeasible;
     most = std::max(most, estimate.memory.sum());
   }
   return most;

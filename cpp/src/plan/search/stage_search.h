@@ -22,6 +22,9 @@ class StageSearch {
   /// The request and the pools outlive it.
   StageSearch(const Request& request, const std::vector<Pool>& pools);
 
+  /// Seconds of a step that no shape beats which differs from this one in schedule, sharding or
+  /// offload alone; kInfeasible if none can be. `family` shards and offloads nothing.
+  [[nodiscard]] double family_bound(const JobShape& family);
   /// Seconds of a step that no stages of this shape beat; kInfeasible if the shape cannot be.
   /// Cheap: all work divided evenly, nothing recomputed.
   [[nodiscard]] double quick_bound(const JobShape& shape);
@@ -42,8 +45,11 @@ class StageSearch {
   [[nodiscard]] std::optional<Candidate> placed(const Candidate& candidate,
                                                 const std::vector<AxisNetworks>& networks) const;
   /// The least bytes that the fullest device of this shape needs, recomputing everything; pools of
-  /// one kind, stages of as many layers each. kInfeasible if hosts have no room.
+  /// one kind, stages of as many layers each.
   [[nodiscard]] double least_memory(const JobShape& shape);
+  /// Bytes of host memory of each device, of the first pool, that are missing at least for what
+  /// does not depend on micro-batches: some stage has a p-th of it.
+  [[nodiscard]] double lacks_on_hosts(const JobShape& shape);
   /// Bytes of a device of the pool that may be used.
   [[nodiscard]] double limit_of(const Pool& pool) const;
   /// Stages costed by solve() since it was made.
@@ -64,6 +70,7 @@ class StageSearch {
   /// The stage as the `place`-th of the pool.
   [[nodiscard]] PlannedStage planned(const Stage& stage, const JobShape& shape, uint32_t pool,
                                      uint32_t place) const;
+  [[nodiscard]] double even_work(const JobShape& shape, double end);
   [[nodiscard]] bool offloads(const StageCoster& costs) const;
   [[nodiscard]] double end_bound(const StageCoster& costs) const;
   void finish(Candidate& candidate, const StageCoster& costs) const;
