@@ -15,36 +15,73 @@ void make_nonblocking(int fd) {
   if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
+Status end_of_stream() { return {Code::kUnavailable, "the other side has gone"}; }
+
+/// Without `out`, `in` is a socket for both ways.
+class FdStream final : public io::ByteStream {
+ public:
+  FdStream(io::Fd in, io::Fd out) : in_(std::move(in)), out_(std::move(out)) {
+    make_nonblocking(in_.get());
+    make_nonblocking(out_.get());
+  }
+
+  Result<size_t> read(std::span<std::byte> into) override {
+    return result_of([&] { return ::read(in_.get(), into.data(), into.size()); }, true);
+  }
+  Result<size_t> write(BytesView bytes) override {
+    return result_of([&] { return ::write(out(), bytes.data(), bytes.size()); }, false);
+  }
+  [[nodiscard]] int in() const override { return in_.get(); }
+  [[nodiscard]] int out() const override { return out_.valid() ? out_.get() : in_.get(); }
+
+ private:
+  template <typename Call>
+  static Result<size_t> result_of(const Call& call, bool ends_at_zero) {
+    ssize_t count = -1;
+    do {
+      count = call();
+    } while (count < 0 && errno == EINTR);
+    if (count < 0 && errno == EAGAIN) return size_t{0};
+    if (count < 0 || (count == 0 && ends_at_zero)) return end_of_stream();
+    return static_cast<size_t>(count);
+  }
+
+  io::Fd in_, out_;
+};
+
 }  // namespace
 
-MessagePipe::MessagePipe(io::Fd in, io::Fd out) : in_(std::move(in)), out_(std::move(out)) {
-  make_nonblocking(in_.get());
-  make_nonblocking(out_.get());
-}
+MessagePipe::MessagePipe(io::Fd in, io::Fd out)
+    : stream_(std::make_unique<FdStream>(std::move(in), std::move(out))) {}
 
 void MessagePipe::send(const Message& message) {
   if (ended_) return;
-  queue_.push_back(encode_message(message));
+  enqueue(encode_message(message));
+}
+
+void MessagePipe::enqueue(Bytes bytes) {
+  queued_ += bytes.size();
+  queue_.push_back(std::move(bytes));
   flush();
 }
 
 void MessagePipe::flush() {
   while (!queue_.empty() && !ended_) {
     const Bytes& first = queue_.front();
-    const ssize_t count = write(out(), first.data() + written_, first.size() - written_);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return;
-    if (count < 0) {
+    const auto count = stream_->write(BytesView(first).subspan(written_));
+    if (!count.ok()) {
+      failure_ = count.status();
       (void)read();  // What the other side has said before it went.
       ended_ = true;
       break;
     }
-    written_ += static_cast<size_t>(count);
-    if (written_ < first.size()) return;
-    written_ = 0;
+    if (*count == 0) return;
+    written_ += *count;
+    if (written_ < first.size()) continue;
+    queued_ -= std::exchange(written_, 0);
     queue_.pop_front();
   }
-  if (ended_) queue_.clear();
+  if (ended_) queue_.clear(), queued_ = 0;
 }
 
 Status MessagePipe::watch(io::Epoll& epoll, uint64_t key) {
@@ -54,7 +91,7 @@ Status MessagePipe::watch(io::Epoll& epoll, uint64_t key) {
 
 void MessagePipe::flush_on(io::Epoll& epoll) {
   flush();
-  if (ended_ || unsent() == awaits_room_) return;
+  if (ended_ || stream_->awaits_room(unsent()) == awaits_room_) return;
   awaits_room_ = !awaits_room_;
   if (out() == in()) {
     (void)epoll.modify(in(), EPOLLIN | (awaits_room_ ? EPOLLOUT : 0U), key_);
@@ -72,23 +109,24 @@ void MessagePipe::unwatch(io::Epoll& epoll) {
 
 Status MessagePipe::read() {
   std::array<std::byte, size_t{64} << 10U> buffer;  // NOLINT(*-member-init): read into
-  while (true) {
-    const ssize_t count = ::read(in_.get(), buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return cut();
-    if (count <= 0) {
+  while (stream_ != nullptr) {
+    const auto count = stream_->read(buffer);
+    if (!count.ok()) {
       ended_ = true;
-      return cut();
+      failure_ = count.status();
+      CORRO_TRY(cut());
+      return count.status().code() == Code::kUnavailable ? Status() : count.status();
     }
-    received_.insert(received_.end(), buffer.begin(), buffer.begin() + count);
-    if (static_cast<size_t>(count) < buffer.size()) return cut();
+    received_.insert(received_.end(), buffer.begin(),
+                     buffer.begin() + static_cast<std::ptrdiff_t>(*count));
+    if (*count < buffer.size()) break;
   }
+  return cut();
 }
 
 void MessagePipe::send_preamble() {
   const BytesView bytes = std::as_bytes(std::span(kPreamble));
-  queue_.emplace_back(bytes.begin(), bytes.end());
-  flush();
+  enqueue(Bytes(bytes.begin(), bytes.end()));
 }
 
 Status MessagePipe::skip_to_preamble() {
@@ -143,8 +181,8 @@ std::optional<Message> MessagePipe::take() {
 void MessagePipe::close() {
   ended_ = true;
   queue_.clear();
-  in_.reset();
-  out_.reset();
+  queued_ = 0;
+  stream_.reset();
 }
 
 }  // namespace corro::agent

@@ -1,4 +1,5 @@
-// MessagePipe: messages over two descriptors, a socket's or those of a remote shell.
+// MessagePipe: messages over two descriptors, a socket's or those of a remote shell, or over what
+// else carries bytes.
 //
 //   MessagePipe pipe(std::move(socket), {});
 //   pipe.send({subject, Signal{.number = SIGTERM}});
@@ -8,10 +9,12 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string_view>
 
 #include "agent/messages.h"
+#include "io/byte_stream.h"
 #include "io/event.h"
 #include "io/fd.h"
 
@@ -25,13 +28,14 @@ class MessagePipe {
  public:
   /// Takes over both, and makes them non-blocking. Without `out`, `in` is a socket for both ways.
   explicit MessagePipe(io::Fd in, io::Fd out = {});
+  explicit MessagePipe(std::unique_ptr<io::ByteStream> stream) : stream_(std::move(stream)) {}
   /// What comes before kPreamble is not read as messages: at most 64 KiB.
   void expect_preamble() { expects_preamble_ = true; }
   /// Queues kPreamble.
   void send_preamble();
 
-  [[nodiscard]] int in() const { return in_.get(); }
-  [[nodiscard]] int out() const { return out_.valid() ? out_.get() : in_.get(); }
+  [[nodiscard]] int in() const { return stream_ ? stream_->in() : -1; }
+  [[nodiscard]] int out() const { return stream_ ? stream_->out() : -1; }
 
   /// Queues a message, and writes what can be written.
   void send(const Message& message);
@@ -39,32 +43,40 @@ class MessagePipe {
   void flush();
   /// Something is queued.
   [[nodiscard]] bool unsent() const { return !queue_.empty(); }
+  /// So many bytes are.
+  [[nodiscard]] size_t unsent_bytes() const { return queued_; }
   /// Has epoll report under this key that there is something to read, or that more can be written.
   Status watch(io::Epoll& epoll, uint64_t key);
   /// Writes what can be written, and has epoll say when more can be.
   void flush_on(io::Epoll& epoll);
   void unwatch(io::Epoll& epoll);
 
-  /// Reads what is there. DATA_LOSS if it is no message: nothing can be read any more.
+  /// Reads what is there. DATA_LOSS if it is no message, or why the stream is broken: nothing can
+  /// be read any more.
   [[nodiscard]] Status read();
   /// The next message that was read whole.
   [[nodiscard]] std::optional<Message> take();
   /// The other side has gone, in one direction or the other.
   [[nodiscard]] bool ended() const { return ended_; }
+  /// What the stream has failed with; OK if it has not.
+  [[nodiscard]] const Status& failure() const { return failure_; }
   void close();
 
  private:
+  void enqueue(Bytes bytes);
   Status cut();
   [[nodiscard]] Status skip_to_preamble();
 
-  io::Fd in_, out_;
+  std::unique_ptr<io::ByteStream> stream_;  ///< Null once it was closed.
   Bytes received_;
   std::deque<Message> messages_;
   std::deque<Bytes> queue_;
   uint64_t key_ = 0;          ///< Of watch().
   bool awaits_room_ = false;  ///< epoll tells when out() takes more.
   size_t written_ = 0;        ///< Of the first in the queue.
+  size_t queued_ = 0;         ///< Bytes of the queue.
   bool ended_ = false;
+  Status failure_;
   bool expects_preamble_ = false;
 };
 
