@@ -20,7 +20,7 @@ find_path(YAML_INCLUDE_DIR yaml.h REQUIRED)
 add_library(corro_yaml INTERFACE)
 target_link_libraries(corro_yaml INTERFACE ${YAML_LIBRARY})
 target_include_directories(corro_yaml SYSTEM INTERFACE ${YAML_INCLUDE_DIR})
-# HTTP and TLS of the Kubernetes client: Boost's headers, and OpenSSL inside of the program.
+# TLS: OpenSSL inside of the program.
 find_library(SSL_LIBRARY NAMES libssl.a REQUIRED)
 find_library(CRYPTO_LIBRARY NAMES libcrypto.a REQUIRED)
 find_path(SSL_INCLUDE_DIR openssl/ssl.h REQUIRED)
@@ -31,17 +31,17 @@ find_path(
   PATHS /usr/include/${CMAKE_HOST_SYSTEM_PROCESSOR}-linux-gnu
   REQUIRED
 )
-find_path(BOOST_INCLUDE_DIR boost/beast/version.hpp REQUIRED)
-add_library(corro_https INTERFACE)
+add_library(corro_tls INTERFACE)
 target_link_libraries(
-  corro_https
+  corro_tls
   INTERFACE ${SSL_LIBRARY} ${CRYPTO_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS}
 )
-target_include_directories(
-  corro_https
-  SYSTEM
-  INTERFACE ${SSL_INCLUDE_DIR} ${SSL_CONFIGURATION_DIR} ${BOOST_INCLUDE_DIR}
-)
+target_include_directories(corro_tls SYSTEM INTERFACE ${SSL_INCLUDE_DIR} ${SSL_CONFIGURATION_DIR})
+# HTTP of the Kubernetes client: Boost's headers.
+find_path(BOOST_INCLUDE_DIR boost/beast/version.hpp REQUIRED)
+add_library(corro_https INTERFACE)
+target_link_libraries(corro_https INTERFACE corro_tls)
+target_include_directories(corro_https SYSTEM INTERFACE ${BOOST_INCLUDE_DIR})
 if(CORRO_BUILD_TESTS)
   enable_testing()
   find_package(GTest 1.12 REQUIRED)
