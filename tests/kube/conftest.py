@@ -14,6 +14,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE)]
 
 from harness import Plane, apply_crds, start_plane, stop_plane, wait_until  # noqa: E402
+from jobs import Space  # noqa: E402
+from operator_process import OperatorProcess  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +48,32 @@ def namespace(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
     wait_until(lambda: plane.api.get(account), "the default service account")
     yield name
     plane.api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def bare_space(crds: Plane, namespace: str) -> Space:
+    """The namespace, with our custom resources and without an operator."""
+    return Space(crds, namespace)
+
+
+@pytest.fixture
+def operator(bare_space: Space) -> Iterator[OperatorProcess]:
+    """An operator in the namespace, which has to end well after the test."""
+    with OperatorProcess(bare_space.kubeconfig, bare_space.name) as process:
+        yield process
+        process.stop()
+
+
+@pytest.fixture
+def space(bare_space: Space, operator: OperatorProcess) -> Space:
+    """The namespace, where an operator leads."""
+    operator.wait_for("leads")
+    return bare_space
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What loads the plane most comes last."""
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -45,6 +45,20 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 60) -> 
         time.sleep(0.05)
 
 
+class QuietFor:
+    """Tells when a value has been the same for so long: `wait_until(lambda: quiet.holds(x()))`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._value: Any = None
+        self._since = time.monotonic()
+
+    def holds(self, value: Any) -> bool:
+        if value != self._value:
+            self._value, self._since = value, time.monotonic()
+        return time.monotonic() - self._since >= self._seconds
+
+
 class Plane:
     """A control plane that runs, and kubectl for it."""
 
