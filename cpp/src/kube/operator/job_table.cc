@@ -77,6 +77,15 @@ Observed JobRecord::observe(const Options& options, KubeTime now) const {
   return observed;
 }
 
+std::optional<KubeTime> JobRecord::next_trial(KubeTime now) const {
+  std::optional<KubeTime> next;
+  for (const auto& [name, since] : foreign) {
+    const KubeTime end = since + kRetryRefused;
+    if (now < end && (!next || end < *next)) next = end;
+  }
+  return next;
+}
+
 GuardedJob JobTable::find(const std::string& uid) const {
   auto jobs = jobs_.lock();
   const auto found = jobs->find(uid);

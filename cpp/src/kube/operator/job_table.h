@@ -15,6 +15,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ struct JobRecord {
 
   /// What a decision at `now` rests on. Borrows the record.
   [[nodiscard]] Observed observe(const Options& options, KubeTime now) const;
+  /// When a name that is taken now is tried again; no watch tells that it is free. Nothing if none
+  /// is taken.
+  [[nodiscard]] std::optional<KubeTime> next_trial(KubeTime now) const;
 };
 
 using GuardedJob = std::shared_ptr<Guarded<JobRecord>>;

@@ -50,7 +50,7 @@ void expect_no_more(JobRecord& record, const Action& action) {
 struct JobWorker::Look {
   GuardedJob record;
   JobIdentity job;
-  Json status = {};  ///< As it was decided on, or written since.
+  Json status = {};                    ///< As it was decided on, or written since.
   bool failed = false;                 ///< Again soon.
   std::optional<Duration> again = {};  ///< Again after so long.
 };
@@ -89,6 +89,8 @@ void JobWorker::look(const std::string& uid, const Stop& stop) {
     if (!perform(look, action, stop)) break;
   }
   if (look.again) queue_.add_after(uid, *look.again);
+  if (const auto trial = look.record->lock()->next_trial(now()))
+    queue_.add_after(uid, *trial - wall_now());
   look.failed ? queue_.failed(uid) : queue_.done(uid);
 }
 

@@ -20,8 +20,9 @@ bool is_launcher_jobs(const JobView& view, const PodView& pod) {
 /// goes.
 void force_stuck_pod(JobView& view, const PodView& pod) {
   const PodView* next = view.current(pod.member, pod.index);
-  const bool is_over = pod.deletion && *pod.deletion + kStuckAfter <= view.now;
-  if (next == nullptr || !next->is_ready || !is_over) return;
+  if (next == nullptr || !next->is_ready || !pod.deletion) return;
+  const KubeTime end = *pod.deletion + kStuckAfter;
+  if (view.now < end) return view.look_again(end);
   view.force_remove_pod(pod);
 }
 
