@@ -178,6 +178,11 @@ class Job:
         pods = self.space.items("Pod", labelSelector=selector)
         return {name: pod for name, pod in pods.items() if is_live(pod)}
 
+    def events(self) -> list[Object]:
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.space.name}/events"
+        events = self.space.api.get(path)["items"]
+        return [event for event in events if event["regarding"].get("uid") == self.uid]
+
     # --- Waiting ---------------------------------------------------------------------------------
 
     def wait_for_state(self, state: str) -> Object:

@@ -7,7 +7,7 @@ with OperatorProcess(kubeconfig, space) as operator:
 The story: it is started with a Lease in the namespace that it works in, so any number of tests'
 operators work beside each other. A thread reads its log, a line of JSON each, into a list. It ends
 by `stop` (SIGTERM, which has to end it with 0) or `kill` (SIGKILL); whatever a test left running is
-killed at the end of the `with`. It never outlives its test.
+killed at the end of the `with`, or with the process of the tests.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
 class OperatorProcess:
     """One process. Its methods belong to one thread."""
 
-    def __init__(self, kubeconfig: Path, space: str, *options: str) -> None:
-        command = [PROGRAM, "operator", "--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0"]
-        command += ["--namespace", space, "--lock-namespace", space, *options]
+    def __init__(self, kubeconfig: Path, space: str, *options: str, lock_space: str = "") -> None:
+        command = ["setpriv", "--pdeathsig", "KILL", PROGRAM, "operator"]
+        command += ["--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0"]
+        command += ["--namespace", space, "--lock-namespace", lock_space or space]
+        command += options
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )

@@ -307,13 +307,8 @@ def test_events_tell_of_a_jobs_way(space: Space) -> None:
     end_all(job)
     job.wait_for_state("Succeeded")
 
-    def reasons() -> set[str]:
-        path = f"/apis/events.k8s.io/v1/namespaces/{space.name}/events"
-        events = space.api.get(path)["items"]
-        return {e["reason"] for e in events if e["regarding"].get("uid") == job.uid}
-
     wanted = {"CorroJobCreated", "CorroJobRunning", "CorroJobSucceeded"}
-    wait_until(lambda: wanted <= reasons(), "the events")
+    wait_until(lambda: wanted <= {event["reason"] for event in job.events()}, "the events")
 
 
 # --- Pages ---------------------------------------------------------------------------------------

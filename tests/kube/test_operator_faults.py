@@ -1,0 +1,185 @@
+"""`corro operator` where something goes wrong: its leader, names, quotas, manifests."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from harness import Plane, wait_until
+from jobs import LABEL, Job, Space, corro_manifest, mpi_manifest, name_of
+from operator_process import OperatorProcess
+
+Object = dict[str, Any]
+
+
+def launch(space: Space) -> OperatorProcess:
+    return OperatorProcess(space.kubeconfig, space.name)
+
+
+def start(space: Space, name: str, target: int = 2) -> Job:
+    job = space.corro_job(name, target)
+    job.wait_for_running(job.workers(*[0] * target))
+    return job
+
+
+# --- Leaders -------------------------------------------------------------------------------------
+
+
+def test_another_leads_at_once_when_the_leader_ends(bare_space: Space) -> None:
+    with launch(bare_space).begin() as first, launch(bare_space) as second:
+        job = start(bare_space, "a")
+        wait_until(lambda: second.page("/readyz")[0] == 200, "a follower's readiness")
+        assert not second.log("leads")
+        assert second.metrics()["corro_operator_leads"] == 0
+        first.stop()
+        second.begin()
+        assert first.log("follows")
+        bare_space.api.delete(bare_space.path("Pod", "a-worker-0-g0"))
+        assert job.wait_for_running(job.workers(1, 0))["restarts"] == 1
+        second.stop()
+
+
+def test_another_leads_when_the_leader_is_silent_and_when_it_is_dead(bare_space: Space) -> None:
+    """A Lease lasts 15 s. A leader that was away meanwhile has nothing more to say."""
+    with launch(bare_space).begin() as first, launch(bare_space) as second:
+        job = start(bare_space, "a")
+        with first.paused():
+            bare_space.api.delete(bare_space.path("Pod", "a-worker-0-g0"))
+            second.begin()
+            job.wait_for_running(job.workers(1, 0))
+        first.wait_for("follows")
+        assert first.metrics()["corro_operator_leads"] == 0
+        second.kill()
+        bare_space.api.delete(bare_space.path("Pod", "a-worker-1-g0"))
+        first.wait_for("leads", count=2)
+        status = job.wait_for_running(job.workers(1, 1))
+        assert status["restartCounts"]["lostPod"] == 2
+        first.stop()
+
+
+def test_a_loss_while_no_operator_runs_is_seen_afterwards(bare_space: Space) -> None:
+    with launch(bare_space).begin() as operator:
+        job = start(bare_space, "a")
+        job.wait(lambda s: "worker-1" in (s.get("members") or {}), "the workers seen")
+        operator.stop()
+    bare_space.api.delete(bare_space.path("Pod", "a-worker-1-g0"))
+    wait_until(lambda: set(job.pods()) == {"a-worker-0-g0"}, "the worker gone")
+    with launch(bare_space).begin() as operator:
+        status = job.wait_for_running(job.workers(0, 1))
+        assert status["restartCounts"]["lostPod"] == 1
+        told = "lostPod: a-worker-1-g0: vanished; restart 1 of at most 1000"
+        job.wait_until(lambda: any(e["note"].startswith(told) for e in job.events()), told)
+        operator.stop()
+
+
+# --- What stands in the way ----------------------------------------------------------------------
+
+
+def bystander(kind: str, name: str) -> Object:
+    """A user's object."""
+    specs: Object = {
+        "Service": {"spec": {"ports": [{"port": 80}]}},
+        "ConfigMap": {"data": {"mine": "yes"}},
+        "Pod": {"spec": {"containers": [{"name": "a", "image": "b"}]}},
+        "NetworkPolicy": {"spec": {"podSelector": {}}},
+    }
+    base: Object = {"metadata": {"name": name, "annotations": {"mine": "yes"}}}
+    base |= specs[kind]
+    return base
+
+
+def test_names_that_are_taken_block_a_job_until_they_are_free(space: Space) -> None:
+    taken = {
+        "a": ("Service", "a-head"),
+        "b": ("Pod", "b-worker-1-g0"),
+        "c": ("NetworkPolicy", "c"),
+        "m": ("ConfigMap", "m-config"),
+    }
+    for kind, name in taken.values():
+        space.api.post(space.path(kind), bystander(kind, name))
+    jobs = {
+        name: space.create(mpi_manifest(name) if name == "m" else corro_manifest(name))
+        for name in taken
+    }
+    for name, job in jobs.items():
+        told = job.wait_for_condition("Pending", "ErrResourceExists")
+        kind, object_ = taken[name]
+        assert f'Resource "{object_}" of Kind "{kind}" already exists' in told["message"]
+    for kind, name in taken.values():
+        left = space.api.get(space.path(kind, name))
+        assert left["metadata"]["annotations"]["mine"] == "yes"
+        assert "ownerReferences" not in left["metadata"]
+        assert "deletionTimestamp" not in left["metadata"]
+        space.api.delete(space.path(kind, name))
+    for name, job in jobs.items():
+        status = job.wait_for_state("Running")
+        assert status.get("restarts", 0) == 0
+        assert job.condition("Pending")["status"] == "False"
+        workers = {f"{name}-worker-{i}" for i in range(2)} if name == "m" else job.workers(0, 0)
+        assert set(job.pods()) == workers
+
+
+def test_an_object_with_our_label_alone_is_not_ours(space: Space) -> None:
+    job = space.corro_job("a", suspend=True)
+    job.wait_for_state("Suspended")
+    pod = bystander("Pod", "a-worker-0-g0")
+    labels = {"job-uid": job.uid, "role": "worker", "index": "0", "generation": "0"}
+    pod["metadata"]["labels"] = {LABEL + key: value for key, value in labels.items()}
+    space.api.post(space.path("Pod"), pod)
+    job.patch({"suspend": False})
+    told = job.wait_for_condition("Pending", "ErrResourceExists")
+    assert 'Resource "a-worker-0-g0"' in told["message"]
+    space.api.delete(space.path("Pod", "a-worker-0-g0"))
+    job.wait_for_state("Running")
+
+
+def test_a_quota_that_is_used_up_is_told(space: Space) -> None:
+    quotas = f"/api/v1/namespaces/{space.name}/resourcequotas"
+    space.api.post(quotas, {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}})
+    wait_until(
+        lambda: space.api.get(f"{quotas}/few").get("status", {}).get("hard"), "the quota in force"
+    )
+    job = space.corro_job("a", 3)
+    told = job.wait_for_condition("Pending", "CreateRefused")
+    assert "exceeded quota: few" in told["message"]
+    assert "tried again at" in told["message"]
+    space.api.patch(f"{quotas}/few", {"spec": {"hard": {"pods": "10"}}})
+    status = job.wait_for_running(job.workers(0, 0, 0))
+    assert status.get("restarts", 0) == 0
+
+
+def test_a_pod_that_the_api_server_refuses_is_told_with_its_path(space: Space) -> None:
+    manifest = corro_manifest("a", 1)
+    container = manifest["spec"]["worker"]["template"]["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": "nowhere", "mountPath": "/data"}]
+    job = space.create(manifest)
+    told = job.wait_for_condition("Pending", "CreateRefused")
+    assert 'spec.containers[0].volumeMounts[0].name: Not found: "nowhere"' in told["message"]
+    # A template may be mended while the job is suspended.
+    del container["volumeMounts"]
+    job.patch({"suspend": True})
+    job.wait_for_state("Suspended")
+    job.patch({"worker": {"template": manifest["spec"]["worker"]["template"]}})
+    job.patch({"suspend": False})
+    job.wait_for_state("Running")
+
+
+def test_a_namespace_that_goes_takes_its_jobs_along(bare_space: Space, crds: Plane) -> None:
+    name = f"doomed-{time.monotonic_ns()}"
+    crds.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    doomed = Space(crds, name)
+    lease = bare_space.name
+    with OperatorProcess(doomed.kubeconfig, name, lock_space=lease).begin() as operator:
+        start(doomed, "a")
+        crds.api.delete(f"/api/v1/namespaces/{name}")
+        wait_until(lambda: not is_there(crds, name), "its end")
+        key = 'corro_operator_jobs{kind="CorroJob"'
+        wait_until(
+            lambda: not [k for k in operator.metrics() if k.startswith(key)], "the job forgotten"
+        )
+        operator.stop()
+
+
+def is_there(plane: Plane, namespace: str) -> bool:
+    spaces = plane.api.get("/api/v1/namespaces")["items"]
+    return namespace in {name_of(space) for space in spaces}
