@@ -71,10 +71,21 @@ def next_step(pod: Object, done: str, address: str, now: str) -> Step | None:
         if word == "unready":
             return Step(_running(pod, address, now, ready=False), command=command)
         return Step(_running(pod, address, now), delay=_start_delay(pod))
+    if _was_marked_unready(status):
+        return Step({"conditions": _readiness(True, now)})
     if not command or command == done:
         return None
     change = _obey(pod, word, now)
     return None if change is None else Step(change, delay=seconds(pod, "after"), command=command)
+
+
+def _was_marked_unready(status: Object) -> bool:
+    """True after the node was thought lost: a kubelet says again what its containers are."""
+    containers_ready = all(
+        s["ready"] for s in status.get("containerStatuses") or [{"ready": False}]
+    )
+    conditions = {c["type"]: c["status"] for c in status.get("conditions") or []}
+    return containers_ready and conditions.get("Ready") == "False"
 
 
 def _start_delay(pod: Object) -> float:

@@ -148,3 +148,14 @@ def test_delays_are_the_annotations() -> None:
     object_["metadata"]["annotations"] |= {"fake.corro.dev/stop-after": "2"}
     object_["metadata"]["deletionTimestamp"] = NOW
     assert next_step(object_, "", "", NOW).delay == 2
+
+
+def test_a_pod_that_was_marked_unready_with_its_node_says_that_it_is_ready() -> None:
+    """The node lifecycle controller writes the condition and leaves the containers' state."""
+    marked = running()
+    marked["status"]["conditions"] = [
+        c | {"status": "False"} if c["type"] == "Ready" else c
+        for c in marked["status"]["conditions"]
+    ]
+    assert ready(status_after(marked)) == "True"
+    assert next_step(running(), "", "10.0.0.1", NOW) is None
