@@ -10,13 +10,20 @@
 #include "kube/reconcile/make_objects.h"
 #include "kube/reconcile/members.h"
 #include "kube/reconcile/report.h"
+#include "kube/reconcile/status_draft.h"
 #include "kube/reconcile/time_text.h"
 
 namespace corro::kube {
 namespace {
 
+/// True for a status of ours of which another CustomResourceDefinition has kept the conditions
+/// alone. The MPI Operator knows no condition Pending.
+bool is_from_us(const Json& job, KubeTime now) {
+  return !StatusDraft(job, now).reason_of("Pending").empty();
+}
+
 /// Why nothing at all is done about the job; "" if it is ours.
-std::string why_left_alone(const ReadJob& job, const Observed& observed) {
+std::string why_left_alone(const ReadJob& job, const Observed& observed, KubeTime now) {
   const JobSpec& spec = job.spec;
   if (spec.name.empty() || spec.uid.empty()) return "has no name or uid";
   if (spec.is_being_deleted) return "is being deleted";
@@ -27,7 +34,8 @@ std::string why_left_alone(const ReadJob& job, const Observed& observed) {
       spec.managed_by == "training.corro.dev/operator" || (by_default && takes_default);
   if (!is_ours) return fmt::format("is managed by {}", spec.managed_by);
   const Json& status = object_in(*observed.job, "status");
-  if (spec.is_mpi() && status.contains("conditions") && !status.contains("state"))
+  if (spec.is_mpi() && status.contains("conditions") && !status.contains("state") &&
+      !is_from_us(*observed.job, now))
     return "was begun by another operator";
   return "";
 }
@@ -134,7 +142,7 @@ void advance(JobView& view) {
 }  // namespace
 
 Decision reconcile(const ReadJob& job, const Observed& observed, KubeTime now) {
-  if (std::string why = why_left_alone(job, observed); !why.empty())
+  if (std::string why = why_left_alone(job, observed, now); !why.empty())
     return {.actions = {}, .reason = std::move(why), .look_again = {}};
   JobView view(job, observed, now);
   if (view.status.is_finished()) {

@@ -362,6 +362,16 @@ TEST(Reconcile, AJobOfAnotherManagerIsLeftAlone) {
   }
 }
 
+TEST(Reconcile, AJobWhoseStatusAnotherSchemaHasPrunedIsStillOurs) {
+  Json begun = sample_mpi_job(1);
+  begun["status"]["conditions"] = patched(R"([
+      {"type": "Created", "status": "True", "reason": "MPIJobCreated"},
+      {"type": "Pending", "status": "True", "reason": "HeadAddressPending"}])");
+  ClusterModel cluster(begun, 1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
 TEST(Reconcile, OnlyManagedMpiJobsAreOursIfTheFlagSaysSo) {
   Options options;
   options.only_managed = true;
