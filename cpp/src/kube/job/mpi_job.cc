@@ -9,19 +9,22 @@ namespace {
 
 constexpr std::string_view kRootSsh = "/root/.ssh";
 
-/// True if somebody's field manager says that a user wrote spec.sshAuthMountPath.
+/// True if somebody's field manager says that a user wrote spec.sshAuthMountPath. A create or an
+/// update owns the schema's defaults too, and the MPI Operator's schema has one for this field;
+/// ours has one for writtenAs alone, which tells that it was ours.
 bool user_set_ssh_path(const Json& object) {
   const Json::json_pointer managers("/metadata/managedFields");
   if (!object.is_object() || !object.contains("metadata") || !object["metadata"].is_object() ||
       !object.contains(managers) || !object[managers].is_array())
     return false;
-  const Json::json_pointer field("/fieldsV1/f:spec/f:sshAuthMountPath");
   for (const Json& manager : object[managers]) {
     const auto fields = manager.is_object() ? manager.find("fieldsV1") : manager.end();
     if (fields == manager.end() || !fields->is_object()) continue;
     const auto spec = fields->find("f:spec");
-    if (spec != fields->end() && spec->is_object() && spec->contains("f:sshAuthMountPath"))
-      return true;
+    if (spec == fields->end() || !spec->is_object() || !spec->contains("f:sshAuthMountPath"))
+      continue;
+    const bool is_applied = manager.value("operation", Json()) == Json("Apply");
+    if (is_applied || spec->contains("f:writtenAs")) return true;
   }
   return false;
 }

@@ -265,8 +265,13 @@ TEST(ReadJob, ReplicasOfV1alpha1TakeTheSlotsFromTheLimit) {
 TEST(ReadJob, AStoredRootSshPathIsTheUsersOnlyIfAFieldManagerSaysSo) {
   Json job = named("MPIJob", mpi_spec("v2beta1", R"({"sshAuthMountPath": "/root/.ssh"})"));
   EXPECT_EQ(read_job(job, {}).spec.ssh_mount_path, "");
-  job["metadata"]["managedFields"] =
-      Json::parse(R"([7, {"fieldsV1": {"f:spec": {"f:sshAuthMountPath": {}}}}])");
+  Json& managers = job["metadata"]["managedFields"];
+  managers = Json::parse(
+      R"([7, {"operation": "Apply", "fieldsV1": {"f:spec": {"f:sshAuthMountPath": {}}}}])");
+  EXPECT_EQ(read_job(job, {}).spec.ssh_mount_path, "/root/.ssh");
+  managers[1]["operation"] = "Update";  // The MPI Operator's default.
+  EXPECT_EQ(read_job(job, {}).spec.ssh_mount_path, "");
+  managers[1]["fieldsV1"]["f:spec"]["f:writtenAs"] = Json::object();
   EXPECT_EQ(read_job(job, {}).spec.ssh_mount_path, "/root/.ssh");
   job["metadata"].erase("managedFields");
   job["spec"]["sshAuthMountPath"] = "/home/mpi/.ssh";
