@@ -57,6 +57,7 @@ struct Raw {
   bool json = false;
   bool metrics = false;
   RawPlan plan;
+  OperatorCommand cluster_operator;
 };
 
 /// Seconds, or a number with s, m or h: "90", "1.5h".
@@ -200,6 +201,7 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   program->add_subcommand("stacks", "Show the Python stacks of all ranks of a running job")
       ->add_option("job", raw.job, "The job, or the pid of its corro run, if there are several")
       ->type_name("JOB");
+  describe_operator(*program, raw.cluster_operator);
   program->add_subcommand("agent", "Run the ranks of this host for a launcher elsewhere")
       ->group("");
   program->add_subcommand("completion", "Print completion for bash, zsh or fish")
@@ -413,6 +415,9 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
   if (program.got_subcommand("plan") || program.got_subcommand("probe")) {
     request.action = Action::kPlan;
     CORRO_ASSIGN(request.plan, finish_plan(program, raw.plan));
+  } else if (program.got_subcommand("operator")) {
+    request.action = Action::kOperator;
+    request.cluster_operator = raw.cluster_operator;
   } else if (program.got_subcommand("agent")) {
     request.action = Action::kAgent;
   } else if (program.got_subcommand("doctor")) {

@@ -6,13 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "app/operator_cli.h"
 #include "app/plan_cli.h"
 #include "launch/options.h"
 #include "launch/preflight.h"
 
 namespace corro::app {
 
-enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kStacks, kAgent, kPlan };
+enum class Action : uint8_t {
+  kPrint,
+  kRun,
+  kDoctor,
+  kPreflight,
+  kStacks,
+  kAgent,
+  kPlan,
+  kOperator
+};
 
 struct Request {
   Action action = Action::kPrint;
@@ -22,7 +32,8 @@ struct Request {
   launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
   bool doctor_metrics = false;
-  PlanCommand plan;        ///< corro plan, corro probe.
+  PlanCommand plan;  ///< corro plan, corro probe.
+  OperatorCommand cluster_operator;
   std::string stacks_job;  ///< Its id, or its launcher's pid; "": the only one.
 };
 

@@ -24,6 +24,10 @@ namespace corro::app {
 /// be, 1 for a file that cannot be written.
 [[nodiscard]] int plan_command(const PlanCommand& command, const Variables& environment);
 
+/// Runs a cluster's jobs until SIGINT or SIGTERM. Status 2 for what cannot be, 1 for a cluster that
+/// cannot be reached or does not allow it.
+[[nodiscard]] int operator_command(const OperatorCommand& command, const Variables& environment);
+
 /// The folder of this program.
 [[nodiscard]] std::string own_directory();
 

@@ -28,6 +28,7 @@ const std::map<std::string, std::string>& known_values() {
       {"--dtype", "bf16 f16 f32"},
       {"--to", "corro megatron"},
       {"--trainer", "corro megatron"},
+      {"--mpijob", "all managed"},
       {"shell", "bash zsh fish"}};
   return kValues;
 }

@@ -28,6 +28,8 @@ int run_program(const std::vector<std::string>& arguments) {
       return stacks_command(request->stacks_job);
     case Action::kPlan:
       return plan_command(request->plan, read_variables());
+    case Action::kOperator:
+      return operator_command(request->cluster_operator, read_variables());
     case Action::kAgent:
       return agent_command();
     case Action::kPrint:
