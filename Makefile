@@ -58,7 +58,7 @@ faults: test-setup ## Run only the tests that kill, stop and starve processes
 	@$(VENV)/python tools/run_tests.py --select faults
 
 .PHONY: test-kube
-test-kube: .venv/.ready $(STAMPS)/packages-kube ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
+test-kube: setup $(STAMPS)/packages-kube ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
 	@tests/kube/run.sh $(ARGS)
 
 .PHONY: asan tsan
