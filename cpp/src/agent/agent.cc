@@ -120,6 +120,7 @@ class Agent {
   void on(const Subject& about, const Input& input);
   void on(const Subject& about, const Members& members);
   void on(const Subject& about, const Fence& fence);
+  void on(const Subject& about, const Release& release);
   void on(const Subject& about, const Call& call);
   void on(const Subject& about, const Stacks& stacks);
   void on(const Subject& about, const Survey& survey);
@@ -430,6 +431,12 @@ void Agent::on(const Subject& /*about*/, const Fence& fence) {
   if (state_ != State::kWatching) return;
   state_ = State::kFencing;
   state_until_ = monotonic_now() + std::max(fence.grace, Duration::zero());
+}
+
+void Agent::on(const Subject& /*about*/, const Release& /*release*/) {
+  if (state_ != State::kWatching) return;
+  state_ = State::kDraining;
+  state_until_ = monotonic_now() + kDrainGrace;
 }
 
 void Agent::on(const Subject& /*about*/, const Call& call) {

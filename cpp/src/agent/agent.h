@@ -5,7 +5,7 @@
 //   watching   starts ranks, reads their output while the commander gives credit, says who ended
 //   fencing    from FENCE: what ranks have left running may go on for its grace; then it is killed
 //   draining   reads the output that is still on its way: until every stream is closed, or for
-//              0.3 s with credit
+//              0.3 s with credit. RELEASE leads here at once, and what is left goes on
 //   fenced     every end was said again, and FENCED; it returns once that is written
 //
 // When the commander is gone it kills everything and returns, in whatever state it is. One on

@@ -161,6 +161,19 @@ const diagnosis::RankEnd& end_of(const std::vector<Message>& heard, int rank) {
   return found == nullptr ? none : *found;
 }
 
+TEST(Agent, AReleaseLeavesWhatRanksHaveLeftRunning) {
+  AgentProcess agent;
+  agent.start(0, "sleep 60 >/dev/null 2>&1 </dev/null & echo $!");
+  const auto heard = agent.hear_until<Ended>(0);
+  agent.tell(AgentProcess::all(), Release{});
+  auto rest = agent.hear_until<Fenced>();
+  rest.insert(rest.begin(), heard.begin(), heard.end());
+  EXPECT_EQ(agent.wait(), 0);
+  const pid_t left = std::stoi(output_of(rest, 0, io::Output::kOut));
+  EXPECT_EQ(kill(left, 0), 0) << "it was ended";
+  kill(left, SIGKILL);
+}
+
 TEST(Agent, CarriesOutputAndEndsOfItsRanks) {
   AgentProcess agent;
   agent.start(0, "echo one; echo two >&2");

@@ -126,6 +126,19 @@ void fields(Is<Stacks> auto&, auto&) {}
 void fields(Is<Stack> auto& o, auto& a) { a(o.text), a(o.missing); }
 void fields(Is<Member> auto& o, auto& a) { a(o.rank), a(o.uuid), a(o.incarnation), a(o.host); }
 void fields(Is<Members> auto& o, auto& a) { a(o.hosts), a(o.members); }
+void fields(Is<Release> auto&, auto&) {}
+void fields(Is<Enlist> auto& o, auto& a) {
+  a(o.version), a(o.corro), a(o.program), a(o.command), a(o.directory);
+}
+void fields(Is<Reach> auto& o, auto& a) { a(o.host); }
+void fields(Is<Attend> auto& o, auto& a) { a(o.session); }
+void fields(Is<Session> auto& o, auto& a) { a(o.session); }
+void fields(Is<Ready> auto&, auto&) {}
+void fields(Is<Leave> auto&, auto&) {}
+void fields(Is<Propose> auto& o, auto& a) { a(o.status), a(o.lost_head); }
+void fields(Is<Proceed> auto&, auto&) {}
+void fields(Is<Dismiss> auto& o, auto& a) { a(o.status), a(o.why); }
+void fields(Is<Reset> auto&, auto&) {}
 
 class FieldWriter {
  public:

@@ -29,6 +29,20 @@
 //   FORWARD                                both ways: a message for a branch, or of one
 //   FENCE ->                               ends whatever is left, of all ranks
 //      <- ENDED again, FENCED              nothing comes after it
+//   RELEASE ->                             as FENCE, but what is left goes on
+//
+// In a pod nobody listens but the job's head, which joins a commander and an agent that have
+// dialled it (docs/design/0023-pods.md), and then passes on what is above:
+//
+//   pod's agent                            head                                     `corro rsh`
+//   ENLIST ->                              of a host                                <- REACH
+//      <- ATTEND                           a session is wanted; LOOK, ALIVE as above
+//   SESSION ->                             of that session, on a connection of its own
+//      <- READY                            to both                               READY ->
+//   LEAVE ->                               it is being ended
+//   PROPOSE ->                             its command has failed: once more?
+//      <- PROCEED, or DISMISS              a host was lost meanwhile, or the job is over
+//      <- RESET                            ends what sessions have left
 //
 // Every message says of which job and epoch it is, and of which process: its member and the
 // incarnation of that. What does not fit the process that runs is of another time, and dropped, and
@@ -294,6 +308,8 @@ struct Members {
 struct Fence {
   Duration grace{};  ///< So long what ranks have left running may go on.
 };
+/// Ends the agent; what ranks have left running goes on.
+struct Release {};
 /// Starts the agent of another host.
 struct Grow {
   int32_t host = 0;                ///< Its number in the job.
@@ -302,12 +318,59 @@ struct Grow {
   std::string corro;               ///< The program's path there.
 };
 
+// -- between a pod and the head of its job --------------------------------------------------------
+
+/// Names two connections that the head joins.
+using SessionId = std::array<std::byte, 16>;
+
+/// The first word of a pod's agent.
+struct Enlist {
+  uint32_t version = kMessagesVersion;
+  std::string corro = {};    ///< Version of the program.
+  std::string program = {};  ///< Its path there.
+  /// What ranks of a CorroJob run there, its program's path first; of others empty.
+  std::vector<std::string> command = {};
+  std::string directory = {};  ///< Where they run it.
+};
+/// The first word of `corro rsh`: a commander for the agent of this host.
+struct Reach {
+  std::string host;
+};
+/// Dial once more, for this session.
+struct Attend {
+  SessionId session{};
+};
+/// The first word on a connection that was asked for.
+struct Session {
+  SessionId session{};
+};
+/// The other side of the session is there; from here on it is heard.
+struct Ready {};
+/// The pod is being ended: what fails from now on is no fault of its own.
+struct Leave {};
+/// The pod's command has ended with this status, as of a shell. Should it run once more?
+struct Propose {
+  int32_t status = 0;
+  bool lost_head = false;  ///< The head was lost meanwhile, and with it what it knew.
+};
+/// It should.
+struct Proceed {};
+/// Nothing more is to be done: the pod ends with this status.
+struct Dismiss {
+  int32_t status = 0;
+  std::string why;  ///< "": all is well.
+};
+/// Ends what sessions have left running.
+struct Reset {};
+
 /// The order is that of the kinds on the wire, from 1.
 using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
                  Start, Signal, Ask, Look, Credit, Resize, Fence, Alive, Surveyed, Reached, Record,
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
-                 Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members>;
+                 Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members,
+                 Release, Enlist, Reach, Attend, Session, Ready, Leave, Propose, Proceed, Dismiss,
+                 Reset>;
 
 struct Message {
   Subject about;

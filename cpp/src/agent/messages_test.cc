@@ -120,7 +120,21 @@ std::vector<MessageBody> one_of_each() {
       Stack{.text = "Thread 1", .missing = "has ended"},
       Members{.hosts = {"node1", "node2"},
               .members = {{.rank = 0, .uuid = {std::byte{9}}, .incarnation = 1, .host = 1},
-                          {.rank = 1, .uuid = {std::byte{8}}, .incarnation = 3, .host = 0}}}};
+                          {.rank = 1, .uuid = {std::byte{8}}, .incarnation = 3, .host = 0}}},
+      Release{},
+      Enlist{.corro = "0.1",
+             .program = "/corro/bin/corro",
+             .command = {"/usr/bin/python", "train.py"},
+             .directory = "/work"},
+      Reach{.host = "mnist-worker-3"},
+      Attend{.session = {std::byte{7}}},
+      Session{.session = {std::byte{7}}},
+      Ready{},
+      Leave{},
+      Propose{.status = 143, .lost_head = true},
+      Proceed{},
+      Dismiss{.status = 3, .why = "the ranks have failed"},
+      Reset{}};
 }
 
 BytesView without_length(const Bytes& encoded) {
