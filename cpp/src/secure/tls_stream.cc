@@ -50,7 +50,7 @@ SSL_SESSION* make_session(SSL* ssl, const Key& key) {
 struct Tls::Side {
   struct Free {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
-    void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+    void operator()(SSL_CTX* made) const { SSL_CTX_free(made); }
   };
   using Context = std::unique_ptr<SSL_CTX, Free>;
 

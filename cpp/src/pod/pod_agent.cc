@@ -1,0 +1,312 @@
+#include "pod/pod_agent.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <set>
+
+#include "agent/out_of_memory.h"
+#include "agent/processes.h"
+#include "agent/silence.h"
+#include "diagnosis/exit_status.h"
+#include "io/signals.h"
+#include "launch/job_signals.h"
+#include "pod/child.h"
+#include "pod/session.h"
+
+namespace corro::pod {
+namespace {
+
+constexpr int kLostHeadExit = 75;  ///< EX_TEMPFAIL: somebody should try again.
+constexpr Duration kKillPatience = std::chrono::seconds(2);
+constexpr Duration kEndPause = std::chrono::milliseconds(20);  ///< Between looks at what is left.
+/// For what was asked to end after the head's loss; after SIGTERM the kubelet's patience counts.
+constexpr Duration kLastGrace = std::chrono::seconds(5);
+
+std::string working_directory() {
+  std::array<char, 4096> path{};
+  return getcwd(path.data(), path.size()) == nullptr ? "/" : path.data();
+}
+
+/// Loop-confined.
+class PodAgent {
+ public:
+  PodAgent(const PodAgentOptions& options, HeadLink::Options link, io::Epoll epoll, io::Fd guard,
+           io::Fd guarding, const launch::JobSignals& signals)
+      : options_(options),
+        link_options_(std::move(link)),
+        epoll_(std::move(epoll)),
+        link_(link_options_, epoll_, kLink),
+        guard_(std::move(guard)),
+        guarding_(std::move(guarding)),
+        mask_(signals.before),
+        signals_(signalfd(-1, &signals.heard, SFD_CLOEXEC | SFD_NONBLOCK)) {}
+
+  int run();
+
+ private:
+  enum Source : uint64_t { kLink, kSignals };
+  enum class State : uint8_t { kWorking, kAsking, kEnding };
+
+  [[nodiscard]] bool has_command() const {
+    return !options_.command.empty() && !options_.settings.runs_ranks;
+  }
+  Status start_command();
+  void step();
+  void on_signals();
+  void on_signal(int signal);
+  void on_children();
+  void on_command_end(int status);
+  void watch_head(Time now);
+  void ask();
+  void hear(const agent::Message& message);
+  void attend(const agent::SessionId& session);
+  void reset_sessions();
+  /// Ends the pod with this status, once what runs has ended.
+  void end(int status, const std::string& why, Time until);
+  void tell_others(int signal);
+  [[nodiscard]] bool is_anything_left() const;
+  void say_last_word();
+
+  const PodAgentOptions& options_;
+  HeadLink::Options link_options_;
+  io::Epoll epoll_;
+  HeadLink link_;
+  io::Fd guard_, guarding_;  ///< Two ends of a pipe: sessions see the end of this process.
+  sigset_t mask_;
+  io::Fd signals_;
+  agent::OutOfMemoryWatch out_of_memory_;
+  State state_ = State::kWorking;
+  pid_t command_ = 0;  ///< 0: it does not run.
+  std::set<pid_t> sessions_;
+  bool was_commanded_ = false;
+  bool lost_head_ = false;  ///< Since the command was started.
+  bool was_there_ = false;  ///< The head, in the step before.
+  bool asked_ = false;      ///< PROPOSE was said on this connection.
+  int status_ = 0;          ///< Of the command, and then of the pod.
+  std::string why_;         ///< The pod ends.
+  Time until_ = Time::never();
+};
+
+int PodAgent::run() {
+  (void)epoll_.add(signals_.get(), EPOLLIN, kSignals);
+  if (has_command()) {
+    if (const Status started = start_command(); !started.ok()) {
+      fmt::print(stderr, "corro agent: {}\n", started.message());
+      return diagnosis::exit_code(W_EXITCODE(started.code() == Code::kNotFound ? 127 : 126, 0));
+    }
+  }
+  while (state_ != State::kEnding || (is_anything_left() && monotonic_now() < until_)) step();
+  link_.tick(monotonic_now());
+  say_last_word();
+  (void)agent::kill_descendants(kKillPatience);
+  return status_;
+}
+
+Status PodAgent::start_command() {
+  lost_head_ = false;
+  CORRO_ASSIGN(command_, start_child(options_.command, mask_));
+  state_ = State::kWorking;
+  return {};
+}
+
+void PodAgent::step() {
+  const Time now = monotonic_now();
+  link_.tick(now);
+  watch_head(now);
+  Time wake = link_.next_timer();
+  if (state_ == State::kEnding) wake = std::min(wake, now + kEndPause);
+  std::array<epoll_event, 8> events{};
+  const auto ready = epoll_.wait(events, std::max(wake - now, Duration::zero()));
+  for (size_t i = 0; ready.ok() && i < *ready; ++i)
+    events[i].data.u64 == kLink ? link_.read() : on_signals();
+  while (const auto message = link_.take()) hear(*message);
+}
+
+/// Waits for a head that was lost only so long, if anything depends on it.
+void PodAgent::watch_head(Time now) {
+  const bool is_there = link_.is_there();
+  if (was_there_ && !is_there) {
+    lost_head_ = true;
+    asked_ = false;
+    fmt::print(stderr, "corro agent: the head at {} was lost: {}\n", options_.settings.head,
+               link_.why().message());
+  }
+  was_there_ = is_there;
+  if (state_ == State::kAsking && is_there && !asked_) ask();
+  const bool depends = was_commanded_ || has_command();
+  const bool is_over =
+      !is_there && depends && link_.last_there() && now >= *link_.last_there() + agent::kSilence;
+  if (!is_over || state_ == State::kEnding) return;
+  const int status = state_ == State::kAsking ? status_ : kLostHeadExit;
+  end(status,
+      fmt::format("the head at {} was lost and did not come back for 10 s: {}",
+                  options_.settings.head, link_.why().message()),
+      now + kLastGrace);
+  tell_others(SIGTERM);
+}
+
+void PodAgent::on_signals() {
+  signalfd_siginfo signal{};
+  while (read(signals_.get(), &signal, sizeof(signal)) == sizeof(signal)) {
+    if (signal.ssi_signo == SIGCHLD) {
+      on_children();
+    } else {
+      on_signal(static_cast<int>(signal.ssi_signo));
+    }
+  }
+}
+
+/// The command gets it, as it would without an agent; without one, what was started here.
+void PodAgent::on_signal(int signal) {
+  const bool ends = io::asks_to_stop(signal) && (command_ == 0 || signal == SIGTERM);
+  if (ends && state_ != State::kEnding) {
+    link_.send(agent::Leave{});
+    end(diagnosis::kSignalExit + signal, "", Time::never());
+  }
+  tell_others(signal);
+}
+
+void PodAgent::tell_others(int signal) {
+  if (command_ != 0) kill(command_, signal);
+  if (command_ != 0 && !io::asks_to_stop(signal)) return;
+  for (const pid_t pid : agent::descendants_of(getpid()))
+    if (pid != command_ && !sessions_.contains(pid)) kill(pid, signal);
+}
+
+bool PodAgent::is_anything_left() const {
+  if (command_ != 0) return true;
+  const auto living = agent::descendants_of(getpid());
+  return !std::ranges::all_of(living, [this](pid_t pid) { return sessions_.contains(pid); });
+}
+
+void PodAgent::on_children() {
+  int status = 0;
+  for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    sessions_.erase(pid);
+    if (pid == command_) on_command_end(shell_status(status));
+  }
+}
+
+/// A worker's or a good end is the container's; whether a launcher's is, the head knows.
+void PodAgent::on_command_end(int status) {
+  command_ = 0;
+  // It was asked to end: by the kubelet, or since the pod's status is known.
+  if (state_ == State::kEnding && until_ != Time::never()) return;
+  status_ = status;
+  if (state_ == State::kEnding) return;
+  const bool asks = status != 0 && options_.settings.is_launcher() && link_.last_there();
+  if (!asks) return end(status, "", monotonic_now());
+  state_ = State::kAsking;
+  asked_ = false;
+}
+
+void PodAgent::ask() {
+  asked_ = true;
+  link_.send(agent::Propose{.status = status_, .lost_head = lost_head_});
+}
+
+void PodAgent::end(int status, const std::string& why, Time until) {
+  state_ = State::kEnding;
+  status_ = status;
+  why_ = why;
+  until_ = until;
+}
+
+// -- what the head says ---------------------------------------------------------------------------
+
+void PodAgent::hear(const agent::Message& message) {
+  const agent::MessageBody& body = message.body;
+  if (std::holds_alternative<agent::Look>(body)) return link_.send(agent::Alive{});
+  if (const auto* attended = std::get_if<agent::Attend>(&body)) return attend(attended->session);
+  if (std::holds_alternative<agent::Reset>(body)) return reset_sessions();
+  if (const auto* dismissed = std::get_if<agent::Dismiss>(&body)) {
+    tell_others(SIGTERM);
+    return end(dismissed->status, dismissed->why, monotonic_now() + kLastGrace);
+  }
+  if (const auto* refused = std::get_if<agent::Refused>(&body)) {
+    // This pod was replaced, or is of another release.
+    tell_others(SIGTERM);
+    return end(kLostHeadExit, "the head refuses this pod: " + refused->why,
+               monotonic_now() + kLastGrace);
+  }
+  if (!std::holds_alternative<agent::Proceed>(body) || state_ != State::kAsking) return;
+  fmt::print(stderr, "corro agent: a host was lost; the command starts again\n");
+  if (const Status started = start_command(); !started.ok())
+    end(status_, started.message(), monotonic_now());
+}
+
+void PodAgent::attend(const agent::SessionId& session) {
+  if (state_ == State::kEnding) return;
+  was_commanded_ = true;
+  HeadLink::Options link = link_options_;
+  link.first = agent::Session{.session = session};
+  const auto pid = start_session(link, guard_, mask_, options_.version, [this] {
+    link_.forget();
+    guarding_.reset();
+    signals_.reset();
+  });
+  if (pid.ok()) {
+    sessions_.insert(*pid);
+  } else {
+    fmt::print(stderr, "corro agent: {}\n", pid.status().message());
+  }
+}
+
+/// What mpirun's daemons have left, whose mpirun has gone.
+void PodAgent::reset_sessions() {
+  const std::set<pid_t> kept = command_ == 0 ? std::set<pid_t>{} : std::set<pid_t>{command_};
+  for (const pid_t pid : agent::descendants_of(getpid(), kept))
+    if (!sessions_.contains(pid)) kill(pid, SIGKILL);
+}
+
+// -- the end --------------------------------------------------------------------------------------
+
+/// On stderr, and where the kubelet finds it: the operator tells a lack of memory by it.
+void PodAgent::say_last_word() {
+  std::string word = why_.empty() ? "" : fmt::format("corro: {}", why_);
+  if (!word.empty()) fmt::print(stderr, "{}\n", word);
+  const auto memory = status_ == 0 ? std::nullopt : out_of_memory_.explain(getpid());
+  if (memory) word = "corro: " + *memory;
+  if (word.empty()) return;
+  const io::Fd log(open(options_.settings.termination_log.c_str(), O_WRONLY | O_CLOEXEC));
+  if (log.valid()) (void)!write(log.get(), word.data(), word.size());
+}
+
+}  // namespace
+
+int run_pod_agent(const PodAgentOptions& options) {
+  const auto fail = [](const Status& status) {
+    fmt::print(stderr, "corro agent: {}\n", status.message());
+    return diagnosis::kUsageExit;
+  };
+  const launch::JobSignals signals = launch::block_signals();
+  agent::adopt_orphans();
+  const std::string folder = options.program.substr(0, options.program.rfind('/'));
+  const Variables environment = read_variables();
+  setenv("PATH",
+         (folder + ":" + value_of(environment, "PATH", "/usr/local/bin:/usr/bin:/bin")).c_str(), 1);
+  agent::Enlist enlist{.corro = options.version, .program = options.program};
+  if (options.settings.runs_ranks && !options.command.empty()) {
+    enlist.command = options.command;
+    enlist.command[0] = find_on_path(options.command[0]);
+    enlist.directory = working_directory();
+  }
+  auto link = HeadLink::options_of(options.settings, std::move(enlist));
+  if (!link.ok()) return fail(link.status());
+  auto epoll = io::Epoll::create();
+  std::array<int, 2> ends{};
+  if (!epoll.ok() || pipe2(ends.data(), O_CLOEXEC) != 0)
+    return fail(status_from_errno("starting", errno));
+  PodAgent agent(options, std::move(*link), std::move(*epoll), io::Fd(ends[0]), io::Fd(ends[1]),
+                 signals);
+  return agent.run();
+}
+
+}  // namespace corro::pod

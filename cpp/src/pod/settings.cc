@@ -1,0 +1,88 @@
+#include "pod/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "io/socket.h"
+#include "secure/token.h"
+
+namespace corro::pod {
+namespace {
+
+constexpr std::string_view kWorker = "worker-";
+
+template <typename T>
+Result<T> read_number(const Variables& environment, const char* name, T otherwise) {
+  const std::string text = value_of(environment, name);
+  if (text.empty()) return otherwise;
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < T{})
+    return Status(Code::kInvalidArgument, fmt::format("{}={} is no number", name, text));
+  return value;
+}
+
+Result<std::string> require(const Variables& environment, const char* name) {
+  std::string text = value_of(environment, name);
+  if (text.empty())
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{} is not set; corro's operator sets it in the pods of a job", name));
+  return text;
+}
+
+/// A worker's number as it is written in names.
+bool is_index(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && std::ranges::all_of(text, is_digit) && (text == "0" || text[0] != '0');
+}
+
+}  // namespace
+
+Result<PodSettings> read_settings(const Variables& environment) {
+  PodSettings settings;
+  CORRO_ASSIGN(settings.job, require(environment, "CORRO_JOB"));
+  CORRO_ASSIGN(settings.identity.job_uid, require(environment, "CORRO_JOB_UID"));
+  CORRO_ASSIGN(settings.identity.member, require(environment, "CORRO_MEMBER"));
+  CORRO_ASSIGN(settings.identity.generation,
+               read_number(environment, "CORRO_MEMBER_GENERATION", uint32_t{0}));
+  CORRO_ASSIGN(settings.identity.part, read_number(environment, "CORRO_PART", uint32_t{0}));
+  CORRO_TRY(secure::decode_identity(secure::encode_identity(settings.identity))
+                .status()
+                .with_context("CORRO_JOB_UID, CORRO_MEMBER"));
+  settings.head = value_of(environment, "CORRO_HEAD");
+  if (!settings.head.empty())
+    CORRO_TRY(io::SocketAddress::parse(settings.head).status().with_context("CORRO_HEAD"));
+  settings.runs_ranks = value_of(environment, "CORRO_KIND") == "CorroJob";
+  CORRO_ASSIGN(settings.slots, read_number(environment, "CORRO_SLOTS", 1));
+  CORRO_ASSIGN(settings.workers, read_number(environment, "CORRO_WORKERS", 0));
+  settings.token = value_of(environment, "CORRO_TOKEN", std::string(secure::kTokenFolder));
+  settings.termination_log = value_of(environment, "CORRO_TERMINATION_LOG", "/dev/termination-log");
+  return settings;
+}
+
+Result<secure::Key> read_own_key(const PodSettings& settings) {
+  CORRO_ASSIGN(const secure::Key key, secure::read_token(settings.token));
+  const secure::PodIdentity& identity = settings.identity;
+  if (identity.member != secure::kHeadMember) return key;
+  return secure::derive_member_key(key, identity.job_uid, identity.member);
+}
+
+std::optional<std::string> member_of_host(std::string_view job, std::string_view host) {
+  host.remove_prefix(host.rfind('@') + 1);  // npos + 1 is 0.
+  host = host.substr(0, host.find('.'));
+  if (!host.starts_with(job) || host.size() < job.size() + 1 || host[job.size()] != '-')
+    return std::nullopt;
+  const std::string_view member = host.substr(job.size() + 1);
+  const bool is_worker = member.starts_with(kWorker) && is_index(member.substr(kWorker.size()));
+  if (!is_worker && member != "launcher") return std::nullopt;
+  return std::string(member);
+}
+
+std::string host_of_member(std::string_view job, std::string_view member) {
+  return fmt::format("{}-{}", job, member);
+}
+
+}  // namespace corro::pod

@@ -1,0 +1,44 @@
+// What the operator tells a pod: variables of its container, which kube/reconcile/injection.cc
+// sets.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/variables.h"
+#include "secure/credentials.h"
+
+namespace corro::pod {
+
+/// Immutable value.
+struct PodSettings {
+  std::string job;  ///< CORRO_JOB: the job's name.
+  secure::PodIdentity
+      identity;             ///< CORRO_JOB_UID, CORRO_MEMBER, CORRO_MEMBER_GENERATION, CORRO_PART.
+  std::string head;         ///< CORRO_HEAD: "10.96.0.7:7077"; "" in the head itself.
+  bool runs_ranks = false;  ///< CORRO_KIND is CorroJob: the head starts ranks, not mpirun.
+  int slots = 1;            ///< CORRO_SLOTS: ranks of a worker.
+  int workers = 0;          ///< CORRO_WORKERS: so many are waited for; 0: any number.
+  std::string token;        ///< CORRO_TOKEN: folder of the key; secure::kTokenFolder.
+  std::string termination_log;  ///< CORRO_TERMINATION_LOG: /dev/termination-log.
+
+  [[nodiscard]] bool is_launcher() const { return identity.member == "launcher"; }
+};
+
+/// INVALID_ARGUMENT names the variable that is wrong or missing. Pure.
+[[nodiscard]] Result<PodSettings> read_settings(const Variables& environment);
+
+/// The key that this pod proves itself with. Blocks on its file.
+[[nodiscard]] Result<secure::Key> read_own_key(const PodSettings& settings);
+
+/// The member that a host's name means: "me@mnist-worker-3.mnist.ns.svc" is "worker-3" of job
+/// mnist. None if it is no host of the job's. Pure.
+[[nodiscard]] std::optional<std::string> member_of_host(std::string_view job,
+                                                        std::string_view host);
+/// The name of a member's host: "mnist-worker-3".
+[[nodiscard]] std::string host_of_member(std::string_view job, std::string_view member);
+
+}  // namespace corro::pod

@@ -1,0 +1,140 @@
+// Switchboard: what the head of a job decides. Without I/O and without a clock of its own.
+//
+// A worker's or launcher's agent
+//   there      from ENLIST on, unless a newer generation of the member was seen: that one is
+//   refused leaving    from LEAVE on: nobody is sent there any more, and what fails counts as lost
+//   gone       its connection has ended. It was lost, unless it had been dismissed
+//
+// A remote shell
+//   waiting    from REACH on, until an agent of that host is there
+//   attended   that agent was asked (ATTEND); it dials in time, or the shell is refused
+//   joined     with that connection (SESSION), which is the end of this part of the story
+//
+// After a failure a roll is called before anything is decided: each worker's agent has to answer a
+// LOOK that was sent after it, or be gone, so that a loss that is under way is seen. Then
+//   mpirun     a worker was lost: what sessions have left is ended (RESET), and once all that were
+//              lost are back, or after a while, it runs once more (PROCEED): its remote shells wait
+//              by themselves. None was: the launcher's pod ends (DISMISS)
+//   the ranks of a CorroJob, which run while all of its workers are there
+//              a worker was lost: they start again when all are there. None was: all pods end
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/messages.h"
+#include "base/clock.h"
+#include "secure/credentials.h"
+
+namespace corro::pod {
+
+/// Names a connection to the head for as long as that runs.
+using ConnectionId = uint64_t;
+
+/// What the head has to do next.
+struct Order {
+  enum class Kind : uint8_t {
+    kSay,         ///< `body` to `to`.
+    kSayAndEnd,   ///< The same, and it is closed once it has that.
+    kJoin,        ///< READY to `to` and `with`; from then on what one says is the other's.
+    kStartRanks,  ///< All workers of a CorroJob are there.
+  };
+  Kind kind = Kind::kSay;
+  ConnectionId to = 0;
+  ConnectionId with = 0;
+  agent::MessageBody body = agent::Ready{};
+};
+
+/// Loop-confined.
+class Switchboard {
+ public:
+  struct Options {
+    std::string job;
+    bool runs_ranks = false;
+    int workers = 0;   ///< Of a CorroJob.
+    Duration silence;  ///< So long an agent may say nothing.
+  };
+  explicit Switchboard(Options options) : options_(std::move(options)) {}
+
+  // What is heard. An agent's words on other connections than its own are dropped.
+  void enlist(ConnectionId from, const secure::PodIdentity& who, const agent::Enlist& enlist,
+              Time now);
+  void reach(ConnectionId from, const secure::PodIdentity& who, const std::string& host, Time now);
+  void meet(ConnectionId from, const secure::PodIdentity& who, const agent::SessionId& session);
+  void hear_alive(ConnectionId from, Time now);
+  void hear_leave(ConnectionId from);
+  void propose(ConnectionId from, const agent::Propose& proposal, Time now);
+  void end(ConnectionId connection);
+  /// The ranks that kStartRanks has asked for have ended, with this status as of a shell.
+  void end_ranks(int status, Time now);
+  /// Once a second, or sooner: LOOKs are sent, and silence ends.
+  void tick(Time now);
+
+  [[nodiscard]] std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
+  /// Of the agent of worker 0; what ranks run.
+  [[nodiscard]] const agent::Enlist* enlisted() const;
+  [[nodiscard]] size_t agents() const { return agents_.size(); }
+
+ private:
+  struct Agent {
+    std::string member;
+    uint32_t generation = 0;
+    agent::Enlist enlist;
+    bool leaving = false;
+    uint64_t looks = 0;    ///< LOOKs that it was sent...
+    uint64_t answers = 0;  ///< ...and answers to them.
+    Time heard{};
+  };
+  struct Shell {
+    ConnectionId connection = 0;
+    std::string member;
+    std::optional<agent::SessionId> session = {};  ///< Once attended, by `attendant`.
+    ConnectionId attendant = 0;
+    Time asked = Time::never();
+  };
+  /// Whose failure is looked into.
+  struct Failure {
+    ConnectionId launcher = 0;  ///< 0: the ranks'.
+    int status = 0;
+    bool lost_head = false;
+    Time since{};
+    std::map<ConnectionId, uint64_t> awaited = {};  ///< Which answer of whom.
+  };
+
+  void say(ConnectionId to, agent::MessageBody body) {
+    orders_.push_back({.kind = Order::Kind::kSay, .to = to, .with = 0, .body = std::move(body)});
+  }
+  void refuse(ConnectionId to, Code code, std::string why);
+  void look(ConnectionId to, Agent& agent);
+  [[nodiscard]] bool is_old(const secure::PodIdentity& who);
+  [[nodiscard]] ConnectionId agent_of(const std::string& member) const;
+  void serve_waiting();
+  void lose(const std::string& member);
+  void call_roll(Failure failure);
+  void go_on();
+  [[nodiscard]] bool is_called(const Failure& failure) const;
+  [[nodiscard]] bool all_back() const;
+  [[nodiscard]] bool settle(const Failure& failure);
+  void dismiss_all(int status, const std::string& why);
+  void start_ranks_if_all_there();
+  [[nodiscard]] bool all_there() const;
+
+  Options options_;
+  Time now_{};
+  std::vector<Order> orders_;
+  std::map<ConnectionId, Agent> agents_;
+  std::map<std::string, ConnectionId> by_member_;
+  std::map<std::string, uint32_t> newest_;  ///< Generation of each member.
+  std::list<Shell> shells_;                 ///< Not joined yet.
+  std::set<std::string> lost_;              ///< Workers, since something was started last.
+  std::vector<Failure> failures_;
+  bool ranks_run_ = false;  ///< Or have failed, and it is not settled what follows.
+  uint64_t sessions_ = 0;   ///< So many were named.
+};
+
+}  // namespace corro::pod

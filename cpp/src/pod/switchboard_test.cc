@@ -1,0 +1,310 @@
+#include "pod/switchboard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace corro::pod {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = Order::Kind;
+
+constexpr Duration kSilence = std::chrono::seconds(10);
+
+class SwitchboardTest : public ::testing::Test {
+ protected:
+  static secure::PodIdentity identity(const std::string& member, uint32_t generation = 0) {
+    return {.job_uid = "u", .member = member, .generation = generation};
+  }
+  void enlist(ConnectionId from, const std::string& member, uint32_t generation = 0) {
+    board_.enlist(from, identity(member, generation),
+                  {.command = {"/bin/train"}, .directory = "/work"}, now_);
+  }
+  void reach(ConnectionId from, const std::string& host, uint32_t generation = 0) {
+    board_.reach(from, identity("launcher", generation), host, now_);
+  }
+  /// Of all orders since the last call those that say T, by whom they are for.
+  template <typename T>
+  std::vector<std::pair<ConnectionId, T>> said() {
+    collect();
+    std::vector<std::pair<ConnectionId, T>> found;
+    std::erase_if(orders_, [&](const Order& order) {
+      const bool says = order.kind == Kind::kSay || order.kind == Kind::kSayAndEnd;
+      if (!says || !std::holds_alternative<T>(order.body)) return false;
+      found.emplace_back(order.to, std::get<T>(order.body));
+      return true;
+    });
+    return found;
+  }
+  int count(Kind kind) {
+    collect();
+    return static_cast<int>(
+        std::erase_if(orders_, [&](const Order& order) { return order.kind == kind; }));
+  }
+  std::optional<Order> join() {
+    collect();
+    for (const Order& order : orders_)
+      if (order.kind == Kind::kJoin) return order;
+    return std::nullopt;
+  }
+  /// Agents answer every LOOK until now.
+  void answer(std::initializer_list<ConnectionId> agents) {
+    const auto looks = said<agent::Look>();
+    for (const auto& [to, look] : looks)
+      if (std::ranges::count(agents, to) > 0) board_.hear_alive(to, now_);
+  }
+
+  Time now_{std::chrono::seconds(100)};
+  Switchboard board_{{.job = "mnist", .silence = kSilence}};
+
+ private:
+  void collect() {
+    for (Order& order : board_.take_orders()) orders_.push_back(std::move(order));
+  }
+  std::vector<Order> orders_;
+};
+
+TEST_F(SwitchboardTest, AShellIsJoinedWithASessionOfItsHostsAgent) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  reach(3, "mnist-worker-1");
+  const auto attended = said<agent::Attend>();
+  ASSERT_EQ(attended.size(), 1U);
+  EXPECT_EQ(attended[0].first, 2U);
+  EXPECT_FALSE(join().has_value());
+  board_.meet(4, identity("worker-1"), attended[0].second.session);
+  ASSERT_TRUE(join().has_value());
+  EXPECT_EQ(join()->to, 3U);
+  EXPECT_EQ(join()->with, 4U);
+}
+
+TEST_F(SwitchboardTest, AShellWaitsForAnAgentThatIsNotThereYet) {
+  reach(3, "mnist-worker-1.mnist.ns.svc");
+  EXPECT_TRUE(said<agent::Attend>().empty());
+  enlist(1, "worker-0");
+  EXPECT_TRUE(said<agent::Attend>().empty());
+  enlist(2, "worker-1");
+  EXPECT_EQ(said<agent::Attend>().size(), 1U);
+}
+
+TEST_F(SwitchboardTest, AHostOfNobodyIsRefused) {
+  reach(3, "mnist-worker-x");
+  const auto refused = said<agent::Refused>();
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].second.code, Code::kNotFound);
+  EXPECT_THAT(refused[0].second.why, HasSubstr("mnist-worker-x"));
+}
+
+TEST_F(SwitchboardTest, ASessionOfAnotherMemberIsRefused) {
+  enlist(1, "worker-0");
+  reach(3, "mnist-worker-0");
+  const auto session = said<agent::Attend>().at(0).second.session;
+  board_.meet(4, identity("worker-1"), session);
+  EXPECT_FALSE(join().has_value());
+  EXPECT_EQ(said<agent::Refused>().at(0).first, 4U);
+  board_.meet(5, identity("worker-0"), session);
+  EXPECT_TRUE(join().has_value());
+}
+
+TEST_F(SwitchboardTest, TheNewestGenerationWins) {
+  enlist(1, "worker-0", 1);
+  enlist(2, "worker-0", 2);
+  EXPECT_EQ(said<agent::Refused>().at(0).first, 1U);
+  reach(3, "mnist-worker-0");
+  EXPECT_EQ(said<agent::Attend>().at(0).first, 2U);
+  enlist(4, "worker-0", 1);
+  const auto refused = said<agent::Refused>();
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].first, 4U);
+  EXPECT_THAT(refused[0].second.why, HasSubstr("replaced"));
+}
+
+TEST_F(SwitchboardTest, AnOldGenerationStartsNothing) {
+  enlist(1, "launcher", 1);
+  enlist(2, "worker-0");
+  reach(3, "mnist-worker-0", 0);
+  EXPECT_EQ(said<agent::Refused>().at(0).first, 3U);
+  EXPECT_TRUE(said<agent::Attend>().empty());
+}
+
+TEST_F(SwitchboardTest, AnAgentThatGoesGivesItsShellsBack) {
+  enlist(1, "worker-0");
+  reach(3, "mnist-worker-0");
+  EXPECT_EQ(said<agent::Attend>().size(), 1U);
+  board_.end(1);
+  enlist(2, "worker-0", 1);
+  EXPECT_EQ(said<agent::Attend>().at(0).first, 2U);
+}
+
+TEST_F(SwitchboardTest, NobodyIsSentToALeavingAgent) {
+  enlist(1, "worker-0");
+  board_.hear_leave(1);
+  reach(3, "mnist-worker-0");
+  EXPECT_TRUE(said<agent::Attend>().empty());
+  enlist(2, "worker-0", 1);
+  EXPECT_EQ(said<agent::Attend>().at(0).first, 2U);
+}
+
+TEST_F(SwitchboardTest, AnAttendedAgentThatDoesNotDialFailsTheShell) {
+  enlist(1, "worker-0");
+  reach(3, "mnist-worker-0");
+  for (int second = 0; second < 11; ++second) {
+    now_ = now_ + std::chrono::seconds(1);
+    board_.tick(now_);
+    answer({1});
+  }
+  const auto refused = said<agent::Refused>();
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].first, 3U);
+}
+
+TEST_F(SwitchboardTest, ASilentAgentIsLost) {
+  enlist(1, "worker-0");
+  board_.tick(now_);
+  answer({1});
+  now_ = now_ + kSilence - std::chrono::seconds(1);
+  board_.tick(now_);
+  EXPECT_EQ(board_.agents(), 1U);
+  now_ = now_ + std::chrono::seconds(1);
+  board_.tick(now_);
+  EXPECT_EQ(board_.agents(), 0U);
+  EXPECT_EQ(said<agent::Refused>().at(0).first, 1U);
+}
+
+// -- mpirun's end ---------------------------------------------------------------------------------
+
+TEST_F(SwitchboardTest, AFailureWithoutALossEndsTheLauncher) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  board_.propose(1, {.status = 3}, now_);
+  EXPECT_TRUE(said<agent::Dismiss>().empty()) << "before the roll was called";
+  answer({2});
+  const auto dismissed = said<agent::Dismiss>();
+  ASSERT_EQ(dismissed.size(), 1U);
+  EXPECT_EQ(dismissed[0].first, 1U);
+  EXPECT_EQ(dismissed[0].second.status, 3);
+}
+
+TEST_F(SwitchboardTest, AnAnswerToAnEarlierLookDoesNotCount) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  board_.tick(now_);
+  board_.propose(1, {.status = 3}, now_);
+  board_.hear_alive(2, now_);
+  EXPECT_TRUE(said<agent::Dismiss>().empty());
+  board_.hear_alive(2, now_);
+  EXPECT_EQ(said<agent::Dismiss>().size(), 1U);
+}
+
+TEST_F(SwitchboardTest, ALossThatIsHeardAfterTheFailureCounts) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  enlist(3, "worker-1");
+  board_.propose(1, {.status = 137}, now_);
+  answer({2});
+  board_.end(3);
+  EXPECT_TRUE(said<agent::Dismiss>().empty());
+  EXPECT_TRUE(said<agent::Proceed>().empty()) << "before it is back";
+  enlist(4, "worker-1", 1);
+  EXPECT_EQ(said<agent::Proceed>().at(0).first, 1U);
+  const auto reset = said<agent::Reset>();
+  ASSERT_EQ(reset.size(), 2U);
+  EXPECT_EQ(reset[0].first, 2U);
+  EXPECT_EQ(reset[1].first, 4U);
+  board_.propose(1, {.status = 1}, now_);
+  answer({2, 4});
+  EXPECT_EQ(said<agent::Dismiss>().size(), 1U) << "the loss was counted twice";
+}
+
+TEST_F(SwitchboardTest, AReplacementThatDoesNotComeIsNotWaitedForLong) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  board_.end(2);
+  board_.propose(1, {.status = 1}, now_);
+  EXPECT_TRUE(said<agent::Proceed>().empty());
+  now_ = now_ + kSilence;
+  board_.hear_alive(1, now_);
+  EXPECT_EQ(said<agent::Proceed>().size(), 1U);
+}
+
+TEST_F(SwitchboardTest, AHeadThatWasLostCountsAsALoss) {
+  enlist(1, "launcher");
+  board_.propose(1, {.status = 1, .lost_head = true}, now_);
+  EXPECT_EQ(said<agent::Proceed>().size(), 1U);
+}
+
+// -- the ranks of a CorroJob ----------------------------------------------------------------------
+
+class RanksSwitchboardTest : public SwitchboardTest {
+ protected:
+  RanksSwitchboardTest() {
+    board_ = Switchboard({.job = "mnist", .runs_ranks = true, .workers = 2, .silence = kSilence});
+  }
+};
+
+TEST_F(RanksSwitchboardTest, RanksStartOnceAllWorkersAreThere) {
+  enlist(1, "worker-0");
+  EXPECT_EQ(count(Kind::kStartRanks), 0);
+  enlist(2, "worker-1");
+  EXPECT_EQ(count(Kind::kStartRanks), 1);
+  EXPECT_EQ(board_.enlisted()->directory, "/work");
+}
+
+TEST_F(RanksSwitchboardTest, AGoodEndDismissesAll) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  board_.end_ranks(0, now_);
+  const auto dismissed = said<agent::Dismiss>();
+  ASSERT_EQ(dismissed.size(), 2U);
+  EXPECT_EQ(dismissed[0].second.status, 0);
+  board_.end(1);
+  board_.end(2);
+  EXPECT_EQ(count(Kind::kStartRanks), 1);
+}
+
+TEST_F(RanksSwitchboardTest, AFailureWithoutALossDismissesAllWithItsStatus) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  board_.end_ranks(7, now_);
+  EXPECT_TRUE(said<agent::Dismiss>().empty());
+  answer({1, 2});
+  const auto dismissed = said<agent::Dismiss>();
+  ASSERT_EQ(dismissed.size(), 2U);
+  EXPECT_EQ(dismissed[0].second.status, 7);
+}
+
+TEST_F(RanksSwitchboardTest, AfterALossTheOthersStayAndRanksStartAgain) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  EXPECT_EQ(count(Kind::kStartRanks), 1);
+  board_.end(2);
+  board_.end_ranks(1, now_);
+  answer({1});
+  EXPECT_TRUE(said<agent::Dismiss>().empty());
+  EXPECT_EQ(count(Kind::kStartRanks), 0);
+  enlist(3, "worker-1", 1);
+  EXPECT_EQ(count(Kind::kStartRanks), 1);
+}
+
+TEST_F(RanksSwitchboardTest, AReplacementThatIsThereFirstWaitsForTheRanksEnd) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  EXPECT_EQ(count(Kind::kStartRanks), 1);
+  enlist(3, "worker-1", 1);
+  EXPECT_EQ(count(Kind::kStartRanks), 0);
+  board_.end_ranks(1, now_);
+  answer({1, 3});
+  EXPECT_EQ(count(Kind::kStartRanks), 1);
+}
+
+TEST_F(RanksSwitchboardTest, WithoutACommandThereIsNothingToRun) {
+  for (const ConnectionId worker : {1U, 2U})
+    board_.enlist(worker, identity("worker-" + std::to_string(worker - 1)), {}, now_);
+  EXPECT_EQ(count(Kind::kStartRanks), 0);
+  const auto dismissed = said<agent::Dismiss>();
+  ASSERT_EQ(dismissed.size(), 2U);
+  EXPECT_THAT(dismissed[0].second.why, HasSubstr("command"));
+}
+
+}  // namespace
+}  // namespace corro::pod
