@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace corro::kube {
 namespace {
 
@@ -77,6 +79,8 @@ std::string secret_name(const JobSpec& spec, int index) {
   const std::string first = fmt::format("{}-{}", spec.name, spec.uid);
   return part == 0 ? first : fmt::format("{}-{}", first, part);
 }
+
+int secret_parts(int workers) { return (std::max(workers, 1) - 1) / kMembersInSecret + 1; }
 
 Labels object_labels(const JobSpec& spec) {
   Labels labels{{std::string(kUidLabel), spec.uid}, {std::string(kRoleLabel), "job"}};

@@ -40,6 +40,8 @@ inline constexpr std::string_view kHashAnnotation = "training.corro.dev/hash";
 [[nodiscard]] std::string secret_name(const JobSpec& spec, int index);
 /// Workers whose keys are in one Secret.
 inline constexpr int kMembersInSecret = 256;
+/// How many Secrets a job with so many workers has.
+[[nodiscard]] int secret_parts(int workers);
 
 /// Labels of all objects but pods.
 [[nodiscard]] Labels object_labels(const JobSpec& spec);

@@ -16,6 +16,9 @@ constexpr const char* kInitName = "corro-agent";
 /// In the agent's image.
 constexpr const char* kProgramInImage = "/corro";
 constexpr int kNobody = 65532;
+/// Where the head of a CorroJob, which runs the ranks, keeps their logs.
+constexpr const char* kRunPath = "/tmp";
+constexpr const char* kRunVolume = "corro-run";
 
 /// What Pod Security *restricted* asks of a container.
 Json restricted_context() {
@@ -36,13 +39,30 @@ Json mount(const char* volume, const char* path, bool read_only) {
   return Json::object({{"name", volume}, {"mountPath", path}, {"readOnly", read_only}});
 }
 
+int part_of(int index) { return index / kMembersInSecret; }
+
+/// A worker or launcher sees its own key alone.
 Json token_volume(const JobSpec& spec, const std::string& member, int index) {
-  const Json items = Json::array({Json::object({{"key", member}, {"path", "key"}}),
-                                  Json::object({{"key", "ca"}, {"path", "ca"}})});
+  const Json items = Json::array({Json::object({{"key", member}, {"path", "key"}})});
   return Json::object({{"name", kTokenVolume},
                        {"secret", Json::object({{"secretName", secret_name(spec, index)},
                                                 {"defaultMode", 0444},
                                                 {"items", items}})}});
+}
+
+/// The head sees the key of every part: what is in one is proved by that.
+Json head_token_volume(const JobSpec& spec) {
+  Json sources = Json::array();
+  for (int part = 0; part < secret_parts(spec.workers); ++part) {
+    const std::string path = part == 0 ? "key" : fmt::format("key-{}", part);
+    Json secret =
+        Json::object({{"name", secret_name(spec, part * kMembersInSecret)},
+                      {"items", Json::array({Json::object({{"key", "head"}, {"path", path}})})}});
+    sources.push_back(Json::object({{"secret", std::move(secret)}}));
+  }
+  return Json::object(
+      {{"name", kTokenVolume},
+       {"projected", Json::object({{"defaultMode", 0444}, {"sources", std::move(sources)}})}});
 }
 
 void add_identity(const JobSpec& spec, const Identity& identity, Json& container) {
@@ -50,6 +70,9 @@ void add_identity(const JobSpec& spec, const Identity& identity, Json& container
   add_variable(container, "CORRO_JOB_UID", spec.uid);
   add_variable(container, "CORRO_MEMBER", member_key(identity.member, identity.index));
   add_variable(container, "CORRO_MEMBER_GENERATION", std::to_string(identity.generation));
+  if (const int part = part_of(identity.index); part > 0)
+    add_variable(container, "CORRO_PART", std::to_string(part));
+  add_variable(container, "CORRO_KIND", spec.kind_name());
   if (!identity.head_address.empty()) add_variable(container, "CORRO_HEAD", identity.head_address);
 }
 
@@ -141,16 +164,18 @@ Json head_pod_spec(const JobSpec& spec, int generation, const Options& options) 
        {"resources", resources("20m", "32Mi", "1", "256Mi")},
        {"securityContext", restricted_context()}});
   add_identity(spec, {Member::kHead, 0, generation, ""}, container);
-  add_variable(container, "CORRO_KIND", spec.kind_name());
   add_variable(container, "CORRO_SLOTS", std::to_string(spec.slots));
   // An MPIJob's head learns of hosts when mpirun names them; a CorroJob's starts so many.
   if (!spec.is_mpi()) add_variable(container, "CORRO_WORKERS", std::to_string(spec.workers));
   append(container, "volumeMounts", mount(kTokenVolume, kTokenPath, true));
+  if (!spec.is_mpi()) append(container, "volumeMounts", mount(kRunVolume, kRunPath, false));
   Json pod = Json::object({{"restartPolicy", "Never"},
                            {"automountServiceAccountToken", false},
                            {"enableServiceLinks", false},
                            {"containers", Json::array({std::move(container)})}});
-  append(pod, "volumes", token_volume(spec, "head", 0));
+  append(pod, "volumes", head_token_volume(spec));
+  if (!spec.is_mpi())
+    append(pod, "volumes", Json::object({{"name", kRunVolume}, {"emptyDir", Json::object()}}));
   return pod;
 }
 

@@ -1,9 +1,11 @@
-// How corro gets into a pod: all strings that the agent's side has to agree with are in
-// injection.cc.
+// How corro gets into a pod: all strings that the agent's side (pod/settings.h) has to agree with
+// are in injection.cc.
 //
 //   init container   copies the static program from the agent's image to an emptyDir at /corro/bin
-//   /corro/token     the member's key, and the job's certificate: a Secret's items, so memory,
-//   read-only command          the container's command becomes the child of `corro agent`
+//   /corro/token     the member's key, of the head those of all parts: a Secret's items, so memory,
+//                    mounted read-only
+//   command          the container's command becomes the child of `corro agent`; in a CorroJob its
+//                    ranks run it
 #pragma once
 
 #include <string>

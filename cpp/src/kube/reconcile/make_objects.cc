@@ -11,7 +11,7 @@ namespace {
 bool make_secrets(JobView& view) {
   bool made = true;
   const JobSpec& spec = view.spec;
-  const int parts = (std::max(spec.workers, 1) - 1) / kMembersInSecret + 1;
+  const int parts = secret_parts(spec.workers);
   for (int part = 0; part < parts; ++part) {
     made &= view.ensure(
         {"Secret", secret_name(spec, part * kMembersInSecret)},

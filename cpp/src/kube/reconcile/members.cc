@@ -205,14 +205,24 @@ void retire_surplus(JobView& view) {
   }
 }
 
-/// Another number of workers: a new round of a CorroJob, with a head that knows the number.
-void resize(JobView& view) {
-  const int64_t before = view.status.number("desired");
-  if (view.spec.is_mpi() || before == 0 || before == view.spec.workers) return;
-  begin_round(view);
+void replace_head(JobView& view) {
   const MemberState head = view.state(Member::kHead, 0);
   if (head.seen || newest_pod(view, Member::kHead, 0) >= head.generation)
     next_generation(view, Member::kHead, 0, {}, 0);
+}
+
+/// Another number of workers: a new round of a CorroJob, with a head that knows the number. An
+/// MPIJob's head has to know the keys alone, whose Secrets a pod's volume names.
+void resize(JobView& view) {
+  const int64_t before = view.status.number("desired");
+  if (before == 0 || before == view.spec.workers) return;
+  if (view.spec.is_mpi()) {
+    if (secret_parts(static_cast<int>(before)) != secret_parts(view.spec.workers))
+      replace_head(view);
+    return;
+  }
+  begin_round(view);
+  replace_head(view);
   view.status.set_condition(
       "Restarting", true, view.reason_of("Resized"),
       fmt::format("the ranks start again: {} workers, {} before", view.spec.workers, before));

@@ -117,6 +117,46 @@ TEST(Reconcile, NoPodIsMadeBeforeTheHeadHasAnAddress) {
   EXPECT_EQ(variables_of(pod["spec"]["containers"][0])["CORRO_HEAD"], "10.96.0.7:7077");
 }
 
+TEST(Reconcile, AMemberSeesItsOwnKeyAndTheHeadThatOfEachPart) {
+  ClusterModel cluster(with(sample_corro_job(257), R"({"worker": {"max": 300}})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  ASSERT_EQ(cluster.list("Pod").size(), 258U);
+  const std::string secret = "mnist-11111111-2222-3333-4444-555555555555";
+  const auto volume_of = [&](const char* pod) {
+    for (const Json& volume : (*cluster.get("Pod", pod))["spec"]["volumes"])
+      if (volume["name"] == "corro-token") return volume;
+    return Json();
+  };
+  const Json own = volume_of("mnist-worker-256-g0")["secret"];
+  EXPECT_EQ(own["secretName"], secret + "-1");
+  EXPECT_EQ(own["items"], patched(R"([{"key": "worker-256", "path": "key"}])"));
+  const Json parts = volume_of("mnist-head")["projected"]["sources"];
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0]["secret"]["name"], secret);
+  EXPECT_EQ(parts[0]["secret"]["items"], patched(R"([{"key": "head", "path": "key"}])"));
+  EXPECT_EQ(parts[1]["secret"]["name"], secret + "-1");
+  EXPECT_EQ(parts[1]["secret"]["items"], patched(R"([{"key": "head", "path": "key-1"}])"));
+  const Json& last = (*cluster.get("Pod", "mnist-worker-256-g0"))["spec"]["containers"][0];
+  EXPECT_EQ(variables_of(last)["CORRO_PART"], "1");
+  const Json& first = (*cluster.get("Pod", "mnist-worker-255-g0"))["spec"]["containers"][0];
+  EXPECT_FALSE(variables_of(first).contains("CORRO_PART"));
+}
+
+TEST(Reconcile, AnMpiJobThatGrowsBeyondItsSecretsGetsAHeadThatKnowsTheNewOne) {
+  ClusterModel cluster(sample_mpi_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  const char* resize = R"({"mpiReplicaSpecs": {"Worker": {"replicas": 3}}})";
+  cluster.change_spec(patched(resize));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(names_made(cluster), Not(Contains("Pod/mnist-head-g1")));
+  resize = R"({"mpiReplicaSpecs": {"Worker": {"replicas": 257}}})";
+  cluster.change_spec(patched(resize));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(names_made(cluster), Contains("Pod/mnist-head-g1"));
+  EXPECT_EQ(cluster.get("Pod", "mnist-head"), nullptr);
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
 TEST(Reconcile, AWorkersCommandBecomesTheAgentsChild) {
   ClusterModel cluster(sample_corro_job(1), 1);
   ASSERT_TRUE(cluster.settle());
