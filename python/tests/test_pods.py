@@ -293,6 +293,17 @@ def test_a_launcher_starts_again_once_a_lost_worker_is_back(pair: Pods, tmp_path
     assert runs.read_text() == "run\nagain\n"
 
 
+def test_a_launcher_that_waits_for_a_vanished_host_is_stopped(pair: Pods, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    script = f"if [ -e {runs} ]; then exit 0; fi; echo run >> {runs}; exec sleep 600"
+    launcher = pair.agent("launcher", "sh", "-c", script)
+    wait_for(runs.exists, "the first run")
+    os.kill(pair.started[2].pid, signal.SIGSTOP)
+    pair.agent("worker-1", generation=1)
+    wait_for(lambda: launcher.poll() is not None, "the launcher ends")
+    assert launcher.returncode == 0
+
+
 # -- the ranks of a CorroJob -----------------------------------------------------------------------
 
 

@@ -139,6 +139,7 @@ void fields(Is<Propose> auto& o, auto& a) { a(o.status), a(o.lost_head); }
 void fields(Is<Proceed> auto&, auto&) {}
 void fields(Is<Dismiss> auto& o, auto& a) { a(o.status), a(o.why); }
 void fields(Is<Reset> auto&, auto&) {}
+void fields(Is<HostLost> auto& o, auto& a) { a(o.host); }
 
 class FieldWriter {
  public:

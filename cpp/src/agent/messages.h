@@ -43,6 +43,7 @@
 //   PROPOSE ->                             its command has failed: once more?
 //      <- PROCEED, or DISMISS              a host was lost meanwhile, or the job is over
 //      <- RESET                            ends what sessions have left
+//      <- HOST_LOST                        for a launcher, which may wait for it in vain
 //
 // Every message says of which job and epoch it is, and of which process: its member and the
 // incarnation of that. What does not fit the process that runs is of another time, and dropped, and
@@ -362,6 +363,10 @@ struct Dismiss {
 };
 /// Ends what sessions have left running.
 struct Reset {};
+/// Nothing is heard of this host any more: whoever waits for it may wait for ever.
+struct HostLost {
+  std::string host;
+};
 
 /// The order is that of the kinds on the wire, from 1.
 using MessageBody =
@@ -370,7 +375,7 @@ using MessageBody =
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
                  Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members,
                  Release, Enlist, Reach, Attend, Session, Ready, Leave, Propose, Proceed, Dismiss,
-                 Reset>;
+                 Reset, HostLost>;
 
 struct Message {
   Subject about;

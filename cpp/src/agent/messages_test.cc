@@ -134,7 +134,8 @@ std::vector<MessageBody> one_of_each() {
       Propose{.status = 143, .lost_head = true},
       Proceed{},
       Dismiss{.status = 3, .why = "the ranks have failed"},
-      Reset{}};
+      Reset{},
+      HostLost{.host = "mnist-worker-3"}};
 }
 
 BytesView without_length(const Bytes& encoded) {

@@ -10,6 +10,8 @@
 #include <array>
 #include <cstdlib>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
@@ -28,6 +30,8 @@ constexpr Duration kKillPatience = std::chrono::seconds(2);
 constexpr Duration kEndPause = std::chrono::milliseconds(20);  ///< Between looks at what is left.
 /// For what was asked to end after the head's loss; after SIGTERM the kubelet's patience counts.
 constexpr Duration kLastGrace = std::chrono::seconds(5);
+/// For mpirun to notice by itself that a host has vanished.
+constexpr Duration kNoticePatience = std::chrono::seconds(5);
 
 std::string working_directory() {
   std::array<char, 4096> path{};
@@ -64,6 +68,7 @@ class PodAgent {
   void on_children();
   void on_command_end(int status);
   void watch_head(Time now);
+  void stop_command(Time now);
   void ask();
   void hear(const agent::Message& message);
   void attend(const agent::SessionId& session);
@@ -83,7 +88,9 @@ class PodAgent {
   io::Fd signals_;
   agent::OutOfMemoryWatch out_of_memory_;
   State state_ = State::kWorking;
-  pid_t command_ = 0;  ///< 0: it does not run.
+  pid_t command_ = 0;             ///< 0: it does not run.
+  Time stop_at_ = Time::never();  ///< The command gets this signal then.
+  int stop_with_ = SIGTERM;
   std::set<pid_t> sessions_;
   bool was_commanded_ = false;
   bool lost_head_ = false;  ///< Since the command was started.
@@ -111,6 +118,8 @@ int PodAgent::run() {
 
 Status PodAgent::start_command() {
   lost_head_ = false;
+  stop_at_ = Time::never();
+  stop_with_ = SIGTERM;
   CORRO_ASSIGN(command_, start_child(options_.command, mask_));
   state_ = State::kWorking;
   return {};
@@ -120,7 +129,8 @@ void PodAgent::step() {
   const Time now = monotonic_now();
   link_.tick(now);
   watch_head(now);
-  Time wake = link_.next_timer();
+  stop_command(now);
+  Time wake = std::min(link_.next_timer(), stop_at_);
   if (state_ == State::kEnding) wake = std::min(wake, now + kEndPause);
   std::array<epoll_event, 8> events{};
   const auto ready = epoll_.wait(events, std::max(wake - now, Duration::zero()));
@@ -150,6 +160,12 @@ void PodAgent::watch_head(Time now) {
                   options_.settings.head, link_.why().message()),
       now + kLastGrace);
   tell_others(SIGTERM);
+}
+
+void PodAgent::stop_command(Time now) {
+  if (now < stop_at_) return;
+  stop_at_ = command_ == 0 || stop_with_ == SIGKILL ? Time::never() : now + kLastGrace;
+  if (command_ != 0) kill(command_, std::exchange(stop_with_, SIGKILL));
 }
 
 void PodAgent::on_signals() {
@@ -236,7 +252,13 @@ void PodAgent::hear(const agent::Message& message) {
     return end(kLostHeadExit, "the head refuses this pod: " + refused->why,
                monotonic_now() + kLastGrace);
   }
+  if (const auto* lost = std::get_if<agent::HostLost>(&body)) {
+    fmt::print(stderr, "corro agent: nothing is heard of {} any more\n", lost->host);
+    if (!survives_losses(options_.command)) stop_at_ = monotonic_now() + kNoticePatience;
+    return;
+  }
   if (!std::holds_alternative<agent::Proceed>(body) || state_ != State::kAsking) return;
+  reset_sessions();  // The command may have left something, too.
   fmt::print(stderr, "corro agent: a host was lost; the command starts again\n");
   if (const Status started = start_command(); !started.ok())
     end(status_, started.message(), monotonic_now());
@@ -280,6 +302,16 @@ void PodAgent::say_last_word() {
 }
 
 }  // namespace
+
+bool survives_losses(const std::vector<std::string>& command) {
+  constexpr std::array<std::string_view, 3> kElastic = {"--host-discovery-script", "--min-np",
+                                                        "--min-num-proc"};
+  return std::ranges::any_of(command, [&kElastic](const std::string& word) {
+    return std::ranges::any_of(kElastic, [&word](std::string_view option) {
+      return word.find(option) != std::string::npos;
+    });
+  });
+}
 
 int run_pod_agent(const PodAgentOptions& options) {
   const auto fail = [](const Status& status) {

@@ -3,8 +3,8 @@
 //   working    its command runs, if it has one of its own; it dials the head and does what that
 //              says: a session for each ATTEND (session.h)
 //   asking     a launcher's command has failed: should it run once more? PROCEED leads back,
-//   DISMISS
-//              ends the pod with the command's status
+//              DISMISS ends the pod with the command's status. One that waits for a host that has
+//              vanished (HOST_LOST) is stopped after a while, and so fails
 //   ending     SIGTERM, DISMISS or the head's loss: command and sessions' processes got SIGTERM, or
 //              are given up; it ends when they have ended, at the latest after what Kubernetes
 //              gives
@@ -31,5 +31,9 @@ struct PodAgentOptions {
 /// Runs it to its end; returns the container's status: the command's, that of DISMISS, 128 +
 /// signal, 75 after the head's loss, 2 if it cannot begin. The calling process has no threads.
 [[nodiscard]] int run_pod_agent(const PodAgentOptions& options);
+
+/// Whether a launcher's command goes on by itself when it loses hosts, as an elastic horovodrun
+/// does. Pure.
+[[nodiscard]] bool survives_losses(const std::vector<std::string>& command);
 
 }  // namespace corro::pod

@@ -62,6 +62,9 @@ void Switchboard::enlist(ConnectionId from, const secure::PodIdentity& who,
   }
   if (const auto before = by_member_.find(who.member); before != by_member_.end()) {
     const ConnectionId old = before->second;
+    const Agent& agent = agents_.at(old);
+    // Its end was not heard, and yet there is another: it has vanished.
+    if (agent.generation < who.generation && !agent.leaving) tell_launcher(who.member);
     refuse(old, Code::kFailedPrecondition, fmt::format("{} has dialled again", who.member));
     end(old);
   }
@@ -115,6 +118,13 @@ void Switchboard::end(ConnectionId connection) {
   go_on();
 }
 
+/// One that has vanished sends no end of its connections: mpirun may wait for it for ever.
+void Switchboard::tell_launcher(const std::string& lost) {
+  const ConnectionId launcher = agent_of("launcher");
+  if (launcher != 0 && is_worker(lost))
+    say(launcher, agent::HostLost{.host = host_of_member(options_.job, lost)});
+}
+
 void Switchboard::tick(Time now) {
   now_ = now;
   std::vector<ConnectionId> silent;
@@ -126,6 +136,7 @@ void Switchboard::tick(Time now) {
     }
   }
   for (const ConnectionId connection : silent) {
+    tell_launcher(agents_.at(connection).member);
     refuse(connection, Code::kUnavailable, "nothing was heard of it");
     end(connection);
   }

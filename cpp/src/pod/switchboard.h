@@ -3,7 +3,9 @@
 // A worker's or launcher's agent
 //   there      from ENLIST on, unless a newer generation of the member was seen: that one is
 //   refused leaving    from LEAVE on: nobody is sent there any more, and what fails counts as lost
-//   gone       its connection has ended. It was lost, unless it had been dismissed
+//   gone       its connection has ended. It was lost, unless it had been dismissed. Of one that
+//   says
+//              nothing any more the launcher's agent hears (HOST_LOST)
 //
 // A remote shell
 //   waiting    from REACH on, until an agent of that host is there
@@ -115,6 +117,7 @@ class Switchboard {
   [[nodiscard]] ConnectionId agent_of(const std::string& member) const;
   void serve_waiting();
   void lose(const std::string& member);
+  void tell_launcher(const std::string& lost);
   void call_roll(Failure failure);
   void go_on();
   [[nodiscard]] bool is_called(const Failure& failure) const;

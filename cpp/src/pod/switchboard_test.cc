@@ -171,6 +171,39 @@ TEST_F(SwitchboardTest, ASilentAgentIsLost) {
   EXPECT_EQ(said<agent::Refused>().at(0).first, 1U);
 }
 
+TEST_F(SwitchboardTest, OfAWorkerThatVanishesTheLauncherHears) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  for (int second = 0; second < 10; ++second) {
+    now_ = now_ + std::chrono::seconds(1);
+    board_.tick(now_);
+    answer({1});
+  }
+  const auto lost = said<agent::HostLost>();
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].first, 1U);
+  EXPECT_EQ(lost[0].second.host, "mnist-worker-0");
+}
+
+TEST_F(SwitchboardTest, OfAWorkerThatWasReplacedBeforeItsEndTheLauncherHears) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  enlist(3, "worker-0");  // It has dialled again.
+  EXPECT_TRUE(said<agent::HostLost>().empty());
+  enlist(4, "worker-0", 1);
+  EXPECT_EQ(said<agent::HostLost>().size(), 1U);
+  board_.hear_leave(4);
+  enlist(5, "worker-0", 2);
+  EXPECT_TRUE(said<agent::HostLost>().empty());
+}
+
+TEST_F(SwitchboardTest, OfAConnectionThatEndsTheLauncherNeedNotHear) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  board_.end(2);
+  EXPECT_TRUE(said<agent::HostLost>().empty());
+}
+
 // -- mpirun's end ---------------------------------------------------------------------------------
 
 TEST_F(SwitchboardTest, AFailureWithoutALossEndsTheLauncher) {
