@@ -260,7 +260,8 @@ std::string Planner::what_would_help() const {
   constexpr uint32_t kMostDevicesTried = 16384;
   for (const uint32_t times : {2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U, 64U}) {
     Request more = request_;
-    if (!more.cluster.matrix.empty()) break;
+    // How more hosts would be linked is not known of a matrix, nor of a machine alone.
+    if (!more.cluster.matrix.empty() || more.cluster.hosts.back().network.bandwidth == 0) break;
     more.cluster.hosts.back().count *= times;
     if (more.cluster.device_count() > kMostDevicesTried) break;
     if (!fits(more)) continue;

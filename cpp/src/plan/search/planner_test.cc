@@ -370,6 +370,16 @@ TEST(Planner, SaysByHowMuchItDoesNotFitAndWhatWouldHelp) {
   EXPECT_THAT(decision.status().message(), HasSubstr("48 such devices, or offloading"));
 }
 
+TEST(Planner, AMachineAloneIsNotMultiplied) {
+  Request request = gpt3();
+  request.cluster = cluster_of(1);
+  request.cluster.hosts[0].network = {};
+  const auto decision = make_plan(request);
+  EXPECT_EQ(decision.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(decision.status().message(),
+              testing::AllOf(HasSubstr("does not fit"), testing::Not(HasSubstr("such devices"))));
+}
+
 TEST(Planner, WhatItSaysWouldHelpDoes) {
   for (const double limit : {2e9, 6e9, 11e9}) {
     Request request = small();
