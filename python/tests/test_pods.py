@@ -266,6 +266,13 @@ def test_a_lack_of_memory_is_said_where_the_kubelet_reads(job: Pods) -> None:
     assert job.log("worker-0").read_bytes().startswith(b"corro: out of memory")
 
 
+def test_an_agent_that_was_taken_for_lost_dials_again(pair: Pods) -> None:
+    os.kill(pair.started[1].pid, signal.SIGSTOP)
+    wait_for(lambda: "nothing was heard of it" in pair.head_log.read_text(), "silence")
+    os.kill(pair.started[1].pid, signal.SIGCONT)
+    assert pair.run("mnist-worker-0", "echo again")[1] == b"again\n"
+
+
 # -- the launcher of an MPIJob ---------------------------------------------------------------------
 
 
@@ -313,6 +320,17 @@ def corro_job(tmp_path: Path) -> Iterator[Pods]:
     started.head()
     yield started
     started.close()
+
+
+def test_ranks_of_one_worker_run(tmp_path: Path) -> None:
+    one = Pods(tmp_path, kind="CorroJob", workers=1, slots=2)
+    try:
+        one.head()
+        agent = one.agent("worker-0", "sh", "-c", "echo rank $CORRO_RANK of $CORRO_SIZE")
+        assert agent.wait(timeout=pods.PATIENCE) == 0
+        assert "rank 1 of 2" in one.head_log.read_text()
+    finally:
+        one.close()
 
 
 def test_ranks_start_when_all_workers_are_there(corro_job: Pods) -> None:

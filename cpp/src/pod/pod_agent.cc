@@ -247,6 +247,8 @@ void PodAgent::hear(const agent::Message& message) {
     return end(dismissed->status, dismissed->why, monotonic_now() + kLastGrace);
   }
   if (const auto* refused = std::get_if<agent::Refused>(&body)) {
+    // It was taken for lost: it dials again.
+    if (refused->code == Code::kUnavailable) return;
     // This pod was replaced, or is of another release.
     tell_others(SIGTERM);
     return end(kLostHeadExit, "the head refuses this pod: " + refused->why,
