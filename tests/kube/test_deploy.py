@@ -1,4 +1,4 @@
-"""deploy/operator.yaml: it applies, its pods fit Pod Security, and its role is enough and no more."""
+"""deploy/operator.yaml: it applies, its pods fit Pod Security, its role is enough and no more."""
 
 from __future__ import annotations
 
