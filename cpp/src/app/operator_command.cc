@@ -61,7 +61,9 @@ Result<std::unique_ptr<kube::HttpPages>> open_pages(const OperatorCommand& comma
                                                     const kube::Operator& running) {
   std::string token;
   if (!command.metrics_token.empty()) {
-    CORRO_ASSIGN(token, io::read_file(command.metrics_token, kMostTokenBytes));
+    auto read = io::read_file(command.metrics_token, kMostTokenBytes);
+    if (!read.ok()) return read.status().with_context(command.metrics_token);
+    token = std::move(*read);
     while (!token.empty() && token.back() == '\n') token.pop_back();
     if (token.empty())
       return Status(Code::kInvalidArgument, command.metrics_token + ": the token is empty");

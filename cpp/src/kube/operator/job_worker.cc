@@ -151,7 +151,7 @@ void JobWorker::take_job(Look& look, Json job) {
 }
 
 void JobWorker::take_job_from_server(Look& look, const Stop& stop) {
-  auto job = performer_.read_job(options_.kinds, look.job, stop);
+  auto job = performer_.read_job(look.job, stop);
   // 404: a watch will tell. Another job of that name is another record's.
   if (job.ok() && text_in(object_in(*job, "metadata"), "uid") == look.job.uid)
     take_job(look, std::move(*job));

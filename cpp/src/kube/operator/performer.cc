@@ -118,11 +118,9 @@ Outcome Performer::perform(const std::vector<Kind>& kinds, const JobIdentity& jo
   return outcome;
 }
 
-Result<Json> Performer::read_job(const std::vector<Kind>& kinds, const JobIdentity& job,
-                                 const Stop& stop) {
-  const bool is_mpi = job.kind == kMpiJobKind.name;
-  const Kind* kind = find_kind(kinds, (is_mpi ? kMpiJobKind : kCorroJobKind).api_version, job.kind);
-  return client_.get(kind->type, {job.space, job.name}, stop);
+Result<Json> Performer::read_job(const JobIdentity& job, const Stop& stop) {
+  const Kind& kind = job.kind == kMpiJobKind.name ? kMpiJobKind : kCorroJobKind;
+  return client_.get(kind.type, {job.space, job.name}, stop);
 }
 
 Outcome Performer::create(const Kind& kind, const JobIdentity& job, const Action& action,

@@ -51,8 +51,7 @@ class Performer {
   [[nodiscard]] Outcome perform(const std::vector<Kind>& kinds, const JobIdentity& job,
                                 const Action& action, const Stop& stop);
   /// The job as the server has it now.
-  [[nodiscard]] Result<Json> read_job(const std::vector<Kind>& kinds, const JobIdentity& job,
-                                      const Stop& stop);
+  [[nodiscard]] Result<Json> read_job(const JobIdentity& job, const Stop& stop);
 
  private:
   [[nodiscard]] Outcome create(const Kind& kind, const JobIdentity& job, const Action& action,
