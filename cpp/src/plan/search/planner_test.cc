@@ -53,8 +53,10 @@ Decision decide(const Request& request, const Policies& policies = {}) {
 
 double step_of(const Request& request) { return decide(request).best.step; }
 
-TEST(Planner, FindsTheBestOfAllShapes) {
-  const Request request = small();
+/// Solves every shape, holds its bounds to what was found, since what is dropped for its bound must
+/// not be better, and calls visit(search, candidate) for it. Returns the least step.
+template <typename Visit>
+double solve_all(const Request& request, Visit&& visit) {
   const auto pools = pools_of(request);
   StageSearch search(request, pools);
   double best = kInfeasible;
@@ -62,10 +64,16 @@ TEST(Planner, FindsTheBestOfAllShapes) {
     const auto solved = search.solve(shape);
     if (!solved.best) continue;
     best = std::min(best, solved.best->step);
-    // What is dropped for its bound must not be better.
     EXPECT_LE(search.quick_bound(shape), solved.best->step * (1 + 1e-9));
     EXPECT_LE(search.fractional_bound(shape), solved.best->step * (1 + 1e-9));
+    visit(search, *solved.best);
   }
+  return best;
+}
+
+TEST(Planner, FindsTheBestOfAllShapes) {
+  const Request request = small();
+  const double best = solve_all(request, [](StageSearch&, const Candidate&) {});
   const Decision decision = decide(request);
   EXPECT_NEAR(decision.best.step, best, 1e-9);
   EXPECT_LT(decision.exact, decision.shapes);
@@ -219,25 +227,18 @@ TEST(Planner, FindsTheBestOfAllShapesOnMachinesAtRandom) {
   RandomCosts random(61);
   int planned = 0;
   for (int i = 0; i < 12; ++i) {
+    SCOPED_TRACE(i);
     const Request request = at_random(random);
-    const auto pools = pools_of(request);
-    StageSearch search(request, pools);
-    double best = kInfeasible;
-    for (const JobShape& shape : shapes_of(request, pools)) {
-      const auto solved = search.solve(shape);
-      if (!solved.best) continue;
-      best = std::min(best, solved.best->step);
-      JobShape family = shape;
+    const double best = solve_all(request, [&](StageSearch& search, const Candidate& found) {
+      JobShape family = found.shape;
       family.zero = 0;
       family.offload = Offload::kOff;
-      EXPECT_LE(search.family_bound(family), search.quick_bound(shape) * (1 + 1e-9)) << i;
-      EXPECT_LE(search.quick_bound(shape), solved.best->step * (1 + 1e-9)) << i;
-      EXPECT_LE(search.fractional_bound(shape), solved.best->step * (1 + 1e-9)) << i;
-      for (const PlannedStage& stage : solved.best->stages) {
-        EXPECT_LE(stage.estimate.memory.sum(), request.memory_limit * (1 + 1e-9)) << i;
-        EXPECT_LE(stage.estimate.host, search.coster(shape, 0)->host_limit()) << i;
+      EXPECT_LE(search.family_bound(family), search.quick_bound(found.shape) * (1 + 1e-9));
+      for (const PlannedStage& stage : found.stages) {
+        EXPECT_LE(stage.estimate.memory.sum(), request.memory_limit * (1 + 1e-9));
+        EXPECT_LE(stage.estimate.host, search.coster(found.shape, 0)->host_limit());
       }
-    }
+    });
     const auto decision = make_plan(request);
     EXPECT_EQ(decision.ok(), best < kInfeasible) << i;
     if (!decision.ok()) continue;
