@@ -104,7 +104,7 @@ def test_what_detaches_lives_on(pair: Pods, tmp_path: Path) -> None:
     script = f"sleep 600 >/dev/null 2>&1 </dev/null & echo $! > {file}"
     assert pair.run("mnist-worker-0", script)[0] == 0
     pid = number_in(file)
-    time.sleep(0.5)
+    time.sleep(0.5)  # whoever would end it has had time
     assert is_alive(pid)
     os.kill(pid, signal.SIGKILL)
 
@@ -142,7 +142,7 @@ def test_with_the_agent_go_its_sessions(pair: Pods, tmp_path: Path) -> None:
 def test_a_late_agent_is_waited_for(job: Pods) -> None:
     job.head()
     process = job.rsh("mnist-worker-0", "echo here")
-    time.sleep(1.5)
+    time.sleep(1.5)  # it has asked, and goes on waiting
     assert process.poll() is None
     job.agent("worker-0")
     out, _ = process.communicate(timeout=pods.PATIENCE)
@@ -156,7 +156,7 @@ def test_a_late_head_is_waited_for(job: Pods) -> None:
     job.address = f"127.0.0.1:{port}"
     job.agent("worker-0")
     process = job.rsh("mnist-worker-0", "echo here")
-    time.sleep(1)
+    time.sleep(1)  # both have dialled in vain meanwhile
     job.head(port)
     out, _ = process.communicate(timeout=pods.PATIENCE)
     assert (process.returncode, out) == (0, b"here\n")
@@ -224,7 +224,7 @@ def test_a_lost_head_ends_whoever_was_commanded_and_nobody_else(pair: Pods) -> N
     pair.started[0].kill()
     assert pair.started[1].wait(timeout=pods.PATIENCE) == 75
     assert b"was lost" in pair.log("worker-0").read_bytes()
-    time.sleep(1)
+    time.sleep(1)  # it would have ended with the other
     assert pair.started[2].poll() is None
 
 
@@ -290,9 +290,9 @@ def test_a_launcher_starts_again_once_a_lost_worker_is_back(pair: Pods, tmp_path
     again = f"if [ -e {runs} ]; then echo again >> {runs}; exit 0; fi; {script}"
     launcher = pair.agent("launcher", "bash", "-c", again)
     wait_for(runs.exists, "the first run")
-    time.sleep(1)
+    time.sleep(1)  # the shells have begun; nothing outside tells
     pair.started[2].kill()
-    time.sleep(1)
+    time.sleep(1)  # it must not start before the worker is back
     assert launcher.poll() is None
     assert runs.read_text() == "run\n"
     pair.agent("worker-1", generation=1)
@@ -336,7 +336,7 @@ def test_ranks_of_one_worker_run(tmp_path: Path) -> None:
 def test_ranks_start_when_all_workers_are_there(corro_job: Pods) -> None:
     script = 'echo "rank $CORRO_RANK of $CORRO_SIZE on $CORRO_MEMBER"'
     agents = [corro_job.agent("worker-0", "sh", "-c", script)]
-    time.sleep(0.5)
+    time.sleep(0.5)  # one of two workers must not be enough
     assert agents[0].poll() is None
     agents.append(corro_job.agent("worker-1", "sh", "-c", script))
     assert [agent.wait(timeout=pods.PATIENCE) for agent in agents] == [0, 0]
