@@ -141,7 +141,7 @@ def check_data(job: Job, case: Case) -> None:
         assert line.startswith(f"{job.name}-worker-{i}")
         assert line.endswith((f"slots={case.slots}", f":{case.slots}")), line
     keys = set(job.objects("Secret")[f"{job.name}-{job.uid}"]["data"])
-    assert {"ca", "head", "launcher", *(f"worker-{i}" for i in range(case.workers))} <= keys
+    assert {"head", "launcher", *(f"worker-{i}" for i in range(case.workers))} <= keys
     assert job.objects("Secret")[f"{job.name}-{job.uid}"]["immutable"]
     if case.has_ssh:
         ssh = job.objects("Secret")[f"{job.name}-ssh"]
