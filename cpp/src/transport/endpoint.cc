@@ -71,6 +71,7 @@ bool Endpoint::awaits() const { return !closed() && impl_->inbox.awaits(); }
 
 bool Endpoint::progress() {
   if (closed() || !connected()) return false;
+  impl_->outbox.start_turn();
   const bool received = impl_->inbox.fill();
   const bool sent = impl_->outbox.flush();
   return received || sent;

@@ -85,7 +85,8 @@ class Endpoint final {
   void connect(std::unique_ptr<Stream> stream);
   [[nodiscard]] bool connected() const;
 
-  /// Queues a message; tries to write at once when nothing is queued before it.
+  /// Queues a message; tries to write at once when nothing is queued before it and not much has
+  /// been written since progress(): a batch of posts must not outrun the peer's PAUSE.
   void post_send(SendRequest& request);
   /// Registers where a message goes; takes it from the bounce pool at once when it is already here.
   void post_recv(RecvRequest& request);

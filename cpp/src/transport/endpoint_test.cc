@@ -135,6 +135,22 @@ TEST(EndpointReader, AnEmptyMessageThatComesTwiceIsAnErrorToo) {
   raw.expect_closed_because("protocol error");
 }
 
+TEST(EndpointWriter, ABatchOfPostsDoesNotOutrunThePause) {
+  constexpr size_t kMessageBytes = 1U << 20U;
+  Raw raw({}, {.capacity = 64 * kMessageBytes});
+  std::vector<std::unique_ptr<TestMessage>> batch;
+  for (uint64_t op = 0; op < 32; ++op) {
+    batch.push_back(std::make_unique<TestMessage>(MessageKey{{0, 1}, op, 1}, kMessageBytes));
+    raw.endpoint->post_send(batch.back()->send);
+  }
+  EXPECT_LE(raw.link->toward(0).in_flight(), 4 * kMessageBytes);
+  const wire::FrameHeader pause{
+      .kind = wire::FrameKind::kControl, .lane = {0, 1}, .control = wire::ControlKind::kPause};
+  raw.feed(pause, 0);
+  EXPECT_LE(raw.link->toward(0).in_flight(), 8 * kMessageBytes);
+  EXPECT_FALSE(batch.back()->send.done);
+}
+
 TEST(Endpoint, AHandlerMayCallBack) {
   MemoryPair pair = make_memory_pair();
   TestMessage doomed({{0, 1}, 1, 1}, 100'000), answer({{0, 1}, 2, 1}, 100'000);

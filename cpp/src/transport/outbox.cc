@@ -8,8 +8,8 @@
 namespace corro::transport {
 namespace {
 
-/// One flush() writes at most about this much, so that reading gets its turn.
-constexpr size_t kFlushBytes = 2U << 20U;
+/// What a turn writes at most, or hardly more.
+constexpr size_t kTurnBytes = 2U << 20U;
 
 iovec piece_of(BytesView bytes) {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // write() does not change it.
@@ -123,7 +123,7 @@ bool Outbox::has_unsent() const {
 
 bool Outbox::flush() {
   size_t moved = 0;
-  while (stream_ != nullptr && !broken_ && moved < kFlushBytes &&
+  while (stream_ != nullptr && !broken_ && turn_bytes_ < kTurnBytes &&
          (frame_active_ || start_frame())) {
     std::array<iovec, 2> pieces{};
     size_t count = 0;
@@ -136,6 +136,7 @@ bool Outbox::flush() {
     }
     const Moved result = stream_->write(std::span(pieces).first(count));
     moved += result.bytes;
+    turn_bytes_ += result.bytes;
     written_ += result.bytes;
     if (result.closed) broken_ = true;
     if (written_ == header_.size() + payload_.size()) {

@@ -15,6 +15,9 @@
 // later ones of the lane are held; earlier ones, for which the peer waits, still flow. Own PAUSE
 // and RESUME go before everything that is queued, so two ranks that are both full still hear each
 // other. Of two for one lane that have not left, the last one counts.
+//
+// A turn is what may be written between two reads of the stream: however many messages are posted
+// in one go, a PAUSE is read before much has been written against it.
 #pragma once
 
 #include <array>
@@ -62,6 +65,8 @@ class Outbox {
   /// left.
   void send_flow(wire::ControlKind kind, const LaneKey& lane, uint64_t op);
 
+  /// The stream is read next: as much may be written again as a turn takes.
+  void start_turn() { turn_bytes_ = 0; }
   /// Writes until the stream is full, everything is written or the turn is over; true if anything
   /// moved.
   bool flush();
@@ -115,6 +120,7 @@ class Outbox {
   obs::Metrics metrics_;
   Traffic traffic_;
   bool broken_ = false;
+  size_t turn_bytes_ = 0;  ///< Written in this turn.
 
   // The frame being written.
   bool frame_active_ = false;
