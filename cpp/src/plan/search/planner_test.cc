@@ -251,6 +251,30 @@ TEST(Planner, FindsTheBestOfAllShapesOnMachinesAtRandom) {
   EXPECT_GT(planned, 6);
 }
 
+TEST(Planner, ProvesWhatDevicesOfTwoKindsCanDo) {
+  RandomCosts random(67);
+  int planned = 0;
+  for (int i = 0; i < 12; ++i) {
+    SCOPED_TRACE(i);
+    Request request = at_random(random);
+    DeviceType other = request.cluster.types[0];
+    other.name = "other";
+    other.memory = request.memory_limit * (0.5 + 0.05 * random.next());
+    for (double& peak : other.peak) peak *= 0.3 + 0.1 * random.next();
+    request.cluster.types.push_back(other);
+    request.cluster.hosts.push_back(request.cluster.hosts[0]);
+    request.cluster.hosts[1].type = 1;
+    const double best = solve_all(request, [](StageSearch&, const Candidate&) {});
+    const auto decision = make_plan(request);
+    EXPECT_EQ(decision.ok(), best < kInfeasible);
+    if (!decision.ok()) continue;
+    ++planned;
+    EXPECT_NEAR(decision->best.step, best, 1e-9);
+    EXPECT_LE(decision->bound, best * (1 + 1e-9));
+  }
+  EXPECT_GT(planned, 6);
+}
+
 // What a plan takes is asking for bounds and costing stages: few of 460 000 shapes need either.
 TEST(Planner, LooksCloselyAtFewShapesAfterALostHost) {
   Request request = gpt3();

@@ -4,14 +4,15 @@
 // The two bounds relax that. The quick one divides all work evenly and forgets memory. The
 // fractional one asks for the least period tau for which the stages together can hold all layers of
 // the model's largest run, when a stage may hold a fraction of a layer and mix its recomputations:
-// n_s(tau) layers fit into stage s by time and by memory, which is a linear program with two rows,
-// and the n_s have to sum up to the run's layers. Both leave out what they cannot place, so neither
-// is ever above the best stages' step.
+// n_s(tau) layers fit into stage s by time and by memory (plan/search/fractions.h), and the n_s
+// have to sum up to the run's layers. Both leave out what they cannot place, so neither is ever
+// above the best stages' step.
 #include "plan/search/stage_search.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "plan/search/fractions.h"
 #include "plan/solve/stages.h"
 
 namespace corro::plan {
@@ -21,73 +22,6 @@ constexpr double kUsable = 0.94;  ///< Of a device's memory; the rest is the fra
 
 /// Devices of a stage.
 uint32_t unit_of(const JobShape& shape) { return shape.tensor * shape.context * shape.data; }
-
-/// A way of keeping a layer, or a mix of ways: seconds of a micro-batch, and bytes of each.
-struct Way {
-  double seconds;
-  double kept;
-};
-
-/// Those of which no mix of others has less of both, by growing bytes and falling seconds.
-std::vector<Way> mixable(std::vector<Way> ways) {
-  std::ranges::sort(ways, {}, [](const Way& way) { return std::pair(way.kept, way.seconds); });
-  std::vector<Way> hull;
-  const auto above = [](const Way& a, const Way& b, const Way& c) {
-    return (b.seconds - a.seconds) * (c.kept - a.kept) >=
-           (c.seconds - a.seconds) * (b.kept - a.kept);
-  };
-  for (const Way& way : ways) {
-    if (!hull.empty() && way.seconds >= hull.back().seconds) continue;
-    while (hull.size() > 1 && above(hull[hull.size() - 2], hull.back(), way)) hull.pop_back();
-    hull.push_back(way);
-  }
-  return hull;
-}
-
-/// The ways to keep a layer of a run. As much may move to host memory as the computing of the whole
-/// stage hides, of which the other runs' is the most that it can have; the rest shows.
-std::vector<Way> ways_of(const StageCoster& costs, uint32_t run, double others, bool offloads) {
-  const LayerCost& cost = costs.layer(run);
-  const double work = cost.forward + cost.backward;
-  std::vector<Way> ways;
-  for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
-    ways.push_back({work + cost.recompute[how], cost.kept[how]});
-  }
-  if (offloads) {
-    const double moving = costs.offload_seconds(run);
-    const double part = moving > 0 ? std::min(1.0, (work + others) / moving) : 1;
-    ways.push_back({work + moving, 0});
-    for (Way& way : ways) {
-      way = {part * (work + kInterference * moving) + (1 - part) * way.seconds,
-             (1 - part) * way.kept};
-    }
-    for (size_t how = 0; how < static_cast<size_t>(Recompute::kOffload); ++how) {
-      ways.push_back({work + cost.recompute[how], cost.kept[how]});
-    }
-    ways.push_back({work + moving, 0});
-  }
-  return mixable(std::move(ways));
-}
-
-/// Most layers of one kind that a stage holds, fractions allowed.
-double layers_that_fit(const std::vector<Way>& ways, double flight, double fixed, double period,
-                       double limit) {
-  const auto bytes_of = [&](const Way& way) { return std::max(1.0, fixed + way.kept * flight); };
-  double most = 0;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    most = std::max(most, std::min(period / ways[i].seconds, limit / bytes_of(ways[i])));
-    if (i == 0) continue;
-    // The mix of neighbours that fills time and memory alike.
-    const Way& one = ways[i];
-    const Way& other = ways[i - 1];
-    const double a = one.seconds * limit - period * bytes_of(one);
-    const double b = other.seconds * limit - period * bytes_of(other);
-    if ((a < 0) == (b < 0)) continue;
-    const double part = a / (a - b);
-    most = std::max(most, period / (one.seconds + part * (other.seconds - one.seconds)));
-  }
-  return most;
-}
 
 uint32_t largest_run(const StageCoster& costs) {
   uint32_t best = 0;
@@ -232,37 +166,58 @@ double StageSearch::even_work(const JobShape& shape, double end) {
 
 double StageSearch::fractional_bound(const JobShape& shape) {
   const double quick = quick_bound(shape);
-  // Stages on pools of several kinds: what the quick bound says of the fastest.
-  if (quick == kInfeasible || pools_.size() > 1) return quick;
-  const StageCoster& costs = *coster(shape, 0);
-  const uint32_t run = largest_run(costs);
-  const LayerCost& cost = costs.layer(run);
-  const uint32_t layers = costs.layers_of_run(run);
-  const double limit = limit_of(pools_[0]) - costs.memory_in_passing(run);
-  const double others = all_work(costs) - layers * (cost.forward + cost.backward);
-  const auto ways = ways_of(costs, run, others, offloads(costs));
-  // Elements that the first and the last layer share are in the stage of both once.
-  const double fixed = layers == costs.layer_total() ? 0 : costs.memory_of_each(run);
+  if (quick == kInfeasible) return quick;
+  std::vector<PoolOfFractions> pools;
+  double rate = 0;  // Of all work, if every stage were on the fastest units.
+  double hops = kInfeasible;
+  double fill = kInfeasible;
+  double end = kInfeasible;
+  double high = 0;
+  std::optional<uint32_t> run;  // The same on every pool.
+  uint32_t layers = 0;
+  for (uint32_t pool = 0; pool < pools_.size(); ++pool) {
+    const StageCoster* costs = coster(shape, pool);
+    const uint32_t units = pools_[pool].devices / unit_of(shape);
+    if (costs == nullptr || units == 0) continue;
+    if (!run) run = largest_run(*costs);
+    layers = costs->layers_of_run(*run);
+    pools.push_back(fractions_of(*costs, *run, units, limit_of(pools_[pool])));
+    rate = std::max(rate, 1 / all_work(*costs));
+    hops = std::min(hops, least_hops(*costs));
+    fill = std::min(fill, all_fill(*costs));
+    end = std::min(end, end_bound(*costs));
+    high = std::max(high, layers * pools.back().ways.front().seconds);
+  }
   const auto holds_all = [&](double period) {
-    double sum = 0;
-    for (uint32_t s = 1; s <= shape.pipeline; ++s) {
-      sum += layers_that_fit(ways, costs.in_flight(s), fixed, period, limit);
-      if (sum >= layers) return true;
-    }
-    return false;
+    return layers_held(pools, shape.pipeline, period) >= layers;
   };
-  const double work = all_work(costs);
-  double high = layers * ways.front().seconds;
   if (!holds_all(high)) return kInfeasible;
-  double low = work / shape.pipeline;
-  if (holds_all(low)) return quick;
-  for (int i = 0; i < 30 && high - low > 1e-4 * high; ++i) {
+  if (pools.size() == 1) fill += least_slowing(pools[0], layers, shape.pipeline) / shape.chunks;
+  double low = 1 / (rate * shape.pipeline);
+  if (holds_all(low)) high = low;
+  while (high - low > 1e-4 * high) {
     const double middle = (low + high) / 2;
     (holds_all(middle) ? high : low) = middle;
   }
-  const double hops = least_hops(costs);
-  return (shape.micro_batches - 1.0) * (low + hops) + all_fill(costs) +
-         (shape.pipeline - 1.0) * hops + end_bound(costs);
+  return std::max(quick, (shape.micro_batches - 1.0) * (low + hops) + fill +
+                             (shape.pipeline - 1.0) * hops + end);
+}
+
+/// The pool's units as holders of fractions of a run's layers.
+PoolOfFractions StageSearch::fractions_of(const StageCoster& costs, uint32_t run, uint32_t units,
+                                          double limit) const {
+  const LayerCost& cost = costs.layer(run);
+  const uint32_t layers = costs.layers_of_run(run);
+  const double others = all_work(costs) - layers * (cost.forward + cost.backward);
+  PoolOfFractions pool{
+      .ways = ways_of(costs, run, others, offloads(costs)),
+      .flights = {},
+      // Elements that the first and the last layer share are in the stage of both once.
+      .fixed = layers == costs.layer_total() ? 0 : costs.memory_of_each(run),
+      .limit = limit - costs.memory_in_passing(run),
+      .units = units};
+  for (uint32_t s = 1; s <= costs.shape().pipeline; ++s) pool.flights.push_back(costs.in_flight(s));
+  return pool;
 }
 
 /// Activations may go to host memory.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/search/decision.h"
+#include "plan/search/fractions.h"
 #include "plan/search/shapes.h"
 
 namespace corro::plan {
@@ -72,6 +73,8 @@ class StageSearch {
                                      uint32_t place) const;
   [[nodiscard]] double even_work(const JobShape& shape, double end);
   [[nodiscard]] bool offloads(const StageCoster& costs) const;
+  [[nodiscard]] PoolOfFractions fractions_of(const StageCoster& costs, uint32_t run, uint32_t units,
+                                             double limit) const;
   [[nodiscard]] double end_bound(const StageCoster& costs) const;
   void finish(Candidate& candidate, const StageCoster& costs) const;
 
