@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import statistics
 import subprocess
@@ -24,6 +25,16 @@ PAGE = ROOT / "docs/planner-validation.md"
 MEASURED = ROOT / "cpp/src/plan/cost/measured"
 MANY_HOSTS = MEASURED / "megatron_a100_steps.csv"
 ONE_HOST = MEASURED / "megatron_a100_one_node_steps.csv"
+OTHER_CLUSTER = MEASURED / "megatron_sc21_steps.csv"
+OTHER_CLUSTER_FILE = """\
+corro_cluster: 1
+name: selene
+links:
+  nvlink3: {bandwidth: 300 GB/s, latency: 2 us}
+  hdr8: {bandwidth: 200 GB/s, latency: 5 us}
+hosts:
+  - {name: node, count: 384, device: a100-80gb, devices: 8, link: nvlink3, network: hdr8}
+"""
 BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->"
 
 
@@ -36,9 +47,40 @@ def corro(program: str, *arguments: str) -> str:
 Row = dict[str, str]
 
 
-def predicted(program: str, runs: Path, params: Path) -> list[Row]:
-    text = corro(program, "plan", "predict", str(runs), "--params", str(params))
+def predicted(program: str, runs: Path, params: Path, *more: str) -> list[Row]:
+    text = corro(program, "plan", "predict", str(runs), "--params", str(params), *more)
     return list(csv.DictReader(text.splitlines()))
+
+
+def every_schedule(run: Row) -> list[Row]:
+    """The run with each micro-batch and interleaving that divide it."""
+    data, pipeline, layers = (int(run[name]) for name in ("dp", "pp", "layers"))
+    rows = []
+    for micro_batch, chunks in itertools.product((1, 2, 4, 8, 16), range(1, 7)):
+        micro_batches, rest = divmod(int(run["global_batch"]), data * micro_batch)
+        interleaves = pipeline > 1 and not layers % (pipeline * chunks)
+        if rest or (chunks > 1 and not (interleaves and micro_batches % pipeline == 0)):
+            continue
+        rows.append({**run, "micro_batch": str(micro_batch), "interleave": str(chunks)})
+    return rows
+
+
+def fastest_schedules(program: str, params: Path, folder: Path) -> list[Row]:
+    """Runs whose micro-batch and interleaving nobody knows: as the model thinks them fastest."""
+    with OTHER_CLUSTER.open() as file:
+        runs = [row for run in csv.DictReader(file) for row in every_schedule(run)]
+    every, cluster = folder / "every.csv", folder / "cluster.yaml"
+    cluster.write_text(OTHER_CLUSTER_FILE)
+    with every.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(runs[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(runs)
+    best: dict[str, Row] = {}
+    for row in predicted(program, every, params, "--cluster", str(cluster)):
+        known = best.setdefault(row["gpus"], row)
+        if float(row["predicted_ms"]) < float(known["predicted_ms"]):
+            best[row["gpus"]] = row
+    return list(best.values())
 
 
 def error(row: Row) -> float:
@@ -119,12 +161,14 @@ def sections(program: str) -> dict[str, str]:
         calibration = json.loads(params.read_text())
         fitted = predicted(program, MANY_HOSTS, params)
         other = predicted(program, ONE_HOST, params)
+        elsewhere = fastest_schedules(program, params, Path(folder))
     fields = [[f"`{name}`", f"{value:.4g}"] for name, value in list(calibration.items())[1:]]
     return {
         "fit": "```text\n" + said.strip() + "\n```\n",
         "calibration": table(["field", "value"], fields),
         "models": table(HEAD, [*by_model(fitted), summary("all", fitted)]),
         "one host": table(HEAD, [summary("1 to 8 GPUs of one host", other)]),
+        "other cluster": every_run(elsewhere),
         "runs": every_run(fitted),
     }
 
