@@ -5,17 +5,15 @@
 //   request.set("Authorization", "Bearer " + now.token);
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/guarded.h"
 #include "base/status.h"
+#include "base/unix_time.h"
 #include "kube/client/kubeconfig.h"
 #include "kube/client/stop.h"
-#include "kube/client/unix_time.h"
 
 namespace corro::kube {
 

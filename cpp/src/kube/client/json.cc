@@ -4,7 +4,6 @@
 #include <sodium.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace corro::kube {
 namespace {

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

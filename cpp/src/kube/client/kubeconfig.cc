@@ -4,7 +4,6 @@
 #include <sodium.h>
 
 #include <charconv>
-#include <utility>
 
 #include "plan/json.h"
 #include "plan/yaml.h"

@@ -26,9 +26,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/unix_time.h"
 #include "kube/client/json.h"
 #include "kube/client/resource.h"
-#include "kube/client/unix_time.h"
 
 namespace corro::kube {
 

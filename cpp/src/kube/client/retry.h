@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/unix_time.h"
 #include "kube/client/transport.h"
-#include "kube/client/unix_time.h"
 
 namespace corro::kube {
 

@@ -9,7 +9,6 @@
 //   CORRO_TRY(end.status);
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>

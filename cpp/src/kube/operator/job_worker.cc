@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "kube/client/unix_time.h"
+#include "base/unix_time.h"
 #include "kube/reconcile/pod_view.h"
 #include "kube/reconcile/reconcile.h"
 #include "kube/reconcile/status_draft.h"

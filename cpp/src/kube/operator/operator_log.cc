@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/unix_time.h"
 #include "kube/client/json.h"
-#include "kube/client/unix_time.h"
 
 namespace corro::kube {
 

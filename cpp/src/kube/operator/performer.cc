@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "kube/client/unix_time.h"
+#include "base/unix_time.h"
 #include "kube/reconcile/pod_view.h"
 
 namespace corro::kube {

@@ -11,7 +11,7 @@ namespace corro::kube {
 
 [[nodiscard]] std::string time_text(KubeTime time);
 
-/// Reads RFC 3339 in UTC; fractions of a second are dropped. Nothing for any other text.
+/// Reads RFC 3339; fractions of a second are dropped. Nothing for any other text.
 [[nodiscard]] std::optional<KubeTime> parse_time(std::string_view text);
 
 /// parse_time() of a field of an object; nothing if there is none.

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace corro::kube {
+namespace corro {
 
 /// Microseconds since 1970 in UTC: the resolution of a Lease.
 using UnixTime = std::chrono::sys_time<std::chrono::microseconds>;
@@ -20,8 +20,10 @@ using UnixTime = std::chrono::sys_time<std::chrono::microseconds>;
 [[nodiscard]] std::optional<UnixTime> parse_rfc3339(std::string_view text);
 /// Writes what a Lease's MicroTime asks for: exactly six digits, always Z. Years 0 to 9999.
 [[nodiscard]] std::string rfc3339_micro(UnixTime time);
+/// The same without a fraction: what other times of API objects are.
+[[nodiscard]] std::string rfc3339_seconds(std::chrono::sys_seconds time);
 /// Reads HTTP's own date (RFC 9110, section 5.6.7): "Sun, 06 Nov 1994 08:49:37 GMT". Not its two
 /// obsolete forms.
 [[nodiscard]] std::optional<UnixTime> parse_http_date(std::string_view text);
 
-}  // namespace corro::kube
+}  // namespace corro

@@ -1,11 +1,11 @@
-#include "kube/client/unix_time.h"
+#include "base/unix_time.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <ctime>
 
-namespace corro::kube {
+namespace corro {
 namespace {
 
 using std::chrono::microseconds;
@@ -54,6 +54,15 @@ std::optional<std::chrono::seconds> offset_of(std::string_view text) {
   return is_west ? -*east : *east;
 }
 
+std::string calendar_text(std::chrono::sys_seconds time) {
+  const std::time_t count = time.time_since_epoch().count();
+  std::tm fields{};
+  ::gmtime_r(&count, &fields);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", fields.tm_year + 1900,
+                     fields.tm_mon + 1, fields.tm_mday, fields.tm_hour, fields.tm_min,
+                     fields.tm_sec);
+}
+
 }  // namespace
 
 UnixTime wall_now() {
@@ -71,13 +80,10 @@ std::optional<UnixTime> parse_rfc3339(std::string_view text) {
 
 std::string rfc3339_micro(UnixTime time) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
-  const std::time_t count = seconds.time_since_epoch().count();
-  std::tm fields{};
-  ::gmtime_r(&count, &fields);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", fields.tm_year + 1900,
-                     fields.tm_mon + 1, fields.tm_mday, fields.tm_hour, fields.tm_min,
-                     fields.tm_sec, (time - seconds).count());
+  return fmt::format("{}.{:06}Z", calendar_text(seconds), (time - seconds).count());
 }
+
+std::string rfc3339_seconds(std::chrono::sys_seconds time) { return calendar_text(time) + "Z"; }
 
 std::optional<UnixTime> parse_http_date(std::string_view text) {
   const auto time = take_fields(text, "%a, %d %b %Y %H:%M:%S GMT");
@@ -85,4 +91,4 @@ std::optional<UnixTime> parse_http_date(std::string_view text) {
   return UnixTime(*time);
 }
 
-}  // namespace corro::kube
+}  // namespace corro
