@@ -27,6 +27,7 @@
 #include "agent/sync_target.h"
 #include "io/event.h"
 #include "io/interfaces.h"
+#include "io/pipe.h"
 #include "io/process.h"
 #include "wire/agent_service.h"
 
@@ -654,18 +655,16 @@ int run_agent(MessagePipe commander, const sigset_t& worker_mask, const std::str
 int run_guarded_agent(MessagePipe commander, const sigset_t& worker_mask,
                       const std::string& version) {
   adopt_orphans();
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return 1;
-  io::Fd guard(ends[0]);
-  io::Fd guarding(ends[1]);
+  auto pipe = io::make_pipe();
+  if (!pipe.ok()) return 1;
   const pid_t agent = fork();
   if (agent < 0) return 1;
   if (agent == 0) {
-    guarding.reset();
+    pipe->write.reset();
     setpgid(0, 0);
     adopt_orphans();  // not inherited
     // _exit() destroys nothing: the agent, which removes what is half done, is destroyed before it.
-    _exit(run_agent(std::move(commander), worker_mask, version, std::move(guard)));
+    _exit(run_agent(std::move(commander), worker_mask, version, std::move(pipe->read)));
   }
   commander.close();
   int status = 0;

@@ -17,21 +17,12 @@
 #include "agent/agent.h"
 #include "agent/processes.h"
 #include "base/quoted.h"
+#include "io/pipe.h"
 
 namespace corro::agent {
 namespace {
 
 constexpr int kNotExecuted = 127;  ///< A shell's status if there is no such program.
-
-struct Pipe {
-  io::Fd read, write;
-};
-
-Result<Pipe> make_pipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return status_from_errno("pipe", errno);
-  return Pipe{.read = io::Fd(ends[0]), .write = io::Fd(ends[1])};
-}
 
 /// Between fork and exec.
 [[noreturn]] void become_shell(std::vector<char*>& arguments, int in, int out, int err, int report,
@@ -133,10 +124,10 @@ Result<AgentProcess> AgentProcess::start_there(const std::vector<std::string>& s
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  CORRO_ASSIGN(Pipe to, make_pipe());
-  CORRO_ASSIGN(Pipe from, make_pipe());
-  CORRO_ASSIGN(Pipe errors, make_pipe());
-  CORRO_ASSIGN(Pipe report, make_pipe());
+  CORRO_ASSIGN(io::Pipe to, io::make_pipe());
+  CORRO_ASSIGN(io::Pipe from, io::make_pipe());
+  CORRO_ASSIGN(io::Pipe errors, io::make_pipe());
+  CORRO_ASSIGN(io::Pipe report, io::make_pipe());
   const pid_t pid = fork();
   if (pid < 0) return status_from_errno("starting a process", errno);
   if (pid == 0)

@@ -10,6 +10,8 @@
 
 #include <cerrno>
 
+#include "io/pipe.h"
+
 namespace corro::agent {
 namespace {
 
@@ -20,11 +22,10 @@ struct Channel {
 };
 
 Result<Channel> make_pipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return status_from_errno("pipe", errno);
-  Channel channel{.ours = io::Fd(ends[0]), .theirs = io::Fd(ends[1])};
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);  // only our end: the worker's blocks as it expects
-  return channel;
+  CORRO_ASSIGN(io::Pipe pipe, io::make_pipe());
+  // Only our end: the worker's blocks as it expects.
+  fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
+  return Channel{.ours = std::move(pipe.read), .theirs = std::move(pipe.write)};
 }
 
 Result<Channel> make_terminal(const winsize& size) {

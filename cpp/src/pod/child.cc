@@ -10,6 +10,7 @@
 
 #include "base/variables.h"
 #include "io/fd.h"
+#include "io/pipe.h"
 
 namespace corro::pod {
 
@@ -18,10 +19,7 @@ Result<pid_t> start_child(std::vector<std::string> words, const sigset_t& mask) 
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return status_from_errno("pipe", errno);
-  const io::Fd report(ends[0]);
-  io::Fd reports(ends[1]);
+  CORRO_ASSIGN(io::Pipe report, io::make_pipe());
   const pid_t pid = fork();
   if (pid < 0) return status_from_errno("starting a process", errno);
   if (pid == 0) {
@@ -29,12 +27,12 @@ Result<pid_t> start_child(std::vector<std::string> words, const sigset_t& mask) 
     sigprocmask(SIG_SETMASK, &mask, nullptr);
     execvp(arguments[0], arguments.data());
     const int error = errno;
-    (void)!write(reports.get(), &error, sizeof(error));
+    (void)!write(report.write.get(), &error, sizeof(error));
     _exit(kNotExecuted);
   }
-  reports.reset();
+  report.write.reset();
   int error = 0;
-  if (read(report.get(), &error, sizeof(error)) != sizeof(error)) return pid;
+  if (read(report.read.get(), &error, sizeof(error)) != sizeof(error)) return pid;
   waitpid(pid, nullptr, 0);
   return status_from_errno(words[0], error);
 }

@@ -17,6 +17,7 @@
 #include "agent/processes.h"
 #include "agent/silence.h"
 #include "diagnosis/exit_status.h"
+#include "io/pipe.h"
 #include "io/signals.h"
 #include "launch/job_signals.h"
 #include "pod/child.h"
@@ -335,11 +336,11 @@ int run_pod_agent(const PodAgentOptions& options) {
   auto link = HeadLink::options_of(options.settings, std::move(enlist));
   if (!link.ok()) return fail(link.status());
   auto epoll = io::Epoll::create();
-  std::array<int, 2> ends{};
-  if (!epoll.ok() || pipe2(ends.data(), O_CLOEXEC) != 0)
-    return fail(status_from_errno("starting", errno));
-  PodAgent agent(options, std::move(*link), std::move(*epoll), io::Fd(ends[0]), io::Fd(ends[1]),
-                 signals);
+  if (!epoll.ok()) return fail(epoll.status());
+  auto pipe = io::make_pipe();
+  if (!pipe.ok()) return fail(pipe.status());
+  PodAgent agent(options, std::move(*link), std::move(*epoll), std::move(pipe->read),
+                 std::move(pipe->write), signals);
   return agent.run();
 }
 

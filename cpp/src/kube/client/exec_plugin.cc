@@ -16,22 +16,12 @@
 
 #include "base/variables.h"
 #include "io/fd.h"
+#include "io/pipe.h"
 #include "io/process.h"
 #include "kube/client/exec_credential.h"
 
 namespace corro::kube {
 namespace {
-
-struct Pipe {
-  io::Fd reader;
-  io::Fd writer;
-};
-
-Result<Pipe> open_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return status_from_errno("pipe", errno);
-  return Pipe{io::Fd(ends[0]), io::Fd(ends[1])};
-}
 
 std::vector<char*> pointers_of(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -153,22 +143,22 @@ Status listen(const io::Fd& ended, io::Fd output, io::Fd errors, Duration patien
 Result<std::string> run_plugin(const ExecPlugin& plugin, const std::string& info, Duration patience,
                                const Stop& stop) {
   const std::string context = "credential plug-in " + plugin.command;
-  CORRO_ASSIGN(Pipe output, open_pipe());
-  CORRO_ASSIGN(Pipe errors, open_pipe());
+  CORRO_ASSIGN(io::Pipe output, io::make_pipe());
+  CORRO_ASSIGN(io::Pipe errors, io::make_pipe());
   pid_t pid = -1;
-  const int error = spawn(plugin, info, output.writer.get(), errors.writer.get(), pid);
+  const int error = spawn(plugin, info, output.write.get(), errors.write.get(), pid);
   if (error != 0) {
     const std::string hint = last_line(plugin.install_hint);
     const Status status = status_from_errno(context, error);
     return Status(Code::kUnauthenticated, status.message() + (hint.empty() ? "" : ": " + hint));
   }
   Child child(pid);
-  output.writer.reset();
-  errors.writer.reset();
+  output.write.reset();
+  errors.write.reset();
   CORRO_ASSIGN(const io::Fd ended, io::open_pidfd(pid));
   Spoken spoken;
   const Status status =
-      listen(ended, std::move(output.reader), std::move(errors.reader), patience, stop, spoken);
+      listen(ended, std::move(output.read), std::move(errors.read), patience, stop, spoken);
   if (!status.ok()) return status.with_context(context);
   const int ending = child.end();
   if (WIFEXITED(ending) && WEXITSTATUS(ending) == 0) return std::move(spoken.output);
