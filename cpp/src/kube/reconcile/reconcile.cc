@@ -45,6 +45,7 @@ void introduce(JobView& view) {
   if (view.status.is_true("Created")) return;
   const std::string message = fmt::format("{} is created.", view.title());
   view.status.set("state", "Created");
+  view.status.set("restarts", view.status.number("restarts"));  // kubectl shows 0, not nothing.
   view.status.set_condition("Created", true, view.reason_of("Created"), message);
   view.event("Normal", view.reason_of("Created"), message);
 }
