@@ -108,14 +108,22 @@ class OperatorProcess:
         name = "corro_operator_api_calls_total{"
         return sum(value for key, value in self.metrics().items() if key.startswith(name))
 
+    def memory(self) -> int:
+        """What it has in memory, in KiB (VmRSS)."""
+        return self._memory("VmRSS")
+
     def peak_memory(self) -> int:
         """The most it ever had in memory, in KiB (VmHWM)."""
+        return self._memory("VmHWM")
+
+    def _memory(self, field: str) -> int:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0])
+        return int(status.partition(f"{field}:")[2].split()[0])
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Of all threads, those that have ended left out."""
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
