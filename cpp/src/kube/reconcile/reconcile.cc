@@ -48,6 +48,8 @@ void introduce(JobView& view) {
   view.status.set("restarts", view.status.number("restarts"));  // kubectl shows 0, not nothing.
   view.status.set_condition("Created", true, view.reason_of("Created"), message);
   view.event("Normal", view.reason_of("Created"), message);
+  for (const std::string& warning : view.job.warnings)
+    view.event("Warning", "SetPodTemplateRestartPolicy", warning);
 }
 
 /// A manifest can be mended: the job waits for that, and nothing is made.

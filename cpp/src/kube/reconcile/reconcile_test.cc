@@ -14,7 +14,7 @@
 
 #include "kube/reconcile/cluster_model.h"
 #include "kube/reconcile/members.h"
-#include "kube/reconcile/pod_view.h"
+#include "kube/reconcile/model_looks.h"
 #include "kube/reconcile/sample_jobs.h"
 #include "kube/reconcile/status_draft.h"
 #include "kube/reconcile/time_text.h"
@@ -32,49 +32,6 @@ using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 using Harm = ClusterModel::Harm;
 using std::chrono::seconds;
-
-std::vector<std::string> names_made(const ClusterModel& cluster) {
-  std::vector<std::string> names;
-  for (const auto& [name, times] : cluster.creates) names.push_back(name);
-  return names;
-}
-
-const Json& condition_of(const ClusterModel& cluster, const std::string& type) {
-  static const Json kNone = Json::object();
-  if (!cluster.job().contains("status")) return kNone;
-  for (const Json& condition : cluster.job()["status"]["conditions"]) {
-    if (condition["type"] == type) return condition;
-  }
-  return kNone;
-}
-
-/// What stands at a place of the status; null if there is nothing.
-Json status_of(const ClusterModel& cluster, const char* pointer) {
-  const Json& status = object_in(cluster.job(), "status");
-  const Json::json_pointer place(pointer);
-  return status.contains(place) ? status[place] : Json();
-}
-
-std::string reason_of(const ClusterModel& cluster, const std::string& type) {
-  return condition_of(cluster, type).value("reason", "");
-}
-
-std::string message_of(const ClusterModel& cluster, const std::string& type) {
-  return condition_of(cluster, type).value("message", "");
-}
-
-Json with(Json job, const char* merge_patch) {
-  job["spec"].merge_patch(Json::parse(merge_patch));
-  return job;
-}
-
-Json patched(const char* text) { return Json::parse(text); }
-
-std::map<std::string, std::string> variables_of(const Json& container) {
-  std::map<std::string, std::string> variables;
-  for (const Json& variable : container["env"]) variables[variable["name"]] = variable["value"];
-  return variables;
-}
 
 // ---- what is made ------------------------------------------------------------------------------
 
