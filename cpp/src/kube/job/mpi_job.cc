@@ -29,6 +29,13 @@ bool user_set_ssh_path(const Json& object) {
   return false;
 }
 
+/// The queue that Volcano's own annotation names.
+std::string annotated_queue(const Json& object) {
+  const Json::json_pointer place("/metadata/annotations/scheduling.volcano.sh~1queue-name");
+  if (!object.contains(place) || !object[place].is_string()) return "";
+  return object[place].get<std::string>();
+}
+
 RestartPolicy read_restart_policy(FieldReader& fields, MpiVersion version, RestartPolicy fallback) {
   const bool never = fallback == RestartPolicy::kNever;
   if (version == MpiVersion::kV2beta1) {
@@ -243,6 +250,7 @@ void read_mpi_job(const Json& object, FieldReader fields, const ReadOptions& opt
   } else {
     read_roles(object, fields, job);
   }
+  if (spec.scheduling.queue.empty()) spec.scheduling.queue = annotated_queue(object);
   spec.least_workers = spec.workers;
   spec.most_workers = spec.workers;
 }
