@@ -121,6 +121,23 @@ def test_a_pipeline_has_the_losses_of_one_process(launch: Launch, ranks: int) ->
     assert float(found[3]) <= 1e-5
 
 
+def test_the_corrojob_goes_on_from_its_checkpoint(launch: Launch, tmp_path: Path) -> None:
+    """Its script, as it is in the manifest; pods are tested in tests/kube."""
+    import yaml  # Not in the environment with the oldest torch, which reads this file, too.
+
+    manifests = yaml.safe_load_all((EXAMPLES / "kubernetes" / "corrojob.yaml").read_text())
+    script = tmp_path / "train.py"
+    script.write_text(next(m["data"]["train.py"] for m in manifests if m["kind"] == "ConfigMap"))
+
+    def run(steps: str) -> str:
+        return launch(str(script), CHECKPOINTS=str(tmp_path), STEPS=steps).check().output
+
+    assert "starts at step 0 with 2 ranks" in run("1500")
+    again = run("2000")
+    assert "starts at step 1000 with 2 ranks" in again
+    assert "line: 3.00 x + 1.00 after 2000 steps" in again
+
+
 @needs_images
 def test_a_script_of_horovods_documentation(tmp_path: Path) -> None:
     """Started as it says, and with what travels halved."""

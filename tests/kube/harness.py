@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import yaml
 from api import Api, ApiError
 
 HERE = Path(__file__).resolve().parent
@@ -98,3 +100,14 @@ def is_established(plane: Plane, name: str) -> bool:
     crd = plane.api.get(f"{CRDS}/{name}")
     conditions = (crd.get("status") or {}).get("conditions") or []
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def service_account_kubeconfig(plane: Plane, target: Path) -> Path:
+    """The plane's kubeconfig with the operator's own token in place of the administrator."""
+    token = plane.kubectl("create", "token", "corro-operator", "-n", "corro-system").strip()
+    config = yaml.safe_load((plane.folder / "admin.kubeconfig").read_text())
+    config["users"] = [{"name": "admin", "user": {"token": token}}]
+    config["contexts"][0]["context"]["namespace"] = "corro-system"
+    target.touch(mode=0o600)
+    target.write_text(json.dumps(config))
+    return target

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from harness import MANIFESTS, ROOT, Plane
+from harness import MANIFESTS, ROOT, Plane, service_account_kubeconfig
 from jobs import Space
 from operator_process import OperatorProcess
 
@@ -24,17 +23,6 @@ def deployed(crds: Plane) -> Iterator[Plane]:
     crds.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(documents))
     yield crds
     crds.kubectl("delete", "--ignore-not-found", "-f", "-", text=yaml.safe_dump_all(documents))
-
-
-def service_account_kubeconfig(plane: Plane, target: Path) -> Path:
-    """The plane's kubeconfig with the operator's own token in place of the administrator."""
-    token = plane.kubectl("create", "token", "corro-operator", "-n", "corro-system").strip()
-    config = yaml.safe_load((plane.folder / "admin.kubeconfig").read_text())
-    config["users"] = [{"name": "admin", "user": {"token": token}}]
-    config["contexts"][0]["context"]["namespace"] = "corro-system"
-    target.touch(mode=0o600)
-    target.write_text(json.dumps(config))
-    return target
 
 
 def test_the_deployment_is_taken_in_its_restricted_namespace(deployed: Plane) -> None:
