@@ -283,6 +283,7 @@ def test_a_launcher_that_fails_by_itself_ends(pair: Pods, tmp_path: Path) -> Non
     assert runs.read_text() == "run\n"
 
 
+# mpijob different: mpirun-again
 def test_a_launcher_starts_again_once_a_lost_worker_is_back(pair: Pods, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     shells = "ssh mnist-worker-1 'sleep 600' & ssh mnist-worker-0 'sleep 1'; wait %1"
@@ -382,6 +383,7 @@ def test_a_new_head_starts_the_ranks_again(corro_job: Pods, tmp_path: Path) -> N
 # -- mpirun ----------------------------------------------------------------------------------------
 
 
+# mpijob same: case.e2e-open-mpi
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: install openmpi-bin")
 def test_open_mpi_s_mpirun_starts_ranks_through_it(pair: Pods, tmp_path: Path) -> None:
     hostfile = tmp_path / "hostfile"

@@ -192,6 +192,13 @@ def title(row: tuple[Any, ...]) -> str:
     return f"{row[0]}-{row[1]}={value}"
 
 
+# mpijob same: v1alpha1.gpus; v1alpha2.slotsPerWorker; v1alpha2.mpiReplicaSpecs
+# mpijob same: v1alpha2.mpiDistribution; v1.fields; v2.mpiReplicaSpecs; v2.replicas
+# mpijob same: v2.restartPolicy; v2.template; v2.slotsPerWorker; v2.mpiImplementation
+# mpijob same: v2.sshAuthMountPath; v2.cleanPodPolicy; v2.managedBy; elasticPolicy; name-length
+# mpijob same: case.validation; case.validation-name
+# mpijob different: v1alpha1.notMultiple; v2.launcherCreationPolicy-enum; admission
+# mpijob different: name-length-where
 @pytest.mark.parametrize("row", WRONG, ids=title)
 def test_a_wrong_field_is_refused_with_its_path(crds: Plane, row: tuple[Any, ...]) -> None:
     manifest = with_field(load(row[0]), row[1], row[2])
@@ -258,6 +265,7 @@ def without_error(manifest: Object, field: str, value: Any) -> Object:
         return manifest
 
 
+# mpijob different: v2.managedBy-fixed
 @pytest.mark.parametrize("row", FIXED, ids=title)
 def test_a_fixed_field_cannot_change(crds: Plane, row: tuple[str, str, Any, Any]) -> None:
     name, field, first, then = row
@@ -303,6 +311,7 @@ def test_defaults_are_the_design_pages(crds: Plane) -> None:
     assert stored["checkpoint"]["mountPath"] == "/checkpoint"
 
 
+# mpijob different: v2.sshAuthMountPath-default
 def test_an_mpijobs_only_default_is_written_as(crds: Plane) -> None:
     for name in (GPUS, ALPHA2, V1, INTEL):
         manifest = load(name)

@@ -37,6 +37,7 @@ def test_the_deployment_is_taken_in_its_restricted_namespace(deployed: Plane) ->
     assert "Warning" not in warned.stderr
 
 
+# mpijob different: resume-rights
 def test_the_role_is_enough_for_both_kinds_of_jobs(
     deployed: Plane, bare_space: Space, tmp_path: Path
 ) -> None:

@@ -314,6 +314,7 @@ def test_events_tell_of_a_jobs_way(space: Space) -> None:
 # --- Pages ---------------------------------------------------------------------------------------
 
 
+# mpijob different: pages
 def test_pages_tell_how_the_operator_is(space: Space, operator: OperatorProcess) -> None:
     assert operator.page("/healthz")[0] == 200
     wait_until(lambda: operator.page("/readyz")[0] == 200, "readiness")

@@ -88,6 +88,8 @@ def bystander(kind: str, name: str) -> Object:
     return base
 
 
+# mpijob same: foreign-objects
+# mpijob different: foreign-condition
 def test_names_that_are_taken_block_a_job_until_they_are_free(space: Space) -> None:
     taken = {
         "a": ("Service", "a-head"),

@@ -91,6 +91,7 @@ def second_namespace(plane: Plane) -> Iterator[str]:
     plane.api.delete(f"/api/v1/namespaces/{name}")
 
 
+# mpijob different: flags-defaults
 @pytest.mark.last
 @pytest.mark.timeout(1500)
 def test_two_hundred_jobs_at_once(

@@ -162,6 +162,9 @@ def check_hosts(job: Job) -> None:
         assert head in pod["spec"]["containers"][0]["env"]
 
 
+# mpijob same: owners; config-map; ssh-secret; worker-pods; labels; labels-old
+# mpijob same: case.integration-success
+# mpijob different: versions; statefulset
 @pytest.mark.usefixtures("h100_nodes")
 @pytest.mark.parametrize("manifest", sorted(CASES))
 def test_a_manifest_runs_and_ends_as_it_is(space: Space, manifest: str) -> None:
@@ -192,6 +195,7 @@ def test_a_manifest_runs_and_ends_as_it_is(space: Space, manifest: str) -> None:
     job.wait_for_nothing()
 
 
+# mpijob same: clean-pods
 @pytest.mark.parametrize("policy", ["None", "Running", "All"])
 def test_the_pods_that_clean_pod_policy_names_stay(space: Space, policy: str) -> None:
     job = start(space, cleanPodPolicy=policy)
@@ -209,6 +213,7 @@ def test_the_pods_that_clean_pod_policy_names_stay(space: Space, policy: str) ->
     assert job.objects("Pod")[launcher]["status"]["phase"] == "Succeeded"
 
 
+# mpijob different: replacement-name
 def test_a_lost_worker_is_replaced_and_the_others_go_on(space: Space) -> None:
     job = start(space)
     uids = {name: pod["metadata"]["uid"] for name, pod in job.objects("Pod").items()}
@@ -222,6 +227,7 @@ def test_a_lost_worker_is_replaced_and_the_others_go_on(space: Space) -> None:
         assert name == "m-worker-1-g1" or pod["metadata"]["uid"] == uids[name]
 
 
+# mpijob different: evicted
 def test_an_evicted_worker_does_not_fail_the_job(space: Space) -> None:
     job = start(space)
     space.command("m-worker-0", "evict")
@@ -229,6 +235,7 @@ def test_an_evicted_worker_does_not_fail_the_job(space: Space) -> None:
     assert status["restartCounts"]["lostPod"] == 1
 
 
+# mpijob same: failed-launcher; case.e2e-malformed
 def test_a_launcher_that_fails_for_good_fails_the_job(space: Space) -> None:
     job = start(space, backoffLimit=0)
     command_launcher(job, "evict")  # A container would be restarted: OnFailure.
@@ -236,6 +243,7 @@ def test_a_launcher_that_fails_for_good_fails_the_job(space: Space) -> None:
     assert job.condition("Failed")["reason"].startswith("BackoffLimitExceeded")
 
 
+# mpijob same: v1-launcher
 def test_a_launcher_of_v1_that_may_not_restart_fails_the_job(space: Space) -> None:
     job = space.apply(MANIFESTS / "mpijob_v1_elastic.yaml")
     job.wait_for_running({"mnist-elastic-worker-0", "mnist-elastic-worker-1"})
@@ -253,6 +261,7 @@ def test_a_launcher_of_v1_that_is_lost_is_replaced(space: Space) -> None:
     job.wait_for_running(workers)
 
 
+# mpijob same: v2.suspend; suspend; case.integration-suspend
 def test_suspend_and_resume(space: Space) -> None:
     job = start(space)
     job.patch({"runPolicy": {"suspend": True}})
@@ -266,6 +275,7 @@ def test_suspend_and_resume(space: Space) -> None:
     job.wait_for_state("Succeeded")
 
 
+# mpijob same: finished
 def test_a_finished_job_never_starts_again(bare_space: Space) -> None:
     with OperatorProcess(bare_space.kubeconfig, bare_space.name).begin() as operator:
         job = start(bare_space, cleanPodPolicy="All")
@@ -282,6 +292,7 @@ def test_a_finished_job_never_starts_again(bare_space: Space) -> None:
         operator.stop()
 
 
+# mpijob different: v2.ttlSecondsAfterFinished
 def test_time_to_live_takes_all(space: Space) -> None:
     job = start(space, ttlSecondsAfterFinished=1)
     command_launcher(job, "exit=0")
@@ -289,6 +300,7 @@ def test_time_to_live_takes_all(space: Space) -> None:
     job.wait_for_nothing()
 
 
+# mpijob same: discover-hosts; scale-up
 def test_running_hosts_are_discovered(space: Space) -> None:
     job = start(space)
 
@@ -301,6 +313,19 @@ def test_running_hosts_are_discovered(space: Space) -> None:
     wait_until(lambda: hosts() == 3, "the third host")
 
 
+# mpijob same: flags; case.e2e-domain
+def test_flags_of_the_mpi_operator_are_taken(bare_space: Space) -> None:
+    options = ["--threadiness", "2", "--kube-api-qps", "50", "--kube-api-burst", "100"]
+    options += ["--cluster-domain", "corp.example"]
+    with OperatorProcess(bare_space.kubeconfig, bare_space.name, *options).begin() as operator:
+        job = start(bare_space)
+        files = job.objects("ConfigMap")["m-config"]["data"]
+        host = f"m-worker-0.m.{bare_space.name}.svc.corp.example slots=1"
+        assert host in files["hostfile"].splitlines()
+        operator.stop()
+
+
+# mpijob different: stored-jobs
 def test_a_job_of_another_operator_is_left_to_it(bare_space: Space) -> None:
     """Jobs that run under the MPI Operator when corro comes."""
     job = bare_space.create(mpi_manifest("m"))
@@ -313,6 +338,7 @@ def test_a_job_of_another_operator_is_left_to_it(bare_space: Space) -> None:
         operator.stop()
 
 
+# mpijob same: managed-elsewhere; v2.managedBy; case.integration-managed; case.e2e-managed
 def test_managed_by_says_whose_a_job_is(space: Space) -> None:
     other = space.create(mpi_manifest("other", managedBy="kueue.x-k8s.io/multikueue"))
     start(space, "m", 1, managedBy="kubeflow.org/mpi-operator")
@@ -321,6 +347,7 @@ def test_managed_by_says_whose_a_job_is(space: Space) -> None:
     assert not other.all_objects()
 
 
+# mpijob different: v2.managedBy-fixed
 def test_managed_only_takes_jobs_that_name_corro(bare_space: Space) -> None:
     options = ("--mpijob", "managed")
     with OperatorProcess(bare_space.kubeconfig, bare_space.name, *options).begin() as operator:
@@ -333,6 +360,7 @@ def test_managed_only_takes_jobs_that_name_corro(bare_space: Space) -> None:
         operator.stop()
 
 
+# mpijob different: gang-native
 @pytest.mark.usefixtures("h100_nodes")
 def test_a_gang_of_the_cluster_is_used(bare_space: Space) -> None:
     options = ("--gang-scheduling", "native")

@@ -143,6 +143,7 @@ def is_served(plane: Plane) -> bool:
         return False
 
 
+# mpijob different: lost-lead
 @pytest.mark.parametrize("how", ["hangs", "dies"])
 def test_an_api_server_that_goes_away_is_waited_for(
     crds: Plane, space: Space, operator: OperatorProcess, how: str

@@ -61,6 +61,7 @@ def test_crds_are_taken_as_they_are(crds: Plane) -> None:
         assert not wrong
 
 
+# mpijob different: versions
 @pytest.mark.parametrize("manifest", JOBS, ids=lambda path: path.stem)
 def test_a_manifest_applies_unmodified_and_loses_nothing(
     crds: Plane, namespace: str, manifest: Path
@@ -77,6 +78,7 @@ def test_a_manifest_applies_unmodified_and_loses_nothing(
     assert json.loads(again)["metadata"]["generation"] == 1
 
 
+# mpijob different: versions
 @pytest.mark.parametrize("written", VERSIONS)
 def test_written_as_stays_through_every_other_version(
     crds: Plane, namespace: str, written: str
@@ -137,6 +139,7 @@ def test_server_side_apply_crosses_versions(crds: Plane, namespace: str, written
         assert job["metadata"]["generation"] == 1
 
 
+# mpijob different: columns
 def test_columns_and_short_names(crds: Plane, namespace: str) -> None:
     columns = ["NAME", "STATE", "READY", "DESIRED", "RESTARTS", "AGE"]
     for manifest, resource, names in (
@@ -156,6 +159,7 @@ def test_columns_and_short_names(crds: Plane, namespace: str) -> None:
             assert shown[1].split()[:5] == [name, "Running", "1", "2", "3"]
 
 
+# mpijob different: scale
 def test_kubectl_scales_both_kinds(crds: Plane, namespace: str) -> None:
     for file, resource, where in (
         ("mpijob_v1_elastic.yaml", "mpijob", ".spec.mpiReplicaSpecs.Worker.replicas"),
@@ -169,6 +173,7 @@ def test_kubectl_scales_both_kinds(crds: Plane, namespace: str) -> None:
         assert crds.kubectl("get", "-n", namespace, resource, name, "-o", at) == "3"
 
 
+# mpijob same: status.subresource
 def test_status_is_apart_from_spec(crds: Plane, namespace: str) -> None:
     job = read(first_of("v2beta1"))
     path = jobs_path("v2beta1", namespace, job["metadata"]["name"])
@@ -198,6 +203,7 @@ def test_a_stored_bad_job_can_still_be_touched(crds: Plane, namespace: str) -> N
     assert crds.api.get(path)["spec"]["mpiReplicaSpecs"]["Launcher"]["replicas"] == 5
 
 
+# mpijob different: stored-jobs
 def test_crds_apply_over_the_mpi_operators_with_stored_jobs(crds: Plane, namespace: str) -> None:
     apply_their_crd(crds)
     job = read(MANIFESTS / "mpijob_v2beta1_gang.yaml")

@@ -22,6 +22,7 @@ TEST(SshOptionsTest, HostAndCommandAreTaken) {
 }
 
 /// As Open MPI's plm_rsh, MPICH's Hydra and Horovod write them.
+// mpijob same: case.hydra-options
 TEST(SshOptionsTest, WhatLaunchersPassMeansNothing) {
   const std::vector<std::vector<std::string>> all = {
       {"-o", "ConnectionAttempts=10", "h", "orted"},

@@ -10,6 +10,7 @@ namespace corro::kube {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::Key;
 using ::testing::Not;
 using ::testing::Pair;
@@ -27,6 +28,7 @@ JobSpec mpi_of(MpiVersion version, MpiImplementation implementation = MpiImpleme
   return spec;
 }
 
+// mpijob same: hostfile; case.config-map
 TEST(Hostfile, HasAFormatForEachImplementation) {
   EXPECT_EQ(hostfile_text(mpi_of(MpiVersion::kV2beta1), ""),
             "foo-worker-0.foo.bar.svc slots=4\nfoo-worker-1.foo.bar.svc slots=4\n");
@@ -36,6 +38,7 @@ TEST(Hostfile, HasAFormatForEachImplementation) {
   }
 }
 
+// mpijob same: hostfile; v2.runLauncherAsWorker; case.config-map; case.e2e-domain
 TEST(Hostfile, HasTheClusterDomainAndTheLauncherThatWorks) {
   JobSpec spec = mpi_of(MpiVersion::kV2beta1);
   spec.workers = 1;
@@ -47,6 +50,7 @@ TEST(Hostfile, HasTheClusterDomainAndTheLauncherThatWorks) {
   EXPECT_EQ(hostfile_text(spec, ""), "foo-launcher.foo.bar.svc slots=4\n");
 }
 
+// mpijob same: hostfile-old
 TEST(Hostfile, OfOlderVersionsHasBareNames) {
   for (const auto version : {MpiVersion::kV1alpha1, MpiVersion::kV1alpha2, MpiVersion::kV1})
     EXPECT_EQ(hostfile_text(mpi_of(version), ""), "foo-worker-0 slots=4\nfoo-worker-1 slots=4\n");
@@ -62,6 +66,7 @@ TEST(Hostfile, OfV1HasALauncherWithGpus) {
             "foo-launcher slots=4\nfoo-worker-0 slots=4\nfoo-worker-1 slots=4\n");
 }
 
+// mpijob same: discover-hosts; case.discover-hosts
 TEST(DiscoverHosts, PrintsWhatRunsInTheOrderOfNames) {
   JobSpec spec = mpi_of(MpiVersion::kV2beta1);
   EXPECT_EQ(discover_hosts_text(spec, {}, ""), "#!/bin/sh\n");
@@ -74,11 +79,14 @@ TEST(DiscoverHosts, PrintsWhatRunsInTheOrderOfNames) {
             "#!/bin/sh\necho foo-launcher.foo.bar.svc\necho foo-worker-0.foo.bar.svc\n");
 }
 
+// mpijob same: discover-hosts
 TEST(DiscoverHosts, OfV1HasSlots) {
   EXPECT_EQ(discover_hosts_text(mpi_of(MpiVersion::kV1), {0}, ""),
             "#!/bin/sh\necho foo-worker-0:4\n");
 }
 
+// mpijob same: env-open-mpi; env-role; env-gpus
+// mpijob different: env-open-mpi-5; env-shell
 TEST(LauncherVariables, NameOpenMpi4And5) {
   const Variables variables = launcher_variables(mpi_of(MpiVersion::kV2beta1), "/rsh");
   EXPECT_THAT(variables, Contains(Pair("K_MPI_JOB_ROLE", "launcher")));
@@ -90,18 +98,26 @@ TEST(LauncherVariables, NameOpenMpi4And5) {
   EXPECT_THAT(variables, Contains(Pair("OMPI_MCA_plm_rsh_agent", "/rsh")));
   EXPECT_THAT(variables, Contains(Pair("PRTE_MCA_plm_ssh_agent", "/rsh")));
   EXPECT_THAT(variables, Contains(Pair("NVIDIA_VISIBLE_DEVICES", "")));
+  EXPECT_THAT(variables, Contains(Pair("NVIDIA_DRIVER_CAPABILITIES", "")));
+  EXPECT_THAT(worker_variables(mpi_of(MpiVersion::kV2beta1)),
+              ElementsAre(Pair("K_MPI_JOB_ROLE", "worker")));
 }
 
+// mpijob same: env-intel; env-mpich
+// mpijob different: env-shell
 TEST(LauncherVariables, OfIntelAndMpich) {
   const auto intel =
       launcher_variables(mpi_of(MpiVersion::kV2beta1, MpiImplementation::kIntel), "/rsh");
   EXPECT_THAT(intel, Contains(Pair("I_MPI_HYDRA_HOST_FILE", "/etc/mpi/hostfile")));
   EXPECT_THAT(intel, Contains(Pair("I_MPI_PERHOST", "4")));
+  EXPECT_THAT(intel,
+              Contains(Pair("I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "-o ConnectionAttempts=10")));
   EXPECT_THAT(intel, Contains(Pair("I_MPI_HYDRA_BOOTSTRAP_EXEC", "/rsh")));
   EXPECT_THAT(intel, Not(Contains(Key("OMPI_MCA_plm_rsh_agent"))));
   const auto mpich =
       launcher_variables(mpi_of(MpiVersion::kV2beta1, MpiImplementation::kMpich), "/rsh");
   EXPECT_THAT(mpich, Contains(Pair("HYDRA_HOST_FILE", "/etc/mpi/hostfile")));
+  EXPECT_THAT(mpich, Contains(Pair("HYDRA_LAUNCH_EXTRA_ARGS", "-o ConnectionAttempts=10")));
   EXPECT_THAT(mpich, Contains(Pair("HYDRA_LAUNCHER_EXEC", "/rsh")));
 }
 
@@ -110,6 +126,7 @@ TEST(LauncherVariables, WithRealSshNameNoRemoteShell) {
   EXPECT_THAT(variables, Not(Contains(Key("OMPI_MCA_plm_rsh_agent"))));
 }
 
+// mpijob different: kubexec
 TEST(LauncherVariables, OfOlderVersionsCallKubexec) {
   const auto variables = launcher_variables(mpi_of(MpiVersion::kV1alpha2), "/rsh");
   EXPECT_THAT(variables, Contains(Pair("OMPI_MCA_plm_rsh_agent", "/etc/mpi/kubexec.sh")));
@@ -117,12 +134,14 @@ TEST(LauncherVariables, OfOlderVersionsCallKubexec) {
   EXPECT_EQ(kubexec_text("/rsh"), "#!/bin/sh\nexec /rsh \"$@\"\n");
 }
 
+// mpijob same: env-gpus
 TEST(LauncherVariables, LeaveTheGpusToALauncherThatWorks) {
   JobSpec spec = mpi_of(MpiVersion::kV2beta1);
   spec.launcher_is_worker = true;
   EXPECT_THAT(launcher_variables(spec, "/rsh"), Not(Contains(Key("NVIDIA_VISIBLE_DEVICES"))));
 }
 
+// mpijob same: labels; labels-old
 TEST(Labels, AreThoseOfEachVersion) {
   const Labels v2 = pod_labels(mpi_of(MpiVersion::kV2beta1), Member::kWorker, 1, 0);
   EXPECT_THAT(v2, Contains(Pair("training.kubeflow.org/operator-name", "mpi-operator")));
@@ -135,6 +154,7 @@ TEST(Labels, AreThoseOfEachVersion) {
   EXPECT_THAT(old, Contains(Pair("mpi_role_type", "worker")));
 }
 
+// mpijob same: replica-index; v2.runLauncherAsWorker
 TEST(Labels, CountTheLauncherFirstIfItWorks) {
   JobSpec spec = mpi_of(MpiVersion::kV2beta1);
   spec.launcher_is_worker = true;

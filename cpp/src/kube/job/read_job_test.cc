@@ -92,6 +92,8 @@ struct BadField {
 
 class BadFields : public ::testing::TestWithParam<BadField> {};
 
+// mpijob same: v1alpha1.gpus; v2.mpiReplicaSpecs; v2.replicas; v2.restartPolicy; case.validation
+// mpijob different: v2.launcherCreationPolicy-enum; v1alpha1.notMultiple
 TEST_P(BadFields, AreNamedWithTheirPath) {
   const BadField& bad = GetParam();
   const bool is_corro = std::string_view(bad.kind) == "CorroJob";
@@ -189,6 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "spec.gpus: must be a multiple of 4"},
         BadField{"MPIJob", "v1alpha1", R"({})", "spec.template: is missing"}));
 
+// mpijob same: case.do-nothing
 TEST(ReadJob, WhatIsNoJobIsAProblemAndNoCrash) {
   for (const char* text : {"null", "7", "[]", "{}", R"({"kind": "Pod"})", R"({"kind": "MPIJob"})",
                            R"({"kind": "MPIJob", "metadata": 7, "spec": []})",
@@ -198,6 +201,9 @@ TEST(ReadJob, WhatIsNoJobIsAProblemAndNoCrash) {
   }
 }
 
+// mpijob same: v2.slotsPerWorker; v2.cleanPodPolicy; v2.mpiImplementation; v2.restartPolicy
+// mpijob same: v2.launcherCreationPolicy; case.defaults
+// mpijob different: v2.sshAuthMountPath-default
 TEST(ReadJob, MpiJobDefaultsAreTheOperators) {
   const ReadJob job = read("MPIJob", mpi_spec("v2beta1"));
   EXPECT_THAT(texts(job.problems), IsEmpty());
@@ -211,6 +217,8 @@ TEST(ReadJob, MpiJobDefaultsAreTheOperators) {
   EXPECT_EQ(job.spec.ssh_mount_path, "");
 }
 
+// mpijob same: v1alpha2.flat
+// mpijob different: versions
 TEST(ReadJob, TheVersionIsWrittenAsAndNeverTheEndpoint) {
   Json job = named("MPIJob", mpi_spec("v1alpha2", R"({"backoffLimit": 3,
       "runPolicy": {"activeDeadlineSeconds": 60}, "cleanPodPolicy": "Running"})"));
@@ -225,11 +233,14 @@ TEST(ReadJob, TheVersionIsWrittenAsAndNeverTheEndpoint) {
   EXPECT_EQ(read_job(job, {}).spec.version, MpiVersion::kV2beta1);
 }
 
+// mpijob same: v1.restartPolicy; v1alpha2.restartPolicy
 TEST(ReadJob, V1NeverRestartsItsLauncherByDefault) {
   EXPECT_EQ(read("MPIJob", mpi_spec("v1")).spec.launcher->restart, RestartPolicy::kNever);
   EXPECT_EQ(read("MPIJob", mpi_spec("v1alpha2")).spec.launcher->restart, RestartPolicy::kOnFailure);
 }
 
+// mpijob same: v1alpha1.gpus; v1alpha1.gpusPerNode; v1alpha1.processingResourceType
+// mpijob same: v1alpha1.slotsPerWorker; v1alpha1.template; v1alpha1.limits
 TEST(ReadJob, UnitsOfV1alpha1BecomeWorkersAndSlots) {
   Json spec = Json::parse(R"({"writtenAs": "v1alpha1", "gpus": 16, "gpusPerNode": 8})");
   spec["template"] = kTemplate;
@@ -244,6 +255,7 @@ TEST(ReadJob, UnitsOfV1alpha1BecomeWorkersAndSlots) {
   EXPECT_FALSE(job.spec.launcher->pod_template.contains(limit));
 }
 
+// mpijob same: v1alpha1.gpusPerNode
 TEST(ReadJob, FewerUnitsThanANodeHasAreOneWorker) {
   Json spec = Json::parse(R"({"writtenAs": "v1alpha1", "gpus": 2, "gpusPerNode": 8})");
   spec["template"] = kTemplate;
@@ -252,6 +264,7 @@ TEST(ReadJob, FewerUnitsThanANodeHasAreOneWorker) {
   EXPECT_EQ(job.spec.slots, 2);
 }
 
+// mpijob same: v1alpha1.replicas; v1alpha1.slotsPerWorker
 TEST(ReadJob, ReplicasOfV1alpha1TakeTheSlotsFromTheLimit) {
   Json spec = Json::parse(R"({"writtenAs": "v1alpha1", "replicas": 3})");
   spec["template"] = kTemplate;
@@ -262,6 +275,77 @@ TEST(ReadJob, ReplicasOfV1alpha1TakeTheSlotsFromTheLimit) {
   EXPECT_EQ(job.spec.slots, 4);
 }
 
+// mpijob same: v1alpha1.gpusPerNode
+TEST(ReadJob, UnitsOfV1alpha1FallBackToTheOperatorsFlag) {
+  Json spec = Json::parse(R"({"writtenAs": "v1alpha1", "processingUnits": 8})");
+  spec["template"] = kTemplate;
+  ReadOptions options;
+  EXPECT_EQ(read_job(named("MPIJob", spec), options).spec.workers, 8);
+  options.units_per_node = 4;
+  const ReadJob job = read_job(named("MPIJob", spec), options);
+  EXPECT_THAT(texts(job.problems), IsEmpty());
+  EXPECT_EQ(job.spec.workers, 2);
+  EXPECT_EQ(job.spec.slots, 4);
+}
+
+// mpijob same: v1alpha1.processingResourceType; v1alpha1.limits
+TEST(ReadJob, ProcessingUnitsOfV1alpha1MayBeProcessors) {
+  Json spec = Json::parse(R"({"writtenAs": "v1alpha1", "processingUnits": 4,
+      "processingUnitsPerNode": 2, "processingResourceType": "cpu",
+      "backoffLimit": 2, "activeDeadlineSeconds": 60})");
+  spec["template"] = kTemplate;
+  const ReadJob job = read("MPIJob", spec);
+  EXPECT_THAT(texts(job.problems), IsEmpty());
+  EXPECT_EQ(job.spec.workers, 2);
+  const Json& container = job.spec.worker.pod_template["spec"]["containers"][0];
+  EXPECT_EQ(container["resources"]["limits"]["cpu"], 2);
+  EXPECT_EQ(job.spec.backoff_limit, 2);
+  EXPECT_EQ(job.spec.active_deadline, seconds(60));
+}
+
+// mpijob same: v1alpha2.runPolicy
+TEST(ReadJob, RunPolicyWinsOverTheFlatFields) {
+  const JobSpec spec = read("MPIJob", mpi_spec("v1alpha2", R"({"cleanPodPolicy": "Running",
+      "backoffLimit": 3, "activeDeadlineSeconds": 30, "runPolicy": {"cleanPodPolicy": "All",
+      "backoffLimit": 1, "activeDeadlineSeconds": 60}})"))
+                           .spec;
+  EXPECT_EQ(spec.clean_pods, CleanPods::kAll);
+  EXPECT_EQ(spec.backoff_limit, 1);
+  EXPECT_EQ(spec.active_deadline, seconds(60));
+}
+
+// mpijob same: v1alpha2.mpiDistribution; case.defaults-overridden
+TEST(ReadJob, EachVersionHasItsWordsForTheImplementation) {
+  const auto implementation_of = [](const char* version, const char* fields) {
+    return read("MPIJob", mpi_spec(version, fields)).spec.implementation;
+  };
+  EXPECT_EQ(implementation_of("v1alpha2", "{}"), MpiImplementation::kOpenMpi);
+  EXPECT_EQ(implementation_of("v1alpha2", R"({"mpiDistribution": "IntelMPI"})"),
+            MpiImplementation::kIntel);
+  EXPECT_EQ(implementation_of("v1alpha2", R"({"mpiDistribution": "MPICH"})"),
+            MpiImplementation::kMpich);
+  EXPECT_EQ(implementation_of("v2beta1", R"({"mpiImplementation": "Intel"})"),
+            MpiImplementation::kIntel);
+  EXPECT_EQ(implementation_of("v2beta1", R"({"mpiImplementation": "MPICH"})"),
+            MpiImplementation::kMpich);
+}
+
+// mpijob same: v1alpha2.restartPolicy; v1.restartPolicy
+TEST(ReadJob, RestartPoliciesOfOlderVersionsBecomeThoseOfPods) {
+  const auto launcher_of = [](const char* version, const char* policy) {
+    Json spec = mpi_spec(version);
+    spec["mpiReplicaSpecs"]["Launcher"]["restartPolicy"] = policy;
+    return read("MPIJob", spec).spec.launcher->restart;
+  };
+  EXPECT_EQ(launcher_of("v1alpha2", "Never"), RestartPolicy::kNever);
+  EXPECT_EQ(launcher_of("v1alpha2", "OnFailure"), RestartPolicy::kOnFailure);
+  EXPECT_EQ(launcher_of("v1alpha2", "Always"), RestartPolicy::kOnFailure);
+  EXPECT_EQ(launcher_of("v1", "ExitCode"), RestartPolicy::kNever);
+  EXPECT_EQ(launcher_of("v1", "OnFailure"), RestartPolicy::kOnFailure);
+  EXPECT_EQ(read("MPIJob", mpi_spec("v1")).spec.worker.restart, RestartPolicy::kNever);
+}
+
+// mpijob different: v2.sshAuthMountPath-default
 TEST(ReadJob, AStoredRootSshPathIsTheUsersOnlyIfAFieldManagerSaysSo) {
   Json job = named("MPIJob", mpi_spec("v2beta1", R"({"sshAuthMountPath": "/root/.ssh"})"));
   EXPECT_EQ(read_job(job, {}).spec.ssh_mount_path, "");
@@ -278,6 +362,7 @@ TEST(ReadJob, AStoredRootSshPathIsTheUsersOnlyIfAFieldManagerSaysSo) {
   EXPECT_EQ(read_job(job, {}).spec.ssh_mount_path, "/home/mpi/.ssh");
 }
 
+// mpijob same: name-length; case.validation-name
 TEST(ReadJob, TheLastWorkersHostNameHasToFit) {
   Json job = named("CorroJob", corro_spec(R"({"worker": {"target": 100}})"));
   job["metadata"]["name"] = std::string(53, 'a');  // 53 + "-worker-99" = 63
@@ -288,6 +373,8 @@ TEST(ReadJob, TheLastWorkersHostNameHasToFit) {
   EXPECT_THAT(texts(read_job(job, {}).problems), Contains(HasSubstr("must be a host name")));
 }
 
+// mpijob same: worker-pods
+// mpijob different: replacement-name
 TEST(Names, OfPods) {
   const JobSpec mpi = read("MPIJob", mpi_spec("v2beta1")).spec;
   EXPECT_EQ(pod_name(mpi, Member::kWorker, 1, 0), "mnist-worker-1");

@@ -56,6 +56,7 @@ TEST(JobTable, AJobAndItsObjectsAreFoundByItsUid) {
   EXPECT_THAT(table.changed(pods(), foreign), IsEmpty());
 }
 
+// mpijob same: case.do-nothing
 TEST(JobTable, AJobIsForgottenWithItsLastObject) {
   JobTable table;
   table.changed(kCorroJobKind, job_of("u1", 1));

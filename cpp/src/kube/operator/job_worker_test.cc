@@ -115,6 +115,7 @@ TEST_F(JobWorkers, WritesNothingOnceItLeadsNoMore) {
   EXPECT_THAT(calls(), IsEmpty());
 }
 
+// mpijob same: case.resume-failure
 TEST_F(JobWorkers, AStaleStatusIsTakenAnewAndNothingElseIsDone) {
   answer(409, refusal(409, "Conflict", "the object has been modified"));
   Json newer = job_;

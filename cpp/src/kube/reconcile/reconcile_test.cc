@@ -35,6 +35,8 @@ using std::chrono::seconds;
 
 // ---- what is made ------------------------------------------------------------------------------
 
+// mpijob same: case.all-resources
+// mpijob different: head
 TEST(Reconcile, AnMpiJobGetsItsObjectsUnderTheirNames) {
   for (const char* implementation : {"OpenMPI", "Intel", "MPICH"}) {
     Json job = sample_mpi_job(2);
@@ -126,6 +128,7 @@ TEST(Reconcile, AWorkersCommandBecomesTheAgentsChild) {
   EXPECT_EQ(spec["restartPolicy"], "Never");
 }
 
+// mpijob different: no-sshd
 TEST(Reconcile, AnSshdOrNoCommandLeavesTheAgentAlone) {
   for (const char* command : {R"([])", R"([""])", R"(["/usr/sbin/sshd", "-De"])"}) {
     Json job = sample_mpi_job(1);
@@ -149,6 +152,7 @@ TEST(Reconcile, ALauncherWithoutCommandKeepsItsEntrypointAndSaysWhatIsLost) {
   EXPECT_THAT(message_of(cluster, "Running"), HasSubstr("launcher has no command"));
 }
 
+// mpijob different: ssh-secret-always; env-shell
 TEST(Reconcile, RealSshIsThereOnlyIfTheUserAsksForIt) {
   ClusterModel cluster(with(sample_mpi_job(1), R"({"sshAuthMountPath": "/home/mpi/.ssh"})"), 1);
   ASSERT_TRUE(cluster.settle());
@@ -200,6 +204,7 @@ TEST(Reconcile, EverythingIsOwnedByTheJob) {
 
 /// Golden objects: a change of what is made shows in a diff of golden_objects.json. After a change
 /// that is meant, take the file that the failure names.
+// mpijob same: case.launcher-and-worker
 TEST(Reconcile, MakesTheGoldenObjects) {
   Json all = Json::object();
   Json v2 = sample_mpi_job(1);
@@ -285,6 +290,7 @@ TEST(Reconcile, AGangThatIsNotServedBlocksTheJob) {
   EXPECT_THAT(cluster.events, Contains("Warning GangNotServed"));
 }
 
+// mpijob different: gang-waiting-launcher
 TEST(Reconcile, AWaitingLauncherIsNotCountedByItsGang) {
   Options options;
   options.gang_scheduler = "volcano";
@@ -301,6 +307,7 @@ TEST(Reconcile, AWaitingLauncherIsNotCountedByItsGang) {
   EXPECT_EQ(waits.state(), "Running");
 }
 
+// mpijob same: gang-follows
 TEST(Reconcile, APodGroupFollowsTheSpec) {
   Options options;
   options.gang_scheduler = "scheduler-plugins-scheduler";
@@ -312,6 +319,7 @@ TEST(Reconcile, APodGroupFollowsTheSpec) {
   EXPECT_EQ((*cluster.get("PodGroup", "mnist"))["spec"]["minMember"], 5);
 }
 
+// mpijob same: v2.minResources; min-resources; case.min-resources
 TEST(Reconcile, AGangsResourcesAreComputedUnlessTheUserSaysThem) {
   Options options;
   options.gang_scheduler = "volcano";
@@ -333,6 +341,8 @@ TEST(Reconcile, AGangsResourcesAreComputedUnlessTheUserSaysThem) {
 
 // ---- whose job it is ---------------------------------------------------------------------------
 
+// mpijob same: events
+// mpijob different: validation-event; case.invalid
 TEST(Reconcile, AnInvalidSpecShowsAConditionAndMakesNothing) {
   ClusterModel cluster(with(sample_mpi_job(1), R"({"runPolicy": {"cleanPodPolicy": "Bogus"}})"), 1);
   ASSERT_TRUE(cluster.settle());
@@ -346,6 +356,7 @@ TEST(Reconcile, AnInvalidSpecShowsAConditionAndMakesNothing) {
   EXPECT_EQ(cluster.state(), "Running");
 }
 
+// mpijob same: managed-elsewhere; v2.managedBy; case.managed
 TEST(Reconcile, AJobOfAnotherManagerIsLeftAlone) {
   const Json corro = with(sample_corro_job(1), R"({"managedBy": "kueue.x-k8s.io/multikueue"})");
   const Json mpi =
@@ -369,6 +380,7 @@ TEST(Reconcile, AJobWhoseStatusAnotherSchemaHasPrunedIsStillOurs) {
   EXPECT_EQ(cluster.state(), "Running");
 }
 
+// mpijob different: v2.managedBy-fixed
 TEST(Reconcile, OnlyManagedMpiJobsAreOursIfTheFlagSaysSo) {
   Options options;
   options.only_managed = true;
@@ -384,6 +396,8 @@ TEST(Reconcile, OnlyManagedMpiJobsAreOursIfTheFlagSaysSo) {
 
 class Foreign : public ::testing::TestWithParam<ObjectName> {};
 
+// mpijob same: foreign-objects; events; case.not-controlled
+// mpijob different: foreign-condition
 TEST_P(Foreign, ObjectOfTheSameNameIsNeitherUsedNorTouched) {
   ClusterModel cluster(sample_mpi_job(1), 1);
   Json object = Json::object({{"kind", GetParam().kind}});
@@ -412,6 +426,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Foreign,
 
 // ---- ends --------------------------------------------------------------------------------------
 
+// mpijob same: ends; case.launcher-succeeded; case.integration-success
 TEST(Reconcile, ASucceededLauncherEndsTheJob) {
   ClusterModel cluster(sample_mpi_job(2), 1);
   ASSERT_TRUE(cluster.settle());
@@ -425,6 +440,7 @@ TEST(Reconcile, ASucceededLauncherEndsTheJob) {
   EXPECT_THAT(cluster.events, Contains("Normal MPIJobSucceeded"));
 }
 
+// mpijob same: ends; failed-launcher; events; case.launcher-failed; case.integration-failure
 TEST(Reconcile, AFailedLauncherEndsTheJobWithItsReason) {
   ClusterModel cluster(sample_mpi_job(1), 1);
   ASSERT_TRUE(cluster.settle());
@@ -439,6 +455,7 @@ TEST(Reconcile, AFailedLauncherEndsTheJobWithItsReason) {
   EXPECT_THAT(cluster.events, Contains("Warning BackoffLimitExceeded/FailedReason1"));
 }
 
+// mpijob same: clean-pods; v2.cleanPodPolicy; case.launcher-succeeded; case.shutdown-worker
 TEST(Reconcile, OfAFinishedMpiJobGoesWhatCleanPodPolicySays) {
   for (const char* policy : {"None", "Running", "All"}) {
     SCOPED_TRACE(policy);
@@ -458,6 +475,7 @@ TEST(Reconcile, OfAFinishedMpiJobGoesWhatCleanPodPolicySays) {
   }
 }
 
+// mpijob different: v2.ttlSecondsAfterFinished
 TEST(Reconcile, TimeToLiveTakesEverything) {
   for (Json job : {sample_mpi_job(1), sample_corro_job(1)}) {
     Json& policy = job["kind"] == "MPIJob" ? job["spec"]["runPolicy"] : job["spec"];
@@ -483,6 +501,7 @@ TEST(Reconcile, ADeadlineEndsTheJobAndItsPods) {
   EXPECT_THAT(cluster.live_pods(), IsEmpty());
 }
 
+// mpijob same: v2.activeDeadlineSeconds
 TEST(Reconcile, ADeadlineEndsAnMpiJobsLauncherToo) {
   ClusterModel cluster(with(sample_mpi_job(1), R"({"runPolicy": {"activeDeadlineSeconds": 7200}})"),
                        1);
@@ -494,6 +513,7 @@ TEST(Reconcile, ADeadlineEndsAnMpiJobsLauncherToo) {
   EXPECT_EQ(cluster.get("Job", "mnist-launcher"), nullptr);
 }
 
+// mpijob same: v1-launcher
 TEST(Reconcile, V1sFailedLauncherPodEndsTheJob) {
   ClusterModel cluster(sample_mpi_job(1, "v1"), 1);
   ASSERT_TRUE(cluster.settle());
@@ -513,6 +533,7 @@ TEST(Reconcile, V1sLostLauncherPodIsReplaced) {
 
 // ---- losses ------------------------------------------------------------------------------------
 
+// mpijob different: evicted; replacement-name
 TEST(Reconcile, AnEvictedWorkerIsReplacedAndTheJobGoesOn) {
   ClusterModel cluster(sample_mpi_job(2), 1);
   ASSERT_TRUE(cluster.settle());
@@ -536,6 +557,7 @@ TEST(Reconcile, AnEvictedWorkerIsReplacedAndTheJobGoesOn) {
   EXPECT_EQ(cluster.creates["Job/mnist-launcher"], 1);
 }
 
+// mpijob different: failed-worker
 TEST(Reconcile, QuickFailuresOfAWorkerBackOff) {
   ClusterModel cluster(sample_mpi_job(1), 1);
   ASSERT_TRUE(cluster.settle());
@@ -554,6 +576,7 @@ TEST(Reconcile, QuickFailuresOfAWorkerBackOff) {
   EXPECT_EQ(cluster.state(), "Running");
 }
 
+// mpijob different: failed-worker
 TEST(Reconcile, TheLastPodThatFailedByItselfStaysForItsLogs) {
   ClusterModel cluster(sample_mpi_job(1), 1);
   ASSERT_TRUE(cluster.settle());
@@ -676,6 +699,7 @@ TEST(Reconcile, AWorkerThatEndedWellStartsAgainWithTheOthers) {
 
 // ---- suspend, resume, scale --------------------------------------------------------------------
 
+// mpijob different: created-suspended
 TEST(Reconcile, AJobThatIsMadeSuspendedHasNoPods) {
   for (Json job : {sample_mpi_job(1), sample_corro_job(1)}) {
     Json& policy = job["kind"] == "MPIJob" ? job["spec"]["runPolicy"] : job["spec"];
@@ -688,6 +712,7 @@ TEST(Reconcile, AJobThatIsMadeSuspendedHasNoPods) {
   }
 }
 
+// mpijob same: v2.suspend; suspend; case.suspend-running; case.resume
 TEST(Reconcile, SuspendTakesThePodsAndResumeMakesNewOnes) {
   ClusterModel cluster(sample_mpi_job(2), 1);
   ASSERT_TRUE(cluster.settle());
@@ -708,6 +733,7 @@ TEST(Reconcile, SuspendTakesThePodsAndResumeMakesNewOnes) {
   EXPECT_THAT(cluster.events, IsSupersetOf({"Normal MPIJobSuspended", "Normal MPIJobResumed"}));
 }
 
+// mpijob different: resume-rights
 TEST(Reconcile, ALauncherWhoseTemplateChangedWhileSuspendedIsMadeAnew) {
   ClusterModel cluster(sample_mpi_job(1), 1);
   ASSERT_TRUE(cluster.settle());
@@ -721,6 +747,8 @@ TEST(Reconcile, ALauncherWhoseTemplateChangedWhileSuspendedIsMadeAnew) {
   EXPECT_EQ(cluster.state(), "Running");
 }
 
+// mpijob same: v2.launcherCreationPolicy; case.integration-wait
+// mpijob different: created-suspended
 TEST(Reconcile, AWaitingLauncherWaitsAfterResumeToo) {
   ClusterModel cluster(with(sample_mpi_job(1), R"({"runPolicy": {"suspend": true},
       "launcherCreationPolicy": "WaitForWorkersReady"})"),
@@ -737,6 +765,7 @@ TEST(Reconcile, AWaitingLauncherWaitsAfterResumeToo) {
   EXPECT_NE(cluster.get("Job", "mnist-launcher"), nullptr);
 }
 
+// mpijob same: running; case.launcher-active
 TEST(Reconcile, ALauncherAloneIsNotARunningJob) {
   ClusterModel cluster(sample_mpi_job(2), 1);
   for (int i = 0; i < 3; ++i) {
@@ -755,6 +784,8 @@ TEST(Reconcile, ALauncherAloneIsNotARunningJob) {
   EXPECT_EQ(message_of(cluster, "Pending"), "0 of 2 workers run");
 }
 
+// mpijob same: scale-up
+// mpijob different: scale-down
 TEST(Reconcile, ScalingAnMpiJobKeepsTheOthers) {
   Json job = with(sample_mpi_job(2), R"({"runLauncherAsWorker": true})");
   ClusterModel cluster(job, 1);
@@ -788,6 +819,7 @@ TEST(Reconcile, ResizingACorroJobStartsARoundWithANewHead) {
 
 // ---- status ------------------------------------------------------------------------------------
 
+// mpijob different: status.observedGeneration
 TEST(Reconcile, TheStatusSaysWhichGenerationItIsOf) {
   ClusterModel cluster(sample_corro_job(1), 1);
   ASSERT_TRUE(cluster.settle());

@@ -114,6 +114,7 @@ TEST_P(Simulation, LossesAndCrashesEndInTheSameState) {
   }
 }
 
+// mpijob same: case.resume-failure
 TEST_P(Simulation, SpecChangesInBetweenEndInTheWantedState) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
