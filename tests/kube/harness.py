@@ -102,12 +102,14 @@ def is_established(plane: Plane, name: str) -> bool:
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
-def service_account_kubeconfig(plane: Plane, target: Path) -> Path:
-    """The plane's kubeconfig with the operator's own token in place of the administrator."""
-    token = plane.kubectl("create", "token", "corro-operator", "-n", "corro-system").strip()
+def service_account_kubeconfig(
+    plane: Plane, target: Path, account: str = "corro-operator", space: str = "corro-system"
+) -> Path:
+    """The plane's kubeconfig with a service account's token in place of the administrator."""
+    token = plane.kubectl("create", "token", account, "-n", space).strip()
     config = yaml.safe_load((plane.folder / "admin.kubeconfig").read_text())
     config["users"] = [{"name": "admin", "user": {"token": token}}]
-    config["contexts"][0]["context"]["namespace"] = "corro-system"
+    config["contexts"][0]["context"]["namespace"] = space
     target.touch(mode=0o600)
     target.write_text(json.dumps(config))
     return target

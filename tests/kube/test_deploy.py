@@ -54,6 +54,24 @@ def test_the_role_is_enough_for_both_kinds_of_jobs(
         assert not [line for line in operator.log() if "Forbidden" in line.get("why", "")]
 
 
+def test_the_role_in_one_namespace_is_enough_for_that_one(
+    deployed: Plane, bare_space: Space, tmp_path: Path
+) -> None:
+    space = bare_space.name
+    deployed.kubectl("create", "serviceaccount", "narrow", "-n", space)
+    leases = ("--verb=create,get,update", "--resource=leases.coordination.k8s.io")
+    deployed.kubectl("create", "role", "leader", "-n", space, *leases)
+    for role in ("--clusterrole=corro-operator", "--role=leader"):
+        name = role.partition("=")[2]
+        account = f"--serviceaccount={space}:narrow"
+        deployed.kubectl("create", "rolebinding", name, "-n", space, role, account)
+    kubeconfig = service_account_kubeconfig(deployed, tmp_path / "kubeconfig", "narrow", space)
+    with OperatorProcess(kubeconfig, space).begin() as operator:
+        bare_space.apply(MANIFESTS / "mpijob_v1alpha2_horovod.yaml").wait_for_state("Running")
+        assert not [line for line in operator.log() if "Forbidden" in line.get("why", "")]
+        operator.stop()
+
+
 def is_allowed(plane: Plane, verb: str, group: str, resource: str) -> bool:
     attributes = {"verb": verb, "group": group, "namespace": "default"}
     attributes["resource"], _, attributes["subresource"] = resource.partition("/")
