@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
 from harness import Plane, wait_until
 from jobs import LABEL, Job, Space, corro_manifest, mpi_manifest, name_of
 from operator_process import OperatorProcess
@@ -55,6 +59,54 @@ def test_another_leads_when_the_leader_is_silent_and_when_it_is_dead(bare_space:
         status = job.wait_for_running(job.workers(1, 1))
         assert status["restartCounts"]["lostPod"] == 2
         first.stop()
+
+
+@pytest.fixture
+def account(bare_space: Space) -> Iterator[str]:
+    """A service account that may do everything, as long as its tokens are taken."""
+    space, name = bare_space.name, f"{bare_space.name}-all"
+    bare_space.plane.kubectl("create", "serviceaccount", "all", "-n", space)
+    binding = ["clusterrolebinding", name]
+    bare_space.plane.kubectl(
+        "create", *binding, "--clusterrole=cluster-admin", f"--serviceaccount={space}:all"
+    )
+    yield "all"
+    bare_space.plane.kubectl("delete", *binding)
+
+
+def test_a_token_that_expired_is_read_again(
+    bare_space: Space, account: str, tmp_path: Path
+) -> None:
+    """The kubelet writes a new token over the old one before that ends, or a little late."""
+    kubectl, space = bare_space.plane.kubectl, bare_space.name
+    token = tmp_path / "token"
+
+    def write_token(bound_to: str) -> str:
+        """One that ends with the Secret."""
+        kubectl("create", "secret", "generic", bound_to, "-n", space)
+        bound = ["--bound-object-kind=Secret", f"--bound-object-name={bound_to}"]
+        text = kubectl("create", "token", account, "-n", space, *bound).strip()
+        token.write_text(text)
+        return text
+
+    def is_over(text: str) -> bool:
+        review = {"spec": {"token": text}}
+        answer = bare_space.api.post("/apis/authentication.k8s.io/v1/tokenreviews", review)
+        return not answer["status"].get("authenticated")
+
+    first = write_token("first")
+    config = yaml.safe_load(bare_space.kubeconfig.read_text())
+    config["users"] = [{"name": "admin", "user": {"tokenFile": str(token)}}]
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    with OperatorProcess(tmp_path / "config", space).begin() as operator:
+        start(bare_space, "a")
+        kubectl("delete", "secret", "first", "-n", space)
+        wait_until(lambda: is_over(first), "the token's end")
+        job = bare_space.corro_job("b")
+        operator.wait_for("an action did not end well")
+        write_token("second")
+        job.wait_for_running(job.workers(0, 0))
+        operator.stop()
 
 
 def test_a_loss_while_no_operator_runs_is_seen_afterwards(bare_space: Space) -> None:
