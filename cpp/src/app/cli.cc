@@ -401,11 +401,24 @@ Command find_innermost(const CLI::App& program, const std::vector<std::string>& 
   return {*command, std::move(words)};
 }
 
+/// In CLI11's order, from the back. It takes the next word for the value of `--name=`; as two words
+/// that is what was meant.
+std::vector<std::string> from_the_back(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  for (const std::string& argument : arguments) {
+    const bool is_empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    words.push_back(is_empty ? argument.substr(0, argument.size() - 1) : argument);
+    if (is_empty) words.emplace_back();
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
 /// Everything but `run` and `help`.
 Status parse_other(const std::vector<std::string>& arguments, CLI::App& program, const Raw& raw,
                    const std::string& version, Request& request) {
   try {
-    program.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    program.parse(from_the_back(arguments));
   } catch (const CLI::CallForHelp&) {
     request.text = program.help();  // of the subcommand, if one was given
     return {};

@@ -215,5 +215,18 @@ TEST(Completion, KnowsEveryCommandAndOption) {
   }
 }
 
+TEST(CommandLine, AnEmptyValueIsNotTheNextWord) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"operator",
+                                 "--gang-scheduling=", "--cluster-domain=", "--workers=3"},
+        {"operator", "--gang-scheduling", "", "--cluster-domain", "", "--workers=3"}}) {
+    const auto request = parse(words);
+    ASSERT_TRUE(request.ok()) << request.status().message();
+    EXPECT_EQ(request->cluster_operator.gang_scheduler, "");
+    EXPECT_EQ(request->cluster_operator.cluster_domain, "");
+    EXPECT_EQ(request->cluster_operator.workers, 3);
+  }
+}
+
 }  // namespace
 }  // namespace corro::app
