@@ -41,7 +41,8 @@ void describe_operator(CLI::App& program, OperatorCommand& command) {
       ->capture_default_str();
   text("--metrics-token", command.metrics_token, "FILE",
        "Serve /metrics beyond loopback to who shows the token in this file");
-  text("--agent-image", command.agent_image, "IMAGE", "Image that brings corro into pods");
+  text("--agent-image", command.agent_image, "IMAGE",
+       "Image that brings corro into pods; default: corro:VERSION");
   text("--gang-scheduling", command.gang_scheduler, "NAME",
        "Gangs for MPIJobs: native, volcano, or a scheduler-plugins scheduler's name");
   text("--cluster-domain", command.cluster_domain, "NAME", "Domain of the cluster's DNS");

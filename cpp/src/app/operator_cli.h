@@ -21,7 +21,7 @@ struct OperatorCommand {
   double burst = 400;
   std::string listen = "127.0.0.1:8080";  ///< "": no pages.
   std::string metrics_token;              ///< File; "": metrics on loopback alone.
-  std::string agent_image = "corro-agent";
+  std::string agent_image;                ///< "": corro:VERSION.
   std::string gang_scheduler;
   std::string cluster_domain;
   std::string mpijob = "all";  ///< Or "managed".

@@ -46,7 +46,8 @@ kube::OperatorOptions options_of(const OperatorCommand& command, const std::stri
   kube::OperatorOptions options;
   options.space = command.space;
   options.workers = command.workers;
-  options.jobs.agent_image = command.agent_image;
+  options.jobs.agent_image =
+      command.agent_image.empty() ? "corro:" CORRO_VERSION : command.agent_image;
   options.jobs.cluster_domain = command.cluster_domain;
   options.jobs.gang_scheduler = command.gang_scheduler;
   options.jobs.only_managed = command.mpijob == "managed";

@@ -1,10 +1,11 @@
-// corro in a pod: head, agent, remote shell and installer, without what needs more than the kernel.
-// It is linked statically; docs/design/0023-pods.md.
+// corro in images with nothing else: the operator, and for the pods of jobs head, agent, remote
+// shell and installer. It is linked statically; docs/design/0023-pods.md.
 #include <fmt/format.h>
 
 #include <string>
 #include <vector>
 
+#include "app/cli.h"
 #include "app/commands.h"
 #include "diagnosis/exit_status.h"
 #include "pod/head.h"
@@ -19,7 +20,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr const char* kUsage =
-    "usage: corro head --listen ADDRESS:PORT     the head of a job\n"
+    "usage: corro operator [OPTIONS]             runs the jobs of a cluster; see --help\n"
+    "       corro head --listen ADDRESS:PORT     the head of a job\n"
     "       corro agent --pod [-- COMMAND...]    the agent of a pod\n"
     "       corro agent                          the agent of a remote shell\n"
     "       corro rsh [OPTIONS] HOST COMMAND...  a command on another host of the job; also as "
@@ -77,9 +79,20 @@ int install(const Words& words) {
   return status.ok() ? 0 : refuse("corro install: " + status.message());
 }
 
+/// `words` begin with "operator".
+int run_operator(const Words& words) {
+  const auto request = parse_command_line(words, CORRO_VERSION);
+  if (!request.ok()) return refuse(std::string(request.status().message()));
+  if (request->action == Action::kOperator)
+    return operator_command(request->cluster_operator, read_variables());
+  fmt::print("{}", request->text);
+  return 0;
+}
+
 int run_pod_program(const std::string& name, Words words) {
   if (name.substr(name.rfind('/') + 1) == "ssh") return remote_shell(words);
   const std::string command = words.empty() ? "" : words[0];
+  if (command == "operator") return run_operator(words);
   if (!words.empty()) words.erase(words.begin());
   if (command == "head") return head(words);
   if (command == "agent") return agent(words);
