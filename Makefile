@@ -109,6 +109,10 @@ wheel: setup ## Build the wheels for other machines (dist/) and print the tag an
 	$(call quiet,$(WHEEL_BUILD) python/horovod -o dist,wheel-horovod)
 	@$(VENV)/python tools/check_wheel.py dist/corro-*.whl
 
+.PHONY: images
+images: $(STAMPS)/pod-program ## Build the container images (dist/images/) without a container engine
+	@$(VENV)/python tools/image.py operator --program build/release/cpp/src/app/pod/corro --to dist/images
+
 .PHONY: install-test
 install-test: setup wheel ## Use what is installed from outside the tree: the wheels, find_package(corro)
 	@tests/install/run.sh
@@ -160,6 +164,12 @@ $(STAMPS)/native: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/python,cmake-release)
 	@cmake --build build/release --target corro corro_native corro_planner corro_program
 	@mkdir -p $(@D) && touch $@
+
+# The static program of the images.
+$(STAMPS)/pod-program: $(STAMPS)/native
+	@echo "corro: building the static program in build/release"
+	@cmake --build build/release --target corro_pod_program
+	@touch $@
 
 $(STAMPS)/native-tests: $(STAMPS)/native
 	@echo "corro: building the C++ tests in build/release"
