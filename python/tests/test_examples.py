@@ -93,6 +93,18 @@ def test_two_ranks_reach_the_accuracy_of_one(launch: Launch) -> None:
     assert two["accuracy"] == pytest.approx(one["accuracy"], abs=0.005)
 
 
+@needs_images
+def test_numpy_alone_learns_and_goes_on_from_its_checkpoint(launch: Launch, tmp_path: Path) -> None:
+    images = str(some_images(tmp_path, 12800))
+    script = (str(EXAMPLES / "numpy_mnist.py"), "--data", images)
+    saving = ("--checkpoint", str(tmp_path / "saved.npz"))
+    figures(launch(*script, "--epochs", "1", *saving))
+    job = launch(*script, "--epochs", "2", *saving)
+    assert "epoch 2/2 accuracy" in job.output
+    assert "epoch 1/2" not in job.output
+    assert figures(job)["accuracy"] > 0.7
+
+
 @needs_bible
 def test_the_gpt_runs(launch: Launch) -> None:
     job = figures(launch(str(EXAMPLES / "gpt_bible.py"), "--steps", "20", "--rows", "200"))
