@@ -50,7 +50,7 @@ test: test-setup ## Run the tests: C++, Python, Python with the oldest torch
 	@$(VENV)/python tools/run_tests.py
 
 .PHONY: test-all
-test-all: test-setup $(STAMPS)/packages-launchers ## Run every test, the slow ones too
+test-all: test-setup $(STAMPS)/packages-launchers $(STAMPS)/packages-images $(STAMPS)/wheels ## Run every test, the slow ones too
 	@$(VENV)/python tools/run_tests.py --select all
 
 .PHONY: faults
@@ -102,7 +102,7 @@ docs: setup ## Build the documentation (build/docs) and run the code in it
 
 .PHONY: wheel
 wheel: setup ## Build the wheels for other machines (dist/) and print the tag and highest GLIBC symbol
-	@rm -rf dist
+	@rm -f dist/*.whl
 	@echo "corro: building the wheel with zig's clang against glibc 2.28 (the first time a minute more)"
 	$(call quiet,$(WHEEL_BUILD) -C build-dir=build/wheel -C wheel.tags=$(WHEEL_TAG) \
 	  -C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/zig-toolchain.cmake -o dist,wheel)
@@ -110,8 +110,8 @@ wheel: setup ## Build the wheels for other machines (dist/) and print the tag an
 	@$(VENV)/python tools/check_wheel.py dist/corro-*.whl
 
 .PHONY: images
-images: $(STAMPS)/pod-program ## Build the container images (dist/images/) without a container engine
-	@$(VENV)/python tools/image.py operator --program build/release/cpp/src/app/pod/corro --to dist/images
+images: dist/images/corro-operator.tar dist/images/corro-python.tar ## Build the container images (dist/images/); no engine is needed
+	@$(VENV)/python tools/image.py show $^
 
 .PHONY: install-test
 install-test: setup wheel ## Use what is installed from outside the tree: the wheels, find_package(corro)
@@ -164,6 +164,23 @@ $(STAMPS)/native: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/python,cmake-release)
 	@cmake --build build/release --target corro corro_native corro_planner corro_program
 	@mkdir -p $(@D) && touch $@
+
+IMAGE_TOOLS := tools/image.py tools/oci_archive.py tools/debian_root.py LICENSE
+
+dist/images/corro-operator.tar: $(STAMPS)/pod-program $(IMAGE_TOOLS)
+	@$(VENV)/python tools/image.py operator --program build/release/cpp/src/app/pod/corro --to $@
+
+dist/images/corro-python.tar: $(STAMPS)/wheels $(IMAGE_TOOLS) examples/numpy_mnist.py | $(STAMPS)/packages-images
+	@echo "corro: building the image of Debian's Python: some minutes, and downloads of 100 MB"
+	@$(VENV)/python tools/image.py python --wheel build/wheels/*.whl --to $@
+
+# What the image of Python gets beside Debian's packages; of cloudpickle Debian has an older one.
+$(STAMPS)/wheels: $(STAMPS)/wheel $(STAMPS)/wheel-horovod python/requirements/dev.txt
+	@rm -rf build/wheels && mkdir -p build/wheels
+	@cp build/dist/corro-*.whl build/dist-horovod/corro_horovod-*.whl build/wheels
+	@$(VENV)/pip download --quiet --disable-pip-version-check --no-deps --dest build/wheels \
+	  $$(grep '^cloudpickle==' python/requirements/dev.txt)
+	@touch $@
 
 # The static program of the images.
 $(STAMPS)/pod-program: $(STAMPS)/native

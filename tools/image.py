@@ -1,29 +1,38 @@
 """Builds corro's container images as tar files, with no container engine.
 
-    tools/image.py operator --program build/release/cpp/src/app/pod/corro --to dist/images
-    tools/image.py python --wheel build/dist/corro-*.whl --to dist/images
+    tools/image.py operator --program build/release/cpp/src/app/pod/corro --to operator.tar
+    tools/image.py python --wheel build/wheels/*.whl --to python.tar
+    tools/image.py show operator.tar python.tar        name, digest and sizes
 
 operator  /corro, one static program, and nothing else. The operator runs it, and so do the init
           containers and the heads of jobs.
 python    Debian's Python with numpy, Open MPI's mpirun and corro's wheels, for pods that train.
 
-Each prints its name, digest and sizes. The same input gives the same bytes; SOURCE_DATE_EPOCH is
-the time that files and images bear.
+The same input gives the same bytes; SOURCE_DATE_EPOCH is the time that files and images bear.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import debian_root
 import oci_archive
 from oci_archive import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSION = (ROOT / "python/corro/VERSION").read_text().strip()
+# In /examples. Horovod's image has its MNIST script under the second name; manifests start that.
+EXAMPLES = {
+    "numpy_mnist.py": ROOT / "examples/numpy_mnist.py",
+    "tensorflow_mnist.py": ROOT / "examples/numpy_mnist.py",
+}
 # Nobody's: a number, since there is no /etc/passwd, and `runAsNonRoot` asks for one.
 OPERATOR_USER = "65532:65532"
 
@@ -62,14 +71,41 @@ def operator_image(program: Path, scratch: Path, epoch: int) -> Image:
     )
 
 
-def write(image: Image, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    digest = oci_archive.write_archive(target, image)
-    packed, unpacked = (
-        sum(getattr(each, what) for each in image.layers) for what in ("size", "unpacked")
+def python_image(wheels: Sequence[Path], scratch: Path, epoch: int) -> Image:
+    tar = scratch / "python.tar"
+    debian_root.write_root(tar, wheels, EXAMPLES, epoch)
+    return Image(
+        name=f"corro-python:{VERSION}",
+        layers=[oci_archive.compress_layer(tar, scratch / "python.gz")],
+        run={
+            "User": debian_root.USER,
+            "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"],
+            "Cmd": ["python3"],
+            "WorkingDir": debian_root.HOME,
+        },
+        epoch=epoch,
     )
-    print(f"{target}: {image.name} {digest}")
-    print(f"  layers {packed / 1e6:.1f} MB compressed, {unpacked / 1e6:.1f} MB unpacked")
+
+
+def show(archive: Path) -> str:
+    name, digest, layers = oci_archive.read_layers(archive)
+    packed, unpacked = (
+        sum(getattr(each, what) for each in layers) for what in ("size", "unpacked")
+    )
+    sizes = f"layers {packed / 1e6:.1f} MB, unpacked {unpacked / 1e6:.1f} MB"
+    return f"{archive}: {name}\n  {digest}\n  {sizes}"
+
+
+def build(arguments: argparse.Namespace) -> None:
+    os.umask(0o022)  # folders' modes are part of the bytes
+    epoch = oci_archive.source_date_epoch()
+    arguments.to.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="corro-image-") as folder:
+        if arguments.kind == "operator":
+            image = operator_image(arguments.program, Path(folder), epoch)
+        else:
+            image = python_image(arguments.wheel, Path(folder), epoch)
+        oci_archive.write_archive(arguments.to, image)
 
 
 def main() -> int:
@@ -77,17 +113,22 @@ def main() -> int:
     kinds = parser.add_subparsers(dest="kind", required=True)
     of_operator = kinds.add_parser("operator", help="the operator and what it brings into pods")
     of_operator.add_argument("--program", type=Path, required=True, help="the static corro")
-    for kind in (of_operator,):
-        kind.add_argument("--to", type=Path, required=True, help="folder of the images")
+    of_python = kinds.add_parser("python", help="Debian's Python with corro, for pods that train")
+    of_python.add_argument("--wheel", type=Path, required=True, nargs="+", help="what to install")
+    for kind in (of_operator, of_python):
+        kind.add_argument("--to", type=Path, required=True, help="the image's file")
+    kinds.add_parser("show", help="print what is in images").add_argument(
+        "images", type=Path, nargs="+"
+    )
     arguments = parser.parse_args()
-    epoch = oci_archive.source_date_epoch()
-    with tempfile.TemporaryDirectory(prefix="corro-image-") as folder:
-        try:
-            image = operator_image(arguments.program, Path(folder), epoch)
-            write(image, arguments.to / f"corro-{arguments.kind}.tar")
-        except (OSError, ValueError) as error:
-            print(f"tools/image.py: {error}", file=sys.stderr)
-            return 1
+    try:
+        if arguments.kind == "show":
+            print("\n".join(show(archive) for archive in arguments.images))
+        else:
+            build(arguments)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        print(f"tools/image.py: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

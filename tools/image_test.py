@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import filecmp
 import gzip
 import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pods
 import pytest
 
+import debian_root
 import image
 import oci_archive
 from oci_archive import Image
@@ -151,6 +155,15 @@ def test_a_program_with_a_loader_is_refused(tmp_path: Path) -> None:
         image.operator_image(Path(__file__), tmp_path, 0)
 
 
+def test_what_is_shown_is_what_is_inside(tmp_path: Path) -> None:
+    archive = archive_of(make_tree(tmp_path / "tree"), tmp_path / "out")
+    [entry] = json.loads(read(archive)["index.json"])["manifests"]
+    [layer] = layers_of(archive)
+    name, digest, [sizes] = oci_archive.read_layers(archive)
+    assert (name, digest, sizes.unpacked) == ("team/tool:1", entry["digest"], len(layer))
+    assert sizes.size == (tmp_path / "out/layer.gz").stat().st_size
+
+
 def inside(root: Path, *words: str) -> str:
     """Runs a program of the root alone, and returns what it prints."""
     command = ["unshare", "-r", "chroot", str(root), *words]
@@ -179,3 +192,66 @@ def test_the_operators_image_is_small_and_runs_from_nothing(tmp_path: Path) -> N
     entry = made.run["Entrypoint"][0]
     assert inside(root, entry, "version") == f"corro {image.VERSION}\n"
     assert "--agent-image" in inside(root, entry, *made.run["Cmd"], "--help")
+
+
+def make_wheel(folder: Path, tag: str = "py3-none-any", **files: str) -> Path:
+    wheel = folder / f"tool-1.0-{tag}.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return wheel
+
+
+def test_a_wheel_is_unpacked_as_an_installer_does(tmp_path: Path) -> None:
+    files = {
+        "tool/__init__.py": "def main() -> int:\n    return 7\n",
+        "tool-1.0.data/scripts/native": "#!/bin/sh\necho native\n",
+        "tool-1.0.dist-info/RECORD": "",
+        "tool-1.0.dist-info/entry_points.txt": "[console_scripts]\ntool = tool:main\n",
+    }
+    root = tmp_path / "root"
+    debian_root.add_wheel(make_wheel(tmp_path, **files), root)
+    found = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+    modules = debian_root.MODULES
+    assert sorted(found) == [
+        "usr/local/bin/native",
+        "usr/local/bin/tool",
+        f"{modules}/tool-1.0.dist-info/entry_points.txt",
+        f"{modules}/tool/__init__.py",
+    ]
+    programs = root / "usr/local/bin"
+    assert subprocess.check_output([programs / "native"]) == b"native\n"
+    env = os.environ | {"PYTHONPATH": str(root / modules)}
+    assert subprocess.run([programs / "tool"], env=env, check=False).returncode == 7
+
+
+def test_a_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, tag="cp399-cp399-linux_x86_64")
+    with pytest.raises(ValueError, match="for cp399, but Debian"):
+        debian_root.add_wheel(wheel, tmp_path / "root")
+    with pytest.raises(ValueError, match="no place"):
+        debian_root.target_of("tool-1.0.data/headers/tool.h")
+
+
+WHEELS = sorted((image.ROOT / "build/wheels").glob("*.whl"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="needs mmdebstrap")
+@pytest.mark.skipif(not WHEELS, reason="needs build/wheels (make images)")
+def test_the_image_of_python_trains_and_is_the_same_twice(tmp_path: Path) -> None:
+    """Downloads Debian's packages twice."""
+    archives = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        made = image.python_image(WHEELS, tmp_path / name, 0)
+        archives.append(tmp_path / f"{name}.tar")
+        oci_archive.write_archive(archives[-1], made)
+    assert filecmp.cmp(archives[0], archives[1], shallow=False)
+    [layer] = layers_of(archives[0])
+    root = unpack(layer, tmp_path / "root")
+    assert not (root / "usr/bin/ssh").exists()
+    assert inside(root, "/usr/local/bin/corro", "version") == f"corro {image.VERSION}\n"
+    train = ["/usr/bin/python", "/examples/tensorflow_mnist.py", "--epochs", "1"]
+    assert " ranks=1 " in inside(root, *train)

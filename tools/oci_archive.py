@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import IO, Any, BinaryIO, Protocol, cast
 
 MEDIA = "application/vnd.oci.image"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -239,8 +239,7 @@ def entries(image: Image) -> Iterator[tuple[str, bytes | Path]]:
         yield blob_path(layer.digest), layer.blob
 
 
-def write_archive(target: Path, image: Image) -> str:
-    """Writes the image and returns the digest of its manifest, by which registries know it."""
+def write_archive(target: Path, image: Image) -> None:
     part = target.with_suffix(".part")
     with tarfile.open(part, "w", format=tarfile.PAX_FORMAT) as archive:
         for folder in ("blobs", "blobs/sha256"):
@@ -258,4 +257,28 @@ def write_archive(target: Path, image: Image) -> str:
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
     part.replace(target)
-    return digest_of(manifest(image, configuration(image)))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    size: int  # of a layer's blob
+    unpacked: int  # of the tar inside
+
+
+def read_layers(archive: Path) -> tuple[str, str, list[Sizes]]:
+    """The image's name, the digest by which registries know it, and the sizes of its layers."""
+
+    def content(name: str) -> IO[bytes]:
+        if (file := tar.extractfile(name)) is None:
+            raise ValueError(f"{archive}: {name} is not a file")
+        return file
+
+    with tarfile.open(archive) as tar:
+        [docker] = json.load(content("manifest.json"))
+        [entry] = json.load(content("index.json"))["manifests"]
+        sizes = []
+        for layer in docker["Layers"]:
+            blob = content(layer)
+            size = blob.seek(-4, os.SEEK_END) + 4  # gzip ends with the length of what it holds
+            sizes.append(Sizes(size, int.from_bytes(blob.read(4), "little")))
+    return docker["RepoTags"][0], entry["digest"], sizes
