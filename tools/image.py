@@ -34,7 +34,13 @@ EXAMPLES = {
     "tensorflow_mnist.py": ROOT / "examples/numpy_mnist.py",
 }
 # Nobody's: a number, since there is no /etc/passwd, and `runAsNonRoot` asks for one.
-OPERATOR_USER = "65532:65532"
+OPERATOR_RUN = {"User": "65532:65532", "Entrypoint": ["/corro"], "Cmd": ["operator"]}
+PYTHON_RUN = {
+    "User": debian_root.USER,
+    "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"],
+    "Cmd": ["python3"],
+    "WorkingDir": debian_root.HOME,
+}
 
 
 def interpreter_of(program: Path) -> str | None:
@@ -44,7 +50,7 @@ def interpreter_of(program: Path) -> str | None:
         raise ValueError(f"{program}: not a program for 64-bit Linux")
     at = int.from_bytes(content[32:40], "little")
     size, count = (int.from_bytes(content[i : i + 2], "little") for i in (54, 56))
-    for header in range(at, at + size * count, size):
+    for header in (at + size * i for i in range(count)):
         if int.from_bytes(content[header : header + 4], "little") == 3:  # PT_INTERP
             begin = int.from_bytes(content[header + 8 : header + 16], "little")
             length = int.from_bytes(content[header + 32 : header + 40], "little")
@@ -66,7 +72,7 @@ def operator_image(program: Path, scratch: Path, epoch: int) -> Image:
     return Image(
         name=f"corro:{VERSION}",
         layers=[oci_archive.pack_layer(tree, scratch / "operator.gz", epoch)],
-        run={"User": OPERATOR_USER, "Entrypoint": ["/corro"], "Cmd": ["operator"]},
+        run=OPERATOR_RUN,
         epoch=epoch,
     )
 
@@ -77,12 +83,7 @@ def python_image(wheels: Sequence[Path], scratch: Path, epoch: int) -> Image:
     return Image(
         name=f"corro-python:{VERSION}",
         layers=[oci_archive.compress_layer(tar, scratch / "python.gz")],
-        run={
-            "User": debian_root.USER,
-            "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"],
-            "Cmd": ["python3"],
-            "WorkingDir": debian_root.HOME,
-        },
+        run=PYTHON_RUN,
         epoch=epoch,
     )
 

@@ -194,6 +194,44 @@ def test_the_operators_image_is_small_and_runs_from_nothing(tmp_path: Path) -> N
     assert "--agent-image" in inside(root, entry, *made.run["Cmd"], "--help")
 
 
+@pytest.mark.slow  # Beside the packages of `make test-all`.
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="needs skopeo")
+@pytest.mark.parametrize("transport", ["docker-archive", "oci-archive"])
+def test_another_reader_copies_it(tmp_path: Path, transport: str) -> None:
+    """skopeo compares every digest on its way."""
+    archive = archive_of(make_tree(tmp_path / "tree"), tmp_path / "out")
+    target = tmp_path / "copy"
+    command = ["skopeo", "--insecure-policy", "copy", "--quiet"]
+    subprocess.run([*command, f"{transport}:{archive}", f"dir:{target}"], check=True)
+    copied = json.loads((target / "manifest.json").read_text())
+    wanted = json.loads(read(archive)["manifest.json"])[0]["Config"].removeprefix("blobs/sha256/")
+    assert copied["config"]["digest"] == f"sha256:{wanted}"
+
+
+def instructions(name: str) -> dict[str, str]:
+    """The instructions of a container file by their names; of several the last."""
+    text = (image.ROOT / "deploy/images" / name).read_text().replace("\\\n", " ")
+    lines = [line.partition(" ") for line in text.splitlines() if line[:1].isupper()]
+    return {word: rest for word, _, rest in lines}
+
+
+def test_container_files_say_the_same() -> None:
+    file, made = instructions("operator.Dockerfile"), image.OPERATOR_RUN
+    assert (file["USER"], json.loads(file["ENTRYPOINT"])) == (made["User"], made["Entrypoint"])
+    assert json.loads(file["CMD"]) == made["Cmd"]
+    file, made = instructions("python.Dockerfile"), image.PYTHON_RUN
+    assert (file["USER"], file["WORKDIR"]) == (made["User"], made["WorkingDir"])
+    assert json.loads(file["CMD"]) == made["Cmd"]
+
+
+def test_the_container_file_of_python_has_the_same_packages() -> None:
+    text = (image.ROOT / "deploy/images/python.Dockerfile").read_text()
+    packages = text.partition("--no-install-recommends ")[2].partition("&&")[0]
+    assert sorted(packages.replace("\\", " ").split()) == sorted(
+        [*debian_root.PACKAGES, "python3-pip"]
+    )
+
+
 def make_wheel(folder: Path, tag: str = "py3-none-any", **files: str) -> Path:
     wheel = folder / f"tool-1.0-{tag}.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
