@@ -85,10 +85,15 @@ def crds(plane: Plane) -> Plane:
     return plane
 
 
+def served_groups(plane: Plane) -> set[str]:
+    return {group["name"] for group in plane.api.get("/apis")["groups"]}
+
+
 @contextmanager
 def installed(plane: Plane, *schedulers: Scheduler) -> Iterator[None]:
     """Their definitions, for a while."""
     names = [scheduler.definition for scheduler in schedulers]
+    groups = {scheduler.api.partition("/")[0] for scheduler in schedulers}
     for scheduler in schedulers:
         manifest = MANIFESTS / "schedulers" / f"{scheduler.manifest}.yaml"
         plane.kubectl("apply", "-f", str(manifest))
@@ -98,6 +103,7 @@ def installed(plane: Plane, *schedulers: Scheduler) -> Iterator[None]:
     finally:
         for name in names:
             plane.api.delete(f"{CRDS}/{name}")
+        wait_until(lambda: not served_groups(plane) & groups, "the definitions' end")
 
 
 @contextmanager
@@ -178,6 +184,34 @@ def test_a_gang_that_is_not_served_blocks_its_job_until_it_is(
     with installed(crds, scheduler), operator(bare_space):
         job.wait_until(lambda: set(job.pods()) == job.workers(0), "the worker")
         assert scheduler.group(bare_space, "a")["spec"]["minMember"] == 1
+
+
+@pytest.fixture
+def quotas(crds: Plane) -> Iterator[None]:
+    """Another kind of scheduler-plugins' group, and no PodGroup."""
+    group, name = "scheduling.x-k8s.io", "elasticquotas"
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": schema}
+    names = {"kind": "ElasticQuota", "plural": name, "singular": "elasticquota"}
+    meta = {"name": f"{name}.{group}"}
+    meta["annotations"] = {"api-approved.kubernetes.io": "unapproved, for tests"}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    crds.api.post(CRDS, {"metadata": meta, "spec": spec})
+    wait_until(lambda: group in served_groups(crds), "its group being served")
+    yield
+    crds.api.delete(f"{CRDS}/{name}.{group}")
+    wait_until(lambda: group not in served_groups(crds), "the definition's end")
+
+
+@pytest.mark.usefixtures("quotas")
+def test_a_group_of_apis_without_podgroups_is_no_gang_and_holds_nobody_up(
+    bare_space: Space,
+) -> None:
+    with operator(bare_space):
+        job = bare_space.corro_job("a", 1)
+        job.wait_for_running(job.workers(0))
+        named = bare_space.corro_job("b", 1, gang="SchedulerPlugins")
+        named.wait_for_condition("Pending", "GangNotServed")
 
 
 @BOTH

@@ -146,17 +146,26 @@ TEST(JobTable, ANameThatWasTakenIsTriedAgainAfterTenSeconds) {
   EXPECT_EQ(record.observe(options, noon + std::chrono::seconds(10)).foreign.size(), 0U);
 }
 
-TEST(Kinds, TheClustersGroupsSayWhichGangsItServes) {
+TEST(Kinds, AGangIsServedWhereItsGroupHasItsVersionAndPodGroups) {
   const Json groups = Json::parse(R"({"groups": [
       {"name": "scheduling.k8s.io", "versions": [{"version": "v1"}, {"version": "v1alpha2"}]},
-      {"name": "scheduling.volcano.sh", "versions": [{"version": "v1beta1"}]}, {"name": 7}, 8]})");
-  const Served served = served_by(groups);
+      {"name": "scheduling.volcano.sh", "versions": [{"version": "v1"}]}, {"name": 7}, 8]})");
+  ASSERT_EQ(gang_kinds().size(), 3U);
+  const Kind& native = gang_kinds()[0];
+  EXPECT_TRUE(has_group(groups, native));
+  EXPECT_FALSE(has_group(groups, gang_kinds()[1]));  // Another version.
+  EXPECT_FALSE(has_group(groups, gang_kinds()[2]));
+  EXPECT_FALSE(has_group(Json(), native));
+  EXPECT_TRUE(has_resource(
+      Json::parse(R"({"resources": [7, {"name": "workloads"}, {"name": "podgroups"}]})"), native));
+  EXPECT_FALSE(has_resource(Json::parse(R"({"resources": [{"name": "elasticquotas"}]})"), native));
+  EXPECT_FALSE(has_resource(Json(), native));
+  Served served;
+  add_gang(native, served);
   EXPECT_EQ(served.native_gang, "v1alpha2");
-  EXPECT_TRUE(served.volcano);
-  EXPECT_FALSE(served.scheduler_plugins);
-  EXPECT_EQ(served_by(Json::parse(R"({"groups": [{"name": "scheduling.k8s.io"}]})")).native_gang,
-            "");
-  EXPECT_EQ(served_by(Json()).native_gang, "");
+  EXPECT_FALSE(served.volcano || served.scheduler_plugins);
+  add_gang(gang_kinds()[1], served);
+  EXPECT_TRUE(served.volcano && !served.scheduler_plugins);
 }
 
 TEST(Kinds, AnyVersionOfMpiJobIsTheStoredOne) {

@@ -1,5 +1,9 @@
 #include "kube/operator/kinds.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "kube/client/json.h"
 
 namespace corro::kube {
@@ -12,13 +16,11 @@ constexpr Kind kVolcanoGroup{
 constexpr Kind kPluginsGroup{
     "scheduling.x-k8s.io/v1alpha1", "PodGroup", {"scheduling.x-k8s.io", "v1alpha1", "podgroups"}};
 
-bool has_version(const Json& group, std::string_view version) {
-  const Json* versions = value_at(group, {"versions"});
-  if (versions == nullptr || !versions->is_array()) return false;
-  for (const Json& each : *versions) {
-    if (text_at(each, {"version"}) == version) return true;
-  }
-  return false;
+template <typename Fits>
+bool any_of(const Json& object, std::string_view list, Fits&& fits) {
+  const Json* items = value_at(object, {list});
+  return items != nullptr && items->is_array() &&
+         std::any_of(items->begin(), items->end(), std::forward<Fits>(fits));
 }
 
 std::string_view group_of(std::string_view api_version) {
@@ -53,18 +55,30 @@ const Kind* find_kind(const std::vector<Kind>& kinds, std::string_view api_versi
   return nullptr;
 }
 
-Served served_by(const Json& api_groups) {
-  Served served;
-  const Json* groups = value_at(api_groups, {"groups"});
-  if (groups == nullptr || !groups->is_array()) return served;
-  for (const Json& group : *groups) {
-    const std::string name = text_at(group, {"name"});
-    if (name == kNativeGroup.type.group && has_version(group, kNativeGroup.type.version))
-      served.native_gang = kNativeGroup.type.version;
-    served.volcano |= name == kVolcanoGroup.type.group;
-    served.scheduler_plugins |= name == kPluginsGroup.type.group;
-  }
-  return served;
+std::span<const Kind> gang_kinds() {
+  static constexpr std::array kKinds = {kNativeGroup, kVolcanoGroup, kPluginsGroup};
+  return kKinds;
+}
+
+bool has_group(const Json& api_groups, const Kind& kind) {
+  return any_of(api_groups, "groups", [&](const Json& group) {
+    return text_at(group, {"name"}) == kind.type.group &&
+           any_of(group, "versions", [&](const Json& version) {
+             return text_at(version, {"version"}) == kind.type.version;
+           });
+  });
+}
+
+bool has_resource(const Json& resources, const Kind& kind) {
+  return any_of(resources, "resources", [&](const Json& resource) {
+    return text_at(resource, {"name"}) == kind.type.plural;
+  });
+}
+
+void add_gang(const Kind& kind, Served& served) {
+  if (kind.api_version == kNativeGroup.api_version) served.native_gang = kind.type.version;
+  served.volcano |= kind.api_version == kVolcanoGroup.api_version;
+  served.scheduler_plugins |= kind.api_version == kPluginsGroup.api_version;
 }
 
 }  // namespace corro::kube

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,17 @@ inline constexpr Kind kCorroJobKind{
 [[nodiscard]] const Kind* find_kind(const std::vector<Kind>& kinds, std::string_view api_version,
                                     std::string_view name);
 
-/// Reads the answer to GET /apis.
-[[nodiscard]] Served served_by(const Json& api_groups);
+/// The PodGroups that a cluster may serve.
+[[nodiscard]] std::span<const Kind> gang_kinds();
+
+/// True if the answer to GET /apis has the kind's group in its version. Others' kinds may be all
+/// that is in it.
+[[nodiscard]] bool has_group(const Json& api_groups, const Kind& kind);
+
+/// True if the answer to GET /apis/GROUP/VERSION has the kind.
+[[nodiscard]] bool has_resource(const Json& resources, const Kind& kind);
+
+/// Notes that a cluster serves one of `gang_kinds`.
+void add_gang(const Kind& kind, Served& served);
 
 }  // namespace corro::kube

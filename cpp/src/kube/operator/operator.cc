@@ -74,11 +74,25 @@ void Operator::wait_while_leading(Enough&& is_enough) {
 
 std::optional<Served> Operator::discover(const Stop& stop) {
   for (;;) {
-    const auto groups = client_.get_path("/apis", stop);
-    if (groups.ok()) return served_by(*groups);
-    log_.warning("cannot learn what the cluster serves", {{"why", groups.status().message()}});
+    const auto served = ask_what_is_served(stop);
+    if (served.ok()) return *served;
+    log_.warning("cannot learn what the cluster serves", {{"why", served.status().message()}});
     if (!election_->leads() || stop.wait_for(kRetryDiscovery)) return {};
   }
+}
+
+/// A watch of what is not served would never list it, and nothing would begin.
+Result<Served> Operator::ask_what_is_served(const Stop& stop) {
+  Served served;
+  CORRO_ASSIGN(const Json groups, client_.get_path("/apis", stop));
+  for (const Kind& kind : gang_kinds()) {
+    if (!has_group(groups, kind)) continue;
+    const auto resources = client_.get_path(fmt::format("/apis/{}", kind.api_version), stop);
+    if (!resources.ok() && resources.status().code() == Code::kNotFound) continue;
+    if (!resources.ok()) return resources.status();
+    if (has_resource(*resources, kind)) add_gang(kind, served);
+  }
+  return served;
 }
 
 void Operator::lead(const Stop& stop) {
@@ -113,12 +127,15 @@ void Operator::lead(const Stop& stop) {
 
 void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop) {
   bool is_listed = kind.is_job;  // Nobody waits for those.
+  const auto note_listed = [&] {
+    if (std::exchange(is_listed, true)) return;
+    --phase_.lock()->unlisted;
+    phase_.notify_all();
+  };
   const auto on_event = [&](WatchEvent event) {
     const bool is_list = event.kind == WatchEvent::Kind::kResynced;
     for (const std::string& uid : take(kind, std::move(event))) queue.add(uid);
-    if (!is_list || std::exchange(is_listed, true)) return;
-    --phase_.lock()->unlisted;
-    phase_.notify_all();
+    if (is_list) note_listed();
   };
   do {
     const WatchRequest request{kind.type, options_.space, {selector_of(kind), ""}};
@@ -127,6 +144,8 @@ void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop) 
     log_.error(
         "cannot watch",
         {{"kind", kind.name}, {"why", ended.message()}, {"advice", advice(kind, ended.code())}});
+    // Of a definition that has gone since it was asked for there are no objects.
+    if (ended.code() == Code::kNotFound) note_listed();
   } while (!stop.wait_for(kRetryWatch));
 }
 

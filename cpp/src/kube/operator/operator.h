@@ -61,6 +61,7 @@ class Operator {
   void lead(const Stop& stop);
   /// What gangs the cluster serves. Nothing if the operator ceased to lead before it knew.
   [[nodiscard]] std::optional<Served> discover(const Stop& stop);
+  [[nodiscard]] Result<Served> ask_what_is_served(const Stop& stop);
   void watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop);
   [[nodiscard]] JobTable::Touched take(const Kind& kind, WatchEvent event);
   void work(WorkQueue& queue, JobWorker& worker, const Stop& stop);
