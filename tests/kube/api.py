@@ -12,7 +12,8 @@ import json
 import os
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -114,6 +115,31 @@ class Api:
                 yield event["type"], event["object"]
         finally:
             connection.close()
+
+
+def follow(
+    api: Api, path: str, on_event: Callable[[str, Object], None], who: str, **query: str
+) -> None:
+    """Lists, then watches, for ever: every object that is there and every event goes to `on_event`.
+
+    A cut watch goes on where it was; what cannot be gone on with is listed anew.
+    """
+    since = ""
+    while True:
+        try:
+            if not since:
+                answer = api.get(path, **query)
+                since = answer["metadata"]["resourceVersion"]
+                for item in answer["items"]:
+                    on_event("ADDED", item)
+            for kind, object_ in api.watch(path, since, **query):
+                since = object_["metadata"]["resourceVersion"]
+                if kind != "BOOKMARK":
+                    on_event(kind, object_)
+        except (ApiError, OSError, ValueError) as error:
+            print(f"{who}: {path}: {error}", flush=True)
+            since = ""
+            time.sleep(0.5)
 
 
 def plane_folder() -> Path:

@@ -11,7 +11,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${CORRO_KUBE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/corro/kube}
-readonly programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl)
+readonly programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet)
 readonly go_wanted=26 # of 1.26, which plane/go.mod asks for
 
 say() { echo "corro: kube: $*" >&2; }

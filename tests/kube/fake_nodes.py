@@ -27,7 +27,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from api import STRATEGIC, Api, ApiError
+from api import STRATEGIC, Api, ApiError, follow
 from pod_life import PREFIX, Step, annotation, next_step
 
 Object = dict[str, Any]
@@ -112,22 +112,18 @@ class FakeNodes:
     def run(self) -> None:
         for number, name in enumerate(self._names):
             self._create_node(number, name)
-        follow_pods = (
-            self._follow,
-            "/api/v1/pods",
-            self._on_pod,
-            {"fieldSelector": "spec.nodeName!="},
-        )
-        follow_nodes = (
-            self._follow,
-            "/api/v1/nodes",
-            self._on_node,
-            {"labelSelector": PREFIX + "node"},
-        )
-        loops: list[tuple[Any, ...]] = [follow_pods, follow_nodes, *[(self._work,)] * WORKERS]
-        for function, *arguments in loops:
-            threading.Thread(target=function, args=arguments, daemon=True).start()
+        loops: list[Callable[[], None]] = [self._follow_pods, self._follow_nodes]
+        for loop in [*loops, *[self._work] * WORKERS]:
+            threading.Thread(target=loop, daemon=True).start()
         self._renew_leases()
+
+    def _follow_pods(self) -> None:
+        query = {"fieldSelector": "spec.nodeName!="}
+        follow(self._api, "/api/v1/pods", self._on_pod, "fake nodes", **query)
+
+    def _follow_nodes(self) -> None:
+        query = {"labelSelector": PREFIX + "node"}
+        follow(self._api, "/api/v1/nodes", self._on_node, "fake nodes", **query)
 
     # --- Nodes -----------------------------------------------------------------------------------
 
@@ -289,28 +285,6 @@ class FakeNodes:
         # of any change meanwhile, also of those that the step does not depend on.
         body = {"metadata": {"uid": meta["uid"]}, "status": status}
         self._on_pod("MODIFIED", self._api.patch(path + "/status", body, STRATEGIC))
-
-    # --- Watches ---------------------------------------------------------------------------------
-
-    def _follow(
-        self, path: str, on_event: Callable[[str, Object], None], query: dict[str, str]
-    ) -> None:
-        since = ""
-        while True:
-            try:
-                if not since:
-                    answer = self._api.get(path, **query)
-                    since = answer["metadata"]["resourceVersion"]
-                    for item in answer["items"]:
-                        on_event("ADDED", item)
-                for kind, object_ in self._api.watch(path, since, **query):
-                    since = object_["metadata"]["resourceVersion"]
-                    if kind != "BOOKMARK":
-                        on_event(kind, object_)
-            except (ApiError, OSError, ValueError) as error:
-                print(f"fake nodes: {path}: {error}", flush=True)
-                since = ""
-                time.sleep(0.5)
 
 
 def main() -> int:

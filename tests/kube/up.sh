@@ -9,6 +9,8 @@
 #   --gang              serve the in-tree gang scheduler (Workload and PodGroup, alpha in 1.36)
 #   --node-grace SECONDS  a node that is silent for so long is Unknown; 20
 #
+# CORRO_KUBE_FOLDERS: where the folders of planes are; default build/kube.
+#
 # The story: etcd, then the API server, then controller manager, scheduler and fake nodes at once. Each waits for
 # the one before to answer, and the script returns when all nodes are Ready and the controllers work. Every process
 # is written down in FOLDER/pids as soon as it runs, the watchdog first, so whatever goes wrong, down.sh and the
@@ -19,6 +21,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 # shellcheck source=tests/kube/plane.sh
 source "$here/plane.sh"
+# shellcheck source=tests/kube/certificates.sh
+source "$here/certificates.sh"
 
 nodes=4 lifetime=7200 owner="" gang="" node_grace=20
 while [[ $# -gt 0 ]]; do
@@ -37,8 +41,9 @@ python=$root/.venv/bin/python
 [[ -x $python ]] || python=python3
 programs=$("$here/build.sh")
 began=${EPOCHREALTIME/./}
-mkdir -p "$root/build/kube"
-folder=$(mktemp -d "$root/build/kube/XXXXXX")
+folders=${CORRO_KUBE_FOLDERS:-$root/build/kube}
+mkdir -p "$folders"
+folder=$(mktemp -d "$folders/XXXXXX")
 : >"$folder/pids"
 
 fail() {
@@ -87,45 +92,17 @@ print(*(trial.getsockname()[1] for trial in held))
 PYTHON
 }
 
-# certificate NAME SUBJECT [EXTENSION]: a key and a certificate of the plane's own authority.
-certificate() {
-  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3 -subj "$2" \
-    -CA "$folder/ca.crt" -CAkey "$folder/ca.key" -keyout "$folder/$1.key" -out "$folder/$1.crt" \
-    -addext "basicConstraints=critical,CA:FALSE" ${3:+-addext "$3"} 2>"$folder/openssl.log"
-}
-
-kubeconfig() {
-  cat >"$folder/$1.kubeconfig" <<YAML
-apiVersion: v1
-kind: Config
-current-context: plane
-contexts:
-- name: plane
-  context: {cluster: plane, user: $1}
-clusters:
-- name: plane
-  cluster:
-    server: https://127.0.0.1:$api_port
-    certificate-authority-data: $(base64 -w0 "$folder/ca.crt")
-users:
-- name: $1
-  user:
-    client-certificate-data: $(base64 -w0 "$folder/$1.crt")
-    client-key-data: $(base64 -w0 "$folder/$1.key")
-YAML
-}
-
 make_certificates() {
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3 -subj /CN=corro-kube-tests \
     -keyout "$folder/ca.key" -out "$folder/ca.crt" 2>"$folder/openssl.log"
-  openssl genrsa -out "$folder/accounts.key" 2048 2>"$folder/openssl.log"
-  certificate server /CN=kube-apiserver \
-    "subjectAltName=IP:127.0.0.1,IP:10.96.0.1,DNS:localhost,DNS:kubernetes.default.svc"
-  certificate admin /O=system:masters/CN=admin
-  certificate controllers /CN=system:kube-controller-manager
-  certificate scheduler /CN=system:kube-scheduler
-  for user in admin controllers scheduler; do kubeconfig "$user"; done
   echo "https://127.0.0.1:$api_port" >"$folder/server"
+  openssl genrsa -out "$folder/accounts.key" 2048 2>"$folder/openssl.log"
+  certificate "$folder" server /CN=kube-apiserver \
+    "subjectAltName=IP:127.0.0.1,IP:10.96.0.1,DNS:localhost,DNS:kubernetes.default.svc"
+  certificate "$folder" admin /O=system:masters/CN=admin
+  certificate "$folder" controllers /CN=system:kube-controller-manager
+  certificate "$folder" scheduler /CN=system:kube-scheduler
+  for user in admin controllers scheduler; do kubeconfig "$folder" "$user"; done
 }
 
 # Ends the plane at its time, or when the owner, the folder, or an up.sh that was not done is gone.
@@ -166,6 +143,8 @@ start apiserver "$programs/kube-apiserver" --etcd-servers "http://127.0.0.1:$etc
   --client-ca-file "$folder/ca.crt" --authorization-mode Node,RBAC --allow-privileged \
   --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$folder/accounts.key" \
   --service-account-signing-key-file "$folder/accounts.key" --service-cluster-ip-range 10.96.0.0/16 \
+  --kubelet-client-certificate "$folder/admin.crt" --kubelet-client-key "$folder/admin.key" \
+  --kubelet-preferred-address-types InternalIP \
   "${gates[@]}" ${gang:+--runtime-config scheduling.k8s.io/v1alpha2=true}
 export KUBECONFIG=$folder/admin.kubeconfig
 kubectl=("$programs/kubectl" --cache-dir "$folder/kubectl")
