@@ -104,7 +104,9 @@ class Pods:
         self.started.append(process)
         return process
 
-    def head(self, port: int = 0) -> subprocess.Popen[bytes]:
+    def head(
+        self, port: int = 0, inside: Sequence[str] = (), host: str = "127.0.0.1"
+    ) -> subprocess.Popen[bytes]:
         """Starts the head; at the port that the one before had, if there was one."""
         log = self.folder / f"head-{len(self.started)}.log"
         if self.address and not port:
@@ -116,7 +118,8 @@ class Pods:
             process = self.start(
                 "head",
                 "--listen",
-                f"127.0.0.1:{port}",
+                f"{host}:{port}",
+                inside=inside,
                 env=self.environment("head") | more | {"CORRO_HEAD": ""},
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import netns
 import pods
 import pytest
 from cgroup import memory_cgroup
@@ -411,6 +413,56 @@ def test_open_mpi_s_mpirun_starts_ranks_through_it(pair: Pods, tmp_path: Path) -
     assert run.returncode == 0, run.stdout.decode()
     lines = sorted(run.stdout.decode().splitlines())
     assert lines == [f"{rank} of 4 on worker-{rank // 2}" for rank in range(4)]
+
+
+# -- ranks of mpirun -------------------------------------------------------------------------------
+
+MEETS = """
+import sys
+import corro
+import corro.numpy as cn
+
+corro.init()
+assert cn.allreduce(corro.rank() + 1.0, corro.Sum) == 10
+with open(f"{sys.argv[1]}/rank-{corro.rank()}", "a") as file:
+    print(corro.cross_rank(), "of", corro.cross_size(), file=file)
+"""
+
+
+@pytest.fixture
+def hosts() -> Iterator[netns.Hosts]:
+    if reason := netns.refusal():
+        pytest.skip(reason)
+    made = netns.Hosts(3)
+    yield made
+    made.end()
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun: install openmpi-bin")
+def test_ranks_of_mpirun_meet_where_no_rank_is_beside_it(
+    job: Pods, hosts: netns.Hosts, tmp_path: Path
+) -> None:
+    """Pods without a home, or a name, that they share; mpirun's has no rank."""
+    job.head(inside=hosts.inside(0), host=hosts.address(0))
+    for worker in range(2):
+        job.agent(f"worker-{worker}", inside=hosts.inside(worker + 1))
+        job.wait_until_there(f"worker-{worker}")
+    script, hostfile, out = (tmp_path / name for name in ("script.py", "hostfile", "out"))
+    script.write_text(MEETS)
+    hostfile.write_text("mnist-worker-0 slots=2\nmnist-worker-1 slots=2\n")
+    mpirun = ["mpirun", "--allow-run-as-root", "-mca", "plm_rsh_agent", str(job.bin / "ssh")]
+    mpirun += ["-mca", "orte_keep_fqdn_hostnames", "true", "-mca", "rtc_hwloc_vmhole", "none"]
+    mpirun += ["-x", "HOME=/nowhere", "--hostfile", str(hostfile), sys.executable]
+    mpirun += [str(script), str(tmp_path)]
+    # Twice: the second run's ranks do not find those of the first.
+    words = ["sh", "-c", f"{shlex.join(mpirun)} && {shlex.join(mpirun)}"]
+    with out.open("wb") as file:
+        launcher = job.agent(
+            "launcher", *words, inside=hosts.inside(0), stdout=file, stderr=subprocess.STDOUT
+        )
+        assert launcher.wait(timeout=pods.PATIENCE) == 0, out.read_text()
+    for rank in range(4):
+        assert (tmp_path / f"rank-{rank}").read_text() == 2 * f"{rank // 2} of 2\n"
 
 
 # -- the program ----------------------------------------------------------------------------------

@@ -140,6 +140,7 @@ void fields(Is<Proceed> auto&, auto&) {}
 void fields(Is<Dismiss> auto& o, auto& a) { a(o.status), a(o.why); }
 void fields(Is<Reset> auto&, auto&) {}
 void fields(Is<HostLost> auto& o, auto& a) { a(o.host); }
+void fields(Is<Meeting> auto& o, auto& a) { a(o.secret); }
 
 class FieldWriter {
  public:

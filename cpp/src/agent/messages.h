@@ -78,7 +78,7 @@
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 2;
+inline constexpr uint32_t kMessagesVersion = 3;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -367,6 +367,10 @@ struct Reset {};
 struct HostLost {
   std::string host;
 };
+/// The secret of the ranks that a launcher starts in the job's pods: now they can meet there.
+struct Meeting {
+  wire::Secret secret{};
+};
 
 /// The order is that of the kinds on the wire, from 1.
 using MessageBody =
@@ -375,7 +379,7 @@ using MessageBody =
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
                  Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members,
                  Release, Enlist, Reach, Attend, Session, Ready, Leave, Propose, Proceed, Dismiss,
-                 Reset, HostLost>;
+                 Reset, HostLost, Meeting>;
 
 struct Message {
   Subject about;

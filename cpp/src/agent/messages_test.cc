@@ -135,7 +135,8 @@ std::vector<MessageBody> one_of_each() {
       Proceed{},
       Dismiss{.status = 3, .why = "the ranks have failed"},
       Reset{},
-      HostLost{.host = "mnist-worker-3"}};
+      HostLost{.host = "mnist-worker-3"},
+      Meeting{.secret = {std::byte{7}}}};
 }
 
 BytesView without_length(const Bytes& encoded) {

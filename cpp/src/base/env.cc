@@ -234,6 +234,8 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   read_place(reader, environment);
   environment.job_id = read_job_id(reader, environment.launcher);
   environment.agent = reader.text("CORRO_AGENT").value_or("");
+  environment.pod_job = reader.text("CORRO_JOB_UID").value_or("");
+  environment.pod_head = reader.text("CORRO_HEAD").value_or("");
   environment.secret_file = reader.text("CORRO_SECRET_FILE").value_or("");
   environment.user_secret_file = read_user_secret_file(reader);
   environment.master_address = reader.text("MASTER_ADDR").value_or("");

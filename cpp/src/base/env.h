@@ -34,6 +34,9 @@ struct Environment {
   std::optional<int32_t> nodes;       ///< CORRO_NODES: hosts in the job.
   std::string job_id;            ///< CORRO_JOB_ID: names the job; else what the launcher calls it.
   std::string agent;             ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
+  std::string pod_job;           ///< CORRO_JOB_UID: the job of this pod, whose agent lets ranks of
+                                 ///< mpirun meet.
+  std::string pod_head;          ///< CORRO_HEAD: the address of that job's head.
   std::string secret_file;       ///< CORRO_SECRET_FILE: 0600 file with the job's secret in 64
                                  ///< hexadecimal digits.
   std::string user_secret_file;  ///< corro/secret in XDG_CONFIG_HOME, or in .config of HOME: for

@@ -62,6 +62,8 @@ TEST(Environment, ReadsItsOwnNames) {
                                         {"CORRO_NODES", "4"},
                                         {"CORRO_JOB_ID", "j"},
                                         {"CORRO_AGENT", "corro-agent-1"},
+                                        {"CORRO_JOB_UID", "7f-1"},
+                                        {"CORRO_HEAD", "10.96.0.7:7077"},
                                         {"CORRO_SECRET_FILE", "/s"},
                                         {"CORRO_BOOTSTRAP", "dir:/shared/x"},
                                         {"CORRO_TRANSPORT", "tcp"},
@@ -83,6 +85,8 @@ TEST(Environment, ReadsItsOwnNames) {
   EXPECT_EQ(environment.nodes, 4);
   EXPECT_EQ(environment.job_id, "j");
   EXPECT_EQ(environment.agent, "corro-agent-1");
+  EXPECT_EQ(environment.pod_job, "7f-1");
+  EXPECT_EQ(environment.pod_head, "10.96.0.7:7077");
   EXPECT_EQ(environment.secret_file, "/s");
   EXPECT_EQ(environment.bootstrap_directory, "/shared/x");
   EXPECT_TRUE(environment.local_tcp);

@@ -47,8 +47,8 @@ struct Connection {
 /// Loop-confined.
 class Head {
  public:
-  Head(const HeadOptions& options, io::Fd listener, secure::Tls tls, io::Epoll epoll,
-       const launch::JobSignals& signals)
+  Head(const HeadOptions& options, const wire::Secret& secret, io::Fd listener, secure::Tls tls,
+       io::Epoll epoll, const launch::JobSignals& signals)
       : options_(options),
         job_(wire::digest_of(options.settings.identity.job_uid)),
         listener_(std::move(listener)),
@@ -59,7 +59,8 @@ class Head {
         board_({.job = options.settings.job,
                 .runs_ranks = options.settings.runs_ranks,
                 .workers = options.settings.workers,
-                .silence = agent::kSilence}) {}
+                .silence = agent::kSilence,
+                .secret = secret}) {}
 
   int run();
 
@@ -214,6 +215,7 @@ void Head::hear(ConnectionId id, Connection& connection, const agent::Message& m
   if (!std::exchange(connection.has_begun, true)) return hear_first(id, connection, body);
   if (std::holds_alternative<agent::Alive>(body)) return board_.hear_alive(id, now);
   if (std::holds_alternative<agent::Leave>(body)) return board_.hear_leave(id);
+  if (const auto* record = std::get_if<agent::Record>(&body)) return board_.record(id, *record);
   if (const auto* proposal = std::get_if<agent::Propose>(&body))
     return board_.propose(id, *proposal, now);
   // A remote shell that waits looks whether the head is there.
@@ -336,8 +338,8 @@ int run_head(const HeadOptions& options) {
   if (options.settings.identity.member != secure::kHeadMember)
     return fail({Code::kInvalidArgument, "CORRO_MEMBER is not head"});
   // What is wrong with the token is said now, and not to whoever dials first.
-  if (const auto key = secure::read_token(options.settings.token); !key.ok())
-    return fail(key.status());
+  const auto key = secure::read_token(options.settings.token);
+  if (!key.ok()) return fail(key.status());
   const auto address = io::SocketAddress::parse(options.listen);
   if (!address.ok()) return fail(address.status());
   auto listener = io::listen_tcp(*address);
@@ -352,7 +354,8 @@ int run_head(const HeadOptions& options) {
   const auto bound = io::local_address(listener->get());
   fmt::print("corro head: listening at {}\n", bound.ok() ? bound->to_string() : options.listen);
   std::fflush(stdout);
-  Head head(options, std::move(*listener), std::move(*tls), std::move(*epoll), signals);
+  const auto secret = secure::derive_ranks_secret(*key, options.settings.identity.job_uid);
+  Head head(options, secret, std::move(*listener), std::move(*tls), std::move(*epoll), signals);
   return head.run();
 }
 

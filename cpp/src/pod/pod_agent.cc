@@ -21,6 +21,7 @@
 #include "io/signals.h"
 #include "launch/job_signals.h"
 #include "pod/child.h"
+#include "pod/meeting.h"
 #include "pod/session.h"
 
 namespace corro::pod {
@@ -48,6 +49,8 @@ class PodAgent {
         link_options_(std::move(link)),
         epoll_(std::move(epoll)),
         link_(link_options_, epoll_, kLink),
+        meeting_(options.settings.identity.job_uid, epoll_, kMeeting,
+                 [this](const agent::Record& record) { link_.send(record); }),
         guard_(std::move(guard)),
         guarding_(std::move(guarding)),
         mask_(signals.before),
@@ -56,7 +59,7 @@ class PodAgent {
   int run();
 
  private:
-  enum Source : uint64_t { kLink, kSignals };
+  enum Source : uint64_t { kLink, kSignals, kMeeting };
   enum class State : uint8_t { kWorking, kAsking, kEnding };
 
   [[nodiscard]] bool has_command() const {
@@ -64,6 +67,7 @@ class PodAgent {
   }
   Status start_command();
   void step();
+  void dispatch(uint64_t key);
   void on_signals();
   void on_signal(int signal);
   void on_children();
@@ -84,6 +88,7 @@ class PodAgent {
   HeadLink::Options link_options_;
   io::Epoll epoll_;
   HeadLink link_;
+  Meeting meeting_;
   io::Fd guard_, guarding_;  ///< Two ends of a pipe: sessions see the end of this process.
   sigset_t mask_;
   io::Fd signals_;
@@ -135,9 +140,14 @@ void PodAgent::step() {
   if (state_ == State::kEnding) wake = std::min(wake, now + kEndPause);
   std::array<epoll_event, 8> events{};
   const auto ready = epoll_.wait(events, std::max(wake - now, Duration::zero()));
-  for (size_t i = 0; ready.ok() && i < *ready; ++i)
-    events[i].data.u64 == kLink ? link_.read() : on_signals();
+  for (size_t i = 0; ready.ok() && i < *ready; ++i) dispatch(events[i].data.u64);
   while (const auto message = link_.take()) hear(*message);
+}
+
+void PodAgent::dispatch(uint64_t key) {
+  if (key == kLink) return link_.read();
+  if (key == kMeeting) return meeting_.poll();
+  on_signals();
 }
 
 /// Waits for a head that was lost only so long, if anything depends on it.
@@ -242,6 +252,9 @@ void PodAgent::hear(const agent::Message& message) {
   const agent::MessageBody& body = message.body;
   if (std::holds_alternative<agent::Look>(body)) return link_.send(agent::Alive{});
   if (const auto* attended = std::get_if<agent::Attend>(&body)) return attend(attended->session);
+  if (const auto* meeting = std::get_if<agent::Meeting>(&body))
+    return meeting_.open(meeting->secret);
+  if (const auto* record = std::get_if<agent::Record>(&body)) return meeting_.supply(*record);
   if (std::holds_alternative<agent::Reset>(body)) return reset_sessions();
   if (const auto* dismissed = std::get_if<agent::Dismiss>(&body)) {
     tell_others(SIGTERM);
@@ -274,6 +287,7 @@ void PodAgent::attend(const agent::SessionId& session) {
   link.first = agent::Session{.session = session};
   const auto pid = start_session(link, guard_, mask_, options_.version, [this] {
     link_.forget();
+    meeting_.forget();
     guarding_.reset();
     signals_.reset();
   });

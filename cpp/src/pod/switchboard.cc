@@ -10,6 +10,11 @@
 namespace corro::pod {
 namespace {
 
+/// Older records are forgotten: their ranks have met long since.
+constexpr size_t kMostRecordBytes = size_t{64} << 20U;
+
+size_t bytes_of(const agent::Record& record) { return record.key.size() + record.value.size(); }
+
 bool is_worker(const std::string& member) { return member.starts_with("worker-"); }
 
 /// Names need not be secret: who dials for a session has proved that it is the host's agent.
@@ -71,9 +76,27 @@ void Switchboard::enlist(ConnectionId from, const secure::PodIdentity& who,
   agents_[from] = {
       .member = who.member, .generation = who.generation, .enlist = enlist, .heard = now};
   by_member_[who.member] = from;
+  if (!options_.runs_ranks) tell_of_meeting(from);
   serve_waiting();
   go_on();
   start_ranks_if_all_there();
+}
+
+void Switchboard::tell_of_meeting(ConnectionId to) {
+  say(to, agent::Meeting{.secret = options_.secret});
+  for (const agent::Record& record : records_) say(to, record);
+}
+
+void Switchboard::record(ConnectionId from, const agent::Record& record) {
+  if (options_.runs_ranks || !agents_.contains(from)) return;
+  for (const auto& [connection, agent] : agents_)
+    if (connection != from) say(connection, record);
+  records_.push_back(record);
+  record_bytes_ += bytes_of(record);
+  while (record_bytes_ > kMostRecordBytes) {
+    record_bytes_ -= bytes_of(records_.front());
+    records_.pop_front();
+  }
 }
 
 void Switchboard::look(ConnectionId to, Agent& agent) {

@@ -12,6 +12,9 @@
 //   attended   that agent was asked (ATTEND); it dials in time, or the shell is refused
 //   joined     with that connection (SESSION), which is the end of this part of the story
 //
+// Ranks that mpirun has started meet through the agents of their pods: each has the secret
+// (MEETING) and hears what ranks of the others have put (RECORD), also before it was there.
+//
 // After a failure a roll is called before anything is decided: each worker's agent has to answer a
 // LOOK that was sent after it, or be gone, so that a loss that is under way is seen. Then
 //   mpirun     a worker was lost: what sessions have left is ended (RESET), and once all that were
@@ -22,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <optional>
@@ -58,8 +62,9 @@ class Switchboard {
   struct Options {
     std::string job;
     bool runs_ranks = false;
-    int workers = 0;   ///< Of a CorroJob.
-    Duration silence;  ///< So long an agent may say nothing.
+    int workers = 0;        ///< Of a CorroJob.
+    Duration silence;       ///< So long an agent may say nothing.
+    wire::Secret secret{};  ///< Of ranks that mpirun starts.
   };
   explicit Switchboard(Options options) : options_(std::move(options)) {}
 
@@ -70,6 +75,7 @@ class Switchboard {
   void meet(ConnectionId from, const secure::PodIdentity& who, const agent::SessionId& session);
   void hear_alive(ConnectionId from, Time now);
   void hear_leave(ConnectionId from);
+  void record(ConnectionId from, const agent::Record& record);
   void propose(ConnectionId from, const agent::Propose& proposal, Time now);
   void end(ConnectionId connection);
   /// The ranks that kStartRanks has asked for have ended, with this status as of a shell.
@@ -117,6 +123,7 @@ class Switchboard {
   [[nodiscard]] ConnectionId agent_of(const std::string& member) const;
   void serve_waiting();
   void lose(const std::string& member);
+  void tell_of_meeting(ConnectionId to);
   void tell_launcher(const std::string& lost);
   void call_roll(Failure failure);
   void go_on();
@@ -133,8 +140,10 @@ class Switchboard {
   std::map<ConnectionId, Agent> agents_;
   std::map<std::string, ConnectionId> by_member_;
   std::map<std::string, uint32_t> newest_;  ///< Generation of each member.
-  std::list<Shell> shells_;                 ///< Not joined yet.
-  std::set<std::string> lost_;              ///< Workers, since something was started last.
+  std::deque<agent::Record> records_;       ///< Of ranks that mpirun has started.
+  size_t record_bytes_ = 0;
+  std::list<Shell> shells_;     ///< Not joined yet.
+  std::set<std::string> lost_;  ///< Workers, since something was started last.
   std::vector<Failure> failures_;
   bool ranks_run_ = false;  ///< Or have failed, and it is not settled what follows.
   uint64_t sessions_ = 0;   ///< So many were named.

@@ -55,7 +55,7 @@ class SwitchboardTest : public ::testing::Test {
   }
 
   Time now_{std::chrono::seconds(100)};
-  Switchboard board_{{.job = "mnist", .silence = kSilence}};
+  Switchboard board_{{.job = "mnist", .silence = kSilence, .secret = {std::byte{7}}}};
 
  private:
   void collect() {
@@ -63,6 +63,24 @@ class SwitchboardTest : public ::testing::Test {
   }
   std::vector<Order> orders_;
 };
+
+TEST_F(SwitchboardTest, WhatRanksOfAPodHavePutIsToldToAllOthersAndToWhoComesLater) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  const auto meetings = said<agent::Meeting>();
+  ASSERT_EQ(meetings.size(), 2U);
+  EXPECT_EQ(meetings[0].second.secret, wire::Secret{std::byte{7}});
+  board_.record(1, {.key = "7/rank/0", .value = {std::byte{1}}});
+  board_.record(9, {.key = "7/rank/1", .value = {}});  // No agent.
+  auto records = said<agent::Record>();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].first, 2U);
+  enlist(3, "launcher");
+  records = said<agent::Record>();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].first, 3U);
+  EXPECT_EQ(records[0].second.key, "7/rank/0");
+}
 
 TEST_F(SwitchboardTest, AShellIsJoinedWithASessionOfItsHostsAgent) {
   enlist(1, "worker-0");

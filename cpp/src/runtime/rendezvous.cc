@@ -9,6 +9,7 @@
 #include "io/interfaces.h"
 #include "transport/rank_bootstrap.h"
 #include "wire/agent_bootstrap.h"
+#include "wire/agent_service.h"
 #include "wire/directory_bootstrap.h"
 #include "wire/secret.h"
 
@@ -40,6 +41,26 @@ bool may_meet(const Environment& environment) {
   if (!environment.meeting_hosts.empty()) return true;
   return on_one_host(environment) == true && !environment.job_id.empty() &&
          environment.launcher != "torchrun";
+}
+
+/// Ranks that mpirun has started in the pods of a job; its agents let them meet. One run's are told
+/// from those of the next by the launcher's name for the job.
+bool meet_in_pods(const Environment& environment) {
+  return !environment.pod_job.empty() && !environment.pod_head.empty() &&
+         !environment.launcher.empty() && !environment.job_id.empty() &&
+         !environment.meeting_port && on_one_host(environment) != true;
+}
+
+Result<std::unique_ptr<wire::Bootstrap>> open_pod_bootstrap(const Place& place,
+                                                            std::string& own_address) {
+  const Environment& environment = place.environment;
+  CORRO_ASSIGN(const auto head, io::SocketAddress::parse(environment.pod_head));
+  own_address = io::own_address_towards(head);
+  CORRO_ASSIGN(auto agent,
+               wire::AgentBootstrap::connect({.name = wire::pod_service_name(environment.pod_job),
+                                              .rank = place.rank,
+                                              .deadline = place.deadline}));
+  return std::unique_ptr<wire::Bootstrap>(std::move(agent));
 }
 
 std::vector<std::string> own_names() {
@@ -87,6 +108,7 @@ Result<std::unique_ptr<wire::Bootstrap>> open_bootstrap(const Place& place, int 
     CORRO_ASSIGN(auto directory, wire::DirectoryBootstrap::open(environment.bootstrap_directory));
     return std::unique_ptr<wire::Bootstrap>(std::move(directory));
   }
+  if (meet_in_pods(environment)) return open_pod_bootstrap(place, own_address);
   if (may_meet(environment)) return open_rank_bootstrap(place, own_address);
   return Status(Code::kFailedPrecondition,
                 "several ranks, but no way to find each other: start them with `corro run`, or set "

@@ -15,7 +15,19 @@ namespace {
 
 constexpr std::string_view kVersion = "corro/1";
 constexpr std::string_view kPurpose = "corro member key 1";
+constexpr std::string_view kRanksPurpose = "corro ranks secret 1";
 constexpr size_t kLongestName = 64;
+
+/// HMAC-SHA256 of the text.
+Key derive(const Key& part, const std::string& text) {
+  Key key{};
+  unsigned int length = 0;
+  const auto* made = HMAC(EVP_sha256(), part.data(), static_cast<int>(part.size()),
+                          reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                          reinterpret_cast<unsigned char*>(key.data()), &length);
+  CORRO_CHECK(made != nullptr && length == key.size(), length);
+  return key;
+}
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= kLongestName && std::ranges::all_of(text, [](char c) {
@@ -66,14 +78,11 @@ Result<PodIdentity> decode_identity(std::string_view text) {
 }
 
 Key derive_member_key(const Key& part, std::string_view job_uid, std::string_view member) {
-  const std::string text = fmt::format("{} {} {}", kPurpose, job_uid, member);
-  Key key{};
-  unsigned int length = 0;
-  const auto* made = HMAC(EVP_sha256(), part.data(), static_cast<int>(part.size()),
-                          reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-                          reinterpret_cast<unsigned char*>(key.data()), &length);
-  CORRO_CHECK(made != nullptr && length == key.size(), length);
-  return key;
+  return derive(part, fmt::format("{} {} {}", kPurpose, job_uid, member));
+}
+
+wire::Secret derive_ranks_secret(const Key& part, std::string_view job_uid) {
+  return derive(part, fmt::format("{} {}", kRanksPurpose, job_uid));
 }
 
 Result<std::map<std::string, std::string>> make_credentials(std::string_view job_uid,

@@ -47,6 +47,9 @@ struct PodIdentity {
 [[nodiscard]] Key derive_member_key(const Key& part, std::string_view job_uid,
                                     std::string_view member);
 
+/// The secret of ranks that the job's pods have, made of the first part's key as a member's is.
+[[nodiscard]] wire::Secret derive_ranks_secret(const Key& part, std::string_view job_uid);
+
 /// The texts of one part of a job's Secret, by key: "head", fresh and random, and one for each of
 /// `members`, of which "head" may be one. INVALID_ARGUMENT for a uid or member that is no name.
 [[nodiscard]] Result<std::map<std::string, std::string>> make_credentials(

@@ -51,6 +51,15 @@ TEST(CredentialsTest, TheDerivationStaysAsItIs) {
             "01bfb003e06df0ae746f9140ccf55fbaa71b8ebf0d32e51318a8925202580f37");
 }
 
+/// A launcher's ranks of different releases meet.
+TEST(CredentialsTest, TheSecretOfRanksIsNoMembersKey) {
+  const auto secret = derive_ranks_secret({}, "uid");
+  EXPECT_NE(secret, derive_ranks_secret({}, "other"));
+  EXPECT_NE(secret, derive_member_key({}, "uid", ""));
+  EXPECT_EQ(wire::to_hex(secret),
+            "2629edfa38618270f970ae2f3b8e21f2e46a5f05e76057f31cb2753baf03c321");
+}
+
 TEST(CredentialsTest, ASecretHasTheHeadsKeyAndOneThatFollowsFromItForEachMember) {
   const std::vector<std::string> members = {"head", "launcher", "worker-0"};
   const auto values = make_credentials("uid", members).value();

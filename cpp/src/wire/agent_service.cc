@@ -39,6 +39,8 @@ int32_t writer_of(const std::string& key) {
 
 }  // namespace
 
+std::string pod_service_name(const std::string& job_uid) { return "corro-pod-" + job_uid; }
+
 struct AgentService::Impl {
   struct Connection {
     io::Fd fd;

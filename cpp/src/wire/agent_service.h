@@ -22,6 +22,10 @@
 
 namespace corro::wire {
 
+/// Where the agent of a pod serves ranks that mpirun has started: the same name in each pod of the
+/// job, since some launchers give their own variables to all ranks.
+[[nodiscard]] std::string pod_service_name(const std::string& job_uid);
+
 /// A worker that has introduced itself.
 struct WorkerHello {
   int32_t rank = -1;
