@@ -4,7 +4,7 @@
     tools/image.py python --wheel build/wheels/*.whl --to python.tar
     tools/image.py show operator.tar python.tar        name, digest and sizes
 
-operator  /corro, one static program, and nothing else. The operator runs it, and so do the init
+operator  /bin/corro, one static program, and nothing else. The operator runs it, and so do the init
           containers and the heads of jobs.
 python    Debian's Python with numpy, Open MPI's mpirun and corro's wheels, for pods that train.
 
@@ -34,7 +34,7 @@ EXAMPLES = {
     "tensorflow_mnist.py": ROOT / "examples/numpy_mnist.py",
 }
 # Nobody's: a number, since there is no /etc/passwd, and `runAsNonRoot` asks for one.
-OPERATOR_RUN = {"User": "65532:65532", "Entrypoint": ["/corro"], "Cmd": ["operator"]}
+OPERATOR_RUN = {"User": "65532:65532", "Entrypoint": ["/bin/corro"], "Cmd": ["operator"]}
 PYTHON_RUN = {
     "User": debian_root.USER,
     "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"],
@@ -64,9 +64,9 @@ def operator_image(program: Path, scratch: Path, epoch: int) -> Image:
             f"{program}: needs {loader}, which an empty image has not; link statically"
         )
     tree = scratch / "operator"
-    tree.mkdir()
-    shutil.copyfile(program, tree / "corro")
-    (tree / "corro").chmod(0o755)
+    (tree / "bin").mkdir(parents=True)
+    shutil.copyfile(program, tree / "bin/corro")
+    (tree / "bin/corro").chmod(0o755)
     shutil.copyfile(ROOT / "LICENSE", tree / "LICENSE")
     (tree / "LICENSE").chmod(0o644)
     return Image(

@@ -188,7 +188,7 @@ def test_the_operators_image_is_small_and_runs_from_nothing(tmp_path: Path) -> N
     oci_archive.write_archive(tmp_path / "image.tar", made)
     [layer] = layers_of(tmp_path / "image.tar")
     root = unpack(layer, tmp_path / "root")
-    assert sorted(path.name for path in root.iterdir()) == ["LICENSE", "corro"]
+    assert sorted(path.name for path in root.iterdir()) == ["LICENSE", "bin"]
     entry = made.run["Entrypoint"][0]
     assert inside(root, entry, "version") == f"corro {image.VERSION}\n"
     assert "--agent-image" in inside(root, entry, *made.run["Cmd"], "--help")

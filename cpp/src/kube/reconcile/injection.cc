@@ -13,8 +13,8 @@ constexpr const char* kProgramVolume = "corro-bin";
 constexpr const char* kTokenPath = "/corro/token";
 constexpr const char* kTokenVolume = "corro-token";
 constexpr const char* kInitName = "corro-agent";
-/// In the agent's image.
-constexpr const char* kProgramInImage = "/corro";
+/// In the agent's image: not below /corro, where volumes of this pod are mounted.
+constexpr const char* kProgramInImage = "/bin/corro";
 constexpr int kNobody = 65532;
 /// Where the head of a CorroJob, which runs the ranks, keeps their logs.
 constexpr const char* kRunPath = "/tmp";
