@@ -258,6 +258,22 @@ def test_sigterm_reaches_what_sessions_have_started(pair: Pods, tmp_path: Path) 
     assert done.exists()
 
 
+def test_a_replacement_does_not_shorten_the_grace(pair: Pods, tmp_path: Path) -> None:
+    """The operator makes it as soon as a pod is asked to end."""
+    ready, told, done = (tmp_path / name for name in ("ready", "told", "done"))
+    wait = "i=0; while [ $i -lt 70 ]; do sleep 0.1; i=$((i+1)); done"
+    script = f"trap 'echo told >> {told}' TERM; echo 1 > {ready}; {wait}; echo 1 > {done}"
+    pair.rsh("mnist-worker-0", script)
+    number_in(ready)
+    pair.started[1].terminate()
+    wait_for(told.exists, "the command was told")
+    pair.agent("worker-0", generation=1)
+    pair.wait_until_there("worker-0", 1)
+    wait_for(lambda: pair.started[1].poll() is not None, "the end of the old one")
+    assert done.exists(), "its 7 s were cut short"
+    assert told.read_text() == "told\n"
+
+
 def test_a_lack_of_memory_is_said_where_the_kubelet_reads(job: Pods) -> None:
     job.head()
     eat = "import mmap; m = mmap.mmap(-1, 1 << 28); [m.write(b'x' * (1 << 20)) for _ in range(256)]"

@@ -263,6 +263,8 @@ void PodAgent::hear(const agent::Message& message) {
   if (const auto* refused = std::get_if<agent::Refused>(&body)) {
     // It was taken for lost: it dials again.
     if (refused->code == Code::kUnavailable) return;
+    // What was asked to end has its grace, and was told once.
+    if (state_ == State::kEnding) return;
     // This pod was replaced, or is of another release.
     tell_others(SIGTERM);
     return end(kLostHeadExit, "the head refuses this pod: " + refused->why,
