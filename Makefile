@@ -61,6 +61,10 @@ faults: test-setup ## Run only the tests that kill, stop and starve processes
 test-kube: setup $(STAMPS)/packages-kube ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
 	@tests/kube/run.sh $(ARGS)
 
+.PHONY: test-kube-node
+test-kube-node: setup images $(STAMPS)/packages-kube $(STAMPS)/packages-node-system ## Test on one real Kubernetes node (needs root) [ARGS=...]
+	@tests/kube/run_node.sh $(ARGS)
+
 .PHONY: asan tsan
 asan tsan: setup $(STAMPS)/packages-clang ## Run the C++ tests under sanitizers
 	$(call quiet,cmake --preset $@,cmake-$@)

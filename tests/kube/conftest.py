@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
+# These need what node.sh starts.
+collect_ignore = [] if "CORRO_NODE_FOLDER" in os.environ else ["node"]
 sys.path[:0] = [str(HERE)]
 
 from harness import Plane, apply_crds, start_plane, stop_plane, wait_until  # noqa: E402

@@ -95,7 +95,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 TOML
   start containerd containerd --config "$folder/containerd.toml"
   wait_for 30 "containerd's start" containerd ctr version
-  "$python" "$here/pause_image.py" "$node_programs/bin/busybox" >"$folder/pause.tar"
+  "$python" "$here/pause_image.py" "$node_programs/bin/busybox" "$folder/pause.tar"
   for image in "$folder/pause.tar" ${CORRO_NODE_IMAGES:-}; do
     ctr --namespace k8s.io images import "$image" >"$folder/import.log" 2>&1 || { cat "$folder/import.log" >&2; exit 1; }
   done
@@ -105,7 +105,8 @@ start_kubelet() {
   local plane=${KUBECONFIG%/*}
   certificate "$plane" "$node" "/O=system:nodes/CN=system:node:$node"
   kubeconfig "$plane" "$node"
-  : >"$folder/resolv.conf" # No names: nothing here depends on them.
+  # Nothing here depends on names: who looks one up is refused at once.
+  echo "nameserver 127.0.0.1" >"$folder/resolv.conf"
   cat >"$folder/kubelet.yaml" <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
