@@ -69,6 +69,11 @@ UnixTime wall_now() {
   return std::chrono::time_point_cast<microseconds>(std::chrono::system_clock::now());
 }
 
+Duration time_until(UnixTime time, UnixTime now) {
+  constexpr microseconds kMost = std::chrono::hours(24 * 365);
+  return std::clamp(time - now, microseconds::zero(), kMost);
+}
+
 std::optional<UnixTime> parse_rfc3339(std::string_view text) {
   const auto time = take_fields(text, "%Y-%m-%dT%H:%M:%S");
   if (!time) return {};

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
+
 namespace corro {
 
 /// Microseconds since 1970 in UTC: the resolution of a Lease.
@@ -13,6 +15,10 @@ using UnixTime = std::chrono::sys_time<std::chrono::microseconds>;
 
 /// The machine's wall clock. It may jump: waits are measured with base/clock.h. Thread-safe.
 [[nodiscard]] UnixTime wall_now();
+
+/// How long it is from `now` until `time`, by the calendar: 0 if that is over, a year at most,
+/// since texts of others may say any year, and nanoseconds know 292.
+[[nodiscard]] Duration time_until(UnixTime time, UnixTime now);
 
 /// Reads RFC 3339: "2026-11-24T20:15:04.123456Z", any number of digits after the point or none, any
 /// offset. Nothing for other text and for dates that do not exist. Takes one digit where two

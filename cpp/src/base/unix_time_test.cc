@@ -34,5 +34,12 @@ TEST(UnixTime, AreReadAndWritten) {
   EXPECT_FALSE(parse_http_date("Sun, 06 Abc 1994 08:49:37 GMT"));
 }
 
+TEST(UnixTime, AnyYearIsWaitedForAYearAtMost) {
+  const UnixTime now = *parse_rfc3339("2026-11-24T20:00:00Z");
+  EXPECT_EQ(time_until(*parse_rfc3339("2026-11-24T20:01:00Z"), now), std::chrono::minutes(1));
+  EXPECT_EQ(time_until(*parse_http_date("Sun, 06 Nov 199 08:49:37 GMT"), now), Duration::zero());
+  EXPECT_EQ(time_until(*parse_rfc3339("9999-01-01T00:00:00Z"), now), std::chrono::days(365));
+}
+
 }  // namespace
 }  // namespace corro

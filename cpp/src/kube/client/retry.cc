@@ -23,9 +23,7 @@ std::optional<Duration> retry_after(const Headers& headers, UnixTime now) {
   const auto found = headers.find("retry-after");
   if (found == headers.end()) return {};
   const std::string& text = found->second;
-  if (const auto date = parse_http_date(text)) {
-    return std::max<Duration>(Duration::zero(), *date - now);
-  }
+  if (const auto date = parse_http_date(text)) return time_until(*date, now);
   const bool is_number = !text.empty() && text.size() <= 9 &&
                          text.find_first_not_of("0123456789") == std::string::npos;
   if (!is_number) return {};

@@ -82,15 +82,14 @@ void JobWorker::look(const std::string& uid, const Stop& stop) {
   Look look{table_.find(uid), {}};
   if (look.record == nullptr) return queue_.done(uid);
   const Decision decision = decide(look);
-  if (decision.look_again)
-    look.again = std::max<Duration>(*decision.look_again - wall_now(), Duration::zero());
+  if (decision.look_again) look.again = time_until(*decision.look_again, wall_now());
   for (const Action& action : decision.actions) {
     if (!leads_() || stop.requested()) break;
     if (!perform(look, action, stop)) break;
   }
   if (look.again) queue_.add_after(uid, *look.again);
   if (const auto trial = look.record->lock()->next_trial(now()))
-    queue_.add_after(uid, *trial - wall_now());
+    queue_.add_after(uid, time_until(*trial, wall_now()));
   look.failed ? queue_.failed(uid) : queue_.done(uid);
 }
 
