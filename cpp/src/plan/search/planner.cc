@@ -342,8 +342,10 @@ double Planner::least_products(const JobShape& shape) const {
 }
 
 void Planner::search() {
-  // Of stages on devices of several kinds the bounds say less, so more has to be solved.
-  const uint32_t most_exact = (pools_.size() > 1 ? 8 : 1) * request_.most_exact;
+  // Of stages on devices of several kinds, and of chunks, the bounds say less, so more has to be
+  // solved.
+  const bool loose = pools_.size() > 1 || request_.trainer == Trainer::kMegatron;
+  const uint32_t most_exact = (loose ? 8 : 1) * request_.most_exact;
   while (!queue_.empty()) {
     const Waiting first = queue_.top();
     const bool done = best_ && first.bound >= objective(*best_);

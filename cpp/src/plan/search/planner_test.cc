@@ -359,6 +359,18 @@ TEST(Planner, MegatronMovesTheOptimizerAlone) {
   }
 }
 
+TEST(Planner, MegatronsRanksHaveAsManySamplesEach) {
+  Request request = small();
+  request.cluster = cluster_of(7, 2);
+  request.global_batch = 64;
+  request.pins = {.tensor = 1, .pipeline = 1};
+  EXPECT_NE(64 % decide(request).best.shape.data, 0U);  // corro's may have one less.
+  request.trainer = Trainer::kMegatron;
+  EXPECT_EQ(64 % decide(request).best.shape.data, 0U);
+  request.pins.data = 14;
+  EXPECT_EQ(make_plan(request).status().code(), Code::kInvalidArgument);
+}
+
 TEST(Planner, OffloadingActivationsByPinNeedsHostMemory) {
   Request request = short_of_memory(100e9);
   request.pins.recompute = Recompute::kOffload;

@@ -121,14 +121,17 @@ class Enumeration {
     const uint64_t cut = uint64_t{base_.tensor} * base_.context * p;
     if (cut > devices_ || p > layers_) return;
     const auto most = static_cast<uint32_t>(devices_ / cut);
+    // Megatron's ranks all have as many samples.
+    const bool even_alone = request_.trainer == Trainer::kMegatron;
     if (pins_.data) {
-      if (*pins_.data <= most) add_data(*pins_.data);
+      const bool can = !even_alone || batch_ % *pins_.data == 0;
+      if (*pins_.data <= most && can) add_data(*pins_.data);
       return;
     }
     // The fewest ranks that share the batch as well as the most do, if unevenly.
     const uint32_t share = (batch_ + most - 1) / most;
     const uint32_t uneven = (batch_ + share - 1) / share;
-    if (batch_ % uneven != 0) add_data(uneven);
+    if (batch_ % uneven != 0 && !even_alone) add_data(uneven);
     // Fewer ranks use fewer devices, which is cheaper, and faster where links are slow.
     for (auto d = batch_divisors_.rbegin(); d != batch_divisors_.rend(); ++d) {
       if (*d <= most) add_data(*d);
