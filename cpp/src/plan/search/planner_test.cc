@@ -389,6 +389,12 @@ TEST(Planner, KeepsAPinnedSchedule) {
   }
 }
 
+TEST(Planner, AModelWithoutExpertsIsNotCutByThem) {
+  Request request = small();
+  request.pins.expert = 4;
+  EXPECT_EQ(make_plan(request).status().code(), Code::kInvalidArgument);
+}
+
 TEST(Planner, RefusesPinsThatNoShapeHas) {
   Request request = small();
   request.pins = {.tensor = 2, .pipeline = 8};

@@ -145,7 +145,7 @@ class Enumeration {
       if (experts_ % e == 0 && d % e == 0) experts.push_back(e);
     }
     each(pins_.expert, experts, [&](uint32_t e) {
-      if (d % e != 0) return;
+      if (d % e != 0 || std::max(experts_, 1U) % e != 0) return;
       base_.expert = e;
       const uint32_t samples = (batch_ + d - 1) / d;
       each(pins_.micro_batch, divisors(samples), [&](uint32_t b) {
