@@ -92,7 +92,6 @@ def second_namespace(plane: Plane) -> Iterator[str]:
     plane.api.delete(f"/api/v1/namespaces/{name}")
 
 
-# mpijob different: flags-defaults
 LOSSES = 20
 
 
@@ -145,6 +144,7 @@ def test_what_an_idle_operator_takes(
         )
 
 
+# mpijob different: flags-defaults
 @pytest.mark.last
 @pytest.mark.timeout(1500)
 def test_two_hundred_jobs_at_once(

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/unix_time.h"
 #include "kube/client/api_error.h"
 #include "kube/client/exec_credential.h"
 #include "kube/client/kubeconfig.h"
@@ -54,10 +55,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     default: {
       const kube::Headers headers{{"retry-after", std::string(text)}};
-      const auto delay = kube::retry_after(headers, kube::UnixTime{});
+      const auto delay = kube::retry_after(headers, UnixTime{});
       if (delay) CORRO_CHECK(*delay >= Duration::zero());
-      const auto time = kube::parse_rfc3339(text);
-      if (time) CORRO_CHECK(kube::parse_rfc3339(kube::rfc3339_micro(*time)).has_value());
+      const auto time = parse_rfc3339(text);
+      if (time) CORRO_CHECK(parse_rfc3339(rfc3339_micro(*time)).has_value());
     }
   }
   return 0;
