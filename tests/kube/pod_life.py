@@ -65,6 +65,9 @@ def next_step(pod: Object, done: str, address: str, now: str) -> Step | None:
         return Step(_ended(pod, {}, now, forced=True), delay=seconds(pod, "stop-after"))
     if finished:
         return None
+    if (deadline := pod["spec"].get("activeDeadlineSeconds")) is not None:
+        late = _ended(pod, {}, now, forced=True) | {"phase": "Failed", "reason": "DeadlineExceeded"}
+        return Step(late, delay=float(deadline))
     if status.get("phase", "Pending") == "Pending":
         if word == "never-start":
             return None if command == done else Step(_waiting(pod), command=command)

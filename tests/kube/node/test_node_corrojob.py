@@ -49,6 +49,8 @@ def test_it_trains(space: Space, volume: Path) -> None:
     job.wait_for_state("Succeeded")
     with np.load(volume / "weights.npz") as left:
         assert left["epoch"] == 3, "the last of four"
+    job.wait(lambda _: job.pods()[head]["status"]["phase"] == "Failed", "the head's end")
+    wait_for_line(space, head, "epoch 4/4 accuracy 0.8")
 
 
 def test_a_deleted_worker_costs_a_restart_from_the_checkpoint(space: Space, volume: Path) -> None:

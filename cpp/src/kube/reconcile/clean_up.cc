@@ -26,8 +26,13 @@ void force_stuck_pod(JobView& view, const PodView& pod) {
   view.force_remove_pod(pod);
 }
 
+/// What the ranks of a CorroJob have printed is in its head's log.
+bool is_head_with_log(const JobView& view, const PodView& pod) {
+  return pod.member == Member::kHead && !view.spec.is_mpi() && pod.phase != PodPhase::kPending;
+}
+
 bool is_wanted_after_end(const JobView& view, const PodView& pod) {
-  if (pod.member == Member::kHead) return false;
+  if (pod.member == Member::kHead) return is_head_with_log(view, pod);
   if (!view.spec.is_mpi()) return pod.has_ended();
   if (pod.member == Member::kLauncher) return pod.has_ended();
   switch (view.spec.clean_pods) {
@@ -72,7 +77,12 @@ void remove_pod_group(JobView& view) {
 void clean_up(JobView& view) {
   view.status.set("observedGeneration", view.spec.generation);
   for (const PodView& pod : view.pods) {
-    if (!is_launcher_jobs(view, pod) && !is_wanted_after_end(view, pod)) view.remove_pod(pod);
+    if (is_launcher_jobs(view, pod)) continue;
+    if (!is_wanted_after_end(view, pod)) {
+      view.remove_pod(pod);
+    } else if (is_head_with_log(view, pod)) {
+      view.stop_pod(pod);
+    }
   }
   const Json* launcher = view.object("Job", launcher_host(view.spec));
   if (launcher != nullptr && launcher_end(view).kind == LauncherEnd::Kind::kNone)

@@ -27,6 +27,13 @@ bool is_deleting(const Json& object) {
 
 bool is_live(const Json& pod) { return !has_ended(pod) && !is_deleting(pod); }
 
+/// As the kubelet does once a pod's deadline is over.
+void end_late(Json& pod) {
+  if (!pod["spec"].contains("activeDeadlineSeconds") || !is_live(pod)) return;
+  pod["status"]["phase"] = "Failed";
+  pod["status"]["reason"] = "DeadlineExceeded";
+}
+
 std::string key_of(const PodView& view) { return member_key(view.member, view.index); }
 
 }  // namespace
@@ -192,6 +199,7 @@ ClusterModel::Answer ClusterModel::perform(const Action& action) {
       action.body["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"])
     return Answer::kConflict;
   object.merge_patch(action.body);
+  if (action.kind == ActionKind::kPatch && action.object.kind == "Pod") end_late(object);
   write(action.object, std::move(object));
   return Answer::kDone;
 }

@@ -160,6 +160,14 @@ void JobView::force_remove_pod(const PodView& pod) {
                       .body = std::move(body)});
 }
 
+void JobView::stop_pod(const PodView& pod) {
+  if (pod.has_ended() || pod.is_deleting || pod.has_deadline) return;
+  writes_.push_back({.kind = ActionKind::kPatch,
+                     .api_version = "v1",
+                     .object = {"Pod", pod.name},
+                     .body = Json::object({{"spec", {{"activeDeadlineSeconds", 1}}}})});
+}
+
 void JobView::event(std::string_view type, std::string_view reason, std::string_view message) {
   events_.push_back(
       {.kind = ActionKind::kEvent,

@@ -57,6 +57,8 @@ class JobView {
   void remove_pod(const PodView& pod);
   /// Takes away the object of a pod that does not end, without a word from its node.
   void force_remove_pod(const PodView& pod);
+  /// Ends a pod that runs, and keeps its object, whose log can be read then.
+  void stop_pod(const PodView& pod);
   void event(std::string_view type, std::string_view reason, std::string_view message);
   void look_again(KubeTime at);
   /// The first one is what the condition says.

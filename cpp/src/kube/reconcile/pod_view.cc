@@ -173,6 +173,7 @@ std::optional<PodView> view_of(const Json& pod) {
   view.created = time_in(metadata, "creationTimestamp");
   view.deletion = time_in(metadata, "deletionTimestamp");
   view.is_deleting = metadata.contains("deletionTimestamp");
+  view.has_deadline = object_in(pod, "spec").contains("activeDeadlineSeconds");
   const Json* ready = condition_in(status, "Ready");
   view.is_ready = view.phase == PodPhase::kRunning && !view.is_deleting &&
                   (ready == nullptr || text_in(*ready, "status") == "True");

@@ -1,6 +1,6 @@
 // PodView: of a pod, what decides about its job. Of the pod's JSON it reads metadata (name, uid,
-// labels, annotations, ownerReferences, deletionTimestamp, creationTimestamp) and status; a cache
-// may drop the rest.
+// labels, annotations, ownerReferences, deletionTimestamp, creationTimestamp), spec's
+// activeDeadlineSeconds, and status; a cache may drop the rest.
 #pragma once
 
 #include <optional>
@@ -22,6 +22,7 @@ struct PodView {
   PodPhase phase = PodPhase::kPending;
   bool is_deleting = false;
   bool is_ready = false;
+  bool has_deadline = false;        ///< The kubelet ends it, and its object stays.
   Cause cause = Cause::kUserError;  ///< If it failed or is being deleted.
   std::string why;                  ///< How it ended: "exit code 1", "Evicted: ...".
   std::string trouble;              ///< Why it does not run: "Unschedulable: 0/3 nodes ...".

@@ -646,6 +646,33 @@ TEST(Reconcile, ACorroJobRestartsByCauseUntilItsLimit) {
   EXPECT_THAT(cluster.live_pods(), IsEmpty());
 }
 
+TEST(Reconcile, TheHeadOfAFinishedCorroJobEndsAndStaysForItsLog) {
+  ClusterModel cluster(sample_corro_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  Json done = *cluster.get("Pod", "mnist-worker-0-g0");
+  done["status"]["phase"] = "Succeeded";
+  cluster.put(done);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Succeeded");
+  EXPECT_THAT(cluster.live_pods(), IsEmpty());
+  const Json* head = cluster.get("Pod", "mnist-head");
+  ASSERT_NE(head, nullptr);
+  EXPECT_EQ((*head)["status"]["reason"], "DeadlineExceeded");
+  EXPECT_EQ(cluster.performed[ActionKind::kPatch], 1);
+}
+
+TEST(Reconcile, AHeadThatNeverRanGoesWithItsJob) {
+  ClusterModel cluster(with(sample_corro_job(1), R"({"activeDeadlineSeconds": 5})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  Json waits = *cluster.get("Pod", "mnist-head");
+  waits["status"] = {{"phase", "Pending"}};
+  cluster.put(waits);
+  cluster.pass(seconds(6));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Failed");
+  EXPECT_EQ(cluster.get("Pod", "mnist-head"), nullptr);
+}
+
 TEST(Reconcile, CountsAgainstTheLimitBeginAnewAfterALongRun) {
   ClusterModel cluster(with(sample_corro_job(1), R"({"restart": {"outOfMemory": {"limit": 1}}})"),
                        1);
