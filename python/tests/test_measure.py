@@ -132,3 +132,10 @@ def test_all_divisions_of_the_batch_are_candidates() -> None:
     assert micro_batches(question) == [1, 2, 3, 4, 6, 12]
     with pytest.raises(InvalidArgumentError, match="cannot be divided among 3 ranks"):
         candidates(Question("c.yaml", ranks=3, global_batch=2), layers=1)
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_measuring(tmp_path: Path) -> None:
+    done = measure(tmp_path, "build", "--json", "no/such/out.json")
+    assert done.returncode == 2
+    assert "corro plan: --json: no/such/out.json: cannot be written" in done.stderr
+    assert "measuring each layer" not in done.stderr

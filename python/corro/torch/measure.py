@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     corro.init()
     try:
+        if options.json:
+            _check_writable(Path(options.json))
         build = _load(options.model)
         question = Question(
             options.cluster,
@@ -102,6 +104,15 @@ def measure(build: Build, question: Question, device: str, output: str | None) -
 def _tell(what: str) -> None:
     if corro.rank() == 0:
         print(f"corro plan: {what}", file=sys.stderr, flush=True)
+
+
+def _check_writable(path: Path) -> None:
+    """Refuses, before minutes of measuring, a file that rank 0 could not write after them."""
+    if corro.rank() != 0:
+        return
+    where = path if path.exists() else path.parent
+    if path.is_dir() or not where.exists() or not os.access(where, os.W_OK):
+        raise InvalidArgumentError(f"--json: {path}: cannot be written: is its folder there?")
 
 
 def _load(spec: str) -> Build:
