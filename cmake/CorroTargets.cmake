@@ -91,13 +91,17 @@ endfunction()
 # corro_test(NAME SOURCES ... USES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds]): one gtest program of a
 # folder, found by ctest. Label `faults`: kills or starves processes, runs alone; `slow`: only in `make test-all`.
 # REPLACES_NEW: counts allocations with an operator new of its own, which sanitizers replace themselves.
+# PURE: neither the test nor what it tests starts a thread, so the thread sanitizer has nothing to see.
 function(corro_test name)
   if(NOT CORRO_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "REPLACES_NEW" "TIMEOUT" "SOURCES;USES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "REPLACES_NEW;PURE" "TIMEOUT" "SOURCES;USES;LINKS;LABELS" ${ARGN})
   if(arg_REPLACES_NEW AND CORRO_SANITIZE)
     message(STATUS "${name}: left out, since sanitizers replace operator new themselves")
+    return()
+  endif()
+  if(arg_PURE AND CORRO_SANITIZE MATCHES "thread")
     return()
   endif()
   add_executable(${name} ${arg_SOURCES})
