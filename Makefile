@@ -61,6 +61,10 @@ faults: test-setup ## Run only the tests that kill, stop and starve processes
 test-kube: setup $(STAMPS)/packages-kube ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
 	@tests/kube/run.sh $(ARGS)
 
+.PHONY: kube-page
+kube-page: setup $(STAMPS)/packages-kube ## Follow docs/kubernetes.md on a real Kubernetes control plane
+	@$(VENV)/python -m pytest -q -rs -p no:cacheprovider tests/kube/test_docs.py
+
 .PHONY: test-kube-node
 test-kube-node: setup images $(STAMPS)/packages-kube $(STAMPS)/packages-node-system ## Test on one real Kubernetes node (needs root) [ARGS=...]
 	@tests/kube/run_node.sh $(ARGS)

@@ -61,7 +61,7 @@ class PlayedDeployment:
         pod = deployment["spec"]["template"]["spec"]
         [container] = pod["containers"]
         program, command, *flags = container["command"]
-        assert (program, command) == ("/corro", "operator")
+        assert (program, command) == ("/bin/corro", "operator"), container["command"]
         for path, file in self._mounted(pod, container).items():
             flags = [flag.replace(path, file) for flag in flags]
         return [flag for flag in flags if not flag.startswith("--listen=")]
@@ -85,7 +85,7 @@ class PlayedDeployment:
                 if wanted != self._flags:
                     self._change_to(wanted)
         except (AssertionError, ApiError, OSError) as error:
-            self.failure = str(error)
+            self.failure = repr(error)
 
     def _change_to(self, flags: list[str]) -> None:
         if self._process is not None:
