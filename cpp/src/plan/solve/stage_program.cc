@@ -64,20 +64,22 @@ const StageCost& StageCosts::of(uint32_t begin, uint32_t end, uint32_t mesh, uin
     ++asked_;
     cost = problem_.cost({begin, end}, problem_.meshes[mesh], static_cast<uint32_t>(place + 1));
     CORRO_CHECK(cost.time >= 0 && cost.fill >= 0, cost.time, cost.fill);
-    check_grows(place, class_of_[size_t{begin} * (layers_ + 1) + end] * meshes + mesh);
+    raise(place, class_of_[size_t{begin} * (layers_ + 1) + end] * meshes + mesh);
   }
   return cost;
 }
 
-void StageCosts::check_grows(size_t place, size_t cell) const {
+void StageCosts::raise(size_t place, size_t cell) {
   if (place < 2 || memo_[1].empty() || memo_[1][cell].time < 0) return;
-  // Sums of the same numbers in another order may differ by rounding.
-  constexpr double kRounding = 1 - 1e-9;
+  // What a quick choice under a limit of memory may miss.
+  constexpr double kMissed = 0.9;
   const StageCost& late = memo_[1][cell];
-  const StageCost& early = memo_[place][cell];
-  CORRO_CHECK(early.time >= late.time * kRounding && early.fill >= late.fill * kRounding,
+  StageCost& early = memo_[place][cell];
+  CORRO_CHECK(early.time >= late.time * kMissed && early.fill >= late.fill * kMissed,
               "a stage costs less with more stages behind it", early.time, late.time, early.fill,
               late.fill);
+  early.time = std::max(early.time, late.time);
+  early.fill = std::max(early.fill, late.fill);
 }
 
 StageProgram::StageProgram(const StageProblem& problem) : problem_(problem), costs_(problem) {

@@ -35,7 +35,8 @@ class StageCosts {
 
  private:
   void number_ranges();
-  void check_grows(size_t place, size_t cell) const;
+  /// To what it costs as the last but one, which rests and dominance go by.
+  void raise(size_t place, size_t cell);
 
   const StageProblem& problem_;
   uint32_t layers_ = 0;

@@ -72,8 +72,9 @@ struct StageProblem {
   /// under 1F1B are min(from_end, micro-batches).
   uint32_t last_class = std::numeric_limits<uint32_t>::max();
   /// Cost of these layers on this mesh as stage `from_end`, the last one being 1. Never negative,
-  /// and never less for a greater from_end, which has more micro-batches in flight. Asked once for
-  /// ranges that hold equally many layers of each run.
+  /// and no less for a greater from_end, which has more micro-batches in flight: what a quick
+  /// choice finds less by counts as no less. Asked once for ranges that hold equally many layers of
+  /// each run.
   std::function<StageCost(const StageRange& range, const Mesh& mesh, uint32_t from_end)> cost;
 };
 

@@ -311,6 +311,22 @@ TEST(Stages, RefuseCostsThatFallAwayFromTheEnd) {
   EXPECT_THROW((void)place_stages(problem), ContractError);
 }
 
+TEST(Stages, TakeACostThatFallsALittleForNoLess) {
+  const StageProblem problem{
+      .runs = {6},
+      .devices = {3},
+      .meshes = {{0, 1}},
+      .weights = {.slowest = 7},
+      .stages = 3,
+      .cost = [](const StageRange& range, const Mesh&, uint32_t from_end) {
+        return StageCost((range.end - range.begin) * (from_end > 2 ? 0.99 : 1.0));
+      }};
+  const auto plan = place_stages(problem);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  ASSERT_EQ(plan->stages.size(), 3U);
+  EXPECT_EQ(plan->stages[0].range.end, 2U);
+}
+
 TEST(Stages, TakeTheLeastSumWhereTheSlowestDoesNotCount) {
   // One micro-batch: one stage has no transfers.
   StageProblem problem{.runs = {4},
