@@ -145,10 +145,7 @@ void Export::add_interleaved(bool is_even) {
   if (divides && add_first_and_last()) {
     return flag("num-virtual-stages-per-pipeline-rank", shape_.chunks);
   }
-  std::vector<uint32_t> layers;
-  for (const StageLayers& stage : stages_) layers.push_back(stage.layers);
-  note(fmt::format("Not expressed: {} chunks a stage, whose stages have {} layers.", shape_.chunks,
-                   fmt::join(layers, ", ")));
+  add_layout();
 }
 
 /// True if the stages between the first and the last are alike, as Megatron divides them.
@@ -162,11 +159,16 @@ bool Export::add_first_and_last() {
   return true;
 }
 
+/// The chunks in the order of the layers: the first of every stage, the second of every stage, ...
 void Export::add_layout() {
   std::string layout = "E";
-  for (size_t s = 0; s < stages_.size(); ++s) {
-    if (s > 0) layout += '|';
-    if (stages_[s].layers > 0) layout += fmt::format("t*{}", stages_[s].layers);
+  for (uint32_t chunk = 0; chunk < shape_.chunks; ++chunk) {
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      if (chunk + s > 0) layout += '|';
+      const uint32_t all = stages_[s].layers;
+      const uint32_t layers = all / shape_.chunks + (chunk < all % shape_.chunks ? 1 : 0);
+      if (layers > 0) layout += fmt::format("t*{}", layers);
+    }
   }
   text_ += fmt::format("--pipeline-model-parallel-layout {}\n", quoted(layout + "L"));
 }

@@ -74,7 +74,8 @@ TEST(Megatron, InterleavesByLayersOfAChunk) {
   EXPECT_THAT(export_megatron(file), HasSubstr("--num-layers-per-virtual-pipeline-stage 1\n"));
   file.decision.best.shape.chunks = 2;
   EXPECT_THAT(export_megatron(file),
-              HasSubstr("# Not expressed: 2 chunks a stage, whose stages have 3, 3, 3, 3 layers."));
+              HasSubstr("--pipeline-model-parallel-layout "
+                        "'Et*2|t*2|t*2|t*2|t*1|t*1|t*1|t*1L'\n"));
   set_layers(file, {2, 4, 4, 2});
   EXPECT_THAT(export_megatron(file), HasSubstr("--decoder-first-pipeline-num-layers 2\n"
                                                "--decoder-last-pipeline-num-layers 2\n"
