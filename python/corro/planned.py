@@ -171,7 +171,7 @@ class Planned:
         ]
         rows = [
             ("Plan", ", ".join(chosen)),
-            ("Step", f"{self.step:.4g} s; at best {self.bound:.4g} s (gap {self.gap:.1%})"),
+            ("Step", f"{self.step:.4g} s; {self._proof}"),
             ("Limited by", self.limiting),
             ("Why", self.why),
         ]
@@ -183,6 +183,12 @@ class Planned:
         )
         bars = "".join(map(self._bar, range(len(self.decisions.stages))))
         return f"<table>{cells}</table><table>{bars}</table>"
+
+    @property
+    def _proof(self) -> str:
+        if self.document["decisions"].get("objective", "time") == "time":
+            return f"at best {self.bound:.4g} s (gap {self.gap:.1%})"
+        return f"its price is within {self.gap:.1%} of the least"
 
     def _bar(self, number: int) -> str:
         stage = self.decisions.stages[number]

@@ -342,8 +342,11 @@ void DecisionReader::read_candidate_predictions(ObjectReader& object, const Plac
 
 void DecisionReader::read_decisions(const Json& value) {
   const Place at{nullptr, "decisions", {}};
-  ObjectReader object(value, at, reading_, {"global_batch", "shape", "stages", "placement"});
+  ObjectReader object(value, at, reading_,
+                      {"global_batch", "objective", "shape", "stages", "placement"});
   file_.decision.global_batch = count(object, "global_batch", 1, kMostBatch);
+  file_.decision.objective =
+      object.choice<Objective>("objective", kObjectiveCount, Objective::kTime);
   read_candidate(object, at, file_.decision.best);
 }
 

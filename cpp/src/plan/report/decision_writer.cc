@@ -148,6 +148,7 @@ Result<Written> document_of(const DecisionFile& file) {
   const Decision& decision = file.decision;
   CORRO_ASSIGN(Written graph, to_json(decision.graph));
   Written decisions{{"global_batch", decision.global_batch}};
+  put(decisions, "objective", name_of(decision.objective), name_of(Objective::kTime));
   put_decisions(decisions, decision.best, decision.memory_limit);
   Written predictions = predictions_to_json(decision.best);
   put(predictions, "hours", decision.hours, 0.0);

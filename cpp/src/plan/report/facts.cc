@@ -165,10 +165,18 @@ std::vector<Fact> predictions_of(const DecisionFile& file) {
   return facts;
 }
 
+std::string bound_text(const Decision& decision) {
+  const std::string gap = percent_text(decision.gap);
+  if (decision.objective == Objective::kTime)
+    return fmt::format("no plan searched takes less than {}: gap {}", seconds_text(decision.bound),
+                       gap);
+  return fmt::format("no plan searched costs less than {} a step: gap {}",
+                     money_text(decision.best.price * (1 - decision.gap)), gap);
+}
+
 std::vector<Fact> certificates_of(const Decision& decision) {
   std::vector<Fact> facts;
-  facts.push_back({"bound", fmt::format("no plan searched takes less than {}: gap {}",
-                                        seconds_text(decision.bound), percent_text(decision.gap))});
+  facts.push_back({"bound", bound_text(decision)});
   double host = 0;
   for (const PlannedStage& stage : decision.best.stages) host = std::max(host, stage.estimate.host);
   facts.push_back(

@@ -99,7 +99,10 @@ void add_prediction_rows(Table& table, const DecisionFile& a, const DecisionFile
   add("to the end", [](File f) { return f.decision.hours; }, hours_text);
   add("cost", [](File f) { return f.decision.cost; }, money_text);
   add("storage, B/s", [](File f) { return f.decision.lambda; }, bytes_text);
-  add("bound", [](File f) { return f.decision.bound; }, seconds_text);
+  const auto bound = [](File f) {
+    return f.decision.objective == Objective::kTime ? f.decision.bound : 0;
+  };
+  add("bound", bound, seconds_text);
   table.rows.push_back(row_of("gap", percent_text(a.decision.gap), percent_text(b.decision.gap)));
   table.rows.back().back().clear();
   table.rows.push_back(row_of("limited by", a.decision.limit, b.decision.limit));

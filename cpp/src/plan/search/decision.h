@@ -109,8 +109,10 @@ struct Decision {
   std::optional<Candidate> runner_up = {};  ///< The best of another shape.
   std::string why = {};                     ///< One sentence: what the best one gains over it.
   std::string limit = {};                   ///< What binds: "computing", "memory of stage 0", ...
-  double bound = 0;                         ///< Seconds that no plan of the search space beats.
-  double gap = 0;                           ///< 1 - bound / step.
+  Objective objective = Objective::kTime;   ///< What was made least.
+  double bound = 0;  ///< Seconds that no plan of the search space beats. Where a price was made
+                     ///< least, its bound as a part of the step: step * (1 - gap).
+  double gap = 0;    ///< 1 - bound / step.
   uint64_t memory_proof = 0;  ///< Bytes of the fullest device, all of MemoryUse summed.
   double memory_limit = 0;    ///< Bytes; of the first pool's devices, where pools differ.
   uint32_t global_batch = 0;

@@ -527,7 +527,7 @@ Result<Decision> Planner::decide() {
   decision.exact = exact_;
   decision.costed = search_.costed();
   const double bound = proven_anywhere_ ? std::min(*proven_anywhere_, objective(*best_)) : proven();
-  // In seconds, whatever was minimised.
+  decision.objective = request_.objective;
   decision.bound = bound / objective(*best_) * best_->step;
   decision.gap = 1 - decision.bound / best_->step;
   decision.global_batch = batch_of(request_);
