@@ -20,7 +20,7 @@
 #include <tuple>
 #include <utility>
 
-#include "plan/amounts.h"
+#include "plan/search/misfit.h"
 #include "plan/search/placing.h"
 #include "plan/search/plan_graph.h"
 #include "plan/search/shapes.h"
@@ -58,9 +58,9 @@ class Planner {
     fill_queue();
     search();
     if (!best_) {
-      const std::vector<JobShape> smallest = smallest_shapes();
+      const std::vector<JobShape> smallest = smallest_shapes(request_, pools_, search_);
       try_each(smallest);
-      if (!best_) return does_not_fit(smallest);
+      if (!best_) return does_not_fit(request_, pools_, search_, smallest);
     }
     ask_cut_policies();
     place_candidates();
@@ -83,10 +83,7 @@ class Planner {
   Status check() const;
   Status check_profile(const Profile& profile) const;
   Status no_shape() const;
-  Status does_not_fit(const std::vector<JobShape>& smallest);
-  std::vector<JobShape> smallest_shapes();
   void try_each(const std::vector<JobShape>& shapes);
-  std::string what_would_help() const;
   void fill_queue();
   [[nodiscard]] double least_products(const JobShape& shape) const;
   void open(const Waiting& family, bool done);
@@ -199,44 +196,10 @@ Status Planner::no_shape() const {
                         request_.cluster.device_count())};
   }
   return {Code::kInvalidArgument,
-          fmt::format("pins: {} leave no way to cut {} layers and a batch of {} on {} devices",
+          fmt::format("pins: {} leave no way to cut {} layers and a batch of {} on {} devices{}",
                       describe(request_.pins), layer_count(request_.model), batch,
-                      request_.cluster.device_count())};
-}
-
-/// The shapes that need least memory, a few of them: what can be sharded or moved is, and
-/// micro-batches are as small as they can be.
-std::vector<JobShape> Planner::smallest_shapes() {
-  constexpr size_t kMost = 8;
-  uint32_t zero = 0;
-  bool offload = false;  // Any.
-  uint32_t samples = UINT32_MAX;
-  const std::vector<JobShape> shapes = shapes_of(request_, pools_);
-  for (const JobShape& shape : shapes) {
-    zero = std::max(zero, shape.zero);
-    offload = offload || shape.offload != Offload::kOff;
-    samples = std::min(samples, shape.micro_batch);
-  }
-  struct Found {
-    bool lacks_on_hosts;
-    double bytes;
-    const JobShape* shape;
-  };
-  std::vector<Found> found;
-  for (const JobShape& shape : shapes) {
-    const bool alone = shape.data * shape.context == 1;
-    const bool is_small = (shape.zero == zero || alone) &&
-                          (shape.offload != Offload::kOff) == offload &&
-                          shape.micro_batch == samples && shape.schedule == shapes.front().schedule;
-    const double bytes = is_small ? search_.least_memory(shape) : kInfeasible;
-    if (bytes < kInfeasible) found.push_back({search_.lacks_on_hosts(shape) > 0, bytes, &shape});
-  }
-  const auto end = found.begin() + static_cast<ptrdiff_t>(std::min(kMost, found.size()));
-  std::ranges::partial_sort(
-      found, end, {}, [](const Found& each) { return std::pair(each.lacks_on_hosts, each.bytes); });
-  std::vector<JobShape> result;
-  for (auto each = found.begin(); each != end; ++each) result.push_back(*each->shape);
-  return result;
+                      request_.cluster.device_count(),
+                      request_.trainer == Trainer::kMegatron ? " for Megatron-LM" : "")};
 }
 
 /// Where memory is so short that the fastest shapes fit in no way, those that need least may.
@@ -245,64 +208,6 @@ void Planner::try_each(const std::vector<JobShape>& shapes) {
     auto solved = search_.solve(shape);
     if (solved.best) take(*std::move(solved.best));
   }
-}
-
-/// The least change of two kinds with which something fits, each tried: more of the last hosts, and
-/// more memory of a device, if it has more.
-std::string Planner::what_would_help() const {
-  const auto fits = [&](const Request& request) {
-    Planner other(request, policies_);
-    return std::ranges::any_of(other.smallest_shapes(), [&](const JobShape& shape) {
-      return other.search_.solve(shape).best.has_value();
-    });
-  };
-  std::vector<std::string> changes;
-  constexpr uint32_t kMostDevicesTried = 16384;
-  for (const uint32_t times : {2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U, 64U}) {
-    Request more = request_;
-    // How more hosts would be linked is not known of a matrix, nor of a machine alone.
-    if (!more.cluster.matrix.empty() || more.cluster.hosts.back().network.bandwidth == 0) break;
-    more.cluster.hosts.back().count *= times;
-    if (more.cluster.device_count() > kMostDevicesTried) break;
-    if (!fits(more)) continue;
-    changes.push_back(fmt::format("{} such devices", more.cluster.device_count()));
-    break;
-  }
-  const Pool& pool = pools_[0];
-  for (const double times : {1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0}) {
-    Request more = request_;
-    more.memory_limit = times * search_.limit_of(pool);
-    if (more.memory_limit > pool.machine.device.memory) break;
-    if (!fits(more)) continue;
-    changes.push_back(fmt::format("a limit of {}", bytes_text(more.memory_limit)));
-    break;
-  }
-  if (pool.machine.host.to_host_memory.bandwidth == 0) {
-    changes.emplace_back("offloading, if the cluster file gives to_host_memory and host_memory");
-  }
-  if (changes.empty()) return "a smaller model or devices with more memory would help";
-  return fmt::format("{} would do", fmt::join(changes, ", or "));
-}
-
-/// What needs least of what was tried says by how much it does not fit, and what would help.
-Status Planner::does_not_fit(const std::vector<JobShape>& smallest) {
-  if (smallest.empty()) {
-    return {Code::kInvalidArgument,
-            "model: no device of the cluster has matrix units for its dtype, or its experts do not "
-            "divide; pin another dtype, or fewer experts"};
-  }
-  const double least = search_.least_memory(smallest.front());
-  const double limit = search_.limit_of(pools_[0]);
-  const double on_hosts = search_.lacks_on_hosts(smallest.front());
-  const std::string what =
-      on_hosts > 0 ? fmt::format("{} too much in host memory for each device", bytes_text(on_hosts))
-      : least > limit
-          ? fmt::format("{} too much on the fullest device, which may use {}",
-                        bytes_text(least - limit), bytes_text(limit))
-          : fmt::format("no cut into stages fits into {} of each device", bytes_text(limit));
-  return {Code::kResourceExhausted,
-          fmt::format("does not fit: {}, even with {}, everything recomputed; {}", what,
-                      describe(smallest.front()), what_would_help())};
 }
 
 void Planner::fill_queue() {

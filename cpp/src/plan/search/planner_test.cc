@@ -413,6 +413,41 @@ TEST(Planner, SaysByHowMuchItDoesNotFitAndWhatWouldHelp) {
   EXPECT_THAT(decision.status().message(), HasSubstr("48 such devices, or offloading"));
 }
 
+TEST(Planner, SaysWhichStageLacksHowMuchWhereOnlyStagesDoNotFit) {
+  Request request = small();
+  request.pins = {.tensor = 1, .data = 1, .pipeline = 4, .recompute = Recompute::kNone};
+  request.memory_limit = 6e9;  // Enough if layers were recomputed.
+  const std::string message(make_plan(request).status().message());
+  EXPECT_THAT(message, testing::ContainsRegex("of each device: stage [0-3] lacks [0-9.]+ [MG]iB"));
+  EXPECT_THAT(message, HasSubstr("recompute none; "));
+}
+
+TEST(Planner, APinOfSequenceParallelismIsKeptOrRefused) {
+  Request request = small();
+  request.pins = {.sequence_parallel = true};
+  EXPECT_TRUE(decide(request).best.shape.sequence_parallel);
+  request.pins = {.tensor = 1, .sequence_parallel = true};
+  const auto decision = make_plan(request);
+  EXPECT_EQ(decision.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(decision.status().message(),
+              HasSubstr("pins: tp 1, sequence_parallel on leave no way"));
+}
+
+TEST(Planner, MegatronsRanksHaveAsManyHeadsAndAsLongChunks) {
+  Request request = small();
+  request.trainer = Trainer::kMegatron;
+  request.cluster = cluster_of(2, 5);
+  request.pins = {.tensor = 5};  // Of 24 heads.
+  EXPECT_THAT(make_plan(request).status().message(), HasSubstr("for Megatron-LM"));
+  request.pins = {.tensor = 1, .context = 5};  // Of 1 024 tokens.
+  EXPECT_THAT(make_plan(request).status().message(), HasSubstr("for Megatron-LM"));
+  request.pins = {.tensor = 1, .context = 4, .data = 2};
+  EXPECT_TRUE(make_plan(request).ok());
+  request.trainer = Trainer::kCorro;
+  request.pins = {.tensor = 5};
+  EXPECT_TRUE(make_plan(request).ok());
+}
+
 TEST(Planner, AMachineAloneIsNotMultiplied) {
   Request request = gpt3();
   request.cluster = cluster_of(1);

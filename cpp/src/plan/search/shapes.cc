@@ -7,8 +7,8 @@
 namespace corro::plan {
 namespace {
 
-/// Beyond, pipelines of single layers and micro-batches of hundreds are never best.
-constexpr uint32_t kMostMicroBatch = 64;
+/// Beyond, pipelines of single layers and micro-batches of thousands are never best.
+constexpr uint32_t kMostMicroBatch = 1024;
 constexpr uint32_t kMostContext = 32;
 constexpr uint32_t kLeastTokensOfContext = 1024;
 constexpr uint64_t kBatchTokens = 4U << 20U;
@@ -73,6 +73,7 @@ class Enumeration {
       experts_ = std::max(experts_, type.experts);
       for (const Operator& op : type.operators) {
         if (op.kind == OperatorKind::kMatmul) ways_ = std::max(ways_, op.most_ways);
+        if (op.kind == OperatorKind::kAttention) heads_.push_back(op.most_ways);
       }
     }
     for (const LayerRun& run : request.model.layers) blocks_ = std::max(blocks_, run.count);
@@ -84,8 +85,10 @@ class Enumeration {
   std::vector<JobShape> run() {
     const uint32_t most_tensor = std::min(std::max(host_, 8U), ways_);
     each(pins_.tensor, powers(most_tensor), [&](uint32_t t) {
+      if (!heads_divide(t)) return;
       base_.tensor = t;
       each(pins_.context, contexts(), [&](uint32_t c) {
+        if (!sequence_divides(c)) return;
         base_.context = c;
         const uint32_t most = std::min(layers_, devices_ / std::max(1U, t * c));
         each(pins_.pipeline, range(most), [&](uint32_t p) { add_pipelines(p); });
@@ -114,6 +117,16 @@ class Enumeration {
   [[nodiscard]] std::vector<uint32_t> contexts() const {
     const uint32_t sequence = request_.model.sequence;
     return powers(std::clamp(sequence / kLeastTokensOfContext / 4, 1U, kMostContext));
+  }
+
+  // Megatron's ranks all have as many heads, and two chunks of a sequence as long.
+  [[nodiscard]] bool heads_divide(uint32_t t) const {
+    return request_.trainer != Trainer::kMegatron ||
+           std::ranges::all_of(heads_, [&](uint32_t n) { return n < t || n % t == 0; });
+  }
+  [[nodiscard]] bool sequence_divides(uint32_t c) const {
+    return request_.trainer != Trainer::kMegatron || c == 1 ||
+           request_.model.sequence % (2 * uint64_t{c}) == 0;
   }
 
   void add_pipelines(uint32_t p) {
@@ -169,6 +182,7 @@ class Enumeration {
       if (!can) return;
       base_.chunks = v;
       const bool sequence = base_.tensor > 1 && request_.model.sequence > 0;
+      if (!sequence && pins_.sequence_parallel == true) return;
       base_.sequence_parallel = sequence && pins_.sequence_parallel.value_or(true);
       families_.push_back(base_);
     });
@@ -184,6 +198,7 @@ class Enumeration {
   uint32_t host_ = 1;
   uint32_t experts_ = 0;
   uint32_t ways_ = 1;
+  std::vector<uint32_t> heads_;  ///< Of each kind of attention.
   JobShape base_;
   std::vector<JobShape> families_;
 };

@@ -63,6 +63,9 @@ std::string describe(const Pins& pins) {
     if (*value) parts.push_back(fmt::format("{} {}", name, **value));
   }
   if (pins.schedule) parts.push_back(fmt::format("schedule {}", name_of(*pins.schedule)));
+  if (pins.sequence_parallel)
+    parts.push_back(fmt::format("sequence_parallel {}", *pins.sequence_parallel ? "on" : "off"));
+  if (pins.offload) parts.push_back(fmt::format("offload {}", name_of(*pins.offload)));
   return join(parts);
 }
 
