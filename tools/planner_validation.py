@@ -35,6 +35,36 @@ links:
 hosts:
   - {name: node, count: 384, device: a100-80gb, devices: 8, link: nvlink3, network: hdr8}
 """
+# Mist's artifact (EuroSys'25), test-small-base.yaml, and the peak that its README says torch
+# allocated: `[Stage Peak] Allocated memories: [19273.83] MB`.
+MIST_MODEL = """\
+name: gpt2-1.3b
+layers: 24
+hidden: 2048
+heads: 16
+vocabulary: 50304
+sequence: 2048
+tied: false
+dropout: false
+"""
+MIST_CLUSTER = """\
+corro_cluster: 1
+name: l4
+devices:
+  l4: {memory: 48 GiB, memory_bandwidth: 300 GB/s, peak: {f16: 121 TFLOP/s}}
+hosts:
+  - {name: host, devices: 2, device: l4, link: {bandwidth: 4.5 GB/s}}
+"""
+MIST_PINS = {
+    "tp": 1,
+    "dp": 2,
+    "pp": 1,
+    "zero": 1,
+    "micro-batch": 8,
+    "recompute": "full",
+    "dtype": "f16",
+}
+MIST_GIB = 19273.83 / 1024
 BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->"
 
 
@@ -153,6 +183,24 @@ def every_run(rows: list[Row]) -> str:
     )
 
 
+def published_memory(program: str, folder: Path) -> str:
+    model, cluster = folder / "mist.yaml", folder / "l4.yaml"
+    model.write_text(MIST_MODEL)
+    cluster.write_text(MIST_CLUSTER)
+    question = ["--model", str(model), "--cluster", str(cluster), "--global-batch", "32"]
+    pins = [word for name, value in MIST_PINS.items() for word in (f"--{name}", str(value))]
+    plan = json.loads(corro(program, "plan", *question, *pins, "--json", "-"))
+    parts = {
+        name: size / 2**30 for name, size in plan["decisions"]["stages"][0]["memory_bytes"].items()
+    }
+    total = sum(parts.values())
+    row = ["GPT-3 1.3B on 2 L4", f"{MIST_GIB:.1f} GiB", f"{total:.1f} GiB"]
+    row += [f"{100 * (total / MIST_GIB - 1):+.1f} %"]
+    names = ("weights", "gradients", "optimizer", "activations", "transient")
+    head = ["model", "measured", "predicted", "error", *names]
+    return table(head, [row + [f"{parts.get(name, 0):.1f} GiB" for name in names]])
+
+
 def sections(program: str) -> dict[str, str]:
     """Name of a marker -> what stands there."""
     with tempfile.TemporaryDirectory() as folder:
@@ -162,6 +210,7 @@ def sections(program: str) -> dict[str, str]:
         fitted = predicted(program, MANY_HOSTS, params)
         other = predicted(program, ONE_HOST, params)
         elsewhere = fastest_schedules(program, params, Path(folder))
+        memory = published_memory(program, Path(folder))
     fields = [[f"`{name}`", f"{value:.4g}"] for name, value in list(calibration.items())[1:]]
     return {
         "fit": "```text\n" + said.strip() + "\n```\n",
@@ -169,6 +218,7 @@ def sections(program: str) -> dict[str, str]:
         "models": table(HEAD, [*by_model(fitted), summary("all", fitted)]),
         "one host": table(HEAD, [summary("1 to 8 GPUs of one host", other)]),
         "other cluster": every_run(elsewhere),
+        "memory": memory,
         "runs": every_run(fitted),
     }
 
