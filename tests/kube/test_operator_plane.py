@@ -54,8 +54,7 @@ def start(space: Space, name: str = "a", target: int = 2) -> Job:
 
 
 def on_a_node_each(manifest: Object) -> Object:
-    """Workers that do not share nodes, and leave lost ones after a second."""
-    keys = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+    """Workers that do not share nodes."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -64,10 +63,6 @@ def on_a_node_each(manifest: Object) -> Object:
     }
     manifest["spec"]["worker"]["template"]["spec"] |= {
         "topologySpreadConstraints": [spread],
-        "tolerations": [
-            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
-            for key in keys
-        ],
     }
     return manifest
 

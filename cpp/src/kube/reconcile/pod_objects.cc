@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kube/job/mpi_environment.h"
+#include "kube/reconcile/pod_view.h"
 
 namespace corro::kube {
 namespace {
@@ -106,6 +109,28 @@ void add_variables(const Variables& variables, Json& container) {
   for (const auto& [name, value] : variables) add_variable(container, name, value);
 }
 
+bool tolerates(const Json& toleration, std::string_view key) {
+  const std::string effect = text_in(toleration, "effect");
+  const std::string own = text_in(toleration, "key");
+  return (own.empty() || own == key) && (effect.empty() || effect == "NoExecute");
+}
+
+/// A pod stays for 300 s on a node that does not answer, if it does not say how long. After 10 s
+/// its job's head has given it up.
+void leave_dead_node(Json& pod_spec) {
+  constexpr int kStay = 10;
+  for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
+    const Json own = pod_spec.value("tolerations", Json::array());
+    if (!own.is_array()) return;  // The API server will say so.
+    if (std::ranges::any_of(own, [&](const Json& each) { return tolerates(each, key); })) continue;
+    append(pod_spec, "tolerations",
+           Json::object({{"key", key},
+                         {"operator", "Exists"},
+                         {"effect", "NoExecute"},
+                         {"tolerationSeconds", kStay}}));
+  }
+}
+
 Json launcher_of_template(const PodContext& context, int generation) {
   const JobSpec& spec = context.spec;
   Json pod = pod_of_template(spec, spec.launcher->pod_template,
@@ -121,6 +146,7 @@ Json launcher_of_template(const PodContext& context, int generation) {
   (void)wrap_launcher_command(pod_spec["containers"][0]);
   inject_agent(spec, {Member::kLauncher, 0, generation, context.head_address}, context.options,
                pod_spec);
+  leave_dead_node(pod_spec);
   join_gang(spec, context.gang, pod);
   return pod;
 }
@@ -134,6 +160,7 @@ Json head_pod(const PodContext& context, int generation) {
                                 pod_labels(spec, Member::kHead, 0, generation));
   pod["metadata"]["annotations"][std::string(kRoundAnnotation)] = std::to_string(context.round);
   pod["spec"] = head_pod_spec(spec, generation, context.options);
+  leave_dead_node(pod["spec"]);
   return pod;
 }
 
@@ -154,6 +181,7 @@ Json worker_pod(const PodContext& context, int index, int generation) {
   wrap_worker_command(spec, pod_spec["containers"][0]);
   inject_agent(spec, {Member::kWorker, index, generation, context.head_address}, context.options,
                pod_spec);
+  leave_dead_node(pod_spec);
   add_scheduling(context, pod);
   join_gang(spec, context.gang, pod);
   return pod;

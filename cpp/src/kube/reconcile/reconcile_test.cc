@@ -29,6 +29,7 @@ using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Key;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 using Harm = ClusterModel::Harm;
 using std::chrono::seconds;
@@ -229,6 +230,27 @@ TEST(Reconcile, MakesTheGoldenObjects) {
   std::ofstream(made) << all.dump(1) << "\n";
   FAIL() << "not as in golden_objects.json: " << made << "\n"
          << merge_patch_between(golden.is_object() ? golden : Json::object(), all).dump(1);
+}
+
+TEST(Reconcile, PodsLeaveANodeThatDoesNotAnswerUnlessTheirTemplateSaysHowLongTheyStay) {
+  Json job = sample_corro_job(1);
+  Json& spec = job["spec"]["worker"]["template"]["spec"];
+  spec["tolerations"] = patched(R"([{"key": "node.kubernetes.io/not-ready", "operator": "Exists",
+                                     "effect": "NoExecute", "tolerationSeconds": 600}])");
+  ClusterModel cluster(job, 1);
+  ASSERT_TRUE(cluster.settle());
+  const auto stays = [&](const std::string& pod) {
+    std::map<std::string, int> stay;
+    for (const Json& each : (*cluster.get("Pod", pod))["spec"]["tolerations"])
+      stay[each["key"]] = each["tolerationSeconds"];
+    return stay;
+  };
+  EXPECT_THAT(stays("mnist-worker-0-g0"),
+              UnorderedElementsAre(Pair("node.kubernetes.io/not-ready", 600),
+                                   Pair("node.kubernetes.io/unreachable", 10)));
+  EXPECT_THAT(stays("mnist-head"),
+              UnorderedElementsAre(Pair("node.kubernetes.io/not-ready", 10),
+                                   Pair("node.kubernetes.io/unreachable", 10)));
 }
 
 // ---- gangs -------------------------------------------------------------------------------------
