@@ -256,6 +256,20 @@ def test_a_job_grows_and_shrinks(space: Space) -> None:
     assert restarts(job.status()) == (0, {})
 
 
+def test_a_lost_pod_of_a_smaller_job_waits_for_no_larger_gang(space: Space) -> None:
+    manifest = corro_manifest("a", 3)
+    manifest["spec"]["gang"] = "Native"
+    del manifest["spec"]["worker"]["min"]  # All of them.
+    job = space.create(manifest)
+    job.wait_for_running(job.workers(0, 0, 0))
+    [group] = job.objects("PodGroup").values()
+    assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 3
+    job.patch({"worker": {"target": 1}})
+    wait_until(lambda: set(job.pods()) == job.workers(0), "one worker alone")
+    space.api.delete(space.path("Pod", "a-worker-0-g0"))
+    job.wait_for_running(job.workers(1))
+
+
 def test_a_finished_job_never_starts_again(bare_space: Space) -> None:
     with OperatorProcess(bare_space.kubeconfig, bare_space.name).begin() as operator:
         job = start(bare_space)

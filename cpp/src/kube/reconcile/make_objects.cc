@@ -57,7 +57,8 @@ bool make_pod_group(JobView& view) {
   const Json* there = view.object("PodGroup", view.spec.name);
   if (there == nullptr)
     return view.ensure({"PodGroup", view.spec.name}, [&wanted]() -> Json { return Json(wanted); });
-  // The in-tree one's minimum cannot be changed in 1.36. Fields of others are left alone.
+  // The in-tree one's minimum cannot be changed in 1.36, nor does a group go while pods are in it.
+  // Fields of others are left alone.
   const Json change = merge_patch_between(Json::object({{"spec", object_in(*there, "spec")}}),
                                           Json::object({{"spec", wanted["spec"]}}));
   Json additions = Json::object();
@@ -67,6 +68,17 @@ bool make_pod_group(JobView& view) {
   if (view.gang.gang != Gang::kNative && !additions.empty())
     view.patch(*there, Json::object({{"spec", std::move(additions)}}));
   return true;
+}
+
+/// A smaller job's in-tree group waits for as many pods as before: what replaces a lost one starts
+/// without it.
+bool is_gang_too_large(const JobView& view) {
+  if (view.gang.gang != Gang::kNative) return false;
+  const Json* group = view.object("PodGroup", view.spec.name);
+  if (group == nullptr) return false;
+  const Json::json_pointer least("/spec/schedulingPolicy/gang/minCount");
+  const Json count = group->contains(least) ? group->at(least) : Json();
+  return count.is_number_integer() && count.get<int64_t>() > gang_size(view.spec);
 }
 
 /// A pod of an older generation that was not even asked to end: no member has two pods at work.
@@ -97,8 +109,12 @@ bool make_objects(JobView& view) {
 }
 
 void make_pods(JobView& view) {
-  const PodContext context{view.spec, view.options, view.gang, head_address(view),
-                           static_cast<int>(view.status.number("round"))};
+  const PodContext context{view.spec,
+                           view.options,
+                           view.gang,
+                           head_address(view),
+                           static_cast<int>(view.status.number("round")),
+                           is_gang_too_large(view)};
   make_member(view, context, Member::kHead, 0);
   for (int i = 0; i < view.spec.workers; ++i) make_member(view, context, Member::kWorker, i);
   make_launcher(view, context, static_cast<int>(ready_workers(view).size()));

@@ -183,7 +183,7 @@ Json worker_pod(const PodContext& context, int index, int generation) {
                pod_spec);
   leave_dead_node(pod_spec);
   add_scheduling(context, pod);
-  join_gang(spec, context.gang, pod);
+  if (!context.gang_is_too_large) join_gang(spec, context.gang, pod);
   return pod;
 }
 

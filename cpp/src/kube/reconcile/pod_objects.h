@@ -15,6 +15,7 @@ struct PodContext {
   const GangChoice& gang;
   std::string head_address;
   int round = 0;
+  bool gang_is_too_large = false;  ///< Its PodGroup waits for more than there are to be.
 };
 
 [[nodiscard]] Json head_pod(const PodContext& context, int generation);

@@ -304,6 +304,24 @@ INSTANTIATE_TEST_SUITE_P(
                                "/metadata/annotations/scheduling.k8s.io~1group-name"}),
     [](const auto& test) { return std::string(test.param.name); });
 
+TEST(Reconcile, WhatReplacesAPodOfASmallerJobWaitsForNoGangOfALargerOne) {
+  Options options;
+  options.served.native_gang = "v1alpha2";
+  ClusterModel cluster(with(sample_corro_job(3), R"({"worker": {"min": 3}})"), 1, options);
+  ASSERT_TRUE(cluster.settle());
+  cluster.change_spec(patched(R"({"worker": {"min": 1, "target": 1}})"));
+  ASSERT_TRUE(cluster.settle());
+  cluster.harm_pod("mnist-worker-0-g0", Harm::kEvict);
+  ASSERT_TRUE(cluster.settle());
+  const Json* alone = cluster.get("Pod", "mnist-worker-0-g1");
+  ASSERT_NE(alone, nullptr);
+  EXPECT_FALSE((*alone)["spec"].contains("schedulingGroup"));
+  // What is added may join: the group has enough.
+  cluster.change_spec(patched(R"({"worker": {"min": 3, "target": 4}})"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_TRUE((*cluster.get("Pod", "mnist-worker-3-g0"))["spec"].contains("schedulingGroup"));
+}
+
 TEST(Reconcile, AGangThatIsNotServedBlocksTheJob) {
   ClusterModel cluster(with(sample_corro_job(1), R"({"gang": "Volcano"})"), 1);
   ASSERT_TRUE(cluster.settle());
