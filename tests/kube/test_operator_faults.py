@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +237,43 @@ def test_a_namespace_that_goes_takes_its_jobs_along(bare_space: Space, crds: Pla
 def is_there(plane: Plane, namespace: str) -> bool:
     spaces = plane.api.get("/api/v1/namespaces")["items"]
     return namespace in {name_of(space) for space in spaces}
+
+
+# --- No Lease ------------------------------------------------------------------------------------
+
+
+def as_it_is(config: Object) -> None:
+    pass
+
+
+def wrong_server(config: Object) -> None:
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+
+
+def wrong_token(config: Object) -> None:
+    config["users"][0]["user"] = {"token": "nobody's"}
+
+
+@pytest.mark.parametrize(
+    ("change", "lock_space", "words"),
+    [
+        (as_it_is, "nowhere", 'namespaces "nowhere" not found'),
+        (wrong_server, "default", "127.0.0.1:1"),
+        (wrong_token, "default", "Unauthorized"),
+    ],
+)
+def test_who_cannot_take_part_in_the_election_says_why_and_is_not_ready(
+    bare_space: Space, tmp_path: Path, change: Callable[[Object], None], lock_space: str, words: str
+) -> None:
+    config = yaml.safe_load(Path(bare_space.kubeconfig).read_text())
+    change(config)
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    with OperatorProcess(file, bare_space.name, lock_space=lock_space) as operator:
+        assert operator.page("/readyz")[0] == 200, "it waits for a Lease's duration"
+        line = operator.wait_for("cannot take part in the election")
+        assert (line["level"], words in line["why"]) == ("warning", True), line
+        wait_until(lambda: operator.page("/readyz")[0] == 503, "unreadiness")
+        assert words in operator.page("/readyz")[1]
+        assert operator.page("/healthz")[0] == 200
+        operator.stop()

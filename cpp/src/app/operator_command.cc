@@ -70,7 +70,8 @@ Result<std::unique_ptr<kube::HttpPages>> open_pages(const OperatorCommand& comma
       return Status(Code::kInvalidArgument, command.metrics_token + ": the token is empty");
   }
   const auto ready = [&running]() -> kube::HttpPage {
-    return running.is_ready() ? kube::HttpPage{} : kube::HttpPage{503, "not ready\n"};
+    const std::string why = running.why_not_ready();
+    return why.empty() ? kube::HttpPage{} : kube::HttpPage{503, "not ready: " + why + "\n"};
   };
   const auto metrics = [&running]() -> kube::HttpPage { return {200, running.metrics_text()}; };
   return kube::HttpPages::listen({command.listen, token},

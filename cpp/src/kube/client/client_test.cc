@@ -372,12 +372,13 @@ struct Elector {
         [&](bool leads, std::string_view reason) {
           told.push_back((leads ? "leads: " : "follows: ") + std::string(reason));
         },
-        stop);
+        [&](const Status& status) { failed += status.ok() ? 0 : 1; }, stop);
   }
 
   VirtualSurroundings time;
   Stop stop;
   int waits_left = 0;
+  int failed = 0;  ///< Looks at the Lease.
   std::function<void()> on_wait = [] {};
   std::vector<std::string> told;
   Client client;
@@ -391,6 +392,7 @@ TEST(Elections, AcquireRenewAndRelease) {
   EXPECT_EQ(first.run(20).code(), Code::kCancelled);
   EXPECT_FALSE(first.election->leads());
   EXPECT_THAT(first.told, ElementsAre("leads: there is no Lease", "follows: stopped"));
+  EXPECT_EQ(first.failed, 0);
   EXPECT_EQ(text_at(*server->lease, {"spec", "holderIdentity"}), "");
   EXPECT_EQ(server->version, 21);  // Created, renewed 19 times, released.
   Elector second(server, "b");
@@ -410,6 +412,7 @@ TEST(Elections, LoseTheLeadWhenTheServerIsSilentAndRegainIt) {
   EXPECT_THAT(one.told,
               ElementsAre("leads: there is no Lease", "follows: no renewal was answered for 10 s",
                           "leads: an answer to its own renewal was lost", "follows: stopped"));
+  EXPECT_GT(one.failed, 0);
 }
 
 TEST(Elections, WaitForAnotherAndTakeOverWhenItIsSilent) {

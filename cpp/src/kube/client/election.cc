@@ -84,10 +84,11 @@ void Election::release() {
   view_ = {};
 }
 
-Status Election::run(const OnChange& on_change, const Stop& stop) {
+Status Election::run(const OnChange& on_change, const OnStep& on_step, const Stop& stop) {
   const Surroundings& surroundings = client_.surroundings();
   while (!stop.requested()) {
     const Status status = step(on_change, stop);
+    on_step(status);
     if (status.code() == Code::kPermissionDenied) {
       if (view_.leads) become(false, status.message(), on_change);
       return status;

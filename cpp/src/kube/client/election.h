@@ -27,12 +27,14 @@ class Election {
   /// Called on run()'s thread when this candidate begins or ceases to lead, with the reason. It
   /// must return well within options.retry: meanwhile nothing is renewed.
   using OnChange = std::function<void(bool leads, std::string_view reason)>;
+  /// Called on run()'s thread after each look at the Lease, with what went wrong; as quick.
+  using OnStep = std::function<void(const Status&)>;
 
   /// Takes part until `stop` is requested; then releases the Lease if it leads, within one more
   /// retry, so that another candidate takes over at once. Failures of the server are waited out:
   /// the lead is lost after options.renew_within without an answer. Returns CANCELLED after a stop;
   /// PERMISSION_DENIED if the server does not allow Leases.
-  [[nodiscard]] Status run(const OnChange& on_change, const Stop& stop);
+  [[nodiscard]] Status run(const OnChange& on_change, const OnStep& on_step, const Stop& stop);
 
   /// True while this candidate leads for certain: it turns false by itself at the end of
   /// renew_within, even while a renewal hangs. Lock-free.

@@ -40,8 +40,29 @@ Operator::Operator(Client& client, OperatorOptions options, FillSecret fill, Ope
       election_(std::move(election)),
       performer_(client, options_.lease.me, std::move(fill), metrics_) {}
 
+void Operator::hear_of_lease(const Status& status) {
+  constexpr Duration kTellAgain = std::chrono::seconds(30);
+  const Time now = client_.surroundings().now();
+  // Another was faster: the next look shows who.
+  const bool answers = status.ok() || status.code() == Code::kAborted ||
+                       status.code() == Code::kAlreadyExists || status.code() == Code::kCancelled;
+  auto phase = phase_.lock();
+  if (answers) {
+    phase->answered = now;
+    if (!phase->trouble.empty()) log_.info("the Lease answers again", Json::object());
+    phase->trouble.clear();
+    return;
+  }
+  if (phase->trouble.empty() || now >= phase->told + kTellAgain) {
+    log_.warning("cannot take part in the election", {{"why", status.message()}});
+    phase->told = now;
+  }
+  phase->trouble = status.message();
+}
+
 Status Operator::run(const Stop& stop) {
   Status ended;
+  phase_.lock()->answered = client_.surroundings().now();
   std::thread elector([&] {
     ended = election_->run(
         [&](bool leads, std::string_view reason) {
@@ -49,7 +70,7 @@ Status Operator::run(const Stop& stop) {
           phase_.lock()->leads = leads;
           phase_.notify_all();
         },
-        stop);
+        [this](const Status& status) { hear_of_lease(status); }, stop);
     phase_.lock()->is_over = true;
     phase_.notify_all();
   });
@@ -178,9 +199,12 @@ void Operator::work(WorkQueue& queue, JobWorker& worker, const Stop& stop) {
   }
 }
 
-bool Operator::is_ready() const {
+std::string Operator::why_not_ready() const {
   auto phase = phase_.lock();
-  return !phase->is_over && (!phase->leads || phase->unlisted == 0);
+  if (phase->is_over) return "the election has ended";
+  if (phase->leads) return phase->unlisted == 0 ? "" : "not all kinds are listed yet";
+  const bool waits = client_.surroundings().now() < phase->answered + options_.lease.duration;
+  return waits || phase->trouble.empty() ? "" : phase->trouble;
 }
 
 std::string Operator::metrics_text() const {

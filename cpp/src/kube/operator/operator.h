@@ -43,20 +43,26 @@ class Operator {
   [[nodiscard]] Status run(const Stop& stop);
 
   // From any thread at any time.
-  /// True for a follower, and for a leader that has seen the whole cluster.
-  [[nodiscard]] bool is_ready() const;
+  /// "" for a follower, and for a leader that has seen the whole cluster; else why not. Whoever
+  /// cannot read or write the Lease for longer than it lasts is neither.
+  [[nodiscard]] std::string why_not_ready() const;
   /// For Prometheus.
   [[nodiscard]] std::string metrics_text() const;
 
  private:
   struct Phase {
     bool leads = false;
-    bool is_over = false;  ///< The election has ended.
-    int unlisted = 0;      ///< Kinds that were not listed yet; of a leader.
+    bool is_over = false;      ///< The election has ended.
+    int unlisted = 0;          ///< Kinds that were not listed yet; of a leader.
+    Time answered{};           ///< The Lease was read or written then.
+    std::string trouble = {};  ///< Why it cannot be since.
+    Time told{};               ///< The log was told so.
   };
   Operator(Client& client, OperatorOptions options, FillSecret fill, OperatorLog& log,
            std::unique_ptr<Election> election);
 
+  /// Of each look at the Lease: what is in its way is logged at once, and every 30 s.
+  void hear_of_lease(const Status& status);
   /// From becoming leader to ceasing to be.
   void lead(const Stop& stop);
   /// What gangs the cluster serves. Nothing if the operator ceased to lead before it knew.
