@@ -21,9 +21,12 @@ uint64_t version_of(const Json& object) {
 
 std::string uid_of(const Json& object) { return text_at(object, {"metadata", "uid"}); }
 
-/// Whose object it is; "" for nobody's.
-std::string job_uid(const Kind& kind, const Json& object) {
-  return kind.is_job ? uid_of(object) : text_at(object, {"metadata", "labels", kUidLabel});
+/// Whose object it is; "" for nobody's. An object of another namespace is not the job's, whatever
+/// its label says.
+std::string job_key(const Kind& kind, const Json& object) {
+  const std::string uid =
+      kind.is_job ? uid_of(object) : text_at(object, {"metadata", "labels", kUidLabel});
+  return uid.empty() ? uid : text_at(object, {"metadata", "namespace"}) + "/" + uid;
 }
 
 ObjectName name_of(const Kind& kind, const Json& object) {
@@ -86,40 +89,40 @@ std::optional<KubeTime> JobRecord::next_trial(KubeTime now) const {
   return next;
 }
 
-GuardedJob JobTable::find(const std::string& uid) const {
+GuardedJob JobTable::find(const std::string& key) const {
   auto jobs = jobs_.lock();
-  const auto found = jobs->find(uid);
+  const auto found = jobs->find(key);
   return found == jobs->end() ? nullptr : found->second;
 }
 
-std::vector<std::string> JobTable::uids() const {
-  std::vector<std::string> uids;
+std::vector<std::string> JobTable::keys() const {
+  std::vector<std::string> keys;
   auto jobs = jobs_.lock();
-  for (const auto& [uid, job] : *jobs) uids.push_back(uid);
-  return uids;
+  for (const auto& [key, job] : *jobs) keys.push_back(key);
+  return keys;
 }
 
-GuardedJob JobTable::make(const std::string& uid) {
+GuardedJob JobTable::make(const std::string& key) {
   auto jobs = jobs_.lock();
-  GuardedJob& job = (*jobs)[uid];
+  GuardedJob& job = (*jobs)[key];
   if (job == nullptr) job = std::make_shared<Guarded<JobRecord>>();
   return job;
 }
 
-void JobTable::forget_if_empty(const std::string& uid) {
-  const GuardedJob job = find(uid);
+void JobTable::forget_if_empty(const std::string& key) {
+  const GuardedJob job = find(key);
   if (job == nullptr) return;
   auto jobs = jobs_.lock();
   auto record = job->lock();
   if (record->is_forgotten || !record->job.is_null() || !record->objects.empty()) return;
   record->is_forgotten = true;
-  jobs->erase(uid);
+  jobs->erase(key);
 }
 
-void JobTable::keep(const Kind& kind, const std::string& uid, Json object) {
+void JobTable::keep(const Kind& kind, const std::string& key, Json object) {
   say_kind(kind, object);
   for (;;) {
-    const GuardedJob job = make(uid);
+    const GuardedJob job = make(key);
     auto record = job->lock();
     if (record->is_forgotten) continue;
     if (kind.is_job) return put_job(*record, std::move(object));
@@ -132,28 +135,28 @@ void JobTable::keep(const Kind& kind, const std::string& uid, Json object) {
 }
 
 JobTable::Touched JobTable::changed(const Kind& kind, Json object) {
-  std::string uid = job_uid(kind, object);
-  if (uid.empty()) return {};
-  keep(kind, uid, std::move(object));
-  return {std::move(uid)};
+  std::string key = job_key(kind, object);
+  if (key.empty()) return {};
+  keep(kind, key, std::move(object));
+  return {std::move(key)};
 }
 
 JobTable::Touched JobTable::gone(const Kind& kind, const Json& object) {
-  const std::string uid = job_uid(kind, object);
-  const GuardedJob job = find(uid);
+  const std::string key = job_key(kind, object);
+  const GuardedJob job = find(key);
   if (job == nullptr) return {};
   if (kind.is_job) {
     forget_manifest(*job->lock());
   } else {
     forget_object(*job->lock(), name_of(kind, object));
   }
-  forget_if_empty(uid);
-  return {uid};
+  forget_if_empty(key);
+  return {key};
 }
 
-void JobTable::drop_others(const Kind& kind, const std::string& uid,
+void JobTable::drop_others(const Kind& kind, const std::string& key,
                            const std::set<std::string>& there) {
-  const GuardedJob job = find(uid);
+  const GuardedJob job = find(key);
   if (job == nullptr) return;
   auto record = job->lock();
   if (kind.is_job) {
@@ -171,16 +174,16 @@ void JobTable::drop_others(const Kind& kind, const std::string& uid,
 }
 
 JobTable::Touched JobTable::resynced(const Kind& kind, std::vector<Json> objects) {
-  std::map<std::string, std::set<std::string>> there;  // Names by the job's uid.
+  std::map<std::string, std::set<std::string>> there;  // Names by the job's key.
   for (Json& object : objects) {
-    there[job_uid(kind, object)].insert(text_at(object, {"metadata", "name"}));
+    there[job_key(kind, object)].insert(text_at(object, {"metadata", "name"}));
     changed(kind, std::move(object));
   }
   Touched touched;
-  for (const std::string& uid : uids()) {
-    drop_others(kind, uid, there[uid]);
-    forget_if_empty(uid);
-    touched.insert(uid);
+  for (const std::string& key : keys()) {
+    drop_others(kind, key, there[key]);
+    forget_if_empty(key);
+    touched.insert(key);
   }
   return touched;
 }

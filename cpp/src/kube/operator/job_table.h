@@ -1,9 +1,10 @@
 // JobTable: what the operator knows of each job and of all that belongs to it, as the watches tell
-// it. A job and its objects are found by the job's uid, which each object has as a label.
+// it. A job and its objects are found by its key, namespace/uid: each object has the uid as a
+// label.
 //
 //   watches   table.changed(kind, object), table.gone(kind, object), table.resynced(kind, objects)
 //             say which job is to be looked at
-//   a worker  auto job = table.find(uid); job->lock()->...
+//   a worker  auto job = table.find(key); job->lock()->...
 //
 // The story of a job here: it appears with the first object that names it, it has its manifest once
 // that was seen, and it is forgotten when neither the manifest nor an object is left.
@@ -47,7 +48,7 @@ using GuardedJob = std::shared_ptr<Guarded<JobRecord>>;
 /// Thread-safe.
 class JobTable {
  public:
-  /// The uids of jobs to be looked at.
+  /// The keys of jobs to be looked at.
   using Touched = std::set<std::string>;
 
   Touched changed(const Kind& kind, Json object);
@@ -57,17 +58,17 @@ class JobTable {
   Touched resynced(const Kind& kind, std::vector<Json> objects);
 
   /// Null if nothing is known of the job.
-  [[nodiscard]] GuardedJob find(const std::string& uid) const;
-  /// The uids of all that are known.
-  [[nodiscard]] std::vector<std::string> uids() const;
+  [[nodiscard]] GuardedJob find(const std::string& key) const;
+  /// The keys of all that are known.
+  [[nodiscard]] std::vector<std::string> keys() const;
   void clear() { jobs_.lock()->clear(); }
 
  private:
-  [[nodiscard]] GuardedJob make(const std::string& uid);
-  void keep(const Kind& kind, const std::string& uid, Json object);
+  [[nodiscard]] GuardedJob make(const std::string& key);
+  void keep(const Kind& kind, const std::string& key, Json object);
   /// Takes away what of the kind the record has and `is_there` does not know.
-  void drop_others(const Kind& kind, const std::string& uid, const std::set<std::string>& there);
-  void forget_if_empty(const std::string& uid);
+  void drop_others(const Kind& kind, const std::string& key, const std::set<std::string>& there);
+  void forget_if_empty(const std::string& key);
 
   mutable Guarded<std::map<std::string, GuardedJob>> jobs_;
 };

@@ -26,19 +26,22 @@ const Kind& pods() { return kind_named("v1", "Pod"); }
 
 Json job_of(const std::string& uid, int version, const std::string& name = "mnist") {
   Json job = sample_corro_job(2);
-  job["metadata"] = {{"name", name}, {"uid", uid}, {"resourceVersion", std::to_string(version)}};
+  job["metadata"] = {{"name", name},
+                     {"namespace", "n"},
+                     {"uid", uid},
+                     {"resourceVersion", std::to_string(version)}};
   return job;
 }
 
-Json object_of(const std::string& uid, const std::string& name) {
-  Json object = {{"metadata", {{"name", name}, {"uid", "uid-" + name}}}};
+Json object_of(const std::string& uid, const std::string& name, const char* space = "n") {
+  Json object = {{"metadata", {{"name", name}, {"namespace", space}, {"uid", "uid-" + name}}}};
   object["metadata"]["labels"][std::string(kUidLabel)] = uid;
   return object;
 }
 
-std::vector<std::string> names_in(const JobTable& table, const std::string& uid) {
+std::vector<std::string> names_in(const JobTable& table, const std::string& key) {
   std::vector<std::string> names;
-  const GuardedJob job = table.find(uid);
+  const GuardedJob job = table.find(key);
   if (job == nullptr) return names;
   for (const auto& [name, object] : job->lock()->objects) names.push_back(name.name);
   return names;
@@ -46,14 +49,24 @@ std::vector<std::string> names_in(const JobTable& table, const std::string& uid)
 
 TEST(JobTable, AJobAndItsObjectsAreFoundByItsUid) {
   JobTable table;
-  EXPECT_THAT(table.changed(pods(), object_of("u1", "a")), ElementsAre("u1"));
-  EXPECT_THAT(table.changed(kCorroJobKind, job_of("u1", 1)), ElementsAre("u1"));
-  EXPECT_THAT(table.changed(pods(), object_of("u2", "b")), ElementsAre("u2"));
-  EXPECT_THAT(names_in(table, "u1"), ElementsAre("a"));
-  EXPECT_EQ(table.find("u1")->lock()->job["kind"], "CorroJob");
-  EXPECT_EQ(table.find("u3"), nullptr);
+  EXPECT_THAT(table.changed(pods(), object_of("u1", "a")), ElementsAre("n/u1"));
+  EXPECT_THAT(table.changed(kCorroJobKind, job_of("u1", 1)), ElementsAre("n/u1"));
+  EXPECT_THAT(table.changed(pods(), object_of("u2", "b")), ElementsAre("n/u2"));
+  EXPECT_THAT(names_in(table, "n/u1"), ElementsAre("a"));
+  EXPECT_EQ(table.find("n/u1")->lock()->job["kind"], "CorroJob");
+  EXPECT_EQ(table.find("n/u3"), nullptr);
   Json foreign = {{"metadata", {{"name", "x"}}}};
   EXPECT_THAT(table.changed(pods(), foreign), IsEmpty());
+}
+
+TEST(JobTable, AnObjectOfAnotherNamespaceIsNotTheJobsWhateverItsLabelSays) {
+  JobTable table;
+  table.changed(kCorroJobKind, job_of("u1", 1));
+  table.changed(pods(), object_of("u1", "a"));
+  table.changed(pods(), object_of("u1", "b", "other"));
+  EXPECT_THAT(names_in(table, "n/u1"), ElementsAre("a"));
+  table.gone(pods(), object_of("u1", "a", "other"));
+  EXPECT_THAT(names_in(table, "n/u1"), ElementsAre("a"));
 }
 
 // mpijob same: case.do-nothing
@@ -61,11 +74,11 @@ TEST(JobTable, AJobIsForgottenWithItsLastObject) {
   JobTable table;
   table.changed(kCorroJobKind, job_of("u1", 1));
   table.changed(pods(), object_of("u1", "a"));
-  EXPECT_THAT(table.gone(kCorroJobKind, job_of("u1", 2)), ElementsAre("u1"));
-  ASSERT_NE(table.find("u1"), nullptr);
-  EXPECT_TRUE(table.find("u1")->lock()->job.is_null());
+  EXPECT_THAT(table.gone(kCorroJobKind, job_of("u1", 2)), ElementsAre("n/u1"));
+  ASSERT_NE(table.find("n/u1"), nullptr);
+  EXPECT_TRUE(table.find("n/u1")->lock()->job.is_null());
   table.gone(pods(), object_of("u1", "a"));
-  EXPECT_EQ(table.find("u1"), nullptr);
+  EXPECT_EQ(table.find("n/u1"), nullptr);
   EXPECT_THAT(table.gone(pods(), object_of("u1", "a")), IsEmpty());
 }
 
@@ -73,16 +86,16 @@ TEST(JobTable, AManifestDoesNotGoBackInTime) {
   JobTable table;
   table.changed(kCorroJobKind, job_of("u1", 9));
   {
-    const GuardedJob job = table.find("u1");
+    const GuardedJob job = table.find("n/u1");
     auto record = job->lock();
     put_job(*record, job_of("u1", 100));
   }
   table.changed(kCorroJobKind, job_of("u1", 99));
-  EXPECT_EQ(table.find("u1")->lock()->job["metadata"]["resourceVersion"], "100");
+  EXPECT_EQ(table.find("n/u1")->lock()->job["metadata"]["resourceVersion"], "100");
   table.resynced(kCorroJobKind, {job_of("u1", 98)});
-  EXPECT_EQ(table.find("u1")->lock()->job["metadata"]["resourceVersion"], "100");
+  EXPECT_EQ(table.find("n/u1")->lock()->job["metadata"]["resourceVersion"], "100");
   table.changed(kCorroJobKind, job_of("u1", 101));
-  EXPECT_EQ(table.find("u1")->lock()->job["metadata"]["resourceVersion"], "101");
+  EXPECT_EQ(table.find("n/u1")->lock()->job["metadata"]["resourceVersion"], "101");
 }
 
 TEST(JobTable, AResyncDropsWhatIsGoneAndNothingOfOtherKinds) {
@@ -92,11 +105,11 @@ TEST(JobTable, AResyncDropsWhatIsGoneAndNothingOfOtherKinds) {
   for (const char* name : {"a", "b"}) table.changed(pods(), object_of("u1", name));
   table.changed(kind_named("v1", "Service"), object_of("u1", "s"));
   EXPECT_THAT(table.resynced(pods(), {object_of("u1", "b"), object_of("u1", "c")}),
-              UnorderedElementsAre("u1", "u2"));
-  EXPECT_THAT(names_in(table, "u1"), ElementsAre("b", "c", "s"));
+              UnorderedElementsAre("n/u1", "n/u2"));
+  EXPECT_THAT(names_in(table, "n/u1"), ElementsAre("b", "c", "s"));
   table.resynced(kCorroJobKind, {});
-  EXPECT_TRUE(table.find("u1")->lock()->job.is_null());
-  EXPECT_FALSE(table.find("u2")->lock()->job.is_null());
+  EXPECT_TRUE(table.find("n/u1")->lock()->job.is_null());
+  EXPECT_FALSE(table.find("n/u2")->lock()->job.is_null());
 }
 
 TEST(JobTable, AResyncOfOneApisPodGroupsLeavesAnothers) {
@@ -105,15 +118,15 @@ TEST(JobTable, AResyncOfOneApisPodGroupsLeavesAnothers) {
   group["apiVersion"] = "scheduling.volcano.sh/v1beta1";
   table.changed(kind_named("scheduling.volcano.sh/v1beta1", "PodGroup"), group);
   table.resynced(kind_named("scheduling.x-k8s.io/v1alpha1", "PodGroup"), {});
-  EXPECT_THAT(names_in(table, "u1"), ElementsAre("g"));
+  EXPECT_THAT(names_in(table, "n/u1"), ElementsAre("g"));
   table.resynced(kind_named("scheduling.volcano.sh/v1beta1", "PodGroup"), {});
-  EXPECT_THAT(names_in(table, "u1"), IsEmpty());
+  EXPECT_THAT(names_in(table, "n/u1"), IsEmpty());
 }
 
 TEST(JobTable, ExpectationsEndWithWhatAWatchTells) {
   JobTable table;
   table.changed(kCorroJobKind, job_of("u1", 1));
-  const GuardedJob job = table.find("u1");
+  const GuardedJob job = table.find("n/u1");
   const auto expect = [&](const std::string& kind, const std::string& name) {
     job->lock()->expected.created.insert({kind, name});
   };

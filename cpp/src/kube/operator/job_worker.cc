@@ -78,19 +78,19 @@ Decision JobWorker::decide(Look& look) const {
   return reconcile(read, record->observe(options_.jobs, time), time);
 }
 
-void JobWorker::look(const std::string& uid, const Stop& stop) {
-  Look look{table_.find(uid), {}};
-  if (look.record == nullptr) return queue_.done(uid);
+void JobWorker::look(const std::string& key, const Stop& stop) {
+  Look look{table_.find(key), {}};
+  if (look.record == nullptr) return queue_.done(key);
   const Decision decision = decide(look);
   if (decision.look_again) look.again = time_until(*decision.look_again, wall_now());
   for (const Action& action : decision.actions) {
     if (!leads_() || stop.requested()) break;
     if (!perform(look, action, stop)) break;
   }
-  if (look.again) queue_.add_after(uid, *look.again);
+  if (look.again) queue_.add_after(key, *look.again);
   if (const auto trial = look.record->lock()->next_trial(now()))
-    queue_.add_after(uid, time_until(*trial, wall_now()));
-  look.failed ? queue_.failed(uid) : queue_.done(uid);
+    queue_.add_after(key, time_until(*trial, wall_now()));
+  look.failed ? queue_.failed(key) : queue_.done(key);
 }
 
 bool JobWorker::perform(Look& look, const Action& action, const Stop& stop) {

@@ -56,9 +56,9 @@ class JobWorkers : public testing::Test {
     answer(200, text_of(job));
   }
   void look() {
-    queue_.add("u1");
+    queue_.add("default/u1");
     ASSERT_TRUE(queue_.try_take().has_value());
-    worker_.look("u1", stop_);
+    worker_.look("default/u1", stop_);
   }
   [[nodiscard]] std::vector<std::string> calls() {
     std::vector<std::string> all;
@@ -70,7 +70,7 @@ class JobWorkers : public testing::Test {
     }
     return all;
   }
-  [[nodiscard]] JobRecord& record() { return *table_.find("u1")->lock(); }
+  [[nodiscard]] JobRecord& record() { return *table_.find("default/u1")->lock(); }
   [[nodiscard]] std::string log_text() {
     std::fflush(file_);
     std::string text(size_t{1} << 16U, '\0');

@@ -155,7 +155,7 @@ void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop) 
   };
   const auto on_event = [&](WatchEvent event) {
     const bool is_list = event.kind == WatchEvent::Kind::kResynced;
-    for (const std::string& uid : take(kind, std::move(event))) queue.add(uid);
+    for (const std::string& key : take(kind, std::move(event))) queue.add(key);
     if (is_list) note_listed();
   };
   do {
@@ -210,8 +210,8 @@ std::string Operator::why_not_ready() const {
 std::string Operator::metrics_text() const {
   OperatorGauges gauges;
   gauges.leads = election_->leads();
-  for (const std::string& uid : table_.uids()) {
-    const GuardedJob job = table_.find(uid);
+  for (const std::string& key : table_.keys()) {
+    const GuardedJob job = table_.find(key);
     if (job == nullptr) continue;
     auto record = job->lock();
     const std::string state = text_at(record->job, {"status", "state"});
