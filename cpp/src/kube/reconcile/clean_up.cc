@@ -32,7 +32,9 @@ bool is_head_with_log(const JobView& view, const PodView& pod) {
 }
 
 bool is_wanted_after_end(const JobView& view, const PodView& pod) {
-  if (pod.member == Member::kHead) return is_head_with_log(view, pod);
+  // Agents of workers that go on hold their containers only with a head.
+  const bool go_on = view.spec.is_mpi() && view.spec.clean_pods == CleanPods::kNone;
+  if (pod.member == Member::kHead) return go_on || is_head_with_log(view, pod);
   if (!view.spec.is_mpi()) return pod.has_ended();
   if (pod.member == Member::kLauncher) return pod.has_ended();
   switch (view.spec.clean_pods) {

@@ -21,6 +21,9 @@ inline constexpr int kHeadPort = 7077;
 /// A termination message of the agent that begins so says that the kernel killed a rank for its
 /// memory.
 inline constexpr std::string_view kOutOfMemoryMark = "corro: out of memory";
+/// One that begins so, with this exit code, says that the agent has lost the head: nobody's fault.
+inline constexpr std::string_view kLostHeadMark = "corro: the head at ";
+inline constexpr int kLostHeadExit = 75;
 /// What mpirun calls in place of ssh.
 inline constexpr std::string_view kRemoteShell = "/corro/bin/ssh";
 

@@ -109,6 +109,14 @@ void add_variables(const Variables& variables, Json& container) {
   for (const auto& [name, value] : variables) add_variable(container, name, value);
 }
 
+/// The head goes where the workers may, and is not the first to go for them.
+void follow_workers(const JobSpec& spec, Json& pod_spec) {
+  const Json& own = object_in(spec.worker.pod_template, "spec");
+  for (const char* field : {"imagePullSecrets", "priorityClassName", "tolerations"})
+    if (own.contains(field)) pod_spec[field] = own[field];
+  if (!spec.priority_class.empty()) pod_spec["priorityClassName"] = spec.priority_class;
+}
+
 bool tolerates(const Json& toleration, std::string_view key) {
   const std::string effect = text_in(toleration, "effect");
   const std::string own = text_in(toleration, "key");
@@ -160,6 +168,7 @@ Json head_pod(const PodContext& context, int generation) {
                                 pod_labels(spec, Member::kHead, 0, generation));
   pod["metadata"]["annotations"][std::string(kRoundAnnotation)] = std::to_string(context.round);
   pod["spec"] = head_pod_spec(spec, generation, context.options);
+  follow_workers(spec, pod["spec"]);
   leave_dead_node(pod["spec"]);
   return pod;
 }

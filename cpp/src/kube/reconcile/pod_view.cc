@@ -81,6 +81,7 @@ void read_container_ends(const Json& status, PodView& view) {
     const bool of_memory =
         text_in(ended, "reason") == "OOMKilled" || message.starts_with(kOutOfMemoryMark);
     if (of_memory) view.cause = Cause::kOutOfMemory;
+    if (*code == kLostHeadExit && message.starts_with(kLostHeadMark)) view.cause = Cause::kLostPod;
     view.why = of_memory ? "out of memory" : fmt::format("exit code {}", code->get<int64_t>());
     if (!message.empty()) view.why += ": " + cut(message);
     return of_memory;

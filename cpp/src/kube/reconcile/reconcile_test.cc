@@ -248,9 +248,36 @@ TEST(Reconcile, PodsLeaveANodeThatDoesNotAnswerUnlessTheirTemplateSaysHowLongThe
   EXPECT_THAT(stays("mnist-worker-0-g0"),
               UnorderedElementsAre(Pair("node.kubernetes.io/not-ready", 600),
                                    Pair("node.kubernetes.io/unreachable", 10)));
-  EXPECT_THAT(stays("mnist-head"),
-              UnorderedElementsAre(Pair("node.kubernetes.io/not-ready", 10),
-                                   Pair("node.kubernetes.io/unreachable", 10)));
+  // The head goes where the workers may.
+  EXPECT_EQ(stays("mnist-head"), stays("mnist-worker-0-g0"));
+}
+
+TEST(Reconcile, TheHeadHasTheWorkersPriorityAndPullSecrets) {
+  for (const bool has_own : {false, true}) {
+    Json job = sample_corro_job(1);
+    Json& spec = job["spec"]["worker"]["template"]["spec"];
+    spec["imagePullSecrets"] = patched(R"([{"name": "registry"}])");
+    spec["priorityClassName"] = "low";
+    if (has_own) job["spec"]["priorityClass"] = "high";
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    const Json& head = (*cluster.get("Pod", "mnist-head"))["spec"];
+    EXPECT_EQ(head["imagePullSecrets"], spec["imagePullSecrets"]);
+    EXPECT_EQ(head["priorityClassName"], has_own ? "high" : "low");
+  }
+}
+
+TEST(Reconcile, AgentsThatLostTheHeadAreNoErrorOfTheUser) {
+  ClusterModel cluster(with(sample_corro_job(1), R"({"restart": {"userError": {"limit": 0}}})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  Json lost = *cluster.get("Pod", "mnist-worker-0-g0");
+  lost["status"]["phase"] = "Failed";
+  lost["status"]["containerStatuses"] = patched(R"([{"state": {"terminated": {"exitCode": 75,
+      "message": "corro: the head at 10.96.0.7:7077 was lost and did not come back"}}}])");
+  cluster.put(lost);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Running");
+  EXPECT_EQ(status_of(cluster, "/restartCounts"), patched(R"({"lostPod": 1})"));
 }
 
 // ---- gangs -------------------------------------------------------------------------------------
@@ -511,7 +538,8 @@ TEST(Reconcile, OfAFinishedMpiJobGoesWhatCleanPodPolicySays) {
     const bool is_none = std::string_view(policy) == "None";
     EXPECT_EQ(cluster.get("Pod", "mnist-worker-0") != nullptr, is_none);
     EXPECT_EQ(cluster.get("Pod", "mnist-worker-1") != nullptr, std::string_view(policy) != "All");
-    EXPECT_EQ(cluster.get("Pod", "mnist-head"), nullptr);
+    // What goes on needs its head.
+    EXPECT_EQ(cluster.get("Pod", "mnist-head") != nullptr, is_none);
   }
 }
 
