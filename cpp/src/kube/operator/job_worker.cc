@@ -128,7 +128,7 @@ bool JobWorker::settle(Look& look, const Action& action, Outcome outcome, const 
     case Ended::kDone:
       break;
   }
-  if (action.kind == ActionKind::kCreate) look.record->lock()->refused.erase(action.object);
+  look.record->lock()->refused.erase(action.object);
   if (action.kind != ActionKind::kStatus) return true;
   const bool is_pruned = was_pruned(action, outcome.answer);
   take_job(look, std::move(outcome.answer));

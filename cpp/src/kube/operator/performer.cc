@@ -54,9 +54,17 @@ Outcome outcome_of_write(Result<Json> answer) {
   if (answer.ok()) return {Ended::kDone, "", std::move(*answer)};
   const Code code = answer.status().code();
   // 404: whoever took it away will be told by a watch.
-  if (code == Code::kAborted || code == Code::kNotFound)
-    return {Ended::kStale, std::string(answer.status().message()), {}};
+  const std::string why(answer.status().message());
+  if (code == Code::kAborted || code == Code::kNotFound) return {Ended::kStale, why, {}};
   return failed(answer.status());
+}
+
+/// Of an object of ours, which a webhook or a quota may refuse.
+Outcome outcome_of_patch(Result<Json> answer) {
+  const Code code = answer.status().code();
+  if (code == Code::kInvalidArgument || code == Code::kPermissionDenied)
+    return {Ended::kRefused, std::string(answer.status().message()), {}};
+  return outcome_of_write(std::move(answer));
 }
 
 /// A note is cut at a character's begin.
@@ -103,7 +111,7 @@ Outcome Performer::perform(const std::vector<Kind>& kinds, const JobIdentity& jo
       case ActionKind::kStatus:
         return outcome_of_write(client_.merge_patch(kind->type, key, action.body, "status", stop));
       case ActionKind::kPatch:
-        return outcome_of_write(client_.merge_patch(kind->type, key, action.body, "", stop));
+        return outcome_of_patch(client_.merge_patch(kind->type, key, action.body, "", stop));
       case ActionKind::kDelete:
         return remove(*kind, key, action.body, stop);
       case ActionKind::kCreate:

@@ -123,6 +123,7 @@ bool JobView::ensure(const ObjectName& name, const std::function<Json()>& make, 
 }
 
 void JobView::patch(const Json& object, Json change) {
+  if (is_refused(name_in(object))) return;
   writes_.push_back({.kind = ActionKind::kPatch,
                      .api_version = text_in(object, "apiVersion"),
                      .object = name_in(object),
@@ -162,6 +163,7 @@ void JobView::force_remove_pod(const PodView& pod) {
 
 void JobView::stop_pod(const PodView& pod) {
   if (pod.has_ended() || pod.is_deleting || pod.has_deadline) return;
+  if (is_refused({"Pod", pod.name})) return;
   writes_.push_back({.kind = ActionKind::kPatch,
                      .api_version = "v1",
                      .object = {"Pod", pod.name},

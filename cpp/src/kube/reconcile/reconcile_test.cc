@@ -157,7 +157,7 @@ TEST(Reconcile, ALauncherWithoutCommandKeepsItsEntrypointAndSaysWhatIsLost) {
 TEST(Reconcile, RealSshIsThereOnlyIfTheUserAsksForIt) {
   ClusterModel cluster(with(sample_mpi_job(1), R"({"sshAuthMountPath": "/home/mpi/.ssh"})"), 1);
   ASSERT_TRUE(cluster.settle());
-  EXPECT_THAT(cluster.fills, Contains("mnist-ssh"));
+  EXPECT_THAT(cluster.fills, Contains("mnist-ssh-11111111-2222-3333-4444-555555555555"));
   const Json& spec = (*cluster.get("Pod", "mnist-worker-0"))["spec"];
   EXPECT_THAT(spec.dump(), HasSubstr("/home/mpi/.ssh"));
   const Json& launcher = (*cluster.get("Job", "mnist-launcher"))["spec"]["template"]["spec"];
@@ -983,6 +983,41 @@ TEST(Reconcile, ARefusedPodIsTheConditionAndTriedAgain) {
   EXPECT_EQ(decision.look_again, now + seconds(10));
   const Decision later = reconcile(read_job(job, {}), observed, now + seconds(10));
   EXPECT_THAT(later.reason, Not(HasSubstr("CreateRefused")));
+}
+
+TEST(Reconcile, ARefusedPatchIsTheConditionAndHoldsNothingElseUp) {
+  Json job = sample_mpi_job(1);
+  job["metadata"]["uid"] = "u-1";
+  const auto ours = [](const char* text) {
+    Json object = patched(text);
+    object["metadata"]["ownerReferences"] = patched(R"([{"uid": "u-1", "controller": true}])");
+    return object;
+  };
+  const Json service = ours(R"({"kind": "Service", "metadata": {"name": "mnist-head"},
+                                "spec": {"clusterIP": "10.0.0.1"}})");
+  const Json config = ours(R"({"kind": "ConfigMap", "metadata": {"name": "mnist-config"},
+                               "data": {"hostfile": "of before"}})");
+  const Options options;
+  Observed observed;
+  observed.job = &job;
+  observed.objects = {&service, &config};
+  observed.options = &options;
+  const KubeTime now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24);
+  const ObjectName name{"ConfigMap", "mnist-config"};
+  const auto is_patched = [&](const Decision& decision) {
+    return std::ranges::any_of(decision.actions, [&](const Action& action) {
+      return action.kind == ActionKind::kPatch && action.object == name;
+    });
+  };
+  EXPECT_TRUE(is_patched(reconcile(read_job(job, {}), observed, now)));
+  observed.refused[name] = {"immutable", now};
+  const Decision decision = reconcile(read_job(job, {}), observed, now);
+  EXPECT_FALSE(is_patched(decision));
+  EXPECT_THAT(decision.reason, HasSubstr("ConfigMap mnist-config: immutable"));
+  EXPECT_TRUE(std::ranges::any_of(decision.actions, [](const Action& action) {
+    return action.kind == ActionKind::kCreate && action.object.kind == "Pod";
+  }));
+  EXPECT_TRUE(is_patched(reconcile(read_job(job, {}), observed, now + seconds(10))));
 }
 
 TEST(Reconcile, AStatusThatWasTakenAwayIsFoundAgainInThePods) {
