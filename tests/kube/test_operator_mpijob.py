@@ -96,7 +96,7 @@ def expected_objects(job: Job, case: Case) -> Object:
         "Pod": sorted([*pods, *launcher_pods(job)]),
         "Service": [name, f"{name}-head"],
         "ConfigMap": [f"{name}-config"],
-        "Secret": [f"{name}-{job.uid}", *([f"{name}-ssh"] if case.has_ssh else [])],
+        "Secret": [f"{name}-{job.uid}", *([f"{name}-ssh-{job.uid}"] if case.has_ssh else [])],
     }
     if not case.pod_launcher:
         expected["Job"] = [f"{name}-launcher"]
@@ -144,7 +144,7 @@ def check_data(job: Job, case: Case) -> None:
     assert {"head", "launcher", *(f"worker-{i}" for i in range(case.workers))} <= keys
     assert job.objects("Secret")[f"{job.name}-{job.uid}"]["immutable"]
     if case.has_ssh:
-        ssh = job.objects("Secret")[f"{job.name}-ssh"]
+        ssh = job.objects("Secret")[f"{job.name}-ssh-{job.uid}"]
         assert set(ssh["data"]) == {"ssh-privatekey", "ssh-publickey"}
         assert ssh["type"] == "kubernetes.io/ssh-auth"
 
@@ -162,7 +162,8 @@ def check_hosts(job: Job) -> None:
         assert head in pod["spec"]["containers"][0]["env"]
 
 
-# mpijob same: owners; config-map; ssh-secret; worker-pods; labels; labels-old
+# mpijob different: ssh-secret
+# mpijob same: owners; config-map; worker-pods; labels; labels-old
 # mpijob same: case.integration-success
 # mpijob different: versions; statefulset
 @pytest.mark.usefixtures("h100_nodes")

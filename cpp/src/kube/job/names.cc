@@ -72,7 +72,7 @@ std::string head_service_name(const JobSpec& spec) { return spec.name + "-head";
 
 std::string config_name(const JobSpec& spec) { return spec.name + "-config"; }
 
-std::string ssh_secret_name(const JobSpec& spec) { return spec.name + "-ssh"; }
+std::string ssh_secret_name(const JobSpec& spec) { return spec.name + "-ssh-" + spec.uid; }
 
 std::string secret_name(const JobSpec& spec, int index) {
   const int part = index / kMembersInSecret;
