@@ -73,9 +73,8 @@ TEST(Megatron, InterleavesByLayersOfAChunk) {
   file.decision.best.shape.chunks = 3;
   EXPECT_THAT(export_megatron(file), HasSubstr("--num-layers-per-virtual-pipeline-stage 1\n"));
   file.decision.best.shape.chunks = 2;
-  EXPECT_THAT(export_megatron(file),
-              HasSubstr("--pipeline-model-parallel-layout "
-                        "'Et*2|t*2|t*2|t*2|t*1|t*1|t*1|t*1L'\n"));
+  EXPECT_THAT(export_megatron(file), HasSubstr("--pipeline-model-parallel-layout "
+                                               "'Et*2|t*2|t*2|t*2|t*1|t*1|t*1|t*1L'\n"));
   set_layers(file, {2, 4, 4, 2});
   EXPECT_THAT(export_megatron(file), HasSubstr("--decoder-first-pipeline-num-layers 2\n"
                                                "--decoder-last-pipeline-num-layers 2\n"
