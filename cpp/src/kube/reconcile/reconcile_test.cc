@@ -247,7 +247,7 @@ TEST(Reconcile, PodsLeaveANodeThatDoesNotAnswerUnlessTheirTemplateSaysHowLongThe
   };
   EXPECT_THAT(stays("mnist-worker-0-g0"),
               UnorderedElementsAre(Pair("node.kubernetes.io/not-ready", 600),
-                                   Pair("node.kubernetes.io/unreachable", 10)));
+                                   Pair("node.kubernetes.io/unreachable", 30)));
   // The head goes where the workers may.
   EXPECT_EQ(stays("mnist-head"), stays("mnist-worker-0-g0"));
 }
