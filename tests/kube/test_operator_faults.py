@@ -209,13 +209,48 @@ def test_a_pod_that_the_api_server_refuses_is_told_with_its_path(space: Space) -
     job = space.create(manifest)
     told = job.wait_for_condition("Pending", "CreateRefused")
     assert 'spec.containers[0].volumeMounts[0].name: Not found: "nowhere"' in told["message"]
-    # A template may be mended while the job is suspended.
     del container["volumeMounts"]
+    mend(job, manifest)
+
+
+def mend(job: Job, manifest: Object) -> None:
+    """A template may be changed while the job is suspended."""
     job.patch({"suspend": True})
-    job.wait_for_state("Suspended")
     job.patch({"worker": {"template": manifest["spec"]["worker"]["template"]}})
     job.patch({"suspend": False})
-    job.wait_for_state("Running")
+    job.wait_for_running(job.workers(0))
+
+
+def test_a_misspelt_field_of_a_template_is_told_with_its_path(space: Space) -> None:
+    manifest = corro_manifest("a", 1)
+    pod = manifest["spec"]["worker"]["template"]["spec"]
+    pod["nodeSelecter"] = {"accelerator": "h100"}
+    job = space.create(manifest)
+    told = job.wait_for_condition("Pending", "CreateRefused")
+    assert 'unknown field "spec.nodeSelecter"' in told["message"]
+    assert "tried again at" in told["message"]
+    pod["nodeSelecter"] = None  # A patch takes it away.
+    mend(job, manifest)
+
+
+def test_a_misspelt_field_of_an_mpijob_is_dropped_as_ever(space: Space) -> None:
+    manifest = mpi_manifest("m", 1)
+    roles = manifest["spec"]["mpiReplicaSpecs"]
+    roles["Worker"]["template"]["spec"]["nodeSelecter"] = {"accelerator": "h100"}
+    space.create(manifest).wait_for_running({"m-worker-0"})
+
+
+def test_a_job_without_a_command_is_told_so(space: Space) -> None:
+    manifest = corro_manifest("a", 1)
+    container = manifest["spec"]["worker"]["template"]["spec"]["containers"][0]
+    command = container.pop("command")
+    job = space.create(manifest)
+    told = job.wait_for_condition("Pending", "ValidationError")
+    path = "spec.worker.template.spec.containers[0].command"
+    assert told["message"] == f"{path}: is needed: the image's own cannot be known"
+    assert not job.all_objects()
+    container["command"] = command
+    mend(job, manifest)
 
 
 def test_a_namespace_that_goes_takes_its_jobs_along(bare_space: Space, crds: Plane) -> None:

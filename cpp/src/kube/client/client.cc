@@ -134,9 +134,10 @@ Result<Json> Client::write(std::string method, std::string path, std::string nam
 }
 
 Result<Json> Client::create(const ResourceType& type, const ObjectKey& key, const Json& object,
-                            const Until& until) {
+                            const Until& until, std::string validation) {
   CORRO_ASSIGN(const std::string path, path_of(type, {key.space, ""}));
-  const std::string query = query_of({{"fieldManager", options_.field_manager}});
+  const std::string query = query_of(
+      {{"fieldManager", options_.field_manager}, {"fieldValidation", std::move(validation)}});
   return write("POST", path + query, describe(type, key), object, "application/json", until);
 }
 

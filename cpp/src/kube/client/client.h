@@ -100,9 +100,11 @@ class Client {
   /// whose continuation has expired is begun again once.
   [[nodiscard]] Result<ObjectList> list(const ResourceType& type, const std::string& space,
                                         const Selector& selector, const Until& until);
-  /// `key.name` is for messages; the object's own metadata.name counts.
+  /// `key.name` is for messages; the object's own metadata.name counts. `validation` "Strict":
+  /// unknown fields are refused, INVALID_ARGUMENT, and not dropped.
   [[nodiscard]] Result<Json> create(const ResourceType& type, const ObjectKey& key,
-                                    const Json& object, const Until& until);
+                                    const Json& object, const Until& until,
+                                    std::string validation = "");
   /// Replaces an object; with metadata.resourceVersion only that version, else ABORTED.
   [[nodiscard]] Result<Json> replace(const ResourceType& type, const ObjectKey& key,
                                      const Json& object, const Until& until);

@@ -10,6 +10,14 @@ namespace {
 
 constexpr size_t kMostClaims = 16;
 
+/// The agent starts it, and cannot know the image's own.
+void check_command(FieldReader pod, const Json& pod_template) {
+  const Json& container = pod_template["spec"]["containers"][0];
+  const Json command = container.value("command", Json());
+  if (!command.is_array() || command.empty() || command[0] == "")
+    pod.fail("containers[0].command", "is needed: the image's own cannot be known");
+}
+
 void read_worker(FieldReader worker, ReadJob& job) {
   JobSpec& spec = job.spec;
   const auto target = worker.integer("target", {1, kMostWorkers});
@@ -23,8 +31,9 @@ void read_worker(FieldReader worker, ReadJob& job) {
   if (target && spec.most_workers < spec.workers) worker.fail("max", "must be at least target");
   spec.slots = static_cast<int>(worker.integer("slots", {1, kMostSlots}).value_or(1));
   spec.worker = read_role(worker, job.problems);
-  if (!spec.worker.template_has_restart_policy) return;
   FieldReader pod = worker.object("template").object("spec");
+  if (spec.worker.pod_template.contains("spec")) check_command(pod, spec.worker.pod_template);
+  if (!spec.worker.template_has_restart_policy) return;
   (void)pod.choice("restartPolicy", {"Never"}, 0);
 }
 

@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const Json kTemplate = Json::parse(R"({"spec": {"containers": [{"name": "main"}]}})");
+const Json kTemplate =
+    Json::parse(R"({"spec": {"containers": [{"name": "main", "command": ["train"]}]}})");
 
 Json named(const char* kind, Json spec) {
   Json job = Json::parse(R"({"metadata": {"name": "mnist", "namespace": "ml", "uid": "u-1"}})");
@@ -121,6 +122,13 @@ INSTANTIATE_TEST_SUITE_P(
                  R"({"worker": {"template": {"spec": {"containers":
                      [{"name": "a", "command": "train"}]}}}})",
                  "spec.worker.template.spec.containers[0].command: must be a list of texts"},
+        BadField{"CorroJob", "",
+                 R"({"worker": {"template": {"spec": {"containers": [{"name": "a"}]}}}})",
+                 "spec.worker.template.spec.containers[0].command: is needed: the image's own"},
+        BadField{"CorroJob", "",
+                 R"({"worker": {"template": {"spec": {"containers":
+                     [{"name": "a", "command": [""], "args": ["train"]}]}}}})",
+                 "spec.worker.template.spec.containers[0].command: is needed"},
         BadField{"CorroJob", "",
                  R"({"worker": {"template": {"spec": {"restartPolicy": "Always", "containers":
                      [{"name": "a"}]}}}})",

@@ -14,6 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 std::string refusal(int code, const std::string& reason, const std::string& message) {
   return text_of({{"kind", "Status"}, {"code", code}, {"reason", reason}, {"message", message}});
@@ -139,6 +140,22 @@ TEST_F(JobWorkers, ARefusedObjectIsNotedWithTheServersWordsAndTheJobIsLookedAtAt
   EXPECT_TRUE(record().expected.created.empty());
   EXPECT_TRUE(queue_.try_take().has_value());
   EXPECT_THAT(log_text(), HasSubstr("exceeded quota"));
+}
+
+TEST_F(JobWorkers, PodsOfCorroJobsAloneMayNotHaveUnknownFields) {
+  const auto query_of_create = [&](const char* job, const char* kind, const char* api_version) {
+    answer(400, refusal(400, "BadRequest", "strict decoding error: unknown field"));
+    const Outcome outcome = performer_.perform(
+        kinds_of({}), {job, "default", "mnist", "u1"},
+        {.api_version = api_version, .object = {kind, "a"}, .body = Json::object()}, stop_);
+    EXPECT_EQ(outcome.ended, Ended::kRefused);
+    EXPECT_THAT(outcome.message, HasSubstr("unknown field"));
+    const std::string target = script_->asked().back().target;
+    return target.substr(target.find('?'));
+  };
+  EXPECT_THAT(query_of_create("CorroJob", "Pod", "v1"), HasSubstr("&fieldValidation=Strict"));
+  EXPECT_THAT(query_of_create("CorroJob", "Service", "v1"), Not(HasSubstr("Validation")));
+  EXPECT_THAT(query_of_create("MPIJob", "Pod", "v1"), Not(HasSubstr("Validation")));
 }
 
 TEST_F(JobWorkers, AnObjectOfSomebodyElseIsForeignAndOneOfTheJobIsDone) {

@@ -139,7 +139,11 @@ Outcome Performer::create(const Kind& kind, const JobIdentity& job, const Action
     if (!data.ok()) return failed(data.status());
     for (const auto& [name, bytes] : *data) object["data"][name] = encode_base64(bytes);
   }
-  auto answer = client_.create(kind.type, {job.space, action.object.name}, object, stop);
+  // A template keeps fields that are none, and a misspelt one would be dropped in silence. MPIJobs
+  // are taken as they always were.
+  const bool is_strict = kind.name == "Pod" && job.kind == kCorroJobKind.name;
+  auto answer = client_.create(kind.type, {job.space, action.object.name}, object, stop,
+                               is_strict ? "Strict" : "");
   if (answer.ok()) return {Ended::kDone, "", std::move(*answer)};
   switch (answer.status().code()) {
     case Code::kAlreadyExists:
