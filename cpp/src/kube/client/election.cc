@@ -60,7 +60,7 @@ Status Election::step(const OnChange& on_change, const Stop& stop) {
   const LeaseDecision decision = decide(view_, options_, surroundings.now(), surroundings.wall());
   if (decision.action == LeaseAction::kLost) {
     become(false, decision.reason, on_change);
-    return {};
+    return {Code::kCancelled, decision.reason};
   }
   if (!decision.record) return {};
   Status status = write(decision, until);
@@ -88,7 +88,7 @@ Status Election::run(const OnChange& on_change, const OnStep& on_step, const Sto
   const Surroundings& surroundings = client_.surroundings();
   while (!stop.requested()) {
     const Status status = step(on_change, stop);
-    on_step(status);
+    if (status.code() != Code::kCancelled) on_step(status);
     if (status.code() == Code::kPermissionDenied) {
       if (view_.leads) become(false, status.message(), on_change);
       return status;
