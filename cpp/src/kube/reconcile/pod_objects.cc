@@ -123,9 +123,9 @@ bool tolerates(const Json& toleration, std::string_view key) {
   return (own.empty() || own == key) && (effect.empty() || effect == "NoExecute");
 }
 
-/// A pod stays for 300 s on a node that does not answer, if it does not say how long; its job's head
-/// has given it up after 10 s. After an API server was away all nodes look dead until their next
-/// heartbeats, which kubelets send every 10 s: pods stay for two more.
+/// A pod stays for 300 s on a node that does not answer, if it does not say how long; its job's
+/// head has given it up after 10 s. After an API server was away all nodes look dead until their
+/// next heartbeats, which kubelets send every 10 s: pods stay for two more.
 void leave_dead_node(Json& pod_spec) {
   constexpr int kStay = 30;
   for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {

@@ -112,7 +112,7 @@ std::string why_no_cut(const Request& request, const JobShape& shape, double lim
     if (solved.best) found = std::move(solved.best);
     return solved.best.has_value();
   };
-  const std::string cannot =
+  std::string cannot =
       fmt::format("no cut into stages fits into {} of each device", bytes_text(limit));
   constexpr double kMostTimes = 16;
   if (pools_of(request).size() > 1 || least_times(kMostTimes, fits) == 0) return cannot;
