@@ -49,7 +49,9 @@ def test_it_trains(space: Space, volume: Path) -> None:
     job.wait_for_state("Succeeded")
     with np.load(volume / "weights.npz") as left:
         assert left["epoch"] == 3, "the last of four"
-    job.wait(lambda _: job.pods()[head]["status"]["phase"] == "Failed", "the head's end")
+    job.wait_until(
+        lambda: job.objects("Pod")[head]["status"]["phase"] == "Failed", "the head's end"
+    )
     wait_for_line(space, head, "epoch 4/4 accuracy 0.8")
 
 
