@@ -54,8 +54,8 @@ Outcome outcome_of_write(Result<Json> answer) {
   if (answer.ok()) return {Ended::kDone, "", std::move(*answer)};
   const Code code = answer.status().code();
   // 404: whoever took it away will be told by a watch.
-  const std::string why(answer.status().message());
-  if (code == Code::kAborted || code == Code::kNotFound) return {Ended::kStale, why, {}};
+  if (code == Code::kAborted || code == Code::kNotFound)
+    return {Ended::kStale, std::string(answer.status().message()), {}};
   return failed(answer.status());
 }
 

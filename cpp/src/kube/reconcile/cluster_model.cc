@@ -371,6 +371,12 @@ void ClusterModel::change_spec(const Json& merge_patch) {
   write(job_name_, std::move(object));
 }
 
+void ClusterModel::end_well(const std::string& pod) {
+  Json ended = store_.at({"Pod", pod});
+  ended["status"]["phase"] = "Succeeded";
+  write({"Pod", pod}, std::move(ended));
+}
+
 void ClusterModel::finish_ranks() {
   std::vector<ObjectName> names;
   for (const auto& [name, object] : store_) names.push_back(name);

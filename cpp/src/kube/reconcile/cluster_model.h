@@ -52,6 +52,8 @@ class ClusterModel {
   /// Harms a random live pod of the job. False if there is none.
   bool harm_random_pod(Harm harm);
   bool harm_pod(const std::string& name, Harm harm);
+  /// A pod that is there ends with 0.
+  void end_well(const std::string& pod);
   void change_spec(const Json& merge_patch);
   void delete_job();
   /// All running worker pods of a CorroJob, or the launcher Job, end with success.

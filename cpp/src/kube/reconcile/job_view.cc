@@ -123,10 +123,14 @@ bool JobView::ensure(const ObjectName& name, const std::function<Json()>& make, 
 }
 
 void JobView::patch(const Json& object, Json change) {
-  if (is_refused(name_in(object))) return;
+  patch(text_in(object, "apiVersion"), name_in(object), std::move(change));
+}
+
+void JobView::patch(std::string api_version, const ObjectName& name, Json change) {
+  if (is_refused(name)) return;
   writes_.push_back({.kind = ActionKind::kPatch,
-                     .api_version = text_in(object, "apiVersion"),
-                     .object = name_in(object),
+                     .api_version = std::move(api_version),
+                     .object = name,
                      .body = std::move(change)});
 }
 
@@ -163,11 +167,7 @@ void JobView::force_remove_pod(const PodView& pod) {
 
 void JobView::stop_pod(const PodView& pod) {
   if (pod.has_ended() || pod.is_deleting || pod.has_deadline) return;
-  if (is_refused({"Pod", pod.name})) return;
-  writes_.push_back({.kind = ActionKind::kPatch,
-                     .api_version = "v1",
-                     .object = {"Pod", pod.name},
-                     .body = Json::object({{"spec", {{"activeDeadlineSeconds", 1}}}})});
+  patch("v1", {"Pod", pod.name}, Json::object({{"spec", {{"activeDeadlineSeconds", 1}}}}));
 }
 
 void JobView::event(std::string_view type, std::string_view reason, std::string_view message) {

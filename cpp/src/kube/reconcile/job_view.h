@@ -76,6 +76,7 @@ class JobView {
  private:
   [[nodiscard]] bool is_foreign(const ObjectName& name) const;
   bool is_refused(const ObjectName& name);
+  void patch(std::string api_version, const ObjectName& name, Json change);
 
   std::vector<Action> writes_;
   std::vector<Action> deletes_;

@@ -47,9 +47,7 @@ TEST(MpiJobStatus, PodsAreCountedByTheirPhases) {
   EXPECT_TRUE(status_of(cluster, "/startTime").is_string());
   EXPECT_TRUE(status_of(cluster, "/completionTime").is_null());
   EXPECT_TRUE(status_of(cluster, "/lastReconcileTime").is_null());
-  Json ended = *cluster.get("Pod", "mnist-worker-1");
-  ended["status"]["phase"] = "Succeeded";
-  cluster.put(ended);
+  cluster.end_well("mnist-worker-1");
   cluster.finish_ranks();
   ASSERT_TRUE(cluster.settle());
   EXPECT_EQ(status_of(cluster, "/replicaStatuses"),

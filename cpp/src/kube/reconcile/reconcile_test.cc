@@ -530,9 +530,7 @@ TEST(Reconcile, OfAFinishedMpiJobGoesWhatCleanPodPolicySays) {
     job["spec"]["runPolicy"]["cleanPodPolicy"] = policy;
     ClusterModel cluster(job, 1);
     ASSERT_TRUE(cluster.settle());
-    Json ended = *cluster.get("Pod", "mnist-worker-1");
-    ended["status"]["phase"] = "Succeeded";
-    cluster.put(ended);
+    cluster.end_well("mnist-worker-1");
     cluster.finish_ranks();
     ASSERT_TRUE(cluster.settle());
     const bool is_none = std::string_view(policy) == "None";
@@ -717,9 +715,7 @@ TEST(Reconcile, ACorroJobRestartsByCauseUntilItsLimit) {
 TEST(Reconcile, TheHeadOfAFinishedCorroJobEndsAndStaysForItsLog) {
   ClusterModel cluster(sample_corro_job(1), 1);
   ASSERT_TRUE(cluster.settle());
-  Json done = *cluster.get("Pod", "mnist-worker-0-g0");
-  done["status"]["phase"] = "Succeeded";
-  cluster.put(done);
+  cluster.finish_ranks();
   ASSERT_TRUE(cluster.settle());
   EXPECT_EQ(cluster.state(), "Succeeded");
   EXPECT_THAT(cluster.live_pods(), IsEmpty());
@@ -782,9 +778,7 @@ TEST(Reconcile, OutOfMemoryIsBlamedBeforeAnExitCodeAndThatBeforeALoss) {
 TEST(Reconcile, AWorkerThatEndedWellStartsAgainWithTheOthers) {
   ClusterModel cluster(sample_corro_job(2), 1);
   ASSERT_TRUE(cluster.settle());
-  Json done = *cluster.get("Pod", "mnist-worker-0-g0");
-  done["status"]["phase"] = "Succeeded";
-  cluster.put(done);
+  cluster.end_well("mnist-worker-0-g0");
   ASSERT_TRUE(cluster.settle());
   cluster.harm_pod("mnist-worker-1-g0", Harm::kExitCode);
   ASSERT_TRUE(cluster.settle());
