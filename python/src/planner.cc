@@ -12,13 +12,12 @@
 #include <utility>
 
 #include "base/status.h"
-#include "plan/cluster/cluster_file.h"
 #include "plan/model/known_models.h"
 #include "plan/model/model_file.h"
 #include "plan/report/decision_file.h"
 #include "plan/report/text_report.h"
 #include "plan/search/planner.h"
-#include "plan/text_file.h"
+#include "plan_files/plan_files.h"
 #include "planning.h"
 
 namespace nb = nanobind;
@@ -49,10 +48,8 @@ Result<corro::plan::Model> read_model(const std::string& text, const std::string
 }
 
 Result<corro::plan::Cluster> read_cluster(const std::string& text, const std::string& name) {
-  if (text.empty()) return corro::plan::load_cluster(name);
-  return corro::plan::read_cluster(text, name, [](const std::string& path) {
-    return corro::plan::read_text_file(path, corro::plan::kMostJsonBytes);
-  });
+  return text.empty() ? corro::plan_files::load_cluster(name)
+                      : corro::plan_files::read_cluster(text, name);
 }
 
 Result<Texts> make_texts(const Result<corro::plan::Model>& model,

@@ -9,13 +9,10 @@
 #include <utility>
 
 #include "base/nearest_name.h"
-#include "plan/cluster/cluster_file.h"
-#include "plan/cost/calibration_file.h"
-#include "plan/cost/profile_file.h"
 #include "plan/cost/run_report.h"
 #include "plan/cost/runs.h"
 #include "plan/model/known_models.h"
-#include "plan/model/model_file.h"
+#include "plan_files/plan_files.h"
 
 namespace corro::app {
 namespace {
@@ -35,7 +32,7 @@ bool names_file(const std::string& model) {
 
 Result<plan::Model> read_named_model(const std::string& model, uint32_t sequence) {
   const plan::ModelOptions options{.sequence = sequence};
-  if (names_file(model)) return plan::load_model(model, options);
+  if (names_file(model)) return plan_files::load_model(model, options);
   auto known = plan::make_known_model(model, options);
   return known.ok() ? std::move(known)
                     : Result<plan::Model>(known.status().with_context("--model"));
@@ -45,16 +42,16 @@ Result<plan::Model> read_named_model(const std::string& model, uint32_t sequence
 
 Result<plan::Calibration> read_params(const std::string& path) {
   if (path.empty()) return plan::Calibration{};
-  return plan::load_calibration(path);
+  return plan_files::load_calibration(path);
 }
 
 Result<plan::Request> read_question(const PlanQuestion& question) {
   plan::Request request;
   CORRO_ASSIGN(request.model, read_named_model(question.model, question.sequence));
-  CORRO_ASSIGN(request.cluster, plan::load_cluster(question.cluster));
+  CORRO_ASSIGN(request.cluster, plan_files::load_cluster(question.cluster));
   CORRO_ASSIGN(request.calibration, read_params(question.params));
   if (!question.profile.empty()) {
-    CORRO_ASSIGN(plan::Profile profile, plan::load_profile(question.profile));
+    CORRO_ASSIGN(plan::Profile profile, plan_files::load_profile(question.profile));
     request.profile = std::make_shared<const plan::Profile>(std::move(profile));
   }
   request.global_batch = question.global_batch;
@@ -74,7 +71,7 @@ Result<plan::Machine> read_machine_of(const std::string& cluster,
     machine.calibration = calibration;
     return machine;
   }
-  CORRO_ASSIGN(const plan::Cluster hosts, plan::load_cluster(cluster));
+  CORRO_ASSIGN(const plan::Cluster hosts, plan_files::load_cluster(cluster));
   auto machine = plan::machine_of(hosts, calibration);
   return machine.ok() ? std::move(machine)
                       : Result<plan::Machine>(machine.status().with_context(cluster));

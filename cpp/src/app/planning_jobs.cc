@@ -14,6 +14,7 @@
 #include "plan/report/megatron.h"
 #include "plan/report/text_report.h"
 #include "plan/search/planner.h"
+#include "plan_files/plan_files.h"
 
 namespace corro::app {
 namespace {
@@ -69,8 +70,8 @@ Result<Outcome> plan_without(const PlanCommand& command) {
 }
 
 Result<Outcome> compare_plans(const PlanCommand& command) {
-  CORRO_ASSIGN(const auto a, plan::load_decision(command.files[0]));
-  CORRO_ASSIGN(const auto b, plan::load_decision(command.files[1]));
+  CORRO_ASSIGN(const auto a, plan_files::load_decision(command.files[0]));
+  CORRO_ASSIGN(const auto b, plan_files::load_decision(command.files[1]));
   // Columns are narrow: folders are shown only where they tell two files of one name apart.
   std::string name_a = std::filesystem::path(command.files[0]).filename();
   std::string name_b = std::filesystem::path(command.files[1]).filename();
@@ -82,7 +83,7 @@ Result<Outcome> compare_plans(const PlanCommand& command) {
 }
 
 Result<Outcome> export_plan(const PlanCommand& command) {
-  CORRO_ASSIGN(const auto file, plan::load_decision(command.files[0]));
+  CORRO_ASSIGN(const auto file, plan_files::load_decision(command.files[0]));
   std::string text;
   if (command.target == "megatron") {
     text = plan::export_megatron(file);

@@ -9,7 +9,7 @@
 #include "app/planning.h"
 #include "base/dtype.h"
 #include "diagnosis/exit_status.h"
-#include "plan/cluster/cluster_file.h"
+#include "plan_files/plan_files.h"
 
 namespace corro::app {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 /// All ranks compute alike on one processor each. A device with units for other dtypes is none: a
 /// rank for each GPU of a file would compute on the processors of whoever asks.
 Result<plan::Cluster> read_measurable(const std::string& path) {
-  CORRO_ASSIGN(plan::Cluster cluster, plan::load_cluster(path));
+  CORRO_ASSIGN(plan::Cluster cluster, plan_files::load_cluster(path));
   for (const plan::DeviceType& type : cluster.types) {
     for (int i = 0; i < kDTypeCount; ++i) {
       const auto dtype = static_cast<DType>(i);

@@ -8,7 +8,7 @@
 #include "plan/cost/run_report.h"
 #include "plan/json.h"
 #include "plan/partition/partition.h"
-#include "plan/text_file.h"
+#include "plan_files/plan_files.h"
 
 namespace corro::app {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostRunBytes = size_t{64} << 20U;
 
 Result<plan::RunTable> load_runs(const std::string& path) {
-  CORRO_ASSIGN(const std::string text, plan::read_text_file(path, kMostRunBytes));
+  CORRO_ASSIGN(const std::string text, plan_files::read_text(path, kMostRunBytes));
   return plan::read_runs(text, path);
 }
 
@@ -46,7 +46,7 @@ Result<Outcome> predict_runs(const PlanCommand& command) {
 
 Result<Outcome> partition_instance(const PlanCommand& command) {
   const std::string& path = command.partition.file;
-  CORRO_ASSIGN(const std::string text, plan::read_text_file(path, plan::kMostJsonBytes));
+  CORRO_ASSIGN(const std::string text, plan_files::read_text(path, plan::kMostJsonBytes));
   CORRO_ASSIGN(const auto instance, plan::read_instance(text, path));
   const LongWait wait("searching");
   const auto begin = std::chrono::steady_clock::now();

@@ -1,7 +1,7 @@
 // The plan's file, version 1 (docs/plan.md): read with one clear error line, written so that
 // reading gives the same plan.
 //
-//   CORRO_ASSIGN(const graph::Plan plan, load_plan("plan.json"));
+//   CORRO_ASSIGN(const graph::Plan plan, read_plan(text, "plan.json"));
 //   CORRO_ASSIGN(const std::string text, write_plan(plan));
 #pragma once
 
@@ -23,8 +23,6 @@ inline constexpr uint64_t kPlanVersion = 1;
 [[nodiscard]] Result<graph::Plan> from_json(const Json& value, std::string_view name);
 /// The same for the text of a file.
 [[nodiscard]] Result<graph::Plan> read_plan(std::string_view text, std::string_view name);
-/// The same for a file, which names it in messages. Fails as opening or reading it does.
-[[nodiscard]] Result<graph::Plan> load_plan(const std::string& path);
 
 /// Returns the plan as a JSON value, for a larger document. Fields that hold their default are left
 /// out. INVALID_ARGUMENT for a plan that from_json() would refuse.

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "plan/plan_file.h"
-#include "plan/text_file.h"
 
 namespace corro::plan {
 namespace {
@@ -178,11 +177,6 @@ Result<Plan> from_json(const Json& value, std::string_view name) {
 Result<Plan> read_plan(std::string_view text, std::string_view name) {
   CORRO_ASSIGN(const Json value, parse_json(text, name));
   return from_json(value, name);
-}
-
-Result<Plan> load_plan(const std::string& path) {
-  CORRO_ASSIGN(const std::string text, read_text_file(path, kMostJsonBytes));
-  return read_plan(text, path);
 }
 
 }  // namespace corro::plan

@@ -1,6 +1,6 @@
 // Cluster: on what a model is trained: devices in hosts, links between them.
 //
-//   CORRO_ASSIGN(const Cluster cluster, load_cluster("cluster.yaml"));   // cluster_file.h
+//   CORRO_ASSIGN(const Cluster cluster, read_cluster(text, "cluster.yaml", nullptr));
 //   const Link link = cluster.link_between_hosts(0, 9);
 #pragma once
 

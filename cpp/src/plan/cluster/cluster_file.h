@@ -1,7 +1,7 @@
 // The cluster's file, version 1 (docs/planner.md): YAML, read with one clear error line, written so
 // that reading gives the same cluster.
 //
-//   CORRO_ASSIGN(const Cluster cluster, load_cluster("cluster.yaml"));
+//   CORRO_ASSIGN(const Cluster cluster, read_cluster(text, "cluster.yaml", read_file));
 //   CORRO_ASSIGN(const std::string text, write_cluster(cluster));
 #pragma once
 
@@ -26,8 +26,6 @@ using ReadText = std::function<Result<std::string>(const std::string& path)>;
 /// those that hosts have, in the order of their first use.
 [[nodiscard]] Result<Cluster> read_cluster(std::string_view text, std::string_view name,
                                            const ReadText& read_text);
-/// The same for a file, which names it in messages. Fails as opening or reading it does.
-[[nodiscard]] Result<Cluster> load_cluster(const std::string& path);
 
 /// Writes a file that read_cluster() reads. INVALID_ARGUMENT for a cluster that it would refuse.
 [[nodiscard]] Result<std::string> write_cluster(const Cluster& cluster);

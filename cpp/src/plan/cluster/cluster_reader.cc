@@ -20,7 +20,6 @@
 #include "plan/cluster/known_devices.h"
 #include "plan/cluster/matrix_file.h"
 #include "plan/json.h"
-#include "plan/text_file.h"
 #include "plan/yaml.h"
 
 namespace corro::plan {
@@ -361,14 +360,6 @@ Status ClusterReader::read_matrix(const Json& matrix, const std::string& name, R
 Result<Cluster> read_cluster(std::string_view text, std::string_view name,
                              const ReadText& read_text) {
   return ClusterReader(read_text).read(text, std::string(name));
-}
-
-Result<Cluster> load_cluster(const std::string& path) {
-  const auto read_text = [](const std::string& file) {
-    return read_text_file(file, kMostYamlBytes);
-  };
-  CORRO_ASSIGN(const std::string text, read_text(path));
-  return read_cluster(text, path, read_text);
 }
 
 }  // namespace corro::plan

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "plan/json.h"
-#include "plan/text_file.h"
 
 namespace corro::plan {
 
@@ -26,11 +25,6 @@ Result<Calibration> read_calibration(std::string_view text, std::string_view nam
   }
   CORRO_TRY(reading.status());
   return calibration;
-}
-
-Result<Calibration> load_calibration(const std::string& path) {
-  CORRO_ASSIGN(const std::string text, read_text_file(path, kMostCalibrationBytes));
-  return read_calibration(text, path);
 }
 
 std::string write_calibration(const Calibration& calibration) {

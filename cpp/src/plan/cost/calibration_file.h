@@ -1,7 +1,7 @@
 // The calibration's file, version 1 (docs/planner.md): the fields of Calibration as JSON, all of
 // them, read with one clear error line.
 //
-//   CORRO_ASSIGN(const Calibration calibration, load_calibration("params.json"));
+//   CORRO_ASSIGN(const Calibration calibration, read_calibration(text, "params.json"));
 //   const std::string text = write_calibration(calibration);
 #pragma once
 
@@ -20,8 +20,6 @@ inline constexpr size_t kMostCalibrationBytes = size_t{1} << 16U;
 /// Reads a calibration. INVALID_ARGUMENT "name:line: place: what is wrong" for a field that is not
 /// known, missing, no number or beyond what kCalibrationFields allows.
 [[nodiscard]] Result<Calibration> read_calibration(std::string_view text, std::string_view name);
-/// The same for a file, which names it in messages. Fails as opening or reading it does.
-[[nodiscard]] Result<Calibration> load_calibration(const std::string& path);
 
 /// Writes a file from which read_calibration() gives the same numbers to the bit, if they are
 /// within what kCalibrationFields allows.

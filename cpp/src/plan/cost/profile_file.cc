@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "plan/json.h"
-#include "plan/text_file.h"
 
 namespace corro::plan {
 namespace {
@@ -57,11 +56,6 @@ Result<Profile> read_profile(std::string_view text, std::string_view name) {
   }
   CORRO_TRY(reading.status());
   return profile;
-}
-
-Result<Profile> load_profile(const std::string& path) {
-  CORRO_ASSIGN(const std::string text, read_text_file(path, kMostProfileBytes));
-  return read_profile(text, path);
 }
 
 std::string write_profile(const Profile& profile) {

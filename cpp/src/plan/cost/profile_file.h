@@ -1,6 +1,6 @@
 // The profile's file, version 1 (docs/planner.md), read with one clear error line.
 //
-//   CORRO_ASSIGN(const Profile profile, load_profile("profile.json"));
+//   CORRO_ASSIGN(const Profile profile, read_profile(text, "profile.json"));
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,6 @@ inline constexpr size_t kMostProfileBytes = size_t{4} << 20U;
 /// Reads a profile. INVALID_ARGUMENT "name:line: place: what is wrong" for a field that is not
 /// known, missing, no number, negative, or out of order.
 [[nodiscard]] Result<Profile> read_profile(std::string_view text, std::string_view name);
-/// The same for a file, which names it in messages. Fails as opening or reading it does.
-[[nodiscard]] Result<Profile> load_profile(const std::string& path);
 
 /// Writes a file from which read_profile() gives the same numbers to the bit.
 [[nodiscard]] std::string write_profile(const Profile& profile);

@@ -157,17 +157,6 @@ TEST(Config, OfOlderModels) {
               1, 0.01);
 }
 
-TEST(ModelExamples, AreWhatTheirNamesSay) {
-  const std::pair<const char*, double> cases[] = {
-      {"llama3_70b.yaml", 70.554e9}, {"gpt_small.yaml", 6.4e6}, {"mixtral_8x7b.json", 46.703e9}};
-  for (const auto& [name, parameters] : cases) {
-    SCOPED_TRACE(name);
-    const auto model = load_model(std::string(CORRO_EXAMPLES "/plan/") + name);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    EXPECT_NEAR(static_cast<double>(parameter_count(*model)) / parameters, 1, 0.01);
-  }
-}
-
 TEST(ShortForm, IsTheShapeItself) {
   const TransformerShape shape = shape_of(R"(name: tiny
 layers: 3

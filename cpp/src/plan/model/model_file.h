@@ -1,7 +1,7 @@
 // The model's file, version 1 (docs/planner.md): JSON, read with one clear error line, written so
 // that reading gives the same model. And read_model(), which takes the other two forms as well.
 //
-//   CORRO_ASSIGN(const Model model, load_model("config.json"));
+//   CORRO_ASSIGN(const Model model, read_model(text, "config.json"));
 //   CORRO_ASSIGN(const std::string text, write_model(model));
 #pragma once
 
@@ -31,8 +31,6 @@ struct ModelOptions {
 /// "name:line: place: what is wrong".
 [[nodiscard]] Result<Model> read_model(std::string_view text, std::string_view name,
                                        const ModelOptions& options = {});
-/// The same for a file, which names it in messages. Fails as opening or reading it does.
-[[nodiscard]] Result<Model> load_model(const std::string& path, const ModelOptions& options = {});
 
 /// Reads a model from the value of a model file, whose text is for the lines of messages.
 [[nodiscard]] Result<Model> model_from_json(const Json& document, std::string_view name,

@@ -7,7 +7,6 @@
 
 #include "plan/model/config.h"
 #include "plan/model/model_file.h"
-#include "plan/text_file.h"
 #include "plan/yaml.h"
 
 namespace corro::plan {
@@ -180,11 +179,6 @@ Result<Model> read_model(std::string_view text, std::string_view name,
         fmt::format("{}: sequence: a model file has its own, and cannot be given another", name));
   }
   return model_from_json(document, name, text);
-}
-
-Result<Model> load_model(const std::string& path, const ModelOptions& options) {
-  CORRO_ASSIGN(const std::string text, read_text_file(path, kMostModelBytes));
-  return read_model(text, path, options);
 }
 
 }  // namespace corro::plan

@@ -66,8 +66,6 @@ struct DecisionFile {
 /// Reads a file. INVALID_ARGUMENT "name:line: place: what is wrong" for anything but a well formed
 /// decision. Checks again that the graph is live: FAILED_PRECONDITION if not.
 [[nodiscard]] Result<DecisionFile> read_decision(std::string_view text, std::string_view name);
-/// The same for a file, which names it in messages. Fails as opening or reading it does.
-[[nodiscard]] Result<DecisionFile> load_decision(const std::string& path);
 
 /// Layers of all runs together.
 [[nodiscard]] uint32_t layer_count(const ModelSummary& model);

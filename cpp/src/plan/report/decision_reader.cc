@@ -11,7 +11,6 @@
 #include "plan/plan_file.h"
 #include "plan/report/decision_fields.h"
 #include "plan/report/decision_file.h"
-#include "plan/text_file.h"
 
 namespace corro::plan {
 namespace {
@@ -434,11 +433,6 @@ Result<DecisionFile> DecisionReader::read(const Json& document) {
 Result<DecisionFile> read_decision(std::string_view text, std::string_view name) {
   CORRO_ASSIGN(const Json document, parse_json(text, name));
   return DecisionReader(name, text).read(document);
-}
-
-Result<DecisionFile> load_decision(const std::string& path) {
-  CORRO_ASSIGN(const std::string text, read_text_file(path, kMostJsonBytes));
-  return read_decision(text, path);
 }
 
 }  // namespace corro::plan
