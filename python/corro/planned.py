@@ -37,6 +37,8 @@ class Shape:
     bucket_bytes: float = 0
     """Of gradients, reduced at a time, if that is pinned; else each stage has its own."""
     dtype: str = "bf16"
+    gradient_dtype: str = "f32"
+    """In which gradients are summed up, reduced and kept."""
 
     @property
     def ranks(self) -> int:

@@ -27,10 +27,10 @@ constexpr int64_t kMostCount = std::numeric_limits<uint32_t>::max();
 constexpr plan::RealRange kAmount{0, 1e30};
 
 Pins read_pins(const Json& json, const Place& place, Reading& reading) {
-  ObjectReader object(
-      json, place, reading,
-      {"tensor", "context", "expert", "data", "pipeline", "micro_batch", "chunks", "zero",
-       "sequence_parallel", "recompute", "overlap", "offload", "bucket", "dtype", "schedule"});
+  ObjectReader object(json, place, reading,
+                      {"tensor", "context", "expert", "data", "pipeline", "micro_batch", "chunks",
+                       "zero", "sequence_parallel", "recompute", "overlap", "offload", "bucket",
+                       "dtype", "gradient_dtype", "schedule"});
   Pins pins;
   const auto count = [&](std::string_view field, std::optional<uint32_t>& pin, int64_t least,
                          int64_t most) {
@@ -58,6 +58,9 @@ Pins read_pins(const Json& json, const Place& place, Reading& reading) {
     pins.schedule = object.choice<plan::Schedule>("schedule", plan::kScheduleCount);
   }
   if (has("dtype")) pins.dtype = object.choice<DType>("dtype", kDTypeCount);
+  if (has("gradient_dtype")) {
+    pins.gradient_dtype = object.choice<DType>("gradient_dtype", kDTypeCount);
+  }
   return pins;
 }
 
@@ -78,6 +81,7 @@ nb::dict to_dict(const JobShape& shape) {
   fields["offload"] = std::string(name_of(shape.offload));
   fields["bucket_bytes"] = shape.bucket;
   fields["dtype"] = std::string(name_of(shape.dtype));
+  fields["gradient_dtype"] = std::string(name_of(shape.gradient_dtype));
   return fields;
 }
 

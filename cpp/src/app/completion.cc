@@ -26,6 +26,7 @@ const std::map<std::string, std::string>& known_values() {
       {"--overlap", "on off"},
       {"--offload", "off optimizer gradients weights"},
       {"--dtype", "bf16 f16 f32"},
+      {"--gradient-dtype", "bf16 f16 f32"},
       {"--to", "corro megatron"},
       {"--trainer", "corro megatron"},
       {"--mpijob", "all managed"},

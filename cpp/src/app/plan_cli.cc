@@ -106,7 +106,8 @@ void describe_question(CLI::App& app, RawPlan& raw) {
   add_choice(app, raw, "--trainer", "PROGRAM", {"corro", "megatron"},
              "What is to run the plan: corro (the default) or megatron");
   add_value(app, raw, "--global-batch", "N",
-            "Samples of a step; default: 32768 tokens for each device, at most 4 million");
+            "Samples of a step; default: 32768 tokens for each device, at most 4 million, "
+            "but a sample for each device at least");
   add_value(app, raw, "--memory-limit", "BYTES",
             "Of a device, such as \"70 GiB\"; default: 94 % of what it has");
   add_value(app, raw, "--sequence", "N", "Tokens of a sample, instead of the model's");
@@ -132,6 +133,8 @@ void describe_question(CLI::App& app, RawPlan& raw) {
              "Pin what lies in host memory: off, optimizer, gradients too, weights too");
   add_value(app, raw, "--bucket", "BYTES", "Pin how much of the gradients is reduced at a time");
   add_choice(app, raw, "--dtype", "TYPE", {"bf16", "f16", "f32"}, "Pin the type of activations");
+  add_choice(app, raw, "--gradient-dtype", "TYPE", {"bf16", "f16", "f32"},
+             "Pin the type in which gradients are reduced and kept (default: f32)");
   app.add_flag("--explain", raw.explain, "Show each term of the step's time, and the memory");
   add_value(app, raw, "--json", "FILE", "Write the plan file; -: print it");
   add_value(app, raw, "--svg", "FILE", "Draw the pipeline, the memory and the placement");
@@ -308,6 +311,7 @@ void finish_question(Checked& checked, PlanCommand& command) {
   checked.choice<plan::Schedule>("--schedule", plan::kScheduleCount, pins.schedule);
   checked.choice<plan::Recompute>("--recompute", plan::kRecomputeCount, pins.recompute);
   checked.choice<DType>("--dtype", kDTypeCount, pins.dtype);
+  checked.choice<DType>("--gradient-dtype", kDTypeCount, pins.gradient_dtype);
   command.json = checked.text("--json");
   command.svg = checked.text("--svg");
   command.html = checked.text("--html");

@@ -78,6 +78,8 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
                                       "weights",
                                       "--dtype",
                                       "f16",
+                                      "--gradient-dtype",
+                                      "f16",
                                       "--explain",
                                       "--json",
                                       "-",
@@ -108,6 +110,7 @@ TEST(PlanCommandLine, ReadsWhatIsAskedAndWhatIsPinned) {
   EXPECT_EQ(pins.overlap, false);
   EXPECT_EQ(question.profile, "profile.json");
   EXPECT_EQ(pins.dtype, DType::kF16);
+  EXPECT_EQ(pins.gradient_dtype, DType::kF16);
   EXPECT_TRUE(command.explain);
   EXPECT_THAT((std::vector{command.json, command.svg, command.html}),
               ElementsAre("-", "a.svg", "a.html"));

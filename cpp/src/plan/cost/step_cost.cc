@@ -18,13 +18,15 @@ namespace {
 /// Bytes of an element while training with Adam in mixed precision, or wholly in four bytes.
 struct ElementBytes {
   double weight;
-  double gradient = 4;
+  double gradient;
   double state;
 };
 
-ElementBytes bytes_of(DType dtype) {
-  const bool mixed = size_of(dtype) < 4;
-  return {.weight = mixed ? 2.0 : 4.0, .state = mixed ? 12.0 : 8.0};
+ElementBytes bytes_of(const JobShape& shape) {
+  const bool mixed = size_of(shape.dtype) < 4;
+  return {.weight = mixed ? 2.0 : 4.0,
+          .gradient = static_cast<double>(size_of(shape.gradient_dtype)),
+          .state = mixed ? 12.0 : 8.0};
 }
 
 /// Elements that the optimizer reads and writes for each parameter: weight, gradient, master,
@@ -139,7 +141,7 @@ double StageCoster::held(const Parameters& all, uint32_t level) const {
 }
 
 MemoryUse StageCoster::states_of(const Parameters& all) const {
-  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const ElementBytes bytes = bytes_of(shape_);
   const auto here = [&](Offload level) { return shape_.offload < level ? 1.0 : 0.0; };
   return {.weights = here(Offload::kWeights) * bytes.weight * held(all, 3),
           .gradients = here(Offload::kGradients) * bytes.gradient * held(all, 2),
@@ -149,7 +151,7 @@ MemoryUse StageCoster::states_of(const Parameters& all) const {
 /// One layer's weights while it runs, and the next one's, which are on their way, where a device
 /// has not all of them; and gradients likewise, where they go to host memory.
 MemoryUse StageCoster::passing(uint32_t run) const {
-  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const ElementBytes bytes = bytes_of(shape_);
   const double two = 2 * (layer(run).parameters + layer(run).expert_parameters);
   const bool gathers = shape_.zero == 3 || shape_.offload >= Offload::kWeights;
   return {.weights = gathers ? two * bytes.weight : 0,
@@ -181,7 +183,7 @@ double StageCoster::memory_in_passing(uint32_t run) const { return passing(run).
 
 double StageCoster::host_states(const LayerRange& layers) const {
   const Parameters all = parameters(layers);
-  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const ElementBytes bytes = bytes_of(shape_);
   double sum = 0;
   if (shape_.offload >= Offload::kOptimizer) sum += bytes.state * held(all, 1);
   if (shape_.offload >= Offload::kGradients) sum += bytes.gradient * held(all, 2);
@@ -194,7 +196,7 @@ double StageCoster::host_states(const LayerRange& layers) const {
 double StageCoster::states_seconds(const LayerRange& layers) const {
   if (shape_.offload < Offload::kGradients) return 0;
   const Parameters all = parameters(layers);
-  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const ElementBytes bytes = bytes_of(shape_);
   const double weights = shape_.offload >= Offload::kWeights ? 2 * bytes.weight * held(all, 3) : 0;
   return (bytes.gradient * held(all, 2) + weights) / machine().host.to_host_memory.bandwidth;
 }
@@ -296,7 +298,7 @@ double StageCoster::hop(double bytes) const {
 void StageCoster::add_weights(StageEstimate& stage, double parameters) const {
   if (shape_.zero < 2) return;
   const GroupSpan span = along_data(shape_.data * shape_.context, shape_.tensor);
-  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const ElementBytes bytes = bytes_of(shape_);
   const double gather = traffic_.allgather(parameters * bytes.weight, span);
   const double scatter = traffic_.allgather(parameters * bytes.gradient, span);
   const double work = stage.forward + stage.backward + stage.recompute - stage.exchanges;
@@ -308,7 +310,7 @@ void StageCoster::add_step_end(StageEstimate& stage, double parameters,
                                double expert_parameters) const {
   const uint32_t ranks = shape_.data * shape_.context;
   const uint32_t expert_ranks = std::max(1U, ranks / shape_.expert);
-  const ElementBytes bytes = bytes_of(shape_.dtype);
+  const ElementBytes bytes = bytes_of(shape_);
   const auto reduce = [&](double elements, const GroupSpan& span) {
     if (shape_.zero == 0) return traffic_.allreduce(elements * bytes.gradient, span);
     return traffic_.allgather(elements * bytes.gradient, span) +

@@ -67,6 +67,7 @@ struct JobShape {
   Offload offload = Offload::kOff;
   double bucket = 0;  ///< Bytes of gradients reduced at a time; 0: what takes least.
   DType dtype = DType::kBF16;
+  DType gradient_dtype = DType::kF32;  ///< In which gradients are summed up, reduced and kept.
 
   [[nodiscard]] uint32_t ranks() const { return tensor * context * data * pipeline; }
   /// Whether each rank can have this in its host's memory: gradients and weights if nobody else has

@@ -100,6 +100,19 @@ TEST(StepCost, ATiedEmbeddingCountsOnceInOneStage) {
   EXPECT_NEAR(memory.weights, 2 * once, 1);
 }
 
+TEST(StepCost, GradientsHaveTheirOwnDtype) {
+  const LayerRange all{0, 26};
+  const auto stage = [&](DType gradients) {
+    return coster({.data = 8, .gradient_dtype = gradients}).estimate(all, 1, RecomputeCounts(3));
+  };
+  const StageEstimate usual = stage(DType::kF32);
+  const StageEstimate half = stage(DType::kBF16);
+  EXPECT_DOUBLE_EQ(usual.memory.gradients, 2 * usual.memory.weights);
+  EXPECT_DOUBLE_EQ(half.memory.gradients, half.memory.weights);
+  EXPECT_DOUBLE_EQ(half.memory.optimizer, usual.memory.optimizer);
+  EXPECT_LT(half.reduce, usual.reduce);
+}
+
 TEST(StepCost, RecomputesNoMoreThanMemoryDemands) {
   const StageCoster costs = coster({.micro_batch = 8});
   const LayerRange all{0, 26};

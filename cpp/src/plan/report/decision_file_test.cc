@@ -132,6 +132,7 @@ TEST(DecisionFile, EveryChoiceOfAShapeIsKept) {
   shape.overlap = false;
   shape.offload = Offload::kWeights;
   shape.dtype = DType::kF16;
+  shape.gradient_dtype = DType::kF16;
   const auto again = read_decision(written(file), "plan.json");
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(again->decision.best.shape, shape);

@@ -194,10 +194,10 @@ void DecisionReader::read_hosts(const Json& item, const Place& place) {
 }
 
 JobShape DecisionReader::read_shape(const Json& value, const Place& place) {
-  ObjectReader object(
-      value, place, reading_,
-      {"tensor", "context", "expert", "data", "pipeline", "micro_batch", "micro_batches", "chunks",
-       "schedule", "zero", "sequence_parallel", "overlap", "offload", "bucket_bytes", "dtype"});
+  ObjectReader object(value, place, reading_,
+                      {"tensor", "context", "expert", "data", "pipeline", "micro_batch",
+                       "micro_batches", "chunks", "schedule", "zero", "sequence_parallel",
+                       "overlap", "offload", "bucket_bytes", "dtype", "gradient_dtype"});
   JobShape shape;
   for (const auto& [name, field] : kDegreeFields) {
     shape.*field = count(object, name, 1, kMostDevices, 1);
@@ -209,6 +209,7 @@ JobShape DecisionReader::read_shape(const Json& value, const Place& place) {
   shape.offload = object.choice<Offload>("offload", kOffloadCount, Offload::kOff);
   shape.bucket = object.real("bucket_bytes", kAmount, 0);
   shape.dtype = object.choice<DType>("dtype", kDTypeCount, DType::kBF16);
+  shape.gradient_dtype = object.choice<DType>("gradient_dtype", kDTypeCount, DType::kF32);
   uint64_t ranks = 1;
   for (const uint32_t degree : {shape.tensor, shape.context, shape.data, shape.pipeline}) {
     ranks = std::min<uint64_t>(ranks * degree, uint64_t{1} << 32U);

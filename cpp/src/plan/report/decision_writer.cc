@@ -89,6 +89,7 @@ Written shape_to_json(const JobShape& shape) {
   put(object, "offload", name_of(shape.offload), name_of(usual.offload));
   put(object, "bucket_bytes", shape.bucket, usual.bucket);
   put(object, "dtype", name_of(shape.dtype), name_of(usual.dtype));
+  put(object, "gradient_dtype", name_of(shape.gradient_dtype), name_of(usual.gradient_dtype));
   return object;
 }
 

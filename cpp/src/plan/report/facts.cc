@@ -108,6 +108,11 @@ std::string sharding_text(const Candidate& candidate) {
   return bucket > 0 ? fmt::format("{}, buckets of {}", text, bytes_text(bucket)) : text;
 }
 
+std::string dtypes_text(const JobShape& shape) {
+  if (shape.gradient_dtype == DType::kF32) return std::string(name_of(shape.dtype));
+  return fmt::format("{}, gradients in {}", name_of(shape.dtype), name_of(shape.gradient_dtype));
+}
+
 std::vector<Fact> decisions_of(const DecisionFile& file) {
   const Decision& decision = file.decision;
   const JobShape& shape = decision.best.shape;
@@ -118,7 +123,7 @@ std::vector<Fact> decisions_of(const DecisionFile& file) {
           {"batch", fmt::format("{}: {} micro-batches on each of {}",
                                 counted(decision.global_batch, "sample"), batch_text(shape),
                                 counted(shape.data, "data-parallel rank"))},
-          {"schedule", fmt::format("{}, {}", schedule_text(shape), name_of(shape.dtype))},
+          {"schedule", fmt::format("{}, {}", schedule_text(shape), dtypes_text(shape))},
           {"sharding", sharding_text(decision.best)},
           {"recompute", recompute_text(decision.best)}};
 }

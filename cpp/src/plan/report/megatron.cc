@@ -260,8 +260,17 @@ void Export::add_sharding() {
 }
 
 void Export::add_dtype() {
-  if (shape_.dtype == DType::kBF16) return flag("bf16");
-  if (shape_.dtype == DType::kF16) return flag("fp16");
+  const bool sums_in_f32 = shape_.gradient_dtype == DType::kF32;
+  if (shape_.dtype == DType::kBF16) {  // Sums up in f32, unless told otherwise.
+    flag("bf16");
+    if (!sums_in_f32) flag("grad-reduce-in-bf16");
+    return;
+  }
+  if (shape_.dtype == DType::kF16) {  // The other way round.
+    flag("fp16");
+    if (sums_in_f32) flag("accumulate-allreduce-grads-in-fp32");
+    return;
+  }
   if (shape_.dtype == DType::kF32)
     return note("f32 is what Megatron takes without --bf16, --fp16.");
   note(fmt::format("Not expressed: dtype {}.", name_of(shape_.dtype)));

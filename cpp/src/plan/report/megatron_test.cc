@@ -154,6 +154,20 @@ TEST(Megatron, ShardsAsZeroSays) {
                                                "--use-precision-aware-optimizer\n"));
 }
 
+TEST(Megatron, SumsGradientsUpInThePlansDtype) {
+  const auto flags = [](DType dtype, DType gradients) {
+    DecisionFile file = even_file();
+    file.decision.best.shape.dtype = dtype;
+    file.decision.best.shape.gradient_dtype = gradients;
+    const std::string text = export_megatron(file);
+    return text.substr(text.find("--overlap-param-gather\n") + 23);
+  };
+  EXPECT_EQ(flags(DType::kBF16, DType::kF32), "--bf16\n");
+  EXPECT_EQ(flags(DType::kBF16, DType::kBF16), "--bf16\n--grad-reduce-in-bf16\n");
+  EXPECT_EQ(flags(DType::kF16, DType::kF32), "--fp16\n--accumulate-allreduce-grads-in-fp32\n");
+  EXPECT_EQ(flags(DType::kF16, DType::kF16), "--fp16\n");
+}
+
 TEST(Megatron, SaysWhatItCannotDo) {
   DecisionFile file = even_file();
   file.decision.best.shape.schedule = Schedule::kGPipe;

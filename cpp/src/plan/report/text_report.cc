@@ -77,6 +77,8 @@ void add_decision_rows(Table& table, const DecisionFile& a, const DecisionFile& 
   });
   add_shape("offload", [](const JobShape& shape) { return std::string(name_of(shape.offload)); });
   add_shape("dtype", [](const JobShape& shape) { return std::string(name_of(shape.dtype)); });
+  add_shape("gradients' dtype",
+            [](const JobShape& shape) { return std::string(name_of(shape.gradient_dtype)); });
   add("recompute", [](const DecisionFile& file) { return recompute_text(file.decision.best); });
 }
 

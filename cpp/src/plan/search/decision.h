@@ -49,6 +49,7 @@ struct Pins {
   std::optional<Offload> offload = {};      ///< kOff: activations neither.
   std::optional<double> bucket = {};        ///< Bytes of gradients reduced at a time.
   std::optional<DType> dtype = {};
+  std::optional<DType> gradient_dtype = {};  ///< Not pinned: f32.
 };
 
 struct Request {

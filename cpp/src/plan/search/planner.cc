@@ -150,6 +150,12 @@ Status Planner::check() const {
                               layer_count(request_.model), kMostStageLayers));
   }
   if (request_.profile != nullptr) CORRO_TRY(check_profile(*request_.profile));
+  const DType dtype = dtype_of(request_, pools_);
+  const DType gradients = request_.pins.gradient_dtype.value_or(DType::kF32);
+  if (gradients != DType::kF32 && gradients != dtype) {
+    return refuse(fmt::format("pins: gradient_dtype must be f32 or {}, which activations have",
+                              name_of(dtype)));
+  }
   const bool moves = request_.pins.recompute == Recompute::kOffload;
   for (const HostGroup& group : request_.cluster.hosts) {
     if (!moves || (group.to_host_memory.bandwidth > 0 && group.host_memory > 0)) continue;

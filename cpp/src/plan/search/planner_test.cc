@@ -380,6 +380,18 @@ TEST(Planner, OffloadingActivationsByPinNeedsHostMemory) {
               HasSubstr("pins: recompute offload needs to_host_memory and host_memory"));
 }
 
+TEST(Planner, GradientsAreF32OrWhatActivationsAre) {
+  Request request = small();
+  const double usual = step_of(request);
+  request.pins.gradient_dtype = DType::kF16;
+  EXPECT_EQ(make_plan(request).status().message(),
+            "pins: gradient_dtype must be f32 or bf16, which activations have");
+  request.pins.gradient_dtype = DType::kBF16;
+  const Decision half = decide(request);
+  EXPECT_EQ(half.best.shape.gradient_dtype, DType::kBF16);
+  EXPECT_LT(half.best.step, usual);
+}
+
 TEST(Planner, KeepsAPinnedSchedule) {
   for (const Schedule schedule :
        {Schedule::kOneFOneB, Schedule::kZeroBubble, Schedule::kGPipe, Schedule::kInterleaved}) {

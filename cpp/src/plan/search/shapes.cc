@@ -45,6 +45,8 @@ std::vector<uint32_t> divisors(uint32_t n) {
   return result;
 }
 
+}  // namespace
+
 DType dtype_of(const Request& request, const std::vector<Pool>& pools) {
   if (request.pins.dtype) return *request.pins.dtype;
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
@@ -55,6 +57,8 @@ DType dtype_of(const Request& request, const std::vector<Pool>& pools) {
   }
   return request.model.dtype;
 }
+
+namespace {
 
 /// Counts off all families, the outer degrees first.
 class Enumeration {
@@ -78,6 +82,7 @@ class Enumeration {
     }
     for (const LayerRun& run : request.model.layers) blocks_ = std::max(blocks_, run.count);
     base_.dtype = dtype_of(request, pools);
+    base_.gradient_dtype = pins_.gradient_dtype.value_or(DType::kF32);
     base_.overlap = pins_.overlap.value_or(true);
     base_.bucket = pins_.bucket.value_or(0);
   }

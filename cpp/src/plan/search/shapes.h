@@ -51,6 +51,9 @@ class ShapeSpace {
   size_t size_ = 0;
 };
 
+/// Of activations: what is pinned, else the first of bf16, f16 and f32 that all devices compute.
+[[nodiscard]] DType dtype_of(const Request& request, const std::vector<Pool>& pools);
+
 /// Every shape on at most the devices of all pools that keeps the request's pins. Where a
 /// data-parallel degree does not divide the batch, some ranks have a sample less. Stable order.
 [[nodiscard]] std::vector<JobShape> shapes_of(const Request& request,
