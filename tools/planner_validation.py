@@ -63,6 +63,7 @@ MIST_PINS = {
     "micro-batch": 8,
     "recompute": "full",
     "dtype": "f16",
+    "gradient-dtype": "f16",
 }
 MIST_GIB = 19273.83 / 1024
 BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->"

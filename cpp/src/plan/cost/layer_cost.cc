@@ -296,13 +296,18 @@ LayerCost LayerCoster::sum_up(const std::vector<uint32_t>& chosen) const {
     const double share = strategy.in == Layout::kReplicated || gathered ? 1 : strategy.share;
     kept += bytes(op.saved) * share;
     cost.layouts.push_back(strategy.out);
+    const bool parted = strategy.out == Layout::kFeatures || strategy.out == Layout::kSequence;
+    cost.gradient = std::max(cost.gradient, bytes(op.output) / (parted ? cut_.tensor : 1));
     if (op.kind != OperatorKind::kAttention) continue;
     attention += strategy.compute;
     double read = 0;
     for (const uint32_t from : op.inputs) {
       read += from == Operator::kLayerInput ? input_ : type_.operators[from].output;
     }
-    kept_of_attention += bytes(std::max(0.0, op.saved - read)) * share;
+    const double scores = bytes(std::max(0.0, op.saved - read)) * share;
+    cost.gradient =
+        std::max(cost.gradient, scores / 2);  // Kept are softmaxed and dropped out ones.
+    kept_of_attention += scores;
   }
   cost.forward_traffic = exchanged.forward;
   cost.backward_traffic = exchanged.backward;

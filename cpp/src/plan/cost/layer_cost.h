@@ -58,6 +58,7 @@ struct LayerCost {
   double parameters = 0;         ///< Elements on this device, experts' not counted.
   double expert_parameters = 0;  ///< Elements on this device.
   double boundary = 0;           ///< Bytes of the layer's output on this device.
+  double gradient = 0;           ///< Bytes of the widest gradient while the layer goes backward.
   std::array<double, kRecomputeCount> recompute = {};  ///< Seconds more, by Recompute.
   std::array<double, kRecomputeCount> kept = {};       ///< Bytes from forward to backward.
   std::vector<Layout> layouts = {};                    ///< Of each operator's output.

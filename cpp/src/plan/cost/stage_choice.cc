@@ -38,24 +38,33 @@ class StageChoice {
   /// anyway; kDoesNotFit.
   double added(uint32_t moved) {
     leave(moved);
-    double all = 0;  // Bytes kept if nothing is recomputed.
-    double transient = in_passing(moved);
+    double all = 0;        // Bytes kept if nothing is recomputed,
+    double transient = 0;  // what a layer that goes backward needs beside it,
+    double again = 0;      // and if all is recomputed that can be.
     for (uint32_t run = 0; run < layers_.size(); ++run) {
-      if (layers_[run] == 0) continue;
+      const uint32_t n = layers_[run];
+      const uint32_t moving = run == moving_ ? moved : 0;
+      if (n + moving == 0) continue;
       const double kept = costs_.layer(run).kept[0];
-      all += layers_[run] * kept * flight_;
-      transient = std::max(transient, kept - least_kept(run));
+      const double least = least_kept(run);
+      // Two layers' activations are on their way.
+      const double needed = costs_.layer(run).gradient + (moving > 0 ? 2 * kept : 0);
+      const double needed_again =
+          std::max(needed, costs_.layer(run).gradient + (n > 0 ? kept - least : 0));
+      all += n * kept * flight_;
+      transient = std::max(needed, transient - costs_.freed(n * kept));
+      again = std::max(needed_again, again - costs_.freed(n * least));
     }
-    keeps_all_ = all <= room_ - in_passing(moved);  // Then nothing else is transient.
+    keeps_all_ = all + transient <= room_;
     if (keeps_all_) return shown(moved);
-    if (!costs_.ways().choose(layers_, (room_ - transient) / flight_, kept_)) return kDoesNotFit;
+    if (!costs_.ways().choose(layers_, (room_ - again) / flight_, kept_)) return kDoesNotFit;
     return shown(moved) + kept_.time;
   }
 
   /// No more than added(), and convex in `moved` from 1 on.
   double bound(uint32_t moved) {
     leave(moved);
-    return shown(moved) + costs_.ways().bound(layers_, (room_ - in_passing(moved)) / flight_);
+    return shown(moved) + costs_.ways().bound(layers_, room_ / flight_);
   }
 
   /// Layers that host memory has room for.
@@ -84,10 +93,6 @@ class StageChoice {
 
  private:
   void leave(uint32_t moved) { layers_[moving_] = there_ - moved; }
-  /// Two layers' activations are on their way.
-  [[nodiscard]] double in_passing(uint32_t moved) const {
-    return moved > 0 ? 2 * costs_.layer(moving_).kept[0] : 0;
-  }
   [[nodiscard]] double shown(uint32_t moved) const {
     if (moved == 0) return 0;
     return exposed(states_ + moved * costs_.offload_seconds(moving_), work_) -

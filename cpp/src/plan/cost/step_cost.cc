@@ -216,15 +216,17 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
     stage.backward += n * cost.backward;
     stage.weight_part += n * cost.weight_part();
     stage.exchanges += n * (cost.forward_traffic + cost.backward_traffic);
+    // One layer goes backward at a time, and later runs' have been through. What moves has one
+    // layer's activations more on their way.
+    double needed = cost.gradient;
+    double kept = 0;
     for (size_t how = 0; how < kRecomputeCount; ++how) {
       const double some = recompute[run][how];
       stage.recompute += some * cost.recompute[how];
-      stage.memory.activations += some * cost.kept[how] * in_flight(from_end);
+      kept += some * cost.kept[how];
       if (some == 0) continue;
       const bool moves = how == static_cast<size_t>(Recompute::kOffload);
-      // What moves has one layer's activations more on their way.
-      stage.memory.transient =
-          std::max(stage.memory.transient, cost.kept[0] * (moves ? 2 : 1) - cost.kept[how]);
+      needed = std::max(needed, cost.gradient + cost.kept[0] * (moves ? 2 : 1) - cost.kept[how]);
       if (moves) {
         stage.host += some * cost.kept[0] * in_flight(from_end);
         moved += some * offload_seconds(run);
@@ -233,6 +235,8 @@ StageEstimate StageCoster::estimate(const LayerRange& layers, uint32_t from_end,
         stage.exchanges += some * cost.forward_traffic;
       }
     }
+    stage.memory.activations += kept * in_flight(from_end);
+    stage.memory.transient = std::max(needed, stage.memory.transient - freed(kept));
     if (layers.begin >= layers_->first[run] && layers.begin < layers_->first[run + 1]) {
       received =
           layers.begin > layers_->first[run] || run == 0 ? cost.boundary : layer(run - 1).boundary;

@@ -104,7 +104,7 @@ struct MemoryUse {
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;  ///< Kept between forward and backward, of all micro-batches in flight.
-  double transient = 0;    ///< Of the layer that runs, beyond what it keeps.
+  double transient = 0;    ///< Of the layer that goes backward, beyond what is kept by then.
   [[nodiscard]] double sum() const {
     return weights + gradients + optimizer + activations + transient;
   }
@@ -206,6 +206,11 @@ class StageCoster {
   /// Of it, what each layer of the run adds; and what a stage needs once that has one of them.
   [[nodiscard]] double memory_of_each(uint32_t run) const;
   [[nodiscard]] double memory_in_passing(uint32_t run) const;
+  /// Of what later layers of a stage kept of a micro-batch, bytes that are free when earlier ones
+  /// go backward: all, but for a schedule in which gradients of weights wait (zero bubble).
+  [[nodiscard]] double freed(double kept) const {
+    return shape_.schedule == Schedule::kZeroBubble ? 0 : kept;
+  }
   /// Seconds of receiving and sending between stages, of one micro-batch in one direction.
   [[nodiscard]] double hop(double bytes) const;
 

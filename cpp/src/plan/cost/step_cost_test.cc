@@ -100,6 +100,27 @@ TEST(StepCost, ATiedEmbeddingCountsOnceInOneStage) {
   EXPECT_NEAR(memory.weights, 2 * once, 1);
 }
 
+TEST(StepCost, WhatTheHeadKeptIsFreeWhenBlocksGoBackward) {
+  const LayerRange all{0, 26};
+  const auto full = static_cast<size_t>(Recompute::kFull);
+  const auto transient = [&](Schedule schedule, bool also_the_head) {
+    const StageCoster costs = coster({.schedule = schedule});
+    RecomputeCounts counts = costs.recompute_blocks(all);
+    if (also_the_head) std::swap(counts[2][0], counts[2][full]);
+    return costs.estimate(all, 1, counts).memory.transient;
+  };
+  const StageCoster costs = coster({});
+  const auto again = [&](uint32_t run) {
+    return costs.layer(run).kept[0] - costs.layer(run).kept[full];
+  };
+  ASSERT_GT(costs.layer(2).kept[0], again(1));        // The logits are more than a block.
+  const double logits = 50000.0 * 1024 * 2;           // Whose gradient is the head's widest,
+  const double scores = 1.25 * 16 * 1024 * 1024 * 2;  // a block's is attention's.
+  EXPECT_DOUBLE_EQ(transient(Schedule::kOneFOneB, false), logits);
+  EXPECT_DOUBLE_EQ(transient(Schedule::kOneFOneB, true), again(2) + logits);
+  EXPECT_DOUBLE_EQ(transient(Schedule::kZeroBubble, false), again(1) + scores);
+}
+
 TEST(StepCost, GradientsHaveTheirOwnDtype) {
   const LayerRange all{0, 26};
   const auto stage = [&](DType gradients) {
@@ -170,28 +191,36 @@ TEST(StepCost, MovesActivationsToHostsWhereThatTakesLessThanRecomputing) {
 double added_by(const StageCoster& costs, const LayerRange& layers, uint32_t from_end, double limit,
                 uint32_t moved) {
   const double flight = costs.in_flight(from_end);
-  double room =
-      limit - costs.fixed_memory(layers).sum() - (moved > 0 ? 2 * costs.layer(1).kept[0] : 0);
+  const double room = limit - costs.fixed_memory(layers).sum();
   double work = 0;
   double all = 0;
   double transient = 0;
+  double again = 0;
+  double kept_after = 0;  // Of the runs after this one, all and at least.
+  double least_after = 0;
   std::vector<LayerChoices> choices;
-  for (uint32_t run = 0; run < costs.runs(); ++run) {
+  for (auto run = static_cast<uint32_t>(costs.runs()); run-- > 0;) {
     const LayerCost& cost = costs.layer(run);
-    const uint32_t n = costs.count(layers, run) - (run == 1 ? moved : 0);
-    work += costs.count(layers, run) * (cost.forward + cost.backward);
-    if (n == 0) continue;
-    choices.push_back({.count = n, .options = {}});
-    for (size_t how = 0; how < 3; ++how) {
+    const uint32_t all_of_run = costs.count(layers, run);
+    const uint32_t n = all_of_run - (run == 1 ? moved : 0);
+    if (all_of_run == 0) continue;
+    work += all_of_run * (cost.forward + cost.backward);
+    const double least = *std::min_element(cost.kept.begin(), cost.kept.begin() + 3);
+    const double two = run == 1 && moved > 0 ? 2 * cost.kept[0] : 0;
+    transient = std::max(transient, cost.gradient + two - kept_after);
+    again = std::max(again,
+                     cost.gradient + std::max(two, n > 0 ? cost.kept[0] - least : 0) - least_after);
+    if (n > 0) choices.push_back({.count = n, .options = {}});
+    for (size_t how = 0; how < 3 && n > 0; ++how) {
       choices.back().options.push_back({cost.recompute[how], cost.kept[how] * flight});
-      transient = std::max(transient, cost.kept[0] - cost.kept[how]);
     }
+    kept_after += n * cost.kept[0];
+    least_after += n * least;
     all += n * cost.kept[0] * flight;
   }
   const double shown = exposed(moved * costs.offload_seconds(1), work);
-  if (all <= room) return shown;
-  room -= std::max(0.0, transient - (moved > 0 ? 2 * costs.layer(1).kept[0] : 0));
-  const auto best = choose_quickly(choices, room);
+  if (all + transient <= room) return shown;
+  const auto best = choose_quickly(choices, room - again);
   return best ? shown + best->time : 1e9;
 }
 
@@ -246,7 +275,7 @@ TEST(StepCost, ComputingHidesWhatMovesUpToWhatTheLinkCarries) {
               1e-6);
   EXPECT_DOUBLE_EQ(slow.period(), slow.forward + slow.backward + slow.offload);
   EXPECT_EQ(slow.memory.activations, 0);
-  EXPECT_DOUBLE_EQ(slow.memory.transient, 2 * costs.layer(1).kept[0]);
+  EXPECT_DOUBLE_EQ(slow.memory.transient, 2 * costs.layer(1).kept[0] + costs.layer(1).gradient);
   EXPECT_DOUBLE_EQ(slow.host, 24 * costs.layer(1).kept[0]);
 }
 
