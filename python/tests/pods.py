@@ -137,11 +137,14 @@ class Pods:
         *command: object,
         generation: int = 0,
         inside: Sequence[str] = (),
+        hostfile: Path | None = None,
         **popen: Any,
     ) -> subprocess.Popen[bytes]:
         """`inside`: the beginning of a command line that runs it in a cgroup."""
         words = ["agent", "--pod", *(["--", *command] if command else [])]
         env = self.environment(member, generation)
+        if hostfile:
+            env["CORRO_HOSTFILE"] = str(hostfile)
         return self.start(*words, env=env, inside=inside, **popen)
 
     def rsh(

@@ -319,6 +319,38 @@ def test_a_launcher_starts_again_once_a_lost_worker_is_back(pair: Pods, tmp_path
     assert runs.read_text() == "run\nagain\n"
 
 
+def test_a_launcher_does_not_wait_for_a_host_that_was_taken_away(
+    pair: Pods, tmp_path: Path
+) -> None:
+    """The operator makes the job smaller; the kubelet changes the launcher's hostfile later."""
+    hostfile, runs, shells = (tmp_path / name for name in ("hostfile", "runs", "shells"))
+    hostfile.write_text(
+        "mnist-worker-0.mnist.ns.svc slots=2\nmnist-worker-1.mnist.ns.svc slots=2\n"
+    )
+    # As mpirun: it knows the hosts that it has begun with, and fails with the first that fails.
+    script = f"""
+    hosts=$(cut -d" " -f1 {hostfile})
+    echo run >> {runs}
+    for host in $hosts; do
+      ssh $host "echo here >> {shells}; [ $(wc -l < {hostfile}) = 1 ] || sleep 600" &
+    done
+    for host in $hosts; do wait -n || exit 1; done
+    """
+    launcher = pair.agent(
+        "launcher", "bash", "-c", script, hostfile=hostfile, stderr=subprocess.PIPE
+    )
+    wait_for(lambda: shells.exists() and shells.read_text() == 2 * "here\n", "both hosts run")
+    pair.started[2].terminate()
+    wait_for(lambda: runs.read_text() == 2 * "run\n", "the second run, by the old hostfile")
+    fresh = tmp_path / "fresh"
+    fresh.write_text("mnist-worker-0.mnist.ns.svc slots=2\n")
+    fresh.rename(hostfile)
+    _, err = launcher.communicate(timeout=pods.PATIENCE)
+    assert launcher.returncode == 0, err.decode()
+    assert runs.read_text() == 3 * "run\n"
+    assert b"mnist-worker-1.mnist.ns.svc: it is no host of the job any more" in err
+
+
 def test_a_launcher_that_waits_for_a_vanished_host_is_stopped(pair: Pods, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     script = f"if [ -e {runs} ]; then exit 0; fi; echo run >> {runs}; exec sleep 600"

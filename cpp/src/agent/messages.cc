@@ -135,7 +135,7 @@ void fields(Is<Attend> auto& o, auto& a) { a(o.session); }
 void fields(Is<Session> auto& o, auto& a) { a(o.session); }
 void fields(Is<Ready> auto&, auto&) {}
 void fields(Is<Leave> auto&, auto&) {}
-void fields(Is<Propose> auto& o, auto& a) { a(o.status), a(o.lost_head); }
+void fields(Is<Propose> auto& o, auto& a) { a(o.status), a(o.saw_loss); }
 void fields(Is<Proceed> auto&, auto&) {}
 void fields(Is<Dismiss> auto& o, auto& a) { a(o.status), a(o.why); }
 void fields(Is<Reset> auto&, auto&) {}

@@ -44,6 +44,7 @@
 //      <- PROCEED, or DISMISS              a host was lost meanwhile, or the job is over
 //      <- RESET                            ends what sessions have left
 //      <- HOST_LOST                        for a launcher, which may wait for it in vain
+//   HOST_LOST ->                           of a launcher, for shells that may wait in vain
 //
 // Every message says of which job and epoch it is, and of which process: its member and the
 // incarnation of that. What does not fit the process that runs is of another time, and dropped, and
@@ -352,7 +353,7 @@ struct Leave {};
 /// The pod's command has ended with this status, as of a shell. Should it run once more?
 struct Propose {
   int32_t status = 0;
-  bool lost_head = false;  ///< The head was lost meanwhile, and with it what it knew.
+  bool saw_loss = false;  ///< Of the head, and of what it knew, or of a host of its hostfile.
 };
 /// It should.
 struct Proceed {};
@@ -363,7 +364,8 @@ struct Dismiss {
 };
 /// Ends what sessions have left running.
 struct Reset {};
-/// Nothing is heard of this host any more: whoever waits for it may wait for ever.
+/// Nothing is heard of this host any more, or, from a launcher, its hostfile names it no more:
+/// whoever waits for it may wait for ever.
 struct HostLost {
   std::string host;
 };

@@ -131,7 +131,7 @@ std::vector<MessageBody> one_of_each() {
       Session{.session = {std::byte{7}}},
       Ready{},
       Leave{},
-      Propose{.status = 143, .lost_head = true},
+      Propose{.status = 143, .saw_loss = true},
       Proceed{},
       Dismiss{.status = 3, .why = "the ranks have failed"},
       Reset{},

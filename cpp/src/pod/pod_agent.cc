@@ -21,6 +21,7 @@
 #include "io/signals.h"
 #include "launch/job_signals.h"
 #include "pod/child.h"
+#include "pod/hostfile.h"
 #include "pod/meeting.h"
 #include "pod/session.h"
 
@@ -51,6 +52,7 @@ class PodAgent {
         link_(link_options_, epoll_, kLink),
         meeting_(options.settings.identity.job_uid, epoll_, kMeeting,
                  [this](const agent::Record& record) { link_.send(record); }),
+        hosts_(options.settings.hostfile),
         guard_(std::move(guard)),
         guarding_(std::move(guarding)),
         mask_(signals.before),
@@ -75,6 +77,7 @@ class PodAgent {
   void watch_head(Time now);
   void stop_command(Time now);
   void ask();
+  void look_at_hosts();
   void hear(const agent::Message& message);
   void attend(const agent::SessionId& session);
   void reset_sessions();
@@ -89,6 +92,7 @@ class PodAgent {
   io::Epoll epoll_;
   HeadLink link_;
   Meeting meeting_;
+  HostfileWatch hosts_;
   io::Fd guard_, guarding_;  ///< Two ends of a pipe: sessions see the end of this process.
   sigset_t mask_;
   io::Fd signals_;
@@ -99,7 +103,7 @@ class PodAgent {
   int stop_with_ = SIGTERM;
   std::set<pid_t> sessions_;
   bool was_commanded_ = false;
-  bool lost_head_ = false;  ///< Since the command was started.
+  bool saw_loss_ = false;   ///< Of the head or of a named host, since the command was started.
   bool was_there_ = false;  ///< The head, in the step before.
   bool asked_ = false;      ///< PROPOSE was said on this connection.
   int status_ = 0;          ///< Of the command, and then of the pod.
@@ -123,7 +127,8 @@ int PodAgent::run() {
 }
 
 Status PodAgent::start_command() {
-  lost_head_ = false;
+  (void)hosts_.look();
+  saw_loss_ = false;
   stop_at_ = Time::never();
   stop_with_ = SIGTERM;
   CORRO_ASSIGN(command_, start_child(options_.command, mask_));
@@ -154,7 +159,7 @@ void PodAgent::dispatch(uint64_t key) {
 void PodAgent::watch_head(Time now) {
   const bool is_there = link_.is_there();
   if (was_there_ && !is_there) {
-    lost_head_ = true;
+    saw_loss_ = true;
     asked_ = false;
     fmt::print(stderr, "corro agent: the head at {} was lost: {}\n", options_.settings.head,
                link_.why().message());
@@ -236,7 +241,14 @@ void PodAgent::on_command_end(int status) {
 
 void PodAgent::ask() {
   asked_ = true;
-  link_.send(agent::Propose{.status = status_, .lost_head = lost_head_});
+  look_at_hosts();
+  link_.send(agent::Propose{.status = status_, .saw_loss = saw_loss_});
+}
+
+/// The head is told again and again: whoever asks for such a host later would wait, too.
+void PodAgent::look_at_hosts() {
+  if (hosts_.look()) saw_loss_ = true;
+  for (const std::string& host : hosts_.gone()) link_.send(agent::HostLost{.host = host});
 }
 
 void PodAgent::end(int status, const std::string& why, Time until) {
@@ -250,7 +262,10 @@ void PodAgent::end(int status, const std::string& why, Time until) {
 
 void PodAgent::hear(const agent::Message& message) {
   const agent::MessageBody& body = message.body;
-  if (std::holds_alternative<agent::Look>(body)) return link_.send(agent::Alive{});
+  if (std::holds_alternative<agent::Look>(body)) {
+    link_.send(agent::Alive{});
+    return look_at_hosts();
+  }
   if (const auto* attended = std::get_if<agent::Attend>(&body)) return attend(attended->session);
   if (const auto* meeting = std::get_if<agent::Meeting>(&body))
     return meeting_.open(meeting->secret);

@@ -60,6 +60,8 @@ Result<PodSettings> read_settings(const Variables& environment) {
   CORRO_ASSIGN(settings.workers, read_number(environment, "CORRO_WORKERS", 0));
   settings.token = value_of(environment, "CORRO_TOKEN", std::string(secure::kTokenFolder));
   settings.termination_log = value_of(environment, "CORRO_TERMINATION_LOG", "/dev/termination-log");
+  if (settings.is_launcher())
+    settings.hostfile = value_of(environment, "CORRO_HOSTFILE", "/etc/mpi/hostfile");
   return settings;
 }
 

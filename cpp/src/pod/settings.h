@@ -24,6 +24,7 @@ struct PodSettings {
   int workers = 0;          ///< CORRO_WORKERS: so many are waited for; 0: any number.
   std::string token;        ///< CORRO_TOKEN: folder of the key; secure::kTokenFolder.
   std::string termination_log;  ///< CORRO_TERMINATION_LOG: /dev/termination-log.
+  std::string hostfile;         ///< CORRO_HOSTFILE: /etc/mpi/hostfile, in a launcher; "" in others.
 
   [[nodiscard]] bool is_launcher() const { return identity.member == "launcher"; }
 };

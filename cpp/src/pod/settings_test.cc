@@ -30,6 +30,15 @@ TEST(PodSettingsTest, AWorkersVariablesAreRead) {
   EXPECT_FALSE(settings.is_launcher());
   EXPECT_EQ(settings.token, "/corro/token");
   EXPECT_EQ(settings.termination_log, "/dev/termination-log");
+  EXPECT_EQ(settings.hostfile, "");
+}
+
+TEST(PodSettingsTest, ALauncherHasAHostfile) {
+  Variables environment = of_worker();
+  environment["CORRO_MEMBER"] = "launcher";
+  EXPECT_EQ(read_settings(environment).value().hostfile, "/etc/mpi/hostfile");
+  environment["CORRO_HOSTFILE"] = "/tmp/hosts";
+  EXPECT_EQ(read_settings(environment).value().hostfile, "/tmp/hosts");
 }
 
 TEST(PodSettingsTest, TheHeadsVariablesAreRead) {

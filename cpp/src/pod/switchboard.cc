@@ -214,13 +214,26 @@ void Switchboard::meet(ConnectionId from, const secure::PodIdentity& who,
   shells_.erase(found);
 }
 
+void Switchboard::hear_host_lost(ConnectionId from, const std::string& host) {
+  const auto launcher = agents_.find(from);
+  const auto member = member_of_host(options_.job, host);
+  if (launcher == agents_.end() || launcher->second.member != "launcher" || !member) return;
+  if (agent_of(*member) != 0) return;
+  std::erase_if(shells_, [&](const Shell& shell) {
+    if (shell.member != *member || shell.session) return false;
+    refuse(shell.connection, Code::kNotFound,
+           "it is no host of the job any more: the launcher's hostfile does not name it");
+    return true;
+  });
+}
+
 // -- failures -------------------------------------------------------------------------------------
 
 void Switchboard::propose(ConnectionId from, const agent::Propose& proposal, Time now) {
   now_ = now;
   if (!agents_.contains(from)) return;
   call_roll(
-      {.launcher = from, .status = proposal.status, .lost_head = proposal.lost_head, .since = now});
+      {.launcher = from, .status = proposal.status, .saw_loss = proposal.saw_loss, .since = now});
 }
 
 void Switchboard::end_ranks(int status, Time now) {
@@ -261,7 +274,7 @@ void Switchboard::go_on() {
 /// Whether it is known what follows; it was ordered then.
 bool Switchboard::settle(const Failure& failure) {
   if (!is_called(failure)) return false;
-  const bool is_loss = failure.lost_head || !lost_.empty();
+  const bool is_loss = failure.saw_loss || !lost_.empty();
   if (failure.launcher == 0) {
     ranks_run_ = false;
     if (is_loss) {

@@ -8,7 +8,9 @@
 //              nothing any more the launcher's agent hears (HOST_LOST)
 //
 // A remote shell
-//   waiting    from REACH on, until an agent of that host is there
+//   waiting    from REACH on, until an agent of that host is there. It is refused if the launcher
+//              says meanwhile that its hostfile names the host no more (HOST_LOST): the job was
+//              made smaller. The head itself is not told how many workers are wanted
 //   attended   that agent was asked (ATTEND); it dials in time, or the shell is refused
 //   joined     with that connection (SESSION), which is the end of this part of the story
 //
@@ -19,7 +21,8 @@
 // LOOK that was sent after it, or be gone, so that a loss that is under way is seen. Then
 //   mpirun     a worker was lost: what sessions have left is ended (RESET), and once all that were
 //              lost are back, or after a while, it runs once more (PROCEED): its remote shells wait
-//              by themselves. None was: the launcher's pod ends (DISMISS)
+//              by themselves. If its hostfile is still that from before the loss, a shell of it is
+//              refused, it fails, and runs once more. None was: the launcher's pod ends (DISMISS)
 //   the ranks of a CorroJob, which run while all of its workers are there
 //              a worker was lost: they start again when all are there. None was: all pods end
 #pragma once
@@ -75,6 +78,8 @@ class Switchboard {
   void meet(ConnectionId from, const secure::PodIdentity& who, const agent::SessionId& session);
   void hear_alive(ConnectionId from, Time now);
   void hear_leave(ConnectionId from);
+  /// A launcher's word: shells that wait for this host would wait for ever.
+  void hear_host_lost(ConnectionId from, const std::string& host);
   void record(ConnectionId from, const agent::Record& record);
   void propose(ConnectionId from, const agent::Propose& proposal, Time now);
   void end(ConnectionId connection);
@@ -109,7 +114,7 @@ class Switchboard {
   struct Failure {
     ConnectionId launcher = 0;  ///< 0: the ranks'.
     int status = 0;
-    bool lost_head = false;
+    bool saw_loss = false;
     Time since{};
     std::map<ConnectionId, uint64_t> awaited = {};  ///< Which answer of whom.
   };

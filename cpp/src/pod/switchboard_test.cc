@@ -113,6 +113,39 @@ TEST_F(SwitchboardTest, AHostOfNobodyIsRefused) {
   EXPECT_THAT(refused[0].second.why, HasSubstr("mnist-worker-x"));
 }
 
+TEST_F(SwitchboardTest, AShellOfAHostThatTheLauncherNamesNoMoreIsRefused) {
+  enlist(1, "launcher");
+  reach(3, "mnist-worker-1.mnist.ns.svc");
+  reach(4, "mnist-worker-2");
+  board_.hear_host_lost(1, "mnist-worker-1.mnist.ns.svc");
+  const auto refused = said<agent::Refused>();
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].first, 3U);
+  EXPECT_THAT(refused[0].second.why, HasSubstr("no host of the job any more"));
+  enlist(2, "worker-1");
+  EXPECT_TRUE(said<agent::Attend>().empty());
+}
+
+TEST_F(SwitchboardTest, AShellOfAHostThatIsThereIsJoinedWhateverTheLauncherNames) {
+  enlist(1, "launcher");
+  enlist(2, "worker-1");
+  reach(3, "mnist-worker-1");
+  board_.hear_host_lost(1, "mnist-worker-1");
+  board_.hear_leave(2);
+  board_.hear_host_lost(1, "mnist-worker-1");
+  EXPECT_TRUE(said<agent::Refused>().empty());
+  board_.meet(4, identity("worker-1"), said<agent::Attend>().at(0).second.session);
+  EXPECT_TRUE(join().has_value());
+}
+
+TEST_F(SwitchboardTest, NobodyButALauncherNamesHosts) {
+  enlist(1, "worker-0");
+  reach(3, "mnist-worker-1");
+  board_.hear_host_lost(1, "mnist-worker-1");
+  board_.hear_host_lost(9, "mnist-worker-1");
+  EXPECT_TRUE(said<agent::Refused>().empty());
+}
+
 TEST_F(SwitchboardTest, ASessionOfAnotherMemberIsRefused) {
   enlist(1, "worker-0");
   reach(3, "mnist-worker-0");
@@ -278,9 +311,9 @@ TEST_F(SwitchboardTest, AReplacementThatDoesNotComeIsNotWaitedForLong) {
   EXPECT_EQ(said<agent::Proceed>().size(), 1U);
 }
 
-TEST_F(SwitchboardTest, AHeadThatWasLostCountsAsALoss) {
+TEST_F(SwitchboardTest, ALossThatTheAgentItselfSawCounts) {
   enlist(1, "launcher");
-  board_.propose(1, {.status = 1, .lost_head = true}, now_);
+  board_.propose(1, {.status = 1, .saw_loss = true}, now_);
   EXPECT_EQ(said<agent::Proceed>().size(), 1U);
 }
 
