@@ -24,6 +24,7 @@
 #include "pod/hostfile.h"
 #include "pod/meeting.h"
 #include "pod/session.h"
+#include "pod/switchboard.h"
 
 namespace corro::pod {
 namespace {
@@ -103,7 +104,8 @@ class PodAgent {
   int stop_with_ = SIGTERM;
   std::set<pid_t> sessions_;
   bool was_commanded_ = false;
-  bool saw_loss_ = false;   ///< Of the head or of a named host, since the command was started.
+  /// The last loss of the head or of a named host since the command was started.
+  Time saw_loss_ = Time::never();
   bool was_there_ = false;  ///< The head, in the step before.
   bool asked_ = false;      ///< PROPOSE was said on this connection.
   int status_ = 0;          ///< Of the command, and then of the pod.
@@ -128,7 +130,7 @@ int PodAgent::run() {
 
 Status PodAgent::start_command() {
   (void)hosts_.look();
-  saw_loss_ = false;
+  saw_loss_ = Time::never();
   stop_at_ = Time::never();
   stop_with_ = SIGTERM;
   CORRO_ASSIGN(command_, start_child(options_.command, mask_));
@@ -159,7 +161,7 @@ void PodAgent::dispatch(uint64_t key) {
 void PodAgent::watch_head(Time now) {
   const bool is_there = link_.is_there();
   if (was_there_ && !is_there) {
-    saw_loss_ = true;
+    saw_loss_ = now;
     asked_ = false;
     fmt::print(stderr, "corro agent: the head at {} was lost: {}\n", options_.settings.head,
                link_.why().message());
@@ -242,12 +244,13 @@ void PodAgent::on_command_end(int status) {
 void PodAgent::ask() {
   asked_ = true;
   look_at_hosts();
-  link_.send(agent::Propose{.status = status_, .saw_loss = saw_loss_});
+  const bool counts = saw_loss_ != Time::never() && monotonic_now() < saw_loss_ + kLossCounts;
+  link_.send(agent::Propose{.status = status_, .saw_loss = counts});
 }
 
 /// The head is told again and again: whoever asks for such a host later would wait, too.
 void PodAgent::look_at_hosts() {
-  if (hosts_.look()) saw_loss_ = true;
+  if (hosts_.look()) saw_loss_ = monotonic_now();
   for (const std::string& host : hosts_.gone()) link_.send(agent::HostLost{.host = host});
 }
 

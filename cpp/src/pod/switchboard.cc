@@ -121,7 +121,7 @@ void Switchboard::hear_leave(ConnectionId from) {
 }
 
 void Switchboard::lose(const std::string& member) {
-  if (is_worker(member)) lost_.insert(member);
+  if (is_worker(member)) lost_[member] = now_;
 }
 
 void Switchboard::end(ConnectionId connection) {
@@ -232,6 +232,7 @@ void Switchboard::hear_host_lost(ConnectionId from, const std::string& host) {
 void Switchboard::propose(ConnectionId from, const agent::Propose& proposal, Time now) {
   now_ = now;
   if (!agents_.contains(from)) return;
+  std::erase_if(lost_, [now](const auto& entry) { return now >= entry.second + kLossCounts; });
   call_roll(
       {.launcher = from, .status = proposal.status, .saw_loss = proposal.saw_loss, .since = now});
 }
@@ -262,7 +263,7 @@ bool Switchboard::is_called(const Failure& failure) const {
 
 bool Switchboard::all_back() const {
   return std::ranges::all_of(lost_,
-                             [this](const std::string& member) { return agent_of(member) != 0; });
+                             [this](const auto& entry) { return agent_of(entry.first) != 0; });
 }
 
 void Switchboard::go_on() {

@@ -19,10 +19,12 @@
 //
 // After a failure a roll is called before anything is decided: each worker's agent has to answer a
 // LOOK that was sent after it, or be gone, so that a loss that is under way is seen. Then
-//   mpirun     a worker was lost: what sessions have left is ended (RESET), and once all that were
-//              lost are back, or after a while, it runs once more (PROCEED): its remote shells wait
-//              by themselves. If its hostfile is still that from before the loss, a shell of it is
-//              refused, it fails, and runs once more. None was: the launcher's pod ends (DISMISS)
+//   mpirun     a worker was lost since it was started, and not long ago (kLossCounts), for some
+//              commands survive losses and fail for another reason later: what sessions have left
+//              is ended (RESET), and once all that were lost are back, or after a while, it runs
+//              once more (PROCEED): its remote shells wait by themselves. If its hostfile is still
+//              that from before the loss, a shell of it is refused, it fails, and runs once more.
+//              None was: the launcher's pod ends (DISMISS)
 //   the ranks of a CorroJob, which run while all of its workers are there
 //              a worker was lost: they start again when all are there. None was: all pods end
 #pragma once
@@ -32,7 +34,6 @@
 #include <list>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@
 #include "secure/credentials.h"
 
 namespace corro::pod {
+
+/// After a loss an end of a launcher's command counts for so long as its consequence. mpirun ends
+/// at once; an elastic horovodrun waits for 10 min for hosts enough, or goes on.
+inline constexpr Duration kLossCounts = std::chrono::minutes(15);
 
 /// Names a connection to the head for as long as that runs.
 using ConnectionId = uint64_t;
@@ -147,8 +152,8 @@ class Switchboard {
   std::map<std::string, uint32_t> newest_;  ///< Generation of each member.
   std::deque<agent::Record> records_;       ///< Of ranks that mpirun has started.
   size_t record_bytes_ = 0;
-  std::list<Shell> shells_;     ///< Not joined yet.
-  std::set<std::string> lost_;  ///< Workers, since something was started last.
+  std::list<Shell> shells_;           ///< Not joined yet.
+  std::map<std::string, Time> lost_;  ///< Workers, since something was started last, and when.
   std::vector<Failure> failures_;
   bool ranks_run_ = false;  ///< Or have failed, and it is not settled what follows.
   uint64_t sessions_ = 0;   ///< So many were named.

@@ -311,6 +311,45 @@ TEST_F(SwitchboardTest, AReplacementThatDoesNotComeIsNotWaitedForLong) {
   EXPECT_EQ(said<agent::Proceed>().size(), 1U);
 }
 
+TEST_F(SwitchboardTest, ALossThatTheCommandSurvivedIsNoCauseOfAFailureLongAfter) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  board_.end(2);
+  enlist(3, "worker-0", 1);
+  now_ = now_ + kLossCounts;
+  board_.propose(1, {.status = 3}, now_);
+  answer({3});
+  EXPECT_TRUE(said<agent::Proceed>().empty());
+  EXPECT_EQ(said<agent::Dismiss>().size(), 1U);
+}
+
+TEST_F(SwitchboardTest, ALossOfLongAgoIsNotWaitedFor) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  enlist(3, "worker-1");
+  board_.end(3);  // The job was made smaller, and the command has gone on.
+  now_ = now_ + kLossCounts;
+  board_.hear_alive(1, now_);
+  board_.end(2);
+  enlist(4, "worker-0", 1);
+  board_.propose(1, {.status = 3}, now_);
+  answer({4});
+  EXPECT_EQ(said<agent::Proceed>().size(), 1U);
+}
+
+TEST_F(SwitchboardTest, ALossCountsUntilTheLastOfThePodIsHeard) {
+  enlist(1, "launcher");
+  enlist(2, "worker-0");
+  board_.hear_leave(2);
+  now_ = now_ + kLossCounts;  // What its pod is given to end.
+  board_.hear_alive(1, now_);
+  board_.end(2);
+  enlist(3, "worker-0", 1);
+  board_.propose(1, {.status = 143}, now_);
+  answer({3});
+  EXPECT_EQ(said<agent::Proceed>().size(), 1U);
+}
+
 TEST_F(SwitchboardTest, ALossThatTheAgentItselfSawCounts) {
   enlist(1, "launcher");
   board_.propose(1, {.status = 1, .saw_loss = true}, now_);
@@ -367,6 +406,17 @@ TEST_F(RanksSwitchboardTest, AfterALossTheOthersStayAndRanksStartAgain) {
   EXPECT_TRUE(said<agent::Dismiss>().empty());
   EXPECT_EQ(count(Kind::kStartRanks), 0);
   enlist(3, "worker-1", 1);
+  EXPECT_EQ(count(Kind::kStartRanks), 1);
+}
+
+TEST_F(RanksSwitchboardTest, ALossIsTheCauseHoweverLongTheRanksTakeToEnd) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  enlist(3, "worker-1", 1);
+  EXPECT_EQ(count(Kind::kStartRanks), 1);
+  now_ = now_ + kLossCounts;
+  board_.end_ranks(1, now_);
+  answer({1, 3});
   EXPECT_EQ(count(Kind::kStartRanks), 1);
 }
 
