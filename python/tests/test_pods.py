@@ -274,12 +274,14 @@ def test_a_replacement_does_not_shorten_the_grace(pair: Pods, tmp_path: Path) ->
     assert told.read_text() == "told\n"
 
 
+EAT = "import mmap; m = mmap.mmap(-1, 1 << 28); [m.write(b'x' * (1 << 20)) for _ in range(256)]"
+
+
 def test_a_lack_of_memory_is_said_where_the_kubelet_reads(job: Pods) -> None:
     job.head()
-    eat = "import mmap; m = mmap.mmap(-1, 1 << 28); [m.write(b'x' * (1 << 20)) for _ in range(256)]"
     with memory_cgroup(96 << 20) as inside:
         # The agent's own end, with the pod's, is the kernel's on Kubernetes; here it lives on.
-        agent = job.agent("worker-0", sys.executable, "-c", eat, inside=inside)
+        agent = job.agent("worker-0", sys.executable, "-c", EAT, inside=inside)
         assert agent.wait(timeout=pods.PATIENCE) == 128 + signal.SIGKILL
     assert job.log("worker-0").read_bytes().startswith(b"corro: out of memory")
 
@@ -400,6 +402,20 @@ def test_a_rank_that_fails_ends_all_pods_with_its_status(corro_job: Pods) -> Non
     script = "if [ $CORRO_RANK = 3 ]; then exit 9; fi; sleep 600"
     agents = [corro_job.agent(f"worker-{i}", "sh", "-c", script) for i in range(2)]
     assert [agent.wait(timeout=pods.PATIENCE) for agent in agents] == [9, 9]
+
+
+def test_one_rank_s_lack_of_memory_is_what_all_pods_end_with(corro_job: Pods) -> None:
+    """Whichever pod's end the operator sees first: the kernel kills the rank alone on version 1."""
+    eat = f"exec {shlex.join([sys.executable, '-c', EAT])}"
+    script = f"if [ $CORRO_RANK = 3 ]; then {eat}; fi; sleep 600"
+    with memory_cgroup(96 << 20) as inside:
+        agents = [corro_job.agent("worker-0", "sh", "-c", script)]
+        agents.append(corro_job.agent("worker-1", "sh", "-c", script, inside=inside))
+        status = 128 + signal.SIGKILL
+        assert [agent.wait(timeout=pods.PATIENCE) for agent in agents] == [status, status]
+    for member in ("worker-0", "worker-1"):
+        assert corro_job.log(member).read_bytes().startswith(b"corro: out of memory"), member
+    assert b"mnist-worker-1" in corro_job.log("worker-0").read_bytes()
 
 
 def test_after_a_loss_the_ranks_start_again_beside_the_others(

@@ -40,6 +40,7 @@
 //   SESSION ->                             of that session, on a connection of its own
 //      <- READY                            to both                               READY ->
 //   LEAVE ->                               it is being ended
+//   TROUBLE ->                             the kernel has killed there for lack of memory
 //   PROPOSE ->                             its command has failed: once more?
 //      <- PROCEED, or DISMISS              a host was lost meanwhile, or the job is over
 //      <- RESET                            ends what sessions have left

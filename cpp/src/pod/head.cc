@@ -215,6 +215,8 @@ void Head::hear(ConnectionId id, Connection& connection, const agent::Message& m
   if (!std::exchange(connection.has_begun, true)) return hear_first(id, connection, body);
   if (std::holds_alternative<agent::Alive>(body)) return board_.hear_alive(id, now);
   if (std::holds_alternative<agent::Leave>(body)) return board_.hear_leave(id);
+  if (const auto* trouble = std::get_if<agent::Trouble>(&body))
+    return board_.hear_trouble(id, trouble->text);
   if (const auto* lost = std::get_if<agent::HostLost>(&body))
     return board_.hear_host_lost(id, lost->host);
   if (const auto* record = std::get_if<agent::Record>(&body)) return board_.record(id, *record);

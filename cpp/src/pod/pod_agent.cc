@@ -42,6 +42,12 @@ std::string working_directory() {
   return getcwd(path.data(), path.size()) == nullptr ? "/" : path.data();
 }
 
+/// What the watch knows of this pod's cgroup; of the machine it guesses alone, which may mean
+/// another pod.
+bool is_of_this_pod(std::string_view lack_of_memory) {
+  return lack_of_memory.starts_with("out of memory");
+}
+
 /// Loop-confined.
 class PodAgent {
  public:
@@ -79,6 +85,7 @@ class PodAgent {
   void stop_command(Time now);
   void ask();
   void look_at_hosts();
+  void look_at_memory();
   void hear(const agent::Message& message);
   void attend(const agent::SessionId& session);
   void reset_sessions();
@@ -98,6 +105,7 @@ class PodAgent {
   sigset_t mask_;
   io::Fd signals_;
   agent::OutOfMemoryWatch out_of_memory_;
+  std::string memory_;  ///< What that has found.
   State state_ = State::kWorking;
   pid_t command_ = 0;             ///< 0: it does not run.
   Time stop_at_ = Time::never();  ///< The command gets this signal then.
@@ -254,6 +262,13 @@ void PodAgent::look_at_hosts() {
   for (const std::string& host : hosts_.gone()) link_.send(agent::HostLost{.host = host});
 }
 
+/// A rank's end is no news to the head before this is: it asks all agents first.
+void PodAgent::look_at_memory() {
+  if (is_of_this_pod(memory_)) return;
+  memory_ = out_of_memory_.explain(getpid()).value_or(memory_);
+  if (is_of_this_pod(memory_)) link_.send(agent::Trouble{.text = memory_});
+}
+
 void PodAgent::end(int status, const std::string& why, Time until) {
   state_ = State::kEnding;
   status_ = status;
@@ -266,6 +281,7 @@ void PodAgent::end(int status, const std::string& why, Time until) {
 void PodAgent::hear(const agent::Message& message) {
   const agent::MessageBody& body = message.body;
   if (std::holds_alternative<agent::Look>(body)) {
+    if (options_.settings.runs_ranks) look_at_memory();
     link_.send(agent::Alive{});
     return look_at_hosts();
   }
@@ -329,10 +345,11 @@ void PodAgent::reset_sessions() {
 
 /// On stderr, and where the kubelet finds it: the operator tells a lack of memory by it.
 void PodAgent::say_last_word() {
+  look_at_memory();
   std::string word = why_.empty() ? "" : fmt::format("corro: {}", why_);
   if (!word.empty()) fmt::print(stderr, "{}\n", word);
-  const auto memory = status_ == 0 ? std::nullopt : out_of_memory_.explain(getpid());
-  if (memory) word = "corro: " + *memory;
+  const bool is_known = is_of_this_pod(memory_) || (word.empty() && !memory_.empty());
+  if (status_ != 0 && is_known) word = "corro: " + memory_;
   if (word.empty()) return;
   const io::Fd log(open(options_.settings.termination_log.c_str(), O_WRONLY | O_CLOEXEC));
   if (log.valid()) (void)!write(log.get(), word.data(), word.size());

@@ -120,6 +120,11 @@ void Switchboard::hear_leave(ConnectionId from) {
   lose(found->second.member);
 }
 
+void Switchboard::hear_trouble(ConnectionId from, const std::string& text) {
+  const auto found = agents_.find(from);
+  if (found != agents_.end()) found->second.trouble = text;
+}
+
 void Switchboard::lose(const std::string& member) {
   if (is_worker(member)) lost_[member] = now_;
 }
@@ -281,7 +286,7 @@ bool Switchboard::settle(const Failure& failure) {
     if (is_loss) {
       start_ranks_if_all_there();
     } else {
-      dismiss_all(failure.status, "the ranks have failed; the head's log says why");
+      dismiss_all(failure.status, why_ranks_failed());
     }
     return true;
   }
@@ -314,8 +319,17 @@ void Switchboard::start_ranks_if_all_there() {
                        "spec.worker.template.spec.containers[0].command");
   }
   ranks_run_ = true;
+  for (auto& [connection, agent] : agents_) agent.trouble.clear();
   lost_.clear();
   orders_.push_back({.kind = Order::Kind::kStartRanks});
+}
+
+std::string Switchboard::why_ranks_failed() const {
+  for (const auto& [connection, agent] : agents_) {
+    if (!agent.trouble.empty())
+      return fmt::format("{}, on {}", agent.trouble, host_of_member(options_.job, agent.member));
+  }
+  return "the ranks have failed; the head's log says why";
 }
 
 void Switchboard::dismiss_all(int status, const std::string& why) {

@@ -26,7 +26,9 @@
 //              that from before the loss, a shell of it is refused, it fails, and runs once more.
 //              None was: the launcher's pod ends (DISMISS)
 //   the ranks of a CorroJob, which run while all of its workers are there
-//              a worker was lost: they start again when all are there. None was: all pods end
+//              a worker was lost: they start again when all are there. None was: all pods end, with
+//              the lack of memory that an agent has seen before it answered, else with their status
+//              alone. So it does not matter whose end is seen first
 #pragma once
 
 #include <cstdint>
@@ -83,6 +85,8 @@ class Switchboard {
   void meet(ConnectionId from, const secure::PodIdentity& who, const agent::SessionId& session);
   void hear_alive(ConnectionId from, Time now);
   void hear_leave(ConnectionId from);
+  /// A lack of memory in the agent's pod.
+  void hear_trouble(ConnectionId from, const std::string& text);
   /// A launcher's word: shells that wait for this host would wait for ever.
   void hear_host_lost(ConnectionId from, const std::string& host);
   void record(ConnectionId from, const agent::Record& record);
@@ -104,8 +108,9 @@ class Switchboard {
     uint32_t generation = 0;
     agent::Enlist enlist;
     bool leaving = false;
-    uint64_t looks = 0;    ///< LOOKs that it was sent...
-    uint64_t answers = 0;  ///< ...and answers to them.
+    std::string trouble = {};  ///< Since ranks were started last.
+    uint64_t looks = 0;        ///< LOOKs that it was sent...
+    uint64_t answers = 0;      ///< ...and answers to them.
     Time heard{};
   };
   struct Shell {
@@ -140,6 +145,7 @@ class Switchboard {
   [[nodiscard]] bool is_called(const Failure& failure) const;
   [[nodiscard]] bool all_back() const;
   [[nodiscard]] bool settle(const Failure& failure);
+  [[nodiscard]] std::string why_ranks_failed() const;
   void dismiss_all(int status, const std::string& why);
   void start_ranks_if_all_there();
   [[nodiscard]] bool all_there() const;

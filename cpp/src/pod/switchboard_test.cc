@@ -396,6 +396,31 @@ TEST_F(RanksSwitchboardTest, AFailureWithoutALossDismissesAllWithItsStatus) {
   EXPECT_EQ(dismissed[0].second.status, 7);
 }
 
+TEST_F(RanksSwitchboardTest, ALackOfMemoryIsWhatAllPodsEndWith) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  board_.end_ranks(137, now_);
+  board_.hear_trouble(2, "out of memory: cgroup limit 96 MiB");
+  answer({1, 2});
+  const auto dismissed = said<agent::Dismiss>();
+  ASSERT_EQ(dismissed.size(), 2U);
+  for (const auto& [to, dismiss] : dismissed)
+    EXPECT_EQ(dismiss.why, "out of memory: cgroup limit 96 MiB, on mnist-worker-1");
+}
+
+TEST_F(RanksSwitchboardTest, ALackOfMemoryOfAnEarlierRunIsForgotten) {
+  enlist(1, "worker-0");
+  enlist(2, "worker-1");
+  board_.hear_trouble(1, "out of memory: cgroup limit 96 MiB");
+  board_.end(2);
+  board_.end_ranks(1, now_);
+  answer({1});
+  enlist(3, "worker-1", 1);
+  board_.end_ranks(1, now_);
+  answer({1, 3});
+  EXPECT_THAT(said<agent::Dismiss>().at(0).second.why, HasSubstr("the ranks have failed"));
+}
+
 TEST_F(RanksSwitchboardTest, AfterALossTheOthersStayAndRanksStartAgain) {
   enlist(1, "worker-0");
   enlist(2, "worker-1");
