@@ -298,6 +298,8 @@ bool ClusterModel::run_job_controller(const ObjectName& name) {
   Json pod = job["spec"]["template"];
   pod["kind"] = "Pod";
   pod["metadata"]["name"] = pod_name;
+  pod["metadata"]["ownerReferences"] = Json::array(
+      {Json::object({{"kind", "Job"}, {"uid", job["metadata"]["uid"]}, {"controller", true}})});
   pod["metadata"]["uid"] = fmt::format("uid-{}", version_ + 1);
   pod["metadata"]["creationTimestamp"] = time_text(now_);
   pod["status"]["phase"] = "Pending";

@@ -19,13 +19,29 @@ const Json& job_of(const Observed& observed) {
 
 auto order_of(const PodView& pod) { return std::tuple(pod.member, pod.index, pod.generation); }
 
+/// The one object of this name that the job controls; null if there is none.
+const Json* own_object(const JobSpec& spec, const Observed& observed, std::string_view kind,
+                       const std::string& name) {
+  for (const Json* object : observed.objects) {
+    if (text_in(*object, "kind") != kind) continue;
+    if (text_in(object_in(*object, "metadata"), "name") != name) continue;
+    return is_controlled_by(*object, spec.uid) ? object : nullptr;
+  }
+  return nullptr;
+}
+
+/// Whose controller is the job, a launcher's the launcher Job. Labels anybody can set.
 std::vector<PodView> own_pods(const JobSpec& spec, const Observed& observed) {
+  const Json* job = own_object(spec, observed, "Job", launcher_host(spec));
+  const std::string job_uid =
+      job == nullptr ? std::string() : text_in(object_in(*job, "metadata"), "uid");
   std::vector<PodView> pods;
   for (const Json* pod : observed.pods) {
     auto view = view_of(*pod);
     if (!view) continue;
     const bool by_job = view->member == Member::kLauncher && !spec.launcher_is_pod();
-    if (by_job || is_controlled_by(*pod, spec.uid)) pods.push_back(std::move(*view));
+    const std::string& owner = by_job ? job_uid : spec.uid;
+    if (!owner.empty() && is_controlled_by(*pod, owner)) pods.push_back(std::move(*view));
   }
   std::sort(pods.begin(), pods.end(), [](const PodView& left, const PodView& right) {
     return order_of(left) < order_of(right);
@@ -66,12 +82,7 @@ bool JobView::is_alive(const PodView& pod) const {
 }
 
 const Json* JobView::object(std::string_view kind, const std::string& name) const {
-  for (const Json* object : observed.objects) {
-    if (text_in(*object, "kind") != kind) continue;
-    if (text_in(object_in(*object, "metadata"), "name") != name) continue;
-    return is_controlled_by(*object, spec.uid) ? object : nullptr;
-  }
-  return nullptr;
+  return own_object(spec, observed, kind, name);
 }
 
 bool JobView::is_expected(std::string_view kind, const std::string& name) const {

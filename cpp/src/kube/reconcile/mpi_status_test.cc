@@ -82,6 +82,26 @@ TEST(MpiJobStatus, ALongMessageOfAFailedLauncherIsCut) {
   EXPECT_EQ(message_of(cluster, "Failed").size(), 1024U);
 }
 
+TEST(MpiJobStatus, ALauncherPodThatIsNotOfTheJobsOwnLauncherCountsNothing) {
+  ClusterModel cluster(sample_mpi_job(1), 1);
+  ASSERT_TRUE(cluster.settle());
+  Json pod = *cluster.get("Pod", "mnist-launcher-x");
+  pod["metadata"]["name"] = "mnist-launcher-y";
+  pod["metadata"]["uid"] = "forged";
+  for (const char* owners : {"[]", R"([{"uid": "another", "controller": true}])"}) {
+    pod["metadata"]["ownerReferences"] = patched(owners);
+    cluster.put(pod);
+    cluster.pass(std::chrono::seconds(2));
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(status_of(cluster, "/replicaStatuses/Launcher/active"), 1) << owners;
+  }
+  pod["status"] = patched(R"({"phase": "Failed", "reason": "Forged"})");
+  cluster.put(pod);
+  cluster.fail_launcher("BackoffLimitExceeded");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(reason_of(cluster, "Failed"), "BackoffLimitExceeded");
+}
+
 // mpijob same: running; case.worker-ready
 TEST(MpiJobStatus, WorkersAloneAreNotARunningJob) {
   ClusterModel cluster(sample_mpi_job(1), 1);

@@ -861,9 +861,12 @@ TEST(Reconcile, ALauncherAloneIsNotARunningJob) {
     cluster.deliver_all();
     cluster.reconcile_once({});
   }
-  Json launcher = (*cluster.get("Job", "mnist-launcher"))["spec"]["template"];
+  const Json& job = *cluster.get("Job", "mnist-launcher");
+  Json launcher = job["spec"]["template"];
   launcher["kind"] = "Pod";
   launcher["metadata"]["name"] = "mnist-launcher-x";
+  launcher["metadata"]["ownerReferences"] = patched(R"([{"controller": true}])");
+  launcher["metadata"]["ownerReferences"][0]["uid"] = job["metadata"]["uid"];
   launcher["status"]["phase"] = "Running";
   cluster.put(launcher);
   cluster.pass(seconds(2));
