@@ -353,6 +353,24 @@ def test_a_launcher_does_not_wait_for_a_host_that_was_taken_away(
     assert b"mnist-worker-1.mnist.ns.svc: it is no host of the job any more" in err
 
 
+def test_a_launcher_outlives_its_head_and_starts_again(pair: Pods, tmp_path: Path) -> None:
+    """Its pod's end would be counted by the backoffLimit of its Job."""
+    runs, pid = tmp_path / "runs", tmp_path / "pid"
+    # What was stopped has not succeeded, whatever it says.
+    first = f"trap 'exit 0' TERM; echo $$ > {pid}; while :; do sleep 0.05; done"
+    script = f"echo run >> {runs}; if [ ! -e {pid} ]; then {first}; fi"
+    launcher = pair.agent("launcher", "sh", "-c", script)
+    pair.wait_until_there("launcher")
+    command = number_in(pid)
+    pair.started[0].kill()
+    pair.started[0].wait()
+    wait_for(lambda: not is_alive(command), "the command was stopped")
+    assert launcher.poll() is None
+    pair.head()
+    assert launcher.wait(timeout=pods.PATIENCE) == 0
+    assert runs.read_text() == 2 * "run\n"
+
+
 def test_a_launcher_that_waits_for_a_vanished_host_is_stopped(pair: Pods, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     script = f"if [ -e {runs} ]; then exit 0; fi; echo run >> {runs}; exec sleep 600"

@@ -74,6 +74,9 @@ class PodAgent {
   [[nodiscard]] bool has_command() const {
     return !options_.command.empty() && !options_.settings.runs_ranks;
   }
+  [[nodiscard]] bool is_launcher() const {
+    return has_command() && options_.settings.is_launcher();
+  }
   Status start_command();
   void step();
   void dispatch(uint64_t key);
@@ -110,6 +113,7 @@ class PodAgent {
   pid_t command_ = 0;             ///< 0: it does not run.
   Time stop_at_ = Time::never();  ///< The command gets this signal then.
   int stop_with_ = SIGTERM;
+  bool was_stopped_ = false;
   std::set<pid_t> sessions_;
   bool was_commanded_ = false;
   /// The last loss of the head or of a named host since the command was started.
@@ -141,6 +145,7 @@ Status PodAgent::start_command() {
   saw_loss_ = Time::never();
   stop_at_ = Time::never();
   stop_with_ = SIGTERM;
+  was_stopped_ = false;
   CORRO_ASSIGN(command_, start_child(options_.command, mask_));
   state_ = State::kWorking;
   return {};
@@ -168,8 +173,8 @@ void PodAgent::dispatch(uint64_t key) {
 /// Waits for a head that was lost only so long, if anything depends on it.
 void PodAgent::watch_head(Time now) {
   const bool is_there = link_.is_there();
+  if (!is_there && link_.last_there()) saw_loss_ = now;
   if (was_there_ && !is_there) {
-    saw_loss_ = now;
     asked_ = false;
     fmt::print(stderr, "corro agent: the head at {} was lost: {}\n", options_.settings.head,
                link_.why().message());
@@ -180,16 +185,21 @@ void PodAgent::watch_head(Time now) {
   const bool is_over =
       !is_there && depends && link_.last_there() && now >= *link_.last_there() + agent::kSilence;
   if (!is_over || state_ == State::kEnding) return;
-  const int status = state_ == State::kAsking ? status_ : kLostHeadExit;
-  end(status,
-      fmt::format("the head at {} was lost and did not come back for 10 s: {}",
-                  options_.settings.head, link_.why().message()),
-      now + kLastGrace);
+  const std::string why = fmt::format("the head at {} was lost and did not come back for 10 s: {}",
+                                      options_.settings.head, link_.why().message());
+  if (is_launcher()) {
+    if (command_ == 0 || was_stopped_) return;
+    fmt::print(stderr, "corro agent: {}; the command is stopped\n", why);
+    stop_at_ = now;
+    return;
+  }
+  end(kLostHeadExit, why, now + kLastGrace);
   tell_others(SIGTERM);
 }
 
 void PodAgent::stop_command(Time now) {
   if (now < stop_at_) return;
+  was_stopped_ = command_ != 0;
   stop_at_ = command_ == 0 || stop_with_ == SIGKILL ? Time::never() : now + kLastGrace;
   if (command_ != 0) kill(command_, std::exchange(stop_with_, SIGKILL));
 }
@@ -243,7 +253,8 @@ void PodAgent::on_command_end(int status) {
   if (state_ == State::kEnding && until_ != Time::never()) return;
   status_ = status;
   if (state_ == State::kEnding) return;
-  const bool asks = status != 0 && options_.settings.is_launcher() && link_.last_there();
+  const bool is_bad = status != 0 || was_stopped_;
+  const bool asks = is_bad && options_.settings.is_launcher() && link_.last_there();
   if (!asks) return end(status, "", monotonic_now());
   state_ = State::kAsking;
   asked_ = false;

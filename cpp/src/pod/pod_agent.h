@@ -4,14 +4,16 @@
 //              says: a session for each ATTEND (session.h)
 //   asking     a launcher's command has failed: should it run once more? PROCEED leads back,
 //              DISMISS ends the pod with the command's status. One that waits for a host that has
-//              vanished (HOST_LOST) is stopped after a while, and so fails
+//              vanished (HOST_LOST) is stopped after a while, and so is one whose head was lost;
+//              what was stopped has failed, whatever its status is
 //   ending     SIGTERM, DISMISS or the head's loss: command and sessions' processes got SIGTERM, or
 //              are given up; it ends when they have ended, at the latest after what Kubernetes
 //              gives
 //
 // Without a command, or in a CorroJob, whose command the ranks run, it waits to be commanded. A
 // head that was lost is dialled for 10 s by whoever was commanded or has a command, without an end
-// by others.
+// by others, and by a launcher, whose pod's end would be counted by the Job that has it: after 10 s
+// it stops its command, and asks the head that comes.
 #pragma once
 
 #include <string>
