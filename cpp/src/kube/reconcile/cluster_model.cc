@@ -34,6 +34,10 @@ void end_late(Json& pod) {
   pod["status"]["reason"] = "DeadlineExceeded";
 }
 
+int64_t version_of(const Json& object) {
+  return std::stoll(object["metadata"]["resourceVersion"].get<std::string>());
+}
+
 std::string key_of(const PodView& view) { return member_key(view.member, view.index); }
 
 }  // namespace
@@ -88,11 +92,18 @@ bool ClusterModel::deliver_one() {
     if (known != view_.end())
       expected_.deleted.erase(text_in(object_in(known->second, "metadata"), "uid"));
     view_.erase(event.name);
-  } else {
+  } else if (!is_old_job(event)) {
     expected_.created.erase(event.name);
     see(event.name, std::move(event.object));
   }
   return true;
+}
+
+/// The operator had a later version of the job from the answer to a status patch, and keeps it.
+bool ClusterModel::is_old_job(const Event& event) const {
+  const auto known = view_.find(event.name);
+  return event.name == job_name_ && known != view_.end() &&
+         version_of(event.object) < version_of(known->second);
 }
 
 /// The operator's cache keeps no more than it has to.

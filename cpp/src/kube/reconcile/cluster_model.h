@@ -99,6 +99,7 @@ class ClusterModel {
   Answer remove(const ObjectName& name, const Json& body);
   void note(const Action& action, Answer answer);
   void see(const ObjectName& name, Json object);
+  [[nodiscard]] bool is_old_job(const Event& event) const;
   void write(const ObjectName& name, Json object);
   void erase(const ObjectName& name);
   void start_pod(const ObjectName& name);
