@@ -81,14 +81,17 @@ bool is_gang_too_large(const JobView& view) {
   return count.is_number_integer() && count.get<int64_t>() > gang_size(view.spec);
 }
 
-/// A pod of an older generation that was not even asked to end: no member has two pods at work.
-const PodView* living_predecessor(const JobView& view, Member member, int index, int generation) {
+/// Name of an older generation's pod that was not even asked to end, or that was made and no watch
+/// has shown yet; "" if there is none. No member has two pods at work.
+std::string living_predecessor(const JobView& view, Member member, int index, int generation) {
   for (const PodView& pod : view.pods) {
     if (pod.member == member && pod.index == index && pod.generation < generation &&
         view.is_alive(pod))
-      return &pod;
+      return pod.name;
   }
-  return nullptr;
+  if (generation == 0) return "";
+  std::string last = pod_name(view.spec, member, index, generation - 1);
+  return view.is_expected("Pod", last) ? last : "";
 }
 
 }  // namespace
@@ -124,9 +127,9 @@ void make_member(JobView& view, const PodContext& context, Member member, int in
   const MemberState state = view.state(member, index);
   if (state.done || view.find(member, index, state.generation) != nullptr) return;
   const std::string name = pod_name(view.spec, member, index, state.generation);
-  if (const PodView* old = living_predecessor(view, member, index, state.generation))
-    return view.block("ReplacingPod",
-                      fmt::format("{} is made once {} is deleted", name, old->name));
+  if (const std::string old = living_predecessor(view, member, index, state.generation);
+      !old.empty())
+    return view.block("ReplacingPod", fmt::format("{} is made once {} is deleted", name, old));
   if (state.not_before && view.now < *state.not_before) {
     view.look_again(*state.not_before);
     return view.block("BackOff",

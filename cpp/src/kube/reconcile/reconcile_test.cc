@@ -678,6 +678,32 @@ TEST(Reconcile, APodThatIsStuckIsNotWaitedForAndForcedAwayLater) {
   EXPECT_EQ(cluster.get("Pod", "mnist-worker-0"), nullptr);
 }
 
+TEST(Reconcile, APodThatNoWatchHasShownYetIsWaitedFor) {
+  Json job = sample_corro_job(1);
+  job["metadata"]["uid"] = "u-1";
+  // It was made, and the job suspended and resumed before the watch told of it.
+  job["status"]["members"]["worker-0"]["generation"] = 1;
+  Json service = patched(R"({"kind": "Service", "metadata": {"name": "mnist-head",
+      "ownerReferences": [{"uid": "u-1", "controller": true}]},
+      "spec": {"clusterIP": "10.0.0.1"}})");
+  const Options options;
+  Observed observed;
+  observed.job = &job;
+  observed.objects = {&service};
+  observed.options = &options;
+  const KubeTime now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24);
+  const auto is_made = [&](const Decision& decision) {
+    return std::ranges::any_of(decision.actions, [](const Action& action) {
+      return action.kind == ActionKind::kCreate && action.object.name == "mnist-worker-0-g1";
+    });
+  };
+  EXPECT_TRUE(is_made(reconcile(read_job(job, {}), observed, now)));
+  observed.expected.created.insert({"Pod", "mnist-worker-0-g0"});
+  const Decision decision = reconcile(read_job(job, {}), observed, now);
+  EXPECT_FALSE(is_made(decision));
+  EXPECT_THAT(decision.reason, HasSubstr("once mnist-worker-0-g0 is deleted"));
+}
+
 TEST(Reconcile, ALostHeadIsReplacedAndCounted) {
   for (const Json& job : {sample_mpi_job(1), sample_corro_job(1)}) {
     ClusterModel cluster(job, 1);
