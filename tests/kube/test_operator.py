@@ -45,7 +45,7 @@ def test_a_job_runs_with_all_that_is_its_own(space: Space, operator: OperatorPro
         "Service": ["a", "a-head"],
         "Secret": [f"a-{job.uid}"],
         "NetworkPolicy": ["a"],
-        "PodGroup": ["a"],
+        "PodGroup": ["a-1"],
     }
     status = job.status()
     assert (status["desired"], status["ready"], restarts(status)) == (2, 2, (0, {}))
@@ -268,6 +268,8 @@ def test_a_lost_pod_of_a_smaller_job_waits_for_no_larger_gang(space: Space) -> N
     wait_until(lambda: set(job.pods()) == job.workers(0), "one worker alone")
     space.api.delete(space.path("Pod", "a-worker-0-g0"))
     job.wait_for_running(job.workers(1))
+    job.patch({"worker": {"target": 3}})
+    job.wait_for_running(job.workers(1, 1, 1))
 
 
 def test_a_finished_job_never_starts_again(bare_space: Space) -> None:

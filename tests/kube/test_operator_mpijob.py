@@ -373,6 +373,6 @@ def test_a_gang_of_the_cluster_is_used(bare_space: Space) -> None:
         # The launcher waits for the workers, so the gang does not wait for it.
         assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == 2
         for pod in job.pods().values():
-            assert pod["spec"]["schedulingGroup"] == {"podGroupName": "resnet-gang"}
+            assert pod["spec"]["schedulingGroup"] == {"podGroupName": "resnet-gang-2"}
         assert "schedulingGroup" not in job.pods("head")["resnet-gang-head"]["spec"]
         operator.stop()

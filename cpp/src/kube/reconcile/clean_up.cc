@@ -72,8 +72,8 @@ void remove_old_pods(JobView& view) {
   }
 }
 
-void remove_pod_group(JobView& view) {
-  if (const Json* group = view.object("PodGroup", view.spec.name)) view.remove_object(*group);
+void remove_pod_groups(JobView& view) {
+  for (const Json* group : view.objects("PodGroup")) view.remove_object(*group);
 }
 
 void clean_up(JobView& view) {
@@ -89,7 +89,7 @@ void clean_up(JobView& view) {
   const Json* launcher = view.object("Job", launcher_host(view.spec));
   if (launcher != nullptr && launcher_end(view).kind == LauncherEnd::Kind::kNone)
     view.remove_object(*launcher);
-  remove_pod_group(view);
+  remove_pod_groups(view);
   count_pods(view);
   check_time_to_live(view);
 }

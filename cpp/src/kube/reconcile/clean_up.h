@@ -12,7 +12,7 @@ inline constexpr std::chrono::seconds kStuckAfter{30};
 /// for its logs, until the next does.
 void remove_old_pods(JobView& view);
 
-void remove_pod_group(JobView& view);
+void remove_pod_groups(JobView& view);
 
 /// Of a finished job: cleanPodPolicy, head, PodGroup, and after its time to live the job.
 void clean_up(JobView& view);

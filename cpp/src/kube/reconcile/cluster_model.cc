@@ -38,6 +38,12 @@ int64_t version_of(const Json& object) {
   return std::stoll(object["metadata"]["resourceVersion"].get<std::string>());
 }
 
+std::string group_of(const Json& pod) {
+  return text_in(object_in(object_in(pod, "spec"), "schedulingGroup"), "podGroupName");
+}
+
+bool is_bound(const Json& pod) { return object_in(pod, "spec").contains("nodeName"); }
+
 std::string key_of(const PodView& view) { return member_key(view.member, view.index); }
 
 }  // namespace
@@ -285,8 +291,40 @@ void ClusterModel::delete_job() {
   for (const ObjectName& name : owned) erase(name);
 }
 
+bool ClusterModel::can_bind(const Json& pod) const {
+  const std::string group = group_of(pod);
+  if (group.empty() && store_.size() <= static_cast<size_t>(room)) return true;
+  int bound = 0;
+  int bound_of_group = 0;
+  int in_group = 0;
+  for (const Json* other : list("Pod")) {
+    if (!is_live(*other)) continue;
+    if (is_bound(*other)) ++bound;
+    if (group_of(*other) != group) continue;
+    ++in_group;
+    if (is_bound(*other)) ++bound_of_group;
+  }
+  if (group.empty()) return bound < room;
+  const Json* object = get("PodGroup", group);
+  if (object == nullptr) return false;
+  const int least = (*object)["spec"]["schedulingPolicy"]["gang"]["minCount"].get<int>();
+  return in_group >= least && bound + std::max(1, least - bound_of_group) <= room;
+}
+
+/// Its launcher Job is gone.
+bool ClusterModel::is_orphan(const Json& pod) const {
+  const Json& labels = object_in(object_in(pod, "metadata"), "labels");
+  if (text_in(labels, kRoleLabel) != name_of(Member::kLauncher)) return false;
+  if (!has_job() || is_controlled_by(pod, job()["metadata"]["uid"])) return false;
+  const auto jobs = list("Job");
+  return std::none_of(jobs.begin(), jobs.end(), [&](const Json* owner) {
+    return is_controlled_by(pod, (*owner)["metadata"]["uid"]);
+  });
+}
+
 void ClusterModel::start_pod(const ObjectName& name) {
   Json pod = store_.at(name);
+  pod["spec"]["nodeName"] = "node";
   pod["status"]["phase"] = "Running";
   pod["status"]["conditions"] =
       Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})});
@@ -313,6 +351,8 @@ bool ClusterModel::run_job_controller(const ObjectName& name) {
       {Json::object({{"kind", "Job"}, {"uid", job["metadata"]["uid"]}, {"controller", true}})});
   pod["metadata"]["uid"] = fmt::format("uid-{}", version_ + 1);
   pod["metadata"]["creationTimestamp"] = time_text(now_);
+  pod["metadata"]["ownerReferences"] =
+      Json::array({Json::object({{"uid", job["metadata"]["uid"]}, {"controller", true}})});
   pod["status"]["phase"] = "Pending";
   write({"Pod", pod_name}, std::move(pod));
   return true;
@@ -329,16 +369,21 @@ bool ClusterModel::run_controllers_once() {
       if (run_job_controller(name)) return true;
       continue;
     }
-    const Json& pod = store_.at(name);
-    if (is_deleting(pod)) {
-      erase(name);
-      return true;
-    }
-    if (text_in(object_in(pod, "status"), "phase") != "Pending") continue;
-    start_pod(name);
-    return true;
+    if (run_pod(name)) return true;
   }
   return false;
+}
+
+/// A deleted pod goes, one that waits starts. False if there is nothing to do.
+bool ClusterModel::run_pod(const ObjectName& name) {
+  const Json& pod = store_.at(name);
+  if (is_deleting(pod) || is_orphan(pod)) {
+    erase(name);
+    return true;
+  }
+  if (text_in(object_in(pod, "status"), "phase") != "Pending" || !can_bind(pod)) return false;
+  start_pod(name);
+  return true;
 }
 
 bool ClusterModel::harm_random_pod(Harm harm) {

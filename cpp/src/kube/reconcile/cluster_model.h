@@ -7,8 +7,10 @@
 //   the operator is killed between any two actions: expectations go, and it lists everything anew
 //   pods        are killed, evicted, deleted, before or after they were seen
 //
-// Owned objects go with their owner, launcher Jobs make pods, Services get addresses. The model
-// itself checks what must hold at every write (see `violations`).
+// Owned objects go with their owner, launcher Jobs make pods, Services get addresses. The scheduler
+// binds a pod while there is room; one that names an in-tree PodGroup, once minCount pods of that
+// group are there and have room. The model itself checks what must hold at every write (see
+// `violations`).
 #pragma once
 
 #include <deque>
@@ -46,6 +48,8 @@ class ClusterModel {
   /// pod. False if there is nothing to do.
   bool run_controllers_once();
   void pass(std::chrono::seconds time) { now_ += time; }
+  /// How many pods fit on the nodes.
+  int room = 1000;
 
   // What users and faults do.
   enum class Harm { kExitCode, kOutOfMemory, kEvict, kDelete, kVanish };
@@ -103,6 +107,9 @@ class ClusterModel {
   void write(const ObjectName& name, Json object);
   void erase(const ObjectName& name);
   void start_pod(const ObjectName& name);
+  [[nodiscard]] bool can_bind(const Json& pod) const;
+  [[nodiscard]] bool is_orphan(const Json& pod) const;
+  bool run_pod(const ObjectName& name);
   bool run_job_controller(const ObjectName& name);
   bool chance(double probability);
   [[nodiscard]] Observed observe() const;

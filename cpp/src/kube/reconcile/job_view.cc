@@ -85,6 +85,15 @@ const Json* JobView::object(std::string_view kind, const std::string& name) cons
   return own_object(spec, observed, kind, name);
 }
 
+std::vector<const Json*> JobView::objects(std::string_view kind) const {
+  std::vector<const Json*> own;
+  std::copy_if(observed.objects.begin(), observed.objects.end(), std::back_inserter(own),
+               [&](const Json* object) {
+                 return text_in(*object, "kind") == kind && is_controlled_by(*object, spec.uid);
+               });
+  return own;
+}
+
 bool JobView::is_expected(std::string_view kind, const std::string& name) const {
   return observed.expected.created.contains({std::string(kind), name});
 }

@@ -44,6 +44,8 @@ class JobView {
   [[nodiscard]] bool is_alive(const PodView& pod) const;
   /// An object of the job's own; null if there is none.
   [[nodiscard]] const Json* object(std::string_view kind, const std::string& name) const;
+  /// All of the job's own of one kind.
+  [[nodiscard]] std::vector<const Json*> objects(std::string_view kind) const;
   [[nodiscard]] bool is_expected(std::string_view kind, const std::string& name) const;
   [[nodiscard]] MemberState state(Member member, int index) const;
   void set_state(Member member, int index, const MemberState& state);

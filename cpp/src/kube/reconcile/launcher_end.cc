@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kube/reconcile/gang_change.h"
 #include "kube/reconcile/make_objects.h"
 #include "kube/reconcile/time_text.h"
 
@@ -79,6 +80,7 @@ void make_launcher(JobView& view, const PodContext& context, int ready_workers) 
   const std::string name = launcher_host(view.spec);
   const Json* job = view.object("Job", name);
   if (job != nullptr) {
+    if (launcher_waits_elsewhere(view, *job)) return view.remove_object(*job);
     const bool is_suspended = object_in(*job, "spec").value("suspend", Json()) == Json(true);
     if (!is_suspended || object_in(*job, "metadata").contains("deletionTimestamp")) return;
     const Json wanted = launcher_job(context);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kube/reconcile/gang_change.h"
 #include "kube/reconcile/launcher_end.h"
 #include "kube/reconcile/time_text.h"
 
@@ -54,10 +55,9 @@ bool make_pod_group(JobView& view) {
     return false;
   }
   const Json wanted = pod_group(view.spec, view.gang, view.options);
-  const Json* there = view.object("PodGroup", view.spec.name);
+  const Json* there = view.object("PodGroup", view.gang.group);
   if (there == nullptr)
-    return view.ensure({"PodGroup", view.spec.name}, [&wanted]() -> Json { return Json(wanted); });
-  // The in-tree one's minimum cannot be changed in 1.36, nor does a group go while pods are in it.
+    return view.ensure({"PodGroup", view.gang.group}, [&wanted]() -> Json { return Json(wanted); });
   // Fields of others are left alone.
   const Json change = merge_patch_between(Json::object({{"spec", object_in(*there, "spec")}}),
                                           Json::object({{"spec", wanted["spec"]}}));
@@ -65,20 +65,8 @@ bool make_pod_group(JobView& view) {
   for (const auto& [field, value] : object_in(change, "spec").items()) {
     if (!value.is_null() || field == "minResources") additions[field] = value;
   }
-  if (view.gang.gang != Gang::kNative && !additions.empty())
-    view.patch(*there, Json::object({{"spec", std::move(additions)}}));
+  if (!additions.empty()) view.patch(*there, Json::object({{"spec", std::move(additions)}}));
   return true;
-}
-
-/// A smaller job's in-tree group waits for as many pods as before: what replaces a lost one starts
-/// without it.
-bool is_gang_too_large(const JobView& view) {
-  if (view.gang.gang != Gang::kNative) return false;
-  const Json* group = view.object("PodGroup", view.spec.name);
-  if (group == nullptr) return false;
-  const Json::json_pointer least("/spec/schedulingPolicy/gang/minCount");
-  const Json count = group->contains(least) ? group->at(least) : Json();
-  return count.is_number_integer() && count.get<int64_t>() > gang_size(view.spec);
 }
 
 /// Name of an older generation's pod that was not even asked to end, or that was made and no watch
@@ -112,12 +100,8 @@ bool make_objects(JobView& view) {
 }
 
 void make_pods(JobView& view) {
-  const PodContext context{view.spec,
-                           view.options,
-                           view.gang,
-                           head_address(view),
-                           static_cast<int>(view.status.number("round")),
-                           is_gang_too_large(view)};
+  const PodContext context{view.spec, view.options, gang_to_join(view), head_address(view),
+                           static_cast<int>(view.status.number("round"))};
   make_member(view, context, Member::kHead, 0);
   for (int i = 0; i < view.spec.workers; ++i) make_member(view, context, Member::kWorker, i);
   make_launcher(view, context, static_cast<int>(ready_workers(view).size()));

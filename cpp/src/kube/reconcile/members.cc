@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "kube/reconcile/gang_change.h"
 #include "kube/reconcile/time_text.h"
 
 namespace corro::kube {
@@ -256,8 +257,12 @@ void settle_members(JobView& view) {
   look(Member::kHead, 0);
   if (view.spec.launcher_is_pod()) look(Member::kLauncher, 0);
   for (int i = 0; i < view.spec.workers; ++i) look(Member::kWorker, i);
-  if (!view.spec.is_mpi()) return settle_corro_job(view, losses);
-  for (const Loss& loss : losses) replace_member(view, loss);
+  if (view.spec.is_mpi()) {
+    for (const Loss& loss : losses) replace_member(view, loss);
+  } else {
+    settle_corro_job(view, losses);
+  }
+  if (!view.status.is_finished()) leave_other_groups(view);
 }
 
 void retire_all(JobView& view) {

@@ -47,9 +47,9 @@ std::string_view api_of(Gang gang) {
 /// The operator's flag decides for MPIJobs, as it always did.
 GangChoice choice_of_flag(const std::string& flag) {
   if (flag.empty()) return {};
-  if (flag == "native") return {Gang::kNative, "", ""};
-  if (flag == "volcano") return {Gang::kVolcano, flag, ""};
-  return {Gang::kSchedulerPlugins, flag, ""};
+  if (flag == "native") return {.gang = Gang::kNative};
+  if (flag == "volcano") return {.gang = Gang::kVolcano, .scheduler = flag};
+  return {.gang = Gang::kSchedulerPlugins, .scheduler = flag};
 }
 
 std::string priority_class_in(const Json& pod_template) {
@@ -98,6 +98,9 @@ GangChoice choose_gang(const JobSpec& spec, const Options& options) {
     if (choice.gang == Gang::kSchedulerPlugins) choice.scheduler = options.plugins_scheduler;
   }
   if (!is_served(choice.gang, options.served)) choice.missing = api_of(choice.gang);
+  // minCount of an in-tree group cannot be changed: another count is another group.
+  choice.group =
+      choice.gang == Gang::kNative ? fmt::format("{}-{}", spec.name, gang_size(spec)) : spec.name;
   return choice;
 }
 
@@ -113,7 +116,7 @@ int gang_size(const JobSpec& spec) {
 Json pod_group(const JobSpec& spec, const GangChoice& choice, const Options& options) {
   const char* version = choice.gang == Gang::kVolcano ? "v1beta1" : "v1alpha1";
   Json group = Json::object(
-      {{"kind", "PodGroup"}, {"metadata", metadata_of(spec, spec.name, object_labels(spec))}});
+      {{"kind", "PodGroup"}, {"metadata", metadata_of(spec, choice.group, object_labels(spec))}});
   group["apiVersion"] =
       fmt::format("{}/{}", api_of(choice.gang),
                   choice.gang == Gang::kNative ? options.served.native_gang : std::string(version));
@@ -134,13 +137,13 @@ Json pod_group(const JobSpec& spec, const GangChoice& choice, const Options& opt
   return group;
 }
 
-void join_gang(const JobSpec& spec, const GangChoice& choice, Json& pod) {
+void join_gang(const GangChoice& choice, Json& pod) {
   if (choice.gang == Gang::kNative)
-    pod["spec"]["schedulingGroup"] = Json::object({{"podGroupName", spec.name}});
+    pod["spec"]["schedulingGroup"] = Json::object({{"podGroupName", choice.group}});
   if (choice.gang == Gang::kVolcano)
-    pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = spec.name;
+    pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = choice.group;
   if (choice.gang == Gang::kSchedulerPlugins)
-    pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = spec.name;
+    pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = choice.group;
   if (!choice.scheduler.empty()) pod["spec"]["schedulerName"] = choice.scheduler;
 }
 

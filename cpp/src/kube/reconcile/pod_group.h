@@ -11,8 +11,9 @@ namespace corro::kube {
 /// Which API makes this job's gang; kOff for none.
 struct GangChoice {
   Gang gang = Gang::kOff;
-  std::string scheduler;  ///< schedulerName of the pods; "" to leave the template's.
-  std::string missing;    ///< Set if the manifest names an API that the cluster does not serve.
+  std::string group = {};      ///< Name of the PodGroup.
+  std::string scheduler = {};  ///< schedulerName of the pods; "" to leave the template's.
+  std::string missing = {};  ///< Set if the manifest names an API that the cluster does not serve.
 };
 
 [[nodiscard]] GangChoice choose_gang(const JobSpec& spec, const Options& options);
@@ -23,6 +24,6 @@ struct GangChoice {
 [[nodiscard]] Json pod_group(const JobSpec& spec, const GangChoice& choice, const Options& options);
 
 /// Makes a pod (or a Job's template) one of the gang.
-void join_gang(const JobSpec& spec, const GangChoice& choice, Json& pod);
+void join_gang(const GangChoice& choice, Json& pod);
 
 }  // namespace corro::kube

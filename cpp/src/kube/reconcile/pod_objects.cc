@@ -156,7 +156,9 @@ Json launcher_of_template(const PodContext& context, int generation) {
   inject_agent(spec, {Member::kLauncher, 0, generation, context.head_address}, context.options,
                pod_spec);
   leave_dead_node(pod_spec);
-  join_gang(spec, context.gang, pod);
+  // An in-tree group is left alone by what starts once all of it runs: it could only hold that up.
+  const bool is_late = context.gang.gang == Gang::kNative && spec.launcher_waits_for_workers;
+  if (!is_late) join_gang(context.gang, pod);
   return pod;
 }
 
@@ -193,7 +195,7 @@ Json worker_pod(const PodContext& context, int index, int generation) {
                pod_spec);
   leave_dead_node(pod_spec);
   add_scheduling(context, pod);
-  if (!context.gang_is_too_large) join_gang(spec, context.gang, pod);
+  join_gang(context.gang, pod);
   return pod;
 }
 

@@ -12,10 +12,9 @@ namespace corro::kube {
 struct PodContext {
   const JobSpec& spec;
   const Options& options;
-  const GangChoice& gang;
+  GangChoice gang;  ///< That new pods join.
   std::string head_address;
   int round = 0;
-  bool gang_is_too_large = false;  ///< Its PodGroup waits for more than there are to be.
 };
 
 [[nodiscard]] Json head_pod(const PodContext& context, int generation);

@@ -145,13 +145,22 @@ const Json& object_in(const Json& object, std::string_view field) {
   return found == object.end() || !found->is_object() ? kNone : *found;
 }
 
-bool is_controlled_by(const Json& object, const std::string& uid) {
+std::string group_named_in(const Json& pod_spec) {
+  return text_in(object_in(pod_spec, "schedulingGroup"), "podGroupName");
+}
+
+std::string controller_of(const Json& object) {
   const Json& metadata = object_in(object, "metadata");
   const auto owners = metadata.find("ownerReferences");
-  if (owners == metadata.end() || !owners->is_array()) return false;
-  return std::any_of(owners->begin(), owners->end(), [&](const Json& owner) {
-    return text_in(owner, "uid") == uid && owner.value("controller", Json()) == Json(true);
+  if (owners == metadata.end() || !owners->is_array()) return "";
+  const auto found = std::find_if(owners->begin(), owners->end(), [](const Json& owner) {
+    return owner.is_object() && owner.value("controller", Json()) == Json(true);
   });
+  return found == owners->end() ? "" : text_in(*found, "uid");
+}
+
+bool is_controlled_by(const Json& object, const std::string& uid) {
+  return controller_of(object) == uid;
 }
 
 std::optional<PodView> view_of(const Json& pod) {
@@ -163,6 +172,9 @@ std::optional<PodView> view_of(const Json& pod) {
   PodView view;
   view.name = text_in(metadata, "name");
   view.uid = text_in(metadata, "uid");
+  view.controller = controller_of(pod);
+  view.group = group_named_in(object_in(pod, "spec"));
+  view.is_bound = object_in(pod, "spec").contains("nodeName");
   view.member = *member;
   view.index = view.member == Member::kWorker ? number_in(labels, kIndexLabel) : 0;
   view.generation = std::max(number_in(labels, kGenerationLabel), 0);

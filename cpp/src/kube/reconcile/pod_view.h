@@ -1,6 +1,6 @@
 // PodView: of a pod, what decides about its job. Of the pod's JSON it reads metadata (name, uid,
 // labels, annotations, ownerReferences, deletionTimestamp, creationTimestamp), spec's
-// activeDeadlineSeconds, and status; a cache may drop the rest.
+// activeDeadlineSeconds, nodeName and schedulingGroup, and status; a cache may drop the rest.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,9 @@ enum class PodPhase : uint8_t { kPending, kRunning, kSucceeded, kFailed };
 struct PodView {
   std::string name;
   std::string uid;
+  std::string controller;  ///< Its uid: the job's, or the launcher Job's.
+  std::string group;       ///< The in-tree PodGroup that it names, if any.
+  bool is_bound = false;   ///< It has a node.
   Member member = Member::kWorker;
   int index = 0;
   int generation = 0;
@@ -43,8 +46,13 @@ struct PodView {
 /// Nothing for a pod without our labels.
 [[nodiscard]] std::optional<PodView> view_of(const Json& pod);
 
+/// Uid of the object's controller; "" if it has none.
+[[nodiscard]] std::string controller_of(const Json& object);
 /// True if the object's controller has this uid.
 [[nodiscard]] bool is_controlled_by(const Json& object, const std::string& uid);
+
+/// The in-tree PodGroup that a pod's spec names; "" if it is in none.
+[[nodiscard]] std::string group_named_in(const Json& pod_spec);
 
 /// Text of a field of an object, "" if there is none.
 [[nodiscard]] std::string text_in(const Json& object, std::string_view field);

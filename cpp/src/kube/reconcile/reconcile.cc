@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kube/reconcile/clean_up.h"
+#include "kube/reconcile/gang_change.h"
 #include "kube/reconcile/job_view.h"
 #include "kube/reconcile/launcher_end.h"
 #include "kube/reconcile/make_objects.h"
@@ -79,7 +80,7 @@ void suspend(JobView& view) {
   retire_all(view);
   suspend_launcher(view);
   remove_old_pods(view);
-  remove_pod_group(view);
+  remove_pod_groups(view);
   count_pods(view);
 }
 
@@ -131,6 +132,7 @@ void run(JobView& view) {
   if (view.status.is_finished()) return;
   if (make_objects(view)) make_pods(view);
   remove_old_pods(view);
+  remove_empty_groups(view);
   report(view);
 }
 

@@ -288,6 +288,7 @@ struct GangCase {
   const char* gang;
   const char* api_version;
   const char* pod_field;  ///< JSON pointer of what makes the pod one of the gang.
+  const char* group = "mnist";
 };
 
 class CorroGang : public ::testing::TestWithParam<GangCase> {};
@@ -297,12 +298,12 @@ TEST_P(CorroGang, HasAPodGroupWithTheLeastNumberOfWorkers) {
   options.served = GetParam().served;
   ClusterModel cluster(with(sample_corro_job(3), GetParam().gang), 1, options);
   ASSERT_TRUE(cluster.settle());
-  const Json* group = cluster.get("PodGroup", "mnist");
+  const Json* group = cluster.get("PodGroup", GetParam().group);
   ASSERT_NE(group, nullptr);
   EXPECT_EQ((*group)["apiVersion"], GetParam().api_version);
   EXPECT_THAT((*group)["spec"].dump(), HasSubstr(":1"));
   const Json& worker = *cluster.get("Pod", "mnist-worker-0-g0");
-  EXPECT_EQ(worker[Json::json_pointer(GetParam().pod_field)], "mnist");
+  EXPECT_EQ(worker[Json::json_pointer(GetParam().pod_field)], GetParam().group);
   EXPECT_FALSE(
       cluster.get("Pod", "mnist-head")->contains(Json::json_pointer(GetParam().pod_field)));
 }
@@ -313,7 +314,8 @@ INSTANTIATE_TEST_SUITE_P(
                                {"v1alpha2", true, true},
                                "{}",
                                "scheduling.k8s.io/v1alpha2",
-                               "/spec/schedulingGroup/podGroupName"},
+                               "/spec/schedulingGroup/podGroupName",
+                               "mnist-1"},
                       GangCase{"volcano",
                                {"", true, true},
                                "{}",
@@ -342,11 +344,13 @@ TEST(Reconcile, WhatReplacesAPodOfASmallerJobWaitsForNoGangOfALargerOne) {
   ASSERT_TRUE(cluster.settle());
   const Json* alone = cluster.get("Pod", "mnist-worker-0-g1");
   ASSERT_NE(alone, nullptr);
-  EXPECT_FALSE((*alone)["spec"].contains("schedulingGroup"));
-  // What is added may join: the group has enough.
+  EXPECT_EQ((*alone)["spec"]["schedulingGroup"]["podGroupName"], "mnist-1");
+  EXPECT_EQ((*alone)["status"]["phase"], "Running");
+  // What is added starts together: there are enough of them for a group of three.
   cluster.change_spec(patched(R"({"worker": {"min": 3, "target": 4}})"));
   ASSERT_TRUE(cluster.settle());
-  EXPECT_TRUE((*cluster.get("Pod", "mnist-worker-3-g0"))["spec"].contains("schedulingGroup"));
+  const Json& added = *cluster.get("Pod", "mnist-worker-3-g0");
+  EXPECT_EQ(added["spec"]["schedulingGroup"]["podGroupName"], "mnist-3");
 }
 
 TEST(Reconcile, AGangThatIsNotServedBlocksTheJob) {

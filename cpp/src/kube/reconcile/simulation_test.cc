@@ -1,13 +1,20 @@
 // Properties of reconcile() in a model of a cluster. Rules that were broken by hand, and what
 // failed then:
 //
-//   a finished job is not looked up in its conditions    AFinishedJobNeverStartsAgain, of all kinds
-//   the status is written after what rests on it         AFinishedJob..., LossesAndCrashes...,
-//   SpecChanges... a replacement does not wait for its predecessor
-//   SpecChangesInBetweenEndInTheWantedState a pod that was never seen counts as lost tables: pods
-//   are given up as soon as they are made suspend gives out no new generations table:
-//   SuspendTakesThePodsAndResumeMakesNewOnes each end of a round counts by itself table:
-//   WhatEndsWithTheFirstLossIsOneRestart
+//   a finished job is not looked up in its conditions
+//       AFinishedJobNeverStartsAgain, of all kinds
+//   the status is written after what rests on it
+//       AFinishedJob..., LossesAndCrashes..., SpecChanges...
+//   a replacement does not wait for its predecessor
+//       SpecChangesInBetweenEndInTheWantedState
+//   a pod, or the launcher Job, stays in an old gang; a gang is joined that stays short
+//       AllPodsOfAJobThatChangesItsSizeRunInTheEnd, each of the three
+//   a pod that was never seen counts as lost
+//       tables: pods are given up as soon as they are made
+//   suspend gives out no new generations
+//       table: SuspendTakesThePodsAndResumeMakesNewOnes
+//   each end of a round counts by itself
+//       table: WhatEndsWithTheFirstLossIsOneRestart
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +60,7 @@ void harm_one(ClusterModel& cluster, std::mt19937_64& random) {
 struct Troubles {
   int harms = 6;
   int spec_changes = 0;
+  bool suspends = true;  ///< Some of the changes; else all are of the size.
 };
 
 /// Steps in random order, with faults; the troubles come in between.
@@ -74,7 +82,7 @@ void run_wild(ClusterModel& cluster, std::mt19937_64& random, Troubles troubles)
     } else if (troubles.spec_changes > 0) {
       --troubles.spec_changes;
       suspended = !suspended;
-      cluster.change_spec(random() % 2 == 0
+      cluster.change_spec(troubles.suspends && random() % 2 == 0
                               ? suspend_of(cluster, suspended)
                               : workers_of(cluster, 1 + static_cast<int>(random() % 4)));
     }
@@ -192,6 +200,39 @@ TEST_P(Simulation, WhenNothingHappensNothingIsDone) {
   EXPECT_EQ(cluster.performed, performed);
 }
 
+/// Jobs in Kubernetes' own gangs.
+class GangSimulation : public ::testing::TestWithParam<Json> {};
+
+TEST_P(GangSimulation, AllPodsOfAJobThatChangesItsSizeRunInTheEnd) {
+  Options options;
+  options.gang_scheduler = "native";
+  options.served.native_gang = "v1alpha2";
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    ClusterModel cluster(GetParam(), seed, options);
+    run_wild(cluster, random, {.harms = 3, .spec_changes = 6});
+    cluster.change_spec(suspend_of(cluster, false));
+    for (const bool is_crowded : {true, false, true}) {
+      cluster.room = is_crowded ? static_cast<int>(random() % 6) : 1000;
+      run_wild(cluster, random, {.harms = 3, .spec_changes = 3, .suspends = false});
+      cluster.harm_pod("mnist-launcher-x", Harm::kVanish);
+    }
+    const int workers = 1 + static_cast<int>(random() % 4);
+    cluster.change_spec(workers_of(cluster, workers));
+    cluster.room = 1000;
+    ASSERT_TRUE(cluster.settle()) << cluster.last().reason;
+    expect_whole(cluster, workers);
+    ASSERT_THAT(cluster.violations, IsEmpty());
+    if (HasFailure()) return;
+  }
+}
+
+Json without_min(Json job) {
+  job["spec"]["worker"].erase("min");
+  return job;
+}
+
 std::string kind_of_case(const ::testing::TestParamInfo<Json>& test) {
   const std::string kind = test.param["kind"];
   return kind == "CorroJob" ? kind : kind + test.param["spec"]["writtenAs"].get<std::string>();
@@ -199,6 +240,11 @@ std::string kind_of_case(const ::testing::TestParamInfo<Json>& test) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Simulation,
                          ::testing::Values(sample_corro_job(3), sample_mpi_job(3),
+                                           sample_mpi_job(3, "v1"), sample_mpi_job(3, "v1alpha2")),
+                         kind_of_case);
+
+INSTANTIATE_TEST_SUITE_P(Kinds, GangSimulation,
+                         ::testing::Values(without_min(sample_corro_job(3)), sample_mpi_job(3),
                                            sample_mpi_job(3, "v1"), sample_mpi_job(3, "v1alpha2")),
                          kind_of_case);
 

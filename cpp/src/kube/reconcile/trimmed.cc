@@ -67,7 +67,8 @@ void trim(Json& object) {
   if (text_in(object, "kind") == "Pod") {
     Json kept = only(object, {"apiVersion", "kind"});
     kept["metadata"] = pod_metadata(object_in(object, "metadata"));
-    kept["spec"] = only(object_in(object, "spec"), {"activeDeadlineSeconds"});
+    kept["spec"] =
+        only(object_in(object, "spec"), {"activeDeadlineSeconds", "nodeName", "schedulingGroup"});
     kept["status"] = pod_status(object_in(object, "status"));
     object = std::move(kept);
     return;
