@@ -351,8 +351,6 @@ bool ClusterModel::run_job_controller(const ObjectName& name) {
       {Json::object({{"kind", "Job"}, {"uid", job["metadata"]["uid"]}, {"controller", true}})});
   pod["metadata"]["uid"] = fmt::format("uid-{}", version_ + 1);
   pod["metadata"]["creationTimestamp"] = time_text(now_);
-  pod["metadata"]["ownerReferences"] =
-      Json::array({Json::object({{"uid", job["metadata"]["uid"]}, {"controller", true}})});
   pod["status"]["phase"] = "Pending";
   write({"Pod", pod_name}, std::move(pod));
   return true;
