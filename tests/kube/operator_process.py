@@ -32,16 +32,38 @@ PROGRAM = os.environ.get("CORRO", str(ROOT / ".venv" / "bin" / "corro"))
 SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
 
 
+def wrong_clock(hours_ahead: int) -> dict[str, str]:
+    """The variables of a program whose wall clock is wrong, and its monotonic one right."""
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME": f"{hours_ahead:+}h",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
 class OperatorProcess:
     """One process. Its methods belong to one thread."""
 
-    def __init__(self, kubeconfig: Path, space: str, *options: str, lock_space: str = "") -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        space: str,
+        *options: str,
+        lock_space: str = "",
+        hours_ahead: int = 0,
+    ) -> None:
+        """`hours_ahead`: of its wall clock."""
         command = ["setpriv", "--pdeathsig", "KILL", PROGRAM, "operator"]
         command += ["--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0"]
         command += ["--namespace", space, "--lock-namespace", lock_space or space]
         command += options
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | (wrong_clock(hours_ahead) if hours_ahead else {}),
         )
         self._lines: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,26 @@ def account(bare_space: Space) -> Iterator[str]:
     )
     yield "all"
     bare_space.plane.kubectl("delete", *binding)
+
+
+def test_an_operator_whose_clock_is_an_hour_ahead_leads_and_hands_over(bare_space: Space) -> None:
+    """Leases rest on monotonic clocks; a job's way is the same, and goes on under a right clock."""
+    ahead = OperatorProcess(bare_space.kubeconfig, bare_space.name, hours_ahead=1)
+    with ahead.begin() as first, launch(bare_space) as second:
+        told = datetime.fromisoformat(first.wait_for("leads")["time"])
+        assert (told - datetime.now(timezone.utc)).total_seconds() > 3000
+        job = start(bare_space, "a")
+        bare_space.api.delete(bare_space.path("Pod", "a-worker-0-g0"))
+        job.wait_for_running(job.workers(1, 0))
+        time.sleep(20)  # Longer than a Lease lasts.
+        assert not second.log("leads")
+        assert not first.log("follows")
+        first.stop()
+        second.begin()
+        bare_space.api.delete(bare_space.path("Pod", "a-worker-1-g0"))
+        status = job.wait_for_running(job.workers(1, 1))
+        assert status["restartCounts"] == {"lostPod": 2}
+        second.stop()
 
 
 def test_a_token_that_expired_is_read_again(
