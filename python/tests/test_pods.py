@@ -303,6 +303,21 @@ def test_a_launcher_that_fails_by_itself_ends(pair: Pods, tmp_path: Path) -> Non
     assert runs.read_text() == "run\n"
 
 
+def test_each_start_of_a_launchers_command_has_a_name_that_shells_hand_on(
+    pair: Pods, tmp_path: Path
+) -> None:
+    """mpirun's own name of its job is the same again in a container that is started again."""
+    runs = tmp_path / "runs"
+    say = f"echo $CORRO_RUN >> {runs}; ssh mnist-worker-0 'echo $CORRO_RUN' >> {runs}"
+    for generation in range(2):
+        launcher = pair.agent("launcher", "sh", "-c", say, generation=generation)
+        assert launcher.wait(timeout=pods.PATIENCE) == 0
+    first, there, second, there_too = runs.read_text().split()
+    assert first == there
+    assert second == there_too
+    assert first != second
+
+
 # mpijob different: mpirun-again
 def test_a_launcher_starts_again_once_a_lost_worker_is_back(pair: Pods, tmp_path: Path) -> None:
     runs = tmp_path / "runs"

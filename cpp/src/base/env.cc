@@ -147,7 +147,10 @@ std::string read_job_id(Reader& reader, const std::string& launcher) {
     if (auto value = reader.text(name)) return *value;
   }
   if (launcher == "Open MPI") {
-    if (auto value = reader.text("PMIX_NAMESPACE")) return *value;
+    // It follows from mpirun's host and number, which are those of before in a container that was
+    // started again.
+    const auto run = reader.text("CORRO_RUN");
+    if (auto value = reader.text("PMIX_NAMESPACE")) return run ? *value + "." + *run : *value;
   }
   const auto job = reader.text("SLURM_JOB_ID").value_or("");
   const auto step = launcher == "Slurm" ? reader.text("SLURM_STEP_ID") : std::nullopt;

@@ -136,6 +136,8 @@ TEST(Environment, SaysWhereTheRanksOfOthersMeet) {
                    {"SLURM_JOB_ID", "9"}};
   EXPECT_THAT(read(mpi)->meeting_hosts, ElementsAre("10.0.0.1", "10.1.0.1"));
   EXPECT_EQ(read(mpi)->job_id, "458753");
+  mpi["CORRO_RUN"] = "7f";
+  EXPECT_EQ(read(mpi)->job_id, "458753.7f") << "a launcher's container that was started again";
   mpi.erase("OMPI_MCA_orte_hnp_uri");
   mpi["PMIX_NAMESPACE"] = "prterun-node7-4711@1";
   EXPECT_THAT(read(mpi)->meeting_hosts, ElementsAre("node7"));

@@ -18,6 +18,7 @@
 #include "agent/silence.h"
 #include "diagnosis/exit_status.h"
 #include "io/pipe.h"
+#include "io/random.h"
 #include "io/signals.h"
 #include "launch/job_signals.h"
 #include "pod/child.h"
@@ -25,6 +26,7 @@
 #include "pod/meeting.h"
 #include "pod/session.h"
 #include "pod/switchboard.h"
+#include "wire/digest.h"
 
 namespace corro::pod {
 namespace {
@@ -46,6 +48,12 @@ std::string working_directory() {
 /// another pod.
 bool is_of_this_pod(std::string_view lack_of_memory) {
   return lack_of_memory.starts_with("out of memory");
+}
+
+std::string random_run() {
+  std::array<std::byte, 8> run{};
+  io::fill_random(run);
+  return wire::to_hex(run);
 }
 
 /// Loop-confined.
@@ -146,6 +154,7 @@ Status PodAgent::start_command() {
   stop_at_ = Time::never();
   stop_with_ = SIGTERM;
   was_stopped_ = false;
+  if (is_launcher()) setenv(kRunVariable, random_run().c_str(), 1);
   CORRO_ASSIGN(command_, start_child(options_.command, mask_));
   state_ = State::kWorking;
   return {};

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <set>
 
@@ -157,12 +158,15 @@ void RemoteShell::on_signals() {
 /// The agent is there.
 void RemoteShell::begin() {
   state_ = State::kRunning;
+  Variables handed_on;
+  if (const char* run = getenv(kRunVariable)) handed_on[kRunVariable] = run;
   tell(agent::Start{
       .job = settings_.identity.job_uid,
       .agent = "corro-rsh-" + wire::to_hex(about_.member),
       .secret = wire::random_secret(),
       .program = "/bin/sh",
       .arguments = {"sh", "-c", request_.command},
+      .environment = std::move(handed_on),
       .adds_environment = true,
       .input = request_.no_input ? agent::StandardInput::kNone : agent::StandardInput::kSent});
   if (!request_.no_input) input_.start(epoll_, kInput);

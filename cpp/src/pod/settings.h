@@ -13,6 +13,10 @@
 
 namespace corro::pod {
 
+/// Names one start of a launcher's command. Remote shells hand it on, and ranks of mpirun take it
+/// into the name under which they meet.
+inline constexpr const char* kRunVariable = "CORRO_RUN";
+
 /// Immutable value.
 struct PodSettings {
   std::string job;  ///< CORRO_JOB: the job's name.
