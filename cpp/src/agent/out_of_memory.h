@@ -33,9 +33,10 @@ class OutOfMemoryWatch {
   /// `pid` has ended but has not been reaped, so that its own cgroup, if another than ours, is
   /// looked at too.
   [[nodiscard]] std::optional<std::string> explain(pid_t pid);
+  /// The same of cgroups alone: what the machine counts may be of others.
+  [[nodiscard]] std::optional<std::string> explain_cgroup(pid_t pid);
 
  private:
-  std::optional<std::string> explain_cgroup(pid_t pid);
   KillCounter& counter_of(const std::string& events, const std::string& limit);
 
   MemoryPaths paths_;

@@ -44,12 +44,6 @@ std::string working_directory() {
   return getcwd(path.data(), path.size()) == nullptr ? "/" : path.data();
 }
 
-/// What the watch knows of this pod's cgroup; of the machine it guesses alone, which may mean
-/// another pod.
-bool is_of_this_pod(std::string_view lack_of_memory) {
-  return lack_of_memory.starts_with("out of memory");
-}
-
 std::string random_run() {
   std::array<std::byte, 8> run{};
   io::fill_random(run);
@@ -116,7 +110,7 @@ class PodAgent {
   sigset_t mask_;
   io::Fd signals_;
   agent::OutOfMemoryWatch out_of_memory_;
-  std::string memory_;  ///< What that has found.
+  std::string memory_;  ///< What that has found in this pod.
   State state_ = State::kWorking;
   pid_t command_ = 0;             ///< 0: it does not run.
   Time stop_at_ = Time::never();  ///< The command gets this signal then.
@@ -263,7 +257,7 @@ void PodAgent::on_command_end(int status) {
   status_ = status;
   if (state_ == State::kEnding) return;
   const bool is_bad = status != 0 || was_stopped_;
-  const bool asks = is_bad && options_.settings.is_launcher() && link_.last_there();
+  const bool asks = is_bad && is_launcher() && link_.last_there();
   if (!asks) return end(status, "", monotonic_now());
   state_ = State::kAsking;
   asked_ = false;
@@ -284,9 +278,9 @@ void PodAgent::look_at_hosts() {
 
 /// A rank's end is no news to the head before this is: it asks all agents first.
 void PodAgent::look_at_memory() {
-  if (is_of_this_pod(memory_)) return;
-  memory_ = out_of_memory_.explain(getpid()).value_or(memory_);
-  if (is_of_this_pod(memory_)) link_.send(agent::Trouble{.text = memory_});
+  if (!memory_.empty()) return;
+  memory_ = out_of_memory_.explain_cgroup(getpid()).value_or("");
+  if (!memory_.empty()) link_.send(agent::Trouble{.text = memory_});
 }
 
 void PodAgent::end(int status, const std::string& why, Time until) {
@@ -368,8 +362,9 @@ void PodAgent::say_last_word() {
   look_at_memory();
   std::string word = why_.empty() ? "" : fmt::format("corro: {}", why_);
   if (!word.empty()) fmt::print(stderr, "{}\n", word);
-  const bool is_known = is_of_this_pod(memory_) || (word.empty() && !memory_.empty());
-  if (status_ != 0 && is_known) word = "corro: " + memory_;
+  // Of the machine the watch guesses alone, which may mean another pod.
+  if (memory_.empty() && word.empty()) memory_ = out_of_memory_.explain(getpid()).value_or("");
+  if (status_ != 0 && !memory_.empty()) word = "corro: " + memory_;
   if (word.empty()) return;
   const io::Fd log(open(options_.settings.termination_log.c_str(), O_WRONLY | O_CLOEXEC));
   if (log.valid()) (void)!write(log.get(), word.data(), word.size());
