@@ -38,9 +38,7 @@ int64_t version_of(const Json& object) {
   return std::stoll(object["metadata"]["resourceVersion"].get<std::string>());
 }
 
-std::string group_of(const Json& pod) {
-  return text_in(object_in(object_in(pod, "spec"), "schedulingGroup"), "podGroupName");
-}
+std::string group_of(const Json& pod) { return group_named_in(object_in(pod, "spec")); }
 
 bool is_bound(const Json& pod) { return object_in(pod, "spec").contains("nodeName"); }
 

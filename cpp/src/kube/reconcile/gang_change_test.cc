@@ -18,37 +18,14 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Harm = ClusterModel::Harm;
 
-Options native() {
-  Options options;
-  options.gang_scheduler = "native";
-  options.served.native_gang = "v1alpha2";
-  return options;
-}
-
 struct Case {
   const char* name;
   Json job;       ///< With three workers.
   int launchers;  ///< That the gang counts.
 };
 
-/// A CorroJob whose gang is all of its workers.
-Json whole_corro_job(int workers) {
-  Json job = sample_corro_job(workers);
-  job["spec"]["worker"].erase("min");
-  return job;
-}
-
-Json resized(const ClusterModel& cluster, int workers) {
-  Json change = Json::object();
-  if (cluster.job()["kind"] == "CorroJob")
-    change["worker"]["target"] = workers;
-  else
-    change["mpiReplicaSpecs"]["Worker"]["replicas"] = workers;
-  return change;
-}
-
 bool resize(ClusterModel& cluster, int workers) {
-  cluster.change_spec(resized(cluster, workers));
+  cluster.change_spec(workers_of(cluster, workers));
   return cluster.settle();
 }
 
@@ -58,7 +35,7 @@ std::map<std::string, std::string> groups_of_pods(const ClusterModel& cluster) {
   for (const std::string& name : cluster.live_pods()) {
     const Json& pod = *cluster.get("Pod", name);
     if (pod["metadata"]["labels"][std::string(kRoleLabel)] == "head") continue;
-    groups[name] = text_in(object_in(object_in(pod, "spec"), "schedulingGroup"), "podGroupName");
+    groups[name] = group_named_in(object_in(pod, "spec"));
   }
   return groups;
 }
@@ -99,12 +76,12 @@ class GangChange : public ::testing::TestWithParam<Case> {
     return name + "-g" + std::to_string(generation);
   }
 
-  ClusterModel cluster{GetParam().job, 1, native()};
+  ClusterModel cluster{GetParam().job, 1, native_gangs()};
 };
 
 TEST_P(GangChange, PodsThatWaitAreMadeAgainInAGroupOfTheNewSize) {
   for (const int workers : {2, 4}) {
-    ClusterModel crowded(GetParam().job, 1, native());
+    ClusterModel crowded(GetParam().job, 1, native_gangs());
     crowded.room = 1;  // For the head.
     ASSERT_TRUE(crowded.settle());
     EXPECT_THAT(groups_named(crowded), ElementsAre(group(3)));
@@ -208,7 +185,7 @@ TEST_P(GangChange, AGroupThatNoPodWaitsInGoes) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, GangChange,
     ::testing::Values(
-        Case{"Corro", whole_corro_job(3), 0}, Case{"Mpi", sample_mpi_job(3), 1},
+        Case{"Corro", sample_gang_job(3), 0}, Case{"Mpi", sample_mpi_job(3), 1},
         Case{"MpiV1", sample_mpi_job(3, "v1"), 1},
         Case{"MpiWaits",
              with(sample_mpi_job(3), R"({"launcherCreationPolicy": "WaitForWorkersReady"})"), 0}),
@@ -216,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// An MPIJob whose launcher's pod was made in a group that waits for more than there are.
 struct LateLauncher : ::testing::Test {
-  LateLauncher() : cluster(sample_mpi_job(3), 1, native()) {
+  LateLauncher() : cluster(sample_mpi_job(3), 1, native_gangs()) {
     EXPECT_TRUE(cluster.settle());
     EXPECT_TRUE(resize(cluster, 1));
     cluster.harm_pod("mnist-launcher-x", Harm::kVanish);
@@ -247,7 +224,8 @@ TEST_F(LateLauncher, IsNotMadeAgainOnceItsJobMayBeDone) {
 
 TEST(NativeGang, ALauncherThatWaitsForWorkersIsInNoGroup) {
   ClusterModel cluster(
-      with(sample_mpi_job(2), R"({"launcherCreationPolicy": "WaitForWorkersReady"})"), 1, native());
+      with(sample_mpi_job(2), R"({"launcherCreationPolicy": "WaitForWorkersReady"})"), 1,
+      native_gangs());
   ASSERT_TRUE(cluster.settle());
   EXPECT_EQ(group_of(cluster, "mnist-launcher-x"), "");
   EXPECT_EQ(group_of(cluster, "mnist-worker-0"), "mnist-2");

@@ -16,6 +16,17 @@ inline std::vector<std::string> names_made(const ClusterModel& cluster) {
   return names;
 }
 
+/// The change of the job's spec that gives it so many workers.
+inline Json workers_of(const ClusterModel& cluster, int workers) {
+  Json change = Json::object();
+  if (cluster.job()["kind"] == "CorroJob") {
+    change["worker"]["target"] = workers;
+  } else {
+    change["mpiReplicaSpecs"]["Worker"]["replicas"] = workers;
+  }
+  return change;
+}
+
 inline const Json& condition_of(const ClusterModel& cluster, const std::string& type) {
   static const Json kNone = Json::object();
   if (!cluster.job().contains("status")) return kNone;

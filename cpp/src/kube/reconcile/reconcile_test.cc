@@ -682,28 +682,38 @@ TEST(Reconcile, APodThatIsStuckIsNotWaitedForAndForcedAwayLater) {
   EXPECT_EQ(cluster.get("Pod", "mnist-worker-0"), nullptr);
 }
 
-TEST(Reconcile, APodThatNoWatchHasShownYetIsWaitedFor) {
+/// What is seen of a CorroJob with one worker, whose head has its address and nothing else is made.
+struct OneWorker {
+  OneWorker() {
+    job["metadata"]["uid"] = "u-1";
+    observed.job = &job;
+    observed.objects = {&service};
+    observed.options = &options;
+  }
+
   Json job = sample_corro_job(1);
-  job["metadata"]["uid"] = "u-1";
-  // It was made, and the job suspended and resumed before the watch told of it.
-  job["status"]["members"]["worker-0"]["generation"] = 1;
   Json service = patched(R"({"kind": "Service", "metadata": {"name": "mnist-head",
       "ownerReferences": [{"uid": "u-1", "controller": true}]},
       "spec": {"clusterIP": "10.0.0.1"}})");
-  const Options options;
+  Options options;
   Observed observed;
-  observed.job = &job;
-  observed.objects = {&service};
-  observed.options = &options;
-  const KubeTime now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24);
+  KubeTime now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24);
+
+  [[nodiscard]] Decision decide() const { return reconcile(read_job(job, {}), observed, now); }
+};
+
+TEST(Reconcile, APodThatNoWatchHasShownYetIsWaitedFor) {
+  OneWorker one;
+  // It was made, and the job suspended and resumed before the watch told of it.
+  one.job["status"]["members"]["worker-0"]["generation"] = 1;
   const auto is_made = [&](const Decision& decision) {
     return std::ranges::any_of(decision.actions, [](const Action& action) {
       return action.kind == ActionKind::kCreate && action.object.name == "mnist-worker-0-g1";
     });
   };
-  EXPECT_TRUE(is_made(reconcile(read_job(job, {}), observed, now)));
-  observed.expected.created.insert({"Pod", "mnist-worker-0-g0"});
-  const Decision decision = reconcile(read_job(job, {}), observed, now);
+  EXPECT_TRUE(is_made(one.decide()));
+  one.observed.expected.created.insert({"Pod", "mnist-worker-0-g0"});
+  const Decision decision = one.decide();
   EXPECT_FALSE(is_made(decision));
   EXPECT_THAT(decision.reason, HasSubstr("once mnist-worker-0-g0 is deleted"));
 }
@@ -988,28 +998,15 @@ TEST(Reconcile, CountsAreWrittenAtMostOnceASecond) {
 }
 
 TEST(Reconcile, ARefusedPodIsTheConditionAndTriedAgain) {
-  const Json job = [] {
-    Json sample = sample_corro_job(1);
-    sample["metadata"]["uid"] = "u-1";
-    return sample;
-  }();
-  Json service = patched(R"({"kind": "Service", "metadata": {"name": "mnist-head",
-      "ownerReferences": [{"uid": "u-1", "controller": true}]},
-      "spec": {"clusterIP": "10.0.0.1"}})");
-  const Options options;
-  Observed observed;
-  observed.job = &job;
-  observed.objects = {&service};
-  observed.options = &options;
-  const KubeTime now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 24);
-  observed.refused[{"Pod", "mnist-worker-0-g0"}] = {"spec.containers[0].image: Required value",
-                                                    now};
-  const Decision decision = reconcile(read_job(job, {}), observed, now);
+  OneWorker one;
+  one.observed.refused[{"Pod", "mnist-worker-0-g0"}] = {"spec.containers[0].image: Required value",
+                                                        one.now};
+  const Decision decision = one.decide();
   EXPECT_THAT(decision.reason, HasSubstr("CreateRefused: Pod mnist-worker-0-g0: "
                                          "spec.containers[0].image: Required value"));
-  EXPECT_EQ(decision.look_again, now + seconds(10));
-  const Decision later = reconcile(read_job(job, {}), observed, now + seconds(10));
-  EXPECT_THAT(later.reason, Not(HasSubstr("CreateRefused")));
+  EXPECT_EQ(decision.look_again, one.now + seconds(10));
+  one.now += seconds(10);
+  EXPECT_THAT(one.decide().reason, Not(HasSubstr("CreateRefused")));
 }
 
 TEST(Reconcile, ARefusedPatchIsTheConditionAndHoldsNothingElseUp) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kube/job/job_spec.h"
+#include "kube/reconcile/observed.h"
 
 namespace corro::kube {
 
@@ -25,6 +26,21 @@ inline Json sample_corro_job(int workers) {
     job["spec"]["restart"][cause] =
         Json::parse(R"({"limit": 10000, "backoffSeconds": 1, "maxBackoffSeconds": 4})");
   return job;
+}
+
+/// A CorroJob whose gang is all of its workers.
+inline Json sample_gang_job(int workers) {
+  Json job = sample_corro_job(workers);
+  job["spec"]["worker"].erase("min");
+  return job;
+}
+
+/// Of an operator whose MPIJobs start as gangs, where the cluster serves its own.
+inline Options native_gangs() {
+  Options options;
+  options.gang_scheduler = "native";
+  options.served.native_gang = "v1alpha2";
+  return options;
 }
 
 inline Json sample_mpi_job(int workers, const std::string& version = "v2beta1") {

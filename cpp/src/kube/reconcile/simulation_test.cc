@@ -22,6 +22,7 @@
 
 #include "base/sanitized.h"
 #include "kube/reconcile/cluster_model.h"
+#include "kube/reconcile/model_looks.h"
 #include "kube/reconcile/pod_view.h"
 #include "kube/reconcile/sample_jobs.h"
 #include "kube/reconcile/status_draft.h"
@@ -39,16 +40,6 @@ constexpr ClusterModel::Faults kFaults{.crash = 0.05, .lost_answer = 0.1, .refus
 Json suspend_of(const ClusterModel& cluster, bool suspend) {
   const Json value = Json::object({{"suspend", suspend}});
   return cluster.job()["kind"] == "CorroJob" ? value : Json::object({{"runPolicy", value}});
-}
-
-Json workers_of(const ClusterModel& cluster, int workers) {
-  Json patch = Json::object();
-  if (cluster.job()["kind"] == "CorroJob") {
-    patch["worker"]["target"] = workers;
-  } else {
-    patch["mpiReplicaSpecs"]["Worker"]["replicas"] = workers;
-  }
-  return patch;
 }
 
 void harm_one(ClusterModel& cluster, std::mt19937_64& random) {
@@ -204,13 +195,10 @@ TEST_P(Simulation, WhenNothingHappensNothingIsDone) {
 class GangSimulation : public ::testing::TestWithParam<Json> {};
 
 TEST_P(GangSimulation, AllPodsOfAJobThatChangesItsSizeRunInTheEnd) {
-  Options options;
-  options.gang_scheduler = "native";
-  options.served.native_gang = "v1alpha2";
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    ClusterModel cluster(GetParam(), seed, options);
+    ClusterModel cluster(GetParam(), seed, native_gangs());
     run_wild(cluster, random, {.harms = 3, .spec_changes = 6});
     cluster.change_spec(suspend_of(cluster, false));
     for (const bool is_crowded : {true, false, true}) {
@@ -228,11 +216,6 @@ TEST_P(GangSimulation, AllPodsOfAJobThatChangesItsSizeRunInTheEnd) {
   }
 }
 
-Json without_min(Json job) {
-  job["spec"]["worker"].erase("min");
-  return job;
-}
-
 std::string kind_of_case(const ::testing::TestParamInfo<Json>& test) {
   const std::string kind = test.param["kind"];
   return kind == "CorroJob" ? kind : kind + test.param["spec"]["writtenAs"].get<std::string>();
@@ -244,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Simulation,
                          kind_of_case);
 
 INSTANTIATE_TEST_SUITE_P(Kinds, GangSimulation,
-                         ::testing::Values(without_min(sample_corro_job(3)), sample_mpi_job(3),
+                         ::testing::Values(sample_gang_job(3), sample_mpi_job(3),
                                            sample_mpi_job(3, "v1"), sample_mpi_job(3, "v1alpha2")),
                          kind_of_case);
 
