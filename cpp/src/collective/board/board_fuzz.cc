@@ -3,8 +3,9 @@
 // with memory whose size and header are the input's.
 //
 // Operation 0 alone is used; what belongs to others is poisoned, so that a read past a line or a
-// slot is seen though the memory is mapped. The seeds are honest operations, one for each path,
-// with additions of 0 to the words that matter.
+// slot is seen though the memory is mapped. A line may say, and hurts only its owner by it, that
+// its buffers are in that part of its own segment: that is forgotten. The seeds are honest
+// operations, one for each path, with additions of 0 to the words that matter.
 #include <unistd.h>
 
 #include <algorithm>
@@ -185,6 +186,15 @@ void patch(ByteReader& reader, GroupSection& section, bool adds) {
   std::copy(data->begin(), data->end(), at);
 }
 
+/// Takes back what the line offers of the poisoned memory: no buffer is larger than half an arena.
+void forget_poisoned(const Board::Member& member) {
+  Line& line = member.section->lines[0];
+  const uint64_t begin = member.view.place, end = begin + sizeof(GroupSection);
+  for (uint64_t* place : {&line.input_place, &line.output_place}) {
+    if (*place > begin - kArenaBytes / 2 && *place < end) *place = 0;
+  }
+}
+
 /// The input as commands: who (bit 7) is polled, as the oldest (bit 6) or not, or patched.
 void run_board(Host& host, ByteReader& reader) {
   host.reset();
@@ -196,6 +206,7 @@ void run_board(Host& host, ByteReader& reader) {
       ranks[who].poll((*command >> 6U & 1U) != 0);
     } else {
       patch(reader, ranks[who].board.own(), *command % 4 == 3);
+      forget_poisoned(ranks[who].board.member(static_cast<int32_t>(who)));
     }
   }
   for (const Rank& rank : ranks) (void)rank.board.last_operation_of(rank.board.rank());
