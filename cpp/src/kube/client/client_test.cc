@@ -323,6 +323,7 @@ class LeaseServer final : public Transport {
     std::optional<Json> lease = {};
     int64_t version = 0;
     bool is_down = false;
+    std::function<void()> cut = {};  ///< Called by the next write, whose answer is lost.
   };
   explicit LeaseServer(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
@@ -339,6 +340,10 @@ class LeaseServer final : public Transport {
       if (status == 200) {
         sent["metadata"]["resourceVersion"] = std::to_string(++state_->version);
         state_->lease = std::move(sent);
+      }
+      if (const auto cut = std::exchange(state_->cut, {})) {
+        cut();
+        return {{Code::kCancelled, "stopped"}, true};
       }
     }
     return {receive({status, {}}, status == 200 ? text_of(*state_->lease) : "{}"), true};
@@ -399,6 +404,22 @@ TEST(Elections, AcquireRenewAndRelease) {
   Elector second(server, "b");
   EXPECT_EQ(second.run(1).code(), Code::kCancelled);
   EXPECT_THAT(second.told, ElementsAre("leads: the Lease was released", "follows: stopped"));
+}
+
+TEST(Elections, ReleaseWhatAStopHasCutOff) {
+  for (const int writes_before : {0, 1, 5}) {
+    const auto server = std::make_shared<LeaseServer::State>();
+    Elector one(server, "a");
+    const auto cut_next = [&] { server->cut = [&one] { one.stop.request(); }; };
+    int waits = 0;
+    one.on_wait = [&] {
+      if (++waits == writes_before) cut_next();
+    };
+    if (writes_before == 0) cut_next();
+    EXPECT_EQ(one.run(60).code(), Code::kCancelled);
+    EXPECT_EQ(server->version, writes_before + 2);  // The one that was cut off, the release.
+    EXPECT_EQ(text_at(*server->lease, {"spec", "holderIdentity"}), "") << writes_before;
+  }
 }
 
 TEST(Elections, LoseTheLeadWhenTheServerIsSilentAndRegainIt) {

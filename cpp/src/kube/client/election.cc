@@ -70,17 +70,19 @@ Status Election::step(const OnChange& on_change, const Stop& stop) {
   return status;
 }
 
+/// What a stop has cut off may have been written: the record says whether the Lease is held.
 void Election::release() {
-  leads_until_.store(0);
-  if (!view_.leads || !view_.record) return;
-  LeaseRecord record = *view_.record;
-  record.holder.clear();
-  record.duration = std::chrono::seconds(1);
-  record.renewed = rfc3339_micro(client_.surroundings().wall());
   const Stop none;
   const Until until(none, client_.surroundings().now() + options_.retry);
-  // Whether it was told or not, others take over: at once or after the duration.
-  (void)client_.replace(type_, options_.key, write_lease(record, options_.key), until);
+  while (read(until).ok() && view_.record && view_.record->holder == options_.me) {
+    LeaseRecord record = *view_.record;
+    record.holder.clear();
+    record.duration = std::chrono::seconds(1);
+    record.renewed = rfc3339_micro(client_.surroundings().wall());
+    const Json lease = write_lease(record, options_.key);
+    // Whether it was told or not, others take over: at once or after the duration.
+    if (client_.replace(type_, options_.key, lease, until).status().code() != Code::kAborted) break;
+  }
   view_ = {};
 }
 
@@ -99,9 +101,8 @@ Status Election::run(const OnChange& on_change, const OnStep& on_step, const Sto
         Duration(static_cast<int64_t>(static_cast<double>(options_.retry.count()) * jitter));
     if (surroundings.wait(delay, stop)) break;
   }
-  const bool led = view_.leads;
+  if (view_.leads) become(false, "stopped", on_change);
   release();
-  if (led) become(false, "stopped", on_change);
   return {Code::kCancelled, describe(type_, options_.key) + ": election: stopped"};
 }
 

@@ -30,7 +30,7 @@ class Election {
   /// Called on run()'s thread after each look at the Lease, with what went wrong; as quick.
   using OnStep = std::function<void(const Status&)>;
 
-  /// Takes part until `stop` is requested; then releases the Lease if it leads, within one more
+  /// Takes part until `stop` is requested; then releases the Lease if it holds it, within one more
   /// retry, so that another candidate takes over at once. Failures of the server are waited out:
   /// the lead is lost after options.renew_within without an answer. Returns CANCELLED after a stop;
   /// PERMISSION_DENIED if the server does not allow Leases.
