@@ -51,6 +51,7 @@ Driver::~Driver() {
   if (progress_ != nullptr && progress_->started()) {
     close();
     progress_->stop();
+    mover_->take_news();  // Who has dialled meanwhile.
   }
 }
 

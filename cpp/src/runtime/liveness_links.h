@@ -26,6 +26,7 @@ namespace corro::runtime {
 struct Loss {
   int32_t rank = -1;
   std::string how;
+  bool unmet = false;  ///< Nobody listens there any more, and no stream was ever made.
 };
 
 /// Loop-confined.

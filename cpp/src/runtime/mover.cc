@@ -45,7 +45,10 @@ void Mover::take_news() {
     engine_->peers().connect(joined.rank, std::move(joined.stream));
   }
   ask_readable();
-  for (const Loss& loss : watch_.take_losses()) engine_->peer_ended(loss.rank, loss.how);
+  for (const Loss& loss : watch_.take_losses()) {
+    if (!loss.unmet || !engine_->peers().depart_unmet(loss.rank))
+      engine_->peer_ended(loss.rank, loss.how);
+  }
 }
 
 void Mover::ask_readable() {

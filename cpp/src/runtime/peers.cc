@@ -41,10 +41,19 @@ void Peers::add(MemberId member, EnginePeer peer) {
 
 void Peers::connect(MemberId member, std::unique_ptr<transport::Stream> stream) {
   Entry& one = entry(member);
+  // Of this host's members each has found a goodbye in the segment.
+  if (left_ && one.peer.segment == nullptr) return turn_away(std::move(stream));
   if (one.endpoint == nullptr || one.endpoint->connected()) return stream->close();
   one.fd = stream->poll_fd();
   one.readable = true;
   one.endpoint->connect(std::move(stream));
+}
+
+/// A stream that only ends would say that this member was lost.
+void Peers::turn_away(std::unique_ptr<transport::Stream> stream) {
+  transport::Endpoint endpoint(std::move(stream), [](const wire::Control& /*control*/) {});
+  endpoint.send_control({.kind = wire::ControlKind::kGoodbye});
+  for (int i = 0; i < kMostFlushes && endpoint.has_unsent(); ++i) (void)endpoint.progress();
 }
 
 void Peers::remove(MemberId member) {
@@ -121,6 +130,16 @@ void Peers::look_for_goodbye(MemberId member, Entry& entry) {
   events_.emplace_back(PeerDeparted{member});
 }
 
+bool Peers::depart_unmet(MemberId member) {
+  Entry& one = entry(member);
+  if (one.said_goodbye) return true;
+  if (one.ended || one.endpoint->connected() || one.endpoint->awaits()) return false;
+  one.said_goodbye = true;
+  one.endpoint->close();
+  events_.emplace_back(PeerDeparted{member});
+  return true;
+}
+
 bool Peers::poll(MemberId member) {
   Entry& one = entry(member);
   if (one.endpoint == nullptr || one.ended) return false;
@@ -180,6 +199,7 @@ void Peers::start_epoch(uint32_t epoch) {
 }
 
 std::vector<MemberId> Peers::close(collective::SegmentHeader& own) {
+  left_ = true;
   std::vector<MemberId> asleep;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const auto member = static_cast<MemberId>(i);

@@ -10,7 +10,8 @@
 // (on this one a peer's end is known without a stream). Then the peer is in take_wanted(), and the
 // owner gives it its stream, connect(); what is posted waits until then. A peer of this host that
 // leaves says goodbye in its segment to those that it has no stream with: exactly those, so a word
-// in the segment never overtakes bytes in a stream.
+// in the segment never overtakes bytes in a stream. One of another host says it in every stream
+// that still comes; who dials it later finds nobody, see depart_unmet().
 //
 // Whatever a peer says, and whatever becomes of it, is an event in one queue, in the order in which
 // this engine learned of it: poll() fills the queue and calls nobody, the engine takes events out
@@ -92,7 +93,8 @@ class Peers {
   void remove(MemberId member);
   /// Peers to whom a stream is wanted now, each once.
   [[nodiscard]] std::vector<MemberId> take_wanted() { return std::exchange(wanted_, {}); }
-  /// The stream of a peer that had none. It is closed if the peer is gone meanwhile.
+  /// The stream of a peer that had none. It is closed if the peer is gone meanwhile; after close()
+  /// it ends with a goodbye.
   void connect(MemberId member, std::unique_ptr<transport::Stream> stream);
 
   [[nodiscard]] MemberId own() const { return own_; }
@@ -121,6 +123,10 @@ class Peers {
   /// The oldest event that has not been taken.
   [[nodiscard]] std::optional<PeerEvent> take_event();
 
+  /// Nobody listens at a peer of another host any more. One with which there was no stream may have
+  /// left in order: unless it owes a message it counts as departed, and what is queued for it goes
+  /// nowhere. False if it does not.
+  bool depart_unmet(MemberId member);
   /// Declares a peer lost, with what is known of the end. Only the first time counts.
   void lose(MemberId member, const std::string& how);
   /// False if nothing can be sent there: the stream is closed, or it is this member.
@@ -159,9 +165,11 @@ class Peers {
   void hear(MemberId from, const wire::Control& control);
   bool look_at(MemberId member, Entry& entry);
   void look_for_goodbye(MemberId member, Entry& entry);
+  static void turn_away(std::unique_ptr<transport::Stream> stream);
 
   MemberId own_;
   bool connects_;
+  bool left_ = false;     ///< After close().
   obs::Metrics metrics_;  ///< All endpoints count there.
   std::vector<MemberId> wanted_;
   std::vector<std::unique_ptr<Entry>> entries_;  ///< By member; null where there is none.

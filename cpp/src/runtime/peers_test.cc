@@ -98,6 +98,40 @@ TEST(Peers, WhoLeavesSaysGoodbyeBehindWhatItHasSaidInTheStream) {
   ASSERT_TRUE(left && std::holds_alternative<PeerDeparted>(*left));
 }
 
+TEST(Peers, WhoHasLeftSaysGoodbyeInAStreamThatComesAfterwards) {
+  Two two(false);
+  EXPECT_TRUE(two.sides[1].close(two.segments[1]->header()).empty());
+  EXPECT_TRUE(two.sides[0].tell(1, kAbort));
+  two.connect();
+  two.poll();
+  two.poll();
+  const auto event = two.next();
+  ASSERT_TRUE(event && std::holds_alternative<PeerDeparted>(*event));
+  EXPECT_FALSE(two.next());
+}
+
+TEST(Peers, WhoNeverMetAPeerThatIsGoneLosesItOnlyIfItOwesAnything) {
+  Two two(false);
+  EXPECT_TRUE(two.sides[0].tell(1, kAbort));
+  EXPECT_TRUE(two.sides[0].depart_unmet(1));
+  EXPECT_TRUE(two.sides[0].depart_unmet(1)) << "heard twice";
+  const auto left = two.next();
+  ASSERT_TRUE(left && std::holds_alternative<PeerDeparted>(*left));
+  EXPECT_FALSE(two.next());
+  EXPECT_FALSE(two.sides[0].unsent()) << "nobody is there to get it";
+
+  Two owing(false);
+  std::byte byte{};
+  transport::RecvRequest request{.key = MessageKey{{0, 1}, 0, 0},
+                                 .into = std::span<std::byte>(&byte, 1)};
+  owing.sides[0].endpoint(1)->post_recv(request);
+  EXPECT_FALSE(owing.sides[0].depart_unmet(1));
+  owing.sides[0].endpoint(1)->cancel(request.key.lane, 0);
+  owing.connect();
+  EXPECT_FALSE(owing.sides[0].depart_unmet(1)) << "its stream says how it ends";
+  EXPECT_FALSE(owing.next());
+}
+
 TEST(Peers, AStreamThatComesAfterAGoodbyeLosesNobody) {
   Two two;
   (void)two.sides[1].close(two.segments[1]->header());

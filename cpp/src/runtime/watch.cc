@@ -166,7 +166,7 @@ void Watch::connect() {
     }
   }
   for (const transport::Connector::Gone& gone : connector_->take_gone())
-    note({{gone.rank, "its process has ended: " + gone.how}});
+    note({{.rank = gone.rank, .how = "its process has ended: " + gone.how, .unmet = true}});
 }
 
 void Watch::for_each_readable(const std::function<void(MemberId)>& visit) {
