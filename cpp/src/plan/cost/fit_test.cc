@@ -101,6 +101,8 @@ TEST(Runs, SayWhatIsWrongAndWhere) {
   EXPECT_EQ(message(head + "8,8,1,64,4,4,128,2,2,2,\r\n"), "fine");
   EXPECT_EQ(message(""), "runs.csv: is empty");
   EXPECT_THAT(message("a,b\n"), testing::StartsWith("runs.csv:1: gpus: is no column"));
+  EXPECT_EQ(message("tp," + head + "8,8,8,1,64,4,4,128,2,2,2,1\n"),
+            "runs.csv:1: tp: is named twice");
   EXPECT_EQ(message(head + "8,8\n"), "runs.csv:2: has 2 values; the first line has 11");
   EXPECT_THAT(message(head + "8,8,1,64,4,4,128,2,2,2,nan\n"), testing::HasSubstr("step_ms: must"));
   EXPECT_THAT(message(head + "8,8,1,64,5,4,128,2,2,2,1\n"), testing::HasSubstr("heads: 5 do not"));

@@ -68,7 +68,9 @@ class RunReader {
 
   Status read_header(std::string_view line) {
     const auto cells = cells_of(line);
-    for (size_t i = 0; i < cells.size(); ++i) places_.emplace(cells[i], i);
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (!places_.emplace(cells[i], i).second) return refuse(1, cells[i], "is named twice");
+    }
     for (const Column& column : kColumns) {
       if (column.needed && !places_.contains(column.name)) {
         return refuse(1, column.name,
