@@ -3,6 +3,12 @@
 // A synchronous caller takes the baton (baton.h) if it is free, moves its own operation (mover.h),
 // and releases the baton: no hand-off. Otherwise work is posted, and the progress thread
 // (progress_thread.h), asleep until then (watch.h), moves it.
+//
+//   open      create() until close(): calls, peers' streams and losses come in any order.
+//   closed    close() waits a little until what was said is out, takes the streams that have come,
+//             and says goodbye in all. Calls fail. The progress thread still admits who dials, and
+//             each stream that comes gets a goodbye.
+//   ended     the destructor joins the thread, and the streams that it admitted last get theirs.
 #pragma once
 
 #include <atomic>

@@ -2,9 +2,9 @@
 // departures.
 //
 // A peer is *present* from add() on. It becomes *departed* when its GOODBYE is read: then the end
-// of its stream is no failure. It becomes *lost* when its stream ends without that, or when lose()
-// says so (a pidfd, a host that vanished). Both are final; a peer may first depart and then be
-// lost. remove() forgets it.
+// of its stream is no failure; or by depart_unmet(), if it had none. It becomes *lost* when its
+// stream ends without that, or when lose() says so (a pidfd, a host that vanished). Both are final;
+// a peer may first depart and then be lost. remove() forgets it.
 //
 // A stream is made when it is first used: something is to be sent, or is awaited from another host
 // (on this one a peer's end is known without a stream). Then the peer is in take_wanted(), and the
