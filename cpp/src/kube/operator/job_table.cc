@@ -51,7 +51,6 @@ void forget_manifest(JobRecord& record) {
 
 void forget_object(JobRecord& record, const ObjectName& name) {
   const auto known = record.objects.find(name);
-  record.expected.created.erase(name);
   if (known == record.objects.end()) return;
   record.expected.deleted.erase(uid_of(known->second));
   record.objects.erase(known);
@@ -78,6 +77,11 @@ Observed JobRecord::observe(const Options& options, KubeTime now) const {
   observed.expected = expected;
   observed.options = &options;
   return observed;
+}
+
+std::string JobRecord::known_uid(const ObjectName& name) const {
+  const auto known = objects.find(name);
+  return known == objects.end() ? std::string() : uid_of(known->second);
 }
 
 std::optional<KubeTime> JobRecord::next_trial(KubeTime now) const {
@@ -127,7 +131,7 @@ void JobTable::keep(const Kind& kind, const std::string& key, Json object) {
     if (record->is_forgotten) continue;
     if (kind.is_job) return put_job(*record, std::move(object));
     const ObjectName name = name_of(kind, object);
-    record->expected.created.erase(name);
+    record->expected.tell(name, uid_of(object));
     trim(object);
     record->objects[name] = std::move(object);
     return;
@@ -148,7 +152,9 @@ JobTable::Touched JobTable::gone(const Kind& kind, const Json& object) {
   if (kind.is_job) {
     forget_manifest(*job->lock());
   } else {
-    forget_object(*job->lock(), name_of(kind, object));
+    auto record = job->lock();
+    record->expected.tell(name_of(kind, object), uid_of(object));
+    forget_object(*record, name_of(kind, object));
   }
   forget_if_empty(key);
   return {key};
@@ -169,8 +175,7 @@ void JobTable::drop_others(const Kind& kind, const std::string& key,
     if (is_of(kind, object) && !there.contains(name.name)) lost.push_back(name);
   }
   for (const ObjectName& name : lost) forget_object(*record, name);
-  std::erase_if(record->expected.created,
-                [&](const ObjectName& name) { return name.kind == kind.name; });
+  record->expected.tell_list_of(kind.name);
 }
 
 JobTable::Touched JobTable::resynced(const Kind& kind, std::vector<Json> objects) {

@@ -38,6 +38,8 @@ struct JobRecord {
 
   /// What a decision at `now` rests on. Borrows the record.
   [[nodiscard]] Observed observe(const Options& options, KubeTime now) const;
+  /// "" if no watch has shown an object of that name.
+  [[nodiscard]] std::string known_uid(const ObjectName& name) const;
   /// When a name that is taken now is tried again; no watch tells that it is free. Nothing if none
   /// is taken.
   [[nodiscard]] std::optional<KubeTime> next_trial(KubeTime now) const;

@@ -128,21 +128,25 @@ TEST(JobTable, ExpectationsEndWithWhatAWatchTells) {
   table.changed(kCorroJobKind, job_of("u1", 1));
   const GuardedJob job = table.find("n/u1");
   const auto expect = [&](const std::string& kind, const std::string& name) {
-    job->lock()->expected.created.insert({kind, name});
+    job->lock()->expected.ask("v1", {kind, name}, "");
+    job->lock()->expected.answer("uid-" + name);
   };
-  const auto expected = [&] { return job->lock()->expected.created.size(); };
+  const auto is_expected = [&](const std::string& kind, const std::string& name) {
+    return job->lock()->expected.is_created({kind, name});
+  };
   expect("Pod", "a");
   table.changed(pods(), object_of("u1", "a"));
-  EXPECT_EQ(expected(), 0U);
+  EXPECT_FALSE(is_expected("Pod", "a"));
   // Made and gone before anybody looked.
   expect("Pod", "b");
   table.gone(pods(), object_of("u1", "b"));
-  EXPECT_EQ(expected(), 0U);
+  EXPECT_FALSE(is_expected("Pod", "b"));
   // Made and gone while the watch was cut.
   expect("Pod", "c");
   expect("Secret", "s");
   table.resynced(pods(), {});
-  EXPECT_EQ(expected(), 1U);
+  EXPECT_FALSE(is_expected("Pod", "c"));
+  EXPECT_TRUE(is_expected("Secret", "s"));
   table.changed(pods(), object_of("u1", "d"));
   job->lock()->expected.deleted.insert("uid-d");
   table.gone(pods(), object_of("u1", "d"));

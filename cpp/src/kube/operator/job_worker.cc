@@ -16,6 +16,11 @@ namespace {
 /// A cluster that does not keep what is written is not asked more often.
 constexpr Duration kRetryForeignSchema = std::chrono::seconds(30);
 
+JobIdentity identity_of(const Json& job) {
+  return {text_at(job, {"kind"}), text_at(job, {"metadata", "namespace"}),
+          text_at(job, {"metadata", "name"}), text_at(job, {"metadata", "uid"})};
+}
+
 Json describe(const JobIdentity& job) {
   return {{"job", fmt::format("{} {}/{}", job.kind, job.space, job.name)}};
 }
@@ -31,16 +36,29 @@ bool was_pruned(const Action& action, const Json& answer) {
   return false;
 }
 
+void ask(JobRecord& record, const std::string& api_version, const ObjectName& object) {
+  record.expected.ask(api_version, object, record.known_uid(object));
+}
+
 void expect(JobRecord& record, const Action& action) {
-  if (action.kind == ActionKind::kCreate && !record.objects.contains(action.object))
-    record.expected.created.insert(action.object);
+  if (action.kind == ActionKind::kCreate) ask(record, action.api_version, action.object);
   if (action.kind == ActionKind::kDelete)
     record.expected.deleted.insert(text_in(object_in(action.body, "preconditions"), "uid"));
 }
 
-void expect_no_more(JobRecord& record, const Action& action) {
-  if (action.kind == ActionKind::kCreate) record.expected.created.erase(action.object);
-  if (action.kind == ActionKind::kDelete)
+/// Of a create, or of the get that stands for its answer. Without an answer it stays asked, even
+/// if a list has come in between.
+void note_create(JobRecord& record, const Expectations::Asked& asked, const Outcome& outcome) {
+  if (outcome.ended == Ended::kDone)
+    return record.expected.answer(text_at(outcome.answer, {"metadata", "uid"}));
+  if (outcome.ended == Ended::kFailed) return ask(record, asked.api_version, asked.object);
+  record.expected.drop_asked();
+}
+
+void note_outcome(JobRecord& record, const Action& action, const Outcome& outcome) {
+  if (action.kind == ActionKind::kCreate)
+    note_create(record, {action.api_version, action.object}, outcome);
+  if (action.kind == ActionKind::kDelete && outcome.ended != Ended::kDone)
     record.expected.deleted.erase(text_in(object_in(action.body, "preconditions"), "uid"));
 }
 
@@ -72,7 +90,6 @@ Decision JobWorker::decide(Look& look) const {
   auto record = look.record->lock();
   if (record->job.is_null()) return {};
   const ReadJob read = kube::read_job(record->job, options_.read);
-  look.job = {std::string(read.spec.kind_name()), read.spec.space, read.spec.name, read.spec.uid};
   look.status = object_in(record->job, "status");
   const KubeTime time = now();
   return reconcile(read, record->observe(options_.jobs, time), time);
@@ -81,6 +98,8 @@ Decision JobWorker::decide(Look& look) const {
 void JobWorker::look(const std::string& key, const Stop& stop) {
   Look look{table_.find(key), {}};
   if (look.record == nullptr) return queue_.done(key);
+  look.job = identity_of(look.record->lock()->job);
+  if (!look_up_unanswered(look, stop)) return queue_.failed(key);
   const Decision decision = decide(look);
   if (decision.look_again) look.again = time_until(*decision.look_again, wall_now());
   for (const Action& action : decision.actions) {
@@ -93,11 +112,21 @@ void JobWorker::look(const std::string& key, const Stop& stop) {
   look.failed ? queue_.failed(key) : queue_.done(key);
 }
 
+/// False if there is no answer yet.
+bool JobWorker::look_up_unanswered(Look& look, const Stop& stop) {
+  const auto asked = look.record->lock()->expected.asked();
+  if (!asked || look.job.uid.empty()) return true;
+  const Outcome outcome =
+      performer_.look_up(options_.kinds, look.job, asked->api_version, asked->object, stop);
+  note_create(*look.record->lock(), *asked, outcome);
+  return outcome.ended != Ended::kFailed;
+}
+
 bool JobWorker::perform(Look& look, const Action& action, const Stop& stop) {
   expect(*look.record->lock(), action);
   Outcome outcome = performer_.perform(options_.kinds, look.job, action, stop);
+  note_outcome(*look.record->lock(), action, outcome);
   if (outcome.ended != Ended::kDone) {
-    expect_no_more(*look.record->lock(), action);
     Json fields = describe(look.job);
     fields["object"] = fmt::format("{} {}", action.object.kind, action.object.name);
     fields["why"] = outcome.message;

@@ -2,10 +2,10 @@
 // the actions in their order and stops at the first that does not end well.
 //
 // The story of a look:
+//   look up    what an earlier look asked for and got no answer to
 //   decide     with the job's record locked; nothing is called meanwhile
-//   perform    each action alone, without the lock. Before a create its name is expected, before a
-//              delete its uid, since a watch may tell of it before the answer comes; if the call
-//              fails, that is taken back
+//   perform    each action alone, without the lock. What a create or a delete leaves to be expected
+//              is noted before the call, since a watch may tell of it before the answer comes
 //   status     after it was written, or turned out stale, the job is taken anew from the server
 //   end        at the latest time that the decision named, the job is looked at again; after a
 //              failure soon, and ever later
@@ -41,6 +41,7 @@ class JobWorker {
 
  private:
   struct Look;
+  [[nodiscard]] bool look_up_unanswered(Look& look, const Stop& stop);
   [[nodiscard]] Decision decide(Look& look) const;
   [[nodiscard]] bool perform(Look& look, const Action& action, const Stop& stop);
   [[nodiscard]] bool settle(Look& look, const Action& action, Outcome outcome, const Stop& stop);

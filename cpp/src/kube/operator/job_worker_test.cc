@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "kube/client/scripted_transport.h"
+#include "kube/job/names.h"
 #include "kube/reconcile/sample_jobs.h"
 
 namespace corro::kube {
@@ -46,6 +47,18 @@ class JobWorkers : public testing::Test {
     script_->add({.status = status, .pieces = {body}});
   }
   void answer_done() { answer(201, "{}"); }
+  void cut_after_sending() {
+    script_->add({.status = 0, .end = {Code::kUnavailable, "cut"}, .was_sent = true});
+  }
+  /// Calls: PATCH status, POST Secret, POST Service.
+  void lose_the_head_services_answer() {
+    answer_status();
+    answer_done();
+    cut_after_sending();
+    look();
+    EXPECT_FALSE(is_created({"Service", "mnist-head"}));
+    EXPECT_EQ(calls().size(), 3U);
+  }
   /// The status as the server has it after the first write.
   void answer_status(bool is_kept = true) {
     Json job = job_;
@@ -71,6 +84,26 @@ class JobWorkers : public testing::Test {
     }
     return all;
   }
+  [[nodiscard]] static std::vector<ObjectName> first_objects() {
+    return {{"Secret", "mnist-u1"},
+            {"Service", "mnist-head"},
+            {"Service", "mnist"},
+            {"NetworkPolicy", "mnist"}};
+  }
+  [[nodiscard]] static Json our_head_service() {
+    Json service = {
+        {"metadata", {{"name", "mnist-head"}, {"namespace", "default"}, {"uid", "s1"}}}};
+    service["metadata"]["labels"][std::string(kUidLabel)] = "u1";
+    service["metadata"]["ownerReferences"] = Json::array({{{"uid", "u1"}, {"controller", true}}});
+    return service;
+  }
+  [[nodiscard]] const Kind& kind_of_services() const { return *find_kind(kinds_, "v1", "Service"); }
+  [[nodiscard]] std::string name_made_by_call(size_t call) {
+    return text_at(Json::parse(script_->asked().at(call).body), {"metadata", "name"});
+  }
+  [[nodiscard]] bool is_created(const ObjectName& object) {
+    return record().expected.is_created(object);
+  }
   [[nodiscard]] JobRecord& record() { return *table_.find("default/u1")->lock(); }
   [[nodiscard]] std::string log_text() {
     std::fflush(file_);
@@ -84,6 +117,7 @@ class JobWorkers : public testing::Test {
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   VirtualSurroundings time_;
   Client client_{std::make_unique<ScriptedTransport>(script_), {}, time_.make()};
+  const std::vector<Kind> kinds_ = kinds_of({});
   OperatorMetrics metrics_;
   std::FILE* file_ = std::tmpfile();
   OperatorLog log_{file_};
@@ -91,7 +125,7 @@ class JobWorkers : public testing::Test {
   JobTable table_;
   WorkQueue queue_{[this] { return time_.now; }};
   bool leads_ = true;
-  JobWorker worker_{{.kinds = kinds_of({})},  table_, queue_, performer_, metrics_, log_,
+  JobWorker worker_{{.kinds = kinds_},        table_, queue_, performer_, metrics_, log_,
                     [this] { return leads_; }};
   Stop stop_;
 };
@@ -105,7 +139,7 @@ TEST_F(JobWorkers, PerformsADecisionInItsOrderAndKnowsWhatToExpect) {
                                    "POST Event/events"));
   const Json secret = Json::parse(script_->asked()[1].body);
   EXPECT_EQ(secret["data"]["head"], "dTE=");  // base64 of "u1"
-  EXPECT_EQ(record().expected.created.size(), 4U);
+  for (const ObjectName& object : first_objects()) EXPECT_TRUE(is_created(object));
   EXPECT_EQ(record().job["metadata"]["resourceVersion"], "6");
   EXPECT_TRUE(record().expected.status_written.has_value());
 }
@@ -135,9 +169,10 @@ TEST_F(JobWorkers, ARefusedObjectIsNotedWithTheServersWordsAndTheJobIsLookedAtAt
   answer(403, refusal(403, "Forbidden", "exceeded quota: few"));
   look();
   EXPECT_EQ(calls().size(), 2U);
+  EXPECT_FALSE(record().expected.asked().has_value());
   ASSERT_EQ(record().refused.size(), 1U);
   EXPECT_THAT(record().refused.begin()->second.message, HasSubstr("exceeded quota: few"));
-  EXPECT_TRUE(record().expected.created.empty());
+  for (const ObjectName& object : first_objects()) EXPECT_FALSE(is_created(object));
   EXPECT_TRUE(queue_.try_take().has_value());
   EXPECT_THAT(log_text(), HasSubstr("exceeded quota"));
 }
@@ -162,15 +197,14 @@ TEST_F(JobWorkers, AnObjectOfSomebodyElseIsForeignAndOneOfTheJobIsDone) {
   answer_status();
   answer_done();
   answer(409, refusal(409, "AlreadyExists", "services exists"));
-  Json ours = {{"metadata", {{"name", "mnist-head"}}}};
-  ours["metadata"]["ownerReferences"] = Json::array({{{"uid", "u1"}, {"controller", true}}});
-  answer(200, text_of(ours));
+  answer(200, text_of(our_head_service()));
   answer(409, refusal(409, "AlreadyExists", "services exists"));
   answer(200, R"({"metadata": {"name": "mnist"}})");
   look();
   EXPECT_THAT(calls(), ElementsAre("PATCH /status", "POST Secret/secrets", "POST Service/services",
                                    "GET /mnist-head", "POST Service/services", "GET /mnist"));
-  EXPECT_TRUE(record().expected.created.contains({"Service", "mnist-head"}));
+  EXPECT_TRUE(is_created({"Service", "mnist-head"}));
+  EXPECT_FALSE(is_created({"Service", "mnist"}));
   EXPECT_TRUE(record().foreign.contains({"Service", "mnist"}));
 }
 
@@ -180,15 +214,65 @@ TEST_F(JobWorkers, ASecretThatIsThereIsNotRead) {
   for (int i = 0; i < 4; ++i) answer_done();
   look();
   EXPECT_EQ(calls().size(), 6U);
-  EXPECT_EQ(record().expected.created.size(), 4U);
+  for (const ObjectName& object : first_objects()) EXPECT_TRUE(is_created(object));
 }
 
-TEST_F(JobWorkers, ALostAnswerIsNotExpected) {
+TEST_F(JobWorkers, ASecretWhoseAnswerWasLostIsMadeAgainLater) {
   answer_status();
-  script_->add({.status = 0, .end = {Code::kUnavailable, "cut"}, .was_sent = true});
+  cut_after_sending();
   look();
-  EXPECT_TRUE(record().expected.created.empty());
+  EXPECT_FALSE(is_created(first_objects()[0]));
   EXPECT_FALSE(queue_.try_take().has_value());  // Not at once.
+  answer_status();
+  answer(409, refusal(409, "AlreadyExists", "secrets exists"));
+  look();
+  EXPECT_EQ(calls()[2], "PATCH /status");
+  EXPECT_EQ(calls()[3], "POST Secret/secrets");
+  EXPECT_TRUE(is_created(first_objects()[0]));
+}
+
+TEST_F(JobWorkers, WhatALostAnswerWasAboutIsLookedUpBeforeTheNextDecision) {
+  lose_the_head_services_answer();
+  answer(403, refusal(403, "Forbidden", "not now"));
+  look();
+  EXPECT_EQ(calls().size(), 4U);  // Nothing is decided.
+  EXPECT_FALSE(queue_.try_take().has_value());
+  answer(200, text_of(our_head_service()));
+  answer_status();
+  answer_done();
+  look();
+  EXPECT_TRUE(is_created({"Service", "mnist-head"}));
+  EXPECT_EQ(calls()[4], "GET /mnist-head");
+  EXPECT_EQ(name_made_by_call(6), "mnist");
+  // Only what a watch tells of this very object ends the expectation.
+  Json told = our_head_service();
+  told["metadata"]["uid"] = "older";
+  table_.changed(kind_of_services(), told);
+  table_.gone(kind_of_services(), told);
+  EXPECT_TRUE(is_created({"Service", "mnist-head"}));
+  table_.changed(kind_of_services(), our_head_service());
+  EXPECT_FALSE(is_created({"Service", "mnist-head"}));
+}
+
+TEST_F(JobWorkers, WhatWasNotMadeIsMadeOnceTheServerSaysSo) {
+  lose_the_head_services_answer();
+  answer(404, refusal(404, "NotFound", "services \"mnist-head\" not found"));
+  answer_status();
+  answer_done();
+  look();
+  EXPECT_EQ(calls()[3], "GET /mnist-head");
+  EXPECT_EQ(name_made_by_call(5), "mnist-head");
+}
+
+TEST_F(JobWorkers, WhatAWatchHasToldBeforeTheAnswerIsExpectedNoMore) {
+  lose_the_head_services_answer();
+  table_.changed(kind_of_services(), our_head_service());
+  table_.gone(kind_of_services(), our_head_service());
+  answer(200, text_of(our_head_service()));
+  answer_status();
+  answer_done();
+  look();
+  EXPECT_EQ(name_made_by_call(5), "mnist-head");  // It has gone.
 }
 
 TEST_F(JobWorkers, AServerThatDropsTheStatusIsToldOfAndNotAskedOften) {

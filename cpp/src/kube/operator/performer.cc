@@ -147,7 +147,7 @@ Outcome Performer::create(const Kind& kind, const JobIdentity& job, const Action
   if (answer.ok()) return {Ended::kDone, "", std::move(*answer)};
   switch (answer.status().code()) {
     case Code::kAlreadyExists:
-      return explain_existing(kind, job, action, stop);
+      return look_up(kind, job, action.object.name, stop);
     case Code::kInvalidArgument:
     case Code::kPermissionDenied:
     case Code::kNotFound:  // The namespace, or the kind.
@@ -157,18 +157,24 @@ Outcome Performer::create(const Kind& kind, const JobIdentity& job, const Action
   }
 }
 
-/// The answer to an earlier create was lost, or the name is somebody else's. Secrets may not be
-/// read; their names have the job's uid.
-Outcome Performer::explain_existing(const Kind& kind, const JobIdentity& job, const Action& action,
-                                    const Stop& stop) {
+Outcome Performer::look_up(const std::vector<Kind>& kinds, const JobIdentity& job,
+                           const std::string& api_version, const ObjectName& object,
+                           const Stop& stop) {
+  const Kind* kind = find_kind(kinds, api_version, object.kind);
+  if (kind == nullptr || !kind->is_watched) return {Ended::kStale, "it may not be read", {}};
+  return look_up(*kind, job, object.name, stop);
+}
+
+/// Secrets may not be read; their names have the job's uid.
+Outcome Performer::look_up(const Kind& kind, const JobIdentity& job, const std::string& name,
+                           const Stop& stop) {
   if (!kind.is_watched) return {};
-  const auto there = client_.get(kind.type, {job.space, action.object.name}, stop);
+  auto there = client_.get(kind.type, {job.space, name}, stop);
   if (!there.ok())
     return there.status().code() == Code::kNotFound ? Outcome{Ended::kStale, "it has gone", {}}
                                                     : failed(there.status());
-  if (is_controlled_by(*there, job.uid)) return {};
-  return {
-      Ended::kForeign, fmt::format("{} {} is not of this job", kind.name, action.object.name), {}};
+  if (is_controlled_by(*there, job.uid)) return {Ended::kDone, "", std::move(*there)};
+  return {Ended::kForeign, fmt::format("{} {} is not of this job", kind.name, name), {}};
 }
 
 Outcome Performer::remove(const Kind& kind, const ObjectKey& key, const Json& body,

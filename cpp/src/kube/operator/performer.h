@@ -50,14 +50,19 @@ class Performer {
   /// Blocks until the server has answered, as Client's calls do.
   [[nodiscard]] Outcome perform(const std::vector<Kind>& kinds, const JobIdentity& job,
                                 const Action& action, const Stop& stop);
+  /// What has come of a create whose answer is not known: kDone with the object if it is the
+  /// job's, kStale if there is none, or of its kind none may be read.
+  [[nodiscard]] Outcome look_up(const std::vector<Kind>& kinds, const JobIdentity& job,
+                                const std::string& api_version, const ObjectName& object,
+                                const Stop& stop);
   /// The job as the server has it now.
   [[nodiscard]] Result<Json> read_job(const JobIdentity& job, const Stop& stop);
 
  private:
   [[nodiscard]] Outcome create(const Kind& kind, const JobIdentity& job, const Action& action,
                                const Stop& stop);
-  [[nodiscard]] Outcome explain_existing(const Kind& kind, const JobIdentity& job,
-                                         const Action& action, const Stop& stop);
+  [[nodiscard]] Outcome look_up(const Kind& kind, const JobIdentity& job, const std::string& name,
+                                const Stop& stop);
   [[nodiscard]] Outcome create_event(const JobIdentity& job, const Action& action,
                                      const Stop& stop);
   [[nodiscard]] Outcome remove(const Kind& kind, const ObjectKey& key, const Json& body,

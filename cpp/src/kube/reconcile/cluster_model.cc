@@ -16,6 +16,8 @@ ObjectName name_of_object(const Json& object) {
   return {text_in(object, "kind"), text_in(object_in(object, "metadata"), "name")};
 }
 
+std::string uid_of(const Json& object) { return text_in(object_in(object, "metadata"), "uid"); }
+
 bool has_ended(const Json& pod) {
   const std::string phase = text_in(object_in(pod, "status"), "phase");
   return phase == "Succeeded" || phase == "Failed";
@@ -64,7 +66,8 @@ bool ClusterModel::chance(double probability) {
 void ClusterModel::write(const ObjectName& name, Json object) {
   object["metadata"]["resourceVersion"] = std::to_string(++version_);
   store_[name] = object;
-  if (name.kind != "Secret") watches_[name.kind].push_back({name, std::move(object)});
+  const std::string uid = uid_of(object);
+  if (name.kind != "Secret") watches_[name.kind].push_back({name, uid, std::move(object)});
 }
 
 void ClusterModel::erase(const ObjectName& name) {
@@ -73,8 +76,10 @@ void ClusterModel::erase(const ObjectName& name) {
     const bool is_seen = view && has_job() && StatusDraft(job(), now_).member(key_of(*view)).seen;
     if (!is_seen) unseen_when_gone_.insert(name.name);
   }
-  store_.erase(name);
-  if (name.kind != "Secret") watches_[name.kind].push_back({name, {}});
+  const auto found = store_.find(name);
+  if (found == store_.end()) return;
+  if (name.kind != "Secret") watches_[name.kind].push_back({name, uid_of(found->second), {}});
+  store_.erase(found);
 }
 
 void ClusterModel::put(Json object) {
@@ -93,11 +98,11 @@ bool ClusterModel::deliver_one() {
   queue.pop_front();
   if (event.object.is_null()) {
     const auto known = view_.find(event.name);
-    if (known != view_.end())
-      expected_.deleted.erase(text_in(object_in(known->second, "metadata"), "uid"));
+    if (known != view_.end()) expected_.deleted.erase(uid_of(known->second));
+    expected_.tell(event.name, event.uid);
     view_.erase(event.name);
   } else if (!is_old_job(event)) {
-    expected_.created.erase(event.name);
+    expected_.tell(event.name, event.uid);
     see(event.name, std::move(event.object));
   }
   return true;
@@ -148,7 +153,26 @@ Observed ClusterModel::observe() const {
   return observed;
 }
 
+std::string ClusterModel::known_uid(const ObjectName& name) const {
+  const auto known = view_.find(name);
+  return known == view_.end() ? std::string() : uid_of(known->second);
+}
+
+/// False if there is no answer yet.
+bool ClusterModel::look_up_unanswered(const Faults& faults) {
+  if (!expected_.asked()) return true;
+  if (chance(faults.refused)) return false;
+  const auto found = store_.find(expected_.asked()->object);
+  if (found == store_.end() || found->first.kind == "Secret") {
+    expected_.drop_asked();
+  } else {
+    expected_.answer(uid_of(found->second));
+  }
+  return true;
+}
+
 size_t ClusterModel::reconcile_once(const Faults& faults) {
+  if (!look_up_unanswered(faults)) return 0;
   const Observed observed = observe();
   if (observed.job == nullptr) return 0;
   const ReadJob read = read_job(*observed.job, {});
@@ -161,6 +185,8 @@ size_t ClusterModel::reconcile_once(const Faults& faults) {
     }
     if (action.kind != ActionKind::kEvent) ++tried;
     if (chance(faults.refused)) return tried;
+    if (action.kind == ActionKind::kCreate)
+      expected_.ask(action.api_version, action.object, known_uid(action.object));
     const Answer answer = perform(action);
     ++performed[action.kind];
     const bool is_lost = chance(faults.lost_answer);
@@ -182,15 +208,13 @@ void ClusterModel::note(const Action& action, Answer answer) {
   if (action.kind == ActionKind::kDelete && answer == Answer::kDone)
     expected_.deleted.insert(action.body["preconditions"]["uid"].get<std::string>());
   if (action.kind != ActionKind::kCreate) return;
-  if (answer == Answer::kExists && action.object.kind != "Secret") {
-    const std::string uid = text_in(object_in(job(), "metadata"), "uid");
-    if (!is_controlled_by(store_.at(action.object), uid)) {
-      foreign_.insert(action.object);
-      return;
-    }
+  const Json& there = store_.at(action.object);
+  if (action.object.kind != "Secret" && !is_controlled_by(there, uid_of(job()))) {
+    foreign_.insert(action.object);
+    expected_.drop_asked();
+  } else {
+    expected_.answer(uid_of(there));
   }
-  // The watch may have shown it already.
-  if (!view_.contains(action.object)) expected_.created.insert(action.object);
 }
 
 ClusterModel::Answer ClusterModel::perform(const Action& action) {
@@ -259,9 +283,7 @@ ClusterModel::Answer ClusterModel::remove(const ObjectName& name, const Json& bo
   const auto found = store_.find(name);
   if (found == store_.end()) return Answer::kNotFound;
   Json object = found->second;
-  if (text_in(object_in(body, "preconditions"), "uid") !=
-      text_in(object_in(object, "metadata"), "uid"))
-    return Answer::kConflict;
+  if (text_in(object_in(body, "preconditions"), "uid") != uid_of(object)) return Answer::kConflict;
   if (name == job_name_) {
     delete_job();
     return Answer::kDone;
@@ -277,7 +299,7 @@ ClusterModel::Answer ClusterModel::remove(const ObjectName& name, const Json& bo
 }
 
 void ClusterModel::delete_job() {
-  const std::string uid = text_in(object_in(job(), "metadata"), "uid");
+  const std::string uid = uid_of(job());
   erase(job_name_);
   std::vector<ObjectName> owned;
   for (const auto& [name, object] : store_) {

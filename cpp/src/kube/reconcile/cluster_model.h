@@ -94,6 +94,7 @@ class ClusterModel {
   enum class Answer { kDone, kConflict, kExists, kNotFound };
   struct Event {
     ObjectName name;
+    std::string uid;
     Json object;  ///< Null: it went.
   };
 
@@ -101,6 +102,8 @@ class ClusterModel {
   Answer create(const Action& action);
   void check_create(const Json& object);
   Answer remove(const ObjectName& name, const Json& body);
+  [[nodiscard]] std::string known_uid(const ObjectName& name) const;
+  bool look_up_unanswered(const Faults& faults);
   void note(const Action& action, Answer answer);
   void see(const ObjectName& name, Json object);
   [[nodiscard]] bool is_old_job(const Event& event) const;

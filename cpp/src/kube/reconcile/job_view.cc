@@ -17,7 +17,16 @@ const Json& job_of(const Observed& observed) {
   return observed.job == nullptr ? kNone : *observed.job;
 }
 
+ObjectName name_in(const Json& object) {
+  return {text_in(object, "kind"), text_in(object_in(object, "metadata"), "name")};
+}
+
 auto order_of(const PodView& pod) { return std::tuple(pod.member, pod.index, pod.generation); }
+
+/// True of what the caches show of a name that was made again: it is gone.
+bool is_history(const Observed& observed, const Json& object) {
+  return observed.expected.is_created(name_in(object));
+}
 
 /// The one object of this name that the job controls; null if there is none.
 const Json* own_object(const JobSpec& spec, const Observed& observed, std::string_view kind,
@@ -25,7 +34,8 @@ const Json* own_object(const JobSpec& spec, const Observed& observed, std::strin
   for (const Json* object : observed.objects) {
     if (text_in(*object, "kind") != kind) continue;
     if (text_in(object_in(*object, "metadata"), "name") != name) continue;
-    return is_controlled_by(*object, spec.uid) ? object : nullptr;
+    const bool is_own = is_controlled_by(*object, spec.uid) && !is_history(observed, *object);
+    return is_own ? object : nullptr;
   }
   return nullptr;
 }
@@ -38,7 +48,7 @@ std::vector<PodView> own_pods(const JobSpec& spec, const Observed& observed) {
   std::vector<PodView> pods;
   for (const Json* pod : observed.pods) {
     auto view = view_of(*pod);
-    if (!view) continue;
+    if (!view || observed.expected.is_created({"Pod", view->name})) continue;
     const bool by_job = view->member == Member::kLauncher && !spec.launcher_is_pod();
     const std::string& owner = by_job ? job_uid : spec.uid;
     if (!owner.empty() && is_controlled_by(*pod, owner)) pods.push_back(std::move(*view));
@@ -47,10 +57,6 @@ std::vector<PodView> own_pods(const JobSpec& spec, const Observed& observed) {
     return order_of(left) < order_of(right);
   });
   return pods;
-}
-
-ObjectName name_in(const Json& object) {
-  return {text_in(object, "kind"), text_in(object_in(object, "metadata"), "name")};
 }
 
 }  // namespace
@@ -89,13 +95,14 @@ std::vector<const Json*> JobView::objects(std::string_view kind) const {
   std::vector<const Json*> own;
   std::copy_if(observed.objects.begin(), observed.objects.end(), std::back_inserter(own),
                [&](const Json* object) {
-                 return text_in(*object, "kind") == kind && is_controlled_by(*object, spec.uid);
+                 return text_in(*object, "kind") == kind && is_controlled_by(*object, spec.uid) &&
+                        !is_history(observed, *object);
                });
   return own;
 }
 
 bool JobView::is_expected(std::string_view kind, const std::string& name) const {
-  return observed.expected.created.contains({std::string(kind), name});
+  return observed.expected.is_created({std::string(kind), name});
 }
 
 MemberState JobView::state(Member member, int index) const {

@@ -2,23 +2,15 @@
 // nothing in it is trusted to be new, only to have been true.
 #pragma once
 
-#include <compare>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "kube/job/job_spec.h"
+#include "kube/reconcile/expectations.h"
 
 namespace corro::kube {
-
-struct ObjectName {
-  std::string kind;
-  std::string name;
-
-  friend auto operator<=>(const ObjectName&, const ObjectName&) = default;
-};
 
 /// Which ways to start pods together the cluster has.
 struct Served {
@@ -44,19 +36,6 @@ struct Options {
 struct Refusal {
   std::string message;
   KubeTime at;
-};
-
-/// What the caller did and its caches may not show yet. Data of the caller's; losing it costs calls
-/// and nothing else.
-///   created         a create was answered (409 of an object of ours too). Dropped once a watch
-///   shows
-///                   the object; of secrets, which are not watched, never
-///   deleted         uids whose delete was answered. Dropped once a watch shows the end
-///   status_written  when this job's status was last written
-struct Expectations {
-  std::set<ObjectName> created;
-  std::set<std::string> deleted;
-  std::optional<KubeTime> status_written;
 };
 
 /// Borrows all objects.

@@ -712,7 +712,8 @@ TEST(Reconcile, APodThatNoWatchHasShownYetIsWaitedFor) {
     });
   };
   EXPECT_TRUE(is_made(one.decide()));
-  one.observed.expected.created.insert({"Pod", "mnist-worker-0-g0"});
+  one.observed.expected.ask("v1", {"Pod", "mnist-worker-0-g0"}, "");
+  one.observed.expected.answer("uid-1");
   const Decision decision = one.decide();
   EXPECT_FALSE(is_made(decision));
   EXPECT_THAT(decision.reason, HasSubstr("once mnist-worker-0-g0 is deleted"));

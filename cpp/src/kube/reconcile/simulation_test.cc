@@ -191,6 +191,34 @@ TEST_P(Simulation, WhenNothingHappensNothingIsDone) {
   EXPECT_EQ(cluster.performed, performed);
 }
 
+/// The head's pod goes before a watch has told of it, and the answers that told the operator of it
+/// were lost. What the watches tell later is the story of a pod whose name was given again.
+TEST_P(Simulation, APodMadeAgainBehindAWatchsBackGetsNoTwin) {
+  for (const bool second_is_lost : {false, true}) {
+    SCOPED_TRACE(second_is_lost);
+    ClusterModel cluster(GetParam(), 1);
+    const std::string head = "mnist-head";
+    const auto lose_its_answer = [&] {
+      for (int i = 0; i < 5 && !cluster.live_pods().contains(head); ++i)
+        cluster.reconcile_once({.lost_answer = 1});
+    };
+    cluster.deliver_all();
+    cluster.reconcile_once({});  // All but the pods.
+    cluster.deliver_all();
+    lose_its_answer();
+    ASSERT_TRUE(cluster.harm_pod(head, Harm::kVanish));
+    if (second_is_lost) lose_its_answer();
+    cluster.reconcile_once({});
+    cluster.pass(seconds(2));  // What is seen is written at once.
+    while (cluster.deliver_one()) cluster.reconcile_once({});
+    ASSERT_TRUE(cluster.settle());
+    expect_whole(cluster, 3);
+    EXPECT_TRUE(cluster.live_pods().contains(head));
+    EXPECT_EQ(cluster.creates["Pod/" + head], 2);
+    EXPECT_THAT(cluster.violations, IsEmpty());
+  }
+}
+
 /// Jobs in Kubernetes' own gangs.
 class GangSimulation : public ::testing::TestWithParam<Json> {};
 
