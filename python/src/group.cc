@@ -1,5 +1,7 @@
 #include "group.h"
 
+#include <nanobind/stl/tuple.h>
+
 namespace corro::python {
 
 using namespace nb::literals;

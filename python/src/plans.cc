@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <utility>
 
-using namespace nb::literals;
-
 namespace corro::python {
+
+using namespace nb::literals;
 namespace {
 
 constexpr int64_t kSlice = 50'000'000;  ///< Nanoseconds between looks at signals.
