@@ -166,7 +166,7 @@ class _Flat:
             self.host = arena_tensor(engine, (small[1],), small[0])
         elif first.is_cuda:
             self.here = torch.zeros(count, dtype=first.dtype, device=first.device)
-            self.host = torch.zeros(count, dtype=first.dtype, pin_memory=True)
+            self.host = torch.zeros(count, dtype=first.dtype, device="cpu", pin_memory=True)
         else:
             self.here = arena_tensor(engine, (count,), first.dtype)
             self.host = self.here

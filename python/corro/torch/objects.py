@@ -43,7 +43,7 @@ def _tensor_of(data: bytes) -> Tensor:
     return (
         torch.frombuffer(bytearray(data), dtype=torch.uint8)
         if data
-        else torch.empty(0, dtype=torch.uint8)
+        else torch.empty(0, dtype=torch.uint8, device="cpu")
     )
 
 
@@ -51,5 +51,9 @@ def broadcast_bytes(data: bytes, root_rank: int, group: Group, name: str | None 
     """Returns the root's bytes on every rank; those of the others do not count."""
     sizes = exchange(group, [len(data)], name=name and f"{name}.size")
     size = sizes[group.index_of(root_rank)][0]
-    tensor = _tensor_of(data) if is_root(group, root_rank) else torch.empty(size, dtype=torch.uint8)
+    tensor = (
+        _tensor_of(data)
+        if is_root(group, root_rank)
+        else torch.empty(size, dtype=torch.uint8, device="cpu")
+    )
     return bytes(verbs.broadcast_(tensor, root_rank, name, group=group).numpy().tobytes())

@@ -372,7 +372,11 @@ class Reducer:
         if loss is None:
             return None
         number = not isinstance(loss, torch.Tensor)
-        value = torch.tensor(float(loss), dtype=torch.float64) if number else loss.detach()
+        value = (
+            torch.tensor(float(loss), dtype=torch.float64, device="cpu")
+            if number
+            else loss.detach()
+        )
         value = verbs.allreduce(value, op=self._options.op, group=self._group)
         return value.item() if number else value
 

@@ -47,7 +47,8 @@ def _sparse_allreduce(
         raise InvalidArgumentError(f"a tensor of layout sparse_coo is needed, not one {what}")
     group = world_or(group)
     local, form = x.detach().coalesce(), [int(op), *x.shape]
-    parts = [local.indices().t().contiguous(), local.values().contiguous(), torch.tensor([form])]
+    indices, values = local.indices().t().contiguous(), local.values().contiguous()
+    parts = [indices, values, torch.tensor([form], device="cpu")]
     names = [name and f"{name}.{part}" for part in ("indices", "values", "form")]
 
     def joined(gathered: list[Tensor]) -> Tensor:
@@ -55,7 +56,9 @@ def _sparse_allreduce(
         _check_forms(group, forms.tolist())
         if op == Average:
             values = values / group.size()
-        return torch.sparse_coo_tensor(indices.t(), values, x.shape, check_invariants=False)
+        return torch.sparse_coo_tensor(
+            indices.t(), values, x.shape, device=x.device, check_invariants=False
+        )
 
     return calls.gathered(parts, names, group).mapped(joined)
 
@@ -90,11 +93,11 @@ def add_allreduce(unit: Unit, group: Group, tensor: Tensor, op: Any) -> None:
             text = f"allreduce: {dims} sparse dims and {row} elements a value here, but {others}"
             raise MismatchError(f"{text} on rank {rank}", rank=rank, op="allreduce")
     counts = [line[0] for line in table]
-    all_indices = torch.empty((sum(counts), dims), dtype=indices.dtype)
-    all_values = torch.empty((sum(counts), *values.shape[1:]), dtype=values.dtype)
+    all_indices = torch.empty((sum(counts), dims), dtype=indices.dtype, device="cpu")
+    all_values = torch.empty((sum(counts), *values.shape[1:]), dtype=values.dtype, device="cpu")
 
     def add_up() -> None:
-        total = torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape)
+        total = torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape, device="cpu")
         with torch.no_grad():
             tensor.copy_(total.coalesce())
 

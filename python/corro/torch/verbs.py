@@ -91,7 +91,8 @@ def is_host(tensor: Tensor) -> bool:
 
 def host_like(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """Returns a new host tensor; pinned if it is to travel to or from a GPU."""
-    return torch.empty(tuple(shape), dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+    # Its user may have set another default device: the engine needs the host's memory.
+    return torch.empty(tuple(shape), dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda)
 
 
 def to_host(tensor: Tensor) -> Tensor:
@@ -160,8 +161,8 @@ def arena_tensor(engine: _native.Engine, shape: Sequence[int], dtype: torch.dtyp
     for n in shape:
         count *= n
     if count == 0:
-        return torch.empty(tuple(shape), dtype=dtype)
-    memory = engine.alloc(count * torch.empty((), dtype=dtype).element_size())
+        return torch.empty(tuple(shape), dtype=dtype, device="cpu")
+    memory = engine.alloc(count * dtype.itemsize)
     return torch.frombuffer(memory, dtype=dtype).view(tuple(shape))
 
 

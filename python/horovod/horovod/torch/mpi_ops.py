@@ -706,7 +706,7 @@ def alltoall(
 
 
 def _with_tensor_of(splits: Any, out: Tensor, received: list[int]) -> tuple[Tensor, Tensor]:
-    device = splits.device if isinstance(splits, torch.Tensor) else None
+    device = splits.device if isinstance(splits, torch.Tensor) else "cpu"
     return out, torch.tensor(received, dtype=torch.int32, device=device)
 
 
@@ -714,7 +714,7 @@ def _rows_for(tensor: Tensor, splits: Any, process_set: ProcessSet) -> list[int]
     ranks = len(process_set.ranks or [0])
     rows = tensor.shape[0] if tensor.dim() else 0
     if splits is not None and not isinstance(splits, torch.Tensor):
-        splits = torch.tensor(splits, dtype=torch.int32)
+        splits = torch.tensor(splits, dtype=torch.int32, device="cpu")
     if splits is None or splits.numel() == 0:
         if tensor.dim() == 0 or rows % ranks:
             raise ValueError(
