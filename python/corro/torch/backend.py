@@ -11,6 +11,7 @@ store, if no agent of corro's runs them.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
@@ -71,10 +72,17 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
     """Older torch calls the operations through ProcessGroup, under older names."""
 
     def __init__(
-        self, context: Context, group: Group, store: TorchStore, timeout: timedelta, owner: bool
+        self,
+        context: Context,
+        group: Group,
+        store: TorchStore,
+        timeout: timedelta,
+        owner: bool,
+        name: str,
     ) -> None:
         c10d.ProcessGroup.__init__(self, group.rank(), group.size())
         Collectives.__init__(self, context, group, store, timeout, owner)
+        self._name = name
         # This torch keeps only the C++ half of a Work, and calls it a little later.
         self._works: deque[CorroWork] = deque(maxlen=4096)
         self._with_results: deque[CorroWork] = deque(maxlen=4096)
@@ -90,7 +98,9 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
 
     @property
     def group_name(self) -> str:  # type: ignore[override]
-        """What functional collectives ask for first."""
+        """What functional collectives ask for first, and who ends a group."""
+        if sys._getframe(1).f_code.co_name == "destroy_process_group":
+            return self._name
         raise needs_newer("functional collectives (DTensor, FSDP2)")
 
 
@@ -114,8 +124,9 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     # Its members have torch's name for it; the world's other group is torch's own, too. A later
     # world on the same engine may give the name to other ranks, of which some count one more.
     group = context.new_group(ranks, f"torch/{options.group_id}/{times}/{ranks}")
-    cls = CorroBackend if _backend_can_be_subclassed() else CorroProcessGroup
-    return cls(context, group, meeting, timeout, owner)
+    if _backend_can_be_subclassed():
+        return CorroBackend(context, group, meeting, timeout, owner)
+    return CorroProcessGroup(context, group, meeting, timeout, owner, options.group_id)
 
 
 def _private_context(options: Any, torch_store: Any) -> Context:
