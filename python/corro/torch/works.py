@@ -105,9 +105,11 @@ class CorroWork(c10d.Work):
                 self._completions.hand_on()
             try:
                 native.wait(seconds)
-            finally:
+            except BaseException:
                 if native.done():
-                    self._unfinished.pop(self, None)
+                    self._end_badly(native)
+                raise
+            self._unfinished.pop(self, None)
             self._conclude()
         for work in self._earlier:
             work.finish()
@@ -115,6 +117,14 @@ class CorroWork(c10d.Work):
         if self._event is not None:
             self._completions.hand_on()
             self._event.wait(seconds)
+
+    def _end_badly(self, native: NativeWork) -> None:
+        """Lets go of tensors if nothing follows; an interrupt may come to a work that went well."""
+        self._unfinished.pop(self, None)
+        try:
+            native.wait(None)
+        except CorroError:
+            self._after = ()
 
     def is_completed(self) -> bool:
         """Returns whether wait() would return at once."""

@@ -523,12 +523,13 @@ def test_tensors_of_works_in_flight_are_let_go_of_later() -> None:
     assert sum(ref() is not None for ref in alive) < 20
 
 
-def test_tensors_of_works_that_failed_are_let_go_of() -> None:
+@pytest.mark.parametrize("stride", [1, 2])  # Of two is made a copy.
+def test_tensors_of_works_that_failed_are_let_go_of(stride: int) -> None:
     if dist.get_world_size() == 1:
         pytest.skip("needs ranks that disagree")
     alive = []
     for _ in range(20):
-        tensor = torch.ones(8 + dist.get_rank())
+        tensor = torch.ones(8 + stride * dist.get_rank())[::stride]
         alive.append(weakref.ref(tensor))
         with pytest.raises(corro.MismatchError):
             dist.all_reduce(tensor, async_op=True).wait()
