@@ -11,7 +11,7 @@ import torch
 from corro import _native
 from corro._context import Group
 from corro.torch import arithmetic, extents, sparse
-from corro.torch.verbs import DTYPES, host_like, is_host, to_host
+from corro.torch.verbs import DTYPES, fill, host_like, is_host, to_host
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -160,7 +160,7 @@ class Unit:
         if is_host(tensor):
             return tensor
         host = host_like(tensor, tensor.shape)
-        self._around().before.append(lambda: host.copy_(tensor.detach()))
+        self._around().before.append(lambda: fill(host, tensor))
         return host
 
     def target(self, tensor: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ class Unit:
             self._writes.append(tensor)
             return tensor
         host = self.target(tensor)
-        self._around().before.append(lambda: host.copy_(tensor.detach()))
+        self._around().before.append(lambda: fill(host, tensor))
         return host
 
     def after(self, step: Callable[[], None]) -> None:

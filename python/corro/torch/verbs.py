@@ -95,11 +95,20 @@ def host_like(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     return torch.empty(tuple(shape), dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda)
 
 
+def fill(host: Tensor, tensor: Tensor) -> Tensor:
+    """Copies the tensor's content into host memory, which it returns.
+
+    torch 2.11 loses the sign of a strided tensor that it only notes to be negated, on the way from
+    a GPU into pinned memory.
+    """
+    return host.copy_(tensor.detach().resolve_conj().resolve_neg())
+
+
 def to_host(tensor: Tensor) -> Tensor:
     """Returns a host tensor with the tensor's content: itself if it is one."""
     if is_host(tensor):
         return tensor
-    return host_like(tensor, tensor.shape).copy_(tensor.detach())
+    return fill(host_like(tensor, tensor.shape), tensor)
 
 
 class _Torch(Frontend["Tensor"]):
