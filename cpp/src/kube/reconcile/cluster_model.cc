@@ -66,8 +66,7 @@ bool ClusterModel::chance(double probability) {
 void ClusterModel::write(const ObjectName& name, Json object) {
   object["metadata"]["resourceVersion"] = std::to_string(++version_);
   store_[name] = object;
-  const std::string uid = uid_of(object);
-  if (name.kind != "Secret") watches_[name.kind].push_back({name, uid, std::move(object)});
+  if (name.kind != "Secret") watches_[name.kind].push_back({name, std::move(object)});
 }
 
 void ClusterModel::erase(const ObjectName& name) {
@@ -78,7 +77,7 @@ void ClusterModel::erase(const ObjectName& name) {
   }
   const auto found = store_.find(name);
   if (found == store_.end()) return;
-  if (name.kind != "Secret") watches_[name.kind].push_back({name, uid_of(found->second), {}});
+  if (name.kind != "Secret") watches_[name.kind].push_back({name, found->second, true});
   store_.erase(found);
 }
 
@@ -96,13 +95,13 @@ bool ClusterModel::deliver_one() {
   auto& queue = watches_[kinds[random_() % kinds.size()]];
   Event event = std::move(queue.front());
   queue.pop_front();
-  if (event.object.is_null()) {
-    const auto known = view_.find(event.name);
-    if (known != view_.end()) expected_.deleted.erase(uid_of(known->second));
-    expected_.tell(event.name, event.uid);
+  const std::string uid = uid_of(event.object);
+  if (event.is_gone) {
+    expected_.deleted.erase(known_uid(event.name));
+    expected_.tell(event.name, uid);
     view_.erase(event.name);
   } else if (!is_old_job(event)) {
-    expected_.tell(event.name, event.uid);
+    expected_.tell(event.name, uid);
     see(event.name, std::move(event.object));
   }
   return true;

@@ -4,7 +4,8 @@
 //
 //   watches     each kind has its own queue of events: the operator's view of one may be far behind
 //   answers     an action is refused, or done and its answer lost
-//   the operator is killed between any two actions: expectations go, and it lists everything anew
+//   the operator is killed between any two actions: expectations go, and it lists everything anew;
+//               else it looks up what got no answer, before it decides again
 //   pods        are killed, evicted, deleted, before or after they were seen
 //
 // Owned objects go with their owner, launcher Jobs make pods, Services get addresses. The scheduler
@@ -94,8 +95,8 @@ class ClusterModel {
   enum class Answer { kDone, kConflict, kExists, kNotFound };
   struct Event {
     ObjectName name;
-    std::string uid;
-    Json object;  ///< Null: it went.
+    Json object;
+    bool is_gone = false;
   };
 
   Answer perform(const Action& action);

@@ -23,9 +23,9 @@ ObjectName name_in(const Json& object) {
 
 auto order_of(const PodView& pod) { return std::tuple(pod.member, pod.index, pod.generation); }
 
-/// True of what the caches show of a name that was made again: it is gone.
-bool is_history(const Observed& observed, const Json& object) {
-  return observed.expected.is_created(name_in(object));
+/// What the caches show of a name that was made again is gone, so nobody's.
+bool is_owned_by(const std::string& owner, const Observed& observed, const Json& object) {
+  return is_controlled_by(object, owner) && !observed.expected.is_created(name_in(object));
 }
 
 /// The one object of this name that the job controls; null if there is none.
@@ -34,8 +34,7 @@ const Json* own_object(const JobSpec& spec, const Observed& observed, std::strin
   for (const Json* object : observed.objects) {
     if (text_in(*object, "kind") != kind) continue;
     if (text_in(object_in(*object, "metadata"), "name") != name) continue;
-    const bool is_own = is_controlled_by(*object, spec.uid) && !is_history(observed, *object);
-    return is_own ? object : nullptr;
+    return is_owned_by(spec.uid, observed, *object) ? object : nullptr;
   }
   return nullptr;
 }
@@ -48,10 +47,10 @@ std::vector<PodView> own_pods(const JobSpec& spec, const Observed& observed) {
   std::vector<PodView> pods;
   for (const Json* pod : observed.pods) {
     auto view = view_of(*pod);
-    if (!view || observed.expected.is_created({"Pod", view->name})) continue;
+    if (!view) continue;
     const bool by_job = view->member == Member::kLauncher && !spec.launcher_is_pod();
     const std::string& owner = by_job ? job_uid : spec.uid;
-    if (!owner.empty() && is_controlled_by(*pod, owner)) pods.push_back(std::move(*view));
+    if (!owner.empty() && is_owned_by(owner, observed, *pod)) pods.push_back(std::move(*view));
   }
   std::sort(pods.begin(), pods.end(), [](const PodView& left, const PodView& right) {
     return order_of(left) < order_of(right);
@@ -95,8 +94,8 @@ std::vector<const Json*> JobView::objects(std::string_view kind) const {
   std::vector<const Json*> own;
   std::copy_if(observed.objects.begin(), observed.objects.end(), std::back_inserter(own),
                [&](const Json* object) {
-                 return text_in(*object, "kind") == kind && is_controlled_by(*object, spec.uid) &&
-                        !is_history(observed, *object);
+                 return text_in(*object, "kind") == kind &&
+                        is_owned_by(spec.uid, observed, *object);
                });
   return own;
 }

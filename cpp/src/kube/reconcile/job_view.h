@@ -1,5 +1,6 @@
 // JobView: one job while a decision is made: what is observed of it, classified, the status it will
-// have, and the actions so far. The steps of reconcile.cc read and write it.
+// have, and the actions so far. The steps of reconcile.cc read and write it. Pods and objects are
+// the job's own; of a name that was made again nothing is shown until a watch tells of the new one.
 #pragma once
 
 #include <functional>

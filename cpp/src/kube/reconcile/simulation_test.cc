@@ -194,8 +194,9 @@ TEST_P(Simulation, WhenNothingHappensNothingIsDone) {
 /// The head's pod goes before a watch has told of it, and the answers that told the operator of it
 /// were lost. What the watches tell later is the story of a pod whose name was given again.
 TEST_P(Simulation, APodMadeAgainBehindAWatchsBackGetsNoTwin) {
-  for (const bool second_is_lost : {false, true}) {
-    SCOPED_TRACE(second_is_lost);
+  for (const auto& [second_is_lost, fails_first] :
+       {std::pair(false, false), std::pair(true, false), std::pair(false, true)}) {
+    SCOPED_TRACE(fmt::format("second is lost: {}, fails first: {}", second_is_lost, fails_first));
     ClusterModel cluster(GetParam(), 1);
     const std::string head = "mnist-head";
     const auto lose_its_answer = [&] {
@@ -206,6 +207,9 @@ TEST_P(Simulation, APodMadeAgainBehindAWatchsBackGetsNoTwin) {
     cluster.reconcile_once({});  // All but the pods.
     cluster.deliver_all();
     lose_its_answer();
+    if (fails_first) {
+      ASSERT_TRUE(cluster.harm_pod(head, Harm::kExitCode));
+    }
     ASSERT_TRUE(cluster.harm_pod(head, Harm::kVanish));
     if (second_is_lost) lose_its_answer();
     cluster.reconcile_once({});
