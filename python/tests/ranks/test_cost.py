@@ -11,14 +11,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from costs import Calls, bytecodes
+from torch_version import NEW
 
 import corro
 import corro.numpy as cn
 import corro.torch as ct
 
 pytestmark = pytest.mark.usefixtures("process_group")  # Whose engine the verbs use, too.
-
-NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch_version import needs_new
 from training import batch, mine, network, sgd
 
 import corro.torch as corro
@@ -21,7 +22,6 @@ pytestmark = [
 ]
 
 Tensor = torch.Tensor
-NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
 
 
 @pytest.fixture(autouse=True)
@@ -234,7 +234,7 @@ class TestBackEnd:
         for want, got in zip(*result, strict=True):
             torch.testing.assert_close(got, want, rtol=0.0, atol=1e-4)
 
-    @pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
+    @needs_new
     def test_fsdp2(self) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
@@ -247,12 +247,6 @@ class TestBackEnd:
             if isinstance(layer, nn.Linear):
                 fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
-        optimizer = sgd(model)
-        for step in range(10):
-            optimizer.zero_grad()
-            for part in range(2):
-                x, y = (mine(t).cuda() for t in batch(2 * step + part))
-                nn.functional.mse_loss(model(x), y).backward()
-            optimizer.step()
+        train(model, sgd(model), "cuda")
         for full, param in zip(want, model.parameters(), strict=True):
             torch.testing.assert_close(param.full_tensor().cpu(), full, rtol=0.0, atol=1e-4)

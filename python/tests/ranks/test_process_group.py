@@ -13,12 +13,11 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch_version import NEW, needs_new
 
 import corro.torch as corro
 from corro.torch.works import CorroWork
 
-NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
-needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
 pytestmark = pytest.mark.torch22
 
 

@@ -12,11 +12,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantization_hooks
 from torch.nn.parallel import DistributedDataParallel
+from torch_version import needs_new
 
 import corro.torch as corro
 
-NEW = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 15)
-needs_new = pytest.mark.skipif(not NEW, reason=f"needs torch 2.15, this is {torch.__version__}")
 pytestmark = [pytest.mark.torch22, pytest.mark.usefixtures("process_group")]
 
 
