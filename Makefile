@@ -42,7 +42,7 @@ help: ## Show this list
 # --- What people call ------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: setup $(STAMPS)/packages-data ## Train on the 60 000 images of Fashion-MNIST with two processes
+demo: $(if $(wildcard .venv/.corro),setup,.venv/.engine) $(STAMPS)/packages-data ## Train on the 60 000 images of Fashion-MNIST with two processes
 	@$(VENV)/corro run -np 2 $(VENV)/python examples/fashion_mnist.py $(ARGS)
 
 .PHONY: test
@@ -166,17 +166,27 @@ $(MPIS:%=build/bench/%/allreduce): build/bench/%/allreduce: python/requirements/
 	@$(UV) pip sync --quiet --python build/bench/$*/bin/python $<
 	@build/bench/$*/bin/mpicxx -O2 -std=c++20 -Icpp cpp/bench/allreduce_mpi.cc -o $@
 
-$(STAMPS)/native: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
-	@echo "corro: building the native code in build/release"
+# What starts and runs ranks, and is compiled first: `make demo` needs no more. The rest of the wheel is the planner and
+# the operator.
+ENGINE := corro corro_native corro_program
+MORE := corro_planner corro_plan_program corro_operator_program
+
+$(STAMPS)/engine: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
+	@echo "corro: building engine and launcher in build/release"
 	$(call quiet,cmake --preset release -DCORRO_BUILD_PYTHON=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/python,cmake-release)
-	@cmake --build build/release --target corro corro_native corro_planner corro_program
+	@cmake --build build/release --target $(ENGINE)
 	@mkdir -p $(@D) && touch $@
+
+$(STAMPS)/native: $(STAMPS)/engine
+	@echo "corro: building planner and operator in build/release"
+	@cmake --build build/release --target $(ENGINE) $(MORE)
+	@touch $@
 
 IMAGE_TOOLS := tools/image.py tools/oci_archive.py tools/debian_root.py LICENSE
 
 dist/images/corro-operator.tar: $(STAMPS)/pod-program $(IMAGE_TOOLS)
-	@$(VENV)/python tools/image.py operator --program build/release/cpp/src/app/pod/corro --to $@
+	@$(VENV)/python tools/image.py operator --program build/release/pod/corro --to $@
 
 dist/images/corro-python.tar: $(STAMPS)/wheels $(IMAGE_TOOLS) examples/numpy_mnist.py | $(STAMPS)/packages-images
 	@echo "corro: building the image of Debian's Python: some minutes, and downloads of 100 MB"
@@ -202,10 +212,17 @@ $(STAMPS)/native-tests: $(STAMPS)/native
 	@mkdir -p $(@D) && touch $@
 
 # The wheel reuses build/release, so nothing is compiled twice.
+RELEASE_WHEEL := $(WHEEL_BUILD) -C build-dir=build/release -C cmake.define.CORRO_BUILD_TESTS=ON
+
 $(STAMPS)/wheel: $(STAMPS)/native $(PYTHON_SOURCES)
 	@rm -rf build/dist
-	$(call quiet,$(WHEEL_BUILD) -C build-dir=build/release -C cmake.define.CORRO_BUILD_TESTS=ON \
-	  -o build/dist,wheel-release)
+	$(call quiet,$(RELEASE_WHEEL) -o build/dist,wheel-release)
+	@touch $@
+
+$(STAMPS)/wheel-engine: $(STAMPS)/engine $(PYTHON_SOURCES)
+	@rm -rf build/dist-engine
+	$(call quiet,$(RELEASE_WHEEL) -C build.targets='$(subst $() ,;,$(ENGINE))' -C install.components=python \
+	  -o build/dist-engine,wheel-engine)
 	@touch $@
 
 $(STAMPS)/wheel-horovod: .venv/.ready $(HOROVOD_SOURCES)
@@ -213,8 +230,14 @@ $(STAMPS)/wheel-horovod: .venv/.ready $(HOROVOD_SOURCES)
 	$(call quiet,$(WHEEL_BUILD) python/horovod -o build/dist-horovod,wheel-horovod)
 	@mkdir -p $(@D) && touch $@
 
+.venv/.engine: .venv/.ready $(STAMPS)/wheel-engine
+	@echo "corro: installing engine and launcher in .venv"
+	@$(UV) pip install --quiet --python $(VENV)/python --no-deps --reinstall build/dist-engine/corro-*.whl
+	@touch $@
+
+# The whole wheel takes the engine's place: who has it needs no other.
 %/.corro: %/.ready $(STAMPS)/wheel $(STAMPS)/wheel-horovod
 	@echo "corro: installing corro in $*"
 	@$(UV) pip install --quiet --python $*/bin/python --no-deps --reinstall build/dist/corro-*.whl \
 	  build/dist-horovod/corro_horovod-*.whl
-	@touch $@
+	@touch $(STAMPS)/wheel-engine $*/.engine $@

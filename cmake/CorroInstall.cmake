@@ -1,6 +1,7 @@
-# What `cmake --install` copies. Two components:
+# What `cmake --install` copies. Three components:
 #   development  the C ABI for find_package(corro), and the program
-#   python       what a wheel holds beside python/corro (scikit-build-core picks this one)
+#   python       what a wheel holds beside python/corro: the engine and `corro`, which start and run ranks
+#   python-more  what the whole wheel holds beside those: planner and operator
 include(CMakePackageConfigHelpers)
 
 if(TARGET corro)
@@ -41,14 +42,23 @@ if(TARGET corro)
   )
 endif()
 
-if(TARGET corro_program)
-  install(TARGETS corro_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
-endif()
+# In a wheel `corro` goes to NAME.data/scripts, and so to bin/ as it is, with no Python in front; the programs that it
+# becomes go to NAME.data/data, and so to libexec/ beside bin/.
+set(corro_subprograms corro_plan_program corro_operator_program)
+install(TARGETS corro_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
+install(
+  TARGETS ${corro_subprograms}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/corro COMPONENT development
+)
 
 if(CORRO_BUILD_PYTHON)
-  install(TARGETS corro_native corro_planner corro LIBRARY DESTINATION corro COMPONENT python)
-  # In a wheel the program goes to NAME.data/scripts, and so to bin/ as it is, with no Python in front.
+  install(TARGETS corro_native corro LIBRARY DESTINATION corro COMPONENT python)
+  install(TARGETS corro_planner LIBRARY DESTINATION corro COMPONENT python-more)
   if(DEFINED SKBUILD_SCRIPTS_DIR)
     install(TARGETS corro_program RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+    install(
+      TARGETS ${corro_subprograms}
+      RUNTIME DESTINATION ${SKBUILD_DATA_DIR}/libexec/corro COMPONENT python-more
+    )
   endif()
 endif()

@@ -88,6 +88,34 @@ function(corro_shared_library name)
   endif()
 endfunction()
 
+# corro_executable(TARGET NAME FOLDER/PROGRAM SOURCES ... USES ... [STATIC]): a program for users, at
+# build/PRESET/FOLDER/PROGRAM. It runs on machines without a C++ compiler's libraries. STATIC: the C library is inside
+# as well, for images that hold nothing else.
+function(corro_executable target)
+  cmake_parse_arguments(arg "STATIC" "NAME" "SOURCES;USES" ${ARGN})
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE corro_flags)
+  corro_use_floors(${target} PRIVATE ${arg_USES})
+  corro_cold(${target})
+  corro_precompile(${target} code)
+  cmake_path(GET arg_NAME PARENT_PATH folder)
+  cmake_path(GET arg_NAME FILENAME program)
+  set_target_properties(
+    ${target}
+    PROPERTIES OUTPUT_NAME ${program} RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder}
+  )
+  if(CORRO_SANITIZE) # Sanitizers need their own libraries.
+    return()
+  endif()
+  if(arg_STATIC)
+    # The linker warns of libraries that a lookup of names or a plug-in would need. In pods nothing looks one up; what
+    # `corro operator --kubeconfig` needs, files and DNS, is in the C library itself since glibc 2.34.
+    target_link_options(${target} PRIVATE -static -Wl,--no-warnings $<$<CONFIG:Release>:-s>)
+  else()
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()
+
 # corro_test(NAME SOURCES ... USES ... [LINKS ...] [LABELS ...] [TIMEOUT seconds]): one gtest program of a
 # folder, found by ctest. Label `faults`: kills or starves processes, runs alone; `slow`: only in `make test-all`.
 # REPLACES_NEW: counts allocations with an operator new of its own, which sanitizers replace themselves.

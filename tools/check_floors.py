@@ -21,14 +21,14 @@ from pathlib import Path
 TESTS = "tests"
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^"<>]+)/[^"<>/]+[">]')  # folder of the header
 CALL = re.compile(
-    r"\b(?:corro_library|corro_shared_library|corro_test|corro_fuzz|corro_use_floors)\s*\(([^)]*)\)"
+    r"\b(?:corro_library|corro_shared_library|corro_executable|corro_test|corro_fuzz|corro_use_floors)\s*\(([^)]*)\)"
 )
 LINKED = re.compile(r"\bcorro_(\w+)")
 IMPORTERS = {"import_module", "__import__", "find_spec"}
 ENTRY_POINT = re.compile(r"(\w+(?:\.\w+)+):\w+")  # module:function
 BY_NAME = "~"
 OF_FLOORS = {"USES", "PUBLIC", "PRIVATE"}
-KEYWORDS = {"SOURCES", "LINKS", "LABELS", "TIMEOUT", "SEEDS"}
+KEYWORDS = {"NAME", "SOURCES", "LINKS", "LABELS", "TIMEOUT", "SEEDS"}
 
 Floors = dict[str, set[str]]
 

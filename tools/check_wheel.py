@@ -19,7 +19,9 @@ from pathlib import Path
 PARTS = (
     *("corro/libcorro.so", "corro/_native.*.so", "corro/_planner.*.so"),
     *("corro/__init__.py", "*.data/scripts/corro"),
+    *("*.data/data/libexec/corro/corro-plan", "*.data/data/libexec/corro/corro-operator"),
 )
+PROGRAMS = ("*.data/scripts/*", "*.data/data/libexec/corro/*")
 GLIBC_LIBRARY = re.compile(r"^(libc|libm|libdl|librt|libpthread|ld-linux-.*)\.so\.\d+$")
 
 Version = tuple[int, ...]
@@ -78,7 +80,8 @@ def main() -> int:
             archive.extractall(folder)
         root = Path(folder)
         found = list(problems(root, (int(match[1]), int(match[2]))))
-        highest = max(map(needed_glibc, [*root.rglob("*.so"), *root.glob("*.data/scripts/*")]))
+        programs = [path for pattern in PROGRAMS for path in root.glob(pattern)]
+        highest = max(map(needed_glibc, [*root.rglob("*.so"), *programs]))
     for problem in found:
         print(f"wheel: {problem}", file=sys.stderr)
     size = wheel.stat().st_size / 2**20

@@ -67,6 +67,8 @@ def target_of(name: str) -> str | None:
     top, *rest = PurePosixPath(name).parts
     if top.endswith(".data") and rest[:1] == ["scripts"]:
         return f"{PROGRAMS}/{rest[1]}"
+    if top.endswith(".data") and rest[:2] == ["data", "libexec"]:
+        return "/".join([str(PurePosixPath(PROGRAMS).parent), *rest[1:]])
     if top.endswith(".data"):
         raise ValueError(f"{name}: no place for it in an image")
     return None if name.endswith(".dist-info/RECORD") else f"{MODULES}/{name}"
@@ -97,7 +99,7 @@ def add_wheel(wheel: Path, tree: Path) -> None:
             path = tree / target
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(archive.read(name))
-            path.chmod(0o755 if target.startswith(PROGRAMS) else 0o644)
+            path.chmod(0o755 if ".data/" in name else 0o644)
             if name.endswith(".dist-info/entry_points.txt"):
                 add_scripts(path.read_text(), tree)
 

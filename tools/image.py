@@ -1,6 +1,6 @@
 """Builds corro's container images as tar files, with no container engine.
 
-    tools/image.py operator --program build/release/cpp/src/app/pod/corro --to operator.tar
+    tools/image.py operator --program build/release/pod/corro --to operator.tar
     tools/image.py python --wheel build/wheels/*.whl --to python.tar
     tools/image.py show operator.tar python.tar        name, digest and sizes
 

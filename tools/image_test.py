@@ -244,6 +244,7 @@ def test_a_wheel_is_unpacked_as_an_installer_does(tmp_path: Path) -> None:
     files = {
         "tool/__init__.py": "def main() -> int:\n    return 7\n",
         "tool-1.0.data/scripts/native": "#!/bin/sh\necho native\n",
+        "tool-1.0.data/data/libexec/tool/tool-more": "#!/bin/sh\necho more\n",
         "tool-1.0.dist-info/RECORD": "",
         "tool-1.0.dist-info/entry_points.txt": "[console_scripts]\ntool = tool:main\n",
     }
@@ -256,9 +257,11 @@ def test_a_wheel_is_unpacked_as_an_installer_does(tmp_path: Path) -> None:
         "usr/local/bin/tool",
         f"{modules}/tool-1.0.dist-info/entry_points.txt",
         f"{modules}/tool/__init__.py",
+        "usr/local/libexec/tool/tool-more",
     ]
     programs = root / "usr/local/bin"
     assert subprocess.check_output([programs / "native"]) == b"native\n"
+    assert subprocess.check_output([root / "usr/local/libexec/tool/tool-more"]) == b"more\n"
     env = os.environ | {"PYTHONPATH": str(root / modules)}
     assert subprocess.run([programs / "tool"], env=env, check=False).returncode == 7
 

@@ -19,7 +19,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from corro import _planner
+try:
+    from corro import _planner
+except ImportError as error:
+    message = f"this corro was installed without the planner ({error}); install the whole wheel"
+    raise ImportError(message) from error
 from corro.errors import InvalidArgumentError
 from corro.model import ModelDescription
 from corro.planned import Planned, Shape, planned_of

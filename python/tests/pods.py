@@ -24,9 +24,7 @@ def program() -> Path | None:
     """The program for pods: CORRO_POD_PROGRAM, or the newest that was built here."""
     if given := os.environ.get("CORRO_POD_PROGRAM"):
         return Path(given)
-    built = sorted(
-        HERE.glob("build/*/cpp/src/app/pod/corro"), key=lambda path: path.stat().st_mtime
-    )
+    built = sorted(HERE.glob("build/*/pod/corro"), key=lambda path: path.stat().st_mtime)
     return built[-1] if built else None
 
 

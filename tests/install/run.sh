@@ -15,6 +15,8 @@ cmake --build "$work/build"
 "$work/build/use_corro_c"
 "$work/build/use_corro_cc"
 "$work/prefix/bin/corro" --version
+"$work/prefix/bin/corro" plan --help >/dev/null
+"$work/prefix/bin/corro" operator --help >/dev/null
 
 echo "install: the wheel in an empty environment, used from an empty folder"
 uv=$root/.venv/bin/uv
@@ -29,6 +31,8 @@ install=("$uv" pip install --quiet --python "$work/env/bin/python")
 "${install[@]}" "$(grep '^numpy==' "$root/python/requirements/dev.txt")"
 cp "$here/allreduce.py" "$work/"
 (cd "$work" && env/bin/corro run -np 2 --show all env/bin/python allreduce.py)
+(cd "$work" && env/bin/corro plan --model gpt3-13b --cluster "$root/examples/plan/a100_64.yaml" >/dev/null)
+(cd "$work" && env/bin/corro operator --help >/dev/null)
 (cd "$work" && env/bin/python -c "import corro; assert corro.run(lambda: 7, np=2) == [7, 7]")
 
 echo "install: corro-horovod beside it, without torch"

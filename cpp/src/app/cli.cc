@@ -14,7 +14,11 @@
 #include <span>
 #include <utility>
 
+#include "app/command_line.h"
 #include "app/completion.h"
+#include "app/operator_options.h"
+#include "app/plan_options.h"
+#include "app/subprograms.h"
 #include "base/nearest_name.h"
 
 namespace corro::app {
@@ -91,13 +95,6 @@ class RunFormatter final : public CLI::Formatter {
     return "Usage: corro run [options] [--] program [arguments]\n";
   }
 };
-
-const CLI::App* find_command(const CLI::App& program, const std::string& name) {
-  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == name) return command;
-  }
-  return nullptr;
-}
 
 /// A variable of a script that was never set would mean this host.
 CLI::Validator some_host() {
@@ -268,48 +265,6 @@ std::vector<launch::MisplacedOption> find_misplaced(const CLI::App& app,
   return found;
 }
 
-/// A command as CLI11 has it, and how a user spells it: "corro plan fit".
-struct Command {
-  const CLI::App& options;
-  std::string words;
-};
-
-/// The first option that the command does not have, or the first argument that is too much;
-/// `parsed` is what parsed, the command or one above it.
-std::string describe_extras(const CLI::App& parsed, const Command& command) {
-  const std::vector<std::string> extras = parsed.remaining(true);
-  const auto option = std::ranges::find_if(
-      extras, [](const std::string& word) { return word.size() > 1 && word.starts_with('-'); });
-  if (option == extras.end()) {
-    return fmt::format("unexpected argument {}", fmt::join(extras, " "));
-  }
-  const std::string name = option->substr(0, option->find('='));
-  std::string what = "unknown option " + name;
-  if (command.words == "corro run") what += " (the program's own options come after the program)";
-  std::set<std::string> known;
-  for (const CLI::Option* each : command.options.get_options()) {
-    if (each->get_group().empty()) continue;  // Not for users.
-    for (const std::string& longer : each->get_lnames()) known.insert("--" + longer);
-  }
-  const std::string nearest = completed_or_nearest_name(name, known);
-  return nearest.empty() ? what : fmt::format("{}; did you mean {}?", what, nearest);
-}
-
-/// One line out of CLI11's words, which may be several.
-Status usage_error(const CLI::App& parsed, const Command& command, const CLI::ParseError& error) {
-  std::string what = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    what = describe_extras(parsed, command);
-  }
-  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
-    what = "not a number" + what.substr(std::min(what.size(), what.find(':')));
-  }
-  if (what.starts_with("--np: ")) what.erase(0, 1);  // as parse_ranks() calls it
-  for (char& c : what) c = c == '\n' ? ' ' : c;
-  return {Code::kInvalidArgument, fmt::format("{}: {}{} see {} --help", command.words, what,
-                                              what.ends_with('?') ? "" : ";", command.words)};
-}
-
 /// Moves the checked values into the request.
 Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
   request.action = Action::kRun;
@@ -388,49 +343,12 @@ Status finish_doctor(const Raw& raw, Request& request) {
   return {};
 }
 
-/// The command that a mistake belongs to.
-Command find_innermost(const CLI::App& program, const std::vector<std::string>& arguments) {
-  std::string words = "corro";
-  const CLI::App* command = &program;
-  for (const std::string& argument : arguments) {
-    const CLI::App* inner = find_command(*command, argument);
-    if (inner == nullptr) break;
-    command = inner;
-    words += " " + argument;
-  }
-  return {*command, std::move(words)};
-}
-
-/// In CLI11's order, from the back. It takes the next word for the value of `--name=`; as two words
-/// that is what was meant.
-std::vector<std::string> from_the_back(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words;
-  for (const std::string& argument : arguments) {
-    const bool is_empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
-    words.push_back(is_empty ? argument.substr(0, argument.size() - 1) : argument);
-    if (is_empty) words.emplace_back();
-  }
-  std::reverse(words.begin(), words.end());
-  return words;
-}
-
 /// Everything but `run` and `help`.
 Status parse_other(const std::vector<std::string>& arguments, CLI::App& program, const Raw& raw,
                    const std::string& version, Request& request) {
-  try {
-    program.parse(from_the_back(arguments));
-  } catch (const CLI::CallForHelp&) {
-    request.text = program.help();  // of the subcommand, if one was given
-    return {};
-  } catch (const CLI::ParseError& error) {
-    return usage_error(program, find_innermost(program, arguments), error);
-  }
-  if (program.got_subcommand("plan") || program.got_subcommand("probe")) {
-    request.action = Action::kPlan;
-    CORRO_ASSIGN(request.plan, finish_plan(program, raw.plan));
-  } else if (program.got_subcommand("operator")) {
-    request.action = Action::kOperator;
-    request.cluster_operator = raw.cluster_operator;
+  CORRO_ASSIGN(const auto help, parse_words(program, arguments));
+  if (help) {
+    request.text = *help;
   } else if (program.got_subcommand("agent")) {
     request.action = Action::kAgent;
   } else if (program.got_subcommand("doctor")) {
@@ -463,9 +381,14 @@ Status no_command(const CLI::App& program, const std::string& word) {
 
 Result<Request> parse_command_line(const std::vector<std::string>& arguments,
                                    const std::string& version) {
+  Request request;
+  request.subprogram = subprogram_of(arguments.empty() ? std::string_view() : arguments[0]);
+  if (!request.subprogram.empty()) {
+    request.action = Action::kSubprogram;
+    return request;
+  }
   Raw raw;
   const auto program = describe_program(raw);
-  Request request;
   if (!arguments.empty() && arguments[0] == "run") {
     CORRO_TRY(parse_run({arguments.begin() + 1, arguments.end()}, *program->get_subcommand("run"),
                         raw, request));

@@ -6,34 +6,22 @@
 #include <string>
 #include <vector>
 
-#include "app/operator_cli.h"
-#include "app/plan_cli.h"
 #include "launch/options.h"
 #include "launch/preflight.h"
 
 namespace corro::app {
 
-enum class Action : uint8_t {
-  kPrint,
-  kRun,
-  kDoctor,
-  kPreflight,
-  kStacks,
-  kAgent,
-  kPlan,
-  kOperator
-};
+enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kStacks, kAgent, kSubprogram };
 
 struct Request {
   Action action = Action::kPrint;
-  std::string text;  ///< kPrint: for stdout (help, version, completion).
+  std::string text;        ///< kPrint: for stdout (help, version, completion).
+  std::string subprogram;  ///< kSubprogram: takes all arguments as they are, "corro-plan".
   launch::RunOptions run;
   std::vector<pid_t> doctor_pids;      ///< Empty: every process of this user.
   launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
   bool doctor_metrics = false;
-  PlanCommand plan;  ///< corro plan, corro probe.
-  OperatorCommand cluster_operator;
   std::string stacks_job;  ///< Its id, or its launcher's pid; "": the only one.
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/operator_options.h"
+
 namespace corro::app {
 namespace {
 
@@ -220,12 +222,23 @@ TEST(CommandLine, AnEmptyValueIsNotTheNextWord) {
        {std::vector<std::string>{"operator",
                                  "--gang-scheduling=", "--cluster-domain=", "--workers=3"},
         {"operator", "--gang-scheduling", "", "--cluster-domain", "", "--workers=3"}}) {
+    const auto request = parse_operator_line(words);
+    ASSERT_TRUE(request.ok()) << request.status().message();
+    EXPECT_EQ(request->command.gang_scheduler, "");
+    EXPECT_EQ(request->command.cluster_domain, "");
+    EXPECT_EQ(request->command.workers, 3);
+  }
+}
+
+TEST(CommandLine, ArgumentsOfSubprogramsAreNotLookedAt) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"plan", "--no-such-option"}, {"probe", "-np", "2"}}) {
     const auto request = parse(words);
     ASSERT_TRUE(request.ok()) << request.status().message();
-    EXPECT_EQ(request->cluster_operator.gang_scheduler, "");
-    EXPECT_EQ(request->cluster_operator.cluster_domain, "");
-    EXPECT_EQ(request->cluster_operator.workers, 3);
+    EXPECT_EQ(request->action, Action::kSubprogram);
+    EXPECT_EQ(request->subprogram, "corro-plan");
   }
+  EXPECT_EQ(parse({"operator"})->subprogram, "corro-operator");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// The subcommands of the corro program.
+// The commands that `corro` carries out itself.
 #pragma once
 
 #include "app/cli.h"
+#include "app/program.h"
 
 namespace corro::app {
 
@@ -19,19 +20,5 @@ namespace corro::app {
 
 /// Checks hosts before a job, and prints what was found. Status 1 if something is wrong.
 [[nodiscard]] int preflight_command(const Request& request, const Variables& environment);
-
-/// Plans, fits, predicts, compares or measures, as the command says. Status 2 for input that cannot
-/// be, 1 for a file that cannot be written.
-[[nodiscard]] int plan_command(const PlanCommand& command, const Variables& environment);
-
-/// Runs a cluster's jobs until SIGINT or SIGTERM. Status 2 for what cannot be, 1 for a cluster that
-/// cannot be reached or does not allow it.
-[[nodiscard]] int operator_command(const OperatorCommand& command, const Variables& environment);
-
-/// The folder of this program.
-[[nodiscard]] std::string own_directory();
-
-/// Prints "corro: ..." to stderr.
-void complain(const std::string& line);
 
 }  // namespace corro::app

@@ -1,11 +1,8 @@
 // corro: starts and watches training jobs. `corro help` says more.
 #include <fmt/format.h>
 
-#include <string>
-#include <vector>
-
-#include "app/cli.h"
 #include "app/commands.h"
+#include "app/subprograms.h"
 #include "diagnosis/exit_status.h"
 
 namespace corro::app {
@@ -26,12 +23,10 @@ int run_program(const std::vector<std::string>& arguments) {
       return preflight_command(*request, read_variables());
     case Action::kStacks:
       return stacks_command(request->stacks_job);
-    case Action::kPlan:
-      return plan_command(request->plan, read_variables());
-    case Action::kOperator:
-      return operator_command(request->cluster_operator, read_variables());
     case Action::kAgent:
       return agent_command();
+    case Action::kSubprogram:
+      return become(path_of(request->subprogram, own_directory()), arguments[0], arguments);
     case Action::kPrint:
       break;
   }
@@ -40,16 +35,8 @@ int run_program(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-
-void complain(const std::string& line) { fmt::print(stderr, "{}\n", line); }
-
 }  // namespace corro::app
 
 int main(int argc, char** argv) {
-  try {
-    return corro::app::run_program({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    corro::app::complain(std::string("corro: a defect of corro itself: ") + error.what());
-    return 70;  // EX_SOFTWARE
-  }
+  return corro::app::run_guarded(argc, argv, corro::app::run_program);
 }

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 #include <sys/random.h>
-#include <unistd.h>
-#include <climits>
 
 #include <array>
 #include <cstdio>
@@ -31,13 +29,6 @@ std::string local_time() {
 }
 
 }  // namespace
-
-std::string own_directory() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  const std::string text(path.data(), length > 0 ? static_cast<size_t>(length) : 0);
-  return text.substr(0, text.rfind('/') == std::string::npos ? 0 : text.rfind('/'));
-}
 
 int run_command(const launch::RunOptions& options, const Variables& environment) {
   const launch::PlanInputs inputs{.environment = environment,

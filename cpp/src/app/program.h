@@ -1,0 +1,25 @@
+// What the programs of corro have in common: where they lie, how they complain, how they end.
+//
+// bin/corro is what users start. What it does not do itself, programs in libexec/corro do: it
+// becomes one of them (subprograms.h). So who only starts ranks needs neither planner nor operator.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace corro::app {
+
+/// The folder of `corro`, also for a program that lies in ../libexec/corro. "" if /proc is missing.
+[[nodiscard]] std::string own_directory();
+
+/// Prints one line to stderr.
+void complain(const std::string& line);
+
+using Program = std::function<int(const std::vector<std::string>& arguments)>;
+
+/// Calls `program` with the arguments after the program's name and returns its exit status. An
+/// exception is a defect of corro: it is printed, and the status is 70.
+[[nodiscard]] int run_guarded(int argc, char** argv, const Program& program);
+
+}  // namespace corro::app
