@@ -45,9 +45,14 @@ help: ## Show this list
 demo: $(if $(wildcard .venv/.corro),setup,.venv/.engine) $(STAMPS)/packages-data ## Train on the 60 000 images of Fashion-MNIST with two processes
 	@$(VENV)/corro run -np 2 $(VENV)/python examples/fashion_mnist.py $(ARGS)
 
+.PHONY: check
+check: setup $(STAMPS)/packages-clang $(STAMPS)/packages-lint ## Format, and check what has changed: before each commit
+	$(call quiet,cmake --preset ci,cmake-ci)
+	@$(VENV)/python tools/check.py
+
 .PHONY: test
-test: test-setup ## Run the tests: C++, Python, Python with the oldest torch
-	@$(VENV)/python tools/run_tests.py
+test: test-setup ## Run the tests that have not passed yet: C++, Python, other torches [ONLY=REGEX] [CI_FULL=1]
+	@$(VENV)/python tools/run_tests.py $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: test-all
 test-all: test-setup $(STAMPS)/packages-launchers $(STAMPS)/packages-images $(STAMPS)/wheels ## Run every test, the slow ones too
@@ -131,15 +136,19 @@ clean: ## Remove what was built; .venv and the caches stay
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 $(MPIS); do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 $(MPIS); do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' python/requirements/$$name.in \
 	  --output-file python/requirements/$$name.txt; done
 
 # --- What they stand on ----------------------------------------------------------------------------------
 
+# Debian packages of every step of .ci/run.
+.PHONY: packages
+packages: $(patsubst %,$(STAMPS)/packages-%,build data tests clang lint kube)
+
 .PHONY: setup test-setup
 setup: .venv/.corro ## Build and install everything that the other commands need, and stop there
-test-setup: setup $(STAMPS)/native-tests .venv-torch22/.corro $(STAMPS)/packages-data $(STAMPS)/packages-tests
+test-setup: setup $(STAMPS)/native-tests .venv-torch22/.corro .venv-torch28/.corro $(STAMPS)/packages-data $(STAMPS)/packages-tests
 
 $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@tools/system_packages.sh $*
@@ -150,13 +159,14 @@ $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@echo "corro: making .venv ($(PYTHON)): torch, tests, lint, docs; about 5 GB"
 	@$(PYTHON) -m venv --clear .venv
 	@$(VENV)/pip install --quiet --disable-pip-version-check $$(grep '^uv==' $<)
-	@$(UV) pip sync --python $(VENV)/python $<
+	@$(UV) pip sync --quiet --python $(VENV)/python $<
 	@touch $@
 
-.venv-torch22/.ready: python/requirements/torch22.txt .venv/.ready
-	@echo "corro: making .venv-torch22: the oldest torch that is tested; about 5 GB"
-	@$(UV) venv --quiet --clear --python $(PYTHON) .venv-torch22
-	@$(UV) pip sync --python .venv-torch22/bin/python $<
+.PRECIOUS: .venv-torch%/.ready
+.venv-torch%/.ready: python/requirements/torch%.txt .venv/.ready
+	@echo "corro: making .venv-torch$*: another torch that is tested; about 5 GB"
+	@$(UV) venv --quiet --clear --python $(PYTHON) .venv-torch$*
+	@$(UV) pip sync --quiet --python .venv-torch$*/bin/python $<
 	@touch $@
 
 # What is linked with an MPI belongs to its environment.

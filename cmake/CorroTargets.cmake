@@ -1,5 +1,5 @@
 # Nobody measures a test's own code, and optimizing gtest's macros takes half of the time.
-set(CORRO_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
+set(CORRO_TEST_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-O0>)
 
 # corro_precompile(TARGET KIND): the headers that nearly every file of the kind (code or test) reads are parsed
 # once. Not in the preset of clang-tidy, where each file has to show that it includes what it needs.

@@ -5,7 +5,8 @@
 docs/wire.md lists the decoders of foreign bytes in a table whose last column is `fuzz target`;
 corro_fuzz() in CMake registers the targets. A decoder without a target fails, and so does a target
 that no decoder names. Corpora grow in build/fuzz; an input that breaks something is left there with
-its target's log.
+its target's log. A target whose program and seeds are as they were when it passed is not run again
+(passed.py).
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from passed import ROOT, Suite
+from suites import run_suites
+
+FOLDER = ROOT / "build/fuzz"
 STATISTICS = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 
 
@@ -77,26 +79,26 @@ def compare(decoders: dict[str, str], targets: Sequence[Target]) -> list[str]:
     return problems
 
 
-def run(target: Target, seconds: int, folder: Path) -> bool:
+def suite_of(target: Target, seconds: int, folder: Path) -> Suite:
+    """Fuzzing a target for so long; what it found before is read again first."""
     corpus = folder / "corpus" / target.name
     corpus.mkdir(parents=True, exist_ok=True)
-    log = folder / f"{target.name}.log"
     if target.seeds:
         write_seeds(target.seeds.read_text(), corpus)
     command = [str(target.program), str(corpus), f"-max_total_time={seconds}"]
     command += ["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]
     command += [f"-artifact_prefix={folder / target.name}-"]
-    with log.open("w") as output:
-        status = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
-    text = log.read_text(errors="replace")
-    if status:
-        print(f"fuzz: {target.name}: FAILED, see {log}\n{text[-3000:]}", flush=True)
-        return False
-    executed = STATISTICS.search(text)
-    print(
-        f"fuzz: {target.name}: {executed[1] if executed else '?'} inputs in {seconds} s", flush=True
-    )
-    return True
+    seeds = (str(target.seeds.relative_to(ROOT)),) if target.seeds else ()
+    return Suite(f"fuzz/{target.name}", tuple(command), reads=seeds, timeout=seconds + 600)
+
+
+def judge(suite: Suite, status: int, output: str) -> tuple[int, dict[str, str]]:
+    """Keeps the log of a target, and says how much it tried."""
+    log = FOLDER / f"{suite.name.removeprefix('fuzz/')}.log"
+    log.write_text(output)
+    executed = STATISTICS.search(output)
+    print(f"{suite.name}: {executed[1] if executed else '?'} inputs, see {log}", flush=True)
+    return status, {}
 
 
 def main() -> int:
@@ -112,12 +114,11 @@ def main() -> int:
     if problems:
         return 1
 
-    workers = min(os.cpu_count() or 1, len(targets))
-    share = max(1, options.seconds * workers // len(targets))
-    with ThreadPoolExecutor(workers) as pool:
-        passed = list(pool.map(lambda target: run(target, share, ROOT / "build/fuzz"), targets))
-    print(f"fuzz: {sum(passed)} targets passed, {len(passed) - sum(passed)} failed")
-    return 0 if all(passed) else 1
+    share = max(1, options.seconds * (os.cpu_count() or 1) // len(targets))
+    outcomes = run_suites([suite_of(target, share, FOLDER) for target in targets], judge)
+    failed = sum(outcome.status != 0 for outcome in outcomes)
+    print(f"fuzz: {len(outcomes) - failed} targets passed, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

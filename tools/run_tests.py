@@ -1,26 +1,31 @@
 """Runs the tests of one build and closes with one line: N passed, N failed, N skipped.
 
-    tools/run_tests.py                             ctest, pytest, pytest with the oldest torch
+    tools/run_tests.py                             C++, Python, Python with other torches
     tools/run_tests.py --preset tsan --cpp-only    the C++ tests of a sanitizer build
     tools/run_tests.py --select faults
+    tools/run_tests.py --only 'test_plan|planning_test'
 
-ctest runs whole gtest programs; their cases are counted from the XML that each writes. A program
-or a pytest run that dies without a report counts as one failure.
+A suite is a whole gtest program, or a file of Python tests; their cases are counted from the XML
+that each writes. One that dies without a report counts as one failure. What passed before with the
+same inputs is not run again (passed.py), and counts as it did then.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parent.parent
+from passed import ROOT, Suite
+from suites import Outcome, run_suites
 
 # What each selection means to ctest and to pytest.
 SELECTIONS = {
@@ -28,6 +33,14 @@ SELECTIONS = {
     "all": ([], ""),
     "faults": (["--label-regex", "faults"], "faults"),
 }
+# The marker of tests that depend on torch's version, and the files of which a torch between the
+# oldest and the newest runs those.
+OF_OTHER_TORCH = "torch22"
+BETWEEN = ("test_package.py", "test_ranks.py")
+# How ctest may tell whether a test passed; here its exit status alone does.
+JUDGED_BY_CTEST = {"WILL_FAIL", "PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION"}
+# A file of which every test kills or starves processes.
+ALL_FAULTS = re.compile(r"^pytestmark = (?:\[[^]]*)?pytest\.mark\.faults", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -58,49 +71,94 @@ def count_cases(report: Path) -> Totals:
     return totals
 
 
-def count_programs(report: Path, case_reports: Path) -> Totals:
-    """Counts a ctest run: by case where the program left a report, else the program as one case."""
-    totals = Totals()
-    for program in ElementTree.parse(report).iter("testcase"):
-        cases = case_reports / f"{program.get('name')}.xml"
-        failed = program.find("failure") is not None
-        counted = count_cases(cases) if cases.exists() else Totals()
-        if counted == Totals():
-            skipped = program.find("skipped") is not None
-            counted = Totals(failed=1) if failed else Totals(skipped=1) if skipped else Totals(1)
-        elif failed and not counted.failed:
-            # It died after its last case, or ran out of time.
-            counted += Totals(failed=1)
-        totals += counted
-    return totals
+def cpp_suites(build: Path, selection: str) -> list[Suite]:
+    """One suite a program that ctest knows, the longest first."""
+    command = ["ctest", "--test-dir", str(build), "--show-only=json-v1", *SELECTIONS[selection][0]]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = []
+    for test in json.loads(shown)["tests"]:
+        told = {each["name"]: each["value"] for each in test["properties"]}
+        name = test["name"]
+        if judged := told.keys() & JUDGED_BY_CTEST:
+            raise ValueError(f"{name}: only ctest knows {', '.join(judged)}; use the exit status")
+        suite = Suite(
+            f"{build.name}/{name}",
+            # One that was not built has no command.
+            tuple(test.get("command", [str(build / name)])),
+            environment={"GTEST_OUTPUT": f"xml:{build / 'test-reports' / name}.xml"},
+            folder=Path(told["WORKING_DIRECTORY"]),
+            timeout=told["TIMEOUT"],
+            alone=told.get("RUN_SERIAL", False),
+            # One that starts `corro` opens it, and the library: inputs that gtest programs lack.
+            kind="C++" if len(test.get("command", [])) == 1 else "C",
+        )
+        found.append((-told.get("COST", 0), suite))
+    return [suite for _, suite in sorted(found, key=lambda each: each[0])]
 
 
-def run_ctest(build: Path, selection: Sequence[str]) -> Totals:
-    reports = build / "test-reports"
-    shutil.rmtree(reports, ignore_errors=True)
-    reports.mkdir(parents=True)
-    summary = reports / "ctest.junit"
-    command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--no-tests=ignore"]
-    command += ["--parallel", str(os.cpu_count() or 2), "--output-junit", str(summary), *selection]
-    environment = os.environ | {"GTEST_OUTPUT": f"xml:{reports}/"}
-    status = subprocess.run(command, env=environment, check=False).returncode
-    totals = count_programs(summary, reports) if summary.exists() else Totals()
-    return totals if status == 0 or totals.failed else totals + Totals(failed=1)
+def python_suites(venv: Path, reports: Path, markers: str, folders: Sequence[str]) -> list[Suite]:
+    """One suite a file of tests. Files whose tests kill and starve processes run alone."""
+    suites = []
+    for path in sorted(each for folder in folders for each in (ROOT / folder).glob("*.py")):
+        is_test = path.stem.startswith("test_") or path.stem.endswith("_test")
+        if not is_test or (venv.name != ".venv" and OF_OTHER_TORCH not in path.read_text()):
+            continue
+        name = str(path.relative_to(ROOT))
+        command = [str(venv / "bin/python"), "-m", "pytest", "-q", "-m", markers, name]
+        report = reports / f"{path.stem}.xml"
+        command += ["-p", "no:cacheprovider", "-rs", f"--junitxml={report}"]
+        suites.append(
+            Suite(
+                f"{venv.name}/{name}",
+                tuple(command),
+                # The venv's own programs come first, as for a user who activated it.
+                environment={"PATH": f"{venv / 'bin'}:{os.environ['PATH']}"},
+                venv=venv.name,
+                alone=ALL_FAULTS.search(path.read_text()) is not None,
+                kind=f"{venv.name}/{path.parent.name}",
+            )
+        )
+    return suites
 
 
-def run_pytest(venv: Path, report: Path, markers: str, arguments: Sequence[str]) -> Totals:
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.unlink(missing_ok=True)
-    command = [str(venv / "bin/python"), "-m", "pytest", "-q", "-m", markers, *arguments]
-    command += ["-p", "no:cacheprovider", "-rs", f"--junitxml={report}"]
-    # The venv's own programs come first, as for a user who activated it.
-    environment = os.environ | {"PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
-    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
-    totals = count_cases(report) if report.exists() else Totals()
+def suites_of_other_torch(reports: Path, markers: str) -> list[Suite]:
+    """The oldest torch runs what depends on torch's version; one between it and the newest runs
+    import, process group, optimizer and verbs."""
+    marked = f"{OF_OTHER_TORCH} and ({markers})" if markers else OF_OTHER_TORCH
+    oldest = python_suites(ROOT / ".venv-torch22", reports / "oldest", marked, ["python/tests"])
+    between = python_suites(ROOT / ".venv-torch28", reports / "between", marked, ["python/tests"])
+    return oldest + [suite for suite in between if suite.name.endswith(BETWEEN)]
+
+
+def report_of(suite: Suite) -> Path:
+    xml = [word.split("=", 1)[1] for word in suite.command if word.startswith("--junitxml=")]
+    return Path(xml[0] if xml else suite.environment["GTEST_OUTPUT"].removeprefix("xml:"))
+
+
+def judge(suite: Suite, status: int, output: str) -> tuple[int, dict[str, str]]:
+    """Counts what the suite has reported; a death without a report is one failure."""
+    del output
     no_tests_collected = 5
-    if status in (0, no_tests_collected) or totals.failed:
-        return totals
-    return totals + Totals(failed=1)
+    if status == no_tests_collected and "pytest" in suite.command:
+        return 0, asdict_of(Totals())
+    report = report_of(suite)
+    totals = count_cases(report) if report.exists() else Totals()
+    if status and not totals.failed:
+        totals += Totals(failed=1)
+    if not status and totals == Totals():
+        totals = Totals(passed=1)  # No gtest program: a case of its own.
+    return status, asdict_of(totals)
+
+
+def asdict_of(totals: Totals) -> dict[str, str]:
+    return {name: str(count) for name, count in asdict(totals).items()}
+
+
+def totals_of(outcomes: Sequence[Outcome]) -> Totals:
+    totals = Totals()
+    for outcome in outcomes:
+        totals += Totals(**{name: int(count) for name, count in outcome.note.items()})
+    return totals
 
 
 def main(argv: Sequence[str]) -> int:
@@ -108,21 +166,26 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--preset", default="release", help="the build folder under build/")
     parser.add_argument("--select", choices=SELECTIONS, default="core")
     parser.add_argument("--cpp-only", action="store_true", help="leave pytest out")
+    parser.add_argument("--only", default="", metavar="REGEX", help="suites with such a name")
     options = parser.parse_args(argv)
 
     build = ROOT / "build" / options.preset
-    labels, markers = SELECTIONS[options.select]
-    print(f"== C++ tests ({options.preset})", flush=True)
-    totals = run_ctest(build, labels)
+    reports = build / "test-reports"
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir(parents=True)
+    suites = cpp_suites(build, options.select)
     if not options.cpp_only:
-        reports = build / "pytest-reports"
-        print("== Python tests, newest torch", flush=True)
-        totals += run_pytest(ROOT / ".venv", reports / "newest.xml", markers, [])
-        print("== Python tests, oldest torch", flush=True)
-        oldest = f"torch22 and ({markers})" if markers else "torch22"
-        totals += run_pytest(
-            ROOT / ".venv-torch22", reports / "oldest.xml", oldest, ["python/tests"]
+        markers = SELECTIONS[options.select][1]
+        suites += python_suites(
+            ROOT / ".venv", reports / "newest", markers, ("python/tests", "tools")
         )
+        suites += suites_of_other_torch(reports, markers)
+    suites = [suite for suite in suites if re.search(options.only, suite.name)]
+    outcomes = run_suites(suites, judge)
+    before = sum(outcome.before for outcome in outcomes)
+    if before:
+        print(f"{before} of {len(outcomes)} suites passed before: CI_FULL=1 runs them, too")
+    totals = totals_of(outcomes)
     print(totals, flush=True)
     return 0 if totals.passed and not totals.failed else 1
 

@@ -1,4 +1,4 @@
-"""How the closing line of `make test` is counted from the reports of gtest, ctest and pytest."""
+"""How the closing line of `make test` is counted from the reports of gtest and pytest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from run_tests import Totals, count_cases, count_programs
+from passed import Suite
+from run_tests import ALL_FAULTS, Totals, count_cases, judge, totals_of
+from suites import Outcome
 
 GTEST = """\
 <testsuites><testsuite name="Frame">
@@ -30,11 +32,6 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def ctest(folder: Path, *cases: tuple[str, str]) -> Path:
-    inner = "".join(f'<testcase name="{name}">{body}</testcase>' for name, body in cases)
-    return write(folder, "ctest.junit", f"<testsuite>{inner}</testsuite>")
-
-
 @pytest.mark.parametrize(
     ("report", "totals"), [(GTEST, Totals(1, 1, 2)), (PYTEST, Totals(1, 1, 1))]
 )
@@ -42,21 +39,49 @@ def test_cases_are_counted(tmp_path: Path, report: str, totals: Totals) -> None:
     assert count_cases(write(tmp_path, "report.xml", report)) == totals
 
 
+def gtest_suite(folder: Path) -> Suite:
+    report = folder / "frame_test.xml"
+    return Suite("frame", ("frame_test",), environment={"GTEST_OUTPUT": f"xml:{report}"})
+
+
+def counted(suite: Suite, status: int) -> tuple[int, Totals]:
+    judged, note = judge(suite, status, "")
+    return judged, totals_of([Outcome(suite, judged, 1.0, note)])
+
+
 def test_a_program_with_a_report_counts_by_case(tmp_path: Path) -> None:
     write(tmp_path, "frame_test.xml", GTEST)
-    summary = ctest(tmp_path, ("frame_test", "<failure/>"), ("script", ""))
-    assert count_programs(summary, tmp_path) == Totals(2, 1, 2)
+    assert counted(gtest_suite(tmp_path), 1) == (1, Totals(1, 1, 2))
 
 
-def test_a_program_that_dies_without_a_report_is_a_failure(tmp_path: Path) -> None:
-    assert count_programs(ctest(tmp_path, ("frame_test", "<failure/>")), tmp_path) == Totals(
-        failed=1
-    )
+def test_a_program_without_a_report_is_one_case(tmp_path: Path) -> None:
+    assert counted(gtest_suite(tmp_path), 0) == (0, Totals(1))
+    assert counted(gtest_suite(tmp_path), 1) == (1, Totals(failed=1))
 
 
 def test_a_program_that_dies_after_its_cases_is_a_failure(tmp_path: Path) -> None:
-    write(tmp_path, "t.xml", '<testsuites><testcase name="a" status="run"/></testsuites>')
-    assert count_programs(ctest(tmp_path, ("t", "<failure/>")), tmp_path) == Totals(1, 1)
+    write(tmp_path, "frame_test.xml", '<testsuites><testcase name="a" status="run"/></testsuites>')
+    assert counted(gtest_suite(tmp_path), -11) == (-11, Totals(1, 1))
+
+
+def test_a_file_without_tests_of_the_selection_is_no_failure(tmp_path: Path) -> None:
+    command = ("python", "-m", "pytest", f"--junitxml={tmp_path / 'x.xml'}")
+    assert counted(Suite("x", command), 5) == (0, Totals())
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [
+        ("pytestmark = pytest.mark.faults\n", True),
+        (
+            "import x\npytestmark = [\n    pytest.mark.timeout(9),\n    pytest.mark.faults,\n]\n",
+            True,
+        ),
+        ("pytestmark = pytest.mark.slow\n\n@pytest.mark.faults\ndef test_x(): ...\n", False),
+    ],
+)
+def test_a_file_of_faults_alone_runs_alone(text: str, alone: bool) -> None:
+    assert (ALL_FAULTS.search(text) is not None) == alone
 
 
 def test_the_closing_line() -> None:

@@ -1,10 +1,11 @@
 """Runs clang-tidy over the native code, two passes never over the same content.
 
-    tools/run_tidy.py [--build build/ci]
+    tools/run_tidy.py [--build build/ci] [FILE...]
 
-What passed is remembered in the build folder under a hash of the file, the project's headers that
-it reaches, its command, the configuration and the tool's version, so that only what changed is read
-again. Tests are left to the compilers.
+What passed is remembered outside of the tree (passed.py) under a hash of the file, the project's
+headers that it reaches, its command, the configuration, Debian's packages and the tool's version,
+so that only what changed is read again; CI_FULL=1 reads all. Tests are left to the compilers. With
+files named, only they are read; a header stands for the source beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from passed import ROOT, debian_packages, memory_folder, runs_all
+
 CLANG_TIDY = Path(sys.executable).with_name("clang-tidy")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -39,14 +41,14 @@ def reached(source: Path) -> list[Path]:
 
 @functools.cache
 def tool() -> bytes:
-    """What decides beside the source: clang-tidy's version and its configuration."""
+    """What decides beside the source: clang-tidy's version, its configuration, system headers."""
     version = subprocess.run([CLANG_TIDY, "--version"], capture_output=True, check=True).stdout
-    return version + (ROOT / ".clang-tidy").read_bytes()
+    return version + (ROOT / ".clang-tidy").read_bytes() + debian_packages()
 
 
 def fingerprint(source: Path, command: str) -> str:
     digest = hashlib.sha256(tool())
-    digest.update(command.encode())
+    digest.update(command.replace(str(ROOT), "").encode())
     for path in reached(source):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -62,16 +64,20 @@ def tidy(build: Path, source: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build/ci")
-    build = parser.parse_args().build
+    parser.add_argument("files", type=Path, nargs="*", metavar="FILE")
+    options = parser.parse_args()
+    build = options.build
+    named = {(ROOT / path).with_suffix(".cc") for path in options.files}
 
-    passed = build / "tidy"
+    passed = memory_folder() / "tidy"
     passed.mkdir(parents=True, exist_ok=True)
     todo = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         source = Path(entry["file"])
-        if source.is_relative_to(ROOT / "cpp") and not source.stem.endswith("_test"):
+        ours = source.is_relative_to(ROOT / "cpp") and not source.stem.endswith("_test")
+        if ours and (source in named or not options.files):
             stamp = passed / fingerprint(source, entry["command"])
-            if not stamp.exists():
+            if runs_all() or not stamp.exists():
                 todo[source] = stamp
 
     bad = []

@@ -21,11 +21,12 @@ PATIENCE = 60.0
 
 
 def program() -> Path | None:
-    """The program for pods: CORRO_POD_PROGRAM, or the newest that was built here."""
+    """The program for pods: CORRO_POD_PROGRAM, or what was built here. That of a sanitizer's build
+    is no static program."""
     if given := os.environ.get("CORRO_POD_PROGRAM"):
         return Path(given)
-    built = sorted(HERE.glob("build/*/pod/corro"), key=lambda path: path.stat().st_mtime)
-    return built[-1] if built else None
+    built = [HERE / "build" / preset / "pod/corro" for preset in ("release", "dev")]
+    return next((path for path in built if path.exists()), None)
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:

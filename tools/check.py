@@ -1,0 +1,127 @@
+"""What one runs before each commit: `make check`. It formats, and checks what has changed.
+
+    tools/check.py [--since REVISION]
+
+Changed is what differs from the common ancestor with the branch's origin: commits, what is not
+committed yet, and new files. Formatters are applied. Floors, linters and types are checked as a
+whole, clang-tidy reads changed sources, and the tests of what has changed run: every C++ program
+that has not passed with its present inputs (passed.py), and the files of Python tests that the
+table below names for a path. CI runs the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from passed import ROOT
+
+PYTHON = str(ROOT / ".venv/bin/python")
+
+# Which files of Python tests a changed path asks for. The first that fits; {name}: the path's.
+TESTS = (
+    (r"python/tests/(test_\w+\.py)", ["python/tests/{0}"]),
+    (r"tools/(\w+_test)\.py", ["tools/{0}.py"]),
+    (r"tools/(\w+)\.py", ["tools/{0}_test.py"]),
+    (r"python/tests/ranks/.*", ["python/tests/test_ranks.py"]),
+    (r"python/tests/horovod/.*|python/horovod/.*/torch/.*", ["python/tests/test_horovod.py"]),
+    (r"python/horovod/.*/runner/.*", ["python/tests/test_horovodrun.py"]),
+    (r"python/corro/plan\w*\.py|python/src/plann\w+\.cc", ["python/tests/test_planner.py"]),
+    (r"cpp/src/plan/.*|cpp/src/app/planning/.*", ["python/tests/test_plan_command.py"]),
+    (r"cpp/src/(launch|agent|screen|diagnosis|app)/.*", ["python/tests/test_run.py"]),
+    (r"cpp/src/pod/.*", ["python/tests/test_pods.py"]),
+    (r"python/(corro|src)/.*", ["python/tests/test_package.py", "python/tests/test_stubs.py"]),
+)
+# Of these only the jobs of two ranks: CI has the others.
+OF_TWO_RANKS = {"python/tests/test_ranks.py", "python/tests/test_horovod.py"}
+
+
+def git(*words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+
+
+def origin() -> str:
+    """The commit that the work began at: where it left the branch that it came from."""
+    for branch in ("@{upstream}", "origin/HEAD", "origin/main"):
+        if base := git("merge-base", "HEAD", branch):
+            return base
+    return git("rev-parse", "HEAD~1") or "HEAD"
+
+
+def changed_since(revision: str) -> list[str]:
+    """Paths that differ from the revision and still exist, new files among them."""
+    names = git("diff", "--name-only", "--diff-filter=d", revision).splitlines()
+    names += git("ls-files", "--others", "--exclude-standard").splitlines()
+    return sorted(set(names))
+
+
+def files_of(changed: Sequence[str], exists: Sequence[str]) -> list[str]:
+    """The files of Python tests that the changed paths ask for."""
+    found = set()
+    for path in changed:
+        for pattern, files in TESTS:
+            if match := re.fullmatch(pattern, path):
+                found |= {file.format(*match.groups()) for file in files}
+                break
+    return sorted(found & set(exists))
+
+
+def pytest_arguments(file: str) -> list[str]:
+    arguments = [
+        PYTHON,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow",
+        file,
+    ]
+    return [*arguments, "-k", "2 or not test_all"] if file in OF_TWO_RANKS else arguments
+
+
+def steps(changed: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    native = [path for path in changed if re.fullmatch(r"cpp/.*\.(cc|h)", path)]
+    yield "format", ["make", "format"]
+    yield "floors", ["make", "floors"]
+    yield "lint", ["tools/lint.sh", "--without-tidy"]
+    if native:
+        yield "clang-tidy", [PYTHON, "tools/run_tidy.py", *native]
+        yield "C++ tests", ["make", "build/stamps/native-tests"]
+        yield "C++ tests", [PYTHON, "tools/run_tests.py", "--cpp-only"]
+    yield "install", ["make", "setup"]
+    exists = [str(path.relative_to(ROOT)) for path in ROOT.glob("python/tests/*.py")]
+    exists += [str(path.relative_to(ROOT)) for path in ROOT.glob("tools/*.py")]
+    for file in files_of(changed, exists):
+        yield file, pytest_arguments(file)
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--since", metavar="REVISION", help="default: where the branch began")
+    since = parser.parse_args(argv).since or origin()
+    changed = changed_since(since)
+    print(f"check: {len(changed)} files differ from {since[:10]}", flush=True)
+    failed = []
+    environment = os.environ | {"PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"}
+    for name, command in steps(changed):
+        started = time.monotonic()
+        print(f"check: {name}", flush=True)
+        status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        print(f"check: {name}: {time.monotonic() - started:.0f} s", flush=True)
+        failed += [name] if status else []
+    print(f"check: failed: {', '.join(failed)}" if failed else "check: all is well")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,209 @@
+"""What is remembered of a suite, and that each kind of input, when it changes, runs it again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import passed
+from passed import Digests, Memory, Suite, Watch, facts, watched_folders
+
+# What a suite of the tests does: it reads a document, imports a module, lists a folder, looks at a
+# folder that is not there yet, and a process of its own reads a text.
+PROGRAM = """
+import os, subprocess, sys
+sys.path.insert(0, "code")
+import helper
+open("docs/page.md").read()
+os.listdir("data")
+subprocess.run(["cat", "data/text"], check=True)
+"""
+
+
+PAST_NS = 1_700_000_000_000_000_000
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    for folder in ("docs", "data", "code", "apart"):
+        (root / folder).mkdir(parents=True)
+    (root / "docs/page.md").write_text("page")
+    (root / "data/text").write_text("text")
+    (root / "apart/other").write_text("other")
+    (root / "code/helper.py").write_text("VALUE = 1\n")
+    (root / "program.py").write_text(PROGRAM)
+    for path in (each for each in root.rglob("*") if each.is_file()):
+        written_at(path, PAST_NS)
+    return root
+
+
+def written_at(path: Path, time_ns: int) -> None:
+    os.utime(path, ns=(time_ns, time_ns))
+
+
+def suite_of(root: Path, **changed: object) -> Suite:
+    known = {"name": "suite", "command": (sys.executable, str(root / "program.py")), "folder": root}
+    return Suite(**(known | changed))  # type: ignore[arg-type]
+
+
+def memory_of(root: Path, around: str = "facts", full: bool = False) -> Memory:
+    """With digests of its own, as of a later run."""
+    return Memory(root.parent / "passed", around, Digests(root), full)
+
+
+def run_once(root: Path, suite: Suite) -> set[str]:
+    """Runs the suite and remembers it; returns what it has opened."""
+    watch = Watch(root, watched_folders(root))
+    opened = watch.start()
+    started = time.time_ns()
+    subprocess.run(suite.command, cwd=root, check=True, capture_output=True)
+    read = watch.stop(opened)
+    watch.close()
+    assert read is not None
+    memory_of(root).add(suite, read, started, {"passed": "3"})
+    return read
+
+
+def test_what_was_opened_is_found(tree: Path) -> None:
+    read = run_once(tree, suite_of(tree))
+    assert {"docs/page.md", "data/text", "code/helper.py", "program.py", "data/", "code/"} <= read
+    assert "apart/other" not in read
+    # Now Python has the module's cache, and opens that in its place.
+    assert "code/helper.py" in run_once(tree, suite_of(tree))
+
+
+def test_a_suite_whose_inputs_are_the_same_has_passed(tree: Path) -> None:
+    assert memory_of(tree).find(suite_of(tree)) is None
+    run_once(tree, suite_of(tree))
+    assert memory_of(tree).find(suite_of(tree)) == {"passed": "3"}
+    (tree / "apart/other").write_text("changed")
+    (tree / "apart/new").write_text("new")
+    assert memory_of(tree).find(suite_of(tree)) == {"passed": "3"}
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a document": lambda root: (root / "docs/page.md").write_text("Page"),
+    "a module": lambda root: (root / "code/helper.py").write_text("VALUE = 2\n"),
+    "what another process reads": lambda root: (root / "data/text").write_text("Text"),
+    "a new file in a listed folder": lambda root: (root / "data/new").write_text(""),
+    "a new module that may be found first": lambda root: (root / "code/sys.py").write_text(""),
+    "a file that is gone": lambda root: (root / "data/text").unlink(),
+    "the program": lambda root: (root / "program.py").write_text(PROGRAM + "\n"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_any_input_that_changes_runs_it_again(tree: Path, what: str) -> None:
+    run_once(tree, suite_of(tree))
+    CHANGES[what](tree)
+    assert memory_of(tree).find(suite_of(tree)) is None
+
+
+def test_what_a_suite_declares_counts_though_nobody_opens_it(tree: Path) -> None:
+    suite = suite_of(tree, reads=("apart",))
+    run_once(tree, suite)
+    assert memory_of(tree).find(suite) is not None
+    (tree / "apart/new").write_text("new")
+    assert memory_of(tree).find(suite) is None
+    (tree / "apart/new").unlink()
+    (tree / "apart/other").write_text("changed")
+    assert memory_of(tree).find(suite) is None
+
+
+def test_command_variables_and_facts_are_inputs(tree: Path) -> None:
+    run_once(tree, suite_of(tree))
+    assert memory_of(tree).find(suite_of(tree, name="other")) is None
+    assert memory_of(tree).find(suite_of(tree, command=(sys.executable, "-X", "dev"))) is None
+    assert memory_of(tree).find(suite_of(tree, environment={"CORRO_COMMIT": "1"})) is None
+    assert memory_of(tree, around="another kernel").find(suite_of(tree)) is None
+
+
+def test_facts_tell_variables_apart() -> None:
+    plain = facts({})
+    assert facts({"HOME": "/a", "CORRO_PASSED": "/b"}) == plain
+    assert facts({"CORRO_TRANSPORT": "tcp"}) != plain
+    assert facts({"OMP_NUM_THREADS": "1"}) != plain
+
+
+def test_what_python_has_installed_is_an_input_of_its_suites(tree: Path) -> None:
+    site = tree / ".venv/lib/python3.11/site-packages"
+    (site / "numpy-2.0.dist-info").mkdir(parents=True)
+    (site / "corro-0.1.0.dist-info").mkdir()
+    suite = suite_of(tree, venv=".venv")
+    run_once(tree, suite)
+    (site / "corro-0.1.0.dist-info").rename(site / "corro-0.2.0.dist-info")
+    assert memory_of(tree).find(suite) is not None
+    (site / "numpy-2.0.dist-info").rename(site / "numpy-2.1.dist-info")
+    assert memory_of(tree).find(suite) is None
+
+
+def test_nothing_is_found_if_all_is_to_run(tree: Path) -> None:
+    run_once(tree, suite_of(tree))
+    assert memory_of(tree, full=True).find(suite_of(tree)) is None
+
+
+def test_an_input_that_is_written_meanwhile_is_not_remembered(tree: Path) -> None:
+    suite = suite_of(tree)
+    started = time.time_ns()
+    written_at(tree / "docs/page.md", started + 1)
+    memory_of(tree).add(suite, {"docs/page.md"}, started, {})
+    assert memory_of(tree).find(suite) is None
+
+
+def test_a_file_that_comes_into_a_listed_folder_meanwhile_is_not_remembered(tree: Path) -> None:
+    suite = suite_of(tree)
+    started = time.time_ns()
+    while (tree / "data/new").write_text("") == 0 and not Digests(tree).is_younger(
+        "data/", started
+    ):
+        pass  # The clock of files ticks some milliseconds behind.
+    memory_of(tree).add(suite, {"data/"}, started, {})
+    assert memory_of(tree).find(suite) is None
+
+
+def test_two_branches_are_remembered_both(tree: Path) -> None:
+    run_once(tree, suite_of(tree))
+    (tree / "docs/page.md").write_text("of a branch")
+    written_at(tree / "docs/page.md", PAST_NS)
+    run_once(tree, suite_of(tree))
+    assert memory_of(tree).find(suite_of(tree)) is not None
+    (tree / "docs/page.md").write_text("page")
+    assert memory_of(tree).find(suite_of(tree)) is not None
+
+
+def test_a_broken_memory_remembers_nothing(tree: Path) -> None:
+    run_once(tree, suite_of(tree))
+    [file] = (tree.parent / "passed").iterdir()
+    file.write_text("{")
+    assert memory_of(tree).find(suite_of(tree)) is None
+    run_once(tree, suite_of(tree))
+    assert memory_of(tree).find(suite_of(tree)) is not None
+
+
+def test_lost_events_give_the_inputs_up(tree: Path) -> None:
+    watch = Watch(tree, watched_folders(tree))
+    opened = watch.start()
+    watch._note(-1, passed.IN_Q_OVERFLOW, "")
+    assert watch.stop(opened) is None
+    watch.close()
+
+
+def test_a_folder_that_cannot_be_watched_gives_the_inputs_up(tree: Path) -> None:
+    watch = Watch(tree, [tree / "missing"])
+    assert watch.stop(watch.start()) is None
+    watch.close()
+
+
+def test_programs_of_other_tests_that_ran_beside_are_no_inputs(tmp_path: Path) -> None:
+    own = passed.ROOT / "build/release/cpp/a_test"
+    suite = Suite("a", (str(own),))
+    opened = ["build/release/cpp/a_test", "build/release/cpp/b_test", "docs/page.md"]
+    assert suite.inputs_of(opened) == ["build/release/cpp/a_test", "docs/page.md"]
+    assert tmp_path

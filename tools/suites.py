@@ -1,0 +1,201 @@
+"""Runs suites, two side by side where they need not be alone, and leaves out what has passed.
+
+A suite is a program of its own: a gtest program, pytest on one file, a step of CI. What passed
+before with the same inputs is one line (passed.py). What fails shows all that it printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from passed import (
+    ROOT,
+    Digests,
+    Memory,
+    Suite,
+    Watch,
+    facts,
+    memory_folder,
+    runs_all,
+    watched_folders,
+)
+
+DRAIN_EVERY_S = 0.2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    suite: Suite
+    status: int  # Of the program; 0 for what passed before.
+    seconds: float
+    note: dict[str, str]  # What the caller wants to be remembered of it.
+    before: bool = False  # It passed before, and was not run.
+
+
+# Called with what a program has printed and its exit status; returns the status that counts and
+# the note.
+Judge = Callable[[Suite, int, str], tuple[int, dict[str, str]]]
+
+
+def memory(root: Path = ROOT) -> Memory:
+    return Memory(memory_folder(), facts(os.environ), Digests(root), runs_all())
+
+
+def run_program(suite: Suite) -> tuple[int, str]:
+    """Runs the suite's program to its end; returns its status, 124 for one that took too long."""
+    process = subprocess.Popen(
+        suite.command,
+        cwd=suite.folder,
+        env=os.environ | dict(suite.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=suite.timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        return 124, f"{output}\nended after {suite.timeout:.0f} s"
+    return process.returncode, output
+
+
+def judge_by_status(suite: Suite, status: int, output: str) -> tuple[int, dict[str, str]]:
+    del suite, output
+    return status, {}
+
+
+class Runner:
+    """Runs suites and keeps what came out. One thread calls run()."""
+
+    def __init__(self, memory: Memory, watch: Watch, judge: Judge = judge_by_status) -> None:
+        self._memory = memory
+        self._watch = watch
+        self._judge = judge
+        self._print = threading.Lock()
+
+    def run(self, suites: Sequence[Suite], workers: int) -> list[Outcome]:
+        """One kind after the other; at last, one by one, those that are to be alone."""
+        kinds = dict.fromkeys(suite.kind for suite in suites)
+        alone = [suite for suite in suites if suite.alone]
+        done: list[Outcome] = []
+        over = threading.Event()
+        drainer = threading.Thread(target=self._drain_until, args=(over,))
+        drainer.start()
+        try:
+            for kind in kinds:
+                together = [each for each in suites if each.kind == kind and not each.alone]
+                with ThreadPoolExecutor(workers) as pool:
+                    done += pool.map(self._one, together)
+            done += map(self._one, alone)
+        finally:
+            over.set()
+            drainer.join()
+        return done
+
+    def _drain_until(self, over: threading.Event) -> None:
+        while not over.wait(DRAIN_EVERY_S):
+            self._watch.drain()
+
+    def _one(self, suite: Suite) -> Outcome:
+        note = self._memory.find(suite)
+        if note is not None:
+            self._say(f"not run: {suite.name}: passed before with the same inputs")
+            return Outcome(suite, 0, 0, note, before=True)
+        opened = self._watch.start()
+        started_ns, started = time.time_ns(), time.monotonic()
+        status, output = run_program(suite)
+        took = time.monotonic() - started
+        read = self._watch.stop(opened)
+        status, note = self._judge(suite, status, output)
+        if status == 0:
+            self._say(f"passed {took:6.1f} s  {suite.name}", *skip_reasons(output))
+            if read is not None:
+                self._memory.add(suite, suite.inputs_of(read), started_ns, note)
+        else:
+            self._say(f"FAILED {took:6.1f} s  {suite.name} (status {status})", output)
+        return Outcome(suite, status, took, note)
+
+    def _say(self, *lines: str) -> None:
+        with self._print:
+            print(*lines, sep="\n", flush=True)
+
+
+def skip_reasons(output: str) -> Iterable[str]:
+    """Why pytest left tests out, by its -rs."""
+    return [line for line in output.splitlines() if line.startswith("SKIPPED")]
+
+
+def run_suites(
+    suites: Sequence[Suite], judge: Judge = judge_by_status, workers: int | None = None
+) -> list[Outcome]:
+    watch = Watch(ROOT, watched_folders(ROOT))
+    try:
+        return Runner(memory(), watch, judge).run(suites, workers or os.cpu_count() or 2)
+    finally:
+        watch.close()
+
+
+# Steps of CI that are one suite each, after `make setup`: `make NAME`. What a step may find built
+# and leave unopened is said.
+NATIVE = (
+    "cmake",
+    "cpp",
+    "python/src",
+    "python/CMakeLists.txt",
+    "CMakeLists.txt",
+    "CMakePresets.json",
+)
+WHEEL = ("python/corro", "python/horovod", "pyproject.toml", "README.md", "LICENSE", "Makefile")
+STEPS = {
+    "demo": (),
+    "install-test": (*NATIVE, *WHEEL, "tests/install"),
+    "docs": ("docs", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples"),
+    "kube-page": ("tests/kube", "deploy", "docs/kubernetes.md", "examples"),
+}
+MOST_DEMO_SECONDS = 240
+ACCURACY = re.compile(r"^demo: accuracy=([\d.]+)", re.MULTILINE)
+SECONDS = re.compile(r"^demo: .* seconds=([\d.]+)", re.MULTILINE)
+
+
+def judge_step(suite: Suite, status: int, output: str) -> tuple[int, dict[str, str]]:
+    """Shows the output of a step that passed. The demo has to have learned, and in time."""
+    if status:
+        return status, {}
+    print(output, end="", flush=True)
+    if suite.name == "make demo":
+        accuracy, seconds = ACCURACY.search(output), SECONDS.search(output)
+        if not accuracy or float(accuracy[1]) < 0.9:
+            print("demo: accuracy below 0.9", flush=True)
+            return 1, {}
+        if not seconds or float(seconds[1]) >= MOST_DEMO_SECONDS:
+            print(f"demo: above {MOST_DEMO_SECONDS} s", flush=True)
+            return 1, {}
+    return status, {}
+
+
+def main(argv: Sequence[str]) -> int:
+    [name] = argv
+    make = shutil.which("make") or "make"
+    [outcome] = run_suites(
+        [Suite(f"make {name}", (make, name), reads=STEPS[name], venv=".venv")], judge_step
+    )
+    return outcome.status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""How suites are run: which side by side, what is shown, what is left out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from passed import Digests, Memory, Suite, Watch, watched_folders
+from suites import Outcome, Runner, judge_step, run_program
+
+# Says who runs at the same time: each leaves a file while it is there.
+TOGETHER = """
+import os, sys
+folder, name, wanted = sys.argv[1:]
+open(os.path.join(folder, name), "w").close()
+while not os.path.exists(os.path.join(folder, wanted)):
+    pass
+"""
+ALONE = """
+import os, sys
+folder, name = sys.argv[1:]
+path = os.path.join(folder, "running")
+os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+os.unlink(path)
+"""
+
+
+def suite_of(name: str, program: str, *words: str, **more: object) -> Suite:
+    command = (sys.executable, "-c", program, *words)
+    return Suite(name, command, timeout=60, **more)  # type: ignore[arg-type]
+
+
+def run(tmp_path: Path, *suites: Suite) -> list[Outcome]:
+    tree = tmp_path / "tree"
+    tree.mkdir(exist_ok=True)
+    watch = Watch(tree, watched_folders(tree))
+    memory = Memory(tmp_path / "passed", "facts", Digests(tree))
+    try:
+        return Runner(memory, watch).run(suites, workers=2)
+    finally:
+        watch.close()
+
+
+def test_two_of_a_kind_run_side_by_side(tmp_path: Path) -> None:
+    pair = [
+        suite_of("a", TOGETHER, str(tmp_path), "a", "b"),
+        suite_of("b", TOGETHER, str(tmp_path), "b", "a"),
+    ]
+    assert [outcome.status for outcome in run(tmp_path, *pair)] == [0, 0]
+
+
+def test_others_run_one_by_one(tmp_path: Path) -> None:
+    suites = [suite_of(f"alone {i}", ALONE, str(tmp_path), "x", alone=True) for i in range(3)]
+    suites += [suite_of(f"kind {i}", ALONE, str(tmp_path), "x", kind=str(i)) for i in range(3)]
+    assert [outcome.status for outcome in run(tmp_path, *suites)] == [0] * 6
+
+
+def test_what_passed_is_a_line_the_next_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = suite_of("quiet", "print('words')")
+    [first], [second] = run(tmp_path, suite), run(tmp_path, suite)
+    assert (first.before, second.before) == (False, True)
+    out = capsys.readouterr().out
+    assert "not run: quiet: passed before with the same inputs\n" in out
+    assert "words" not in out
+
+
+def test_a_failure_shows_what_was_printed_and_is_not_remembered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = suite_of("loud", "print('words'); raise SystemExit(3)")
+    for _ in range(2):
+        assert [outcome.status for outcome in run(tmp_path, suite)] == [3]
+    assert capsys.readouterr().out.count("words") == 2
+
+
+def test_reasons_of_skipped_tests_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, suite_of("some", "print('SKIPPED [1] x.py:1: no GPU')"))
+    assert "SKIPPED [1] x.py:1: no GPU" in capsys.readouterr().out
+
+
+def test_a_suite_that_takes_too_long_is_ended() -> None:
+    program = "import subprocess; subprocess.run(['cat'], stdin=subprocess.PIPE)"
+    status, output = run_program(
+        Suite("endless", (sys.executable, "-c", f"while True: {program!r}"), timeout=0.5)
+    )
+    assert status == 124
+    assert "ended after" in output
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("demo: accuracy=0.912 images/s=9000 seconds=80.1", 0),
+        ("demo: accuracy=0.891 images/s=9000 seconds=80.1", 1),
+        ("demo: accuracy=0.912 images/s=9000 seconds=250.0", 1),
+        ("", 1),
+    ],
+)
+def test_the_demo_has_to_have_learned_in_time(line: str, status: int) -> None:
+    assert judge_step(Suite("make demo", ()), 0, line)[0] == status
+    assert judge_step(Suite("make docs", ()), 0, line)[0] == 0
