@@ -1,4 +1,5 @@
-// Every collective on every path: against a slow reference, for many sizes, types and roots.
+// Every collective on every path: against a slow reference, for many sizes, types and roots. The
+// suite Topologies is the conformance of transports: whatever a group's fabric is chosen from.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,14 +32,15 @@ struct Case {
   uint64_t count;
   Memory memory;
   std::string_view rules = {};  ///< As in CORRO_ALGORITHMS.
-  std::string_view hosts = {};  ///< Of each rank, with two levels; empty: all on one.
+  std::string_view hosts = {};  ///< Of each rank; empty: all on one.
 };
 
 std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  if (!c.hosts.empty()) return fmt::format("hosts_{}_{}_{}", c.hosts, c.count, name_of(c.memory));
   const std::string_view algorithm = c.rules.substr(c.rules.rfind('=') + 1);
-  return fmt::format("{}_ranks_{}_{}_{}{}{}", c.size, c.board ? "board" : "streams", c.count,
+  const std::string ranks =
+      c.hosts.empty() ? fmt::format("{}_ranks", c.size) : fmt::format("hosts_{}", c.hosts);
+  return fmt::format("{}_{}_{}_{}{}{}", ranks, c.board ? "board" : "streams", c.count,
                      name_of(c.memory), algorithm.empty() ? "" : "_", algorithm);
 }
 
@@ -53,7 +55,6 @@ class Collectives : public ::testing::TestWithParam<Case> {
                 .short_moves = !GetParam().hosts.empty() && GetParam().count < 100,
                 .selection = selection()}) {}
   [[nodiscard]] static collective::SelectionTable selection() {
-    if (!GetParam().hosts.empty()) return two_level_everywhere();
     return {.rules = collective::parse_selection_rules(GetParam().rules).value()};
   }
 
@@ -430,18 +431,54 @@ std::vector<Case> two_level_cases() {
        {"0011", "00001111", "00112233", "0001", "011222", "0101", "0120120"}) {
     const auto size = static_cast<int32_t>(hosts.size());
     for (const uint64_t count : {0U, 1U, 9U, 5001U})
-      all.push_back({size, true, count, Memory::kPrivate, {}, hosts});
+      all.push_back({size, true, count, Memory::kPrivate, kTwoLevelEverywhere, hosts});
   }
   for (const std::string_view hosts : {"0011", "010"}) {
     const auto size = static_cast<int32_t>(hosts.size());
     for (const uint64_t count : {16383U, 65536U, 70001U})
-      all.push_back({size, true, count, Memory::kPrivate, {}, hosts});
-    all.push_back({size, true, 40001, Memory::kMixed, {}, hosts});
+      all.push_back({size, true, count, Memory::kPrivate, kTwoLevelEverywhere, hosts});
+    all.push_back({size, true, 40001, Memory::kMixed, kTwoLevelEverywhere, hosts});
   }
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(TwoLevel, Collectives, ::testing::ValuesIn(two_level_cases()),
                          name_of_case);
+
+/// Every transport with every form of hosts: one; one rank each; uneven ones; one whose ranks are
+/// no neighbours. By the default choice of algorithms, and where the user asks for two levels.
+std::vector<Case> topologies() {
+  std::vector<Case> all;
+  for (const bool board : {true, false}) {
+    for (const std::string_view hosts : {"000", "012", "001", "000112", "0110"}) {
+      const auto size = static_cast<int32_t>(hosts.size());
+      for (const std::string_view rules : {std::string_view(), kTwoLevelEverywhere}) {
+        for (const uint64_t count : {1U, 20001U})
+          all.push_back({size, board, count, Memory::kPrivate, rules, hosts});
+      }
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Topologies, Collectives, ::testing::ValuesIn(topologies()), name_of_case);
+
+/// More ranks than a board has room for on one host, and one rank on another.
+TEST(Topologies, AHostWithMoreRanksThanABoardHasExchangesMessages) {
+  std::vector<int32_t> hosts(collective::kMaxBoardRanks + 2);
+  hosts.back() = 1;
+  const auto size = static_cast<int32_t>(hosts.size());
+  World world({.size = size, .hosts = hosts, .heap_bytes = 4096, .stream_bytes = 1024});
+  std::vector<int32_t> data(hosts.size(), 1);
+  for (const Status& result : world.run_all([&](int32_t r) {
+         OpRequest made{.kind = OpKind::kAllreduce, .dtype = DType::kI32};
+         made.output = reinterpret_cast<std::byte*>(&data[static_cast<size_t>(r)]);
+         made.input = made.output;
+         made.count = 1;
+         return made;
+       })) {
+    ASSERT_TRUE(result.ok()) << result.to_string();
+  }
+  EXPECT_EQ(data, std::vector<int32_t>(hosts.size(), size));
+}
 
 TEST(Selection, DecidesHowManyMessagesThereAre) {
   std::vector<float> data(4, 1.0F);

@@ -22,11 +22,7 @@ std::vector<int32_t> hosts_of(std::string_view text) {
 }
 
 collective::SelectionTable two_level_everywhere() {
-  return {.rules = collective::parse_selection_rules(
-                       "allreduce=two_level,reducescatter=two_level,"
-                       "allgather=two_level,alltoall=two_level,"
-                       "broadcast=two_level,reduce=two_level,barrier=two_level")
-                       .value()};
+  return {.rules = collective::parse_selection_rules(kTwoLevelEverywhere).value()};
 }
 
 World::World(const WorldOptions& options)
@@ -68,7 +64,7 @@ runtime::EnginePeer World::peer(size_t of, size_t member,
                                 std::unique_ptr<transport::Stream> stream) const {
   return {.where = "in this process",
           .host = std::to_string(host_of(member)),
-          .segment = host_of(of) == host_of(member) ? segments_[member] : nullptr,
+          .segment = options_.board && host_of(of) == host_of(member) ? segments_[member] : nullptr,
           .stream = std::move(stream),
           .pid = options_.private_reads ? getpid() : 0};
 }

@@ -23,7 +23,7 @@ namespace corro::testing {
 struct WorldOptions {
   int32_t size = 2;
   uint64_t seed = 1;
-  bool board = true;                ///< false: schedules over in-memory streams.
+  bool board = true;                ///< false: as CORRO_TRANSPORT=tcp, over in-memory streams.
   std::vector<int32_t> hosts = {};  ///< Of each rank; empty: all on one.
   bool private_reads = true;        ///< Ranks may read each other's private memory.
   Duration timeout = std::chrono::seconds(60);
@@ -39,7 +39,11 @@ struct WorldOptions {
 
 /// Hosts of ranks as text: "0112" for one rank on host 0, two on host 1 and one on host 2.
 [[nodiscard]] std::vector<int32_t> hosts_of(std::string_view text);
-/// Chooses two-level for whatever it can do.
+/// As CORRO_ALGORITHMS: two-level for whatever it can do.
+inline constexpr std::string_view kTwoLevelEverywhere =
+    "allreduce=two_level,reducescatter=two_level,allgather=two_level,alltoall=two_level,"
+    "broadcast=two_level,reduce=two_level,barrier=two_level";
+/// The same as a table.
 [[nodiscard]] collective::SelectionTable two_level_everywhere();
 
 /// Loop-confined: every engine is polled by the thread that calls run().

@@ -45,24 +45,13 @@ def test_two_hosts_of_two_ranks(launch: Launch) -> None:
     launch("-c", TWO_A_HOST, ranks=4).check()
 
 
-# Says how many bytes and messages it has sent for one allreduce of a million f32.
-TWO_LEVELS = """
-import json
-import os
+VERBS = """
 import numpy
 import corro
 import corro.numpy as cn
 
 corro.init()
 rank, size, ranks = corro.rank(), corro.size(), range(corro.size())
-assert "two_level" in corro.world().selection_table()
-
-
-def sent():
-    engine = corro._context.current().engine
-    return [engine.counter("bytes_sent"), engine.counter("messages_sent")]
-
-
 for count in (0, 1, 1000, 70_001, 300_000):
     for dtype in (numpy.float32, numpy.int64, numpy.float16):
         mine = (numpy.arange(count) % 7 + rank).astype(dtype)
@@ -75,6 +64,29 @@ for count in (0, 1, 1000, 70_001, 300_000):
         assert (cn.reducescatter(blocks, corro.Sum) == total).all()
         assert (cn.alltoall(blocks)[0].reshape(size, count) == gathered).all()
     cn.barrier()
+"""
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("layout", ["001", "000112", "0101", "012"])
+def test_every_verb_on_hosts_of_any_size(launch: Launch, transport: str, layout: str) -> None:
+    host = f"import os; os.environ['CORRO_HOST_ID'] = {layout!r}[int(os.environ['CORRO_RANK'])]"
+    variables = {"CORRO_TRANSPORT": transport, "OMP_NUM_THREADS": "1"}
+    launch("-c", f"{host}\n{VERBS}", ranks=len(layout), **variables).check()
+
+
+# Says how many bytes and messages it has sent for one allreduce of a million f32.
+TWO_LEVELS = f"""
+import json
+{VERBS}
+assert "two_level" in corro.world().selection_table()
+
+
+def sent():
+    engine = corro._context.current().engine
+    return [engine.counter("bytes_sent"), engine.counter("messages_sent")]
+
+
 large = numpy.ones(1_000_000, numpy.float32)
 before = sent()
 cn.allreduce(large, corro.Sum)

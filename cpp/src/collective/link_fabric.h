@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "collective/fabric.h"
 #include "collective/runner.h"
 #include "collective/schedule_cache.h"
@@ -14,11 +15,14 @@ namespace corro::collective {
 
 class LinkFabric final : public Fabric {
  public:
-  /// The endpoints and the table outlive it; the table changes only while nothing has run.
+  /// A topology of one level: there is no memory for the stages of another one. The endpoints and
+  /// the table outlive it; the table changes only while nothing has run.
   LinkFabric(Links links, Topology topology, const SelectionTable& selection, SegmentPool& scratch)
       : Fabric(links.size(), scratch),
         links_(std::move(links)),
-        schedules_(links_.rank, std::move(topology), selection) {}
+        schedules_(links_.rank, std::move(topology), selection) {
+    CORRO_CHECK(!schedules_.topology().two_levels());
+  }
 
   [[nodiscard]] FabricTraits traits() const override { return {.by_messages = true}; }
   [[nodiscard]] std::string describe() const override { return schedules_.describe(); }

@@ -16,7 +16,8 @@ namespace {
 
 using Made = std::unique_ptr<collective::Fabric>;
 
-/// Of all members. Hosts by the names that all members know them by.
+/// Of all members. Hosts by the names that all members know them by; whether their ranks share
+/// memory is decided from what all members know alike, since schedules follow from it.
 collective::Topology topology_of(const EngineParts& parts, const GroupFacts& facts) {
   std::map<std::string, int32_t> numbers;
   std::vector<int32_t> hosts;
@@ -24,20 +25,16 @@ collective::Topology topology_of(const EngineParts& parts, const GroupFacts& fac
     const auto next = static_cast<int32_t>(numbers.size());
     hosts.push_back(numbers.try_emplace(parts.peers.peer(member).host, next).first->second);
   }
-  return collective::Topology(hosts);
-}
-
-/// Decided from what all members know alike.
-bool uses_boards(const EngineParts& parts, const collective::Topology& topology) {
-  if (!parts.options.use_board) return false;
+  const collective::Topology topology(hosts);
+  bool boards = parts.options.use_board;
   for (int32_t host = 0; host < topology.hosts(); ++host)
-    if (topology.size_of(host) > collective::kMaxBoardRanks) return false;
-  return true;
+    boards = boards && topology.size_of(host) <= collective::kMaxBoardRanks;
+  return boards ? topology : topology.without_shared_memory();
 }
 
-bool shares_memory(const EngineParts& parts, const GroupFacts& facts) {
-  const collective::Topology topology = topology_of(parts, facts);
-  return topology.hosts() == 1 && uses_boards(parts, topology);
+/// All members use one board.
+bool is_one_board(const collective::Topology& topology) {
+  return topology.shares_memory() && topology.hosts() == 1;
 }
 
 /// A board of these group ranks, which are on this host.
@@ -62,9 +59,8 @@ Result<std::unique_ptr<collective::Board>> make_board(EngineParts& parts, const 
 /// The board if all members share this host's memory; boards and links if some do; else links.
 Result<Made> make_fabric(EngineParts& parts, const GroupFacts& facts, const LaneKey& lane) {
   collective::Topology topology = topology_of(parts, facts);
-  const bool boards = uses_boards(parts, topology);
   const std::span<const int32_t> neighbours = topology.ranks_on(topology.host_of(facts.rank));
-  if (boards && topology.hosts() == 1) {
+  if (is_one_board(topology)) {
     CORRO_ASSIGN(auto board, make_board(parts, facts, lane, neighbours));
     return Made(new collective::BoardFabric(std::move(board), parts.scratch));
   }
@@ -73,7 +69,7 @@ Result<Made> make_fabric(EngineParts& parts, const GroupFacts& facts, const Lane
   for (const MemberId member : facts.members)
     links.endpoints.push_back(parts.peers.endpoint(member));
   const collective::SelectionTable& selection = parts.options.selection;
-  if (!boards || !topology.two_levels())
+  if (!topology.two_levels())
     return Made(new collective::LinkFabric(std::move(links), std::move(topology), selection,
                                            parts.scratch));
   CORRO_ASSIGN(auto board, make_board(parts, facts, lane, neighbours));
@@ -107,7 +103,7 @@ Group::Group(GroupFacts facts, EngineParts& parts)
     : facts_(std::move(facts)),
       parts_(parts),
       pairs_(facts_, parts_),
-      named_(facts_, parts_, shares_memory(parts_, facts_),
+      named_(facts_, parts_, is_one_board(topology_of(parts_, facts_)),
              [this](const LaneKey& lane) { return make_fabric(parts_, facts_, lane); }),
       plans_(facts_, parts_, [this](const GroupFacts& of, const LaneKey& lane) {
         return make_fabric(parts_, of, lane);
