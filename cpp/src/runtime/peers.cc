@@ -11,13 +11,6 @@ namespace {
 /// How often close() tries to send what is left.
 constexpr int kMostFlushes = 1000;
 
-/// A stream that only ends would say that this member was lost.
-void turn_away(std::unique_ptr<transport::Stream> stream) {
-  transport::Endpoint endpoint(std::move(stream), [](const wire::Control& /*control*/) {});
-  endpoint.send_control({.kind = wire::ControlKind::kGoodbye});
-  for (int i = 0; i < kMostFlushes && endpoint.has_unsent(); ++i) (void)endpoint.progress();
-}
-
 }  // namespace
 
 Peers::Entry& Peers::entry(MemberId member) const {
@@ -37,14 +30,7 @@ void Peers::add(MemberId member, EnginePeer peer) {
   if (added.peer.stream != nullptr) added.fd = added.peer.stream->poll_fd();
   added.endpoint = std::make_unique<transport::Endpoint>(
       std::move(added.peer.stream),
-      [this, member, &added](const wire::Control& control) {
-        if (control.kind == wire::ControlKind::kGoodbye) {
-          added.said_goodbye = true;
-          events_.emplace_back(PeerDeparted{member});
-        } else if (control.lane.epoch >= epoch_) {
-          events_.emplace_back(PeerSaid{member, control});
-        }
-      },
+      [this, member](const wire::Control& control) { hear(member, control); },
       transport::EndpointLimits{},
       [this, member](const transport::MessageKey& key, const SignatureBits& signature) {
         events_.emplace_back(PeerStray{member, key, signature});
@@ -63,6 +49,13 @@ void Peers::connect(MemberId member, std::unique_ptr<transport::Stream> stream) 
   one.endpoint->connect(std::move(stream));
 }
 
+/// A stream that only ends would say that this member was lost.
+void Peers::turn_away(std::unique_ptr<transport::Stream> stream) {
+  transport::Endpoint endpoint(std::move(stream), [](const wire::Control& /*control*/) {});
+  endpoint.send_control({.kind = wire::ControlKind::kGoodbye});
+  for (int i = 0; i < kMostFlushes && endpoint.has_unsent(); ++i) (void)endpoint.progress();
+}
+
 void Peers::remove(MemberId member) {
   (void)entry(member);
   events_.erase(events_.begin(), events_.begin() + static_cast<std::ptrdiff_t>(next_event_));
@@ -71,6 +64,15 @@ void Peers::remove(MemberId member) {
     return std::visit([](const auto& one) { return one.who(); }, event) == member;
   });
   entries_[static_cast<size_t>(member)].reset();
+}
+
+void Peers::hear(MemberId from, const wire::Control& control) {
+  if (control.kind == wire::ControlKind::kGoodbye) {
+    entry(from).said_goodbye = true;
+    events_.emplace_back(PeerDeparted{from});
+  } else if (control.lane.epoch >= epoch_) {
+    events_.emplace_back(PeerSaid{from, control});
+  }
 }
 
 bool Peers::poll(Look look) {

@@ -162,8 +162,10 @@ class Peers {
     [[nodiscard]] bool begins_to_want_stream();
   };
   [[nodiscard]] Entry& entry(MemberId member) const;
+  void hear(MemberId from, const wire::Control& control);
   bool look_at(MemberId member, Entry& entry);
   void look_for_goodbye(MemberId member, Entry& entry);
+  static void turn_away(std::unique_ptr<transport::Stream> stream);
 
   MemberId own_;
   bool connects_;
