@@ -40,6 +40,82 @@ def test_verbs_with_closing_rounds(launch: Launch) -> None:
     launch(*files, ranks=2, CORRO_COMMIT="1", CORRO_TEST_IN_RANKS="1").check()
 
 
+# Rank 1 leaves in order while receives without a source are posted everywhere. That it has left is
+# known on rank 0 once a receive from rank 1 alone fails; only then rank 2 is told to go on.
+ANY_SOURCE = """
+import os
+import torch
+import torch.distributed as dist
+import corro
+import corro.torch
+
+dist.init_process_group("corro")
+rank, number = dist.get_rank(), torch.zeros(1)
+if rank == 1:
+    dist.send(torch.ones(1), 0, tag=5)
+elif rank == 0:
+    assert dist.recv(number, tag=5) == 1 and number.item() == 1
+    posted = dist.irecv(number, tag=5)
+    try:
+        dist.recv(torch.zeros(1), 1, tag=6)
+    except corro.RankLostError as error:
+        assert error.rank == 1 and "rank 1 has left the job" in str(error), error
+    assert not posted.is_completed()
+    dist.send(torch.ones(1), 2, tag=7)
+    posted.wait()
+    assert number.item() == 2 and posted._source_rank() == 2
+    dist.send(torch.ones(1), 2, tag=8)
+    for call in (lambda: dist.recv(number, tag=5), lambda: dist.recv(number, tag=9)):
+        try:
+            call()
+        except corro.RankLostError as error:
+            assert "ranks 1 and 2 have left the job or were lost" in str(error), error
+        else:
+            raise AssertionError("somebody has sent")
+else:
+    posted = dist.irecv(number, tag=7)
+    posted.wait()
+    assert posted._source_rank() == 0
+    dist.send(torch.full((1,), 2.0), 0, tag=5)
+    assert dist.recv(number, tag=8) == 0
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_receive_without_a_source_outlives_ranks_that_leave(
+    launch: Launch, transport: str
+) -> None:
+    launch("-c", ANY_SOURCE, ranks=3, CORRO_TRANSPORT=transport).check()
+
+
+# The messages of rank 0 have another size than the receives that were posted without a source.
+MISFIT = """
+import torch
+import torch.distributed as dist
+import corro
+import corro.torch
+
+dist.init_process_group("corro")
+if dist.get_rank() == 0:
+    for other in (1, 2):
+        dist.send(torch.ones(4), other, tag=5)
+else:
+    try:
+        dist.recv(torch.zeros(2), tag=5)
+    except corro.MismatchError as error:
+        assert error.rank == 0, error
+    else:
+        raise AssertionError("it fits")
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def test_a_receive_without_a_source_says_that_a_message_does_not_fit(launch: Launch) -> None:
+    launch("-c", MISFIT, ranks=3).check()
+
+
 # Leaves with works in flight on the world and on a group, and without a goodbye. Before that it
 # makes groups again that were destroyed: torchrun keeps the store with their keys, and rank 0 comes
 # late.

@@ -159,6 +159,12 @@ Status disagreement(int32_t one, const SignatureBits& signature, int32_t other,
           {.rank = other}};
 }
 
+Status has_left(int32_t world_rank) {
+  return {Code::kUnavailable,
+          fmt::format("rank {} has left the job", world_rank),
+          {.rank = world_rank}};
+}
+
 std::string describe_wait(int32_t culprit, int32_t awaited, Duration waited) {
   std::string text = culprit < 0 ? "waited" : fmt::format("waited for rank {}", culprit);
   if (culprit != awaited) text += fmt::format(" (by way of rank {})", awaited);

@@ -171,6 +171,8 @@ void tell_members(EngineParts& parts, const GroupFacts& facts, const wire::Contr
 /// Two ranks called different operations. World ranks.
 [[nodiscard]] Status disagreement(int32_t one, const SignatureBits& signature, int32_t other,
                                   const SignatureBits& others);
+/// A rank that something waits for has ended in an orderly way. World rank.
+[[nodiscard]] Status has_left(int32_t world_rank);
 /// "waited for rank 2 (by way of rank 1) for 60 s". World ranks; -1: unknown.
 [[nodiscard]] std::string describe_wait(int32_t culprit, int32_t awaited, Duration waited);
 

@@ -288,19 +288,14 @@ void Group::lose(MemberId member, Time now) {
        News::kHeard, now);
 }
 
-/// What waits for a rank that has left will wait for ever.
 void Group::check_departed(Time now) {
+  pairs_.end_departed();
+  plans_.check_departed(now);
   int32_t left = one_shots_->awaited_that_left();
-  if (left < 0) left = pairs_.awaited_that_left();
-  if (left < 0) left = facts_.index_of(plans_.awaited_that_left(now));
   if (left < 0) left = named_.awaited_that_left();
   if (left < 0) return;
   const int32_t world_rank = facts_.world_rank(left);
-  fail({{Code::kUnavailable,
-         fmt::format("rank {} has left the job", world_rank),
-         {.rank = world_rank}},
-        world_rank},
-       News::kFound, now);
+  fail({has_left(world_rank), world_rank}, News::kFound, now);
 }
 
 void Group::close(const Status& cause) {

@@ -50,8 +50,10 @@ class Group {
   /// What a member says, and a message of it that nothing waits for here.
   void hear(MemberId from, const wire::Control& control, Time now);
   void judge(MemberId from, const transport::MessageKey& key, const SignatureBits& signature);
-  /// A member was lost: the group fails. One has left: what waits for it fails the group.
+  /// A member was lost: the group fails.
   void lose(MemberId member, Time now);
+  /// Members have left. What waits for one of them waits for ever, and ends: a send, a receive or a
+  /// plan alone, a collective with the group, since all members take part in it.
   void check_departed(Time now);
   /// Who has to say that a group has failed.
   enum class News : uint8_t {

@@ -104,12 +104,15 @@ Time LoadedPlan::next_deadline() const {
   return earliest;
 }
 
-MemberId LoadedPlan::awaited_that_left(Time now) {
-  for (const PlanLane* lane : part_.lanes()) {
+void LoadedPlan::check_departed(Time now) {
+  for (PlanLane* lane : part_.lanes()) {
     const MemberId left = lane->awaited_that_left();
-    if (left >= 0) return may_hear_why(why_until_, now) ? -1 : left;
+    if (left < 0) continue;
+    if (may_hear_why(why_until_, now)) return;
+    const Status cause = has_left(facts_.world_rank(facts_.index_of(left)));
+    lane->stop(cause, now);  // First: its services are what it happened in.
+    return stop(cause, now);
   }
-  return -1;
 }
 
 void LoadedPlan::hear(MemberId from, const wire::Control& control, Time now) {

@@ -9,7 +9,8 @@
 // and the keys of the plan and of its lanes follow from it, so what an earlier run left on the way
 // fits nowhere.
 //
-//   runs -- a firing fails or is late, a member is lost, STOP is heard, stop() --> stopped
+//   runs -- a firing fails or is late, a member is lost, or has left and is waited for, STOP is
+//           heard, stop() --> stopped
 //
 // Who finds the reason says STOP to all members. A rank may see the end before it hears why: a
 // board that was given up, a member that has left. It waits for the reason for a second. On each
@@ -68,9 +69,9 @@ class LoadedPlan {
   /// waits, and no thread computes any: a thread that computes may take as long as it likes.
   void check_served(Time now);
   [[nodiscard]] Time next_deadline() const;
-  /// The first member that has left and that something in flight waits for, or -1. Not at once: its
-  /// STOP, or the one that it had heard, may still be on its way.
-  [[nodiscard]] MemberId awaited_that_left(Time now);
+  /// Stops it on all ranks if something in flight waits for a member that has left. Not at once:
+  /// its STOP, or the one that it had heard, may still be on its way.
+  void check_departed(Time now);
 
  private:
   struct Waiter {

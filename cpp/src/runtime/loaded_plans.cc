@@ -53,11 +53,8 @@ Time LoadedPlans::next_deadline() const {
   return earliest;
 }
 
-MemberId LoadedPlans::awaited_that_left(Time now) {
-  for (const auto& plan : plans_) {
-    if (const MemberId left = plan->awaited_that_left(now); left >= 0) return left;
-  }
-  return -1;
+void LoadedPlans::check_departed(Time now) {
+  for (const auto& plan : plans_) plan->check_departed(now);
 }
 
 }  // namespace corro::runtime

@@ -33,7 +33,7 @@ class LoadedPlans {
   void check(Time now);
   [[nodiscard]] Time next_deadline() const;
   /// See LoadedPlan.
-  [[nodiscard]] MemberId awaited_that_left(Time now);
+  void check_departed(Time now);
 
  private:
   const GroupFacts& facts_;

@@ -101,12 +101,14 @@ Time PairLane::next_deadline() const {
   return earliest;
 }
 
-int32_t PairLane::awaited_that_left() const {
+void PairLane::end_departed() {
   for (const auto& pair : flights_) {
+    if (pair->flight.over) continue;
     const int32_t awaited = pair->flight.request->root;
-    if (parts_.peers.departed(facts_.member(awaited))) return awaited;
+    if (!parts_.peers.departed(facts_.member(awaited))) continue;
+    end(*pair, describe_failure(facts_, pair->flight, has_left(facts_.world_rank(awaited))));
   }
-  return -1;
+  sweep();
 }
 
 void PairLane::close_links() {

@@ -6,6 +6,10 @@
 // the n-th recv. All are started at once and end in any order. The link remembers which are over;
 // the endpoint hears of the sequence below which all are, and drops what still comes for those. A
 // send is over when its bytes have left, whether or not the other rank has asked for them.
+//
+// A send or receive needs one other rank. If that rank leaves in an orderly way, it fails alone: a
+// receive without a source is one from each rank (python/corro/torch/any_source.py), and goes on
+// while one of them is there.
 #pragma once
 
 #include <map>
@@ -37,8 +41,8 @@ class PairLane {
   /// Looks at deadlines.
   void check(Time now);
   [[nodiscard]] Time next_deadline() const;
-  /// The first member that has left and that one waits for, or -1.
-  [[nodiscard]] int32_t awaited_that_left() const;
+  /// Ends those that wait for a member that has left.
+  void end_departed();
   [[nodiscard]] std::optional<GroupFailure> take_failure() { return std::exchange(failure_, {}); }
   /// The lane is over: nothing that still comes for its links is kept.
   void close_links();

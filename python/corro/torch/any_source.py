@@ -3,8 +3,10 @@
 The engine receives from a rank that is named. So a receive without a source posts one from every
 other rank, each into memory of its own, and takes the first that is done. The others stay posted:
 what they bring is for the next receive with that tag, also for one that names its source. So all
-messages with that tag have to be of one size. A rank that is lost or has left brings nothing more;
-that is an error once no other rank is left.
+messages with that tag have to be of one size. A rank that has left brings nothing more: its
+receives fail alone, and those from other ranks stay posted. That is an error once no rank is left
+that could send. Any other failure of a receive ends the call that waits: a message that does not
+fit, or the end of the group.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 from corro import _native
 from corro._completion import Completions
 from corro._context import Group
-from corro.errors import CorroError, InvalidArgumentError, TimeoutError
+from corro.errors import CorroError, InvalidArgumentError, RankLostError, TimeoutError
 from corro.torch import arithmetic
 from corro.torch.verbs import host_like
 from corro.torch.works import CorroWork
@@ -34,9 +36,9 @@ class Posted:
 
     def __init__(self, group: Group, completions: Completions) -> None:
         self._group, self._completions = group, completions
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # Of a lock that its holder may take again.
         self._works: dict[Key, tuple[_native.Work, Tensor]] = {}  # The oldest first.
-        self._gone: dict[int, CorroError] = {}
+        self._gone: dict[int, RankLostError] = {}
 
     def has(self, tag: int, source: int) -> bool:
         """Returns whether the source's next message with this tag comes here."""
@@ -63,38 +65,69 @@ class Posted:
                 self._works[tag, source] = work, memory
             self._completions.watch(work, self._tell)
 
-    def ready(self, tag: int, sources: Sequence[int]) -> Key | None:
-        """Returns which receive is done, or has failed: the one posted first."""
-        keys = [key for key in self._works if key[0] == tag and key[1] in sources]
-        return next((key for key in keys if self._works[key][0].done()), None)
+    def over(self, tag: int, sources: Sequence[int]) -> bool:
+        """Returns whether take() would return, or raise, at once."""
+        with self._changed:
+            return self._find(tag, sources) is not None or self._all_gone(sources)
 
     def take(
         self, tag: int, sources: Sequence[int], like: Tensor, seconds: float
     ) -> tuple[int, _native.Work, Tensor]:
         """Blocks until a message of one of the sources is there; returns its source, too."""
         self._completions.hand_on()
-        while True:
-            with self._changed:
-                key = self._changed.wait_for(lambda: self.ready(tag, sources), seconds)
-                if key is None:
-                    raise TimeoutError(
-                        f"recv: waited for ranks {list(sources)} with tag {tag} for {seconds:g} s",
-                        op="recv",
-                    )
-                work, memory = self._works.pop(key)
-            try:
-                work.wait()
-            except CorroError as error:
-                self._gone[key[1]] = error
-                if all(source in self._gone for source in sources):
-                    raise
-                continue
-            if (memory.dtype, memory.numel()) != (like.dtype, like.numel()):
-                raise InvalidArgumentError(
-                    f"recv: {like.numel()} elements of {like.dtype} are wanted, but with tag {tag}"
-                    f" receives of {memory.numel()} of {memory.dtype} were posted without a source"
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.over(tag, sources), seconds):
+                raise TimeoutError(
+                    f"recv: waited for ranks {list(sources)} with tag {tag} for {seconds:g} s",
+                    op="recv",
                 )
-            return key[1], work, memory
+            key = self._find(tag, sources)
+            if key is None:
+                raise self._nobody_is_left(tag, sources)
+            work, memory = self._works.pop(key)
+        work.wait()
+        if (memory.dtype, memory.numel()) != (like.dtype, like.numel()):
+            raise InvalidArgumentError(
+                f"recv: {like.numel()} elements of {like.dtype} are wanted, but with tag {tag}"
+                f" receives of {memory.numel()} of {memory.dtype} were posted without a source"
+            )
+        return key[1], work, memory
+
+    def _find(self, tag: int, sources: Sequence[int]) -> Key | None:
+        """Returns the receive that is done, or has failed: the one posted first.
+
+        Those whose rank has left are forgotten.
+        """
+        keys = [key for key in self._works if key[0] == tag and key[1] in sources]
+        done = (key for key in keys if self._works[key][0].done())
+        return next((key for key in done if not self._forget_if_gone(key)), None)
+
+    def _forget_if_gone(self, key: Key) -> bool:
+        try:
+            self._works[key][0].wait()
+        except RankLostError as error:
+            self._gone[key[1]] = error
+            del self._works[key]
+            return True
+        except CorroError:
+            pass  # For the call that takes it.
+        return False
+
+    def _all_gone(self, sources: Sequence[int]) -> bool:
+        return all(source in self._gone for source in sources)
+
+    def _nobody_is_left(self, tag: int, sources: Sequence[int]) -> RankLostError:
+        errors = [self._gone[source] for source in sources]
+        ranks = sorted({error.rank for error in errors})
+        if len(ranks) == 1:  # The only other rank, or one whose loss ended the group.
+            return errors[0]
+        names = ", ".join(map(str, ranks[:-1]))
+        return RankLostError(
+            f"recv: waited for a message with tag {tag}, but ranks {names} and {ranks[-1]} have"
+            " left the job or were lost",
+            rank=ranks[0],
+            op="recv",
+        )
 
     def _tell(self) -> None:
         with self._changed:
@@ -137,4 +170,4 @@ class AnySourceWork(CorroWork):
 
     def is_completed(self) -> bool:
         """Returns whether wait() would return at once."""
-        return self.source is not None or self._posted.ready(self._tag, self._sources) is not None
+        return self.source is not None or self._posted.over(self._tag, self._sources)
