@@ -35,6 +35,8 @@ constexpr std::array<MetricInfo, kMetricCount> kMetrics = {{
     {"groups", kGauge, "groups", "", "Groups that this rank is in, that of all ranks included."},
     {"plans", kGauge, "plans", "", "Plans loaded."},
     {"arena_bytes", kGauge, "bytes", "", "Shared memory taken by tensors and by the engine."},
+    {"group_polls", kCounter, "calls", "",
+     "Times that a group was looked at for something to move; idle groups are not."},
 }};
 
 }  // namespace

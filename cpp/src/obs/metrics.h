@@ -47,8 +47,9 @@ enum class Metric : uint8_t {
   kGroups,
   kPlans,
   kArenaBytes,
+  kGroupPolls,
 };
-inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kArenaBytes) + 1;
+inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kGroupPolls) + 1;
 
 enum class MetricKind : uint8_t {
   kCounter,  ///< Only grows.

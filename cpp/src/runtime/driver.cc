@@ -168,7 +168,7 @@ bool Driver::run_now(Group& group, const collective::OpRequest& request, Status&
   if (over) return true;
   try {
     auto work = std::make_shared<WorkState>(std::vector{request});
-    now.become(work, monotonic_now());
+    engine().become(group, now, work, monotonic_now());
     rest = std::move(work);
   } catch (const std::exception& why) {
     status = mover_->give_up(why);

@@ -85,7 +85,13 @@ void Engine::submit(Group& group, const std::shared_ptr<WorkState>& work, Time n
     (void)parts_.peers.poll(Peers::Look::kReadable);
     (void)take_events();
   }
-  group.submit(work, now);
+  groups_.submit(group, work, now);
+}
+
+void Engine::become(Group& group, NowOperation& begun, const std::shared_ptr<WorkState>& work,
+                    Time now) {
+  groups_.activate(group);
+  begun.become(work, now);
 }
 
 // -- progress -------------------------------------------------------------------------------------
@@ -104,13 +110,10 @@ bool Engine::poll(Time now) {
   if (due || (parts_.message_flights > 0 && !skipped_))
     moved = parts_.peers.poll(due ? Peers::Look::kReadable : Peers::Look::kOwing) || moved;
   moved = take_events() || moved;
-  groups_.for_each([&moved, now](Group& group) { moved = group.poll(now) || moved; });
+  moved = groups_.poll(now) || moved;
   if (parts_.flights > 0 || names) {
-    const bool check_departed = departures_ && !moved;
-    groups_.for_each([check_departed, now](Group& group) {
-      if (check_departed) group.check_departed(now);
-      group.check(now);
-    });
+    if (departures_ && !moved) groups_.check_departed(now);
+    groups_.check(now);
   }
   idle_polls_ = moved || idle_polls_ >= kIdlePollsPerLook ? 0 : idle_polls_ + 1;
   return moved;
@@ -159,16 +162,14 @@ void Engine::peer_ended(MemberId member, const std::string& how) {
     (void)parts_.peers.poll(Peers::Look::kReadable);  // Other members' messages may be needed, too.
     (void)take_events();
     moved = parts_.executor->poll(now_) || moved;
-    groups_.for_each([&](Group& group) {
-      if (group.facts().index_of(member) >= 0) moved = group.poll(now_) || moved;
-    });
+    moved = groups_.poll_with(member, now_) || moved;
   }
   if (!parts_.peers.departed(member)) {
     parts_.peers.lose(member, how);
     (void)take_events();
     return;
   }
-  groups_.for_each([this](Group& group) { group.check_departed(now_); });
+  groups_.check_departed(now_);
 }
 
 void Engine::fail_all(const Status& cause) {

@@ -62,6 +62,10 @@ class Engine final {
   /// names; invalid ones and those of a dead group make it done at once.
   void submit(Group& group, const std::shared_ptr<WorkState>& work, Time now);
 
+  /// An operation that Group::begin_now() has begun, and whose peers are late, goes on as `work`,
+  /// whose only request is the same.
+  void become(Group& group, NowOperation& begun, const std::shared_ptr<WorkState>& work, Time now);
+
   /// Moves everything; true if anything moved. Deadlines are checked against `now`.
   bool poll(Time now);
   /// Operations were submitted and are not over.

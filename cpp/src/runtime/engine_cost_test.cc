@@ -38,7 +38,7 @@ class RecordingStream final : public transport::Stream {
 std::unique_ptr<Engine> engine_of(std::vector<std::string>& calls) {
   EngineOptions options{.rank = 0,
                         .size = static_cast<int32_t>(calls.size()) + 1,
-                        .segment = collective::Segment::create(1U << 20U).value(),
+                        .segment = collective::Segment::create(256U << 20U).value(),
                         .peers = {},
                         .wake = [](int32_t) {}};
   options.peers.push_back({.where = "here", .host = "here", .segment = nullptr, .stream = nullptr});
@@ -103,6 +103,60 @@ TEST(EngineCost, APeerThatOwesNothingIsNotLookedAt) {
   for (size_t peer = 1; peer < calls.size(); ++peer) {
     EXPECT_EQ(calls[peer], "") << "peer " << peer + 1 << " owes nothing";
   }
+}
+
+/// How often the engine has looked for something to move, and at a group while it did.
+struct Polls {
+  explicit Polls(Engine& engine)
+      : of_engine(engine.recorder().metrics().value(obs::Metric::kPolls)),
+        of_groups(engine.recorder().metrics().value(obs::Metric::kGroupPolls)) {}
+  uint64_t of_engine, of_groups;
+};
+
+TEST(EngineCost, IdleGroupsAreNotLookedAt) {
+  std::vector<std::string> nobody;
+  const auto engine = engine_of(nobody);
+  std::vector<Group*> groups;
+  for (int i = 0; i < 200; ++i) groups.push_back(engine->create_group({0}).value());
+  Time now = monotonic_now();
+  const auto run = [&](Group& group, bool named) {
+    std::vector<collective::OpRequest> barrier(1);
+    barrier.front().name = named ? "a" : "";
+    auto work = std::make_shared<WorkState>(std::move(barrier));
+    work->named = named;
+    engine->submit(group, work, now);
+    for (int i = 0; i < 100 && !work->done(); ++i) {
+      now = now + std::chrono::microseconds(1);
+      (void)engine->poll(now);
+    }
+    EXPECT_TRUE(work->done() && work->status().ok()) << work->status().to_string();
+  };
+  for (const bool named : {false, true}) {
+    for (Group* group : groups) run(*group, named);  // Each has been active once.
+    (void)engine->poll(now);
+    const Polls before(*engine);
+    for (int turn = 0; turn < 100; ++turn) run(*groups[123], named);
+    for (int i = 0; i < 100; ++i) (void)engine->poll(now);
+    const Polls after(*engine);
+    EXPECT_GT(after.of_engine, before.of_engine + 100);
+    EXPECT_LE(after.of_groups - before.of_groups, after.of_engine - before.of_engine);
+  }
+}
+
+TEST(EngineCost, AGroupIsLookedAtAsLongAsSomethingIsInFlight) {
+  std::vector<std::string> calls(1);
+  const auto engine = engine_of(calls);
+  std::vector<Group*> groups;
+  for (int i = 0; i < 100; ++i) groups.push_back(engine->create_group({0, 1}).value());
+  const Time now = monotonic_now();
+  for (const int i : {3, 70}) {
+    engine->submit(*groups[static_cast<size_t>(i)],
+                   std::make_shared<WorkState>(std::vector{collective::OpRequest{}}), now);
+  }
+  const Polls before(*engine);
+  for (int i = 0; i < 1000; ++i) (void)engine->poll(now);
+  const Polls after(*engine);
+  EXPECT_EQ(after.of_groups - before.of_groups, 2 * (after.of_engine - before.of_engine));
 }
 
 }  // namespace

@@ -172,6 +172,7 @@ bool Group::begin_now(const collective::OpRequest& request, NowOperation& now) {
 // -- progress -------------------------------------------------------------------------------------
 
 bool Group::poll(Time now) {
+  parts_.metrics.add(obs::Metric::kGroupPolls);
   bool moved = !one_shots_->flights().empty() && one_shots_->poll(now);
   if (pairs_.busy()) moved = pairs_.poll(now) || moved;
   moved = named_.poll(now) || moved;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/group_lane.h"
@@ -68,8 +69,11 @@ class Group {
   /// Looks at deadlines.
   void check(Time now);
 
-  /// Operations are in flight, or wait for their names, or a plan is loaded.
+  /// Operations are in flight, or wait for their names, or a plan is loaded. Only then does time
+  /// alone change anything.
   [[nodiscard]] bool busy() const;
+  /// Notes whether the table has it among its active groups; returns what was noted before.
+  bool set_active(bool active) { return std::exchange(active_, active); }
   /// Names wait here: then what others say counts even where no message is awaited.
   [[nodiscard]] bool listens() const { return named_.busy(); }
   [[nodiscard]] bool waits_for_lines() const;
@@ -91,6 +95,7 @@ class Group {
   NamedLanes named_;
   LoadedPlans plans_;
   Status failed_;  ///< Not OK: the group is dead, with this cause.
+  bool active_ = false;
 };
 
 }  // namespace corro::runtime

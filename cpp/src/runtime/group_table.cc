@@ -93,6 +93,7 @@ void GroupTable::forget(Group& group) {
   forget_keys(group.keys());
   const auto members = members_of(group.facts());
   for (auto& fabric : group.take_fabrics()) quiet_.push_back({std::move(fabric), members});
+  std::erase(active_, &group);
   std::erase_if(groups_, [&group](const auto& one) { return one.get() == &group; });
   parts_.metrics.set(obs::Metric::kGroups, groups_.size());
 }
@@ -110,6 +111,7 @@ Result<LoadedPlan*> GroupTable::load(Group& group, const graph::Plan& plan,
   CORRO_TRY(group.failure());
   CORRO_ASSIGN(LoadedPlan * loaded, group.plans().load(plan, options));
   parts_.metrics.set(obs::Metric::kPlans, ++plans_);
+  activate(group);
   add_keys(group, loaded->part().keys(), now);
   return loaded;
 }
@@ -155,13 +157,20 @@ void GroupTable::hear(const PeerEvent& event, Time now) {
   if (const auto* said = std::get_if<PeerSaid>(&event)) {
     Group* group = find(said->control.lane);
     if (group == nullptr) return keep_early(*said);
+    activate(*group);
     group->hear(said->from, said->control, now);
   } else if (const auto* stray = std::get_if<PeerStray>(&event)) {
     Group* group = find(stray->key.lane);
-    if (group != nullptr) group->judge(stray->from, stray->key, stray->signature);
+    if (group == nullptr) return;
+    activate(*group);
+    group->judge(stray->from, stray->key, stray->signature);
   } else if (const auto* lost = std::get_if<PeerLost>(&event)) {
     parts_.metrics.add(obs::Metric::kRanksLost);
-    for (const auto& group : groups_) group->lose(lost->member, now);
+    for (const auto& group : groups_) {
+      if (group->facts().index_of(lost->member) < 0) continue;
+      activate(*group);
+      group->lose(lost->member, now);
+    }
     free_quiet_fabrics();
   }
 }
@@ -184,6 +193,7 @@ void GroupTable::add_keys(Group& group, const std::vector<LaneKey>& keys, Time n
     by_key_.emplace(key, &group);
     const auto early = early_.extract(key);
     if (early.empty()) continue;
+    activate(group);
     kept_early_ -= early.mapped().said.size();
     for (const PeerSaid& said : early.mapped().said) group.hear(said.from, said.control, now);
     if (early.mapped().too_much_from >= 0) too_much_from = early.mapped().too_much_from;
@@ -199,24 +209,60 @@ void GroupTable::add_keys(Group& group, const std::vector<LaneKey>& keys, Time n
              Group::News::kFound, now);
 }
 
-// -- questions to all groups ----------------------------------------------------------------------
+// -- progress -------------------------------------------------------------------------------------
+
+void GroupTable::submit(Group& group, const std::shared_ptr<WorkState>& work, Time now) {
+  activate(group);
+  group.submit(work, now);
+}
+
+void GroupTable::activate(Group& group) {
+  if (!group.set_active(true)) active_.push_back(&group);
+}
+
+bool GroupTable::poll(Time now) {
+  bool moved = false;
+  for (Group* group : active_) moved = group->poll(now) || moved;
+  std::erase_if(active_, [](Group* group) {
+    if (group->busy()) return false;
+    (void)group->set_active(false);
+    return true;
+  });
+  return moved;
+}
+
+bool GroupTable::poll_with(MemberId member, Time now) {
+  bool moved = false;
+  for (Group* group : active_) {
+    if (group->facts().index_of(member) >= 0) moved = group->poll(now) || moved;
+  }
+  return moved;
+}
+
+void GroupTable::check_departed(Time now) {
+  for (Group* group : active_) group->check_departed(now);
+}
+
+void GroupTable::check(Time now) {
+  for (Group* group : active_) group->check(now);
+}
 
 bool GroupTable::names_wait() const {
-  return std::ranges::any_of(groups_, [](const auto& group) { return group->listens(); });
+  return std::ranges::any_of(active_, [](const Group* group) { return group->listens(); });
 }
 
 bool GroupTable::waits_for_lines() const {
-  return std::ranges::any_of(groups_, [](const auto& group) { return group->waits_for_lines(); });
+  return std::ranges::any_of(active_, [](const Group* group) { return group->waits_for_lines(); });
 }
 
 bool GroupTable::plans_have_news() const {
   return plans_ > 0 &&
-         std::ranges::any_of(groups_, [](const auto& group) { return group->plans().has_news(); });
+         std::ranges::any_of(active_, [](Group* group) { return group->plans().has_news(); });
 }
 
 Time GroupTable::next_deadline() const {
   Time earliest = Time::never();
-  for (const auto& group : groups_) earliest = std::min(earliest, group->next_deadline());
+  for (const Group* group : active_) earliest = std::min(earliest, group->next_deadline());
   return earliest;
 }
 

@@ -7,6 +7,16 @@
 // calls agree without a word. A member may be faster than this rank: what it says of a group is
 // kept until the group is made here. A destroyed group's keys are remembered, so that late words of
 // it are dropped; of epochs that are over, Peers drops everything.
+//
+// A job may hold thousands of groups of which few do something. So a group is either idle or
+// active, and what is done in every poll is done with the active ones alone:
+//
+//   idle -- something is submitted to it, a plan is loaded on it, a member says something to it or
+//           is lost --> active
+//   active -- polled, and not busy any more --> idle
+//
+// A busy group is always active: nothing but these calls begins something in a group. An active
+// group is polled at least once, so it takes in whatever made it active.
 #pragma once
 
 #include <functional>
@@ -45,10 +55,22 @@ class GroupTable {
   /// still read.
   void unload(Group& group, LoadedPlan& plan, Time now);
 
+  /// Queues a work on the group.
+  void submit(Group& group, const std::shared_ptr<WorkState>& work, Time now);
+  /// The group has got something to move by another way than this table.
+  void activate(Group& group);
+
   /// Tells the groups that it concerns what a member has said, or that it is lost. What is said of
   /// a group that is not made yet is kept until then.
   void hear(const PeerEvent& event, Time now);
 
+  /// Moves the active groups; true if anything moved.
+  bool poll(Time now);
+  /// The same for those that have this member.
+  bool poll_with(MemberId member, Time now);
+  /// Looks at what waits for members that have left, and at deadlines.
+  void check_departed(Time now);
+  void check(Time now);
   /// Calls `visit` with every group.
   template <typename Visit>
   void for_each(const Visit& visit) const {
@@ -89,6 +111,7 @@ class GroupTable {
   Group* world_ = nullptr;
   std::vector<Group*> ended_worlds_;  ///< Of earlier epochs, with plans that are still loaded.
   std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<Group*> active_;
   size_t plans_ = 0;  ///< Loaded on all groups.
   std::unordered_map<LaneKey, Group*, LaneKeyHash> by_key_;
   std::map<std::string, uint64_t> asked_;  ///< Groups of this epoch by name or members.
