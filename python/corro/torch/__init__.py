@@ -71,7 +71,8 @@ from corro.torch.differentiable import (
 )
 from corro.torch.objects import allgather_object, broadcast_object
 from corro.torch.optimizer import DistributedOptimizer
-from corro.torch.parameters import broadcast_optimizer_state, broadcast_parameters
+from corro.torch.optimizer_state import broadcast_optimizer_state
+from corro.torch.parameters import broadcast_parameters
 from corro.torch.recorder import record
 from corro.torch.sparse import sparse_allreduce, sparse_allreduce_async
 from corro.torch.sync_batch_norm import SyncBatchNorm

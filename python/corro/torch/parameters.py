@@ -1,8 +1,7 @@
-"""Making ranks equal: parameters and optimizer states."""
+"""Making ranks equal: parameters."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from corro._context import Group, world_or
 from corro.errors import InvalidArgumentError
 from corro.torch import verbs
 from corro.torch.agreement import check_same_tensors
-from corro.torch.objects import broadcast_bytes, is_root
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,24 +65,3 @@ def broadcast_parameters(
             for i, (_, t) in enumerate(tensors)
         ]
         Call.joined(calls).run()
-
-
-def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer,
-    root_rank: int = 0,
-    name: str | None = None,
-    *,
-    group: Group | None = None,
-) -> None:
-    """Loads the root's optimizer state, hyperparameters included, on every rank.
-
-    With a name its place among the group's other operations may differ by rank.
-    """
-    group = world_or(group)
-    file = io.BytesIO()
-    if is_root(group, root_rank):
-        torch.save(optimizer.state_dict(), file)
-    data = broadcast_bytes(file.getvalue(), root_rank, group, name)
-    if not is_root(group, root_rank):
-        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        optimizer.load_state_dict(state)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -201,6 +203,29 @@ def test_options_keep_their_types() -> None:
     assert group["betas"] == (0.8, 0.9)
     assert group["amsgrad"] is False
     assert group["note"] == {"rank": hvd.size() - 1}
+
+
+def test_options_of_any_kind_are_broadcast_or_refused_by_name() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * numpy.sqrt(hvd.rank() + 1))
+    rank = hvd.rank()
+    optimizer.param_groups[0]["note"] = lambda x: x + rank
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    [group] = optimizer.param_groups
+    assert type(group["lr"]) is numpy.float64
+    assert group["lr"] == 0.1
+    assert group["note"](1) == 1
+    if hvd.size() > 1:
+        if hvd.rank() == 0:
+            group["note"] = threading.Lock()
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"rank 0 cannot send option 'note' of parameter"):
+                hvd.broadcast_optimizer_state(optimizer, 0)
+    lock = threading.Lock() if hvd.rank() == 0 else None
+    with pytest.raises(ValueError, match="broadcast_object: rank 0 cannot send it"):
+        hvd.broadcast_object(lock)
+    with pytest.raises(ValueError, match="allgather_object: rank 0 cannot send it"):
+        hvd.allgather_object(lock)
 
 
 def test_what_cannot_be_broadcast() -> None:

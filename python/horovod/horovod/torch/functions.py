@@ -8,6 +8,8 @@ import cloudpickle
 import torch
 
 import corro.torch as verbs
+from corro.torch.objects import allgather_pickled, broadcast_pickled
+from corro.torch.optimizer_state import broadcast_state
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch.mpi_ops import own_name, running
 
@@ -30,7 +32,7 @@ def broadcast_optimizer_state(
     model: Module | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> None:
-    """Loads the root's optimizer state, hyperparameters included, on every rank.
+    """Makes every rank's optimizer have the root's state, hyperparameters included, in place.
 
     `model` is taken as Horovod takes it, and not needed: no state is made up to be filled.
     """
@@ -39,7 +41,7 @@ def broadcast_optimizer_state(
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
     own = own_name("broadcast_optimizer_state", None, process_set)
     with running("broadcast_optimizer_state", [own], process_set) as group:
-        verbs.broadcast_optimizer_state(optimizer, root_rank, own, group=group)
+        broadcast_state(optimizer, root_rank, own, group, cloudpickle.Pickler)
 
 
 def broadcast_object(
@@ -51,10 +53,7 @@ def broadcast_object(
     """Returns the root's object on every rank; whatever cloudpickle can write."""
     own = own_name("broadcast_object", name, process_set)
     with running("broadcast_object", [own], process_set) as group:
-        root = group.ranks[group.rank()] == root_rank
-        data = cloudpickle.dumps(obj) if root else b""
-        data = verbs.broadcast_object(data, root_rank, own, group=group)
-    return obj if root else cloudpickle.loads(data)
+        return broadcast_pickled(obj, root_rank, own, group, cloudpickle.dumps)
 
 
 def allgather_object(
@@ -63,5 +62,4 @@ def allgather_object(
     """Returns every rank's object, in rank order; whatever cloudpickle can write."""
     own = own_name("allgather_object", name, process_set)
     with running("allgather_object", [own], process_set) as group:
-        all_data = verbs.allgather_object(cloudpickle.dumps(obj), own, group=group)
-    return [cloudpickle.loads(data) for data in all_data]
+        return allgather_pickled(obj, own, group, cloudpickle.dumps)
