@@ -104,14 +104,17 @@ class ValueCheck:
             f"{' and more' if len(others) > 8 else ''} than on rank {self._group.ranks[0]}, and "
             "they will stay different: call broadcast_parameters(model.state_dict()) before "
             "training",
-            stacklevel=_users_level(),
+            stacklevel=users_level(),
         )
 
 
-def _users_level() -> int:
+_NOT_USERS = ("corro", "torch", "contextlib", "copy")
+
+
+def users_level() -> int:
     """Returns the stacklevel at which the caller's warning names the user's line."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and _package(frame) in ("corro", "torch", "contextlib"):
+    while frame.f_back is not None and _package(frame) in _NOT_USERS:
         frame, level = frame.f_back, level + 1
     return level
 

@@ -19,6 +19,7 @@ from corro import _context
 from corro._reduce_op import Adasum
 from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentError
 from corro.torch import verbs
+from corro.torch.wrapped import WrappedOptimizer, like_torchs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from corro.torch.compression import Compressor, EngineCodec
 
 
-class DeltaOptimizerBase(torch.optim.Optimizer):
+class DeltaOptimizerBase(WrappedOptimizer):
     """What is added to an optimizer's class."""
 
     _group: Group
@@ -37,17 +38,14 @@ class DeltaOptimizerBase(torch.optim.Optimizer):
     _names: Mapping[torch.Tensor, str]
     _steps: int
 
-    def _distribute_deltas(
-        self,
-        group: Group,
-        compression: EngineCodec | Compressor,
-        names: Mapping[torch.Tensor, str],
-    ) -> None:
-        self._group = group
-        self._compression = compression
-        self._names = names
-        self._steps = 0
+    @staticmethod
+    def attributes(
+        group: Group, compression: EngineCodec | Compressor, names: Mapping[torch.Tensor, str]
+    ) -> dict[str, Any]:
+        """Returns what an optimizer of this class needs."""
+        return {"_group": group, "_compression": compression, "_names": names, "_steps": 0}
 
+    @like_torchs
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Lets the optimizer use this rank's gradients, and reduces what that changed.
 
@@ -56,16 +54,15 @@ class DeltaOptimizerBase(torch.optim.Optimizer):
         Returns:
             What the closure said on this rank; None without one.
         """
+        self._begin_step()
         self._steps += 1
         _context.current().engine.set_step(self._steps)
         params = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         starts = [param.detach().clone() for param in params]
-        loss = super().step(closure)
+        loss = self._step_plain() if closure is None else self._step_plain(closure)
         with torch.no_grad():
             self._reduce(params, starts)
         return loss
-
-    step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
 
     def synchronize(self) -> None:
         """Does nothing: before step() there is nothing to reduce."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.nn import Parameter
@@ -24,9 +24,9 @@ from corro.torch.buckets import BucketOptions
 from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.delta_optimizer import DeltaOptimizerBase
 from corro.torch.reducer import Reducer
+from corro.torch.wrapped import WrappedOptimizer, like_torchs, unwrap, wrap
 
 Closure = Callable[[], Any]
-Added = TypeVar("Added", bound=torch.optim.Optimizer)
 
 
 def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
@@ -41,7 +41,10 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     *,
     bucket_bytes: int | None = None,
 ) -> DistributedOptimizerBase | DeltaOptimizerBase:
-    """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
+    """Makes the optimizer's step() use all ranks' gradients, and returns the optimizer.
+
+    It is the same object, of a class derived from its own: schedulers and all else that was made
+    for it before serve it still. copy.deepcopy() and pickles of it give a plain optimizer.
 
     Gradients are views of buckets, which the engine reduces while backward() runs; when the last
     one before step() returns they are reduced, and can be clipped, unscaled, replaced or, on all
@@ -63,7 +66,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     and groups and the number of backward passes make no difference.
 
     Args:
-        optimizer: what to wrap; it must not be used by itself afterwards.
+        optimizer: what to change. If this fails, it is as before.
         named_parameters: names of all its parameters, for messages; model.named_parameters().
         compression: a smaller form in which gradients travel.
         backward_passes_per_step: how often backward() runs before each step().
@@ -81,8 +84,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
         raise InvalidArgumentError(
             f"DistributedOptimizer: expected a torch optimizer, got {type(optimizer).__name__}"
         )
-    if isinstance(optimizer, DistributedOptimizerBase | DeltaOptimizerBase):
-        raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
+    unwrap(optimizer)
     options = BucketOptions(
         passes=backward_passes_per_step,
         op=op,
@@ -93,55 +95,33 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     if bucket_bytes is not None:
         options = options.limited(bucket_bytes)
     named = list(named_parameters or ())
+    params = _trainable(optimizer)
+    names = _names_of(named, params)
     # A group of its own: what it compares keeps one order, whatever other threads run in the world.
     own = _context.new_group(_context.world().ranks) if group is None else _context.world_or(group)
     if op == Adasum and own.size() > 1:
-        deltas = _with(optimizer, DeltaOptimizerBase)
-        deltas._distribute_deltas(own, compression, _names_of(named, _trainable(deltas)))
-        return deltas
-    wrapped = _with(optimizer, DistributedOptimizerBase)
-    wrapped._distribute(own, options, named, groups)
-    return wrapped
-
-
-def _with(optimizer: torch.optim.Optimizer, adds: type[Added]) -> Added:
-    """Returns the optimizer, with its state, of a class that adds this to its own."""
-    base = type(optimizer)
-    wrapped: Added = object.__new__(
-        type(base.__name__, (adds, base), {"__module__": base.__module__})
-    )
-    # A scheduler may have put a step() bound to the old object among the attributes.
-    vars(wrapped).update({k: v for k, v in vars(optimizer).items() if k != "step"})
-    return wrapped
+        return wrap(
+            optimizer, DeltaOptimizerBase, DeltaOptimizerBase.attributes(own, compression, names)
+        )
+    sets = [[(names[p], p) for p in members] for members in _sets(params, groups)]
+    reducer = Reducer(own, options) if own.size() > 1 else None
+    if reducer is not None:
+        reducer.add(sets)
+    attributes = {"_reducer": reducer, "_names": names, "_synchronized": False, "_steps": 0}
+    return wrap(optimizer, DistributedOptimizerBase, attributes)
 
 
 def _trainable(optimizer: torch.optim.Optimizer) -> list[Parameter]:
     return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
 
 
-class DistributedOptimizerBase(torch.optim.Optimizer):
+class DistributedOptimizerBase(WrappedOptimizer):
     """What DistributedOptimizer adds to an optimizer's class."""
 
     _reducer: Reducer | None
     _names: dict[torch.Tensor, str]
     _synchronized: bool
     _steps: int
-
-    def _distribute(
-        self,
-        group: Group,
-        options: BucketOptions,
-        named: Sequence[tuple[str, Parameter]],
-        groups: int | Sequence[Sequence[Parameter]] | None,
-    ) -> None:
-        params = _trainable(self)
-        self._names = _names_of(named, params)
-        self._synchronized = False
-        self._steps = 0
-        sets = [[(self._names[p], p) for p in members] for members in _sets(params, groups)]
-        self._reducer = Reducer(group, options) if group.size() > 1 else None
-        if self._reducer is not None:
-            self._reducer.add(sets)
 
     def synchronize(self) -> None:
         """Waits until all gradients are reduced; step() after it does not do so again."""
@@ -164,8 +144,10 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
         if self._reducer is not None:
             self._reducer.set_passes(passes)
 
+    @like_torchs
     def step(self, closure: Closure | None = None) -> Any:
         """Reduces the gradients, unless synchronize() has, and lets the optimizer use them."""
+        self._begin_step()
         self._steps += 1
         _context.current().engine.set_step(self._steps)
         if closure is not None:
@@ -175,22 +157,20 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
         self._end_synchronized()
         return self._step_own()
 
-    step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
-
-    def _step_own(self, closure: Closure | None = None) -> Any:
-        """The wrapped optimizer's step()."""
+    def _step_own(self, *closure: Closure) -> Any:
+        """The wrapped optimizer's step(); SparseAdam finds its gradients sparse."""
         if self._reducer is None or not isinstance(self, torch.optim.SparseAdam):
-            return super().step(closure)
-        loss = None if closure is None else closure()
+            return self._step_plain(*closure)
+        losses = [call() for call in closure]
         dense = {param: param.grad for param in _trainable(self) if param.grad is not None}
         for param, grad in dense.items():
             param.grad = grad.to_sparse(1)
         try:
-            super().step()
+            self._step_plain()
         finally:
             for param, grad in dense.items():
                 param.grad = grad
-        return loss
+        return losses[0] if losses else None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Zeroes the gradients; they stay views of the buckets also with set_to_none."""
@@ -200,13 +180,17 @@ class DistributedOptimizerBase(torch.optim.Optimizer):
         if self._in_flight():  # A step was skipped: the other ranks still need this one's part.
             self._reducer.discard()
         self._synchronized = False
-        self._reducer.zero()
+        with torch.autograd.profiler.record_function(self._zero_grad_profile_name):
+            self._reducer.zero()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters, as the optimizer does; their gradients are reduced, too."""
         super().add_param_group(param_group)
         if self._reducer is not None:
             self._adopt_new()
+
+    def _is_in_use(self) -> bool:
+        return super()._is_in_use() and not (self._reducer is not None and self._reducer.closed)
 
     def _in_flight(self) -> bool:
         return self._reducer is not None and self._reducer.started

@@ -61,7 +61,7 @@ class Reducer:
         self._lock = threading.Lock()
         self._giving_up = threading.Lock()  # Held over a wait, which _lock never is.
         self._hooks: list[RemovableHandle] = []
-        self._closed = ""  # Why, once it is.
+        self.closed = ""  # Why, once it is.
         self._tasks: set[int] = set()  # Backward passes that have brought something.
         self._passes = 0  # That have ended in this generation.
         self._started = False  # A gradient has come in this generation.
@@ -87,7 +87,7 @@ class Reducer:
     ) -> None:
         """Lets go of the parameters and takes its gradients away; finish() raises `why` then."""
         with self._lock:
-            self._closed = why
+            self.closed = why
             for hook in self._hooks:
                 hook.remove()
             for slot in self._slots.values():
@@ -193,7 +193,7 @@ class Reducer:
         if self._landing:
             self._give_up()
         with self._lock:
-            if self._closed or task in self._tasks:
+            if self.closed or task in self._tasks:
                 return
             if not self._started:
                 self._values.look(self._slots)
@@ -214,7 +214,7 @@ class Reducer:
     def _end_task(self, task: int) -> None:
         """The end of a backward(): whoever looks at gradients from here on finds the result."""
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
             for tasks in (self._tasks, *(buckets.tasks for buckets in self._sets)):
                 tasks.discard(task)
@@ -254,7 +254,7 @@ class Reducer:
 
     def join(self, group: Group) -> None:
         """Gradients of this rank count as zeros from here on, until all ranks have joined."""
-        if self._closed or self._joined or group.ranks != self._group.ranks:
+        if self.closed or self._joined or group.ranks != self._group.ranks:
             return
         self._values.start(self._slots)  # The others do at their first step.
         with suppress(CorroError):  # Of a set that has failed, on all ranks: it has no more steps.
@@ -294,8 +294,8 @@ class Reducer:
         self._finish(used=False)
 
     def _finish(self, used: bool) -> None:
-        if self._closed:
-            raise FailedPreconditionError(self._closed)
+        if self.closed:
+            raise FailedPreconditionError(self.closed)
         self._close_generation(used)
         self._wait()
         self._use_results()

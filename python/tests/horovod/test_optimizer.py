@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+import warnings
 from typing import Any
 
 import numpy
@@ -203,6 +204,28 @@ def test_options_keep_their_types() -> None:
     assert group["betas"] == (0.8, 0.9)
     assert group["amsgrad"] is False
     assert group["note"] == {"rank": hvd.size() - 1}
+
+
+@pytest.mark.parametrize("broadcast_first", [False, True])
+def test_a_scheduler_of_the_plain_optimizer_drives_every_rank(broadcast_first: bool) -> None:
+    model = model_of()
+    plain = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(plain, step_size=1, gamma=0.5)
+    [group] = plain.param_groups
+    if broadcast_first:
+        hvd.broadcast_optimizer_state(plain, 0)
+    optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
+    if not broadcast_first:
+        hvd.broadcast_optimizer_state(optimizer, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Also of a scheduler that sees no step().
+        for step in range(3):
+            assert optimizer.param_groups[0]["lr"] == group["lr"] == 0.5**step
+            optimizer.zero_grad()
+            model(torch.ones(1, 4)).sum().backward()
+            optimizer.step()
+            scheduler.step()
+    assert equal_on_all(model)
 
 
 def test_options_of_any_kind_are_broadcast_or_refused_by_name() -> None:

@@ -13,6 +13,7 @@ import torch
 import corro
 import corro.torch
 from corro.torch.delta_optimizer import DeltaOptimizerBase
+from corro.torch.wrapped import like_torchs
 from horovod.common.exceptions import raise_as_horovods, raised_as_horovods
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import Average, corros, known
@@ -35,7 +36,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
     sparse_as_dense: bool = False,  # noqa: ARG001  # Gradients travel so in any case.
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Returns an optimizer of the same class and state whose step() uses all ranks' gradients.
+    """Makes the optimizer's step() use all ranks' gradients, and returns the optimizer.
 
     The arguments are Horovod's. What differs is in docs/migrating-from-horovod.md.
     """
@@ -70,6 +71,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
     wrapped.__class__ = type(own.__name__, (adds, own), {"__module__": own.__module__})
     wrapped._parameter_names = {param: name for name, param in named}
     wrapped._skips = False
+    wrapped._added |= {"_parameter_names", "_skips"}
     if not isinstance(wrapped, DeltaOptimizerBase) and wrapped._reducer is not None:
         wrapped._reducer.refuses_more = _more_passes
         wrapped._reducer.raise_as = raise_as_horovods
@@ -101,6 +103,7 @@ class _AsHorovods(torch.optim.Optimizer):
         finally:
             self._skips = False
 
+    @like_torchs
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduces the gradients, unless told not to, and lets the optimizer use them."""
         if self._synchronized and not self._skips:
@@ -113,8 +116,6 @@ class _AsHorovods(torch.optim.Optimizer):
             )
         with raised_as_horovods():
             return super().step(closure)
-
-    step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """Zeroes the gradients."""
@@ -130,12 +131,11 @@ class _AsHorovods(torch.optim.Optimizer):
 class _DeltasAsHorovods(torch.optim.Optimizer):
     """The same for op=Adasum."""
 
+    @like_torchs
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Lets the optimizer step, and reduces what that changed."""
         with raised_as_horovods():
             return super().step(closure)
-
-    step.hooked = True  # type: ignore[attr-defined]  # The base's step runs torch's step hooks.
 
     def skip_synchronize(self) -> NoReturn:
         """Always raises AssertionError: it is step() that reduces."""
