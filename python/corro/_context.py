@@ -159,10 +159,14 @@ def start(
     rank: int | None = None,
     size: int | None = None,
     store: _native.Store | None = None,
+    incarnation: str | None = None,
     timeout: float | None = None,
     join_timeout: float | None = None,
 ) -> None:
-    """As init, for callers that know rank, size and how to find the others, as torch does."""
+    """As init, for callers that know rank, size and how to find the others, as torch does.
+
+    `incarnation` tells this life of the ranks from others; they have agreed on it.
+    """
     global _current, _generation, _start_failed
     if _current is not None:
         return
@@ -170,9 +174,11 @@ def start(
 
     if rank is None and _is_under_torchrun():
         # By name: the core stands below corro.torch, and torchrun's ranks have torch.
-        store = import_module("corro.torch.store").store_of_environment(join_timeout or timeout)
+        found = import_module("corro.torch.store").store_of_environment(join_timeout or timeout)
+        store, incarnation = found, found.incarnation
     # The keys of a rendezvous are written once, so each time has a name of its own.
-    job = f"{os.environ.get('CORRO_JOB_ID', 'corro')}/{_generation}" if _generation else None
+    life = incarnation or (str(_generation) if _generation else None)
+    job = None if life is None else f"{os.environ.get('CORRO_JOB_ID', 'corro')}/{life}"
     try:
         engine = _native.Engine(
             rank=rank,

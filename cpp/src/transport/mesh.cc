@@ -170,8 +170,9 @@ Result<MeshResult> connect_mesh(const MeshOptions& options) {
   const Status put = options.bootstrap->put(record_key(options, options.rank),
                                             wire::encode_peer_record(doors.record));
   if (put.code() == Code::kAlreadyExists) {
-    return put.with_context(
-        fmt::format("connect: is another process rank {} of this job?", options.rank));
+    return put.with_context(fmt::format(
+        "connect: is another process rank {} of this job? So is one after it ran itself again",
+        options.rank));
   }
   CORRO_TRY(put);
   CORRO_ASSIGN(auto connector, Connector::create(options, std::move(doors), started));

@@ -23,6 +23,7 @@ from torch.distributed.distributed_c10d import default_pg_timeout
 from corro import _context, _native
 from corro._context import Context, Group
 from corro.torch.arithmetic import needs_newer
+from corro.torch.incarnation import agree
 from corro.torch.process_group import Collectives
 from corro.torch.store import TorchStore, timeout_of_environment
 from corro.torch.works import CorroWork, complete_torchs_holder
@@ -107,9 +108,7 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
 def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     """Makes a process group's object: what init_process_group and new_group call."""
     rank, size, timeout = options.group_rank, options.group_size, _timeout(options)
-    # Keys are written once, and torch gives a group that is made again the same store and name.
-    times = options.store.add(f"corro/{rank}", 1)
-    store = c10d.PrefixStore(f"corro/{times}", options.store)
+    store = _store_of_this_life(options, timeout)
     ranks = list(options.global_ranks_in_group) or list(range(size))
     is_world = not options.global_ranks_in_group
     owner = False
@@ -120,21 +119,29 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     if context is None:  # The world belongs to another back end: an engine for this group alone.
         context = _private_context(options, store)
         ranks, owner = list(range(size)), True
-    meeting = TorchStore(store)
-    # Its members have torch's name for it; the world's other group is torch's own, too. A later
-    # world on the same engine may give the name to other ranks, of which some count one more.
-    group = context.new_group(ranks, f"torch/{options.group_id}/{times}/{ranks}")
+    # Its members have torch's name for it; the world's other group is torch's own, too.
+    group = context.new_group(ranks, f"torch/{options.group_id}/{store.incarnation}")
     if _backend_can_be_subclassed():
-        return CorroBackend(context, group, meeting, timeout, owner)
-    return CorroProcessGroup(context, group, meeting, timeout, owner, options.group_id)
+        return CorroBackend(context, group, store, timeout, owner)
+    return CorroProcessGroup(context, group, store, timeout, owner, options.group_id)
 
 
-def _private_context(options: Any, torch_store: Any) -> Context:
-    store = TorchStore(torch_store)
+def _store_of_this_life(options: Any, timeout: timedelta) -> TorchStore:
+    """Returns the group's store without keys that were there before.
+
+    torch gives a group that is made again the same store and name, and so does torchrun to ranks
+    that it starts again.
+    """
+    ours = c10d.PrefixStore("corro", options.store)
+    incarnation = agree(ours, options.group_rank, options.group_size, timeout.total_seconds())
+    return TorchStore(c10d.PrefixStore(incarnation, ours), incarnation)
+
+
+def _private_context(options: Any, store: TorchStore) -> Context:
     engine = _native.Engine(
         rank=options.group_rank,
         size=options.group_size,
-        job=f"torch/{options.group_id}",
+        job=f"torch/{options.group_id}/{store.incarnation}",
         store=store,
         timeout=_timeout(options).total_seconds(),
     )
@@ -148,13 +155,17 @@ def _timeout(options: Any) -> timedelta:
     return given if seconds is None else timedelta(seconds=seconds)
 
 
-def _join(store: Any, rank: int, size: int, timeout: timedelta) -> None:
+def _join(store: TorchStore, rank: int, size: int, timeout: timedelta) -> None:
     """Makes this process's engine, through `corro run`'s agent or else through torch's store."""
     if os.environ.get("CORRO_RANK") == str(rank) and os.environ.get("CORRO_SIZE") == str(size):
         _context.init(timeout=timeout.total_seconds())
     else:
         _context.start(
-            rank=rank, size=size, store=TorchStore(store), timeout=timeout.total_seconds()
+            rank=rank,
+            size=size,
+            store=store,
+            incarnation=store.incarnation,
+            timeout=timeout.total_seconds(),
         )
 
 

@@ -14,10 +14,12 @@ _YEAR = 365 * 24 * 3600.0
 
 
 class TorchStore:
-    """A torch Store as the engine wants it."""
+    """A torch Store as the engine wants it. Its `incarnation` tells this life of its ranks from
+    others, if they have agreed on one."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, incarnation: str = "") -> None:
         self._store = store
+        self.incarnation = incarnation
 
     def put(self, key: str, value: bytes) -> None:
         """Sets a key."""
@@ -32,6 +34,10 @@ class TorchStore:
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
         return bytes(self._store.get(key))
+
+    def peek(self, key: str) -> bytes | None:
+        """Returns a key's value, None if there is none; does not wait."""
+        return bytes(self._store.get(key)) if self._has(key) else None
 
     def _has(self, key: str) -> bool:
         check = getattr(self._store, "check", None)
@@ -62,13 +68,18 @@ def store_of_environment(timeout: float | None) -> TorchStore:
     from torch._C._distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
+    from corro.torch.incarnation import agree
+
     seconds = timeout or timeout_of_environment() or _DEFAULT_TIMEOUT
+    end = time.monotonic() + seconds
     try:
-        store, _, _ = next(iter(rendezvous("env://", timeout=timedelta(seconds=seconds))))
+        store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=seconds))))
     except RuntimeError as error:  # torch's DistStoreError and DistNetworkError are.
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise TimeoutError(
             f"corro.init: torch's store at {place} did not bring the ranks together within "
             f"{seconds:g} s: are all {os.environ['WORLD_SIZE']} ranks running? ({error})"
         ) from error
-    return TorchStore(PrefixStore("corro", store))
+    ours = PrefixStore("corro", store)
+    incarnation = agree(ours, rank, size, max(0.0, end - time.monotonic()))
+    return TorchStore(PrefixStore(incarnation, ours), incarnation)
