@@ -17,6 +17,10 @@ time, until one waits:
 A thread whose callback is over ends if enough others wait. When the engine is closed, the queue is
 at its end and all pending works have failed: the threads run the callbacks that are left, which
 find that out, and end.
+
+A forked child has the objects of its parent's threads, but not the threads, and locks that nobody
+releases. There all of this begins anew, without the parent's callbacks; the engine fails every
+work, so a callback runs at once and finds that out.
 """
 
 from __future__ import annotations
@@ -41,6 +45,10 @@ class Completions:
 
     def __init__(self, engine: _native.Engine) -> None:
         self._engine = engine
+        self._abandoned = False  # In a forked child.
+        self._begin()
+
+    def _begin(self) -> None:
         self._cookies = itertools.count(1)
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._lock = threading.Lock()
@@ -52,12 +60,20 @@ class Completions:
 
     def watch(self, work: _native.Work, callback: Callable[[], None]) -> None:
         """Calls callback, which must not raise, on one of the threads once the work is done."""
+        if self._abandoned:
+            callback()
+            return
         with self._lock:
             if not self._threads:
                 self._start_thread()
             cookie = next(self._cookies)
             self._callbacks[cookie] = callback
         work.notify(cookie)
+
+    def abandon_in_child(self) -> None:
+        """In a forked child: forgets the parent's threads and callbacks."""
+        self._abandoned = True
+        self._begin()
 
     def hand_on(self) -> None:
         """Called before this thread waits: if it runs a callback, the next one may begin."""

@@ -220,6 +220,16 @@ def shutdown() -> None:
         context.close()
 
 
+def _abandon_in_child() -> None:
+    """In a forked child: engines and threads are the parent's, so there is nothing to close."""
+    for context in _open:
+        context.completions.abandon_in_child()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_in_child)
+
+
 @atexit.register
 def _close_all() -> None:
     native: Any = sys.modules.get("corro._native")
