@@ -89,3 +89,51 @@ def test_a_forked_child_ends_by_itself(launch: Launch, tmp_path: Path, program: 
     script.write_text(CHILDREN + program)
     job = launch(str(script)).check()
     assert job.output.count("last line") == 2
+
+
+# A child stores to gradients, to memory of corro.empty, and to what outlived its engine.
+OWN_MEMORY = """
+import torch
+import corro.torch as ct
+
+def check(tensors):
+    before = [tensor.clone() for tensor in tensors]
+    def overwrite():
+        for tensor in tensors:
+            tensor.data.fill_(777)
+            assert (tensor == 777).all()
+        in_grandchild = os.fork()
+        if in_grandchild == 0:
+            assert all((tensor == 777).all() for tensor in tensors)
+            for tensor in tensors:
+                tensor.data.fill_(888)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(in_grandchild, 0)[1]) == 0
+        assert all((tensor == 777).all() for tensor in tensors)
+    in_child(overwrite)
+    assert all(torch.equal(*pair) for pair in zip(before, tensors))
+
+ct.init()
+model = torch.nn.Linear(3000, 4, bias=False)
+optimizer = ct.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0))
+mine, other = ct.empty(5), ct.empty(100_000)
+mine.fill_(5)
+for step in range(2):
+    optimizer.zero_grad()
+    model(torch.ones(1, 3000)).sum().backward()
+    check([model.weight.grad, mine, other])
+    optimizer.step()
+    assert (model.weight.grad == 1).all()
+assert (ct.allreduce_(mine, op=ct.Sum) == 10).all(), "the parent's memory is still shared"
+ct.shutdown()
+check([mine])
+print("last line")
+"""
+
+
+@pytest.mark.torch22
+def test_what_a_forked_child_stores_is_its_own(launch: Launch, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(CHILDREN + OWN_MEMORY)
+    job = launch(str(script)).check()
+    assert job.output.count("last line") == 2

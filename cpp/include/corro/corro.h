@@ -529,7 +529,9 @@ CORRO_API int corro_bucket_came_anywhere(const corro_bucket_set* set, uint32_t p
 CORRO_API void corro_bucket_destroy(corro_bucket_set* set);
 
 /* Memory that local peers can map: collectives on it need no copy. 64-byte aligned, zero-filled. It
- * is valid until it is freed, also after its engine has been destroyed. NULL on failure. */
+ * is valid until it is freed, also after its engine has been destroyed. What a forked child stores
+ * there is its own; what it reads and has not stored to may be newer than the fork. NULL on
+ * failure. */
 CORRO_API void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_error* error);
 /* In a forked child, or with NULL, this does nothing. */
 CORRO_API void corro_arena_free(void* memory);

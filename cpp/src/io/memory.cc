@@ -114,6 +114,16 @@ Status make_private(std::byte* data, size_t length) {
   return {};
 }
 
+Status make_copy_on_write(int fd, size_t offset, std::byte* data, size_t length) {
+  check_range(offset, length);
+  // Without a reservation: most children store to little of what their parent has.
+  if (mmap(data, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, fd,
+           static_cast<off_t>(offset)) == MAP_FAILED) {
+    return status_from_errno("map a private view of shared memory", errno);
+  }
+  return {};
+}
+
 Status make_shared_again(int fd, size_t offset, std::byte* data, size_t length) {
   check_range(offset, length);
   if (mmap(data, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,

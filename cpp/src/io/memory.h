@@ -62,6 +62,11 @@ class Mapping {
 /// Undoes it: [offset, offset + length) of `fd` is mapped at `data` again.
 [[nodiscard]] Status make_shared_again(int fd, size_t offset, std::byte* data, size_t length);
 
+/// Puts a private view of [offset, offset + length) of `fd` in the place of a shared one at `data`:
+/// what is stored there from now on is this process's alone. A page that this process has not
+/// stored to shows what others store. Calls nothing but the kernel: for forked children.
+[[nodiscard]] Status make_copy_on_write(int fd, size_t offset, std::byte* data, size_t length);
+
 /// Allocates the pages of [offset, offset + length): afterwards touching them cannot fail.
 /// RESOURCE_EXHAUSTED with the limit that is in the way (cgroup, machine). Pages that are there
 /// already cost nothing but are counted as needed.

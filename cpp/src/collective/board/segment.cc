@@ -42,6 +42,21 @@ bool Segment::Heap::touches_apart(uint64_t offset, uint64_t size) const {
   return next != apart.begin() && std::prev(next)->first + std::prev(next)->second > offset;
 }
 
+template <typename Visit>
+Status Segment::Heap::for_each_shared(const Visit& visit) const {
+  for (auto block = used.begin(); block != used.end();) {
+    uint64_t from = block->first;
+    uint64_t end = from;
+    for (; block != used.end() && block->first == end; ++block) end += block->second;
+    for (auto own = apart.lower_bound(from); own != apart.end() && own->first < end; ++own) {
+      if (own->first > from) CORRO_TRY(visit(from, own->first - from));
+      from = own->first + own->second;
+    }
+    if (end > from) CORRO_TRY(visit(from, end - from));
+  }
+  return {};
+}
+
 Segment::Segment(io::Fd fd, io::Mapping mapping, size_t bytes)
     : fd_(std::move(fd)), mapping_(std::move(mapping)), bytes_(bytes) {}
 
@@ -235,6 +250,18 @@ Status Segment::set_apart(std::byte* memory, size_t size) {
   CORRO_TRY(io::make_private(memory + head, tail - head));
   // What late peers store needs pages again, but no more than these.
   return io::release_pages(fd_.get(), start + head, tail - head);
+}
+
+void Segment::before_fork() { held_for_fork_.emplace(heap_.lock()); }
+
+void Segment::after_fork_in_parent() { held_for_fork_.reset(); }
+
+void Segment::after_fork_in_child() {
+  const Status own = (*held_for_fork_)->for_each_shared([this](uint64_t offset, uint64_t size) {
+    return io::make_copy_on_write(fd_.get(), offset, mapping_.data() + offset, size);
+  });
+  if (!own.ok()) (void)mprotect(mapping_.data(), mapping_.size(), PROT_READ);
+  held_for_fork_.reset();
 }
 
 std::optional<uint64_t> Segment::offset_of(const std::byte* memory, size_t size) const {

@@ -234,6 +234,14 @@ class Segment {
   /// become private, with their contents, and are not found by offset_of() any more. When the
   /// allocation is freed, its addresses are not used again. Thread-safe.
   Status set_apart(std::byte* memory, size_t size);
+  /// Before fork(): takes the heap's lock, so that the child finds the heap whole. Externally
+  /// synchronized, as the two that follow it.
+  void before_fork();
+  void after_fork_in_parent();
+  /// What is allocated becomes this process's own: a store does not reach the parent or its peers.
+  /// A page that the child has not stored to yet shows what they store. Where the system refuses
+  /// that, the child can only read.
+  void after_fork_in_child();
   /// Offset of a range that lies wholly in the heap and is shared, else nullopt. Thread-safe.
   [[nodiscard]] std::optional<uint64_t> offset_of(const std::byte* memory, size_t size) const;
   /// The address of `size` bytes at a foreign offset; null when outside the heap.
@@ -247,6 +255,10 @@ class Segment {
     std::map<uint64_t, uint64_t> apart;       ///< Private pages.
 
     [[nodiscard]] bool touches_apart(uint64_t offset, uint64_t size) const;
+    /// Calls `visit(offset, size)` for ranges that hold all that is used and not private, until it
+    /// fails.
+    template <typename Visit>
+    Status for_each_shared(const Visit& visit) const;
   };
   Segment(io::Fd fd, io::Mapping mapping, size_t bytes);
   [[nodiscard]] SectionTable* first_table() const;
@@ -263,6 +275,7 @@ class Segment {
   /// By doublings: where a view starts; null until it is mapped. So many hold the largest memfd.
   mutable std::array<std::atomic<std::byte*>, 40> view_starts_{};
   mutable Guarded<Heap> heap_;
+  std::optional<Guarded<Heap>::Held> held_for_fork_;
   obs::Metrics metrics_;  ///< Written with the heap's lock.
   std::atomic<bool> any_apart_{false};
   /// Of an own segment: tables and entries as its owner knows them, not as peers may have left

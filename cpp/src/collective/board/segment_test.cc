@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -198,6 +199,53 @@ TEST(Segment, ATableThatLeadsRoundInACircleEnds) {
   for (std::byte* next : {reinterpret_cast<std::byte*>(&own->header()) + 4096, table})
     std::memcpy(next, &itself, sizeof itself);
   EXPECT_FALSE(own->find_section({.epoch = 0, .key = 1}).value());
+}
+
+/// Forks with these segments held as the fork handlers hold them; returns the child's status.
+template <typename InChild>
+int fork_with(Segment& segment, const InChild& in_child) {
+  segment.before_fork();
+  const pid_t child = fork();
+  if (child == 0) {
+    segment.after_fork_in_child();
+    _exit(in_child());
+  }
+  segment.after_fork_in_parent();
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(Segment, WhatAForkedChildStoresIsItsOwn) {
+  const auto segment = Segment::create(64 * kWindow).value();
+  const auto peer = Segment::attach(io::Fd(dup(segment->fd()))).value();
+  constexpr size_t kBytes = 16 * 4096;
+  std::array<std::byte*, 3> blocks{};
+  for (std::byte*& block : blocks) block = segment->allocate(kBytes).value();
+  segment->free(blocks[1]);  // So that used ranges do not touch.
+  for (std::byte* block : {blocks[0], blocks[2]}) std::memset(block, 1, kBytes);
+  // In the midst of a block: pages that were private before.
+  ASSERT_TRUE(segment->set_apart(blocks[2] + 4096, 4096).ok());
+  std::memset(blocks[2] + 4096, 2, 4096);
+
+  EXPECT_EQ(fork_with(*segment,
+                      [&] {
+                        const bool kept = blocks[0][0] == std::byte{1} &&
+                                          blocks[2][4096] == std::byte{2} &&
+                                          blocks[2][8192] == std::byte{1};
+                        for (std::byte* block : {blocks[0], blocks[2]})
+                          std::memset(block, 7, kBytes);
+                        return kept && segment->allocate(4096).ok() ? 0 : 1;
+                      }),
+            0);
+  const uint64_t place = *segment->offset_of(blocks[0], 1);
+  EXPECT_EQ(*peer->at(place, 1).value(), std::byte{1});
+  for (size_t i = 0; i < kBytes; ++i) {
+    ASSERT_EQ(blocks[0][i], std::byte{1}) << i;
+    ASSERT_EQ(blocks[2][i], i / 4096 == 1 ? std::byte{2} : std::byte{1}) << i;
+  }
+  *blocks[0] = std::byte{3};
+  EXPECT_EQ(*peer->at(place, 1).value(), std::byte{3}) << "the parent's is shared as before";
 }
 
 /// Its owner could cut it short under the reader, who would die of SIGBUS.
