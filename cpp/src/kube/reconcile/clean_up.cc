@@ -26,6 +26,15 @@ void force_stuck_pod(JobView& view, const PodView& pod) {
   view.force_remove_pod(pod);
 }
 
+/// Containers that run on after corro's own would hold the pod's node for nothing, and a launcher's
+/// Job would never count that it failed. One whose launcher succeeded would take a stopped pod for
+/// a failure, and start the launcher again: such a pod stays, and goes with the job.
+void stop_others(JobView& view, const PodView& pod) {
+  if (!pod.has_ended() || pod.is_over) return;
+  if (is_launcher_jobs(view, pod) && pod.phase == PodPhase::kSucceeded) return;
+  view.stop_pod(pod);
+}
+
 /// What the ranks of a CorroJob have printed is in its head's log.
 bool is_head_with_log(const JobView& view, const PodView& pod) {
   return pod.member == Member::kHead && !view.spec.is_mpi() && pod.phase != PodPhase::kPending;
@@ -41,7 +50,7 @@ bool is_wanted_after_end(const JobView& view, const PodView& pod) {
     case CleanPods::kNone:
       return true;
     case CleanPods::kRunning:
-      return pod.has_ended();
+      return pod.is_over;
     case CleanPods::kAll:
       return false;
   }
@@ -60,14 +69,16 @@ void check_time_to_live(JobView& view) {
 
 void remove_old_pods(JobView& view) {
   for (const PodView& pod : view.pods) {
-    if (is_launcher_jobs(view, pod)) continue;
     const int generation = view.state(pod.member, pod.index).generation;
     const bool is_surplus = pod.member == Member::kWorker && pod.index >= view.spec.workers;
-    if (!is_surplus && pod.generation >= generation) continue;
-    if (pod.is_deleting) {
+    const bool is_current = !is_surplus && pod.generation >= generation;
+    const bool is_in_use = is_launcher_jobs(view, pod) || is_current;
+    if (!is_in_use && pod.is_deleting) {
       force_stuck_pod(view, pod);
-    } else if (is_surplus || !is_kept_for_logs(view, pod, generation)) {
+    } else if (!is_in_use && (is_surplus || !is_kept_for_logs(view, pod, generation))) {
       view.remove_pod(pod);
+    } else {
+      stop_others(view, pod);
     }
   }
 }
@@ -84,6 +95,8 @@ void clean_up(JobView& view) {
       view.remove_pod(pod);
     } else if (is_head_with_log(view, pod)) {
       view.stop_pod(pod);
+    } else {
+      stop_others(view, pod);
     }
   }
   const Json* launcher = view.object("Job", launcher_host(view.spec));

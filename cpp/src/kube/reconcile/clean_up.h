@@ -9,7 +9,7 @@ namespace corro::kube {
 inline constexpr std::chrono::seconds kStuckAfter{30};
 
 /// Deletes pods of older generations and surplus workers. The last one that failed by itself stays
-/// for its logs, until the next does.
+/// for its logs, until the next does. Stops containers that run on beside corro's own, which ended.
 void remove_old_pods(JobView& view);
 
 void remove_pod_groups(JobView& view);

@@ -34,6 +34,7 @@ void end_late(Json& pod) {
   if (!pod["spec"].contains("activeDeadlineSeconds") || !is_live(pod)) return;
   pod["status"]["phase"] = "Failed";
   pod["status"]["reason"] = "DeadlineExceeded";
+  pod["status"]["message"] = "Pod was active on the node longer than the specified deadline";
 }
 
 int64_t version_of(const Json& object) {
@@ -43,6 +44,14 @@ int64_t version_of(const Json& object) {
 std::string group_of(const Json& pod) { return group_named_in(object_in(pod, "spec")); }
 
 bool is_bound(const Json& pod) { return object_in(pod, "spec").contains("nodeName"); }
+
+const Json& containers_of(const Json& pod) { return pod["spec"]["containers"]; }
+
+/// That of the samples, wherever a webhook has moved it.
+std::string own_name(const Json& pod) {
+  const std::string first = containers_of(pod)[0]["name"];
+  return containers_of(pod).size() == 1 ? first : "main";
+}
 
 std::string key_of(const PodView& view) { return member_key(view.member, view.index); }
 
@@ -273,7 +282,7 @@ void ClusterModel::check_create(const Json& object) {
   for (const Json* pod : list("Pod")) {
     const auto other = view_of(*pod);
     if (!view || !other || key_of(*view) != key_of(*other) || !is_live(*pod)) continue;
-    if (other->member == Member::kLauncher) continue;
+    if (other->member == Member::kLauncher || other->has_ended()) continue;
     forbid(fmt::format("made beside {}, which lives", other->name));
   }
 }
@@ -347,6 +356,10 @@ void ClusterModel::start_pod(const ObjectName& name) {
   pod["status"]["phase"] = "Running";
   pod["status"]["conditions"] =
       Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})});
+  for (const Json& container : pod["spec"]["containers"]) {
+    pod["status"]["containerStatuses"].push_back(Json::object(
+        {{"name", container["name"]}, {"ready", true}, {"state", {{"running", Json::object()}}}}));
+  }
   write(name, std::move(pod));
 }
 
@@ -426,17 +439,43 @@ bool ClusterModel::harm_pod(const std::string& name, Harm harm) {
     write(object, std::move(pod));
     return true;
   }
-  pod["status"] = Json::object({{"phase", "Failed"}});
-  if (harm == Harm::kEvict) pod["status"]["reason"] = "Evicted";
-  if (harm != Harm::kEvict) {
-    const bool of_memory = harm == Harm::kOutOfMemory;
-    Json ended = Json::object({{"exitCode", of_memory ? 137 : 1}});
-    if (of_memory) ended["reason"] = "OOMKilled";
-    const Json state = Json::object({{"terminated", ended}});
-    pod["status"]["containerStatuses"] = Json::array({Json::object({{"state", state}})});
+  if (harm == Harm::kEvict) {
+    pod["status"] = Json::object({{"phase", "Failed"}, {"reason", "Evicted"}});
+    write(object, std::move(pod));
+    return true;
   }
-  write(object, std::move(pod));
+  const bool of_memory = harm == Harm::kOutOfMemory;
+  Json ended = Json::object({{"exitCode", of_memory ? 137 : 1}});
+  if (of_memory) ended["reason"] = "OOMKilled";
+  end_container(name, own_name(pod), ended);
   return true;
+}
+
+void ClusterModel::end_container(const std::string& pod, const std::string& container,
+                                 const Json& terminated) {
+  Json object = store_.at({"Pod", pod});
+  Json& status = object["status"];
+  if (!status.contains("containerStatuses")) status["containerStatuses"] = Json::array();
+  Json& statuses = status["containerStatuses"];
+  Json ended = Json::object(
+      {{"name", container}, {"ready", false}, {"state", {{"terminated", terminated}}}});
+  const auto there = std::find_if(statuses.begin(), statuses.end(),
+                                  [&](const Json& each) { return each["name"] == container; });
+  if (there == statuses.end()) {
+    statuses.push_back(std::move(ended));
+  } else {
+    *there = std::move(ended);
+  }
+  status["conditions"] = Json::array({Json::object({{"type", "Ready"}, {"status", "False"}})});
+  bool failed = false;
+  bool is_over = statuses.size() >= object["spec"]["containers"].size();
+  for (const Json& each : statuses) {
+    const Json& end = object_in(object_in(each, "state"), "terminated");
+    is_over = is_over && !end.empty();
+    failed = failed || end.value("exitCode", 0) != 0;
+  }
+  if (is_over) status["phase"] = failed ? "Failed" : "Succeeded";
+  write({"Pod", pod}, std::move(object));
 }
 
 void ClusterModel::change_spec(const Json& merge_patch) {
@@ -457,7 +496,7 @@ void ClusterModel::finish_ranks() {
   for (const auto& [name, object] : store_) names.push_back(name);
   for (const ObjectName& name : names) {
     Json object = store_.at(name);
-    if (name.kind == "Job") {
+    if (name.kind == "Job" && containers_of(object["spec"]["template"]).size() == 1) {
       object["status"]["conditions"] =
           Json::array({Json::object({{"type", "Complete"}, {"status", "True"}})});
       object["status"]["completionTime"] = time_text(now_);
@@ -470,6 +509,10 @@ void ClusterModel::finish_ranks() {
     const bool is_rank = job_name_.kind == "CorroJob" ? view->member == Member::kWorker
                                                       : view->member == Member::kLauncher;
     if (is_head || !is_rank) continue;
+    if (containers_of(object).size() > 1) {
+      end_container(name.name, own_name(object), {{"exitCode", 0}});
+      continue;
+    }
     object["status"] = Json::object({{"phase", "Succeeded"}});
     write(name, std::move(object));
   }

@@ -59,9 +59,12 @@ class ClusterModel {
   bool harm_pod(const std::string& name, Harm harm);
   /// A pod that is there ends with 0.
   void end_well(const std::string& pod);
+  /// One container of a pod ends, as its kubelet says; the pod runs while another one does.
+  void end_container(const std::string& pod, const std::string& container, const Json& terminated);
   void change_spec(const Json& merge_patch);
   void delete_job();
-  /// All running worker pods of a CorroJob, or the launcher Job, end with success.
+  /// All running worker pods of a CorroJob, or the launcher Job, end with success; of pods with
+  /// other containers, container `main` alone.
   void finish_ranks();
   void fail_launcher(const std::string& reason);
   void put(Json object);

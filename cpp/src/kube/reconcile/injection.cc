@@ -68,7 +68,7 @@ Json head_token_volume(const JobSpec& spec) {
 void add_identity(const JobSpec& spec, const Identity& identity, Json& container) {
   add_variable(container, "CORRO_JOB", spec.name);
   add_variable(container, "CORRO_JOB_UID", spec.uid);
-  add_variable(container, "CORRO_MEMBER", member_key(identity.member, identity.index));
+  add_variable(container, kMemberVariable, member_key(identity.member, identity.index));
   add_variable(container, "CORRO_MEMBER_GENERATION", std::to_string(identity.generation));
   if (const int part = part_of(identity.index); part > 0)
     add_variable(container, "CORRO_PART", std::to_string(part));

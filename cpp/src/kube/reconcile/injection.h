@@ -24,6 +24,8 @@ inline constexpr std::string_view kOutOfMemoryMark = "corro: out of memory";
 /// One that begins so, with this exit code, says that the agent has lost the head: nobody's fault.
 inline constexpr std::string_view kLostHeadMark = "corro: the head at ";
 inline constexpr int kLostHeadExit = 75;
+/// A variable of the container that the agent is in: which member it is.
+inline constexpr std::string_view kMemberVariable = "CORRO_MEMBER";
 /// What mpirun calls in place of ssh.
 inline constexpr std::string_view kRemoteShell = "/corro/bin/ssh";
 

@@ -192,8 +192,9 @@ void JobView::force_remove_pod(const PodView& pod) {
 }
 
 void JobView::stop_pod(const PodView& pod) {
-  if (pod.has_ended() || pod.is_deleting || pod.has_deadline) return;
-  patch("v1", {"Pod", pod.name}, Json::object({{"spec", {{"activeDeadlineSeconds", 1}}}}));
+  if (pod.is_over || pod.is_deleting || pod.is_stopped) return;
+  patch("v1", {"Pod", pod.name},
+        Json::object({{"spec", {{"activeDeadlineSeconds", kStopSeconds}}}}));
 }
 
 void JobView::event(std::string_view type, std::string_view reason, std::string_view message) {

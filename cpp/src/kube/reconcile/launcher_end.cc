@@ -53,6 +53,20 @@ LauncherEnd end_of_pod(const PodView* pod) {
           .message = fmt::format("{}: {}", pod->name, pod->why)};
 }
 
+/// The Job completes once all containers of its pod have: a container beside the launcher that runs
+/// on keeps it from that.
+LauncherEnd end_before_the_jobs(const JobView& view) {
+  for (const PodView& pod : view.pods) {
+    if (pod.member != Member::kLauncher || pod.phase != PodPhase::kSucceeded || pod.is_over)
+      continue;
+    if (pod.others_that_run.empty()) continue;
+    return {.kind = LauncherEnd::Kind::kSucceeded,
+            .message = fmt::format("{} goes on with {} until the job is deleted", pod.name,
+                                   pod.others_that_run)};
+  }
+  return {};
+}
+
 }  // namespace
 
 LauncherEnd launcher_end(const JobView& view) {
@@ -63,7 +77,7 @@ LauncherEnd launcher_end(const JobView& view) {
     return {.kind = LauncherEnd::Kind::kSucceeded,
             .at = time_in(object_in(*job, "status"), "completionTime")};
   const Json* failed = true_condition(*job, "Failed");
-  return failed == nullptr ? LauncherEnd{} : failure_of(view, *failed);
+  return failed == nullptr ? end_before_the_jobs(view) : failure_of(view, *failed);
 }
 
 int running_launchers(const JobView& view) {

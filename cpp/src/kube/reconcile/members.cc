@@ -56,8 +56,10 @@ std::optional<Loss> look_at(JobView& view, Member member, int index) {
   if (pod == nullptr) return loss_of_vanished(view, member, index, state);
   state.seen = true;
   state.not_before.reset();
-  state.done = member == Member::kWorker && pod->phase == PodPhase::kSucceeded;
+  // A worker that is done stays done, even if what is left of its pod is evicted.
+  if (member == Member::kWorker && pod->phase == PodPhase::kSucceeded) state.done = true;
   view.set_state(member, index, state);
+  if (state.done) return {};
   if (pod->is_lost()) return loss_of_pod(view, *pod);
   if (member != Member::kHead || pod->phase != PodPhase::kSucceeded) return {};
   Loss loss = loss_of_pod(view, *pod);
@@ -111,7 +113,7 @@ void replace_member(JobView& view, const Loss& loss) {
 bool is_left_from_before(const JobView& view, int index) {
   if (view.status.flag("ranInRound")) return false;
   const PodView* pod = view.current(Member::kWorker, index);
-  return pod != nullptr && pod->phase == PodPhase::kSucceeded &&
+  return pod != nullptr && view.state(Member::kWorker, index).done &&
          pod->round < view.status.number("round");
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "kube/reconcile/injection.h"
+#include "kube/reconcile/own_container.h"
 #include "kube/reconcile/time_text.h"
 
 namespace corro::kube {
@@ -72,7 +73,9 @@ bool was_disrupted(const Json& status) {
   return condition != nullptr && text_in(*condition, "status") == "True";
 }
 
-void read_container_ends(const Json& status, PodView& view) {
+/// What corro's own container did, or else one that had to end before it. Of a pod whose spec does
+/// not tell which one is corro's, what any did.
+void read_container_ends(const Json& status, const OwnContainer& own, PodView& view) {
   const auto visit = [&](const Json& state) {
     const Json& ended = object_in(state, "terminated");
     const auto code = ended.find("exitCode");
@@ -86,17 +89,19 @@ void read_container_ends(const Json& status, PodView& view) {
     if (!message.empty()) view.why += ": " + cut(message);
     return of_memory;
   };
-  if (any_container(status, "containerStatuses", visit)) return;
+  if (own.status != nullptr) (void)visit(object_in(*own.status, "state"));
+  if (own.has_ended) return;
+  if (!own.is_known && any_container(status, "containerStatuses", visit)) return;
   any_container(status, "initContainerStatuses", visit);
 }
 
 /// Why it ended or is going to: what the kubelet said first, then what the containers did.
-void read_end(const Json& status, PodView& view) {
+void read_end(const Json& status, const OwnContainer& own, PodView& view) {
   view.cause = Cause::kUserError;
   view.why = "failed";
-  read_container_ends(status, view);
+  read_container_ends(status, own, view);
   if (view.cause == Cause::kOutOfMemory) return;
-  const std::string reason = text_in(status, "reason");
+  const std::string& reason = view.status_reason;
   // A pod that is being deleted ends by the signal of that, whatever its exit code is.
   if (!view.is_deleting && !was_disrupted(status)) {
     if (!reason.empty()) view.why = fmt::format("{}: {}", reason, view.why);
@@ -110,6 +115,17 @@ void read_end(const Json& status, PodView& view) {
              : disruption != nullptr ? text_in(*disruption, "reason")
                                      : "deleted";
   if (!message.empty()) view.why += ": " + cut(message);
+}
+
+/// A pod that was ended as a whole, by its node or for its deadline, has failed even if its
+/// containers took SIGTERM well.
+void read_phase(const Json& status, const OwnContainer& own, PodView& view) {
+  view.phase = phase_in(status);
+  view.is_over = view.has_ended();
+  const bool was_ended =
+      view.phase == PodPhase::kFailed && (!view.status_reason.empty() || was_disrupted(status));
+  if (!own.has_ended || was_ended) return;
+  view.phase = own.has_failed ? PodPhase::kFailed : PodPhase::kSucceeded;
 }
 
 void read_trouble(const Json& status, PodView& view) {
@@ -180,17 +196,22 @@ std::optional<PodView> view_of(const Json& pod) {
   view.generation = std::max(number_in(labels, kGenerationLabel), 0);
   view.round = std::max(number_in(object_in(metadata, "annotations"), kRoundAnnotation), 0);
   if (view.index < 0) return {};
-  view.phase = phase_in(status);
-  view.status_reason = text_in(status, "reason");
-  view.status_message = text_in(status, "message");
+  const OwnContainer own = own_container_of(pod);
+  view.is_stopped = object_in(pod, "spec").value("activeDeadlineSeconds", Json()) == kStopSeconds;
+  // The deadline that stopped a pod is not why it ended.
+  if (!view.is_stopped || text_in(status, "reason") != "DeadlineExceeded") {
+    view.status_reason = text_in(status, "reason");
+    view.status_message = text_in(status, "message");
+  }
+  read_phase(status, own, view);
   view.created = time_in(metadata, "creationTimestamp");
   view.deletion = time_in(metadata, "deletionTimestamp");
   view.is_deleting = metadata.contains("deletionTimestamp");
-  view.has_deadline = object_in(pod, "spec").contains("activeDeadlineSeconds");
   const Json* ready = condition_in(status, "Ready");
   view.is_ready = view.phase == PodPhase::kRunning && !view.is_deleting &&
-                  (ready == nullptr || text_in(*ready, "status") == "True");
-  if (view.is_lost()) read_end(status, view);
+                  (own.is_ready || ready == nullptr || text_in(*ready, "status") == "True");
+  view.others_that_run = own.others_that_run;
+  if (view.is_lost()) read_end(status, own, view);
   if (!view.is_ready) read_trouble(status, view);
   return view;
 }

@@ -1,6 +1,7 @@
 // PodView: of a pod, what decides about its job. Of the pod's JSON it reads metadata (name, uid,
 // labels, annotations, ownerReferences, deletionTimestamp, creationTimestamp), spec's
-// activeDeadlineSeconds, nodeName and schedulingGroup, and status; a cache may drop the rest.
+// activeDeadlineSeconds, nodeName, restartPolicy, schedulingGroup and corro's own container
+// (own_container.h), and status; a cache may drop the rest.
 #pragma once
 
 #include <optional>
@@ -22,15 +23,18 @@ struct PodView {
   int index = 0;
   int generation = 0;
   int round = 0;
+  /// Once corro's own container has ended for good, as it ended; until then the pod's phase.
   PodPhase phase = PodPhase::kPending;
+  bool is_over = false;  ///< All containers have ended.
   bool is_deleting = false;
   bool is_ready = false;
-  bool has_deadline = false;        ///< The kubelet ends it, and its object stays.
+  bool is_stopped = false;          ///< By kStopSeconds: the kubelet ends it, its object stays.
   Cause cause = Cause::kUserError;  ///< If it failed or is being deleted.
   std::string why;                  ///< How it ended: "exit code 1", "Evicted: ...".
   std::string trouble;              ///< Why it does not run: "Unschedulable: 0/3 nodes ...".
-  std::string status_reason;        ///< The pod's own, as the kubelet wrote them.
+  std::string status_reason;        ///< The pod's own, as the kubelet wrote them, unless stopped.
   std::string status_message;
+  std::string others_that_run;  ///< Names of containers that go on after corro's own.
   std::optional<KubeTime> created;
   std::optional<KubeTime> deletion;  ///< When its grace period ends.
 
@@ -42,6 +46,9 @@ struct PodView {
     return phase == PodPhase::kFailed || (is_deleting && phase != PodPhase::kSucceeded);
   }
 };
+
+/// activeDeadlineSeconds of a pod that is stopped.
+inline constexpr int kStopSeconds = 1;
 
 /// Nothing for a pod without our labels.
 [[nodiscard]] std::optional<PodView> view_of(const Json& pod);

@@ -103,9 +103,9 @@ void check_deadline(JobView& view) {
           fmt::format("{} was active longer than specified deadline", view.spec.kind_name()));
 }
 
-void succeed(JobView& view) {
-  const std::string message = fmt::format("{} {}/{} successfully completed.", view.spec.kind_name(),
-                                          view.spec.space, view.spec.name);
+void succeed(JobView& view, const std::string& more = "") {
+  const std::string message =
+      fmt::format("{} successfully completed.{}{}", view.title(), more.empty() ? "" : " ", more);
   end_job(view, "Succeeded", view.reason_of("Succeeded"), message);
 }
 
@@ -115,7 +115,7 @@ void end_with_launcher(JobView& view) {
   if (end.kind == LauncherEnd::Kind::kNone) return;
   if (end.at) view.status.set("completionTime", time_text(*end.at));
   if (end.kind == LauncherEnd::Kind::kSucceeded) {
-    succeed(view);
+    succeed(view, end.message);
   } else {
     end_job(view, "Failed", end.reason.empty() ? view.reason_of("Failed") : end.reason,
             end.message.empty() ? fmt::format("{} has failed", view.title()) : end.message);

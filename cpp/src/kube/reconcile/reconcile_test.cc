@@ -272,7 +272,8 @@ TEST(Reconcile, AgentsThatLostTheHeadAreNoErrorOfTheUser) {
   ASSERT_TRUE(cluster.settle());
   Json lost = *cluster.get("Pod", "mnist-worker-0-g0");
   lost["status"]["phase"] = "Failed";
-  lost["status"]["containerStatuses"] = patched(R"([{"state": {"terminated": {"exitCode": 75,
+  lost["status"]["containerStatuses"] =
+      patched(R"([{"name": "main", "state": {"terminated": {"exitCode": 75,
       "message": "corro: the head at 10.96.0.7:7077 was lost and did not come back"}}}])");
   cluster.put(lost);
   ASSERT_TRUE(cluster.settle());

@@ -28,6 +28,18 @@ inline Json sample_corro_job(int workers) {
   return job;
 }
 
+/// The job with a proxy beside each of its programs, which does not end by itself.
+inline Json with_sidecars(Json job) {
+  const Json proxy = Json::parse(R"({"name": "proxy", "image": "proxy"})");
+  if (job["kind"] == "CorroJob") {
+    job["spec"]["worker"]["template"]["spec"]["containers"].push_back(proxy);
+    return job;
+  }
+  for (Json& role : job["spec"]["mpiReplicaSpecs"])
+    role["template"]["spec"]["containers"].push_back(proxy);
+  return job;
+}
+
 /// A CorroJob whose gang is all of its workers.
 inline Json sample_gang_job(int workers) {
   Json job = sample_corro_job(workers);

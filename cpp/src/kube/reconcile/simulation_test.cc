@@ -13,6 +13,8 @@
 //       tables: pods are given up as soon as they are made
 //   suspend gives out no new generations
 //       table: SuspendTakesThePodsAndResumeMakesNewOnes
+//   the pod's phase counts, not what corro's own container did
+//       WithSidecars/...: most
 //   each end of a round counts by itself
 //       table: WhatEndsWithTheFirstLossIsOneRestart
 #include <gmock/gmock.h>
@@ -256,6 +258,13 @@ std::string kind_of_case(const ::testing::TestParamInfo<Json>& test) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Simulation,
                          ::testing::Values(sample_corro_job(3), sample_mpi_job(3),
                                            sample_mpi_job(3, "v1"), sample_mpi_job(3, "v1alpha2")),
+                         kind_of_case);
+
+INSTANTIATE_TEST_SUITE_P(WithSidecars, Simulation,
+                         ::testing::Values(with_sidecars(sample_corro_job(3)),
+                                           with_sidecars(sample_mpi_job(3)),
+                                           with_sidecars(sample_mpi_job(3, "v1")),
+                                           with_sidecars(sample_mpi_job(3, "v1alpha2"))),
                          kind_of_case);
 
 INSTANTIATE_TEST_SUITE_P(Kinds, GangSimulation,

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kube/job/names.h"
+#include "kube/reconcile/own_container.h"
 #include "kube/reconcile/pod_view.h"
 
 namespace corro::kube {
@@ -56,7 +57,7 @@ Json pod_status(const Json& status) {
     if (is_read(condition)) kept["conditions"].push_back(std::move(condition));
   }
   for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
-    if (status.contains(list)) kept[list] = only_each(status, list, {"state"});
+    if (status.contains(list)) kept[list] = only_each(status, list, {"name", "ready", "state"});
   }
   return kept;
 }
@@ -67,8 +68,10 @@ void trim(Json& object) {
   if (text_in(object, "kind") == "Pod") {
     Json kept = only(object, {"apiVersion", "kind"});
     kept["metadata"] = pod_metadata(object_in(object, "metadata"));
+    const Json& spec = object_in(object, "spec");
     kept["spec"] =
-        only(object_in(object, "spec"), {"activeDeadlineSeconds", "nodeName", "schedulingGroup"});
+        only(spec, {"activeDeadlineSeconds", "nodeName", "restartPolicy", "schedulingGroup"});
+    kept["spec"]["containers"] = trimmed_containers(spec);
     kept["status"] = pod_status(object_in(object, "status"));
     object = std::move(kept);
     return;
