@@ -86,7 +86,7 @@ def _name_fits() -> Schema:
     workers = (
         "has(self.spec.replicas) ? self.spec.replicas : "
         "has(self.spec.mpiReplicaSpecs) && has(self.spec.mpiReplicaSpecs.Worker) && "
-        f"has({replicas}) ? {replicas} : 1"
+        f"has({replicas}) && {replicas} > 0 ? {replicas} : 1"
     )
     return rule(
         f"size(self.metadata.name) + 8 + size(string(({workers}) - 1)) <= 63",
@@ -145,6 +145,7 @@ def _spec_rules() -> list[Schema]:
     old = "self.writtenAs == 'v1alpha1'"
     new = "self.writtenAs == 'v2beta1'"
     worker = "self.mpiReplicaSpecs.Worker"
+    launcher_works = "has(self.runLauncherAsWorker) && self.runLauncherAsWorker"
     amounts = "has(self.gpus), has(self.processingUnits), has(self.replicas)"
     manager = "has({0}.runPolicy) && has({0}.runPolicy.managedBy) ? {0}.runPolicy.managedBy : ''"
     rules = [
@@ -161,7 +162,14 @@ def _spec_rules() -> list[Schema]:
             ".slotsPerWorker",
         ),
         rule(
-            f"!({new}) || !has(self.mpiReplicaSpecs) || !has({worker}) || has({worker}.replicas)",
+            f"!has(self.mpiReplicaSpecs) || !has({worker}) || !has({worker}.replicas) || "
+            f"{worker}.replicas >= 1 || ({launcher_works})",
+            "at least 1, or 0 with runLauncherAsWorker",
+            ".mpiReplicaSpecs.Worker.replicas",
+        ),
+        rule(
+            f"!({new}) || !has(self.mpiReplicaSpecs) || !has({worker}) || has({worker}.replicas) "
+            f"|| ({launcher_works})",
             "is missing: v2beta1 has no workers by default",
             ".mpiReplicaSpecs.Worker.replicas",
             missing=True,
@@ -205,7 +213,7 @@ def _replica_specs() -> Schema:
         return struct(properties, "template")
 
     one = ruled(integer(maximum=INT32_MAX), [rule("self == 1", "must be 1")])
-    return struct({"Launcher": role(one), "Worker": role(count(1))}, "Launcher")
+    return struct({"Launcher": role(one), "Worker": role(count())}, "Launcher")
 
 
 def _run_policy() -> Schema:

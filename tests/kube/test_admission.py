@@ -87,7 +87,8 @@ WRONG: list[tuple[str, str, Any] | tuple[str, str, Any, str]] = [
         {"replicas": -2, "template": {"spec": {"containers": [{"name": "a"}]}}},
     ),
     (GANG, f"{POLICY}.managedBy", "somebody"),
-    (GANG, f"{WORKER}.replicas", DELETE),
+    (INTEL, f"{WORKER}.replicas", DELETE),
+    (INTEL, f"{WORKER}.replicas", 0),
     (GANG, f"{WORKER}.restartPolicy", "ExitCode"),
     (GANG, f"{LAUNCHER}.restartPolicy", "Always"),
     (GANG, f"{LAUNCHER}.template.spec.containers", DELETE),
@@ -204,6 +205,15 @@ def test_a_wrong_field_is_refused_with_its_path(crds: Plane, row: tuple[Any, ...
     manifest = with_field(load(row[0]), row[1], row[2])
     path = row[3] if len(row) > 3 else row[1]
     assert path in refusal(crds, manifest)
+
+
+# mpijob different: v2.no-workers
+@pytest.mark.parametrize("replicas", [0, DELETE])
+def test_a_launcher_that_is_a_host_needs_no_workers(crds: Plane, replicas: Any) -> None:
+    manifest = with_field(load(INTEL), f"{WORKER}.replicas", replicas)
+    assert f"{WORKER}.replicas" in refusal(crds, manifest)
+    manifest = with_field(manifest, "spec.runLauncherAsWorker", True)
+    crds.api.post(path_of(manifest, "default"), manifest, dryRun="All", fieldValidation="Strict")
 
 
 def test_the_table_has_sixty_rows() -> None:

@@ -63,11 +63,13 @@ void read_launcher(FieldReader roles, ReadJob& job) {
   job.spec.launcher = std::move(role);
 }
 
+/// A launcher that is a host itself needs no workers.
 void read_workers(FieldReader roles, ReadJob& job) {
   if (!roles.has("Worker")) return;
   FieldReader fields = roles.object("Worker");
-  const auto replicas = fields.integer("replicas", {1, kMostWorkers});
-  if (!fields.has("replicas"))
+  const int least = job.spec.launcher_is_worker ? 0 : 1;
+  const auto replicas = fields.integer("replicas", {least, kMostWorkers});
+  if (!fields.has("replicas") && least > 0)
     fields.fail("replicas", fmt::format("must be an integer from 1 to {}", kMostWorkers));
   job.spec.workers = static_cast<int>(replicas.value_or(0));
   job.spec.worker = read_role(fields, job.problems);
@@ -131,6 +133,7 @@ void read_roles(const Json& object, FieldReader& fields, ReadJob& job) {
   JobSpec& spec = job.spec;
   const bool is_v2 = spec.version == MpiVersion::kV2beta1;
   spec.slots = static_cast<int>(fields.integer("slotsPerWorker", {0, kMostSlots}).value_or(1));
+  if (is_v2) spec.launcher_is_worker = fields.boolean("runLauncherAsWorker", false);
   if (fields.require("mpiReplicaSpecs") != nullptr) {
     read_launcher(fields.object("mpiReplicaSpecs"), job);
     read_workers(fields.object("mpiReplicaSpecs"), job);
@@ -145,7 +148,6 @@ void read_roles(const Json& object, FieldReader& fields, ReadJob& job) {
     spec.implementation = read_implementation(fields, "mpiDistribution", "IntelMPI");
   if (!is_v2) return;
   spec.implementation = read_implementation(fields, "mpiImplementation", "Intel");
-  spec.launcher_is_worker = fields.boolean("runLauncherAsWorker", false);
   spec.launcher_waits_for_workers =
       fields.choice("launcherCreationPolicy", {"AtStartup", "WaitForWorkersReady"}, 0) == 1;
   const std::string ssh = fields.text("sshAuthMountPath", "", 1024);

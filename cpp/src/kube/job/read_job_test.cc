@@ -84,6 +84,23 @@ TEST(ReadJob, CorroJobMountsItsClaims) {
   EXPECT_FALSE(job.spec.claims[1].read_only);
 }
 
+// mpijob different: v2.no-workers
+TEST(ReadJob, ALauncherThatIsAHostNeedsNoWorkers) {
+  for (const Json& replicas : {Json(0), Json()}) {
+    Json spec = mpi_spec("v2beta1");
+    spec["mpiReplicaSpecs"]["Worker"] = {{"replicas", replicas}, {"template", kTemplate}};
+    EXPECT_THAT(texts(read("MPIJob", spec).problems),
+                Contains(HasSubstr("Worker.replicas: must be an integer from 1")));
+    spec["runLauncherAsWorker"] = true;
+    const ReadJob job = read("MPIJob", spec);
+    EXPECT_THAT(texts(job.problems), IsEmpty());
+    EXPECT_EQ(job.spec.workers, 0);
+    spec["mpiReplicaSpecs"]["Worker"]["replicas"] = -1;
+    EXPECT_THAT(texts(read("MPIJob", spec).problems),
+                Contains(HasSubstr("Worker.replicas: must be an integer from 0")));
+  }
+}
+
 struct BadField {
   const char* kind;
   const char* version;  ///< Of an MPIJob.

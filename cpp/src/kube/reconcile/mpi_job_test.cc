@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
@@ -81,6 +82,30 @@ TEST(MpiJob, ALauncherAloneIsAJob) {
   EXPECT_EQ(cluster.state(), "Running");
   EXPECT_THAT(cluster.live_pods(), UnorderedElementsAre("mnist-head", "mnist-launcher-x"));
   EXPECT_EQ((*cluster.get("ConfigMap", "mnist-config"))["data"]["hostfile"], "");
+}
+
+// mpijob different: v2.no-workers
+TEST(MpiJob, ALauncherThatIsTheOnlyHostIsAJob) {
+  for (const char* replicas : {"0", "null"}) {
+    Json job = with(sample_mpi_job(1), R"({"runLauncherAsWorker": true})");
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = patched(replicas);
+    ClusterModel cluster(job, 1, native_gangs());
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(cluster.state(), "Running");
+    EXPECT_THAT(cluster.live_pods(), UnorderedElementsAre("mnist-head", "mnist-launcher-x"));
+    EXPECT_EQ((*cluster.get("ConfigMap", "mnist-config"))["data"]["hostfile"],
+              "mnist-launcher.mnist.default.svc slots=1\n");
+    cluster.change_spec(workers_of(cluster, 2));
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(status_of(cluster, "/ready"), 2);
+    cluster.change_spec(workers_of(cluster, 0));
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_THAT(cluster.live_pods(), UnorderedElementsAre("mnist-head", "mnist-launcher-x"));
+    cluster.finish_ranks();
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(cluster.state(), "Succeeded");
+    EXPECT_THAT(cluster.violations, IsEmpty());
+  }
 }
 
 // mpijob same: v2.hostNetwork; case.e2e-host-network
