@@ -216,6 +216,7 @@ def test_it_becomes_a_corro_run() -> None:
     [
         (("python",), "say how many ranks"),
         (("-np", 2), "no program"),
+        (("-np", 2, "A=1"), "no program"),
         (("-np", 2, "--min-np", 1, "x"), "elastic jobs"),
         (("-np", 2, "--mpi", "x"), "no MPI"),
         (("-np", 2, "-H", "a", "x"), "Invalid host input"),
@@ -303,6 +304,39 @@ def test_output_goes_to_files_and_has_the_time(run: Run, tmp_path: Path) -> None
         assert rest == f"{rank}]<stdout>:hello"
         assert (tmp_path / f"out/rank.{rank}/stdout").read_text() == line + "\n"
         assert (tmp_path / f"out/rank.{rank}/stderr").read_text() == ""
+
+
+def test_words_in_front_are_assigned_as_by_a_shell(run: Run) -> None:
+    program = "import os; print(*(os.environ[name] for name in ('ANSWER', 'MORE', 'EMPTY', 'OLD')))"
+    words = ("ANSWER=1", "ANSWER=4 2", "MORE=a", "MORE+=b=c", "EMPTY=", "OLD=new")
+    job = run("-np", 1, *words, sys.executable, "-c", program, "LATER=1")
+    assert job.stdout.splitlines() == ["[0]<stdout>:4 2 ab=c  new"], job.stderr
+
+
+def test_a_path_in_front_finds_the_program(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mine").write_text('#!/bin/sh\necho found "$1"\n')
+    (tmp_path / "bin" / "mine").chmod(0o755)
+    job = run("-np", 1, f"PATH={tmp_path / 'bin'}:/usr/bin:/bin", "mine", "&&")
+    assert job.stdout.splitlines() == ["[0]<stdout>:found &&"], job.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "printed"),
+    [
+        (["exit", "3"], 3, []),
+        (["eval", "cd / && pwd"], 0, ["[0]<stdout>:/"]),
+        (["A=5", "exec", "sh", "-c", "echo $A"], 0, ["[0]<stdout>:5"]),
+    ],
+)
+def test_a_builtin_is_a_command(run: Run, words: list[str], status: int, printed: object) -> None:
+    job = run("-np", 1, *words)
+    assert (job.returncode, job.stdout.splitlines()) == (status, printed), job.stderr
+
+
+def test_variables_of_the_launcher_count_in_front_of_the_program() -> None:
+    command = command_of(parse_args(["-np", "2", "HOROVOD_STALL_CHECK_TIME_SECONDS=30", "x"]))
+    assert command[command.index("--long-wait") + 1] == "30"
 
 
 def test_a_rank_that_fails_ends_the_job_with_its_status(run: Run) -> None:

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/quoted.h"
 #include "launch/python_line.h"
 
 namespace corro::launch {
@@ -147,6 +148,13 @@ Result<Command> resolve_command(const RunOptions& options, const Variables& envi
     return Status(Code::kInvalidArgument, "no program given; for example: corro run train.py");
   }
   const std::string& name = options.command[0];
+  if (name.find_first_of(" \t\n") != std::string::npos && !files.exists(name) &&
+      !find_on_path(name, environment, files)) {
+    return Status(Code::kNotFound,
+                  fmt::format("no program {}: that is one word; leave the quotation marks out, or "
+                              "give a shell's line to a shell: bash -c {}",
+                              quoted(name), quoted(name)));
+  }
   if (options.module || name.ends_with(".py")) {
     return python_command(options, environment, own_directory, files);
   }

@@ -264,6 +264,7 @@ TEST(MakePlan, SaysInOneLineWhatIsMissing) {
       {{"python3", "-u", "trian.py"}, "trian.py: no such file in /home/me"},
       {{"python3", "/data/x"}, "/data/x: no such file"},
       {{"nope"}, "no program 'nope' on PATH"},
+      {{"cd x && python train.py"}, "bash -c 'cd x && python train.py'"},
       {{"here"}, "write ./ in front"},
       {{"./nope"}, "./nope: no such file"}};
   for (const auto& [command, words] : mistakes) {

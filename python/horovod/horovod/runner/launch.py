@@ -16,6 +16,7 @@ from horovod.common.util import extension_available
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 from horovod.runner.options import environment_of, parse_args
 from horovod.runner.remote_shell import remote_shell
+from horovod.runner.shell_line import split_assignments, without_builtins
 
 __all__ = ["check_build", "command_of", "parse_args", "run_commandline"]
 
@@ -61,8 +62,11 @@ def command_of(args: argparse.Namespace) -> list[str]:
         ValueError: hosts that are none.
     """
     _refuse(args)
-    if not args.command:
+    environment = environment_of(args)
+    assigned, program = split_assignments(args.command, environment)
+    if not program:
         raise UsageError("no program: horovodrun -np 2 python train.py")
+    environment |= assigned
     command = [_corro(), "run", "-np", str(args.num_proc), "--show", "streams"]
     if args.hosts:
         get_host_assignments(parse_hosts(args.hosts), args.num_proc)  # They do not fit: ValueError.
@@ -75,12 +79,21 @@ def command_of(args: argparse.Namespace) -> list[str]:
         command += ["--output-dir", args.output_filename]
     if args.prefix_output_with_timestamp:
         command.append("--timestamps")
-    long_wait = stall_warning(environment_of(args))
+    long_wait = stall_warning(environment)
     if long_wait is not None:
         command += ["--long-wait", f"{long_wait:g}"]
     if args.verbose:
         command.append("--verbose")
-    return [*command, "--", *args.command]
+    for name, value in assigned.items():
+        command += ["--env", f"{name}={value}"]
+    return [*command, "--", *without_builtins(program, environment.get("PATH"))]
+
+
+def launchers_environment(args: argparse.Namespace) -> dict[str, str]:
+    """Returns what `corro run` has: of what the command assigns, the path to its program alone."""
+    environment = environment_of(args)
+    assigned, _ = split_assignments(args.command, environment)
+    return environment | {name: assigned[name] for name in ("PATH",) if name in assigned}
 
 
 def _refuse(args: argparse.Namespace) -> None:
@@ -114,10 +127,11 @@ def run_commandline(argv: Sequence[str] | None = None) -> int:
             print(check_build())
             return 0
         command = command_of(args)
+        environment = launchers_environment(args)
     except (UsageError, ValueError, OSError) as error:
         print(f"horovodrun: {error}", file=sys.stderr)
         return 2
-    os.execve(command[0], command, environment_of(args))
+    os.execve(command[0], command, environment)
 
 
 if __name__ == "__main__":
