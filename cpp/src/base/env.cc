@@ -30,7 +30,7 @@ struct LauncherNames {
 /// The innermost launcher first: torchrun runs inside Slurm's jobs, not the other way round.
 /// Slurm's variables are those that exist only for processes started by srun: in a batch script
 /// SLURM_PROCID and SLURM_NTASKS promise ranks that nobody has started.
-constexpr std::array<LauncherNames, 5> kLaunchers = {{
+constexpr std::array<LauncherNames, 8> kLaunchers = {{
     {"corro", "CORRO_RANK", "CORRO_SIZE", "CORRO_LOCAL_RANK", "CORRO_LOCAL_SIZE", "CORRO_NODE_RANK",
      "CORRO_NODES"},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
@@ -38,6 +38,11 @@ constexpr std::array<LauncherNames, 5> kLaunchers = {{
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, nullptr},
+    {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr},
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK",
+     "JSM_NAMESPACE_LOCAL_SIZE", nullptr, nullptr},
+    {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", nullptr, nullptr, nullptr},
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURM_NODEID",
      "SLURM_STEP_NUM_NODES"},
 }};

@@ -109,6 +109,9 @@ TEST(Environment, UnderstandsOtherLaunchers) {
   EXPECT_EQ(read({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}})->launcher,
             "Open MPI");
   EXPECT_EQ(read({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}})->local_rank, 1);
+  EXPECT_EQ(read({{"FLUX_TASK_RANK", "1"}, {"FLUX_JOB_SIZE", "2"}})->rank, 1);
+  EXPECT_EQ(read({{"JSM_NAMESPACE_RANK", "1"}, {"JSM_NAMESPACE_SIZE", "2"}})->rank, 1);
+  EXPECT_EQ(read({{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "2"}})->rank, 1);
   EXPECT_EQ(read({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NODEID", "0"}})
                 ->node_rank,
             0);

@@ -57,8 +57,14 @@ Status check_twice(const std::vector<HostSlots>& hosts, const std::string& name)
   return wrong(name, "is there twice; write it once, with all its slots");
 }
 
+/// A line of a hostfile.
+struct HostLine {
+  HostSlots host;
+  bool says_slots = false;
+};
+
 /// What stands behind the host in a hostfile's line.
-Status read_words(std::istringstream& words, HostSlots& host) {
+Status read_words(std::istringstream& words, HostLine& line) {
   std::string word;
   while (words >> word) {
     const size_t equals = word.find('=');
@@ -66,7 +72,8 @@ Status read_words(std::istringstream& words, HostSlots& host) {
     if (equals == std::string::npos || (key != "slots" && key != "max_slots" && key != "max-slots"))
       return wrong(word, "not understood; write: node7 slots=4");
     CORRO_ASSIGN(const int slots, parse_slots(word.substr(equals + 1), word));
-    if (key == "slots") host.slots = slots;
+    if (key == "slots") line.host.slots = slots;
+    line.says_slots = true;
   }
   return {};
 }
@@ -87,13 +94,31 @@ std::string join_assignments(const std::string& line) {
   return joined;
 }
 
-Result<std::optional<HostSlots>> parse_line(const std::string& line) {
-  std::istringstream words(join_assignments(line.substr(0, line.find('#'))));
+Result<std::optional<HostLine>> parse_line(const std::string& text) {
+  std::istringstream words(join_assignments(text.substr(0, text.find('#'))));
   std::string first;
-  if (!(words >> first)) return std::optional<HostSlots>();
-  CORRO_ASSIGN(HostSlots host, parse_host(first));
-  CORRO_TRY(read_words(words, host));
-  return std::optional(std::move(host));
+  if (!(words >> first)) return std::optional<HostLine>();
+  HostLine line;
+  CORRO_ASSIGN(line.host, parse_host(first));
+  // An IPv6 address alone is written without brackets.
+  line.says_slots = line.host.name.size() != first.size() && first.back() != ']';
+  CORRO_TRY(read_words(words, line));
+  return std::optional(std::move(line));
+}
+
+/// Schedulers write a host once for each of its slots. Two lines of which one says the slots are a
+/// mistake.
+Status add_line(HostLine line, std::vector<HostLine>& lines) {
+  const auto named = [&](const HostLine& other) { return other.host.name == line.host.name; };
+  const auto there = std::ranges::find_if(lines, named);
+  if (there == lines.end()) {
+    lines.push_back(std::move(line));
+    return {};
+  }
+  if (there->says_slots || line.says_slots)
+    return wrong(line.host.name, "is there twice; write it once, with all its slots");
+  if (++there->host.slots <= kMaxSlots) return {};
+  return wrong(line.host.name, fmt::format("is there more than {} times", kMaxSlots));
 }
 
 }  // namespace
@@ -114,17 +139,17 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
 Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, const std::string& path) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  std::vector<HostSlots> hosts;
+  std::vector<HostLine> read;
   std::istringstream lines{std::string(text)};
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     const std::string where = fmt::format("{}:{}", path, number);
     auto host = parse_line(line);
     if (!host.ok()) return host.status().with_context(where);
-    if (!*host) continue;
-    CORRO_TRY(check_twice(hosts, (*host)->name).with_context(where));
-    hosts.push_back(std::move(**host));
+    if (*host) CORRO_TRY(add_line(std::move(**host), read).with_context(where));
   }
+  std::vector<HostSlots> hosts;
+  for (HostLine& each : read) hosts.push_back(std::move(each.host));
   if (hosts.empty()) return wrong(path, "has no host; write a line for each: node7 slots=4");
   return hosts;
 }

@@ -21,8 +21,9 @@ struct HostSlots {
 [[nodiscard]] Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
 
 /// Reads a hostfile, a line for each host: "node7", "node7:4", "node7 slots=4", "node7 slots = 4",
-/// with Open MPI's max_slots= and comments (#); a byte order mark is skipped. The failure names
-/// file and line. Pure.
+/// with Open MPI's max_slots= and comments (#); a byte order mark is skipped. A host that is there
+/// several times without slots, as schedulers write it, has so many. The failure names file and
+/// line. Pure.
 [[nodiscard]] Result<std::vector<HostSlots>> parse_hostfile(std::string_view text,
                                                             const std::string& path);
 

@@ -49,6 +49,14 @@ TEST(Hostfile, IsReadWithBlanksAroundEqualsAndAByteOrderMark) {
               HasSubstr("h:1: slots=: slots are 1 to"));
 }
 
+TEST(Hostfile, OfASchedulerHasALineForEachSlot) {
+  EXPECT_EQ(text_of(parse_hostfile("n1\nn1\nn2\nfe80::1\n[fe80::1]\nn1\n", "h")),
+            "n1=3 n2=1 fe80::1=2 ");
+  std::string text;
+  for (int i = 0; i < 1025; ++i) text += "n1\n";
+  EXPECT_THAT(text_of(parse_hostfile(text, "h")), HasSubstr("h:1025: n1: is there more than 1024"));
+}
+
 TEST(Hostfile, ThatCannotBeReadSaysWhy) {
   const auto read = [](const std::string& path) {
     return read_hosts("", path, read_hostfile).status().message();
@@ -63,7 +71,8 @@ TEST(Hostfile, AWrongLineIsNamed) {
   EXPECT_THAT(text_of(parse_hostfile("a\nb slots=0\n", "hosts.txt")), HasSubstr("hosts.txt:2: "));
   EXPECT_THAT(text_of(parse_hostfile("a\n\nb cpus=3\n", "h")),
               HasSubstr("h:3: cpus=3: not understood"));
-  EXPECT_THAT(text_of(parse_hostfile("a\na\n", "h")), HasSubstr("h:2: a: is there twice"));
+  for (const char* twice : {"a slots=2\na\n", "a\na:1\n", "a\na slots=1\n", "a\na max_slots=2\n"})
+    EXPECT_THAT(text_of(parse_hostfile(twice, "h")), HasSubstr("h:2: a: is there twice"));
   EXPECT_THAT(text_of(parse_hostfile("# none\n", "h")), HasSubstr("h: has no host"));
 }
 

@@ -96,9 +96,11 @@ Variables common_to(const std::vector<Variables>& all) {
   return common;
 }
 
-std::string describe_misspelt(const LaunchPlan& plan) {
+/// Lines about what the user may have meant otherwise.
+std::string describe_remarks(const LaunchPlan& plan) {
   std::string text;
   for (const std::string& line : plan.misspelt) text += fmt::format("corro: {}\n", line);
+  if (!plan.unknown_hosts.empty()) text += fmt::format("corro: {}\n", plan.unknown_hosts);
   return text;
 }
 
@@ -185,6 +187,8 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
     plan.hosts_source = named->source;
     plan.job.ranks = plan.job.hosts.back().first_rank + plan.job.hosts.back().ranks;
   } else {
+    if (!options.allow_single_node)
+      plan.unknown_hosts = describe_unknown_hosts(inputs.environment, io::read_small_file);
     const RankChoice choice = choose_ranks(inputs.machine.facts);
     plan.job.ranks = options.ranks.value_or(choice.ranks);
     if (!options.ranks) plan.ranks_reason = choice.reason;
@@ -232,7 +236,7 @@ Variables environment_of(const LaunchPlan& plan, int rank) {
 
 std::string announce_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
-  std::string text = plan.options.quiet ? "" : describe_misspelt(plan);
+  std::string text = plan.options.quiet ? "" : describe_remarks(plan);
   if (!plan.ranks_reason.empty() && !plan.options.quiet) {
     text += fmt::format("corro: {} {}, {}; logs in {}\n", job.ranks,
                         job.ranks == 1 ? "rank" : "ranks", plan.ranks_reason, job.log_dir);
@@ -259,7 +263,7 @@ std::string announce_plan(const LaunchPlan& plan) {
 
 std::string describe_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
-  std::string text = describe_misspelt(plan);
+  std::string text = describe_remarks(plan);
   if (!plan.hosts_source.empty()) text += fmt::format("hosts from {}\n", plan.hosts_source);
   for (const JobHost& host : job.hosts) {
     text +=

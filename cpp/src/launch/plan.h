@@ -27,6 +27,7 @@ struct LaunchPlan {
   std::string directory;              ///< Where the ranks are started.
   std::string sync;                   ///< --sync's folder, absolute; "": none.
   std::string hosts_source;           ///< Who has given the hosts; "" if the user said which.
+  std::string unknown_hosts;          ///< A line about a scheduler's hosts that are not used.
   std::string ranks_reason;           ///< Why so many ranks; "" if the user said how many.
   std::vector<std::string> misspelt;  ///< Lines about variables, of find_misspelt().
 };

@@ -123,6 +123,13 @@ TEST(Scheduler, NoticesEverySchedulerWithMoreNodes) {
       {"CORRO_NODES", "2"},
       {"CORRO_SIZE", "2"},
       {"LSB_MCPU_HOSTS", "h1 4 h2 4"},
+      {"LSB_HOSTS", "h1 h1 h2"},
+      {"FLUX_JOB_SIZE", "2"},
+      {"FLUX_JOB_NNODES", "2"},
+      {"COBALT_JOBSIZE", "2"},
+      {"JSM_NAMESPACE_SIZE", "2"},
+      {"MV2_COMM_WORLD_SIZE", "2"},
+      {"AWS_BATCH_JOB_NUM_NODES", "2"},
       {"SM_HOSTS", R"(["a","b"])"}};
   for (const auto& [name, value] : announced) {
     const auto surplus = find_surplus({{name, value}}, no_file);
@@ -140,6 +147,54 @@ TEST(Scheduler, CountsTheHostsOfAPbsNodeFileAndThePodsOfKubernetes) {
   EXPECT_TRUE(find_surplus(pod, no_file));
   pod["MASTER_ADDR"] = "localhost";
   EXPECT_FALSE(find_surplus(pod, no_file));
+}
+
+TEST(Scheduler, SaysByWhichFileOfItsHostsAllAreUsed) {
+  const auto file = [](const std::string& path) -> std::string {
+    if (path == "/pe") return "h1 4 all.q@h1 UNDEFINED\nh2 4 all.q@h2 UNDEFINED\n";
+    return path == "/nodes" ? "h1\nh1\nh2\n" : "";
+  };
+  for (const std::string name :
+       {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "COBALT_NODEFILE", "OAR_NODEFILE", "OAR_NODE_FILE"}) {
+    const auto surplus = find_surplus({{name, "/nodes"}, {"PBS_NUM_NODES", "2"}}, file);
+    ASSERT_TRUE(surplus) << name;
+    EXPECT_THAT(refusal(*surplus), HasSubstr("2 nodes (" + name + ")"));
+    EXPECT_THAT(refusal(*surplus), HasSubstr("to use all, give --hostfile $" + name + "; "));
+  }
+  const auto surplus = find_surplus({{"PE_HOSTFILE", "/pe"}}, file);
+  ASSERT_TRUE(surplus);
+  EXPECT_THAT(refusal(*surplus), HasSubstr(R"(<(awk '{print $1":"$2}' $PE_HOSTFILE))"));
+  EXPECT_FALSE(find_surplus({{"LSB_HOSTS", "h1 h1"}, {"FLUX_JOB_NNODES", "1"}}, file));
+}
+
+TEST(Scheduler, AJobOfWhoseHostsNothingIsKnownIsSaid) {
+  const auto file = [](const std::string& path) { return path == "/one" ? "h1\nh1\n" : ""; };
+  const auto line_of = [&](const Variables& environment) {
+    return describe_unknown_hosts(environment, file);
+  };
+  for (const char* name : {"PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "FLUX_JOB_ID", "FLUX_URI",
+                           "COBALT_JOBID", "OAR_JOB_ID"})
+    EXPECT_THAT(line_of({{name, "7"}}), HasSubstr(name));
+  EXPECT_THAT(line_of({{"PBS_JOBID", "7"}, {"PBS_NODEFILE", "/unreadable"}}), HasSubstr("PBS"));
+  EXPECT_EQ(line_of({{"PBS_JOBID", "7"}, {"PBS_NODEFILE", "/one"}}), "");
+  EXPECT_EQ(line_of({{"LSB_JOBID", "7"}, {"LSB_HOSTS", "h1"}}), "");
+  EXPECT_EQ(line_of({{"FLUX_JOB_ID", "7"}, {"FLUX_JOB_NNODES", "1"}}), "");
+  EXPECT_THAT(line_of({{"FLUX_JOB_ID", "7"}, {"FLUX_JOB_SIZE", "1"}}), HasSubstr("FLUX_JOB_ID"));
+  EXPECT_EQ(line_of({{"SLURM_JOB_ID", "7"}}), "");
+}
+
+TEST(MakePlan, SaysThatASchedulersHostsAreNotKnown) {
+  PlanInputs flux = inputs();
+  flux.environment["FLUX_URI"] = "local:///run/flux/local";
+  RunOptions options = run({"train.py"});
+  const auto plan = make_plan(options, flux).value();
+  EXPECT_THAT(announce_plan(plan), HasSubstr("corro: this is a job of Flux (FLUX_URI)"));
+  EXPECT_THAT(describe_plan(plan), HasSubstr("corro: this is a job of Flux (FLUX_URI)"));
+  options.allow_single_node = true;
+  EXPECT_EQ(make_plan(options, flux)->unknown_hosts, "");
+  options.allow_single_node = false;
+  options.hosts = "localhost:2";
+  EXPECT_EQ(make_plan(options, flux)->unknown_hosts, "");
 }
 
 TEST(MakePlan, RefusesToTrainAloneUnlessToldTo) {
