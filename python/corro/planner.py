@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -139,6 +140,9 @@ def plan(
         InvalidArgumentError: an argument or a file is wrong, or they contradict each other.
         NotFoundError: no model has that name.
         ResourceExhaustedError: nothing fits: by how much, where, and what would.
+
+    Warns:
+        UserWarning: what of a config.json was guessed, and which of its fields are not counted.
     """
     options = {
         "samples": samples,
@@ -158,7 +162,11 @@ def plan(
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"plan: {error}") from None
     listed = [each for policy in policies for each in _functions_of(policy)]
-    document, table, terms = _planner.plan(*model_of(model), *cluster_of(cluster), text, listed)
+    document, table, terms, remarks = _planner.plan(
+        *model_of(model), *cluster_of(cluster), text, listed
+    )
+    for remark in remarks:
+        warnings.warn(f"plan: {remark}", stacklevel=2)
     return planned_of(json.loads(document), table, terms)
 
 

@@ -2,14 +2,17 @@
 // text comes out; the GIL is released in between. What corro::plan refuses becomes the exception of
 // its code (corro.errors.make).
 //
-//   document, table, terms = _planner.plan(model, "model.json", "", "cluster.yaml", "{}", [])
+//   document, table, terms, remarks = _planner.plan(model, "model.json", "", "cluster.yaml", "{}",
+//   [])
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "plan/model/known_models.h"
@@ -29,8 +32,9 @@ using corro::Result;
 using corro::Status;
 using corro::python::PythonPolicies;
 
-/// A plan's file, the table that a terminal shows, and the explanation of each term.
-using Texts = std::tuple<std::string, std::string, std::string>;
+/// A plan's file, the table that a terminal shows, the explanation of each term, and remarks on how
+/// the model was read.
+using Texts = std::tuple<std::string, std::string, std::string, std::vector<std::string>>;
 
 /// Needs the GIL.
 [[noreturn]] void raise(const Status& status) {
@@ -63,7 +67,7 @@ Result<Texts> make_texts(const Result<corro::plan::Model>& model,
   const auto file = corro::plan::make_decision_file(std::move(decision), *model, *cluster);
   CORRO_ASSIGN(std::string document, corro::plan::decision_to_json(file));
   return Texts(std::move(document), corro::plan::format_decision(file, false),
-               corro::plan::explain_decision(file));
+               corro::plan::explain_decision(file), {});
 }
 
 /// A model without text is a known one's name, a cluster without text is a file's path.
@@ -72,6 +76,8 @@ Texts plan(const std::string& model, const std::string& model_name, const std::s
   Result<corro::python::Options> read = corro::python::read_options(options);
   if (!read.ok()) raise(read.status());
   PythonPolicies python(policies);
+  std::vector<std::string> remarks;
+  read->model.remarks = &remarks;
   Result<Texts> texts = [&] {
     const nb::gil_scoped_release release;
     return make_texts(read_model(model, model_name, read->model),
@@ -80,6 +86,7 @@ Texts plan(const std::string& model, const std::string& model_name, const std::s
   }();
   python.rethrow();
   if (!texts.ok()) raise(texts.status());
+  std::get<3>(*texts) = std::move(remarks);
   return *std::move(texts);
 }
 
@@ -89,5 +96,7 @@ NB_MODULE(_planner, module) {
   module.doc() = "The planner's door: text in, text out; use corro.plan().";
   module.def("version", [] { return CORRO_VERSION; }, "Returns corro's version.");
   module.def("plan", &plan, "model"_a, "model_name"_a, "cluster"_a, "cluster_name"_a, "options"_a,
-             "policies"_a, "Returns a plan's file, its table for a terminal, and the explanation.");
+             "policies"_a,
+             "Returns a plan's file, its table for a terminal, the explanation, and remarks on the "
+             "model.");
 }

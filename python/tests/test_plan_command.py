@@ -143,6 +143,24 @@ def test_pictures_are_written(tmp_path: Path) -> None:
     assert "<html" in html.read_text()
 
 
+def test_what_is_guessed_of_a_config_is_said_beside_the_plan(tmp_path: Path) -> None:
+    config = {
+        **{"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32},
+        **{"num_attention_heads": 32, "hidden_act": "silu", "vocab_size": 50304},
+        **{"max_position_embeddings": 2048, "tie_word_embeddings": False},
+    }
+    path = tmp_path / "gated.json"
+    path.write_text(json.dumps({"model_type": "newer", "vision_config": {"depth": 2}, **config}))
+    done = corro("plan", "--model", str(path), "--cluster", CLUSTER)
+    assert done.returncode == 0
+    assert "6.89 G parameters" in done.stdout.splitlines()[0]
+    guess, uncounted = done.stderr.splitlines()
+    assert guess.startswith(f"corro plan: {path}: model_type newer is not known: taken as")
+    assert uncounted == f"corro plan: {path}: not counted: vision_config"
+    path.write_text(json.dumps({"model_type": "olmo", **config}))
+    assert "6.89 G parameters" in answer("plan", "--model", str(path), "--cluster", CLUSTER)
+
+
 def test_hosts_may_be_lost() -> None:
     text = answer("plan", "whatif", *LLAMA, "--remove", "node3", "--remove", "node5")
     assert "node3" in text

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,22 @@ def test_a_model_is_a_description_a_file_or_a_name(tmp_path: Path) -> None:
     assert corro.plan(str(tmp_path / "tower.json"), SMALL, global_batch=256) == described
     with pytest.raises(corro.NotFoundError, match="gpt3-13"):
         corro.plan("gpt3-13", SMALL)
+
+
+def test_what_is_guessed_of_a_config_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(
+        '{"model_type": "newer", "hidden_size": 256, "num_hidden_layers": 2, "vocab_size": 100,'
+        ' "num_attention_heads": 4, "max_position_embeddings": 64, "hidden_act": "silu",'
+        ' "adapter_rank": 8}'
+    )
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        corro.plan(path, SMALL)
+    assert [str(each.message).partition(": taken")[0] for each in warned] == [
+        f"plan: {path}: model_type newer is not known",
+        f"plan: {path}: not counted: adapter_rank",
+    ]
 
 
 def test_a_module_is_recorded() -> None:

@@ -42,6 +42,7 @@ int plan_command(const PlanCommand& command, const Variables& environment) {
     complain(outcome.status().with_context(name).message());
     return diagnosis::kUsageExit;
   }
+  for (const std::string& remark : outcome->remarks) complain(name + ": " + remark);
   Status status = write_files(outcome->files);
   if (status.ok()) status = print_text(outcome->printed);
   if (status.ok()) return 0;

@@ -30,8 +30,7 @@ bool names_file(const std::string& model) {
   return std::filesystem::exists(model, none);
 }
 
-Result<plan::Model> read_named_model(const std::string& model, uint32_t sequence) {
-  const plan::ModelOptions options{.sequence = sequence};
+Result<plan::Model> read_named_model(const std::string& model, const plan::ModelOptions& options) {
   if (names_file(model)) return plan_files::load_model(model, options);
   auto known = plan::make_known_model(model, options);
   return known.ok() ? std::move(known)
@@ -45,9 +44,11 @@ Result<plan::Calibration> read_params(const std::string& path) {
   return plan_files::load_calibration(path);
 }
 
-Result<plan::Request> read_question(const PlanQuestion& question) {
+Result<plan::Request> read_question(const PlanQuestion& question,
+                                    std::vector<std::string>& remarks) {
   plan::Request request;
-  CORRO_ASSIGN(request.model, read_named_model(question.model, question.sequence));
+  CORRO_ASSIGN(request.model, read_named_model(question.model, {.sequence = question.sequence,
+                                                                .remarks = &remarks}));
   CORRO_ASSIGN(request.cluster, plan_files::load_cluster(question.cluster));
   CORRO_ASSIGN(request.calibration, read_params(question.params));
   if (!question.profile.empty()) {

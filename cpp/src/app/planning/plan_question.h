@@ -12,7 +12,9 @@ namespace corro::app {
 
 /// Reads the model, the cluster and the calibration that are named. Fails as their readers do:
 /// INVALID_ARGUMENT "file:line: field: ...", NOT_FOUND for a file or a model that is not there.
-[[nodiscard]] Result<plan::Request> read_question(const PlanQuestion& question);
+/// `remarks` gets what is to be said of the model (ModelOptions).
+[[nodiscard]] Result<plan::Request> read_question(const PlanQuestion& question,
+                                                  std::vector<std::string>& remarks);
 
 /// A calibration file, or the defaults for "".
 [[nodiscard]] Result<plan::Calibration> read_params(const std::string& path);

@@ -40,13 +40,14 @@ TEST(PlanQuestion, AHostThatIsNotThereIsAnError) {
 }
 
 TEST(PlanQuestion, AModelIsAFileOrAName) {
+  std::vector<std::string> remarks;
   PlanQuestion question{.model = "gpt3-175", .cluster = "no/such.yaml"};
-  EXPECT_EQ(read_question(question).status().message(),
+  EXPECT_EQ(read_question(question, remarks).status().message(),
             "--model: there is no model \"gpt3-175\"; did you mean gpt3-175b?");
   question.model = "no/such.json";
-  EXPECT_THAT(read_question(question).status().message(), HasSubstr("no/such.json"));
+  EXPECT_THAT(read_question(question, remarks).status().message(), HasSubstr("no/such.json"));
   question.model = "gpt3-175b";
-  EXPECT_THAT(read_question(question).status().message(), HasSubstr("no/such.yaml"));
+  EXPECT_THAT(read_question(question, remarks).status().message(), HasSubstr("no/such.yaml"));
 }
 
 TEST(PlanQuestion, WithoutAClusterRunsAreOfTheDefaultMachine) {

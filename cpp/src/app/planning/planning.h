@@ -18,6 +18,7 @@ namespace corro::app {
 struct Outcome {
   std::string printed;  ///< For stdout.
   std::vector<OutputFile> files = {};
+  std::vector<std::string> remarks = {};  ///< Lines for stderr.
 };
 
 /// Makes a plan and reports it. `color`: stdout shows colours.

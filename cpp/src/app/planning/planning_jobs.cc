@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -44,16 +45,18 @@ Status add_files(const PlanCommand& command, const plan::DecisionFile& file, Out
 }  // namespace
 
 Result<Outcome> plan_job(const PlanCommand& command, bool color) {
-  CORRO_ASSIGN(const plan::Request request, read_question(command.question));
+  std::vector<std::string> remarks;
+  CORRO_ASSIGN(const plan::Request request, read_question(command.question, remarks));
   CORRO_ASSIGN(const plan::DecisionFile file, decide(request));
-  Outcome outcome{.printed = plan::format_decision(file, color)};
+  Outcome outcome{.printed = plan::format_decision(file, color), .remarks = std::move(remarks)};
   if (command.explain) outcome.printed += "\n" + plan::explain_decision(file);
   CORRO_TRY(add_files(command, file, outcome));
   return outcome;
 }
 
 Result<Outcome> plan_without(const PlanCommand& command) {
-  CORRO_ASSIGN(plan::Request request, read_question(command.question));
+  std::vector<std::string> remarks;
+  CORRO_ASSIGN(plan::Request request, read_question(command.question, remarks));
   CORRO_ASSIGN(const plan::DecisionFile before, decide(request));
   request.global_batch = before.decision.global_batch;  // what is trained stays what it is
   CORRO_ASSIGN(request.cluster, without_hosts(std::move(request.cluster), command.removed));
@@ -63,7 +66,8 @@ Result<Outcome> plan_without(const PlanCommand& command) {
   }
   Outcome outcome{
       .printed = plan::compare_decisions(
-          before, "before", *after, fmt::format("without {}", fmt::join(command.removed, ", ")))};
+          before, "before", *after, fmt::format("without {}", fmt::join(command.removed, ", "))),
+      .remarks = std::move(remarks)};
   if (command.explain) outcome.printed += "\n" + plan::explain_decision(*after);
   CORRO_TRY(add_files(command, *after, outcome));
   return outcome;

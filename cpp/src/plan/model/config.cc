@@ -1,7 +1,8 @@
 // How a config.json becomes a shape. Families of models name the same number differently, so each
 // field of a shape has a list of names, and the first one that the file has counts. What a config
 // does not say (whether feed-forward layers are gated, whether positions are learned) follows from
-// `model_type`; of a type that is not in the table it follows from fields that only some have.
+// `model_type`; of a type that is not in the table it follows from fields that only some have, and
+// a remark says what was taken for granted. A remark names the fields that are not counted, too.
 //
 // Attention with compressed keys and values (MLA: DeepSeek) has no counterpart in a shape. It is
 // taken as attention with so few heads of keys and values that they are as large as the compressed
@@ -18,6 +19,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "plan/model/config_fields.h"
+#include "plan/model/family.h"
 
 namespace corro::plan {
 namespace {
@@ -71,30 +75,8 @@ std::vector<Number> numbers() {
 
 constexpr std::string_view kSequenceHint = "; --sequence gives it, too (in Python sequence=)";
 
-/// What a config does not say of its family, or only where it differs.
-struct Family {
-  std::string_view type;
-  bool gated;
-  bool tied;
-  bool learned_positions;
-  bool dropout;
-};
-constexpr Family kFamilies[] = {
-    {"gpt2", false, true, true, true},          {"gpt_bigcode", false, true, true, true},
-    {"gpt_neo", false, true, true, false},      {"gpt_neox", false, false, false, false},
-    {"gptj", false, false, false, false},       {"opt", false, true, true, true},
-    {"bert", false, true, true, true},          {"roberta", false, true, true, true},
-    {"bloom", false, true, false, false},       {"falcon", false, true, false, false},
-    {"mpt", false, true, false, false},         {"phi", false, false, false, false},
-    {"llama", true, false, false, false},       {"mistral", true, false, false, false},
-    {"mixtral", true, false, false, false},     {"qwen2", true, false, false, false},
-    {"qwen2_moe", true, false, false, false},   {"qwen3", true, false, false, false},
-    {"qwen3_moe", true, false, false, false},   {"deepseek_v2", true, false, false, false},
-    {"deepseek_v3", true, false, false, false}, {"gemma", true, true, false, false},
-    {"gemma2", true, true, false, false},       {"gemma3_text", true, true, false, false},
-    {"phi3", true, false, false, false},        {"olmo2", true, false, false, false},
-    {"granite", true, true, false, false},      {"cohere", true, true, false, false},
-};
+/// Where models of several parts keep that of text.
+constexpr std::string_view kTextParts[] = {"text_config", "llm_config", "language_config"};
 
 /// Which name of a number the file used, for what check_shape() says of the number.
 using UsedNames = std::vector<std::pair<std::string_view, std::string_view>>;
@@ -151,12 +133,13 @@ TransformerShape ShortForm::read(const ModelOptions& options) {
 
 class ConfigReader {
  public:
-  /// `config` is the document or its object `text_config`, which is at `place`.
-  ConfigReader(const Json& config, const Place& place, Reading& reading)
-      : config_(config), place_(place), reading_(reading) {}
+  /// `config` is the document or the part of it that is the text's, which is at `place`.
+  ConfigReader(const Json& document, const Json& config, const Place& place, Reading& reading)
+      : document_(document), config_(config), place_(place), reading_(reading) {}
 
   TransformerShape read(const ModelOptions& options);
   [[nodiscard]] const UsedNames& used() const { return used_; }
+  [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
   /// Null for a field that is missing or null.
@@ -167,12 +150,17 @@ class ConfigReader {
   void read_number(const Number& number, bool is_needed, TransformerShape& shape);
   void read_heads(const std::string& type, TransformerShape& shape);
   void read_flags(const std::string& type, TransformerShape& shape);
+  [[nodiscard]] std::string activation() const;
   [[nodiscard]] Family guess_family() const;
+  void remark_guess(const std::string& type, const TransformerShape& shape);
+  void remark_uncounted();
 
+  const Json& document_;
   const Json& config_;
   Place place_;
   Reading& reading_;
   UsedNames used_;
+  std::vector<std::string> remarks_;
 };
 
 const Json* ConfigReader::find(std::string_view field) const {
@@ -223,6 +211,10 @@ void ConfigReader::read_number(const Number& number, bool is_needed, Transformer
 TransformerShape ConfigReader::read(const ModelOptions& options) {
   TransformerShape shape;
   const std::string type = text("model_type");
+  if (boolean("is_encoder_decoder").value_or(false)) {
+    reading_.fail({&place_, "is_encoder_decoder", {}},
+                  "a model of an encoder and a decoder is not counted; record it in Python");
+  }
   for (const std::string& name : {text("_name_or_path"), type, std::string("model")}) {
     if (!is_name(name)) continue;
     shape.name = name;
@@ -241,6 +233,7 @@ TransformerShape ConfigReader::read(const ModelOptions& options) {
   }
   read_heads(type, shape);
   read_flags(type, shape);
+  remark_uncounted();
   return shape;
 }
 
@@ -268,24 +261,76 @@ void ConfigReader::read_heads(const std::string& type, TransformerShape& shape) 
   }
 }
 
+std::string ConfigReader::activation() const {
+  for (const char* field :
+       {"hidden_act", "activation_function", "hidden_activation", "activation"}) {
+    if (std::string name = text(field); !name.empty()) return name;
+  }
+  return "";
+}
+
 /// For a type that is not in the table.
 Family ConfigReader::guess_family() const {
-  const bool has_rms_norm = find("rms_norm_eps") != nullptr;  // With gates, as Llama.
+  const bool is_gated =
+      find("rms_norm_eps") != nullptr || is_gating_activation(activation());  // As Llama.
   const bool has_rotation = find("rope_theta") != nullptr || find("rope_scaling") != nullptr ||
                             find("rotary_dim") != nullptr || find("rotary_pct") != nullptr;
   return {.type = {},
-          .gated = has_rms_norm,
+          .gated = is_gated,
           .tied = true,  // transformers writes tie_word_embeddings only where it is not.
-          .learned_positions = !has_rms_norm && !has_rotation,
+          .learned_positions = !is_gated && !has_rotation,
           .dropout = false};
 }
 
+void ConfigReader::remark_guess(const std::string& type, const TransformerShape& shape) {
+  const std::string what =
+      !is_name(type) ? "there is no model_type" : fmt::format("model_type {} is not known", type);
+  const std::string act = activation();
+  std::string reason = "no field says that they are gated";
+  if (find("rms_norm_eps") != nullptr) {
+    reason = "it has rms_norm_eps";
+  } else if (is_name(act)) {
+    reason = fmt::format("the activation is {}", act);
+  }
+  remarks_.push_back(fmt::format(
+      "{}: taken as one with {} matrices in a feed-forward layer ({}), {} positions and {} output "
+      "layer; a short description (docs/planner-inputs.md) says it exactly",
+      what, shape.gated ? "three" : "two", reason,
+      shape.learned_positions ? "a table of" : "no table of", shape.tied ? "a tied" : "an untied"));
+}
+
+/// A model of several parts is its text's, so all else of the document is not counted.
+void ConfigReader::remark_uncounted() {
+  constexpr size_t kMostNamed = 12;
+  std::vector<std::string_view> counted;
+  const std::vector<Number> all = numbers();
+  for (const Number& number : all)
+    counted.insert(counted.end(), number.names.begin(), number.names.end());
+  std::vector<std::string> fields = uncounted_fields(config_, counted);
+  if (&document_ != &config_) {
+    counted.push_back(place_.field);
+    for (std::string& part : uncounted_fields(document_, counted)) {
+      if (document_[part].is_structured()) fields.push_back(std::move(part));
+    }
+  }
+  std::erase_if(fields, [](const std::string& field) { return !is_name(field); });
+  const size_t more = fields.size() - std::min(fields.size(), kMostNamed);
+  fields.resize(fields.size() - more);
+  if (fields.empty()) return;
+  remarks_.push_back(fmt::format("not counted: {}{}", fmt::join(fields, ", "),
+                                 more == 0 ? std::string() : fmt::format(" and {} more", more)));
+}
+
 void ConfigReader::read_flags(const std::string& type, TransformerShape& shape) {
-  const auto* known = std::ranges::find(kFamilies, type, &Family::type);
-  const Family family = known == std::end(kFamilies) ? guess_family() : *known;
+  const std::optional<Family> known = find_family(type);
+  const Family family = known ? *known : guess_family();
   shape.gated = family.gated;
   shape.learned_positions = family.learned_positions;
-  shape.tied = boolean("tie_word_embeddings").value_or(family.tied);
+  const bool is_part = &document_ != &config_;
+  const bool has_outer = is_part && find("tie_word_embeddings") == nullptr &&
+                         document_.value("tie_word_embeddings", Json()).is_boolean();
+  shape.tied = has_outer ? document_["tie_word_embeddings"].get<bool>()
+                         : boolean("tie_word_embeddings").value_or(family.tied);
   shape.dropout = family.dropout;
   for (const std::string_view field :
        {"resid_pdrop", "hidden_dropout_prob", "hidden_dropout", "dropout"}) {
@@ -295,6 +340,7 @@ void ConfigReader::read_flags(const std::string& type, TransformerShape& shape) 
     shape.dropout = value->get<double>() > 0;
     break;
   }
+  if (!known) remark_guess(type, shape);
   // The default of transformers never writes scores to memory.
   shape.flash_attention =
       text("_attn_implementation") != "eager" && text("attn_implementation") != "eager";
@@ -316,12 +362,20 @@ Result<TransformerShape> shape_from_config(const Json& document, std::string_vie
   } else if (is_short_form(document)) {
     shape = ShortForm(document, reading).read(options);
   } else {
-    const Place inner{nullptr, "text_config", {}};
-    const auto found = document.find(inner.field);
-    const bool is_inner = found != document.end() && found->is_object();
-    ConfigReader config(is_inner ? *found : document, is_inner ? inner : Place{}, reading);
+    const auto* part = std::ranges::find_if(kTextParts, [&](std::string_view field) {
+      return document.contains(field) && document[field].is_object();
+    });
+    const bool is_part = part != std::end(kTextParts);
+    const Place place = is_part ? Place{nullptr, *part, {}} : Place{};
+    ConfigReader config(document, is_part ? document[*part] : document, place, reading);
     shape = config.read(options);
     used = config.used();
+    if (options.remarks != nullptr) {
+      if (is_part)
+        options.remarks->push_back(fmt::format("{}: the model is that of {}", name, *part));
+      for (const std::string& remark : config.remarks())
+        options.remarks->push_back(fmt::format("{}: {}", name, remark));
+    }
   }
   CORRO_TRY(reading.status());
   if (options.sequence != 0) shape.sequence = options.sequence;

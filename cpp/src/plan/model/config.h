@@ -12,8 +12,8 @@ namespace corro::plan {
 
 /// Reads a shape. A document with `layers` or `hidden` is the short form: fields are those of
 /// TransformerShape, strictly. Anything else is a config.json, whose fields are looked for under
-/// the names that models give them, and of which the rest is ignored. `text` is for the lines of
-/// messages. INVALID_ARGUMENT "name:line: field: ...".
+/// the names that models give them; options.remarks gets those that may count and do not. `text` is
+/// for the lines of messages. INVALID_ARGUMENT "name:line: field: ...".
 [[nodiscard]] Result<TransformerShape> shape_from_config(const Json& document,
                                                          std::string_view name,
                                                          std::string_view text,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "plan/json.h"
@@ -24,6 +25,9 @@ inline constexpr uint32_t kMostOperators = 1U << 16U;  ///< Of a layer.
 /// What a user may say beside a description.
 struct ModelOptions {
   uint32_t sequence = 0;  ///< Tokens per sample; 0: as described. A recorded model has its own.
+  /// Gets what of a config.json was guessed and what is not counted, a line each, with its name in
+  /// front; to be shown to the user.
+  std::vector<std::string>* remarks = nullptr;
 };
 
 /// Reads a model file, a Hugging Face config.json or a short description, in JSON or YAML: one with
