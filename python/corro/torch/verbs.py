@@ -289,10 +289,22 @@ class TorchVerbs(Verbs["Tensor"]):
         op: ReduceOp = Average,
         name: str | None = None,
         *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
         group: Group | None = None,
+        compression: EngineCodec | Compressor | None = None,
     ) -> Call[list[Tensor]]:
-        """Reduces several tensors as one unit, in place; name as in grouped_allreduce."""
-        return self.grouped_allreduce(xs, op, name, outs=xs, group=group)
+        """Reduces several tensors as one unit, in place; otherwise as grouped_allreduce."""
+        return self.grouped_allreduce(
+            xs,
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            outs=xs,
+            group=group,
+            compression=compression,
+        )
 
     def reducescatter(
         self,

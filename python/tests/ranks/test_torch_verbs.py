@@ -132,6 +132,18 @@ def test_in_place_and_async_forms() -> None:
     assert [t.tolist() for t in xs] == [[corro.size()] * 2, [corro.size()] * 3]
 
 
+def test_a_group_in_place_takes_factors_and_compression() -> None:
+    xs = [torch.full((2,), 2049.0), torch.full((3,), 4.0)]  # 2049 is no float16.
+    handle = corro.grouped_allreduce_async_(
+        xs, corro.Sum, prescale_factor=0.5, postscale_factor=2.0 / corro.size()
+    )
+    assert corro.synchronize(handle) == xs
+    assert [t.tolist() for t in xs] == [[2049.0] * 2, [4.0] * 3]
+    corro.grouped_allreduce_(xs, compression=corro.Compression.fp16)
+    if corro.size() > 1:
+        assert [t.tolist() for t in xs] == [[2048.0] * 2, [4.0] * 3]
+
+
 def test_tensors_that_are_not_contiguous() -> None:
     base = torch.arange(12.0).view(3, 4)
     corro.allreduce_(base[:, 1], corro.Sum)
