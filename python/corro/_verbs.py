@@ -375,8 +375,30 @@ class Verbs(Generic[T]):
         If dim 0 cannot be divided evenly, the first ranks get one row more.
         """
         group = _context.world_or(group)
-        rows, row, shape = self._rows(x, "reducescatter")
-        sizes = [rows // group.size() + (i < rows % group.size()) for i in range(group.size())]
+        return self.reduce_rows(
+            x,
+            even_rows(self._rows(x, "reducescatter")[0], group.size()),
+            op,
+            name,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            group=group,
+        )
+
+    def reduce_rows(
+        self,
+        x: T,
+        sizes: Sequence[int],
+        op: ReduceOp,
+        name: str | None,
+        *,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        group: Group | None = None,
+    ) -> Call[T]:
+        """reducescatter() that gives each rank as many rows as `sizes` says; alike on all ranks."""
+        group = _context.world_or(group)
+        _, row, shape = self._rows(x, "reducescatter")
         source = self._of.readable(x)
         target, finish = self._target(x, None, (sizes[group.rank()], *shape))
         native = _native.Op(
@@ -669,6 +691,11 @@ def names_of(xs: Sequence[object], name: str | None, verb: str) -> list[str | No
     if not xs:
         raise InvalidArgumentError(f"{verb}: no arrays given")
     return [None if name is None else f"{name}.{i}" for i in range(len(xs))]
+
+
+def even_rows(rows: int, ranks: int) -> list[int]:
+    """Returns each rank's part of the rows; the first ranks get one more if they cannot be even."""
+    return [rows // ranks + (rank < rows % ranks) for rank in range(ranks)]
 
 
 def _checked_op(op: object) -> ReduceOp:

@@ -89,3 +89,31 @@ def test_halves_are_summed_in_floats() -> None:
     assert layer(x).dtype == torch.bfloat16
     with pytest.raises(corro.InvalidArgumentError, match=r"expected \(N, 3, ...\)"):
         layer(torch.ones(2, 4))
+
+
+def network(layer: torch.nn.Module) -> torch.nn.Module:
+    torch.manual_seed(0)
+    first, last = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+    return torch.nn.Sequential(first, layer, torch.nn.Tanh(), last).double()
+
+
+def penalty(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Returns how far the gradients of the samples are from 1 in length."""
+    x = x.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    return (grad.norm(dim=1) - 1).square().sum()
+
+
+def test_a_gradient_penalty_is_that_of_all_samples() -> None:
+    alone, together = network(torch.nn.BatchNorm1d(3)), network(corro.SyncBatchNorm(3))
+    xs = batches()
+    penalty(alone, torch.cat(xs)).backward()
+    penalty(together, xs[corro.rank()]).backward()
+    for (name, mine), wanted in zip(together.named_parameters(), alone.parameters(), strict=True):
+        if wanted.grad is None:
+            continue
+        grad = torch.zeros_like(mine) if mine.grad is None else mine.grad
+        total = corro.allreduce(grad, corro.Sum)
+        torch.testing.assert_close(
+            total, wanted.grad, atol=1e-8, rtol=1e-6, msg=lambda text, name=name: f"{name}: {text}"
+        )
