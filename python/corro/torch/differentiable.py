@@ -13,8 +13,9 @@ Without an input that requires a gradient, or with `out`, a verb is as in corro.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+import inspect
+from collections.abc import Callable, Iterable, Sequence, Sized
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import torch
 
@@ -42,12 +43,14 @@ R = TypeVar("R")
 
 
 def _differentiable(plain: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Calls `plain` unless its first argument has an input that requires a gradient."""
+    """Calls `plain` unless its first parameter has a tensor that requires a gradient."""
+    first = next(iter(inspect.signature(plain).parameters))
 
     def of(through: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(plain)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if args and _requires_grad(args[0]) and kwargs.get("out") is None:
+            given = args[0] if args else kwargs.get(first)
+            if _requires_grad(given) and kwargs.get("out") is None:
                 return through(*args, **kwargs)
             return plain(*args, **kwargs)
 
@@ -56,10 +59,15 @@ def _differentiable(plain: Callable[P, R]) -> Callable[[Callable[P, R]], Callabl
     return of
 
 
-def _requires_grad(x: Any) -> bool:
-    if isinstance(x, torch.Tensor):
-        return x.requires_grad and torch.is_grad_enabled()
-    return isinstance(x, list | tuple) and any(map(_requires_grad, x))
+def _requires_grad(given: object) -> bool:
+    """Returns whether a tensor, or one of several in any kind of container, requires a gradient."""
+    if not torch.is_grad_enabled():
+        return False
+    if isinstance(given, torch.Tensor):
+        return given.requires_grad
+    if not (isinstance(given, Iterable) and isinstance(given, Sized)):
+        return False
+    return any(isinstance(x, torch.Tensor) and x.requires_grad for x in given)
 
 
 @_differentiable(verbs.allreduce)

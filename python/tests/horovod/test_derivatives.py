@@ -1,9 +1,11 @@
-"""Derivatives of the first three orders through Horovod's verbs."""
+"""Derivatives of the first three orders through Horovod's verbs, by every spelling of a call."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -102,3 +104,33 @@ def test_derivatives_equal_one_process(members: hvd.ProcessSet) -> None:
             lambda x, case=case: case.together(x, members),
             case.alone,
         )
+
+
+def verbs() -> dict[str, Callable[..., Any]]:
+    """Returns the public functions that take tensors first and return tensors."""
+    found = {}
+    for name in hvd.mpi_ops.__all__:
+        function = getattr(hvd, name)
+        if not inspect.isfunction(function) or name.endswith(("_", "_async")):
+            continue
+        if next(iter(inspect.signature(function).parameters), "") in ("tensor", "tensors"):
+            found[name] = function
+    return found
+
+
+def test_no_spelling_loses_the_graph() -> None:
+    assert set(verbs()) == set(CASES)
+    for verb in verbs().values():
+        first, *others = inspect.signature(verb).parameters.values()
+        given = {one.name: one.default for one in others if one.default is not one.empty}
+        given |= {"root_rank": 0} if verb is hvd.broadcast else {}
+        x = torch.ones(2 * hvd.size(), 2, requires_grad=True)
+        tensors = [x] if first.name == "tensors" else x
+        for result in (
+            verb(tensors, *[given[one.name] for one in others]),
+            verb(tensors, **given),
+            verb(**{first.name: tensors}, **given),
+        ):
+            x.grad = None
+            torch.stack(result if isinstance(result, list) else [result]).sum().backward()
+            assert x.grad is not None
