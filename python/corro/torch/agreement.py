@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from corro._context import Exchange, Group, exchange
 from corro.errors import MismatchError
+from corro.torch.memory_order import Order, memory_order
 from corro.torch.objects import allgather_object
 
 if TYPE_CHECKING:
@@ -32,6 +33,23 @@ def check_same_tensors(group: Group, caller: str, sets: NamedSets, name: str | N
     check_same_lines(group, f"{caller}: ranks have different parameters", _lines(sets), name)
 
 
+def agreed_orders(group: Group, caller: str, sets: NamedSets) -> dict[int, Order]:
+    """Returns the memory order in which each tensor travels, by its id: the same on all ranks.
+
+    Otherwise as check_same_tensors(). Where ranks hold a tensor in different orders it is that of
+    the group's first rank.
+    """
+    lines = _lines(sets)
+    orders = [memory_order(tensor) for members in sets for _, tensor in members]
+    words = exchange(group, [digest("\n".join(lines)), digest(repr(orders))])
+    if len({row[0] for row in words}) > 1:
+        _raise_difference(group, f"{caller}: ranks have different parameters", lines, None)
+    if len({row[1] for row in words}) > 1:
+        orders = allgather_object(orders, group=group)[0]
+    tensors = [tensor for members in sets for _, tensor in members]
+    return {id(tensor): order for tensor, order in zip(tensors, orders, strict=True)}
+
+
 def check_same_lines(group: Group, what: str, lines: list[str], name: str | None = None) -> None:
     """Raises MismatchError on every rank, beginning with `what`, unless all have the same lines.
 
@@ -41,6 +59,11 @@ def check_same_lines(group: Group, what: str, lines: list[str], name: str | None
     words = exchange(group, [digest("\n".join(lines))], name=name and f"{name}.digest")
     if len({row[0] for row in words}) == 1:
         return
+    _raise_difference(group, what, lines, name)
+
+
+def _raise_difference(group: Group, what: str, lines: list[str], name: str | None) -> None:
+    """Raises MismatchError, which says which lines differ."""
     everyone = allgather_object(lines, name and f"{name}.lines", group=group)
     for rank, theirs in zip(group.ranks, everyone, strict=True):
         for first, other in zip_longest(everyone[0], theirs, fillvalue="nothing"):

@@ -7,9 +7,9 @@ zeroing are the engine's (corro_bucket_* in corro/corro.h).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,6 +18,8 @@ from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import FailedPreconditionError, InvalidArgumentError
 from corro.torch.compression import Compression, Compressor, EngineCodec
+from corro.torch.memory_order import Order, strides_of
+from corro.torch.slot import Slot
 from corro.torch.verbs import DTYPES, arena_tensor
 
 if TYPE_CHECKING:
@@ -59,102 +61,6 @@ class BucketOptions:
             raise InvalidArgumentError(f"op has to be a ReduceOp such as Average, not {self.op!r}")
 
 
-class Slot:
-    """The place of one parameter's gradient in its bucket."""
-
-    __slots__ = ("address", "context", "flat", "host", "name", "offset", "param", "part", "view")
-
-    def __init__(
-        self, param: Parameter, name: str, part: int, flat: _Flat, offset: int, host: Tensor | None
-    ) -> None:
-        self.param = param
-        self.name = name
-        self.part = part  # Its number in the engine's set.
-        self.flat = flat.here
-        self.offset = offset
-        self.context: Any = None  # What the compressor needs to decompress it.
-        self.view = self._new_view()
-        # What the engine reduces, if that is not the view.
-        self.host = host
-
-    def _new_view(self) -> Tensor:
-        view = _view(self.flat, self.param, self.offset)
-        self.address = view.data_ptr()
-        return view
-
-    def restore_view(self) -> None:
-        """Module.to() and its like give a parameter and its gradient, the view, other memory."""
-        if not self.param.requires_grad:
-            return
-        if self.param.dtype != self.flat.dtype or self.param.device != self.flat.device:
-            raise FailedPreconditionError(
-                f"{self.name} became {self.param.dtype} on {self.param.device} after "
-                "DistributedOptimizer was made; convert the model before that"
-            )
-        if self.view.data_ptr() != self.address:
-            old = self.view
-            self.view = self._new_view()
-            self.view.copy_(old.detach())
-            if self.param.grad is old:
-                self.param.grad = self.view
-
-    def copy_gradient(self) -> None:
-        """Makes param.grad a view of the bucket with the same values; of zeros if it is None."""
-        self.restore_view()
-        grad = self.param.grad
-        if grad is self.view:
-            return
-        if grad is None:
-            self.view.zero_()
-        else:
-            dense = grad.detach().to_dense() if grad.is_sparse else grad.detach()
-            self.view.copy_(dense)
-        self.attach()
-
-    def publish(self, compressor: Compressor | None) -> None:
-        """Brings the gradient to where the engine reduces it."""
-        if compressor is not None:
-            small, self.context = compressor.compress(self.view)
-            assert self.host is not None
-            if small.shape != self.host.shape or small.dtype != self.host.dtype:
-                raise InvalidArgumentError(
-                    f"compress() of the gradient of {self.name} returned {small.dtype} of shape"
-                    f" {list(small.shape)}, and {self.host.dtype} of shape {list(self.host.shape)}"
-                    " for another one of its shape and dtype"
-                )
-            self.host.copy_(small)
-        elif self.host is not None:
-            self.host.copy_(self.view)
-
-    def expand(self, compressor: Compressor) -> None:
-        """The gradient is what the reduced one, which travelled, stands for."""
-        assert self.host is not None
-        self.view.copy_(compressor.decompress(self.host, self.context))
-
-    def attach(self) -> None:
-        """A parameter frozen since then has no gradient, so the optimizer leaves it alone."""
-        self.restore_view()
-        self.param.grad = self.view if self.param.requires_grad else None
-
-    def graph_error(self) -> FailedPreconditionError:
-        """Returns what to raise for a gradient that may be differentiated and has to be reduced."""
-        return FailedPreconditionError(
-            f"the gradient of {self.name} carries a graph, which its reduction would cut: leave"
-            " create_graph=True out of the last backward() before step(), and differentiate twice"
-            " by torch.autograd.grad(..., create_graph=True)"
-        )
-
-    def too_often_error(self, passes: int) -> FailedPreconditionError:
-        """Returns what to raise for a gradient that came too often and cannot be reduced again."""
-        return FailedPreconditionError(
-            f"the gradient of {self.name} came once more before step() of the optimizer that"
-            " DistributedOptimizer returned, and only a plain average can be reduced again: call"
-            " that one's step(); to accumulate gradients over several backward passes, give"
-            " DistributedOptimizer a larger backward_passes_per_step than"
-            f" {passes}"
-        )
-
-
 class _Flat:
     """The memory of one bucket: gradients on their device, and what the engine reduces."""
 
@@ -176,9 +82,20 @@ class Buckets:
     """One set of buckets of the engine, with the gradients in it. Externally synchronized."""
 
     def __init__(
-        self, group: Group, members: Sequence[Sequence[tuple[str, Parameter]]], how: BucketOptions
+        self,
+        group: Group,
+        members: Sequence[Sequence[tuple[str, Parameter]]],
+        orders: Mapping[int, Order],
+        how: BucketOptions,
     ) -> None:
-        """Makes a bucket of each of these lists of parameters; each has one dtype and device."""
+        """Makes a bucket of each of these lists of parameters; each has one dtype and device.
+
+        Args:
+            group: the ranks.
+            members: the lists.
+            orders: the memory order of each gradient in its bucket, by its parameter's id.
+            how: how they are reduced.
+        """
         self.slots: list[Slot] = []
         self.tasks: set[int] = set()  # Backward passes that have brought a gradient of these.
         self.news = False  # A gradient has come since close().
@@ -189,7 +106,7 @@ class Buckets:
         engines = isinstance(how.compression, EngineCodec)
         self._compressor = None if engines else how.compression
         for bucket in members:
-            self._add_bucket(bucket)
+            self._add_bucket(bucket, orders)
         self._group = group
         self.set_options(how)
 
@@ -205,22 +122,29 @@ class Buckets:
             codec=how.compression.address if isinstance(how.compression, EngineCodec) else 0,
             buffers=self._flats,
         )
+        for slot in self.slots:
+            slot.native = self.native
 
-    def _add_bucket(self, members: Sequence[tuple[str, Parameter]]) -> None:
+    def _add_bucket(
+        self, members: Sequence[tuple[str, Parameter]], orders: Mapping[int, Order]
+    ) -> None:
         first = members[0][1]
         forms = self._forms(members)
         small = None if forms is None else (forms[0].dtype, sum(map(_padded, forms)))
         flat = _Flat(first, sum(_padded(param) for _, param in members), small)
         address, offset, offset_of_form = flat.host.data_ptr(), 0, 0
         for i, (name, param) in enumerate(members):
-            host = None if flat.host is flat.here else _view(flat.host, param, offset)
+            host, order = None, orders[id(param)]
             place, travels = address + offset * first.element_size(), _padded(param)
             if forms is not None:
                 form, travels = forms[i], _padded(forms[i])
                 host = flat.host[offset_of_form : offset_of_form + form.numel()].view(form.shape)
                 place = host.data_ptr() if form.numel() > 0 else address
                 offset_of_form += travels
-            self.slots.append(Slot(param, name, len(self.slots), flat, offset, host))
+            elif flat.host is not flat.here:
+                strides = strides_of(param.shape, order)
+                host = flat.host.as_strided(param.shape, strides, offset)
+            self.slots.append(Slot(param, name, len(self.slots), flat.here, offset, order, host))
             # With what fills it up, so that a bucket has no gaps.
             dtype = DTYPES[flat.host.dtype]
             self._parts.append((name, dtype, place, travels, len(self._flats)))
@@ -255,9 +179,9 @@ class Buckets:
         """
         first = not self.closed
         slots = [self.slots[part] for part in self.native.missing()] if first else self.slots
-        removed = [slot for slot in slots if first or slot.param.grad is None]
+        removed = [slot for slot in slots if first or slot.grad is None]
         for slot in slots:
-            grad = slot.param.grad
+            grad = slot.grad
             may_be_set = grad is not None and (first or grad is not slot.view)
             if used and grad is not None and grad is not slot.view and grad.requires_grad:
                 raise slot.graph_error()
@@ -277,17 +201,18 @@ class Buckets:
 
     def use_results(self, absent_are_zeros: bool) -> None:
         """Gives parameters what was reduced; None or zeros where no rank brought a gradient."""
-        if self._compressor is not None:
-            for slot in self.slots:
-                slot.expand(self._compressor)
-        for flat in self._flats:
-            if self._compressor is None and flat.host is not flat.here:
-                flat.here.copy_(flat.host)
+        if self._compressor is None:  # What lies alike on both sides is copied as a whole.
+            for flat in self._flats:
+                if flat.host is not flat.here:
+                    flat.here.copy_(flat.host)
+        for slot in self.slots:
+            if self._compressor is not None or slot.is_apart:
+                slot.fetch(self._compressor)
         for slot in self._removed:
             if absent_are_zeros or self.native.came_anywhere(slot.part):
                 slot.attach()
             else:
-                slot.param.grad = None  # As in one process: the optimizer leaves it alone.
+                slot.detach()  # As in one process: the optimizer leaves it alone.
 
     def next(self) -> list[str]:
         """Begins the next generation; returns the names of gradients that no rank has brought."""
@@ -306,6 +231,9 @@ class Buckets:
         """Zeroes all gradients; not while a reduction is on its way."""
         for flat in self._flats:
             flat.here.zero_()
+        for slot in self.slots:
+            if slot.is_apart:
+                slot.view.zero_()
 
 
 def cut(
@@ -338,13 +266,3 @@ def _padded(tensor: Tensor) -> int:
     """Returns the tensor's number of elements, with what brings the next one to its alignment."""
     step = max(1, _ALIGNMENT // tensor.element_size())
     return -(-tensor.numel() // step) * step
-
-
-def _view(flat: Tensor, param: Parameter, offset: int) -> Tensor:
-    """Returns the gradient's place, laid out as the parameter where that is dense."""
-    dense = param.is_contiguous() or (
-        param.dim() == 4 and param.is_contiguous(memory_format=torch.channels_last)
-    )
-    if dense:
-        return flat.as_strided(param.size(), param.stride(), offset)
-    return flat[offset : offset + param.numel()].view(param.shape)

@@ -43,9 +43,10 @@ def strides_of(shape: Sequence[int], order: Order) -> list[int]:
 
 def dense_strides(tensor: Tensor) -> list[int]:
     """Returns the strides that torch gives the tensor's gradient: its own, if it is dense."""
-    wanted = strides_of(tensor.shape, memory_order(tensor))
-    own = list(tensor.stride())
-    dense = all(n <= 1 or a == b for n, a, b in zip(tensor.shape, own, wanted, strict=True))
+    wanted, own = strides_of(tensor.shape, memory_order(tensor)), list(tensor.stride())
+    dense = tensor.numel() == 0 or all(
+        n <= 1 or a == b for n, a, b in zip(tensor.shape, own, wanted, strict=True)
+    )
     return own if dense else wanted
 
 

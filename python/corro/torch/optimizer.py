@@ -20,6 +20,7 @@ from corro import _context
 from corro._context import Group
 from corro._reduce_op import Adasum, Average, ReduceOp
 from corro.errors import InvalidArgumentError
+from corro.torch import verbs
 from corro.torch.buckets import BucketOptions
 from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.delta_optimizer import DeltaOptimizerBase
@@ -107,8 +108,10 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     reducer = Reducer(own, options) if own.size() > 1 else None
     if reducer is not None:
         reducer.add(sets)
-    attributes = {"_reducer": reducer, "_names": names, "_synchronized": False, "_steps": 0}
-    return wrap(optimizer, DistributedOptimizerBase, attributes)
+    attributes = {"_reducer": reducer, "_names": names, "_group": own, "_op": op}
+    return wrap(
+        optimizer, DistributedOptimizerBase, {**attributes, "_synchronized": False, "_steps": 0}
+    )
 
 
 def _trainable(optimizer: torch.optim.Optimizer) -> list[Parameter]:
@@ -120,6 +123,8 @@ class DistributedOptimizerBase(WrappedOptimizer):
 
     _reducer: Reducer | None
     _names: dict[torch.Tensor, str]
+    _group: Group
+    _op: ReduceOp
     _synchronized: bool
     _steps: int
 
@@ -206,7 +211,7 @@ class DistributedOptimizerBase(WrappedOptimizer):
             loss = closure()
             self.synchronize()
             self._end_synchronized()
-            return loss if self._reducer is None else self._reducer.share(loss)
+            return loss if self._reducer is None else _shared(loss, self._op, self._group)
 
         return run
 
@@ -216,6 +221,16 @@ class DistributedOptimizerBase(WrappedOptimizer):
         new = self._reducer.without_place(_trainable(self))
         if new:
             self._reducer.add([[(self._names.get(p, "?"), p) for p in reversed(new)]])
+
+
+def _shared(loss: Any, op: ReduceOp, group: Group) -> Any:
+    """Returns the loss of all ranks, reduced as gradients are; a tensor or a number."""
+    if loss is None:
+        return None
+    if isinstance(loss, torch.Tensor):
+        return verbs.allreduce(loss.detach(), op=op, group=group)
+    value = torch.tensor(float(loss), dtype=torch.float64, device="cpu")
+    return verbs.allreduce(value, op=op, group=group).item()
 
 
 def _names_of(

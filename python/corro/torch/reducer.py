@@ -20,7 +20,7 @@ pass; it waits for what is being reduced, since the next one may add to the same
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -31,12 +31,11 @@ import torch
 from corro import _context
 from corro._context import Group
 from corro.errors import CorroError, FailedPreconditionError, MismatchError
-from corro.torch import verbs
-from corro.torch.agreement import ValueCheck, check_same_lines, check_same_tensors, digest
-from corro.torch.buckets import BucketOptions, Buckets, Slot, cut
+from corro.torch.agreement import ValueCheck, agreed_orders, check_same_lines, digest
+from corro.torch.buckets import BucketOptions, Buckets, cut
+from corro.torch.slot import Slot
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from torch.nn import Parameter
     from torch.utils.hooks import RemovableHandle
 
@@ -56,7 +55,7 @@ class Reducer:
         self._options = options
         self._values = ValueCheck(group)
         self._sets: list[Buckets] = []
-        self._slots: dict[Tensor, Slot] = {}
+        self._slots: dict[int, Slot] = {}  # By the parameter's id, which lives if anybody asks.
         self._set_of: dict[Slot, Buckets] = {}
         self._lock = threading.Lock()
         self._giving_up = threading.Lock()  # Held over a wait, which _lock never is.
@@ -91,15 +90,17 @@ class Reducer:
             for hook in self._hooks:
                 hook.remove()
             for slot in self._slots.values():
-                if slot.param.grad is slot.view:
-                    slot.param.grad = None
+                if slot.grad is slot.view:
+                    slot.detach()
             self._sets, self._slots, self._set_of, self._hooks = [], {}, {}, []
 
     def _take_over(self, params: Iterable[Parameter]) -> None:
         """Ends the reducers that had these parameters: two would reduce one gradient twice."""
-        mine = set(params)
+        mine = list(params)
         for other in list(_context.current().dependents):
-            if isinstance(other, Reducer) and other is not self and mine & other._slots.keys():
+            if not isinstance(other, Reducer) or other is self:
+                continue
+            if len(other.without_place(mine)) < len(mine):
                 with suppress(CorroError):
                     other._wait_for_sets()
                 other.close("its parameters belong to another DistributedOptimizer now; use that")
@@ -110,24 +111,33 @@ class Reducer:
         Blocks until every rank of the group has called it; MismatchError if theirs differ.
         """
         groups = [list(members) for members in groups]
-        check_same_tensors(self._group, "DistributedOptimizer", groups)
+        orders = agreed_orders(self._group, "DistributedOptimizer", groups)
         self._take_over(param for members in groups for _, param in members)
         members: list[list[tuple[str, Parameter]]] = []
         for group in groups:
             members += cut(group, self._options, first=not (self._sets or members))
         if not members:
             return
-        buckets = Buckets(self._group, members, self._options)
+        buckets = Buckets(self._group, members, orders, self._options)
         self._sets.append(buckets)
-        for slot in buckets.slots:
-            self._slots[slot.param] = slot
+        params = [param for bucket in members for _, param in bucket]
+        for slot, param in zip(buckets.slots, params, strict=True):
+            self._slots[id(param)] = slot
             self._set_of[slot] = buckets
             slot.copy_gradient()
-            self._put_hook(slot, buckets)
+            self._put_hook(param, slot, buckets)
 
     def without_place(self, params: Iterable[Parameter]) -> list[Parameter]:
         """Returns those that are in no bucket."""
-        return [param for param in params if param not in self._slots]
+        slots = self._slots
+        return [p for p in params if id(p) not in slots or slots[id(p)].parameter() is not p]
+
+    def _params(self) -> Iterator[Parameter]:
+        """Yields the parameters that there still are."""
+        for slot in self._slots.values():
+            param = slot.parameter()
+            if param is not None:
+                yield param
 
     def set_passes(self, passes: int) -> None:
         """Sets the number of backward passes between two steps."""
@@ -139,15 +149,19 @@ class Reducer:
 
     # -- backward ---------------------------------------------------------------------------------
 
-    def _put_hook(self, slot: Slot, buckets: Buckets) -> None:
-        """The hook is one short function: a model has thousands of gradients."""
+    def _put_hook(self, param: Any, slot: Slot, buckets: Buckets) -> None:
+        """The hook is one short function: a model has thousands of gradients.
+
+        Nothing that it holds may hold the parameter, see slot.py.
+        """
         tasks, part = buckets.tasks, slot.part
 
-        def came(param: Tensor) -> None:
-            if self.refuses_more is not None and buckets.native.came(part) >= self._options.passes:
+        def came(param: Any) -> None:
+            if self.refuses_more is not None and slot.native.came(part) >= self._options.passes:
                 raise self.refuses_more(slot.name)
             if _graph_task() not in tasks:
                 self._begin_task_of(buckets)
+            hooks = param._post_accumulate_grad_hooks
             if (
                 param.grad is slot.view
                 and slot.view.data_ptr() == slot.address
@@ -155,15 +169,13 @@ class Reducer:
                 and slot.host is None
             ):
                 try:
-                    buckets.native.ready(part)
+                    slot.native.ready(part)
                 except FailedPreconditionError as error:
                     raise slot.too_often_error(self._options.passes) from error
             else:
                 self._came_otherwise(slot, hooks, handle.id)
 
-        param: Any = slot.param
         handle: RemovableHandle = param.register_post_accumulate_grad_hook(came)
-        hooks = param._post_accumulate_grad_hooks
         self._hooks.append(handle)
 
     def _came_otherwise(self, slot: Slot, hooks: Any, key: int) -> None:
@@ -196,7 +208,7 @@ class Reducer:
             if self.closed or task in self._tasks:
                 return
             if not self._started:
-                self._values.look(self._slots)
+                self._values.look(self._params())
             self._started = True
             self._tasks.add(task)
         engine: Any = torch.autograd.Variable._execution_engine
@@ -220,7 +232,7 @@ class Reducer:
                 tasks.discard(task)
             late, self._late = self._late, []
         for slot in late:
-            grad = slot.param.grad
+            grad = slot.grad
             if grad is None or not grad.requires_grad:
                 slot.copy_gradient()  # A later hook may have replaced it.
             self._set_of[slot].ready(slot)
@@ -246,9 +258,8 @@ class Reducer:
         if self._guarded:
             return
         self._guarded = True
-        for slot in self._slots.values():
-            param: Any = slot.param
-            self._hooks.append(param.register_hook(lambda _: self._wait()))
+        params: list[Any] = list(self._params())
+        self._hooks += [param.register_hook(lambda _: self._wait()) for param in params]
 
     # -- without this rank ------------------------------------------------------------------------
 
@@ -256,7 +267,7 @@ class Reducer:
         """Gradients of this rank count as zeros from here on, until all ranks have joined."""
         if self.closed or self._joined or group.ranks != self._group.ranks:
             return
-        self._values.start(self._slots)  # The others do at their first step.
+        self._values.start(self._params())  # The others do at their first step.
         with suppress(CorroError):  # Of a set that has failed, on all ranks: it has no more steps.
             for buckets in self._sets:
                 buckets.native.join()
@@ -301,8 +312,9 @@ class Reducer:
         self._use_results()
         self._next()
         for slot in self._slots.values():
-            if not slot.param.requires_grad:
-                slot.param.grad = None
+            param = slot.parameter()
+            if param is not None and not param.requires_grad:
+                param.grad = None
         self._values.finish()
 
     def _next(self) -> None:
@@ -328,7 +340,7 @@ class Reducer:
             return
         for buckets in closing:
             buckets.complete(used)
-        self._values.start(self._slots)
+        self._values.start(self._params())
         self._landing += closing
         word = digest("\n".join(self._removed)) & _WORD
         for buckets in closing:
@@ -365,26 +377,21 @@ class Reducer:
 
         The next generation compares them with the other ranks', whose parameters would differ.
         """
-        self._removed = [slot.name for slot in self._slots.values() if slot.param.grad is None]
-
-    def share(self, loss: Any) -> Any:
-        """Returns the loss of all ranks, reduced as gradients are; a tensor or a number."""
-        if loss is None:
-            return None
-        number = not isinstance(loss, torch.Tensor)
-        value = (
-            torch.tensor(float(loss), dtype=torch.float64, device="cpu")
-            if number
-            else loss.detach()
-        )
-        value = verbs.allreduce(value, op=self._options.op, group=self._group)
-        return value.item() if number else value
+        self._removed = []
+        for slot in self._slots.values():
+            param = slot.parameter()
+            if param is None and self.absent_are_zeros:
+                continue  # Where somebody still has it, its gradient is zeros.
+            if param is None or param.grad is None:
+                self._removed.append(slot.name)
 
     def zero(self) -> None:
         """Zeroes all gradients; one that was removed or replaced becomes a view again."""
         self._wait()
         for slot in self._slots.values():
-            if slot.param.grad is not slot.view or slot.view.data_ptr() != slot.address:
+            param = slot.parameter()
+            grad = None if param is None else param.grad
+            if grad is not slot.view or slot.view.data_ptr() != slot.address:
                 slot.attach()
         for buckets in self._sets:
             buckets.zero()
