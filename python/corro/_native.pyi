@@ -66,6 +66,7 @@ class Op:
         name: str | None = None,
         dims: Sequence[int] | None = None,
         codec: int = 0,
+        element: str | None = None,
     ) -> None: ...
 
 def cast_codec(dtype: int) -> int:

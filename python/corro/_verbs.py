@@ -57,6 +57,10 @@ class Frontend(ABC, Generic[T]):
         """Returns the number of x's elements."""
 
     @abstractmethod
+    def type_name(self, x: T) -> str:
+        """Returns what the library calls x's dtype, with its byte order if it is not the host's."""
+
+    @abstractmethod
     def pointer(self, host: T) -> int:
         """Returns the address of a host array."""
 
@@ -321,6 +325,7 @@ class Verbs(Generic[T]):
             count=count,
             name=_checked_name(name),
             dims=self._of.shape(x),
+            element=self._element(x),
         )
         return Call(group, [op], (source, target), finish, named=name is not None)
 
@@ -484,6 +489,7 @@ class Verbs(Generic[T]):
                 send_counts=[n * row * width for n in parts],
                 name=name,
                 dims=shape,
+                element=self._element(x),
             )
             buffers = (source, target)
             return Call(
@@ -543,6 +549,7 @@ class Verbs(Generic[T]):
             count=counts[group.rank()] * width,
             counts=[count * width for count in counts],
             dims=shape,
+            element=self._element(out),
         )
         return Call(group, [native], (source, target), finish)
 
@@ -558,6 +565,7 @@ class Verbs(Generic[T]):
             tag=tag,
             input=self._of.pointer(source),
             count=count,
+            element=self._element(x),
         )
         return Call(group, [native], source, lambda: None)
 
@@ -573,6 +581,7 @@ class Verbs(Generic[T]):
             tag=tag,
             output=self._of.pointer(target),
             count=count,
+            element=self._element(out),
         )
         return Call(group, [native], target, finish)
 
@@ -600,6 +609,7 @@ class Verbs(Generic[T]):
             counts=[count * width for count in counts],
             name=name,
             dims=shape,
+            element=self._element(x),
         )
         return Call(group, [native], (source, target), finish, named=name is not None)
 
@@ -627,6 +637,10 @@ class Verbs(Generic[T]):
     def _unit(self, x: T) -> tuple[int, int]:
         """Returns a dtype to move x with, and how many of it make an element."""
         return _rules.movable(self._of.dtype(x), self._of.itemsize(x))
+
+    def _element(self, x: T) -> str | None:
+        """Returns what x's elements are if the engine only moves their bytes."""
+        return self._of.type_name(x) if self._of.dtype(x) is None else None
 
     def _bytes(self, x: T) -> tuple[int, int]:
         dtype, width = self._unit(x)

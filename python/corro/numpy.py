@@ -108,6 +108,12 @@ class _Numpy(Frontend[Array]):
             )
         return _DTYPES.get(dtype)
 
+    def type_name(self, x: Array) -> str:
+        dtype = _array(x).dtype
+        if dtype.isnative or dtype.fields is not None:  # A record says the order of each field.
+            return str(dtype)
+        return f"{dtype.newbyteorder('=')} in the other byte order"
+
     def same_dtype(self, x: Array, y: Array) -> bool:
         return bool(_array(x).dtype == _array(y).dtype)
 

@@ -11,12 +11,12 @@ void bind_group(nb::module_& module) {
       .def(nb::init<uint8_t, uint8_t, uint8_t, int, uint32_t, uintptr_t, uintptr_t, uint64_t,
                     std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>,
                     double, double, Seconds, std::optional<std::string>,
-                    std::optional<std::vector<uint64_t>>, uintptr_t>(),
+                    std::optional<std::vector<uint64_t>>, uintptr_t, std::optional<std::string>>(),
            nb::kw_only(), "kind"_a, "dtype"_a = static_cast<int>(CORRO_U8),
            "reduce_op"_a = static_cast<int>(CORRO_SUM), "root"_a = 0, "tag"_a = 0, "input"_a = 0,
            "output"_a = 0, "count"_a = 0, "counts"_a = nb::none(), "send_counts"_a = nb::none(),
            "prescale"_a = 1.0, "postscale"_a = 1.0, "timeout"_a = nb::none(), "name"_a = nb::none(),
-           "dims"_a = nb::none(), "codec"_a = 0);
+           "dims"_a = nb::none(), "codec"_a = 0, "element"_a = nb::none());
 
   nb::class_<Arrays>(module, "Arrays")
       .def(nb::init<nb::object, nb::object, nb::object>(), "type"_a, "empty_like"_a,

@@ -29,11 +29,12 @@ class Op {
      uintptr_t output, uint64_t count, std::optional<std::vector<uint64_t>> counts,
      std::optional<std::vector<uint64_t>> send_counts, double prescale, double postscale,
      const Seconds& timeout, std::optional<std::string> name,
-     std::optional<std::vector<uint64_t>> dims, uintptr_t codec)
+     std::optional<std::vector<uint64_t>> dims, uintptr_t codec, std::optional<std::string> element)
       : counts_(std::move(counts)),
         send_counts_(std::move(send_counts)),
         name_(std::move(name)),
-        dims_(std::move(dims)) {
+        dims_(std::move(dims)),
+        element_(std::move(element)) {
     op_.struct_size = sizeof op_;
     op_.kind = kind;
     op_.dtype = dtype;
@@ -51,6 +52,7 @@ class Op {
     op_.timeout_ns = nanoseconds(timeout, 0);
     op_.name = name_ ? name_->c_str() : nullptr;
     op_.codec = reinterpret_cast<const corro_codec*>(codec);
+    op_.element = element_ ? element_->c_str() : nullptr;
     if (!dims_) return;
     op_.ndim = static_cast<int32_t>(dims_->size());
     dims_->reserve(1);  // A scalar's dims are an address too.
@@ -71,6 +73,7 @@ class Op {
   std::optional<std::vector<uint64_t>> send_counts_;
   std::optional<std::string> name_;
   std::optional<std::vector<uint64_t>> dims_;
+  std::optional<std::string> element_;
 };
 
 class Group {

@@ -258,6 +258,8 @@ typedef struct corro_op {
                            those of a row where dim 0 may differ. NULL: not compared */
   int32_t ndim;         /* dims has so many, 0 for a scalar */
   const corro_codec* codec; /* of an ALLREDUCE; NULL: it travels as it is */
+  const char* element;      /* what the elements are if dtype is only how they are moved, such as
+                               "complex64" for CORRO_U8: the ranks have to agree in it; NULL: dtype */
 } corro_op;
 
 /* How corro_submit starts operations; flags that may be combined. */

@@ -15,6 +15,7 @@
 #include "api/codec.h"
 #include "api/handles.h"
 #include "base/env.h"
+#include "collective/operation/element.h"
 #include "wire/store_bootstrap.h"
 
 using corro::Code;
@@ -63,6 +64,7 @@ Status read_request(const corro_op* given, int32_t size, corro::collective::OpRe
   if (op.counts != nullptr) request.counts.assign(op.counts, op.counts + ranks);
   if (op.send_counts != nullptr) request.send_counts.assign(op.send_counts, op.send_counts + ranks);
   if (op.name != nullptr) request.name = op.name;
+  if (op.element != nullptr) request.element = corro::collective::element_number(op.element);
   if (op.ndim < 0 || op.ndim > kMostDims)
     return {Code::kInvalidArgument, fmt::format("ndim is {}, not 0 to {}", op.ndim, kMostDims)};
   if (op.dims != nullptr)

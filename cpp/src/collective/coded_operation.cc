@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/operation/element.h"
 #include "collective/operation/fold.h"
 
 namespace corro::collective {
@@ -17,6 +18,7 @@ OpRequest travelling(const OpRequest& request) {
                   .postscale = request.postscale,
                   .absent = request.absent,
                   .gives_identity = request.gives_identity,
+                  .element = element_number(long_name(request.dtype)),
                   .shape = request.shape,
                   .timeout = request.timeout,
                   .name = request.name};

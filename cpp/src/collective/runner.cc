@@ -254,8 +254,11 @@ class PairOperation final : public Operation {
       : link_(link), request_(request), endpoint_(*link.endpoint) {
     const MessageKey key{.lane = link.lane, .op = sequence, .step = 0};
     // Both sides carry the sender's view, so they compare equal.
-    const SignatureBits signature =
-        Signature{.kind = OpKind::kSend, .dtype = request.dtype, .count = request.count}.pack();
+    const SignatureBits signature = Signature{.kind = OpKind::kSend,
+                                              .dtype = request.dtype,
+                                              .count = request.count,
+                                              .element = request.element}
+                                        .pack();
     const uint64_t bytes = request.count * size_of(request.dtype);
     send_ = {.key = key, .signature = signature, .payload = {request.input, bytes}};
     recv_ = {.key = key, .signature = signature, .into = {request.output, bytes}};

@@ -106,6 +106,7 @@ class TwoLevelOperation final : public Operation {
     line.call = signature_.call;
     line.shape = signature_.shape;
     line.extras = signature_.extras;
+    line.element = signature_.element;
     line.reads = 0;
     line.where = staged_ ? Where::kMapped : Where::kLine;
     line.input_place = place_;

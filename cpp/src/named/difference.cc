@@ -8,22 +8,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "collective/operation/element.h"
+
 namespace corro::named {
 namespace {
 
 using Dims = std::vector<uint64_t>;
 
 /// The name that users of Python know: "float32" for f32.
-std::string python_name(DType dtype) {
-  const std::string_view name = name_of(dtype);
-  if (dtype == DType::kBool) return std::string(name);
-  const size_t digits = name.find_first_of("0123456789");
-  const std::string_view letters = name.substr(0, digits);
-  const std::string_view word = letters == "u"    ? "uint"
-                                : letters == "i"  ? "int"
-                                : letters == "bf" ? "bfloat"
-                                                  : "float";
-  return fmt::format("{}{}", word, name.substr(digits));
+std::string python_name(const collective::Signature& signature) {
+  return signature.element == collective::kPlainElement ? collective::long_name(signature.dtype)
+                                                        : signature.type();
 }
 
 std::string capitals(OpKind kind) {
@@ -64,9 +59,9 @@ std::string describe_shapes(const collective::Signature& one, const collective::
 
 std::string describe_difference(const Fusible& one, const Fusible& other) {
   const collective::Signature &a = one.signature, &b = other.signature;
-  if (a.dtype != b.dtype) {
+  if (a.dtype != b.dtype || a.element != b.element) {
     return fmt::format("Mismatched data types: One rank had type {}, but another rank had type {}.",
-                       python_name(a.dtype), python_name(b.dtype));
+                       python_name(a), python_name(b));
   }
   if (a.kind != b.kind) {
     return fmt::format("Mismatched operations: One rank did an {}, but another rank did an {}.",

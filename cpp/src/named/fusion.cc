@@ -23,6 +23,7 @@ bool may_fuse(const Fusible& op, const FusionOptions& options) {
 
 bool alike(const Fusible& a, const Fusible& b) {
   return a.signature.kind == b.signature.kind && a.signature.dtype == b.signature.dtype &&
+         a.signature.element == b.signature.element &&
          a.signature.reduce_op == b.signature.reduce_op && a.signature.root == b.signature.root &&
          a.prescale == b.prescale && a.postscale == b.postscale && a.codec == b.codec;
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr uint8_t kTagCached = 0;
 constexpr uint8_t kTagEntry = 1;
 constexpr size_t kCachedBytes = 5;
-constexpr size_t kEntryBytes = 46;  // Without the name.
+constexpr size_t kEntryBytes = 48;  // Without the name.
 
 void write_ref(ByteWriter& writer, const NamedRef& ref) {
   if (ref.cached != NamedRef::kNone) {
@@ -31,6 +31,7 @@ void write_ref(ByteWriter& writer, const NamedRef& ref) {
   writer.write(op.signature.count);
   writer.write(op.signature.shape);
   writer.write(op.signature.extras);
+  writer.write(op.signature.element);
   writer.write(std::bit_cast<uint64_t>(op.prescale));
   writer.write(std::bit_cast<uint64_t>(op.postscale));
   writer.write_string(op.codec);
@@ -98,6 +99,7 @@ class MessageReader {
     read(op.signature.count);
     read(op.signature.shape);
     read(op.signature.extras);
+    read(op.signature.element);
     read(op.prescale);
     read(op.postscale);
     read(op.codec, collective::kMostCodecName);

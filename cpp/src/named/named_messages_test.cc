@@ -16,6 +16,7 @@ TEST(NamedMessages, AnnouncementsComeBackAsTheyWere) {
   full.op.postscale = -0.0;
   full.op.codec = "bf16";
   full.op.signature.root = 7;
+  full.op.signature.element = 3;
   const auto ready = decode_announcement(encode(Announcement{
       .mode = 4, .ready = {{.cached = 9}, {.cached = NamedRef::kNone, .entry = full}}}));
   ASSERT_TRUE(ready.ok()) << ready.status().to_string();

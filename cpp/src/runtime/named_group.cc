@@ -268,6 +268,7 @@ collective::OpRequest NamedGroup::bucket_request(const named::NamedStart& start,
           .codec = parts.empty() ? collective::codec_named(start.as_one.codec)
                                  : parts[0].submission.request().codec,
           .gives_identity = start.gives_identity,
+          .element = signature.element,
           .shape = signature.shape,
           .timeout = timeout,
           .name = start.gives_identity

@@ -27,7 +27,8 @@ struct RawHeader {
   uint64_t call = 0;
   uint64_t shape = 0;
   uint32_t extras = 0;
-  uint32_t reserved = 0;
+  uint16_t element = 0;
+  uint16_t reserved = 0;
   uint64_t lane = 0;
 };
 static_assert(sizeof(RawHeader) == kFrameHeaderBytes);
@@ -58,6 +59,7 @@ void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameHeaderBy
                 .call = header.signature.call,
                 .shape = header.signature.shape,
                 .extras = header.signature.extras,
+                .element = header.signature.element,
                 .lane = header.lane.key};
   if (header.kind == FrameKind::kControl) {
     raw.control = static_cast<uint8_t>(header.control);
@@ -86,7 +88,7 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
     if (raw.length > max_message_bytes) return refused("message length", raw.length);
     CORRO_TRY(check_piece(raw));
     header.step = raw.step_or_rank;
-    header.signature = {raw.call, raw.shape, raw.extras};
+    header.signature = {raw.call, raw.shape, raw.extras, raw.element};
     return header;
   }
   if (raw.kind != static_cast<uint8_t>(FrameKind::kControl)) return refused("kind", raw.kind);
@@ -100,7 +102,7 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
   if (raw.offset != 0) return refused("offset of a control", raw.offset);
   header.kind = FrameKind::kControl;
   header.control = static_cast<ControlKind>(raw.control);
-  header.signature = {raw.call, raw.shape, raw.extras};
+  header.signature = {raw.call, raw.shape, raw.extras, raw.element};
   if (header.control != ControlKind::kVote && header.signature != SignatureBits{})
     return refused("signature of a control", raw.call);
   header.code = raw.code;

@@ -19,14 +19,16 @@ Raw encoded(const FrameHeader& header) {
 }
 
 Raw message() {
-  return encoded(
-      {.lane = {.epoch = 0x01020304, .key = 0x5152535455565758},
-       .op = 0x1112131415161718,
-       .length = 5,
-       .step = 9,
-       .signature = {.call = 0x2122232425262728, .shape = 0x3132333435363738, .extras = 0x41424344},
-       .piece = 3,
-       .offset = 2});
+  return encoded({.lane = {.epoch = 0x01020304, .key = 0x5152535455565758},
+                  .op = 0x1112131415161718,
+                  .length = 5,
+                  .step = 9,
+                  .signature = {.call = 0x2122232425262728,
+                                .shape = 0x3132333435363738,
+                                .extras = 0x41424344,
+                                .element = 0x6162},
+                  .piece = 3,
+                  .offset = 2});
 }
 
 Raw with_byte(Raw raw, size_t at, uint8_t value) {
@@ -45,6 +47,7 @@ TEST(Frame, MessageReadsBackAsWritten) {
   EXPECT_EQ(header.signature.call, 0x2122232425262728U);
   EXPECT_EQ(header.signature.shape, 0x3132333435363738U);
   EXPECT_EQ(header.signature.extras, 0x41424344U);
+  EXPECT_EQ(header.signature.element, 0x6162U);
   EXPECT_EQ(header.piece, 3U);
   EXPECT_EQ(header.offset, 2U);
 }
@@ -60,7 +63,7 @@ TEST(Frame, BytesAreThoseOfTheDocument) {
       2,    0,    0,    0,    0,    0,    0,    0,      // offset
       0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21,   // call
       0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31,   // shape
-      0x44, 0x43, 0x42, 0x41, 0,    0,    0,    0,      // extras, reserved
+      0x44, 0x43, 0x42, 0x41, 0x62, 0x61, 0,    0,      // extras, element, reserved
       0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51};  // lane
   const Raw raw = message();
   EXPECT_EQ(std::memcmp(raw.data(), want.data(), want.size()), 0);
@@ -118,7 +121,7 @@ TEST(Frame, PiecesOutsideTheirMessageAreRefused) {
 }
 
 TEST(Frame, AVoteAloneHasASignature) {
-  const SignatureBits signature{.call = 7, .shape = 8, .extras = 9};
+  const SignatureBits signature{.call = 7, .shape = 8, .extras = 9, .element = 10};
   const Raw vote =
       encoded(header_of({.kind = ControlKind::kVote, .op = 3, .signature = signature}));
   EXPECT_EQ(control_from(decode_frame(vote, kCap).value(), "").signature, signature);
@@ -143,7 +146,7 @@ TEST(Frame, EveryFieldThatIsNotWrittenIsRefused) {
   EXPECT_FALSE(decode_frame(with_byte(control, 47, 1), kCap).ok()) << "call";
   EXPECT_FALSE(decode_frame(with_byte(control, 48, 1), kCap).ok()) << "shape";
   EXPECT_FALSE(decode_frame(with_byte(control, 56, 1), kCap).ok()) << "extras";
-  EXPECT_FALSE(decode_frame(with_byte(message(), 60, 1), kCap).ok()) << "reserved";
+  EXPECT_FALSE(decode_frame(with_byte(message(), 62, 1), kCap).ok()) << "reserved";
 }
 
 }  // namespace

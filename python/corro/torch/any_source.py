@@ -21,7 +21,7 @@ from corro._completion import Completions
 from corro._context import Group
 from corro.errors import CorroError, InvalidArgumentError, RankLostError, TimeoutError
 from corro.torch import arithmetic
-from corro.torch.verbs import host_like
+from corro.torch.verbs import DTYPES, host_like, type_name
 from corro.torch.works import CorroWork
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Posted:
                 output=memory.data_ptr(),
                 count=memory.numel() * width,
                 timeout=_YEAR,
+                element=None if memory.dtype in DTYPES else type_name(memory),
             )
             work = self._group.native.submit([op], memory)
             with self._changed:

@@ -11,7 +11,7 @@ import torch
 from corro import _native
 from corro._context import Group
 from corro.torch import arithmetic, extents, sparse
-from corro.torch.verbs import DTYPES, fill, host_like, is_host, to_host
+from corro.torch.verbs import DTYPES, fill, host_like, is_host, to_host, type_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,16 +83,19 @@ class Unit:
         if source is not target:
             extents.check(kind, source, target, self._group, count, counts, send_counts)
         (dtype, width), reduce_op, factor = (_native.U8, 1), _native.SUM, 1.0
+        element = None
         if op is not None:
             reduce_op, factor = arithmetic.reduction(op)
         if like is not None:
             known = DTYPES.get(like.dtype)
             if known is not None:
                 dtype = known
-            elif op is not None:
-                dtype, width = arithmetic.reducible(like, reduce_op, extents.VERBS[kind])
             else:
-                dtype, width = arithmetic.movable(like)
+                element = type_name(like)
+                if op is not None:
+                    dtype, width = arithmetic.reducible(like, reduce_op, extents.VERBS[kind])
+                else:
+                    dtype, width = arithmetic.movable(like)
         native = _native.Op(
             kind=kind,
             dims=tuple(like.shape) if like is not None and kind in _WHOLE else None,
@@ -107,6 +110,7 @@ class Unit:
             counts=None if counts is None else [n * width for n in counts],
             send_counts=None if send_counts is None else [n * width for n in send_counts],
             timeout=self._timeout,
+            element=element,
         )
         batch = self._batch(kind)
         batch.ops.append(native)

@@ -80,6 +80,11 @@ for _name in ("uint16", "uint32", "uint64"):  # torch has them since 2.3.
 ARRAYS = _native.Arrays(torch.Tensor, torch.empty_like, DTYPES)
 
 
+def type_name(tensor: Tensor) -> str:
+    """Returns the name of the tensor's dtype, as numpy has it where it has one."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def is_host(tensor: Tensor) -> bool:
     """Returns whether the engine can use the tensor's memory as it is.
 
@@ -119,6 +124,9 @@ class _Torch(Frontend["Tensor"]):
 
     def dtype(self, x: Tensor) -> int | None:
         return DTYPES.get(x.dtype)
+
+    def type_name(self, x: Tensor) -> str:
+        return type_name(x)
 
     def same_dtype(self, x: Tensor, y: Tensor) -> bool:
         return x.dtype == y.dtype

@@ -58,11 +58,11 @@ enum class Where : uint8_t { kLine, kSlot, kMapped, kCopied, kPrivate };
 /// the rest: a member that does not take part in the operation reads the stamp before and after.
 struct alignas(64) Line {
   std::atomic<uint64_t> stamp;        ///< Operation id + 1 once the rest is valid.
-  std::atomic<uint64_t> call, shape;  ///< SignatureBits, with extras.
+  std::atomic<uint64_t> call, shape;  ///< SignatureBits, with extras and element.
   std::atomic<uint32_t> extras;
   Where where;
   uint8_t reads;  ///< 1: this rank may read every member's private memory.
-  uint8_t reserved[2];
+  std::atomic<uint16_t> element;
   union {
     std::byte data[kLineBytes];
     struct {
@@ -73,7 +73,7 @@ struct alignas(64) Line {
 
   [[nodiscard]] SignatureBits signature() const {
     return {call.load(std::memory_order_relaxed), shape.load(std::memory_order_relaxed),
-            extras.load(std::memory_order_relaxed)};
+            extras.load(std::memory_order_relaxed), element.load(std::memory_order_relaxed)};
   }
   /// By the owner alone: the line is not valid from here on, until its stamp is stored.
   void begin(const SignatureBits& signature) {
@@ -82,13 +82,14 @@ struct alignas(64) Line {
     call.store(signature.call, std::memory_order_relaxed);
     shape.store(signature.shape, std::memory_order_relaxed);
     extras.store(signature.extras, std::memory_order_relaxed);
+    element.store(signature.element, std::memory_order_relaxed);
   }
 };
 static_assert(sizeof(Line) == 64 && offsetof(Line, stamp) == 0 && offsetof(Line, call) == 8 &&
               offsetof(Line, shape) == 16 && offsetof(Line, extras) == 24 &&
               offsetof(Line, where) == 28 && offsetof(Line, reads) == 29 &&
-              offsetof(Line, data) == 32 && offsetof(Line, input_place) == 32 &&
-              offsetof(Line, output_place) == 40);
+              offsetof(Line, element) == 30 && offsetof(Line, data) == 32 &&
+              offsetof(Line, input_place) == 32 && offsetof(Line, output_place) == 40);
 
 /// One rank's part of one group's board. Counters only grow; each is written by the owner alone.
 struct GroupSection {

@@ -171,6 +171,7 @@ Signature signature_of(const OpRequest& request, int32_t size) {
   if (!folds) signature.reduce_op = ReduceOp::kSum;
   const bool shared_counts = request.kind != OpKind::kAlltoall;
   signature.shape = request.shape;
+  signature.element = request.element;
   const auto counts = shared_counts ? std::span(request.counts) : std::span<uint64_t>();
   signature.extras = hash_extras(request.prescale, request.postscale, counts);
   return signature;

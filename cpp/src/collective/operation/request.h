@@ -39,6 +39,7 @@ struct OpRequest {
   /// The small form in which it travels, which applies to dtype; null: none.
   std::shared_ptr<const Codec> codec = {};
   bool gives_identity = false;  ///< This rank is one of them: fill_identity() has made its input.
+  uint16_t element = 0;         ///< element_number() where dtype does not say what is moved.
   uint64_t shape = 0;           ///< pack_shape() of the dims that all ranks share; 0: not compared.
   Duration timeout{};           ///< Zero: the engine's default.
   std::string name = {};

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "collective/operation/element.h"
+
 namespace corro::collective {
 namespace {
 
@@ -30,7 +32,9 @@ constexpr uint64_t kSeed = 0x9E3779B97F4A7C15;
 std::string describe_elements(const Signature& signature) {
   const auto dims = unpack_shape(signature.shape);
   if (dims && has_whole_shape(signature.kind)) return fmt::format("[{}]", fmt::join(*dims, ","));
-  std::string text = fmt::format("[{}]", signature.count);
+  const bool is_moved = signature.dtype == DType::kU8;
+  const uint64_t units = is_moved ? element_bytes(signature.element) : 1;
+  std::string text = fmt::format("[{}]", signature.count / units);
   if (dims) return text + fmt::format(", rows [{}]", fmt::join(*dims, ","));
   if (signature.shape != 0) text += fmt::format(" of shape #{:x}", signature.shape >> kTagBits);
   return text;
@@ -43,7 +47,8 @@ SignatureBits Signature::pack() const {
                   static_cast<uint64_t>(reduce_op) << 8U | static_cast<uint64_t>(root) << 11U |
                   std::min(count, kMaxCount) << 27U,
           .shape = shape,
-          .extras = extras};
+          .extras = extras,
+          .element = element};
 }
 
 Signature Signature::unpack(const SignatureBits& bits) {
@@ -57,13 +62,19 @@ Signature Signature::unpack(const SignatureBits& bits) {
           .root = static_cast<uint16_t>(bits.call >> 11U),
           .count = bits.call >> 27U,
           .shape = bits.shape,
-          .extras = bits.extras};
+          .extras = bits.extras,
+          .element = bits.element};
+}
+
+std::string Signature::type() const {
+  if (element == kPlainElement) return std::string(name_of(dtype));
+  const std::string name = element_name(element);
+  return dtype == DType::kU8 ? name : fmt::format("{} as {}", name, name_of(dtype));
 }
 
 std::string Signature::describe() const {
   if (kind == OpKind::kBarrier) return "barrier()";
-  std::string text =
-      fmt::format("{}({}{}", name_of(kind), name_of(dtype), describe_elements(*this));
+  std::string text = fmt::format("{}({}{}", name_of(kind), type(), describe_elements(*this));
   if (reduces(kind)) text += fmt::format(", {}", name_of(reduce_op));
   if (has_root(kind)) text += fmt::format(", root {}", root);
   return text + ")";

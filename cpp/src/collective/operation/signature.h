@@ -1,4 +1,4 @@
-// Signatures: what an operation is, packed into 160 bits that travel with the data. Decodable, so
+// Signatures: what an operation is, packed into 176 bits that travel with the data. Decodable, so
 // that a mismatch names both sides. Bit tables: docs/wire.md.
 #pragma once
 
@@ -21,12 +21,16 @@ struct Signature {
   uint16_t root = 0;
   uint64_t count =
       0;  ///< Elements that all ranks agree on: counts are summed; uneven alltoall has 0.
-  uint64_t shape = 0;   ///< pack_shape() of the caller's dims; 0: not given.
-  uint32_t extras = 0;  ///< hash_extras() of what the words above do not say.
+  uint64_t shape = 0;    ///< pack_shape() of the caller's dims; 0: not given.
+  uint32_t extras = 0;   ///< hash_extras() of what the words above do not say.
+  uint16_t element = 0;  ///< element_number() of what is moved as bytes; 0: of this dtype.
 
   [[nodiscard]] SignatureBits pack() const;
   /// Foreign bits: values out of range become the nearest valid ones, so describe() is always safe.
   [[nodiscard]] static Signature unpack(const SignatureBits& bits);
+  /// What the user calls the type of an element: "f32", "complex64", "float32 as bf16" of what a
+  /// codec has made smaller.
+  [[nodiscard]] std::string type() const;
   /// For example "allreduce(f32[2,3], sum)" or "broadcast(i64[3], root 2)".
   [[nodiscard]] std::string describe() const;
   friend bool operator==(const Signature&, const Signature&) = default;

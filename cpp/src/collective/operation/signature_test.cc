@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/operation/element.h"
 #include "collective/operation/request.h"
 #include "collective/operation/signature.h"
 
@@ -75,9 +76,38 @@ TEST(Signature, EveryShapeHasItsOwnWordThatIsNotZero) {
 TEST(Signature, ForeignBitsAreSafeToDescribe) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 20000; ++i) {
-    const SignatureBits bits{random(), random(), static_cast<uint32_t>(random())};
+    const SignatureBits bits{random(), random(), static_cast<uint32_t>(random()),
+                             static_cast<uint16_t>(random())};
     EXPECT_LT(Signature::unpack(bits).describe().size(), 500U);
   }
+}
+
+TEST(Signature, ElementsThatAreOnlyMovedKeepTheirNames) {
+  for (const char* name : {"complex64", "float8_e5m2", "datetime64[ns]", "complex128",
+                           "float32 in the other byte order"}) {
+    EXPECT_EQ(element_name(element_number(name)), name);
+  }
+  std::set<uint16_t> numbers;
+  for (const char* name :
+       {"complex64", "complex64 in the other byte order", "|S3", "|S4", "<U3", "", "[('a', '<i4')]",
+        "[('a', '>i4')]", "[('a', '<i4')] in the other byte order"}) {
+    const uint16_t number = element_number(name);
+    EXPECT_NE(number, kPlainElement);
+    EXPECT_TRUE(numbers.insert(number).second) << name;
+  }
+  EXPECT_EQ(element_name(element_number("|S3")).substr(0, 10), "elements #");
+
+  Signature moved{.kind = OpKind::kAllgather, .count = 32};
+  moved.element = element_number("complex64");
+  moved.shape = pack_shape(Dims{2});
+  EXPECT_EQ(Signature::unpack(moved.pack()), moved);
+  EXPECT_EQ(moved.describe(), "allgather(complex64[4], rows [2])");
+  Signature other = moved;
+  other.element = element_number("datetime64[s]");
+  EXPECT_NE(moved.pack(), other.pack());
+  EXPECT_EQ(describe_difference(0, moved.pack(), 1, other.pack()),
+            "rank 0 called allgather(complex64[4], rows [2]), "
+            "rank 1 called allgather(datetime64[s][4], rows [2])");
 }
 
 TEST(Signature, ExtrasTellScalesAndUnevenCountsApart) {
