@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from corro import _native
 from corro._context import Group, world_or
+from corro._plan_agreement import agree
 from corro.errors import CorroError, InvalidArgumentError
 from corro.graph import DTYPES, KINDS, ORDERS, REDUCE_OPS, Operation, Plan
 
@@ -251,7 +252,8 @@ def load_plan(
 ) -> LoadedPlan:
     """Loads a plan on a group: every member loads the same plans in the same order.
 
-    Nothing fires before run(). The slots are arena memory, zeroed.
+    Blocks until all members have come. Nothing fires before run(). The slots are arena memory,
+    zeroed.
 
     Args:
         plan: of as many ranks as the group has; rank r of the plan is group rank r.
@@ -264,14 +266,18 @@ def load_plan(
 
     Raises:
         InvalidArgumentError: the plan is not well formed, or not for this group.
+        MismatchError: another member loads another plan, on every member; the message says in what
+            they differ.
         FailedPreconditionError: it would stand still.
         ResourceExhaustedError: its slots are larger than the arena.
     """
     group = world_or(group)
+    spec = _spec_of(plan)
+    agree(plan, group, goes_on=after is not None)
     if after is None:
-        return LoadedPlan(plan, group, group.native.load(_spec_of(plan), 0, timeout))
+        return LoadedPlan(plan, group, group.native.load(spec, 0, timeout))
     first = _least(group, after.completed)
-    native = group.native.load(_spec_of(plan), first, timeout)
+    native = group.native.load(spec, first, timeout)
     return LoadedPlan(plan, group, native, first, after._progress())
 
 

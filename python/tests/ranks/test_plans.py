@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy
 import pytest
@@ -294,3 +296,47 @@ def test_one_shots_go_on_beside_a_plan_that_waits() -> None:
         assert f"service stage{corro.rank()}, micro-batch 0: " in loaded.describe()
         loaded.serve(f"rank{corro.rank()}", {f"stage{corro.rank()}": adding([])}, 1)
         work.wait()
+
+
+def changed(plan: Plan) -> dict[str, Plan]:
+    """Returns plans that differ from this one, by what a message says."""
+    channel, lane, service = plan.channels[0], plan.lanes[0], plan.services[0]
+
+    def having(**values: Any) -> Plan:
+        return dataclasses.replace(plan, **values)
+
+    return {
+        'slot_bytes of channel "c0" is 8 on rank 0 but 16 on rank 1': having(
+            channels=(dataclasses.replace(channel, slot_bytes=16), *plan.channels[1:])
+        ),
+        'depth of lane "rank0" is the default on rank 0 but 2 on rank 1': having(
+            lanes=(dataclasses.replace(lane, depth=2), *plan.lanes[1:])
+        ),
+        "the name of one of the services is 'stage0' on rank 0 but 'other' on rank 1": having(
+            services=(dataclasses.replace(service, name="other"), *plan.services[1:])
+        ),
+    }
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_members_that_load_different_plans_are_told_in_what(turn: int) -> None:
+    plan = chain(corro.size())
+    if corro.size() == 1:
+        pytest.skip("one rank has one plan")
+    said, other = list(changed(plan).items())[turn]
+    with pytest.raises(corro.MismatchError) as raised:
+        corro.load_plan(other if corro.rank() == 1 else plan)
+    assert f"load_plan: plans differ: {said}" in str(raised.value)
+    with corro.load_plan(plan):  # They are in step as before.
+        corro.barrier()
+
+
+def test_a_member_that_goes_on_and_one_that_does_not_are_told(alone: corro.Group) -> None:
+    plan = chain(corro.size())
+    if corro.size() == 1:
+        pytest.skip("one rank has one plan")
+    with (
+        corro.load_plan(local("ahead", "behind"), alone) as before,
+        pytest.raises(corro.MismatchError, match="rank 1 gave a plan as `after`, but rank 0 none"),
+    ):
+        corro.load_plan(plan, after=before if corro.rank() == 1 else None)
