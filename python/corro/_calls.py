@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from corro import _context, _native
+from corro import _arguments, _context, _native
 from corro._context import Exchange, Group
 
 R = TypeVar("R")
@@ -36,6 +36,8 @@ class Handle(Generic[R]):
 
     def wait(self, timeout: float | None = None) -> R:
         """Blocks until the operation is done and returns its result; raises what it failed with."""
+        if timeout is not None:
+            timeout = _arguments.seconds("timeout", timeout)
         self._work.wait(timeout)
         return self._finish() if self._finish is not None else cast("R", self._result)
 
@@ -157,6 +159,8 @@ class _StagedHandle(Handle[R]):
 
     def wait(self, timeout: float | None = None) -> R:
         """Blocks until both stages are done and returns the result; raises what one failed with."""
+        if timeout is not None:
+            timeout = _arguments.seconds("timeout", timeout)
         self._work.wait(timeout)
         self._begun.wait()
         if self._failure is not None:

@@ -11,6 +11,7 @@ from importlib import import_module
 from operator import index
 from typing import TYPE_CHECKING, Any, Protocol
 
+from corro import _arguments
 from corro.errors import (
     AlreadyExistsError,
     CorroError,
@@ -55,7 +56,7 @@ class Group:
         """Returns the position in this group of a rank of the world."""
         try:
             return self._index[rank]
-        except KeyError:
+        except (KeyError, TypeError):  # A list, say, is no key.
             raise InvalidArgumentError(
                 f"rank {rank!r} is not in the group {list(self.ranks)}"
             ) from None
@@ -172,6 +173,8 @@ def start(
         return
     from corro import _native
 
+    timeout = _arguments.seconds("timeout", timeout)
+    join_timeout = _arguments.seconds("join_timeout", join_timeout)
     if rank is None and _is_under_torchrun():
         # By name: the core stands below corro.torch, and torchrun's ranks have torch.
         found = import_module("corro.torch.store").store_of_environment(join_timeout or timeout)
@@ -320,7 +323,7 @@ def _ranks_of_hosts() -> Counter[int]:
 
 def set_step(step: int) -> None:
     """Tells the launcher and `corro doctor` which optimizer step this is; never blocks."""
-    current().engine.set_step(step)
+    current().engine.set_step(_arguments.whole("step", step, 0, _arguments.MOST_U64))
 
 
 def watch_waits(seconds: float, say: Callable[[str], None]) -> None:
@@ -336,7 +339,9 @@ def watch_waits(seconds: float, say: Callable[[str], None]) -> None:
     from corro._waits import WaitWatch
 
     context = current()
-    watch = WaitWatch(context.engine, seconds, say)
+    if not (long := _arguments.number("seconds", seconds)) > 0:
+        raise InvalidArgumentError(f"seconds has to be above 0, not {seconds!r}")
+    watch = WaitWatch(context.engine, long, say)
     context.watches.append(watch)
     watch.start()
 
@@ -358,7 +363,7 @@ def start_timeline(path: str | os.PathLike[str], *, mark_cycles: bool = False) -
         FailedPreconditionError: a timeline is written already.
         CorroError: the file cannot be made, on rank 0.
     """
-    current().engine.start_timeline(os.path.abspath(path), mark_cycles)
+    current().engine.start_timeline(os.path.abspath(path), bool(mark_cycles))
 
 
 def stop_timeline() -> None:
@@ -389,7 +394,9 @@ def new_group(ranks: Sequence[int], *, name: str | None = None) -> Group:
         raise InvalidArgumentError(f"new_group() takes whole numbers, not {ranks!r}") from None
     if len(set(ranks)) != len(ranks):
         raise InvalidArgumentError(f"a rank is in the group twice: {ranks}")
-    return current().new_group(ranks, name)
+    if outside := [rank for rank in ranks if not 0 <= rank < _arguments.MOST_U32 >> 1]:
+        raise InvalidArgumentError(f"new_group: there is no rank {outside[0]}")
+    return current().new_group(ranks, _arguments.name("name", name))
 
 
 def world_or(group: Group | None) -> Group:
@@ -463,7 +470,11 @@ def barrier(
     """
     from corro import _native
 
-    op = _native.Op(kind=_native.BARRIER, name=name, timeout=timeout)
+    op = _native.Op(
+        kind=_native.BARRIER,
+        name=_arguments.name("name", name),
+        timeout=_arguments.seconds("timeout", timeout),
+    )
     world_or(group).native.run([op], None, name is not None)
 
 
@@ -486,6 +497,7 @@ def join(group: Group | None = None, *, timeout: float | None = None) -> int:
     """
     from array import array
 
+    timeout = _arguments.seconds("timeout", timeout)
     last = array("i", [-1])
     joined = world_or(group)
     dependents = current().in_use()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 from corro import _native
 from corro.errors import InvalidArgumentError
@@ -38,7 +39,12 @@ def splits(
                 f"{verb}: {count} {what} do not divide by {size} ranks; give splits"
             )
         return [count // size] * size
-    numbers = [int(n) for n in given]
+    try:
+        numbers = [index(n) for n in given]
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{verb}: splits have to be whole numbers, not {given!r}"
+        ) from None
     if len(numbers) != size or min(numbers) < 0 or sum(numbers) != count:
         raise InvalidArgumentError(
             f"{verb}: splits {numbers} have to be {size} numbers with the sum {count}"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any, Generic, TypeVar
 
-from corro import _context, _native, _rules
+from corro import _arguments, _context, _native, _rules
 from corro._calls import Call, Handle, StagedCall, present_as
 from corro._context import Exchange, Group, exchange
 from corro._reduce_op import Average, ReduceOp
@@ -128,11 +128,11 @@ class Verbs(Generic[T]):
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=self._of.count(x),
-            prescale=prescale_factor,
-            postscale=postscale_factor,
-            name=_checked_name(name),
+            prescale=_arguments.number("prescale_factor", prescale_factor),
+            postscale=_arguments.number("postscale_factor", postscale_factor),
+            name=_arguments.name("name", name),
             dims=self._of.shape(x),
-            codec=0 if compression is None else compression.address,
+            codec=_address_of(compression),
         )
         return Call(
             _context.world_or(group), [native], (source, target), finish, named=name is not None
@@ -151,9 +151,13 @@ class Verbs(Generic[T]):
         compression: Any = None,
     ) -> T:
         if compression is None and name is None and op.__class__ is ReduceOp:
-            made: T | None = _context.native_of(group).run_array(
-                self._arrays, _ALLREDUCE, x, out, op, 0, prescale_factor, postscale_factor, 0.0
-            )
+            try:
+                made: T | None = _context.native_of(group).run_array(
+                    self._arrays, _ALLREDUCE, x, out, op, 0, prescale_factor, postscale_factor, 0.0
+                )
+            except TypeError:  # Only what is not as it should be costs the time to find out.
+                _check_scales(prescale_factor, postscale_factor)
+                raise
             if made is not None:
                 return made
         return self.allreduce(
@@ -180,19 +184,24 @@ class Verbs(Generic[T]):
         compression: Any = None,
     ) -> Handle[T]:
         if compression is None and op.__class__ is ReduceOp:
-            name = _checked_name(name)
-            started: tuple[_native.Work, T] | None = _context.native_of(group).submit_array(
-                self._arrays,
-                _ALLREDUCE,
-                x,
-                out,
-                op,
-                0,
-                prescale_factor,
-                postscale_factor,
-                0.0,
-                name,
-            )
+            if name is not None:
+                name = _arguments.name("name", name)
+            try:
+                started: tuple[_native.Work, T] | None = _context.native_of(group).submit_array(
+                    self._arrays,
+                    _ALLREDUCE,
+                    x,
+                    out,
+                    op,
+                    0,
+                    prescale_factor,
+                    postscale_factor,
+                    0.0,
+                    name,
+                )
+            except TypeError:
+                _check_scales(prescale_factor, postscale_factor)
+                raise
             if started is not None:
                 return Handle(*started)
         return self.allreduce(
@@ -263,7 +272,7 @@ class Verbs(Generic[T]):
         """
         group = _context.world_or(group)
         rows, row, shape = self._rows(x, "allgather")
-        source, name = self._of.readable(x), _checked_name(name)
+        source, name = self._of.readable(x), _arguments.name("name", name)
 
         def of(sizes: Sequence[int]) -> Call[T]:
             counts = [size * row for size in sizes]
@@ -323,7 +332,7 @@ class Verbs(Generic[T]):
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=count,
-            name=_checked_name(name),
+            name=_arguments.name("name", name),
             dims=self._of.shape(x),
             element=self._element(x),
         )
@@ -354,7 +363,7 @@ class Verbs(Generic[T]):
             input=self._of.pointer(source),
             output=self._of.pointer(target),
             count=self._of.count(x),
-            name=_checked_name(name),
+            name=_arguments.name("name", name),
             dims=self._of.shape(x),
         )
         return Call(
@@ -414,9 +423,9 @@ class Verbs(Generic[T]):
             output=self._of.pointer(target),
             count=sizes[group.rank()] * row,
             counts=[size * row for size in sizes],
-            prescale=prescale_factor,
-            postscale=postscale_factor,
-            name=_checked_name(name),
+            prescale=_arguments.number("prescale_factor", prescale_factor),
+            postscale=_arguments.number("postscale_factor", postscale_factor),
+            name=_arguments.name("name", name),
             dims=self._of.shape(x),
         )
         return Call(group, [native], (source, target), finish, named=name is not None)
@@ -473,7 +482,7 @@ class Verbs(Generic[T]):
         group = _context.world_or(group)
         rows, row, shape = self._rows(x, "alltoall")
         parts = _rules.splits("alltoall", splits, group.size(), rows)
-        source, name = self._of.readable(x), _checked_name(name)
+        source, name = self._of.readable(x), _arguments.name("name", name)
 
         def known(table: list[list[int]]) -> Call[tuple[T, list[int]]]:
             self._same_rows(group, row, [line[0] for line in table], "alltoall")
@@ -562,7 +571,7 @@ class Verbs(Generic[T]):
             kind=_native.SEND,
             dtype=dtype,
             root=group.index_of(dst),
-            tag=tag,
+            tag=_arguments.whole("tag", tag, 0, _arguments.MOST_U32),
             input=self._of.pointer(source),
             count=count,
             element=self._element(x),
@@ -578,7 +587,7 @@ class Verbs(Generic[T]):
             kind=_native.RECV,
             dtype=dtype,
             root=group.index_of(src),
-            tag=tag,
+            tag=_arguments.whole("tag", tag, 0, _arguments.MOST_U32),
             output=self._of.pointer(target),
             count=count,
             element=self._element(out),
@@ -712,20 +721,26 @@ def even_rows(rows: int, ranks: int) -> list[int]:
     return [rows // ranks + (rank < rows % ranks) for rank in range(ranks)]
 
 
+def _check_scales(prescale_factor: object, postscale_factor: object) -> None:
+    _arguments.number("prescale_factor", prescale_factor)
+    _arguments.number("postscale_factor", postscale_factor)
+
+
+def _address_of(compression: Any) -> int:
+    address = 0 if compression is None else getattr(compression, "address", None)
+    if not isinstance(address, int):
+        raise InvalidArgumentError(
+            f"compression has to be a codec of the engine or None, not {compression!r}"
+        )
+    return address
+
+
 def _checked_op(op: object) -> ReduceOp:
     if not isinstance(op, ReduceOp):
         raise InvalidArgumentError(
             f"op has to be corro.Sum, Average, Min, Max, Product or Adasum, not {op!r}"
         )
     return op
-
-
-def _checked_name(name: object) -> str | None:
-    if name is not None and not isinstance(name, str):
-        raise InvalidArgumentError(f"name has to be a string, not {name!r}")
-    if name is not None and not name.isprintable():
-        raise InvalidArgumentError(f"name has to be printable, not {name!r}")
-    return name
 
 
 def _checked_sizes(sizes: Sequence[int], group: Group, rows: int, row: int) -> list[int]:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from corro import _native
+from corro._arguments import MOST_U32, seconds, whole
 from corro._context import Group, world_or
 from corro._plan_agreement import agree
 from corro.errors import CorroError, InvalidArgumentError
@@ -115,7 +116,7 @@ class LoadedPlan:
                 ranks. Functions that still compute on other threads are waited for.
         """
         lanes = [lane for lane in self._lanes if functions and self._functions_of(lane, functions)]
-        work = self._native.run(until)
+        work = self.start(until)
         threads: list[threading.Thread] = []
         raised: list[BaseException] = []
 
@@ -150,6 +151,7 @@ class LoadedPlan:
 
         Blocks until the last one is done; somebody else has to run().
         """
+        until = _checked_until(until)
         if lane not in self._lanes:
             raise InvalidArgumentError(
                 f'lane "{lane}" is not served on this rank; there are {sorted(self._lanes)}'
@@ -162,13 +164,13 @@ class LoadedPlan:
         Returns:
             a work whose wait() returns when they are complete on this rank.
         """
-        return self._native.run(until)
+        return self._native.run(_checked_until(until))
 
     def slot(self, channel: str, slot: int = 0) -> memoryview:
         """Returns the bytes of a slot on this rank, to fill what is readable at the start."""
         for number, one in enumerate(self.plan.channels):
             if one.name == channel:
-                return self._native.slot(number, slot)
+                return self._native.slot(number, whole("slot", slot, 0, MOST_U32))
         raise InvalidArgumentError(f'the plan has no channel "{channel}"')
 
     @property
@@ -238,6 +240,10 @@ class LoadedPlan:
         native.done()
 
 
+def _checked_until(until: int) -> int:
+    return whole("until", until, 0, MOST_U32)
+
+
 def _join(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join()
@@ -272,6 +278,9 @@ def load_plan(
         ResourceExhaustedError: its slots are larger than the arena.
     """
     group = world_or(group)
+    if not isinstance(plan, Plan):
+        raise InvalidArgumentError(f"plan has to be a corro.Plan, not {plan!r}")
+    timeout = seconds("timeout", timeout)
     spec = _spec_of(plan)
     agree(plan, group, goes_on=after is not None)
     if after is None:

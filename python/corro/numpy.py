@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 from numpy.typing import DTypeLike, NDArray
 
-from corro import _context, _native
+from corro import _arguments, _context, _native
 from corro._calls import Handle, poll, running, starting, synchronize
 from corro._context import Group, barrier, join
 from corro._reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
@@ -156,7 +156,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = numpy.float64) -> Array
     It stays valid after corro.shutdown().
     """
     kind = numpy.dtype(dtype)
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    dims = _arguments.shape(shape)
     count = int(numpy.prod(dims, dtype=numpy.int64))
     memory = _context.current().engine.alloc(max(1, count * kind.itemsize))
     return numpy.frombuffer(memory, dtype=kind, count=count).reshape(dims)

@@ -13,6 +13,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed import Backend as BackendNames  # noqa: F401  # Loads torch.distributed.
 
 from corro import _context, _native, _rules
+from corro._arguments import MOST_U32, whole
 from corro._context import Context, Group
 from corro._native import Work as NativeWork
 from corro.errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
@@ -227,6 +228,7 @@ class Collectives:
 
     def send(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
         """Sends a tensor to a rank of the group."""
+        tag = whole("tag", tag, 0, MOST_U32)
         unit = self._begin(None)
         for tensor in tensors:
             source = unit.source(tensor)
@@ -235,6 +237,7 @@ class Collectives:
 
     def recv(self, tensors: list[Tensor], peer: int, tag: int = 0) -> c10d.Work:
         """Fills a tensor with what a rank of the group sends."""
+        tag = whole("tag", tag, 0, MOST_U32)
         if self._posted.has(tag, peer):
             return self._receive_posted(tensors, [peer], tag, "recv")
         unit = self._begin(None)
@@ -245,6 +248,7 @@ class Collectives:
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> c10d.Work:
         """Fills a tensor with what any rank of the group sends; the work knows who it was."""
+        tag = whole("tag", tag, 0, MOST_U32)
         others = [r for r in range(self._group.size()) if r != self._group.rank()]
         for tensor in tensors:
             self._posted.post(tag, tensor)

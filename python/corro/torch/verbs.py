@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from corro import _context, _native
+from corro import _arguments, _context, _native
 from corro._calls import Call, Handle, poll, present_as, running, starting, synchronize
 from corro._context import Group
 from corro._reduce_op import Average, ReduceOp
@@ -168,7 +168,7 @@ def empty(shape: int | Sequence[int], dtype: torch.dtype = torch.float32) -> Ten
 
     It stays valid after corro.shutdown().
     """
-    dims = (shape,) if isinstance(shape, int) else shape
+    dims = _arguments.shape(shape)
     return arena_tensor(_context.current().engine, dims, dtype)
 
 

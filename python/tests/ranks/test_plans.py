@@ -340,3 +340,17 @@ def test_a_member_that_goes_on_and_one_that_does_not_are_told(alone: corro.Group
         pytest.raises(corro.MismatchError, match="rank 1 gave a plan as `after`, but rank 0 none"),
     ):
         corro.load_plan(plan, after=before if corro.rank() == 1 else None)
+
+
+@pytest.mark.parametrize("until", [-1, 2**32, 1.5, "3", None])
+def test_a_number_of_micro_batches_that_cannot_be(until: Any, alone: corro.Group) -> None:
+    with corro.load_plan(local("ahead", "behind"), alone) as loaded:
+        for call in (
+            lambda: loaded.run(until),
+            lambda: loaded.start(until),
+            lambda: loaded.serve("ahead", {}, until),
+        ):
+            with pytest.raises(corro.InvalidArgumentError, match="until has to be a whole number"):
+                call()
+        with pytest.raises(corro.InvalidArgumentError, match="slot has to be a whole number"):
+            loaded.slot("c0", until)
