@@ -35,9 +35,10 @@ inline constexpr std::array<RealField<MemoryUse>, 5> kMemoryFields = {{
     {"transient", &MemoryUse::transient},
 }};
 
-inline constexpr std::array<RealField<StageEstimate>, 11> kEstimateFields = {{
+inline constexpr std::array<RealField<StageEstimate>, 12> kEstimateFields = {{
     {"forward", &StageEstimate::forward},
     {"backward", &StageEstimate::backward},
+    {"weight_gradients", &StageEstimate::weight_part},
     {"recompute", &StageEstimate::recompute},
     {"exchanges", &StageEstimate::exchanges},
     {"weights", &StageEstimate::weights},

@@ -284,6 +284,8 @@ PlannedStage DecisionReader::read_stage(const Json& item, const Place& place,
   }
   if (reading_.ok()) read_recompute(object, place, stage);
   read_reals(object, place, "seconds", kEstimateFields, stage.estimate);
+  if (stage.estimate.weight_part > stage.estimate.backward)
+    reading_.fail({&place, "seconds", {}}, "weight_gradients are a part of backward");
   read_reals(object, place, "memory_bytes", kMemoryFields, stage.estimate.memory);
   return stage;
 }

@@ -42,18 +42,22 @@ void add_time_axis(Canvas& canvas, double y, double seconds) {
   }
 }
 
+std::string_view words_of(Work work) {
+  return work == Work::kWeightGradients ? "gradients of weights" : name_of(work);
+}
+
 void add_block(Canvas& canvas, const Block& block, double end, double row) {
   const double scale = (kRight - kLeft) / end;
   const double x = kLeft + block.start * scale;
   const double width = std::min(block.end, end) * scale + kLeft - x;
   const double y = kLegend + block.stage * row;
-  const bool is_piece = block.work == Work::kForward || block.work == Work::kBackward;
+  const bool is_piece = block.work != Work::kSync && block.work != Work::kUpdate;
   const std::string chunk = block.chunk == 0 ? "" : fmt::format(", chunk {}", block.chunk);
   const std::string what =
       is_piece ? fmt::format(" of micro-batch {}{}", block.micro_batch, chunk) : "";
   canvas.box({x, y + 1, std::max(0.3, width - 0.6), row - 2},
              fmt::format("{} c{}", name_of(block.work), block.chunk % 4),
-             fmt::format("stage {}: {}{}, {} to {}", block.stage, name_of(block.work), what,
+             fmt::format("stage {}: {}{}, {} to {}", block.stage, words_of(block.work), what,
                          seconds_text(block.start), seconds_text(block.end)));
   const std::string number = fmt::format("{}", block.micro_batch);
   if (is_piece && row >= 14 && width > 4 + 6.5 * static_cast<double>(number.size())) {
@@ -183,6 +187,19 @@ void add_host(Canvas& canvas, const DecisionFile& file, const Grid& grid, uint32
   }
 }
 
+/// Of zero bubble, backward and recompute go without the gradients of weights; the first part of a
+/// step has nothing of its end.
+std::vector<std::pair<std::string, std::string>> timeline_legend(bool splits, bool is_whole) {
+  std::vector<std::pair<std::string, std::string>> legend = {
+      {"forward", "forward"},
+      {"backward", splits ? "gradients of inputs, and recompute" : "backward and recompute"}};
+  if (splits) legend.emplace_back("weight_gradients", "gradients of weights");
+  if (!is_whole) return legend;
+  legend.emplace_back("sync", "sync");
+  legend.emplace_back("update", "update");
+  return legend;
+}
+
 }  // namespace
 
 Drawing draw_timeline(const DecisionFile& file) {
@@ -190,17 +207,14 @@ Drawing draw_timeline(const DecisionFile& file) {
   const Timeline timeline = timeline_of(best);
   Drawing drawing{.title = "Timeline", .height = 24};
   if (timeline.blocks.empty() || !(timeline.end > 0)) {
-    drawing.note = fmt::format("Pipelines of more than {} stages are not drawn, nor zero bubble.",
-                               kMostDrawnStages);
+    drawing.note = fmt::format(
+        "Pipelines of more than {} stages and steps of decades are not drawn.", kMostDrawnStages);
     return drawing;
   }
   Canvas canvas;
   const double row = row_height(best.stages.size());
   add_legend(canvas, kLeft,
-             {{"forward", "forward"},
-              {"backward", "backward and recompute"},
-              {"sync", "sync"},
-              {"update", "update"}});
+             timeline_legend(best.shape.schedule == Schedule::kZeroBubble, timeline.is_whole));
   const double bottom = kLegend + row * static_cast<double>(best.stages.size());
   for (size_t s = 0; s < best.stages.size(); ++s) {
     const double y = kLegend + row * static_cast<double>(s);
@@ -216,6 +230,7 @@ Drawing draw_timeline(const DecisionFile& file) {
                            "The first part of a step of {}, by the cost model. Numbers are "
                            "micro-batches, of {}.",
                            seconds_text(best.step), best.shape.micro_batches);
+  if (best.shape.chunks > 1) drawing.note += " Later chunks of a stage are lighter.";
   drawing.height = bottom + 28;
   drawing.body = canvas.take();
   return drawing;
@@ -249,6 +264,8 @@ Drawing draw_memory(const DecisionFile& file) {
     drawing.note = fmt::format(
         "The dashed line is what a device may hold: {} of the fullest stage.", bytes_text(limit));
   }
+  if (groups.size() < stages.size())
+    drawing.note += " Neighbouring stages that hold the same share a bar.";
   if (rows < groups.size()) {
     drawing.note += fmt::format(" The first {} rows of {}.", rows, groups.size());
   }
@@ -286,37 +303,6 @@ std::vector<Drawing> drawings_of(const DecisionFile& file) {
   return {draw_timeline(file), draw_memory(file), draw_placement(file)};
 }
 
-std::string_view drawing_style() {
-  return R"(svg { --ink: #1d2430; --dim: #657080; --line: #c4ccd6; --idle: #eef1f5; --paper: #ffffff;
-  font: 12px system-ui, sans-serif; }
-@media (prefers-color-scheme: dark) {
-  svg { --ink: #e4e9f0; --dim: #9aa6b5; --line: #3c4654; --idle: #232a34; --paper: #14181e; } }
-.paper { fill: var(--paper); }
-.t { fill: var(--ink); font-size: 12px; }
-.h { fill: var(--ink); font-size: 16px; font-weight: 600; }
-.note { fill: var(--dim); font-size: 12px; }
-.in { fill: #ffffff; font-size: 11px; pointer-events: none; }
-.axis { stroke: var(--line); }
-.idle { fill: var(--idle); }
-.forward { fill: #3b76c4; }
-.backward { fill: #2c8c5a; }
-.c1 { fill-opacity: 0.9; }
-.c2 { fill-opacity: 0.8; }
-.c3 { fill-opacity: 0.72; }
-.sync { fill: #c07a1c; }
-.update { fill: #8459b8; }
-.weights { fill: #3b76c4; }
-.gradients { fill: #4fa3a5; }
-.optimizer { fill: #8459b8; }
-.activations { fill: #c07a1c; }
-.transient { fill: #b8515f; }
-.limit { stroke: #d03040; stroke-width: 2; stroke-dasharray: 5 3; }
-.host { fill: none; stroke: var(--line); rx: 4; }
-.device { rx: 2; }
-.unused { fill: var(--idle); }
-)";
-}
-
 std::string decision_to_svg(const DecisionFile& file) {
   constexpr double kMargin = 20;
   double y = kMargin;
@@ -334,10 +320,10 @@ std::string decision_to_svg(const DecisionFile& file) {
   const double width = kDrawingWidth + 2 * kMargin;
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1:.0f}\" width=\"{0}\" "
-      "height=\"{1:.0f}\">\n<title>{2}</title>\n<style>\n{3}</style>\n"
-      "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n{4}</svg>\n",
+      "height=\"{1:.0f}\" {3}>\n<title>{2}</title>\n"
+      "<rect class=\"paper\" width=\"{0}\" height=\"{1:.0f}\"{4}/>\n{5}</svg>\n",
       width, y, escaped(fmt::format("{} on {}", file.model.name, file.cluster.name)),
-      drawing_style(), body);
+      kFontAttributes, attributes_of("paper"), body);
 }
 
 }  // namespace corro::plan

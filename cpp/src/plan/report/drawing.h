@@ -15,16 +15,13 @@ struct Drawing {
   std::string title = {};
   std::string note = {};  ///< A sentence below; may be empty.
   double height = 0;
-  std::string body = {};  ///< Elements with the classes of drawing_style().
+  std::string body = {};  ///< Elements, which look the same without a style (look.h).
 };
 
 [[nodiscard]] Drawing draw_timeline(const DecisionFile& file);
 [[nodiscard]] Drawing draw_memory(const DecisionFile& file);
 [[nodiscard]] Drawing draw_placement(const DecisionFile& file);
 [[nodiscard]] std::vector<Drawing> drawings_of(const DecisionFile& file);
-
-/// Rules for light and dark screens, for a <style> around drawings.
-[[nodiscard]] std::string_view drawing_style();
 
 /// A file with all drawings, one below the other. Well-formed XML; every name is escaped.
 [[nodiscard]] std::string decision_to_svg(const DecisionFile& file);

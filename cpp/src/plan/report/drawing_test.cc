@@ -1,5 +1,6 @@
 #include "plan/report/drawing.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 
 #include "plan/report/sample_decision.h"
 #include "plan/report/timeline.h"
+#include "plan/search/plan_graph.h"
 
 namespace corro::plan {
 namespace {
@@ -85,6 +87,23 @@ TEST(Svg, IsWellFormed) {
   EXPECT_NE(what_is_wrong("<svg>a & b</svg>"), "");
 }
 
+/// Editors, slides and converters know no rules of style sheets, or few.
+TEST(Svg, HasItsColoursAsAttributes) {
+  const std::string svg = decision_to_svg(sample_file());
+  for (const char* part : {"var(", "<style", "@media", "currentColor"})
+    EXPECT_THAT(svg, Not(HasSubstr(part)));
+  for (size_t at = 0; (at = svg.find('<', at)) != std::string::npos; ++at) {
+    const std::string_view tag = std::string_view(svg).substr(at, svg.find('>', at) - at);
+    if (tag.starts_with("<line")) {
+      EXPECT_THAT(tag, HasSubstr(" stroke=\"#"));
+    }
+    if (!tag.starts_with("<rect") && !tag.starts_with("<text")) continue;
+    EXPECT_EQ(count_of(tag, " fill=\""), 1U) << tag;
+  }
+  EXPECT_THAT(svg, HasSubstr("font-family="));
+  EXPECT_THAT(decision_to_html(sample_file()), Not(HasSubstr("var(")));
+}
+
 TEST(Html, EscapesEveryName) {
   const std::string html = decision_to_html(evil_file());
   EXPECT_THAT(html, Not(HasSubstr("<script")));
@@ -107,6 +126,23 @@ TEST(Memory, HasABarForEachTermAndTheLimit) {
   EXPECT_EQ(count_of(drawing.body, "class=\"activations\""), 4U + 1U);
   EXPECT_EQ(count_of(drawing.body, "class=\"limit\""), 4U);
   EXPECT_THAT(drawing.body, HasSubstr("<title>stage 0: activations 7.45 GiB</title>"));
+}
+
+TEST(Memory, SaysThatEqualStagesShareABar) {
+  DecisionFile file = sample_file();
+  EXPECT_THAT(draw_memory(file).note, Not(HasSubstr("share a bar")));
+  for (PlannedStage& stage : file.decision.best.stages) {
+    const PlannedStage& first = file.decision.best.stages.front();
+    stage.estimate = first.estimate;
+    stage.layers.end = stage.layers.begin + first.layers.end - first.layers.begin;
+    stage.type = first.type;
+    stage.recompute = first.recompute;
+    stage.memory_limit = first.memory_limit;
+    stage.devices = first.devices;
+  }
+  const Drawing drawing = draw_memory(file);
+  EXPECT_LT(count_of(drawing.body, "class=\"limit\""), 4U);
+  EXPECT_THAT(drawing.note, HasSubstr("Neighbouring stages that hold the same share a bar."));
 }
 
 TEST(Placement, HasASquareForEachDevice) {
@@ -151,6 +187,21 @@ TEST(Timeline, OfGPipeTakesAsLong) {
   const Timeline timeline =
       timeline_of(candidate_of({.pipeline = 4, .micro_batches = 8, .schedule = Schedule::kGPipe}));
   EXPECT_DOUBLE_EQ(timeline.end, 3 * (8 + 3));
+}
+
+/// Nothing goes backward before all has gone forward, also where the first part alone is shown.
+TEST(Timeline, OfALongGPipeStepGoesForwardFirst) {
+  for (const uint32_t micro_batches : {30U, 64U, 256U, 1U << 20U}) {
+    const Timeline timeline = timeline_of(candidate_of(
+        {.pipeline = 4, .micro_batches = micro_batches, .schedule = Schedule::kGPipe}));
+    EXPECT_FALSE(timeline.is_whole);
+    const auto backward = std::ranges::count(timeline.blocks, Work::kBackward, &Block::work);
+    EXPECT_EQ(backward > 0, micro_batches <= 256) << micro_batches;
+    for (const Block& block : timeline.blocks) {
+      if (block.work == Work::kForward) continue;
+      EXPECT_GE(block.start, micro_batches) << micro_batches;
+    }
+  }
 }
 
 TEST(Timeline, ChunksDivideTheFill) {
@@ -216,11 +267,98 @@ TEST(Timeline, EndsWithSyncAndUpdate) {
   EXPECT_DOUBLE_EQ(timeline_of(candidate).end, 9 + 6);
 }
 
+Candidate split_candidate(uint32_t stages, uint32_t micro_batches) {
+  Candidate candidate = candidate_of(
+      {.pipeline = stages, .micro_batches = micro_batches, .schedule = Schedule::kZeroBubble});
+  for (uint32_t s = 0; s < stages; ++s) {
+    candidate.stages[s].devices = 1;
+    candidate.stages[s].estimate.forward = 1 + 0.1 * s;
+    candidate.stages[s].estimate.weight_part = 0.9;
+  }
+  return candidate;
+}
+
+TEST(Timeline, OfZeroBubbleIsTheSimulatedSchedule) {
+  for (const uint32_t stages : {2U, 4U, 7U}) {
+    for (const uint32_t micro_batches : {1U, 8U, 20U}) {
+      Candidate candidate = split_candidate(stages, micro_batches);
+      const Timeline timeline = timeline_of(candidate);
+      EXPECT_TRUE(timeline.is_whole);
+      EXPECT_NEAR(timeline.end, simulate(candidate).value(), 1e-9);
+      for (const Work work : {Work::kForward, Work::kBackward, Work::kWeightGradients}) {
+        EXPECT_EQ(std::ranges::count(timeline.blocks, work, &Block::work), stages * micro_batches);
+      }
+    }
+  }
+}
+
+TEST(Timeline, OfZeroBubbleHasEachPieceInItsPlace) {
+  const Timeline timeline = timeline_of(split_candidate(4, 12));
+  const auto find = [&](Work work, uint32_t stage, uint32_t micro_batch) {
+    return *std::ranges::find_if(timeline.blocks, [&](const Block& block) {
+      return block.work == work && block.stage == stage && block.micro_batch == micro_batch;
+    });
+  };
+  for (uint32_t s = 0; s < 4; ++s) {
+    double busy = 0;
+    double first = 1e9;
+    double last = 0;
+    for (uint32_t i = 0; i < 12; ++i) {
+      const Block forward = find(Work::kForward, s, i);
+      const Block backward = find(Work::kBackward, s, i);
+      const Block weights = find(Work::kWeightGradients, s, i);
+      EXPECT_NEAR(forward.end - forward.start, 1 + 0.1 * s, 1e-6);
+      EXPECT_NEAR(backward.end - backward.start, 1.1, 1e-6);
+      EXPECT_NEAR(weights.end - weights.start, 0.9, 1e-6);
+      EXPECT_GE(backward.start, forward.end);
+      EXPECT_GE(weights.start, backward.end);
+      if (s > 0) {
+        EXPECT_GE(forward.start, find(Work::kForward, s - 1, i).end);
+        EXPECT_GE(find(Work::kBackward, s - 1, i).start, backward.end);
+      }
+      busy +=
+          forward.end - forward.start + backward.end - backward.start + weights.end - weights.start;
+      first = std::min(first, forward.start);
+      last = std::max(last, weights.end);
+    }
+    EXPECT_LE(busy, last - first + 1e-6) << "a stage does one thing at a time";
+  }
+}
+
+TEST(Timeline, OfALongZeroBubbleStepShowsItsFirstPart) {
+  const Timeline timeline = timeline_of(split_candidate(4, 1U << 20U));
+  EXPECT_FALSE(timeline.is_whole);
+  EXPECT_GT(std::ranges::count(timeline.blocks, Work::kWeightGradients, &Block::work), 0);
+  EXPECT_LT(timeline.blocks.size(), 300U);
+}
+
+TEST(Timeline, OfZeroBubbleIsThatOfItsFileToo) {
+  DecisionFile file = sample_file();
+  file.decision.best.shape.schedule = Schedule::kZeroBubble;
+  for (PlannedStage& stage : file.decision.best.stages)
+    stage.estimate.weight_part = stage.estimate.backward / 3;
+  const std::string text = decision_to_json(file).value();
+  EXPECT_EQ(draw_timeline(read_decision(text, "plan.json").value()).body, draw_timeline(file).body);
+  file.decision.best.stages[0].estimate.forward = 1e30;
+  EXPECT_THAT(draw_timeline(file).note, HasSubstr("steps of decades are not drawn"));
+}
+
+TEST(Timeline, DrawsTheThreePiecesOfZeroBubble) {
+  DecisionFile file = sample_file();
+  file.decision.best.shape.schedule = Schedule::kZeroBubble;
+  file.decision.best.shape.chunks = 1;
+  for (PlannedStage& stage : file.decision.best.stages)
+    stage.estimate.weight_part = stage.estimate.backward / 2;
+  const Drawing drawing = draw_timeline(file);
+  for (const char* css : {"forward", "backward", "weight_gradients"})
+    EXPECT_GT(count_of(drawing.body, fmt::format("<rect class=\"{} c0\"", css)), 4U) << css;
+  EXPECT_THAT(drawing.body, HasSubstr(">gradients of weights</text>"));
+  EXPECT_THAT(drawing.body, HasSubstr("<title>stage 0: gradients of weights of micro-batch 0, "));
+}
+
 TEST(Timeline, HasNoBlocksForMoreStagesThanAreDrawn) {
   EXPECT_TRUE(timeline_of(candidate_of({.pipeline = kMostDrawnStages + 1})).blocks.empty());
   EXPECT_FALSE(timeline_of(candidate_of({.pipeline = kMostDrawnStages})).blocks.empty());
-  const JobShape split{.pipeline = 4, .micro_batches = 8, .schedule = Schedule::kZeroBubble};
-  EXPECT_TRUE(timeline_of(candidate_of(split)).blocks.empty());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "plan/report/drawing.h"
 #include "plan/report/facts.h"
+#include "plan/report/look.h"
 #include "plan/report/table.h"
 #include "plan/report/text_report.h"
 
@@ -46,9 +47,9 @@ std::string table_of(const std::vector<Fact>& facts, bool first_is_strong) {
 std::string section_of(const Drawing& drawing) {
   std::string html = fmt::format("<h2>{}</h2>\n", escaped(drawing.title));
   if (!drawing.body.empty()) {
-    html +=
-        fmt::format("<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {:.0f}\">\n{}</svg>\n",
-                    escaped(drawing.title), kDrawingWidth, drawing.height, drawing.body);
+    html += fmt::format(
+        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {} {:.0f}\" {}>\n{}</svg>\n",
+        escaped(drawing.title), kDrawingWidth, drawing.height, kFontAttributes, drawing.body);
   }
   if (!drawing.note.empty())
     html += fmt::format("<p class=\"note\">{}</p>\n", escaped(drawing.note));
@@ -64,7 +65,7 @@ std::string decision_to_html(const DecisionFile& file) {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{0}</title>\n<style>\n{1}{2}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-      title, drawing_style(), kPageStyle);
+      title, dark_style(), kPageStyle);
   if (!file.decision.why.empty()) html += fmt::format("<p>{}</p>\n", escaped(file.decision.why));
   html += table_of(facts.predictions, true) + table_of(facts.decisions, false) +
           table_of(facts.certificates, false);

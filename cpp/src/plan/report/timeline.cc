@@ -4,11 +4,14 @@
 #include <cmath>
 #include <optional>
 
+#include "plan/search/plan_graph.h"
+
 namespace corro::plan {
 namespace {
 
 constexpr uint32_t kMostChunks = 64;
-constexpr uint32_t kWholePieces = 24;  ///< Of a stage: as many fit beside each other.
+constexpr uint32_t kMostOfGPipe = 256;  ///< Micro-batches of which all forward is drawn.
+constexpr uint32_t kWholePieces = 24;   ///< Of a stage: as many fit beside each other.
 
 bool is_interleaved(const JobShape& shape) {
   return shape.schedule == Schedule::kInterleaved && shape.chunks > 1 && shape.pipeline > 1 &&
@@ -109,6 +112,31 @@ class Simulation {
   std::vector<Block> blocks_ = {};
 };
 
+/// Virtual time counts nanoseconds, in 64 bits.
+bool fits_virtual_time(const Candidate& candidate, uint32_t micro_batches) {
+  constexpr double kMostSeconds = 1e9;
+  double seconds = 0;
+  for (const PlannedStage& stage : candidate.stages) seconds += stage.estimate.period();
+  return seconds * micro_batches < kMostSeconds;
+}
+
+/// Zero bubble's; empty for a graph that would stand still, and for times of decades.
+std::vector<Block> fire(const Candidate& candidate, uint32_t micro_batches) {
+  constexpr Work kWorks[] = {Work::kForward, Work::kBackward, Work::kWeightGradients};
+  std::vector<Block> blocks;
+  if (!fits_virtual_time(candidate, micro_batches)) return blocks;
+  const auto firings = firings_of(candidate, micro_batches);
+  if (!firings.ok()) return blocks;
+  for (const Firing& firing : *firings) {
+    blocks.push_back({.stage = firing.stage,
+                      .work = kWorks[static_cast<size_t>(firing.kind)],
+                      .micro_batch = firing.micro_batch,
+                      .start = firing.start,
+                      .end = firing.end});
+  }
+  return blocks;
+}
+
 void add_step_end(const Candidate& candidate, Timeline& timeline) {
   std::vector<double> ends(candidate.stages.size());
   for (const Block& block : timeline.blocks) {
@@ -136,6 +164,14 @@ double end_of_first_part(const Timeline& timeline, uint32_t pieces) {
   return end;
 }
 
+double start_of_backward(const Timeline& timeline) {
+  double start = timeline.end;
+  for (const Block& block : timeline.blocks) {
+    if (block.work == Work::kBackward) start = std::min(start, block.start);
+  }
+  return start;
+}
+
 }  // namespace
 
 std::vector<Turn> turns_of(const JobShape& shape, uint32_t stage) {
@@ -154,19 +190,25 @@ Timeline timeline_of(const Candidate& candidate) {
   JobShape shape = candidate.shape;
   if (shape.pipeline > kMostDrawnStages || shape.chunks > kMostChunks) return {};
   if (candidate.stages.size() != shape.pipeline || shape.micro_batches == 0) return {};
-  if (shape.schedule == Schedule::kZeroBubble) return {};  // It has no fixed order.
   // What comes later looks like what is shown; a multiple of the stages, for the interleaved order.
-  const uint32_t most = 4 * std::max(shape.pipeline, 8U);
+  // GPipe's backward comes after all forward, of however many micro-batches.
+  const bool is_gpipe = shape.schedule == Schedule::kGPipe;
+  const uint32_t most = is_gpipe ? kMostOfGPipe : 4 * std::max(shape.pipeline, 8U);
   const bool is_cut = shape.micro_batches > most;
   if (is_cut) shape.micro_batches = most - most % shape.pipeline;
-  Timeline timeline{.blocks = Simulation(candidate, shape).run()};
+  const bool splits = shape.schedule == Schedule::kZeroBubble;
+  Timeline timeline{.blocks = splits ? fire(candidate, shape.micro_batches)
+                                     : Simulation(candidate, shape).run()};
+  if (timeline.blocks.empty()) return {};
   const uint32_t pieces = shape.micro_batches * chunks_of(shape);
   timeline.is_whole = !is_cut && pieces <= kWholePieces;
   if (timeline.is_whole) {
     add_step_end(candidate, timeline);
   } else {
-    const uint32_t shown = std::max(kWholePieces, warmup_of(shape, 0) + kWholePieces / 2);
+    uint32_t shown = std::max(kWholePieces, warmup_of(shape, 0) + kWholePieces / 2);
+    if (splits) shown = shown * 3 / 2;  // Each backward is two pieces.
     timeline.end = end_of_first_part(timeline, shown);
+    if (is_gpipe && is_cut) timeline.end = start_of_backward(timeline);
     std::erase_if(timeline.blocks, [&](const Block& block) { return block.start >= timeline.end; });
   }
   return timeline;

@@ -3,7 +3,8 @@
 // Each stage has its micro-batches in a fixed order, and begins a piece of work when the one before
 // it in that order is done and its neighbour has handed over what it needs. A hop occupies the
 // stage that receives, as in step_cost.h, so a step of equal stages takes as long as the formula
-// says.
+// says. Zero bubble has no fixed order: what its stages do is what the executor does in virtual
+// time, by which the planner simulates a step.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,12 @@
 
 namespace corro::plan {
 
-enum class Work : uint8_t { kForward, kBackward, kSync, kUpdate };
-inline constexpr int kWorkCount = 4;
+/// kBackward is all of it, but for zero bubble, which has the gradients of weights by themselves.
+enum class Work : uint8_t { kForward, kBackward, kWeightGradients, kSync, kUpdate };
+inline constexpr int kWorkCount = 5;
 [[nodiscard]] constexpr std::string_view name_of(Work work) {
-  constexpr std::string_view kNames[] = {"forward", "backward", "sync", "update"};
+  constexpr std::string_view kNames[] = {"forward", "backward", "weight_gradients", "sync",
+                                         "update"};
   return kNames[static_cast<size_t>(work)];
 }
 
@@ -49,8 +52,7 @@ struct Turn {
 [[nodiscard]] std::vector<Turn> turns_of(const JobShape& shape, uint32_t stage);
 
 /// All of a step if it is short, otherwise its first part. Without blocks for more stages than
-/// kMostDrawnStages, for zero bubble, and for a candidate whose stages are not as many as its shape
-/// says.
+/// kMostDrawnStages, and for a candidate whose stages are not as many as its shape says.
 [[nodiscard]] Timeline timeline_of(const Candidate& candidate);
 
 }  // namespace corro::plan

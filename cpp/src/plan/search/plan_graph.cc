@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <optional>
+#include <string_view>
 
 #include "graph/cut.h"
 #include "graph/executor.h"
@@ -132,6 +135,20 @@ class GraphBuilder {
   Plan plan_;
 };
 
+/// GraphBuilder names services "F3", "B3" and "W3" on the rank of stage 3; others move something.
+std::optional<Firing> firing_of(const graph::VirtualFiring& seen) {
+  constexpr std::string_view kKinds = "FBW";
+  const size_t kind = kKinds.find(seen.name.front());
+  Firing firing{.micro_batch = seen.generation.micro};
+  const char* end = seen.name.data() + seen.name.size();
+  const auto [stop, error] = std::from_chars(seen.name.data() + 1, end, firing.stage);
+  if (kind == std::string_view::npos || error != std::errc() || stop != end) return {};
+  firing.kind = static_cast<Firing::Kind>(kind);
+  firing.start = std::chrono::duration<double>(seen.start.since_start).count();
+  firing.end = std::chrono::duration<double>(seen.end.since_start).count();
+  return firing;
+}
+
 }  // namespace
 
 uint32_t credits_of(const JobShape& shape, uint32_t stage) {
@@ -144,6 +161,18 @@ uint32_t credits_of(const JobShape& shape, uint32_t stage) {
 
 Plan graph_of(const Candidate& candidate, uint32_t replicas, const std::vector<uint32_t>& credits) {
   return GraphBuilder(candidate, replicas, credits).build();
+}
+
+Result<std::vector<Firing>> firings_of(const Candidate& candidate, uint32_t micro_batches) {
+  std::vector<Firing> firings;
+  const Plan plan = graph::expand(graph_of(candidate, 1));
+  graph::VirtualLanes lanes(plan, {.observer = [&](const graph::VirtualFiring& seen) {
+                              if (const auto firing = firing_of(seen)) firings.push_back(*firing);
+                            }});
+  CORRO_ASSIGN(const auto executor, graph::Executor::create(plan, lanes.lanes()));
+  executor->run_until(micro_batches);
+  (void)lanes.run(*executor);
+  return firings;
 }
 
 Result<double> simulate(const Candidate& candidate, const std::vector<uint32_t>& credits) {

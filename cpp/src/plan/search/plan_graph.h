@@ -1,6 +1,9 @@
 // The graph of a decision: what the executor runs, in virtual time here, for real elsewhere.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "base/status.h"
 #include "graph/plan.h"
 #include "plan/search/decision.h"
@@ -14,6 +17,21 @@ namespace corro::plan {
 /// and context-parallel group.
 [[nodiscard]] graph::Plan graph_of(const Candidate& candidate, uint32_t replicas,
                                    const std::vector<uint32_t>& credits = {});
+
+/// What a stage does for a micro-batch, in virtual time.
+struct Firing {
+  enum class Kind : uint8_t { kForward, kBackward, kWeights };
+  uint32_t stage = 0;
+  Kind kind = Kind::kForward;  ///< Of zero bubble, backward ends before the gradients of weights.
+  uint32_t micro_batch = 0;
+  double start = 0;  ///< Seconds.
+  double end = 0;
+};
+
+/// All that the stages of one pipeline do for the first `micro_batches`, as simulate() has it, in
+/// the order of their ends. For candidates of one chunk. Fails as simulate() does.
+[[nodiscard]] Result<std::vector<Firing>> firings_of(const Candidate& candidate,
+                                                     uint32_t micro_batches);
 
 /// Micro-batches that stage `stage` may have in flight.
 [[nodiscard]] uint32_t credits_of(const JobShape& shape, uint32_t stage);
