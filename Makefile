@@ -99,7 +99,7 @@ lint: setup $(STAMPS)/packages-clang $(STAMPS)/packages-lint ## Run every format
 	@tools/lint.sh
 
 .PHONY: floors
-floors: setup ## Check every include and import against the floors, and the size of rooms
+floors: setup ## Check every include and import against the floors; name large classes
 	@$(VENV)/python tools/check_floors.py
 	@$(VENV)/python tools/check_rooms.py
 	@$(VENV)/python -m pytest -q -p no:cacheprovider tools/check_floors_test.py tools/check_rooms_test.py

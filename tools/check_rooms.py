@@ -1,10 +1,12 @@
-"""Counts the methods of every class in cpp/src/runtime, and the lines of engine.h and engine.cc.
+"""Counts the methods of every class in cpp/src, and the lines of runtime/engine.h and engine.cc.
 
     tools/check_rooms.py [ROOT]
 
-A class there is a room with one owner (docs/design/0008-rooms.md), and more than 25 methods are two
-rooms. Methods are the functions that a class body declares, public and private, one-line accessors
-too. Constructors, destructors and operators are none; functions of classes inside count for those.
+A class is a room with one owner (docs/design/0008-rooms.md), and more than 25 methods are a sign of
+two. A sign is all that it is, so this only warns: a class that is cut to fit the count gains
+nothing. Methods are the functions that a class body declares, public and private, one-line
+accessors too. Constructors, destructors and operators are none; functions of classes inside count
+for those.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_METHODS = 25
-MOST_LINES = {"engine.h": 300, "engine.cc": 300}
+MOST_LINES = {"runtime/engine.h": 300, "runtime/engine.cc": 300}
 
 # Comments, and text in quotes: neither may look like code.
 NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
-CLASS = re.compile(r"(?<!enum )\b(?:class|struct)\s+(\w+)(?:\s+final)?\s*(?::[^;{(]*)?\{")
+ATTRIBUTE = r"(?:(?:alignas|CORRO_[A-Z_]+)(?:\s*\([^()]*\))?\s+)*"
+CLASS = re.compile(
+    rf"(?<!enum )\b(?:class|struct)\s+{ATTRIBUTE}(\w+)(?:\s+final)?\s*(?::[^;{{(]*)?\{{"
+)
 ANGLES = re.compile(r"<[^<>]*>")
 # What has parentheses and is no list of parameters.
 WRAPPED = re.compile(r"\b(?:alignas|CORRO_[A-Z_]+)\s*\([^()]*\)|\[\[.*?\]\]")
@@ -80,31 +85,33 @@ def classes(source: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def check(root: Path) -> list[str]:
-    problems = []
-    runtime = root / "cpp/src/runtime"
-    for path in sorted([*runtime.glob("*.h"), *runtime.glob("*.cc")]):
+    """Returns a warning for each class and file of cpp/src that is large."""
+    warnings = []
+    folder = root / "cpp/src"
+    for path in sorted([*folder.rglob("*.h"), *folder.rglob("*.cc")]):
         source = path.read_text()
-        lines, most = source.count("\n"), MOST_LINES.get(path.name)
+        name = str(path.relative_to(folder))
+        lines, most = source.count("\n"), MOST_LINES.get(name)
         if most and lines > most:
-            problems.append(f"{path}: {lines} lines, more than {most}")
+            warnings.append(f"{name}: {lines} lines, more than {most}")
         if path.stem.endswith("_test"):
             continue
-        for name, methods in classes(source):
+        for room, methods in classes(source):
             if len(methods) > MOST_METHODS:
-                problems.append(
-                    f"{path}: {name} has {len(methods)} methods, more than {MOST_METHODS}"
+                warnings.append(
+                    f"{name}: {room} has {len(methods)} methods, more than {MOST_METHODS}"
                 )
-    return problems
+    return warnings
 
 
-def main() -> int:
+def main() -> None:
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
-    problems = check(root)
-    for problem in problems:
-        print(problem.removeprefix(f"{root}/"), file=sys.stderr)
-    print(f"rooms: {len(problems)} problems" if problems else "rooms: none is too large")
-    return 1 if problems else 0
+    warnings = check(root)
+    for warning in warnings:
+        print(f"rooms: warning: {warning}")
+    if not warnings:
+        print("rooms: none is large")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
