@@ -99,10 +99,11 @@ lint: setup $(STAMPS)/packages-clang $(STAMPS)/packages-lint ## Run every format
 	@tools/lint.sh
 
 .PHONY: floors
-floors: setup ## Check every include and import against the floors; name large classes
+floors: setup ## Check every include and import against the floors; print the large rooms and the changed prose
 	@$(VENV)/python tools/check_floors.py
 	@$(VENV)/python tools/check_rooms.py
-	@$(VENV)/python -m pytest -q -p no:cacheprovider tools/check_floors_test.py tools/check_rooms_test.py
+	@$(VENV)/python tools/check_prose.py
+	@$(VENV)/python -m pytest -q -p no:cacheprovider tools/check_floors_test.py tools/check_rooms_test.py tools/check_prose_test.py
 
 .PHONY: format
 format: setup $(STAMPS)/packages-clang ## Format C++, CMake and Python sources
