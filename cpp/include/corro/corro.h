@@ -435,8 +435,12 @@ CORRO_API corro_code corro_firing_done(const corro_firing* firing, corro_code co
 /* clang-format off */
 /* Buckets: gradients that are reduced together while the rest of them is still being computed.
  *
- *   corro_bucket_part parts[2] = {{.struct_size = sizeof parts[0], .dtype = CORRO_F32, .data = gw, .count = 100, .bucket = 0},
- *                                 {.struct_size = sizeof parts[0], .dtype = CORRO_F32, .data = gb, .count = 10, .bucket = 0}};
+ *   corro_bucket_part weight = {.struct_size = sizeof weight, .dtype = CORRO_F32, .bucket = 0,
+ *                               .data = gw, .count = 100};
+ *   corro_bucket_part bias = weight;
+ *   bias.data = gb;
+ *   bias.count = 10;
+ *   corro_bucket_part parts[2] = {weight, bias};
  *   corro_bucket_options how = {.struct_size = sizeof how, .reduce_op = CORRO_AVERAGE};
  *   corro_bucket_set *set = NULL;
  *   corro_bucket_create(group, parts, 2, &how, &set, &error);
