@@ -124,15 +124,6 @@ Status make_copy_on_write(int fd, size_t offset, std::byte* data, size_t length)
   return {};
 }
 
-Status make_shared_again(int fd, size_t offset, std::byte* data, size_t length) {
-  check_range(offset, length);
-  if (mmap(data, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
-           static_cast<off_t>(offset)) == MAP_FAILED) {
-    return status_from_errno(fmt::format("map {} bytes of shared memory", length), errno);
-  }
-  return {};
-}
-
 Status commit(int fd, size_t offset, size_t length) {
   check_range(offset, length);
   if (length == 0) return {};

@@ -59,9 +59,6 @@ class Mapping {
 /// may use the range meanwhile.
 [[nodiscard]] Status make_private(std::byte* data, size_t length);
 
-/// Undoes it: [offset, offset + length) of `fd` is mapped at `data` again.
-[[nodiscard]] Status make_shared_again(int fd, size_t offset, std::byte* data, size_t length);
-
 /// Puts a private view of [offset, offset + length) of `fd` in the place of a shared one at `data`:
 /// what is stored there from now on is this process's alone. A page that this process has not
 /// stored to shows what others store. Calls nothing but the kernel: for forked children.

@@ -1,5 +1,6 @@
-// read_calibration(), read_profile() and read_runs() with files that hold anything: what they
-// accept is written and read again, or predicted.
+// read_calibration(), read_profile() and read_runs() with files that hold anything. An accepted
+// calibration is written and read again, times are looked up in an accepted profile, and accepted
+// runs are predicted.
 #include <cmath>
 #include <string_view>
 
@@ -21,8 +22,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto profile = plan::read_profile(text, "profile.json");
   if (profile.ok()) {
-    const auto again = plan::read_profile(plan::write_profile(*profile), "again");
-    CORRO_CHECK(again.ok() && *again == *profile);
     for (const auto& [layer, times] : profile->layers) {
       const auto found = profile->find(layer, times.front().samples * 3);
       CORRO_CHECK(found && found->forward >= 0 && std::isfinite(found->backward));

@@ -58,21 +58,4 @@ Result<Profile> read_profile(std::string_view text, std::string_view name) {
   return profile;
 }
 
-std::string write_profile(const Profile& profile) {
-  nlohmann::ordered_json layers = nlohmann::ordered_json::object();
-  for (const auto& [layer, times] : profile.layers) {
-    auto& list = layers[layer] = nlohmann::ordered_json::array();
-    for (const LayerTime& time : times) {
-      list.push_back(
-          {{"samples", time.samples}, {"forward", time.forward}, {"backward", time.backward}});
-    }
-  }
-  const nlohmann::ordered_json document = {{"corro_profile", kProfileVersion},
-                                           {"device", profile.device},
-                                           {"dtype", std::string(name_of(profile.dtype))},
-                                           {"update", profile.update},
-                                           {"layers", std::move(layers)}};
-  return document.dump(2) + "\n";
-}
-
 }  // namespace corro::plan

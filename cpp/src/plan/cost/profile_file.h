@@ -19,7 +19,4 @@ inline constexpr size_t kMostProfileBytes = size_t{4} << 20U;
 /// known, missing, no number, negative, or out of order.
 [[nodiscard]] Result<Profile> read_profile(std::string_view text, std::string_view name);
 
-/// Writes a file from which read_profile() gives the same numbers to the bit.
-[[nodiscard]] std::string write_profile(const Profile& profile);
-
 }  // namespace corro::plan

@@ -1,8 +1,7 @@
-// The model's file, version 1 (docs/planner.md): JSON, read with one clear error line, written so
-// that reading gives the same model. And read_model(), which takes the other two forms as well.
+// The model's file, version 1 (docs/planner.md): JSON, read with one clear error line. And
+// read_model(), which takes the other two forms as well.
 //
 //   CORRO_ASSIGN(const Model model, read_model(text, "config.json"));
-//   CORRO_ASSIGN(const std::string text, write_model(model));
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,12 @@
 namespace corro::plan {
 
 inline constexpr uint64_t kModelVersion = 1;
-/// Who reads a file need not read more: the parser refuses longer text.
+/// The reader of a file need not read more: the parser refuses longer text.
 inline constexpr size_t kMostModelBytes = kMostJsonBytes;
 inline constexpr uint32_t kMostLayers = 1U << 17U;
 inline constexpr uint32_t kMostOperators = 1U << 16U;  ///< Of a layer.
 
-/// What a user may say beside a description.
+/// A user's wishes beside a description.
 struct ModelOptions {
   uint32_t sequence = 0;  ///< Tokens per sample; 0: as described. A recorded model has its own.
   /// Gets what of a config.json was guessed and what is not counted, a line each, with its name in
@@ -39,10 +38,6 @@ struct ModelOptions {
 /// Reads a model from the value of a model file, whose text is for the lines of messages.
 [[nodiscard]] Result<Model> model_from_json(const Json& document, std::string_view name,
                                             std::string_view text = {});
-
-/// Writes a model file. Fields that hold their default are left out. INVALID_ARGUMENT for a model
-/// that read_model() would refuse.
-[[nodiscard]] Result<std::string> write_model(const Model& model);
 
 /// INVALID_ARGUMENT for a model of more than 1e18 parameters or kMostLayers layers, and for tied
 /// parameters that are more than those of the first layer or of the last one.

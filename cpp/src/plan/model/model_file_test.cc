@@ -9,6 +9,7 @@
 
 #include "plan/bad_files.h"
 #include "plan/model/known_models.h"
+#include "plan/model/model_writer.h"
 
 namespace corro::plan {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "plan/model/model_file.h"
+#include "plan/model/model_writer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace corro;

@@ -1,3 +1,5 @@
+#include "plan/model/model_writer.h"
+
 #include <string>
 #include <utility>
 

@@ -8,27 +8,6 @@
 namespace corro::plan {
 namespace {
 
-std::vector<LinkCluster> clusters_of_levels(const Links& links) {
-  std::vector<LinkCluster> clusters;
-  size_t begin = 0;  // Of the clusters of the level below.
-  uint32_t below = links.devices();
-  bool lowest = true;
-  for (const Links::Level& level : links.levels()) {
-    const size_t next = clusters.size();
-    for (uint32_t first = 0; first < below; first += level.members) {
-      LinkCluster& cluster = clusters.emplace_back();
-      for (uint32_t i = first; i < first + level.members; ++i)
-        (lowest ? cluster.devices : cluster.children)
-            .push_back(lowest ? i : static_cast<uint32_t>(begin + i));
-    }
-    begin = next;
-    below /= level.members;
-    lowest = false;
-  }
-  if (clusters.empty()) clusters.push_back({.children = {}, .devices = {0}});
-  return clusters;
-}
-
 struct TreeEdge {
   double bandwidth;
   uint32_t first;
@@ -133,7 +112,6 @@ class Joining {
 }  // namespace
 
 std::vector<LinkCluster> cluster_links(const Links& links) {
-  if (!links.levels().empty() || links.devices() == 1) return clusters_of_levels(links);
   return Joining(links.devices()).run(maximum_spanning_tree(links));
 }
 

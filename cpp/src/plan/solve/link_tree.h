@@ -15,7 +15,7 @@ struct LinkCluster {
 };
 
 /// Clusters with children before parents; the last one holds all devices. Equal links make one
-/// cluster. O(devices^2) for a matrix, O(devices) for a hierarchy.
+/// cluster. O(devices^2).
 [[nodiscard]] std::vector<LinkCluster> cluster_links(const Links& links);
 
 }  // namespace corro::plan

@@ -59,17 +59,6 @@ std::vector<uint32_t> hull_of(const std::vector<LayerOption>& options) {
 /// Sums of the same numbers in another order differ by this.
 double tolerance_of(double limit) { return 1e-12 * std::abs(limit); }
 
-/// Adds up what the counts take.
-void total(std::span<const LayerChoices> types, MemoryChoice& choice) {
-  choice.time = choice.memory = 0;
-  for (size_t type = 0; type < types.size(); ++type) {
-    for (size_t option = 0; option < types[type].options.size(); ++option) {
-      choice.time += choice.counts[type][option] * types[type].options[option].time;
-      choice.memory += choice.counts[type][option] * types[type].options[option].memory;
-    }
-  }
-}
-
 std::vector<uint32_t> layers_of(std::span<const LayerChoices> types) {
   std::vector<uint32_t> layers;
   for (const LayerChoices& type : types) layers.push_back(type.count);
@@ -81,139 +70,6 @@ MemoryOptions options_of(std::span<const LayerChoices> types) {
   for (const LayerChoices& type : types) options.push_back(type.options);
   return MemoryOptions(std::move(options));
 }
-
-/// A partial choice: the first layers, in one way.
-struct Point {
-  double memory;
-  double time;
-  uint32_t before;  ///< Number of the point it adds a layer to, in the list named by `added`.
-  bool added;       ///< True: one layer more of this option; false: the same without the option.
-};
-using Front = std::vector<Point>;
-
-/// Sorts by memory, drops what is beaten, and keeps at most `most` points: the fastest of each
-/// stretch of memory, and the smallest one, so that what fits is never lost.
-bool thin(Front& front, double limit, size_t most) {
-  std::ranges::stable_sort(front, [](const Point& a, const Point& b) {
-    return a.memory != b.memory ? a.memory < b.memory : a.time < b.time;
-  });
-  Front kept;
-  for (const Point& point : front) {
-    if (kept.empty() || point.time < kept.back().time) kept.push_back(point);
-  }
-  const bool whole = kept.size() <= most;
-  if (!whole) {
-    const double stretch = limit / static_cast<double>(most - 1);
-    Front thinned{kept.front()};
-    for (size_t i = 1; i < kept.size(); ++i) {
-      const bool last = i + 1 == kept.size();
-      if (last || std::floor(kept[i].memory / stretch) != std::floor(kept[i + 1].memory / stretch))
-        thinned.push_back(kept[i]);
-    }
-    kept = std::move(thinned);
-  }
-  front = std::move(kept);
-  return whole;
-}
-
-/// fronts[type][option][layers]: the best sums of all types before, and of so many layers of this
-/// type that take one of its first options. Either a layer more takes the option, or none does.
-class FrontProgram {
- public:
-  FrontProgram(std::span<const LayerChoices> types, double limit, size_t most)
-      : types_(types), limit_(limit + tolerance_of(limit)), most_(std::max<size_t>(most, 3)) {
-    for (const LayerChoices& type : types) {
-      frontiers_.push_back(frontier_of(type.options));
-      needed_after_.push_back(0);
-      for (double& needed : needed_after_) needed += smallest_of(needed_after_.size() - 1);
-      needed_after_.back() = 0;
-    }
-  }
-
-  /// False for `exact` once points had to be dropped.
-  std::optional<MemoryChoice> run() {
-    const Front nothing{{.memory = 0, .time = 0, .before = 0, .added = false}};
-    const Front* start = &nothing;
-    for (size_t type = 0; type < types_.size(); ++type) {
-      steps_.emplace_back();
-      for (size_t option = 0; option < frontiers_[type].size(); ++option) add_option(type, *start);
-      start = &steps_.back().back().back();
-    }
-    if (start->empty()) return std::nullopt;
-    return trace(static_cast<uint32_t>(start->size() - 1));
-  }
-
- private:
-  double smallest_of(size_t type) const {
-    return types_[type].options[frontiers_[type].front()].memory * types_[type].count;
-  }
-
-  void add_option(size_t type, const Front& start) {
-    auto& rows = steps_[type];
-    const std::vector<Front>* before = rows.empty() ? nullptr : &rows.back();
-    const LayerOption& option = types_[type].options[frontiers_[type][rows.size()]];
-    const double least = types_[type].options[frontiers_[type].front()].memory;
-    std::vector<Front> row;
-    for (uint32_t layers = 0; layers <= types_[type].count; ++layers) {
-      Front front;
-      if (layers == 0) front = unchanged(start);
-      if (layers > 0 && before != nullptr) front = unchanged((*before)[layers]);
-      const double needed = needed_after_[type] + least * (types_[type].count - layers);
-      if (layers > 0) {
-        const Front& fewer = row.back();
-        for (uint32_t i = 0; i < fewer.size(); ++i) {
-          const double memory = fewer[i].memory + option.memory;
-          if (memory + needed <= limit_)
-            front.push_back({memory, fewer[i].time + option.time, i, true});
-        }
-      }
-      exact_ = thin(front, limit_, most_) && exact_;
-      row.push_back(std::move(front));
-    }
-    rows.push_back(std::move(row));
-  }
-
-  static Front unchanged(const Front& front) {
-    Front same = front;
-    for (uint32_t i = 0; i < same.size(); ++i) {
-      same[i].before = i;
-      same[i].added = false;
-    }
-    return same;
-  }
-
-  MemoryChoice trace(uint32_t point) const {
-    MemoryChoice choice;
-    for (const LayerChoices& type : types_) choice.counts.emplace_back(type.options.size());
-    for (size_t type = types_.size(); type-- > 0;) {
-      size_t layers = types_[type].count;
-      size_t option = frontiers_[type].size() - 1;
-      while (true) {
-        const Point& at = steps_[type][option][layers][point];
-        point = at.before;
-        if (at.added) {
-          ++choice.counts[type][frontiers_[type][option]];
-          --layers;
-        } else if (option == 0 || layers == 0) {
-          break;
-        } else {
-          --option;
-        }
-      }
-    }
-    total(types_, choice);
-    choice.exact = exact_;
-    return choice;
-  }
-
-  std::span<const LayerChoices> types_;
-  double limit_;
-  size_t most_;
-  std::vector<std::vector<uint32_t>> frontiers_;
-  std::vector<double> needed_after_;  ///< By type: the least that the types after it take.
-  std::vector<std::vector<std::vector<Front>>> steps_;
-  bool exact_ = true;
-};
 
 }  // namespace
 
@@ -344,11 +200,6 @@ double least_memory(std::span<const LayerChoices> types) {
   return memory;
 }
 
-double memory_bound(std::span<const LayerChoices> types, double limit) {
-  check_types(types);
-  return options_of(types).bound(layers_of(types), limit);
-}
-
 std::optional<MemoryChoice> choose_quickly(std::span<const LayerChoices> types, double limit) {
   check_types(types);
   const MemoryOptions options = options_of(types);
@@ -362,17 +213,6 @@ std::optional<MemoryChoice> choose_quickly(std::span<const LayerChoices> types, 
   }
   choice.bound = std::min(options.bound(layers, limit), choice.time);
   choice.exact = choice.bound >= choice.time * (1 - 1e-12);
-  return choice;
-}
-
-std::optional<MemoryChoice> choose_exactly(std::span<const LayerChoices> types, double limit,
-                                           size_t most_points) {
-  std::optional<MemoryChoice> quick = choose_quickly(types, limit);
-  if (!quick || quick->exact) return quick;
-  std::optional<MemoryChoice> choice = FrontProgram(types, limit, most_points).run();
-  if (!choice) return quick;
-  if (choice->time > quick->time) return quick;
-  choice->bound = choice->exact ? choice->time : std::min(quick->bound, choice->time);
   return choice;
 }
 

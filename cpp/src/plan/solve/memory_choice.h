@@ -1,9 +1,9 @@
 // How each layer runs so that all of them fit in memory: of every layer type, how many layers take
 // which option (recompute, sharding, offload), least time first (planning.md 3c).
 //
-//   const LayerChoices block{.count = 6, .options = {{3, 5}, {3.4, 3}, {4, 1}}};   // {time,
-//   memory} const auto choice = choose_exactly({&block, 1}, 24);     // time 19.2, counts {{3, 3,
-//   0}} if (!choice) { /* needs least_memory({&block, 1}) */ }
+//   const LayerChoices block{.count = 6, .options = {{3, 5}, {3.4, 3}, {4, 1}}};  // {time, memory}
+//   const auto choice = choose_quickly({&block, 1}, 24);  // time 19.2, counts {{3, 3, 0}}
+//   if (!choice) { /* needs least_memory({&block, 1}) */ }
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace corro::plan {
 
-/// What one layer takes; any units, time >= 0 and memory >= 0, both finite.
+/// Time and memory of one layer; any units, time >= 0 and memory >= 0, both finite.
 struct LayerOption {
   double time;
   double memory;
@@ -34,8 +34,8 @@ struct MemoryChoice {
   bool exact = false;  ///< This one takes the least.
 };
 
-/// Options of layer types, put in order once for many counts and limits: what choose_quickly() and
-/// memory_bound() go by. Immutable.
+/// Options of layer types, put in order once for many counts and limits. choose_quickly() uses it.
+/// Immutable.
 class MemoryOptions {
  public:
   /// At least one option of each type.
@@ -49,7 +49,8 @@ class MemoryOptions {
   /// As choose_quickly() chooses for so many layers of each type, into `choice`, whose memory is
   /// used again. False if nothing fits.
   bool choose(std::span<const uint32_t> layers, double limit, Choice& choice) const;
-  /// As memory_bound().
+  /// The Lagrangian bound of the time within the limit, which is the linear program's optimum;
+  /// infinity if nothing fits. O(options).
   [[nodiscard]] double bound(std::span<const uint32_t> layers, double limit) const;
   /// Where the type's options begin in Choice::counts.
   [[nodiscard]] size_t begin_of(size_t type) const { return types_[type].begin; }
@@ -89,21 +90,10 @@ class MemoryOptions {
 /// Memory of the smallest choice: what the limit has to be for an answer.
 [[nodiscard]] double least_memory(std::span<const LayerChoices> types);
 
-/// Lagrangian bound of the time within the limit, which is the linear program's optimum; infinity
-/// if nothing fits. O(options log options).
-[[nodiscard]] double memory_bound(std::span<const LayerChoices> types, double limit);
-
 /// At most two options of a type, better ones while they fit: what the linear program chooses, with
 /// whole layers. Above its bound by less than one layer's step from an option to the next. Nothing
 /// if nothing fits. O(types options^2).
 [[nodiscard]] std::optional<MemoryChoice> choose_quickly(std::span<const LayerChoices> types,
                                                          double limit);
-
-/// Least time by dynamic programming over memory. Keeps at most `most_points` different amounts of
-/// memory after each layer: exact if they suffice (`exact` says so). Otherwise never worse than
-/// choose_quickly, nor than the optimum for a limit lower by the part (layers + options) /
-/// (most_points - 1). Never over the limit. Nothing if nothing fits. O(layers options most_points).
-[[nodiscard]] std::optional<MemoryChoice> choose_exactly(std::span<const LayerChoices> types,
-                                                         double limit, size_t most_points = 2560);
 
 }  // namespace corro::plan

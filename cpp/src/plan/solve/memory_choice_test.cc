@@ -80,31 +80,31 @@ TEST(MemoryChoice, ChoosesRecomputeForSixLayers) {  // T3
   const std::vector<std::pair<double, double>> rows{
       {30, 18}, {24, 19.2}, {18, 20.4}, {12, 22.2}, {6, 24}};
   for (const auto& [limit, time] : rows) {
-    const auto choice = choose_exactly(types, limit);
+    const auto choice = choose_quickly(types, limit);
     ASSERT_TRUE(choice) << limit;
     EXPECT_NEAR(choice->time, time, 1e-9) << limit;
-    EXPECT_TRUE(choice->exact);
-    EXPECT_NEAR(choose_quickly(types, limit)->time, time, 1e-9) << limit;
     expect_adds_up(types, *choice, limit);
   }
-  EXPECT_THAT(choose_exactly(types, 24)->counts, ElementsAre(ElementsAre(3, 3, 0)));
-  EXPECT_FALSE(choose_exactly(types, 5));
+  EXPECT_THAT(choose_quickly(types, 24)->counts, ElementsAre(ElementsAre(3, 3, 0)));
   EXPECT_FALSE(choose_quickly(types, 5));
-  EXPECT_EQ(memory_bound(types, 5), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(MemoryOptions({kBlock.options}).bound(std::vector<uint32_t>{kBlock.count}, 5),
+            std::numeric_limits<double>::infinity());
   EXPECT_EQ(least_memory(types), 6);
 }
 
-TEST(MemoryChoice, EqualsBruteForceOnSmallProblems) {
+TEST(MemoryChoice, EnclosesTheLeastTimeOfAllChoices) {
   RandomCosts costs(3);
   for (int i = 0; i < 400; ++i) {
     const std::vector<LayerChoices> types = random_types(costs, 4);
     const double limit = random_limit(types, costs);
     const double least = brute_force(types, limit);
-    const auto choice = choose_exactly(types, limit);
+    const auto choice = choose_quickly(types, limit);
     ASSERT_TRUE(choice);
-    EXPECT_TRUE(choice->exact);
-    EXPECT_NEAR(choice->time, least, 1e-9) << i;
-    EXPECT_LE(memory_bound(types, limit), least + 1e-9);
+    EXPECT_GE(choice->time, least - 1e-9) << i;
+    EXPECT_LE(choice->bound, least + 1e-9) << i;
+    if (choice->exact) {
+      EXPECT_NEAR(choice->time, least, 1e-9) << i;
+    }
     expect_adds_up(types, *choice, limit);
   }
 }
@@ -147,58 +147,28 @@ TEST(MemoryChoice, QuickChoiceOfOneTypeIsTheBestPair) {
   }
 }
 
-TEST(MemoryChoice, MoreMemoryNeverTakesMoreTime) {
+TEST(MemoryChoice, MoreMemoryNeverRaisesTheBound) {
   RandomCosts costs(5);
   for (int i = 0; i < 50; ++i) {
     const std::vector<LayerChoices> types = random_types(costs, 6);
     double before = std::numeric_limits<double>::infinity();
-    double bound_before = before;
     const double least = least_memory(types);
     for (int step = 0; step < 20; ++step) {
       const double limit = least * (1 + 0.1 * step) + 0.2 * step;
-      const double time = choose_exactly(types, limit)->time;
-      const double bound = memory_bound(types, limit);
-      EXPECT_LE(time, before + 1e-9);
-      EXPECT_LE(bound, bound_before + 1e-9);
-      EXPECT_LE(bound, time + 1e-9);
-      before = time;
-      bound_before = bound;
+      const double bound = choose_quickly(types, limit)->bound;
+      EXPECT_LE(bound, before + 1e-9);
+      before = bound;
     }
   }
-}
-
-TEST(MemoryChoice, FewPointsGiveTheOptimumOfASlightlyLowerLimit) {
-  RandomCosts costs(6);
-  int rounded = 0;
-  for (int i = 0; i < 40; ++i) {
-    LayerChoices type{.count = 12, .options = {}};
-    for (int option = 0; option < 8; ++option) type.options.push_back({costs.next(), costs.next()});
-    const std::span<const LayerChoices> types{&type, 1};
-    const double limit = random_limit(types, costs);
-    constexpr size_t kPoints = 60;
-    const auto choice = choose_exactly(types, limit, kPoints);
-    const auto exact = choose_exactly(types, limit, 1'000'000);
-    ASSERT_TRUE(exact->exact);
-    expect_adds_up(types, *choice, limit);
-    EXPECT_GE(choice->time, exact->time - 1e-9);
-    EXPECT_LE(choice->bound, exact->time + 1e-9);
-    rounded += choice->exact ? 0 : 1;
-    // Each layer and each option can lose a stretch.
-    const double lower = limit * (1 - (12.0 + 8) / (kPoints - 1));
-    if (const auto below = choose_exactly(types, lower, 1'000'000)) {
-      EXPECT_LE(choice->time, below->time + 1e-9);
-    }
-  }
-  EXPECT_GT(rounded, 0);
 }
 
 TEST(MemoryChoice, TakesNoLayersAndNoMemory) {
-  EXPECT_EQ(choose_exactly({}, 0)->time, 0);
+  EXPECT_EQ(choose_quickly({}, 0)->time, 0);
   const LayerChoices none{.count = 0, .options = {{1, 1}}};
-  EXPECT_EQ(choose_exactly({&none, 1}, 0)->time, 0);
+  EXPECT_EQ(choose_quickly({&none, 1}, 0)->time, 0);
   const LayerChoices free{.count = 3, .options = {{2, 0}, {1, 1}}};
-  EXPECT_EQ(choose_exactly({&free, 1}, 0)->time, 6);
-  EXPECT_EQ(choose_exactly({&free, 1}, 0)->memory, 0);
+  EXPECT_EQ(choose_quickly({&free, 1}, 0)->time, 6);
+  EXPECT_EQ(choose_quickly({&free, 1}, 0)->memory, 0);
 }
 
 TEST(MemoryChoice, RefusesTypesWithoutOptionsAndCostsThatAreNone) {

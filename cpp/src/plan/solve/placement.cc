@@ -123,23 +123,6 @@ Placement fill(const Links& links, const std::vector<LinkCluster>& clusters,
   return best;
 }
 
-/// True where each group of this order, and of what is filled before it, either fills whole
-/// clusters or fits in one several times over. Then filling is best: exchanging devices of two
-/// groups never makes both faster.
-bool nests(const Links& links, std::span<const Axis> axes, const std::vector<size_t>& order) {
-  if (links.levels().empty() || ranks_of(axes) != links.devices()) return false;
-  uint64_t cluster = 1;
-  for (const Links::Level& level : links.levels()) {
-    cluster *= level.members;
-    uint64_t group = 1;
-    for (const size_t axis : order) {
-      group *= axes[axis].size;
-      if (group % cluster != 0 && cluster % group != 0) return false;
-    }
-  }
-  return true;
-}
-
 /// Swaps devices while that makes the slowest groups faster, or others without harm to them.
 class Climb {
  public:
@@ -294,13 +277,11 @@ Result<Placement> place(const Links& links, std::span<const Axis> axes,
     if (axes[axis].size > 1) order.push_back(axis);
   }
   std::vector<Placement> filled;
-  bool nested = true;
   do {
-    nested = nested && nests(links, axes, order);
     filled.push_back(fill(links, clusters, axes, order));
   } while (std::next_permutation(order.begin(), order.end()));
   std::ranges::stable_sort(filled, {}, &Placement::cost);
-  if (nested || options.most_swaps == 0) return filled.front();
+  if (options.most_swaps == 0) return filled.front();
   constexpr size_t kMostClimbs = 4;
   filled.resize(std::min(filled.size(), kMostClimbs));
   for (Placement& placement : filled)

@@ -1,6 +1,6 @@
 // Which device does which part: groups that talk most get the fastest links (planning.md 3d).
 //
-//   const Links links = Links::hierarchy({{4, 300}, {2, 50}, {2, 12}});   // 16 devices
+//   CORRO_ASSIGN(const Links links, Links::matrix(16, bandwidths));
 //   const std::vector<Axis> axes{{.size = 4, .bytes = ring_bytes(4, 8)},             // tensor
 //                                {.size = 2, .bytes = ring_bytes(2, 4)},             // data
 //                                {.size = 2, .bytes = 1, .shape = GroupShape::kChain}};
@@ -20,13 +20,6 @@ namespace corro::plan {
 /// Immutable.
 class Links {
  public:
-  /// So many members, each of the level below (at first: devices), joined by this bandwidth.
-  struct Level {
-    uint32_t members;
-    double bandwidth;
-  };
-  /// Innermost level first; device numbers run through a level before the next.
-  [[nodiscard]] static Result<Links> hierarchy(std::vector<Level> levels);
   /// Row-major, devices x devices; the diagonal is not looked at. INVALID_ARGUMENT for another
   /// size, a bandwidth that is not positive and finite, and k_ij != k_ji.
   [[nodiscard]] static Result<Links> matrix(uint32_t devices, std::vector<double> bandwidths);
@@ -34,14 +27,11 @@ class Links {
   [[nodiscard]] uint32_t devices() const { return devices_; }
   /// Requires first != second, both below devices().
   [[nodiscard]] double between(uint32_t first, uint32_t second) const;
-  /// Empty for a matrix.
-  [[nodiscard]] const std::vector<Level>& levels() const { return levels_; }
 
  private:
   Links() = default;
 
   uint32_t devices_ = 0;
-  std::vector<Level> levels_;
   std::vector<double> bandwidths_;
 };
 
@@ -66,7 +56,7 @@ struct Placement {
   double cost = 0;  ///< Sum over axes of the slowest group's bytes / its slowest link.
 };
 
-/// What it costs to place ranks so. `devices` holds one for each rank, all different.
+/// The cost of placing ranks so. `devices` holds one for each rank, all different.
 [[nodiscard]] double placement_cost(const Links& links, std::span<const Axis> axes,
                                     std::span<const uint32_t> devices);
 

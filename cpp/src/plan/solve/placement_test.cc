@@ -16,8 +16,33 @@ namespace {
 
 using ::testing::HasSubstr;
 
+/// So many members, each of the level below (at first: devices), joined by this bandwidth.
+struct Level {
+  uint32_t members;
+  double bandwidth;
+};
+
+/// Innermost level first; device numbers run through a level before the next.
+Links hierarchy(const std::vector<Level>& levels) {
+  uint32_t devices = 1;
+  for (const Level& level : levels) devices *= level.members;
+  std::vector<double> bandwidths(size_t{devices} * devices);
+  for (uint32_t i = 0; i < devices; ++i) {
+    for (uint32_t j = 0; j < devices; ++j) {
+      uint32_t first = i;
+      uint32_t second = j;
+      for (size_t level = 0; first != second; ++level) {
+        first /= levels[level].members;
+        second /= levels[level].members;
+        bandwidths[size_t{i} * devices + j] = levels[level].bandwidth;
+      }
+    }
+  }
+  return *Links::matrix(devices, std::move(bandwidths));
+}
+
 /// T7: 16 devices, 2 switches of 2 nodes of 4.
-Links two_switches() { return *Links::hierarchy({{4, 300}, {2, 50}, {2, 12}}); }
+Links two_switches() { return hierarchy({{4, 300}, {2, 50}, {2, 12}}); }
 const Axis kTensor{.size = 4, .bytes = ring_bytes(4, 8)};
 const Axis kData{.size = 2, .bytes = ring_bytes(2, 4)};
 const Axis kPipeline{.size = 2, .bytes = 1, .shape = GroupShape::kChain};
@@ -114,13 +139,13 @@ TEST(Placement, IsBestOnHierarchiesWhoseSizesTheAxesDivide) {
   RandomCosts costs(30);
   const std::vector<std::vector<uint32_t>> members{{2, 2, 2}, {4, 2}, {2, 4}, {8}};
   for (int i = 0; i < 8; ++i) {
-    std::vector<Links::Level> levels;
+    std::vector<Level> levels;
     double bandwidth = 300;
     for (const uint32_t count : members[costs.upto(4)]) {
       levels.push_back({count, bandwidth});
       bandwidth /= 1 + costs.next();
     }
-    const Links links = *Links::hierarchy(levels);
+    const Links links = hierarchy(levels);
     const std::vector<std::vector<uint32_t>> shapes{{2, 4}, {2, 2, 2}, {8}, {4, 2}};
     const std::vector<Axis> axes = random_axes(costs, shapes[costs.upto(4)]);
     const auto best = place(links, axes, {.most_swaps = 0});
@@ -192,7 +217,7 @@ TEST(Placement, SwapsImproveWhatFillingGives) {
 
 TEST(Placement, KeepsGroupsInNodesThatTheyDoNotFill) {
   // Nodes of 6: each has room for a group of 4, and what is left makes one across nodes.
-  const Links links = *Links::hierarchy({{6, 100}, {4, 1}});
+  const Links links = hierarchy({{6, 100}, {4, 1}});
   const std::vector<Axis> axes{{.size = 4, .bytes = 100}, {.size = 4, .bytes = 1}};
   const auto best = place(links, axes);
   ASSERT_TRUE(best.ok());
@@ -200,7 +225,7 @@ TEST(Placement, KeepsGroupsInNodesThatTheyDoNotFill) {
 }
 
 TEST(Placement, PlacesOneRank) {
-  const auto best = place(*Links::hierarchy({}), std::vector<Axis>{});
+  const auto best = place(hierarchy({}), std::vector<Axis>{});
   ASSERT_TRUE(best.ok());
   EXPECT_EQ(best->devices, std::vector<uint32_t>{0});
   EXPECT_EQ(best->cost, 0);
@@ -224,8 +249,6 @@ TEST(Links, RefuseWhatIsNoBandwidth) {
   EXPECT_THAT(Links::matrix(2, {0, -1, -1, 0}).status().message(), HasSubstr("positive"));
   EXPECT_THAT(Links::matrix(2, {0, 1, 1}).status().message(), HasSubstr("3 bandwidths"));
   EXPECT_THAT(Links::matrix(0, {}).status().message(), HasSubstr("no devices"));
-  EXPECT_THAT(Links::hierarchy({{0, 1}}).status().message(), HasSubstr("0 members"));
-  EXPECT_THAT(Links::hierarchy({{4096, 1}, {8192, 1}}).status().message(), HasSubstr("more than"));
 }
 
 }  // namespace

@@ -21,16 +21,6 @@
 
 namespace corro::plan {
 
-/// Cuts a chain for devices in this order so that the slowest stage is fastest: ends[i] is the
-/// layer after stage i; a stage may be empty. `speeds` divide the layers' times. Exact; O(layers
-/// log).
-struct ChainSplit {
-  std::vector<uint32_t> ends;
-  double slowest = 0;
-};
-[[nodiscard]] ChainSplit split_evenly(std::span<const double> times,
-                                      std::span<const double> speeds);
-
 /// A step is constant + slowest * (longest stage) + others * (sum over the stages but the last)
 /// + last * (last stage), where the sums are over `fill` and the longest is over `time`. Of m
 /// micro-batches under 1F1B, `slowest` is m - 1.

@@ -22,42 +22,6 @@ using ::testing::HasSubstr;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-TEST(ChainSplit, GivesTheFasterDeviceMoreLayers) {  // T5
-  const std::vector<double> layers(10, 1.0);
-  const ChainSplit split = split_evenly(layers, std::vector<double>{3, 1});
-  EXPECT_THAT(split.ends, ElementsAre(8, 10));
-  EXPECT_DOUBLE_EQ(split.slowest, 8.0 / 3);
-}
-
-/// The least slowest stage of the layers from `begin` on the devices from `device` on.
-double brute_split(const std::vector<double>& times, const std::vector<double>& speeds,
-                   size_t begin, size_t device) {
-  if (device == speeds.size()) return begin == times.size() ? 0 : kInfinite;
-  double sum = 0;
-  double least = brute_split(times, speeds, begin, device + 1);
-  for (size_t end = begin; end < times.size(); ++end) {
-    sum += times[end];
-    least = std::min(
-        least, std::max(sum / speeds[device], brute_split(times, speeds, end + 1, device + 1)));
-  }
-  return least;
-}
-
-TEST(ChainSplit, EqualsBruteForce) {
-  RandomCosts costs(2);
-  for (int i = 0; i < 300; ++i) {
-    std::vector<double> times = costs.vector(costs.upto(8));
-    if (i % 2 == 0) std::ranges::for_each(times, [](double& time) { time = std::floor(time); });
-    std::vector<double> speeds = costs.vector(1 + costs.upto(4));
-    std::ranges::for_each(speeds, [](double& speed) { speed += 0.1; });
-    const ChainSplit split = split_evenly(times, speeds);
-    EXPECT_NEAR(split.slowest, brute_split(times, speeds, 0, 0), 1e-12);
-    EXPECT_EQ(split.ends.size(), speeds.size());
-    EXPECT_EQ(split.ends.back(), times.size());
-    EXPECT_TRUE(std::ranges::is_sorted(split.ends));
-  }
-}
-
 StagePlan solve(const StageProblem& problem, const StageOptions& options = {}) {
   auto plan = place_stages(problem, options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
