@@ -77,10 +77,6 @@ class Channel {
   [[nodiscard]] Slot& slot(uint32_t index) { return ring_[index]; }
   [[nodiscard]] uint32_t slots() const { return static_cast<uint32_t>(ring_.size()); }
   [[nodiscard]] uint32_t initial() const { return initial_; }
-  /// The three of them always add up to slots().
-  [[nodiscard]] uint64_t free_slots() const { return ring_.size() - (first_free_ - oldest_); }
-  [[nodiscard]] uint64_t open_slots() const { return first_free_ - published_; }
-  [[nodiscard]] uint64_t readable_slots() const { return published_ - oldest_; }
 
  private:
   Slot& at(uint64_t position) { return ring_[position % ring_.size()]; }

@@ -9,54 +9,12 @@
 #include "base/bytes.h"
 #include "graph/cut.h"
 #include "graph/ends.h"
+#include "graph/precedence.h"
 
 namespace corro::graph {
 namespace {
 
-constexpr ServiceId kNone = std::numeric_limits<ServiceId>::max();
 __extension__ using Wide = __int128;  // Products of two 64-bit quantities.
-
-/// Start of `to` in generation g + tokens comes no earlier than start of `from` in g, plus
-/// `duration`.
-struct Edge {
-  ServiceId from = 0;
-  ServiceId to = 0;
-  int64_t duration = 0;
-  uint64_t tokens = 0;
-};
-
-void add_lane_edges(const Plan& plan, std::vector<Edge>& edges) {
-  std::vector<std::vector<ServiceId>> members(plan.lanes.size());
-  for (ServiceId id = 0; id < plan.services.size(); ++id)
-    members[plan.services[id].lane].push_back(id);
-  for (LaneId lane = 0; lane < plan.lanes.size(); ++lane) {
-    if (plan.lanes[lane].order != LaneOrder::kAgreed) continue;
-    const auto& turn = members[lane];
-    for (size_t i = 0; i < turn.size(); ++i) {
-      const bool last = i + 1 == turn.size();
-      const int64_t duration =
-          plan.lanes[lane].depth == 1 ? plan.services[turn[i]].duration.count() : 0;
-      edges.push_back({turn[i], last ? turn.front() : turn[i + 1], duration, last ? 1U : 0U});
-    }
-  }
-}
-
-std::vector<Edge> edges_of(const Plan& plan) {
-  std::vector<Edge> edges;
-  const std::vector<ChannelEnds> ends = ends_of(plan);
-  for (ServiceId id = 0; id < plan.services.size(); ++id) {
-    const int64_t duration = plan.services[id].duration.count();
-    edges.push_back({id, id, duration, 1});  // A service never overlaps itself.
-    for (const ChannelId input : plan.services[id].inputs) {
-      const ChannelSpec& channel = plan.channels[input];
-      const ServiceId producer = ends[input].producers.front();
-      edges.push_back({producer, id, plan.services[producer].duration.count(), channel.initial});
-      edges.push_back({id, producer, duration, channel.slots - channel.initial});
-    }
-  }
-  add_lane_edges(plan, edges);
-  return edges;
-}
 
 /// Depth-first search over the edges without tokens; finds a cycle and keeps its services.
 class CycleSearch {
@@ -115,40 +73,6 @@ class CycleSearch {
   std::vector<State> state_;
   std::vector<ServiceId> cycle_;
 };
-
-struct Ratio {
-  Wide duration = 0;
-  Wide tokens = 1;
-};
-
-/// Returns duration and tokens of a cycle whose ratio is above `bound`, or nothing when there is
-/// none.
-std::optional<Ratio> find_slower_cycle(const std::vector<Edge>& edges, size_t services,
-                                       Ratio bound) {
-  std::vector<Wide> longest(services, 0);
-  std::vector<const Edge*> via(services, nullptr);
-  ServiceId improved = kNone;
-  for (size_t round = 0; round <= services; ++round) {
-    improved = kNone;
-    for (const Edge& edge : edges) {
-      const Wide weight = edge.duration * bound.tokens - edge.tokens * bound.duration;
-      if (longest[edge.from] + weight <= longest[edge.to]) continue;
-      longest[edge.to] = longest[edge.from] + weight;
-      via[edge.to] = &edge;
-      improved = edge.to;
-    }
-    if (improved == kNone) return std::nullopt;
-  }
-  for (size_t i = 0; i < services; ++i) improved = via[improved]->from;  // Now surely on the cycle.
-  Ratio found{.duration = 0, .tokens = 0};
-  ServiceId at = improved;
-  do {
-    found.duration += via[at]->duration;
-    found.tokens += via[at]->tokens;
-    at = via[at]->from;
-  } while (at != improved);
-  return found;
-}
 
 void write_numbers(ByteWriter& writer, const std::vector<uint32_t>& numbers) {
   writer.write(static_cast<uint32_t>(numbers.size()));
@@ -247,22 +171,5 @@ uint64_t hash_of(const Plan& plan) {
 }
 
 std::vector<ServiceId> find_token_free_cycle(const Plan& plan) { return CycleSearch(plan).run(); }
-
-double minimum_period_ns(const Plan& plan) {
-  const std::vector<Edge> edges = edges_of(plan);
-  Ratio slowest;
-  while (const auto found = find_slower_cycle(edges, plan.services.size(), slowest)) {
-    slowest = *found;
-  }
-  double period = static_cast<double>(slowest.duration) / static_cast<double>(slowest.tokens);
-  for (LaneId lane = 0; lane < plan.lanes.size(); ++lane) {
-    Wide work = 0;
-    for (const ServiceSpec& service : plan.services) {
-      if (service.lane == lane) work += service.duration.count();
-    }
-    period = std::max(period, static_cast<double>(work) / plan.lanes[lane].depth);
-  }
-  return period;
-}
 
 }  // namespace corro::graph

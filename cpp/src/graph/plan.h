@@ -33,7 +33,7 @@ inline constexpr uint64_t kMostSlotBytes = uint64_t{1} << 48U;
 inline constexpr Duration kMostDuration = std::chrono::hours(2);
 inline constexpr uint64_t kMostCount = uint64_t{1} << 40U;
 
-/// Who goes next when a lane has room.
+/// The service that goes next when a lane has room.
 enum class LaneOrder : uint8_t {
   kPriority,  ///< Of those ready, the least priority value; among equals the first in the plan.
   /// The services in plan order, one generation after the other, whoever is ready; one-shots in
@@ -49,7 +49,7 @@ struct LaneSpec {
   std::string name = {};
   LaneOrder order = LaneOrder::kPriority;
   uint32_t depth = 1;  ///< Firings in flight at a time.
-  /// Who has it, ascending. Several ranks: a communicator, which is in agreed order.
+  /// The ranks that have the lane, ascending. Several: a communicator, which is in agreed order.
   std::vector<uint32_t> ranks = {0};
 };
 
@@ -65,7 +65,8 @@ struct ChannelSpec {
   Duration transfer{};  ///< Predicted, from one rank to another.
 };
 
-/// What all ranks of a service's lane do together: the part of corro_op that names no memory.
+/// The operation that all ranks of a service's lane do together: the part of corro_op that names no
+/// memory.
 struct OperationSpec {
   OpKind kind = OpKind::kBarrier;  ///< No send or recv: channels between ranks are that.
   DType dtype = DType::kU8;
@@ -129,12 +130,5 @@ struct PlanLimits {
 /// channel is an edge to each consumer with `initial` tokens and one back with the free slots; a
 /// lane in agreed order is a cycle with one token. Requires a well formed plan of one rank.
 [[nodiscard]] std::vector<ServiceId> find_token_free_cycle(const Plan& plan);
-
-/// Returns a time that no schedule of the plan can beat, per generation: the maximum over cycles of
-/// durations / tokens, and over lanes of durations / depth. Lanes in agreed order of depth one
-/// reach it, priorities may not. Nanoseconds, exact up to the final division. Newton's iteration on
-/// the ratio with Bellman-Ford as the cycle finder (Lawler, "Combinatorial optimization",
-/// ch. 3.13). Requires a plan of one rank and check(plan).ok().
-[[nodiscard]] double minimum_period_ns(const Plan& plan);
 
 }  // namespace corro::graph

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/cut.h"
+#include "graph/minimum_period.h"
 
 namespace corro::plan {
 namespace {
