@@ -1,9 +1,9 @@
 // plan_corro: plans on real ranks, each case as one JSON line of rank 0.
 //
-//   plan_corro pipeline CREDITS DELAY ROUNDS    8 micro-batches through a stage on each rank;
-//   CREDITS
-//                                               "4,3,2,1" of each stage's stash; a forward takes a
-//                                               unit of 10 ms, a backward two, a link DELAY units
+//   plan_corro pipeline CREDITS DELAY ROUNDS    8 micro-batches through a stage on each rank.
+//                                               CREDITS: slots of each stage's stash, "4,3,2,1". A
+//                                               forward takes a unit of 10 ms, a backward two, a
+//                                               link DELAY units
 //   plan_corro firing ROUNDS                    a token between two ranks: one firing and its way
 //
 // Computing is replaced by waits. Times are of the slowest rank, medians of ROUNDS steps.

@@ -4,8 +4,8 @@
 //   MessagePipe pipe(std::move(socket), {});
 //   pipe.send({subject, Signal{.number = SIGTERM}});
 //   ... when readable: CORRO_TRY(pipe.read()); while (auto message = pipe.take()) ...
-//   ... when writable, or at once: pipe.flush();   or: pipe.watch(epoll, key), and in the loop
-//   pipe.flush_on(epoll)
+//   ... when writable, or at once: pipe.flush();
+//   ... or: pipe.watch(epoll, key), and in the loop: pipe.flush_on(epoll);
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@
 
 namespace corro::agent {
 
-/// What an agent behind a remote shell writes first: the shell's profile may have written before.
+/// The first bytes of an agent behind a remote shell: the shell's profile may write before them.
 inline constexpr std::string_view kPreamble = "\ncorro agent 4bf1c07e\n";
 
 /// Never blocks. Loop-confined. SIGPIPE has to be ignored.
@@ -29,7 +29,7 @@ class MessagePipe {
   /// Takes over both, and makes them non-blocking. Without `out`, `in` is a socket for both ways.
   explicit MessagePipe(io::Fd in, io::Fd out = {});
   explicit MessagePipe(std::unique_ptr<io::ByteStream> stream) : stream_(std::move(stream)) {}
-  /// What comes before kPreamble is not read as messages: at most 64 KiB.
+  /// Bytes before kPreamble are not read as messages: at most 64 KiB.
   void expect_preamble() { expects_preamble_ = true; }
   /// Queues kPreamble.
   void send_preamble();
@@ -58,7 +58,7 @@ class MessagePipe {
   [[nodiscard]] std::optional<Message> take();
   /// The other side has gone, in one direction or the other.
   [[nodiscard]] bool ended() const { return ended_; }
-  /// What the stream has failed with; OK if it has not.
+  /// The failure of the stream; OK if there is none.
   [[nodiscard]] const Status& failure() const { return failure_; }
   void close();
 

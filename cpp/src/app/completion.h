@@ -3,8 +3,7 @@
 
 #include <string>
 
-namespace CLI {  // NOLINT(readability-identifier-naming): the library's  //
-                 // NOLINT(readability-identifier-naming): CLI11 calls itself so
+namespace CLI {  // NOLINT(readability-identifier-naming): the library calls itself so
 class App;
 }
 

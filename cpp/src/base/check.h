@@ -1,7 +1,7 @@
 // CORRO_CHECK: a broken contract inside corro or by its caller in the same process.
 //
-//   CORRO_CHECK(rank < size, rank, size);   // throws ContractError: "cpp/src/...:12: rank < size
-//   (7, 4)"
+//   CORRO_CHECK(rank < size, rank, size);
+//   // throws ContractError: "cpp/src/...:12: rank < size (7, 4)"
 //
 // Data from a peer is never a contract: it gets a Status. Only thread mains, RPC dispatch and the
 // bindings catch ContractError.

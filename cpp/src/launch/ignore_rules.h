@@ -15,7 +15,7 @@ class IgnoreRules {
   /// Reads a file of patterns; `folder`: where it lies, "" or "a/b/" below the root. Later ones
   /// win.
   void add(std::string_view text, const std::string& folder);
-  /// Whether a path below the root is left out. What is below a folder that is left out is not
+  /// True if a path below the root is left out. Paths below a folder that is left out are not
   /// asked for.
   [[nodiscard]] bool ignores(const std::string& path, bool is_folder) const;
 
@@ -30,9 +30,8 @@ class IgnoreRules {
   std::vector<Rule> rules_;
 };
 
-/// Whether a path fits a pattern with *, ?, [a-z], [!a-z], [[:alpha:]], \ and, between slashes, **.
-/// A
-/// "[" without its "]", an unknown class and a "\" at the end fit nothing. Pure.
+/// True if a path fits a pattern with *, ?, [a-z], [!a-z], [[:alpha:]], \ and, between slashes, **.
+/// A "[" without its "]", an unknown class and a "\" at the end fit nothing. Pure.
 [[nodiscard]] bool fits_pattern(std::string_view pattern, std::string_view path);
 
 }  // namespace corro::launch

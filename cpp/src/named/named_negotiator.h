@@ -4,10 +4,10 @@
 //
 //   Negotiator negotiator({0, 1, 2, 3});
 //   CORRO_TRY(negotiator.receive(rank, announcement));
-//   while (auto decision = negotiator.take_decision()) send_to_every_member(*decision);   // the
-//   leader itself included
+//   while (auto decision = negotiator.take_decision()) send_to_every_member(*decision);
+//   // The leader itself is a member.
 //
-// What is guaranteed, and why static plans are safe: docs/design/0003-named-operations.md.
+// The guarantees, and why static plans are safe: docs/design/0003-named-operations.md.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Meeting: where ranks that mpirun has started in this pod meet those of the other pods.
 //
 //   Meeting meeting(uid, epoll, kMeeting, [&](const agent::Record& record) { link.send(record); });
-//   meeting.open(secret);    // the head's first word; after a new head's, what it has to know is
-//   said meeting.supply(record);  // what ranks of other pods have put
+//   meeting.open(secret);    // the head's first word; a new head is told all that it has to know
+//   meeting.supply(record);  // what ranks of other pods have put
 //   ... on kMeeting: meeting.poll();
 #pragma once
 

@@ -2,8 +2,8 @@
 //
 //   waiting    the head is dialled, and asked for the host; it answers once an agent is there
 //   running    the agent has started the command; input, output and signals pass
-//   draining   the command has ended: its output is waited for, as ssh does, then the agent is let
-//   go
+//   draining   the command has ended: the rest of its output is read, as ssh does, then the agent
+//              is let go
 //
 // It is a commander of agent/ like the launcher, for one process. It looks every second, so that
 // each side knows of the other.
@@ -16,7 +16,7 @@
 
 namespace corro::pod {
 
-/// What ssh returns for failures of its own.
+/// The exit status of ssh for failures of its own.
 inline constexpr int kShellFailure = 255;
 
 /// Runs it to its end; returns the command's status, 128 + signal if one has ended it,

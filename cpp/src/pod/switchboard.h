@@ -1,11 +1,10 @@
 // Switchboard: what the head of a job decides. Without I/O and without a clock of its own.
 //
 // A worker's or launcher's agent
-//   there      from ENLIST on, unless a newer generation of the member was seen: that one is
-//   refused leaving    from LEAVE on: nobody is sent there any more, and what fails counts as lost
-//   gone       its connection has ended. It was lost, unless it had been dismissed. Of one that
-//   says
-//              nothing any more the launcher's agent hears (HOST_LOST)
+//   there      from ENLIST on. An agent of an older generation than the member's newest is refused
+//   leaving    from LEAVE on: no session is sent there any more, and its failures count as a loss
+//   gone       its connection has ended. It was lost, unless it had been dismissed. The launcher's
+//              agent hears of an agent that has fallen silent (HOST_LOST)
 //
 // A remote shell
 //   waiting    from REACH on, until an agent of that host is there. It is refused if the launcher
@@ -52,7 +51,7 @@ inline constexpr Duration kLossCounts = std::chrono::minutes(15);
 /// Names a connection to the head for as long as that runs.
 using ConnectionId = uint64_t;
 
-/// What the head has to do next.
+/// The next thing that the head has to do.
 struct Order {
   enum class Kind : uint8_t {
     kSay,         ///< `body` to `to`.
@@ -78,7 +77,7 @@ class Switchboard {
   };
   explicit Switchboard(Options options) : options_(std::move(options)) {}
 
-  // What is heard. An agent's words on other connections than its own are dropped.
+  // Events. An agent's words on other connections than its own are dropped.
   void enlist(ConnectionId from, const secure::PodIdentity& who, const agent::Enlist& enlist,
               Time now);
   void reach(ConnectionId from, const secure::PodIdentity& who, const std::string& host, Time now);

@@ -1,13 +1,13 @@
-// Who a member of a job is, and the keys by which it proves that.
+// The identity of a member of a job, and the keys by which the member proves it.
 //
 //   the operator   CORRO_ASSIGN(auto data, make_credentials(uid, {"launcher", "worker-0"}));
 //                  ... a Secret's stringData: "head", "launcher", "worker-0"
 //   a member       reads its own value (token.h)
-//   the head       reads "head" of each part, and derive_member_key() gives the key of whoever
-//   dials
+//   the head       reads "head" of each part, and derive_member_key() gives the key of the member
+//                  that dials
 //
-// A part's "head" is random; all else follows from it. Each part of a large job's Secret has its
-// own, since whoever makes a later one cannot read the first.
+// A part's "head" is random; all else follows from it. Each part of a large job's Secret has a
+// "head" of its own, since the operator that makes a later part cannot read the first.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ using Key = wire::Secret;
 /// The member that holds a part's own key.
 inline constexpr std::string_view kHeadMember = "head";
 
-/// What a member says of itself in the handshake. Value.
+/// A member's own description in the handshake. Value.
 struct PodIdentity {
   std::string job_uid;
   std::string member;       ///< "worker-3", "launcher".

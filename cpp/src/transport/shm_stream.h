@@ -9,8 +9,9 @@
 // that, the ring stays small and the writer waits for the reader. `base` changes only while the
 // ring is empty, before `written` is published: a reader that sees new bytes sees their base.
 //
-//   CORRO_ASSIGN(ShmCreated mine, ShmStream::create({}, "rank 3 (pid 4711)"));   // pass mine.fd to
-//   the peer, who calls CORRO_ASSIGN(auto stream, ShmStream::attach(std::move(fd), "rank 2"));
+//   CORRO_ASSIGN(ShmCreated mine, ShmStream::create({}, "rank 3 (pid 4711)"));
+//   ... mine.fd goes to the peer, which calls:
+//   CORRO_ASSIGN(auto stream, ShmStream::attach(std::move(fd), "rank 2"));
 #pragma once
 
 #include <atomic>
@@ -45,7 +46,7 @@ static_assert(offsetof(ShmRing, written) == 0 && offsetof(ShmRing, base) == 8 &&
               offsetof(ShmRing, read) == 64 && offsetof(ShmRing, writer_waits) == 128 &&
               sizeof(ShmRing) == 192);
 
-/// What the memory starts with; the rings' bytes follow. Byte tables: docs/wire.md.
+/// The start of the memory; the rings' bytes follow. Byte tables: docs/wire.md.
 struct ShmHeader {
   uint64_t magic;
   uint64_t ring_bytes;

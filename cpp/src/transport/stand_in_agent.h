@@ -2,8 +2,8 @@
 // thread of its own: a store for the bootstrap.
 //
 //   ranks of its host    packets over an abstract Unix socket, whose peer the kernel vouches for
-//   ranks of others      TCP, after the handshake under the job's secret
-//   (wire::Purpose::kBootstrap)
+//   ranks of others      TCP, after the handshake under the job's secret, for the purpose
+//                        wire::Purpose::kBootstrap
 #pragma once
 
 #include <atomic>

@@ -1,9 +1,10 @@
 // AgentService: the agent's half of the bootstrap, embedded in its event loop.
 //
 //   AgentService::Options options{.job = "job-7f", .secret = random_secret(), .size = 4};
-//   options.on_hello = [&](WorkerHello hello) { flights[hello.rank] = std::move(hello.descriptors);
-//   }; auto service = AgentService::create(std::move(options)).value(); environment["CORRO_AGENT"]
-//   = service->name(); epoll.add(service->poll_fd(), EPOLLIN, kAgent);   // level-triggered
+//   options.on_hello = [&](WorkerHello hello) { keep(hello.rank, std::move(hello.descriptors)); };
+//   auto service = AgentService::create(std::move(options)).value();
+//   environment["CORRO_AGENT"] = service->name();
+//   epoll.add(service->poll_fd(), EPOLLIN, kAgent);  // level-triggered
 //   ... on kAgent: CORRO_TRY(service->poll());
 #pragma once
 

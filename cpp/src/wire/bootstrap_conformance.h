@@ -1,8 +1,9 @@
 // The contract of wire::Bootstrap as tests. A bootstrap instantiates it with a type like this:
 //
-//   struct DirectoryMeeting { std::unique_ptr<Bootstrap> join(int32_t rank); };   // one store, a
-//   handle per rank INSTANTIATE_TYPED_TEST_SUITE_P(Directory, BootstrapConformance,
-//   DirectoryMeeting);
+//   struct DirectoryMeeting {  // one store, a handle per rank
+//     std::unique_ptr<Bootstrap> join(int32_t rank);
+//   };
+//   INSTANTIATE_TYPED_TEST_SUITE_P(Directory, BootstrapConformance, DirectoryMeeting);
 #pragma once
 
 #include <fmt/format.h>

@@ -1,14 +1,18 @@
 // The handshake that opens every TCP connection: mutual challenge and response under the job's
 // secret, as two state machines without any I/O. Bytes and reasons: docs/wire.md.
 //
-//   ClientHandshake client(identity, /*server_rank=*/0, secret);     ServerHandshake
-//   server(identity, secret); send(client.take_output());                                 // 72
-//   bytes: HELLO
-//                                    server.feed(read up to server.wanted());
-//                                    send(server.take_output());   // 64 bytes
-//   client.feed(read up to client.wanted()); send(client.take_output()); // 32 bytes
-//                                    server.feed(...); server.done(), server.peer_rank()
-//                                    send(kAdmitted) if the server takes the connection
+//   the dialling side                          the listening side
+//
+//   ClientHandshake client(identity,
+//                          /*server_rank=*/0,
+//                          secret);            ServerHandshake server(identity, secret);
+//   send(client.take_output());  // 72 bytes
+//                                              server.feed(read up to server.wanted());
+//                                              send(server.take_output());  // 64 bytes
+//   client.feed(read up to client.wanted());
+//   send(client.take_output());  // 32 bytes
+//                                              server.feed(...); server.done(), server.peer_rank()
+//                                              send(kAdmitted) if it takes the connection
 //   client.feed(the welcome); client.done()
 #pragma once
 
@@ -32,7 +36,7 @@ static_assert(kHelloBytes + kProofBytes <= 128, "read from a stranger before it 
 
 using Nonce = std::array<std::byte, kNonceBytes>;
 
-/// What a connection is for.
+/// The purpose of a connection.
 enum class Purpose : uint16_t {
   kStream = 0,     ///< Frames.
   kLiveness = 1,   ///< To notice that the other host is lost, and to tell of lost hosts.
@@ -41,11 +45,11 @@ enum class Purpose : uint16_t {
 };
 inline constexpr uint16_t kPurposes = 4;
 
-/// What a server says last: the connection is the one that both sides use from now on. Whoever has
-/// dialled may take it for lost only after that.
+/// The last word of a server: both sides use this connection from now on. Only after that may the
+/// dialling side take it for lost.
 inline constexpr std::array<std::byte, 1> kAdmitted = {std::byte{1}};
 
-/// Who takes part; the same on both sides but for `rank`.
+/// The parties of a handshake; the same on both sides but for `rank`.
 struct HandshakeIdentity {
   Digest job{};  ///< digest_of() the job's name.
   uint32_t epoch = 0;
@@ -67,7 +71,7 @@ using RawHello = std::array<std::byte, kHelloBytes>;
 /// INVALID_ARGUMENT unless magic and version are right and the purpose is one.
 [[nodiscard]] Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> raw);
 
-/// What both sides have in common: bytes collected up to a known length. Loop-confined.
+/// The part that both sides have in common: bytes collected up to a known length. Loop-confined.
 class HandshakeBuffer {
  public:
   explicit HandshakeBuffer(size_t wanted) : wanted_(wanted) {}
@@ -92,7 +96,7 @@ class ClientHandshake {
   /// Takes 1 to wanted() bytes. UNAUTHENTICATED if the server does not know the secret, or ends
   /// with anything but a welcome.
   [[nodiscard]] Status feed(BytesView bytes);
-  /// What to send now; empty if nothing.
+  /// The bytes to send now; empty if there are none.
   [[nodiscard]] Bytes take_output() { return std::exchange(output_, {}); }
   /// Both sides are authenticated, and the server has taken the connection.
   [[nodiscard]] bool done() const { return done_; }
@@ -118,7 +122,7 @@ class ServerHandshake {
   [[nodiscard]] Bytes take_output() { return std::exchange(output_, {}); }
   /// The client is authenticated.
   [[nodiscard]] bool done() const { return done_; }
-  /// Who the client is; only when done.
+  /// The rank of the client; only when done.
   [[nodiscard]] int32_t peer_rank() const { return peer_rank_; }
   [[nodiscard]] Purpose purpose() const { return purpose_; }
 
@@ -138,8 +142,8 @@ class ServerHandshake {
   bool done_ = false;
 };
 
-/// What two ranks of one host tell each other, beside descriptors, over a Unix socket whose peer
-/// the kernel vouches for.
+/// The words of two ranks of one host to each other, beside descriptors, over a Unix socket. The
+/// kernel vouches for its peer.
 struct LocalHello {
   Purpose purpose = Purpose::kStream;
   Digest job{};

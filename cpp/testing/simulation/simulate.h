@@ -3,8 +3,7 @@
 //
 //   std::vector<Problem> problems = ...;                       // one a rank
 //   std::vector<Schedule> schedules = generate_all(problems, Algorithm::kRing);
-//   Status right = simulate(problems, schedules, {.seed = 7}); // says what is wrong, with ranks
-//   and steps
+//   Status right = simulate(problems, schedules, {.seed = 7});  // names ranks and steps at fault
 #pragma once
 
 #include <cstdint>

@@ -13,9 +13,10 @@
 //                             for its duration
 //   follows                   changing                    waits
 //   follows                   its own (lost response)     renews it; leads once a renewal is
-//   answered leads                     its own                     renews every `retry` leads
-//   another's                   has lost leads                     no renewal for              has
-//   lost, whatever the server says
+//                                                         answered
+//   leads                     its own                     renews every `retry`
+//   leads                     deleted, or another's       has lost
+//   leads                     not renewed for             has lost, whatever the server says
 //                             renew_within
 #pragma once
 
@@ -59,7 +60,7 @@ struct LeaseRecord {
 /// Writes a Lease that replaces the version of `record`, or is new if that is empty.
 [[nodiscard]] Json write_lease(const LeaseRecord& record, const ObjectKey& key);
 
-/// What a candidate knows. Externally synchronized value.
+/// A candidate's knowledge. Externally synchronized value.
 struct LeaseView {
   std::optional<LeaseRecord> record = {};  ///< As read last.
   Time changed = {};                       ///< When it was first seen so.

@@ -26,9 +26,10 @@ struct FailedAttempt {
 /// Returns after how long a call is made again, or nothing if its failure is the answer. `attempt`
 /// counts from 0; `random` is in [0, 1); `now` is the wall clock, for dates.
 ///   429: after Retry-After, else after a back-off: the server has done nothing.
-///   500, 502, 503, 504: after Retry-After, whatever the request; else after a back-off if it may
-///   be repeated. no answer: after a back-off if it may be repeated. 401: once and at once, with
-///   fresh credentials.
+///   500, 502, 503, 504: after Retry-After, for every request; without one, after a back-off if the
+///     request may be repeated.
+///   no answer: after a back-off if the request may be repeated.
+///   401: once and at once, with fresh credentials.
 /// Retry-After is in seconds or an HTTP date; up to a tenth more is waited. The back-off doubles
 /// from 100 ms to 10 s; half of it is random.
 [[nodiscard]] std::optional<Duration> next_delay(const FailedAttempt& failed, uint32_t attempt,

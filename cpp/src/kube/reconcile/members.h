@@ -7,8 +7,9 @@
 //   not there, not seen    still to be made; perhaps made, and the answer was lost
 //   there                  noted as seen
 //   ended well             done: a worker of a CorroJob has nothing more to do in this round
-//   ended, being deleted, or seen before and not there now    lost: the member gets the next
-//   generation
+//   ended otherwise        lost: the member gets the next generation
+//   being deleted          lost, too
+//   seen, not there now    lost, too
 //
 // The new generation is written before its pod is made, together with the count of the loss. So a
 // loss is counted once however often the operator is stopped on the way, and no generation has two

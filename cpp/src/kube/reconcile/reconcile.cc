@@ -17,8 +17,9 @@
 namespace corro::kube {
 namespace {
 
-/// True for a status of ours of which another CustomResourceDefinition has kept the conditions
-/// alone. The MPI Operator knows no condition Pending.
+/// True if corro wrote the status, although only its conditions are left. The API server drops the
+/// other fields of our status when the MPI Operator's CustomResourceDefinition is installed. The
+/// condition Pending tells the two apart: the MPI Operator does not know it.
 bool is_from_us(const Json& job, KubeTime now) {
   return !StatusDraft(job, now).reason_of("Pending").empty();
 }

@@ -1,7 +1,7 @@
 // Profile: how long each layer took where somebody measured it, instead of what device sheets say.
 //
-//   const auto times = profile.find("Block", 4);   // of 4 samples; between measured ones, on a
-//   line
+//   const auto times = profile.find("Block", 4);  // of 4 samples, from a line through
+//                                                // the measured numbers
 #pragma once
 
 #include <map>

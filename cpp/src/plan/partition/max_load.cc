@@ -3,9 +3,9 @@
 // best[ideal][p][a] is the smallest largest load of all splits of `ideal` over at most p processors
 // and a accelerators. One more stage takes the ideal from one of its parts:
 //
-//   best[ideal][p][a] = min over parts of max(best[part][p][a-1], load of the rest on an
-//   accelerator)
-//                                     or max(best[part][p-1][a], load of the rest on a processor)
+//   best[ideal][p][a] = min over parts of
+//                         max(best[part][p][a-1], load of the rest on an accelerator) or
+//                         max(best[part][p-1][a], load of the rest on a processor)
 //
 // Nearly all parts are useless. A pass of the search has a limit, and everything above the limit is
 // dropped: while nodes are removed from an ideal one by one, the computing time of the removed
