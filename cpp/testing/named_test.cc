@@ -68,6 +68,32 @@ TEST_P(Named, AnyOrderOnEveryRankGivesTheSums) {
   }
 }
 
+TEST_P(Named, ThousandsOfShortNamesAtOnceTakeAsManyMessagesAsTheyNeed) {
+  for (const bool coded : {false, true}) {
+    SCOPED_TRACE(coded);
+    World world(GetParam().world(5));
+    std::vector<std::vector<Tensor>> tensors(static_cast<size_t>(size()));
+    World::Works works;
+    for (int32_t r = 0; r < size(); ++r) {
+      auto& own = tensors[static_cast<size_t>(r)];
+      for (int i = 0; i < 3000; ++i)
+        own.push_back({.name = fmt::format("layer{}", i), .data = {float(r + 1)}});
+      for (Tensor& tensor : own) {
+        OpRequest request = tensor.request();
+        if (coded) request.codec = collective::cast_codec(DType::kF16);
+        works.push_back(submit_named(world, r, std::move(request)));
+      }
+    }
+    world.run(works);
+    for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+    const auto sum = static_cast<float>(size() * (size() + 1) / 2);
+    for (const auto& own : tensors) {
+      for (const Tensor& tensor : own) EXPECT_EQ(tensor.data[0], sum) << tensor.name;
+    }
+    same_step(world, 3, 1);
+  }
+}
+
 TEST_P(Named, NamedAndUnnamedOperationsDoNotDisturbEachOther) {
   World world(GetParam().world(3));
   Tensors named(size(), 12);

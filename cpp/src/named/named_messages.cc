@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "collective/operation/codec.h"
 
 namespace corro::named {
@@ -12,10 +13,25 @@ namespace {
 
 constexpr uint8_t kTagCached = 0;
 constexpr uint8_t kTagEntry = 1;
-constexpr size_t kCachedBytes = 5;
-constexpr size_t kEntryBytes = 48;  // Without the name.
+constexpr size_t kCachedBytes = 5;  // The least that a reference takes.
 
-void write_ref(ByteWriter& writer, const NamedRef& ref) {
+/// Takes what a ByteWriter takes, and counts the bytes.
+class ByteCounter {
+ public:
+  template <std::integral T>
+  void write(T /*value*/) {
+    size_ += sizeof(T);
+  }
+  void write_string(std::string_view text) { size_ += sizeof(uint32_t) + text.size(); }
+  [[nodiscard]] size_t size() const { return size_; }
+
+ private:
+  size_t size_ = 0;
+};
+
+/// The only place that knows the layout of a reference: what counts its bytes runs it too.
+template <typename Writer>
+void write_ref(Writer& writer, const NamedRef& ref) {
   if (ref.cached != NamedRef::kNone) {
     writer.write(kTagCached);
     writer.write(ref.cached);
@@ -129,6 +145,12 @@ Status malformed(std::string_view what, size_t size) {
           fmt::format("named operations: malformed {} of {} bytes", what, size)};
 }
 
+/// Composers ask encoded_size() before they add; a message that is too long would end the group.
+Bytes within_cap(Bytes bytes) {
+  CORRO_CHECK(bytes.size() <= kMaxNamedMessage, bytes.size());
+  return bytes;
+}
+
 void read_run(MessageReader& reader, Decision& message) {
   reader.read(message.fusion.threshold_bytes);
   reader.read(message.fusion.solo_bytes);
@@ -200,7 +222,9 @@ Result<NamedEntry> NamedCache::resolve(const NamedRef& ref) const {
 }
 
 size_t encoded_size(const NamedRef& ref) {
-  return ref.cached != NamedRef::kNone ? kCachedBytes : kEntryBytes + ref.entry.name.size();
+  ByteCounter counter;
+  write_ref(counter, ref);
+  return counter.size();
 }
 
 Bytes encode(const Announcement& message) {
@@ -225,7 +249,7 @@ Bytes encode(const Announcement& message) {
       writer.write(message.rank);
       break;
   }
-  return writer.take();
+  return within_cap(writer.take());
 }
 
 Bytes encode(const Decision& message) {
@@ -243,11 +267,12 @@ Bytes encode(const Decision& message) {
       writer.write_string(message.name);
       writer.write(message.rank);
       writer.write(static_cast<uint8_t>(message.cause));
-      writer.write_string(message.text.substr(0, kMaxFailureText));
+      writer.write_string(message.text);
       break;
     case Decision::Kind::kStalled:
       writer.write_string(message.name);
       write_numbers(writer, message.missing);
+      writer.write(message.missing_more);
       break;
     case Decision::Kind::kPropose:
       writer.write(message.plan);
@@ -278,7 +303,7 @@ Bytes encode(const Decision& message) {
       writer.write(message.rank);
       break;
   }
-  return writer.take();
+  return within_cap(writer.take());
 }
 
 Result<Announcement> decode_announcement(BytesView bytes) {
@@ -304,7 +329,8 @@ Result<Announcement> decode_announcement(BytesView bytes) {
       reader.read(message.rank);
       break;
   }
-  if (!reader.done()) return malformed("announcement", bytes.size());
+  if (!reader.done() || bytes.size() > kMaxNamedMessage)
+    return malformed("announcement", bytes.size());
   return message;
 }
 
@@ -326,6 +352,7 @@ Result<Decision> decode_decision(BytesView bytes) {
     case Decision::Kind::kStalled:
       reader.read(message.name, kMaxOperationName);
       reader.read(message.missing);
+      reader.read(message.missing_more);
       break;
     case Decision::Kind::kPropose:
       reader.read(message.plan);
@@ -353,7 +380,7 @@ Result<Decision> decode_decision(BytesView bytes) {
       reader.read(message.rank);
       break;
   }
-  if (!reader.done()) return malformed("decision", bytes.size());
+  if (!reader.done() || bytes.size() > kMaxNamedMessage) return malformed("decision", bytes.size());
   return message;
 }
 

@@ -119,15 +119,18 @@ struct Decision {
   std::string name = {};
   std::string text = {};
   std::vector<NamedRef> run = {};
-  std::vector<int32_t> missing = {};
+  std::vector<int32_t> missing = {};  ///< At most kMostMissing,
+  uint32_t missing_more = 0;          ///< and so many more.
   /// Numbers of cached entries. Operations of different segments are never fused.
   std::vector<std::vector<uint32_t>> segments = {};
 };
 
-/// No message is larger; those that would be are cut into several by whoever fills them.
+/// No message is larger: its composer adds encoded_size() of each reference to the size of the
+/// message without any, and puts the references that do not fit into the next message.
 inline constexpr size_t kMaxNamedMessage = size_t{60} << 10U;
 inline constexpr size_t kMaxFailureText = 2048;
-/// The bytes a reference takes in a message.
+inline constexpr size_t kMostMissing = 1024;
+/// The bytes a reference takes in a message, as its encoder writes it.
 [[nodiscard]] size_t encoded_size(const NamedRef& ref);
 
 [[nodiscard]] Bytes encode(const Announcement& message);

@@ -60,12 +60,12 @@ TEST(NamedMessages, DecisionsComeBackAsTheyWere) {
   failed.name = "x";
   failed.rank = 3;
   failed.cause = FailCause::kJoined;
-  failed.text = std::string(5000, 'y');
+  failed.text = std::string(kMaxFailureText, 'y');
   back = decode_decision(encode(failed));
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->rank, 3);
   EXPECT_EQ(back->cause, FailCause::kJoined);
-  EXPECT_EQ(back->text.size(), kMaxFailureText) << "cut, not refused";
+  EXPECT_EQ(back->text, failed.text);
 
   Decision propose;
   propose.kind = Decision::Kind::kPropose;
@@ -79,9 +79,11 @@ TEST(NamedMessages, DecisionsComeBackAsTheyWere) {
   stalled.kind = Decision::Kind::kStalled;
   stalled.name = "x";
   stalled.missing = {1, 5};
+  stalled.missing_more = 7;
   back = decode_decision(encode(stalled));
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->missing, stalled.missing);
+  EXPECT_EQ(back->missing_more, 7U);
 
   for (const auto kind : {Decision::Kind::kEngage, Decision::Kind::kFreeze, Decision::Kind::kCut}) {
     Decision decision;
@@ -158,6 +160,29 @@ TEST(NamedMessages, DamagedBytesNeverComeThroughWrong) {
       EXPECT_EQ(encode(*message), bytes);
     }
   }
+}
+
+TEST(NamedMessages, AReferenceTakesTheBytesThatAreCountedForIt) {
+  NamedEntry coded = entry("layer.weight", 5);
+  coded.op.codec = "bf16";
+  const size_t empty = encode(Decision{}).size();
+  for (const NamedRef& ref :
+       {NamedRef{.cached = 7}, NamedRef{.entry = entry("a")}, NamedRef{.entry = coded}}) {
+    EXPECT_EQ(encode(Decision{.run = {ref}}).size(), empty + encoded_size(ref));
+    EXPECT_EQ(encode(Announcement{.ready = {ref}}).size(),
+              encode(Announcement{}).size() + encoded_size(ref));
+  }
+}
+
+TEST(NamedMessages, AMessageAboveTheCapIsRefusedByItsEncoderAndItsDecoder) {
+  Announcement message;
+  message.ready.resize((kMaxNamedMessage - encode(message).size()) / encoded_size({.cached = 1}),
+                       {.cached = 1});
+  const Bytes largest = encode(message);
+  EXPECT_LE(largest.size(), kMaxNamedMessage);
+  EXPECT_TRUE(decode_announcement(largest).ok());
+  message.ready.push_back({.cached = 1});
+  EXPECT_THROW((void)encode(message), ContractError);
 }
 
 TEST(NamedCache, KnowsAnEntryByNumberAndReplacesItUnderItsName) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/shortened.h"
 #include "collective/operation/codec.h"
 #include "named/difference.h"
 
@@ -22,6 +23,14 @@ Status protocol_error(int32_t member, std::string_view what) {
 bool has_identity(const Fusible& op) {
   const bool known = op.codec.empty() || collective::codec_named(op.codec) != nullptr;
   return op.signature.kind == OpKind::kAllreduce && known;
+}
+
+/// A plan of a longer round is none: a message carries it whole.
+bool fits(const Decision& proposal) {
+  size_t numbers = proposal.segments.size();
+  for (const auto& segment : proposal.segments) numbers += segment.size();
+  const size_t rest = encode(Decision{.kind = Decision::Kind::kPropose}).size();
+  return rest + numbers * sizeof(uint32_t) <= kMaxNamedMessage;
 }
 
 }  // namespace
@@ -101,6 +110,10 @@ Status Negotiator::receive_waiting(int32_t rank, const Announcement& message) {
     Decision decision = make(Decision::Kind::kStalled);
     decision.name = entry->name;
     decision.missing = missing(found->second);
+    if (decision.missing.size() > kMostMissing) {
+      decision.missing_more = static_cast<uint32_t>(decision.missing.size() - kMostMissing);
+      decision.missing.resize(kMostMissing);
+    }
     outbox_.push_back(std::move(decision));
   }
   return {};
@@ -183,10 +196,11 @@ Decision Negotiator::mismatch(const std::string& name, const Pending& pending) c
   const auto& [other_rank, other] = pending.others.front();
   decision.rank = members_[static_cast<size_t>(other_rank)];
   decision.text =
-      fmt::format("{} Named operation \"{}\": rank {} submitted {}, rank {} submitted {}",
-                  describe_difference(pending.first.op, other.op), name,
-                  members_[static_cast<size_t>(pending.first_rank)], describe(pending.first),
-                  decision.rank, describe(other));
+      shortened(fmt::format("{} Named operation \"{}\": rank {} submitted {}, rank {} submitted {}",
+                            describe_difference(pending.first.op, other.op), name,
+                            members_[static_cast<size_t>(pending.first_rank)],
+                            describe(pending.first), decision.rank, describe(other)),
+                kMaxFailureText);
   return decision;
 }
 
@@ -196,7 +210,8 @@ Decision Negotiator::unsupported(const std::string& name, const Pending& pending
   decision.name = name;
   const auto absent = std::find(pending.ready.begin(), pending.ready.end(), false);
   decision.rank = members_[static_cast<size_t>(absent - pending.ready.begin())];
-  decision.text = describe_unsupported(pending.first.op.signature.kind, name, decision.rank);
+  decision.text = shortened(
+      describe_unsupported(pending.first.op.signature.kind, name, decision.rank), kMaxFailureText);
   return decision;
 }
 
@@ -296,7 +311,7 @@ Decision Negotiator::compose_run() {
   Decision decision = make(Decision::Kind::kRun);
   decision.fusion = options_.fusion;
   decision.absent = absent_from(pending_.at(complete_.front().name));
-  size_t bytes = 0;
+  size_t bytes = encode(decision).size();
   while (!complete_.empty()) {
     const NamedEntry& entry = complete_.front();
     if (absent_from(pending_.at(entry.name)) != decision.absent) break;  // It is another average.
@@ -332,8 +347,7 @@ std::optional<Decision> Negotiator::propose() {
   Decision decision = make(Decision::Kind::kPropose);
   decision.fusion = options_.fusion;
   decision.segments = rounds_.segments();
-  const size_t words = decision.segments.size() + rounds_.length();
-  if (decision.segments.empty() || words * sizeof(uint32_t) > kMaxNamedMessage) {
+  if (decision.segments.empty() || !fits(decision)) {
     caution_ = std::min(2 * caution_, kMostCaution);
     return std::nullopt;
   }

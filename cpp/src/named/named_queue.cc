@@ -264,6 +264,7 @@ Status NamedQueue::take_in(BytesView decision) {
     case Decision::Kind::kStalled:
       if (const auto found = pending_.find(message.name); found != pending_.end()) {
         found->second.missing = message.missing;
+        found->second.missing_more = message.missing_more;
       }
       return {};
     case Decision::Kind::kPropose:
@@ -597,7 +598,7 @@ std::optional<Bytes> NamedQueue::take_announcement() {
     return bytes;
   }
   Announcement message{.kind = Announcement::Kind::kReady, .mode = mode_};
-  size_t size = 0;
+  size_t size = to_announce_.empty() ? 0 : encode(message).size();
   while (!to_announce_.empty()) {
     const auto found = pending_.find(to_announce_.front());
     if (found != pending_.end() && !found->second.announced) {
@@ -642,7 +643,9 @@ std::string NamedQueue::describe(const std::string& name) const {
   if (planned()) return "its static plan is being left, and a rank has not answered";
   if (!pending.missing) return "";
   if (pending.missing->empty()) return "submitted by every rank, waits for its turn";
-  return fmt::format("not submitted by rank {}", fmt::join(*pending.missing, ", "));
+  const uint32_t more = pending.missing_more;
+  return fmt::format("not submitted by rank {}{}", fmt::join(*pending.missing, ", "),
+                     more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
 std::vector<int32_t> NamedQueue::missing(const std::string& name) const {

@@ -159,7 +159,8 @@ class NamedQueue {
     bool planned = false;  ///< Counted in plan_.
     bool withdrawn = false;
     bool doubted = false;  ///< The leader has been told so, and has not answered.
-    std::optional<std::vector<int32_t>> missing;  ///< As the leader has said.
+    std::optional<std::vector<int32_t>> missing;  ///< As the leader has said,
+    uint32_t missing_more = 0;                    ///< and so many more.
   };
   /// A submission under a name that was given up as something else, and is still announced: it
   /// comes once the leader has said what became of that.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,43 @@ TEST(NamedQueue, CutsWhatDoesNotFitIntoAMessage) {
     announced += decode_announcement(*bytes)->ready.size();
   }
   EXPECT_EQ(announced, 500U);
+}
+
+TEST(NamedQueue, CutsShortNamesIntoMessagesByTheirBytesOnTheWire) {
+  for (const char* codec : {"", "bf16", "a codec of the longest name 4567"}) {
+    NamedQueue queue;
+    Negotiator negotiator({0});
+    for (int i = 0; i < 3000; ++i) {
+      NamedEntry each = entry("n" + std::to_string(i));
+      each.op.codec = codec;
+      ASSERT_TRUE(queue.submit(each, static_cast<uint64_t>(i), {}).ok());
+    }
+    while (const auto bytes = queue.take_announcement()) {
+      EXPECT_LE(bytes->size(), kMaxNamedMessage);
+      ASSERT_TRUE(negotiator.receive(0, *bytes).ok());
+    }
+    size_t decisions = 0;
+    while (const auto bytes = negotiator.take_decision()) {
+      ++decisions;
+      EXPECT_LE(bytes->size(), kMaxNamedMessage);
+      ASSERT_TRUE(queue.receive(*bytes).ok());
+    }
+    EXPECT_GT(decisions, 1U);
+    EXPECT_FALSE(queue.has_pending());
+  }
+}
+
+TEST(Negotiator, NamesAsManyMissingRanksAsAMessageHolds) {
+  std::vector<int32_t> members(20'000);
+  std::iota(members.begin(), members.end(), 0);
+  Negotiator negotiator(members);
+  ASSERT_TRUE(negotiator.receive(1, ready({full(entry("a"))})).ok());
+  const Announcement question{.kind = Announcement::Kind::kWaiting, .ready = {full(entry("a"))}};
+  ASSERT_TRUE(negotiator.receive(1, encode(question)).ok());
+  const auto bytes = negotiator.take_decision();
+  ASSERT_TRUE(bytes);
+  EXPECT_LE(bytes->size(), kMaxNamedMessage);
+  EXPECT_EQ(decode_decision(*bytes)->missing_more, 19'999U - kMostMissing);
 }
 
 TEST(NamedQueue, AnnouncesByNumberWhatHasRunBefore) {

@@ -121,7 +121,7 @@ wire::Control cancel_of(const LaneKey& lane, uint64_t op, const Status& cause) {
           .code = static_cast<uint8_t>(cause.code()),
           .lane = lane,
           .op = op,
-          .text = cause.message()};
+          .text = wire::reason_text(cause.message())};
 }
 
 // -- texts ----------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ void LoadedPlan::end(const Status& cause, int32_t culprit, bool tell, Time now) 
                   .lane = part_.key(),
                   .rank = culprit,
                   .op = completed(),
-                  .text = stopped_.message()});
+                  .text = wire::reason_text(stopped_.message())});
   }
   for (const Waiter& waiter : std::exchange(waiters_, {})) waiter.work->finish_one(stopped_);
 }

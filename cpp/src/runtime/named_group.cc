@@ -20,6 +20,9 @@ constexpr Duration kTimeToAnswer = std::chrono::milliseconds(50);
 /// A submission that waits so long is shown to others, and whom it waits for is asked so often.
 constexpr Duration kShownAfter = std::chrono::seconds(1);
 
+// A message is the text of one control frame.
+static_assert(named::kMaxNamedMessage <= wire::kMaxControlText);
+
 std::string text_of(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -410,7 +410,8 @@ TEST_P(EndpointConformance, ControlsKeepTheirOrderBehindMessages) {
                              .op = op,
                              .text = std::string(op * 50, 'x')});
   }
-  pair.first.send_control({.kind = wire::ControlKind::kReady, .text = std::string(70'000, 'y')});
+  pair.first.send_control(
+      {.kind = wire::ControlKind::kReady, .text = std::string(wire::kMaxControlText, 'y')});
   ASSERT_TRUE(pair.run_until([&] {
     EXPECT_TRUE(before.recv.done || pair.at_second.empty());
     return pair.at_second.size() == 41;
@@ -421,7 +422,11 @@ TEST_P(EndpointConformance, ControlsKeepTheirOrderBehindMessages) {
     EXPECT_EQ(pair.at_second[op].code, 3);
     EXPECT_EQ(pair.at_second[op].text, std::string(op * 50, 'x'));
   }
-  EXPECT_EQ(pair.at_second[40].text.size(), wire::kMaxControlText) << "cut, not refused";
+  EXPECT_EQ(pair.at_second[40].text, std::string(wire::kMaxControlText, 'y'));
+  EXPECT_THROW(pair.first.send_control({.kind = wire::ControlKind::kReady,
+                                        .text = std::string(wire::kMaxControlText + 1, 'y')}),
+               ContractError)
+      << "nothing is cut silently";
 }
 
 TEST_P(EndpointConformance, AGoodbyeComesBeforeTheEnd) {

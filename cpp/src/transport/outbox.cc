@@ -45,9 +45,8 @@ void Outbox::post(SendRequest& request) {
 
 void Outbox::post(const wire::Control& control) {
   if (broken_) return;
-  auto copy = std::make_unique<wire::Control>(control);
-  if (copy->text.size() > wire::kMaxControlText) copy->text.resize(wire::kMaxControlText);
-  queue_.push({.request = nullptr, .sent = 0, .control = std::move(copy)});
+  CORRO_CHECK(control.text.size() <= wire::kMaxControlText, control.text.size());
+  queue_.push({.request = nullptr, .sent = 0, .control = std::make_unique<wire::Control>(control)});
   flush();
 }
 

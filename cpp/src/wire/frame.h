@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/lane_key.h"
+#include "base/shortened.h"
 #include "base/signature_bits.h"
 
 namespace corro::wire {
@@ -40,5 +42,12 @@ struct Control {
   SignatureBits signature = {};  ///< Of a vote alone.
 };
 inline constexpr uint32_t kMaxControlText = 64U << 10U;
+inline constexpr uint32_t kMaxReason = 16U << 10U;
+
+/// A text for people as it travels: its first kMaxReason bytes, "..." where there were more. A text
+/// that a peer decodes is never cut: its composer keeps it below kMaxControlText.
+[[nodiscard]] inline std::string reason_text(std::string_view text) {
+  return shortened(text, kMaxReason);
+}
 
 }  // namespace corro::wire

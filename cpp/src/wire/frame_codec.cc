@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "base/check.h"
 
 namespace corro::wire {
 namespace {
@@ -111,10 +112,11 @@ Result<FrameHeader> decode_frame(std::span<const std::byte, kFrameHeaderBytes> r
 }
 
 FrameHeader header_of(const Control& control) {
+  CORRO_CHECK(control.text.size() <= kMaxControlText, control.text.size());
   return {.kind = FrameKind::kControl,
           .lane = control.lane,
           .op = control.op,
-          .length = std::min<size_t>(control.text.size(), kMaxControlText),
+          .length = control.text.size(),
           .signature = control.signature,
           .control = control.kind,
           .code = control.code,

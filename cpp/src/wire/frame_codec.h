@@ -48,7 +48,7 @@ void encode_frame(const FrameHeader& header, std::span<std::byte, kFrameHeaderBy
 [[nodiscard]] Result<FrameHeader> decode_frame(
     std::span<const std::byte, kFrameHeaderBytes> raw_bytes, uint64_t max_message_bytes);
 
-/// Returns the header of a control frame; a text above kMaxControlText is cut.
+/// Returns the header of a control frame, whose text has at most kMaxControlText bytes.
 [[nodiscard]] FrameHeader header_of(const Control& control);
 
 /// Returns header and text of a control frame.

@@ -89,10 +89,19 @@ TEST(Frame, ControlReadsBackAsWritten) {
   EXPECT_EQ(got.text, sent.text);
 }
 
-TEST(Frame, LongControlTextIsCutAndStillValid) {
-  const Bytes bytes = encode_control({.text = std::string(kMaxControlText + 100, 'x')});
+TEST(Frame, AControlTextIsNeverCut) {
+  const Bytes bytes = encode_control({.text = std::string(kMaxControlText, 'x')});
   EXPECT_EQ(bytes.size(), kFrameHeaderBytes + kMaxControlText);
   EXPECT_TRUE(decode_frame(std::span(bytes).first<kFrameHeaderBytes>(), 0).ok());
+  EXPECT_THROW((void)encode_control({.text = std::string(kMaxControlText + 1, 'x')}),
+               ContractError);
+}
+
+TEST(Frame, AReasonForPeopleShowsThatItWasCut) {
+  EXPECT_EQ(reason_text("rank 3 was lost"), "rank 3 was lost");
+  const std::string cut = reason_text(std::string(kMaxControlText + 1, 'x'));
+  EXPECT_EQ(cut.size(), kMaxReason);
+  EXPECT_TRUE(cut.ends_with("x..."));
 }
 
 TEST(Frame, LengthsAboveTheCapAreRefused) {
