@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <numeric>
 #include <random>
 
@@ -350,6 +351,50 @@ TEST_P(NamedJoin, WhatHasNoIdentityFailsAlsoInsideAPlan) {
     for (int32_t r = 0; r < size(); ++r) steps.push_back(10 + r % 3);
     Training training(world, members_of(world, steps), specs, seed, false);
     (void)training.run();
+  }
+}
+
+TEST_P(NamedJoin, ARankMayRunOutOfDataInTheMiddleOfALearnedStep) {
+  if (size() == 1) GTEST_SKIP() << "nobody goes on alone";
+  for (const bool waits : {true, false}) {
+    SCOPED_TRACE(waits);
+    World world(options(7));
+    const int32_t joins = size() - 1;
+    std::deque<Tensors> kept;
+    const auto submit = [&](int32_t r, size_t i) {
+      OpRequest request = kept.back().of(r)[i].request();
+      request.reduce_op = ReduceOp::kAverage;
+      return submit_named(world, r, std::move(request));
+    };
+    for (uint64_t round = 0; round < 13; ++round) {
+      kept.emplace_back(size(), 40, round);
+      World::Works works;
+      for (int32_t r = 0; r < size(); ++r) {
+        const bool runs_out = round == 12 && r == joins;
+        for (size_t i = 0; i < (runs_out ? 7U : 40U); ++i) works.push_back(submit(r, i));
+      }
+      std::vector<int32_t> last(static_cast<size_t>(size()), -1);
+      if (round == 12) {
+        // What it has submitted, or nothing, is waited for before it joins.
+        if (waits) world.run({works.end() - 7, works.end()});
+        for (int32_t r = size() - 1; r >= 0; --r) {
+          auto join = make_join_work(&last[static_cast<size_t>(r)], {});
+          runtime::Engine& engine = world.engine(r);
+          engine.submit(engine.world(), join, world.now());
+          works.push_back(std::move(join));
+        }
+      }
+      world.run(works);
+      for (const auto& work : works) ASSERT_TRUE(work->status().ok()) << work->status().to_string();
+      Tensors inputs(size(), 40, round);
+      for (size_t i = 0; i < 40; ++i) {
+        const int32_t ranks = round == 12 && i >= 7 ? size() - 1 : size();
+        float sum = 0;
+        for (int32_t r = 0; r < ranks; ++r) sum += inputs.of(r)[i].data[0];
+        for (int32_t r = 0; r < ranks; ++r)
+          EXPECT_NEAR(kept.back().of(r)[i].data[0], sum / static_cast<float>(ranks), 1e-4) << i;
+      }
+    }
   }
 }
 

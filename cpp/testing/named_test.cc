@@ -285,6 +285,57 @@ TEST_P(Named, OneRankAloneMayLeaveAPlan) {
   }
 }
 
+TEST_P(Named, OneRankAloneMayWaitInsideALearnedStep) {
+  // The others are inside a bucket of which it has submitted one tensor: that is taken back.
+  for (int32_t alone = 0; alone < size(); ++alone) {
+    SCOPED_TRACE(alone);
+    World world(GetParam().world(static_cast<uint64_t>(alone) + 30));
+    for (uint64_t step = 0; step < 3; ++step) {
+      for (uint64_t round = 0; round < 12; ++round) same_step(world, 32, round);
+      Tensors tensors(size(), 32, step);
+      World::Works works;
+      for (int32_t r = 0; r < size(); ++r) {
+        if (r == alone) continue;
+        for (Tensor& tensor : tensors.of(r))
+          works.push_back(submit_named(world, r, tensor.request()));
+      }
+      world.poll_rounds(50);
+      const Time before = world.now();
+      for (size_t i = 0; i < 32; ++i) {
+        works.push_back(submit_named(world, alone, tensors.of(alone)[i].request()));
+        if (i % 11 == step) world.run({works.back()});
+      }
+      world.run(works);
+      EXPECT_LT(world.now() - before, std::chrono::seconds(5)) << "no deadline ends the wait";
+      for (const auto& work : works) ASSERT_TRUE(work->status().ok()) << work->status().to_string();
+      ASSERT_EQ(tensors.wrong(step), "");
+    }
+  }
+}
+
+TEST_P(Named, BuffersThatAreTakenBackAreUsedAgain) {
+  World world(GetParam().world(6));
+  std::byte* before = nullptr;
+  for (uint64_t step = 0; step < 6; ++step) {
+    for (uint64_t round = 0; round < 40; ++round) same_step(world, 32, round);
+    Tensors tensors(size(), 32);
+    World::Works works;
+    for (int32_t r = 0; r < size(); ++r) {  // The last rank waits for its first tensor.
+      for (Tensor& tensor : tensors.of(r)) {
+        works.push_back(submit_named(world, r, tensor.request()));
+        if (r == size() - 1 && &tensor == &tensors.of(r).front()) world.run({works.back()});
+      }
+    }
+    world.run(works);
+    std::byte* place = world.engine(0).segment()->allocate(size_t{1} << 20U).value();
+    world.engine(0).segment()->free(place);
+    if (step >= 2) {
+      EXPECT_EQ(place, before) << "the arena has not grown";
+    }
+    before = place;
+  }
+}
+
 TEST_P(Named, ABucketsBufferIsKeptForTheNextStep) {
   World world(GetParam().world(5));
   for (uint64_t round = 0; round < 20; ++round) same_step(world, 32, round);

@@ -71,6 +71,10 @@ class CodedOperation final : public Operation {
     return decoded.ok() ? finish({}) : give_group_up(std::move(decoded));
   }
 
+  void return_memory() override {
+    if (begun_) pool_.give_back(buffer_);
+  }
+
   void abandon() override {
     if (travel_ != nullptr) travel_->abandon();
   }

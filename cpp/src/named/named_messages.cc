@@ -242,11 +242,9 @@ Bytes encode(const Announcement& message) {
       writer.write(message.plan);
       break;
     case Announcement::Kind::kFrozen:
-    case Announcement::Kind::kJoin:
       writer.write(message.started);
       break;
-    case Announcement::Kind::kNoted:
-      writer.write(message.rank);
+    case Announcement::Kind::kJoin:
       break;
   }
   return within_cap(writer.take());
@@ -289,16 +287,13 @@ Bytes encode(const Decision& message) {
       break;
     case Decision::Kind::kCut:
       writer.write(message.op);
+      writer.write(message.resume);
       break;
     case Decision::Kind::kWithdrawn:
       writer.write_string(message.name);
       writer.write(message.rank);
       break;
     case Decision::Kind::kJoined:
-      writer.write(message.rank);
-      writer.write(message.op);
-      break;
-    case Decision::Kind::kFill:
     case Decision::Kind::kOver:
       writer.write(message.rank);
       break;
@@ -309,7 +304,7 @@ Bytes encode(const Decision& message) {
 Result<Announcement> decode_announcement(BytesView bytes) {
   MessageReader reader(bytes);
   Announcement message;
-  reader.read_enum(message.kind, 8);
+  reader.read_enum(message.kind, 7);
   reader.read(message.mode);
   switch (message.kind) {
     case Announcement::Kind::kReady:
@@ -322,11 +317,9 @@ Result<Announcement> decode_announcement(BytesView bytes) {
       reader.read(message.plan);
       break;
     case Announcement::Kind::kFrozen:
-    case Announcement::Kind::kJoin:
       reader.read(message.started);
       break;
-    case Announcement::Kind::kNoted:
-      reader.read(message.rank);
+    case Announcement::Kind::kJoin:
       break;
   }
   if (!reader.done() || bytes.size() > kMaxNamedMessage)
@@ -337,7 +330,7 @@ Result<Announcement> decode_announcement(BytesView bytes) {
 Result<Decision> decode_decision(BytesView bytes) {
   MessageReader reader(bytes);
   Decision message;
-  reader.read_enum(message.kind, 11);
+  reader.read_enum(message.kind, 10);
   reader.read(message.mode);
   switch (message.kind) {
     case Decision::Kind::kRun:
@@ -366,16 +359,13 @@ Result<Decision> decode_decision(BytesView bytes) {
       break;
     case Decision::Kind::kCut:
       reader.read(message.op);
+      reader.read(message.resume);
       break;
     case Decision::Kind::kWithdrawn:
       reader.read(message.name, kMaxOperationName);
       reader.read(message.rank);
       break;
     case Decision::Kind::kJoined:
-      reader.read(message.rank);
-      reader.read(message.op);
-      break;
-    case Decision::Kind::kFill:
     case Decision::Kind::kOver:
       reader.read(message.rank);
       break;

@@ -68,16 +68,13 @@ struct Announcement {
     kFrozen = 3,   ///< Starts nothing more of the plan; has started its operations below `started`.
     kWaiting = 4,  ///< `ready` has been submitted long ago: who has not?
     kWithdraw = 5,  ///< `ready` has been submitted and is given up, unless it is decided already.
-    kJoin = 6,   ///< Submits nothing more until all have joined; has nothing for planned operations
-                 ///< from `started` on (kNoGap: has started all that it had to).
-    kNoted = 7,  ///< Knows of the gaps of world rank `rank`.
+    kJoin = 6,      ///< Submits nothing more until all have joined.
   };
   Kind kind = Kind::kReady;
   uint32_t mode = 0;  ///< Changes between negotiating (even) and following a plan (odd) that the
                       ///< sender has seen.
   uint32_t plan = 0;
   uint64_t started = 0;
-  int32_t rank = -1;
   std::vector<NamedRef> ready = {};
 };
 
@@ -100,18 +97,19 @@ struct Decision {
     kEngage = 4,   ///< From here on follow plan `plan`, its first operation has id `op` of the
                    ///< planned lane.
     kFreeze = 5,   ///< Someone cannot follow: start nothing more, answer with kFrozen.
-    kCut = 6,      ///< The plan is over after its operations below `op`. Negotiate again.
+    kCut = 6,      ///< The plan is over: every member has started its operations below `op`. Those
+                   ///< from there on are taken back where they have started and negotiated. No
+                   ///< operation below `resume` starts any more.
     kWithdrawn = 7,  ///< `name` counts as not submitted by `rank`, which had given it up.
-    kJoined = 8,  ///< `rank` has joined; its first gap is planned operation `op`, or it has none.
-                  ///< Answered by kNoted if it has.
-    kFill = 9,    ///< Everyone knows of the gaps of `rank`: it fills them with identities.
-    kOver = 10,  ///< Everyone has joined, `rank` as the last: the next op id of the ordered lane is
-                 ///< the operation that ends the join.
+    kJoined = 8,     ///< `rank` has joined.
+    kOver = 9,  ///< Everyone has joined, `rank` as the last: the next op id of the ordered lane is
+                ///< the operation that ends the join.
   };
   Kind kind = Kind::kRun;
   uint32_t mode = 0;  ///< After this decision.
   uint32_t plan = 0;
   uint64_t op = 0;
+  uint64_t resume = 0;
   int32_t rank = -1;
   int32_t absent = 0;
   FailCause cause = FailCause::kDiffers;

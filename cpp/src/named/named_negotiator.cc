@@ -63,14 +63,10 @@ Status Negotiator::receive(int32_t rank, BytesView announcement) {
       return receive_withdraw(rank, *message);
     case Announcement::Kind::kFrozen:
       if (!planned()) return protocol_error(members_[place], "leaves a plan that nobody follows");
-      receive_frozen(rank, *message);
-      return {};
+      return receive_frozen(rank, *message);
     case Announcement::Kind::kJoin:
       return planned() ? protocol_error(members_[place], "joins inside a plan")
-                       : receive_join(rank, *message);
-    case Announcement::Kind::kNoted:
-      receive_noted(rank, *message);
-      return {};
+                       : receive_join(rank);
   }
   return {};
 }
@@ -225,44 +221,53 @@ void Negotiator::receive_answer(int32_t rank, const Announcement& message) {
   caution_ = std::min(2 * caution_, kMostCaution);
 }
 
-void Negotiator::receive_frozen(int32_t rank, const Announcement& message) {
+Status Negotiator::receive_frozen(int32_t rank, const Announcement& message) {
   const bool first = std::none_of(frozen_.begin(), frozen_.end(),
                                   [](const auto& started) { return started.has_value(); });
   if (first) outbox_.push_back(make(Decision::Kind::kFreeze));
+  if (message.started < first_op_) {
+    return protocol_error(members_[static_cast<size_t>(rank)], "has started less than its plan");
+  }
   frozen_[static_cast<size_t>(rank)] = message.started;
   const bool all = std::all_of(frozen_.begin(), frozen_.end(),
                                [](const auto& started) { return started.has_value(); });
-  if (all) cut();
+  return all ? cut() : Status();
 }
 
-void Negotiator::cut() {
-  for (auto& started : frozen_) {
-    next_planned_op_ = std::max(next_planned_op_, *started);
-    started.reset();
+/// All members stand still. What one of them has not started has ended nowhere: it is taken back
+/// where it has started, and the ids up to the farthest member are used up.
+Status Negotiator::cut() {
+  const auto [least, most] = std::minmax_element(frozen_.begin(), frozen_.end());
+  Decision decision = make(Decision::Kind::kCut);
+  decision.mode = ++mode_;
+  decision.op = **least;
+  decision.resume = **most;
+  if (decision.resume - decision.op > kMostAhead) {
+    return protocol_error(members_[static_cast<size_t>(most - frozen_.begin())],
+                          "has started more than was submitted");
   }
+  std::fill(frozen_.begin(), frozen_.end(), std::nullopt);
+  next_planned_op_ = decision.resume;
   caution_before_cut_ = caution_;
-  const uint64_t rounds = (next_planned_op_ - first_op_) / buckets_;
+  const uint64_t rounds = (decision.op - first_op_) / buckets_;
   caution_ = rounds >= kGoodRounds ? 1 : std::min(2 * caution_, kMostCaution);
   rounds_.reset();
-  ++mode_;
-  Decision decision = make(Decision::Kind::kCut);
-  decision.op = next_planned_op_;
   outbox_.push_back(std::move(decision));
+  return {};
 }
 
 /// From here on the rank counts as ready for every name, and no plan is proposed until all have
 /// joined.
-Status Negotiator::receive_join(int32_t rank, const Announcement& message) {
+Status Negotiator::receive_join(int32_t rank) {
   const auto place = static_cast<size_t>(rank);
   if (joins_.has(place)) return protocol_error(members_[place], "has joined already");
-  joins_.add(place, message.started != kNoGap);
+  joins_.add(place);
   // A plan that was left for a join was none the worse for that.
   caution_ = std::min(caution_, caution_before_cut_);
   proposal_.reset();
   rounds_.reset();
   Decision decision = make(Decision::Kind::kJoined);
   decision.rank = members_[place];
-  decision.op = message.started;
   outbox_.push_back(std::move(decision));
   for (auto next = pending_.begin(); next != pending_.end();) {
     const auto item = next++;  // decide() may erase it.
@@ -270,16 +275,6 @@ Status Negotiator::receive_join(int32_t rank, const Announcement& message) {
     if (waited) decide(std::string(item->first), item->second);
   }
   return {};
-}
-
-void Negotiator::receive_noted(int32_t rank, const Announcement& message) {
-  const auto found = std::find(members_.begin(), members_.end(), message.rank);
-  if (found == members_.end()) return;
-  if (!joins_.note(static_cast<size_t>(rank), static_cast<size_t>(found - members_.begin())))
-    return;
-  Decision decision = make(Decision::Kind::kFill);
-  decision.rank = message.rank;
-  outbox_.push_back(std::move(decision));
 }
 
 Decision Negotiator::end_join() {
@@ -319,7 +314,7 @@ Decision Negotiator::compose_run() {
     bytes += encoded_size(ref);
     if (bytes > kMaxNamedMessage) break;
     decision.run.push_back(std::move(ref));
-    add_to_rounds(cache_.learn(entry));
+    add_to_rounds(entry, cache_.learn(entry));
     pending_.erase(entry.name);
     complete_.pop_front();
     if (at_round_end()) break;  // So that a plan can begin here.
@@ -328,9 +323,21 @@ Decision Negotiator::compose_run() {
   return decision;
 }
 
-void Negotiator::add_to_rounds(uint32_t number) {
+/// A plan may be left at any operation, so it holds only those that can be taken back: nobody has
+/// the result before all have begun, and until then every caller's memory is as it was. Over
+/// messages that takes a copy, which is worth it for what is as small as parts of a bucket. A codec
+/// that is not of this library might keep what it left out.
+bool Negotiator::may_be_planned(const Fusible& op) const {
+  if (!op.codec.empty() && collective::codec_named(op.codec) == nullptr) return false;
+  if (options_.waits_for_all) return true;
+  const collective::Signature& signature = op.signature;
+  return signature.kind == OpKind::kAllreduce && signature.count > 0 &&
+         signature.count * size_of(signature.dtype) <= options_.fusion.solo_bytes;
+}
+
+void Negotiator::add_to_rounds(const NamedEntry& entry, uint32_t number) {
   if (!options_.plans || joins_.anyone()) return;
-  rounds_.add(number);
+  rounds_.add(may_be_planned(entry.op) ? number : NamedRef::kNone);
   const bool broken =
       proposal_ && (rounds_.length() != proposal_->length || rounds_.rounds() < proposal_->rounds);
   if (broken) proposal_.reset();

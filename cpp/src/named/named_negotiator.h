@@ -32,6 +32,9 @@ struct NegotiatorOptions {
   FusionOptions fusion = {};
   /// A step that repeats becomes a static plan.
   bool plans = true;
+  /// No operation that a member has not begun ends, or changes a caller's memory, on another one:
+  /// so every kind can be taken back. Else a plan holds only what travels by way of a buffer.
+  bool waits_for_all = true;
 };
 
 /// Decides, at the leader, what runs next. Errors of receive() mean that a member does not keep to
@@ -73,9 +76,8 @@ class Negotiator {
   Status receive_waiting(int32_t rank, const Announcement& message);
   Status receive_withdraw(int32_t rank, const Announcement& message);
   void receive_answer(int32_t rank, const Announcement& message);
-  void receive_frozen(int32_t rank, const Announcement& message);
-  Status receive_join(int32_t rank, const Announcement& message);
-  void receive_noted(int32_t rank, const Announcement& message);
+  Status receive_frozen(int32_t rank, const Announcement& message);
+  Status receive_join(int32_t rank);
   void take_back(Pending& pending, size_t place);
   [[nodiscard]] bool complete(const Pending& pending) const;
   [[nodiscard]] int32_t absent_from(const Pending& pending) const;
@@ -84,11 +86,12 @@ class Negotiator {
   [[nodiscard]] Decision unsupported(const std::string& name, const Pending& pending) const;
   [[nodiscard]] Decision make(Decision::Kind kind) const;
   [[nodiscard]] bool at_round_end() const;
-  void add_to_rounds(uint32_t number);
+  void add_to_rounds(const NamedEntry& entry, uint32_t number);
+  [[nodiscard]] bool may_be_planned(const Fusible& op) const;
   [[nodiscard]] std::optional<Decision> propose();
   [[nodiscard]] bool may_engage() const;
   [[nodiscard]] Decision engage();
-  void cut();
+  Status cut();
   [[nodiscard]] Decision compose_run();
   [[nodiscard]] Decision end_join();
   [[nodiscard]] std::vector<int32_t> missing(const Pending& pending) const;
@@ -116,6 +119,8 @@ class Negotiator {
   static constexpr uint64_t kEvidence = 64;  ///< and operations in them.
   static constexpr uint64_t kMostCaution = 1024;
   static constexpr uint64_t kGoodRounds = 16;  ///< A plan that lived so long was worth it.
+  /// A member further ahead of another one has started what nobody can have submitted.
+  static constexpr uint64_t kMostAhead = uint64_t{1} << 20U;
 };
 
 }  // namespace corro::named

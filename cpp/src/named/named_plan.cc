@@ -101,7 +101,6 @@ FollowedPlan::FollowedPlan(uint32_t number, std::vector<NamedEntry> entries,
   }
   filling_.resize(buckets_.size());
   present_.resize(buckets_.size());
-  failed_.resize(buckets_.size());
   // Both lanes are this object: start() knows a service by its number.
   executor_ = graph::Executor::create(plan_of(buckets_.size()), {this, this}).value();
 }
@@ -123,12 +122,6 @@ bool FollowedPlan::take_turn(uint32_t index) {
   return true;
 }
 
-uint64_t FollowedPlan::op_of(uint32_t index) const {
-  const uint32_t bucket = bucket_of_[index];
-  const uint32_t round = executor_->next_generation(service_of(bucket, kStart)).micro;
-  return op_at(round + failed_[bucket], bucket);
-}
-
 uint64_t FollowedPlan::next_op() const {
   const auto service = service_of(next_bucket_, kStart);
   return op_at(executor_->next_generation(service).micro, next_bucket_);
@@ -140,16 +133,9 @@ void FollowedPlan::add(uint32_t index) {
   fill(bucket);
 }
 
-void FollowedPlan::fail(uint32_t index) {
-  const uint32_t bucket = bucket_of_[index];
-  present_[bucket] = 0;
-  ++failed_[bucket];
-  fill(bucket);
-}
-
 /// Ends the bucket's fill if there is nothing to wait for.
 void FollowedPlan::fill(size_t bucket) {
-  const bool full = failed_[bucket] > 0 || present_[bucket] == buckets_[bucket].parts.size();
+  const bool full = present_[bucket] == buckets_[bucket].parts.size();
   if (!full || !filling_[bucket]) return;
   executor_->complete(*std::exchange(filling_[bucket], std::nullopt));
 }
@@ -162,39 +148,18 @@ void FollowedPlan::start(Time /*now*/, const graph::Work& work) {
     fill(bucket);
     return;
   }
-  if (failed_[bucket] > 0) {
-    --failed_[bucket];
-  } else {
-    present_[bucket] = 0;
-    starts_.push_back(op_at(work.firing.generation.micro, bucket));
-  }
+  present_[bucket] = 0;
+  starts_.push_back(op_at(work.firing.generation.micro, bucket));
   next_bucket_ = (bucket + 1) % buckets_.size();
   executor_->complete(ticket);
 }
 
 std::optional<uint64_t> FollowedPlan::take_start() {
-  if (starts_.empty()) executor_->poll({});
+  if (starts_.empty() && !frozen_) executor_->poll({});
   if (starts_.empty()) return std::nullopt;
   const uint64_t op = starts_.front();
   starts_.pop_front();
   return op;
-}
-
-uint64_t FollowedPlan::freeze() {
-  state_ = State::kFrozen;
-  const graph::Place next = executor_->freeze();
-  return op_at(next.generation.micro, next.service / kRoles);
-}
-
-Status FollowedPlan::leave(uint64_t cut) {
-  const uint64_t round = (cut - first_op_) / buckets_.size();
-  if (cut < first_op_ || round >= std::numeric_limits<uint32_t>::max())
-    return {Code::kFailedPrecondition, fmt::format("operation {} is none of the plan", cut)};
-  CORRO_TRY(executor_->leave({.generation = {.epoch = 0, .micro = static_cast<uint32_t>(round)},
-                              .service = service_of(place(cut), kFill)}));
-  state_ = State::kEnds;
-  cut_ = cut;
-  return {};
 }
 
 }  // namespace corro::named

@@ -65,10 +65,8 @@ struct PlannedBucket {
 ///
 /// It is a graph::Executor over two services for each bucket: *fill*, in flight until all parts of
 /// the bucket's next instance are here, and *start*, on the lane in agreed order, which hands the
-/// bucket out. A micro-batch is a round. Whoever cannot follow freezes; when all members have, the
-/// leader says at which operation the plan is left, and below it everything starts as planned.
-///
-///   follows -- freeze() --> frozen -- leave(cut) --> ends -- all below the cut started --> over
+/// bucket out. A micro-batch is a round. A member that cannot follow freezes: nothing more starts.
+/// The plan is forgotten when all members have.
 class FollowedPlan final : private graph::Lane {
  public:
   /// `entries` in plan order, each once; `segments` their number in each segment; `local_order`
@@ -86,41 +84,24 @@ class FollowedPlan final : private graph::Lane {
   [[nodiscard]] const NamedEntry& entry(uint32_t index) const { return entries_[index]; }
   /// True if this rank submits `index` next; then the turn moves on.
   [[nodiscard]] bool take_turn(uint32_t index);
-  /// The operation that the next instance of `index` belongs to.
-  [[nodiscard]] uint64_t op_of(uint32_t index) const;
   [[nodiscard]] const PlannedBucket& bucket(uint64_t op) const { return buckets_[place(op)]; }
 
   /// The first operation that has not started. Requires that all starts have been taken.
   [[nodiscard]] uint64_t next_op() const;
 
-  /// The instance of op_of(index) is here, or no longer.
+  /// The next instance of `index` is here.
   void add(uint32_t index);
-  void remove(uint32_t index) { --present_[bucket_of_[index]]; }
-  /// The operation of the next instance of `index` has failed: none of its instances is here or
-  /// will come, and it is passed over.
-  void fail(uint32_t index);
   /// The next operation to start, in order: its parts are here no longer. Nothing starts but by
   /// this.
   [[nodiscard]] std::optional<uint64_t> take_start();
 
-  /// Starts nothing more; returns the first operation that has not started. Requires that all
-  /// starts have been taken.
-  uint64_t freeze();
-  [[nodiscard]] bool frozen() const { return state_ == State::kFrozen; }
-  /// Ends after the operations below `cut`. FAILED_PRECONDITION if more have started.
-  [[nodiscard]] Status leave(uint64_t cut);
-  /// True if the next instance of `index` is still to come after leave().
-  [[nodiscard]] bool still_runs(uint32_t index) const { return op_of(index) < cut_; }
-  /// It was left, and everything below the cut has been taken.
-  [[nodiscard]] bool over() const {
-    return state_ == State::kEnds && executor_->reached() && starts_.empty();
-  }
+  /// Starts nothing more. Requires that all starts have been taken.
+  void freeze() { frozen_ = true; }
+  [[nodiscard]] bool frozen() const { return frozen_; }
   /// What starts next.
   [[nodiscard]] const PlannedBucket& next_bucket() const { return buckets_[next_bucket_]; }
 
  private:
-  enum class State : uint8_t { kFollows, kFrozen, kEnds };
-
   void start(Time now, const graph::Work& work) override;
   void fill(size_t bucket);
   [[nodiscard]] size_t place(uint64_t op) const { return (op - first_op_) % buckets_.size(); }
@@ -134,14 +115,12 @@ class FollowedPlan final : private graph::Lane {
   std::vector<PlannedBucket> buckets_;
   std::vector<uint32_t> bucket_of_;                    ///< By entry.
   std::vector<std::optional<graph::Ticket>> filling_;  ///< By bucket: its fill in flight.
-  std::vector<size_t> present_;   ///< By bucket: parts of its next instance that are here.
-  std::vector<uint32_t> failed_;  ///< By bucket: instances to pass over before the next one.
+  std::vector<size_t> present_;  ///< By bucket: parts of its next instance that are here.
   std::vector<uint32_t> local_order_;
   size_t turn_ = 0;
   size_t next_bucket_ = 0;
   uint64_t first_op_ = 0;
-  uint64_t cut_ = 0;
-  State state_ = State::kFollows;
+  bool frozen_ = false;
   std::deque<uint64_t> starts_;
   std::unique_ptr<graph::Executor> executor_;
 };

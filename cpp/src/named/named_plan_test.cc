@@ -107,10 +107,7 @@ TEST_F(Followed, StartsBucketsInPlanOrderWhenAllOfThemIsHere) {
   EXPECT_THAT(add({1}), ElementsAre());
   EXPECT_FALSE(plan_.take_turn(2)) << "a is next here";
   EXPECT_TRUE(plan_.take_turn(0));
-  EXPECT_EQ(plan_.op_of(0), 100U);
   EXPECT_THAT(add({0}), ElementsAre(100));
-  EXPECT_EQ(plan_.op_of(0), 103U) << "its next instance belongs to the next round";
-  EXPECT_EQ(plan_.op_of(2), 101U);
   EXPECT_THAT(add({3}), ElementsAre()) << "c is before d";
   EXPECT_THAT(add({2}), ElementsAre(101, 102));
 }
@@ -118,64 +115,10 @@ TEST_F(Followed, StartsBucketsInPlanOrderWhenAllOfThemIsHere) {
 TEST_F(Followed, StartsNothingOnceFrozen) {
   plan_.engage(100);
   add({0, 1});
-  EXPECT_EQ(plan_.freeze(), 101U);
+  plan_.freeze();
+  EXPECT_EQ(plan_.next_op(), 101U);
   EXPECT_THAT(add({2}), ElementsAre());
   EXPECT_TRUE(plan_.frozen());
-}
-
-TEST_F(Followed, EndsAtTheCut) {
-  plan_.engage(100);
-  add({0, 1});
-  plan_.freeze();
-  add({2, 3});
-  ASSERT_TRUE(plan_.leave(104).ok()) << "round 0, and a, b of round 1";
-  EXPECT_THAT(starts(), ElementsAre(101, 102));
-  EXPECT_TRUE(plan_.still_runs(1));
-  EXPECT_FALSE(plan_.still_runs(2));
-  EXPECT_FALSE(plan_.over());
-  EXPECT_THAT(add({1, 0}), ElementsAre(103));
-  EXPECT_TRUE(plan_.over());
-}
-
-TEST_F(Followed, IsOverAtOnceWhenNothingIsLeft) {
-  plan_.engage(100);
-  add({0, 1});
-  plan_.freeze();
-  plan_.add(2);
-  ASSERT_TRUE(plan_.leave(101).ok());
-  EXPECT_TRUE(plan_.over());
-  EXPECT_THAT(starts(), ElementsAre());
-}
-
-TEST_F(Followed, CannotEndBeforeWhatHasStarted) {
-  plan_.engage(100);
-  add({0, 1, 2});
-  plan_.freeze();
-  for (const uint64_t cut : {uint64_t{0}, uint64_t{101}, UINT64_MAX})
-    EXPECT_EQ(plan_.leave(cut).code(), Code::kFailedPrecondition) << cut;
-  EXPECT_TRUE(plan_.frozen());
-  EXPECT_TRUE(plan_.leave(102).ok());
-}
-
-TEST_F(Followed, PassesFailedOperationsOver) {
-  plan_.engage(0);
-  plan_.fail(2);
-  EXPECT_EQ(plan_.op_of(2), 4U);
-  EXPECT_THAT(starts(), ElementsAre());
-  EXPECT_THAT(add({0, 1}), ElementsAre(0));
-  EXPECT_THAT(add({3}), ElementsAre(2));
-  EXPECT_THAT(add({0, 1}), ElementsAre(3));
-  EXPECT_THAT(add({2}), ElementsAre(4));
-}
-
-TEST_F(Followed, PassesOverAsManyInstancesAsHaveFailed) {
-  plan_.engage(0);
-  plan_.add(0);
-  plan_.fail(0);
-  plan_.fail(0);
-  EXPECT_EQ(plan_.op_of(0), 6U);
-  EXPECT_THAT(add({0, 1, 2, 3}), ElementsAre(1, 2));
-  EXPECT_THAT(add({2, 3}), ElementsAre(4, 5, 6));
 }
 
 }  // namespace

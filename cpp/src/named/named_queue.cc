@@ -25,7 +25,8 @@ Status NamedQueue::submit(NamedEntry entry, uint64_t token, Time now) {
                         "until every rank has",
                         entry.name)};
   }
-  return accept(std::move(entry), token, now);
+  CORRO_TRY(accept(std::move(entry), token, now));
+  return accept_next();
 }
 
 /// Also takes in what was submitted before this rank joined, and had to wait.
@@ -33,11 +34,6 @@ Status NamedQueue::accept(NamedEntry entry, uint64_t token, Time now) {
   if (entry.name.empty() || entry.name.size() > kMaxOperationName) {
     return {Code::kInvalidArgument, fmt::format("named operation: a name has 1 to {} bytes, not {}",
                                                 kMaxOperationName, entry.name.size())};
-  }
-  if (const auto owed = owed_.find(entry.name); owed != owed_.end()) {
-    fail({token}, owed->second);
-    owed_.erase(owed);
-    return {};
   }
   const auto [found, added] = pending_.try_emplace(entry.name);
   Pending& pending = found->second;
@@ -50,7 +46,7 @@ Status NamedQueue::accept(NamedEntry entry, uint64_t token, Time now) {
     }
     if (!same(pending.entry, entry)) {
       std::string name = entry.name;
-      after_.emplace(std::move(name), After{std::move(entry), token, now});
+      after_[std::move(name)].push_back({std::move(entry), token, now});
       return {};
     }
     pending.withdrawn = false;
@@ -67,14 +63,27 @@ Status NamedQueue::accept(NamedEntry entry, uint64_t token, Time now) {
   return {};
 }
 
+/// Takes in submissions that waited for others of their names.
+Status NamedQueue::accept_next() {
+  for (auto after = after_.begin(); after != after_.end();) {
+    if (pending_.contains(after->first)) {
+      ++after;
+      continue;
+    }
+    After next = std::move(after->second.front());
+    after->second.pop_front();
+    if (after->second.empty()) after_.erase(after);
+    CORRO_TRY(accept(std::move(next.entry), next.token, next.since));
+    after = after_.begin();  // Operations that started have made other names free.
+  }
+  return {};
+}
+
 void NamedQueue::place(Pending& pending) {
-  if (planned()) {
-    if (!plan_->frozen()) follow(pending);
-  } else if (plan_) {
-    settle(pending);
-    start_planned();
-  } else {
+  if (!planned()) {
     to_announce_.push_back(pending.entry.name);
+  } else if (!plan_->frozen()) {
+    follow(pending);
   }
 }
 
@@ -89,80 +98,70 @@ void NamedQueue::follow(Pending& pending) {
   start_planned();
 }
 
-void NamedQueue::settle(Pending& pending) {
-  const auto index = plan_->find(pending.entry.name);
-  const bool left_over = index && plan_->still_runs(*index);
-  if (!left_over) {
-    if (std::exchange(pending.planned, false)) plan_->remove(*index);
-    if (pending.withdrawn) {
-      (void)take_pending(std::string(pending.entry.name));
-    } else {
-      to_announce_.push_back(pending.entry.name);
-    }
-  } else if (pending.withdrawn || !same(plan_->entry(*index), pending.entry)) {
-    fail_planned(*index, cannot_run(*index, pending));
-  } else if (!std::exchange(pending.planned, true)) {
-    plan_->add(*index);
-  }
-}
-
 void NamedQueue::leave() {
   if (plan_->frozen()) return;
+  plan_->freeze();
   outbox_.push_back(encode(Announcement{
-      .kind = Announcement::Kind::kFrozen, .mode = mode_, .started = plan_->freeze()}));
+      .kind = Announcement::Kind::kFrozen, .mode = mode_, .started = plan_->next_op()}));
 }
 
 void NamedQueue::start_planned() {
-  if (!plan_) return;
   while (const auto op = plan_->take_start()) {
     const PlannedBucket& bucket = plan_->bucket(*op);
-    NamedStart start{.lane = NamedLane::kPlanned,
-                     .op = *op,
-                     .as_one = bucket.as_one,
-                     .parts = {},
-                     .absent = join_.absent_from(*op)};
+    NamedStart start{.lane = NamedLane::kPlanned, .op = *op, .as_one = bucket.as_one, .parts = {}};
+    PlannedStart& started = planned_starts_.emplace_back(PlannedStart{*op, {}});
     for (const BucketPart& part : bucket.parts) {
-      const std::string& name = plan_->entry(part.index).name;
-      if (const auto pending = take_pending(name)) {
-        start.parts.push_back({pending->token, part.offset_bytes});
-        continue;
-      }
-      start.gives_identity = true;
-      if (start.name.empty()) start.name = name;
+      auto pending = take_pending(plan_->entry(part.index).name);
+      CORRO_CHECK(pending.has_value(), "a bucket that is not full starts", *op);
+      start.parts.push_back({pending->token, part.offset_bytes});
+      started.parts.push_back(*std::move(pending));
     }
     starts_.push_back(std::move(start));
   }
-  if (plan_->over()) plan_.reset();
 }
 
-Status NamedQueue::cannot_run(uint32_t index, const Pending& culprit) const {
-  if (culprit.withdrawn) {
-    return {Code::kInvalidArgument,
-            fmt::format("named operation \"{}\": given up by a rank while its peers were inside",
-                        culprit.entry.name)};
-  }
-  return {Code::kInvalidArgument,
-          fmt::format("{} Named operation \"{}\": a rank submitted {}, its peers run {}",
-                      describe_difference(culprit.entry.op, plan_->entry(index).op),
-                      culprit.entry.name, corro::named::describe(culprit.entry),
-                      corro::named::describe(plan_->entry(index)))};
+void NamedQueue::retire_planned(uint64_t below) {
+  while (!planned_starts_.empty() && planned_starts_.front().op < below)
+    planned_starts_.pop_front();
 }
 
-void NamedQueue::fail_planned(uint32_t index, const Status& cause) {
-  const uint64_t op = plan_->op_of(index);
-  NamedFailure failure{
-      .tokens = {}, .status = cause, .cancel = NamedFailure::Cancel{NamedLane::kPlanned, op}};
-  for (const BucketPart& part : plan_->bucket(op).parts) {
-    const std::string& name = plan_->entry(part.index).name;
-    const auto pending = take_pending(name);
-    if (!pending) {
-      owed_[name] = cause;
-    } else if (!pending->withdrawn) {
-      failure.tokens.push_back(pending->token);
+/// What this member has started from there on is pending again, before what it has not started.
+void NamedQueue::take_back(uint64_t from, uint64_t resume) {
+  std::vector<Pending> all;
+  NamedStart back{
+      .lane = NamedLane::kPlanned, .op = from, .as_one = {}, .parts = {}, .resume = resume};
+  for (; !planned_starts_.empty() && planned_starts_.back().op >= from;
+       planned_starts_.pop_back()) {
+    for (Pending& pending : planned_starts_.back().parts) {
+      back.parts.push_back({pending.token, 0});
+      all.push_back(std::move(pending));
     }
   }
-  plan_->fail(index);
-  failures_.push_back(std::move(failure));
+  std::erase_if(starts_, [from](const NamedStart& start) {
+    return start.lane == NamedLane::kPlanned && !start.resume && start.op >= from;
+  });
+  if (from < resume) starts_.push_back(std::move(back));
+  for (auto& [name, pending] : pending_) all.push_back(std::move(pending));
+  pending_.clear();
+  by_sequence_.clear();
+  std::ranges::sort(all, {}, &Pending::sequence);
+  for (Pending& pending : all) {
+    if (!pending.withdrawn) announce_again(std::move(pending));
+  }
+}
+
+void NamedQueue::announce_again(Pending pending) {
+  const std::string name = pending.entry.name;
+  const auto [found, added] = pending_.try_emplace(name);
+  if (!added) {  // Submitted again after the first had started.
+    after_[name].push_back({std::move(pending.entry), pending.token, pending.since});
+    return;
+  }
+  pending.announced = pending.doubted = pending.planned = false;
+  pending.missing.reset();
+  found->second = std::move(pending);
+  by_sequence_.emplace(found->second.sequence, &found->second);
+  to_announce_.push_back(name);
 }
 
 std::optional<NamedQueue::Pending> NamedQueue::take_pending(const std::string& name) {
@@ -181,30 +180,40 @@ std::vector<std::string> NamedQueue::names_in_order() const {
 }
 
 void NamedQueue::fail(std::vector<uint64_t> tokens, Status status) {
-  failures_.push_back({.tokens = std::move(tokens), .status = std::move(status), .cancel = {}});
+  failures_.push_back({.tokens = std::move(tokens), .status = std::move(status), .cancelled = {}});
 }
 
 void NamedQueue::withdraw(const std::string& name, uint64_t token) {
-  if (const auto after = after_.find(name); after != after_.end() && after->second.token == token) {
-    after_.erase(after);
-    return;
+  if (const auto after = after_.find(name); after != after_.end()) {
+    const auto is_it = [token](const After& each) { return each.token == token; };
+    if (std::erase_if(after->second, is_it) > 0) {
+      if (after->second.empty()) after_.erase(after);
+      return;
+    }
   }
   const auto found = pending_.find(name);
   if (found == pending_.end() || found->second.token != token) return;
   Pending& pending = found->second;
-  if (!pending.announced && !pending.planned) {
-    (void)take_pending(std::string(name));
-    return;
-  }
-  pending.withdrawn = true;
   if (pending.announced) {
-    pending.doubted = true;
+    pending.withdrawn = pending.doubted = true;
     say(Announcement::Kind::kWithdraw, pending);
-  } else if (planned()) {
+  } else if (pending.planned) {
+    pending.withdrawn = true;  // Until CUT.
     leave();
   } else {
-    settle(pending);
-    start_planned();
+    (void)take_pending(std::string(name));
+    const Status taken = accept_next();
+    CORRO_CHECK(taken.ok(), taken.message());
+  }
+}
+
+void NamedQueue::withdraw(uint64_t token) {
+  const auto is_it = [token](const auto& item) { return item.second.token == token; };
+  const auto pending = std::ranges::find_if(pending_, is_it);
+  if (pending != pending_.end()) return withdraw(std::string(pending->first), token);
+  for (const auto& [name, waiting] : after_) {
+    if (std::ranges::any_of(waiting, [token](const After& each) { return each.token == token; }))
+      return withdraw(std::string(name), token);
   }
 }
 
@@ -234,16 +243,7 @@ void NamedQueue::check_patience(Time now) {
 
 Status NamedQueue::receive(BytesView decision) {
   CORRO_TRY(take_in(decision));
-  for (auto after = after_.begin(); after != after_.end();) {
-    if (pending_.contains(after->first)) {
-      ++after;
-      continue;
-    }
-    After next = std::move(after->second);
-    after = after_.erase(after);
-    CORRO_TRY(accept(std::move(next.entry), next.token, next.since));
-  }
-  return {};
+  return accept_next();
 }
 
 Status NamedQueue::take_in(BytesView decision) {
@@ -280,8 +280,6 @@ Status NamedQueue::take_in(BytesView decision) {
       return receive_withdrawn(message);
     case Decision::Kind::kJoined:
       return receive_joined(message);
-    case Decision::Kind::kFill:
-      return receive_fill(message);
     case Decision::Kind::kOver:
       return receive_over(message);
   }
@@ -351,9 +349,8 @@ Status NamedQueue::start_bucket(const Bucket& bucket, const std::vector<NamedEnt
       Code::kDeadlineExceeded,
       fmt::format("named operation \"{}\": given up by a rank before its peers were ready",
                   withdrawn));
-  failures_.push_back({.tokens = std::move(tokens),
-                       .status = std::move(status),
-                       .cancel = NamedFailure::Cancel{NamedLane::kOrdered, start.op}});
+  failures_.push_back(
+      {.tokens = std::move(tokens), .status = std::move(status), .cancelled = start.op});
   return {};
 }
 
@@ -374,7 +371,7 @@ Status NamedQueue::receive_fail(const Decision& decision) {
 }
 
 Status NamedQueue::receive_propose(const Decision& decision) {
-  const auto order = plan_ ? std::nullopt : local_order(decision);
+  const auto order = local_order(decision);
   proposed_.reset();
   if (order) {
     std::vector<NamedEntry> entries;
@@ -451,13 +448,12 @@ Status NamedQueue::receive_engage(const Decision& decision) {
 }
 
 Status NamedQueue::receive_cut(const Decision& decision) {
-  if (!plan_->frozen() || !plan_->leave(decision.op).ok())
-    return out_of_step("ends a plan before what has been started");
+  const uint64_t started = plan_->next_op();
+  if (!plan_->frozen() || decision.op > started || decision.resume < started)
+    return out_of_step("ends a plan elsewhere than its members stand");
   mode_ = decision.mode;
-  for (const std::string& name : names_in_order()) {
-    if (const auto found = pending_.find(name); found != pending_.end()) settle(found->second);
-  }
-  start_planned();
+  plan_.reset();
+  take_back(decision.op, decision.resume);
   return {};
 }
 
@@ -499,9 +495,7 @@ bool NamedQueue::may_say_join() const {
 
 void NamedQueue::say_join() {
   join_.state = MemberJoin::State::kSaid;
-  outbox_.push_back(encode(Announcement{.kind = Announcement::Kind::kJoin,
-                                        .mode = mode_,
-                                        .started = plan_ ? plan_->next_op() : kNoGap}));
+  outbox_.push_back(encode(Announcement{.kind = Announcement::Kind::kJoin, .mode = mode_}));
 }
 
 Status NamedQueue::receive_joined(const Decision& decision) {
@@ -509,61 +503,12 @@ Status NamedQueue::receive_joined(const Decision& decision) {
     if (join_.state != MemberJoin::State::kSaid) return out_of_step("joins a rank that has not");
     join_.state = MemberJoin::State::kJoined;
   }
-  join_.add(decision.rank, decision.op);
-  if (decision.op == kNoGap) return {};
-  for (NamedStart& start : starts_) {
-    if (start.lane == NamedLane::kPlanned && start.op >= decision.op) ++start.absent;
-  }
-  gaps_.push_back(decision.op);
-  outbox_.push_back(encode(
-      Announcement{.kind = Announcement::Kind::kNoted, .mode = mode_, .rank = decision.rank}));
+  join_.joined.push_back(decision.rank);
   return {};
-}
-
-Status NamedQueue::receive_fill(const Decision& decision) {
-  if (decision.rank != options_.rank) return {};
-  if (join_.state != MemberJoin::State::kJoined || !plan_) return out_of_step("fills no gap");
-  fill_gaps();
-  return {};
-}
-
-/// Starts what is left of the plan, as if it had been submitted here.
-void NamedQueue::fill_gaps() {
-  for (uint32_t index = 0; index < plan_->size(); ++index) {
-    while (plan_->still_runs(index)) {
-      const auto cause = cannot_fill(index);
-      if (!cause) break;
-      fail_planned(index, *cause);
-    }
-  }
-  while (plan_) {
-    for (uint32_t index = 0; index < plan_->size(); ++index) {
-      if (plan_->still_runs(index) && !pending_.contains(plan_->entry(index).name))
-        plan_->add(index);
-    }
-    start_planned();
-  }
-}
-
-/// What is no allreduce has no identity. Nor does this rank take part in an average with what it
-/// submitted and left behind a gap: the peers average what they gave alone.
-std::optional<Status> NamedQueue::cannot_fill(uint32_t index) const {
-  const PlannedBucket& bucket = plan_->bucket(plan_->op_of(index));
-  const collective::Signature& signature = bucket.as_one.signature;
-  const std::string& name = plan_->entry(index).name;
-  if (signature.kind != OpKind::kAllreduce) {
-    return Status(Code::kFailedPrecondition,
-                  describe_unsupported(signature.kind, name, options_.rank));
-  }
-  if (signature.reduce_op != ReduceOp::kAverage || !pending_.contains(name)) return std::nullopt;
-  return Status(Code::kFailedPrecondition,
-                fmt::format("named operation \"{}\": rank {} joined while it waited for others of "
-                            "its static plan; wait for what was submitted, then join",
-                            name, options_.rank));
 }
 
 Status NamedQueue::receive_over(const Decision& decision) {
-  if (join_.state != MemberJoin::State::kJoined || plan_ || !pending_.empty())
+  if (join_.state != MemberJoin::State::kJoined || !pending_.empty())
     return out_of_step("ends a join that is not over");
   NamedStart start{.lane = NamedLane::kOrdered,
                    .op = next_op_++,
@@ -576,16 +521,8 @@ Status NamedQueue::receive_over(const Decision& decision) {
   starts_.push_back(std::move(start));
   if (!join_.token) missed_join_ = decision.rank;
   join_ = MemberJoin();
-  owed_.clear();  // Whose turn is which begins anew.
   history_.clear();
   return {};
-}
-
-std::optional<uint64_t> NamedQueue::take_gap() {
-  if (gaps_.empty()) return std::nullopt;
-  const uint64_t gap = gaps_.front();
-  gaps_.pop_front();
-  return gap;
 }
 
 // -- what goes out --------------------------------------------------------------------------------

@@ -21,7 +21,12 @@
 //     submit()           in the plan's order: it counts, and a bucket that is complete starts
 //     anything else,     the plan is frozen: nothing more starts, and the leader hears how far it
 //     FREEZE, patience   is here
-//     CUT                where it ends for all: up to there it still runs, the rest is announced
+//     CUT                the plan is over. What every member has started runs; what some have
+//                        started and others have not is taken back on the former. It is pending
+//                        again, and announced with the rest in the order of submission
+//
+// Nothing that is taken back has ended anywhere, or has changed a caller's memory: it takes all
+// members for that. So started planned operations are remembered until retire_planned().
 //
 // A rank that has joined submits nothing; buckets run with identities in its place, until OVER.
 #pragma once
@@ -68,19 +73,18 @@ struct NamedStart {
   bool gives_identity = false;
   std::string name = {};     ///< Of the first, if it gives an identity.
   int32_t last_joined = -1;  ///< Else: everyone has joined, this world rank as the last.
+  /// Set: nothing starts. Planned operations from `op` on are taken back, and the next one has this
+  /// id. `parts` are pending again: their tokens come back once more.
+  std::optional<uint64_t> resume = {};
 };
 
 /// Submissions that end without having run.
 struct NamedFailure {
   std::vector<uint64_t> tokens;
   Status status;
-  /// Set if members may already be inside the operation: it has to be cancelled there, and its op
-  /// id counts as used.
-  struct Cancel {
-    NamedLane lane = NamedLane::kOrdered;
-    uint64_t op = 0;
-  };
-  std::optional<Cancel> cancel;
+  /// Set if members may already be inside this operation of the ordered lane: it has to be
+  /// cancelled there, and its op id counts as used.
+  std::optional<uint64_t> cancelled;
 };
 
 struct NamedQueueOptions {
@@ -103,6 +107,10 @@ class NamedQueue {
   /// back or has decided already to run it: then it comes back as a failure that cancels the
   /// operation.
   void withdraw(const std::string& name, uint64_t token);
+  /// The same, whatever its name is, for one that was taken back and had failed here.
+  void withdraw(uint64_t token);
+  /// Planned operations below this id have ended here.
+  void retire_planned(uint64_t below);
   /// A submission's deadline comes near: asks the leader who has not submitted it, for describe().
   void ask(const std::string& name);
   /// A caller blocks until this submission has run: if its plan holds it back, the plan is left at
@@ -132,10 +140,6 @@ class NamedQueue {
   /// The next operation to start on its lane.
   [[nodiscard]] std::optional<NamedStart> take_start();
   [[nodiscard]] std::optional<NamedFailure> take_failure();
-  /// A member has nothing for planned operations from this id on: those that have been taken are
-  /// operations with one absent member more. To be heeded before the next announcement is sent.
-  [[nodiscard]] std::optional<uint64_t> take_gap();
-
   /// The earliest time at which check_patience() has something to do; never() mostly.
   [[nodiscard]] Time next_check() const;
   void check_patience(Time now);
@@ -162,8 +166,8 @@ class NamedQueue {
     std::optional<std::vector<int32_t>> missing;  ///< As the leader has said,
     uint32_t missing_more = 0;                    ///< and so many more.
   };
-  /// A submission under a name that was given up as something else, and is still announced: it
-  /// comes once the leader has said what became of that.
+  /// A submission whose name is still pending: what had it was given up as something else, or was
+  /// taken back from a plan. It is taken in once that is pending no longer.
   struct After {
     NamedEntry entry;
     uint64_t token = 0;
@@ -172,6 +176,10 @@ class NamedQueue {
   struct Ordered {
     uint32_t number;
     uint64_t sequence;
+  };
+  struct PlannedStart {
+    uint64_t op;
+    std::vector<Pending> parts;
   };
 
   Status take_in(BytesView decision);
@@ -182,48 +190,43 @@ class NamedQueue {
   Status receive_cut(const Decision& decision);
   Status receive_withdrawn(const Decision& decision);
   Status receive_joined(const Decision& decision);
-  Status receive_fill(const Decision& decision);
   Status receive_over(const Decision& decision);
 
   Status accept(NamedEntry entry, uint64_t token, Time now);
+  Status accept_next();
+  void take_back(uint64_t from, uint64_t resume);
+  void announce_again(Pending pending);
   [[nodiscard]] Status check_announced(const NamedEntry& entry, const Decision& decision) const;
   Status start_bucket(const Bucket& bucket, const std::vector<NamedEntry>& entries, int32_t absent);
   [[nodiscard]] bool may_say_join() const;
   void say_join();
-  void fill_gaps();
-  [[nodiscard]] std::optional<Status> cannot_fill(uint32_t index) const;
   std::optional<Pending> take_pending(const std::string& name);
   [[nodiscard]] std::vector<std::string> names_in_order() const;  ///< Of submission.
   [[nodiscard]] std::optional<std::vector<uint32_t>> local_order(const Decision& decision) const;
   void place(Pending& pending);
   void follow(Pending& pending);
-  void settle(Pending& pending);
   void leave();
   void say(Announcement::Kind kind, const Pending& pending);
   void start_planned();
-  void fail_planned(uint32_t index, const Status& cause);
-  [[nodiscard]] Status cannot_run(uint32_t index, const Pending& culprit) const;
   void fail(std::vector<uint64_t> tokens, Status status);
 
   NamedQueueOptions options_;
   NamedCache cache_;
   std::unordered_map<std::string, Pending> pending_;
-  std::unordered_map<std::string, After>
-      after_;                                 ///< By name; each has a withdrawn one in pending_.
+  /// By name, each of which is in pending_; none is empty.
+  std::unordered_map<std::string, std::deque<After>> after_;
   std::map<uint64_t, Pending*> by_sequence_;  ///< Of pending_, in order of submission.
-  std::unordered_map<std::string, Status>
-      owed_;  ///< Failures of instances that have not been submitted here yet.
   std::deque<std::string> to_announce_;
   std::deque<Bytes> outbox_;
   std::deque<NamedStart> starts_;
   std::deque<NamedFailure> failures_;
-  std::deque<uint64_t> gaps_;  ///< Not taken yet.
   MemberJoin join_;
   std::optional<int32_t> missed_join_;
   std::deque<Ordered> history_;  ///< The last runs, for local_order().
   std::unique_ptr<FollowedPlan> proposed_;
-  std::unique_ptr<FollowedPlan> plan_;  ///< Followed, frozen, or with operations left to run.
-  uint64_t next_op_ = 0;                ///< Of the ordered lane.
+  std::unique_ptr<FollowedPlan> plan_;       ///< Followed or frozen.
+  std::deque<PlannedStart> planned_starts_;  ///< Not retired, in order.
+  uint64_t next_op_ = 0;                     ///< Of the ordered lane.
   uint64_t next_sequence_ = 0;
   uint32_t mode_ = 0;
 };

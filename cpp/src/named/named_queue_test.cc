@@ -189,8 +189,7 @@ TEST(NamedQueue, WithdrawnAndRunByThePeersCancelsTheOperation) {
   const auto failure = queue.take_failure();
   ASSERT_TRUE(failure);
   EXPECT_THAT(failure->tokens, ElementsAre(2));
-  ASSERT_TRUE(failure->cancel);
-  EXPECT_EQ(failure->cancel->op, 0U);
+  EXPECT_EQ(failure->cancelled, 0U);
   ASSERT_TRUE(queue.submit(entry("b"), 4, {}).ok());
   while (queue.take_announcement()) {
   }

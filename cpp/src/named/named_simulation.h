@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,6 +73,8 @@ class NamedSimulation {
   [[nodiscard]] uint64_t completed() const { return completed_; }
   [[nodiscard]] uint64_t planned_operations() const { return planned_operations_; }
   [[nodiscard]] uint64_t operations() const { return compositions_.size(); }
+  /// Operations that a rank had started when a plan was left, and that were taken back.
+  [[nodiscard]] uint64_t taken_back() const { return taken_back_; }
   [[nodiscard]] Negotiator& negotiator() { return *negotiator_; }
   [[nodiscard]] bool following() const { return negotiator_->planned(); }
   /// Messages of failures, by rank, in order.
@@ -116,6 +119,7 @@ class NamedSimulation {
     std::map<std::string, uint64_t> instances;
     std::map<std::string, uint64_t> last_token;
     std::map<NamedLane, std::deque<NamedStart>> queued;
+    std::map<NamedLane, uint64_t> next_op;  ///< What the lane has to be given next.
     std::vector<std::pair<OpId, NamedStart>> running;
     std::vector<std::string> failures;
     bool joining = false;
@@ -231,7 +235,6 @@ class NamedSimulation {
 
   void collect(size_t index) {
     Rank& rank = ranks_[index];
-    while (const auto gap = rank.queue.take_gap()) add_absent(rank, *gap);
     // Announcing late gathers more into one message.
     if (random_() % 4 != 0 || rank.program.empty() || !may_act(rank)) {
       while (auto bytes = rank.queue.take_announcement()) {
@@ -239,24 +242,55 @@ class NamedSimulation {
         ++messages_;
       }
     }
-    while (auto start = rank.queue.take_start())
-      rank.queued[start->lane].push_back(std::move(*start));
     while (auto failure = rank.queue.take_failure()) take_failure(rank, *failure);
+    while (auto start = rank.queue.take_start()) take_start(rank, std::move(*start));
     start_queued(rank);
   }
 
-  void add_absent(Rank& rank, uint64_t gap) {
-    const auto add = [gap](NamedStart& start) {
-      if (start.lane == NamedLane::kPlanned && start.op >= gap) ++start.absent;
-    };
-    for (auto& [id, start] : rank.running) add(start);
-    for (auto& [lane, queue] : rank.queued) std::ranges::for_each(queue, add);
+  void take_start(Rank& rank, NamedStart start) {
+    uint64_t& next = rank.next_op[start.lane];
+    while (given_up_ops_.contains({&rank, {start.lane, next}})) ++next;
+    if (start.resume) return take_back(rank, start);
+    CORRO_CHECK(start.op == next, "out of order", start.op, next);
+    ++next;
+    rank.queued[start.lane].push_back(std::move(start));
+  }
+
+  /// What was started and is taken back has ended nowhere: some rank has not started it.
+  void take_back(Rank& rank, const NamedStart& back) {
+    std::erase_if(rank.queued[back.lane],
+                  [&back](const NamedStart& start) { return start.op >= back.op; });
+    std::erase_if(rank.running, [&](const auto& running) {
+      const auto& [id, start] = running;
+      if (id.first != back.lane || id.second < back.op) return false;
+      CORRO_CHECK(started_[id] < ranks_.size(), "taken back, and started everywhere", id.second);
+      ++taken_back_;
+      return true;
+    });
+    uint64_t& next = rank.next_op[back.lane];
+    CORRO_CHECK(back.op <= next && next <= *back.resume, back.op, next, *back.resume);
+    next = *back.resume;
+  }
+
+  /// All operations of the planned lane that this rank has started below the result have ended.
+  static uint64_t ended_below(const Rank& rank) {
+    uint64_t below = UINT64_MAX;
+    for (const auto& [id, start] : rank.running) {
+      if (id.first == NamedLane::kPlanned) below = std::min(below, id.second);
+    }
+    const auto queued = rank.queued.find(NamedLane::kPlanned);
+    if (queued != rank.queued.end() && !queued->second.empty())
+      below = std::min(below, queued->second.front().op);
+    const auto next = rank.next_op.find(NamedLane::kPlanned);
+    return std::min(below, next == rank.next_op.end() ? 0 : next->second);
   }
 
   void take_failure(Rank& rank, const NamedFailure& failure) {
     for (const uint64_t token : failure.tokens) end(rank, token, failure.status.message());
-    if (failure.cancel)
-      failed_.emplace(OpId{failure.cancel->lane, failure.cancel->op}, failure.status.message());
+    if (!failure.cancelled) return;
+    const OpId id{NamedLane::kOrdered, *failure.cancelled};
+    failed_.emplace(id, failure.status.message());
+    given_up_ops_.emplace(&rank, id);
   }
 
   void start_queued(Rank& rank) {
@@ -308,6 +342,7 @@ class NamedSimulation {
     rank.running.erase(rank.running.begin() + static_cast<std::ptrdiff_t>(running));
     const auto failed = failed_.find(id);
     if (failed == failed_.end()) check_absent(id, start);
+    rank.queue.retire_planned(ended_below(rank));
     if (start.last_joined >= 0) return end_join(rank, start);
     for (const NamedStart::Part& part : start.parts) {
       end(rank, part.token, failed == failed_.end() ? "" : failed->second);
@@ -353,6 +388,7 @@ class NamedSimulation {
   /// The first rank that waits asks whom for, then gives up what it waits for, or fails the
   /// operation it is in.
   bool give_up() {
+    if (given_up_ == 0) check_waits();
     for (size_t i = 0; i < ranks_.size(); ++i) {
       Rank& rank = ranks_[i];
       if (rank.program.empty() && rank.running.empty() && !rank.queue.has_pending()) continue;
@@ -379,6 +415,24 @@ class NamedSimulation {
     return false;
   }
 
+  /// Nothing can happen any more: whatever still waits waits for a submission of some rank.
+  void check_waits() const {
+    for (const Rank& rank : ranks_) {
+      if (!rank.failures.empty()) return;  // Ranks count instances of a name differently from here.
+    }
+    for (const Rank& rank : ranks_) {
+      for (const Token& token : rank.tokens) {
+        if (token.over) continue;
+        const bool all = std::ranges::all_of(ranks_, [&token](const Rank& each) {
+          const auto submitted = each.instances.find(token.name);
+          const uint64_t count = submitted == each.instances.end() ? 0 : submitted->second;
+          return each.joining || count > token.instance;
+        });
+        CORRO_CHECK(!all, "waits for a name that all ranks have submitted", token.name);
+      }
+    }
+  }
+
   bool fail_running(const Rank& rank, uint64_t token, size_t index) {
     for (const auto& [id, start] : rank.running) {
       for (const NamedStart::Part& part : start.parts) {
@@ -399,8 +453,9 @@ class NamedSimulation {
   std::map<OpId, size_t> started_;
   std::map<OpId, std::string> failed_;
   std::map<OpId, Composition> compositions_;
+  std::set<std::pair<const Rank*, OpId>> given_up_ops_;  ///< Take their turn without running.
   Time now_;
-  uint64_t messages_ = 0, given_up_ = 0, completed_ = 0, planned_operations_ = 0;
+  uint64_t messages_ = 0, given_up_ = 0, completed_ = 0, planned_operations_ = 0, taken_back_ = 0;
 };
 
 }  // namespace corro::named

@@ -52,13 +52,16 @@ void GroupLane::submit(const std::shared_ptr<WorkState>& work, size_t index, Tim
   auto flight = make_flight(parts_, work, index, now);
   flight->op = flights_.take_op();
   record_flight(parts_, key_, *flight);
-  Flight* raw = &flights_.push(std::move(flight));
-  const auto queued = executor_->submit(
-      *one_shots_,
-      {.name = name_of(raw->request->kind), .launch = [this, raw](const graph::Firing& firing) {
-         raw->ticket = firing.ticket;
-         launch(*raw);
-       }});
+  queue(flights_.push(std::move(flight)));
+}
+
+void GroupLane::queue(Flight& flight) {
+  const auto queued =
+      executor_->submit(*one_shots_, {.name = name_of(flight.request->kind),
+                                      .launch = [this, raw = &flight](const graph::Firing& firing) {
+                                        raw->ticket = firing.ticket;
+                                        launch(*raw);
+                                      }});
   CORRO_CHECK(queued.ok(), queued.status().message());
 }
 
@@ -79,6 +82,23 @@ void GroupLane::skip() {
   (void)news_.take_call(op);
   if (closing_) closing_->forget(op);
   flights_.push(std::move(flight));
+  sweep();
+}
+
+void GroupLane::take_back(uint64_t from, uint64_t resume) {
+  const Status taken_back(Code::kCancelled, "taken back from a static plan");
+  if (one_shots_) (void)executor_->cancel_pending(*one_shots_, taken_back);
+  for (const auto& flight : flights_) {
+    if (flight->over) continue;
+    if (flight->op >= from) {
+      const std::shared_ptr<WorkState> work = std::move(flight->work);  // The request is in it.
+      if (flight->operation != nullptr) flight->operation->return_memory();
+      end(*flight, taken_back);
+    } else if (flight->operation == nullptr) {
+      queue(*flight);
+    }
+  }
+  while (flights_.next_op() < resume) skip();
   sweep();
 }
 

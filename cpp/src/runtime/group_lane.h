@@ -54,6 +54,9 @@ class GroupLane final : public graph::Lane {
   void fire(const collective::OpRequest& request, graph::Ticket ticket, Time now);
   /// The next op id takes its turn without running.
   void skip();
+  /// Lets go of operations from `from` on, which some member has not begun and will not begin, so
+  /// nobody has their results: their works hear nothing. Ids below `resume` are used up.
+  void take_back(uint64_t from, uint64_t resume);
   /// Moves what has started; true if anything moved.
   bool poll(Time now);
 
@@ -78,6 +81,7 @@ class GroupLane final : public graph::Lane {
   friend class NowOperation;
 
   void start(Time /*now*/, const graph::Work& work) override { work.launch(work.firing); }
+  void queue(Flight& flight);
   void launch(Flight& flight);
   void conclude(Flight& flight, const Status& outcome);
   void end(Flight& flight, const Status& status);

@@ -58,6 +58,10 @@ Status late(const named::NamedQueue& queue, const std::string& name, int32_t lea
       waited, fmt::format("not submitted by rank {}, which leads the group", leader), leader);
 }
 
+std::string bucket_name(const std::string& first, size_t parts) {
+  return parts == 1 ? first : fmt::format("{} and {} more", first, parts - 1);
+}
+
 /// Not all have joined in time.
 Status late_join(const named::NamedQueue& queue, int32_t own, const std::vector<int32_t>& ranks,
                  Duration waited) {
@@ -72,9 +76,10 @@ Status late_join(const named::NamedQueue& queue, int32_t own, const std::vector<
 }
 
 /// The bucket failed, the part's own buffers are as they were.
-Status part_failure(const OpRequest& part, const Status& status) {
+Status part_failure(const OpRequest& part, bool alone, const Status& status) {
   FailureDetail detail = status.detail().value_or(FailureDetail());
   detail.torn = false;
+  if (alone) return {status.code(), std::string(status.message()), std::move(detail)};
   return {status.code(), fmt::format("\"{}\" in {}", part.name, status.message()),
           std::move(detail)};
 }
@@ -104,7 +109,9 @@ NamedGroup::NamedGroup(NamedGroupOptions options)
       staging_(*options_.segment),
       shown_(*options_.recorder) {
   if (options_.rank == 0)
-    negotiator_.emplace(options_.world_ranks, named::NegotiatorOptions{options_.fusion});
+    negotiator_.emplace(options_.world_ranks,
+                        named::NegotiatorOptions{.fusion = options_.fusion,
+                                                 .waits_for_all = !options_.by_messages});
 }
 
 // -- what comes in --------------------------------------------------------------------------------
@@ -121,8 +128,7 @@ Status NamedGroup::submit(const std::shared_ptr<WorkState>& work, size_t index, 
   const Time ask_at = now + (deadline - now) / 4 * 3;
   const uint64_t token = next_token_++;
   CORRO_TRY(queue_.submit(std::move(entry), token, now));
-  const uint64_t span = options_.timeline->negotiate(
-      {.kind = request.kind, .dtype = request.dtype, .count = request.count, .name = request.name});
+  const uint64_t span = begin_wait(request);
   submissions_.emplace(token, Submission{.work = work,
                                          .index = index,
                                          .submitted = now,
@@ -132,6 +138,12 @@ Status NamedGroup::submit(const std::shared_ptr<WorkState>& work, size_t index, 
   next_due_ = std::min({next_due_, ask_at, now + kShownAfter});
   if (work->hurry) queue_.hurry(request.name);
   return {};
+}
+
+/// Its span in the timeline.
+uint64_t NamedGroup::begin_wait(const OpRequest& request) const {
+  return options_.timeline->negotiate(
+      {.kind = request.kind, .dtype = request.dtype, .count = request.count, .name = request.name});
 }
 
 Status NamedGroup::join(const std::shared_ptr<WorkState>& work, Time now, Time deadline) {
@@ -202,16 +214,49 @@ std::optional<NamedStep> NamedGroup::take_step() {
   }
   const auto start = queue_.take_start();
   if (!start) return std::nullopt;
-  return begin(*start);
+  return start->resume ? take_back(*start) : begin(*start);
+}
+
+void NamedGroup::retire_planned(uint64_t below) {
+  queue_.retire_planned(below);
+  while (!planned_in_place_.empty() && planned_in_place_.front().first < below)
+    planned_in_place_.pop_front();
+}
+
+/// What has begun waits for its name again. Its own rank alone has touched the buffer of a bucket
+/// that a member has not begun. A part that had failed here has lost its owner.
+NamedStep NamedGroup::take_back(const named::NamedStart& start) {
+  const auto wait_again = [this](Part& part) {
+    next_due_ = std::min(next_due_,
+                         part.submission.asked ? part.submission.deadline : part.submission.ask_at);
+    part.submission.span = begin_wait(part.submission.request());
+    submissions_.emplace(part.token, std::move(part.submission));
+  };
+  std::erase_if(buckets_, [&](RunningBucket& bucket) {
+    if (bucket.lane != start.lane || bucket.op < start.op || bucket.work->done()) return false;
+    for (Part& part : bucket.parts) {
+      options_.timeline->end(part.submission.span, Code::kCancelled);
+      wait_again(part);
+    }
+    staging_.give_back(bucket.buffer);
+    return true;
+  });
+  for (; !planned_in_place_.empty() && planned_in_place_.back().first >= start.op;
+       planned_in_place_.pop_back()) {
+    wait_again(planned_in_place_.back().second);
+  }
+  for (const auto& part : start.parts) {
+    if (!submissions_.contains(part.token)) queue_.withdraw(part.token);
+  }
+  return {.lane = start.lane, .op = start.op, .resume = start.resume};
 }
 
 void NamedGroup::take_failures() {
   while (auto failure = queue_.take_failure()) {
     for (const uint64_t token : failure->tokens)
       end(take(token, failure->status.code()), failure->status);
-    if (!failure->cancel) continue;
-    given_up_.push_back(
-        {.lane = failure->cancel->lane, .op = failure->cancel->op, .cause = failure->status});
+    if (failure->cancelled)
+      given_up_.push_back({.op = *failure->cancelled, .cause = failure->status});
   }
 }
 
@@ -230,17 +275,21 @@ NamedStep NamedGroup::begin(const named::NamedStart& start) {
   NamedStep step{.lane = start.lane, .op = start.op};
   std::vector<Part> parts;
   for (const named::NamedStart::Part& part : start.parts) {
-    parts.push_back({take(part.token), part.offset_bytes});
+    parts.push_back({part.token, take(part.token), part.offset_bytes});
     options_.timeline->agreed(parts.back().submission.span);
   }
-  if (parts.size() == 1 && !start.gives_identity) {
-    step.work = std::move(parts[0].submission.work);
+  const bool planned = start.lane == named::NamedLane::kPlanned;
+  // A plan may be left, and over messages a tensor in place would hold half a result by then.
+  const bool copies = planned && options_.by_messages;
+  if (parts.size() == 1 && !start.gives_identity && !copies) {
+    step.work = parts[0].submission.work;
     step.index = parts[0].submission.index;
     OpRequest& request = step.work->requests[step.index];
     request.absent = start.absent;
     request.span = parts[0].submission.span;
     if (start.last_joined >= 0)
       std::memcpy(request.output, &start.last_joined, sizeof start.last_joined);
+    if (planned) planned_in_place_.emplace_back(start.op, std::move(parts[0]));
     return step;
   }
   auto filled = fill_bucket(start, std::move(parts));
@@ -276,8 +325,7 @@ collective::OpRequest NamedGroup::bucket_request(const named::NamedStart& start,
           .timeout = timeout,
           .name = start.gives_identity
                       ? start.name
-                      : fmt::format("{} and {} more", parts[0].submission.request().name,
-                                    parts.size() - 1),
+                      : bucket_name(parts[0].submission.request().name, parts.size()),
           .span = obs::kNoSpan};
 }
 
@@ -317,7 +365,7 @@ Result<std::shared_ptr<WorkState>> NamedGroup::fill_bucket(const named::NamedSta
   std::vector<OpRequest> as_one;
   as_one.push_back(bucket_request(start, parts, buffer->data));
   auto work = std::make_shared<WorkState>(std::move(as_one));
-  buckets_.push_back({work, std::move(parts), *buffer});
+  buckets_.push_back({start.lane, start.op, work, std::move(parts), *buffer});
   return work;
 }
 
@@ -332,13 +380,14 @@ bool NamedGroup::finish_buckets() {
     const RunningBucket bucket = std::move(buckets_[i]);
     buckets_.erase(buckets_.begin() + static_cast<std::ptrdiff_t>(i));
     const Status& status = bucket.work->status();
-    for (const auto& [submission, offset] : bucket.parts) {
+    for (const auto& [token, submission, offset] : bucket.parts) {
       const OpRequest& request = submission.request();
       if (status.ok() && bytes_of(request) > 0 && writes(request, options_.rank)) {
         std::memcpy(request.output, bucket.buffer.data + offset, bytes_of(request));
       }
       options_.timeline->end(submission.span, status.code());
-      submission.work->finish_one(status.ok() ? status : part_failure(request, status));
+      submission.work->finish_one(
+          status.ok() ? status : part_failure(request, bucket.parts.size() == 1, status));
     }
     // After a failure a peer may still be inside.
     if (status.ok()) staging_.give_back(bucket.buffer);
@@ -434,6 +483,7 @@ void NamedGroup::fail(const Status& cause) {
   queue_ = named::NamedQueue({.rank = own_world_rank()});
   messages_.clear();
   given_up_.clear();
+  planned_in_place_.clear();
   next_due_ = Time::never();
 }
 

@@ -44,6 +44,8 @@ struct NamedStep {
   std::shared_ptr<WorkState> work = nullptr;  ///< Null: given up because of `cause`.
   size_t index = 0;                           ///< The request in `work`.
   Status cause = {};
+  /// Set: operations from `op` on are taken back, and the lane's next one has this id.
+  std::optional<uint64_t> resume = {};
 };
 
 /// What a rank submits that has nothing more to submit: done once every member has, and `last` then
@@ -55,6 +57,7 @@ struct NamedGroupOptions {
   int32_t rank = 0;                         ///< In the group.
   std::vector<int32_t> world_ranks;         ///< By group rank.
   named::FusionOptions fusion = {};         ///< Of the leader; it tells the others.
+  bool by_messages = false;                 ///< Members share no memory.
   collective::Segment* segment = nullptr;   ///< For buckets; outlives the channel.
   obs::TimelineLog* timeline = nullptr;     ///< Notes who waits for a name; outlives the channel.
   obs::FlightRecorder* recorder = nullptr;  ///< Shows what waits longest; outlives the channel.
@@ -77,14 +80,14 @@ class NamedGroup {
   [[nodiscard]] Status hear(int32_t from, wire::ControlKind kind, std::string_view text);
   /// Decides what can be decided, a new run only if the ordered lane has `room`. Errors as hear().
   [[nodiscard]] Status advance(bool room);
-  /// NamedQueue::take_gap(), before the messages.
-  [[nodiscard]] std::optional<uint64_t> take_gap() { return queue_.take_gap(); }
   [[nodiscard]] std::optional<NamedMessage> take_message();
   /// Steps of one lane come in order of their op ids; only those given up come early.
   [[nodiscard]] std::optional<NamedStep> take_step();
 
   /// Hands the results of buckets that have run to their parts; true if there were any.
   bool finish_buckets();
+  /// Planned operations below this id have ended here.
+  void retire_planned(uint64_t below);
   /// Ends submissions whose deadline is over, and asks about those that come near it; true if there
   /// were any. Requires that all steps have been taken.
   bool check(Time now);
@@ -114,10 +117,13 @@ class NamedGroup {
     [[nodiscard]] const OpRequest& request() const { return work->requests[index]; }
   };
   struct Part {
+    uint64_t token = 0;
     Submission submission;
     uint64_t offset_bytes = 0;
   };
   struct RunningBucket {
+    named::NamedLane lane = named::NamedLane::kOrdered;
+    uint64_t op = 0;
     std::shared_ptr<WorkState> work;
     std::vector<Part> parts;
     collective::SegmentPool::Buffer buffer;
@@ -129,6 +135,7 @@ class NamedGroup {
   [[nodiscard]] bool leads() const { return negotiator_.has_value(); }
   /// `code`: what becomes of it.
   [[nodiscard]] Submission take(uint64_t token, Code code = Code::kOk);
+  [[nodiscard]] uint64_t begin_wait(const OpRequest& request) const;
   void watch_oldest(Time now);
   NamedStep begin(const named::NamedStart& start);
   [[nodiscard]] static OpRequest bucket_request(const named::NamedStart& start,
@@ -138,6 +145,7 @@ class NamedGroup {
   Result<std::shared_ptr<WorkState>> fill_bucket(const named::NamedStart& start,
                                                  std::vector<Part> parts);
   void take_failures();
+  NamedStep take_back(const named::NamedStart& start);
   void expire(uint64_t token, Time now);
   void end(const Submission& submission, const Status& cause);
 
@@ -147,6 +155,8 @@ class NamedGroup {
   collective::SegmentPool staging_;
   std::unordered_map<uint64_t, Submission> submissions_;  ///< By token.
   std::vector<RunningBucket> buckets_;
+  /// Planned operations that run where their tensors are, by id, until they are retired.
+  std::deque<std::pair<uint64_t, Part>> planned_in_place_;
   std::deque<NamedMessage> messages_;
   std::deque<NamedStep> given_up_;
   ShownWait shown_;    ///< The submission that waits longest.

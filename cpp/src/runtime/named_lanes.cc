@@ -10,14 +10,15 @@ namespace {
 constexpr size_t kDecidedAhead = 2;
 
 constexpr auto kOrdered = static_cast<size_t>(named::NamedLane::kOrdered);
+constexpr auto kPlanned = static_cast<size_t>(named::NamedLane::kPlanned);
 
 }  // namespace
 
-NamedLanes::NamedLanes(const GroupFacts& facts, EngineParts& parts, bool by_rank_order,
+NamedLanes::NamedLanes(const GroupFacts& facts, EngineParts& parts, bool shares_memory,
                        MakeFabric make_fabric)
     : facts_(facts),
       parts_(parts),
-      by_rank_order_(by_rank_order),
+      shares_memory_(shares_memory),
       make_fabric_(std::move(make_fabric)),
       keys_{derive_key(facts.key, "ordered"), derive_key(facts.key, "planned")} {}
 
@@ -25,11 +26,12 @@ NamedGroup& NamedLanes::group() {
   if (!group_) {
     named::FusionOptions fusion = parts_.options.fusion;
     // Elsewhere the order of a fold depends on an element's place in a bucket.
-    const bool moves_bits = parts_.options.deterministic && !by_rank_order_;
+    const bool moves_bits = parts_.options.deterministic && !shares_memory_;
     if (facts_.size() == 1 || moves_bits) fusion.threshold_bytes = 0;
     group_.emplace(NamedGroupOptions{.rank = facts_.rank,
                                      .world_ranks = facts_.world_ranks,
                                      .fusion = fusion,
+                                     .by_messages = !shares_memory_,
                                      .segment = parts_.options.segment.get(),
                                      .timeline = &parts_.timeline,
                                      .recorder = parts_.recorder.get()});
@@ -90,6 +92,8 @@ bool NamedLanes::poll(Time now) {
   for_each([&moved, now](GroupLane& lane) { moved = lane.poll(now) || moved; });
   if (!group_) return moved;
   moved = group_->finish_buckets() || moved;
+  if (const auto& planned = lanes_[kPlanned]; planned != nullptr)
+    group_->retire_planned(planned->flights().completed());
   if (failed_ || (!group_->busy() && !group_->heard())) return moved;
   const bool room =
       lanes_[kOrdered] == nullptr || lanes_[kOrdered]->flights().size() < kDecidedAhead;
@@ -97,7 +101,6 @@ bool NamedLanes::poll(Time now) {
     failure_ = {kept, kept.detail() ? kept.detail()->rank : -1};
     return true;
   }
-  while (const auto gap = group_->take_gap()) add_absent(*gap);
   // What has been decided is said and starts, whatever the time is.
   while (const auto message = group_->take_message()) {
     send(*message);
@@ -110,18 +113,6 @@ bool NamedLanes::poll(Time now) {
   }
   if (ran) parts_.timeline.cycle();
   return group_->check(now) || moved;
-}
-
-/// No member can have the result yet: one that has joined takes part after all have said that they
-/// know of it.
-void NamedLanes::add_absent(uint64_t first_gap) {
-  const auto& lane = lanes_[static_cast<size_t>(named::NamedLane::kPlanned)];
-  if (lane == nullptr) return;
-  for (const auto& flight : lane->flights()) {
-    if (flight->op < first_gap || flight->over) continue;
-    for (collective::OpRequest& request : flight->work->requests)
-      request.absent += &request == flight->request ? 1 : 0;
-  }
 }
 
 void NamedLanes::send(const NamedMessage& message) {
@@ -142,6 +133,8 @@ void NamedLanes::run(const NamedStep& step, Time now) {
   const auto index = static_cast<size_t>(step.lane);
   if (lane == nullptr) {
     if (step.work != nullptr) step.work->finish_one(failure_->cause);
+  } else if (step.resume) {
+    lane->take_back(step.op, *step.resume);
   } else if (step.work == nullptr) {
     tell_members(parts_, facts_, cancel_of(lane->key(), step.op, step.cause));
     given_up_[index].insert(step.op);

@@ -23,7 +23,7 @@ class NamedLanes {
   /// Makes a lane's fabric; fails where memory is short.
   using MakeFabric = std::function<Result<std::unique_ptr<collective::Fabric>>(const LaneKey&)>;
 
-  NamedLanes(const GroupFacts& facts, EngineParts& parts, bool by_rank_order,
+  NamedLanes(const GroupFacts& facts, EngineParts& parts, bool shares_memory,
              MakeFabric make_fabric);
 
   /// Takes in request `index` of a work; an error is the caller's to end it with.
@@ -62,12 +62,11 @@ class NamedLanes {
   GroupLane* open(named::NamedLane which);
   void send(const NamedMessage& message);
   void run(const NamedStep& step, Time now);
-  void add_absent(uint64_t first_gap);
   void pass_over(size_t index);
 
   const GroupFacts& facts_;
   EngineParts& parts_;
-  const bool by_rank_order_;
+  const bool shares_memory_;
   MakeFabric make_fabric_;
   std::array<LaneKey, 2> keys_;                      ///< By NamedLane.
   std::array<std::unique_ptr<GroupLane>, 2> lanes_;  ///< By NamedLane; null until used here.

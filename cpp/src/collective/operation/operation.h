@@ -22,6 +22,9 @@ class Operation {
   /// Moves as far as it can. `oldest`: no older operation of the group is in flight; shared staging
   /// is for the oldest.
   virtual Progress poll(bool oldest) = 0;
+  /// Some member has not begun it and will not: nobody else has touched what it took from pools,
+  /// which may be used again. Called before abandon().
+  virtual void return_memory() {}
   /// Lets go of everything others could still touch; called once, before an unfinished operation is
   /// destroyed.
   virtual void abandon() {}
