@@ -14,7 +14,9 @@ namespace corro::testing {
 namespace {
 
 using collective::OpRequest;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 OpRequest allreduce(std::vector<float>& data) {
   OpRequest request;
@@ -167,7 +169,7 @@ TEST_P(Failures, ARankThatNeverCallsIsNamedWithWhatItDidLast) {
     EXPECT_EQ(work->status().detail()->rank, absent) << work->status().to_string();
     // With two levels not every pair of ranks exchanges messages.
     const std::string& message = work->status().message();
-    const bool untold = message.find("it has sent this rank nothing yet") != std::string::npos;
+    const bool untold = message.find("nothing yet") != std::string::npos;
     EXPECT_TRUE(untold ? !GetParam().hosts.empty()
                        : message.find("#1 allreduce(f32[") != std::string::npos)
         << message;
@@ -274,6 +276,57 @@ TEST_P(Failures, WhoWaitsForAMessageHearsWhyTheGroupFailed) {
   EXPECT_EQ(receives->status().code(), Code::kDeadlineExceeded) << receives->status().to_string();
   EXPECT_THAT(receives->status().message(), HasSubstr("for 2 s"));
   EXPECT_LT(world_.now() - before, std::chrono::minutes(1));
+}
+
+TEST_P(Failures, ALateRankIsToldThatItWasLateAndNotThatItWaitedForItself) {
+  world_.run(submit_all_but(-1));
+  const World::Works works = submit_all_but(0);
+  world_.run(works);
+  for (const auto& work : works) {
+    EXPECT_THAT(work->status().message(),
+                AnyOf(HasSubstr("waited for rank 0"), HasSubstr("rank 0 was late: rank ")));
+  }
+  world_.poll_rounds(100);  // What others left on the board would be enough for a small operation.
+  for (int call = 0; call < 2; ++call) {
+    const auto late = world_.submit(0, {allreduce(data(0))});
+    world_.run({late});
+    EXPECT_EQ(late->status().code(), Code::kDeadlineExceeded) << late->status().to_string();
+    EXPECT_THAT(late->status().message(), HasSubstr("rank 0 was late: rank "));
+    EXPECT_THAT(late->status().message(), Not(HasSubstr("for rank 0")));
+    EXPECT_EQ(late->status().detail()->rank, 0);
+  }
+}
+
+TEST_P(Failures, ARankThatStandsStillInsideIsNotToldThatItWaitedForItself) {
+  for (int rounds = 0; rounds < 24; rounds += 2) {
+    World world(options(static_cast<uint64_t>(rounds)));
+    World::Works works;
+    for (int32_t r = 0; r < size(); ++r) works.push_back(world.submit(r, {allreduce(data(r))}));
+    world.poll_rounds(rounds);
+    world.stop(0);
+    world.run({works.begin() + 1, works.end()});
+    world.resume(0);
+    world.run({works[0]});
+    const std::string& message = works[0]->status().message();
+    EXPECT_THAT(message, Not(HasSubstr("waited for rank 0"))) << rounds;
+    EXPECT_THAT(message, Not(HasSubstr("because of rank 0"))) << rounds;
+  }
+}
+
+TEST_P(Failures, WhoIsLateWithAMessageIsNamedToAll) {
+  OpRequest request = allreduce(data(1));
+  request.kind = OpKind::kRecv;
+  request.root = 0;
+  const auto waits = world_.submit(1, {request});
+  world_.run({waits});
+  EXPECT_THAT(waits->status().message(),
+              HasSubstr("on rank 1 (phase transfer): waited for rank 0"));
+  for (int32_t r = 0; r < size(); ++r) {
+    if (r == 1) continue;
+    const auto later = world_.submit(r, {allreduce(data(r))});
+    world_.run({later});
+    EXPECT_THAT(later->status().message(), HasSubstr("rank 0 was late: rank 1 ")) << r;
+  }
 }
 
 TEST_P(Failures, AStoppedRankEndsInADeadlineAndNotInAHang) {

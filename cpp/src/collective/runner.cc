@@ -315,7 +315,10 @@ void retire_below(const Links& links, uint64_t op) {
 
 std::string describe_last_message(const Links& links, int32_t r) {
   const transport::Endpoint* endpoint = links.endpoints[static_cast<size_t>(r)];
-  if (endpoint == nullptr || !endpoint->last_message()) return "it has sent this rank nothing yet";
+  if (endpoint == nullptr || !endpoint->last_message()) {
+    return fmt::format("it has sent rank {} nothing yet",
+                       links.world_ranks[static_cast<size_t>(links.rank)]);
+  }
   const transport::MessageHead& last = *endpoint->last_message();
   const std::string call = Signature::unpack(last.signature).describe();
   if (last.key.lane == links.lane) {

@@ -34,6 +34,18 @@ int rank_behind(const std::string& text, std::string_view phrase) {
   return rank;
 }
 
+/// N of "rank N<phrase>"; -1 if the text has none.
+int rank_before(const std::string& text, std::string_view phrase) {
+  constexpr std::string_view kRank = "rank ";
+  const size_t end = text.find(phrase);
+  const size_t at = end == std::string::npos ? end : text.rfind(kRank, end);
+  if (at == std::string::npos) return -1;
+  int rank = -1;
+  const char* last = text.data() + end;
+  const auto [read, error] = std::from_chars(text.data() + at + kRank.size(), last, rank);
+  return error == std::errc() && read == last ? rank : -1;
+}
+
 /// The last "rank N" in a message where N is another rank.
 int rank_in_text(const std::string& text, int own) {
   constexpr std::string_view kRank = "rank ";
@@ -180,7 +192,10 @@ bool gave_up(const RankEnd& end) {
 }
 
 int awaited_by(const RankEnd& end) {
-  // As the engine says it: of an operation, of a named one, of the start.
+  // As the engine says it: of what another rank waited for, which may have been this one, of an
+  // operation, of a named one, of the start.
+  if (const int late = rank_before(end.crash.error, " was late: "); late >= 0)
+    return late == end.rank ? -1 : late;
   for (const std::string_view phrase :
        {"waited for rank ", "not submitted by rank ", "but rank "}) {
     if (const int rank = rank_behind(end.crash.error, phrase); rank >= 0) return rank;

@@ -177,6 +177,23 @@ TEST(DecideCulprit, ARankThatCameTooLateIsTheMissingOne) {
   EXPECT_THAT(decide_culprit(ends).waited, ElementsAre(0));
 }
 
+TEST(DecideCulprit, ALateRankThatIsToldSoIsTheMissingOne) {
+  const std::vector<RankEnd> ends = {
+      end_of(
+          0, 15, exited(1),
+          "corro.TimeoutError: allreduce: rank 0 was late: rank 1 waited for it for 2 s; its last "
+          "call on this group was #1 barrier()"),
+      end_of(
+          1, 10, exited(1),
+          "corro.TimeoutError: allreduce #2 on rank 1 (phase exchange): waited for rank 0 for 2 s"),
+      end_of(2, 11, exited(1),
+             "corro.TimeoutError: allreduce #2 on rank 2 (phase exchange): rank 0 was late: rank 1 "
+             "waited for it for 2 s")};
+  const Verdict verdict = decide_culprit(ends);
+  EXPECT_EQ(verdict.culprit, 0);
+  EXPECT_THAT(verdict.waited, ElementsAre(1, 2));
+}
+
 TEST(DecideCulprit, ALateRankMayEndWellWithWhatTheOthersHadSent) {
   const std::vector<RankEnd> late = {end_of(0, 10, exited(1), kGaveUp), end_of(2, 15, exited(0))};
   EXPECT_EQ(decide_culprit(late).culprit, 2);

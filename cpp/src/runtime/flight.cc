@@ -165,10 +165,23 @@ Status has_left(int32_t world_rank) {
           {.rank = world_rank}};
 }
 
-std::string describe_wait(int32_t culprit, int32_t awaited, Duration waited) {
-  std::string text = culprit < 0 ? "waited" : fmt::format("waited for rank {}", culprit);
-  if (culprit != awaited) text += fmt::format(" (by way of rank {})", awaited);
-  return text + fmt::format(" for {:.3g} s", std::chrono::duration<double>(waited).count());
+GroupFailure deadline_failure(const GroupFacts& facts, int32_t culprit, int32_t awaited,
+                              Duration waited, const std::string& did) {
+  const int32_t own = facts.own_world_rank();
+  const int32_t late = facts.world_rank(culprit);
+  std::string way =
+      culprit == awaited ? "" : fmt::format(" (by way of rank {})", facts.world_rank(awaited));
+  way += fmt::format(" for {:.3g} s", std::chrono::duration<double>(waited).count());
+  if (!did.empty()) way += "; " + did;
+  if (culprit < 0) {
+    return {.cause = {Code::kDeadlineExceeded, "waited" + way},
+            .told = fmt::format("rank {} waited{}", own, way)};
+  }
+  return {.cause = {Code::kDeadlineExceeded,
+                    fmt::format("waited for rank {}{}", late, way),
+                    {.rank = late}},
+          .culprit = late,
+          .told = fmt::format("rank {} was late: rank {} waited for it{}", late, own, way)};
 }
 
 }  // namespace corro::runtime

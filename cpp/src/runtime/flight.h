@@ -104,6 +104,11 @@ struct GroupFailure {
   Status cause;
   int32_t culprit = -1;  ///< World rank, or -1.
   bool heard = false;    ///< Another member had said so before this rank found it.
+  /// The cause in the words for other members, of whom one may be the culprit; empty: the same.
+  std::string told = {};
+  [[nodiscard]] const std::string& words_for_others() const {
+    return told.empty() ? cause.message() : told;
+  }
 };
 
 struct Flight {
@@ -173,7 +178,12 @@ void tell_members(EngineParts& parts, const GroupFacts& facts, const wire::Contr
                                   const SignatureBits& others);
 /// A rank that something waits for has ended in an orderly way. World rank.
 [[nodiscard]] Status has_left(int32_t world_rank);
-/// "waited for rank 2 (by way of rank 1) for 60 s". World ranks; -1: unknown.
-[[nodiscard]] std::string describe_wait(int32_t culprit, int32_t awaited, Duration waited);
+/// A deadline is over, after this rank has waited for `awaited` and so for `culprit` (group ranks;
+/// -1: unknown). `did`: what the culprit did last. Here it is "waited for rank 2 (by way of rank 1)
+/// for 60 s"; others are told "rank 2 was late: rank 0 waited for it", so that rank 2 does not hear
+/// that it has waited for itself.
+[[nodiscard]] GroupFailure deadline_failure(const GroupFacts& facts, int32_t culprit,
+                                            int32_t awaited, Duration waited,
+                                            const std::string& did);
 
 }  // namespace corro::runtime

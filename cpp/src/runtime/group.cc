@@ -94,7 +94,7 @@ wire::Control abort_of(const GroupLane& one_shots, const GroupFailure& failure) 
           .lane = one_shots.key(),
           .rank = failure.culprit,
           .op = one_shots.flights().completed(),
-          .text = wire::reason_text(failure.cause.message())};
+          .text = wire::reason_text(failure.words_for_others())};
 }
 
 }  // namespace

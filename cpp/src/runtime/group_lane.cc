@@ -382,11 +382,8 @@ void GroupLane::check(Time now) {
 void GroupLane::expire(const Flight& flight, Time now) {
   const int32_t awaited = awaited_by(flight, closing_);
   const int32_t culprit = awaited < 0 ? -1 : news_.follow_waiting(flight.op, awaited, facts_.rank);
-  const int32_t world_rank = facts_.world_rank(culprit);
-  std::string message =
-      describe_wait(world_rank, facts_.world_rank(awaited), now - flight.submitted);
-  if (culprit >= 0) message += "; " + fabric_->last_operation_of(culprit);
-  failure_ = {{Code::kDeadlineExceeded, message, {.rank = world_rank}}, world_rank};
+  const std::string did = culprit < 0 ? "" : fabric_->last_operation_of(culprit);
+  failure_ = deadline_failure(facts_, culprit, awaited, now - flight.submitted, did);
 }
 
 Time GroupLane::next_deadline() const {

@@ -51,7 +51,7 @@ bool LoadedPlan::poll(Time now) {
 void LoadedPlan::settle(Time now) {
   if (!stopped_.ok()) return;
   if (const Status& status = part_.executor().status(); !status.ok())
-    return end(status, status.detail() ? status.detail()->rank : -1, true, now);
+    return end({status, status.detail() ? status.detail()->rank : -1}, true, now);
   const auto is_over = [this](const Waiter& first) {
     if (part_.executor().reached()) return true;
     return first.until < waiters_.back().until && completed() >= first.until;
@@ -72,7 +72,7 @@ void LoadedPlan::check(Time now) {
   if (!heard_ || (heard_->second.heard && may_hear_why(why_until_, now))) return;
   const auto [lane, failure] = *heard_;
   lane->stop(failure.cause, now);  // first: its services are what it happened in
-  end(failure.cause, failure.culprit, true, now);
+  end(failure, true, now);
 }
 
 void LoadedPlan::check_served(Time now) {
@@ -122,10 +122,11 @@ void LoadedPlan::hear(MemberId from, const wire::Control& control, Time now) {
     const auto& ranks = facts_.world_ranks;
     const bool known = std::find(ranks.begin(), ranks.end(), control.rank) != ranks.end();
     const int32_t culprit = known ? control.rank : facts_.world_rank(r);
-    return end({code,
-                fmt::format("rank {} stopped the plan: {}", facts_.world_rank(r), control.text),
-                {.rank = culprit}},
-               culprit, false, now);
+    return end({{code,
+                 fmt::format("rank {} stopped the plan: {}", facts_.world_rank(r), control.text),
+                 {.rank = culprit}},
+                culprit},
+               false, now);
   }
   PlanLane* lane = part_.find_lane(control.lane);
   if (lane == nullptr) return;
@@ -142,15 +143,16 @@ void LoadedPlan::judge(MemberId from, const transport::MessageKey& key,
 // -- the end --------------------------------------------------------------------------------------
 
 void LoadedPlan::stop(const Status& cause, Time now) {
-  end(cause, cause.detail() ? cause.detail()->rank : facts_.own_world_rank(), true, now);
+  end({cause, cause.detail() ? cause.detail()->rank : facts_.own_world_rank()}, true, now);
 }
 
 void LoadedPlan::fail(const Status& cause, Time now) {
-  end(cause, cause.detail() ? cause.detail()->rank : -1, false, now);
+  end({cause, cause.detail() ? cause.detail()->rank : -1}, false, now);
 }
 
-void LoadedPlan::end(const Status& cause, int32_t culprit, bool tell, Time now) {
+void LoadedPlan::end(const GroupFailure& failure, bool tell, Time now) {
   if (!stopped_.ok()) return;
+  const Status& cause = failure.cause;
   // What is in flight among ranks fails first, so the reason says what it was.
   for (PlanLane* lane : part_.lanes()) {
     if (lane->key()) lane->stop(cause, now);
@@ -163,16 +165,23 @@ void LoadedPlan::end(const Status& cause, int32_t culprit, bool tell, Time now) 
     if (!lane->key()) lane->stop(stopped_, now);
   }
   has_stopped_.store(true, std::memory_order_release);
-  if (tell) {
-    tell_members(parts_, facts_,
-                 {.kind = wire::ControlKind::kStop,
-                  .code = static_cast<uint8_t>(stopped_.code()),
-                  .lane = part_.key(),
-                  .rank = culprit,
-                  .op = completed(),
-                  .text = wire::reason_text(stopped_.message())});
-  }
+  if (tell) tell_why(failure);
   for (const Waiter& waiter : std::exchange(waiters_, {})) waiter.work->finish_one(stopped_);
+}
+
+/// The reason is the cause with its context in front: which service, which micro-batch.
+void LoadedPlan::tell_why(const GroupFailure& failure) {
+  std::string why = stopped_.message();
+  const size_t cause = failure.cause.message().size();
+  if (why.ends_with(failure.cause.message()))
+    why.replace(why.size() - cause, cause, failure.words_for_others());
+  tell_members(parts_, facts_,
+               {.kind = wire::ControlKind::kStop,
+                .code = static_cast<uint8_t>(stopped_.code()),
+                .lane = part_.key(),
+                .rank = failure.culprit,
+                .op = completed(),
+                .text = wire::reason_text(why)});
 }
 
 }  // namespace corro::runtime

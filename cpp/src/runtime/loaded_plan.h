@@ -79,7 +79,8 @@ class LoadedPlan {
     std::shared_ptr<WorkState> work;
   };
   void settle(Time now);
-  void end(const Status& cause, int32_t culprit, bool tell, Time now);
+  void end(const GroupFailure& failure, bool tell, Time now);
+  void tell_why(const GroupFailure& failure);
 
   PlanPart part_;
   const GroupFacts& facts_;

@@ -83,13 +83,12 @@ void PairLane::check(Time now) {
     const int32_t awaited = flight.request->root;
     suspect_awaited(parts_, facts_, flight, awaited, now);
     if (now < flight.deadline) continue;
-    const int32_t world_rank = facts_.world_rank(awaited);
     const auto& last = pair->link->pair.endpoint->last_message();
-    std::string message = describe_wait(world_rank, world_rank, now - flight.submitted);
-    message += last ? "; its last message was of " +
-                          collective::Signature::unpack(last->signature).describe()
-                    : std::string("; it has sent nothing yet");
-    failure_ = {{Code::kDeadlineExceeded, message, {.rank = world_rank}}, world_rank};
+    const std::string did =
+        last
+            ? "its last message was of " + collective::Signature::unpack(last->signature).describe()
+            : fmt::format("it has sent rank {} nothing yet", facts_.own_world_rank());
+    failure_ = deadline_failure(facts_, awaited, awaited, now - flight.submitted, did);
     return;
   }
 }

@@ -99,12 +99,7 @@ MemberId TransferLane::awaited_that_left() const {
 
 std::optional<GroupFailure> TransferLane::check(Time now) {
   if (now < next_deadline()) return std::nullopt;
-  const int32_t peer = facts_.world_rank(ends_.peer);
-  return GroupFailure{
-      {Code::kDeadlineExceeded,
-       fmt::format("\"{}\": {}", ends_.name, describe_wait(peer, peer, now - since_)),
-       {.rank = peer}},
-      peer};
+  return deadline_failure(facts_, ends_.peer, ends_.peer, now - since_, "");
 }
 
 Time TransferLane::next_deadline() const {

@@ -57,6 +57,8 @@ class BoardOperation final : public Operation {
     if (failure.culprit < 0 || failure.culprit == reporter) return said;
     if (failure.code == Code::kUnavailable)
       return said + fmt::format(": rank {} was lost", failure.culprit);
+    if (failure.code == Code::kDeadlineExceeded)
+      return fmt::format("rank {} was late: {}", failure.culprit, said);
     return said + fmt::format(" because of rank {}", failure.culprit);
   }
 
