@@ -92,6 +92,23 @@ def test_joining_out_of_a_static_plan() -> None:
         assert last == longest or size == 1
 
 
+def test_running_out_of_data_inside_a_learned_step() -> None:
+    n, rank = corro.size(), corro.rank()
+
+    def start(k: int) -> Any:
+        return cn.allreduce_async(numpy.full(5, rank + 1.0), name=f"part.{k}")
+
+    for _ in range(60):
+        for handle in [start(k) for k in range(4)]:
+            handle.wait()
+    # The last rank has half a step, waits for that, and joins.
+    half = n > 1 and rank == n - 1
+    for k, handle in enumerate([start(k) for k in range(2 if half else 4)]):
+        ranks = n if k < 2 or n == 1 else n - 1
+        numpy.testing.assert_allclose(handle.wait(), (ranks + 1) / 2)
+    corro.join()
+
+
 def test_a_group_of_some_ranks() -> None:
     members = list(range(corro.size()))[:2][::-1]
     group = corro.new_group(members)
