@@ -365,12 +365,6 @@ TEST_P(Failures, ARankThatIsWaitedForIsSuspectAndNothingEndsByThat) {
   uint64_t suspecting = 0;
   for (int32_t r = 1; r < size(); ++r) {
     suspecting += world_.engine(r).recorder().metrics().value(obs::Metric::kSuspects);
-    for (const runtime::Suspect& suspect : world_.engine(r).take_suspects()) {
-      EXPECT_GE(suspect.since, submitted);
-      EXPECT_LE(suspect.since, submitted + std::chrono::seconds(1));
-      EXPECT_TRUE(suspect.rank == 0 || !GetParam().sees_all()) << suspect.rank;
-    }
-    EXPECT_TRUE(world_.engine(r).take_suspects().empty()) << "each is an event";
   }
   EXPECT_GE(suspecting, 1U);
   world_.resume(0);

@@ -31,8 +31,6 @@ class Engine final {
     return parts_.options.segment;
   }
   [[nodiscard]] obs::FlightRecorder& recorder() { return *parts_.recorder; }
-  /// Suspects since the last call, each rank once.
-  [[nodiscard]] std::vector<Suspect> take_suspects() { return std::exchange(parts_.suspects, {}); }
 
   /// Makes a group of world ranks, in the given rank order; null if this rank is no member. Members
   /// make the same groups in the same order; groups with a `name` need only agree among those of

@@ -82,8 +82,7 @@ collective::Progress move_flight(EngineParts& parts, const GroupFacts& facts, Fl
   return progress;
 }
 
-void suspect_awaited(EngineParts& parts, const GroupFacts& facts, Flight& flight, int32_t awaited,
-                     Time now) {
+void suspect_awaited(EngineParts& parts, Flight& flight, int32_t awaited, Time now) {
   if (now < flight.suspect_at()) return;
   if (awaited < 0) {
     flight.waits_since = now;
@@ -91,10 +90,6 @@ void suspect_awaited(EngineParts& parts, const GroupFacts& facts, Flight& flight
   }
   flight.suspects = true;
   parts.metrics.add(obs::Metric::kSuspects);
-  const int32_t world_rank = facts.world_rank(awaited);
-  const auto known = [world_rank](const Suspect& one) { return one.rank == world_rank; };
-  if (std::any_of(parts.suspects.begin(), parts.suspects.end(), known)) return;
-  parts.suspects.push_back({world_rank, flight.waits_since});
 }
 
 void end_flight(EngineParts& parts, Flight& flight, const Status& status) {

@@ -49,15 +49,9 @@ struct EngineOptions {
   bool commit = false;    ///< Collectives end with a closing round; the same on all ranks.
 };
 
-/// A rank that an operation has waited for so long is noted as suspect.
+/// A rank for which an operation has waited so long is a suspect: the counter `suspects` says so.
+/// That ends nothing, since the rank may be late.
 inline constexpr Duration kSuspectAfter = std::chrono::seconds(5);
-
-/// An operation has made no progress for kSuspectAfter, waiting for one rank all the time. That
-/// ends nothing: the rank may be late.
-struct Suspect {
-  int32_t rank = -1;  ///< World rank.
-  Time since;         ///< The wait for it began.
-};
 
 /// What the lanes of an engine use together. The engine owns all of it, and outlives every lane.
 struct EngineParts {
@@ -69,9 +63,8 @@ struct EngineParts {
   std::unique_ptr<graph::Executor> executor = nullptr;
   obs::Metrics metrics;  ///< The recorder's.
   obs::TimelineLog timeline = {};
-  size_t flights = 0;                  ///< Submitted and not over; begin_flight(), end_flight().
-  size_t message_flights = 0;          ///< Of these, started and using endpoints.
-  std::vector<Suspect> suspects = {};  ///< Not taken yet, each rank once.
+  size_t flights = 0;          ///< Submitted and not over; begin_flight(), end_flight().
+  size_t message_flights = 0;  ///< Of these, started and using endpoints.
 
   void begin_flight() { metrics.set(obs::Metric::kInFlight, ++flights); }
   void end_flight() { metrics.set(obs::Metric::kInFlight, --flights); }
@@ -156,8 +149,7 @@ collective::Progress move_flight(EngineParts& parts, const GroupFacts& facts, Fl
                                  bool oldest, Time now);
 /// Notes whom a flight waits for (a group rank, or -1) if it has waited for long; at most one event
 /// a rank until they are taken.
-void suspect_awaited(EngineParts& parts, const GroupFacts& facts, Flight& flight, int32_t awaited,
-                     Time now);
+void suspect_awaited(EngineParts& parts, Flight& flight, int32_t awaited, Time now);
 /// Ends a flight: its operation lets go of everything, its work hears of it. Once.
 void end_flight(EngineParts& parts, Flight& flight, const Status& status);
 

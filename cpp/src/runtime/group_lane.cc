@@ -9,10 +9,10 @@
 namespace corro::runtime {
 namespace {
 
-/// A vote for an operation further ahead comes from nobody: lanes are not that deep.
+/// No rank sends a vote for an operation that is further ahead than this: a lane is never so deep.
 constexpr uint64_t kMostAhead = 64;
 
-/// Whom the flight waits for: a group rank, or -1.
+/// The group rank for which the flight waits, or -1.
 int32_t awaited_by(const Flight& flight, const std::optional<ClosingRound>& closing) {
   if (flight.voted) return closing->waiting_for(flight.op);
   return flight.operation == nullptr ? -1 : flight.operation->waiting_for();
@@ -348,7 +348,7 @@ void GroupLane::fail(const Status& cause, Time now) {
 
 void GroupLane::close(const Status& cause) {
   failed_ = true;
-  // Who is late in what is in flight must not take it for whole.
+  // A late rank must not take the result of an operation that is still in flight for complete.
   if (!flights_.empty()) fabric_->set_failed(Code::kUnavailable, facts_.own_world_rank());
   for (const auto& flight : flights_) {
     if (!flight->over) end(*flight, cause);
@@ -367,7 +367,7 @@ void GroupLane::check(Time now) {
   for (const auto& flight : flights_) {
     if (flight->over) continue;
     const int32_t awaited = awaited_by(*flight, closing_);
-    suspect_awaited(parts_, facts_, *flight, awaited, now);
+    suspect_awaited(parts_, *flight, awaited, now);
     if (now >= flight->deadline) return expire(*flight, now);
     if (!flight->by_messages || awaited < 0 || now < flight->tell_at() || flight->told == awaited)
       continue;

@@ -81,7 +81,7 @@ void PairLane::check(Time now) {
   for (const auto& pair : flights_) {
     Flight& flight = pair->flight;
     const int32_t awaited = flight.request->root;
-    suspect_awaited(parts_, facts_, flight, awaited, now);
+    suspect_awaited(parts_, flight, awaited, now);
     if (now < flight.deadline) continue;
     const auto& last = pair->link->pair.endpoint->last_message();
     const std::string did =
