@@ -26,20 +26,20 @@ struct Registry {
 Registry& registry();
 
 // Locked before fork() and unlocked after it, in other functions: nothing that can be analysed.
-void before_fork() CORRO_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+void before_fork() CORRO_NO_THREAD_ANALYSIS {
   Registry& all = registry();
   all.mutex.lock();
   for (const auto& segment : all.segments)
     if (auto held = segment.lock()) all.held.push_back(std::move(held));
   for (const auto& segment : all.held) segment->before_fork();
 }
-void after_fork_in_parent() CORRO_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+void after_fork_in_parent() CORRO_NO_THREAD_ANALYSIS {
   Registry& all = registry();
   for (const auto& segment : all.held) segment->after_fork_in_parent();
   const auto let_go = std::exchange(all.held, {});  // Maybe the last owners, so without the lock.
   all.mutex.unlock();
 }
-void after_fork_in_child() CORRO_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
+void after_fork_in_child() CORRO_NO_THREAD_ANALYSIS {
   Registry& all = registry();
   for (const auto& segment : all.held) segment->after_fork_in_child();  // Needs its descriptor.
   for (const runtime::Joined* joined : all.joined) joined->abandon_in_child();

@@ -11,15 +11,20 @@
 #include <mutex>
 #include <utility>
 
+#include "base/thread_annotations.h"
+
 namespace corro {
 
 /// Thread-safe: any thread may call lock(). The returned handle is the only way to the value;
 /// it must not outlive the Guarded, and must not be held while calling out or doing I/O.
 template <typename T>
-class Guarded {
+class CORRO_CAPABILITY("lock") Guarded {
  public:
-  class Held {
+  class CORRO_SCOPED_CAPABILITY Held {
    public:
+    ~Held() CORRO_RELEASE() {}  // NOLINT(modernize-use-equals-default): Clang needs a body here.
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
     T* operator->() { return value_; }
     T& operator*() { return *value_; }
     /// Releases the lock until notify_all() or the time is over; returns false on time-out. After
@@ -33,8 +38,10 @@ class Guarded {
 
    private:
     friend class Guarded;
-    Held(std::unique_lock<std::mutex> lock, T& value, std::condition_variable& changed)
-        : lock_(std::move(lock)), value_(&value), changed_(&changed) {}
+    explicit Held(Guarded& guarded) CORRO_ACQUIRE(guarded) CORRO_NO_THREAD_ANALYSIS
+        : lock_(guarded.mutex_),
+          value_(&guarded.value_),
+          changed_(&guarded.changed_) {}
     std::unique_lock<std::mutex> lock_;
     T* value_;
     std::condition_variable* changed_;
@@ -43,7 +50,8 @@ class Guarded {
   Guarded() = default;
   explicit Guarded(T value) : value_(std::move(value)) {}
 
-  [[nodiscard]] Held lock() { return Held(std::unique_lock(mutex_), value_, changed_); }
+  /// Blocks until no other thread holds the value. A thread that holds it already waits for ever.
+  [[nodiscard]] Held lock() CORRO_ACQUIRE() { return Held(*this); }
   /// Wakes every thread inside Held::wait_for.
   void notify_all() { changed_.notify_all(); }
 

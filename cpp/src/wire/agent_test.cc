@@ -53,7 +53,7 @@ class RunningAgent {
   }
   [[nodiscard]] AgentService& service() { return *service_; }
   [[nodiscard]] const Secret& secret() const { return secret_; }
-  [[nodiscard]] auto hellos() { return hellos_.lock(); }
+  [[nodiscard]] auto& hellos() { return hellos_; }
 
   Result<std::unique_ptr<AgentBootstrap>> connect(int32_t rank,
                                                   std::span<const int> descriptors = {}) {
@@ -104,7 +104,7 @@ TEST(AgentService, HandsOutJobAndSecretAndHearsWhoComes) {
   EXPECT_EQ(worker->secret(), agent.secret());
   // A reply proves that the HELLO has been handled.
   ASSERT_TRUE(worker->put("k", {}).ok());
-  auto hellos = agent.hellos();
+  auto hellos = agent.hellos().lock();
   ASSERT_EQ(hellos->size(), 1U);
   EXPECT_EQ(hellos->front().rank, 3);
   EXPECT_EQ(hellos->front().pid, getpid());

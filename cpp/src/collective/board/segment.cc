@@ -252,7 +252,15 @@ Status Segment::set_apart(std::byte* memory, size_t size) {
   return io::release_pages(fd_.get(), start + head, tail - head);
 }
 
-void Segment::before_fork() { held_for_fork_.emplace(heap_.lock()); }
+// The lock is taken here and let go of in another function: nothing that can be analysed.
+void Segment::before_fork() CORRO_NO_THREAD_ANALYSIS {
+  // emplace() converts this to the handle, in place: a handle cannot be moved.
+  struct Lock {
+    Guarded<Heap>& heap;
+    operator Guarded<Heap>::Held() const CORRO_NO_THREAD_ANALYSIS { return heap.lock(); }
+  };
+  held_for_fork_.emplace(Lock{heap_});
+}
 
 void Segment::after_fork_in_parent() { held_for_fork_.reset(); }
 
@@ -271,9 +279,8 @@ std::optional<uint64_t> Segment::offset_of(const std::byte* memory, size_t size)
       size > bytes() - (address - base)) {
     return std::nullopt;
   }
-  if (any_apart_.load(std::memory_order_acquire) &&
-      heap_.lock()->touches_apart(address - base, size)) {
-    return std::nullopt;
+  if (any_apart_.load(std::memory_order_acquire)) {
+    if (heap_.lock()->touches_apart(address - base, size)) return std::nullopt;
   }
   return address - base;
 }
