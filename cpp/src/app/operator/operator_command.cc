@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <stop_token>
 #include <thread>
 
 #include "app/operator/operator_command.h"
@@ -93,16 +94,16 @@ Result<std::map<std::string, std::string>> fill_secret(const kube::JobIdentity& 
 /// Runs the operator until SIGINT or SIGTERM, or until it ends by itself and says so by SIGUSR1.
 /// Every thread has blocked them.
 Status run_until_signal(kube::Operator& running, const sigset_t& signals) {
-  kube::Stop stop;
+  std::stop_source stop;
   Status ended;
   const pthread_t self = pthread_self();
   std::thread thread([&] {
-    ended = running.run(stop);
+    ended = running.run(stop.get_token());
     pthread_kill(self, SIGUSR1);
   });
   int signal = 0;
   sigwait(&signals, &signal);
-  stop.request();
+  stop.request_stop();
   thread.join();
   return ended;
 }

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "base/stop.h"
 #include "io/random.h"
 #include "kube/client/api_error.h"
 #include "kube/client/https_transport.h"
@@ -30,7 +31,9 @@ double random_of_kernel() {
 Surroundings real_surroundings() {
   Surroundings real;
   real.random = random_of_kernel;
-  real.wait = [](Duration duration, const Stop& stop) { return stop.wait_for(duration); };
+  real.wait = [](Duration duration, const std::stop_token& stop) {
+    return wait_for_stop(stop, duration);
+  };
   return real;
 }
 
@@ -50,7 +53,8 @@ Result<std::unique_ptr<Client>> Client::connect(const KubeAccess& access, Client
   return std::make_unique<Client>(std::move(transport), std::move(options), real_surroundings());
 }
 
-Status Client::wait_for_permit(Time deadline, const std::string& name, const Stop& stop) {
+Status Client::wait_for_permit(Time deadline, const std::string& name,
+                               const std::stop_token& stop) {
   const Time now = surroundings_.now();
   const Duration delay = bucket_.lock()->take(now);
   if (now + delay >= deadline) {
@@ -59,11 +63,12 @@ Status Client::wait_for_permit(Time deadline, const std::string& name, const Sto
                         options_.qps)};
   }
   const bool is_stopped =
-      delay > Duration::zero() ? surroundings_.wait(delay, stop) : stop.requested();
+      delay > Duration::zero() ? surroundings_.wait(delay, stop) : stop.stop_requested();
   return is_stopped ? Status(Code::kCancelled, name + ": stopped") : Status();
 }
 
-Exchanged Client::attempt(const Call& call, Time deadline, const Stop& stop, Answer& answer) {
+Exchanged Client::attempt(const Call& call, Time deadline, const std::stop_token& stop,
+                          Answer& answer) {
   answer = {};
   return transport_->exchange(
       call.request, {.deadline = deadline}, stop, [&](const Head& head, std::string_view piece) {
@@ -76,7 +81,7 @@ Exchanged Client::attempt(const Call& call, Time deadline, const Stop& stop, Ans
 }
 
 Result<std::string> Client::call(const Call& call, const Until& until) {
-  const Stop& stop = until.stop;
+  const std::stop_token& stop = until.stop;
   const Time deadline = std::min(until.deadline, surroundings_.now() + options_.call_timeout);
   Answer answer;
   for (uint32_t i = 0;; ++i) {
@@ -236,7 +241,8 @@ Result<ObjectList> Client::list(const ResourceType& type, const std::string& spa
 }
 
 Status Client::stream(const Request& request, const std::string& name, const ExchangeLimits& limits,
-                      const Stop& stop, const std::function<Status(std::string_view)>& receive,
+                      const std::stop_token& stop,
+                      const std::function<Status(std::string_view)>& receive,
                       std::optional<Duration>& retry) {
   CORRO_TRY(wait_for_permit(limits.deadline, name, stop));
   int status = 0;

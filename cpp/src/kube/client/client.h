@@ -2,7 +2,8 @@
 //
 //   CORRO_ASSIGN(const KubeAccess access, load_kubeconfig("/home/me/.kube/config"));
 //   CORRO_ASSIGN(auto client, Client::connect(access, {}));
-//   Stop stop;
+//   std::stop_source source;
+//   const std::stop_token stop = source.get_token();
 //   CORRO_ASSIGN(const Json pod, client->get(kPods, {"default", "job-worker-0"}, stop));
 #pragma once
 
@@ -10,7 +11,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -20,7 +23,6 @@
 #include "kube/client/json.h"
 #include "kube/client/resource.h"
 #include "kube/client/retry.h"
-#include "kube/client/stop.h"
 #include "kube/client/transport.h"
 
 namespace corro::kube {
@@ -35,25 +37,25 @@ struct ClientOptions {
   std::string field_manager = "corro";          ///< Owner of what is applied; 1 to 128 bytes.
 };
 
-/// What the client knows of time and chance; tests give their own. Called from any thread.
+/// Time and chance, as the client knows them; tests give their own. Called from any thread.
 struct Surroundings {
   std::function<Time()> now = monotonic_now;
   std::function<UnixTime()> wall = wall_now;
   /// In [0, 1).
   std::function<double()> random;
   /// Blocks for so long or until the stop; returns whether it was requested.
-  std::function<bool(Duration, const Stop&)> wait;
+  std::function<bool(Duration, const std::stop_token&)> wait;
 };
 /// The machine's clocks and the kernel's randomness.
 [[nodiscard]] Surroundings real_surroundings();
 
 /// When a call ends at the latest: at once when `stop` is requested, at `deadline` of the client's
-/// clock, and after options().call_timeout. Borrows the stop; a Stop alone is one.
+/// clock, and after options().call_timeout. A stop token alone is one.
 struct Until {
-  Until(const Stop& with_stop,  // NOLINT(google-explicit-constructor)
+  Until(std::stop_token with_stop,  // NOLINT(google-explicit-constructor)
         Time at_deadline = Time::never())
-      : stop(with_stop), deadline(at_deadline) {}
-  const Stop& stop;
+      : stop(std::move(with_stop)), deadline(at_deadline) {}
+  std::stop_token stop;
   Time deadline;
 };
 
@@ -126,7 +128,7 @@ class Client {
   /// Waits for the rate limit and makes one attempt whose answer comes in pieces: for watches. A
   /// status other than 200 is a failure with the server's words; `retry` then holds Retry-After.
   [[nodiscard]] Status stream(const Request& request, const std::string& name,
-                              const ExchangeLimits& limits, const Stop& stop,
+                              const ExchangeLimits& limits, const std::stop_token& stop,
                               const std::function<Status(std::string_view)>& receive,
                               std::optional<Duration>& retry);
 
@@ -146,8 +148,9 @@ class Client {
   [[nodiscard]] Result<Json> write(std::string method, std::string path, std::string name,
                                    const Json& body, std::string content_type, const Until& until);
   [[nodiscard]] Result<Json> call_for_object(const Call& call, const Until& until);
-  [[nodiscard]] Status wait_for_permit(Time deadline, const std::string& name, const Stop& stop);
-  [[nodiscard]] Exchanged attempt(const Call& call, Time deadline, const Stop& stop,
+  [[nodiscard]] Status wait_for_permit(Time deadline, const std::string& name,
+                                       const std::stop_token& stop);
+  [[nodiscard]] Exchanged attempt(const Call& call, Time deadline, const std::stop_token& stop,
                                   Answer& answer);
   [[nodiscard]] Result<std::string> list_page(const ResourceType& type, const std::string& space,
                                               const Selector& selector, const std::string& next,

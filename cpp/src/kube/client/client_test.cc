@@ -59,7 +59,8 @@ class Clients : public testing::Test {
 
   std::shared_ptr<Script> script_ = std::make_shared<Script>();
   VirtualSurroundings time_;
-  Stop stop_;
+  std::stop_source stopping_;
+  std::stop_token stop_ = stopping_.get_token();
   Client client_;
 };
 
@@ -138,7 +139,7 @@ TEST_F(ClientCalls, EndWithTheirTime) {
   answer(429, "", {{"retry-after", "5"}});
   EXPECT_EQ(client_.get(kPods, {"d", "a"}, {stop_, time_.now + seconds(4)}).status().code(),
             Code::kResourceExhausted);
-  stop_.request();
+  stopping_.request_stop();
   EXPECT_EQ(client_.get(kPods, {"d", "a"}, stop_).status().code(), Code::kCancelled);
   EXPECT_EQ(script_->asked().size(), 2U);
 }
@@ -211,7 +212,7 @@ class Watches : public Clients {
         client_, {kPods, "d", {}},
         [&](const WatchEvent& event) {
           told_.push_back(word_of(event));
-          if (told_.back() == last) stop_.request();
+          if (told_.back() == last) stopping_.request_stop();
         },
         stop_);
   }
@@ -311,7 +312,7 @@ TEST_F(Watches, AreStoppedFromAnotherThreadWhileTheyHang) {
     auto asked = script_->requests.lock();
     while (asked->size() < 2) asked.wait_for(milliseconds(10));
   }
-  stop_.request();
+  stopping_.request_stop();
   watching.join();
   EXPECT_EQ(end.code(), Code::kCancelled);
 }
@@ -328,7 +329,8 @@ class LeaseServer final : public Transport {
   explicit LeaseServer(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   [[nodiscard]] Exchanged exchange(const Request& request, const ExchangeLimits& /*limits*/,
-                                   const Stop& /*stop*/, const Receive& receive) override {
+                                   const std::stop_token& /*stop*/,
+                                   const Receive& receive) override {
     if (state_->is_down) return {{Code::kUnavailable, "down"}, true};
     const bool is_get = request.method == "GET";
     int status = is_get && !state_->lease ? 404 : 200;
@@ -364,11 +366,11 @@ struct Elector {
   }
   Surroundings counting() {
     Surroundings made = time.make();
-    made.wait = [this](Duration duration, const Stop& asked) {
+    made.wait = [this](Duration duration, const std::stop_token& asked) {
       time.now = time.now + duration;
       on_wait();
-      if (--waits_left <= 0) stop.request();
-      return asked.requested();
+      if (--waits_left <= 0) stop.request_stop();
+      return asked.stop_requested();
     };
     return made;
   }
@@ -378,11 +380,11 @@ struct Elector {
         [&](bool leads, std::string_view reason) {
           told.push_back((leads ? "leads: " : "follows: ") + std::string(reason));
         },
-        [&](const Status& status) { steps += status.ok() ? '.' : 'x'; }, stop);
+        [&](const Status& status) { steps += status.ok() ? '.' : 'x'; }, stop.get_token());
   }
 
   VirtualSurroundings time;
-  Stop stop;
+  std::stop_source stop;
   int waits_left = 0;
   std::string steps;  ///< Looks at the Lease: x for one that failed.
   std::function<void()> on_wait = [] {};
@@ -410,7 +412,7 @@ TEST(Elections, ReleaseWhatAStopHasCutOff) {
   for (const int writes_before : {0, 1, 5}) {
     const auto server = std::make_shared<LeaseServer::State>();
     Elector one(server, "a");
-    const auto cut_next = [&] { server->cut = [&one] { one.stop.request(); }; };
+    const auto cut_next = [&] { server->cut = [&one] { one.stop.request_stop(); }; };
     int waits = 0;
     one.on_wait = [&] {
       if (++waits == writes_before) cut_next();

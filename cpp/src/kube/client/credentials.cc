@@ -64,7 +64,7 @@ Result<Credential> UserCredentials::read_texts_and_files() const {
   return credential;
 }
 
-Result<Credential> UserCredentials::ask(const Stop& stop) const {
+Result<Credential> UserCredentials::ask(const std::stop_token& stop) const {
   CORRO_ASSIGN(Credential credential, read_texts_and_files());
   if (!user_.exec || !credential.token.empty()) return credential;
   CORRO_ASSIGN(const std::string output,
@@ -72,12 +72,12 @@ Result<Credential> UserCredentials::ask(const Stop& stop) const {
   return read_exec_credential(output, "credential plug-in " + user_.exec->command, *user_.exec);
 }
 
-Result<Credential> UserCredentials::current(const Stop& stop) {
+Result<Credential> UserCredentials::current(const std::stop_token& stop) {
   constexpr Duration kLook = std::chrono::milliseconds(100);  // For a stop, while another asks.
   {
     auto state = state_.lock();
     while (state->is_asking) {
-      if (stop.requested()) return Status(Code::kCancelled, "credentials: stopped");
+      if (stop.stop_requested()) return Status(Code::kCancelled, "credentials: stopped");
       state.wait_for(kLook);
     }
     if (is_fresh(*state)) return *state->last;

@@ -1,4 +1,4 @@
-// Who a client is: a bearer token, a certificate, or both, and where they come from.
+// The identity of a client: a bearer token, a certificate, or both, and where they come from.
 //
 //   CORRO_ASSIGN(auto credentials, FileCredentials::create(user, wall_now));
 //   CORRO_ASSIGN(const Credential now, credentials->current(stop));
@@ -7,13 +7,13 @@
 
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "base/guarded.h"
 #include "base/status.h"
 #include "base/unix_time.h"
 #include "kube/client/kubeconfig.h"
-#include "kube/client/stop.h"
 
 namespace corro::kube {
 
@@ -30,9 +30,9 @@ struct Credential {
 class Credentials {
  public:
   virtual ~Credentials() = default;
-  /// What to show now. May block to read files or to run a plug-in, never beyond its own limits;
-  /// CANCELLED once `stop` is requested. UNAUTHENTICATED with the reason if there is none.
-  [[nodiscard]] virtual Result<Credential> current(const Stop& stop) = 0;
+  /// The credential to show now. May block to read files or to run a plug-in, never beyond its own
+  /// limits; CANCELLED once `stop` is requested. UNAUTHENTICATED with the reason if there is none.
+  [[nodiscard]] virtual Result<Credential> current(const std::stop_token& stop) = 0;
   /// The server answered 401 to `shown`: current() asks its source again before it answers next.
   virtual void refused(const Credential& shown) = 0;
 };
@@ -46,7 +46,7 @@ class UserCredentials final : public Credentials {
   /// `cluster` is told to a plug-in that asks for it. `clock` is called from any thread.
   UserCredentials(KubeUser user, KubeCluster cluster, std::function<UnixTime()> clock = wall_now);
 
-  [[nodiscard]] Result<Credential> current(const Stop& stop) override;
+  [[nodiscard]] Result<Credential> current(const std::stop_token& stop) override;
   void refused(const Credential& shown) override;
 
  private:
@@ -56,7 +56,7 @@ class UserCredentials final : public Credentials {
     bool is_asking = false;  ///< A thread is at the source; it alone.
   };
   [[nodiscard]] bool is_fresh(const State& state) const;
-  [[nodiscard]] Result<Credential> ask(const Stop& stop) const;
+  [[nodiscard]] Result<Credential> ask(const std::stop_token& stop) const;
   [[nodiscard]] Result<Credential> read_texts_and_files() const;
 
   const KubeUser user_;

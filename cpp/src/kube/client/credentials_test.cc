@@ -55,7 +55,8 @@ class CredentialFiles : public testing::Test {
   std::string folder_;
   UnixTime now_ = *parse_rfc3339("2026-11-24T20:00:00Z");
   std::function<UnixTime()> clock_ = [this] { return now_; };
-  Stop stop_;
+  std::stop_source stopping_;
+  std::stop_token stop_ = stopping_.get_token();
 };
 
 TEST_F(CredentialFiles, TokenFilesAreReadAgainAfterAMinuteAndAfterARefusal) {
@@ -118,7 +119,7 @@ TEST_F(CredentialFiles, PluginsAreBoundedInTimeAndOutput) {
       write("prints", "#!/bin/sh\nwhile :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxx; done", true);
   EXPECT_EQ(run_plugin(plugin, "{}", seconds(60), stop_).status().code(), Code::kResourceExhausted);
   plugin.command = folder_ + "/hangs";
-  std::thread stopping([this] { stop_.request(); });
+  std::thread stopping([this] { stopping_.request_stop(); });
   EXPECT_EQ(run_plugin(plugin, "{}", seconds(60), stop_).status().code(), Code::kCancelled);
   stopping.join();
 }

@@ -51,7 +51,7 @@ Status Election::write(const LeaseDecision& decision, const Until& until) {
 
 /// Reads what others did, decides, and does it. A leader's requests end with its lead: it has to
 /// say in time that it leads no more, however long the server hangs.
-Status Election::step(const OnChange& on_change, const Stop& stop) {
+Status Election::step(const OnChange& on_change, const std::stop_token& stop) {
   const Surroundings& surroundings = client_.surroundings();
   const bool led = view_.leads;
   const Until until(
@@ -72,7 +72,7 @@ Status Election::step(const OnChange& on_change, const Stop& stop) {
 
 /// What a stop has cut off may have been written: the record says whether the Lease is held.
 void Election::release() {
-  const Stop none;
+  const std::stop_token none;
   const Until until(none, client_.surroundings().now() + options_.retry);
   while (read(until).ok() && view_.record && view_.record->holder == options_.me) {
     LeaseRecord record = *view_.record;
@@ -86,9 +86,10 @@ void Election::release() {
   view_ = {};
 }
 
-Status Election::run(const OnChange& on_change, const OnStep& on_step, const Stop& stop) {
+Status Election::run(const OnChange& on_change, const OnStep& on_step,
+                     const std::stop_token& stop) {
   const Surroundings& surroundings = client_.surroundings();
-  while (!stop.requested()) {
+  while (!stop.stop_requested()) {
     const Status status = step(on_change, stop);
     if (status.code() != Code::kCancelled) on_step(status);
     if (status.code() == Code::kPermissionDenied) {

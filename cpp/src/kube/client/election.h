@@ -1,7 +1,8 @@
 // Election: one of several candidates leads, by a Lease.
 //
-//   CORRO_ASSIGN(auto election, Election::create(client, {.key = {"corro", "operator"}, .me =
-//   id})); std::thread elector([&] { election->run(on_change, stop); });
+//   const LeaseOptions options{.key = {"corro", "operator"}, .me = id};
+//   CORRO_ASSIGN(auto election, Election::create(client, options));
+//   std::thread elector([&] { (void)election->run(on_change, on_step, stop); });
 //   ... in the workers, before each write:
 //   if (!election->leads()) return;
 #pragma once
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string_view>
 
 #include "base/status.h"
@@ -34,7 +36,8 @@ class Election {
   /// retry, so that another candidate takes over at once. Failures of the server are waited out:
   /// the lead is lost after options.renew_within without an answer. Returns CANCELLED after a stop;
   /// PERMISSION_DENIED if the server does not allow Leases.
-  [[nodiscard]] Status run(const OnChange& on_change, const OnStep& on_step, const Stop& stop);
+  [[nodiscard]] Status run(const OnChange& on_change, const OnStep& on_step,
+                           const std::stop_token& stop);
 
   /// True while this candidate leads for certain: it turns false by itself at the end of
   /// renew_within, even while a renewal hangs. Lock-free.
@@ -44,7 +47,7 @@ class Election {
   Election(Client& client, LeaseOptions options);
 
   void become(bool leads, std::string_view reason, const OnChange& on_change);
-  [[nodiscard]] Status step(const OnChange& on_change, const Stop& stop);
+  [[nodiscard]] Status step(const OnChange& on_change, const std::stop_token& stop);
   [[nodiscard]] Status read(const Until& until);
   [[nodiscard]] Status write(const LeaseDecision& decision, const Until& until);
   void release();

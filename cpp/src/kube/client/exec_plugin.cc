@@ -110,10 +110,10 @@ bool read_some(const io::Fd& pipe, std::string& into) {
 
 /// Reads both pipes until the program has ended: a child of its own may hold them open longer.
 Status listen(const io::Fd& ended, io::Fd output, io::Fd errors, Duration patience,
-              const Stop& stop, Spoken& spoken) {
+              const std::stop_token& stop, Spoken& spoken) {
   constexpr size_t kMostErrors = 4096;
   const io::Fd woken(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  const Stop::Waker waker(stop, [&woken] { (void)::eventfd_write(woken.get(), 1); });
+  const std::stop_callback waker(stop, [&woken] { (void)::eventfd_write(woken.get(), 1); });
   const Time end = monotonic_now() + patience;
   while (true) {
     std::array<pollfd, 4> polled = {{{output.get(), POLLIN, 0},
@@ -124,7 +124,7 @@ Status listen(const io::Fd& ended, io::Fd output, io::Fd errors, Duration patien
     if (left <= Duration::zero()) return {Code::kDeadlineExceeded, "did not end in time"};
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(left).count();
     ::poll(polled.data(), polled.size(), static_cast<int>(std::min<int64_t>(wait, 60000)));
-    if (stop.requested()) return {Code::kCancelled, "stopped"};
+    if (stop.stop_requested()) return {Code::kCancelled, "stopped"};
     if (polled[0].revents != 0 && !read_some(output, spoken.output)) output.reset();
     if (polled[1].revents != 0 && !read_some(errors, spoken.errors)) errors.reset();
     if (spoken.output.size() > kMostExecOutputBytes) {
@@ -141,7 +141,7 @@ Status listen(const io::Fd& ended, io::Fd output, io::Fd errors, Duration patien
 }  // namespace
 
 Result<std::string> run_plugin(const ExecPlugin& plugin, const std::string& info, Duration patience,
-                               const Stop& stop) {
+                               const std::stop_token& stop) {
   const std::string context = "credential plug-in " + plugin.command;
   CORRO_ASSIGN(io::Pipe output, io::make_pipe());
   CORRO_ASSIGN(io::Pipe errors, io::make_pipe());

@@ -1,12 +1,12 @@
 // Runs a credential plug-in.
 #pragma once
 
+#include <stop_token>
 #include <string>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "kube/client/kubeconfig.h"
-#include "kube/client/stop.h"
 
 namespace corro::kube {
 
@@ -17,6 +17,6 @@ namespace corro::kube {
 /// RESOURCE_EXHAUSTED if it prints more than kMostExecOutputBytes; DEADLINE_EXCEEDED; CANCELLED.
 /// Thread-safe. Reaps this child alone: nobody else in the process may wait for any child.
 [[nodiscard]] Result<std::string> run_plugin(const ExecPlugin& plugin, const std::string& info,
-                                             Duration patience, const Stop& stop);
+                                             Duration patience, const std::stop_token& stop);
 
 }  // namespace corro::kube

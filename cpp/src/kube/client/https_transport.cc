@@ -123,8 +123,8 @@ class Connection {
 
 class Connection::Watched {
  public:
-  Watched(Connection& connection, const Stop& stop)
-      : connection_(connection), waker_(std::make_unique<Stop::Waker>(stop, [&connection] {
+  Watched(Connection& connection, const std::stop_token& stop)
+      : connection_(connection), waker_(std::make_unique<Waker>(stop, [&connection] {
           asio::post(connection.context_, [&connection] {
             connection.is_stopped_ = true;
             connection.close();
@@ -140,8 +140,9 @@ class Connection::Watched {
   Watched& operator=(const Watched&) = delete;
 
  private:
+  using Waker = std::stop_callback<std::function<void()>>;
   Connection& connection_;
-  std::unique_ptr<Stop::Waker> waker_;
+  std::unique_ptr<Waker> waker_;
 };
 
 /// Starts an operation and runs until it has ended. `start` is given the handler to call.
@@ -312,7 +313,7 @@ class HttpsTransport final : public Transport {
         options_(std::move(options)) {}
 
   [[nodiscard]] Exchanged exchange(const Request& request, const ExchangeLimits& limits,
-                                   const Stop& stop, const Receive& receive) override;
+                                   const std::stop_token& stop, const Receive& receive) override;
 
  private:
   using Connections = std::vector<std::unique_ptr<Connection>>;
@@ -379,7 +380,7 @@ http::request<http::string_body> HttpsTransport::message_of(const Request& reque
 }
 
 Exchanged HttpsTransport::exchange(const Request& request, const ExchangeLimits& limits,
-                                   const Stop& stop, const Receive& receive) {
+                                   const std::stop_token& stop, const Receive& receive) {
   Result<Credential> credential = credentials_->current(stop);
   if (!credential.ok()) return {credential.status(), false};
   Result<std::unique_ptr<Connection>> taken = take(*credential);

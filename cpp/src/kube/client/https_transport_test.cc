@@ -40,7 +40,8 @@ class Https : public testing::Test {
 
   PemPair authority_ = make_certificate("authority");
   PemPair identity_ = make_certificate("server", "IP:127.0.0.1", &authority_);
-  Stop stop_;
+  std::stop_source stopping_;
+  std::stop_token stop_ = stopping_.get_token();
 };
 
 TEST_F(Https, KeepsAConnectionAndShowsTheToken) {
@@ -167,7 +168,7 @@ TEST_F(Https, EndsCallsToAServerThatHangs) {
   Status stopped;
   std::thread calling([&] { stopped = client->get(kPods, {"d", "a"}, stop_).status(); });
   server.wait_for_requests(2);
-  stop_.request();
+  stopping_.request_stop();
   calling.join();
   EXPECT_EQ(stopped.code(), Code::kCancelled) << stopped.message();
 }
@@ -205,7 +206,7 @@ TEST_F(Https, EndsAWatchThatHangsAtOnce) {
     auto told = was_told.lock();
     while (!*told) told.wait_for(std::chrono::milliseconds(10));
   }
-  stop_.request();
+  stopping_.request_stop();
   watching.join();
   EXPECT_EQ(end.code(), Code::kCancelled) << end.message();
   EXPECT_THAT(names, ElementsAre("", "a"));

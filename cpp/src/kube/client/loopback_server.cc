@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/stop.h"
 
 namespace corro::kube {
 namespace {
@@ -130,7 +131,7 @@ LoopbackServer::LoopbackServer(const PemPair& identity, Reply reply,
 }
 
 LoopbackServer::~LoopbackServer() {
-  stop_.request();
+  stopping_.request_stop();
   ::shutdown(listener_.get(), SHUT_RDWR);
   accepting_.join();
   for (const int fd : *open_.lock()) ::shutdown(fd, SHUT_RDWR);
@@ -169,7 +170,7 @@ void LoopbackServer::answer(ssl_st* ssl, int number) {
     if (!reply.text.empty()) {
       SSL_write(ssl, reply.text.data(), static_cast<int>(reply.text.size()));
     }
-    if (reply.hangs) stop_.wait_for(std::chrono::hours(1));
+    if (reply.hangs) (void)wait_for_stop(stop_, std::chrono::hours(1));
     if (reply.hangs || reply.closes) return;
   }
 }

@@ -3,13 +3,13 @@
 
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/guarded.h"
 #include "io/fd.h"
-#include "kube/client/stop.h"
 
 struct ssl_ctx_st;
 struct ssl_st;
@@ -61,7 +61,8 @@ class LoopbackServer {
   Reply reply_;
   io::Fd listener_;
   uint16_t port_ = 0;
-  Stop stop_;
+  std::stop_source stopping_;
+  std::stop_token stop_ = stopping_.get_token();
   Guarded<size_t> requests_;
   Guarded<std::vector<int>> open_;
   std::vector<std::thread> serving_;  ///< Of accept() alone, until it has ended.

@@ -3,11 +3,13 @@
 
 #include <deque>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/guarded.h"
+#include "base/stop.h"
 #include "kube/client/client.h"
 #include "kube/client/transport.h"
 
@@ -37,7 +39,7 @@ class ScriptedTransport final : public Transport {
   explicit ScriptedTransport(std::shared_ptr<Script> script) : script_(std::move(script)) {}
 
   [[nodiscard]] Exchanged exchange(const Request& request, const ExchangeLimits& /*limits*/,
-                                   const Stop& stop, const Receive& receive) override {
+                                   const std::stop_token& stop, const Receive& receive) override {
     script_->requests.lock()->push_back(request);
     ScriptedAnswer answer;
     {
@@ -55,7 +57,7 @@ class ScriptedTransport final : public Transport {
     if (!status.ok()) return {status, true};
     if (!answer.hangs) return {answer.end, true};
     script_->requests.notify_all();
-    while (!stop.wait_for(std::chrono::hours(1))) {
+    while (!wait_for_stop(stop, std::chrono::hours(1))) {
     }
     return {{Code::kCancelled, "stopped"}, true};
   }
@@ -76,10 +78,10 @@ struct VirtualSurroundings {
       return UnixTime(std::chrono::duration_cast<std::chrono::microseconds>(now.since_start));
     };
     made.random = [] { return 0.0; };
-    made.wait = [this](Duration duration, const Stop& stop) {
+    made.wait = [this](Duration duration, const std::stop_token& stop) {
       waits.push_back(duration);
       now = now + duration;
-      return stop.requested();
+      return stop.stop_requested();
     };
     return made;
   }

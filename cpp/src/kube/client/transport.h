@@ -11,12 +11,12 @@
 
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "kube/client/stop.h"
 
 namespace corro::kube {
 
@@ -64,7 +64,7 @@ class Transport {
   /// DEADLINE_EXCEEDED after a limit; CANCELLED as soon as `stop` is requested; UNAUTHENTICATED if
   /// one side's certificate is refused or there is no credential; DATA_LOSS for what is no HTTP.
   [[nodiscard]] virtual Exchanged exchange(const Request& request, const ExchangeLimits& limits,
-                                           const Stop& stop, const Receive& receive) = 0;
+                                           const std::stop_token& stop, const Receive& receive) = 0;
 };
 
 }  // namespace corro::kube

@@ -10,7 +10,7 @@ namespace {
 class Watching {
  public:
   Watching(Client& client, const WatchRequest& request,
-           const std::function<void(WatchEvent)>& on_event, const Stop& stop)
+           const std::function<void(WatchEvent)>& on_event, const std::stop_token& stop)
       : client_(client), request_(request), on_event_(on_event), stop_(stop) {}
   [[nodiscard]] Status run();
 
@@ -21,7 +21,7 @@ class Watching {
   Client& client_;
   const WatchRequest& request_;
   const std::function<void(WatchEvent)>& on_event_;
-  const Stop& stop_;
+  const std::stop_token& stop_;
   WatchCourse course_;
 };
 
@@ -63,7 +63,7 @@ Status Watching::stream(Duration& retry_after) {
       {"GET", std::move(target)}, name, limits, stop_,
       [&](std::string_view piece) {
         return lines.feed(piece, [&](WatchEvent event) -> Status {
-          if (stop_.requested()) return {Code::kCancelled, "stopped"};
+          if (stop_.stop_requested()) return {Code::kCancelled, "stopped"};
           course_.seen(event.resource_version);
           on_event_(std::move(event));
           return {};
@@ -77,13 +77,13 @@ Status Watching::stream(Duration& retry_after) {
 
 Status Watching::run() {
   const Surroundings& surroundings = client_.surroundings();
-  while (!stop_.requested()) {
+  while (!stop_.stop_requested()) {
     const Time begin = surroundings.now();
     const bool is_list = course_.next() == WatchCourse::Step::kList;
     Duration retry_after{};
     const Status status = is_list ? list() : stream(retry_after);
     if (is_list && status.ok()) continue;
-    if (stop_.requested()) break;
+    if (stop_.stop_requested()) break;
     if (WatchCourse::is_final(status.code())) return status;
     const Duration delay = course_.ended(status.code(), surroundings.now() - begin, retry_after,
                                          surroundings.random());
@@ -122,7 +122,7 @@ bool WatchCourse::is_final(Code code) {
 }
 
 Status watch(Client& client, const WatchRequest& request,
-             const std::function<void(WatchEvent)>& on_event, const Stop& stop) {
+             const std::function<void(WatchEvent)>& on_event, const std::stop_token& stop) {
   return Watching(client, request, on_event, stop).run();
 }
 

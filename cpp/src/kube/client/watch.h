@@ -1,7 +1,7 @@
 // Watch: the objects of one type as they are and as they change, for as long as somebody listens.
 //
-//   Status end = watch(client, {kPods, "default"}, [&](WatchEvent event) { store.take(event); },
-//   stop);
+//   const auto on_event = [&](const WatchEvent& event) { store.take(event); };
+//   const Status end = watch(client, {kPods, "default"}, on_event, stop);
 //
 // A watch lists everything (resynced) and then follows the changes from that moment on. Whenever
 // the stream is cut it goes on behind the last event; only when the server no longer remembers that
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 
 #include "base/status.h"
@@ -24,7 +25,7 @@ struct WatchRequest {
   Selector selector = {};
 };
 
-/// What a watch does next, and when. Pure state machine:
+/// The next step of a watch, and its time. Pure state machine:
 ///
 ///   list --ok--> stream --ends, cut--> (wait) stream again from the last version
 ///     ^             |---410-----------> (wait) list
@@ -58,6 +59,7 @@ class WatchCourse {
 /// PERMISSION_DENIED. Every other failure is told as kTrouble, an expired credential too. Watches
 /// may share a client.
 [[nodiscard]] Status watch(Client& client, const WatchRequest& request,
-                           const std::function<void(WatchEvent)>& on_event, const Stop& stop);
+                           const std::function<void(WatchEvent)>& on_event,
+                           const std::stop_token& stop);
 
 }  // namespace corro::kube

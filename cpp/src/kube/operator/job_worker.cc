@@ -95,7 +95,7 @@ Decision JobWorker::decide(Look& look) const {
   return reconcile(read, record->observe(options_.jobs, time), time);
 }
 
-void JobWorker::look(const std::string& key, const Stop& stop) {
+void JobWorker::look(const std::string& key, const std::stop_token& stop) {
   Look look{table_.find(key), {}};
   if (look.record == nullptr) return queue_.done(key);
   look.job = identity_of(look.record->lock()->job);
@@ -103,7 +103,7 @@ void JobWorker::look(const std::string& key, const Stop& stop) {
   const Decision decision = decide(look);
   if (decision.look_again) look.again = time_until(*decision.look_again, wall_now());
   for (const Action& action : decision.actions) {
-    if (!leads_() || stop.requested()) break;
+    if (!leads_() || stop.stop_requested()) break;
     if (!perform(look, action, stop)) break;
   }
   if (look.again) queue_.add_after(key, *look.again);
@@ -113,7 +113,7 @@ void JobWorker::look(const std::string& key, const Stop& stop) {
 }
 
 /// False if there is no answer yet.
-bool JobWorker::look_up_unanswered(Look& look, const Stop& stop) {
+bool JobWorker::look_up_unanswered(Look& look, const std::stop_token& stop) {
   const auto asked = look.record->lock()->expected.asked();
   if (!asked || look.job.uid.empty()) return true;
   const Outcome outcome =
@@ -122,7 +122,7 @@ bool JobWorker::look_up_unanswered(Look& look, const Stop& stop) {
   return outcome.ended != Ended::kFailed;
 }
 
-bool JobWorker::perform(Look& look, const Action& action, const Stop& stop) {
+bool JobWorker::perform(Look& look, const Action& action, const std::stop_token& stop) {
   expect(*look.record->lock(), action);
   Outcome outcome = performer_.perform(options_.kinds, look.job, action, stop);
   note_outcome(*look.record->lock(), action, outcome);
@@ -138,7 +138,8 @@ bool JobWorker::perform(Look& look, const Action& action, const Stop& stop) {
 }
 
 /// Notes how an action ended. False if the rest of the decision is void.
-bool JobWorker::settle(Look& look, const Action& action, Outcome outcome, const Stop& stop) {
+bool JobWorker::settle(Look& look, const Action& action, Outcome outcome,
+                       const std::stop_token& stop) {
   if (action.kind == ActionKind::kStatus && outcome.ended != Ended::kDone)
     take_job_from_server(look, stop);
   switch (outcome.ended) {
@@ -178,7 +179,7 @@ void JobWorker::take_job(Look& look, Json job) {
   put_job(*record, std::move(job));
 }
 
-void JobWorker::take_job_from_server(Look& look, const Stop& stop) {
+void JobWorker::take_job_from_server(Look& look, const std::stop_token& stop) {
   auto job = performer_.read_job(look.job, stop);
   // 404: a watch will tell. Another job of that name is another record's.
   if (job.ok() && text_in(object_in(*job, "metadata"), "uid") == look.job.uid)

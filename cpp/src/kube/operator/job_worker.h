@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -37,16 +38,17 @@ class JobWorker {
             OperatorMetrics& metrics, OperatorLog& log, std::function<bool()> leads);
 
   /// Looks at the job and tells the queue when to look again. Blocks for the calls.
-  void look(const std::string& uid, const Stop& stop);
+  void look(const std::string& uid, const std::stop_token& stop);
 
  private:
   struct Look;
-  [[nodiscard]] bool look_up_unanswered(Look& look, const Stop& stop);
+  [[nodiscard]] bool look_up_unanswered(Look& look, const std::stop_token& stop);
   [[nodiscard]] Decision decide(Look& look) const;
-  [[nodiscard]] bool perform(Look& look, const Action& action, const Stop& stop);
-  [[nodiscard]] bool settle(Look& look, const Action& action, Outcome outcome, const Stop& stop);
+  [[nodiscard]] bool perform(Look& look, const Action& action, const std::stop_token& stop);
+  [[nodiscard]] bool settle(Look& look, const Action& action, Outcome outcome,
+                            const std::stop_token& stop);
   void take_job(Look& look, Json job);
-  void take_job_from_server(Look& look, const Stop& stop);
+  void take_job_from_server(Look& look, const std::stop_token& stop);
   void note_status(Look& look, const Json& after);
   [[nodiscard]] KubeTime now() const;
 

@@ -127,7 +127,8 @@ class JobWorkers : public testing::Test {
   bool leads_ = true;
   JobWorker worker_{{.kinds = kinds_},        table_, queue_, performer_, metrics_, log_,
                     [this] { return leads_; }};
-  Stop stop_;
+  std::stop_source stopping_;
+  std::stop_token stop_ = stopping_.get_token();
 };
 
 TEST_F(JobWorkers, PerformsADecisionInItsOrderAndKnowsWhatToExpect) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/stop.h"
 #include "kube/client/json.h"
 #include "kube/job/names.h"
 
@@ -60,7 +61,7 @@ void Operator::hear_of_lease(const Status& status) {
   phase->trouble = status.message();
 }
 
-Status Operator::run(const Stop& stop) {
+Status Operator::run(const std::stop_token& stop) {
   Status ended;
   phase_.lock()->answered = client_.surroundings().now();
   std::thread elector([&] {
@@ -93,17 +94,17 @@ void Operator::wait_while_leading(Enough&& is_enough) {
     phase.wait_for(std::chrono::hours(1));
 }
 
-std::optional<Served> Operator::discover(const Stop& stop) {
+std::optional<Served> Operator::discover(const std::stop_token& stop) {
   for (;;) {
     const auto served = ask_what_is_served(stop);
     if (served.ok()) return *served;
     log_.warning("cannot learn what the cluster serves", {{"why", served.status().message()}});
-    if (!election_->leads() || stop.wait_for(kRetryDiscovery)) return {};
+    if (!election_->leads() || wait_for_stop(stop, kRetryDiscovery)) return {};
   }
 }
 
 /// A watch of what is not served would never list it, and nothing would begin.
-Result<Served> Operator::ask_what_is_served(const Stop& stop) {
+Result<Served> Operator::ask_what_is_served(const std::stop_token& stop) {
   Served served;
   CORRO_ASSIGN(const Json groups, client_.get_path("/apis", stop));
   for (const Kind& kind : gang_kinds()) {
@@ -116,11 +117,11 @@ Result<Served> Operator::ask_what_is_served(const Stop& stop) {
   return served;
 }
 
-void Operator::lead(const Stop& stop) {
+void Operator::lead(const std::stop_token& stop) {
   const std::optional<Served> served = discover(stop);
   if (!served) return;
-  Stop end;
-  const Stop::Waker forward(stop, [&end] { end.request(); });
+  std::stop_source end;
+  const std::stop_callback forward(stop, [&end] { end.request_stop(); });
   WorkQueue queue(client_.surroundings().now);
   JobWorkerOptions options{options_.jobs, options_.read, kinds_of(*served)};
   options.jobs.served = *served;
@@ -132,13 +133,13 @@ void Operator::lead(const Stop& stop) {
   for (const Kind& kind : kinds) {
     if (!kind.is_watched) continue;
     if (!kind.is_job) ++phase_.lock()->unlisted;
-    threads.emplace_back([this, &kind, &queue, &end] { watch_kind(kind, queue, end); });
+    threads.emplace_back([this, &kind, &queue, &end] { watch_kind(kind, queue, end.get_token()); });
   }
   wait_while_leading([](const Phase& phase) { return phase.unlisted == 0; });
   for (int i = 0; i < options_.workers; ++i)
-    threads.emplace_back([this, &queue, &worker, &end] { work(queue, worker, end); });
+    threads.emplace_back([this, &queue, &worker, &end] { work(queue, worker, end.get_token()); });
   wait_while_leading([](const Phase& /*phase*/) { return false; });
-  end.request();
+  end.request_stop();
   queue.close();
   for (std::thread& thread : threads) thread.join();
   *queue_.lock() = nullptr;
@@ -146,7 +147,7 @@ void Operator::lead(const Stop& stop) {
   table_.clear();
 }
 
-void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop) {
+void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const std::stop_token& stop) {
   bool is_listed = kind.is_job;  // Nobody waits for those.
   const auto note_listed = [&] {
     if (std::exchange(is_listed, true)) return;
@@ -161,13 +162,13 @@ void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop) 
   do {
     const WatchRequest request{kind.type, options_.space, {selector_of(kind), ""}};
     const Status ended = watch(client_, request, on_event, stop);
-    if (stop.requested()) return;
+    if (stop.stop_requested()) return;
     log_.error(
         "cannot watch",
         {{"kind", kind.name}, {"why", ended.message()}, {"advice", advice(kind, ended.code())}});
     // Of a definition that has gone since it was asked for there are no objects.
     if (ended.code() == Code::kNotFound) note_listed();
-  } while (!stop.wait_for(kRetryWatch));
+  } while (!wait_for_stop(stop, kRetryWatch));
 }
 
 JobTable::Touched Operator::take(const Kind& kind, WatchEvent event) {
@@ -192,7 +193,7 @@ JobTable::Touched Operator::take(const Kind& kind, WatchEvent event) {
   return {};
 }
 
-void Operator::work(WorkQueue& queue, JobWorker& worker, const Stop& stop) {
+void Operator::work(WorkQueue& queue, JobWorker& worker, const std::stop_token& stop) {
   while (const auto work = queue.take()) {
     metrics_.looked(work->waited);
     worker.look(work->key, stop);

@@ -13,6 +13,7 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,11 +41,11 @@ class Operator {
 
   /// Blocks until `stop` is requested; the Lease is released then. Fails with PERMISSION_DENIED if
   /// Leases are not allowed. Called once.
-  [[nodiscard]] Status run(const Stop& stop);
+  [[nodiscard]] Status run(const std::stop_token& stop);
 
   // From any thread at any time.
-  /// "" for a follower, and for a leader that has seen the whole cluster; else why not. Whoever
-  /// cannot read or write the Lease for longer than it lasts is neither.
+  /// "" for a follower, and for a leader that has seen the whole cluster; else why not. A
+  /// candidate that cannot read or write the Lease for longer than it lasts is neither.
   [[nodiscard]] std::string why_not_ready() const;
   /// For Prometheus.
   [[nodiscard]] std::string metrics_text() const;
@@ -64,13 +65,14 @@ class Operator {
   /// Of each look at the Lease: what is in its way is logged at once, and every 30 s.
   void hear_of_lease(const Status& status);
   /// From becoming leader to ceasing to be.
-  void lead(const Stop& stop);
-  /// What gangs the cluster serves. Nothing if the operator ceased to lead before it knew.
-  [[nodiscard]] std::optional<Served> discover(const Stop& stop);
-  [[nodiscard]] Result<Served> ask_what_is_served(const Stop& stop);
-  void watch_kind(const Kind& kind, WorkQueue& queue, const Stop& stop);
+  void lead(const std::stop_token& stop);
+  /// The kinds of gangs that the cluster serves. Nothing if the operator ceased to lead before it
+  /// knew.
+  [[nodiscard]] std::optional<Served> discover(const std::stop_token& stop);
+  [[nodiscard]] Result<Served> ask_what_is_served(const std::stop_token& stop);
+  void watch_kind(const Kind& kind, WorkQueue& queue, const std::stop_token& stop);
   [[nodiscard]] JobTable::Touched take(const Kind& kind, WatchEvent event);
-  void work(WorkQueue& queue, JobWorker& worker, const Stop& stop);
+  void work(WorkQueue& queue, JobWorker& worker, const std::stop_token& stop);
   /// Blocks until this operator ceases to lead, or `is_enough` holds.
   template <typename Enough>
   void wait_while_leading(Enough&& is_enough);

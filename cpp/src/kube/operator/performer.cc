@@ -98,7 +98,7 @@ Json event_of(const JobIdentity& job, const Action& action, const std::string& m
 }  // namespace
 
 Outcome Performer::perform(const std::vector<Kind>& kinds, const JobIdentity& job,
-                           const Action& action, const Stop& stop) {
+                           const Action& action, const std::stop_token& stop) {
   const corro::Time begin = client_.surroundings().now();
   const Kind* kind = find_kind(kinds, action.api_version, action.object.kind);
   const auto call = [&]() -> Outcome {
@@ -126,13 +126,13 @@ Outcome Performer::perform(const std::vector<Kind>& kinds, const JobIdentity& jo
   return outcome;
 }
 
-Result<Json> Performer::read_job(const JobIdentity& job, const Stop& stop) {
+Result<Json> Performer::read_job(const JobIdentity& job, const std::stop_token& stop) {
   const Kind& kind = job.kind == kMpiJobKind.name ? kMpiJobKind : kCorroJobKind;
   return client_.get(kind.type, {job.space, job.name}, stop);
 }
 
 Outcome Performer::create(const Kind& kind, const JobIdentity& job, const Action& action,
-                          const Stop& stop) {
+                          const std::stop_token& stop) {
   Json object = action.body;
   if (action.fill != Fill::kNothing) {
     const auto data = fill_(job, action);
@@ -159,7 +159,7 @@ Outcome Performer::create(const Kind& kind, const JobIdentity& job, const Action
 
 Outcome Performer::look_up(const std::vector<Kind>& kinds, const JobIdentity& job,
                            const std::string& api_version, const ObjectName& object,
-                           const Stop& stop) {
+                           const std::stop_token& stop) {
   const Kind* kind = find_kind(kinds, api_version, object.kind);
   if (kind == nullptr || !kind->is_watched) return {Ended::kStale, "it may not be read", {}};
   return look_up(*kind, job, object.name, stop);
@@ -167,7 +167,7 @@ Outcome Performer::look_up(const std::vector<Kind>& kinds, const JobIdentity& jo
 
 /// Secrets may not be read; their names have the job's uid.
 Outcome Performer::look_up(const Kind& kind, const JobIdentity& job, const std::string& name,
-                           const Stop& stop) {
+                           const std::stop_token& stop) {
   if (!kind.is_watched) return {};
   auto there = client_.get(kind.type, {job.space, name}, stop);
   if (!there.ok())
@@ -178,7 +178,7 @@ Outcome Performer::look_up(const Kind& kind, const JobIdentity& job, const std::
 }
 
 Outcome Performer::remove(const Kind& kind, const ObjectKey& key, const Json& body,
-                          const Stop& stop) {
+                          const std::stop_token& stop) {
   DeleteOptions options;
   options.uid = text_in(object_in(body, "preconditions"), "uid");
   if (const auto grace = body.find("gracePeriodSeconds"); grace != body.end())
@@ -190,7 +190,8 @@ Outcome Performer::remove(const Kind& kind, const ObjectKey& key, const Json& bo
 }
 
 /// Two events of one job in one microsecond: the second one gets another name.
-Outcome Performer::create_event(const JobIdentity& job, const Action& action, const Stop& stop) {
+Outcome Performer::create_event(const JobIdentity& job, const Action& action,
+                                const std::stop_token& stop) {
   constexpr int kMostTrials = 3;
   UnixTime time = client_.surroundings().wall();
   for (int trial = 0;; ++trial, time += std::chrono::microseconds(1)) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -49,24 +50,24 @@ class Performer {
 
   /// Blocks until the server has answered, as Client's calls do.
   [[nodiscard]] Outcome perform(const std::vector<Kind>& kinds, const JobIdentity& job,
-                                const Action& action, const Stop& stop);
-  /// What has come of a create whose answer is not known: kDone with the object if it is the
+                                const Action& action, const std::stop_token& stop);
+  /// The outcome of a create whose answer is not known: kDone with the object if it is the
   /// job's, kStale if there is none, or of its kind none may be read.
   [[nodiscard]] Outcome look_up(const std::vector<Kind>& kinds, const JobIdentity& job,
                                 const std::string& api_version, const ObjectName& object,
-                                const Stop& stop);
+                                const std::stop_token& stop);
   /// The job as the server has it now.
-  [[nodiscard]] Result<Json> read_job(const JobIdentity& job, const Stop& stop);
+  [[nodiscard]] Result<Json> read_job(const JobIdentity& job, const std::stop_token& stop);
 
  private:
   [[nodiscard]] Outcome create(const Kind& kind, const JobIdentity& job, const Action& action,
-                               const Stop& stop);
+                               const std::stop_token& stop);
   [[nodiscard]] Outcome look_up(const Kind& kind, const JobIdentity& job, const std::string& name,
-                                const Stop& stop);
+                                const std::stop_token& stop);
   [[nodiscard]] Outcome create_event(const JobIdentity& job, const Action& action,
-                                     const Stop& stop);
+                                     const std::stop_token& stop);
   [[nodiscard]] Outcome remove(const Kind& kind, const ObjectKey& key, const Json& body,
-                               const Stop& stop);
+                               const std::stop_token& stop);
 
   Client& client_;
   const std::string me_;
