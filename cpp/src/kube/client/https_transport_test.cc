@@ -165,9 +165,13 @@ TEST_F(Https, EndsCallsToAServerThatHangs) {
   const Time soon = monotonic_now() + std::chrono::milliseconds(50);
   const auto late = client->get(kPods, {"d", "a"}, {stop_, soon});
   EXPECT_EQ(late.status().code(), Code::kDeadlineExceeded) << late.status().message();
+  // A server of its own: the late call may have ended before its request reached the first one.
+  LoopbackServer other(identity_,
+                       [](const LoopbackRequest&) -> LoopbackReply { return {"", true}; });
+  const auto second = connect(access_to(other));
   Status stopped;
-  std::thread calling([&] { stopped = client->get(kPods, {"d", "a"}, stop_).status(); });
-  server.wait_for_requests(2);
+  std::thread calling([&] { stopped = second->get(kPods, {"d", "a"}, stop_).status(); });
+  other.wait_for_requests(1);
   stopping_.request_stop();
   calling.join();
   EXPECT_EQ(stopped.code(), Code::kCancelled) << stopped.message();
