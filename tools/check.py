@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from passed import ROOT
+from changed import ROOT, changed_since, origin
 
 PYTHON = str(ROOT / ".venv/bin/python")
 
@@ -39,27 +39,6 @@ TESTS = (
 )
 # Of these only the jobs of two ranks: CI has the others.
 OF_TWO_RANKS = {"python/tests/test_ranks.py", "python/tests/test_horovod.py"}
-
-
-def git(*words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
-
-
-def origin() -> str:
-    """The commit that the work began at: where it left the branch that it came from."""
-    for branch in ("@{upstream}", "origin/HEAD", "origin/main"):
-        if base := git("merge-base", "HEAD", branch):
-            return base
-    return git("rev-parse", "HEAD~1") or "HEAD"
-
-
-def changed_since(revision: str) -> list[str]:
-    """Paths that differ from the revision and still exist, new files among them."""
-    names = git("diff", "--name-only", "--diff-filter=d", revision).splitlines()
-    names += git("ls-files", "--others", "--exclude-standard").splitlines()
-    return sorted(set(names))
 
 
 def files_of(changed: Sequence[str], exists: Sequence[str]) -> list[str]:

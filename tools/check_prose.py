@@ -2,8 +2,7 @@
 
     tools/check_prose.py [FILE...]
 
-Without names, the files are those that differ from the merge base with origin/HEAD; without that
-branch, with the upstream branch; without either, with HEAD~1. Without git there is nothing to say.
+Without names, the files are those that differ from where the work began (changed.py).
 
 Counted are, and each is a sign, no law:
 
@@ -15,12 +14,11 @@ Counted are, and each is a sign, no law:
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from changed import ROOT, changed_since, origin
+
 SOURCES = (".h", ".cc", ".c")
 
 COMMENT = re.compile(r"(?:^|[^:\"'])//[/!]?<?( ?)(.*)$")
@@ -130,30 +128,8 @@ def report(name: str, text: str) -> list[str]:
     return lines
 
 
-def git(*arguments: str) -> str | None:
-    """Returns the output of a git command in the tree; None if there is no git, or it fails."""
-    try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
-def changed_files() -> list[str]:
-    for branch in ("origin/HEAD", "@{upstream}"):
-        base = git("merge-base", "HEAD", branch)
-        if base is not None:
-            break
-    else:
-        base = "HEAD~1"
-    names = git("diff", "--name-only", "--diff-filter=d", base)
-    return names.splitlines() if names else []
-
-
 def main() -> None:
-    for name in sys.argv[1:] or changed_files():
+    for name in sys.argv[1:] or changed_since(origin()):
         path = ROOT / name
         if not name.endswith((*SOURCES, ".md")) or not path.is_file():
             continue
