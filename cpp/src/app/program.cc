@@ -18,10 +18,14 @@ constexpr int kDefect = 70;  // EX_SOFTWARE of <sysexits.h>
 
 }  // namespace
 
-std::string own_directory() {
+std::string own_path() {
   std::array<char, PATH_MAX> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  const std::string program(path.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  return {path.data(), length > 0 ? static_cast<size_t>(length) : 0};
+}
+
+std::string own_directory() {
+  const std::string program = own_path();
   return folder_of_corro(program.substr(0, std::min(program.rfind('/'), program.size())));
 }
 

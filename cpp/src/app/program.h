@@ -10,6 +10,9 @@
 
 namespace corro::app {
 
+/// The file of this program. "" if /proc is missing.
+[[nodiscard]] std::string own_path();
+
 /// The folder of `corro`, also for a program that lies in ../libexec/corro. "" if /proc is missing.
 [[nodiscard]] std::string own_directory();
 

@@ -34,12 +34,6 @@ int refuse(const std::string& line) {
   return diagnosis::kUsageExit;
 }
 
-std::string own_path() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  return {path.data(), length > 0 ? static_cast<size_t>(length) : 0};
-}
-
 int head(const Words& words) {
   const bool is_right = words.size() == 2 && words[0] == "--listen";
   if (!is_right) return refuse("corro head: give --listen ADDRESS:PORT");
