@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,19 +78,6 @@ CASES = {
         lambda xs: scaled(3 * sum(xs) / len(xs), len(xs)).tensor_split(len(xs)),
     ),
 }
-
-
-@pytest.fixture(params=["world", "set"])
-def members(request: pytest.FixtureRequest) -> Iterator[hvd.ProcessSet]:
-    """The world, or all of it but the first rank, which has nothing to do meanwhile."""
-    if request.param == "world":
-        yield hvd.global_process_set
-        return
-    if hvd.size() == 1:
-        pytest.skip("there is nobody else")
-    part = hvd.add_process_set(range(1, hvd.size()))
-    yield part
-    hvd.remove_process_set(part)
 
 
 def test_derivatives_equal_one_process(members: hvd.ProcessSet) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,6 @@ Sets = list[hvd.ProcessSet]
 
 def mine(*shape: int) -> torch.Tensor:
     return torch.full(shape, hvd.rank() + 1, dtype=torch.float64)
-
-
-@pytest.fixture(params=["world", "set"])
-def members(request: pytest.FixtureRequest) -> Iterator[hvd.ProcessSet]:
-    """The world, or all of it but the first rank, which has nothing to do meanwhile."""
-    if request.param == "world":
-        yield hvd.global_process_set
-        return
-    if hvd.size() == 1:
-        pytest.skip("there is nobody else")
-    part = hvd.add_process_set(range(1, hvd.size()))
-    yield part
-    hvd.remove_process_set(part)
 
 
 def gradients(verb: Callable[[Any], Any], xs: list[torch.Tensor]) -> list[torch.Tensor]:
