@@ -236,7 +236,7 @@ class Memory:
             yield from below(self._digests.root, path)
 
 
-IN_OPEN, IN_ISDIR, IN_Q_OVERFLOW, IN_IGNORED = 0x20, 0x40000000, 0x4000, 0x8000
+IN_OPEN, IN_ISDIR, IN_Q_OVERFLOW = 0x20, 0x40000000, 0x4000
 EVENT = struct.Struct("iIII")
 
 
