@@ -40,8 +40,17 @@ Status Dialer::on_event(Time now) {
 }
 
 void Dialer::hang_up() {
-  if (socket_.valid()) epoll_.remove(socket_.get());
+  if (!socket_.valid()) return;
+  epoll_.remove(socket_.get());
+  // The other side may have accepted it, and takes who leaves without a word for a stranger.
+  if (over_tcp_ && state_ == State::kConnecting) (void)introduce();
   socket_.reset();
+}
+
+/// Says who dials. False if it cannot be said now.
+bool Dialer::introduce() {
+  handshake_.emplace(identity_of(options_), peer_, *options_.secret, purpose_);
+  return send_output();
 }
 
 void Dialer::try_later(Time now, std::string reason, Code failure) {
@@ -133,8 +142,7 @@ Status Dialer::on_connected(Time now) {
               connected.code());
     return {};
   }
-  handshake_.emplace(identity_of(options_), peer_, *options_.secret, purpose_);
-  if (!send_output()) {
+  if (!introduce()) {
     try_later(now, place_.tcp->to_string() + ": hung up");
     return {};
   }

@@ -68,6 +68,7 @@ class Dialer {
   Status on_tcp(Time now);
   Status on_connected(Time now);
   void hang_up();
+  bool introduce();
   /// Sends what the handshake has to say; false if it could not.
   bool send_output();
   void try_later(Time now, std::string reason, Code failure = Code::kAborted);
