@@ -55,6 +55,9 @@ std::string real_name_of(const std::string& path) {
   return std::filesystem::canonical(path, ignored).filename().string();
 }
 
+/// As in CORRO_MEMBER.
+std::string text_of(const MemberUuid& member) { return wire::to_hex(member); }
+
 /// What a rank would not find or not start, in words.
 std::string missing_of(const Survey& survey) {
   const std::filesystem::path folder = survey.directory;
@@ -119,6 +122,7 @@ class Agent {
     (void)about, ranks_.resize_terminals(sizes);
   }
   void on(const Subject& about, const Input& input);
+  void on(const Subject& about, const Prepare& prepare);
   void on(const Subject& about, const Members& members);
   void on(const Subject& about, const Fence& fence);
   void on(const Subject& about, const Release& release);
@@ -359,6 +363,12 @@ Status Agent::open_service(const Start& start) {
   options.on_put = [this](const std::string& key, const Bytes& value) {
     if (routes_ != nullptr) say(Record{.key = key, .value = value});
   };
+  options.on_ready = [this](const wire::WorkerReady& ready) {
+    ranks_.for_each([&](const RankProcess& rank) {
+      if (text_of(rank.about().member) == ready.member)
+        say(rank, ReadyForEpoch{.epoch = ready.epoch, .steps = ready.steps});
+    });
+  };
   CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));
   for (const Record& record : std::exchange(early_, {})) service_->supply(record.key, record.value);
   return epoll_.add(service_->poll_fd(), EPOLLIN, key_of(Source::kWorkers));
@@ -385,17 +395,28 @@ void Agent::on(const Subject& about, const Start& start) {
   commander_.send({about, Refused{.code = status.code(), .why = status.message()}});
 }
 
+void Agent::on(const Subject& about, const Prepare& prepare) {
+  if (state_ != State::kWatching || service_ == nullptr) return;
+  ranks_.for_each([&](const RankProcess& rank) {
+    if (rank.running()) service_->prepare(text_of(rank.about().member), about.epoch, prepare.why);
+  });
+}
+
 /// The epoch begins: each process of this host that takes part goes on in it, others are ended.
 void Agent::on(const Subject& about, const Members& members) {
   if (state_ != State::kWatching) return;
   const bool is_next = about.epoch != membership_.epoch();
   if (const Status status = membership_.announce(about.epoch, members); !status.ok())
     return say(Trouble{status.message()});
+  if (is_next && service_ != nullptr)
+    service_->start_epoch(static_cast<int32_t>(members.members.size()));
   ranks_.for_each([&](RankProcess& rank) {
     if (!membership_.admits(rank.about())) return expel(rank);
     const Member* member = membership_.find(rank.about());
     if (member == nullptr) return;
     rank.enter(about.epoch, member->rank);
+    if (is_next && service_ != nullptr)
+      service_->commit(text_of(member->uuid), about.epoch, member->rank);
     // It was said in the epoch before, which the commander may have left by then.
     if (is_next && !rank.running()) say(rank, Ended{rank.describe(), monotonic_now().since_start});
   });

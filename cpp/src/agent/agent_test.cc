@@ -9,10 +9,12 @@
 #include <sys/wait.h>
 
 #include <functional>
+#include <optional>
 
 #include "agent/processes.h"
 #include "io/socket.h"
 #include "wire/agent_bootstrap.h"
+#include "wire/agent_protocol.h"
 
 namespace corro::agent {
 namespace {
@@ -324,6 +326,49 @@ TEST(Agent, AnEndThatAnEpochMayHaveHiddenIsSaidAgain) {
   const auto heard = agent.hear_until<Ended>(0);
   EXPECT_EQ(heard.back().about.epoch, 1U);
   EXPECT_EQ(WEXITSTATUS(end_of(heard, 0).status), 5);
+}
+
+/// One packet of a worker's connection; empty if the agent has closed it.
+std::optional<wire::AgentMessage> next_packet(int fd) {
+  std::array<std::byte, wire::kMaxAgentMessage> packet;
+  EXPECT_TRUE(io::wait_ready(fd, POLLIN, monotonic_now() + std::chrono::seconds(60)));
+  const io::Received received = io::receive_message(fd, packet);
+  if (received.closed) return std::nullopt;
+  return wire::decode_agent_message(std::span(packet).first(received.bytes)).value();
+}
+
+TEST(Agent, TellsItsRanksOfEpochsAndItsCommanderWhoIsReady) {
+  AgentProcess agent;
+  agent.start(0, "echo ready; sleep 1000");
+  agent.start(1, "echo ready; exec sleep 1000");
+  (void)agent.hear_until<Output>(0);
+  (void)agent.hear_until<Output>(1);
+  const io::Fd worker = io::connect_abstract(agent.name()).value();
+  const std::string member = wire::to_hex(AgentProcess::subject(1).member);
+  const auto send = [&worker](wire::AgentMessage message) {
+    EXPECT_TRUE(io::send_message(worker.get(), wire::encode_agent_message(message)).value());
+  };
+  send({.kind = wire::AgentMessageKind::kFollow, .key = member, .value = {}});
+  Subject next = AgentProcess::all();
+  next.epoch = 1;
+  agent.tell(next, Prepare{.why = "rank 0 was killed"});
+  const auto prepare = next_packet(worker.get());
+  ASSERT_TRUE(prepare.has_value());
+  EXPECT_EQ(prepare->kind, wire::AgentMessageKind::kPrepare);
+  EXPECT_EQ(prepare->request, 1U);
+  ByteWriter steps;
+  steps.write(uint64_t{7});
+  send({.kind = wire::AgentMessageKind::kReady, .request = 1, .key = {}, .value = steps.take()});
+  const auto heard = agent.hear_until<ReadyForEpoch>(1);
+  EXPECT_EQ(heard.back().about, AgentProcess::subject(1));
+  EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).epoch, 1U);
+  EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).steps, 7U);
+  agent.announce(1, {AgentProcess::subject(1)});
+  const auto commit = next_packet(worker.get());
+  ASSERT_TRUE(commit.has_value());
+  EXPECT_EQ(commit->kind, wire::AgentMessageKind::kCommit);
+  EXPECT_EQ(commit->request, 1U);
+  EXPECT_EQ(commit->rank, 0) << "its rank in the new epoch";
 }
 
 TEST(Agent, AListOfMembersThatIsNoneIsSaidAndChangesNothing) {

@@ -15,6 +15,9 @@
 //   MEMBERS ->                             once all were started: who they are, on all hosts. With
 //                                          it the epoch begins; who is not listed is ended
 //      <- JOINED, OUTPUT, OUTPUT_END, ENDED, TROUBLE
+//   PREPARE ->                             members have come or gone: those of this host are to leave
+//                                          their engines. MEMBERS of that epoch follows
+//      <- READY_FOR_EPOCH                  of each member that has
 //   RECORD, LEFT                           both ways: what ranks of one host have to tell those of
 //                                          others before they are connected
 //   EXAMINE, READ_CLOCK, MEASURE ->        what `corro doctor` asks instead of starting ranks
@@ -375,6 +378,18 @@ struct Meeting {
   wire::Secret secret{};
 };
 
+// -- between two epochs ---------------------------------------------------------------------------
+
+/// The epoch that the message is of comes.
+struct Prepare {
+  std::string why;
+};
+/// The member has left its engine.
+struct ReadyForEpoch {
+  uint32_t epoch = 0;  ///< That it waits for.
+  uint64_t steps = 0;  ///< That it has applied.
+};
+
 /// The order is that of the kinds on the wire, from 1.
 using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
@@ -382,7 +397,7 @@ using MessageBody =
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
                  Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members,
                  Release, Enlist, Reach, Attend, Session, Ready, Leave, Propose, Proceed, Dismiss,
-                 Reset, HostLost, Meeting>;
+                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch>;
 
 struct Message {
   Subject about;

@@ -136,7 +136,9 @@ std::vector<MessageBody> one_of_each() {
       Dismiss{.status = 3, .why = "the ranks have failed"},
       Reset{},
       HostLost{.host = "mnist-worker-3"},
-      Meeting{.secret = {std::byte{7}}}};
+      Meeting{.secret = {std::byte{7}}},
+      Prepare{.why = "rank 1 was killed by SIGKILL"},
+      ReadyForEpoch{.epoch = 2, .steps = 1'000}};
 }
 
 BytesView without_length(const Bytes& encoded) {

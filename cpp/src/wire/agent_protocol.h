@@ -1,6 +1,15 @@
 // The messages between a worker and the agent on its host, one per packet of an abstract Unix
 // socket (SOCK_SEQPACKET): HELLO (with descriptors) -> WELCOME, then any number of PUT and GET,
 // each answered by one REPLY. Bytes: docs/wire.md.
+//
+// A member of an elastic job has a second connection, which outlives its engines:
+//
+//   FOLLOW ->         it wants to hear of epochs
+//      <- PREPARE     a new epoch comes: it has to leave its engine
+//   READY ->          it has
+//      <- COMMIT      the epoch begins, in which it has this rank
+//
+// A member that follows late hears the last PREPARE or COMMIT that it has missed.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +27,11 @@ enum class AgentMessageKind : uint8_t {
   kWelcome = 2,  ///< Agent: `key` is the job, `value` the 32 bytes of the secret.
   kPut = 3,      ///< Worker: stores `value` under `key`.
   kGet = 4,      ///< Worker: asks for `key`; answered once it exists.
-  kReply =
-      5,  ///< Agent: `code` and the value (GET), or the reason as text; `request` says to what.
+  kReply = 5,    ///< Agent: `code` and the value (GET), or the reason as text, to `request`.
+  kFollow = 6,   ///< Worker: `key` is its member, of CORRO_MEMBER.
+  kPrepare = 7,  ///< Agent: `request` is the epoch, `value` says why, as text.
+  kReady = 8,    ///< Worker: `request` is the epoch, `value` the steps it has applied (u64).
+  kCommit = 9,   ///< Agent: `request` is the epoch, `rank` the member's, `value` the size (u32).
 };
 
 struct AgentMessage {

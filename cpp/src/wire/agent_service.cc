@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <optional>
@@ -27,6 +28,7 @@ constexpr size_t kBatch = 64;
 constexpr size_t kMaxUnsent = 64;
 constexpr size_t kMaxWaiting = 256;
 constexpr size_t kMaxHostText = 255;  ///< A name of DNS is no longer.
+constexpr size_t kMaxWhy = 1024;      ///< Of PREPARE.
 
 /// R of "JOB/what/R"; -1 of another key.
 int32_t writer_of(const std::string& key) {
@@ -49,7 +51,8 @@ struct AgentService::Impl {
     Bytes arrived;        ///< Over TCP: the beginning of a packet.
     size_t sent = 0;      ///< Over TCP: of the first of `unsent`.
     bool greeted = false;
-    size_t waiting = 0;  ///< Entries of waiters_ that are this connection's.
+    std::string member = {};  ///< That hears of epochs by it; "": none.
+    size_t waiting = 0;       ///< Entries of waiters_ that are this connection's.
     std::deque<Bytes> unsent;
   };
   struct Waiter {
@@ -61,8 +64,7 @@ struct AgentService::Impl {
       : options(std::move(given)),
         name(std::move(listen_name)),
         listener(std::move(listening)),
-        epoll(std::move(set)),
-        max_connections(4 * static_cast<size_t>(options.size) + 64) {}
+        epoll(std::move(set)) {}
 
   Status accept_waiting();
   void receive_from(uint64_t id);
@@ -72,6 +74,12 @@ struct AgentService::Impl {
   /// Handles one packet; false if the connection has to go.
   bool handle(uint64_t id, const AgentMessage& message, std::vector<io::Fd> descriptors);
   bool greet(uint64_t id, int32_t rank, std::vector<io::Fd> descriptors);
+  bool follow(uint64_t id, const AgentMessage& message);
+  bool hear_ready(uint64_t id, const AgentMessage& message);
+  void tell(const std::string& member, AgentMessage message);
+  [[nodiscard]] size_t max_connections() const {
+    return 4 * static_cast<size_t>(options.size) + 64;
+  }
   bool put(uint64_t id, const AgentMessage& message);
   bool get(uint64_t id, const AgentMessage& message);
   void answer_waiters(const std::string& key, Code code, BytesView value);
@@ -85,14 +93,14 @@ struct AgentService::Impl {
   std::string name;
   io::Fd listener;
   io::Epoll epoll;
-  size_t max_connections;
   uint64_t next_id = kListener + 1;
   std::map<uint64_t, Connection> connections;
   std::map<std::string, Bytes> store;
   std::multimap<std::string, Waiter> waiters;
   size_t store_bytes = 0;
-  std::set<int32_t> greeted;             ///< Ranks that have said HELLO.
-  std::map<int32_t, std::string> ended;  ///< Ranks that will not; what is said of them.
+  std::set<int32_t> greeted;                       ///< Ranks that have said HELLO.
+  std::map<int32_t, std::string> ended;            ///< Ranks that will not; what is said of them.
+  std::map<std::string, AgentMessage> last_words;  ///< Of epochs, by member.
   Counters counters;
 };
 
@@ -141,7 +149,7 @@ Status AgentService::Impl::accept_waiting() {
     if (!fd.valid()) return {};
     ++counters.connections;
     const auto peer = io::peer_credentials(fd.get());
-    if (!peer.ok() || peer->uid != geteuid() || connections.size() >= max_connections) {
+    if (!peer.ok() || peer->uid != geteuid() || connections.size() >= max_connections()) {
       ++counters.refused;
       continue;
     }
@@ -217,6 +225,8 @@ bool AgentService::Impl::handle(uint64_t id, const AgentMessage& message,
                                 std::vector<io::Fd> descriptors) {
   if (message.kind == AgentMessageKind::kHello)
     return greet(id, message.rank, std::move(descriptors));
+  if (message.kind == AgentMessageKind::kFollow) return follow(id, message);
+  if (message.kind == AgentMessageKind::kReady) return hear_ready(id, message);
   if (!connections.at(id).greeted || !descriptors.empty()) return false;
   if (message.kind == AgentMessageKind::kPut) return put(id, message);
   if (message.kind == AgentMessageKind::kGet) return get(id, message);
@@ -245,6 +255,63 @@ bool AgentService::Impl::greet(uint64_t id, int32_t rank, std::vector<io::Fd> de
   if (options.on_hello)
     options.on_hello({.rank = rank, .pid = pid, .descriptors = std::move(descriptors)});
   return sent;
+}
+
+/// The first packet of a connection on which a member hears of epochs.
+bool AgentService::Impl::follow(uint64_t id, const AgentMessage& message) {
+  Connection& connection = connections.at(id);
+  const bool is_first = !connection.greeted && connection.member.empty();
+  if (!is_first || connection.proven >= 0 || message.key.empty()) return false;
+  connection.member = message.key;
+  const auto last = last_words.find(message.key);
+  return last == last_words.end() || send(id, last->second);
+}
+
+bool AgentService::Impl::hear_ready(uint64_t id, const AgentMessage& message) {
+  const std::string& member = connections.at(id).member;
+  uint64_t steps = 0;
+  if (member.empty() || message.value.size() != sizeof(steps)) return false;
+  std::memcpy(&steps, message.value.data(), sizeof(steps));
+  if (options.on_ready)
+    options.on_ready({.member = member, .epoch = message.request, .steps = steps});
+  return true;
+}
+
+/// What a member has to know of epochs, now and when it follows later.
+void AgentService::Impl::tell(const std::string& member, AgentMessage message) {
+  std::vector<uint64_t> deaf;
+  for (const auto& [id, connection] : connections) {
+    if (connection.member == member && !send(id, message)) deaf.push_back(id);
+  }
+  for (const uint64_t id : deaf) drop(id);
+  last_words[member] = std::move(message);
+}
+
+void AgentService::prepare(const std::string& member, uint32_t epoch, const std::string& why) {
+  const BytesView text = std::as_bytes(std::span(why)).first(std::min(why.size(), kMaxWhy));
+  impl_->tell(member, {.kind = AgentMessageKind::kPrepare,
+                       .request = epoch,
+                       .key = {},
+                       .value = Bytes(text.begin(), text.end())});
+}
+
+void AgentService::start_epoch(int32_t size) {
+  CORRO_CHECK(size >= 1, size);
+  impl_->options.size = size;
+  impl_->store.clear();
+  impl_->store_bytes = 0;
+  impl_->greeted.clear();
+  impl_->ended.clear();
+}
+
+void AgentService::commit(const std::string& member, uint32_t epoch, int32_t rank) {
+  ByteWriter size;
+  size.write(static_cast<uint32_t>(impl_->options.size));
+  impl_->tell(member, {.kind = AgentMessageKind::kCommit,
+                       .request = epoch,
+                       .rank = rank,
+                       .key = {},
+                       .value = size.take()});
 }
 
 bool AgentService::Impl::put(uint64_t id, const AgentMessage& message) {

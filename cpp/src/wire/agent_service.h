@@ -34,6 +34,13 @@ struct WorkerHello {
   std::vector<io::Fd> descriptors;  ///< What it passed: its flight recorder's memfd, or nothing.
 };
 
+/// A member of an elastic job that has left its engine.
+struct WorkerReady {
+  std::string member;  ///< As in CORRO_MEMBER.
+  uint32_t epoch = 0;  ///< That it waits for.
+  uint64_t steps = 0;  ///< That it has applied.
+};
+
 /// A key-value store, greeting and hand-out of the secret for the workers of one host, over an
 /// abstract Unix socket that only processes of this user may use. Never blocks. Loop-confined.
 class AgentService {
@@ -48,6 +55,8 @@ class AgentService {
     std::function<void(WorkerHello)> on_hello;
     /// Called in poll() for each key that a worker of this host has put; may be empty.
     std::function<void(const std::string& key, const Bytes& value)> on_put = {};
+    /// Called in poll() for each READY; may be empty.
+    std::function<void(WorkerReady)> on_ready = {};
     size_t max_store_bytes = 64U << 20U;  ///< Keys and values together.
   };
   struct Counters {
@@ -76,8 +85,16 @@ class AgentService {
   /// asks for one of its keys gets NOT_FOUND from now on, with what has become of it. `host`: where
   /// it was, for people; "": here.
   void end_rank(int32_t rank, const std::string& host = "");
-  /// Whether the rank has ever said HELLO.
+  /// Whether the rank has ever said HELLO, in this epoch.
   [[nodiscard]] bool greeted(int32_t rank) const;
+  /// A member of this host is to leave its engine, since this epoch comes. It hears of it when it
+  /// follows, now or later.
+  void prepare(const std::string& member, uint32_t epoch, const std::string& why);
+  /// A new epoch of so many ranks begins: keys and ranks of the older one are forgotten. Its
+  /// members are told by commit().
+  void start_epoch(int32_t size);
+  /// The epoch has begun, and the member has this rank in it.
+  void commit(const std::string& member, uint32_t epoch, int32_t rank);
   [[nodiscard]] const Counters& counters() const;
 
  private:
