@@ -34,8 +34,10 @@
 #include "buckets.h"
 #include "corro/corro.h"
 #include "engine_ref.h"
+#include "epochs.h"
 #include "group.h"
 #include "plans.h"
+#include "signals.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -44,24 +46,14 @@ namespace {
 
 using corro::python::EnginePtr;
 using corro::python::EngineRef;
+using corro::python::Epochs;
 using corro::python::Exit;
 using corro::python::Group;
+using corro::python::Kept;
 using corro::python::nanoseconds;
 using corro::python::raise;
 using corro::python::Seconds;
-
-/// An exception of a callback from C, kept until it can be raised.
-class Kept {
- public:
-  void keep(const nb::python_error& error) { error_.emplace(error); }
-  void forget() { error_.reset(); }
-  void rethrow() {
-    if (error_) throw nb::python_error(*std::exchange(error_, std::nullopt));
-  }
-
- private:
-  std::optional<nb::python_error> error_;
-};
+using corro::python::Signals;
 
 /// A Python object with put(key, bytes) and get(key, timeout_seconds) -> bytes as a corro_store. An
 /// exception in it is kept, and raised instead of the engine's own error.
@@ -116,28 +108,11 @@ class PythonStore {
   Kept failure_;
 };
 
-/// Lets Python's handlers of signals run while an engine is made; keeps what one raises. The end of
-/// the interpreter is one, too.
-class Signals {
- public:
-  static int check(void* context) {
-    if (Exit::elsewhere()) Exit::await();
-    if (Exit::begun()) return 1;
-    const nb::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() == 0) return 0;
-    static_cast<Signals*>(context)->raised_.keep(nb::python_error());
-    return 1;
-  }
-  void rethrow() { raised_.rethrow(); }
-
- private:
-  Kept raised_;
-};
-
 class Engine {
  public:
   Engine(std::optional<int> rank, std::optional<int> size, std::optional<std::string> job,
-         nb::object store, const Seconds& timeout, const Seconds& join_timeout) {
+         nb::object store, const Seconds& timeout, const Seconds& join_timeout,
+         const Epochs* epochs) {
     if (rank.has_value() != size.has_value())
       raise(CORRO_INVALID_ARGUMENT, "give both rank and size, or neither");
     PythonStore python_store(std::move(store));
@@ -151,6 +126,7 @@ class Engine {
     options.store = python_store.table();
     options.timeout_ns = nanoseconds(timeout, 0);
     options.join_timeout_ns = nanoseconds(join_timeout, 0);
+    options.epochs = epochs == nullptr ? nullptr : epochs->get();
     options.interrupted = &Signals::check;
     options.interrupted_context = &signals;
     try {
@@ -298,14 +274,16 @@ NB_MODULE(_native, module) {
       [](uint8_t dtype) { return reinterpret_cast<uintptr_t>(corro_cast_codec(dtype)); },
       "dtype"_a);
 
+  corro::python::bind_epochs(module);
   corro::python::bind_group(module);
   corro::python::bind_buckets(module);
 
   nb::class_<Engine>(module, "Engine")
       .def(nb::init<std::optional<int>, std::optional<int>, std::optional<std::string>, nb::object,
-                    Seconds, Seconds>(),
+                    Seconds, Seconds, const Epochs*>(),
            nb::kw_only(), "rank"_a = nb::none(), "size"_a = nb::none(), "job"_a = nb::none(),
-           "store"_a = nb::none(), "timeout"_a = nb::none(), "join_timeout"_a = nb::none())
+           "store"_a = nb::none(), "timeout"_a = nb::none(), "join_timeout"_a = nb::none(),
+           "epochs"_a.none() = nb::none())
       .def("close", &Engine::close)
       .def_prop_ro("closed", &Engine::closed)
       .def_prop_ro("rank", &Engine::rank)

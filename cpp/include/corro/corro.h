@@ -96,6 +96,7 @@ enum {
 typedef struct corro_engine corro_engine;
 typedef struct corro_group corro_group;
 typedef struct corro_work corro_work;
+typedef struct corro_epochs corro_epochs;
 
 /* A key-value store to find the other ranks with (for example a torch Store). Called on the thread
  * that creates the engine only. put and get return 0 on success. get blocks until the key exists,
@@ -110,6 +111,14 @@ typedef struct corro_store {
   int (*get)(void* context, const char* key, void* value, size_t capacity, size_t* length,
              int64_t timeout_ms);
 } corro_store;
+
+/* A membership epoch that has begun, as this process sees it. */
+typedef struct corro_epoch {
+  size_t struct_size; /* sizeof(corro_epoch) */
+  uint32_t epoch;     /* 1, 2, ...; numbers may be left out */
+  int32_t rank;
+  int32_t size;
+} corro_epoch;
 
 /* Zero means: from the environment (CORRO_RANK, CORRO_SIZE, ...; see docs/environment.md), else a
  * world of one. */
@@ -126,7 +135,32 @@ typedef struct corro_options {
   int (*interrupted)(void* context);
   void* interrupted_context;
   int64_t join_timeout_ns; /* deadline of the rendezvous; 0: timeout_ns */
+  /* A newer epoch ends the rendezvous with CANCELLED, and later every operation in flight with
+   * ABORTED; the engine is to be destroyed then. May be destroyed before the engine. NULL: none */
+  corro_epochs* epochs;
 } corro_options;
+
+/* The job is elastic if its launcher says so (`corro run --min-np`): when ranks come or go, a new
+ * membership epoch begins. Then this process destroys its engine, and makes one of the new epoch,
+ * with the rank and the size that it has there, and a job name that tells the epoch from others.
+ *
+ * Connects to this host's agent, to hear of epochs. FAILED_PRECONDITION if the job is not elastic.
+ * Thread-safe, as the calls below. */
+CORRO_API corro_code corro_epochs_create(corro_epochs** epochs, corro_error* error);
+CORRO_API void corro_epochs_destroy(corro_epochs* epochs);
+/* The newest epoch that the members were told of, which may not have begun; 0: there was no other
+ * than the first. Never blocks. */
+CORRO_API uint32_t corro_epochs_prepared(corro_epochs* epochs);
+/* Why that comes, as a line for people, cut at `size` - 1 bytes and ended with a NUL. Returns the
+ * length of the whole. */
+CORRO_API size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size);
+/* Says that this process has destroyed its engine after it has applied `steps` optimizer steps, and
+ * blocks until an epoch begins that it has not seen. DEADLINE_EXCEEDED after `timeout_ns`;
+ * CANCELLED when `interrupted`, asked several times a second, says so (NULL: never); UNAVAILABLE if
+ * the agent is gone, or has ended this member's part in the job. */
+CORRO_API corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int64_t timeout_ns,
+                                       int (*interrupted)(void* context), void* context,
+                                       corro_epoch* next, corro_error* error);
 
 /* Finds the other ranks, connects to them and starts the progress thread. Blocks until every rank
  * has joined or the deadline is over. A process may hold several engines. */

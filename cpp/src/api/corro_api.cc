@@ -189,6 +189,7 @@ corro_code corro_engine_create(const corro_options* given, corro_engine** engine
         return options.interrupted(options.interrupted_context) != 0;
       };
     }
+    if (options.epochs != nullptr) join.epochs = options.epochs->link;
     auto made = std::make_unique<corro_engine>();
     CORRO_ASSIGN(made->joined, runtime::join_job(environment, join));
     made->world = {made.get(), &made->driver().engine().world()};

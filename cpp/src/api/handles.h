@@ -36,6 +36,10 @@ struct corro_engine {
   [[nodiscard]] corro::runtime::Driver& driver() const { return *joined.driver; }
 };
 
+struct corro_epochs {
+  std::shared_ptr<corro::runtime::EpochLink> link;  ///< Engines use it, too.
+};
+
 namespace corro::api {
 
 /// Who waits for a plan looks this often at whether it is served.

@@ -34,6 +34,8 @@ struct Environment {
   std::optional<int32_t> nodes;       ///< CORRO_NODES: hosts in the job.
   std::string job_id;            ///< CORRO_JOB_ID: names the job; else what the launcher calls it.
   std::string agent;             ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
+  std::string member;            ///< CORRO_MEMBER: this process in an elastic job; its agent tells
+                                 ///< it of epochs by that.
   std::string pod_job;           ///< CORRO_JOB_UID: the job of this pod, whose agent lets ranks of
                                  ///< mpirun meet.
   std::string pod_head;          ///< CORRO_HEAD: the address of that job's head.

@@ -39,6 +39,8 @@ Status Driver::set_up(DriverOptions options) {
                                       .pids = std::move(options.peer_pids),
                                       .connector = std::move(options.connector),
                                       .liveness = std::move(options.liveness),
+                                      .epochs = options.epochs,
+                                      .epoch = options.epochs ? options.epochs->epoch() : 0,
                                       .metrics = engine->recorder().metrics()}));
   mover_ = std::make_unique<Mover>(std::move(engine), *watch_, peer_bells_);
   progress_ = std::make_unique<ProgressThread>(*mover_, *watch_, baton_, options.progress_ladder);

@@ -42,6 +42,7 @@ struct DriverOptions {
   /// Makes streams when they are first used. Null: there are all that there will be.
   std::unique_ptr<transport::Connector> connector = nullptr;
   std::unique_ptr<LivenessLinks> liveness = nullptr;  ///< Null where all ranks are on one host.
+  std::shared_ptr<EpochLink> epochs = nullptr;        ///< Null in a job that is not elastic.
   LadderOptions caller_ladder;
   LadderOptions progress_ladder{.spins = 0, .yields = 64};
 };

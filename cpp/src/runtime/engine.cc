@@ -179,6 +179,12 @@ void Engine::fail_all(const Status& cause) {
   groups_.for_each([&](Group& group) { group.fail({mine, rank}, Group::News::kFound, now_); });
 }
 
+void Engine::end_epoch(const std::string& why) {
+  const Status cause(Code::kAborted, fmt::format("the epoch has ended: {}", why));
+  const int32_t rank = world().facts().rank;
+  groups_.for_each([&](Group& group) { group.fail({cause, rank}, Group::News::kHeard, now_); });
+}
+
 void Engine::close_descriptors() {
   ::close(parts_.recorder->fd());
   ::close(segment()->fd());

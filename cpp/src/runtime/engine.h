@@ -86,6 +86,9 @@ class Engine final {
   void peer_ended(MemberId member, const std::string& how);
   /// This rank cannot go on: every group fails, for its other members too.
   void fail_all(const Status& cause);
+  /// A new epoch comes, for this reason: every group fails with ABORTED, as it does on the other
+  /// members, who hear of it by themselves.
+  void end_epoch(const std::string& why);
   /// Sets the sleeping word as deep as the operations in flight need, or clears it.
   void set_sleeping(bool asleep);
   /// In a forked child: closes every descriptor without a word to the peers. Nothing else may be

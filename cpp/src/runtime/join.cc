@@ -63,6 +63,16 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
   return {};
 }
 
+/// What ends the joining: its caller, or a newer epoch than the one that it joins.
+std::function<bool()> interrupted_by(const JoinOptions& options) {
+  if (options.epochs == nullptr) return options.interrupted;
+  return [&options] {
+    if (options.interrupted && options.interrupted()) return true;
+    (void)options.epochs->poll();
+    return options.epochs->prepared() > options.epochs->epoch();
+  };
+}
+
 }  // namespace
 
 Layout layout_of(int32_t rank, const std::vector<std::string>& hosts) {
@@ -107,7 +117,9 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   CORRO_ASSIGN(std::shared_ptr<collective::Segment> segment,
                collective::Segment::create(arena_bytes(), driver.engine.recorder->metrics()));
   CORRO_ASSIGN(driver.doorbell, io::EventFd::create());
-  CORRO_ASSIGN(Rendezvous met, meet(environment, options, rank, size, *driver.engine.recorder,
+  JoinOptions asked = options;
+  asked.interrupted = interrupted_by(options);
+  CORRO_ASSIGN(Rendezvous met, meet(environment, asked, rank, size, *driver.engine.recorder,
                                     {segment->fd(), driver.doorbell.fd()}, deadline));
 
   std::vector<std::string> hosts;
@@ -149,6 +161,7 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
     CORRO_ASSIGN(driver.liveness, LivenessLinks::create(*met.mesh.connector, hosts));
   }
   driver.connector = std::move(met.mesh.connector);
+  driver.epochs = options.epochs;
   CORRO_ASSIGN(joined.driver, Driver::create(std::move(driver)));
   CORRO_TRY(agree_on_selection(*joined.driver, environment, std::move(rules), hosts, deadline));
   return joined;

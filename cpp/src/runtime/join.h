@@ -22,6 +22,8 @@ struct JoinOptions {
   std::function<std::unique_ptr<wire::Bootstrap>()> make_store = {};
   std::optional<Duration> timeout = {};       ///< Over CORRO_TIMEOUT.
   std::optional<Duration> join_timeout = {};  ///< Of joining; none: the same.
+  /// A newer epoch ends the joining, and later what the engine has in flight. Null: none comes.
+  std::shared_ptr<EpochLink> epochs = {};
   /// Asked several times a second while ranks are waited for; true ends that with CANCELLED.
   std::function<bool()> interrupted = {};
 };

@@ -45,6 +45,7 @@ void Mover::take_news() {
     engine_->peers().connect(joined.rank, std::move(joined.stream));
   }
   ask_readable();
+  if (const auto why = watch_.take_epoch_end()) engine_->end_epoch(*why);
   for (const Loss& loss : watch_.take_losses()) {
     if (!loss.unmet || !engine_->peers().depart_unmet(loss.rank))
       engine_->peer_ended(loss.rank, loss.how);

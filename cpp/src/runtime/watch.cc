@@ -2,8 +2,10 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
 
 #include "io/process.h"
 
@@ -15,6 +17,7 @@ constexpr uint64_t kDataEvent = UINT64_MAX - 1;  ///< Doorbell or stream; pollin
 constexpr uint64_t kIdleEvent = UINT64_MAX - 2;  ///< The nested set.
 constexpr uint64_t kLivenessEvent = UINT64_MAX - 3;
 constexpr uint64_t kConnectorEvent = UINT64_MAX - 4;
+constexpr uint64_t kEpochEvent = UINT64_MAX - 5;
 constexpr const char* kEnded = "its process has ended";
 
 }  // namespace
@@ -29,6 +32,8 @@ Status Watch::set_up(WatchOptions options) {
   doorbell_ = std::make_unique<io::EventFd>(std::move(options.doorbell));
   connector_ = std::move(options.connector);
   liveness_ = std::move(options.liveness);
+  epochs_ = std::move(options.epochs);
+  epoch_ = options.epoch;
   metrics_ = std::move(options.metrics);
   CORRO_ASSIGN(io::EventFd wake, io::EventFd::create());
   wake_ = std::make_unique<io::EventFd>(std::move(wake));
@@ -45,6 +50,10 @@ Status Watch::set_up(WatchOptions options) {
   if (connector_ != nullptr) {
     CORRO_TRY(idle_->add(connector_->poll_fd(), EPOLLIN, kConnectorEvent));
     connect();  // Others may have been faster.
+  }
+  if (epochs_ != nullptr) {
+    CORRO_TRY(idle_->add(epochs_->fd(), EPOLLIN, kEpochEvent));
+    look_for_epoch();  // It may have come while this rank joined.
   }
   CORRO_TRY(busy_->add(idle_->fd(), EPOLLIN, kIdleEvent));
   CORRO_TRY(busy_->add(doorbell_->fd(), EPOLLIN, kDataEvent, io::Trigger::kEdge));
@@ -105,6 +114,8 @@ void Watch::handle(uint64_t event) {
     look();
   } else if (event == kLivenessEvent) {
     note(liveness_->poll(monotonic_now()));
+  } else if (event == kEpochEvent) {
+    look_for_epoch();
   } else {
     process_ended(static_cast<int32_t>(event));
   }
@@ -126,12 +137,23 @@ void Watch::note(std::vector<Loss> losses) {
   news_.store(1, std::memory_order_seq_cst);
 }
 
+void Watch::look_for_epoch() {
+  if (!epochs_->poll()) idle_->remove(epochs_->fd());
+  if (epochs_->prepared() <= std::exchange(epoch_, std::max(epoch_, epochs_->prepared()))) return;
+  *epoch_end_.lock() = epochs_->why();
+  news_.store(1, std::memory_order_seq_cst);
+}
+
 /// Losses are taken last: what is noted after that is new.
 std::vector<Loss> Watch::take_losses() {
   news_.store(0, std::memory_order_seq_cst);
   std::vector<Loss> losses = std::exchange(*losses_.lock(), {});
   if (!new_streams_.lock()->empty()) news_.store(1, std::memory_order_seq_cst);
   return losses;
+}
+
+std::optional<std::string> Watch::take_epoch_end() {
+  return std::exchange(*epoch_end_.lock(), std::nullopt);
 }
 
 std::vector<transport::JoinedPeer> Watch::take_streams() {
@@ -180,6 +202,7 @@ void Watch::abandon_in_child() {
   for (io::Fd& pidfd : pidfds_) pidfd.reset();
   if (liveness_ != nullptr) liveness_->abandon_in_child();
   if (connector_ != nullptr) connector_->abandon_in_child();
+  if (epochs_ != nullptr) epochs_->abandon_in_child();
   doorbell_.reset();
   wake_.reset();
   idle_.reset();

@@ -2,7 +2,7 @@
 // from them: which peers' processes or hosts are gone, and which streams have been made.
 //
 //   an idle engine waits for     its own wake-up, pidfds of local ranks, listeners, liveness
-//                                connections
+//                                connections, a new epoch
 //   a busy engine waits for      the same, its doorbell and its streams
 //
 // The idle set is nested in the busy one. A loss or a stream is only noted; whoever moves the
@@ -13,6 +13,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -21,6 +23,7 @@
 #include "io/event.h"
 #include "io/fd.h"
 #include "obs/metrics.h"
+#include "runtime/epoch_link.h"
 #include "runtime/liveness_links.h"
 #include "runtime/peers.h"
 #include "transport/connector.h"
@@ -33,6 +36,8 @@ struct WatchOptions {
   std::vector<int32_t> pids = {};        ///< By rank; 0: not watched.
   std::unique_ptr<transport::Connector> connector = nullptr;  ///< Null: makes no streams.
   std::unique_ptr<LivenessLinks> liveness = nullptr;  ///< Null where all ranks are on one host.
+  std::shared_ptr<EpochLink> epochs = nullptr;        ///< Null in a job that is not elastic.
+  uint32_t epoch = 0;                                 ///< The engine's.
   obs::Metrics metrics = {};                          ///< Where wake-ups are counted.
 };
 
@@ -64,6 +69,8 @@ class Watch {
   [[nodiscard]] bool has_news() const { return news_.load(std::memory_order_seq_cst) != 0; }
   [[nodiscard]] std::vector<Loss> take_losses();
   [[nodiscard]] std::vector<transport::JoinedPeer> take_streams();
+  /// Why the engine's epoch ends, once it does.
+  [[nodiscard]] std::optional<std::string> take_epoch_end();
 
   /// In a forked child: closes every descriptor. Nothing else may be called after it.
   void abandon_in_child();
@@ -78,6 +85,7 @@ class Watch {
   void note(std::vector<Loss> losses);
   void dial_wanted();
   void connect();
+  void look_for_epoch();
 
   /// Null in a forked child.
   std::unique_ptr<io::EventFd> doorbell_, wake_;
@@ -87,6 +95,9 @@ class Watch {
   std::vector<io::Fd> pidfds_;           ///< By rank.
   std::unique_ptr<transport::Connector> connector_;
   std::unique_ptr<LivenessLinks> liveness_;  ///< Uses the connector.
+  std::shared_ptr<EpochLink> epochs_;
+  uint32_t epoch_ = 0;  ///< The engine's.
+  Guarded<std::optional<std::string>> epoch_end_;
   Guarded<std::vector<MemberId>> wanted_;
   Guarded<std::vector<Loss>> losses_;
   Guarded<std::vector<transport::JoinedPeer>> new_streams_;

@@ -1,0 +1,67 @@
+// The C ABI of membership epochs over runtime::EpochLink. No logic: convert, check, catch.
+#include <corro/corro.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "api/handles.h"
+#include "base/env.h"
+
+using corro::Code;
+using corro::Duration;
+using corro::Status;
+using corro::api::guarded;
+using corro::api::read_struct;
+namespace runtime = corro::runtime;
+
+extern "C" {
+
+corro_code corro_epochs_create(corro_epochs** epochs, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *epochs = nullptr;
+    CORRO_ASSIGN(const corro::Environment environment, corro::read_environment());
+    if (environment.member.empty() || environment.agent.empty()) {
+      return {Code::kFailedPrecondition,
+              "this job is not elastic: start it with corro run --min-np N"};
+    }
+    CORRO_ASSIGN(auto link, runtime::EpochLink::connect(environment.agent, environment.member));
+    *epochs = new corro_epochs{std::move(link)};
+    return {};
+  });
+}
+
+void corro_epochs_destroy(corro_epochs* epochs) { delete epochs; }
+
+uint32_t corro_epochs_prepared(corro_epochs* epochs) { return epochs->link->prepared(); }
+
+size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size) {
+  const std::string whole = epochs->link->why();
+  if (size > 0) {
+    const size_t length = std::min(whole.size(), size - 1);
+    whole.copy(text, length);
+    text[length] = '\0';
+  }
+  return whole.size();
+}
+
+corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int64_t timeout_ns,
+                             int (*interrupted)(void* context), void* context, corro_epoch* next,
+                             corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    corro_epoch found;
+    CORRO_TRY(read_struct(next, found));
+    const auto asked = [&] { return interrupted != nullptr && interrupted(context) != 0; };
+    const corro::Time deadline =
+        timeout_ns < 0 ? corro::Time::never() : corro::monotonic_now() + Duration(timeout_ns);
+    CORRO_ASSIGN(const runtime::EpochPlace begun, epochs->link->next(steps, deadline, asked));
+    found = {.struct_size = next->struct_size,
+             .epoch = begun.epoch,
+             .rank = begun.rank,
+             .size = begun.size};
+    std::memcpy(next, &found, next->struct_size);
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,78 @@
+// EpochLink: what a worker hears of the job's epochs from its agent, over a connection of its own that
+// outlives its engines.
+//
+//   training    the engine of the last epoch runs. Its progress thread calls poll(). A PREPARE ends
+//               that epoch: prepared() is newer, and the engine fails what is in flight
+//   leaving     the worker's thread closes its engine, and calls next(): that says READY, and
+//               waits. A newer PREPARE meanwhile gets another READY
+//   joining     COMMIT has come: next() returns it, and the thread makes an engine of that epoch
+//
+// A worker that never comes here is ended by the agent, in time: it takes no part in the new epoch.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/guarded.h"
+#include "base/status.h"
+#include "io/fd.h"
+#include "wire/agent_protocol.h"
+
+namespace corro::runtime {
+
+/// An epoch that has begun, as one of its members sees it.
+struct EpochPlace {
+  uint32_t epoch = 0;
+  int32_t rank = 0;
+  int32_t size = 1;
+};
+
+/// Thread-safe.
+class EpochLink {
+ public:
+  /// `agent`: CORRO_AGENT; `member`: CORRO_MEMBER. UNAVAILABLE if nobody listens there,
+  /// PERMISSION_DENIED if another user does.
+  static Result<std::shared_ptr<EpochLink>> connect(const std::string& agent,
+                                                    const std::string& member);
+
+  /// Readable when poll() has something to take.
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  /// Takes what has come; never blocks. False once the agent is gone: nothing comes any more.
+  bool poll();
+  /// The newest epoch of which PREPARE has come; 0: none has.
+  [[nodiscard]] uint32_t prepared() { return heard_.lock()->prepared; }
+  /// Why that comes, for people.
+  [[nodiscard]] std::string why() { return heard_.lock()->why; }
+  /// The last epoch that next() has returned; 0: none.
+  [[nodiscard]] uint32_t epoch() { return heard_.lock()->last; }
+
+  /// Says that this worker has left its engine after `steps` steps, and blocks until a newer epoch
+  /// begins than the last one. `interrupted` is asked several times a second; true ends the wait
+  /// with CANCELLED. DEADLINE_EXCEEDED, or UNAVAILABLE if the agent is gone.
+  [[nodiscard]] Result<EpochPlace> next(uint64_t steps, Time deadline,
+                                        const std::function<bool()>& interrupted);
+
+  /// In a forked child: closes the connection. Nothing else may be called after it.
+  void abandon_in_child() { fd_.reset(); }
+
+ private:
+  struct Heard {
+    uint32_t prepared = 0;
+    std::string why;
+    std::optional<EpochPlace> begun;  ///< The newest.
+    uint32_t last = 0;                ///< That next() has returned.
+    bool gone = false;
+  };
+
+  explicit EpochLink(io::Fd fd) : fd_(std::move(fd)) {}
+  Status send(const wire::AgentMessage& message, Time deadline);
+  static void take(const wire::AgentMessage& message, Heard& heard);
+
+  io::Fd fd_;
+  Guarded<Heard> heard_;
+};
+
+}  // namespace corro::runtime

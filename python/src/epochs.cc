@@ -1,0 +1,51 @@
+#include "epochs.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+using namespace nanobind::literals;
+
+namespace corro::python {
+
+Epochs::Epochs() {
+  corro_error error{};
+  error.rank = -1;
+  if (corro_epochs_create(&epochs_, &error) != CORRO_OK) raise(error);
+}
+
+std::string Epochs::why() const {
+  std::string text(corro_epochs_why(epochs_, nullptr, 0), '\0');
+  corro_epochs_why(epochs_, text.data(), text.size() + 1);
+  return text;
+}
+
+std::tuple<uint32_t, int, int> Epochs::next(uint64_t steps, const Seconds& timeout) {
+  const int64_t timeout_ns = nanoseconds(timeout, -1);
+  Signals signals;
+  corro_epoch next{};
+  next.struct_size = sizeof next;
+  corro_error error{};
+  error.rank = -1;
+  corro_code code = CORRO_OK;
+  {
+    const Exit::Inside inside;
+    PyThreadState* const thread = PyEval_SaveThread();
+    code = corro_epochs_next(epochs_, steps, timeout_ns, &Signals::check, &signals, &next, &error);
+    if (Exit::elsewhere()) Exit::await();
+    PyEval_RestoreThread(thread);
+  }
+  if (code == CORRO_OK) return {next.epoch, next.rank, next.size};
+  signals.rethrow();
+  raise(error);
+}
+
+void bind_epochs(nb::module_& module) {
+  nb::class_<Epochs>(module, "Epochs")
+      .def(nb::init<>())
+      .def_prop_ro("prepared", &Epochs::prepared)
+      .def_prop_ro("why", &Epochs::why)
+      .def("next", &Epochs::next, "steps"_a, "timeout"_a = nb::none());
+}
+
+}  // namespace corro::python
