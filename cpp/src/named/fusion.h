@@ -1,8 +1,16 @@
-// Fusion: cuts an agreed list of operations into buckets that run as one operation each. A pure
-// function, so that every rank cuts the same list the same way.
+// Fusion: cuts an agreed list of operations into buckets. A bucket runs as one operation. A pure
+// function, so every rank cuts the same list the same way.
 //
-//   for (const Bucket& bucket : fuse(signatures_and_scales, {.threshold_bytes = 4 << 20}))
-//   run(bucket);
+//   for (const Bucket& bucket : fuse(list, {.threshold_bytes = 4 << 20})) run(bucket);
+//
+// fuse() takes the list in order. The first operation that is in no bucket opens one. The bucket
+// then looks ahead: it takes each operation that matches the first, and skips the others. It ends
+// where fused and skipped bytes together would exceed the threshold, or after 64 skipped places.
+// Then the next operation that is in no bucket opens the next one.
+//
+// Two operations match if kind, dtype, reduce op, root, scales and codec are equal. Only allreduce,
+// broadcast and reduce are fused. An operation stays alone if it is larger than solo_bytes, if its
+// codec is not of this library, or if it reduces by Adasum, which looks at each tensor as a whole.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +22,7 @@
 
 namespace corro::named {
 
-/// What fusion looks at.
+/// An operation as fusion sees it.
 struct Fusible {
   collective::Signature signature;
   double prescale = 1;
@@ -45,13 +53,9 @@ struct Bucket {
   std::vector<BucketPart> parts;
 };
 
-/// Returns buckets that hold every index once, ordered by their first part; parts keep the order of
-/// the list. Fused are allreduce, broadcast and reduce of the same dtype, reduce op, root,
-/// scales and codec, if that is one of this library, but not those by Adasum, which looks at each
-/// tensor as a whole. A bucket looks past operations that do not match while skipped and fused
-/// bytes together stay below the threshold (as in Horovod, Sergeev and Del Balso 2018, section 4,
-/// "tensor fusion", and its later look-ahead), and over at most 64 places, so the cost is O(n).
-/// Pure.
+/// Returns buckets that hold every index once, ordered by their first part. Parts keep the order of
+/// the list. The method is Horovod's (Sergeev and Del Balso 2018, section 4, "tensor fusion", and
+/// its later look-ahead). The bound on skipped places makes the cost O(n). Pure.
 [[nodiscard]] std::vector<Bucket> fuse(std::span<const Fusible> list, const FusionOptions& options);
 
 }  // namespace corro::named

@@ -1,16 +1,22 @@
-// Joins: a rank that submits nothing more stays a member until every rank has joined.
+// Joins: a rank that has run out of data joins. It submits nothing more until every rank has
+// joined, and stays a member meanwhile.
 //
-// The leader counts it as ready for every name, so the others go on: in each run the rank takes
-// part with an identity and throws the result away. Once all have joined, one operation of the
-// ordered lane ends the join on every member, and tells who was the last.
+// A rank's own join (MemberJoin::State):
 //
-//   rank                                  leader                           every member
-//   join(), leaves a plan that it follows
-//   says JOIN, after all it has submitted --> counts it as ready --> JOINED
-//                                         OVER: all have joined    --> the last operation
+//   submits   it has not joined
+//   wants     join() was called. The rank leaves a plan that it follows. It waits until the leader
+//             has been told of all that it submitted before
+//   said      JOIN was sent to the leader. An ENGAGE that crosses it leads back to *wants*
+//   joined    JOINED has come from the leader. The rank takes part in the others' runs with an
+//             identity, and throws the results away
 //
-// A plan that is left takes back what not every member has started. So the rank owes nothing when
-// it joins: what it has submitted runs with its data, the rest is decided without it.
+// The leader (JoinRound) counts a joined rank as ready for every name, so the others go on. Once
+// all have joined, the leader says OVER. One last operation of the ordered lane then ends the join
+// on every member, and its result is the rank that joined last. After that the ranks submit again.
+//
+// All that a rank has submitted before its JOIN runs with its data. Leaving the plan takes back
+// each planned operation that some member has not started, so nobody waits for the joined rank in
+// one.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +29,7 @@
 
 namespace corro::named {
 
-/// What ends a join: every member takes part with the rank that joined last, and gets it.
+/// The last operation of a join: every member contributes the rank that joined last, and gets it.
 [[nodiscard]] inline Fusible join_operation() {
   return {.signature = {.kind = OpKind::kAllreduce,
                         .dtype = DType::kI32,
@@ -45,7 +51,7 @@ class JoinRound {
   [[nodiscard]] bool has(size_t rank) const { return joined_[rank]; }
   /// All have joined.
   [[nodiscard]] bool over() const { return count_ == joined_.size(); }
-  /// Who joined last.
+  /// The rank that joined last.
   [[nodiscard]] size_t last() const { return last_; }
 
   /// A rank that had not joined has.

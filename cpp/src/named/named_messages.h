@@ -1,8 +1,17 @@
-// What members and leader of a group say to each other about named operations, as values and as
-// bytes. The layout is in docs/wire.md.
+// Named messages: how the members of a group and its leader talk about named operations, as values
+// and as bytes. The layout is in docs/wire.md.
 //
 //   Bytes bytes = encode(Announcement{.kind = Announcement::Kind::kReady, .ready = {ref}});
 //   CORRO_ASSIGN(const Announcement message, decode_announcement(bytes));
+//
+// A member sends Announcements to the leader. The leader sends Decisions to every member, itself
+// included. All members get the same Decisions in the same order.
+//
+// A group negotiates or follows a plan. Its *mode* counts the changes between the two, so it is
+// even while the group negotiates and odd while it follows a plan. ENGAGE and CUT each add one.
+// Every message carries a mode, so a message that crosses such a change cannot be mistaken: the
+// leader drops an Announcement of an older mode, and its sender says it again where it still
+// matters.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +59,7 @@ class NamedCache {
   /// Null if the number is unknown.
   [[nodiscard]] const NamedEntry* entry(uint32_t number) const;
   [[nodiscard]] NamedRef refer(const NamedEntry& entry) const;
-  /// The entry behind a reference, learning it if it is new. INVALID_ARGUMENT for an unknown
-  /// number.
+  /// The entry behind a reference. INVALID_ARGUMENT for an unknown number.
   [[nodiscard]] Result<NamedEntry> resolve(const NamedRef& ref) const;
 
  private:
@@ -71,8 +79,7 @@ struct Announcement {
     kJoin = 6,      ///< Submits nothing more until all have joined.
   };
   Kind kind = Kind::kReady;
-  uint32_t mode = 0;  ///< Changes between negotiating (even) and following a plan (odd) that the
-                      ///< sender has seen.
+  uint32_t mode = 0;  ///< Of the sender.
   uint32_t plan = 0;
   uint64_t started = 0;
   std::vector<NamedRef> ready = {};
@@ -85,7 +92,7 @@ enum class FailCause : uint8_t {
 };
 inline constexpr int kFailCauseCount = 2;
 
-/// Leader to every member, itself included. All members get the same decisions in the same order.
+/// Leader to every member.
 struct Decision {
   enum class Kind : uint8_t {
     kRun = 0,      ///< Run `run`, cut by fuse(run, fusion), each bucket with the next op id of the

@@ -1,11 +1,34 @@
-// Negotiator: the leader's side of named operations. Members submit names in any order; each runs
-// once every member has submitted it, in the order that the leader decides. A state machine without
+// Negotiator: the leader's side of named operations. Members submit names in any order. The leader
+// decides in which order they run, each once every member has submitted it. A state machine without
 // I/O or clock.
 //
 //   Negotiator negotiator({0, 1, 2, 3});
 //   CORRO_TRY(negotiator.receive(rank, announcement));
 //   while (auto decision = negotiator.take_decision()) send_to_every_member(*decision);
 //   // The leader itself is a member.
+//
+// A name on the leader:
+//
+//   pending     some members have announced it, others have not
+//   complete    every member has announced it, with the same operation. The next RUN takes it
+//   failed      every member has announced it, and the operations differ: FAIL
+//
+// A member that has joined counts as if it had announced every name. If the operation has no
+// identity for it to give, the name fails. WITHDRAW takes a member's word back, so a complete name
+// may be pending again.
+//
+// The group:
+//
+//   negotiates  RUN orders names. RoundFinder watches whether a round of them repeats. After enough
+//               rounds the leader says PROPOSE, and goes on. A refusal, a join or a broken round
+//               drops the proposal
+//   planned     all members have accepted, a round has ended, and only names of the plan are
+//               pending: ENGAGE. No name is announced while members follow the plan
+//   freezing    a member has said FROZEN, since it cannot follow. The leader says FREEZE, and waits
+//               until all have said how far they have started. CUT ends the plan
+//
+// After a refusal, or a CUT that comes early, the leader asks for twice as many rounds (caution_).
+// While a rank has joined it proposes no plan. OVER ends the join once all have joined.
 //
 // The guarantees, and why static plans are safe: docs/design/0003-named-operations.md.
 #pragma once

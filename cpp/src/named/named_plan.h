@@ -1,5 +1,17 @@
-// Static plans of named operations: how the leader finds a step that repeats, and how a member
-// follows one.
+// Static plans of named operations: a step that repeats runs without messages.
+//
+// RoundFinder finds the step, on the leader. It watches the order in which operations run. As long
+// as each operation equals the one a round before it, the round goes on repeating. An operation
+// that does not begins a new guess: a round that goes back to where this operation was last seen.
+//
+// FollowedPlan runs the step, on each member:
+//
+//   proposed   it is made when the leader proposes it. Nothing starts
+//   engaged    engage(). The member adds its submissions, in the order that it had in the last
+//              rounds. A bucket starts when all its parts are here and the bucket before it has
+//              started
+//   frozen     freeze(). Nothing starts any more, and next_op() says how far this member is. The
+//              queue deletes the plan on CUT, when all members have frozen
 #pragma once
 
 #include <cstdint>
@@ -65,8 +77,7 @@ struct PlannedBucket {
 ///
 /// It is a graph::Executor over two services for each bucket: *fill*, in flight until all parts of
 /// the bucket's next instance are here, and *start*, on the lane in agreed order, which hands the
-/// bucket out. A micro-batch is a round. A member that cannot follow freezes: nothing more starts.
-/// The plan is forgotten when all members have.
+/// bucket out. A micro-batch is a round.
 class FollowedPlan final : private graph::Lane {
  public:
   /// `entries` in plan order, each once; `segments` their number in each segment; `local_order`
@@ -98,7 +109,7 @@ class FollowedPlan final : private graph::Lane {
   /// Starts nothing more. Requires that all starts have been taken.
   void freeze() { frozen_ = true; }
   [[nodiscard]] bool frozen() const { return frozen_; }
-  /// What starts next.
+  /// The bucket that starts next.
   [[nodiscard]] const PlannedBucket& next_bucket() const { return buckets_[next_bucket_]; }
 
  private:

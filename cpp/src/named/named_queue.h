@@ -1,5 +1,5 @@
-// NamedQueue: a member's side of named operations. A state machine without I/O or clock; nothing is
-// sent unless something has been submitted.
+// NamedQueue: a member's side of named operations. A state machine without I/O or clock. It sends
+// nothing unless something has been submitted.
 //
 //   CORRO_TRY(queue.submit({"grad.7", op}, token, now));
 //   while (auto bytes = queue.take_announcement()) send_to_leader(*bytes);
@@ -7,28 +7,33 @@
 //   while (auto start = queue.take_start()) begin(start->lane, start->op, start->parts);
 //   while (auto failure = queue.take_failure()) end(failure->tokens, failure->status);
 //
-// The way of a submission, without a plan; the leader's decisions in capitals:
+// A submission while the group negotiates; the leader's decisions are in capitals:
 //
-//     submit()           it is pending, and announced
-//     RUN, FAIL          it starts on the ordered lane, or fails; it is pending no longer
-//     withdraw()         its owner is gone, and the leader is told. WITHDRAWN takes it away; a RUN
-//                        that was on its way starts nothing here and cancels the operation
+//   pending     submit() has taken it, and the leader is told
+//   started     RUN: it starts on the ordered lane
+//   failed      FAIL
+//   withdrawn   its owner has given it up, and the leader is told. WITHDRAWN takes it away. If a
+//               RUN was on its way, nothing starts here, and the operation is cancelled on the
+//               members
 //
-// A plan is a round that repeats, and runs on the planned lane without messages:
+// A plan is a round that repeats. It runs on the planned lane without messages:
 //
-//     PROPOSE            accepted if this rank submitted its last two rounds in one order
-//     ENGAGE             what is pending belongs to the plan; nothing is announced from here on
-//     submit()           in the plan's order: it counts, and a bucket that is complete starts
-//     anything else,     the plan is frozen: nothing more starts, and the leader hears how far it
-//     FREEZE, patience   is here
-//     CUT                the plan is over. What every member has started runs; what some have
-//                        started and others have not is taken back on the former. It is pending
-//                        again, and announced with the rest in the order of submission
+//   PROPOSE     the queue accepts if this rank submitted its last two rounds in one order
+//   ENGAGE      pending submissions belong to the plan. Nothing is announced from here on
+//   submit()    if it is the next in this rank's order, it counts. A bucket that is complete starts
+//   freeze      the queue starts nothing more, and tells the leader how far it is. It does so on
+//               any other submission, on FREEZE, on join(), on hurry() or withdraw() of a
+//               submission that the plan holds back, and when the plan has held one back for
+//               options.patience
+//   CUT         the plan is over. An operation that every member has started runs. An operation
+//               that only some have started is taken back. Its submissions are pending again, and
+//               announced with all others in the order of submission
 //
-// Nothing that is taken back has ended anywhere, or has changed a caller's memory: it takes all
-// members for that. So started planned operations are remembered until retire_planned().
+// An operation that is taken back has ended nowhere and has changed no caller's memory, since both
+// take all members. So the queue remembers planned operations until retire_planned().
 //
-// A rank that has joined submits nothing; buckets run with identities in its place, until OVER.
+// A rank that has joined (named_join.h) submits nothing until OVER. Buckets run with identities in
+// its place.
 #pragma once
 
 #include <cstdint>
@@ -145,7 +150,7 @@ class NamedQueue {
   void check_patience(Time now);
 
   [[nodiscard]] bool has_pending() const { return !pending_.empty(); }
-  /// What a pending submission waits for: "not submitted by rank 2", "its static plan waits for
+  /// Says for what a pending submission waits: "not submitted by rank 2", "its static plan waits for
   /// "grad.6", not submitted here". Empty as long as nobody has said.
   [[nodiscard]] std::string describe(const std::string& name) const;
   /// The ranks that had not submitted it when the leader was asked.
