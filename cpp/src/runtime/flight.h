@@ -1,16 +1,19 @@
-// Flight: one operation of a work from its submission until it is over, and what lanes share to
-// move flights.
+// Flight: one operation from its submission until it is over. This file also has what the lanes of
+// an engine share to move flights.
 //
-//   queued     make_flight(), record_flight(): it has its place and its record; `operation` is null
-//   started    start(): its fabric's Operation moves it, move_flight() polls that
-//   voted      only with closing rounds: made here, and waits for the verdict
-//   over       end_flight(): the operation has let go of all memory, the work has heard of it
+//   queued    make_flight() and record_flight() have given it a place and a record. `operation` is
+//             null
+//   started   start() has given it its fabric's Operation. move_flight() polls that
+//   voted     only with closing rounds: its result is made here, and it waits for the verdict
+//   over      end_flight(): its operation has let go of all memory, and its work has heard of it
 //
-// It ends once, from whatever state: in order, by a mismatch or CANCEL, at its deadline, or with
-// its group. Only a failure before its vote abandons the operation. `waits_since` says since when
-// it waits for one and the same rank: after 5 s that rank is a suspect, which ends nothing; in the
-// last quarter of its time (tell_at) the members are told, so that a deadline names the rank at
-// fault.
+// A flight ends once, from any state: in order, by a mismatch or CANCEL, with its group, or taken
+// back from a static plan. A failure before its vote abandons the operation.
+//
+// A flight that waits too long names the rank at fault. `waits_since` says since when it waits for
+// one and the same rank. After 5 s that rank is a suspect, which ends nothing. In the last quarter
+// of the flight's time (tell_at) the lane tells the members for whom it waits. At the deadline the
+// group fails, and these words lead to the rank at fault.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +56,7 @@ struct EngineOptions {
 /// That ends nothing, since the rank may be late.
 inline constexpr Duration kSuspectAfter = std::chrono::seconds(5);
 
-/// What the lanes of an engine use together. The engine owns all of it, and outlives every lane.
+/// The parts that the lanes of an engine share. The engine owns all of it, and outlives every lane.
 struct EngineParts {
   EngineOptions options;
   Peers peers;
@@ -70,7 +73,7 @@ struct EngineParts {
   void end_flight() { metrics.set(obs::Metric::kInFlight, --flights); }
 };
 
-/// What is fixed of a group. Ranks are group ranks where nothing else is said.
+/// The facts of a group, which never change. Ranks are group ranks where nothing else is said.
 struct GroupFacts {
   LaneKey key;       ///< Names the group between ranks, and its lane of one-shots.
   std::string name;  ///< For messages; empty if it was made without one.
@@ -147,8 +150,9 @@ void record_flight(EngineParts& parts, const LaneKey& lane, Flight& flight);
 /// Moves a flight that has started and tells the recorder; kDone: flight.operation has the outcome.
 collective::Progress move_flight(EngineParts& parts, const GroupFacts& facts, Flight& flight,
                                  bool oldest, Time now);
-/// Notes whom a flight waits for (a group rank, or -1) if it has waited for long; at most one event
-/// a rank until they are taken.
+/// Counts the rank that a flight waits for (a group rank, or -1) as a suspect once the flight has
+/// waited for kSuspectAfter. It counts again only after the flight has moved, or has waited for
+/// another rank.
 void suspect_awaited(EngineParts& parts, Flight& flight, int32_t awaited, Time now);
 /// Ends a flight: its operation lets go of everything, its work hears of it. Once.
 void end_flight(EngineParts& parts, Flight& flight, const Status& status);

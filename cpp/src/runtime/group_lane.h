@@ -1,23 +1,30 @@
 // GroupLane: one lane of a group: collectives in one order that all members share.
 //
-// An operation's life on a rank:
+// An operation on this rank:
 //
-//   submit() --> queued in the executor --> started: its fabric runs it --> over
-//                                              '-- with closing rounds: voted --> over
+//   queued    submit() has given it the next op id and a place in the executor
+//   started   its turn has come, and its fabric runs it. The executor starts at most kLines. fire()
+//             starts a service of a loaded plan at once
+//   voted     only with closing rounds: its result is made here, and it waits for the verdict
+//   over      it stays in flights_ until all before it are over, too. Then completed() moves past
+//             it, and the fabric may use again what it used
 //
-// Its op id is its place in the order of submission, so the same id is the same operation on every
-// member without a word. The executor starts at most kLines operations ahead. An operation that is
-// over stays in flights_ until all before it are over too: completed() is what the fabric hears of.
+// An op id is a place in the order of submission, so the same id is the same operation on every
+// member without a message.
 //
-// What other members say may come before, while or after the operation runs here:
-//   a stray (their message without a receive here) shows what they called: if that differs, the
-//     operation fails here and, by CANCEL, everywhere; before the start it is kept in LaneNews,
-//     after the end it is compared with what LaneNews remembers;
-//   CANCEL ends a running operation, is kept in LaneNews before its start and, if the operation had
-//     succeeded here, becomes the error of the next call (take_next_error());
-//   WAITING says for whom a member waits, for the message of a deadline.
-// Where a group can no longer go on, the lane only says so (take_failure()): the group ends all its
-// lanes by fail().
+// Members are ahead of each other and behind, so their words may come before, while or after the
+// operation runs here:
+//
+//   a stray   a message that no receive waits for. It shows what its sender called. If that
+//             differs, the operation fails here and, by CANCEL, everywhere
+//   CANCEL    ends the operation. If it had succeeded here, the next call gets the error
+//             (take_next_error())
+//   WAITING   says for whom a member waits, for the message of a deadline
+//   VOTE, COMMIT, SETTLED are the closing round's (closing_round.h)
+//
+// LaneNews keeps words that come before the start, and remembers operations that are over. If the
+// group cannot go on, the lane only says so (take_failure()). The group then ends all its lanes by
+// fail().
 #pragma once
 
 #include <memory>

@@ -1,11 +1,27 @@
-// NamedGroup: the named operations of one group on one rank: its queue, at the leader (group rank
-// 0) the negotiator too, the works that wait for their names, and the buckets that run. The engine
-// carries its messages and runs what it starts; without I/O or clock itself.
+// NamedGroup: the named operations of one group on one rank. It holds the rank's queue, on the
+// leader (group rank 0) also the negotiator, the requests that wait for their names, and the
+// buckets that run. Its owner carries its messages and runs its steps. Without I/O and without a
+// clock of its own.
 //
-//   CORRO_TRY(channel.submit(work, 0, now, deadline));
-//   CORRO_TRY(channel.advance(lane_has_room));
-//   while (auto message = channel.take_message()) send(*message);
-//   while (auto step = channel.take_step()) run(*step);
+//   CORRO_TRY(named.submit(work, 0, now, deadline));
+//   CORRO_TRY(named.advance(lane_has_room));
+//   while (auto message = named.take_message()) send(*message);
+//   while (auto step = named.take_step()) run(*step);
+//
+// A request:
+//
+//   waits       submit() has given its name to the queue. After three quarters of its time the
+//               group asks the leader which ranks are missing. After a second the flight recorder
+//               shows the request that waits longest
+//   runs alone  its turn has come: the step is the caller's own work
+//   in bucket   its turn has come together with others. Their tensors are copied into one buffer,
+//               and the step is a work of the group's own. finish_buckets() copies the results out
+//   over        its work has heard of it. In a bucket finish_buckets() does that. A request that
+//               waits too long, or that the queue fails, ends without having run
+//
+// A single request takes a buffer too if this rank has joined and lacks other parts of the bucket,
+// or if a plan starts it and the members share no memory. Requests that a plan has started wait
+// again when the queue takes them back.
 #pragma once
 
 #include <cstdint>
@@ -48,9 +64,8 @@ struct NamedStep {
   std::optional<uint64_t> resume = {};
 };
 
-/// What a rank submits that has nothing more to submit: done once every member has, and `last` then
-/// holds the world rank that joined last. Zero `timeout`: it waits for ever. `last` stays valid
-/// until the work is done.
+/// The work of a rank that joins. It is done once every member has joined. `last` then holds the
+/// world rank that joined last; it stays valid until then. Zero `timeout`: it waits for ever.
 [[nodiscard]] std::shared_ptr<WorkState> make_join_work(int32_t* last, Duration timeout);
 
 struct NamedGroupOptions {
@@ -58,9 +73,9 @@ struct NamedGroupOptions {
   std::vector<int32_t> world_ranks;         ///< By group rank.
   named::FusionOptions fusion = {};         ///< Of the leader; it tells the others.
   bool by_messages = false;                 ///< Members share no memory.
-  collective::Segment* segment = nullptr;   ///< For buckets; outlives the channel.
-  obs::TimelineLog* timeline = nullptr;     ///< Notes who waits for a name; outlives the channel.
-  obs::FlightRecorder* recorder = nullptr;  ///< Shows what waits longest; outlives the channel.
+  collective::Segment* segment = nullptr;   ///< For buckets; outlives the group.
+  obs::TimelineLog* timeline = nullptr;     ///< Notes who waits for a name; outlives the group.
+  obs::FlightRecorder* recorder = nullptr;  ///< Shows what waits longest; outlives the group.
 };
 
 /// Loop-confined.
@@ -112,7 +127,7 @@ class NamedGroup {
     std::shared_ptr<WorkState> work;
     size_t index = 0;
     Time submitted, ask_at, deadline;
-    bool asked = false;  ///< Who has not submitted it.
+    bool asked = false;  ///< The leader, who has not submitted it.
     uint64_t span = 0;   ///< In the timeline.
     [[nodiscard]] const OpRequest& request() const { return work->requests[index]; }
   };
@@ -160,7 +175,7 @@ class NamedGroup {
   std::deque<NamedMessage> messages_;
   std::deque<NamedStep> given_up_;
   ShownWait shown_;    ///< The submission that waits longest.
-  Time ask_again_at_;  ///< Who has not submitted that one.
+  Time ask_again_at_;  ///< The leader, who has not submitted that one.
   uint64_t next_token_ = 0;
   Time next_due_ = Time::never();  ///< No submission is due before.
   bool heard_ = false;

@@ -1,9 +1,20 @@
-// NamedLanes: the named operations of a group: carries the messages of its NamedGroup and runs its
-// steps on two lanes, one for what is negotiated and one for what a static plan starts.
+// NamedLanes: the named operations of a group. It carries the messages of its NamedGroup, and runs
+// the group's steps on two lanes: the ordered lane for what is negotiated, and the planned lane for
+// what a static plan starts.
 //
-// Both lanes are made when something first runs, or is given up, on them here; their keys follow
-// from the group's, so that every member finds them without a word. An operation that is given up
-// here takes its turn on its lane without running, and CANCEL tells the members that are inside.
+// A lane is made when it is first needed here: a step runs or is given up on it, or a member speaks
+// of it. Its key follows from the group's key, so every member finds it without a message.
+//
+// poll() moves the lanes, hands back buckets that have run, lets the group decide, sends its
+// messages, and takes its steps. A step says one of three things:
+//
+//   run         the lane gets the work under the step's op id
+//   give up     the op id takes its turn here without running, and CANCEL ends the operation on the
+//               other members
+//   take back   the lane lets go of planned operations that some member has not begun
+//
+// If a lane cannot be made, or a member breaks the protocol, take_failure() says so. The owner then
+// ends everything here by fail().
 #pragma once
 
 #include <array>
