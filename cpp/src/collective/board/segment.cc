@@ -1,3 +1,11 @@
+// The heap is the owner's alone: maps of its free, used and private ranges, in whole pages.
+// allocate() takes the first free range that is large enough. free() returns the pages to the
+// system, so they are zero when they are used again, and joins the range with its free neighbours.
+// A range with private pages never becomes free again.
+//
+// A peer has no heap. It follows places that the owner has written into the table, sections and
+// lines. at() refuses a place that is not in the heap, and maps more of the segment where a range
+// ends behind the first window.
 #include "collective/board/segment.h"
 
 #include <sys/mman.h>

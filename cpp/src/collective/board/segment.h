@@ -1,13 +1,24 @@
-// Segment: the shared memory of one process: a header, a table of sections, and the heap, from
-// which sections (one per lane: the board), stages and arenas are taken as they are needed.
+// Segment: the shared memory of one process. It holds a header, a table of sections, and a heap.
+// The heap gives out sections (one for each lane: this process's part of the board), stages and
+// arenas.
 //
-// One sealed memfd. Its owner maps all of it, every local peer the start, and more when it looks
-// there (see Segment). All fields that others read while the owner writes are atomics; plain bytes
-// are published by a stamp (store-release by the writer, load-acquire by the reader) and stay put
+// One sealed memfd. Its owner maps all of it. A local peer maps the start, and more when it looks
+// there (see Segment).
+//
+//   a section   open_section() takes zeroed memory, and puts its place into the table last: from
+//               then on peers find it. hide_section() takes the place out: nobody finds it any
+//               more. free_section() gives its memory back, once no member can look at it any more
+//   an arena    allocate() gives zeroed pages, free() gives them back. If a failed operation has
+//               used them, set_apart() makes them private: late stores of peers miss them, and
+//               their addresses are not given out again
+//
+// Fields that peers read while the owner writes them are atomics. Plain bytes are published by a
+// stamp: the writer stores it with release, the reader loads it with acquire. The bytes stay put
 // until every reader has counted the operation as completed. Byte tables: docs/wire.md.
 //
-// Peers can write all of it, at any time: whatever is read here, in the own segment too, is
-// foreign. What bounds a memory access is computed from the own request, or read once and checked.
+// Peers can write to all of it at any time. So everything that is read here is foreign, in the own
+// segment too. The bounds of a memory access are computed from the own request, or from a word that
+// was read once and checked.
 #pragma once
 
 #include <array>
@@ -54,7 +65,7 @@ template <typename T>
 /// be staged.
 enum class Where : uint8_t { kLine, kSlot, kMapped, kCopied, kPrivate };
 
-/// What one rank publishes for one operation: one cache line. `stamp` is 0 while the owner writes
+/// The cache line that one rank publishes for one operation. `stamp` is 0 while the owner writes
 /// the rest: a member that does not take part in the operation reads the stamp before and after.
 struct alignas(64) Line {
   std::atomic<uint64_t> stamp;        ///< Operation id + 1 once the rest is valid.
@@ -179,7 +190,7 @@ struct SectionView {
 /// The members that a section names: foreign text, without control characters.
 [[nodiscard]] std::string members_of(const GroupSection& section);
 
-/// What of a range shares its pages with others: [0, head) and [tail, bytes). Between them are
+/// The ends of a range that share pages with others: [0, head) and [tail, bytes). Between them are
 /// whole pages.
 struct Edges {
   uint64_t head, tail;
