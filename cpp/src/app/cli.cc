@@ -111,6 +111,9 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_option("-n,--np,--nproc-per-node,--nproc_per_node", raw.ranks,
                  "Ranks to start (also -np N); default: as many as the machine is good for")
       ->type_name("N");
+  run.add_option("--min-np,--min-num-proc", raw.run.least,
+                 "Elastic: go on without ranks that are lost, as long as so many are left")
+      ->type_name("N");
   run.add_option("-H,--hosts", raw.run.hosts,
                  "Hosts with their slots for ranks, such as a:4,b:4; reached by ssh")
       ->type_name("HOST[:N],...")

@@ -124,11 +124,10 @@ void Agents::hear_branch_end(size_t host, const agent::Cut& cut) {
 void Agents::grow(size_t host) {
   for (const AgentLink& link : links_) {
     if (places_[link.host].parent != host) continue;
-    send(host, {{.job = options_.job},
-                agent::Grow{.host = static_cast<int32_t>(link.host),
-                            .name = link.name,
-                            .shell = options_.shell,
-                            .corro = options_.corro}});
+    send(host, {all(), agent::Grow{.host = static_cast<int32_t>(link.host),
+                                   .name = link.name,
+                                   .shell = options_.shell,
+                                   .corro = options_.corro}});
   }
 }
 
@@ -181,7 +180,7 @@ void Agents::send(size_t host, const agent::Message& message) {
   if (places_[host].process) places_[host].process->pipe().send(message);
 }
 
-void Agents::send_all(const agent::MessageBody& body) { send_all({{.job = options_.job}, body}); }
+void Agents::send_all(const agent::MessageBody& body) { send_all({all(), body}); }
 
 void Agents::send_all(const agent::Message& message) {
   for (const AgentLink& link : links_) send(link.host, message);
@@ -195,8 +194,7 @@ void Agents::pass_on(const AgentLink& from, const agent::Message& message) {
 void Agents::give_credit() {
   for (AgentLink& link : links_) {
     if (link.uncredited == 0) continue;
-    send(link.host,
-         {{.job = options_.job}, agent::Credit{.bytes = std::exchange(link.uncredited, 0)}});
+    send(link.host, {all(), agent::Credit{.bytes = std::exchange(link.uncredited, 0)}});
   }
 }
 

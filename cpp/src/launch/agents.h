@@ -80,6 +80,8 @@ class Agents {
   /// Nothing more is to be heard.
   [[nodiscard]] bool over() const;
 
+  /// An epoch has begun: what is said to all from now on is of it.
+  void enter(uint32_t epoch) { epoch_ = epoch; }
   /// To one agent. Dropped if it is gone.
   void send(size_t host, const agent::Message& message);
   void send_all(const agent::MessageBody& body);
@@ -109,6 +111,8 @@ class Agents {
   Agents(std::vector<AgentLink> links, std::vector<Place> places, Options options)
       : links_(std::move(links)), places_(std::move(places)), options_(std::move(options)) {}
 
+  /// About all processes of a host, in this epoch.
+  [[nodiscard]] agent::Subject all() const { return {.job = options_.job, .epoch = epoch_}; }
   void start_waiting();
   void hear(size_t host, const agent::Message& message);
   void hear_branch_end(size_t host, const agent::Cut& cut);
@@ -119,6 +123,7 @@ class Agents {
   std::vector<AgentLink> links_;  ///< By host, and so are these.
   std::vector<Place> places_;
   Options options_;
+  uint32_t epoch_ = 0;
   Listener listener_;
   io::Epoll* epoll_ = nullptr;
   uint64_t base_ = 0;

@@ -24,8 +24,8 @@ double unix_time() {
 }  // namespace
 
 std::string_view name_of(EventKind kind) {
-  constexpr std::array<std::string_view, 7> kNames = {"started", "joined", "step",   "waiting",
-                                                      "ended",   "lost",   "failure"};
+  constexpr std::array<std::string_view, 9> kNames = {
+      "started", "joined", "step", "waiting", "ended", "lost", "prepare", "epoch", "failure"};
   return kNames[static_cast<size_t>(kind)];
 }
 

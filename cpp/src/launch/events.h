@@ -23,6 +23,8 @@ enum class EventKind : uint8_t {
   kWaiting,  ///< Ranks wait too long for this one; without a cause: no longer.
   kEnded,    ///< Its process has ended; the cause is "" if all was well.
   kLost,     ///< A host's agent is gone, with its ranks.
+  kPrepare,  ///< A new epoch comes, of this number.
+  kEpoch,    ///< It has begun.
   kFailure,  ///< Who is to blame, and why; the job is over.
 };
 [[nodiscard]] std::string_view name_of(EventKind kind);

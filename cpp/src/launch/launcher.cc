@@ -21,6 +21,7 @@
 #include "launch/agents.h"
 #include "launch/caller.h"
 #include "launch/control_socket.h"
+#include "launch/epochs.h"
 #include "launch/events.h"
 #include "launch/hint.h"
 #include "launch/job_signals.h"
@@ -91,8 +92,8 @@ class Launcher {
                                  std::move(bytes));
                 }),
         job_(wire::digest_of(plan.job.job_id)),
-        subjects_(new_members(job_, plan.job.ranks)),
-        ends_(subjects_.size()) {}
+        members_(plan.job, new_members(job_, plan.job.ranks), plan.options.least),
+        ends_(members_.places()) {}
 
   [[nodiscard]] int run(const sigset_t& heard) {
     Status started = listen(heard);
@@ -169,7 +170,7 @@ class Launcher {
   void learn(size_t rank, const RankEnd& said, Duration clock);
   void saw(size_t rank);
   void tell(size_t rank, agent::MessageBody body) {
-    agents_.send(link_of(rank).host, {subjects_[rank], std::move(body)});
+    agents_.send(link_of(rank).host, {members_.subject(rank), std::move(body)});
   }
   [[nodiscard]] AgentLink& link_of(size_t rank) {
     return agents_[plan_.job.host_of(static_cast<int>(rank))];
@@ -177,7 +178,10 @@ class Launcher {
   void refuse(const std::string& why) {
     if (refused_.empty()) refused_ = why;
   }
+  void on(size_t rank, const agent::ReadyForEpoch& ready);
   void on_rank_end(const RankEnd& end);
+  bool goes_on_without(const RankEnd& end);
+  void carry_out(const Epochs::Orders& orders);
   [[nodiscard]] bool is_leaving(const RankEnd& witness) const;
   void ask_missing(const RankEnd& end);
   [[nodiscard]] bool runs(int rank) const {
@@ -213,8 +217,8 @@ class Launcher {
   UserInput input_;
   const wire::Digest job_;
   const wire::Secret secret_ = wire::random_secret();
-  std::vector<agent::Subject> subjects_;  ///< By rank, and so are these.
-  std::vector<RankEnd> ends_;
+  Epochs members_;
+  std::vector<RankEnd> ends_;  ///< By place.
 
   EventStream events_;
   std::optional<EventFile> event_file_;
@@ -320,7 +324,7 @@ Status Launcher::start() {
   if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
   begun_ = true;
   for (int rank = 0; rank < plan_.job.ranks; ++rank) start_rank(rank);
-  agents_.send_all(announce_members(plan_.job, subjects_));
+  agents_.send_all(members_.announce());
   stopping_.start(plan_.options.timeout, monotonic_now());
   look_at_ = monotonic_now() + kLookPause;
   return {};
@@ -331,7 +335,9 @@ void Launcher::start_rank(int rank) {
   ends_[index].rank = rank;
   if (agents_.any_remote()) ends_[index].host = link_of(index).name;
   ++running_;
-  const agent::Start start = start_of(plan_, rank, secret_);
+  agent::Start start = start_of(plan_, rank, secret_);
+  if (members_.elastic())
+    start.environment["CORRO_MEMBER"] = wire::to_hex(members_.subject(index).member);
   if (start.input == agent::StandardInput::kSent) input_.start(epoll_, kInput);
   tell(index, start);
 }
@@ -368,13 +374,15 @@ void Launcher::dispatch(uint64_t key) {
 
 Time Launcher::next_timer() const {
   if (meeting_ && meeting_->busy()) return monotonic_now();
-  return std::min({stopping_.wake(), look_at_, deadline_, stacks_.due(), screen_.next_tick()});
+  return std::min(
+      {stopping_.wake(), look_at_, deadline_, stacks_.due(), screen_.next_tick(), members_.wake()});
 }
 
 void Launcher::on_timers(Time now) {
   screen_.tick(now);
   if (look_at_ <= now) look(now);
   if (stacks_.due() <= now) control_->answer(stacks_.finish());
+  if (members_.wake() <= now) carry_out(members_.tick(now));
   for (Stopping::Order order = stopping_.take(now); order != Stopping::Order::kNone;
        order = stopping_.take(now))
     carry_out(order);
@@ -477,14 +485,13 @@ void Launcher::hear(AgentLink& link, const agent::Message& message) {
   // What is of no rank that runs is dropped, but it had its credit.
   if (const auto* output = std::get_if<agent::Output>(&message.body))
     link.uncredited += output->bytes.size();
-  const auto rank = static_cast<size_t>(message.about.rank);
-  const bool fits = rank < subjects_.size() && message.about == subjects_[rank];
-  if (!fits || &link_of(rank) != &link) return;
+  const auto place = members_.place_of(message.about);
+  if (!place || &link_of(*place) != &link) return;
   if (const auto* refused = std::get_if<agent::Refused>(&message.body))
     return refuse(agents_.any_remote() ? fmt::format("host {}: {}", link.name, refused->why)
                                        : refused->why);
   if (std::holds_alternative<agent::Left>(message.body)) agents_.pass_on(link, message);
-  std::visit([&](const auto& body) { on(rank, body); }, message.body);
+  std::visit([&](const auto& body) { on(*place, body); }, message.body);
 }
 
 /// What an agent says of its host, or has for other hosts.
@@ -577,6 +584,7 @@ void Launcher::learn(size_t rank, const RankEnd& said, Duration clock) {
   if (!ends_[rank].flight) return;
   const auto ahead = (monotonic_now().since_start - clock).count();
   for (obs::OpSnapshot& op : ends_[rank].flight->recent) {
+    op.waiting_for = members_.place_of_rank(op.waiting_for);
     for (uint64_t* stamp : {&op.queued_ns, &op.started_ns, &op.done_ns})
       if (*stamp != 0) *stamp += static_cast<uint64_t>(ahead);
   }
@@ -612,6 +620,7 @@ void Launcher::saw(size_t rank) {
 
 void Launcher::on_rank_end(const RankEnd& end) {
   const Time now = monotonic_now();
+  if (goes_on_without(end)) return;
   if (!diagnosis::ended_well(end) && stopping_.on_failure(is_leaving(end), now)) {
     ask_missing(end);
     screen_.suspend_errors();
@@ -619,6 +628,35 @@ void Launcher::on_rank_end(const RankEnd& end) {
     // Whom it has waited for in vain was asked to stop, too, and does not.
     stopping_.on_given_up(now);
   }
+}
+
+/// An elastic job begins a new epoch with the other ranks, unless too few are left, or it is being
+/// ended.
+bool Launcher::goes_on_without(const RankEnd& end) {
+  if (!members_.elastic() || !stopping_.undisturbed() || stopping_.asked()) return false;
+  const bool well = diagnosis::ended_well(end);
+  const std::string how =
+      fmt::format("rank {} {}", end.rank, well ? "has done its work" : describe_status(end));
+  const Epochs::Orders orders = members_.end(static_cast<size_t>(end.rank), well,
+                                             end.lost.empty() ? how : end.lost, monotonic_now());
+  carry_out(orders);
+  return !orders.stop;
+}
+
+void Launcher::on(size_t rank, const agent::ReadyForEpoch& ready) {
+  carry_out(members_.ready(rank, ready.epoch, monotonic_now()));
+}
+
+void Launcher::carry_out(const Epochs::Orders& orders) {
+  for (const agent::Message& message : orders.messages) agents_.send_all(message);
+  if (orders.begun) agents_.enter(members_.epoch());
+  for (const size_t place : orders.fenced) tell(place, agent::Signal{.number = SIGKILL});
+  if (orders.why.empty()) return;
+  if (!plan_.options.quiet) screen_.note(fmt::format("corro: {}\n", orders.why));
+  if (orders.stop) return;
+  events_.emit({.kind = orders.begun ? EventKind::kEpoch : EventKind::kPrepare,
+                .epoch = orders.messages.back().about.epoch,
+                .cause = orders.why});
 }
 
 /// Whether the witness saw a rank leave that has not ended yet.
@@ -636,9 +674,11 @@ void Launcher::ask_missing(const RankEnd& end) {
 
 void Launcher::emit(EventKind kind, size_t rank, const std::string& cause) {
   const RankEnd& about = ends_[rank];
+  const agent::Subject& member = members_.subject(rank);
   events_.emit({.kind = kind,
+                .epoch = member.epoch,
                 .host = link_of(rank).name,
-                .rank = about.rank,
+                .rank = member.rank,
                 .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
                 .cause = cause});
 }
@@ -664,6 +704,8 @@ void Launcher::save_failure(const Event& event) {
 // -- the end --------------------------------------------------------------------------------------
 
 int Launcher::finish() {
+  std::erase_if(
+      ends_, [this](const RankEnd& end) { return members_.left(static_cast<size_t>(end.rank)); });
   diagnosis::read_error_files(ends_, logs_.directory());
   const bool timed_out = !at_timeout_.empty();
   const diagnosis::JobEnd job{.ranks = timed_out ? at_timeout_ : ends_,

@@ -32,6 +32,7 @@ struct RunOptions {
   std::string events;            ///< File for what happens; "": none.
   screen::Show show;
   Bind bind = Bind::kAuto;
+  std::optional<int> least;  ///< --min-np; none: every rank is needed.
   std::optional<Duration> timeout;
   std::optional<Duration> long_wait;  ///< --long-wait; zero: nobody is named.
   std::string hosts;                  ///< -H.

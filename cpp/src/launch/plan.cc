@@ -195,6 +195,11 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
     plan.job.hosts = {{.name = inputs.machine.host, .ranks = plan.job.ranks, .address = ""}};
   }
   CORRO_TRY(check_shown_ranks(options.show, plan.job.ranks));
+  if (options.least && (*options.least < 1 || *options.least > plan.job.ranks)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--min-np {}: give 1 to {}, the number of ranks that start",
+                              *options.least, plan.job.ranks));
+  }
   plan.bindings.resize(plan.job.hosts.size());
   if (plan.job.hosts.size() == 1 && plan.job.hosts[0].own)
     CORRO_TRY(settle_host(plan, 0, inputs.machine));

@@ -63,14 +63,17 @@ std::vector<agent::Subject> new_members(const wire::Digest& job, int ranks) {
   return members;
 }
 
-agent::Message announce_members(const JobFacts& job, std::span<const agent::Subject> members) {
+agent::Message announce_members(const JobFacts& job, std::span<const agent::Subject> members,
+                                std::span<const size_t> places) {
   agent::Members list;
   for (const JobHost& host : job.hosts) list.hosts.push_back(host.name);
-  for (const agent::Subject& member : members) {
-    list.members.push_back({.rank = member.rank,
-                            .uuid = member.member,
-                            .incarnation = member.incarnation,
-                            .host = static_cast<int32_t>(job.host_of(member.rank))});
+  for (size_t i = 0; i < members.size(); ++i) {
+    const agent::Subject& member = members[i];
+    list.members.push_back(
+        {.rank = member.rank,
+         .uuid = member.member,
+         .incarnation = member.incarnation,
+         .host = static_cast<int32_t>(job.host_of(static_cast<int>(places[i])))});
   }
   return {{.job = members[0].job, .epoch = members[0].epoch}, std::move(list)};
 }

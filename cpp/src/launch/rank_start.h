@@ -14,9 +14,11 @@ namespace corro::launch {
 
 /// The ranks of a job that begins, each a new member in its first incarnation; of epoch 0.
 [[nodiscard]] std::vector<agent::Subject> new_members(const wire::Digest& job, int ranks);
-/// Who they are, for all agents. `members`: by rank, of one epoch. Pure.
+/// Who they are, for all agents. `members`: by rank, of one epoch; `places`: their ranks in epoch 0,
+/// by which their hosts are known. Pure.
 [[nodiscard]] agent::Message announce_members(const JobFacts& job,
-                                              std::span<const agent::Subject> members);
+                                              std::span<const agent::Subject> members,
+                                              std::span<const size_t> places);
 
 /// The size of the terminal behind `fd`; nothing if it is none.
 [[nodiscard]] std::optional<winsize> terminal_size(int fd);
