@@ -1,3 +1,18 @@
+// How `corro` reads its command line. parse_command_line() looks at the first word:
+//
+//   plan, probe, operator   another program reads them (subprograms.h): all words go on unread
+//   run                     the words are cut in two first. Options come in front. The user's
+//                           program begins at the first word that is no option or its value, or
+//                           behind "--". CLI11 sees the options alone, so it cannot take those of
+//                           the program. Options of `corro run` behind the program are noted, for a
+//                           hint if the program fails on them
+//   none, help              the help of the program, or of the command that is named
+//   any other command       CLI11 reads all words, those of `corro --version` too
+//   an unknown word         one line says which command was probably meant. An option of `corro
+//                           run` without `run` gets one, too
+//
+// CLI11 fills Raw. finish_run() and finish_doctor() check that and move it into the Request.
+// Commands of other programs are described here as well, for help and for completion.
 #include "app/cli.h"
 
 #include <fmt/format.h>
@@ -223,7 +238,7 @@ void spell_out_np(std::string& word) {
   if (value.find_first_of("0123456789") == 0) word = "--np=" + value;
 }
 
-/// Whatever the option's spelling was: -np is what most people write.
+/// A mistake names the option -np, however it was spelt: that is how most people write it.
 Result<int> parse_ranks(const std::string& text) {
   int ranks = 0;
   const char* end = text.data() + text.size();

@@ -1,5 +1,9 @@
-// What `corro plan` and `corro probe` take: their options, for their help, for completion and for
-// the program that carries them out (planning/plan_cli.h). No value is looked at here.
+// The options of `corro plan` and `corro probe`, as CLI11 knows them. Two programs use this
+// description: `corro` for help and completion, and corro-plan to read its arguments
+// (planning/plan_cli.h).
+//
+// CLI11 refuses words that are not among an option's choices, and an empty list of hosts. All else
+// is checked by corro-plan.
 #pragma once
 
 #include <map>
@@ -14,7 +18,7 @@ class App;
 
 namespace corro::app {
 
-/// What CLI11 fills: values of options by their names, before they are checked.
+/// Values of options by their names, as CLI11 fills them in, before they are checked.
 struct RawPlan {
   std::map<std::string, std::string> values;
   std::vector<std::string> removed;
