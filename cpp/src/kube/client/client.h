@@ -5,6 +5,20 @@
 //   std::stop_source source;
 //   const std::stop_token stop = source.get_token();
 //   CORRO_ASSIGN(const Json pod, client->get(kPods, {"default", "job-worker-0"}, stop));
+//
+// A call is one attempt or several:
+//
+//   permit    it waits for the rate limit that all calls share, in the order in which they came. If
+//             its turn is behind its deadline, it fails at once
+//   attempt   the transport sends the request and collects the answer. A success ends the call. An
+//             answer over the cap is dropped, and the call fails, although a write is done
+//   again     next_delay() (retry.h) says after how long a failed attempt is made again. POST, PUT
+//             and a DELETE without uid may do harm twice. They are made again only if the server
+//             has refused them, asks for it, or cannot have got them
+//   failure   the last attempt's, if it is not to be made again or the deadline is too close
+//
+// list() makes a call for each page. stream() makes one attempt, and its caller decides what is
+// next (watch.h).
 #pragma once
 
 #include <cstdint>
@@ -77,15 +91,14 @@ struct DeleteOptions {
 };
 
 /// Thread-safe: any thread may make any call at any time. Every call blocks until its answer, at
-/// most call_timeout, and ends with CANCELLED as soon as its stop is requested. Calls wait for the
-/// common rate limit in the order in which they came, and are made again as next_delay() says.
+/// most call_timeout, and ends with CANCELLED as soon as its stop is requested.
 ///
 /// Failures begin with "PLURAL NAMESPACE/NAME: " and carry the server's reason and message. Codes:
 /// NOT_FOUND 404, ALREADY_EXISTS and ABORTED 409, OUT_OF_RANGE 410, INVALID_ARGUMENT 400 and 422,
 /// PERMISSION_DENIED 403 (a quota too), UNAUTHENTICATED 401, RESOURCE_EXHAUSTED 429 and objects
 /// over the cap, UNAVAILABLE 503 and no answer, DEADLINE_EXCEEDED, CANCELLED. After UNAVAILABLE,
 /// DEADLINE_EXCEEDED and CANCELLED the server may have done what create() and replace() asked for:
-/// read before the next decision. An answer over the cap refuses the answer alone: a write is done.
+/// read before the next decision.
 class Client {
  public:
   Client(std::unique_ptr<Transport> transport, ClientOptions options, Surroundings surroundings);

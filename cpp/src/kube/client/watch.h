@@ -3,9 +3,10 @@
 //   const auto on_event = [&](const WatchEvent& event) { store.take(event); };
 //   const Status end = watch(client, {kPods, "default"}, on_event, stop);
 //
-// A watch lists everything (resynced) and then follows the changes from that moment on. Whenever
-// the stream is cut it goes on behind the last event; only when the server no longer remembers that
-// moment (410) does it list again, and resynced tells the listener to replace what it knows.
+// A watch lists everything (resynced) and then follows the changes from that moment on. When the
+// stream is cut, it goes on behind the last event. It lists again when the server no longer
+// remembers that moment (410), or has sent bytes that cannot be read. Then resynced tells the
+// listener to replace what it knows.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct WatchRequest {
 /// The next step of a watch, and its time. Pure state machine:
 ///
 ///   list --ok--> stream --ends, cut--> (wait) stream again from the last version
-///     ^             |---410-----------> (wait) list
+///     ^             |-410, unreadable-> (wait) list
 ///     |--fails--(wait)
 ///
 /// The waits double with each failure in a row, from 100 ms to 30 s; a stream that lasted ten

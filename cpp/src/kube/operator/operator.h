@@ -1,14 +1,21 @@
 // Operator: makes the cluster what its MPIJobs and CorroJobs ask for, for as long as it leads.
 //
-// The story: it takes part in the election. While it leads, it learns what gangs the cluster
-// serves, lists and watches all kinds of objects it handles, a thread each, and only when every
-// kind was listed do the workers begin: a decision on half a view would replace pods that are
-// there. When it ceases to lead, workers and watches end and all that is known is forgotten; the
-// next time it begins afresh. So whoever leads has never decided on anything older than its own
-// list, and a follower costs nothing but its Lease.
+//   follows     it takes part in the election, and does nothing else
+//   discovers   it has become the leader. It asks what gangs the cluster serves, and asks again
+//               until it is answered
+//   lists       a thread for each kind of object lists it, and watches it from then on. No worker
+//               runs yet: a decision on half a view would replace pods that are there
+//   works       all kinds but the jobs themselves are listed. Each worker looks at one job at a
+//               time (job_worker.h)
+//   ends        it leads no more: watches and workers end, and it forgets all that it knows. Then
+//               it follows again, or the election has ended, and run() returns
 //
-// A kind of job that the cluster does not have (yet) holds up nobody: it is looked for again every
-// 30 s. A kind of object that may not be read does: without it no decision is safe.
+// So a leader never decides on anything older than its own list, and a follower costs nothing but
+// its Lease.
+//
+// Workers do not wait for the lists of jobs, since a job that is not listed is not worked on. A
+// kind of job that the cluster does not have yet is looked for again every 30 s, and holds up
+// nobody. A kind of object that may not be read holds up all: without it no decision is safe.
 #pragma once
 
 #include <memory>
