@@ -1,4 +1,15 @@
-// The C ABI of corro.h over runtime::Driver. No logic: convert, check, catch.
+// The C ABI of corro.h over runtime::Driver: engines, groups, operations and arenas. Buckets are in
+// bucket_api.cc, plans in plan_api.cc.
+//
+// No logic. Each function that can fail does the same (handles.h): guarded() turns a Status or an
+// exception into a code, check_alive() or check_group() refuses an engine that may not be used, and
+// read_struct() reads a struct of an older caller. Then it calls the driver.
+//
+// corro_submit() reads each corro_op into a request. Without CORRO_NOW the progress thread moves
+// them, and the caller gets a handle. With CORRO_NOW the calling thread moves them as long as that
+// need not sleep. If they are over then, the caller gets the result and no handle, else a handle
+// for what is left. corro_work_wait() waits for a handle. After corro_work_notify()
+// corro_engine_next_completed() says when it is done, so one thread can wait for many.
 #include <corro/corro.h>
 
 #include <algorithm>
