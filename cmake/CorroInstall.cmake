@@ -1,7 +1,8 @@
-# What `cmake --install` copies. Three components:
-#   development  the C ABI for find_package(corro), and the program
-#   python       what a wheel holds beside python/corro: the engine and `corro`, which start and run ranks
-#   python-more  what the whole wheel holds beside those: planner and operator
+# What `cmake --install` copies. Four components:
+#   development       the C ABI for find_package(corro), and `corro`, which starts the ranks: `make demo` builds them
+#   development-more  the programs that `corro` becomes: planner and operator
+#   python            what a wheel holds beside python/corro: the engine and `corro`, which start and run ranks
+#   python-more       what the whole wheel holds beside those: planner and operator
 include(CMakePackageConfigHelpers)
 
 if(TARGET corro)
@@ -48,7 +49,7 @@ set(corro_subprograms corro_plan_program corro_operator_program)
 install(TARGETS corro_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
 install(
   TARGETS ${corro_subprograms}
-  RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/corro COMPONENT development
+  RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/corro COMPONENT development-more
 )
 
 if(CORRO_BUILD_PYTHON)

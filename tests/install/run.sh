@@ -15,6 +15,9 @@ cmake --build "$work/build"
 "$work/build/use_corro_c"
 "$work/build/use_corro_cc"
 "$work/prefix/bin/corro" --version
+# `make demo` builds no planner and no operator, and docs/quickstart.md installs this component after it.
+[[ ! -e $work/prefix/libexec ]] || { echo "install: the component development needs more than \`make demo\` builds" >&2; exit 1; }
+cmake --install "$root/build/release" --component development-more --prefix "$work/prefix" >/dev/null
 "$work/prefix/bin/corro" plan --help >/dev/null
 "$work/prefix/bin/corro" operator --help >/dev/null
 

@@ -40,7 +40,7 @@ int become(const std::string& path, const std::string& command,
   execv(path.c_str(), words.data());
   complain(errno == ENOENT
                ? fmt::format("corro {}: {} is not there: this corro was installed without it; "
-                             "install the whole wheel",
+                             "install the whole wheel, or CMake's component development-more",
                              command, path)
                : fmt::format("corro {}: cannot start {}: {}", command, path, strerror(errno)));
   return kNotFound;

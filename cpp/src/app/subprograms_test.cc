@@ -32,6 +32,7 @@ TEST(Subprograms, MissingOneIsOneLineThatNamesIt) {
   EXPECT_EQ(become("/nowhere/libexec/corro/corro-plan", "plan", {"plan"}), 127);
   const std::string said = GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("corro plan: /nowhere/libexec/corro/corro-plan is not there"));
+  EXPECT_THAT(said, HasSubstr("the whole wheel, or CMake's component development-more"));
   EXPECT_EQ(std::ranges::count(said, '\n'), 1);
 }
 
