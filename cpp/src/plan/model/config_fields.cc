@@ -12,7 +12,6 @@ constexpr auto kHarmless = std::to_array<std::string_view>({
     "_remove_final_layer_norm",
     "activation_dropout",
     "add_bias_linear",
-    "add_cross_attention",
     "add_qkv_bias",
     "alibi",
     "apply_residual_connection_post_layernorm",

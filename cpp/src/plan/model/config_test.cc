@@ -303,6 +303,14 @@ TEST(Config, NamesTheFieldsThatItDoesNotCount) {
   EXPECT_THAT(remarks_of(many + "}"), ElementsAre(EndsWith(", field_21 and 8 more")));
 }
 
+/// It has a second attention in each layer: 4 h² more parameters.
+TEST(Config, NamesACrossAttentionThatItDoesNotCount) {
+  const std::string text = R"({model_type: gpt2, n_embd: 64, n_head: 4, n_layer: 2, n_ctx: 32,
+      vocab_size: 100, add_cross_attention: )";
+  EXPECT_THAT(remarks_of(text + "false}"), IsEmpty());
+  EXPECT_THAT(remarks_of(text + "true}"), ElementsAre("not counted: add_cross_attention"));
+}
+
 TEST(Config, OfAModelOfSeveralPartsIsItsTexts) {
   const std::string text = R"("model_type": "llama", "hidden_size": 4096,
       "intermediate_size": 11008, "num_attention_heads": 32, "num_hidden_layers": 32,
