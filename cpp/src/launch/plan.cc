@@ -99,7 +99,10 @@ Variables common_to(const std::vector<Variables>& all) {
 /// Lines about what the user may have meant otherwise.
 std::string describe_remarks(const LaunchPlan& plan) {
   std::string text;
-  for (const std::string& line : plan.misspelt) text += fmt::format("corro: {}\n", line);
+  if (!plan.options.quiet) {
+    for (const std::string& line : plan.misspelt) text += fmt::format("corro: {}\n", line);
+  }
+  // Always: a job of several hosts that trains on one looks like one that works.
   if (!plan.unknown_hosts.empty()) text += fmt::format("corro: {}\n", plan.unknown_hosts);
   return text;
 }
@@ -241,7 +244,7 @@ Variables environment_of(const LaunchPlan& plan, int rank) {
 
 std::string announce_plan(const LaunchPlan& plan) {
   const JobFacts& job = plan.job;
-  std::string text = plan.options.quiet ? "" : describe_remarks(plan);
+  std::string text = describe_remarks(plan);
   if (!plan.ranks_reason.empty() && !plan.options.quiet) {
     text += fmt::format("corro: {} {}, {}; logs in {}\n", job.ranks,
                         job.ranks == 1 ? "rank" : "ranks", plan.ranks_reason, job.log_dir);

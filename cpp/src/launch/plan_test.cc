@@ -14,6 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 std::string no_file(const std::string& /*path*/) { return ""; }
 
@@ -195,6 +196,19 @@ TEST(MakePlan, SaysThatASchedulersHostsAreNotKnown) {
   options.allow_single_node = false;
   options.hosts = "localhost:2";
   EXPECT_EQ(make_plan(options, flux)->unknown_hosts, "");
+}
+
+TEST(MakePlan, SaysThatASchedulersHostsAreNotKnownAlsoWhenQuiet) {
+  PlanInputs flux = inputs();
+  flux.environment["FLUX_URI"] = "local:///run/flux/local";
+  flux.environment["CORRO_DETERMINSTIC"] = "1";
+  RunOptions options = run({"train.py"});
+  options.quiet = true;
+  const std::string said = announce_plan(make_plan(options, flux).value());
+  EXPECT_THAT(said, StartsWith("corro: this is a job of Flux (FLUX_URI)"));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  options.allow_single_node = true;
+  EXPECT_EQ(announce_plan(make_plan(options, flux).value()), "");
 }
 
 TEST(MakePlan, RefusesToTrainAloneUnlessToldTo) {
