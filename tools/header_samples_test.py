@@ -19,6 +19,7 @@ COMMENT = re.compile(r"^/\*.*?\*/", re.DOTALL | re.MULTILINE)
 GIVEN = {
     "corro_error": "error",
     "corro_group *": "group",
+    "corro_plan *": "plan",
     "float *": "gw gb",
     "uint64_t": "steps",
 }

@@ -399,10 +399,29 @@ typedef struct corro_lane corro_lane;
  * caller. Its slots are arena memory, zeroed. options may be NULL. Does not communicate, and
  * nothing fires before corro_plan_run. INVALID_ARGUMENT for a plan that is not well formed,
  * FAILED_PRECONDITION for one that would stand still, RESOURCE_EXHAUSTED for one whose slots are
- * too large. */
+ * too large.
+ *
+ * Nothing is compared either. Members whose plans differ never hear of each other: each waits for
+ * the others until the timeout, and DEADLINE_EXCEEDED says nothing of the difference. A program
+ * that cannot be sure compares the digests before corro_plan_run. */
 CORRO_API corro_code corro_plan_load(corro_group* group, const corro_plan_spec* spec,
                                      const corro_plan_options* options, corro_plan** plan,
                                      corro_error* error);
+/* A number that members compare: equal if they have loaded the same plan, with the same
+ * options.first, and as often on this group before. Never blocks. All members' numbers are equal
+ * if the least is the greatest, which one allreduce shows:
+ *
+ *   uint64_t ends[2] = {corro_plan_digest(plan), ~corro_plan_digest(plan)};
+ *   corro_op least = {.struct_size = sizeof least, .kind = CORRO_ALLREDUCE, .dtype = CORRO_U64,
+ *                     .reduce_op = CORRO_MIN, .input = ends, .output = ends, .count = 2};
+ *   corro_work *work = NULL;
+ *   corro_code code = corro_submit(group, &least, 1, CORRO_NOW, &work, &error);
+ *   if (work) code = corro_work_wait(work, -1, &error);
+ *   corro_work_release(work);
+ *   if (code) puts(error.message);
+ *   else if (ends[0] != ~ends[1]) puts("not all ranks have loaded the same plan");
+ */
+CORRO_API uint64_t corro_plan_digest(const corro_plan* plan);
 /* Lets every service fire for micro-batches below until. *work is done when all of them are
  * complete on this rank, or fails with the reason for which the plan has stopped: which service,
  * which micro-batch, which rank. Does not block. */

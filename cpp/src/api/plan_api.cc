@@ -38,6 +38,7 @@ struct corro_plan {
   corro_group* group;
   runtime::LoadedPlan* plan;
   std::vector<std::unique_ptr<corro_lane>> lanes;  ///< By lane of the plan; null: not pulled here.
+  uint64_t digest = 0;  ///< Of its key, and of the micro-batch that comes first.
 
   [[nodiscard]] runtime::Driver& driver() const { return group->engine->driver(); }
 };
@@ -154,7 +155,7 @@ corro_code corro_plan_load(corro_group* group, const corro_plan_spec* spec,
     runtime::LoadOptions load;
     load.first = options.first;
     load.timeout = Duration(options.timeout_ns);
-    auto made = std::make_unique<corro_plan>(corro_plan{group, nullptr, {}});
+    auto made = std::make_unique<corro_plan>(corro_plan{group, nullptr, {}, 0});
     Status status;
     made->driver().call([&](runtime::Engine& engine) {
       const auto loaded = engine.load(*group->group, whole, load);
@@ -162,11 +163,15 @@ corro_code corro_plan_load(corro_group* group, const corro_plan_spec* spec,
       if (status.ok()) made->plan = *loaded;
     });
     CORRO_TRY(status);
+    const std::string first = fmt::format("first {}", load.first);
+    made->digest = runtime::derive_key(made->plan->part().key(), first).key;
     make_lanes(*made);
     *plan = made.release();
     return {};
   });
 }
+
+uint64_t corro_plan_digest(const corro_plan* plan) { return plan->digest; }
 
 corro_code corro_plan_run(corro_plan* plan, uint32_t until, corro_work** work, corro_error* error) {
   return guarded(error, [&]() -> Status {
