@@ -54,7 +54,8 @@ class Group {
   /// A member was lost: the group fails.
   void lose(MemberId member, Time now);
   /// Members have left. What waits for one of them waits for ever, and ends: a send, a receive or a
-  /// plan alone, a collective with the group, since all members take part in it.
+  /// plan alone, a collective with the group, since all members take part in it. The others hear
+  /// of that as of a loss, so with it end also sends, receives and plans of members that are there.
   void check_departed(Time now);
   /// Who has to say that a group has failed.
   enum class News : uint8_t {
