@@ -1,7 +1,7 @@
 // The nouns of a running plan: a slot of data, a firing of a service, and the ticket that ends it.
 //
-//   Launch launch = [this](const Firing& firing) {
-//     copy(firing.inputs[0]->data);
+//   Launch launch = [&](const Firing& firing) {
+//     use(firing.inputs[0]->data);
 //     executor->complete(firing.ticket);
 //   };
 #pragma once

@@ -1,7 +1,7 @@
 // The identity of a client: a bearer token, a certificate, or both, and where they come from.
 //
-//   CORRO_ASSIGN(auto credentials, FileCredentials::create(user, wall_now));
-//   CORRO_ASSIGN(const Credential now, credentials->current(stop));
+//   UserCredentials credentials(access.user, access.cluster);
+//   CORRO_ASSIGN(const Credential now, credentials.current(stop));
 //   request.set("Authorization", "Bearer " + now.token);
 #pragma once
 

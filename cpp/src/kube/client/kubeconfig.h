@@ -2,7 +2,7 @@
 // credentials.h.
 //
 //   CORRO_ASSIGN(const KubeAccess access, read_kubeconfig(text, "/home/me/.kube/config"));
-//   access.cluster.host, access.cluster.port, access.user.token, access.space
+//   connect(access.cluster.host, access.cluster.port, access.user.token);   // access.space
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // What an API server calls things, and under which path it keeps them. Pure.
 //
 //   constexpr ResourceType kPods{.group = "", .version = "v1", .plural = "pods"};
-//   path_of(kPods, {"default", "job-worker-0"})     // /api/v1/namespaces/default/pods/job-worker-0
+//   path_of(kPods, {"default", "job-worker-0"});    // /api/v1/namespaces/default/pods/job-worker-0
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // HttpPages: a few pages for probes and Prometheus, over plain HTTP.
 //
 //   CORRO_ASSIGN(auto pages, HttpPages::listen({.address = "127.0.0.1:8080"},
-//                                              {{"/healthz", [] { return HttpPage{}; }}}));
+//                                              {{"/healthz", {[] { return HttpPage{}; }}}}));
 //
 // Pages that say nothing of jobs are for everybody. Those that do are served beyond loopback only
 // to who shows the token.
