@@ -635,8 +635,8 @@ void Launcher::on_rank_end(const RankEnd& end) {
 bool Launcher::goes_on_without(const RankEnd& end) {
   if (!members_.elastic() || !stopping_.undisturbed() || stopping_.asked()) return false;
   const bool well = diagnosis::ended_well(end);
-  const std::string how =
-      fmt::format("rank {} {}", end.rank, well ? "has done its work" : describe_status(end));
+  const char* did = well ? "has done its work" : WIFSIGNALED(end.status) ? "was " : "ended with ";
+  const std::string how = fmt::format("rank {} {}{}", end.rank, did, describe_status(end));
   const Epochs::Orders orders = members_.end(static_cast<size_t>(end.rank), well,
                                              end.lost.empty() ? how : end.lost, monotonic_now());
   carry_out(orders);
