@@ -99,7 +99,7 @@ std::optional<Served> Operator::discover(const std::stop_token& stop) {
     const auto served = ask_what_is_served(stop);
     if (served.ok()) return *served;
     log_.warning("cannot learn what the cluster serves", {{"why", served.status().message()}});
-    if (!election_->leads() || wait_for_stop(stop, kRetryDiscovery)) return {};
+    if (wait_for_stop(stop, kRetryDiscovery) || !election_->leads()) return {};
   }
 }
 
