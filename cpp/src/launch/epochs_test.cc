@@ -31,7 +31,7 @@ Epochs epochs(std::optional<int> least) {
 /// Rank 1 is killed, and the others are ready.
 Epochs::Orders lose_rank_1(Epochs& members) {
   (void)members.end(1, false, "rank 1 was killed", Time{});
-  for (const size_t place : {0, 2}) (void)members.ready(place, 1, Time{});
+  for (const size_t place : {0U, 2U}) (void)members.ready(place, 1, Time{});
   return members.ready(3, 1, Time{});
 }
 
@@ -42,7 +42,7 @@ TEST(Epochs, TellsAllAgentsThatAnEpochComesAndThatItHasBegun) {
   EXPECT_EQ(prepare.messages[0].about, (agent::Subject{.job = wire::digest_of("job"), .epoch = 1}));
   EXPECT_EQ(std::get<agent::Prepare>(prepare.messages[0].body).why, "rank 1 was killed");
   EXPECT_FALSE(prepare.begun);
-  for (const size_t place : {0, 2}) EXPECT_TRUE(members.ready(place, 1, Time{}).messages.empty());
+  for (const size_t place : {0U, 2U}) EXPECT_TRUE(members.ready(place, 1, Time{}).messages.empty());
   const Epochs::Orders commit = members.ready(3, 1, Time{});
   ASSERT_EQ(commit.messages.size(), 1U);
   EXPECT_TRUE(commit.begun);
@@ -79,7 +79,7 @@ TEST(Epochs, WhoIsNotInTheNewEpochHasLeft) {
   Epochs members = epochs(2);
   (void)members.end(1, false, "rank 1 was killed", Time{});
   EXPECT_FALSE(members.left(1)) << "not before it has begun";
-  for (const size_t place : {0, 2, 3}) (void)members.ready(place, 1, Time{});
+  for (const size_t place : {0U, 2U, 3U}) (void)members.ready(place, 1, Time{});
   EXPECT_TRUE(members.left(1));
   EXPECT_FALSE(members.left(2));
 }
