@@ -6,9 +6,9 @@ opened them, so no table has to name them and none can be forgotten. Two suites 
 each other's inputs as well: that runs a suite too often, never too seldom. A suite that compiles
 says what it reads (`reads`), since a compiler leaves alone what it finds built.
 
-What lies outside of the tree is one digest for all suites, the facts: Debian's packages, kernel,
-processors, and the environment variables that tests look at. A suite of Python adds what its
-environment has installed.
+What lies outside of the tree is one digest for all suites, the facts: Debian's packages, the
+machine, what this process may do, and the environment variables that tests look at. A suite of
+Python adds what its environment has installed.
 
 The memory is a folder outside of the tree ($CORRO_PASSED, or ~/.cache/corro/passed): one file for
 each suite, command and facts. A file holds the last few sets of inputs that passed, each with its
@@ -17,12 +17,14 @@ digests. CI_FULL=1 finds nothing in it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import json
 import os
 import platform
 import re
+import resource
 import struct
 import subprocess
 import sys
@@ -36,7 +38,21 @@ ROOT = Path(__file__).resolve().parent.parent
 # Sets of inputs that a suite's file keeps: branches that are worked on in turn.
 MOST_PASSES = 8
 # What tests are told by the environment.
-TOLD = re.compile(r"(CORRO|HOROVOD|OMP|MKL|TORCH|PYTHON|PYTEST|GTEST|ASAN|TSAN|UBSAN|LSAN)_?")
+TOLD = re.compile(
+    r"(CORRO|HOROVOD|OMP|MKL|TORCH|CUDA|NCCL|PYTHON|PYTEST|GTEST|ASAN|TSAN|UBSAN|LSAN|LD|LC)_?"
+    r"|(TMPDIR|LANG|LANGUAGE|NO_COLOR)$"
+)
+# Of the kernel, what tests look at before they skip.
+SETTINGS = (
+    "/proc/sys/kernel/yama/ptrace_scope",
+    "/proc/sys/user/max_user_namespaces",
+    "/proc/sys/kernel/unprivileged_userns_clone",
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+    "/sys/fs/cgroup/cgroup.controllers",
+)
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # Its size is asked for, and nothing written.
 # No inputs: what is made, and what tools keep for themselves.
 MADE = {".git", "build", "dist", "corro-runs", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 PYTHON_CACHE = "__pycache__"
@@ -50,6 +66,11 @@ def digest_of(*parts: bytes) -> Digest:
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
+
+
+def is_told(name: str) -> bool:
+    """Whether tests look at this variable of the environment."""
+    return TOLD.match(name) is not None and name != "CORRO_PASSED"
 
 
 def is_listed(name: str) -> bool:
@@ -149,19 +170,36 @@ def processor() -> str:
     return "\n".join(sorted(set(wanted)))
 
 
+def text_of(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return "none"
+
+
+def machine() -> Iterator[str]:
+    """What the machine is, and what this process may do there: tests skip what they cannot do."""
+    yield f"{platform.release()} {os.cpu_count()} {os.geteuid()} {sys.version}"
+    yield processor()
+    yield from sorted(str(path) for path in Path("/dev").glob("nvidia*"))
+    rights = r"^(?:CapEff|NoNewPrivs|Seccomp):.*$"
+    yield from re.findall(rights, text_of("/proc/self/status"), re.MULTILINE)
+    for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK):
+        yield f"limit {limit} {resource.getrlimit(limit)}"
+    with contextlib.suppress(OSError):
+        memory = os.statvfs(SHARED_MEMORY)
+        yield f"{SHARED_MEMORY} {memory.f_blocks * memory.f_frsize}"
+    loopback = "0" * 31 + "1"
+    yield f"IPv6 {loopback in text_of('/proc/net/if_inet6')}"
+    yield f"cgroups {os.access('/sys/fs/cgroup', os.W_OK)}"
+    for path in SETTINGS:
+        yield f"{path} {text_of(path)}"
+
+
 def facts(environment: Mapping[str, str]) -> Digest:
     """One digest of what lies outside of the tree."""
-    told = sorted(
-        f"{name}={value}"
-        for name, value in environment.items()
-        if TOLD.match(name) and name != "CORRO_PASSED"
-    )
-    return digest_of(
-        debian_packages(),
-        "\n".join(told).encode(),
-        f"{platform.release()} {os.cpu_count()} {os.geteuid()} {sys.version}".encode(),
-        processor().encode(),
-    )
+    told = sorted(f"{name}={value}" for name, value in environment.items() if is_told(name))
+    return digest_of(debian_packages(), "\n".join(told).encode(), "\n".join(machine()).encode())
 
 
 def distributions(venv: Path) -> list[str]:

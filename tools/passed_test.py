@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -129,7 +130,30 @@ def test_facts_tell_variables_apart() -> None:
     plain = facts({})
     assert facts({"HOME": "/a", "CORRO_PASSED": "/b"}) == plain
     assert facts({"CORRO_TRANSPORT": "tcp"}) != plain
-    assert facts({"OMP_NUM_THREADS": "1"}) != plain
+    for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "TMPDIR", "LC_ALL"):
+        assert facts({name: "1"}) != plain
+
+
+def test_facts_tell_machines_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What decides whether tests are skipped."""
+    plain = facts({})
+    for path in ("/proc/self/status", "/proc/net/if_inet6", *passed.SETTINGS):
+        with monkeypatch.context() as changed:
+            text = "CapEff:\t0000\n" if path.endswith("status") else "0" * 31 + "1 other"
+            if path.endswith("if_inet6") and "0" * 31 + "1" in passed.text_of(path):
+                text = ""
+            real = passed.text_of
+            changed.setattr(
+                passed, "text_of", lambda at, p=path, t=text, r=real: t if at == p else r(at)
+            )
+            assert facts({}) != plain, path
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    try:
+        assert facts({}) != plain
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert facts({}) == plain
 
 
 def test_what_python_has_installed_is_an_input_of_its_suites(tree: Path) -> None:
