@@ -88,7 +88,7 @@ def suite_of(target: Target, seconds: int, folder: Path) -> Suite:
     command = [str(target.program), str(corpus), f"-max_total_time={seconds}"]
     command += ["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]
     command += [f"-artifact_prefix={folder / target.name}-"]
-    seeds = (str(target.seeds.relative_to(ROOT)),) if target.seeds else ()
+    seeds = (str(target.seeds.resolve().relative_to(ROOT)),) if target.seeds else ()
     return Suite(f"fuzz/{target.name}", tuple(command), reads=seeds, timeout=seconds + 600)
 
 
