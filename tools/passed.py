@@ -4,7 +4,8 @@ A suite's inputs are what was opened in the tree while it ran: its program and l
 data, documents, and the names in folders that it listed. inotify tells of them, whichever process
 opened them, so no table has to name them and none can be forgotten. Two suites side by side count
 each other's inputs as well: that runs a suite too often, never too seldom. A suite that compiles
-says what it reads (`reads`), since a compiler leaves alone what it finds built.
+says what it reads (`reads`), since a compiler leaves alone what it finds built; so does one that
+asks whether a file is there, which opens nothing.
 
 What lies outside of the tree is one digest for all suites, the facts: Debian's packages, the
 machine, what this process may do, and the environment variables that tests look at. A suite of
@@ -29,12 +30,15 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# What was noted under another number counts no more: its inputs were found in another way.
+VERSION = b"2"
 # Sets of inputs that a suite's file keeps: branches that are worked on in turn.
 MOST_PASSES = 8
 # What tests are told by the environment.
@@ -56,6 +60,7 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108  # Its size is asked for, and nothing w
 # No inputs: what is made, and what tools keep for themselves.
 MADE = {".git", "build", "dist", "corro-runs", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 PYTHON_CACHE = "__pycache__"
+PROGRAMS = ("_test", "_fuzz")  # How the programs that CMake makes of tests end.
 
 Digest = str
 
@@ -84,32 +89,60 @@ def source_of(folder: str, name: str) -> str:
     return os.path.join(folder, name)
 
 
+def file_clock_ns() -> int:
+    """Now, by the clock that stamps files: it ticks some milliseconds behind the other one."""
+    clock_realtime_coarse = 5
+    return time.clock_gettime_ns(clock_realtime_coarse)
+
+
+def wait_for_tick() -> None:
+    """Waits until file_clock_ns() is later than the times of all that has changed. Kernels stamp
+    some of that by the exact clock, so one tick is not enough."""
+    now = time.time_ns()
+    while file_clock_ns() <= now:
+        time.sleep(0.001)
+
+
 class Digests:
-    """Digests of files and of folders' listings, each made once. Paths are relative to the root."""
+    """Digests of files and of folders' listings. Paths are relative to the root; one that ends in a
+    slash is a folder, of which the names count.
+
+    A digest is made again if the file is another one by its times, size and inode. What was written
+    within the clock's last tick may be written once more without a difference, so its digest is not
+    kept.
+    """
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
-        self._known: dict[str, Digest] = {}
+        self._known: dict[str, tuple[tuple[int, ...], Digest]] = {}
         self._lock = threading.Lock()
 
     def of(self, path: str) -> Digest:
-        """A path that ends in a slash is a folder, of which the names count."""
+        now = file_clock_ns()
+        try:
+            at = (self.root / path).stat()
+        except OSError:
+            return "none"
+        state = (at.st_mtime_ns, at.st_ctime_ns, at.st_size, at.st_ino)
         with self._lock:
-            if path not in self._known:
-                self._known[path] = self._make(path)
-            return self._known[path]
+            known = self._known.get(path)
+        if known and known[0] == state:
+            return known[1]
+        digest = self._make(path)
+        if at.st_ctime_ns < now:
+            with self._lock:
+                self._known[path] = state, digest
+        return digest
 
     def is_younger(self, path: str, time_ns: int) -> bool:
-        """Whether the file was written after a time of time.time_ns(); of a folder, a file in it,
-        since Python puts its caches into folders that it reads."""
+        """Whether the file or folder was changed at a time of file_clock_ns() or after. A file that
+        is gone may have gone just now, if its folder has changed. The time of the change counts,
+        not that of the contents, which `touch` and `mv` keep or set."""
         at = self.root / path
-        try:
-            if not path.endswith("/"):
-                return at.stat().st_mtime_ns > time_ns
-            files = [each for each in os.scandir(at) if each.is_file(follow_symlinks=False)]
-            return any(each.stat(follow_symlinks=False).st_ctime_ns > time_ns for each in files)
-        except OSError:
-            return False
+        for each in (at, at.parent):
+            with contextlib.suppress(OSError):
+                return each.stat().st_ctime_ns >= time_ns
+        return True
 
     def _make(self, path: str) -> Digest:
         at = self.root / path
@@ -120,6 +153,19 @@ class Digests:
             return digest_of(at.read_bytes())
         except OSError:
             return "none"
+
+
+def area_of(path: str) -> str:
+    """What a text has to name so that somebody reads this path: see Suite.inputs_of()."""
+    parts = path.split("/")
+    if parts[0] == "build" and len(parts) > 2:
+        return parts[1]
+    return "cpp" if parts[0] == "cpp" and parts[1] else ""
+
+
+def is_named(text: bytes, area: str) -> bool:
+    word = re.escape(area.encode())
+    return re.search(rb"(?<![A-Za-z0-9])%b(?![A-Za-z0-9])" % word, text) is not None
 
 
 @dataclass(frozen=True)
@@ -136,12 +182,48 @@ class Suite:
     alone: bool = False
     kind: str = ""  # Only suites of one kind run side by side, since they share their inputs.
 
-    def inputs_of(self, opened: Iterable[str]) -> list[str]:
-        """What of all that was opened can be an input: not the test programs that ran beside."""
-        words = {os.path.relpath(word, ROOT) for word in self.command}
+    def inputs_of(self, opened: Iterable[str], root: Path = ROOT) -> list[str] | None:
+        """What of all that was opened can be an input; None if the suite's own program or file is
+        not among it, since then the rest cannot be believed either.
+
+        Compilers work beside the tests, and open all of cpp/ and of their folder below build/. The
+        tests did so only if something told them to: the command, or a text that they read, names
+        the folder, or cpp/ was listed. What is installed (.venv) is no such text: it works without
+        the tree. Programs of other tests ran beside.
+        """
+        opened = set(opened)
+        real = {os.path.realpath(root / path): path for path in opened}
+        own = self._own_files()
+        if not own <= real.keys():
+            return None
+        ours = {real[path] for path in own}
+        foreign = self._not_named({area_of(path) for path in opened - ours} - {""}, opened, root)
         return sorted(
-            path for path in opened if not path.endswith(("_test", "_fuzz")) or path in words
+            path
+            for path in opened
+            if path in ours or not (path.endswith(PROGRAMS) or area_of(path) in foreign)
         )
+
+    def _own_files(self) -> set[str]:
+        words = (self.folder / word.split("::")[0] for word in self.command)
+        return {
+            os.path.realpath(word)
+            for word in words
+            if word.name.endswith((*PROGRAMS, ".py")) and os.path.isfile(word)
+        }
+
+    def _not_named(self, areas: set[str], opened: set[str], root: Path) -> set[str]:
+        """Those of the areas that nothing names."""
+        told = [*self.command, *self.environment.values(), *self.reads, str(self.folder)]
+        told += [value for name, value in os.environ.items() if is_told(name)]
+        left = {area for area in areas if not is_named(os.fsencode("\n".join(told)), area)}
+        left -= {"cpp"} if "cpp/" in opened else set()
+        for path in opened:
+            if left and not area_of(path) and not path.startswith(".venv") and path[-1] != "/":
+                with contextlib.suppress(OSError):
+                    text = (root / path).read_bytes()
+                    left = {area for area in left if not is_named(text, area)}
+        return left
 
 
 def below(root: Path, path: str) -> Iterator[str]:
@@ -232,7 +314,8 @@ class Memory:
         root = str(self._digests.root)
         installed = distributions(self._digests.root / suite.venv) if suite.venv else []
         words = [word.replace(root, "") for word in (suite.name, *suite.command, *told, *installed)]
-        return self._folder / digest_of(self._around.encode(), *map(os.fsencode, words))
+        key = digest_of(VERSION, self._around.encode(), *map(os.fsencode, words))
+        return self._folder / key
 
     def _passes(self, suite: Suite) -> list[dict[str, dict[str, str]]]:
         try:
@@ -256,9 +339,12 @@ class Memory:
     def add(
         self, suite: Suite, opened: Iterable[str], started_ns: int, note: dict[str, str]
     ) -> None:
-        """Remembers that the suite has passed, unless an input was written since it started: then
-        nobody knows which of its contents the suite has read."""
-        inputs = {path: self._digests.of(path) for path in (*opened, *self._declared(suite))}
+        """Remembers that the suite has passed, unless an input was changed since it started, by
+        file_clock_ns(): then nobody knows which of its contents the suite has read."""
+        read = suite.inputs_of(opened, self._digests.root)
+        if read is None:
+            return
+        inputs = {path: self._digests.of(path) for path in (*read, *self._declared(suite))}
         if any(self._digests.is_younger(path, started_ns) for path in inputs):
             return
         with self._lock:
@@ -274,15 +360,17 @@ class Memory:
             yield from below(self._digests.root, path)
 
 
-IN_OPEN, IN_ISDIR, IN_Q_OVERFLOW = 0x20, 0x40000000, 0x4000
+IN_OPEN, IN_MOVED_TO, IN_CREATE = 0x20, 0x80, 0x100
+IN_ISDIR, IN_Q_OVERFLOW = 0x40000000, 0x4000
 EVENT = struct.Struct("iIII")
 
 
 class Watch:
     """Tells which files of the tree are opened, and which folders listed, by any process.
 
-    Between start() and stop() a set collects paths; several may. A set is given up, as None, if the
-    kernel lost events or a folder could not be watched.
+    Between start() and stop() a set collects paths; several may. Every set is given up, as None,
+    once something may have been missed; `missed` says what: the kernel lost events, or a folder is
+    not watched, because it cannot be or because it is new.
     """
 
     def __init__(self, root: Path, folders: Iterable[Path]) -> None:
@@ -291,12 +379,15 @@ class Watch:
         self._root = root
         self._folders: dict[int, str] = {}
         self._open: list[set[str]] = []
-        self._whole = self._fd >= 0
+        self.missed = "" if self._fd >= 0 else "no inotify here"
         self._lock = threading.Lock()
         for folder in folders:
-            wd = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), IN_OPEN)
-            self._whole = self._whole and wd >= 0
+            mask = IN_OPEN | IN_CREATE | IN_MOVED_TO
+            wd = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), mask)
+            if wd < 0:
+                self.missed = f"{folder} cannot be watched"
             self._folders[wd] = os.path.relpath(folder, root)
+        wait_for_tick()  # The folders that were made for this are no change.
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -313,7 +404,7 @@ class Watch:
         with self._lock:
             self._drain()
             self._open = [each for each in self._open if each is not opened]
-            return set(opened) if self._whole else None
+            return None if self.missed else set(opened)
 
     def drain(self) -> None:
         """Empties the kernel's queue, which holds some thousand events."""
@@ -335,38 +426,55 @@ class Watch:
 
     def _note(self, wd: int, mask: int, name: str) -> None:
         if mask & IN_Q_OVERFLOW:
-            self._whole = False
-        elif mask & IN_OPEN and wd in self._folders:
-            folder = self._folders[wd]
-            if not name:
-                # What is built is known by its files: others come and go beside them.
-                if folder.startswith("build/"):
-                    return
-                path = folder + "/"
-            elif mask & IN_ISDIR:
-                return  # The folder's own watch tells of it.
-            else:
-                path = os.path.normpath(source_of(folder, name))
-            for opened in self._open:
-                opened.add(path)
+            self.missed = "the kernel lost events"
+        elif wd not in self._folders:
+            return
+        elif not (mask & IN_ISDIR and name):
+            if mask & IN_OPEN:
+                self._note_opened(self._folders[wd], name)
+        elif mask & (IN_CREATE | IN_MOVED_TO):
+            self._note_new(self._folders[wd], name)
+
+    def _note_new(self, folder: str, name: str) -> None:
+        """A new folder has no watch. What is built beside the tests is no input, though, and a
+        program without a watch is not seen itself."""
+        counts = is_listed(name) or name == PYTHON_CACHE
+        if counts and not folder.startswith("build/"):
+            self.missed = f"{folder}/{name} is new, and not watched"
+
+    def _note_opened(self, folder: str, name: str) -> None:
+        if name:
+            path = os.path.normpath(source_of(folder, name))
+        elif folder.startswith("build/"):
+            return  # What is built is known by its files: others come and go beside them.
+        else:
+            path = folder + "/"
+        for opened in self._open:
+            opened.add(path)
 
 
 def folders_of(top: Path, leave_out: Callable[[str], bool]) -> Iterator[Path]:
-    for folder, folders, _ in os.walk(top):
-        folders[:] = [name for name in folders if not leave_out(name)]
+    """The folders below, each that holds modules with that of their caches, which is made where
+    there is none: the first suite fills it, and the later ones open nothing else."""
+    for folder, folders, files in os.walk(top):
+        folders[:] = [name for name in folders if name != PYTHON_CACHE and not leave_out(name)]
+        cache = Path(folder, PYTHON_CACHE)
+        if any(name.endswith(".py") for name in files):
+            with contextlib.suppress(OSError):  # Where nobody can write, Python does not either.
+                cache.mkdir(exist_ok=True)
         yield Path(folder)
+        if cache.is_dir():
+            yield cache
 
 
 def watched_folders(root: Path) -> Iterator[Path]:
     """Every folder of the tree that holds sources, and those where corro is installed or built."""
-    for folder in folders_of(root, lambda name: not is_listed(name)):
-        yield folder
-        if (folder / PYTHON_CACHE).is_dir():
-            yield folder / PYTHON_CACHE
+    yield from folders_of(root, lambda name: not is_listed(name))
     for venv in sorted(root.glob(".venv*")):
         tops = [venv / "bin", venv / "libexec"]
         for site in venv.glob("lib/python*/site-packages"):
             tops += [site / "corro", site / "horovod", site / "corro_horovod"]
+            tops += site.glob("corro*.dist-info")
         for top in tops:
             yield from folders_of(top, lambda _: False)
     for part in ("bin", "libexec", "pod", "cpp"):

@@ -26,6 +26,7 @@ from passed import (
     Suite,
     Watch,
     facts,
+    file_clock_ns,
     memory_folder,
     runs_all,
     watched_folders,
@@ -80,44 +81,59 @@ def judge_by_status(suite: Suite, status: int, output: str) -> tuple[int, dict[s
 
 
 class Runner:
-    """Runs suites and keeps what came out. One thread calls run()."""
+    """Runs suites and keeps what came out. One thread calls run().
+
+    The memory reads inputs to compare them, which looks as if suites did. So it is asked before the
+    first suite starts, and told when none runs.
+    """
 
     def __init__(self, memory: Memory, watch: Watch, judge: Judge = judge_by_status) -> None:
         self._memory = memory
         self._watch = watch
         self._judge = judge
         self._print = threading.Lock()
+        self._new: list[tuple[Suite, set[str], int, dict[str, str]]] = []
 
     def run(self, suites: Sequence[Suite], workers: int) -> list[Outcome]:
         """One kind after the other; at last, one by one, those that are to be alone."""
-        kinds = dict.fromkeys(suite.kind for suite in suites)
-        alone = [suite for suite in suites if suite.alone]
-        done: list[Outcome] = []
+        done = [outcome for outcome in map(self._passed_before, suites) if outcome]
+        known = {id(outcome.suite) for outcome in done}
+        left = [suite for suite in suites if id(suite) not in known]
         over = threading.Event()
         drainer = threading.Thread(target=self._drain_until, args=(over,))
         drainer.start()
         try:
-            for kind in kinds:
-                together = [each for each in suites if each.kind == kind and not each.alone]
+            for kind in dict.fromkeys(suite.kind for suite in left):
+                together = [each for each in left if each.kind == kind and not each.alone]
                 with ThreadPoolExecutor(workers) as pool:
                     done += pool.map(self._one, together)
-            done += map(self._one, alone)
+                self._remember()
+            for suite in left:
+                if suite.alone:
+                    done.append(self._one(suite))
+                    self._remember()
         finally:
             over.set()
             drainer.join()
+            self._remember()
+        if self._watch.missed:
+            self._say(f"what passed is not remembered: {self._watch.missed}")
         return done
 
     def _drain_until(self, over: threading.Event) -> None:
         while not over.wait(DRAIN_EVERY_S):
             self._watch.drain()
 
-    def _one(self, suite: Suite) -> Outcome:
+    def _passed_before(self, suite: Suite) -> Outcome | None:
         note = self._memory.find(suite)
-        if note is not None:
-            self._say(f"not run: {suite.name}: passed before with the same inputs")
-            return Outcome(suite, 0, 0, note, before=True)
+        if note is None:
+            return None
+        self._say(f"not run: {suite.name}: passed before with the same inputs")
+        return Outcome(suite, 0, 0, note, before=True)
+
+    def _one(self, suite: Suite) -> Outcome:
         opened = self._watch.start()
-        started_ns, started = time.time_ns(), time.monotonic()
+        started_ns, started = file_clock_ns(), time.monotonic()
         status, output = run_program(suite)
         took = time.monotonic() - started
         read = self._watch.stop(opened)
@@ -125,10 +141,15 @@ class Runner:
         if status == 0:
             self._say(f"passed {took:6.1f} s  {suite.name}", *skip_reasons(output))
             if read is not None:
-                self._memory.add(suite, suite.inputs_of(read), started_ns, note)
+                self._new.append((suite, read, started_ns, note))
         else:
             self._say(f"FAILED {took:6.1f} s  {suite.name} (status {status})", output)
         return Outcome(suite, status, took, note)
+
+    def _remember(self) -> None:
+        for suite, read, started_ns, note in self._new:
+            self._memory.add(suite, read, started_ns, note)
+        self._new.clear()
 
     def _say(self, *lines: str) -> None:
         with self._print:

@@ -84,6 +84,31 @@ def test_reasons_of_skipped_tests_are_shown(
     assert "SKIPPED [1] x.py:1: no GPU" in capsys.readouterr().out
 
 
+def test_the_memory_is_no_reader_beside_the_suites(tmp_path: Path) -> None:
+    """It compares and digests the inputs of one suite while no other is watched."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/page").write_text("page")
+    suites = [
+        suite_of("of the page", "pass", reads=("page",)),  # It is said to read it, and does not.
+        suite_of("of nothing", "import time; time.sleep(0.3)"),
+    ]
+    for text in ("page", "another"):
+        (tmp_path / "tree/page").write_text(text)
+        outcomes = run(tmp_path, *suites)
+    assert {each.suite.name: each.before for each in outcomes} == {
+        "of nothing": True,
+        "of the page": False,
+    }
+
+
+def test_that_nothing_is_remembered_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    makes = suite_of("makes", "import os, sys; os.mkdir(sys.argv[1])", str(tmp_path / "tree/new"))
+    run(tmp_path, makes)
+    assert "not remembered: " in capsys.readouterr().out
+
+
 def test_a_suite_that_takes_too_long_is_ended() -> None:
     program = "import subprocess; subprocess.run(['cat'], stdin=subprocess.PIPE)"
     status, output = run_program(
