@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -157,7 +157,8 @@ def asdict_of(totals: Totals) -> dict[str, str]:
 def totals_of(outcomes: Sequence[Outcome]) -> Totals:
     totals = Totals()
     for outcome in outcomes:
-        totals += Totals(**{name: int(count) for name, count in outcome.note.items()})
+        counts = {each.name: int(outcome.note[each.name]) for each in fields(Totals)}
+        totals += Totals(**counts)
     return totals
 
 

@@ -64,6 +64,11 @@ def test_a_program_that_dies_after_its_cases_is_a_failure(tmp_path: Path) -> Non
     assert counted(gtest_suite(tmp_path), -11) == (-11, Totals(1, 1))
 
 
+def test_other_notes_are_no_counts(tmp_path: Path) -> None:
+    note = {"passed": "1", "failed": "0", "skipped": "2", "skips": "SKIPPED x"}
+    assert totals_of([Outcome(gtest_suite(tmp_path), 0, 1.0, note)]) == Totals(1, 0, 2)
+
+
 def test_a_file_without_tests_of_the_selection_is_no_failure(tmp_path: Path) -> None:
     command = ("python", "-m", "pytest", f"--junitxml={tmp_path / 'x.xml'}")
     assert counted(Suite("x", command), 5) == (0, Totals())

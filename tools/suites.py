@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from passed import (
 )
 
 DRAIN_EVERY_S = 0.2
+SKIPS = "skips"  # In the note of what passed: why tests were left out.
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,10 @@ class Runner:
         note = self._memory.find(suite)
         if note is None:
             return None
-        self._say(f"not run: {suite.name}: passed before with the same inputs")
+        self._say(
+            f"not run: {suite.name}: passed before with the same inputs",
+            *note.get(SKIPS, "").splitlines(),
+        )
         return Outcome(suite, 0, 0, note, before=True)
 
     def _one(self, suite: Suite) -> Outcome:
@@ -139,7 +143,9 @@ class Runner:
         read = self._watch.stop(opened)
         status, note = self._judge(suite, status, output)
         if status == 0:
-            self._say(f"passed {took:6.1f} s  {suite.name}", *skip_reasons(output))
+            skips = skip_reasons(output)
+            note |= {SKIPS: "\n".join(skips)} if skips else {}
+            self._say(f"passed {took:6.1f} s  {suite.name}", *skips)
             if read is not None:
                 self._new.append((suite, read, started_ns, note))
         else:
@@ -156,9 +162,14 @@ class Runner:
             print(*lines, sep="\n", flush=True)
 
 
-def skip_reasons(output: str) -> Iterable[str]:
-    """Why pytest left tests out, by its -rs."""
-    return [line for line in output.splitlines() if line.startswith("SKIPPED")]
+# What pytest says with -rs; gtest says the reason above the test's name.
+SKIPPED = re.compile(r"^SKIPPED .*$|^(?P<why>.*)\n\[  SKIPPED \] (?P<test>\S+) \(", re.MULTILINE)
+
+
+def skip_reasons(output: str) -> list[str]:
+    """Why tests were left out, a line each."""
+    found = SKIPPED.finditer(output)
+    return [f"SKIPPED {each['test']}: {each['why']}" if each["test"] else each[0] for each in found]
 
 
 def run_suites(

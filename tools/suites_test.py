@@ -77,11 +77,30 @@ def test_a_failure_shows_what_was_printed_and_is_not_remembered(
     assert capsys.readouterr().out.count("words") == 2
 
 
-def test_reasons_of_skipped_tests_are_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+GTEST = """\
+[ RUN      ] Mesh.NeedsIpv6
+mesh_test.cc:34: Skipped
+no IPv6 here
+[  SKIPPED ] Mesh.NeedsIpv6 (0 ms)
+[  SKIPPED ] 1 test, listed below:
+[  SKIPPED ] Mesh.NeedsIpv6
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("SKIPPED [1] x.py:1: no GPU\n", "SKIPPED [1] x.py:1: no GPU\n"),
+        (GTEST, "SKIPPED Mesh.NeedsIpv6: no IPv6 here\n"),
+    ],
+)
+def test_reasons_of_skipped_tests_are_shown_each_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, line: str
 ) -> None:
-    run(tmp_path, suite_of("some", "print('SKIPPED [1] x.py:1: no GPU')"))
-    assert "SKIPPED [1] x.py:1: no GPU" in capsys.readouterr().out
+    for before in (False, True):
+        [outcome] = run(tmp_path, suite_of("some", f"print({output!r})"))
+        assert outcome.before == before
+        assert capsys.readouterr().out.count(line) == 1
 
 
 def test_the_memory_is_no_reader_beside_the_suites(tmp_path: Path) -> None:
