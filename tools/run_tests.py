@@ -5,14 +5,16 @@
     tools/run_tests.py --select faults
     tools/run_tests.py --only 'test_plan|planning_test'
 
-A suite is a whole gtest program, or a file of Python tests; their cases are counted from the XML
-that each writes. One that dies without a report counts as one failure. What passed before with the
+A suite is a whole gtest program, or a file of Python tests; tests of such a file that are marked as
+`apart`, since they take long, are suites of their own. Cases are counted from the XML that each
+suite writes. One that dies without a report counts as one failure. What passed before with the
 same inputs is not run again (passed.py), and counts as it did then.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -96,29 +98,69 @@ def cpp_suites(build: Path, selection: str) -> list[Suite]:
     return [suite for _, suite in sorted(found, key=lambda each: each[0])]
 
 
+@dataclass(frozen=True)
+class Marked:
+    """A test that is a suite of its own, and whether it depends on torch's version."""
+
+    name: str
+    of_other_torch: bool
+
+
+def apart(text: str) -> list[Marked]:
+    """The tests of a file that are marked as `apart`."""
+    module = ast.parse(text)
+    whole = any(
+        isinstance(each, ast.Assign)
+        and ast.unparse(each.targets[0]) == "pytestmark"
+        and OF_OTHER_TORCH in ast.unparse(each.value)
+        for each in module.body
+    )
+    found = []
+    for each in module.body:
+        marks = list(map(ast.unparse, getattr(each, "decorator_list", [])))
+        if isinstance(each, ast.FunctionDef) and "pytest.mark.apart" in marks:
+            found.append(Marked(each.name, whole or any(OF_OTHER_TORCH in mark for mark in marks)))
+    return found
+
+
 def python_suites(venv: Path, reports: Path, markers: str, folders: Sequence[str]) -> list[Suite]:
-    """One suite a file of tests. Files whose tests kill and starve processes run alone."""
-    suites = []
+    """One suite a test that is to be apart, then one a file. Files whose tests kill and starve
+    processes run alone."""
+    long, rest = [], []
     for path in sorted(each for folder in folders for each in (ROOT / folder).glob("*.py")):
         is_test = path.stem.startswith("test_") or path.stem.endswith("_test")
-        if not is_test or (venv.name != ".venv" and OF_OTHER_TORCH not in path.read_text()):
-            continue
-        name = str(path.relative_to(ROOT))
-        command = [str(venv / "bin/python"), "-m", "pytest", "-q", "-m", markers, name]
-        report = reports / f"{path.stem}.xml"
-        command += ["-p", "no:cacheprovider", "-rs", f"--junitxml={report}"]
-        suites.append(
-            Suite(
-                f"{venv.name}/{name}",
-                tuple(command),
-                # The venv's own programs come first, as for a user who activated it.
-                environment={"PATH": f"{venv / 'bin'}:{os.environ['PATH']}"},
-                venv=venv.name,
-                alone=ALL_FAULTS.search(path.read_text()) is not None,
-                kind=f"{venv.name}/{path.parent.name}",
-            )
-        )
-    return suites
+        text = path.read_text()
+        is_other = venv.name != ".venv"
+        if is_test and (not is_other or OF_OTHER_TORCH in text):
+            long += [
+                suite_of(venv, reports, markers, path, marked.name)
+                for marked in apart(text)
+                if not is_other or marked.of_other_torch
+            ]
+            rest.append(suite_of(venv, reports, markers, path, ""))
+    return long + rest
+
+
+def suite_of(venv: Path, reports: Path, markers: str, path: Path, test: str) -> Suite:
+    """One test of a file, or, without a name, all that are not apart."""
+    file = str(path.relative_to(ROOT))
+    name = f"{file}::{test}" if test else file
+    text = path.read_text()
+    if not test and apart(text):
+        markers = f"({markers}) and not apart" if markers else "not apart"
+    report = reports / f"{path.stem}{f'-{test}' if test else ''}.xml"
+    command = [str(venv / "bin/python"), "-m", "pytest", "-q", "-m", markers, name]
+    command += ["-p", "no:cacheprovider", "-rs", f"--junitxml={report}"]
+    # The venv's own programs come first, as for a user who activated it.
+    programs = dict.fromkeys([str(venv / "bin"), *os.environ["PATH"].split(":")])
+    return Suite(
+        f"{venv.name}/{name}",
+        tuple(command),
+        environment={"PATH": ":".join(programs)},
+        venv=venv.name,
+        alone=ALL_FAULTS.search(text) is not None,
+        kind=f"{venv.name}/{path.parent.name}",
+    )
 
 
 def suites_of_other_torch(reports: Path, markers: str) -> list[Suite]:
@@ -127,7 +169,7 @@ def suites_of_other_torch(reports: Path, markers: str) -> list[Suite]:
     marked = f"{OF_OTHER_TORCH} and ({markers})" if markers else OF_OTHER_TORCH
     oldest = python_suites(ROOT / ".venv-torch22", reports / "oldest", marked, ["python/tests"])
     between = python_suites(ROOT / ".venv-torch28", reports / "between", marked, ["python/tests"])
-    return oldest + [suite for suite in between if suite.name.endswith(BETWEEN)]
+    return oldest + [suite for suite in between if suite.name.split("::")[0].endswith(BETWEEN)]
 
 
 def report_of(suite: Suite) -> Path:
@@ -188,7 +230,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"{before} of {len(outcomes)} suites passed before: CI_FULL=1 runs them, too")
     totals = totals_of(outcomes)
     print(totals, flush=True)
-    return 0 if totals.passed and not totals.failed else 1
+    return 0 if outcomes and not totals.failed else 1
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import run_tests
 from passed import Suite
-from run_tests import ALL_FAULTS, Totals, count_cases, judge, totals_of
+from run_tests import ALL_FAULTS, Totals, apart, count_cases, judge, python_suites, totals_of
 from suites import Outcome
 
 GTEST = """\
@@ -87,6 +90,61 @@ def test_a_file_without_tests_of_the_selection_is_no_failure(tmp_path: Path) -> 
 )
 def test_a_file_of_faults_alone_runs_alone(text: str, alone: bool) -> None:
     assert (ALL_FAULTS.search(text) is not None) == alone
+
+
+TESTS = """
+import pytest
+
+@pytest.mark.apart
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.torch22)])
+def test_long(size): ...
+
+@pytest.mark.apart
+@pytest.mark.slow
+def test_longer(): ...
+
+@pytest.mark.torch22
+def test_short(): ...
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_others(size): ...
+"""
+
+
+@pytest.mark.parametrize("markers", ["", "not slow"])
+@pytest.mark.parametrize(
+    ("venv", "names"),
+    [
+        (".venv", ["::test_long", "::test_longer", ""]),
+        (".venv-torch22", ["::test_long", ""]),
+    ],
+)
+def test_a_test_that_is_apart_is_a_suite_and_no_case_is_lost_or_run_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, venv: str, names: list[str], markers: str
+) -> None:
+    write(tmp_path, "test_x.py", TESTS)
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    if venv != ".venv":
+        markers = f"torch22 and ({markers})" if markers else "torch22"
+    suites = python_suites(tmp_path / venv, tmp_path, markers, ["."])
+    assert [suite.name for suite in suites] == [f"{venv}/test_x.py{name}" for name in names]
+    assert len({run_tests.report_of(suite) for suite in suites}) == len(suites)
+
+    def cases(*words: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [*command, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    apart_or_not = [each for suite in suites for each in cases(*suite.command[4:7])]
+    assert sorted(apart_or_not) == sorted(cases("-m", markers, "test_x.py"))
+
+
+def test_what_a_whole_file_is_marked_as_counts_for_its_tests() -> None:
+    [long, longer] = apart(TESTS)
+    assert (long.of_other_torch, longer.of_other_torch) == (True, False)
+    assert all(each.of_other_torch for each in apart("pytestmark = pytest.mark.torch22\n" + TESTS))
 
 
 def test_the_closing_line() -> None:

@@ -42,6 +42,7 @@ def recorded(
 
 
 @needs_images
+@pytest.mark.apart
 def test_two_ranks_have_the_losses_of_one(launch: Launch, tmp_path: Path) -> None:
     """With the same seed and the same global batch."""
     one = recorded(launch, tmp_path / "one", "--batch", "128", "--lr", "0.15", ranks=1)
@@ -71,6 +72,7 @@ def test_fashion_mnist_learns(launch: Launch, tmp_path: Path) -> None:
 
 
 @needs_images
+@pytest.mark.apart
 def test_fashion_mnist_goes_on_from_its_checkpoint(launch: Launch, tmp_path: Path) -> None:
     images = str(some_images(tmp_path, 1280))  # Ten steps in a data epoch of two ranks.
     arguments = ("--data", images, "--epochs", "2")
@@ -94,6 +96,7 @@ def test_two_ranks_reach_the_accuracy_of_one(launch: Launch) -> None:
 
 
 @needs_images
+@pytest.mark.apart
 def test_numpy_alone_learns_and_goes_on_from_its_checkpoint(launch: Launch, tmp_path: Path) -> None:
     images = str(some_images(tmp_path, 12800))
     script = (str(EXAMPLES / "numpy_mnist.py"), "--data", images)

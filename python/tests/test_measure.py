@@ -75,6 +75,7 @@ def measured(folder: Path, *options: str, ranks: int = 2) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.apart
 def test_every_plan_runs_and_is_predicted(tmp_path: Path) -> None:
     document = measured(tmp_path, "--global-batch", "4")
     shapes = [(each["data"], each["pipeline"], each["micro_batch"]) for each in document["plans"]]
@@ -90,6 +91,7 @@ def test_every_plan_runs_and_is_predicted(tmp_path: Path) -> None:
     assert document["summary"]["picked_behind"] >= 0
 
 
+@pytest.mark.apart
 def test_more_ranks_than_cores_wait_instead_of_computing(tmp_path: Path) -> None:
     ranks = 2 * (os.cpu_count() or 1)
     if ranks > 16:
@@ -99,6 +101,7 @@ def test_more_ranks_than_cores_wait_instead_of_computing(tmp_path: Path) -> None
     assert all(each["measured_bytes"] == [] for each in document["plans"])
 
 
+@pytest.mark.apart
 def test_plans_that_do_not_fit_are_named(tmp_path: Path) -> None:
     done = measure(tmp_path, "build", "--global-batch", "4", "--memory-limit", "1 KiB")
     assert done.returncode == 0, done.stderr

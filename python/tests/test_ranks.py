@@ -17,14 +17,32 @@ def inside(*files: str) -> list[str]:
     return [*INSIDE, *(str(HERE / "ranks" / file) for file in files)]
 
 
-@pytest.mark.timeout(450)
-@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.torch22), 4])
-def test_all(launch: Launch, ranks: int) -> None:
+def run_all(launch: Launch, ranks: int) -> None:
     """In one job: most of its time is `import torch`. The back end joins first, and leaves."""
     files = sorted(ALL, key=lambda name: name not in BACK_END)
     launch(*inside(*files), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
 
 
+@pytest.mark.apart
+@pytest.mark.timeout(450)
+def test_all_with_four_ranks(launch: Launch) -> None:
+    run_all(launch, 4)
+
+
+@pytest.mark.apart
+@pytest.mark.torch22
+@pytest.mark.timeout(450)
+def test_all_with_two_ranks(launch: Launch) -> None:
+    run_all(launch, 2)
+
+
+@pytest.mark.apart
+@pytest.mark.timeout(450)
+def test_all_with_one_rank(launch: Launch) -> None:
+    run_all(launch, 1)
+
+
+@pytest.mark.apart
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_torch_back_end_under_torchrun(launch: Launch, ranks: int) -> None:
     launch(*inside(*BACK_END), ranks=ranks, launcher="torchrun", CORRO_TEST_IN_RANKS="1").check()
