@@ -39,6 +39,12 @@ SELECTIONS = {
 # oldest and the newest runs those.
 OF_OTHER_TORCH = "torch22"
 BETWEEN = ("test_package.py", "test_ranks.py")
+# What a file may find built, and asks for without opening anything where it is not.
+POD_PROGRAMS = ("build/release/pod/corro", "build/dev/pod/corro")
+READS = {
+    "tools/image_test.py": ("build/wheels", *POD_PROGRAMS),
+    "python/tests/test_pods.py": POD_PROGRAMS,
+}
 # How ctest may tell whether a test passed; here its exit status alone does.
 JUDGED_BY_CTEST = {"WILL_FAIL", "PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION"}
 # A file of which every test kills or starves processes.
@@ -156,6 +162,7 @@ def suite_of(venv: Path, reports: Path, markers: str, path: Path, test: str) -> 
     return Suite(
         f"{venv.name}/{name}",
         tuple(command),
+        reads=READS.get(file, ()),
         environment={"PATH": ":".join(programs)},
         venv=venv.name,
         alone=ALL_FAULTS.search(text) is not None,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import run_tests
-from passed import Suite
+from passed import ROOT, Suite
 from run_tests import ALL_FAULTS, Totals, apart, count_cases, judge, python_suites, totals_of
 from suites import Outcome
 
@@ -149,3 +149,11 @@ def test_what_a_whole_file_is_marked_as_counts_for_its_tests() -> None:
 
 def test_the_closing_line() -> None:
     assert str(Totals(12, 0, 3) + Totals(1)) == "13 passed, 0 failed, 3 skipped"
+
+
+def test_what_a_test_asks_for_without_opening_it_is_declared(tmp_path: Path) -> None:
+    suites = python_suites(ROOT / ".venv", tmp_path, "", ["tools", "python/tests"])
+    reads = {suite.name.removeprefix(".venv/"): suite.reads for suite in suites}
+    assert {"build/wheels", "build/release/pod/corro"} <= set(reads["tools/image_test.py"])
+    assert "build/release/pod/corro" in reads["python/tests/test_pods.py"]
+    assert run_tests.READS.keys() <= reads.keys()
