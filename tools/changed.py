@@ -29,7 +29,8 @@ def origin() -> str:
 
 
 def changed_since(revision: str) -> list[str]:
-    """Returns the paths that differ from the revision and still exist, new files among them."""
-    names = git("diff", "--name-only", "--diff-filter=d", revision).splitlines() if revision else []
+    """Returns the paths that differ from the revision, those of new files and of files that are
+    gone among them; both of a file that was moved."""
+    names = git("diff", "--name-only", "--no-renames", revision).splitlines() if revision else []
     names += git("ls-files", "--others", "--exclude-standard").splitlines()
     return sorted(set(names))

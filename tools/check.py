@@ -3,10 +3,10 @@
     tools/check.py [--since REVISION]
 
 Changed is what differs from the common ancestor with the branch's origin: commits, what is not
-committed yet, and new files. Formatters are applied. Floors, linters and types are checked as a
-whole, clang-tidy reads changed sources, and the tests of what has changed run: every C++ program
-that has not passed with its present inputs (passed.py), and the files of Python tests that the
-table below names for a path. CI runs the rest.
+committed yet, new files, and files that are gone. Formatters are applied. Floors, linters and types
+are checked as a whole, clang-tidy reads changed sources, and the tests of what has changed run, but
+for those that have passed with their present inputs (passed.py): every C++ program, and the files
+of Python tests that the table below names for a path. CI runs the rest.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from changed import ROOT, changed_since, origin
+from changed import ROOT, changed_since, git, origin
 
 PYTHON = str(ROOT / ".venv/bin/python")
 
-# Which files of Python tests a changed path asks for. The first that fits; {name}: the path's.
+PACKAGE = ["python/tests/test_package.py", "python/tests/test_stubs.py"]
+RANKS = [*PACKAGE, "python/tests/test_ranks.py"]
+# Which files of Python tests a changed path asks for. The first that fits; {0}: the path's.
 TESTS = (
     (r"python/tests/(test_\w+\.py)", ["python/tests/{0}"]),
     (r"tools/(\w+_test)\.py", ["tools/{0}.py"]),
@@ -35,10 +37,13 @@ TESTS = (
     (r"cpp/src/plan/.*|cpp/src/app/planning/.*", ["python/tests/test_plan_command.py"]),
     (r"cpp/src/(launch|agent|screen|diagnosis|app)/.*", ["python/tests/test_run.py"]),
     (r"cpp/src/pod/.*", ["python/tests/test_pods.py"]),
-    (r"python/(corro|src)/.*", ["python/tests/test_package.py", "python/tests/test_stubs.py"]),
+    (r"python/corro/torch/.*", [*RANKS, "python/tests/test_horovod.py"]),
+    (r"python/(corro|src)/.*", RANKS),
 )
-# Of these only the jobs of two ranks: CI has the others.
-OF_TWO_RANKS = {"python/tests/test_ranks.py", "python/tests/test_horovod.py"}
+# What C++ programs are made of. Some is data, which their tests read.
+NATIVE = re.compile(r"(cpp|cmake)/.*|CMakeLists\.txt|CMakePresets\.json")
+# Of suites of their own, those that CI alone runs, for want of time: jobs of other sizes than two.
+LEFT_TO_CI = r"\w*_with_(?:one|three|four)_ranks?"
 
 
 def files_of(changed: Sequence[str], exists: Sequence[str]) -> list[str]:
@@ -52,36 +57,32 @@ def files_of(changed: Sequence[str], exists: Sequence[str]) -> list[str]:
     return sorted(found & set(exists))
 
 
-def pytest_arguments(file: str) -> list[str]:
-    arguments = [
-        PYTHON,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not slow",
-        file,
-    ]
-    return [*arguments, "-k", "2 or not test_all"] if file in OF_TWO_RANKS else arguments
+def suites_of(files: Sequence[str]) -> str:
+    """What tools/run_tests.py runs for these files."""
+    either = "|".join(map(re.escape, files))
+    return rf"^\.venv/(?:{either})(?:$|::(?!{LEFT_TO_CI}$))"
 
 
-def steps(changed: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    native = [path for path in changed if re.fullmatch(r"cpp/.*\.(cc|h)", path)]
+def steps(changed: Sequence[str], exists: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """What is run: a name and a command."""
     yield "format", ["make", "format"]
     yield "floors", ["make", "floors"]
     yield "lint", ["tools/lint.sh", "--without-tidy"]
-    if native:
-        yield "clang-tidy", [PYTHON, "tools/run_tidy.py", *native]
+    if any(map(NATIVE.fullmatch, changed)):
+        sources = [path for path in changed if re.fullmatch(r"cpp/.*\.(cc|h)", path)]
+        if sources := [path for path in sources if path in exists]:
+            yield "clang-tidy", [PYTHON, "tools/run_tidy.py", *sources]
         yield "C++ tests", ["make", "build/stamps/native-tests"]
         yield "C++ tests", [PYTHON, "tools/run_tests.py", "--cpp-only"]
     yield "install", ["make", "setup"]
-    exists = [str(path.relative_to(ROOT)) for path in ROOT.glob("python/tests/*.py")]
-    exists += [str(path.relative_to(ROOT)) for path in ROOT.glob("tools/*.py")]
-    for file in files_of(changed, exists):
-        yield file, pytest_arguments(file)
+    if files := files_of(changed, exists):
+        yield "Python tests", [PYTHON, "tools/run_tests.py", "--only", suites_of(files)]
+
+
+def tree() -> list[str]:
+    """The files that git knows, or would know, and that are there."""
+    names = git("ls-files", "--cached", "--others", "--exclude-standard").splitlines()
+    return [name for name in names if (ROOT / name).is_file()]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -92,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
     print(f"check: {len(changed)} files differ from {since[:10]}", flush=True)
     failed = []
     environment = os.environ | {"PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"}
-    for name, command in steps(changed):
+    for name, command in steps(changed, tree()):
         started = time.monotonic()
         print(f"check: {name}", flush=True)
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
