@@ -106,3 +106,10 @@ def test_what_is_gone_or_moved_has_changed(
 ) -> None:
     monkeypatch.setattr(changed, "ROOT", repository)
     assert changed.changed_since("HEAD") == ["gone.h", "moved.h", "new.h", "there.h"]
+
+
+def test_new_files_are_formatted_too(repository: Path) -> None:
+    script = changed.ROOT / "tools/sources.sh"
+    command = ["bash", "-c", f". '{script}'; sources '*.h'"]
+    found = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    assert sorted(found.stdout.split("\0")[:-1]) == ["kept.h", "new.h", "there.h"]

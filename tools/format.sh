@@ -4,7 +4,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$PWD/.venv/bin:$PATH"
 
-git ls-files -z -- '*.h' '*.cc' | xargs -0 clang-format-19 -i
-git ls-files -z -- '*CMakeLists.txt' '*.cmake' | xargs -0 gersemi --in-place --quiet
+. tools/sources.sh
+
+sources '*.h' '*.cc' | xargs -0 clang-format-19 -i
+sources '*CMakeLists.txt' '*.cmake' | xargs -0 gersemi --in-place --quiet
 ruff check --quiet --fix-only
 ruff format --quiet

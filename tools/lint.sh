@@ -5,10 +5,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 export PATH="$PWD/.venv/bin:$PATH"
-
-# Sources that git knows or would know: what is built or installed here is none of ours.
-sources() { git ls-files --cached --others --exclude-standard --deduplicate -- "$@" | while read -r f; do
-  [[ -e $f ]] && printf '%s\0' "$f"; done; }
+. tools/sources.sh
 
 failed=()
 check() {
