@@ -128,7 +128,7 @@ images: dist/images/corro-operator.tar dist/images/corro-python.tar ## Build the
 	@$(VENV)/python tools/image.py show $^
 
 .PHONY: install-test
-install-test: setup wheel ## Use what is installed from outside the tree: the wheels, find_package(corro)
+install-test: setup wheel build/dist-engine/.built ## Use what is installed from outside the tree: the wheels, find_package(corro)
 	@tests/install/run.sh
 
 .PHONY: clean
@@ -230,7 +230,7 @@ $(STAMPS)/wheel: $(STAMPS)/native $(PYTHON_SOURCES)
 	$(call quiet,$(RELEASE_WHEEL) -o build/dist,wheel-release)
 	@touch $@
 
-$(STAMPS)/wheel-engine: $(STAMPS)/engine $(PYTHON_SOURCES)
+build/dist-engine/.built: $(STAMPS)/engine $(PYTHON_SOURCES)
 	@rm -rf build/dist-engine
 	$(call quiet,$(RELEASE_WHEEL) -C build.targets='$(subst $() ,;,$(ENGINE))' -C install.components=python \
 	  -o build/dist-engine,wheel-engine)
@@ -241,7 +241,7 @@ $(STAMPS)/wheel-horovod: .venv/.ready $(HOROVOD_SOURCES)
 	$(call quiet,$(WHEEL_BUILD) python/horovod -o build/dist-horovod,wheel-horovod)
 	@mkdir -p $(@D) && touch $@
 
-.venv/.engine: .venv/.ready $(STAMPS)/wheel-engine
+.venv/.engine: .venv/.ready build/dist-engine/.built
 	@echo "corro: installing engine and launcher in .venv"
 	@$(UV) pip install --quiet --python $(VENV)/python --no-deps --reinstall build/dist-engine/corro-*.whl
 	@touch $@
@@ -251,4 +251,4 @@ $(STAMPS)/wheel-horovod: .venv/.ready $(HOROVOD_SOURCES)
 	@echo "corro: installing corro in $*"
 	@$(UV) pip install --quiet --python $*/bin/python --no-deps --reinstall build/dist/corro-*.whl \
 	  build/dist-horovod/corro_horovod-*.whl
-	@touch $(STAMPS)/wheel-engine $*/.engine $@
+	@touch $@

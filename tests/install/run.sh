@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Uses what is installed from outside the tree: find_package(corro), and the wheels in an empty environment.
-# `make install-test` builds both first.
+# Uses what is installed from outside the tree: find_package(corro), the wheels in an empty environment, and the wheel
+# of `make demo` in another. `make install-test` builds all of them first.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -44,6 +44,20 @@ cp "$here/horovod_ranks.py" "$work/"
 (cd "$work" && env/bin/horovodrun --check-build | grep -F "[ ] PyTorch")
 (cd "$work" && env/bin/horovodrun -np 2 env/bin/python horovod_ranks.py | sort)
 (cd "$work" && env/bin/python -c "import horovod; assert horovod.run(lambda: 7, num_proc=2) == [7, 7]")
+
+echo "install: engine and launcher alone, as make demo installs them"
+"$uv" venv --quiet --python "$(readlink -f "$root/.venv/bin/python")" "$work/engine"
+"$uv" pip install --quiet --python "$work/engine/bin/python" "$root"/build/dist-engine/corro-*.whl \
+  "$(grep '^numpy==' "$root/python/requirements/dev.txt")"
+(cd "$work" && engine/bin/corro run -np 2 --show all engine/bin/python allreduce.py)
+says_it_is_missing() {
+  local status=0
+  (cd "$work" && engine/bin/corro "$@" >said 2>&1) || status=$?
+  cat "$work/said"
+  [[ $status == 127 && $(wc -l <"$work/said") == 1 ]] && grep -q "^corro $1: .* is not there" "$work/said"
+}
+says_it_is_missing plan --model gpt3-13b --cluster "$root/examples/plan/a100_64.yaml"
+says_it_is_missing operator
 
 echo "install: uninstalling leaves nothing"
 "$uv" pip uninstall --quiet --python "$work/env/bin/python" corro-horovod corro cloudpickle numpy packaging pyyaml
