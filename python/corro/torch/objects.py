@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from corro._context import Group, exchange, world_or
+from corro._objects import broadcast_bytes, is_root, made
 from corro.errors import InvalidArgumentError
 from corro.torch import verbs
 
@@ -50,7 +51,7 @@ def broadcast_pickled(
 
 def allgather_pickled(obj: Any, name: str | None, group: Group, dumps: Dumps) -> list[Any]:
     """allgather_object() of what `dumps` can write."""
-    data, refusal = _made("allgather_object", lambda: dumps(obj), group.ranks[group.rank()])
+    data, refusal = made("allgather_object", lambda: dumps(obj), group.ranks[group.rank()])
     mine = _tensor_of(data)
     rows = exchange(group, [mine.numel(), refusal is not None], name=name and f"{name}.size")
     sizes = [size for size, _ in rows]
@@ -60,40 +61,6 @@ def allgather_pickled(obj: Any, name: str | None, group: Group, dumps: Dumps) ->
         if refused:
             raise InvalidArgumentError(part.decode()) from refusal
     return [pickle.loads(part) for part in parts]
-
-
-def is_root(group: Group, root_rank: int) -> bool:
-    """Returns whether this process is that rank of the world."""
-    return group.rank() == group.index_of(root_rank)
-
-
-def broadcast_bytes(
-    caller: str, make: Callable[[], bytes], root_rank: int, group: Group, name: str | None
-) -> bytes:
-    """Returns on every rank what the root makes; if that fails, InvalidArgumentError on every rank.
-
-    `caller` is what the user has called.
-    """
-    root = is_root(group, root_rank)
-    data, refusal = _made(caller, make, root_rank) if root else (b"", None)
-    rows = exchange(group, [len(data), refusal is not None], name=name and f"{name}.size")
-    size, refused = rows[group.index_of(root_rank)]
-    tensor = _tensor_of(data) if root else torch.empty(size, dtype=torch.uint8, device="cpu")
-    data = bytes(verbs.broadcast_(tensor, root_rank, name, group=group).numpy().tobytes())
-    if refused:
-        raise InvalidArgumentError(data.decode()) from refusal
-    return data
-
-
-def _made(caller: str, make: Callable[[], bytes], rank: int) -> tuple[bytes, Exception | None]:
-    """Returns the bytes; if they cannot be made, what to tell all ranks, and the reason."""
-    try:
-        return make(), None
-    except Exception as error:  # Pickling runs methods of anything's.
-        told = (
-            str(error) if isinstance(error, InvalidArgumentError) else f"cannot send it: {error!r}"
-        )
-        return f"{caller}: rank {rank} {told}".encode(errors="replace"), error
 
 
 def _tensor_of(data: bytes) -> Tensor:

@@ -16,16 +16,17 @@ where the optimizer or one of its hooks has something to say about loading.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from corro._context import Group, exchange, world_or
+from corro._objects import broadcast_bytes, is_root
 from corro.errors import InvalidArgumentError
 from corro.torch import verbs
 from corro.torch.memory_order import dense_strides
-from corro.torch.objects import allgather_object, broadcast_bytes, is_root
+from corro.torch.objects import allgather_object
 from corro.torch.tensor_pickle import Packed, Unpacked
 
 if TYPE_CHECKING:
@@ -60,9 +61,28 @@ def broadcast_state(
     pickler: type[pickle.Pickler],
 ) -> None:
     """broadcast_optimizer_state() of what the pickler can write."""
-    root = is_root(group, root_rank)
+    load = receive_state(optimizer, root_rank, name, group, pickler)
     if group.size() == 1:
         return
+    failure: Exception | None = None
+    try:
+        load()
+    except Exception as error:  # Loading runs methods of the user's classes.
+        failure = error
+    _check_that_all_have_loaded(group, root_rank, failure, name)
+
+
+def receive_state(
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    name: str | None,
+    group: Group,
+    pickler: type[pickle.Pickler] = pickle.Pickler,
+) -> Callable[[], None]:
+    """Blocks until the root's state is here; what it returns loads that, on this rank alone."""
+    root = is_root(group, root_rank)
+    if group.size() == 1:
+        return _nothing
     filled: list[Tensor] = []
 
     def pack() -> bytes:
@@ -74,13 +94,11 @@ def broadcast_state(
     size, data = pickle.loads(broadcast_bytes(_CALLER, pack, root_rank, group, name))
     memory = filled[0] if root else torch.empty(size, dtype=torch.uint8, device="cpu")
     verbs.broadcast_(memory, root_rank, name and f"{name}.tensors", group=group)
-    failure: Exception | None = None
-    if not root:
-        try:
-            _load(optimizer, Unpacked(data, memory))
-        except Exception as error:  # Loading runs methods of the user's classes.
-            failure = error
-    _check_that_all_have_loaded(group, root_rank, failure, name)
+    return _nothing if root else lambda: _load(optimizer, Unpacked(data, memory))
+
+
+def _nothing() -> None:
+    """The root has its state."""
 
 
 def _packed(optimizer: torch.optim.Optimizer, pickler: type[pickle.Pickler]) -> Packed:
