@@ -24,7 +24,7 @@ from corro.torch import verbs
 from corro.torch.buckets import BucketOptions
 from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.delta_optimizer import DeltaOptimizerBase
-from corro.torch.reducer import Reducer
+from corro.torch.reducer import Reducer, Rules
 from corro.torch.wrapped import WrappedOptimizer, like_torchs, unwrap, wrap
 
 Closure = Callable[[], Any]
@@ -105,7 +105,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
             optimizer, DeltaOptimizerBase, DeltaOptimizerBase.attributes(own, compression, names)
         )
     sets = [[(names[p], p) for p in members] for members in _sets(params, groups)]
-    reducer = Reducer(own, options) if own.size() > 1 else None
+    reducer = Reducer(own, options, Rules()) if own.size() > 1 else None
     if reducer is not None:
         reducer.add(sets)
     attributes = {"_reducer": reducer, "_names": names, "_group": own, "_op": op}

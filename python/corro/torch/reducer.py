@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -44,13 +44,27 @@ _autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 _WORD = (1 << 64) - 1
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """Where another library's optimizer differs from corro's."""
+
+    # Makes what to raise for a gradient of this name that comes once more before step(); None:
+    # it is reduced once more.
+    refuses_more: Callable[[str], Exception] | None = None
+    # Raises what a reduction failed with as another library's error; None: as it is.
+    raise_as: Callable[[CorroError], NoReturn] | None = None
+    # A gradient that came on no rank is zeros, which momentum goes on with; else it is None.
+    absent_are_zeros: bool = False
+
+
 class Reducer:
     """The gradients of an optimizer, on their way to their averages.
 
     Thread-safe between autograd's threads; otherwise externally synchronized.
     """
 
-    def __init__(self, group: Group, options: BucketOptions) -> None:
+    def __init__(self, group: Group, options: BucketOptions, rules: Rules) -> None:
+        self.rules = rules
         self._group = group
         self._options = options
         self._values = ValueCheck(group)
@@ -67,13 +81,6 @@ class Reducer:
         self._landing: list[Buckets] = []  # Closed; their results have not been used yet.
         self._late: list[Slot] = []  # They count at the end of the pass.
         self._guarded = False  # Gradients wait before they are added to.
-        # Makes what to raise for a gradient of this name that comes once more before step(); None:
-        # it is reduced once more.
-        self.refuses_more: Callable[[str], Exception] | None = None
-        # Raises what a reduction failed with as another library's error; None: as it is.
-        self.raise_as: Callable[[CorroError], NoReturn] | None = None
-        # A gradient that came on no rank is zeros, which momentum goes on with; else it is None.
-        self.absent_are_zeros = False
         self._joined = False  # This rank has, and not all have.
         self._removed: list[str] = []  # Whose gradients this rank removed before the last step.
         _context.current().dependents.add(self)
@@ -157,8 +164,9 @@ class Reducer:
         tasks, part = buckets.tasks, slot.part
 
         def came(param: Any) -> None:
-            if self.refuses_more is not None and slot.native.came(part) >= self._options.passes:
-                raise self.refuses_more(slot.name)
+            refuses = self.rules.refuses_more
+            if refuses is not None and slot.native.came(part) >= self._options.passes:
+                raise refuses(slot.name)
             if _graph_task() not in tasks:
                 self._begin_task_of(buckets)
             hooks = param._post_accumulate_grad_hooks
@@ -351,8 +359,8 @@ class Reducer:
         try:
             self._wait_for_sets()
         except CorroError as error:
-            if self.raise_as is not None:
-                self.raise_as(error)
+            if self.rules.raise_as is not None:
+                self.rules.raise_as(error)
             raise
 
     def _wait_for_sets(self) -> None:
@@ -370,7 +378,7 @@ class Reducer:
         """The closed generation's gradients are there."""
         landing, self._landing = self._landing, []
         for buckets in landing:
-            buckets.use_results(self.absent_are_zeros)
+            buckets.use_results(self.rules.absent_are_zeros)
 
     def note_removed(self) -> None:
         """Notes which gradients the optimizer will not use.
@@ -380,7 +388,7 @@ class Reducer:
         self._removed = []
         for slot in self._slots.values():
             param = slot.parameter()
-            if param is None and self.absent_are_zeros:
+            if param is None and self.rules.absent_are_zeros:
                 continue  # Where somebody still has it, its gradient is zeros.
             if param is None or param.grad is None:
                 self._removed.append(slot.name)

@@ -13,6 +13,7 @@ import torch
 import corro
 import corro.torch
 from corro.torch.delta_optimizer import DeltaOptimizerBase
+from corro.torch.reducer import Rules
 from corro.torch.wrapped import like_torchs
 from horovod.common.exceptions import raise_as_horovods, raised_as_horovods
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
@@ -73,9 +74,9 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
     wrapped._skips = False
     wrapped._added |= {"_parameter_names", "_skips"}
     if not isinstance(wrapped, DeltaOptimizerBase) and wrapped._reducer is not None:
-        wrapped._reducer.refuses_more = _more_passes
-        wrapped._reducer.raise_as = raise_as_horovods
-        wrapped._reducer.absent_are_zeros = True
+        wrapped._reducer.rules = Rules(
+            refuses_more=_more_passes, raise_as=raise_as_horovods, absent_are_zeros=True
+        )
     return wrapped
 
 
