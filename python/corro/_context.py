@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from operator import index
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from corro import _arguments
+from corro._membership import Membership, is_elastic, patience
 from corro.errors import (
     AlreadyExistsError,
     CorroError,
@@ -20,7 +22,7 @@ from corro.errors import (
 )
 
 if TYPE_CHECKING:
-    from weakref import WeakSet
+    from weakref import WeakKeyDictionary, WeakSet
 
     from corro import _native
     from corro._waits import WaitWatch
@@ -30,15 +32,17 @@ class Group:
     """Ranks that run operations together, in the order of `ranks`.
 
     `corro.world()` is the group of all ranks; others come from `new_group`. A group is also valid
-    on ranks that are not in it: there `included()` is False and operations raise.
+    on ranks that are not in it: there `included()` is False and operations raise. So they do
+    everywhere once the group's membership epoch is over.
     """
 
-    __slots__ = ("_index", "_native", "ranks")
+    __slots__ = ("__weakref__", "_index", "_is_over", "_native", "ranks")
 
     def __init__(self, ranks: Sequence[int], native: _native.Group | None) -> None:
         self.ranks = tuple(ranks)
         self._index = {rank: index for index, rank in enumerate(self.ranks)}
         self._native = native
+        self._is_over = False
 
     def size(self) -> int:
         """Returns the number of ranks in this group."""
@@ -74,8 +78,21 @@ class Group:
     def native(self) -> _native.Group:
         """The engine's group."""
         if self._native is None:
-            raise FailedPreconditionError(f"this rank is not in the group {list(self.ranks)}")
+            raise self._refusal()
         return self._native
+
+    def end(self) -> None:
+        """The membership epoch that the group was made in is over."""
+        self._native = None
+        self._is_over = True
+
+    def _refusal(self) -> FailedPreconditionError:
+        if not self._is_over:
+            return FailedPreconditionError(f"this rank is not in the group {list(self.ranks)}")
+        return FailedPreconditionError(
+            f"the group {list(self.ranks)} is of an earlier epoch, and ranks have come or gone"
+            " since: make it again, in a reset callback of corro.elastic.State"
+        )
 
     def __repr__(self) -> str:
         return f"Group({list(self.ranks)})"
@@ -94,11 +111,21 @@ class Dependent(Protocol):
         """Blocks until all ranks of the group have joined."""
 
 
+class Carried(Protocol):
+    """What goes on in the next membership epoch: an optimizer, whose other names are its user's."""
+
+    def _is_in_use(self) -> bool:
+        """Returns whether it would go on in this epoch."""
+
+    def _enter_epoch(self) -> None:
+        """Makes in the epoch that has begun what it had in the last one. Communicates."""
+
+
 class Context:
     """An engine, its world, and the thread that waits for its works."""
 
     def __init__(self, engine: _native.Engine, store: _native.Store | None = None) -> None:
-        from weakref import WeakSet
+        from weakref import WeakKeyDictionary, WeakSet
 
         from corro._completion import Completions
 
@@ -107,12 +134,16 @@ class Context:
         self.world = Group(range(engine.size), engine.world)
         self.completions = Completions(engine)
         self.dependents: WeakSet[Dependent] = WeakSet()
+        self._carried: WeakKeyDictionary[Carried, None] = WeakKeyDictionary()
+        self._groups: WeakSet[Group] = WeakSet((self.world,))
         self.watches: list[WaitWatch] = []
         _open.append(self)
 
     def new_group(self, ranks: Sequence[int], name: str | None = None) -> Group:
         """Makes a group; only its members need to. Does not communicate."""
-        return Group(ranks, self.engine.group(list(ranks), name))
+        group = Group(ranks, self.engine.group(list(ranks), name))
+        self._groups.add(group)
+        return group
 
     def in_use(self) -> list[Dependent]:
         """Returns the dependents that the program can reach: the same on all ranks."""
@@ -121,6 +152,29 @@ class Context:
         if self.dependents:
             gc.collect()  # When others go is not the same on all ranks.
         return list(self.dependents)
+
+    def carry(self, one: Carried) -> None:
+        """Notes what goes on in the next epoch: behind what was noted before, on all ranks."""
+        self._carried.pop(one, None)
+        self._carried[one] = None
+
+    def carried(self, held: Sequence[object]) -> list[Carried]:
+        """Returns what goes on in the next epoch: in the same order on all ranks.
+
+        `held`: what the program can certainly reach.
+        """
+        import gc
+
+        known = set(map(id, held))
+        if any(id(one) not in known for one in self._carried):
+            gc.collect()  # When others go is not the same on all ranks. Takes 0.1 s with torch.
+        return [one for one in self._carried if one._is_in_use()]
+
+    def end_epoch(self) -> None:
+        """Closes; a new epoch comes."""
+        self.close()
+        for group in self._groups:
+            group.end()
 
     def close(self) -> None:
         """Says goodbye to the other ranks."""
@@ -138,8 +192,10 @@ class Context:
 _current: Context | None = None  # The one that init() has made.
 _was_shut_down = False  # At least once.
 _open: list[Context] = []  # That, and those of torch's groups in another back end's world.
-_generation = 0
+_generation = 0  # In this epoch.
 _start_failed = False  # Also by an interrupt.
+_membership: Membership | None = None  # In an elastic job, from the first init() on.
+_deadlines: tuple[float | None, float | None] = (None, None)  # As init() was given them.
 
 
 def init(*, timeout: float | None = None, join_timeout: float | None = None) -> None:
@@ -152,7 +208,20 @@ def init(*, timeout: float | None = None, join_timeout: float | None = None) -> 
         timeout: the default deadline of every operation, and of joining, in seconds.
         join_timeout: the deadline of joining, if it is another one.
     """
-    start(timeout=timeout, join_timeout=join_timeout)
+    try:
+        start(timeout=timeout, join_timeout=join_timeout)
+    except CorroError as error:
+        if _membership is None or not _membership.is_over_with(error):
+            raise
+        why = str(error)
+    else:
+        return
+    move_on(_membership, 0, why, held=())
+
+
+def membership() -> Membership | None:
+    """Returns this process's part in an elastic job; None in other jobs, and before init()."""
+    return _membership
 
 
 def start(
@@ -168,20 +237,24 @@ def start(
 
     `incarnation` tells this life of the ranks from others; they have agreed on it.
     """
-    global _current, _generation, _start_failed
+    global _current, _deadlines, _generation, _start_failed
     if _current is not None:
         return
     from corro import _native
 
     timeout = _arguments.seconds("timeout", timeout)
     join_timeout = _arguments.seconds("join_timeout", join_timeout)
+    _deadlines = timeout, join_timeout
+    member = _member()
     if rank is None and _is_under_torchrun():
         # By name: the core stands below corro.torch, and torchrun's ranks have torch.
         found = import_module("corro.torch.store").store_of_environment(join_timeout or timeout)
         store, incarnation = found, found.incarnation
+    if rank is None and member is not None and member.place is not None:
+        _, rank, size = member.place
     # The keys of a rendezvous are written once, so each time has a name of its own.
-    life = incarnation or (str(_generation) if _generation else None)
-    job = None if life is None else f"{os.environ.get('CORRO_JOB_ID', 'corro')}/{life}"
+    life = incarnation or _life(member)
+    job = f"{os.environ.get('CORRO_JOB_ID', 'corro')}/{life}" if life else None
     try:
         engine = _native.Engine(
             rank=rank,
@@ -190,6 +263,7 @@ def start(
             store=store,
             timeout=timeout,
             join_timeout=join_timeout,
+            epochs=None if member is None else member.epochs,
         )
     except AlreadyExistsError as error:
         if not _start_failed:
@@ -204,6 +278,76 @@ def start(
     _generation += 1
     _start_failed = False
     _current = Context(engine, store)
+
+
+def _member() -> Membership | None:
+    """Returns this process's part in an elastic job, to which it belongs from here on."""
+    global _membership
+    if _membership is None and is_elastic():
+        from corro import _native
+
+        _membership = Membership(_native.Epochs())
+    return _membership
+
+
+def _life(member: Membership | None) -> str:
+    """Returns what tells this time from others: alike for all members, however they came here.
+
+    Empty for the first time in the first epoch.
+    """
+    parts = []
+    if member is not None and member.epoch > 0:
+        parts.append(f"epoch-{member.epoch}")
+    if _generation > 0:
+        parts.append(str(_generation))
+    return "/".join(parts)
+
+
+def move_on(member: Membership, steps: int, why: str, *, held: Sequence[object]) -> None:
+    """Leaves the epoch after so many steps, for the next one that all of its members join.
+
+    What the program holds goes on there: optimizers reduce gradients in the new world, beginning
+    with zeros; groups are over. Blocks until all members have called it.
+
+    Args:
+        member: this process's part in the job.
+        steps: optimizer steps that were applied here.
+        why: what has ended the epoch here, for messages.
+        held: objects that the program can certainly reach, optimizers among them.
+
+    Raises:
+        TimeoutError: no epoch has begun in time, or a rank of it has not come in time.
+        UnavailableError: the agent is gone, or has ended this member's part in the job.
+    """
+    deadline = monotonic() + patience()
+    carried = [] if _current is None else _current.carried(held)
+    while True:
+        _leave_epoch()
+        member.wait_for_next(steps, deadline, why)
+        try:
+            _enter_epoch(carried)
+            return
+        except CorroError as error:  # One of the epoch's members was lost meanwhile.
+            if not member.is_over_with(error):
+                raise
+            why = str(error)
+
+
+def _leave_epoch() -> None:
+    global _current
+    context, _current = _current, None
+    if context is not None:
+        context.end_epoch()
+
+
+def _enter_epoch(carried: Sequence[Carried]) -> None:
+    """Joins the epoch that the membership says, and lets these go on in it."""
+    global _generation
+    _generation = 0
+    operations, joining = _deadlines
+    start(timeout=operations, join_timeout=joining)
+    for one in carried:
+        one._enter_epoch()
 
 
 def _is_under_torchrun() -> bool:

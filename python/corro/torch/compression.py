@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Compressor(Protocol):
-    """Makes tensors small, and whole again; its methods may be static, as in Horovod."""
+    """Makes tensors small, and whole again; its methods may be static, as in Horovod.
+
+    In an elastic job reset(), if there is one, is called when ranks have come or gone: a step is
+    done again, and what was kept of its gradients must not count twice.
+    """
 
     def compress(self, tensor: Tensor) -> tuple[Tensor, Any]:
         """Returns what travels, and what decompress() needs.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from corro import _context
 from corro._reduce_op import Adasum
 from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentError
 from corro.torch import verbs
@@ -26,24 +25,21 @@ if TYPE_CHECKING:
     from torch.nn import Parameter
 
     from corro._calls import Handle
-    from corro._context import Group
     from corro.torch.compression import Compressor, EngineCodec
 
 
 class DeltaOptimizerBase(WrappedOptimizer):
     """What is added to an optimizer's class."""
 
-    _group: Group
     _compression: EngineCodec | Compressor
     _names: Mapping[torch.Tensor, str]
-    _steps: int
 
     @staticmethod
     def attributes(
-        group: Group, compression: EngineCodec | Compressor, names: Mapping[torch.Tensor, str]
+        compression: EngineCodec | Compressor, names: Mapping[torch.Tensor, str]
     ) -> dict[str, Any]:
         """Returns what an optimizer of this class needs."""
-        return {"_group": group, "_compression": compression, "_names": names, "_steps": 0}
+        return {"_compression": compression, "_names": names}
 
     @like_torchs
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -55,8 +51,6 @@ class DeltaOptimizerBase(WrappedOptimizer):
             What the closure said on this rank; None without one.
         """
         self._begin_step()
-        self._steps += 1
-        _context.current().engine.set_step(self._steps)
         params = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         starts = [param.detach().clone() for param in params]
         loss = self._step_plain() if closure is None else self._step_plain(closure)

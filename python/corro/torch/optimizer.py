@@ -9,8 +9,9 @@ for x, y in batches:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,9 +26,11 @@ from corro.torch.buckets import BucketOptions
 from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.delta_optimizer import DeltaOptimizerBase
 from corro.torch.reducer import Reducer, Rules
-from corro.torch.wrapped import WrappedOptimizer, like_torchs, unwrap, wrap
+from corro.torch.wrapped import WrappedOptimizer, group_for, like_torchs, unwrap, wrap
 
 Closure = Callable[[], Any]
+Groups = int | Sequence[Sequence[Parameter]] | None
+NamedSets = list[list[tuple[str, Parameter]]]
 
 
 def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
@@ -37,7 +40,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
-    groups: int | Sequence[Sequence[Parameter]] | None = None,
+    groups: Groups = None,
     group: Group | None = None,
     *,
     bucket_bytes: int | None = None,
@@ -78,6 +81,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
         bucket_bytes: how many bytes of gradients are reduced together, without `groups`; 0: each
             gradient alone.
         group: the ranks; the world if not given. Other optimizers and operations may use it, too.
+            In an elastic job it has all ranks.
     """
     if gradient_predivide_factor != 1.0 and op != Average:
         raise InvalidArgumentError("gradient_predivide_factor needs op=Average")
@@ -98,20 +102,32 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     named = list(named_parameters or ())
     params = _trainable(optimizer)
     names = _names_of(named, params)
-    # A group of its own: what it compares keeps one order, whatever other threads run in the world.
-    own = _context.new_group(_context.world().ranks) if group is None else _context.world_or(group)
-    if op == Adasum and own.size() > 1:
+    own = group_for(group)
+    # In an elastic job a rank that is alone may be joined by others.
+    if op == Adasum and (own.size() > 1 or _context.membership() is not None):
         return wrap(
-            optimizer, DeltaOptimizerBase, DeltaOptimizerBase.attributes(own, compression, names)
+            optimizer, own, DeltaOptimizerBase, DeltaOptimizerBase.attributes(compression, names)
         )
-    sets = [[(names[p], p) for p in members] for members in _sets(params, groups)]
-    reducer = Reducer(own, options, Rules()) if own.size() > 1 else None
-    if reducer is not None:
-        reducer.add(sets)
-    attributes = {"_reducer": reducer, "_names": names, "_group": own, "_op": op}
-    return wrap(
-        optimizer, DistributedOptimizerBase, {**attributes, "_synchronized": False, "_steps": 0}
-    )
+    rules = Rules()
+    reducer = _reducer(own, options, rules, _named_sets(names, params, groups))
+    attributes = {
+        "_reducer": reducer,
+        "_names": names,
+        "_options": options,
+        "_groups": groups,
+        "_rules": rules,
+        "_synchronized": False,
+    }
+    return wrap(optimizer, own, DistributedOptimizerBase, attributes)
+
+
+def _reducer(group: Group, options: BucketOptions, rules: Rules, sets: NamedSets) -> Reducer | None:
+    """Returns what reduces the gradients of these parameters; None where a rank is alone."""
+    if group.size() == 1:
+        return None
+    reducer = Reducer(group, options, rules)
+    reducer.add(sets)
+    return reducer
 
 
 def _trainable(optimizer: torch.optim.Optimizer) -> list[Parameter]:
@@ -123,10 +139,10 @@ class DistributedOptimizerBase(WrappedOptimizer):
 
     _reducer: Reducer | None
     _names: dict[torch.Tensor, str]
-    _group: Group
-    _op: ReduceOp
+    _options: BucketOptions
+    _groups: Groups  # As they were given.
+    _rules: Rules
     _synchronized: bool
-    _steps: int
 
     def synchronize(self) -> None:
         """Waits until all gradients are reduced; step() after it does not do so again."""
@@ -146,15 +162,15 @@ class DistributedOptimizerBase(WrappedOptimizer):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how often backward() runs before each step()."""
+        options = replace(self._options, passes=passes)
         if self._reducer is not None:
             self._reducer.set_passes(passes)
+        self._options = options
 
     @like_torchs
     def step(self, closure: Closure | None = None) -> Any:
         """Reduces the gradients, unless synchronize() has, and lets the optimizer use them."""
         self._begin_step()
-        self._steps += 1
-        _context.current().engine.set_step(self._steps)
         if closure is not None:
             return self._step_own(self._reducing(closure))
         if not self._synchronized or self._in_flight():
@@ -194,8 +210,23 @@ class DistributedOptimizerBase(WrappedOptimizer):
         if self._reducer is not None:
             self._adopt_new()
 
+    def _set_rules(self, rules: Rules) -> None:
+        """Makes it differ from corro's, as another library's optimizer does."""
+        self._rules = rules
+        if self._reducer is not None:
+            self._reducer.rules = rules
+
     def _is_in_use(self) -> bool:
         return super()._is_in_use() and not (self._reducer is not None and self._reducer.closed)
+
+    def _enter_epoch(self) -> None:
+        super()._enter_epoch()
+        forget = getattr(self._options.compression, "reset", None)
+        if forget is not None:
+            forget()
+        sets = _named_sets(self._names, _trainable(self), self._groups)
+        self._reducer = _reducer(self._group, self._options, self._rules, sets)
+        self._synchronized = False
 
     def _in_flight(self) -> bool:
         return self._reducer is not None and self._reducer.started
@@ -211,7 +242,9 @@ class DistributedOptimizerBase(WrappedOptimizer):
             loss = closure()
             self.synchronize()
             self._end_synchronized()
-            return loss if self._reducer is None else _shared(loss, self._op, self._group)
+            if self._reducer is None:
+                return loss
+            return _shared(loss, self._options.op, self._group)
 
         return run
 
@@ -220,7 +253,7 @@ class DistributedOptimizerBase(WrappedOptimizer):
         assert self._reducer is not None
         new = self._reducer.without_place(_trainable(self))
         if new:
-            self._reducer.add([[(self._names.get(p, "?"), p) for p in reversed(new)]])
+            self._reducer.add(_named_sets(self._names, new, None))
 
 
 def _shared(loss: Any, op: ReduceOp, group: Group) -> Any:
@@ -255,9 +288,14 @@ def _names_of(
     return names
 
 
-def _sets(
-    params: Sequence[Parameter], groups: int | Sequence[Sequence[Parameter]] | None
-) -> list[list[Parameter]]:
+def _named_sets(
+    names: Mapping[torch.Tensor, str], params: Sequence[Parameter], groups: Groups
+) -> NamedSets:
+    """Returns the parameters in the sets in which they are reduced; those added later: no name."""
+    return [[(names.get(p, "?"), p) for p in members] for members in _sets(params, groups)]
+
+
+def _sets(params: Sequence[Parameter], groups: Groups) -> list[list[Parameter]]:
     """Returns parameters in the order in which gradients are expected: the last layer's first."""
     backward = list(reversed(params))
     if groups is None:

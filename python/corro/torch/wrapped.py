@@ -25,8 +25,8 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from corro import _context
-from corro._context import Context
-from corro.errors import InvalidArgumentError
+from corro._context import Context, Group
+from corro.errors import InvalidArgumentError, UnimplementedError
 from corro.torch.agreement import users_level
 
 Step = TypeVar("Step", bound=Callable[..., Any])
@@ -47,7 +47,10 @@ class WrappedOptimizer(torch.optim.Optimizer):
 
     _plain_class: ClassVar[type[torch.optim.Optimizer]]
     _added: frozenset[str]  # Attributes that are not the plain optimizer's.
-    _made_in: weakref.ref[Context]
+    _made_in: weakref.ref[Context]  # Or carried on in.
+    _group: Group
+    _is_in_world: bool  # The group is the world itself.
+    _steps: int  # That were begun.
     _users_step: Callable[..., Any] | None  # What the user has put in the place of step().
     _opt_called: bool
     _step_count: int
@@ -56,8 +59,20 @@ class WrappedOptimizer(torch.optim.Optimizer):
         """Returns whether step() can still run: not after a shutdown()."""
         return _context.is_initialized() and self._made_in() is _context.current()
 
+    def _enter_epoch(self) -> None:
+        """Goes on with all ranks of the epoch that has begun. The last step() may be undone."""
+        for param_group in self.param_groups:
+            for param in param_group["params"]:
+                param.grad = None
+        context, world = _context.current(), _context.world()
+        self._group = world if self._is_in_world else _context.new_group(world.ranks)
+        self._made_in = weakref.ref(context)
+        context.carry(self)
+
     def _begin_step(self) -> None:
-        """Notes a call of step(), as schedulers do."""
+        """Notes a call of step(), as schedulers do, and tells the launcher."""
+        self._steps += 1
+        _context.current().engine.set_step(self._steps)
         self._opt_called = True
         if "_step_count" in vars(self):  # Schedulers of torch before 2.4 have begun to count.
             self._step_count += 1
@@ -108,10 +123,31 @@ class WrappedOptimizer(torch.optim.Optimizer):
         return make, arguments, state
 
 
+def group_for(group: Group | None) -> Group:
+    """Returns the group for an optimizer that its user has given this one, or none."""
+    world = _context.world()
+    if group is None:
+        # Of its own: what it compares keeps one order, whatever other threads run in the world.
+        return _context.new_group(world.ranks)
+    group = _context.world_or(group)
+    if _context.membership() is not None and group.ranks != world.ranks:
+        raise UnimplementedError(
+            f"DistributedOptimizer: a group of some of the ranks, {list(group.ranks)}, cannot go on"
+            " in the next epoch of an elastic job yet: leave it out, or start without --min-np"
+        )
+    return group
+
+
 def wrap(
-    optimizer: torch.optim.Optimizer, adds: type[Added], attributes: Mapping[str, Any]
+    optimizer: torch.optim.Optimizer,
+    group: Group,
+    adds: type[Added],
+    attributes: Mapping[str, Any],
 ) -> Added:
-    """Returns the optimizer itself, whose class has what `adds` has, and these attributes."""
+    """Returns the optimizer itself, whose class has what `adds` has, and these attributes.
+
+    `group`: the ranks that it steps with.
+    """
     plain = type(optimizer)
     made: Any = type(plain.__name__, (adds, plain), {"__module__": plain.__module__})
     made._plain_class = plain
@@ -119,8 +155,15 @@ def wrap(
     wrapped: Any = optimizer
     wrapped.__class__ = made
     vars(wrapped).pop("step", None)
-    more = {"_made_in": weakref.ref(_context.current()), "_users_step": users_step}
+    more = {
+        "_made_in": weakref.ref(_context.current()),
+        "_group": group,
+        "_is_in_world": group is _context.world(),
+        "_steps": 0,
+        "_users_step": users_step,
+    }
     vars(wrapped).update(attributes, **more, _added=frozenset((*attributes, *more, "_added")))
+    _context.current().carry(wrapped)
     return wrapped  # type: ignore[no-any-return]
 
 

@@ -73,9 +73,9 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users.
     wrapped._parameter_names = {param: name for name, param in named}
     wrapped._skips = False
     wrapped._added |= {"_parameter_names", "_skips"}
-    if not isinstance(wrapped, DeltaOptimizerBase) and wrapped._reducer is not None:
-        wrapped._reducer.rules = Rules(
-            refuses_more=_more_passes, raise_as=raise_as_horovods, absent_are_zeros=True
+    if not isinstance(wrapped, DeltaOptimizerBase):
+        wrapped._set_rules(
+            Rules(refuses_more=_more_passes, raise_as=raise_as_horovods, absent_are_zeros=True)
         )
     return wrapped
 

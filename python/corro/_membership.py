@@ -1,0 +1,115 @@
+"""This process as a member of an elastic job: in which epoch it is, and how it comes to the next.
+
+An epoch has an engine of its own. When ranks come or go, all others hear of a new epoch (PREPARE),
+and the operations of their engines fail. Each member closes its engine and says so (READY). Once
+all have, the epoch begins (COMMIT): each makes an engine with the rank and the size that it has
+there, under a job name that tells the epoch from all others.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
+
+from corro.errors import (
+    AbortedError,
+    CancelledError,
+    InvalidArgumentError,
+    RankFailedError,
+    TimeoutError,
+    UnavailableError,
+)
+
+if TYPE_CHECKING:
+    from corro import _native
+
+_TIMEOUT = "CORRO_ELASTIC_TIMEOUT"
+_SECONDS = 600.0
+
+
+class Place(NamedTuple):
+    """What a member is in an epoch."""
+
+    epoch: int
+    rank: int
+    size: int
+
+
+class Membership:
+    """Externally synchronized."""
+
+    def __init__(self, epochs: _native.Epochs) -> None:
+        self.epochs = epochs
+        self.place: Place | None = None  # None in the first epoch: the environment says it.
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that this process is in."""
+        return 0 if self.place is None else self.place.epoch
+
+    @property
+    def why(self) -> str:
+        """Why the newest epoch comes, for people."""
+        return self.epochs.why
+
+    def is_over(self) -> bool:
+        """Returns whether another epoch comes; never blocks."""
+        return self.epochs.prepared > self.epoch
+
+    def is_over_with(self, error: Exception) -> bool:
+        """Returns whether the epoch is over for this process once it has this error.
+
+        A rank that was late may come yet, and what ranks did wrong they would do again: that ends
+        no epoch. Who says that a rank was late may know already that an epoch comes.
+        """
+        return ends_epoch(error) or (isinstance(error, TimeoutError) and self.is_over())
+
+    def wait_for_next(self, steps: int, deadline: float, why: str) -> None:
+        """Says that the engine is closed after so many steps, and waits for the next epoch.
+
+        Args:
+            steps: optimizer steps that this member has applied.
+            deadline: by the monotonic clock.
+            why: what has ended the last epoch here, for the message.
+
+        Raises:
+            TimeoutError: none has begun in time.
+            UnavailableError: the agent is gone, or has ended this member's part in the job.
+        """
+        try:
+            self.place = Place(*self.epochs.next(steps, max(0.0, deadline - monotonic())))
+        except TimeoutError as error:
+            cause = self.why if self.is_over() else why
+            raise TimeoutError(
+                f"corro.elastic: epoch {self.epoch} has ended ({cause}), and no other one has begun"
+                f" within {patience():g} s ({_TIMEOUT})"
+            ) from error
+
+
+def ends_epoch(error: Exception) -> bool:
+    """Returns whether the error says that a rank was lost, or that ranks give their epoch up."""
+    return isinstance(error, AbortedError | CancelledError | UnavailableError) and not isinstance(
+        error, RankFailedError
+    )
+
+
+def patience() -> float:
+    """Returns for how many seconds a member waits for an epoch to begin."""
+    text = os.environ.get(_TIMEOUT) or str(_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise InvalidArgumentError(f"{_TIMEOUT}={text}: a number of seconds >= 0 is needed")
+    return seconds
+
+
+def is_elastic() -> bool:
+    """Returns whether the launcher has started an elastic job.
+
+    CORRO_MEMBER is 32 hexadecimal digits then; in pods it may be a name.
+    """
+    member = os.environ.get("CORRO_MEMBER", "")
+    return len(member) == 32 and not member.strip("0123456789abcdef")
