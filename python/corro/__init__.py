@@ -9,6 +9,7 @@ This package alone needs neither numpy nor torch: the verbs are in corro.numpy a
 """
 
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from corro._context import (
@@ -142,6 +143,8 @@ def __getattr__(name: str) -> Any:
         from corro import planner
 
         return getattr(planner, name)
+    if name == "elastic":
+        return import_module("corro.elastic")
     if name == "run":
         from corro._run import run
 

@@ -58,6 +58,7 @@ from corro import (
 )
 from corro._autoload import register
 from corro.torch import _required as _required
+from corro.torch import elastic as elastic
 from corro.torch.compression import Compression, Compressor, EngineCodec
 from corro.torch.differentiable import (
     allgather,

@@ -1,0 +1,31 @@
+"""Training that goes on when ranks come or go: corro run -np 3 --min-np 2 python train.py
+
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+
+    @corro.elastic.run
+    def train(state):
+        while state.step < 1000:
+            loss(state.step).backward()
+            optimizer.step()
+            state.step += 1
+
+    train(state)
+
+Needs no torch; TorchState and ElasticSampler are loaded when they are asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from corro.elastic._run import run
+from corro.elastic._state import State
+
+__all__ = ["ElasticSampler", "State", "TorchState", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ElasticSampler", "TorchState"):
+        return getattr(import_module("corro.torch.elastic"), name)
+    raise AttributeError(f"module 'corro.elastic' has no attribute {name!r}")

@@ -1,0 +1,133 @@
+"""run(): calls a training function until it returns, in as many epochs as it takes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from corro import _context
+from corro._membership import ends_epoch
+from corro.elastic._state import State
+from corro.errors import CorroError, InvalidArgumentError
+
+R = TypeVar("R")
+P = ParamSpec("P")
+S = TypeVar("S", bound=State)
+
+_DONE = "corro.elastic.done"  # Of the barrier at the end.
+
+
+class Course(Protocol):
+    """What is done around a training function: corro's way, or another library's."""
+
+    def sync(self) -> None:
+        """Makes all ranks alike, before each call of the function."""
+
+    def ends_epoch(self, error: Exception, /) -> bool:
+        """Returns whether the function failed because ranks have come or gone."""
+
+    def recover(self, error: Exception, /) -> None:
+        """Puts this rank's state right after that, without communicating."""
+
+    def steps(self) -> int:
+        """Returns the steps that this rank has applied."""
+
+    def held(self) -> Sequence[object]:
+        """Returns what the state has: the program can reach that."""
+
+    def reset(self) -> None:
+        """The next epoch has begun."""
+
+
+def run(function: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Makes a training function go on when ranks come or go: a decorator.
+
+    The function's first argument is a State, with which all ranks begin alike. When the job's
+    members change, a call of the function ends with an error. Then this process joins the next
+    epoch, in which it may have another rank; reset callbacks are called, the state is made alike on
+    all ranks again, and the function is called anew with it. run() returns once the function has
+    returned on all ranks.
+
+    What the user does wrong, and what ends the whole job, is raised as it is.
+    """
+
+    @functools.wraps(function)
+    def train(state: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not isinstance(state, State):
+            raise InvalidArgumentError(
+                f"corro.elastic.run: the function's first argument has to be a State, not a "
+                f"{type(state).__name__}"
+            )
+        return keep_running(lambda: function(state, *args, **kwargs), _Corros(state))
+
+    return train
+
+
+class _Corros:
+    """A course with corro's own state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def sync(self) -> None:
+        self._state.sync()
+
+    def ends_epoch(self, error: Exception) -> bool:
+        return isinstance(error, CorroError) and is_over_with(error)
+
+    def recover(self, _: Exception) -> None:
+        self._state.restore()
+
+    def steps(self) -> int:
+        return self._state._steps
+
+    def held(self) -> Sequence[object]:
+        return tuple(vars(self._state).values())
+
+    def reset(self) -> None:
+        self._state._reset()
+
+
+def is_over_with(error: CorroError) -> bool:
+    """Returns whether the epoch of this process ends with the error; in an elastic job alone."""
+    member = _context.membership()
+    if member is not None:
+        return member.is_over_with(error)
+    if ends_epoch(error) and hasattr(error, "add_note"):  # Since Python 3.11.
+        error.add_note("The job is not elastic: `corro run --min-np N` would let the others go on.")
+    return False
+
+
+def keep_running(attempt: Callable[[], R], course: Course) -> R:
+    """Returns what the attempt returns in an epoch in which all ranks' attempts return."""
+    is_first = True
+    while True:
+        try:
+            if not is_first:
+                course.reset()
+            course.sync()
+            result = attempt()
+            _wait_for_all()
+            return result
+        except Exception as error:
+            if not course.ends_epoch(error):
+                raise
+            why = str(error)
+            course.recover(error)
+        # Behind the handler: it held the frames that have failed, and what they hold.
+        member = _context.membership()
+        assert member is not None
+        _context.move_on(member, course.steps(), why, held=course.held())
+        is_first = False
+
+
+def _wait_for_all() -> None:
+    """Blocks until the attempt has returned on all ranks of an elastic job.
+
+    A rank that left earlier would be missed by those who have to do the last step again. It may
+    take as long as it takes: a rank that is lost ends it.
+    """
+    if _context.membership() is not None:
+        _context.barrier(timeout=math.inf, name=_DONE)

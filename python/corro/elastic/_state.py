@@ -1,0 +1,145 @@
+"""State: what a training function goes on with after ranks have come or gone.
+
+Ranks count steps. Between two steps all of them are in the same state, so a number says which. A
+rank that fails in step n+1 has the state after n steps, and another one may have that after n+1,
+if the step was over there. sync() takes the state of a rank that has the most steps, so a step
+that was over on any rank that is left is not lost, and is not done twice.
+
+Attributes change whenever the function says so. commit() takes a copy of them, and restore() takes
+it back if no step has come between: what the function did to them in a step that failed is undone.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from corro import _context
+from corro._context import exchange
+from corro._objects import broadcast_bytes
+from corro.errors import AbortedError, InvalidArgumentError, MismatchError
+
+Adopt = Callable[[], None]
+
+
+class State:
+    """Attributes that all ranks have alike: `state = State(step=0)`, and then `state.step`.
+
+    A value may be anything that can be copied and pickled. One that has state_dict() and
+    load_state_dict(), such as a scheduler, stays the same object. Here a step is what lies between
+    two calls of commit().
+
+    Externally synchronized.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        kind = type(self)
+        if taken := [name for name in attributes if name[0] == "_" or hasattr(kind, name)]:
+            raise InvalidArgumentError(f"{kind.__name__}: no attribute can be named {taken[0]!r}")
+        vars(self).update(attributes)
+        self._names = tuple(attributes)
+        self._callbacks: list[Callable[[], object]] = []
+        self._steps = 0  # That this state comes after.
+        self._is_synced = False  # Other ranks with as many steps have the same.
+        self._save()
+
+    if TYPE_CHECKING:  # Attributes are whatever they are.
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def register_reset_callbacks(self, callbacks: Sequence[Callable[[], object]]) -> None:
+        """Has these called, in order, in each new epoch: before sync(), in the new world.
+
+        They make anew what depends on the number of ranks: groups, a learning rate.
+        """
+        self._callbacks += callbacks
+
+    def commit(self) -> None:
+        """Takes a copy of the attributes, for restore(); a place to leave if a new epoch comes.
+
+        Does not communicate. What belongs to a step has to be done before: the step of the
+        optimizer, and what it changes in attributes.
+
+        Raises:
+            AbortedError: a new epoch comes; run() handles it.
+        """
+        self._steps = self._steps_at_commit()
+        self._save()
+        member = _context.membership()
+        if member is not None and member.is_over():
+            raise AbortedError(f"the epoch has ended: {member.why}")
+
+    def restore(self) -> None:
+        """Undoes what was done to attributes after the last commit(), if no step was over since.
+
+        Else they stay as they are: a step is not taken back. Does not communicate.
+        """
+        if self._saved_at == self._steps:
+            self._put(copy.deepcopy(self._saved))
+
+    def sync(self) -> None:
+        """Makes every rank's state that of the rank with the most steps; the lowest of several.
+
+        Blocks until all ranks have called it. If it fails, this rank's state is as before.
+        """
+        steps = [row[0] for row in exchange(_context.world(), [self._steps])]
+        most = max(steps)
+        adopts = self._receive(steps.index(most), self._is_synced and self._steps == most)
+        for adopt in adopts:  # All is here: nothing can fail for another rank's sake.
+            adopt()
+        self._steps = most
+        self._is_synced = True
+        self._save()
+
+    def _reset(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+    def _steps_at_commit(self) -> int:
+        return self._steps + 1
+
+    def _receive(self, root: int, is_alike: bool) -> list[Adopt]:
+        """Blocks until the root's state is here; returns what makes it this rank's.
+
+        `is_alike`: it is already, where optimizers change it.
+        """
+        del is_alike  # Attributes are everybody's own.
+        mine = self._contents()
+        rank = _context.rank()
+        data = broadcast_bytes("sync", lambda: pickle.dumps(mine), root, _context.world())
+        received: dict[str, Any] = mine if rank == root else pickle.loads(data)
+        if received.keys() != mine.keys():
+            raise MismatchError(
+                f"sync: rank {root} has the attributes {', '.join(received) or 'none'} where rank"
+                f" {rank} has {', '.join(mine) or 'none'}"
+            )
+        return [lambda: self._put(received)]
+
+    # -- attributes -------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        self._saved = copy.deepcopy(self._contents())
+        self._saved_at = self._steps
+
+    def _contents(self) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in self._names}
+        return {
+            name: value.state_dict() if _has_state(value) else value
+            for name, value in values.items()
+        }
+
+    def _put(self, contents: dict[str, Any]) -> None:
+        for name, content in contents.items():
+            value = getattr(self, name)
+            if _has_state(value):
+                value.load_state_dict(content)
+            else:
+                setattr(self, name, content)
+
+
+def _has_state(value: object) -> bool:
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")

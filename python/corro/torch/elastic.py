@@ -1,0 +1,115 @@
+"""corro.elastic for torch: a model and its optimizer as a state, and a sampler."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+
+from corro import _context
+from corro.elastic import State, run
+from corro.elastic._state import Adopt
+from corro.errors import InvalidArgumentError, UnimplementedError
+from corro.torch.delta_optimizer import DeltaOptimizerBase
+from corro.torch.elastic_sampler import ElasticSampler
+from corro.torch.optimizer_state import receive_state
+from corro.torch.parameters import broadcast_parameters
+from corro.torch.wrapped import WrappedOptimizer
+
+__all__ = ["ElasticSampler", "State", "TorchState", "run"]
+
+
+class TorchState(State):
+    """A model, its optimizer and attributes, all of which all ranks have alike.
+
+        state = corro.elastic.TorchState(model, optimizer, step=0)
+
+    Nothing is copied: parameters change in the optimizer's step() alone, when gradients have been
+    reduced, so the state is always that after so many steps. A step is a call of step() that was
+    over. Without an optimizer it is what lies between two calls of commit().
+
+    sync() sends parameters, buffers and the optimizer's state in place.
+    """
+
+    model: nn.Module | None
+    optimizer: torch.optim.Optimizer | None
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        **attributes: Any,
+    ) -> None:
+        """`optimizer`: what DistributedOptimizer() has returned, or one whose user reduces."""
+        _check(model, optimizer, attributes)
+        super().__init__(**attributes)
+        self.model = model
+        self.optimizer = optimizer
+        if optimizer is None:
+            return
+        this = weakref.ref(self)  # Or the optimizer would keep it.
+
+        def count(*_: Any) -> None:
+            state = this()
+            if state is not None:
+                state._steps += 1
+
+        optimizer.register_step_post_hook(count)
+
+    def sync(self) -> None:
+        super().sync()
+        if isinstance(self.optimizer, WrappedOptimizer):
+            self.optimizer._steps = self._steps  # The launcher is told the next one.
+
+    def _steps_at_commit(self) -> int:
+        return super()._steps_at_commit() if self.optimizer is None else self._steps
+
+    def _receive(self, root: int, is_alike: bool) -> list[Adopt]:
+        adopts = super()._receive(root, is_alike)
+        if self.model is not None:
+            in_place = is_alike or _context.rank() == root
+            adopts.append(_receive_model(self.model, root, in_place))
+        if self.optimizer is not None:
+            adopts.append(receive_state(self.optimizer, root, None, _context.world()))
+        return adopts
+
+
+def _check(model: object, optimizer: object, attributes: dict[str, Any]) -> None:
+    if not isinstance(model, nn.Module | None):
+        raise InvalidArgumentError(f"TorchState: model is a {type(model).__name__}")
+    if not isinstance(optimizer, torch.optim.Optimizer | None):
+        raise InvalidArgumentError(f"TorchState: optimizer is a {type(optimizer).__name__}")
+    if isinstance(optimizer, torch.optim.LBFGS | DeltaOptimizerBase):
+        what = "LBFGS" if isinstance(optimizer, torch.optim.LBFGS) else "op=Adasum"
+        raise UnimplementedError(
+            f"TorchState: a step() of an optimizer with {what} communicates after it has begun to"
+            " change things, and cannot be done again where it has failed"
+        )
+    for name, value in attributes.items():
+        if isinstance(value, torch.optim.Optimizer):
+            raise UnimplementedError(
+                f"TorchState: {name} is an optimizer, and its steps are not counted: put all"
+                " parameters into one, as groups"
+            )
+
+
+def _receive_model(model: nn.Module, root: int, in_place: bool) -> Adopt:
+    """Receives the root's parameters and buffers: in place, or as a copy that is yet to be adopted.
+
+    In place if they are the root's already, but for buffers: where this ends in the middle, they
+    still are.
+    """
+    own = {
+        name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)
+    }
+    filled = own if in_place else {name: torch.empty_like(value) for name, value in own.items()}
+    broadcast_parameters(filled, root)
+
+    def adopt() -> None:
+        for name, value in own.items():
+            if not in_place:
+                value.copy_(filled[name])  # state_dict() has detached it.
+
+    return adopt
