@@ -33,14 +33,25 @@ def init(
     warn_of_unknown()
     with settings.fusion_of_the_engine():
         corro.init(**settings.deadlines(os.environ))
-    timeline.start_if_asked()
-    settings.watch_stalls()
+    _observe()
     world = corro.world() if not comm else corro.new_group(sorted(comm))
     try:
         sets.start(world, static)
     except BaseException:
         shutdown()
         raise
+
+
+def enter_epoch() -> None:
+    """Ranks have come or gone: as shutdown() and init(), in a world that corro has joined."""
+    sets.end()
+    _observe()
+    sets.start(corro.world(), [])
+
+
+def _observe() -> None:
+    timeline.start_if_asked()
+    settings.watch_stalls()
 
 
 def shutdown() -> None:

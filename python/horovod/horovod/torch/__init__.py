@@ -38,6 +38,7 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from horovod.torch import elastic
 from horovod.torch.compression import Compression
 from horovod.torch.functions import (
     allgather_object,
@@ -119,6 +120,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
