@@ -38,8 +38,8 @@ Launch = Callable[..., Finished]
 DEFAULTS = {"CORRO_TIMEOUT": "60", "CORRO_DETERMINISTIC": "1", "OMP_NUM_THREADS": "1"}
 
 
-def command(launcher: str, ranks: int) -> list[str]:
-    """Returns what starts a Python program on so many ranks."""
+def command(launcher: str, ranks: int, options: Sequence[str] = ()) -> list[str]:
+    """Returns what starts a Python program on so many ranks; the options are `corro run`'s."""
     if launcher == "torchrun":
         run = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1"]
         return [
@@ -49,7 +49,7 @@ def command(launcher: str, ranks: int) -> list[str]:
             f"--nproc-per-node={ranks}",
         ]
     program = Path(sys.executable).with_name("corro")
-    return [str(program), "run", "-np", str(ranks), "--show", "all", sys.executable]
+    return [str(program), "run", "-np", str(ranks), "--show", "all", *options, sys.executable]
 
 
 @pytest.fixture
@@ -61,12 +61,13 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
         *arguments: str,
         ranks: int = 2,
         launcher: str = "corro",
+        options: Sequence[str] = (),
         inside: Sequence[str] = (),
         seconds: float = 150,
         **env: str,
     ) -> Finished:
         process = subprocess.Popen(
-            [*inside, *command(launcher, ranks), *arguments],
+            [*inside, *command(launcher, ranks, options), *arguments],
             cwd=tmp_path,
             env={**os.environ, **DEFAULTS, **env},
             stdout=subprocess.PIPE,

@@ -1,0 +1,258 @@
+"""One rank of test_elastic_faults.py: `python elastic_worker.py SCENARIO FOLDER STEPS`.
+
+It trains the network of training.py: all ranks share a batch, so that the parameters after so many
+steps are the same, but for rounding, however many ranks there were. What it does is in FOLDER, one
+file a process, as lines of JSON.
+
+KILLS says which ranks of the first epoch kill themselves, in which step, and where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from training import batch, mine, network, sgd
+
+import corro.torch as corro
+from corro import _context
+
+STEPS = int(sys.argv[3])
+FIRST = int(os.environ["CORRO_RANK"])  # In the first epoch: whom KILLS is about.
+KILLS: dict[str, list[Any]] = json.loads(os.environ.get("KILLS", "{}"))
+FILE = Path(sys.argv[2]) / f"{FIRST}-{os.getpid()}.jsonl"
+
+
+def say(**facts: object) -> None:
+    with FILE.open("a") as file:
+        file.write(json.dumps(facts) + "\n")
+
+
+def epoch() -> int:
+    member = _context.membership()
+    return 0 if member is None else member.epoch
+
+
+def die_at(step: int, place: str) -> None:
+    if KILLS.get(str(FIRST)) == [step, place]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def digest(tensors: Any) -> str:
+    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in tensors)).hexdigest()
+
+
+def end(model: torch.nn.Module, optimizer: torch.optim.Optimizer, **facts: object) -> None:
+    momenta = [optimizer.state[p]["momentum_buffer"] for p in model.parameters()]
+    say(
+        end=True,
+        parameters=[value for p in model.parameters() for value in p.flatten().tolist()],
+        digest=digest([*model.parameters(), *momenta]),
+        **facts,
+    )
+
+
+def train_step(
+    step: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer, **facts: object
+) -> None:
+    """One step with the share of this rank, which may die in it."""
+    x, y = (mine(part) for part in batch(step))
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x), y)
+    die_at(step, "forward")
+    hidden: Any = model[2]
+    hook = hidden.weight.register_hook(lambda _: die_at(step, "backward"))
+    loss.backward()
+    hook.remove()
+    die_at(step, "step")
+    optimizer.step()
+    say(step=step, epoch=epoch(), rank=corro.rank(), size=corro.size(), **facts)
+    die_at(step, "between")
+
+
+def make(**options: Any) -> tuple[torch.nn.Module, Any]:
+    """Returns what each rank makes for itself: sync() has to make it alike."""
+    model = network()
+    with torch.no_grad():
+        for param in model.parameters():
+            param.mul_(1 if corro.rank() == 0 else 0)
+    optimizer = sgd(model)
+    return model, corro.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+
+
+def steps(**options: Any) -> None:
+    """Without any commit(). Each gradient is a bucket: some are reduced when a rank dies."""
+    model, optimizer = make(bucket_bytes=0, **options)
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+
+    def renew() -> None:
+        say(reset=True, epoch=epoch(), rank=corro.rank(), size=corro.size())
+        die_at(-1, "reset")
+
+    state.register_reset_callbacks([renew])
+
+    @corro.elastic.run
+    def train(state: Any) -> str:
+        while state.step < STEPS:
+            train_step(state.step, model, optimizer)
+            state.step += 1
+        return "returned"
+
+    result = train(state)
+    end(model, optimizer, result=result, rank=corro.rank(), size=corro.size(), epoch=epoch())
+
+
+def two_passes() -> None:
+    """Gradients of two passes are summed: a step that is redone begins with zeros."""
+    model, optimizer = make(backward_passes_per_step=2)
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            optimizer.zero_grad()
+            for half in range(2):
+                x, y = (mine(part[half::2]) for part in batch(state.step))
+                (F.mse_loss(model(x), y) / 2).backward()
+                die_at(state.step, f"pass {half}")
+            optimizer.step()
+            say(step=state.step, epoch=epoch(), size=corro.size())
+            state.step += 1
+
+    train(state)
+    end(model, optimizer)
+
+
+def commits() -> None:
+    """Attributes that change in the middle of a step are put back."""
+    model, optimizer = make()
+    state = corro.elastic.TorchState(model, optimizer, step=0, begun=0)
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            state.begun += 1
+            train_step(state.step, model, optimizer, begun=state.begun)
+            state.step += 1
+            state.commit()
+
+    train(state)
+    end(model, optimizer, begun=state.begun)
+
+
+def groups() -> None:
+    """What of the user's has to be made again says so."""
+    model, optimizer = make()
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+    first = corro.new_group(range(corro.size()))
+    worlds = [corro.world()]
+    made = [first]
+    state.register_reset_callbacks([lambda: made.append(corro.new_group(range(corro.size())))])
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            train_step(state.step, model, optimizer)
+            state.step += 1
+            corro.allreduce(torch.ones(1), group=made[-1])
+
+    train(state)
+    errors = []
+    for group in (first, *worlds):
+        try:
+            corro.allreduce(torch.ones(1), group=group)
+        except corro.FailedPreconditionError as error:
+            errors.append(str(error))
+    total = corro.allreduce(torch.ones(1), corro.Sum, group=made[-1]).item()
+    end(model, optimizer, errors=errors, total=total)
+
+
+def samples() -> None:
+    """A data epoch by a DataLoader, and the samples that each step took."""
+    count, size = 192, 4
+    model, optimizer = make()
+    sampler = corro.elastic.ElasticSampler(range(count), seed=5)
+    loader = torch.utils.data.DataLoader(range(count), batch_size=size, sampler=sampler)  # type: ignore[arg-type]
+    state = corro.elastic.TorchState(model, optimizer, sampler=sampler, data_epoch=0, step=0)
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.data_epoch < 2:
+            sampler.set_epoch(state.data_epoch)
+            for number, indices in enumerate(loader):
+                chosen = {"data_epoch": state.data_epoch, "samples": indices.tolist()}
+                train_step(state.step, model, optimizer, **chosen)
+                sampler.record_batch(number, size)
+                state.step += 1
+            state.data_epoch += 1
+
+    train(state)
+    end(model, optimizer)
+
+
+def joining() -> None:
+    """A rank dies while the others wait for it in the epoch that begins."""
+    enter = _context._enter_epoch
+
+    def die_or_enter(carried: Any) -> None:
+        die_at(-1, "join")
+        enter(carried)
+
+    _context._enter_epoch = die_or_enter
+    steps()
+
+
+def horovods() -> None:
+    """A script of Horovod's: back to the last commit, and on from there."""
+    import horovod.torch as hvd
+
+    hvd.init(process_sets=[pair := hvd.ProcessSet([0, 1])])
+    model = network()
+    optimizer: Any = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    state: Any = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0, begun=0)
+    state.register_reset_callbacks([lambda: say(reset=True, size=hvd.size(), rank=hvd.rank())])
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            state.begun += 1
+            train_step(state.step, model, optimizer, begun=state.begun)
+            state.step += 1
+            if state.step % 4 == 0:
+                state.commit()
+
+    train(state)
+    total = hvd.allreduce(torch.ones(1), op=hvd.Sum).item()
+    end(model, optimizer, begun=state.begun, total=total, set_of_two=pair.process_set_id)
+
+
+def wrong() -> None:
+    """What is the user's own mistake is raised, here on all ranks."""
+    state = corro.elastic.State(step=0)
+
+    @corro.elastic.run
+    def train(_: Any) -> None:
+        corro.allreduce(torch.ones(2 + corro.rank()))
+
+    try:
+        train(state)
+    except corro.MismatchError as error:
+        say(error=str(error), notes=getattr(error, "__notes__", []), epoch=epoch())
+
+
+SCENARIOS: dict[str, Callable[[], None]] = {
+    f.__name__: f for f in (steps, two_passes, commits, groups, samples, joining, horovods, wrong)
+}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    corro.init()
+    SCENARIOS[sys.argv[1]]()
