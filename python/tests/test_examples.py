@@ -85,6 +85,20 @@ def test_fashion_mnist_goes_on_from_its_checkpoint(launch: Launch, tmp_path: Pat
 
 
 @needs_images
+def test_the_elastic_one_learns_although_ranks_are_lost(launch: Launch, tmp_path: Path) -> None:
+    images = str(some_images(tmp_path, 12800))
+    killing = (str(HERE / "killed_in_step.py"), "0", "20")
+    script = (str(EXAMPLES / "elastic_fashion_mnist.py"), "--data", images, "--epochs", "2")
+    job = launch(*killing, *script, ranks=3, options=("--min-np", "2"), seconds=400)
+    assert "epoch 2 with 2 ranks" in job.output
+    reached = figures(job)
+    assert reached["accuracy"] > 0.6
+    # The step in which the rank was killed had its gradients, or was done again by two ranks. These
+    # took the rest of the first data epoch, 70 or 72 steps, and all of the second one.
+    assert reached["steps"] in (20 + 70 + 100, 19 + 72 + 100)
+
+
+@needs_images
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_two_ranks_reach_the_accuracy_of_one(launch: Launch) -> None:
