@@ -103,7 +103,7 @@ class FailedPreconditionError(CorroError, RuntimeError):
 
 
 class AbortedError(CorroError, RuntimeError):
-    """The operation was aborted by a peer."""
+    """The operation was aborted by a peer, or ended by a new membership epoch."""
 
     code = 10
 

@@ -1,4 +1,4 @@
-"""One rank of test_elastic_faults.py: `python elastic_worker.py SCENARIO FOLDER STEPS`.
+"""One rank of test_elastic.py: `python elastic_worker.py SCENARIO FOLDER STEPS`.
 
 It trains the network of training.py: all ranks share a batch, so that the parameters after so many
 steps are the same, but for rounding, however many ranks there were. What it does is in FOLDER, one
@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,37 @@ def two_passes() -> None:
             optimizer.step()
             say(step=state.step, epoch=epoch(), size=corro.size())
             state.step += 1
+
+    train(state)
+    end(model, optimizer)
+
+
+def behind() -> None:
+    """One rank has applied a step that the rank LATE has not when a third one is killed."""
+    model, optimizer = make()
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+    is_late = str(FIRST) == os.environ["LATE"]
+    applied = FILE.parent.with_name("applied")
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            x, y = (mine(part) for part in batch(state.step))
+            optimizer.zero_grad()
+            F.mse_loss(model(x), y).backward()
+            if KILLS.get(str(FIRST)) == [state.step, "behind"]:
+                while not applied.exists():
+                    time.sleep(0.001)
+                os.kill(os.getpid(), signal.SIGKILL)
+            if is_late:
+                corro.barrier()
+            optimizer.step()
+            say(step=state.step, epoch=epoch(), size=corro.size())
+            state.step += 1
+            if not is_late:
+                if [state.step - 1, "behind"] in KILLS.values():
+                    applied.touch()
+                corro.barrier()
 
     train(state)
     end(model, optimizer)
@@ -249,10 +281,12 @@ def wrong() -> None:
 
 
 SCENARIOS: dict[str, Callable[[], None]] = {
-    f.__name__: f for f in (steps, two_passes, commits, groups, samples, joining, horovods, wrong)
+    f.__name__: f
+    for f in (steps, two_passes, behind, commits, groups, samples, joining, horovods, wrong)
 }
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    die_at(-1, "start")
     corro.init()
     SCENARIOS[sys.argv[1]]()
