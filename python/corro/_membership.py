@@ -107,9 +107,5 @@ def patience() -> float:
 
 
 def is_elastic() -> bool:
-    """Returns whether the launcher has started an elastic job.
-
-    CORRO_MEMBER is 32 hexadecimal digits then; in pods it may be a name.
-    """
-    member = os.environ.get("CORRO_MEMBER", "")
-    return len(member) == 32 and not member.strip("0123456789abcdef")
+    """Returns whether the launcher has started an elastic job."""
+    return bool(os.environ.get("CORRO_MEMBER_UUID"))

@@ -23,7 +23,7 @@ from horovod.torch.elastic import state as states
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("CORRO_RANK", "CORRO_SIZE", "CORRO_AGENT", "CORRO_MEMBER"):
+    for name in ("CORRO_RANK", "CORRO_SIZE", "CORRO_AGENT", "CORRO_MEMBER_UUID"):
         monkeypatch.delenv(name, raising=False)
     hvd.init()
     yield

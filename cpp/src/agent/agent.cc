@@ -55,7 +55,7 @@ std::string real_name_of(const std::string& path) {
   return std::filesystem::canonical(path, ignored).filename().string();
 }
 
-/// As in CORRO_MEMBER.
+/// As in CORRO_MEMBER_UUID.
 std::string text_of(const MemberUuid& member) { return wire::to_hex(member); }
 
 /// What a rank would not find or not start, in words.

@@ -242,7 +242,7 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   read_place(reader, environment);
   environment.job_id = read_job_id(reader, environment.launcher);
   environment.agent = reader.text("CORRO_AGENT").value_or("");
-  environment.member = reader.text("CORRO_MEMBER").value_or("");
+  environment.member = reader.text("CORRO_MEMBER_UUID").value_or("");
   environment.pod_job = reader.text("CORRO_JOB_UID").value_or("");
   environment.pod_head = reader.text("CORRO_HEAD").value_or("");
   environment.secret_file = reader.text("CORRO_SECRET_FILE").value_or("");

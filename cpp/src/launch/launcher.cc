@@ -336,8 +336,9 @@ void Launcher::start_rank(int rank) {
   if (agents_.any_remote()) ends_[index].host = link_of(index).name;
   ++running_;
   agent::Start start = start_of(plan_, rank, secret_);
+  start.environment.erase("CORRO_MEMBER_UUID");  // Of a job whose rank has started this one.
   if (members_.elastic())
-    start.environment["CORRO_MEMBER"] = wire::to_hex(members_.subject(index).member);
+    start.environment["CORRO_MEMBER_UUID"] = wire::to_hex(members_.subject(index).member);
   if (start.input == agent::StandardInput::kSent) input_.start(epoll_, kInput);
   tell(index, start);
 }

@@ -18,7 +18,7 @@ bool is_name(std::string_view text) {
 
 constexpr std::array kReserved = {
     "CORRO_RUN",       "CORRO_RANK",  "CORRO_SIZE",   "CORRO_LOCAL_RANK", "CORRO_LOCAL_SIZE",
-    "CORRO_NODE_RANK", "CORRO_NODES", "CORRO_JOB_ID", "CORRO_AGENT",      "CORRO_MEMBER"};
+    "CORRO_NODE_RANK", "CORRO_NODES", "CORRO_JOB_ID", "CORRO_AGENT",      "CORRO_MEMBER_UUID"};
 
 void add_torchrun_names(const JobFacts& job, int rank, Variables& variables) {
   const size_t node = job.host_of(rank);

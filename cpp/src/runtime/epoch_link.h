@@ -33,7 +33,7 @@ struct EpochPlace {
 /// Thread-safe.
 class EpochLink {
  public:
-  /// `agent`: CORRO_AGENT; `member`: CORRO_MEMBER. UNAVAILABLE if nobody listens there,
+  /// `agent`: CORRO_AGENT; `member`: CORRO_MEMBER_UUID. UNAVAILABLE if nobody listens there,
   /// PERMISSION_DENIED if another user does.
   static Result<std::shared_ptr<EpochLink>> connect(const std::string& agent,
                                                     const std::string& member);

@@ -28,7 +28,7 @@ enum class AgentMessageKind : uint8_t {
   kPut = 3,      ///< Worker: stores `value` under `key`.
   kGet = 4,      ///< Worker: asks for `key`; answered once it exists.
   kReply = 5,    ///< Agent: `code` and the value (GET), or the reason as text, to `request`.
-  kFollow = 6,   ///< Worker: `key` is its member, of CORRO_MEMBER.
+  kFollow = 6,   ///< Worker: `key` is its member, of CORRO_MEMBER_UUID.
   kPrepare = 7,  ///< Agent: `request` is the epoch, `value` says why, as text.
   kReady = 8,    ///< Worker: `request` is the epoch, `value` the steps it has applied (u64).
   kCommit = 9,   ///< Agent: `request` is the epoch, `rank` the member's, `value` the size (u32).

@@ -36,7 +36,7 @@ struct WorkerHello {
 
 /// A member of an elastic job that has left its engine.
 struct WorkerReady {
-  std::string member;  ///< As in CORRO_MEMBER.
+  std::string member;  ///< As in CORRO_MEMBER_UUID.
   uint32_t epoch = 0;  ///< That it waits for.
   uint64_t steps = 0;  ///< That it has applied.
 };
