@@ -664,3 +664,22 @@ def test_stacks_of_all_hosts_are_seen_where_the_launcher_is(
         _, err = job.communicate(timeout=DEADLINE)
     assert job.returncode == 0, err
     assert heads == [f"ranks 0,2 on {OWN}, {OTHER}", f"rank 1 on {OWN}"]
+
+
+def test_an_elastic_job_goes_on_without_ranks_of_other_hosts(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """First one rank of a host, then all that another host has."""
+    said = tmp_path / "said"
+    said.mkdir()
+    kills = json.dumps({"1": [5, "backward"], "3": [9, "step"]})
+    code, out, err = cluster.run(
+        tmp_path, "-H", f"{OWN}:1,{OTHER}:2,{THIRD}:1", "--min-np", "2", "--env", f"KILLS={kills}",
+        sys.executable, Path(__file__).with_name("elastic_worker.py"), "steps", said, "16",
+    )  # fmt: skip
+    assert code == 0, out + err
+    lines = [json.loads(line) for path in said.iterdir() for line in path.read_text().splitlines()]
+    ends = [line for line in lines if "end" in line]
+    assert [(end["size"], end["epoch"]) for end in ends] == [(2, 2), (2, 2)]
+    assert ends[0]["digest"] == ends[1]["digest"]
+    assert {line["step"] for line in lines if "step" in line} == set(range(16))
