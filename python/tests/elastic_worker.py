@@ -4,7 +4,7 @@ It trains the network of training.py: all ranks share a batch, so that the param
 steps are the same, but for rounding, however many ranks there were. What it does is in FOLDER, one
 file a process, as lines of JSON.
 
-KILLS says which ranks of the first epoch kill themselves, in which step, and where.
+KILLS says which ranks of the first epoch kill themselves, in which step, and where; SIGNAL by what.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from corro import _context
 STEPS = int(sys.argv[3])
 FIRST = int(os.environ["CORRO_RANK"])  # In the first epoch: whom KILLS is about.
 KILLS: dict[str, list[Any]] = json.loads(os.environ.get("KILLS", "{}"))
+SIGNAL = signal.Signals[os.environ.get("SIGNAL", "SIGKILL")]
 FILE = Path(sys.argv[2]) / f"{FIRST}-{os.getpid()}.jsonl"
 
 
@@ -44,7 +45,7 @@ def epoch() -> int:
 
 def die_at(step: int, place: str) -> None:
     if KILLS.get(str(FIRST)) == [step, place]:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), SIGNAL)
 
 
 def digest(tensors: Any) -> str:

@@ -133,6 +133,12 @@ def test_a_rank_is_lost_while_others_join_the_next_epoch(elastic: Elastic) -> No
     assert ran.end(0)["size"] == 2
 
 
+def test_the_others_go_on_without_a_rank_that_a_signal_has_stopped(elastic: Elastic) -> None:
+    ran = elastic("steps", 3, {1: (7, "backward")}, "--min-np", "2", SIGNAL="SIGSTOP").check(0, 2)
+    assert ran.end(2)["size"] == 2
+    assert "rank 1 was stopped by a signal, and does not go on" in ran.job.output
+
+
 def test_the_job_ends_when_too_few_are_left(elastic: Elastic) -> None:
     kills = {1: (5, "backward"), 2: (9, "step")}
     ran = elastic("steps", 3, kills, "--min-np", "2")

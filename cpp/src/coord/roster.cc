@@ -14,11 +14,14 @@ class Decider {
       : now_(now), state_(std::move(state)), options_(options) {}
 
   void on(const Ended& ended);
+  void on(const Frozen& frozen);
   void on(const Ready& ready);
   void on(const Tick& tick);
   [[nodiscard]] Decision take() { return {std::move(state_), std::move(actions_)}; }
 
  private:
+  [[nodiscard]] bool has(const MemberUuid& uuid) const;
+  [[nodiscard]] bool enough(size_t left) const;
   void settle();
   void change(const std::string& why);
   void commit_if_ready();
@@ -39,6 +42,12 @@ void Decider::on(const Ended& ended) {
   if (!ended.well || state_.changing()) change(ended.how);
 }
 
+void Decider::on(const Frozen& frozen) {
+  if (!has(frozen.member) || !enough(state_.members.size() - 1)) return;
+  actions_.emplace_back(Fence{.member = frozen.member, .why = frozen.how});
+  on(Ended{.member = frozen.member, .how = frozen.how});
+}
+
 void Decider::on(const Ready& ready) {
   if (!state_.changing() || ready.epoch != state_.prepared) return;
   for (Member& member : state_.members) member.ready |= member.uuid == ready.member;
@@ -57,6 +66,15 @@ void Decider::on(const Tick& /*tick*/) {
   change(fmt::format("{} ranks were {}", fenced, why));
 }
 
+bool Decider::has(const MemberUuid& uuid) const {
+  return std::ranges::find(state_.members, uuid, &Member::uuid) != state_.members.end();
+}
+
+/// Whether the job goes on with so many members.
+bool Decider::enough(size_t left) const {
+  return left > 0 && static_cast<int>(left) + state_.done >= options_.least;
+}
+
 /// All have done their work: no epoch comes any more.
 void Decider::settle() {
   state_.prepared = state_.epoch;
@@ -65,8 +83,8 @@ void Decider::settle() {
 
 /// Prepares an epoch of the members that are left.
 void Decider::change(const std::string& why) {
-  const int left = static_cast<int>(state_.members.size());
-  if (left == 0 || left + state_.done < options_.least) {
+  const size_t left = state_.members.size();
+  if (!enough(left)) {
     state_.stopped = true;
     state_.until = Time::never();
     const std::string count = left == 1 ? "1 rank is left" : fmt::format("{} ranks are left", left);

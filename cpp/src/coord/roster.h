@@ -8,8 +8,9 @@
 //              the roster is settled again. Ranks are numbered anew, in the old order.
 //
 // A member that ends while the epoch changes starts the change once more, under the next number.
-// So nobody waits for it, and no two epochs have one number. A member that is not ready in time is
-// fenced: it counts as ended, and whoever has it kills it.
+// So nobody waits for it, and no two epochs have one number. A member that is not ready in time, or
+// that is frozen, is fenced: it counts as ended, and whoever has it kills it. A frozen one without
+// which too few would be left is waited for: it may come back.
 //
 // A member that ends well has done its work. It does not change the epoch, and it counts for the
 // least number of members. With fewer than that the job stops.
@@ -65,6 +66,11 @@ struct Ended {
   bool well = false;
   std::string how;  ///< For people: "rank 1 was killed by SIGKILL".
 };
+/// The process of a member does not run, though it has not ended, and others do.
+struct Frozen {
+  MemberUuid member{};
+  std::string how;  ///< For people: "rank 1 was stopped by a signal".
+};
 /// A member has left its engine, and waits for this epoch.
 struct Ready {
   MemberUuid member{};
@@ -72,7 +78,7 @@ struct Ready {
 };
 /// Time has passed; see State::until.
 struct Tick {};
-using Event = std::variant<Ended, Ready, Tick>;
+using Event = std::variant<Ended, Frozen, Ready, Tick>;
 
 // -- what is to be done ---------------------------------------------------------------------------
 

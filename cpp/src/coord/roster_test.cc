@@ -39,6 +39,7 @@ class Told {
     return text;
   }
   std::string killed(int member) { return hear(Ended{.member = uuid(member), .how = "killed"}); }
+  std::string frozen(int member) { return hear(Frozen{.member = uuid(member), .how = "frozen"}); }
   std::string done(int member) {
     return hear(Ended{.member = uuid(member), .well = true, .how = "done"});
   }
@@ -143,6 +144,18 @@ TEST(Roster, FencesWhoIsNotReadyInTime) {
   EXPECT_EQ(roster.state().until, Time::never());
 }
 
+TEST(Roster, FencesAFrozenMemberUnlessTooFewWouldBeLeft) {
+  Told roster(4, {.least = 2});
+  EXPECT_EQ(roster.frozen(1), "fence 1;prepare 1;");
+  EXPECT_EQ(roster.frozen(1), "") << "it has counted already";
+  EXPECT_EQ(roster.killed(1), "");
+  EXPECT_EQ(roster.ready(0, 1), "");
+  EXPECT_EQ(roster.frozen(2), "fence 2;prepare 2;") << "while it changes, too";
+  EXPECT_EQ(roster.frozen(3), "") << "it may come back";
+  EXPECT_EQ(roster.ready(0, 2), "");
+  EXPECT_EQ(roster.ready(3, 2), "commit 2:03;");
+}
+
 TEST(Roster, DropsWhatIsOfNoMember) {
   Told roster(2, {.least = 1});
   EXPECT_EQ(roster.killed(7), "");
@@ -186,7 +199,7 @@ class Fates {
 
   void happen() {
     const int member = pick(members_);
-    switch (pick(7)) {
+    switch (pick(8)) {
       case 0:
         return end(member, /*well=*/false);
       case 1:
@@ -198,6 +211,8 @@ class Fates {
         return hear(Tick{});
       case 4:  // Late: of any epoch there was.
         return hear(Ready{.member = uuid(member), .epoch = static_cast<uint32_t>(pick(20))});
+      case 5:
+        return hear(Frozen{.member = uuid(member), .how = "frozen"});
       default:
         return answer(member);
     }

@@ -24,6 +24,7 @@ Epochs::Epochs(const JobFacts& job, std::vector<agent::Subject> members, std::op
     : job_(job),
       members_(std::move(members)),
       ranks_(members_.size()),
+      stopped_(members_.size()),
       elastic_(least.has_value()),
       options_{.least = least.value_or(job.ranks)},
       state_(coord::begin(uuids_of(members_))) {
@@ -52,6 +53,14 @@ int Epochs::place_of_rank(int rank) const {
 
 Epochs::Orders Epochs::end(size_t place, bool well, const std::string& how, Time now) {
   return hear(coord::Ended{.member = members_[place].member, .well = well, .how = how}, now);
+}
+
+Epochs::Orders Epochs::see(size_t place, bool stopped, Time now) {
+  stopped_[place] = stopped ? stopped_[place] + 1 : 0;
+  const auto runs = [this](size_t other) { return stopped_[other] == 0; };
+  if (stopped_[place] < kFrozenLooks || std::ranges::none_of(ranks_, runs)) return {};
+  const std::string how = fmt::format("rank {} was stopped by a signal, and does not go on", place);
+  return hear(coord::Frozen{.member = members_[place].member, .how = how}, now);
 }
 
 Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, Time now) {

@@ -17,6 +17,9 @@
 
 namespace corro::launch {
 
+/// Of one a second.
+inline constexpr int kFrozenLooks = 3;
+
 /// Pure: time is injected. Loop-confined.
 class Epochs {
  public:
@@ -50,6 +53,9 @@ class Epochs {
 
   /// A member's process has ended; `how` is for people.
   Orders end(size_t place, bool well, const std::string& how, Time now);
+  /// A look has seen whether a signal has stopped a member, which it may have done for a moment. One
+  /// that was stopped in kFrozenLooks looks in a row, beside one that was not, is frozen.
+  Orders see(size_t place, bool stopped, Time now);
   /// A member has left its engine and waits for this epoch.
   Orders ready(size_t place, uint32_t epoch, Time now);
   /// Time has passed.
@@ -68,6 +74,7 @@ class Epochs {
   std::vector<agent::Subject> members_;  ///< By place.
   std::vector<size_t> ranks_;            ///< By rank of the epoch: the place.
   std::set<size_t> left_;
+  std::vector<int> stopped_;  ///< By place: looks in a row in which it was.
   bool elastic_;
   coord::Options options_;
   coord::State state_;

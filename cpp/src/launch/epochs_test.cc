@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "launch/rank_start.h"
 
 namespace corro::launch {
@@ -98,6 +100,27 @@ TEST(Epochs, EveryRankIsNeededWhereNobodySaysOtherwise) {
   EXPECT_FALSE(members.elastic());
   EXPECT_TRUE(epochs(1).elastic());
   EXPECT_TRUE(members.end(1, false, "rank 1 was killed", Time{}).stop);
+}
+
+/// All orders of so many looks that see these places stopped.
+std::vector<size_t> fenced_after(Epochs& members, int looks, const std::set<size_t>& stopped) {
+  std::vector<size_t> fenced;
+  for (int look = 0; look < looks; ++look) {
+    for (size_t place = 0; place < 4; ++place) {
+      const Epochs::Orders orders = members.see(place, stopped.contains(place), Time{});
+      fenced.insert(fenced.end(), orders.fenced.begin(), orders.fenced.end());
+    }
+  }
+  return fenced;
+}
+
+TEST(Epochs, WhoIsStoppedForLongBesideOthersIsToBeKilled) {
+  Epochs members = epochs(2);
+  EXPECT_THAT(fenced_after(members, kFrozenLooks - 1, {2}), ElementsAre());
+  EXPECT_THAT(fenced_after(members, 1, {}), ElementsAre()) << "it was a moment";
+  EXPECT_THAT(fenced_after(members, kFrozenLooks, {0, 1, 2, 3}), ElementsAre()) << "as by Ctrl-Z";
+  EXPECT_THAT(fenced_after(members, 1, {}), ElementsAre());
+  EXPECT_THAT(fenced_after(members, 2 * kFrozenLooks, {2}), ElementsAre(2U)) << "once";
 }
 
 TEST(Epochs, WhoIsNotReadyInTimeIsToBeKilled) {

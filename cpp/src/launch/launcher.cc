@@ -606,6 +606,8 @@ void Launcher::on(size_t rank, const agent::Seen& seen) {
   const uint64_t before = ends_[rank].flight ? ends_[rank].flight->step : 0;
   learn(rank, seen.end, seen.clock);
   if (ends_[rank].flight && ends_[rank].flight->step > before) emit(EventKind::kStep, rank);
+  if (members_.elastic() && stopping_.undisturbed())
+    carry_out(members_.see(rank, seen.end.paused, monotonic_now()));
   saw(rank);
 }
 
