@@ -34,6 +34,7 @@ GIVEN = {
     "kube/client/transport.h": {"transport"},
     "kube/operator/operator_log.h": {"log"},
     "obs/timeline_log.h": {"log", "send"},
+    "runtime/named_group.h": {"named"},
 }
 # Of a folder above the header's own, whose names it must not know.
 ABOVE = {"base/status.h"}
