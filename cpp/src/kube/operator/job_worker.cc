@@ -102,9 +102,15 @@ void JobWorker::look(const std::string& key, const std::stop_token& stop) {
   if (!look_up_unanswered(look, stop)) return queue_.failed(key);
   const Decision decision = decide(look);
   if (decision.look_again) look.again = time_until(*decision.look_again, wall_now());
+  bool is_written = false;
   for (const Action& action : decision.actions) {
-    if (!leads_() || stop.stop_requested()) break;
-    if (!perform(look, action, stop)) break;
+    // Events tell of what the status counts already: an operator that ends meanwhile says it, too.
+    const bool is_event = action.kind == ActionKind::kEvent;
+    const bool ends = !leads_() || stop.stop_requested();
+    if (ends && !(is_event && is_written)) continue;
+    const bool is_done = perform(look, action, is_event ? std::stop_token() : stop);
+    is_written = is_written || (is_done && action.kind == ActionKind::kStatus);
+    if (!is_done && !stop.stop_requested()) break;
   }
   if (look.again) queue_.add_after(key, *look.again);
   if (const auto trial = look.record->lock()->next_trial(now()))

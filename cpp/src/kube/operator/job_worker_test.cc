@@ -97,6 +97,11 @@ class JobWorkers : public testing::Test {
     service["metadata"]["ownerReferences"] = Json::array({{{"uid", "u1"}, {"controller", true}}});
     return service;
   }
+  bool leads() {
+    if (leads_for_ == 0) return false;
+    if (leads_for_ > 0) --leads_for_;
+    return leads_;
+  }
   [[nodiscard]] const Kind& kind_of_services() const { return *find_kind(kinds_, "v1", "Service"); }
   [[nodiscard]] std::string name_made_by_call(size_t call) {
     return text_at(Json::parse(script_->asked().at(call).body), {"metadata", "name"});
@@ -125,8 +130,9 @@ class JobWorkers : public testing::Test {
   JobTable table_;
   WorkQueue queue_{[this] { return time_.now; }};
   bool leads_ = true;
-  JobWorker worker_{{.kinds = kinds_},        table_, queue_, performer_, metrics_, log_,
-                    [this] { return leads_; }};
+  int leads_for_ = -1;  ///< So many more actions; -1: on and on.
+  JobWorker worker_{{.kinds = kinds_},         table_, queue_, performer_, metrics_, log_,
+                    [this] { return leads(); }};
   std::stop_source stopping_;
   std::stop_token stop_ = stopping_.get_token();
 };
@@ -149,6 +155,14 @@ TEST_F(JobWorkers, WritesNothingOnceItLeadsNoMore) {
   leads_ = false;
   look();
   EXPECT_THAT(calls(), IsEmpty());
+}
+
+TEST_F(JobWorkers, SaysWhatItHasCountedThoughItLeadsNoMore) {
+  leads_for_ = 1;
+  answer_status();
+  answer_done();
+  look();
+  EXPECT_THAT(calls(), ElementsAre("PATCH /status", "POST Event/events"));
 }
 
 // mpijob same: case.resume-failure
