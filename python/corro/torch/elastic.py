@@ -22,7 +22,7 @@ __all__ = ["ElasticSampler", "State", "TorchState", "run"]
 
 
 class TorchState(State):
-    """A model, its optimizer and attributes, all of which all ranks have alike.
+    """A model, its optimizer and attributes, all of which all ranks have alike::
 
         state = corro.elastic.TorchState(model, optimizer, step=0)
 

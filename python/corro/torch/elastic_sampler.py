@@ -15,6 +15,8 @@ from corro import _context
 class ElasticSampler(Sampler[int]):
     """Indices of this rank's samples in one data epoch, without those that ranks have processed.
 
+    For example::
+
         sampler = corro.elastic.ElasticSampler(dataset)
         loader = DataLoader(dataset, batch_size=32, sampler=sampler)
         state = corro.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0)
