@@ -13,8 +13,7 @@ it is:
     ANY file=NAME           is written to NAME, for later blocks to use
     bash norun              is only shown: it would change the machine, or take minutes
     bash kube               runs against a control plane, in tests/kube/test_docs.py; here it is
-                            left out with its output, and counted. What a cluster has to say may
-                            come late: a last `kubectl get` or `kubectl events` is asked again
+                            left out with its output, and counted
 
 A block of bash or python without a word is an error: somebody has to decide.
 """
@@ -27,9 +26,8 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -41,7 +39,6 @@ import ssh  # noqa: E402
 
 FENCE = re.compile(r"^( *)```+(\w+)[ \t]*([^\n`]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 TIMEOUT_S = 120
-CLUSTER_PATIENCE_S = 20
 # What runs, by language.
 WORDS = {"bash": ("run", "hosts", "kube"), "python": ("run", "hosts")}
 
@@ -74,7 +71,6 @@ class Kube:
 
     environment: dict[str, str] | None = None
     left_out: int = 0
-    asked: Block | None = None  # The last block, if it was one of these.
 
     def enter(self, folder: Path) -> None:
         """Makes the folder one with the parts of the sources that such blocks name."""
@@ -138,21 +134,6 @@ def expect(output: str, wanted: str) -> None:
             raise DocumentError(f"no line '{want}' (in this order) in:\n{output}")
 
 
-def expect_of_cluster(asked: Block, folder: Path, output: str, wanted: str, kube: Kube) -> None:
-    """As expect(); asks the block's last question again for a while."""
-    question = replace(asked, text=asked.text.splitlines()[-1])
-    can_wait = question.text.startswith(("kubectl get ", "kubectl events "))
-    until = time.monotonic() + (CLUSTER_PATIENCE_S if can_wait else 0)
-    while True:
-        try:
-            return expect(output, wanted)
-        except DocumentError:
-            if time.monotonic() >= until:
-                raise
-        time.sleep(0.2)
-        output += run(question, folder, kube)
-
-
 def run_block(block: Block, folder: Path, output: str | None, kube: Kube) -> str | None:
     """Does what the block says; returns what the next `text output` compares with, if anything."""
     if block.word.startswith("file="):
@@ -161,12 +142,9 @@ def run_block(block: Block, folder: Path, output: str | None, kube: Kube) -> str
         kube.left_out += 1
         return None
     elif block.word in WORDS.get(block.language, ()):
-        kube.asked = block if block.word == "kube" else None
         return run(block, folder, kube)
     elif block.word == "output":
-        if output is not None and kube.asked is not None:
-            expect_of_cluster(kube.asked, folder, output, block.text, kube)
-        elif output is not None:
+        if output is not None:
             expect(output, block.text)
     elif block.language in ("bash", "python") and block.word != "norun":
         raise DocumentError(f"say after ```{block.language} what it is: run, norun or file=NAME")

@@ -62,26 +62,3 @@ def test_a_block_for_a_control_plane_is_left_out_with_its_output_unless_there_is
     assert check(page, Kube({"PLANE": "mine"})) == 3
     with pytest.raises(DocumentError, match="no line 'mine'"):
         check(page, Kube({"PLANE": "yours"}))
-
-
-def test_what_a_cluster_says_late_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The third `kubectl events` has it."""
-    monkeypatch.setattr("run_docs.CLUSTER_PATIENCE_S", 2)
-    program = tmp_path / "kubectl"
-    program.write_text(
-        f"#!/bin/sh\necho >> {tmp_path}/asked\n"
-        f'[ "$1" = events ] && [ $(wc -l < {tmp_path}/asked) -ge 3 ] && echo Restarting\nexit 0\n'
-    )
-    program.chmod(0o755)
-    plane = Kube({"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    late = document(
-        tmp_path,
-        ("bash kube", "echo first\nkubectl events -A"),
-        ("text output", "first\nRestarting"),
-    )
-    assert check(late, plane) == 2
-    never = document(tmp_path, ("bash kube", "kubectl delete x"), ("text output", "Restarting"))
-    with pytest.raises(DocumentError, match="no line 'Restarting'"):
-        check(never, plane)
