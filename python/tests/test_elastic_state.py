@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from elastic_member import Member, be_no_rank
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
 
@@ -20,23 +21,10 @@ pytestmark = pytest.mark.torch22
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("CORRO_RANK", "CORRO_SIZE", "CORRO_AGENT", "CORRO_MEMBER_UUID"):
-        monkeypatch.delenv(name, raising=False)
+    be_no_rank(monkeypatch)
     corro.init()
     yield
     corro.shutdown()
-
-
-class Member:
-    """The membership of a job that is elastic."""
-
-    epoch = 0
-    why = "rank 1 was killed"
-    over = False
-    is_over_with = _membership.Membership.is_over_with
-
-    def is_over(self) -> bool:
-        return self.over
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from elastic_member import Member, be_no_rank
 from torch import nn
 
 import corro
 import horovod.torch as hvd
-from corro import _context, _membership
+from corro import _context
 from horovod.common.elastic import HostUpdateResult, ObjectState
 from horovod.common.exceptions import (
     HorovodInternalError,
@@ -23,23 +24,10 @@ from horovod.torch.elastic import state as states
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("CORRO_RANK", "CORRO_SIZE", "CORRO_AGENT", "CORRO_MEMBER_UUID"):
-        monkeypatch.delenv(name, raising=False)
+    be_no_rank(monkeypatch)
     hvd.init()
     yield
     hvd.shutdown()
-
-
-class Member:
-    """The membership of a job that is elastic."""
-
-    epoch = 0
-    why = "rank 1 was killed"
-    over = False
-    is_over_with = _membership.Membership.is_over_with
-
-    def is_over(self) -> bool:
-        return self.over
 
 
 @pytest.fixture

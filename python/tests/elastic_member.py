@@ -1,0 +1,24 @@
+"""For tests of elastic states in a process that nobody has started as a rank."""
+
+from __future__ import annotations
+
+import pytest
+
+from corro import _membership
+
+
+class Member:
+    """The membership of a job that is elastic."""
+
+    epoch = 0
+    why = "rank 1 was killed"
+    over = False
+    is_over_with = _membership.Membership.is_over_with
+
+    def is_over(self) -> bool:
+        return self.over
+
+
+def be_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CORRO_RANK", "CORRO_SIZE", "CORRO_AGENT", "CORRO_MEMBER_UUID"):
+        monkeypatch.delenv(name, raising=False)
