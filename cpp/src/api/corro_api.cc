@@ -323,13 +323,7 @@ int32_t corro_group_rank(const corro_group* group) { return group->group->facts(
 int32_t corro_group_size(const corro_group* group) { return group->group->facts().size(); }
 
 size_t corro_group_selection_table(const corro_group* group, char* text, size_t size) {
-  const std::string whole = group->group->describe_selection();
-  if (size > 0) {
-    const size_t length = std::min(whole.size(), size - 1);
-    whole.copy(text, length);
-    text[length] = '\0';
-  }
-  return whole.size();
+  return copy_text(text, size, group->group->describe_selection());
 }
 
 corro_code corro_submit(corro_group* group, const corro_op* ops, size_t n, uint32_t flags,

@@ -1,9 +1,8 @@
 // The C ABI of membership epochs over runtime::EpochLink. No logic: convert, check, catch.
 #include <corro/corro.h>
 
-#include <algorithm>
-#include <memory>
-#include <string>
+#include <cstring>
+#include <utility>
 
 #include "api/handles.h"
 #include "base/env.h"
@@ -11,6 +10,7 @@
 using corro::Code;
 using corro::Duration;
 using corro::Status;
+using corro::api::copy_text;
 using corro::api::guarded;
 using corro::api::read_struct;
 namespace runtime = corro::runtime;
@@ -36,13 +36,7 @@ void corro_epochs_destroy(corro_epochs* epochs) { delete epochs; }
 uint32_t corro_epochs_prepared(corro_epochs* epochs) { return epochs->link->prepared(); }
 
 size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size) {
-  const std::string whole = epochs->link->why();
-  if (size > 0) {
-    const size_t length = std::min(whole.size(), size - 1);
-    whole.copy(text, length);
-    text[length] = '\0';
-  }
-  return whole.size();
+  return copy_text(text, size, epochs->link->why());
 }
 
 corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int64_t timeout_ns,

@@ -45,12 +45,20 @@ namespace corro::api {
 /// Who waits for a plan looks this often at whether it is served.
 constexpr Duration kLook = std::chrono::milliseconds(100);
 
-/// Cuts what does not fit, and ends it with a NUL.
+/// Cuts what does not fit into `size` bytes, and ends it with a NUL. Returns the length of the whole.
+inline size_t copy_text(char* into, size_t size, std::string_view whole) {
+  if (size > 0) {
+    const size_t length = std::min(whole.size(), size - 1);
+    whole.copy(into, length);
+    into[length] = '\0';
+  }
+  return whole.size();
+}
+
+/// The same for an array.
 template <size_t Size>
 void copy_text(char (&into)[Size], std::string_view text) {
-  const size_t length = std::min(text.size(), Size - 1);
-  text.copy(into, length);
-  into[length] = '\0';
+  (void)copy_text(into, Size, text);
 }
 
 /// Fills *error, if there is one, and returns the code.
