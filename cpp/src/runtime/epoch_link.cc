@@ -1,8 +1,6 @@
 #include "runtime/epoch_link.h"
 
-#include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "io/socket.h"
+#include "wire/agent_bootstrap.h"
 
 namespace corro::runtime {
 namespace {
@@ -26,13 +25,7 @@ Status gone() { return {Code::kUnavailable, "the agent is gone: no epoch comes a
 
 Result<std::shared_ptr<EpochLink>> EpochLink::connect(const std::string& agent,
                                                       const std::string& member) {
-  CORRO_ASSIGN(io::Fd fd, io::connect_abstract(agent));
-  CORRO_ASSIGN(const io::PeerCredentials peer, io::peer_credentials(fd.get()));
-  if (peer.uid != geteuid()) {
-    return Status(Code::kPermissionDenied,
-                  fmt::format("agent @{}: belongs to user {}, this process to user {}", agent,
-                              peer.uid, geteuid()));
-  }
+  CORRO_ASSIGN(io::Fd fd, wire::connect_to_agent(agent));
   auto link = std::shared_ptr<EpochLink>(new EpochLink(std::move(fd)));
   CORRO_TRY(link->send({.kind = AgentMessageKind::kFollow, .key = member, .value = {}},
                        monotonic_now() + kPatience));

@@ -29,8 +29,8 @@ std::string text_of(BytesView bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<AgentBootstrap>> AgentBootstrap::connect(const Options& options) {
-  auto connected = io::connect_abstract(options.name);
+Result<io::Fd> connect_to_agent(const std::string& name) {
+  auto connected = io::connect_abstract(name);
   if (!connected.ok()) {
     return connected.status().with_context(
         "CORRO_AGENT: no agent there, is the launcher still running?");
@@ -39,10 +39,15 @@ Result<std::unique_ptr<AgentBootstrap>> AgentBootstrap::connect(const Options& o
   if (peer.uid != geteuid()) {
     return Status(Code::kPermissionDenied,
                   fmt::format("agent @{}: belongs to user {}, this process to user {}: refused",
-                              options.name, peer.uid, geteuid()));
+                              name, peer.uid, geteuid()));
   }
+  return connected;
+}
+
+Result<std::unique_ptr<AgentBootstrap>> AgentBootstrap::connect(const Options& options) {
+  CORRO_ASSIGN(io::Fd connected, connect_to_agent(options.name));
   auto self = std::unique_ptr<AgentBootstrap>(
-      new AgentBootstrap(std::move(connected).value(), "@" + options.name, false));
+      new AgentBootstrap(std::move(connected), "@" + options.name, false));
   CORRO_TRY(self->greet(options));
   return self;
 }

@@ -16,6 +16,10 @@
 
 namespace corro::wire {
 
+/// A connection to the agent that listens at this abstract name. PERMISSION_DENIED if another user
+/// does, UNAVAILABLE if nobody does.
+[[nodiscard]] Result<io::Fd> connect_to_agent(const std::string& name);
+
 /// Externally synchronized. The connection stays open as long as the object lives.
 class AgentBootstrap final : public Bootstrap {
  public:
@@ -26,8 +30,7 @@ class AgentBootstrap final : public Bootstrap {
         {};  ///< Passed to the agent with the HELLO; borrowed during connect().
     Time deadline;
   };
-  /// Connects and says HELLO. PERMISSION_DENIED if another user listens at the name, UNAVAILABLE if
-  /// nobody does.
+  /// connect_to_agent(), and says HELLO.
   static Result<std::unique_ptr<AgentBootstrap>> connect(const Options& options);
 
   /// Says HELLO over a TCP connection on which both sides have proven that they know `secret`.
