@@ -55,9 +55,6 @@ std::string real_name_of(const std::string& path) {
   return std::filesystem::canonical(path, ignored).filename().string();
 }
 
-/// As in CORRO_MEMBER_UUID.
-std::string text_of(const MemberUuid& member) { return wire::to_hex(member); }
-
 /// What a rank would not find or not start, in words.
 std::string missing_of(const Survey& survey) {
   const std::filesystem::path folder = survey.directory;
@@ -365,7 +362,7 @@ Status Agent::open_service(const Start& start) {
   };
   options.on_ready = [this](const wire::WorkerReady& ready) {
     ranks_.for_each([&](const RankProcess& rank) {
-      if (text_of(rank.about().member) == ready.member)
+      if (wire::to_hex(rank.about().member) == ready.member)
         say(rank, ReadyForEpoch{.epoch = ready.epoch, .steps = ready.steps});
     });
   };
@@ -398,7 +395,8 @@ void Agent::on(const Subject& about, const Start& start) {
 void Agent::on(const Subject& about, const Prepare& prepare) {
   if (state_ != State::kWatching || service_ == nullptr) return;
   ranks_.for_each([&](const RankProcess& rank) {
-    if (rank.running()) service_->prepare(text_of(rank.about().member), about.epoch, prepare.why);
+    if (rank.running())
+      service_->prepare(wire::to_hex(rank.about().member), about.epoch, prepare.why);
   });
 }
 
@@ -416,7 +414,7 @@ void Agent::on(const Subject& about, const Members& members) {
     if (member == nullptr) return;
     rank.enter(about.epoch, member->rank);
     if (is_next && service_ != nullptr)
-      service_->commit(text_of(member->uuid), about.epoch, member->rank);
+      service_->commit(wire::to_hex(member->uuid), about.epoch, member->rank);
     // It was said in the epoch before, which the commander may have left by then.
     if (is_next && !rank.running()) say(rank, Ended{rank.describe(), monotonic_now().since_start});
   });

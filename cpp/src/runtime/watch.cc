@@ -139,7 +139,9 @@ void Watch::note(std::vector<Loss> losses) {
 
 void Watch::look_for_epoch() {
   if (!epochs_->poll()) idle_->remove(epochs_->fd());
-  if (epochs_->prepared() <= std::exchange(epoch_, std::max(epoch_, epochs_->prepared()))) return;
+  const uint32_t prepared = epochs_->prepared();
+  if (prepared <= epoch_) return;
+  epoch_ = prepared;
   *epoch_end_.lock() = epochs_->why();
   news_.store(1, std::memory_order_seq_cst);
 }
