@@ -135,8 +135,9 @@ typedef struct corro_options {
   int (*interrupted)(void* context);
   void* interrupted_context;
   int64_t join_timeout_ns; /* deadline of the rendezvous; 0: timeout_ns */
-  /* A newer epoch ends the rendezvous with CANCELLED, and later every operation in flight with
-   * ABORTED; the engine is to be destroyed then. May be destroyed before the engine. NULL: none */
+  /* A newer epoch for which nothing can wait, since ranks were lost, ends the rendezvous with
+   * CANCELLED, and later every operation in flight with ABORTED; the engine is to be destroyed then.
+   * May be destroyed before the engine. NULL: none */
   corro_epochs* epochs;
 } corro_options;
 
@@ -149,13 +150,15 @@ typedef struct corro_options {
 CORRO_API corro_code corro_epochs_create(corro_epochs** epochs, corro_error* error);
 CORRO_API void corro_epochs_destroy(corro_epochs* epochs);
 /* The newest epoch that the members were told of, which may not have begun; 0: there was no other
- * than the first. Never blocks. */
+ * than the first. If ranks join or have to leave, members are told before the epoch's engines end:
+ * they call corro_engine_end_epoch() once they have ended a step. Never blocks. */
 CORRO_API uint32_t corro_epochs_prepared(corro_epochs* epochs);
 /* Why that comes, as a line for people, cut at `size` - 1 bytes and ended with a NUL. Returns the
  * length of the whole. */
 CORRO_API size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size);
-/* Says that this process has destroyed its engine after it has applied `steps` optimizer steps, and
- * blocks until an epoch begins that it has not seen. DEADLINE_EXCEEDED after `timeout_ns`;
+/* Says that this process has destroyed its engine after it has applied `steps` optimizer steps, or
+ * that it is new in the job and has none, and blocks until an epoch begins that it has not seen.
+ * DEADLINE_EXCEEDED after `timeout_ns`;
  * CANCELLED when `interrupted`, asked several times a second, says so (NULL: never); UNAVAILABLE if
  * the agent is gone, or has ended this member's part in the job. */
 CORRO_API corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int64_t timeout_ns,
@@ -169,6 +172,10 @@ CORRO_API corro_code corro_engine_create(const corro_options* options, corro_eng
 /* Says goodbye to the peers. Pending and later operations fail with CANCELLED, so that other
  * threads come back from their calls. FAILED_PRECONDITION, and nothing done, in a forked child. */
 CORRO_API corro_code corro_engine_close(corro_engine* engine);
+/* Ends the epoch for this process, as a newer one does: pending and later operations fail with
+ * ABORTED and `why`. Others hear of it when the engine is destroyed. */
+CORRO_API corro_code corro_engine_end_epoch(corro_engine* engine, const char* why,
+                                            corro_error* error);
 /* Closes the engine and releases everything. Not while another thread is in a call of this engine,
  * of its groups or works. Groups of this engine are invalid afterwards; works can be asked whether
  * they are done, waited for if they are, and released. In a forked child it does nothing. */

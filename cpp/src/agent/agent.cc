@@ -396,7 +396,8 @@ void Agent::on(const Subject& about, const Prepare& prepare) {
   if (state_ != State::kWatching || service_ == nullptr) return;
   ranks_.for_each([&](const RankProcess& rank) {
     if (rank.running())
-      service_->prepare(wire::to_hex(rank.about().member), about.epoch, prepare.why);
+      service_->prepare(wire::to_hex(rank.about().member), about.epoch, prepare.at_once,
+                        prepare.why);
   });
 }
 
@@ -406,6 +407,7 @@ void Agent::on(const Subject& about, const Members& members) {
   const bool is_next = about.epoch != membership_.epoch();
   if (const Status status = membership_.announce(about.epoch, members); !status.ok())
     return say(Trouble{status.message()});
+  if (is_next) early_.clear();
   if (is_next && service_ != nullptr)
     service_->start_epoch(static_cast<int32_t>(members.members.size()));
   ranks_.for_each([&](RankProcess& rank) {

@@ -45,7 +45,8 @@ Status Membership::announce(uint32_t epoch, const Members& members) {
 
 const Member* Membership::find(const Subject& about) const {
   const auto found = members_.find(about.member);
-  if (found == members_.end() || about.epoch > epoch_) return nullptr;
+  const bool is_ahead = about.epoch > epoch_ && about.epoch != kNoEpochYet;
+  if (found == members_.end() || is_ahead) return nullptr;
   return about.incarnation >= found->second.incarnation ? &found->second : nullptr;
 }
 

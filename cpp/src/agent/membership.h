@@ -9,7 +9,8 @@
 //   newest epoch   the last one that was announced; before any MEMBERS every process counts as a
 //                  member, since nobody has said otherwise
 //   newer epoch    the commander is ahead: it starts processes of an epoch before it announces it.
-//                  These are looked at when MEMBERS of that epoch comes, not before
+//                  These are looked at when MEMBERS of that epoch comes, not before. Whoever joins is
+//                  of kNoEpochYet until a list has it
 //
 // A member is its uuid, never its rank or its host: ranks are numbered anew in each epoch. A
 // process of a member that has a newer incarnation was replaced: it is no member any more, and the

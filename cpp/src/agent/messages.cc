@@ -141,7 +141,7 @@ void fields(Is<Dismiss> auto& o, auto& a) { a(o.status), a(o.why); }
 void fields(Is<Reset> auto&, auto&) {}
 void fields(Is<HostLost> auto& o, auto& a) { a(o.host); }
 void fields(Is<Meeting> auto& o, auto& a) { a(o.secret); }
-void fields(Is<Prepare> auto& o, auto& a) { a(o.why); }
+void fields(Is<Prepare> auto& o, auto& a) { a(o.why), a(o.at_once); }
 void fields(Is<ReadyForEpoch> auto& o, auto& a) { a(o.epoch), a(o.steps); }
 
 class FieldWriter {

@@ -15,9 +15,9 @@
 //   MEMBERS ->                             once all were started: who they are, on all hosts. With
 //                                          it the epoch begins; who is not listed is ended
 //      <- JOINED, OUTPUT, OUTPUT_END, ENDED, TROUBLE
-//   PREPARE ->                             members have come or gone: those of this host are to leave
-//                                          their engines. MEMBERS of that epoch follows
-//      <- READY_FOR_EPOCH                  of each member that has
+//   PREPARE ->                             members come or go: those of this host are to leave their
+//                                          engines. MEMBERS of that epoch follows
+//      <- READY_FOR_EPOCH                  of each member that has, and of each that is to join
 //   RECORD, LEFT                           both ways: what ranks of one host have to tell those of
 //                                          others before they are connected
 //   EXAMINE, READ_CLOCK, MEASURE ->        what `corro doctor` asks instead of starting ranks
@@ -83,7 +83,7 @@
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 3;
+inline constexpr uint32_t kMessagesVersion = 4;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -100,6 +100,9 @@ inline constexpr size_t kInputCredit = size_t{1} << 20U;
 using MemberUuid = std::array<std::byte, 16>;
 
 /// Whom a message is about.
+/// The epoch of a process that joins a job which has begun, until MEMBERS lists it.
+inline constexpr uint32_t kNoEpochYet = UINT32_MAX;
+
 struct Subject {
   wire::Digest job{};  ///< digest_of() the job's name.
   uint32_t epoch = 0;
@@ -383,10 +386,11 @@ struct Meeting {
 /// The epoch that the message is of comes.
 struct Prepare {
   std::string why;
+  bool at_once = true;  ///< Else members leave their engines at the end of a step.
 };
-/// The member has left its engine.
+/// The member has left its engine, or is new in the job and has none.
 struct ReadyForEpoch {
-  uint32_t epoch = 0;  ///< That it waits for.
+  uint32_t epoch = 0;  ///< That it waits for; 0: for any.
   uint64_t steps = 0;  ///< That it has applied.
 };
 

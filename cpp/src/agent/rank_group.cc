@@ -36,7 +36,7 @@ RankProcess* RankGroup::find_rank(int rank) {
   RankProcess* found = nullptr;
   for (const auto& one : ranks_) {
     const bool is_newer = found == nullptr || one->about().epoch > found->about().epoch;
-    if (one->rank() == rank && is_newer) found = one.get();
+    if (one->rank() == rank && one->about().epoch != kNoEpochYet && is_newer) found = one.get();
   }
   return found;
 }

@@ -25,7 +25,7 @@ class RankGroup {
   [[nodiscard]] RankProcess* find(pid_t pid);
   /// Whom a message is about; null if it was started no more or not yet.
   [[nodiscard]] RankProcess* find(const Subject& about);
-  /// The rank of this number, or null; of several that of the newest epoch.
+  /// The rank of this number in an epoch, or null; of several that of the newest epoch.
   [[nodiscard]] RankProcess* find_rank(int rank);
 
   template <typename Visit>

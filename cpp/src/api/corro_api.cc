@@ -243,6 +243,15 @@ int32_t corro_engine_node_of(const corro_engine* engine, int32_t rank) {
   return rank < 0 || rank >= layout.size ? -1 : layout.node_of[static_cast<size_t>(rank)];
 }
 
+corro_code corro_engine_end_epoch(corro_engine* engine, const char* why, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_TRY(check_alive(engine));
+    const std::string cause = why;
+    engine->driver().call([&](runtime::Engine& all) { all.end_epoch(cause); });
+    return {};
+  });
+}
+
 corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error) {
   return guarded(error, [&]() -> Status {
     CORRO_TRY(check_alive(engine));

@@ -25,7 +25,8 @@ corro_code corro_epochs_create(corro_epochs** epochs, corro_error* error) {
       return {Code::kFailedPrecondition,
               "this job is not elastic: start it with corro run --min-np N"};
     }
-    CORRO_ASSIGN(auto link, runtime::EpochLink::connect(environment.agent, environment.member));
+    CORRO_ASSIGN(auto link, runtime::EpochLink::connect(environment.agent, environment.member,
+                                                        environment.joins));
     *epochs = new corro_epochs{std::move(link)};
     return {};
   });

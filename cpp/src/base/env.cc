@@ -225,6 +225,7 @@ std::string read_user_secret_file(Reader& reader) {
 }  // namespace
 
 std::optional<bool> on_one_host(const Environment& environment) {
+  if (!environment.member.empty()) return std::nullopt;
   if (environment.nodes) return environment.nodes == 1;
   if (environment.local_size && environment.size) return environment.local_size == environment.size;
   return std::nullopt;
@@ -243,6 +244,7 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   environment.job_id = read_job_id(reader, environment.launcher);
   environment.agent = reader.text("CORRO_AGENT").value_or("");
   environment.member = reader.text("CORRO_MEMBER_UUID").value_or("");
+  environment.joins = reader.flag("CORRO_JOINS");
   environment.pod_job = reader.text("CORRO_JOB_UID").value_or("");
   environment.pod_head = reader.text("CORRO_HEAD").value_or("");
   environment.secret_file = reader.text("CORRO_SECRET_FILE").value_or("");

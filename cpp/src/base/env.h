@@ -36,6 +36,8 @@ struct Environment {
   std::string agent;        ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
   std::string member;       ///< CORRO_MEMBER_UUID: this process in an elastic job; its agent tells
                             ///< it of epochs by that.
+  bool joins = false;       ///< CORRO_JOINS=1: it comes in the middle of that job, and waits for an
+                            ///< epoch.
   std::string pod_job;      ///< CORRO_JOB_UID: the job of this pod, whose agent lets ranks of
                             ///< mpirun meet.
   std::string pod_head;     ///< CORRO_HEAD: the address of that job's head.
@@ -71,7 +73,8 @@ struct Environment {
       scheduler_nodes;  ///< SLURM_JOB_NUM_NODES: hosts that the batch system gave to this job.
 };
 
-/// Whether all ranks are on one host; nullopt if the launcher does not say it.
+/// Whether all ranks are on one host; nullopt if the launcher does not say it, or the job is elastic
+/// and hosts may come.
 [[nodiscard]] std::optional<bool> on_one_host(const Environment& environment);
 
 /// What has to be the same on all ranks, as text: "CORRO_TRANSPORT=shm CORRO_COMMIT=0" and so on,

@@ -172,6 +172,9 @@ TEST(Environment, KnowsWhetherAllRanksAreOnOneHost) {
   const Variables one = {
       {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "1"}};
   EXPECT_EQ(on_one_host(read(one).value()), true);
+  Variables elastic = one;
+  elastic["CORRO_MEMBER_UUID"] = "00";
+  EXPECT_EQ(on_one_host(read(elastic).value()), std::nullopt) << "hosts may come";
 }
 
 TEST(Environment, TheUsersOwnSecretIsWhereConfigurationIs) {

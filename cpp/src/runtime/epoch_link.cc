@@ -24,9 +24,9 @@ Status gone() { return {Code::kUnavailable, "the agent is gone: no epoch comes a
 }  // namespace
 
 Result<std::shared_ptr<EpochLink>> EpochLink::connect(const std::string& agent,
-                                                      const std::string& member) {
+                                                      const std::string& member, bool joins) {
   CORRO_ASSIGN(io::Fd fd, wire::connect_to_agent(agent));
-  auto link = std::shared_ptr<EpochLink>(new EpochLink(std::move(fd)));
+  auto link = std::shared_ptr<EpochLink>(new EpochLink(std::move(fd), joins));
   CORRO_TRY(link->send({.kind = AgentMessageKind::kFollow, .key = member, .value = {}},
                        monotonic_now() + kPatience));
   return link;
@@ -40,6 +40,14 @@ Status EpochLink::send(const AgentMessage& message, Time deadline) {
     if (!io::wait_ready(fd_.get(), POLLOUT, deadline))
       return {Code::kDeadlineExceeded, "the agent takes nothing"};
   }
+}
+
+Status EpochLink::say_ready(uint32_t epoch, uint64_t steps, Time deadline) {
+  ByteWriter value;
+  value.write(steps);
+  return send(
+      {.kind = AgentMessageKind::kReady, .request = epoch, .key = {}, .value = value.take()},
+      deadline);
 }
 
 bool EpochLink::poll() {
@@ -60,6 +68,7 @@ void EpochLink::take(const AgentMessage& message, Heard& heard) {
   const uint32_t epoch = message.request;
   if (message.kind == AgentMessageKind::kPrepare && epoch > heard.prepared) {
     heard.prepared = epoch;
+    if (message.code == Code::kAborted) heard.broken_off = epoch;
     heard.why.assign(reinterpret_cast<const char*>(message.value.data()), message.value.size());
   }
   uint32_t size = 0;
@@ -72,9 +81,8 @@ void EpochLink::take(const AgentMessage& message, Heard& heard) {
 
 Result<EpochPlace> EpochLink::next(uint64_t steps, Time deadline,
                                    const std::function<bool()>& interrupted) {
-  ByteWriter value;
-  value.write(steps);
   uint32_t answered = 0;  // The newest PREPARE that has its READY.
+  if (std::exchange(joins_, false)) CORRO_TRY(say_ready(0, steps, deadline));
   while (true) {
     const bool there = poll();
     const Heard heard = *heard_.lock();
@@ -85,11 +93,7 @@ Result<EpochPlace> EpochLink::next(uint64_t steps, Time deadline,
     if (!there) return gone();
     if (heard.prepared > std::max(answered, heard.last)) {
       answered = heard.prepared;
-      CORRO_TRY(send({.kind = AgentMessageKind::kReady,
-                      .request = answered,
-                      .key = {},
-                      .value = value.bytes()},
-                     deadline));
+      CORRO_TRY(say_ready(answered, steps, deadline));
       continue;
     }
     const Time now = monotonic_now();

@@ -2,9 +2,11 @@
 // outlives its engines.
 //
 //   training    the engine of the last epoch runs. Its progress thread calls poll(). A PREPARE ends
-//               that epoch: prepared() is newer, and the engine fails what is in flight
+//               that epoch. At once: broken_off() is newer, and the engine fails what is in flight.
+//               At the end of a step: prepared() alone is newer, and the worker's thread leaves
 //   leaving     the worker's thread closes its engine, and calls next(): that says READY, and
-//               waits. A newer PREPARE meanwhile gets another READY
+//               waits. A newer PREPARE meanwhile gets another READY. A worker that is new in the job
+//               begins here
 //   joining     COMMIT has come: next() returns it, and the thread makes an engine of that epoch
 //
 // A worker that never comes here is ended by the agent, in time: it takes no part in the new epoch.
@@ -33,10 +35,10 @@ struct EpochPlace {
 /// Thread-safe.
 class EpochLink {
  public:
-  /// `agent`: CORRO_AGENT; `member`: CORRO_MEMBER_UUID. UNAVAILABLE if nobody listens there,
-  /// PERMISSION_DENIED if another user does.
+  /// `agent`: CORRO_AGENT; `member`: CORRO_MEMBER_UUID; `joins`: it is new in a job that has begun.
+  /// UNAVAILABLE if nobody listens there, PERMISSION_DENIED if another user does.
   static Result<std::shared_ptr<EpochLink>> connect(const std::string& agent,
-                                                    const std::string& member);
+                                                    const std::string& member, bool joins);
 
   /// Readable when poll() has something to take.
   [[nodiscard]] int fd() const { return fd_.get(); }
@@ -44,7 +46,9 @@ class EpochLink {
   bool poll();
   /// The newest epoch of which PREPARE has come; 0: none has.
   [[nodiscard]] uint32_t prepared() { return heard_.lock()->prepared; }
-  /// Why that comes, for people.
+  /// The newest of them for which engines fail what is in flight.
+  [[nodiscard]] uint32_t broken_off() { return heard_.lock()->broken_off; }
+  /// Why the newest one comes, for people.
   [[nodiscard]] std::string why() { return heard_.lock()->why; }
   /// The last epoch that next() has returned; 0: none.
   [[nodiscard]] uint32_t epoch() { return heard_.lock()->last; }
@@ -61,17 +65,20 @@ class EpochLink {
  private:
   struct Heard {
     uint32_t prepared = 0;
+    uint32_t broken_off = 0;
     std::string why;
     std::optional<EpochPlace> begun;  ///< The newest.
     uint32_t last = 0;                ///< That next() has returned.
     bool gone = false;
   };
 
-  explicit EpochLink(io::Fd fd) : fd_(std::move(fd)) {}
+  EpochLink(io::Fd fd, bool joins) : fd_(std::move(fd)), joins_(joins) {}
   Status send(const wire::AgentMessage& message, Time deadline);
+  Status say_ready(uint32_t epoch, uint64_t steps, Time deadline);
   static void take(const wire::AgentMessage& message, Heard& heard);
 
   io::Fd fd_;
+  bool joins_;  ///< It has not said so yet.
   Guarded<Heard> heard_;
 };
 

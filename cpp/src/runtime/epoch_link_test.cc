@@ -31,8 +31,9 @@ class Agent {
     service_ = wire::AgentService::create(std::move(options)).value();
   }
 
-  [[nodiscard]] std::shared_ptr<EpochLink> follow(const std::string& member = kMember) {
-    auto link = EpochLink::connect(service_->name(), member).value();
+  [[nodiscard]] std::shared_ptr<EpochLink> follow(const std::string& member = kMember,
+                                                  bool joins = false) {
+    auto link = EpochLink::connect(service_->name(), member, joins).value();
     poll();
     return link;
   }
@@ -56,7 +57,7 @@ TEST(EpochLink, LeavesWhenAnEpochIsPreparedAndGoesOnWhenItBegins) {
   const auto link = agent.follow();
   EXPECT_EQ(link->prepared(), 0U);
   auto next = std::async(std::launch::async, [&] { return link->next(42, soon(), {}); });
-  agent.service().prepare(kMember, 1, "rank 1 was killed");
+  agent.service().prepare(kMember, 1, true, "rank 1 was killed");
   agent.poll();
   ASSERT_EQ(agent.ready().size(), 1U);
   EXPECT_EQ(agent.ready()[0].member, kMember);
@@ -77,9 +78,9 @@ TEST(EpochLink, AnswersForANewerEpochThatComesMeanwhile) {
   Agent agent;
   const auto link = agent.follow();
   auto next = std::async(std::launch::async, [&] { return link->next(7, soon(), {}); });
-  agent.service().prepare(kMember, 1, "one");
+  agent.service().prepare(kMember, 1, true, "one");
   agent.poll();
-  agent.service().prepare(kMember, 2, "two");
+  agent.service().prepare(kMember, 2, true, "two");
   agent.poll();
   ASSERT_EQ(agent.ready().size(), 2U);
   EXPECT_EQ(agent.ready()[1].epoch, 2U);
@@ -90,9 +91,9 @@ TEST(EpochLink, AnswersForANewerEpochThatComesMeanwhile) {
 TEST(EpochLink, AnEpochThatHasBegunAndIsOverIsNotJoined) {
   Agent agent;
   const auto link = agent.follow();
-  agent.service().prepare(kMember, 1, "one");
+  agent.service().prepare(kMember, 1, true, "one");
   agent.service().commit(kMember, 1, 0);
-  agent.service().prepare(kMember, 2, "two");
+  agent.service().prepare(kMember, 2, true, "two");
   auto next = std::async(std::launch::async, [&] { return link->next(7, soon(), {}); });
   agent.poll();
   ASSERT_EQ(agent.ready().size(), 1U);
@@ -101,9 +102,24 @@ TEST(EpochLink, AnEpochThatHasBegunAndIsOverIsNotJoined) {
   EXPECT_EQ(next.get()->epoch, 2U);
 }
 
+TEST(EpochLink, OneThatJoinsSaysSoAndWaitsForAnyEpoch) {
+  Agent agent;
+  const auto link = agent.follow(kMember, /*joins=*/true);
+  auto next = std::async(std::launch::async, [&] { return link->next(0, soon(), {}); });
+  agent.poll();
+  ASSERT_EQ(agent.ready().size(), 1U);
+  EXPECT_EQ(agent.ready()[0].epoch, 0U);
+  agent.service().prepare(kMember, 4, false, "a rank joins");
+  agent.poll();
+  ASSERT_EQ(agent.ready().size(), 2U) << "it says that once";
+  EXPECT_EQ(agent.ready()[1].epoch, 4U);
+  agent.service().commit(kMember, 4, 2);
+  EXPECT_EQ(next.get()->rank, 2);
+}
+
 TEST(EpochLink, HearsLateWhatItHasMissed) {
   Agent agent;
-  agent.service().prepare(kMember, 3, "early");
+  agent.service().prepare(kMember, 3, true, "early");
   const auto link = agent.follow();
   const auto other = agent.follow("another");
   EXPECT_TRUE(link->poll());
@@ -120,7 +136,7 @@ TEST(EpochLink, EndsItsWaitAtTheDeadlineWhenInterruptedAndWithTheAgent) {
   agent.end();
   EXPECT_EQ(link->next(0, soon(), {}).status().code(), Code::kUnavailable);
   EXPECT_FALSE(link->poll());
-  EXPECT_FALSE(EpochLink::connect("corro-nobody-here", kMember).ok());
+  EXPECT_FALSE(EpochLink::connect("corro-nobody-here", kMember, false).ok());
 }
 
 TEST(EpochLink, AnEpochForgetsTheKeysAndRanksOfTheOneBefore) {
@@ -171,17 +187,33 @@ TEST(EpochLink, APreparedEpochEndsWhatTheEngineDoes) {
   const auto link = agent.follow();
   const auto driver = driver_with(link);
   EXPECT_TRUE(call(*driver).ok());
-  agent.service().prepare(kMember, 1, "rank 1 was killed");
+  agent.service().prepare(kMember, 1, true, "rank 1 was killed");
   Status ended;
   for (const Time until = soon(); ended.ok() && monotonic_now() < until;) ended = call(*driver);
   EXPECT_EQ(ended.code(), Code::kAborted);
   EXPECT_THAT(ended.message(), HasSubstr("the epoch has ended: rank 1 was killed"));
 }
 
+TEST(EpochLink, AnEpochThatIsPlannedLeavesTheEngineAlone) {
+  Agent agent;
+  const auto link = agent.follow();
+  const auto driver = driver_with(link);
+  agent.service().prepare(kMember, 1, false, "a rank joins");
+  for (const Time until = soon(); link->prepared() == 0 && monotonic_now() < until;)
+    ASSERT_TRUE(call(*driver).ok());
+  EXPECT_EQ(link->prepared(), 1U);
+  EXPECT_EQ(link->broken_off(), 0U);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(call(*driver).ok());
+  agent.service().prepare(kMember, 2, true, "the step does not end");
+  Status ended;
+  for (const Time until = soon(); ended.ok() && monotonic_now() < until;) ended = call(*driver);
+  EXPECT_EQ(ended.code(), Code::kAborted);
+}
+
 TEST(EpochLink, AnEngineThatIsMadeTooLateIsOverAtOnce) {
   Agent agent;
   const auto link = agent.follow();
-  agent.service().prepare(kMember, 1, "rank 1 was killed");
+  agent.service().prepare(kMember, 1, true, "rank 1 was killed");
   const auto driver = driver_with(link);
   Status ended;
   for (const Time until = soon(); ended.ok() && monotonic_now() < until;) ended = call(*driver);

@@ -69,7 +69,7 @@ std::function<bool()> interrupted_by(const JoinOptions& options) {
   return [&options] {
     if (options.interrupted && options.interrupted()) return true;
     (void)options.epochs->poll();
-    return options.epochs->prepared() > options.epochs->epoch();
+    return options.epochs->broken_off() > options.epochs->epoch();
   };
 }
 

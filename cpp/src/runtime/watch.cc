@@ -139,9 +139,9 @@ void Watch::note(std::vector<Loss> losses) {
 
 void Watch::look_for_epoch() {
   if (!epochs_->poll()) idle_->remove(epochs_->fd());
-  const uint32_t prepared = epochs_->prepared();
-  if (prepared <= epoch_) return;
-  epoch_ = prepared;
+  const uint32_t broken_off = epochs_->broken_off();
+  if (broken_off <= epoch_) return;
+  epoch_ = broken_off;
   *epoch_end_.lock() = epochs_->why();
   news_.store(1, std::memory_order_seq_cst);
 }

@@ -5,8 +5,8 @@
 // A member of an elastic job has a second connection, which outlives its engines:
 //
 //   FOLLOW ->         it wants to hear of epochs
-//      <- PREPARE     a new epoch comes: it has to leave its engine
-//   READY ->          it has
+//      <- PREPARE     a new epoch comes: it has to leave its engine, at once or after a step
+//   READY ->          it has; or it is new in the job, and has none
 //      <- COMMIT      the epoch begins, in which it has this rank
 //
 // A member that follows late hears the last PREPARE or COMMIT that it has missed.
@@ -29,8 +29,10 @@ enum class AgentMessageKind : uint8_t {
   kGet = 4,      ///< Worker: asks for `key`; answered once it exists.
   kReply = 5,    ///< Agent: `code` and the value (GET), or the reason as text, to `request`.
   kFollow = 6,   ///< Worker: `key` is its member, of CORRO_MEMBER_UUID.
-  kPrepare = 7,  ///< Agent: `request` is the epoch, `value` says why, as text.
-  kReady = 8,    ///< Worker: `request` is the epoch, `value` the steps it has applied (u64).
+  kPrepare = 7,  ///< Agent: `request` is the epoch, `value` says why, as text; `code` ABORTED: at
+                 ///< once, OK: at the end of a step.
+  kReady = 8,    ///< Worker: `request` is the epoch, 0 of one that is new, `value` the steps it has
+                 ///< applied (u64).
   kCommit = 9,   ///< Agent: `request` is the epoch, `rank` the member's, `value` the size (u32).
 };
 

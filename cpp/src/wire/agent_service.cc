@@ -287,10 +287,12 @@ void AgentService::Impl::tell(const std::string& member, AgentMessage message) {
   last_words[member] = std::move(message);
 }
 
-void AgentService::prepare(const std::string& member, uint32_t epoch, const std::string& why) {
+void AgentService::prepare(const std::string& member, uint32_t epoch, bool at_once,
+                           const std::string& why) {
   const BytesView text = std::as_bytes(std::span(why)).first(std::min(why.size(), kMaxWhy));
   impl_->tell(member, {.kind = AgentMessageKind::kPrepare,
                        .request = epoch,
+                       .code = at_once ? Code::kAborted : Code::kOk,
                        .key = {},
                        .value = Bytes(text.begin(), text.end())});
 }

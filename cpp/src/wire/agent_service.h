@@ -37,7 +37,7 @@ struct WorkerHello {
 /// A member of an elastic job that has left its engine.
 struct WorkerReady {
   std::string member;  ///< As in CORRO_MEMBER_UUID.
-  uint32_t epoch = 0;  ///< That it waits for.
+  uint32_t epoch = 0;  ///< That it waits for; 0: for any.
   uint64_t steps = 0;  ///< That it has applied.
 };
 
@@ -87,9 +87,9 @@ class AgentService {
   void end_rank(int32_t rank, const std::string& host = "");
   /// Whether the rank has ever said HELLO, in this epoch.
   [[nodiscard]] bool greeted(int32_t rank) const;
-  /// A member of this host is to leave its engine, since this epoch comes. It hears of it when it
-  /// follows, now or later.
-  void prepare(const std::string& member, uint32_t epoch, const std::string& why);
+  /// A member of this host is to leave its engine, since this epoch comes: at once, or at the end of
+  /// its step. It hears of it when it follows, now or later.
+  void prepare(const std::string& member, uint32_t epoch, bool at_once, const std::string& why);
   /// A new epoch of so many ranks begins: keys and ranks of the older one are forgotten. Its
   /// members are told by commit().
   void start_epoch(int32_t size);
