@@ -129,6 +129,12 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_option("--min-np,--min-num-proc", raw.run.least,
                  "Elastic: go on without ranks that are lost, as long as so many are left")
       ->type_name("N");
+  run.add_option("--max-np,--max-num-proc", raw.run.most,
+                 "Elastic: start ranks until there are so many, and others for those that are lost")
+      ->type_name("N");
+  run.add_option("--host-discovery", raw.run.discovery,
+                 "Elastic: a command that prints the hosts, as a hostfile; asked each second")
+      ->type_name("CMD");
   run.add_option("-H,--hosts", raw.run.hosts,
                  "Hosts with their slots for ranks, such as a:4,b:4; reached by ssh")
       ->type_name("HOST[:N],...")

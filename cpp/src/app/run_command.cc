@@ -2,11 +2,13 @@
 #include <sys/random.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 
 #include "app/commands.h"
 #include "launch/caller.h"
+#include "launch/discovery.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
 
@@ -28,6 +30,17 @@ std::string local_time() {
   return text.data();
 }
 
+constexpr Duration kHostsPatience = std::chrono::minutes(10);
+
+/// Waits for the hosts of --host-discovery; people see why.
+Result<std::vector<launch::HostSlots>> discover(const std::string& command, int slots) {
+  sigset_t mask{};
+  sigprocmask(SIG_BLOCK, nullptr, &mask);
+  return launch::wait_for_hosts(command, mask, slots, kHostsPatience, [](const std::string& why) {
+    fmt::print(stderr, "corro: waiting for hosts: {}\n", why);
+  });
+}
+
 }  // namespace
 
 int run_command(const launch::RunOptions& options, const Variables& environment) {
@@ -36,6 +49,7 @@ int run_command(const launch::RunOptions& options, const Variables& environment)
                                   .files = launch::real_files(),
                                   .own_directory = own_directory(),
                                   .read_hostfile = launch::read_hostfile,
+                                  .discover = discover,
                                   .job_id = random_name(),
                                   .time = local_time(),
                                   .master_port = agent::find_free_port()};

@@ -8,6 +8,27 @@
 namespace corro::coord {
 namespace {
 
+std::string count(size_t number, const char* of) {
+  return fmt::format("{} {}{}", number, of, number == 1 ? "" : "s");
+}
+
+int64_t in_seconds(Duration span) {
+  return std::chrono::duration_cast<std::chrono::seconds>(span).count();
+}
+
+bool is_free(const Slot& slot) { return slot.usable && !slot.occupied; }
+
+/// As far as numbers say.
+bool may_start(const State& state, const Options& options) {
+  return state.done == 0 && !state.stopped && !state.members.empty() &&
+         std::ranges::count_if(state.slots, &Slot::occupied) < options.most;
+}
+
+/// Joiners that wait are taken in only then.
+bool takes_joiners(const State& state) {
+  return !state.changing() || std::ranges::all_of(state.members, &Member::ready);
+}
+
 class Decider {
  public:
   Decider(Time now, State state, const Options& options)
@@ -16,15 +37,34 @@ class Decider {
   void on(const Ended& ended);
   void on(const Frozen& frozen);
   void on(const Ready& ready);
+  void on(const Started& started);
+  void on(const Offered& offered);
   void on(const Tick& tick);
+  /// What an event leads to beyond itself.
+  void follow_up();
   [[nodiscard]] Decision take() { return {std::move(state_), std::move(actions_)}; }
 
  private:
-  [[nodiscard]] bool has(const MemberUuid& uuid) const;
-  [[nodiscard]] bool enough(size_t left) const;
+  [[nodiscard]] bool may_grow() const;
+  [[nodiscard]] bool is_enough(size_t members) const;
+  [[nodiscard]] bool goes_on_with(size_t left) const;
+  [[nodiscard]] bool has_to_leave(const Member& member) const;
+  [[nodiscard]] size_t staying() const;
+  [[nodiscard]] size_t waiting() const;
+  bool lose_joiner(const MemberUuid& uuid);
+  void lose_member(const Ended& ended);
+  void note_end(size_t slot, bool well, Time since);
+  void hear_joiner(const Ready& ready);
+  void fence(const MemberUuid& member, const std::string& why);
+  void fence_late();
+  void finish();
   void settle();
-  void change(const std::string& why);
+  void change(const std::string& why, bool at_once);
+  void stop(const std::string& why);
   void commit_if_ready();
+  void commit(size_t joining);
+  void take_in();
+  void start_joiners();
 
   Time now_;
   State state_;
@@ -32,77 +72,220 @@ class Decider {
   std::vector<Action> actions_;
 };
 
+// -- who ends -------------------------------------------------------------------------------------
+
 void Decider::on(const Ended& ended) {
-  const auto erased =
-      std::erase_if(state_.members, [&](const Member& one) { return one.uuid == ended.member; });
-  if (erased == 0) return;
-  if (ended.well) ++state_.done;
+  for (Slot& slot : state_.slots) {
+    if (!slot.occupied || slot.occupant != ended.member) continue;
+    slot.occupied = false;
+    slot.usable = slot.usable && !ended.host_lost;
+  }
+  if (!lose_joiner(ended.member)) lose_member(ended);
+}
+
+/// False if it is none.
+bool Decider::lose_joiner(const MemberUuid& uuid) {
+  const auto joiner = std::ranges::find(state_.joiners, uuid, &Joiner::uuid);
+  if (joiner == state_.joiners.end()) return false;
+  note_end(joiner->slot, /*well=*/false, now_);  // It has done no work.
+  state_.joiners.erase(joiner);
+  commit_if_ready();  // The others may have waited for it alone.
+  return true;
+}
+
+void Decider::lose_member(const Ended& ended) {
+  const auto member = std::ranges::find(state_.members, ended.member, &Member::uuid);
+  if (member == state_.members.end()) return;
+  note_end(member->slot, ended.well, member->since);
+  state_.members.erase(member);
+  if (ended.well) finish();
   if (ended.well && state_.members.empty()) return settle();
   // While it changes, the others may wait for this one to be ready.
-  if (!ended.well || state_.changing()) change(ended.how);
+  if (!ended.well || state_.changing()) change(ended.how, /*at_once=*/true);
+}
+
+/// After a failure the slot waits, longer each time, unless it has done well for a while.
+void Decider::note_end(size_t number, bool well, Time since) {
+  constexpr int kMostDoublings = 20;
+  Slot& slot = state_.slots[number];
+  if (well || now_ - since >= options_.proof) slot.failures = 0;
+  if (well || ++slot.failures == 1) return;
+  const int doublings = std::min(slot.failures - 2, kMostDoublings);
+  slot.free_at =
+      now_ + std::min(options_.back_off * (int64_t{1} << doublings), options_.most_back_off);
 }
 
 void Decider::on(const Frozen& frozen) {
-  if (!has(frozen.member) || !enough(state_.members.size() - 1)) return;
-  actions_.emplace_back(Fence{.member = frozen.member, .why = frozen.how});
-  on(Ended{.member = frozen.member, .how = frozen.how});
+  if (lose_joiner(frozen.member)) return fence(frozen.member, frozen.how);
+  const auto member = std::ranges::find(state_.members, frozen.member, &Member::uuid);
+  if (member == state_.members.end() || !goes_on_with(state_.members.size() - 1)) return;
+  fence(frozen.member, frozen.how);
+  lose_member({.member = frozen.member, .how = frozen.how});
 }
 
-void Decider::on(const Ready& ready) {
-  if (!state_.changing() || ready.epoch != state_.prepared) return;
-  for (Member& member : state_.members) member.ready |= member.uuid == ready.member;
-  commit_if_ready();
+/// Its slot is occupied until it has ended.
+void Decider::fence(const MemberUuid& member, const std::string& why) {
+  actions_.emplace_back(Fence{.member = member, .why = why});
 }
 
-void Decider::on(const Tick& /*tick*/) {
-  if (!state_.changing() || now_ < state_.until) return;
-  const std::string why =
-      fmt::format("not ready for the next epoch after {} s",
-                  std::chrono::duration_cast<std::chrono::seconds>(options_.patience).count());
-  for (const Member& member : state_.members) {
-    if (!member.ready) actions_.emplace_back(Fence{.member = member.uuid, .why = why});
-  }
-  const auto fenced = std::erase_if(state_.members, [](const Member& one) { return !one.ready; });
-  change(fmt::format("{} ranks were {}", fenced, why));
+/// A member has done its work, so others are about to: who joins now would begin anew.
+void Decider::finish() {
+  ++state_.done;
+  for (const Joiner& joiner : state_.joiners) fence(joiner.uuid, "the work is done");
+  state_.joiners.clear();
 }
 
-bool Decider::has(const MemberUuid& uuid) const {
-  return std::ranges::find(state_.members, uuid, &Member::uuid) != state_.members.end();
-}
-
-/// Whether the job goes on with so many members.
-bool Decider::enough(size_t left) const {
-  return left > 0 && static_cast<int>(left) + state_.done >= options_.least;
-}
-
-/// All have done their work: no epoch comes any more.
+/// No epoch comes any more.
 void Decider::settle() {
   state_.prepared = state_.epoch;
   state_.until = Time::never();
 }
 
-/// Prepares an epoch of the members that are left.
-void Decider::change(const std::string& why) {
+void Decider::stop(const std::string& why) {
   const size_t left = state_.members.size();
-  if (!enough(left)) {
-    state_.stopped = true;
-    state_.until = Time::never();
-    const std::string count = left == 1 ? "1 rank is left" : fmt::format("{} ranks are left", left);
-    actions_.emplace_back(
-        Stop{.why = fmt::format("{}: {}, at least {} are needed", why, count, options_.least)});
-    return;
-  }
-  ++state_.prepared;
+  state_.stopped = true;
+  state_.until = Time::never();
+  actions_.emplace_back(
+      Stop{.why = fmt::format("{}: {} {} left, at least {} are needed", why, count(left, "rank"),
+                              left == 1 ? "is" : "are", options_.least)});
+}
+
+// -- who is there ---------------------------------------------------------------------------------
+
+/// More processes may come.
+bool Decider::may_grow() const {
+  return options_.most > 0 && state_.done == 0 &&
+         (!state_.joiners.empty() || std::ranges::any_of(state_.slots, &Slot::usable));
+}
+
+bool Decider::is_enough(size_t members) const {
+  return members > 0 && static_cast<int>(members) + state_.done >= options_.least;
+}
+
+/// Whether the job goes on with so many members; it may have to wait for others.
+bool Decider::goes_on_with(size_t left) const {
+  return is_enough(left) || (left > 0 && may_grow());
+}
+
+bool Decider::has_to_leave(const Member& member) const { return !state_.slots[member.slot].usable; }
+
+size_t Decider::staying() const {
+  const auto leaving = std::ranges::count_if(
+      state_.members, [this](const Member& member) { return has_to_leave(member); });
+  // Without any other member, those that have to leave stay: they have the job's state.
+  const size_t staying = state_.members.size() - static_cast<size_t>(leaving);
+  return staying > 0 ? staying : state_.members.size();
+}
+
+/// Joiners that are not invited yet.
+size_t Decider::waiting() const {
+  return static_cast<size_t>(std::ranges::count_if(
+      state_.joiners, [](const Joiner& joiner) { return joiner.waits && !joiner.invited; }));
+}
+
+void Decider::on(const Started& started) {
+  state_.slots[started.slot].occupant = started.joiner;
+  state_.joiners.push_back({.uuid = started.joiner, .slot = started.slot});
+}
+
+void Decider::on(const Offered& offered) {
+  if (offered.slot >= state_.slots.size()) state_.slots.resize(offered.slot + 1);
+  Slot& slot = state_.slots[offered.slot];
+  if (offered.usable && !slot.usable) slot.failures = 0;
+  slot.usable = offered.usable;
+  if (slot.usable) return;
+  const MemberUuid occupant = slot.occupant;
+  if (slot.occupied && lose_joiner(occupant)) fence(occupant, "its slot is taken away");
+}
+
+// -- from one epoch to the next -------------------------------------------------------------------
+
+void Decider::on(const Ready& ready) {
+  hear_joiner(ready);
+  if (!state_.changing() || ready.epoch != state_.prepared) return;
+  for (Member& member : state_.members) member.ready |= member.uuid == ready.member;
+  commit_if_ready();
+}
+
+void Decider::hear_joiner(const Ready& ready) {
+  const auto joiner = std::ranges::find(state_.joiners, ready.member, &Joiner::uuid);
+  if (joiner == state_.joiners.end()) return;
+  if (!joiner->waits) state_.gather_until = std::min(state_.gather_until, now_ + options_.gather);
+  joiner->waits = true;
+  joiner->ready |= joiner->invited && ready.epoch == state_.prepared;
+}
+
+void Decider::on(const Tick& /*tick*/) {
+  if (!state_.changing() || now_ < state_.until) return;
+  if (state_.at_once || std::ranges::all_of(state_.members, &Member::ready)) return fence_late();
+  change(fmt::format("not all ranks have come to the end of a step after {} s",
+                     in_seconds(options_.step)),
+         /*at_once=*/true);
+}
+
+/// Nobody waits any longer for those that are not ready, nor for more to come.
+void Decider::fence_late() {
+  const std::string why =
+      fmt::format("not ready for the next epoch after {} s", in_seconds(options_.patience));
+  const auto joiners = std::erase_if(state_.joiners, [this](const Joiner& joiner) {
+    if (joiner.ready || !joiner.invited) return false;
+    fence(joiner.uuid, "not ready for the next epoch");
+    note_end(joiner.slot, /*well=*/false, now_);
+    return true;
+  });
+  const auto members = std::erase_if(state_.members, [&](const Member& member) {
+    if (!member.ready) fence(member.uuid, why);
+    return !member.ready;
+  });
+  if (members > 0) return change(fmt::format("{} ranks were {}", members, why), /*at_once=*/true);
   state_.until = now_ + options_.patience;
+  commit_if_ready();
+  if (state_.changing() && joiners == 0)
+    stop(fmt::format("nobody has joined for {} s", in_seconds(options_.patience)));
+}
+
+/// Prepares an epoch of the members that are left, and of the joiners that wait.
+void Decider::change(const std::string& why, bool at_once) {
+  if (!goes_on_with(state_.members.size())) return stop(why);
+  ++state_.prepared;
+  state_.at_once = at_once;
+  state_.until = now_ + (at_once ? options_.patience : options_.step);
   for (Member& member : state_.members) member.ready = false;
-  actions_.emplace_back(Prepare{.epoch = state_.prepared, .why = why});
+  for (Joiner& joiner : state_.joiners) {
+    joiner.ready = false;
+    joiner.invited = joiner.waits;
+  }
+  actions_.emplace_back(Prepare{.epoch = state_.prepared, .at_once = at_once, .why = why});
 }
 
 void Decider::commit_if_ready() {
-  if (!std::ranges::all_of(state_.members, &Member::ready)) return;
+  if (!state_.changing() || state_.members.empty() ||
+      !std::ranges::all_of(state_.members, &Member::ready))
+    return;
+  const auto joining = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::invited));
+  const auto ready = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::ready));
+  if (ready < joining) {
+    state_.until = std::min(state_.until, now_ + options_.answer);
+  } else if (is_enough(staying() + joining)) {
+    commit(joining);
+  }
+}
+
+void Decider::commit(size_t joining) {
+  if (staying() < state_.members.size()) {
+    std::erase_if(state_.members, [this](const Member& member) {
+      if (has_to_leave(member)) fence(member.uuid, "its slot is taken away");
+      return has_to_leave(member);
+    });
+  }
+  for (const Joiner& joiner : state_.joiners) {
+    if (joiner.invited)
+      state_.members.push_back({.uuid = joiner.uuid, .slot = joiner.slot, .since = now_});
+  }
+  std::erase_if(state_.joiners, [](const Joiner& joiner) { return joiner.invited; });
   state_.epoch = state_.prepared;
   state_.until = Time::never();
-  Commit commit{.epoch = state_.epoch, .members = {}};
+  Commit commit{.epoch = state_.epoch, .members = {}, .joined = joining};
   for (Member& member : state_.members) {
     member.ready = false;
     commit.members.push_back(member.uuid);
@@ -110,11 +293,49 @@ void Decider::commit_if_ready() {
   actions_.emplace_back(std::move(commit));
 }
 
+void Decider::follow_up() {
+  if (!state_.stopped) take_in();
+  if (waiting() == 0) state_.gather_until = Time::never();
+  start_joiners();
+}
+
+/// Changes the epoch for joiners that wait, and for members that have to leave.
+void Decider::take_in() {
+  if (!takes_joiners(state_) || state_.members.empty() || state_.done > 0) return;
+  const size_t leaving = state_.members.size() - staying();
+  if (!state_.changing() && leaving > 0 && goes_on_with(staying())) {
+    return change(
+        fmt::format("{} {} to leave", count(leaving, "rank"), leaving == 1 ? "has" : "have"),
+        /*at_once=*/false);
+  }
+  const size_t news = waiting();
+  const bool all_wait = std::ranges::all_of(state_.joiners, &Joiner::waits);
+  if (news == 0 || (!all_wait && now_ < state_.gather_until)) return;
+  // While it changes nobody is in a step: it was paused.
+  change(fmt::format("{} {}", count(news, "rank"), news == 1 ? "joins" : "join"),
+         /*at_once=*/state_.changing());
+}
+
+void Decider::start_joiners() {
+  for (size_t slot = 0; slot < state_.slots.size() && may_start(state_, options_); ++slot) {
+    if (!is_free(state_.slots[slot]) || now_ < state_.slots[slot].free_at) continue;
+    state_.slots[slot].occupied = true;
+    state_.slots[slot].occupant = {};
+    actions_.emplace_back(Start{.slot = slot});
+  }
+}
+
 }  // namespace
 
-State begin(const std::vector<MemberUuid>& members) {
+State begin(const std::vector<MemberUuid>& members, size_t slots) {
   State state;
-  for (const MemberUuid& uuid : members) state.members.push_back({.uuid = uuid});
+  state.slots.resize(std::max(slots, members.size()));
+  for (const MemberUuid& uuid : members) {
+    const size_t slot = state.members.size();
+    state.slots[slot].occupied = true;
+    state.slots[slot].occupant = uuid;
+    state.members.push_back({.uuid = uuid, .slot = slot});
+  }
   return state;
 }
 
@@ -122,7 +343,19 @@ Decision decide(Time now, State state, const Event& event, const Options& option
   if (state.stopped) return {std::move(state), {}};
   Decider decider(now, std::move(state), options);
   std::visit([&](const auto& happened) { decider.on(happened); }, event);
+  decider.follow_up();
   return decider.take();
+}
+
+Time wake(const State& state, const Options& options) {
+  if (state.stopped) return Time::never();
+  Time due = state.until;
+  if (takes_joiners(state)) due = std::min(due, state.gather_until);
+  if (!may_start(state, options)) return due;
+  for (const Slot& slot : state.slots) {
+    if (is_free(slot)) due = std::min(due, slot.free_at);
+  }
+  return due;
 }
 
 }  // namespace corro::coord

@@ -1,19 +1,27 @@
 // Roster: who takes part in a job, epoch after epoch. This is the one place that decides it.
 //
-// A job begins in epoch 0 with all its members. Its epoch is *settled* until a member ends before
-// its work is done. Then the epoch is *changing*:
+// A job has *slots* on its hosts, in each of which one process can be. It begins in epoch 0 with a member in
+// some of them. Its epoch is *settled* until a member ends before its work is done, joiners wait,
+// or a member has to leave. Then the epoch is *changing*:
 //
-//   Prepare    goes to all members. Each of them leaves its engine, and says Ready.
-//   Commit     goes to all members once all that are left are ready. The new epoch has begun, and
-//              the roster is settled again. Ranks are numbered anew, in the old order.
+//   Prepare    goes to all members, and to the joiners that wait. Each leaves its engine, and says
+//              Ready: at once where a member was lost, else at the end of its step.
+//   Commit     goes to all once they are ready. The new epoch has begun, and the roster is settled
+//              again. Ranks are numbered anew: members in the old order, and joiners behind them.
 //
 // A member that ends while the epoch changes starts the change once more, under the next number.
 // So nobody waits for it, and no two epochs have one number. A member that is not ready in time, or
 // that is frozen, is fenced: it counts as ended, and whoever has it kills it. A frozen one without
 // which too few would be left is waited for: it may come back.
 //
-// A member that ends well has done its work. It does not change the epoch, and it counts for the
-// least number of members. With fewer than that the job stops.
+// A job that may grow has a process started in each free slot, up to its most members: a *joiner*.
+// It *waits* once it has said Ready for the first time. Joiners that were started together are
+// taken in together, if they come soon after another. A slot whose process has failed is used
+// again, but later each time.
+//
+// With fewer than the least number of members a job stops. One that may grow is *paused* instead:
+// its epoch goes on changing until enough joiners wait. A member that ends well has done its work.
+// It does not change the epoch, it counts for the least number, and nobody joins from then on.
 //
 // decide() has no clock and no I/O. Its caller reports what has happened, and carries out what was
 // decided, in order.
@@ -34,13 +42,38 @@ namespace corro::coord {
 using MemberUuid = std::array<std::byte, 16>;
 
 struct Options {
-  int least = 1;                                  ///< Members; with fewer the job stops.
-  Duration patience = std::chrono::seconds(600);  ///< For a member to be ready.
+  int least = 1;                                  ///< Members; with fewer the job stops, or waits.
+  int most = 0;                                   ///< Members with joiners; 0: nobody joins.
+  Duration patience = std::chrono::seconds(600);  ///< For members to be ready, and to be enough.
+  Duration step = std::chrono::seconds(300);      ///< For the end of a step, where nobody is lost.
+  Duration gather = std::chrono::seconds(1);      ///< For joiners, after the first one waits.
+  Duration answer = std::chrono::seconds(10);     ///< For a joiner, after all members are ready.
+  Duration back_off = std::chrono::seconds(1);    ///< After the second failure of a slot; doubled.
+  Duration most_back_off = std::chrono::minutes(5);
+  Duration proof = std::chrono::minutes(1);  ///< So long a slot does well to start anew with it.
+};
+
+struct Slot {
+  bool usable = true;     ///< Its host is there.
+  bool occupied = false;  ///< By a process that has not ended, fenced or not.
+  MemberUuid occupant{};  ///< All zeros: it was not started yet.
+  int failures = 0;       ///< In a row.
+  Time free_at{};         ///< Then another process may be started in it.
 };
 
 struct Member {
   MemberUuid uuid{};
+  size_t slot = 0;
+  Time since{};        ///< It is one.
   bool ready = false;  ///< For the epoch that is prepared.
+};
+
+struct Joiner {
+  MemberUuid uuid{};
+  size_t slot = 0;
+  bool waits = false;    ///< It has said Ready.
+  bool invited = false;  ///< To the epoch that is prepared.
+  bool ready = false;    ///< For that.
 };
 
 /// Plain data: a copy is a snapshot.
@@ -48,60 +81,81 @@ struct State {
   uint32_t epoch = 0;           ///< The last one that has begun.
   uint32_t prepared = 0;        ///< The newest number that was given out.
   std::vector<Member> members;  ///< That have not ended, in the order of their ranks.
-  int done = 0;                 ///< Members that have ended well.
+  std::vector<Joiner> joiners;  ///< In the order in which they were started.
+  std::vector<Slot> slots;
+  int done = 0;  ///< Members that have ended well.
   bool stopped = false;
-  Time until = Time::never();  ///< Then members that are not ready are fenced.
+  bool at_once = false;               ///< Members leave in the middle of a step.
+  Time until = Time::never();         ///< Then members that are not ready are fenced, or stopped.
+  Time gather_until = Time::never();  ///< Then the joiners that wait are taken in.
 
   [[nodiscard]] bool changing() const { return prepared != epoch; }
 };
 
-/// A job that begins. `members`: by rank.
-[[nodiscard]] State begin(const std::vector<MemberUuid>& members);
+/// A job that begins. `members`: by rank, and so by slot; further slots are free.
+[[nodiscard]] State begin(const std::vector<MemberUuid>& members, size_t slots);
 
 // -- what happens ---------------------------------------------------------------------------------
 
-/// The process of a member has ended, or its host is lost.
+/// The process of a member or joiner has ended.
 struct Ended {
   MemberUuid member{};
   bool well = false;
-  std::string how;  ///< For people: "rank 1 was killed by SIGKILL".
+  std::string how;         ///< For people: "rank 1 was killed by SIGKILL".
+  bool host_lost = false;  ///< The slot cannot be used any more.
 };
-/// The process of a member does not run, though it has not ended, and others do.
+/// The process of a member or joiner does not run, though it has not ended, and others do.
 struct Frozen {
   MemberUuid member{};
   std::string how;  ///< For people: "rank 1 was stopped by a signal".
 };
-/// A member has left its engine, and waits for this epoch.
+/// A member has left its engine, and waits for this epoch; a joiner waits for any.
 struct Ready {
   MemberUuid member{};
   uint32_t epoch = 0;
 };
-/// Time has passed; see State::until.
+/// The process of a joiner was started, as Start has said.
+struct Started {
+  size_t slot = 0;
+  MemberUuid joiner{};
+};
+/// A slot can be used from now on, or cannot any more: who is there has to leave.
+struct Offered {
+  size_t slot = 0;
+  bool usable = true;
+};
+/// Time has passed; see wake().
 struct Tick {};
-using Event = std::variant<Ended, Frozen, Ready, Tick>;
+using Event = std::variant<Ended, Frozen, Ready, Started, Offered, Tick>;
 
 // -- what is to be done ---------------------------------------------------------------------------
 
-/// To all members: a new epoch comes.
+/// To all members, and to the joiners that wait: a new epoch comes.
 struct Prepare {
   uint32_t epoch = 0;
+  bool at_once = true;  ///< Else members leave at the end of their step.
   std::string why;
 };
 /// To all members: it begins.
 struct Commit {
   uint32_t epoch = 0;
   std::vector<MemberUuid> members;  ///< By rank.
+  size_t joined = 0;                ///< So many of them, the last ones, are new.
 };
-/// This member takes no part any more: its process has to end.
+/// This member or joiner takes no part any more: its process has to end.
 struct Fence {
   MemberUuid member{};
   std::string why;
+};
+/// A process is to be started in this slot.
+struct Start {
+  size_t slot = 0;
 };
 /// The job cannot go on.
 struct Stop {
   std::string why;
 };
-using Action = std::variant<Prepare, Commit, Fence, Stop>;
+using Action = std::variant<Prepare, Commit, Fence, Start, Stop>;
 
 struct Decision {
   State state;
@@ -111,5 +165,8 @@ struct Decision {
 /// What happens next, and why. An event of a member that is none, or of an epoch that is not
 /// prepared, changes nothing.
 [[nodiscard]] Decision decide(Time now, State state, const Event& event, const Options& options);
+
+/// When decide() has to hear a Tick, if nothing happens before.
+[[nodiscard]] Time wake(const State& state, const Options& options);
 
 }  // namespace corro::coord

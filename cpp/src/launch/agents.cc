@@ -53,6 +53,14 @@ Status Agents::listen(io::Epoll& epoll, uint64_t base, Listener listener) {
   return {};
 }
 
+void Agents::add(const JobHost& host) {
+  const size_t number = links_.size();
+  links_.push_back({.host = number, .name = host.name, .heard = monotonic_now()});
+  places_.emplace_back();
+  waiting_.push_back(number);
+  start_waiting();
+}
+
 /// Goes on with the queue, as far as there is room.
 void Agents::start_waiting() {
   const auto starts = [this](const AgentLink& link) {

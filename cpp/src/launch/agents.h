@@ -68,6 +68,8 @@ class Agents {
   Status listen(io::Epoll& epoll, uint64_t base, Listener listener);
   /// For an event of epoll: its key without `base`.
   void dispatch(uint64_t key);
+  /// Starts the agent of another host, which gets the next number.
+  void add(const JobHost& host);
   /// Writes what can be written; whether that is all there was.
   bool flush();
 
@@ -84,6 +86,7 @@ class Agents {
   void enter(uint32_t epoch) { epoch_ = epoch; }
   /// To one agent. Dropped if it is gone.
   void send(size_t host, const agent::Message& message);
+  void tell(size_t host, agent::MessageBody body) { send(host, {all(), std::move(body)}); }
   void send_all(const agent::MessageBody& body);
   void send_all(const agent::Message& message);
   /// To all but one.

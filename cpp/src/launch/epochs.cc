@@ -3,32 +3,46 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <numeric>
 #include <utility>
 #include <variant>
 
+#include "io/random.h"
 #include "launch/rank_start.h"
 
 namespace corro::launch {
 namespace {
 
-std::vector<coord::MemberUuid> uuids_of(const std::vector<agent::Subject>& members) {
+std::vector<coord::MemberUuid> uuids_of(const std::vector<agent::Subject>& members, int count) {
   std::vector<coord::MemberUuid> uuids;
   for (const agent::Subject& member : members) uuids.push_back(member.member);
+  uuids.resize(static_cast<size_t>(count));
   return uuids;
 }
 
 }  // namespace
 
-Epochs::Epochs(const JobFacts& job, std::vector<agent::Subject> members, std::optional<int> least)
+Epochs::Epochs(const JobFacts& job, std::vector<agent::Subject> members,
+               const std::optional<coord::Options>& options)
     : job_(job),
       members_(std::move(members)),
-      ranks_(members_.size()),
+      ranks_(static_cast<size_t>(job.ranks)),
       stopped_(members_.size()),
-      elastic_(least.has_value()),
-      options_{.least = least.value_or(job.ranks)},
-      state_(coord::begin(uuids_of(members_))) {
+      elastic_(options.has_value()),
+      options_(options.value_or(coord::Options{.least = job.ranks})),
+      state_(coord::begin(uuids_of(members_, job.ranks), 0)) {
   std::iota(ranks_.begin(), ranks_.end(), size_t{0});
+  for (size_t host = 0; host < job_.hosts.size(); ++host) {
+    for (int number = 0; number < job_.hosts[host].slots(); ++number)
+      slots_.push_back({.host = host, .number = number});
+  }
+  state_.slots.resize(slots_.size());
+  slot_of_.resize(members_.size());
+  std::iota(slot_of_.begin(), slot_of_.begin() + job.ranks, size_t{0});
+  runs_.resize(members_.size());
+  std::fill_n(runs_.begin(), ranks_.size(), true);
+  for (size_t place = ranks_.size(); place < members_.size(); ++place) left_.insert(place);
 }
 
 std::optional<size_t> Epochs::place_of(const agent::Subject& about) const {
@@ -46,13 +60,23 @@ size_t Epochs::place_of(const coord::MemberUuid& uuid) const {
   return static_cast<size_t>(found - members_.begin());
 }
 
+Seat Epochs::seat(size_t place) const {
+  const Slot& slot = slots_[slot_of_[place]];
+  return {.rank = static_cast<int>(place), .host = slot.host, .local_rank = slot.number};
+}
+
 int Epochs::place_of_rank(int rank) const {
   const bool is_rank = rank >= 0 && static_cast<size_t>(rank) < ranks_.size();
   return is_rank ? static_cast<int>(ranks_[static_cast<size_t>(rank)]) : -1;
 }
 
-Epochs::Orders Epochs::end(size_t place, bool well, const std::string& how, Time now) {
-  return hear(coord::Ended{.member = members_[place].member, .well = well, .how = how}, now);
+Epochs::Orders Epochs::end(size_t place, bool well, const std::string& how, bool host_lost,
+                           Time now) {
+  runs_[place] = false;
+  return hear(
+      coord::Ended{
+          .member = members_[place].member, .well = well, .how = how, .host_lost = host_lost},
+      now);
 }
 
 Epochs::Orders Epochs::see(size_t place, bool stopped, Time now) {
@@ -67,49 +91,112 @@ Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, Time now) {
   return hear(coord::Ready{.member = members_[place].member, .epoch = epoch}, now);
 }
 
-Epochs::Orders Epochs::hear(const coord::Event& event, Time now) {
-  coord::Decision decision = coord::decide(now, std::move(state_), event, options_);
-  state_ = std::move(decision.state);
+Epochs::Orders Epochs::offer(size_t host, const std::string& name, int slots, Time now) {
+  // Hosts that were never there have numbers, too.
+  while (job_.hosts.size() <= host) job_.hosts.push_back({.name = name, .address = ""});
+  int known = 0;
+  for (const Slot& slot : slots_) known += slot.host == host ? 1 : 0;
+  for (; known < slots; ++known) slots_.push_back({.host = host, .number = known});
   Orders orders;
-  for (const coord::Action& action : decision.actions)
-    std::visit([&](const auto& what) { carry_out(what, orders); }, action);
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].host != host) continue;
+    const bool usable = slots_[slot].number < slots;
+    hear(coord::Offered{.slot = slot, .usable = usable}, now, orders);
+  }
   return orders;
 }
 
+Epochs::Orders Epochs::lose_host(size_t host, Time now) {
+  std::set<size_t> occupied;
+  for (size_t place = 0; place < runs_.size(); ++place)
+    if (runs_[place]) occupied.insert(slot_of_[place]);
+  Orders orders;
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].host == host && !occupied.contains(slot))
+      hear(coord::Offered{.slot = slot, .usable = false}, now, orders);
+  }
+  return orders;
+}
+
+Epochs::Orders Epochs::hear(const coord::Event& event, Time now) {
+  Orders orders;
+  hear(event, now, orders);
+  return orders;
+}
+
+void Epochs::hear(const coord::Event& event, Time now, Orders& orders) {
+  coord::Decision decision = coord::decide(now, std::move(state_), event, options_);
+  state_ = std::move(decision.state);
+  for (const coord::Action& action : decision.actions)
+    std::visit([&](const auto& what) { carry_out(what, orders); }, action);
+  for (const coord::Action& action : decision.actions) {
+    if (const auto* start = std::get_if<coord::Start>(&action)) begin(start->slot, now, orders);
+  }
+}
+
+/// A new member: nothing that is said of the one before it in its place is about this one.
+void Epochs::begin(size_t slot, Time now, Orders& orders) {
+  const size_t place = free_place(slot);
+  agent::Subject& member = members_[place];
+  member.epoch = agent::kNoEpochYet;
+  member.rank = static_cast<int32_t>(place);
+  io::fill_random(member.member);
+  slot_of_[place] = slot;
+  runs_[place] = true;
+  stopped_[place] = 0;
+  left_.insert(place);
+  orders.started.push_back(place);
+  hear(coord::Started{.slot = slot, .joiner = member.member}, now, orders);
+}
+
+/// For a process in this slot: the one with its number, if that is free.
+size_t Epochs::free_place(size_t slot) const {
+  if (slot < runs_.size() && !runs_[slot]) return slot;
+  const auto found = std::ranges::find(runs_, false);
+  CORRO_CHECK(found != runs_.end(), runs_.size());
+  return static_cast<size_t>(found - runs_.begin());
+}
+
 void Epochs::carry_out(const coord::Prepare& prepare, Orders& orders) {
-  orders.why = prepare.why;
-  orders.messages.push_back(
-      {{.job = members_[0].job, .epoch = prepare.epoch}, agent::Prepare{.why = prepare.why}});
+  orders.news.push_back({.epoch = prepare.epoch, .why = prepare.why});
+  orders.messages.push_back({{.job = members_[0].job, .epoch = prepare.epoch},
+                             agent::Prepare{.why = prepare.why, .at_once = prepare.at_once}});
 }
 
 void Epochs::carry_out(const coord::Commit& commit, Orders& orders) {
-  orders.begun = true;
+  const size_t before = ranks_.size();
   ranks_.clear();
   for (const coord::MemberUuid& uuid : commit.members) {
     agent::Subject& member = members_[ranks_.emplace_back(place_of(uuid))];
     member.epoch = commit.epoch;
     member.rank = static_cast<int32_t>(ranks_.size()) - 1;
   }
+  left_.clear();
   for (size_t place = 0; place < members_.size(); ++place) {
     if (members_[place].epoch != commit.epoch) left_.insert(place);
   }
-  orders.why = fmt::format("{} of {} ranks go on", ranks_.size(), members_.size());
+  const std::string who =
+      commit.joined == 0
+          ? fmt::format("{} of {} ranks go on", ranks_.size(), before)
+          : fmt::format("{} ranks go on, {} of them new", ranks_.size(), commit.joined);
+  orders.news.push_back({.begun = true, .epoch = commit.epoch, .why = who});
   orders.messages.push_back(announce());
 }
 
 agent::Message Epochs::announce() const {
   std::vector<agent::Subject> by_rank;
-  for (const size_t place : ranks_) by_rank.push_back(members_[place]);
-  return announce_members(job_, by_rank, ranks_);
+  std::vector<size_t> hosts;
+  for (const size_t place : ranks_) {
+    by_rank.push_back(members_[place]);
+    hosts.push_back(seat(place).host);
+  }
+  return announce_members(job_, by_rank, hosts);
 }
 
 void Epochs::carry_out(const coord::Fence& fence, Orders& orders) {
-  orders.fenced.push_back(place_of(fence.member));
+  orders.fenced.push_back({members_[place_of(fence.member)], agent::Signal{.number = SIGKILL}});
 }
 
-void Epochs::carry_out(const coord::Stop& stop, Orders& orders) {
-  orders.stop = true;
-  orders.why = stop.why;
-}
+void Epochs::carry_out(const coord::Stop& stop, Orders& orders) { orders.stop = stop.why; }
 
 }  // namespace corro::launch

@@ -1,9 +1,11 @@
 // Epochs: the members of a job, for its launcher: who they are, which rank each has in the epoch
 // that is, and what the agents are told when the roster (coord/roster.h) begins another one.
 //
-// A member has a *place*: its rank in epoch 0. Logs, and what is said to people, go by places,
-// since ranks are numbered anew in each epoch. A member that an epoch has begun without has *left*:
-// how it ended is no failure of the job.
+// A member has a *place*: its rank in epoch 0, or one behind these. Logs, and what is said to
+// people, go by places, since ranks are numbered anew in each epoch. A place is taken by a process
+// in one of the *slots* of the job's hosts, and then by another one, perhaps elsewhere. Who takes
+// no part in the epoch that is has *left*, or has not joined yet: how it ended is no failure of the
+// job.
 #pragma once
 
 #include <optional>
@@ -20,20 +22,28 @@ namespace corro::launch {
 /// Of one a second.
 inline constexpr int kFrozenLooks = 3;
 
-/// Pure: time is injected. Loop-confined.
+/// Pure, but that a joiner's uuid is drawn: time is injected. Loop-confined.
 class Epochs {
  public:
+  /// What people and --events are told.
+  struct News {
+    bool begun = false;  ///< A new epoch has; else one comes.
+    uint32_t epoch = 0;
+    std::string why;
+  };
   /// What the launcher has to do, in this order.
   struct Orders {
+    std::vector<agent::Message> fenced;    ///< Each ends a process.
     std::vector<agent::Message> messages;  ///< For all agents.
-    std::vector<size_t> fenced;            ///< Places whose processes are to be killed.
-    bool begun = false;                    ///< A new epoch has.
-    std::string why;    ///< Of a new epoch, begun or not, or of the end; "": nothing changes.
-    bool stop = false;  ///< The job cannot go on.
+    std::vector<size_t> started;           ///< Places in which a process is to be started.
+    std::vector<News> news;
+    std::string stop;  ///< Why the job cannot go on; "": it does.
   };
 
-  /// `least`: ranks with which the job goes on; none: every rank is needed.
-  Epochs(const JobFacts& job, std::vector<agent::Subject> members, std::optional<int> least);
+  /// `members`: by place; those of the job's ranks take part from the beginning on. No `options`:
+  /// every rank is needed.
+  Epochs(const JobFacts& job, std::vector<agent::Subject> members,
+         const std::optional<coord::Options>& options);
 
   /// Whether a rank that ends may leave the others going on.
   [[nodiscard]] bool elastic() const { return elastic_; }
@@ -41,6 +51,8 @@ class Epochs {
   [[nodiscard]] size_t places() const { return members_.size(); }
   /// Ranks of the epoch.
   [[nodiscard]] size_t size() const { return ranks_.size(); }
+  /// Where the process in this place is, or was last.
+  [[nodiscard]] Seat seat(size_t place) const;
   /// As messages name the member, in the last epoch that it was in.
   [[nodiscard]] const agent::Subject& subject(size_t place) const { return members_[place]; }
   /// Whom a message is about, whatever the epoch it was said in; none: it is of no process of ours.
@@ -50,29 +62,54 @@ class Epochs {
   /// Who takes part in the epoch, for all agents.
   [[nodiscard]] agent::Message announce() const;
   [[nodiscard]] bool left(size_t place) const { return left_.contains(place); }
+  /// The process in this place has never been a member.
+  [[nodiscard]] bool joins(size_t place) const {
+    return members_[place].epoch == agent::kNoEpochYet;
+  }
 
-  /// A member's process has ended; `how` is for people.
-  Orders end(size_t place, bool well, const std::string& how, Time now);
-  /// A look has seen whether a signal has stopped a member, which it may have done for a moment. One
+  /// A process has ended; `how` is for people.
+  Orders end(size_t place, bool well, const std::string& how, bool host_lost, Time now);
+  /// A look has seen whether a signal has stopped a process, which it may have done for a moment. One
   /// that was stopped in kFrozenLooks looks in a row, beside one that was not, is frozen.
   Orders see(size_t place, bool stopped, Time now);
-  /// A member has left its engine and waits for this epoch.
+  /// A process has left its engine and waits for this epoch; 0: it joins.
   Orders ready(size_t place, uint32_t epoch, Time now);
+  /// So many slots of a host can be used from now on; 0: who is there has to leave. `host`: its
+  /// number, which may be new.
+  Orders offer(size_t host, const std::string& name, int slots, Time now);
+  /// Nobody is started on this host any more. Of the processes there end() tells.
+  Orders lose_host(size_t host, Time now);
   /// Time has passed.
   Orders tick(Time now) { return hear(coord::Tick{}, now); }
-  [[nodiscard]] Time wake() const { return state_.until; }
+  [[nodiscard]] Time wake() const {
+    return elastic_ ? coord::wake(state_, options_) : Time::never();
+  }
 
  private:
   Orders hear(const coord::Event& event, Time now);
+  void hear(const coord::Event& event, Time now, Orders& orders);
+  void begin(size_t slot, Time now, Orders& orders);
   void carry_out(const coord::Prepare& prepare, Orders& orders);
   void carry_out(const coord::Commit& commit, Orders& orders);
   void carry_out(const coord::Fence& fence, Orders& orders);
+  /// begin() does, once all else is carried out.
+  void carry_out(const coord::Start& /*start*/, Orders& /*orders*/) {}
   void carry_out(const coord::Stop& stop, Orders& orders);
   [[nodiscard]] size_t place_of(const coord::MemberUuid& uuid) const;
+  [[nodiscard]] size_t free_place(size_t slot) const;
+
+  /// Of a host.
+  struct Slot {
+    size_t host = 0;
+    int number = 0;
+  };
 
   JobFacts job_;
   std::vector<agent::Subject> members_;  ///< By place.
-  std::vector<size_t> ranks_;            ///< By rank of the epoch: the place.
+  std::vector<Slot> slots_;
+  std::vector<size_t> slot_of_;  ///< By place.
+  std::vector<bool> runs_;       ///< By place: there is a process.
+  std::vector<size_t> ranks_;    ///< By rank of the epoch: the place.
   std::set<size_t> left_;
   std::vector<int> stopped_;  ///< By place: looks in a row in which it was.
   bool elastic_;

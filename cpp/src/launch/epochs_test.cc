@@ -12,6 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 /// Two hosts with two ranks each.
 JobFacts job() {
@@ -27,27 +28,39 @@ JobFacts job() {
 }
 
 Epochs epochs(std::optional<int> least) {
-  return {job(), new_members(wire::digest_of("job"), 4), least};
+  std::optional<coord::Options> options;
+  if (least) options = coord::Options{.least = *least};
+  return {job(), new_members(wire::digest_of("job"), 4), options};
+}
+
+/// The same, with another place on the second host.
+Epochs growing() {
+  JobFacts facts = job();
+  facts.hosts[1].spare = 1;
+  return {facts, new_members(wire::digest_of("job"), 5), coord::Options{.least = 2, .most = 5}};
 }
 
 /// Rank 1 is killed, and the others are ready.
 Epochs::Orders lose_rank_1(Epochs& members) {
-  (void)members.end(1, false, "rank 1 was killed", Time{});
+  (void)members.end(1, false, "rank 1 was killed", false, Time{});
   for (const size_t place : {0U, 2U}) (void)members.ready(place, 1, Time{});
   return members.ready(3, 1, Time{});
 }
 
 TEST(Epochs, TellsAllAgentsThatAnEpochComesAndThatItHasBegun) {
   Epochs members = epochs(2);
-  const Epochs::Orders prepare = members.end(1, false, "rank 1 was killed", Time{});
+  const Epochs::Orders prepare = members.end(1, false, "rank 1 was killed", false, Time{});
   ASSERT_EQ(prepare.messages.size(), 1U);
   EXPECT_EQ(prepare.messages[0].about, (agent::Subject{.job = wire::digest_of("job"), .epoch = 1}));
   EXPECT_EQ(std::get<agent::Prepare>(prepare.messages[0].body).why, "rank 1 was killed");
-  EXPECT_FALSE(prepare.begun);
+  ASSERT_EQ(prepare.news.size(), 1U);
+  EXPECT_FALSE(prepare.news[0].begun);
   for (const size_t place : {0U, 2U}) EXPECT_TRUE(members.ready(place, 1, Time{}).messages.empty());
   const Epochs::Orders commit = members.ready(3, 1, Time{});
   ASSERT_EQ(commit.messages.size(), 1U);
-  EXPECT_TRUE(commit.begun);
+  ASSERT_EQ(commit.news.size(), 1U);
+  EXPECT_TRUE(commit.news[0].begun);
+  EXPECT_EQ(commit.news[0].why, "3 of 4 ranks go on");
   EXPECT_EQ(commit.messages[0].about.epoch, 1U);
   const auto& list = std::get<agent::Members>(commit.messages[0].body).members;
   ASSERT_EQ(list.size(), 3U);
@@ -79,7 +92,7 @@ TEST(Epochs, APlaceKeepsItsNumberAndARankDoesNot) {
 
 TEST(Epochs, WhoIsNotInTheNewEpochHasLeft) {
   Epochs members = epochs(2);
-  (void)members.end(1, false, "rank 1 was killed", Time{});
+  (void)members.end(1, false, "rank 1 was killed", false, Time{});
   EXPECT_FALSE(members.left(1)) << "not before it has begun";
   for (const size_t place : {0U, 2U, 3U}) (void)members.ready(place, 1, Time{});
   EXPECT_TRUE(members.left(1));
@@ -88,10 +101,9 @@ TEST(Epochs, WhoIsNotInTheNewEpochHasLeft) {
 
 TEST(Epochs, WithTooFewTheJobStopsAndNobodyHasLeft) {
   Epochs members = epochs(3);
-  (void)members.end(1, false, "rank 1 was killed", Time{});
-  const Epochs::Orders orders = members.end(0, false, "rank 0 was killed", Time{});
-  EXPECT_TRUE(orders.stop);
-  EXPECT_THAT(orders.why, HasSubstr("2 ranks are left, at least 3 are needed"));
+  (void)members.end(1, false, "rank 1 was killed", false, Time{});
+  const Epochs::Orders orders = members.end(0, false, "rank 0 was killed", false, Time{});
+  EXPECT_THAT(orders.stop, HasSubstr("2 ranks are left, at least 3 are needed"));
   EXPECT_FALSE(members.left(1)) << "it belongs to what has ended the job";
 }
 
@@ -99,7 +111,15 @@ TEST(Epochs, EveryRankIsNeededWhereNobodySaysOtherwise) {
   Epochs members = epochs(std::nullopt);
   EXPECT_FALSE(members.elastic());
   EXPECT_TRUE(epochs(1).elastic());
-  EXPECT_TRUE(members.end(1, false, "rank 1 was killed", Time{}).stop);
+  EXPECT_NE(members.end(1, false, "rank 1 was killed", false, Time{}).stop, "");
+}
+
+/// Whom the orders end.
+std::vector<size_t> fenced_by(const Epochs& members, const Epochs::Orders& orders) {
+  std::vector<size_t> places;
+  for (const agent::Message& message : orders.fenced)
+    places.push_back(members.place_of(message.about).value());
+  return places;
 }
 
 /// All orders of so many looks that see these places stopped.
@@ -108,7 +128,7 @@ std::vector<size_t> fenced_after(Epochs& members, int looks, const std::set<size
   for (int look = 0; look < looks; ++look) {
     for (size_t place = 0; place < 4; ++place) {
       const Epochs::Orders orders = members.see(place, stopped.contains(place), Time{});
-      fenced.insert(fenced.end(), orders.fenced.begin(), orders.fenced.end());
+      for (const size_t one : fenced_by(members, orders)) fenced.push_back(one);
     }
   }
   return fenced;
@@ -125,14 +145,77 @@ TEST(Epochs, WhoIsStoppedForLongBesideOthersIsToBeKilled) {
 
 TEST(Epochs, WhoIsNotReadyInTimeIsToBeKilled) {
   Epochs members = epochs(1);
-  (void)members.end(1, false, "rank 1 was killed", Time{});
+  (void)members.end(1, false, "rank 1 was killed", false, Time{});
   (void)members.ready(0, 1, Time{});
   (void)members.ready(3, 1, Time{});
   ASSERT_NE(members.wake(), Time::never());
   const Epochs::Orders orders = members.tick(members.wake());
-  EXPECT_THAT(orders.fenced, ElementsAre(2U));
+  EXPECT_THAT(fenced_by(members, orders), ElementsAre(2U));
   ASSERT_EQ(orders.messages.size(), 1U);
   EXPECT_EQ(orders.messages[0].about.epoch, 2U);
+}
+
+TEST(Epochs, AProcessIsStartedInAFreePlaceAndJoins) {
+  Epochs members = growing();
+  EXPECT_TRUE(members.left(4)) << "nobody was there yet";
+  EXPECT_THAT(members.tick(Time{}).started, ElementsAre(4U));
+  EXPECT_TRUE(members.joins(4));
+  EXPECT_EQ(members.subject(4).epoch, agent::kNoEpochYet);
+  const Epochs::Orders plan = members.ready(4, 0, Time{});
+  ASSERT_EQ(plan.messages.size(), 1U);
+  EXPECT_FALSE(std::get<agent::Prepare>(plan.messages[0].body).at_once);
+  for (const size_t place : {0U, 1U, 2U, 4U}) (void)members.ready(place, 1, Time{});
+  const Epochs::Orders commit = members.ready(3, 1, Time{});
+  ASSERT_EQ(commit.news.size(), 1U);
+  EXPECT_EQ(commit.news[0].why, "5 ranks go on, 1 of them new");
+  const auto& list = std::get<agent::Members>(commit.messages[0].body).members;
+  ASSERT_EQ(list.size(), 5U);
+  EXPECT_EQ(list[4], (agent::Member{4, members.subject(4).member, 1, 1}));
+  EXPECT_FALSE(members.joins(4));
+  EXPECT_FALSE(members.left(4));
+}
+
+TEST(Epochs, WhatIsSaidOfAProcessIsNotSaidOfTheNextOneInItsPlace) {
+  Epochs members = growing();
+  const agent::Subject before = members.subject(1);
+  EXPECT_THAT(members.end(1, false, "rank 1 was killed", false, Time{}).started,
+              ElementsAre(1U, 4U));
+  EXPECT_EQ(members.place_of(before), std::nullopt);
+  EXPECT_EQ(members.place_of(members.subject(1)), 1U);
+  EXPECT_TRUE(members.left(1));
+}
+
+TEST(Epochs, AHostThatComesLaterHasSlots) {
+  Epochs members = epochs(2);
+  EXPECT_THAT(members.tick(Time{}).started, IsEmpty());
+  JobFacts facts = job();
+  facts.most = 5;
+  Epochs growing{facts, new_members(wire::digest_of("job"), 5),
+                 coord::Options{.least = 2, .most = 5}};
+  EXPECT_THAT(growing.tick(Time{}).started, IsEmpty()) << "no slot is free";
+  EXPECT_THAT(growing.offer(3, "node4", 2, Time{}).started, ElementsAre(4U)) << "2 was never there";
+  EXPECT_EQ(growing.seat(4).host, 3U);
+  EXPECT_EQ(growing.seat(4).local_rank, 0);
+  (void)growing.ready(4, 0, Time{});
+  for (const size_t place : {0U, 1U, 2U, 4U}) (void)growing.ready(place, 1, Time{});
+  const Epochs::Orders commit = growing.ready(3, 1, Time{});
+  ASSERT_EQ(commit.messages.size(), 1U);
+  const auto& list = std::get<agent::Members>(commit.messages[0].body);
+  EXPECT_EQ(list.members[4].host, 3);
+  EXPECT_THAT(list.hosts, ElementsAre("node1", "node2", "node4", "node4"));
+}
+
+TEST(Epochs, AHostWithFewerSlotsHasItsRanksLeave) {
+  Epochs members = growing();
+  const Epochs::Orders orders = members.offer(1, "node2", 1, Time{});
+  ASSERT_EQ(orders.messages.size(), 1U);
+  EXPECT_FALSE(std::get<agent::Prepare>(orders.messages[0].body).at_once);
+}
+
+TEST(Epochs, NothingIsStartedOnAHostThatIsLost) {
+  Epochs members = growing();
+  EXPECT_THAT(members.lose_host(1, Time{}).messages, IsEmpty());
+  EXPECT_THAT(members.end(3, false, "node2 was lost", true, Time{}).started, IsEmpty());
 }
 
 }  // namespace

@@ -173,11 +173,12 @@ Result<std::vector<HostSlots>> read_hosts(const std::string& hosts, const std::s
   return parse_hostfile(*text, hostfile);
 }
 
-Result<std::vector<HostSlots>> place_ranks(std::vector<HostSlots> hosts, int ranks) {
+Result<std::vector<HostSlots>> place_ranks(std::vector<HostSlots> hosts, int ranks,
+                                           const std::string& option) {
   int slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;
   if (ranks > slots) {
-    return wrong(fmt::format("-np {}", ranks),
+    return wrong(fmt::format("{} {}", option, ranks),
                  fmt::format("the hosts have {} slots; give them more, as in: -H {}:{}", slots,
                              hosts[0].name, hosts[0].slots + ranks - slots));
   }

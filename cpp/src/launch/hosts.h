@@ -40,8 +40,10 @@ using TextReader = std::function<Result<std::string>(const std::string& path)>;
                                                         const TextReader& read_text);
 
 /// Gives `ranks` of them places in the order of the hosts, as many as each has slots; those without
-/// a rank are left out. `ranks` 0: all slots. INVALID_ARGUMENT if there are too few. Pure.
-[[nodiscard]] Result<std::vector<HostSlots>> place_ranks(std::vector<HostSlots> hosts, int ranks);
+/// a rank are left out. `ranks` 0: all slots. INVALID_ARGUMENT if there are too few; it names
+/// `option`. Pure.
+[[nodiscard]] Result<std::vector<HostSlots>> place_ranks(std::vector<HostSlots> hosts, int ranks,
+                                                         const std::string& option = "-np");
 
 /// Whether the name is this host's: localhost, the name that it has itself, or that without its
 /// domain. Pure.

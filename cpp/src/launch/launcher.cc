@@ -19,8 +19,10 @@
 #include "io/event.h"
 #include "io/signals.h"
 #include "launch/agents.h"
+#include "launch/arrivals.h"
 #include "launch/caller.h"
 #include "launch/control_socket.h"
+#include "launch/discovery.h"
 #include "launch/epochs.h"
 #include "launch/events.h"
 #include "launch/hint.h"
@@ -92,8 +94,13 @@ class Launcher {
                                  std::move(bytes));
                 }),
         job_(wire::digest_of(plan.job.job_id)),
-        members_(plan.job, new_members(job_, plan.job.ranks), plan.options.least),
-        ends_(members_.places()) {}
+        members_(plan.job, new_members(job_, plan.job.places()), membership_options(plan)),
+        ends_(members_.places()) {
+    for (size_t place = 0; place < ends_.size(); ++place) {
+      ends_[place].rank = static_cast<int>(place);
+      ends_[place].ended = true;
+    }
+  }
 
   [[nodiscard]] int run(const sigset_t& heard) {
     Status started = listen(heard);
@@ -117,11 +124,17 @@ class Launcher {
   }
 
  private:
+  /// None: the job is not elastic.
+  static std::optional<coord::Options> membership_options(const LaunchPlan& plan) {
+    const RunOptions& run = plan.options;
+    if (!run.least && !run.most && run.discovery.empty()) return std::nullopt;
+    return coord::Options{.least = run.least.value_or(plan.job.ranks), .most = plan.job.most};
+  }
   static screen::Screen::Options screen_options(const LaunchPlan& plan) {
     const bool err = isatty(STDERR_FILENO) != 0;
     const bool out = isatty(STDOUT_FILENO) != 0;
     return {.show = plan.options.show,
-            .ranks = plan.job.ranks,
+            .ranks = plan.job.places(),
             .out_is_terminal = out,
             .err_is_terminal = err,
             .colour = out && err && value_of(plan.base, "NO_COLOR").empty(),
@@ -134,7 +147,7 @@ class Launcher {
   void show_sync();
   Status hand_over_call();
   Status start();
-  void start_rank(int rank);
+  void start_rank(size_t place);
 
   // The loop.
   void step();
@@ -143,6 +156,9 @@ class Launcher {
   void on_timers(Time now);
   void carry_out(Stopping::Order order);
   void look(Time now);
+  void look_for_hosts(Time now);
+  void take_hosts(const std::vector<HostSlots>& listed, Time now);
+  [[nodiscard]] bool is_same_host(const JobHost& host, const HostSlots& listed) const;
   void show_wait(const diagnosis::LongWait& wait, Time now);
   void on_input();
   void on_caller();
@@ -172,15 +188,26 @@ class Launcher {
   void tell(size_t rank, agent::MessageBody body) {
     agents_.send(link_of(rank).host, {members_.subject(rank), std::move(body)});
   }
-  [[nodiscard]] AgentLink& link_of(size_t rank) {
-    return agents_[plan_.job.host_of(static_cast<int>(rank))];
+  [[nodiscard]] AgentLink& link_of(size_t rank) { return agents_[members_.seat(rank).host]; }
+  void on_refused(const AgentLink& link, size_t place, const agent::Refused& refused);
+  void refuse_host(const AgentLink& link, const std::string& why);
+  /// A host that the job does not have yet.
+  [[nodiscard]] bool comes(const AgentLink& link) const {
+    return arrivals_ && arrivals_->expects(link.host);
   }
+  void end_unstarted(size_t place, const std::string& why);
   void refuse(const std::string& why) {
     if (refused_.empty()) refused_ = why;
   }
   void on(size_t rank, const agent::ReadyForEpoch& ready);
   void on_rank_end(const RankEnd& end);
   bool goes_on_without(const RankEnd& end);
+  void note_epochs(const std::string& line);
+  /// Ranks may come and go: the job is elastic, and nobody has ended it.
+  [[nodiscard]] bool evolves() const {
+    return members_.elastic() && begun_ && stopping_.undisturbed() && !stopping_.asked();
+  }
+  [[nodiscard]] Time next_epoch_at() const { return evolves() ? members_.wake() : Time::never(); }
   void carry_out(const Epochs::Orders& orders);
   [[nodiscard]] bool is_leaving(const RankEnd& witness) const;
   void ask_missing(const RankEnd& end);
@@ -222,6 +249,9 @@ class Launcher {
 
   EventStream events_;
   std::optional<EventFile> event_file_;
+  std::optional<HostDiscovery> discovery_;  ///< --host-discovery.
+  std::optional<Arrivals> arrivals_;        ///< Beside it.
+  std::string no_hosts_;                    ///< Why its last answer was none; "": it was one.
   diagnosis::HangWatch hang_watch_{plan_.options.long_wait};
   int awaited_ = -1;  ///< The screen says that ranks wait for it; -1: for none.
   Time awaited_since_{};
@@ -262,7 +292,7 @@ Status Launcher::listen(const sigset_t& heard) {
 
 /// Where other hosts take part: until all is known that their ranks need.
 Status Launcher::meet() {
-  Meeting& meeting = meeting_.emplace(plan_, agents_, job_);
+  Meeting& meeting = meeting_.emplace(plan_, agents_);
   CORRO_TRY(agents_.listen(
       epoll_, kAgents,
       {.hear = [this](AgentLink& link, const agent::Message& message) { hear(link, message); },
@@ -322,25 +352,30 @@ Status Launcher::hand_over_call() {
 
 Status Launcher::start() {
   if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
+  if (!plan_.options.discovery.empty()) {
+    discovery_.emplace(plan_.options.discovery, plan_.mask);
+    arrivals_.emplace(plan_, agents_, *meeting_);
+  }
   begun_ = true;
-  for (int rank = 0; rank < plan_.job.ranks; ++rank) start_rank(rank);
+  for (size_t rank = 0; rank < members_.size(); ++rank) start_rank(rank);
   agents_.send_all(members_.announce());
   stopping_.start(plan_.options.timeout, monotonic_now());
   look_at_ = monotonic_now() + kLookPause;
   return {};
 }
 
-void Launcher::start_rank(int rank) {
-  const auto index = static_cast<size_t>(rank);
-  ends_[index].rank = rank;
-  if (agents_.any_remote()) ends_[index].host = link_of(index).name;
+void Launcher::start_rank(size_t place) {
+  const Seat seat = members_.seat(place);
+  ends_[place] = {};
+  ends_[place].rank = seat.rank;
+  if (agents_.any_remote() || discovery_) ends_[place].host = link_of(place).name;
   ++running_;
-  agent::Start start = start_of(plan_, rank, secret_);
-  start.environment.erase("CORRO_MEMBER_UUID");  // Of a job whose rank has started this one.
+  agent::Start start = members_.joins(place) ? joiner_start_of(plan_, seat, secret_)
+                                             : start_of(plan_, seat, secret_);
   if (members_.elastic())
-    start.environment["CORRO_MEMBER_UUID"] = wire::to_hex(members_.subject(index).member);
+    start.environment["CORRO_MEMBER_UUID"] = wire::to_hex(members_.subject(place).member);
   if (start.input == agent::StandardInput::kSent) input_.start(epoll_, kInput);
-  tell(index, start);
+  tell(place, start);
 }
 
 // -- the loop -------------------------------------------------------------------------------------
@@ -376,17 +411,62 @@ void Launcher::dispatch(uint64_t key) {
 Time Launcher::next_timer() const {
   if (meeting_ && meeting_->busy()) return monotonic_now();
   return std::min(
-      {stopping_.wake(), look_at_, deadline_, stacks_.due(), screen_.next_tick(), members_.wake()});
+      {stopping_.wake(), look_at_, deadline_, stacks_.due(), screen_.next_tick(), next_epoch_at(),
+       discovery_ && evolves() ? std::min(discovery_->due(), arrivals_->due()) : Time::never()});
 }
 
 void Launcher::on_timers(Time now) {
   screen_.tick(now);
   if (look_at_ <= now) look(now);
   if (stacks_.due() <= now) control_->answer(stacks_.finish());
-  if (members_.wake() <= now) carry_out(members_.tick(now));
+  if (next_epoch_at() <= now) carry_out(members_.tick(now));
+  if (discovery_ && evolves()) look_for_hosts(now);
   for (Stopping::Order order = stopping_.take(now); order != Stopping::Order::kNone;
        order = stopping_.take(now))
     carry_out(order);
+}
+
+/// Hosts come and go.
+void Launcher::look_for_hosts(Time now) {
+  if (const auto answer = discovery_->poll(now)) {
+    const std::string trouble = answer->ok() ? "" : answer->status().message();
+    if (!trouble.empty() && trouble != no_hosts_) note_epochs(trouble);
+    no_hosts_ = trouble;
+    if (answer->ok()) take_hosts(**answer, now);
+  }
+  for (const Arrivals::Outcome& outcome : arrivals_->take(now)) {
+    const JobHost& host = plan_.job.hosts[outcome.host];
+    if (outcome.status.ok()) {
+      note_epochs(fmt::format("host {} is there", host.name));
+      carry_out(members_.offer(outcome.host, host.name, host.slots(), now));
+    } else {
+      note_epochs(fmt::format("host {} cannot be used: {}", host.name, outcome.status.message()));
+    }
+  }
+}
+
+void Launcher::take_hosts(const std::vector<HostSlots>& listed, Time now) {
+  for (const AgentLink& link : agents_.links()) {
+    JobHost& host = plan_.job.hosts[link.host];
+    if (link.gone || arrivals_->expects(link.host)) continue;
+    const auto found =
+        std::ranges::find_if(listed, [&](const HostSlots& one) { return is_same_host(host, one); });
+    const int slots = found == listed.end() ? 0 : found->slots;
+    host.spare = std::max(host.spare, slots - host.ranks);
+    carry_out(members_.offer(link.host, host.name, slots, now));
+  }
+  for (const HostSlots& one : listed) {
+    const auto is_known = [&](const AgentLink& link) {
+      return !link.gone && is_same_host(plan_.job.hosts[link.host], one);
+    };
+    if (std::ranges::none_of(agents_.links(), is_known) && arrivals_->may_invite(one.name, now))
+      arrivals_->invite(one, now);
+  }
+}
+
+/// The launcher's own host has several names.
+bool Launcher::is_same_host(const JobHost& host, const HostSlots& listed) const {
+  return host.name == listed.name || (host.own && is_own_host(listed.name, plan_.machine.host));
 }
 
 void Launcher::carry_out(Stopping::Order order) {
@@ -458,7 +538,7 @@ void Launcher::on_caller() {
 void Launcher::on_control() {
   control_->poll();
   if (!control_->asked() || stacks_.running()) return;
-  stacks_.begin(plan_.job, ends_, monotonic_now());
+  stacks_.begin(ends_, monotonic_now());
   agents_.send_all(agent::Stacks{});
 }
 
@@ -489,10 +569,17 @@ void Launcher::hear(AgentLink& link, const agent::Message& message) {
   const auto place = members_.place_of(message.about);
   if (!place || &link_of(*place) != &link) return;
   if (const auto* refused = std::get_if<agent::Refused>(&message.body))
-    return refuse(agents_.any_remote() ? fmt::format("host {}: {}", link.name, refused->why)
-                                       : refused->why);
+    return on_refused(link, *place, *refused);
   if (std::holds_alternative<agent::Left>(message.body)) agents_.pass_on(link, message);
   std::visit([&](const auto& body) { on(*place, body); }, message.body);
+}
+
+/// A process was not started. The job does not need one that joins.
+void Launcher::on_refused(const AgentLink& link, size_t place, const agent::Refused& refused) {
+  const std::string why =
+      agents_.any_remote() ? fmt::format("host {}: {}", link.name, refused.why) : refused.why;
+  if (!members_.joins(place)) return refuse(why);
+  end_unstarted(place, why);
 }
 
 /// What an agent says of its host, or has for other hosts.
@@ -500,21 +587,26 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
   if (const auto* hello = std::get_if<agent::Hello>(&message.body)) return on_hello(link, *hello);
   if (const auto* fenced = std::get_if<agent::Fenced>(&message.body))
     return on_fenced(link, *fenced);
-  if (const Status status = meeting_->hear(link, message); !status.ok()) refuse(status.message());
+  if (const Status status = meeting_->hear(link, message); !status.ok())
+    comes(link) ? refuse_host(link, status.message()) : refuse(status.message());
   if (std::holds_alternative<agent::Lacking>(message.body))
     deadline_ = monotonic_now() + kHelloPatience;
   if (const auto* refused = std::get_if<agent::Refused>(&message.body))
-    refuse(fmt::format("host {}: {}", link.name, refused->why));
+    refuse_host(link, refused->why);
   if (const auto* trouble = std::get_if<agent::Trouble>(&message.body))
     screen_.note(fmt::format("corro: {}\n", trouble->text));
   if (std::holds_alternative<agent::Record>(message.body)) agents_.pass_on(link, message);
 }
 
 void Launcher::on_hello(AgentLink& link, const agent::Hello& hello) {
-  meeting_->greet(link);
-  if (hello.version == agent::kMessagesVersion && hello.corro == version_) return;
-  refuse(fmt::format("host {} has corro {}, this one {}; install the same on both", link.name,
-                     hello.corro, version_));
+  const bool fits = hello.version == agent::kMessagesVersion && hello.corro == version_;
+  if (!comes(link)) meeting_->greet(link);
+  if (comes(link) && fits) arrivals_->greet(link);
+  if (fits) return;
+  const std::string why =
+      fmt::format("has corro {}, this one {}; install the same on both", hello.corro, version_);
+  comes(link) ? arrivals_->refuse(link.host, why, monotonic_now())
+              : refuse(fmt::format("host {} {}", link.name, why));
 }
 
 void Launcher::on_fenced(AgentLink& link, const agent::Fenced& fenced) {
@@ -523,17 +615,24 @@ void Launcher::on_fenced(AgentLink& link, const agent::Fenced& fenced) {
     screen_.note("corro: some processes of this job cannot be killed; the kernel holds them\n");
 }
 
+/// A host cannot run ranks. The job does not need one that comes.
+void Launcher::refuse_host(const AgentLink& link, const std::string& why) {
+  comes(link) ? arrivals_->refuse(link.host, why, monotonic_now())
+              : refuse(fmt::format("host {}: {}", link.name, why));
+}
+
 /// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its
 /// ranks are over, and so is a job that needs them.
 void Launcher::lose(const AgentLink& link, const std::string& why) {
+  if (comes(link)) return arrivals_->refuse(link.host, why, monotonic_now());
   if (!begun_) return refuse(fmt::format("host {}: {}", link.name, why));
   const std::string text = fmt::format("host {} was lost: {}", link.name, why);
   if (running_ == 0) return screen_.note(fmt::format("corro: {}\n", text));
   events_.emit({.kind = EventKind::kLost, .host = link.name, .cause = text});
-  const JobHost& host = plan_.job.hosts[link.host];
-  for (int rank = host.first_rank; rank < host.first_rank + host.ranks; ++rank) {
-    RankEnd& end = ends_[static_cast<size_t>(rank)];
-    if (end.ended) continue;
+  if (evolves()) carry_out(members_.lose_host(link.host, monotonic_now()));
+  for (size_t place = 0; place < ends_.size(); ++place) {
+    RankEnd& end = ends_[place];
+    if (end.ended || members_.seat(place).host != link.host) continue;
     end.ended = true;
     end.status = SIGKILL;
     end.when = monotonic_now();
@@ -606,8 +705,7 @@ void Launcher::on(size_t rank, const agent::Seen& seen) {
   const uint64_t before = ends_[rank].flight ? ends_[rank].flight->step : 0;
   learn(rank, seen.end, seen.clock);
   if (ends_[rank].flight && ends_[rank].flight->step > before) emit(EventKind::kStep, rank);
-  if (members_.elastic() && stopping_.undisturbed())
-    carry_out(members_.see(rank, seen.end.paused, monotonic_now()));
+  if (evolves()) carry_out(members_.see(rank, seen.end.paused, monotonic_now()));
   saw(rank);
 }
 
@@ -636,14 +734,16 @@ void Launcher::on_rank_end(const RankEnd& end) {
 /// An elastic job begins a new epoch with the other ranks, unless too few are left, or it is being
 /// ended.
 bool Launcher::goes_on_without(const RankEnd& end) {
-  if (!members_.elastic() || !stopping_.undisturbed() || stopping_.asked()) return false;
+  if (!evolves()) return false;
+  const auto place = static_cast<size_t>(end.rank);
   const bool well = diagnosis::ended_well(end);
   const char* did = well ? "has done its work" : WIFSIGNALED(end.status) ? "was " : "ended with ";
   const std::string how = fmt::format("rank {} {}{}", end.rank, did, describe_status(end));
-  const Epochs::Orders orders = members_.end(static_cast<size_t>(end.rank), well,
-                                             end.lost.empty() ? how : end.lost, monotonic_now());
+  if (members_.joins(place)) note_epochs(how + " before it had joined");
+  const Epochs::Orders orders = members_.end(place, well, end.lost.empty() ? how : end.lost,
+                                             !end.lost.empty(), monotonic_now());
   carry_out(orders);
-  return !orders.stop;
+  return orders.stop.empty();
 }
 
 void Launcher::on(size_t rank, const agent::ReadyForEpoch& ready) {
@@ -651,15 +751,34 @@ void Launcher::on(size_t rank, const agent::ReadyForEpoch& ready) {
 }
 
 void Launcher::carry_out(const Epochs::Orders& orders) {
+  for (const agent::Message& message : orders.fenced) {
+    if (const auto place = members_.place_of(message.about))
+      agents_.send(link_of(*place).host, message);
+  }
   for (const agent::Message& message : orders.messages) agents_.send_all(message);
-  if (orders.begun) agents_.enter(members_.epoch());
-  for (const size_t place : orders.fenced) tell(place, agent::Signal{.number = SIGKILL});
-  if (orders.why.empty()) return;
-  if (!plan_.options.quiet) screen_.note(fmt::format("corro: {}\n", orders.why));
-  if (orders.stop) return;
-  events_.emit({.kind = orders.begun ? EventKind::kEpoch : EventKind::kPrepare,
-                .epoch = orders.messages.back().about.epoch,
-                .cause = orders.why});
+  agents_.enter(members_.epoch());
+  for (const size_t place : orders.started) start_rank(place);
+  for (const Epochs::News& news : orders.news) {
+    note_epochs(news.why);
+    events_.emit({.kind = news.begun ? EventKind::kEpoch : EventKind::kPrepare,
+                  .epoch = news.epoch,
+                  .cause = news.why});
+  }
+  if (!orders.stop.empty()) note_epochs(orders.stop);
+}
+
+/// What becomes of the members, for people.
+void Launcher::note_epochs(const std::string& line) {
+  if (!plan_.options.quiet) screen_.note(fmt::format("corro: {}\n", line));
+}
+
+/// A process that was to join is not there, and will not be.
+void Launcher::end_unstarted(size_t place, const std::string& why) {
+  RankEnd& end = ends_[place];
+  if (std::exchange(end.ended, true)) return;
+  --running_;
+  note_epochs(fmt::format("rank {} does not start: {}", place, why));
+  if (evolves()) carry_out(members_.end(place, /*well=*/false, why, false, monotonic_now()));
 }
 
 /// Whether the witness saw a rank leave that has not ended yet.
@@ -679,7 +798,7 @@ void Launcher::emit(EventKind kind, size_t rank, const std::string& cause) {
   const RankEnd& about = ends_[rank];
   const agent::Subject& member = members_.subject(rank);
   events_.emit({.kind = kind,
-                .epoch = member.epoch,
+                .epoch = members_.joins(rank) ? members_.epoch() : member.epoch,
                 .host = link_of(rank).name,
                 .rank = member.rank,
                 .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
@@ -796,11 +915,11 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
     caller = std::move(*taken);
   }
   const JobSignals signals = block_signals();
-  auto logs = LogFiles::create(plan.job.log_dir, plan.job.ranks);
+  auto logs = LogFiles::create(plan.job.log_dir, plan.job.places());
   if (!logs.ok()) return fail(logs.status());
   std::optional<OutputFiles> files;
   if (!plan.options.output_dir.empty()) {
-    auto created = OutputFiles::create(plan.options.output_dir, plan.job.ranks,
+    auto created = OutputFiles::create(plan.options.output_dir, plan.job.places(),
                                        file_prefix(plan.options.show, screen::local_time));
     if (!created.ok()) return fail(created.status());
     files = std::move(*created);
@@ -816,7 +935,9 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
   if (!epoll.ok()) return fail(epoll.status());
   auto writer = screen::ScreenWriter::create();  // a thread: after the fork
   if (!writer.ok()) return fail(writer.status());
-  Launcher launcher(plan, std::move(agents).value(),
+  LaunchPlan settled = plan;
+  settled.mask = signals.before;
+  Launcher launcher(settled, std::move(agents).value(),
                     {.logs = std::move(logs).value(),
                      .files = std::move(files),
                      .writer = std::move(writer).value()},

@@ -23,21 +23,22 @@ bool reaches(const AgentLink& from, size_t to, const std::string& address) {
 }  // namespace
 
 void Meeting::greet(const AgentLink& link) {
-  if (done()) return;
+  if (!done()) welcome(link);
+}
+
+void Meeting::welcome(const AgentLink& link) {
   if (link.own || (!tree_ && !reader_)) return survey(link);
   if (tree_) announce(link);
 }
 
 void Meeting::announce(const AgentLink& link) {
-  for (agent::Sync& part : tree_->announce())
-    agents_.send(link.host, {{.job = job_}, std::move(part)});
+  for (agent::Sync& part : tree_->announce()) agents_.tell(link.host, std::move(part));
 }
 
 void Meeting::survey(const AgentLink& link) {
-  agents_.send(link.host, {{.job = job_},
-                           agent::Survey{.program = plan_.command.program,
-                                         .directory = plan_.directory,
-                                         .script = plan_.command.script}});
+  agents_.tell(link.host, agent::Survey{.program = plan_.command.program,
+                                        .directory = plan_.directory,
+                                        .script = plan_.command.script});
 }
 
 Status Meeting::hear(AgentLink& link, const agent::Message& message) {
@@ -50,7 +51,7 @@ Status Meeting::hear(AgentLink& link, const agent::Message& message) {
   }
   if (const auto* want = std::get_if<agent::Want>(&message.body); want != nullptr && tree_) {
     CORRO_ASSIGN(agent::Part part, tree_->read_part(*want));
-    agents_.send(link.host, {{.job = job_}, std::move(part)});
+    agents_.tell(link.host, std::move(part));
   }
   return {};
 }
@@ -116,13 +117,16 @@ Status Meeting::advance() {
   CORRO_TRY(tell_hosts_apart(agents_.links(), may_share, plan_.job.hosts));
   plan_.job.master_port = agents_[0].survey->free_port;
   state_ = agents_.size() == 1 ? State::kDone : State::kProbing;
+  // Others may come, and need an address that nobody can try yet.
+  const auto& own = agents_[0].survey->here.addresses;
+  if (done() && !own.empty()) plan_.job.hosts[0].address = own[0];
   if (!done()) probe();
   return {};
 }
 
 Status Meeting::take_survey(AgentLink& link) {
   agent::Surveyed& survey = *link.survey;
-  if (agents_.size() > 1) {
+  if (agents_.size() > 1 || !plan_.options.discovery.empty()) {
     const auto interfaces = find_interface_rule([this](const char* name) {
       const auto found = plan_.base.find(name);
       return found == plan_.base.end() ? std::nullopt : std::optional(found->second);
@@ -148,7 +152,7 @@ void Meeting::probe() {
       probe.targets.push_back(to.survey->here);
       probe.targets.back().host = static_cast<int32_t>(to.host);
     }
-    agents_.send(from.host, {{.job = job_}, std::move(probe)});
+    agents_.tell(from.host, std::move(probe));
   }
 }
 

@@ -27,17 +27,22 @@ namespace corro::launch {
 /// Loop-confined. `plan` and `agents` outlive it.
 class Meeting {
  public:
-  /// Not needed, and done at once, where the only host is the launcher's.
-  Meeting(LaunchPlan& plan, Agents& agents, const wire::Digest& job)
+  /// Not needed, and done at once, where the only host is the launcher's and no other can come.
+  Meeting(LaunchPlan& plan, Agents& agents)
       : plan_(plan),
         agents_(agents),
-        job_(job),
-        state_(agents.size() > 1 || agents.any_remote() ? State::kSurveying : State::kDone) {}
+        state_(agents.size() > 1 || agents.any_remote() || !plan.options.discovery.empty()
+                   ? State::kSurveying
+                   : State::kDone) {}
 
   /// Reads the folder of --sync, and brings it to other hosts. To be called before greet().
   void bring(SyncReader folder) { reader_.emplace(std::move(folder)); }
   /// Its agent is there.
   void greet(const AgentLink& link);
+  /// The same of one that comes when this is done.
+  void welcome(const AgentLink& link);
+  /// What the agent has said of its host: fails where ranks could not run.
+  [[nodiscard]] Status take_survey(AgentLink& link);
   /// What an agent says of its host. Fails where a file of --sync cannot be read any more.
   [[nodiscard]] Status hear(AgentLink& link, const agent::Message& message);
   /// How much of --sync's folder is still to be sent, for people; "": nothing.
@@ -55,7 +60,6 @@ class Meeting {
 
  private:
   enum class State : uint8_t { kSurveying, kProbing, kDone };
-  [[nodiscard]] Status take_survey(AgentLink& link);
   [[nodiscard]] bool has_answered(const AgentLink& link) const;
   void probe();
   void survey(const AgentLink& link);
@@ -63,7 +67,6 @@ class Meeting {
 
   LaunchPlan& plan_;
   Agents& agents_;
-  const wire::Digest job_;
   State state_;
   std::optional<SyncReader> reader_;          ///< Until the folder of --sync is read...
   std::optional<SyncTree> tree_;              ///< ...and from then on.

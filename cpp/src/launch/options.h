@@ -33,9 +33,11 @@ struct RunOptions {
   screen::Show show;
   Bind bind = Bind::kAuto;
   std::optional<int> least;  ///< --min-np; none: every rank is needed.
+  std::optional<int> most;   ///< --max-np; none: nobody joins.
   std::optional<Duration> timeout;
   std::optional<Duration> long_wait;  ///< --long-wait; zero: nobody is named.
   std::string hosts;                  ///< -H.
+  std::string discovery;              ///< --host-discovery: a command that prints them; "": none.
   std::string hostfile;               ///< --hostfile.
   std::string rsh;                    ///< --rsh; "": ssh.
   std::string network;                ///< --network; "": any.

@@ -34,6 +34,8 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
     return {Code::kInvalidArgument,
             fmt::format("-np {}: give 1 to {} ranks", *options.ranks, kMaxRanks)};
   }
+  if (!options.discovery.empty() && !(options.hosts.empty() && options.hostfile.empty()))
+    return {Code::kInvalidArgument, "--host-discovery, -H and --hostfile: give one of them"};
   if (options.timeout && *options.timeout <= Duration::zero()) {
     return {Code::kInvalidArgument, "--timeout: give a time above 0, such as 90, 30m or 2h"};
   }
@@ -73,7 +75,7 @@ std::string new_log_dir(const PlanInputs& inputs, const std::string& name) {
 /// What a rank's environment has beyond what the launcher found in its own.
 Variables added_variables(const LaunchPlan& plan, int rank) {
   Variables added;
-  for (const auto& [name, value] : environment_of(plan, rank)) {
+  for (const auto& [name, value] : environment_of(plan, plan.job.seat_of(rank))) {
     const auto found = plan.inherited.find(name);
     if (found == plan.inherited.end() || found->second != value) added[name] = value;
   }
@@ -129,6 +131,12 @@ Result<std::optional<NamedHosts>> hosts_of_slurm(const RunOptions& options,
 
 /// The hosts of the ranks if they are not just on this one.
 Result<std::optional<NamedHosts>> find_hosts(const RunOptions& options, const PlanInputs& inputs) {
+  if (!options.discovery.empty()) {
+    NamedHosts found;
+    const int slots = options.least.value_or(options.ranks.value_or(1));
+    CORRO_ASSIGN(found.hosts, inputs.discover(options.discovery, slots));
+    return std::optional(std::move(found));
+  }
   if (options.hosts.empty() && options.hostfile.empty()) {
     if (options.allow_single_node) return std::optional<NamedHosts>();
     return hosts_of_slurm(options, inputs);
@@ -138,21 +146,42 @@ Result<std::optional<NamedHosts>> find_hosts(const RunOptions& options, const Pl
   return std::optional(std::move(named));
 }
 
+/// --min-np and --max-np, beside the ranks that start.
+Status check_elastic(const RunOptions& options, int ranks) {
+  if (options.least && (*options.least < 1 || *options.least > ranks)) {
+    return {Code::kInvalidArgument,
+            fmt::format("--min-np {}: give 1 to {}, the number of ranks that start", *options.least,
+                        ranks)};
+  }
+  if (options.most && (*options.most < ranks || *options.most > kMaxRanks)) {
+    return {Code::kInvalidArgument, fmt::format("--max-np {}: give {} to {}; so many ranks start",
+                                                *options.most, ranks, kMaxRanks)};
+  }
+  return {};
+}
+
 /// Which ranks are on which of these hosts.
 Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOptions& options,
                                           const PlanInputs& inputs) {
-  auto placed = place_ranks(named.hosts, options.ranks.value_or(0));
+  // Hosts that are discovered may come and go: all their slots are kept.
+  auto placed = !options.discovery.empty() ? place_ranks(named.hosts, 0)
+                : options.most             ? place_ranks(named.hosts, *options.most, "--max-np")
+                                           : place_ranks(named.hosts, options.ranks.value_or(0));
   if (!placed.ok())
     return named.source.empty() ? placed.status() : placed.status().with_context(named.source);
   std::vector<JobHost> hosts;
-  int rank = 0;
+  int place = 0;
   for (const HostSlots& host : *placed) {
+    const int most = options.most.value_or(options.ranks.value_or(place + host.slots));
+    const int left = std::max(0, options.ranks.value_or(most) - place);
+    const int ranks = std::min(left, host.slots);
     hosts.push_back({.name = host.name,
                      .own = is_here(host.name, inputs),
-                     .first_rank = rank,
-                     .ranks = host.slots,
+                     .first_rank = place,
+                     .ranks = ranks,
+                     .spare = host.slots - ranks,
                      .address = ""});
-    rank += host.slots;
+    place += host.slots;
   }
   return hosts;
 }
@@ -160,11 +189,11 @@ Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOpti
 /// Where the ranks of a host run, and with how many threads, for people.
 std::string describe_host(const LaunchPlan& plan, size_t host) {
   const JobHost& one = plan.job.hosts[host];
-  std::string text = fmt::format(
-      "{} {} on {}", one.ranks == 1 ? "rank" : "ranks",
-      one.ranks == 1 ? fmt::format("{}", one.first_rank)
-                     : fmt::format("{}-{}", one.first_rank, one.first_rank + one.ranks - 1),
-      one.name);
+  std::string text =
+      one.ranks == 0   ? "no rank yet"
+      : one.ranks == 1 ? fmt::format("rank {}", one.first_rank)
+                       : fmt::format("ranks {}-{}", one.first_rank, one.first_rank + one.ranks - 1);
+  text += fmt::format(" on {}", one.name);
   if (!one.address.empty()) text += fmt::format(", reached at {}", one.address);
   return text;
 }
@@ -188,21 +217,23 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
   if (named) {
     CORRO_ASSIGN(plan.job.hosts, spread_ranks(*named, options, inputs));
     plan.hosts_source = named->source;
-    plan.job.ranks = plan.job.hosts.back().first_rank + plan.job.hosts.back().ranks;
+    for (plan.job.ranks = 0; const JobHost& host : plan.job.hosts) plan.job.ranks += host.ranks;
   } else {
     if (!options.allow_single_node)
       plan.unknown_hosts = describe_unknown_hosts(inputs.environment, io::read_small_file);
     const RankChoice choice = choose_ranks(inputs.machine.facts);
     plan.job.ranks = options.ranks.value_or(choice.ranks);
     if (!options.ranks) plan.ranks_reason = choice.reason;
-    plan.job.hosts = {{.name = inputs.machine.host, .ranks = plan.job.ranks, .address = ""}};
+    if (options.most && !options.ranks) plan.job.ranks = std::min(plan.job.ranks, *options.most);
+    plan.job.hosts = {{.name = inputs.machine.host,
+                       .ranks = plan.job.ranks,
+                       .spare = std::max(0, options.most.value_or(0) - plan.job.ranks),
+                       .address = ""}};
   }
-  CORRO_TRY(check_shown_ranks(options.show, plan.job.ranks));
-  if (options.least && (*options.least < 1 || *options.least > plan.job.ranks)) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("--min-np {}: give 1 to {}, the number of ranks that start",
-                              *options.least, plan.job.ranks));
-  }
+  plan.job.most = options.discovery.empty() ? options.most.value_or(0)
+                                            : options.most.value_or(options.ranks.value_or(0));
+  CORRO_TRY(check_shown_ranks(options.show, plan.job.places()));
+  CORRO_TRY(check_elastic(options, plan.job.ranks));
   plan.bindings.resize(plan.job.hosts.size());
   if (plan.job.hosts.size() == 1 && plan.job.hosts[0].own)
     CORRO_TRY(settle_host(plan, 0, inputs.machine));
@@ -217,26 +248,26 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
       options.log_dir.empty() ? new_log_dir(inputs, plan.command.name) : options.log_dir;
   const bool absolute = plan.job.log_dir.starts_with('/');
   plan.job.error_dir = (absolute ? "" : inputs.files.directory + "/") + plan.job.log_dir;
-  CORRO_ASSIGN(const auto known, check_variables(environment_of(plan, 0)));
+  CORRO_ASSIGN(const auto known, check_variables(environment_of(plan, plan.job.seat_of(0))));
   plan.misspelt = find_misspelt(plan.base, known);
   return plan;
 }
 
 Status settle_host(LaunchPlan& plan, size_t host, const agent::Machine& machine) {
   JobHost& settled = plan.job.hosts[host];
-  settled.threads = std::max(1, usable_cores(machine.facts) / settled.ranks);
+  settled.threads = std::max(1, usable_cores(machine.facts) / settled.slots());
   CORRO_ASSIGN(plan.bindings[host],
-               decide_binding(plan.options.bind, settled.ranks, machine.processors));
+               decide_binding(plan.options.bind, settled.slots(), machine.processors));
   return {};
 }
 
-Variables environment_of(const LaunchPlan& plan, int rank) {
-  Variables variables = worker_variables(plan.job, rank, plan.base);
+Variables environment_of(const LaunchPlan& plan, const Seat& seat) {
+  Variables variables = worker_variables(plan.job, seat, plan.base);
   for (const std::string& option : plan.options.env) {
     // What the user sets on the command line wins, MASTER_PORT for example.
     if (option.find('=') != std::string::npos) variables.erase(option.substr(0, option.find('=')));
   }
-  const bool own = plan.job.hosts[plan.job.host_of(rank)].own;
+  const bool own = plan.job.hosts[seat.host].own;
   Variables environment = own ? plan.base : for_other_hosts(plan.base);
   for (auto& [name, value] : variables) environment[name] = value;
   return environment;
@@ -259,9 +290,9 @@ std::string announce_plan(const LaunchPlan& plan) {
     text += fmt::format("corro: {}\n", describe_host(plan, host));
   text += fmt::format("corro: running {}\n", plan.command.program);
   const bool theirs = plan.base.contains("OMP_NUM_THREADS");
-  text +=
-      fmt::format("corro: OMP_NUM_THREADS={} ({})\n", environment_of(plan, 0).at("OMP_NUM_THREADS"),
-                  theirs ? "set by you" : "cores / ranks; set it yourself to change it");
+  text += fmt::format("corro: OMP_NUM_THREADS={} ({})\n",
+                      environment_of(plan, plan.job.seat_of(0)).at("OMP_NUM_THREADS"),
+                      theirs ? "set by you" : "cores / ranks; set it yourself to change it");
   for (size_t host = 0; host < plan.bindings.size(); ++host) {
     const std::string where = plan.bindings.size() == 1 ? "" : " on " + job.hosts[host].name;
     text += fmt::format("corro: binding{}: {}\n", where, describe_binding(plan.bindings[host]));
@@ -274,9 +305,10 @@ std::string describe_plan(const LaunchPlan& plan) {
   std::string text = describe_remarks(plan);
   if (!plan.hosts_source.empty()) text += fmt::format("hosts from {}\n", plan.hosts_source);
   for (const JobHost& host : job.hosts) {
-    text +=
-        fmt::format("host {}: {} {}{}\n", host.name, host.ranks, host.ranks == 1 ? "rank" : "ranks",
-                    plan.ranks_reason.empty() ? "" : ", " + plan.ranks_reason);
+    text += fmt::format("host {}: {} {}{}{}\n", host.name, host.ranks,
+                        host.ranks == 1 ? "rank" : "ranks",
+                        host.spare == 0 ? "" : fmt::format(", {} more may join", host.spare),
+                        plan.ranks_reason.empty() ? "" : ", " + plan.ranks_reason);
   }
   text += "command:";
   for (const std::string& word : plan.command.arguments) text += " " + quoted(word);

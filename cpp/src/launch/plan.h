@@ -2,6 +2,9 @@
 // carries it out.
 #pragma once
 
+#include <signal.h>
+
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +33,7 @@ struct LaunchPlan {
   std::string unknown_hosts;          ///< A line about a scheduler's hosts that are not used.
   std::string ranks_reason;           ///< Why so many ranks; "" if the user said how many.
   std::vector<std::string> misspelt;  ///< Lines about variables, of find_misspelt().
+  sigset_t mask{};                    ///< Of programs that the launcher starts beside ranks.
 };
 
 /// What the plan needs from outside, so that making it is pure.
@@ -39,6 +43,9 @@ struct PlanInputs {
   FileFacts files;
   std::string own_directory;  ///< Of the corro program.
   TextReader read_hostfile;
+  /// Hosts of --host-discovery, once there are enough slots.
+  std::function<Result<std::vector<HostSlots>>(const std::string& command, int slots)> discover =
+      nullptr;
   std::string job_id;
   std::string time;  ///< "20261121-111249", for the log directory.
   int master_port = 0;
@@ -52,7 +59,7 @@ struct PlanInputs {
 [[nodiscard]] Status settle_host(LaunchPlan& plan, size_t host, const agent::Machine& machine);
 
 /// The whole environment of a rank; on another host beside what there is.
-[[nodiscard]] Variables environment_of(const LaunchPlan& plan, int rank);
+[[nodiscard]] Variables environment_of(const LaunchPlan& plan, const Seat& seat);
 
 /// What is said before the first rank starts: "" without --verbose if the user said how many.
 [[nodiscard]] std::string announce_plan(const LaunchPlan& plan);

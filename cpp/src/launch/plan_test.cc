@@ -357,7 +357,7 @@ TEST(MakePlan, RefusesToShowRanksThatWillNotExist) {
 
 TEST(Environment, HasOurNamesAndTorchruns) {
   const auto plan = make_plan(run({"train.py"}, 4), inputs());
-  const Variables rank = environment_of(*plan, 3);
+  const Variables rank = environment_of(*plan, plan->job.seat_of(3));
   const Variables wanted = {
       {"CORRO_RUN", "1"},
       {"CORRO_RANK", "3"},
@@ -396,12 +396,13 @@ TEST(Environment, KeepsWhatTheUserHasSet) {
   facts.environment["MASTER_PORT"] = "1";
   RunOptions options = run({"train.py"}, 2);
   auto plan = make_plan(options, facts);
-  EXPECT_EQ(environment_of(*plan, 0).at("OMP_NUM_THREADS"), "3");
-  EXPECT_EQ(environment_of(*plan, 0).at("MASTER_PORT"), "23456") << "left by an earlier job";
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(0)).at("OMP_NUM_THREADS"), "3");
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(0)).at("MASTER_PORT"), "23456")
+      << "left by an earlier job";
   options.env = {"MASTER_PORT=4711", "A=b=c", "HOME"};
   plan = make_plan(options, facts);
-  EXPECT_EQ(environment_of(*plan, 0).at("MASTER_PORT"), "4711") << "asked for";
-  EXPECT_EQ(environment_of(*plan, 0).at("A"), "b=c");
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(0)).at("MASTER_PORT"), "4711") << "asked for";
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(0)).at("A"), "b=c");
 }
 
 TEST(Environment, RefusesVariablesThatMakeNoSense) {
@@ -499,7 +500,7 @@ TEST(SeveralHosts, RanksKnowTheirPlaces) {
   EXPECT_FALSE(plan->job.hosts[1].own);
   plan->job.hosts[0].address = "10.0.0.1";
   plan->job.hosts[1].address = "10.0.0.2";
-  const Variables last = environment_of(*plan, 4);
+  const Variables last = environment_of(*plan, plan->job.seat_of(4));
   const Variables expected = {
       {"CORRO_RANK", "4"},       {"CORRO_LOCAL_RANK", "2"}, {"CORRO_LOCAL_SIZE", "3"},
       {"CORRO_NODE_RANK", "1"},  {"CORRO_NODES", "2"},      {"CORRO_LISTEN", "10.0.0.2"},
@@ -510,11 +511,12 @@ TEST(SeveralHosts, RanksKnowTheirPlaces) {
                               {"HOROVOD_CROSS_RANK", "0"}, {"HOROVOD_CROSS_SIZE", "1"},
                               {"HOROVOD_HOSTNAME", "b"}};
   for (const auto& [name, value] : horovods) EXPECT_EQ(value_of(last, name), value) << name;
-  EXPECT_EQ(environment_of(*plan, 3).at("HOROVOD_CROSS_RANK"), "1") << "both hosts have two ranks";
-  EXPECT_EQ(environment_of(*plan, 3).at("HOROVOD_CROSS_SIZE"), "2");
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(3)).at("HOROVOD_CROSS_RANK"), "1")
+      << "both hosts have two ranks";
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(3)).at("HOROVOD_CROSS_SIZE"), "2");
   for (const auto& [name, value] : expected) EXPECT_EQ(value_of(last, name), value) << name;
-  EXPECT_EQ(environment_of(*plan, 0).at("CORRO_LISTEN"), "10.0.0.1");
-  EXPECT_EQ(environment_of(*plan, 1).at("LOCAL_RANK"), "1");
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(0)).at("CORRO_LISTEN"), "10.0.0.1");
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(1)).at("LOCAL_RANK"), "1");
 }
 
 TEST(SeveralHosts, GetWhatIsNotOfThisHost) {
@@ -523,8 +525,8 @@ TEST(SeveralHosts, GetWhatIsNotOfThisHost) {
   facts.environment["DISPLAY"] = ":0";
   facts.environment["LEARNING_RATE"] = "0.1";
   const auto plan = make_plan(run_on("node7,b"), facts);
-  EXPECT_EQ(environment_of(*plan, 0).at("HOME"), "/home/me");
-  const Variables other = environment_of(*plan, 1);
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(0)).at("HOME"), "/home/me");
+  const Variables other = environment_of(*plan, plan->job.seat_of(1));
   for (const char* name : {"HOME", "SSH_AUTH_SOCK", "DISPLAY", "TORCHELASTIC_ERROR_FILE"})
     EXPECT_FALSE(other.contains(name)) << name;
   EXPECT_EQ(other.at("LEARNING_RATE"), "0.1");
@@ -537,7 +539,7 @@ TEST(SeveralHosts, AreSettledWhenTheySayWhatTheyHave) {
   agent::Machine machine;
   machine.facts.cores = 8;
   ASSERT_TRUE(settle_host(*plan, 0, machine).ok());
-  EXPECT_EQ(environment_of(*plan, 0).at("OMP_NUM_THREADS"), "4");
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(0)).at("OMP_NUM_THREADS"), "4");
   plan->options.bind = Bind::kCore;
   EXPECT_EQ(settle_host(*plan, 0, machine).code(), Code::kFailedPrecondition) << "no processors";
 }

@@ -23,39 +23,49 @@ std::optional<winsize> terminal_size(int fd) {
   return size;
 }
 
-agent::Start start_of(const LaunchPlan& plan, int rank, const wire::Secret& secret) {
+agent::Start start_of(const LaunchPlan& plan, const Seat& seat, const wire::Secret& secret) {
   agent::Start start{.job = plan.job.job_id,
-                     .agent = plan.job.agent_on(plan.job.host_of(rank)),
+                     .agent = plan.job.agent_on(seat.host),
                      .secret = secret,
                      .size = plan.job.ranks,
                      .program = plan.command.program,
                      .arguments = plan.command.arguments,
-                     .environment = environment_of(plan, rank)};
-  const size_t host_number = plan.job.host_of(rank);
-  const JobHost& host = plan.job.hosts[host_number];
+                     .environment = environment_of(plan, seat)};
+  // Of a job whose rank has started this one.
+  for (const char* name : {"CORRO_MEMBER_UUID", "CORRO_JOINS"}) start.environment.erase(name);
+  const JobHost& host = plan.job.hosts[seat.host];
   if (!host.own) {
     start.directory = plan.directory;
     start.adds_environment = true;
   }
-  const Binding& binding = plan.bindings[host_number];
-  if (!binding.ranks.empty()) {
-    const std::vector<int>& processors = binding.ranks[static_cast<size_t>(rank - host.first_rank)];
+  const Binding& binding = plan.bindings[seat.host];
+  if (const auto slot = static_cast<size_t>(seat.local_rank); slot < binding.ranks.size()) {
+    const std::vector<int>& processors = binding.ranks[slot];
     start.processors.assign(processors.begin(), processors.end());
   }
   // Ranks are in the background, where a terminal cannot be read: the launcher reads it for them.
   const bool inherits = host.own && isatty(STDIN_FILENO) == 0;
-  if (rank == 0)
+  if (seat.rank == 0)
     start.input = inherits ? agent::StandardInput::kInherited : agent::StandardInput::kSent;
-  if (has_screen(plan, rank)) {
+  if (has_screen(plan, seat.rank)) {
     start.out_terminal = terminal_size(STDOUT_FILENO);
     start.err_terminal = terminal_size(STDERR_FILENO);
   }
   return start;
 }
 
-std::vector<agent::Subject> new_members(const wire::Digest& job, int ranks) {
+agent::Start joiner_start_of(const LaunchPlan& plan, const Seat& seat, const wire::Secret& secret) {
+  LaunchPlan full = plan;
+  full.job = plan.job.full();
+  agent::Start start = start_of(full, seat, secret);
+  start.environment["CORRO_JOINS"] = "1";
+  start.input = agent::StandardInput::kNone;
+  return start;
+}
+
+std::vector<agent::Subject> new_members(const wire::Digest& job, int places) {
   std::vector<agent::Subject> members;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < places; ++rank) {
     agent::Subject& member = members.emplace_back(
         agent::Subject{.job = job, .epoch = 0, .rank = rank, .incarnation = 1});
     io::fill_random(member.member);
@@ -64,16 +74,15 @@ std::vector<agent::Subject> new_members(const wire::Digest& job, int ranks) {
 }
 
 agent::Message announce_members(const JobFacts& job, std::span<const agent::Subject> members,
-                                std::span<const size_t> places) {
+                                std::span<const size_t> hosts) {
   agent::Members list;
   for (const JobHost& host : job.hosts) list.hosts.push_back(host.name);
   for (size_t i = 0; i < members.size(); ++i) {
     const agent::Subject& member = members[i];
-    list.members.push_back(
-        {.rank = member.rank,
-         .uuid = member.member,
-         .incarnation = member.incarnation,
-         .host = static_cast<int32_t>(job.host_of(static_cast<int>(places[i])))});
+    list.members.push_back({.rank = member.rank,
+                            .uuid = member.member,
+                            .incarnation = member.incarnation,
+                            .host = static_cast<int32_t>(hosts[i])});
   }
   return {{.job = members[0].job, .epoch = members[0].epoch}, std::move(list)};
 }

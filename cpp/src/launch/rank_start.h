@@ -10,15 +10,20 @@
 namespace corro::launch {
 
 /// Asks for a terminal where the launcher's own streams are one and show this rank as it is.
-[[nodiscard]] agent::Start start_of(const LaunchPlan& plan, int rank, const wire::Secret& secret);
+[[nodiscard]] agent::Start start_of(const LaunchPlan& plan, const Seat& seat,
+                                    const wire::Secret& secret);
+/// The same for one that joins later, and has no input. Its variables say what they would if all
+/// slots had a rank.
+[[nodiscard]] agent::Start joiner_start_of(const LaunchPlan& plan, const Seat& seat,
+                                           const wire::Secret& secret);
 
-/// The ranks of a job that begins, each a new member in its first incarnation; of epoch 0.
-[[nodiscard]] std::vector<agent::Subject> new_members(const wire::Digest& job, int ranks);
-/// Who they are, for all agents. `members`: by rank, of one epoch; `places`: their ranks in epoch 0,
-/// by which their hosts are known. Pure.
+/// The places of a job that begins, each with a new member in its first incarnation; of epoch 0.
+[[nodiscard]] std::vector<agent::Subject> new_members(const wire::Digest& job, int places);
+/// Who they are, for all agents. `members`: by rank, of one epoch; `hosts`: the number of each one's
+/// host. Pure.
 [[nodiscard]] agent::Message announce_members(const JobFacts& job,
                                               std::span<const agent::Subject> members,
-                                              std::span<const size_t> places);
+                                              std::span<const size_t> hosts);
 
 /// The size of the terminal behind `fd`; nothing if it is none.
 [[nodiscard]] std::optional<winsize> terminal_size(int fd);

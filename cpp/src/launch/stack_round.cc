@@ -11,19 +11,15 @@ constexpr std::string_view kAsked = "its host does not answer";
 
 }  // namespace
 
-void StackRound::begin(const JobFacts& job, std::span<const diagnosis::RankEnd> ends, Time now) {
+void StackRound::begin(std::span<const diagnosis::RankEnd> ends, Time now) {
   ranks_.clear();
   waiting_ = 0;
   for (int rank = 0; rank < std::ssize(ends); ++rank) {
     const diagnosis::RankEnd& end = ends[static_cast<size_t>(rank)];
-    const std::string& host = job.hosts[job.host_of(rank)].name;
-    const std::string_view missing = end.ended      ? "has ended"
-                                     : end.pid == 0 ? "not started yet"
-                                                    : kAsked;
-    ranks_.push_back({.rank = rank,
-                      .host = job.hosts.size() == 1 ? "" : host,
-                      .text = "",
-                      .missing = std::string(missing)});
+    const std::string_view missing = end.pid == 0 ? "not started yet"
+                                     : end.ended  ? "has ended"
+                                                  : kAsked;
+    ranks_.push_back({.rank = rank, .host = end.host, .text = "", .missing = std::string(missing)});
     if (missing == kAsked) ++waiting_;
   }
   due_ = waiting_ == 0 ? now : now + kPatience;

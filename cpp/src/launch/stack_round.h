@@ -8,7 +8,6 @@
 #include "agent/messages.h"
 #include "base/clock.h"
 #include "diagnosis/stacks.h"
-#include "launch/worker_env.h"
 
 namespace corro::launch {
 
@@ -16,7 +15,7 @@ namespace corro::launch {
 class StackRound {
  public:
   /// Starts to wait for the answer of each rank that runs.
-  void begin(const JobFacts& job, std::span<const diagnosis::RankEnd> ends, Time now);
+  void begin(std::span<const diagnosis::RankEnd> ends, Time now);
   [[nodiscard]] bool running() const { return due_ != Time::never(); }
   void take(size_t rank, const agent::Stack& stack);
   /// When finish() has to be called: at once if all have answered; never if nothing was asked.

@@ -9,17 +9,15 @@ namespace {
 using testing::HasSubstr;
 
 TEST(StackRound, WaitsOnlyForRanksThatRun) {
-  JobFacts job;
-  job.hosts.resize(1);
   std::vector<diagnosis::RankEnd> ends(3);
   StackRound round;
-  round.begin(job, ends, Time{});
+  round.begin(ends, Time{});
   EXPECT_EQ(round.due(), Time{}) << "nobody is there to answer";
   EXPECT_THAT(round.finish(), HasSubstr("ranks 0-2: not started yet"));
 
   for (int rank = 1; rank < 3; ++rank)
     ends[static_cast<size_t>(rank)] = {.rank = rank, .pid = 4711, .ended = rank == 2};
-  round.begin(job, ends, Time{});
+  round.begin(ends, Time{});
   EXPECT_GT(round.due(), Time{});
   round.take(1, {.text = "", .missing = "says nothing"});
   EXPECT_EQ(round.due(), Time{});

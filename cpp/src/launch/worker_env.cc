@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <utility>
 
 namespace corro::launch {
 namespace {
@@ -16,20 +17,20 @@ bool is_name(std::string_view text) {
          std::string_view::npos;
 }
 
-constexpr std::array kReserved = {
-    "CORRO_RUN",       "CORRO_RANK",  "CORRO_SIZE",   "CORRO_LOCAL_RANK", "CORRO_LOCAL_SIZE",
-    "CORRO_NODE_RANK", "CORRO_NODES", "CORRO_JOB_ID", "CORRO_AGENT",      "CORRO_MEMBER_UUID"};
+constexpr std::array kReserved = {"CORRO_RUN",         "CORRO_RANK",       "CORRO_SIZE",
+                                  "CORRO_LOCAL_RANK",  "CORRO_LOCAL_SIZE", "CORRO_NODE_RANK",
+                                  "CORRO_NODES",       "CORRO_JOB_ID",     "CORRO_AGENT",
+                                  "CORRO_MEMBER_UUID", "CORRO_JOINS"};
 
-void add_torchrun_names(const JobFacts& job, int rank, Variables& variables) {
-  const size_t node = job.host_of(rank);
-  const JobHost& host = job.hosts[node];
+void add_torchrun_names(const JobFacts& job, const Seat& seat, Variables& variables) {
+  const JobHost& host = job.hosts[seat.host];
   const std::string& master = job.hosts[0].address;
-  for (const char* name : {"RANK", "ROLE_RANK"}) variables[name] = std::to_string(rank);
-  variables["LOCAL_RANK"] = std::to_string(rank - host.first_rank);
+  for (const char* name : {"RANK", "ROLE_RANK"}) variables[name] = std::to_string(seat.rank);
+  variables["LOCAL_RANK"] = std::to_string(seat.local_rank);
   for (const char* name : {"WORLD_SIZE", "ROLE_WORLD_SIZE"})
     variables[name] = std::to_string(job.ranks);
   variables["LOCAL_WORLD_SIZE"] = std::to_string(host.ranks);
-  variables["GROUP_RANK"] = std::to_string(node);
+  variables["GROUP_RANK"] = std::to_string(seat.host);
   variables["GROUP_WORLD_SIZE"] = std::to_string(job.hosts.size());
   variables["ROLE_NAME"] = "default";
   variables["MASTER_ADDR"] = master.empty() ? "127.0.0.1" : master;
@@ -40,23 +41,22 @@ void add_torchrun_names(const JobFacts& job, int rank, Variables& variables) {
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";  // rank 0 opens the store at MASTER_PORT
   if (host.own)
     variables["TORCHELASTIC_ERROR_FILE"] =
-        fmt::format("{}/rank-{}.error.json", job.error_dir, rank);
+        fmt::format("{}/rank-{}.error.json", job.error_dir, seat.rank);
 }
 
 /// Scripts of Horovod read them. Cross rank: the place of the rank's host among those that have its
 /// local rank.
-void add_horovod_names(const JobFacts& job, int rank, Variables& variables) {
-  const JobHost& host = job.hosts[job.host_of(rank)];
-  const int local_rank = rank - host.first_rank;
+void add_horovod_names(const JobFacts& job, const Seat& seat, Variables& variables) {
+  const JobHost& host = job.hosts[seat.host];
   int cross_rank = 0;
   int cross_size = 0;
   for (const JobHost& one : job.hosts) {
     if (&one == &host) cross_rank = cross_size;
-    cross_size += one.ranks > local_rank ? 1 : 0;
+    cross_size += one.ranks > seat.local_rank ? 1 : 0;
   }
-  for (const auto& [name, value] : {std::pair("RANK", rank),
+  for (const auto& [name, value] : {std::pair("RANK", seat.rank),
                                     {"SIZE", job.ranks},
-                                    {"LOCAL_RANK", local_rank},
+                                    {"LOCAL_RANK", seat.local_rank},
                                     {"LOCAL_SIZE", host.ranks},
                                     {"CROSS_RANK", cross_rank},
                                     {"CROSS_SIZE", cross_size}})
@@ -69,6 +69,18 @@ void add_horovod_names(const JobFacts& job, int rank, Variables& variables) {
 size_t JobFacts::host_of(int rank) const {
   const auto next = std::ranges::upper_bound(hosts, rank, {}, &JobHost::first_rank);
   return static_cast<size_t>(next - hosts.begin()) - 1;
+}
+
+Seat JobFacts::seat_of(int rank) const {
+  const size_t host = host_of(rank);
+  return {.rank = rank, .host = host, .local_rank = rank - hosts[host].first_rank};
+}
+
+JobFacts JobFacts::full() const {
+  JobFacts job = *this;
+  job.ranks = places();
+  for (JobHost& host : job.hosts) host.ranks += std::exchange(host.spare, 0);
+  return job;
 }
 
 Result<Variables> apply_env_options(Variables inherited, const std::vector<std::string>& options) {
@@ -92,23 +104,22 @@ Result<Variables> apply_env_options(Variables inherited, const std::vector<std::
   return inherited;
 }
 
-Variables worker_variables(const JobFacts& job, int rank, const Variables& base) {
+Variables worker_variables(const JobFacts& job, const Seat& seat, const Variables& base) {
   Variables variables;
   variables["CORRO_RUN"] = "1";
-  variables["CORRO_RANK"] = std::to_string(rank);
+  variables["CORRO_RANK"] = std::to_string(seat.rank);
   variables["CORRO_SIZE"] = std::to_string(job.ranks);
-  const size_t node = job.host_of(rank);
-  const JobHost& host = job.hosts[node];
-  variables["CORRO_LOCAL_RANK"] = std::to_string(rank - host.first_rank);
+  const JobHost& host = job.hosts[seat.host];
+  variables["CORRO_LOCAL_RANK"] = std::to_string(seat.local_rank);
   variables["CORRO_LOCAL_SIZE"] = std::to_string(host.ranks);
-  variables["CORRO_NODE_RANK"] = std::to_string(node);
+  variables["CORRO_NODE_RANK"] = std::to_string(seat.host);
   variables["CORRO_NODES"] = std::to_string(job.hosts.size());
   if (!host.address.empty()) variables["CORRO_LISTEN"] = host.address;
   if (!host.id.empty()) variables["CORRO_HOST_ID"] = host.id;
   variables["CORRO_JOB_ID"] = job.job_id;
-  variables["CORRO_AGENT"] = job.agent_on(node);
-  add_torchrun_names(job, rank, variables);
-  add_horovod_names(job, rank, variables);
+  variables["CORRO_AGENT"] = job.agent_on(seat.host);
+  add_torchrun_names(job, seat, variables);
+  add_horovod_names(job, seat, variables);
   // Lines reach the screen when they are printed; a crash in native code shows its Python stack.
   const Variables defaults = {{"PYTHONUNBUFFERED", "1"},
                               {"PYTHONFAULTHANDLER", "1"},

@@ -1,0 +1,66 @@
+// HostDiscovery: asks a program of the user's, again and again, which hosts there are.
+//
+//   waiting   until a second after the last answer
+//   asking    it runs, and what it prints is kept. It has 30 s
+//
+// Each run ends in an answer: the hosts, or why there are none. What was known before holds then.
+#pragma once
+
+#include <signal.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/worker.h"
+#include "base/clock.h"
+#include "launch/hosts.h"
+#include "launch/options.h"
+
+namespace corro::launch {
+
+inline constexpr Duration kDiscoveryPause = std::chrono::seconds(1);
+inline constexpr Duration kDiscoveryPatience = std::chrono::seconds(30);
+
+/// Loop-confined. Nobody else reaps the program.
+class HostDiscovery {
+ public:
+  using Answer = Result<std::vector<HostSlots>>;
+
+  /// `command`: for /bin/sh. It prints a line for each host, as in a hostfile. `mask`: its signal
+  /// mask.
+  HostDiscovery(std::string command, const sigset_t& mask)
+      : command_(std::move(command)), mask_(mask) {}
+  HostDiscovery(const HostDiscovery&) = delete;
+  HostDiscovery& operator=(const HostDiscovery&) = delete;
+  ~HostDiscovery() { end(); }
+
+  /// Starts the program when it is time, and returns what it has said once it has ended. The
+  /// failure is one line: it ended with a status, printed what are no hosts, or takes too long.
+  [[nodiscard]] std::optional<Answer> poll(Time now);
+  /// When poll() has something to do.
+  [[nodiscard]] Time due() const;
+
+ private:
+  Answer finish(Time now, const Status& failure);
+  Status start();
+  void read_all();
+  void end();
+
+  std::string command_;
+  sigset_t mask_;
+  std::optional<agent::Worker> program_;  ///< While it runs.
+  std::string printed_, said_;            ///< On its two streams.
+  Time next_{};                           ///< A look at it, or its start.
+  Time until_ = Time::never();
+};
+
+/// Asks until there are `slots` in all: blocks for at most `patience`. `wait` hears of each answer
+/// that has too few, or of why there is none, once for several alike. The last failure, or
+/// DEADLINE_EXCEEDED with what was found.
+[[nodiscard]] HostDiscovery::Answer wait_for_hosts(
+    const std::string& command, const sigset_t& mask, int slots, Duration patience,
+    const std::function<void(const std::string&)>& wait);
+
+}  // namespace corro::launch
