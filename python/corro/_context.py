@@ -13,8 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from corro import _arguments
-from corro._membership import Membership, is_elastic, patience
+from corro._membership import Membership, is_elastic, is_joiner, patience
 from corro.errors import (
+    AbortedError,
     AlreadyExistsError,
     CorroError,
     FailedPreconditionError,
@@ -22,7 +23,7 @@ from corro.errors import (
 )
 
 if TYPE_CHECKING:
-    from weakref import WeakKeyDictionary, WeakSet
+    from weakref import ReferenceType, WeakKeyDictionary, WeakSet
 
     from corro import _native
     from corro._waits import WaitWatch
@@ -137,6 +138,7 @@ class Context:
         self._carried: WeakKeyDictionary[Carried, None] = WeakKeyDictionary()
         self._groups: WeakSet[Group] = WeakSet((self.world,))
         self.watches: list[WaitWatch] = []
+        self.left = ""  # Why this rank has left the epoch, once it has.
         _open.append(self)
 
     def new_group(self, ranks: Sequence[int], name: str | None = None) -> Group:
@@ -170,6 +172,16 @@ class Context:
             gc.collect()  # When others go is not the same on all ranks. Takes 0.1 s with torch.
         return [one for one in self._carried if one._is_in_use()]
 
+    def leave(self, why: str) -> None:
+        """Leaves the epoch: operations fail from now on, also those of a rank that is alone."""
+        self.left = why
+        self.engine.end_epoch(why)
+
+    def check_there(self) -> None:
+        """Raises AbortedError if this rank has left the epoch."""
+        if self.left:
+            raise AbortedError(f"the epoch has ended: {self.left}")
+
     def end_epoch(self) -> None:
         """Closes; a new epoch comes."""
         self.close()
@@ -195,6 +207,9 @@ _open: list[Context] = []  # That, and those of torch's groups in another back e
 _generation = 0  # In this epoch.
 _start_failed = False  # Also by an interrupt.
 _membership: Membership | None = None  # In an elastic job, from the first init() on.
+_is_guest = False  # A joiner, between init() and the call of its training function.
+_guests: list[ReferenceType[Carried]] = []  # What it has made for its first epoch, in order.
+_IS_NEW = "this rank is new"
 _deadlines: tuple[float | None, float | None] = (None, None)  # As init() was given them.
 
 
@@ -202,12 +217,25 @@ def init(*, timeout: float | None = None, join_timeout: float | None = None) -> 
     """Joins the job: finds the other ranks, connects to them and waits until all have come.
 
     Who this process is comes from the environment that `corro run`, torchrun and others set;
-    without one it is a world of one. Calling it again does nothing.
+    without one it is a world of one. Calling it again does nothing. A process that comes in the
+    middle of an elastic job returns at once, and joins when corro.elastic.run has it train, or when
+    it asks for its rank or the number of ranks.
 
     Args:
         timeout: the default deadline of every operation, and of joining, in seconds.
         join_timeout: the deadline of joining, if it is another one.
     """
+    global _deadlines, _is_guest
+    if _is_guest:
+        return
+    if is_joiner() and (_membership is None or _membership.place is None):
+        _deadlines = (
+            _arguments.seconds("timeout", timeout),
+            _arguments.seconds("join_timeout", join_timeout),
+        )
+        _member()
+        _is_guest = True
+        return
     try:
         start(timeout=timeout, join_timeout=join_timeout)
     except CorroError as error:
@@ -217,6 +245,53 @@ def init(*, timeout: float | None = None, join_timeout: float | None = None) -> 
     else:
         return
     move_on(_membership, 0, why, held=())
+
+
+def arrive() -> None:
+    """Joins the epoch that comes next, where this process is a joiner; else does nothing.
+
+    Blocks until all others have come to the end of a step.
+    """
+    global _is_guest
+    if not _is_guest:
+        return
+    _is_guest = False
+    member = _membership
+    assert member is not None
+    made = [one for known in _guests if (one := known()) is not None]
+    _guests.clear()
+    if _current is None:
+        return _move(made, member, 0, _IS_NEW)
+    try:
+        for one in made:
+            one._enter_epoch()
+        return
+    except CorroError as error:
+        if not member.is_over_with(error):
+            raise
+        why = str(error)
+    _move(made, member, 0, why)
+
+
+def is_outside() -> bool:
+    """Returns whether this process is a joiner that does not train with the others yet."""
+    return _is_guest
+
+
+def carry(one: Carried) -> None:
+    """Notes what goes on in the next epoch; of a joiner: what begins in its first one."""
+    if is_outside():
+        from weakref import ref
+
+        _guests.append(ref(one))
+    else:
+        current().carry(one)
+
+
+def end_step() -> None:
+    """Leaves the epoch if another one comes: this rank has ended a step."""
+    if _membership is not None and _current is not None and _membership.is_over():
+        _current.leave(_membership.why)
 
 
 def membership() -> Membership | None:
@@ -319,8 +394,11 @@ def move_on(member: Membership, steps: int, why: str, *, held: Sequence[object])
         TimeoutError: no epoch has begun in time, or a rank of it has not come in time.
         UnavailableError: the agent is gone, or has ended this member's part in the job.
     """
+    _move([] if _current is None else _current.carried(held), member, steps, why)
+
+
+def _move(carried: Sequence[Carried], member: Membership, steps: int, why: str) -> None:
     deadline = monotonic() + patience()
-    carried = [] if _current is None else _current.carried(held)
     while True:
         _leave_epoch()
         member.wait_for_next(steps, deadline, why)
@@ -360,8 +438,9 @@ def _is_under_torchrun() -> bool:
 
 def shutdown() -> None:
     """Says goodbye to the other ranks. Runs by itself at exit; init() may follow it."""
-    global _current, _was_shut_down
+    global _current, _is_guest, _was_shut_down
     context, _current = _current, None
+    _is_guest = False
     if context is not None:
         _was_shut_down = True
         context.close()
@@ -404,7 +483,20 @@ def _silence_threads() -> None:
 
 
 def current() -> Context:
-    """Returns this process's engine and world; raises before init."""
+    """Returns this process's engine and world; raises before init, and where no other rank is."""
+    if _is_guest:
+        raise FailedPreconditionError(
+            "this rank comes in the middle of its job, and the others train: communicate inside of"
+            " the function that corro.elastic.run calls"
+        )
+    return _here()
+
+
+def _here() -> Context:
+    """Returns the same to who only asks about ranks. A joiner joins."""
+    if _is_guest and _current is None:
+        assert _membership is not None
+        _move([], _membership, 0, _IS_NEW)
     if _current is None:
         state = "was shut down" if _was_shut_down else "has not been initialized"
         raise FailedPreconditionError(f"corro {state}; call corro.init() first")
@@ -413,32 +505,39 @@ def current() -> Context:
 
 def is_initialized() -> bool:
     """Returns whether init() was called (and shutdown() was not)."""
-    return _current is not None
+    return _current is not None or _is_guest
 
 
 def rank() -> int:
     """Returns this process's rank: 0 ... size() - 1."""
-    return current().engine.rank
+    return _here().engine.rank
 
 
 def size() -> int:
     """Returns the number of ranks."""
-    return current().engine.size
+    return _here().engine.size
 
 
 def local_rank() -> int:
-    """Returns this process's rank among those on the same host."""
-    return current().engine.local_rank
+    """Returns this process's rank among those on the same host.
+
+    In an elastic job it stays as it was at the start, so that a GPU is this process's own for its
+    life: ranks that come later get numbers that are free.
+    """
+    place = os.environ.get("CORRO_LOCAL_RANK")
+    if is_elastic() and place is not None and is_initialized():
+        return int(place)
+    return _here().engine.local_rank
 
 
 def local_size() -> int:
     """Returns the number of ranks on this host."""
-    return current().engine.local_size
+    return _here().engine.local_size
 
 
 def node_rank() -> int:
     """Returns this host's number; hosts are numbered by their lowest rank."""
-    return current().engine.node_rank
+    return _here().engine.node_rank
 
 
 def cross_rank() -> int:
@@ -462,7 +561,7 @@ def is_homogeneous() -> bool:
 
 
 def _ranks_of_hosts() -> Counter[int]:
-    return Counter(current().engine.node_of_ranks)
+    return Counter(_here().engine.node_of_ranks)
 
 
 def set_step(step: int) -> None:
@@ -556,7 +655,7 @@ def world_or(group: Group | None) -> Group:
 
 def native_of(group: Group | None) -> _native.Group:
     """Returns the engine's group; the world's if there is none."""
-    if group is None and _current is not None:
+    if group is None and _current is not None and not _is_guest:
         return _current.world.native
     return world_or(group).native
 

@@ -1,9 +1,14 @@
 """This process as a member of an elastic job: in which epoch it is, and how it comes to the next.
 
-An epoch has an engine of its own. When ranks come or go, all others hear of a new epoch (PREPARE),
-and the operations of their engines fail. Each member closes its engine and says so (READY). Once
-all have, the epoch begins (COMMIT): each makes an engine with the rank and the size that it has
-there, under a job name that tells the epoch from all others.
+An epoch has an engine of its own. When ranks come or go, all others hear of a new epoch (PREPARE).
+If a rank was lost, the operations of their engines fail; if one comes, they go on to the end of a
+step. Each member closes its engine and says so (READY). Once all have, the epoch begins (COMMIT):
+each makes an engine with the rank and the size that it has there, under a job name that tells the
+epoch from all others.
+
+A *joiner* comes in the middle of a job. It has no engine until its first epoch, and waits for that
+when its training function is called: what a program does before takes seconds, and costs the others
+nothing.
 """
 
 from __future__ import annotations
@@ -109,3 +114,8 @@ def patience() -> float:
 def is_elastic() -> bool:
     """Returns whether the launcher has started an elastic job."""
     return bool(os.environ.get("CORRO_MEMBER_UUID"))
+
+
+def is_joiner() -> bool:
+    """Returns whether the launcher has started this process in the middle of an elastic job."""
+    return is_elastic() and os.environ.get("CORRO_JOINS") == "1"

@@ -157,6 +157,11 @@ class Engine {
       hosts[rank] = corro_engine_node_of(ref_->get(), static_cast<int32_t>(rank));
     return hosts;
   }
+  void end_epoch(const std::string& why) {
+    corro_engine* engine = ref_->get();
+    ref_->checked(
+        [&](corro_error* error) { return corro_engine_end_epoch(engine, why.c_str(), error); });
+  }
   void set_step(uint64_t step) {
     corro_engine* engine = ref_->get();
     ref_->checked([&](corro_error* error) { return corro_engine_set_step(engine, step, error); });
@@ -295,6 +300,7 @@ NB_MODULE(_native, module) {
       .def_prop_ro("node_of_ranks", &Engine::node_of_ranks)
       .def_prop_ro("world", &Engine::world)
       .def("group", &Engine::group, "ranks"_a, "name"_a = nb::none())
+      .def("end_epoch", &Engine::end_epoch, "why"_a)
       .def("set_step", &Engine::set_step, "step"_a)
       .def("longest_wait", &Engine::longest_wait)
       .def("start_timeline", &Engine::start_timeline, "path"_a, "mark_cycles"_a)

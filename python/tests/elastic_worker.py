@@ -5,6 +5,7 @@ steps are the same, but for rounding, however many ranks there were. What it doe
 file a process, as lines of JSON.
 
 KILLS says which ranks of the first epoch kill themselves, in which step, and where; SIGNAL by what.
+In the step GATE ranks wait until another epoch comes, since a rank joins; which it does not before.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from corro import _context
 STEPS = int(sys.argv[3])
 FIRST = int(os.environ["CORRO_RANK"])  # In the first epoch: whom KILLS is about.
 KILLS: dict[str, list[Any]] = json.loads(os.environ.get("KILLS", "{}"))
+GATE = int(os.environ.get("GATE", "-1"))
+JOINS = os.environ.get("CORRO_JOINS") == "1"
 SIGNAL = signal.Signals[os.environ.get("SIGNAL", "SIGKILL")]
 FILE = Path(sys.argv[2]) / f"{FIRST}-{os.getpid()}.jsonl"
 
@@ -43,8 +46,22 @@ def epoch() -> int:
     return 0 if member is None else member.epoch
 
 
+def wait_at_gate(step: int) -> None:
+    mark = FILE.parent.with_name("gate")
+    if JOINS or step != GATE:
+        return
+    mark.touch()
+    while not (member := _context.membership()) or not member.is_over():
+        time.sleep(0.01)
+
+
+def wait_for_gate() -> None:
+    while GATE >= 0 and not FILE.parent.with_name("gate").exists():
+        time.sleep(0.01)
+
+
 def die_at(step: int, place: str) -> None:
-    if KILLS.get(str(FIRST)) == [step, place]:
+    if not JOINS and KILLS.get(str(FIRST)) == [step, place]:
         os.kill(os.getpid(), SIGNAL)
 
 
@@ -66,6 +83,7 @@ def train_step(
     step: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer, **facts: object
 ) -> None:
     """One step with the share of this rank, which may die in it."""
+    wait_at_gate(step)
     x, y = (mine(part) for part in batch(step))
     optimizer.zero_grad()
     loss = F.mse_loss(model(x), y)
@@ -83,9 +101,10 @@ def train_step(
 def make(**options: Any) -> tuple[torch.nn.Module, Any]:
     """Returns what each rank makes for itself: sync() has to make it alike."""
     model = network()
+    is_first = FIRST == 0 and not JOINS
     with torch.no_grad():
         for param in model.parameters():
-            param.mul_(1 if corro.rank() == 0 else 0)
+            param.mul_(1 if is_first else 0)
     optimizer = sgd(model)
     return model, corro.DistributedOptimizer(optimizer, model.named_parameters(), **options)
 
@@ -267,6 +286,58 @@ def horovods() -> None:
     end(model, optimizer, begun=state.begun, total=total, set_of_two=pair.process_set_id)
 
 
+def asks() -> None:
+    """Who joins asks for its rank, and the others wait for the rest of what it makes."""
+    say(rank=corro.rank(), size=corro.size(), local_rank=corro.local_rank())
+    steps()
+
+
+def talks() -> None:
+    """Communicates before its function is called, as ranks do that begin together."""
+    corro.allreduce(torch.ones(1))
+    steps()
+
+
+def fails_once() -> None:
+    """Who joins fails the first time."""
+    once = FILE.parent.with_name("failed")
+    if JOINS and not once.exists():
+        once.touch()
+        sys.exit(3)
+    steps()
+
+
+def asked() -> None:
+    """Trains once the hosts were asked for again."""
+    FILE.parent.with_name("gate").touch()
+    while not FILE.parent.with_name("asked").exists():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    steps()
+
+
+def horovods_grow() -> None:
+    """A script of Horovod's: ranks join at a commit, and nothing is done again."""
+    import horovod.torch as hvd
+
+    hvd.init()
+    model = network()
+    optimizer: Any = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    state: Any = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0)
+    state.register_reset_callbacks([lambda: say(reset=True, size=hvd.size(), rank=hvd.rank())])
+
+    @hvd.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            train_step(state.step, model, optimizer)
+            state.step += 1
+            if state.step % 4 == 0:
+                state.commit()
+
+    train(state)
+    end(model, optimizer, size=hvd.size())
+
+
 def wrong() -> None:
     """What is the user's own mistake is raised, here on all ranks."""
     state = corro.elastic.State(step=0)
@@ -283,11 +354,17 @@ def wrong() -> None:
 
 SCENARIOS: dict[str, Callable[[], None]] = {
     f.__name__: f
-    for f in (steps, two_passes, behind, commits, groups, samples, joining, horovods, wrong)
-}
+    for f in (
+        steps, two_passes, behind, commits, groups, samples, joining, asks, talks, fails_once,
+        asked, horovods, horovods_grow, wrong,
+    )
+}  # fmt: skip
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if JOINS:
+        say(joins=True)
+        wait_for_gate()
     die_at(-1, "start")
     corro.init()
     SCENARIOS[sys.argv[1]]()

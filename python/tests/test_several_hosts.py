@@ -683,3 +683,41 @@ def test_an_elastic_job_goes_on_without_ranks_of_other_hosts(
     assert [(end["size"], end["epoch"]) for end in ends] == [(2, 2), (2, 2)]
     assert ends[0]["digest"] == ends[1]["digest"]
     assert {line["step"] for line in lines if "step" in line} == set(range(16))
+
+
+def grown(cluster: Cluster, tmp_path: Path, *options: object) -> tuple[list[dict[str, Any]], str]:
+    """Runs an elastic job in which ranks wait at step 5 for one that joins; returns what all said."""
+    said = tmp_path / "said"
+    said.mkdir()
+    code, out, err = cluster.run(
+        tmp_path, *options, "--env", "GATE=5", sys.executable,
+        Path(__file__).with_name("elastic_worker.py"), "steps", said, "16",
+    )  # fmt: skip
+    assert code == 0, out + err
+    files = [path.read_text().splitlines() for path in said.iterdir()]
+    return [json.loads(line) for lines in files for line in lines], err
+
+
+def check_grown(lines: list[dict[str, Any]], ranks: int) -> None:
+    ends = [line for line in lines if "end" in line]
+    assert [end["size"] for end in ends] == [ranks] * ranks
+    assert len({end["digest"] for end in ends}) == 1
+    sizes = [line["size"] for line in lines if line.get("step") == 5]
+    assert sizes == [ranks - 1] * (ranks - 1)
+    assert len([line for line in lines if line.get("step") == 6]) == ranks
+
+
+def test_a_rank_joins_on_another_host(cluster: Cluster, tmp_path: Path) -> None:
+    lines, _ = grown(cluster, tmp_path, "-np", 1, "--max-np", 2, "-H", f"{OWN}:1,{OTHER}:1")
+    check_grown(lines, 2)
+
+
+def test_a_host_that_is_discovered_gets_a_rank(cluster: Cluster, tmp_path: Path) -> None:
+    """One that cannot be used harms nobody."""
+    hosts = f"echo {OWN}:2; if test -e {tmp_path}/gate; then echo nowhere; echo {OTHER}:1; fi"
+    lines, err = grown(
+        cluster, tmp_path, "-np", 2, "--min-np", 1, "--max-np", 3, "--host-discovery", hosts
+    )
+    check_grown(lines, 3)
+    assert f"host {OTHER} is there" in err
+    assert "host nowhere cannot be used: " in err

@@ -102,6 +102,7 @@ def is_over_with(error: CorroError) -> bool:
 
 def keep_running(attempt: Callable[[], R], course: Course) -> R:
     """Returns what the attempt returns in an epoch in which all ranks' attempts return."""
+    _context.arrive()
     is_first = True
     while True:
         try:

@@ -70,7 +70,7 @@ class State:
         self._steps = self._steps_at_commit()
         self._save()
         member = _context.membership()
-        if member is not None and member.is_over():
+        if member is not None and member.is_over() and not _context.is_outside():
             raise AbortedError(f"the epoch has ended: {member.why}")
 
     def restore(self) -> None:

@@ -55,6 +55,7 @@ class TorchState(State):
             state = this()
             if state is not None:
                 state._steps += 1
+                _context.end_step()
 
         optimizer.register_step_post_hook(count)
 

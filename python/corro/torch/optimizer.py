@@ -104,7 +104,7 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     names = _names_of(named, params)
     own = group_for(group)
     # In an elastic job a rank that is alone may be joined by others.
-    if op == Adasum and (own.size() > 1 or _context.membership() is not None):
+    if op == Adasum and (_context.membership() is not None or _size_of(own) > 1):
         return wrap(
             optimizer, own, DeltaOptimizerBase, DeltaOptimizerBase.attributes(compression, names)
         )
@@ -121,9 +121,15 @@ def DistributedOptimizer(  # noqa: N802  # A class to its users, as in Horovod.
     return wrap(optimizer, own, DistributedOptimizerBase, attributes)
 
 
-def _reducer(group: Group, options: BucketOptions, rules: Rules, sets: NamedSets) -> Reducer | None:
+def _size_of(group: Group | None) -> int:
+    return 1 if group is None else group.size()
+
+
+def _reducer(
+    group: Group | None, options: BucketOptions, rules: Rules, sets: NamedSets
+) -> Reducer | None:
     """Returns what reduces the gradients of these parameters; None where a rank is alone."""
-    if group.size() == 1:
+    if group is None or group.size() == 1:
         return None
     reducer = Reducer(group, options, rules)
     reducer.add(sets)
@@ -256,7 +262,7 @@ class DistributedOptimizerBase(WrappedOptimizer):
             self._reducer.add(_named_sets(self._names, new, None))
 
 
-def _shared(loss: Any, op: ReduceOp, group: Group) -> Any:
+def _shared(loss: Any, op: ReduceOp, group: Group | None) -> Any:
     """Returns the loss of all ranks, reduced as gradients are; a tensor or a number."""
     if loss is None:
         return None

@@ -47,8 +47,8 @@ class WrappedOptimizer(torch.optim.Optimizer):
 
     _plain_class: ClassVar[type[torch.optim.Optimizer]]
     _added: frozenset[str]  # Attributes that are not the plain optimizer's.
-    _made_in: weakref.ref[Context]  # Or carried on in.
-    _group: Group
+    _made_in: Callable[[], Context | None]  # Or carried on in; None: in no epoch yet.
+    _group: Group | None  # None: the same.
     _is_in_world: bool  # The group is the world itself.
     _steps: int  # That were begun.
     _users_step: Callable[..., Any] | None  # What the user has put in the place of step().
@@ -57,6 +57,8 @@ class WrappedOptimizer(torch.optim.Optimizer):
 
     def _is_in_use(self) -> bool:
         """Returns whether step() can still run: not after a shutdown()."""
+        if _context.is_outside():
+            return self._made_in is _nowhere
         return _context.is_initialized() and self._made_in() is _context.current()
 
     def _enter_epoch(self) -> None:
@@ -71,8 +73,10 @@ class WrappedOptimizer(torch.optim.Optimizer):
 
     def _begin_step(self) -> None:
         """Notes a call of step(), as schedulers do, and tells the launcher."""
+        context = _context.current()
+        context.check_there()
         self._steps += 1
-        _context.current().engine.set_step(self._steps)
+        context.engine.set_step(self._steps)
         self._opt_called = True
         if "_step_count" in vars(self):  # Schedulers of torch before 2.4 have begun to count.
             self._step_count += 1
@@ -113,7 +117,7 @@ class WrappedOptimizer(torch.optim.Optimizer):
 
     def _described(self) -> tuple[Callable[..., Any], tuple[Any, ...], Any]:
         """Returns __reduce_ex__()'s description; warns where others have gradients, too."""
-        if _context.is_initialized() and _context.size() > 1:
+        if _context.is_initialized() and (_context.is_outside() or _context.size() > 1):
             warnings.warn(
                 f"a copy of a DistributedOptimizer is a plain {self._plain_class.__name__}, whose "
                 "gradients are not reduced: to train with it, give it to DistributedOptimizer, too",
@@ -123,8 +127,17 @@ class WrappedOptimizer(torch.optim.Optimizer):
         return make, arguments, state
 
 
-def group_for(group: Group | None) -> Group:
-    """Returns the group for an optimizer that its user has given this one, or none."""
+def _nowhere() -> None:
+    return None
+
+
+def group_for(group: Group | None) -> Group | None:
+    """Returns the group for an optimizer that its user has given this one, or none.
+
+    None: this process comes in the middle of a job, and the group is made when it joins.
+    """
+    if group is None and _context.is_outside():
+        return None
     world = _context.world()
     if group is None:
         # Of its own: what it compares keeps one order, whatever other threads run in the world.
@@ -140,13 +153,13 @@ def group_for(group: Group | None) -> Group:
 
 def wrap(
     optimizer: torch.optim.Optimizer,
-    group: Group,
+    group: Group | None,
     adds: type[Added],
     attributes: Mapping[str, Any],
 ) -> Added:
     """Returns the optimizer itself, whose class has what `adds` has, and these attributes.
 
-    `group`: the ranks that it steps with.
+    `group`: the ranks that it steps with; None: there are none yet.
     """
     plain = type(optimizer)
     made: Any = type(plain.__name__, (adds, plain), {"__module__": plain.__module__})
@@ -156,14 +169,14 @@ def wrap(
     wrapped.__class__ = made
     vars(wrapped).pop("step", None)
     more = {
-        "_made_in": weakref.ref(_context.current()),
+        "_made_in": _nowhere if group is None else weakref.ref(_context.current()),
         "_group": group,
-        "_is_in_world": group is _context.world(),
+        "_is_in_world": group is not None and group is _context.world(),
         "_steps": 0,
         "_users_step": users_step,
     }
     vars(wrapped).update(attributes, **more, _added=frozenset((*attributes, *more, "_added")))
-    _context.current().carry(wrapped)
+    _context.carry(wrapped)
     return wrapped  # type: ignore[no-any-return]
 
 

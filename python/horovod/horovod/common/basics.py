@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 import corro
+from corro import _context
 from horovod.common import process_sets as sets
 from horovod.common import settings, timeline
 from horovod.common.process_sets import ProcessSet
@@ -33,6 +34,7 @@ def init(
     warn_of_unknown()
     with settings.fusion_of_the_engine():
         corro.init(**settings.deadlines(os.environ))
+        _context.arrive()
     _observe()
     world = corro.world() if not comm else corro.new_group(sorted(comm))
     try:
