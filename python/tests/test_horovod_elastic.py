@@ -19,6 +19,7 @@ from horovod.common.exceptions import (
     HostsUpdatedInterrupt,
     raised_as_horovods,
 )
+from horovod.torch.elastic import sampler as samplers
 from horovod.torch.elastic import state as states
 
 
@@ -135,6 +136,34 @@ def test_a_sampler_begins_each_data_epoch_anew() -> None:
     assert list(sampler) == [2, 3, 4, 5, 6, 7]
     sampler.set_epoch(0)
     assert len(sampler) == 8
+
+
+def test_ranks_have_as_many_samples_where_there_is_a_remainder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = [0, 3]
+    monkeypatch.setattr(samplers, "rank", lambda: place[0])
+    monkeypatch.setattr(samplers, "size", lambda: place[1])
+
+    def of_ranks(count: int, processed: int = 0) -> list[list[int]]:
+        taken = []
+        for number in range(place[1]):
+            place[0] = number
+            sampler = hvd.elastic.ElasticSampler(range(count), seed=3)
+            sampler.load_state_dict({"epoch": 0, "processed_num": processed})
+            taken.append(list(sampler))
+            assert len(sampler) == len(taken[-1])
+        return taken
+
+    assert [len(own) for own in of_ranks(10)] == [4, 4, 4]
+    assert {index for own in of_ranks(10) for index in own} == set(range(10))
+    first = {index for own in of_ranks(12) for index in own[:2]}
+    place[1] = 2
+    rest = {index for own in of_ranks(12, 6) for index in own}
+    assert first | rest == set(range(12))
+    assert len(first) == len(rest) == 6
+    place[1] = 4
+    assert of_ranks(1) == [[0]] * 4
 
 
 def test_hosts_that_come_or_go_interrupt_the_next_commit() -> None:
