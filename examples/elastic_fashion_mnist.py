@@ -46,9 +46,9 @@ test_images, test_labels = dataset("t10k")
 optimizer = torch.optim.SGD(model.parameters(), args.lr, 0.9, weight_decay=5e-4, nesterov=True)
 optimizer = corro.DistributedOptimizer(optimizer, model.named_parameters())
 # (elastic) It knows which images of a data epoch are left, and divides them among those who are.
-sampler = corro.elastic.ElasticSampler(images, seed=args.seed)
+sampler = corro.elastic.ElasticSampler(images, args.batch, seed=args.seed)
 # (elastic) What all ranks have alike. There is no broadcast_parameters(): the state does that.
-state = corro.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, steps=0)
+state = corro.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0, steps=0, seen=0)
 
 
 def set_learning_rate() -> None:
@@ -77,17 +77,18 @@ def train(state: corro.elastic.TorchState) -> float:
         sampler.set_epoch(state.epoch)  # (elastic) One that has begun goes on.
         drawn = torch.Generator().manual_seed(args.seed + state.epoch)
         mirrored = torch.rand(len(images), 1, 1, 1, generator=drawn) < 0.5
-        left = list(sampler)
-        for number, first in enumerate(range(0, len(left), args.batch)):
-            mine = left[first : first + args.batch]
-            x = torch.where(mirrored[mine], images[mine].flip(3), images[mine])
+        for step in sampler.steps():
             set_learning_rate()
             optimizer.zero_grad()
-            F.cross_entropy(model(x), labels[mine]).backward()
+            for mine, weight in step:
+                x = torch.where(mirrored[mine], images[mine].flip(3), images[mine])
+                # (elastic) In the last step ranks may have different numbers of images.
+                (F.cross_entropy(model(x), labels[mine]) * weight).backward()
             optimizer.step()
             # (elastic) What belongs to a step comes directly after it.
-            sampler.record_batch(number, len(mine))
+            step.record()
             state.steps += 1
+            state.seen += step.samples
         reached = accuracy()
         if corro.rank() == 0:
             print(f"epoch {state.epoch + 1} with {corro.size()} ranks: accuracy {reached:.4f}")
@@ -97,4 +98,6 @@ def train(state: corro.elastic.TorchState) -> float:
 
 reached = train(state)
 if corro.rank() == 0:
-    print(f"demo: accuracy={reached:.4f} ranks={corro.size()} steps={state.steps}")
+    print(
+        f"demo: accuracy={reached:.4f} ranks={corro.size()} steps={state.steps} images={state.seen}"
+    )

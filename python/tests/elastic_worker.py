@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from training import batch, mine, network, sgd
+from training import SAMPLES, batch, examples, mine, network, sgd
 
 import corro.torch as corro
 from corro import _context
@@ -228,26 +228,59 @@ def groups() -> None:
 
 
 def samples() -> None:
-    """A data epoch by a DataLoader, and the samples that each step took."""
-    count, size = 192, 4
+    """Two data epochs of an ElasticSampler; OPTIONS are its, or the DataLoader's."""
+    options = json.loads(os.environ["OPTIONS"])
+    workers = options.pop("num_workers", 0)
+    sampler = corro.elastic.ElasticSampler(range(SAMPLES), seed=5, **options)
+    loader = torch.utils.data.DataLoader(
+        range(SAMPLES),  # type: ignore[arg-type]
+        batch_sampler=sampler,
+        num_workers=workers,
+    )
+    two_data_epochs(sampler, loader)
+
+
+def two_data_epochs(source: Any, loader: Any) -> None:
+    """Trains on the source's samples, and says which each step takes, before and after it."""
+    x, y = examples()
     model, optimizer = make()
-    sampler = corro.elastic.ElasticSampler(range(count), seed=5)
-    loader = torch.utils.data.DataLoader(range(count), batch_size=size, sampler=sampler)  # type: ignore[arg-type]
-    state = corro.elastic.TorchState(model, optimizer, sampler=sampler, data_epoch=0, step=0)
+    state = corro.elastic.TorchState(model, optimizer, source=source, data_epoch=0, step=0)
 
     @corro.elastic.run
     def train(state: Any) -> None:
+        optimizer.set_backward_passes_per_step(getattr(source, "passes", 1))
         while state.data_epoch < 2:
-            sampler.set_epoch(state.data_epoch)
-            for number, indices in enumerate(loader):
-                chosen = {"data_epoch": state.data_epoch, "samples": indices.tolist()}
-                train_step(state.step, model, optimizer, **chosen)
-                sampler.record_batch(number, size)
+            source.set_epoch(state.data_epoch)
+            for step in source.steps(loader):
+                optimizer.zero_grad()
+                parts = list(step)
+                say(
+                    taken=[i for part, weight in parts if weight > 0 for i in part.tolist()],
+                    weight=sum(weight for _, weight in parts),
+                    data_epoch=state.data_epoch,
+                    of_step=state.step,
+                    **where(),
+                )
+                die_at(state.step, "forward")
+                for part, weight in parts:
+                    hidden: Any = model[2]
+                    hook = hidden.weight.register_hook(lambda _: die_at(state.step, "backward"))
+                    (F.mse_loss(model(x[part]), y[part]) * weight).backward()
+                    hook.remove()
+                die_at(state.step, "step")
+                optimizer.step()
+                say(step=state.step, **where())
+                step.record()
                 state.step += 1
+                die_at(state.step - 1, "between")
             state.data_epoch += 1
 
     train(state)
-    end(model, optimizer)
+    end(model, optimizer, steps=state.step)
+
+
+def where() -> dict[str, int]:
+    return {"epoch": epoch(), "rank": corro.rank(), "size": corro.size()}
 
 
 def joining() -> None:

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.nn.functional as F
 from conftest import Finished, Launch
-from training import losses, network, sgd
+from histories import Applied, Event, Taken, mistakes
+from training import SAMPLES, examples, losses, network, sgd
+
+from corro.elastic._permutation import Permutation
 
 pytestmark = pytest.mark.faults
 WORKER = Path(__file__).with_name("elastic_worker.py")
@@ -182,19 +186,72 @@ def test_groups_of_an_earlier_epoch_say_so(elastic: Elastic) -> None:
         assert ran.end(rank)["total"] == 2
 
 
-def test_samples_are_divided_anew(elastic: Elastic) -> None:
-    ran = elastic("samples", 3, {1: (5, "backward")}, "--min-np", "2")
+def history(ran: Ran) -> list[Event]:
+    """Returns what all members have noted of samples; each is named by its first rank."""
+    events: list[Event] = []
+    for member, said in ran.said.items():
+        for facts in said:
+            if "taken" in facts:
+                events.append(
+                    Taken(
+                        member=member,
+                        epoch=facts["epoch"],
+                        rank=facts["rank"],
+                        ranks=facts["size"],
+                        step=facts["of_step"],
+                        data_epoch=facts["data_epoch"],
+                        samples=tuple(facts["taken"]),
+                        weight=facts["weight"],
+                    )
+                )
+            elif "step" in facts:
+                events.append(Applied(member=member, epoch=facts["epoch"], step=facts["step"]))
+    return events
+
+
+@pytest.mark.parametrize("place", ["forward", "backward", "step", "between"])
+def test_each_sample_comes_once(elastic: Elastic, place: str) -> None:
+    kills = {1: (5, place), 3: (12, "backward")}
+    options = json.dumps({"batch_size": 4, "num_workers": 2 if place == "step" else 0})
+    ran = elastic("samples", 4, kills, "--min-np", "2", OPTIONS=options)
     ran.job.check()
-    taken: dict[tuple[int, int], int] = {}  # How often, by data epoch and sample.
-    for rank in (0, 1, 2):
-        for facts in ran.of(rank, "samples"):
-            for sample in facts["samples"]:
-                key = (facts["data_epoch"], sample)
-                taken[key] = taken.get(key, 0) + 1
-    for data_epoch in range(2):
-        counts = [taken.get((data_epoch, sample), 0) for sample in range(192)]
-        assert counts == [1] * 192, "a sample was lost, or processed twice"
+    assert mistakes(history(ran), SAMPLES, 2) == []
     assert ran.end(0)["digest"] == ran.end(2)["digest"]
+
+
+def test_the_last_step_may_have_fewer_samples_than_ranks(elastic: Elastic) -> None:
+    options = json.dumps({"batch_size": 2, "global_batch": 7})  # 100 = 14 * 7 + 2.
+    ran = elastic("samples", 4, {}, OPTIONS=options)
+    ran.job.check()
+    assert mistakes(history(ran), SAMPLES, 2) == []
+    assert len({ran.end(rank)["digest"] for rank in range(4)}) == 1
+    assert ran.end(0)["parameters"] == pytest.approx(parameters_of_two_data_epochs(7), abs=1e-5)
+
+
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_a_global_batch_stays_that_of_one_process(elastic: Elastic, ranks: int) -> None:
+    kills = {1: (3, "backward"), 2: (9, "step")}
+    options = json.dumps({"batch_size": 4, "global_batch": 12})
+    ran = elastic("samples", ranks, kills, "--min-np", "1", OPTIONS=options)
+    ran.job.check()
+    assert mistakes(history(ran), SAMPLES, 2) == []
+    assert ran.end(0)["steps"] == 2 * 9
+    assert ran.end(0)["parameters"] == pytest.approx(parameters_of_two_data_epochs(12), abs=1e-5)
+
+
+def parameters_of_two_data_epochs(batch_size: int) -> list[float]:
+    """What one process has after two data epochs in the order of an ElasticSampler."""
+    x, y = examples()
+    model = network()
+    optimizer = sgd(model)
+    for data_epoch in range(2):
+        order = Permutation(SAMPLES, 5, data_epoch)
+        for first in range(0, SAMPLES, batch_size):
+            taken = order.indices(range(SAMPLES)[first : first + batch_size])
+            optimizer.zero_grad()
+            F.mse_loss(model(x[taken]), y[taken]).backward()
+            optimizer.step()
+    return [value for param in model.parameters() for value in param.flatten().tolist()]
 
 
 @pytest.mark.parametrize("victim", [0, 1])

@@ -9,6 +9,7 @@ from torch import nn
 import corro.torch as corro
 
 GLOBAL_BATCH = 24
+SAMPLES = 100  # Of examples().
 
 
 def network() -> nn.Module:
@@ -21,6 +22,12 @@ def network() -> nn.Module:
 def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
     random = torch.Generator().manual_seed(step)
     x = torch.randn(GLOBAL_BATCH, 6, generator=random)
+    return x, x.sum(1, keepdim=True).sin()
+
+
+def examples() -> tuple[torch.Tensor, torch.Tensor]:
+    """A data set: x: [SAMPLES, 6] and y: [SAMPLES, 1], float32."""
+    x = torch.randn(SAMPLES, 6, generator=torch.Generator().manual_seed(0))
     return x, x.sum(1, keepdim=True).sin()
 
 

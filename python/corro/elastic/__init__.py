@@ -11,7 +11,7 @@
 
     train(state)
 
-Needs no torch; TorchState and ElasticSampler are loaded when they are asked for.
+Needs no torch; TorchState, which does, is loaded when it is asked for.
 """
 
 from __future__ import annotations
@@ -20,12 +20,20 @@ from importlib import import_module
 from typing import Any
 
 from corro.elastic._run import run
+from corro.elastic._sampler import ElasticSampler
 from corro.elastic._state import State
+from corro.elastic._step import Step
 
-__all__ = ["ElasticSampler", "State", "TorchState", "run"]
+__all__ = [
+    "ElasticSampler",
+    "State",
+    "Step",
+    "TorchState",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ElasticSampler", "TorchState"):
-        return getattr(import_module("corro.torch.elastic"), name)
+    if name == "TorchState":
+        return import_module("corro.torch.elastic").TorchState
     raise AttributeError(f"module 'corro.elastic' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""corro.elastic for torch: a model and its optimizer as a state, and a sampler."""
+"""corro.elastic for torch: a model and its optimizer as a state."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import torch
 from torch import nn
 
 from corro import _context
-from corro.elastic import State, run
+from corro.elastic import ElasticSampler, State, Step, run
 from corro.elastic._state import Adopt
 from corro.errors import InvalidArgumentError, UnimplementedError
 from corro.torch.delta_optimizer import DeltaOptimizerBase
-from corro.torch.elastic_sampler import ElasticSampler
 from corro.torch.optimizer_state import receive_state
 from corro.torch.parameters import broadcast_parameters
 from corro.torch.wrapped import WrappedOptimizer
 
-__all__ = ["ElasticSampler", "State", "TorchState", "run"]
+__all__ = [
+    "ElasticSampler",
+    "State",
+    "Step",
+    "TorchState",
+    "run",
+]
 
 
 class TorchState(State):
