@@ -1,7 +1,7 @@
 """Plays elastic training without processes: members are lost at any place, and come.
 
-What is real is where members take their samples from: each has its own ElasticSampler. What all of
-them note is a history, for histories.py.
+What is real is where members take their samples from: each has its own ElasticSampler, or its own
+ElasticStreams. What all of them note is a history, for histories.py.
 """
 
 from __future__ import annotations

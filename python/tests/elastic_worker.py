@@ -11,6 +11,7 @@ In the step GATE ranks wait until another epoch comes, since a rank joins; which
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -240,6 +241,15 @@ def samples() -> None:
     two_data_epochs(sampler, loader)
 
 
+def streams() -> None:
+    """Two data epochs of partitions of different lengths."""
+    cuts = [0, 5, 40, 40, 41, 70, SAMPLES]
+    made = corro.elastic.ElasticStreams(
+        [range(a, b) for a, b in itertools.pairwise(cuts)], lambda part, offset: part[offset:]
+    )
+    two_data_epochs(made, torch.utils.data.DataLoader(made, batch_size=4))
+
+
 def two_data_epochs(source: Any, loader: Any) -> None:
     """Trains on the source's samples, and says which each step takes, before and after it."""
     x, y = examples()
@@ -388,8 +398,8 @@ def wrong() -> None:
 SCENARIOS: dict[str, Callable[[], None]] = {
     f.__name__: f
     for f in (
-        steps, two_passes, behind, commits, groups, samples, joining, asks, talks, fails_once,
-        asked, horovods, horovods_grow, wrong,
+        steps, two_passes, behind, commits, groups, samples, streams, joining, asks, talks,
+        fails_once, asked, horovods, horovods_grow, wrong,
     )
 }  # fmt: skip
 

@@ -254,6 +254,15 @@ def parameters_of_two_data_epochs(batch_size: int) -> list[float]:
     return [value for param in model.parameters() for value in param.flatten().tolist()]
 
 
+@pytest.mark.parametrize("place", ["backward", "between"])
+def test_each_sample_of_streams_comes_once(elastic: Elastic, place: str) -> None:
+    kills = {0: (4, place), 3: (9, "backward")}
+    ran = elastic("streams", 4, kills, "--min-np", "2")
+    ran.job.check()
+    assert mistakes(history(ran), SAMPLES, 2) == []
+    assert ran.end(1)["digest"] == ran.end(2)["digest"]
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_script_of_horovods_goes_back_to_its_last_commit(elastic: Elastic, victim: int) -> None:
     survivors = [rank for rank in range(3) if rank != victim]

@@ -11,7 +11,7 @@
 
     train(state)
 
-Needs no torch; TorchState, which does, is loaded when it is asked for.
+Needs no torch; TorchState and ElasticStreams, which do, are loaded when they are asked for.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from corro.elastic._step import Step
 
 __all__ = [
     "ElasticSampler",
+    "ElasticStreams",
     "State",
     "Step",
     "TorchState",
@@ -34,6 +35,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TorchState":
-        return import_module("corro.torch.elastic").TorchState
+    if name in ("ElasticStreams", "TorchState"):
+        return getattr(import_module("corro.torch.elastic"), name)
     raise AttributeError(f"module 'corro.elastic' has no attribute {name!r}")

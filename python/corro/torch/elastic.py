@@ -1,4 +1,4 @@
-"""corro.elastic for torch: a model and its optimizer as a state."""
+"""corro.elastic for torch: a model and its optimizer as a state, and streams of samples."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from corro.elastic import ElasticSampler, State, Step, run
 from corro.elastic._state import Adopt
 from corro.errors import InvalidArgumentError, UnimplementedError
 from corro.torch.delta_optimizer import DeltaOptimizerBase
+from corro.torch.elastic_streams import ElasticStreams
 from corro.torch.optimizer_state import receive_state
 from corro.torch.parameters import broadcast_parameters
 from corro.torch.wrapped import WrappedOptimizer
 
 __all__ = [
     "ElasticSampler",
+    "ElasticStreams",
     "State",
     "Step",
     "TorchState",
