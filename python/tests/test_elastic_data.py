@@ -1,4 +1,4 @@
-"""Data of elastic training: the division of a step, any history of ranks, and the checker."""
+"""Samples of elastic training: how steps divide them, in any history; and the learning rate."""
 
 from __future__ import annotations
 
@@ -190,6 +190,34 @@ def test_a_loader_with_another_sampler_is_refused() -> None:
         sampler.steps(DataLoader(range(4), batch_size=1))  # type: ignore[arg-type]
     with pytest.raises(corro.InvalidArgumentError, match="has ended before"):
         list(next(sampler.steps([])))
+
+
+# -- the learning rate ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("by", "rates"),
+    [("linear", [0.2, 0.6]), ("sqrt", [0.4 * 0.5**0.5, 0.4 * 1.5**0.5]),
+     (lambda old, new: 10.0 * old + new, [0.4 * 42, 0.4 * 42 * 26])],
+)  # fmt: skip
+def test_the_learning_rate_follows_the_number_of_ranks(
+    monkeypatch: pytest.MonkeyPatch, by: Any, rates: list[float]
+) -> None:
+    world = [4]
+    monkeypatch.setattr("corro._context.size", lambda: world[-1])
+    optimizer = torch.optim.SGD([torch.ones(1)], lr=0.4)
+    scale = corro.elastic.scale_learning_rate(optimizer, by)
+    scale()
+    assert optimizer.param_groups[0]["lr"] == 0.4
+    for ranks, rate in zip((2, 6), rates, strict=True):
+        world.append(ranks)
+        scale()
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
+
+
+def test_a_rule_that_is_none() -> None:
+    with pytest.raises(corro.InvalidArgumentError, match="'cubic'"):
+        corro.elastic.scale_learning_rate(None, "cubic")
 
 
 # -- any history of ranks -------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from corro.elastic._learning_rate import scale_learning_rate
 from corro.elastic._run import run
 from corro.elastic._sampler import ElasticSampler
 from corro.elastic._state import State
@@ -31,6 +32,7 @@ __all__ = [
     "Step",
     "TorchState",
     "run",
+    "scale_learning_rate",
 ]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from corro import _context
-from corro.elastic import ElasticSampler, State, Step, run
+from corro.elastic import ElasticSampler, State, Step, run, scale_learning_rate
 from corro.elastic._state import Adopt
 from corro.errors import InvalidArgumentError, UnimplementedError
 from corro.torch.delta_optimizer import DeltaOptimizerBase
@@ -25,6 +25,7 @@ __all__ = [
     "Step",
     "TorchState",
     "run",
+    "scale_learning_rate",
 ]
 
 
