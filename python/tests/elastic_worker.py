@@ -262,6 +262,7 @@ def two_data_epochs(source: Any, loader: Any) -> None:
         while state.data_epoch < 2:
             source.set_epoch(state.data_epoch)
             for step in source.steps(loader):
+                wait_at_gate(state.step)
                 optimizer.zero_grad()
                 parts = list(step)
                 say(

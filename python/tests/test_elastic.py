@@ -187,9 +187,12 @@ def test_groups_of_an_earlier_epoch_say_so(elastic: Elastic) -> None:
 
 
 def history(ran: Ran) -> list[Event]:
-    """Returns what all members have noted of samples; each is named by its first rank."""
+    """Returns what all members have noted of samples; each is named by its first rank.
+
+    Those that joined are 100, 101, ...
+    """
     events: list[Event] = []
-    for member, said in ran.said.items():
+    for member, said in [*ran.said.items(), *enumerate(ran.joiners, start=100)]:
         for facts in said:
             if "taken" in facts:
                 events.append(
@@ -261,6 +264,17 @@ def test_each_sample_of_streams_comes_once(elastic: Elastic, place: str) -> None
     ran.job.check()
     assert mistakes(history(ran), SAMPLES, 2) == []
     assert ran.end(1)["digest"] == ran.end(2)["digest"]
+
+
+@pytest.mark.parametrize("scenario", ["samples", "streams"])
+def test_each_sample_comes_once_where_a_rank_joins(elastic: Elastic, scenario: str) -> None:
+    options = json.dumps({"batch_size": 4})
+    ran = elastic(scenario, 2, {}, "--max-np", "3", GATE="5", OPTIONS=options)
+    ran.job.check()
+    events = history(ran)
+    assert mistakes(events, SAMPLES, 2) == []
+    assert next(event.step for event in events if event.member == 100) == 6
+    assert ran.end(0)["digest"] == ran.end(1)["digest"]
 
 
 @pytest.mark.parametrize("victim", [0, 1])

@@ -686,7 +686,7 @@ def test_an_elastic_job_goes_on_without_ranks_of_other_hosts(
 
 
 def grown(cluster: Cluster, tmp_path: Path, *options: object) -> tuple[list[dict[str, Any]], str]:
-    """Runs an elastic job in which ranks wait at step 5 for one that joins; returns what all said."""
+    """Runs an elastic job whose ranks wait at step 5 for one that joins; returns what all said."""
     said = tmp_path / "said"
     said.mkdir()
     code, out, err = cluster.run(
