@@ -17,6 +17,7 @@ forward and backward equally often, and the gradients of that rank are zeros.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
+from importlib import import_module
 from typing import Any
 
 from corro import _context
@@ -159,9 +160,9 @@ class ElasticSampler:
         """Returns what gives the indices at positions of the order."""
         if not self.shuffle:
             return list
-        from corro.elastic._permutation import Permutation  # Needs numpy; corro does without.
-
-        return Permutation(len(self.dataset), self.seed, self.epoch).indices
+        drawn = import_module("corro.elastic._permutation")  # Needs numpy; corro does without.
+        permutation = drawn.Permutation(len(self.dataset), self.seed, self.epoch)
+        return permutation.indices  # type: ignore[no-any-return]
 
     def _steps(self, loader: Iterable[Any]) -> Iterator[Step]:
         planned = self._planned()
