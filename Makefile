@@ -177,10 +177,10 @@ $(MPIS:%=build/bench/%/allreduce): build/bench/%/allreduce: python/requirements/
 	@$(UV) pip sync --quiet --python build/bench/$*/bin/python $<
 	@build/bench/$*/bin/mpicxx -O2 -std=c++20 -Icpp cpp/bench/allreduce_mpi.cc -o $@
 
-# What starts and runs ranks, and is compiled first: `make demo` needs no more. The rest of the wheel is the planner and
-# the operator.
+# What starts and runs ranks, and is compiled first: `make demo` needs no more. The rest of the wheel is the planner,
+# the operator and checkpoints.
 ENGINE := corro corro_native corro_program
-MORE := corro_planner corro_plan_program corro_operator_program
+MORE := corro_planner corro_plan_program corro_operator_program corro_checkpoint_program
 
 $(STAMPS)/engine: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@echo "corro: building engine and launcher in build/release"
@@ -190,7 +190,7 @@ $(STAMPS)/engine: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/native: $(STAMPS)/engine
-	@echo "corro: building planner and operator in build/release"
+	@echo "corro: building planner, operator and checkpoints in build/release"
 	@cmake --build build/release --target $(ENGINE) $(MORE)
 	@touch $@
 

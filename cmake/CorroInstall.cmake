@@ -1,8 +1,8 @@
 # What `cmake --install` copies. Four components:
 #   development       the C ABI for find_package(corro), and `corro`, which starts the ranks: `make demo` builds them
-#   development-more  the programs that `corro` becomes: planner and operator
+#   development-more  the programs that `corro` becomes: planner, operator and what looks at checkpoints
 #   python            what a wheel holds beside python/corro: the engine and `corro`, which start and run ranks
-#   python-more       what the whole wheel holds beside those: planner and operator
+#   python-more       what the whole wheel holds beside those: planner, operator and checkpoints
 include(CMakePackageConfigHelpers)
 
 if(TARGET corro)
@@ -45,7 +45,7 @@ endif()
 
 # In a wheel `corro` goes to NAME.data/scripts, and so to bin/ as it is, with no Python in front; the programs that it
 # becomes go to NAME.data/data, and so to libexec/ beside bin/.
-set(corro_subprograms corro_plan_program corro_operator_program)
+set(corro_subprograms corro_plan_program corro_operator_program corro_checkpoint_program)
 install(TARGETS corro_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
 install(
   TARGETS ${corro_subprograms}
@@ -54,7 +54,10 @@ install(
 
 if(CORRO_BUILD_PYTHON)
   install(TARGETS corro_native corro LIBRARY DESTINATION corro COMPONENT python)
-  install(TARGETS corro_planner LIBRARY DESTINATION corro COMPONENT python-more)
+  install(
+    TARGETS corro_planner
+    LIBRARY DESTINATION corro COMPONENT python-more
+  )
   if(DEFINED SKBUILD_SCRIPTS_DIR)
     install(TARGETS corro_program RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
     install(

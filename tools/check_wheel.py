@@ -20,6 +20,7 @@ PARTS = (
     *("corro/libcorro.so", "corro/_native.*.so", "corro/_planner.*.so"),
     *("corro/__init__.py", "*.data/scripts/corro"),
     *("*.data/data/libexec/corro/corro-plan", "*.data/data/libexec/corro/corro-operator"),
+    "*.data/data/libexec/corro/corro-checkpoint",
 )
 PROGRAMS = ("*.data/scripts/*", "*.data/data/libexec/corro/*")
 GLIBC_LIBRARY = re.compile(r"^(libc|libm|libdl|librt|libpthread|ld-linux-.*)\.so\.\d+$")

@@ -1,6 +1,7 @@
 // How `corro` reads its command line. parse_command_line() looks at the first word:
 //
-//   plan, probe, operator   another program reads them (subprograms.h): all words go on unread
+//   plan, probe, operator,  another program reads them (subprograms.h): all words go on unread
+//   checkpoint
 //   run                     the words are cut in two first. Options come in front. The user's
 //                           program begins at the first word that is no option or its value, or
 //                           behind "--". CLI11 sees the options alone, so it cannot take those of
@@ -29,6 +30,7 @@
 #include <span>
 #include <utility>
 
+#include "app/checkpoint_options.h"
 #include "app/command_line.h"
 #include "app/completion.h"
 #include "app/operator_options.h"
@@ -77,6 +79,7 @@ struct Raw {
   bool metrics = false;
   RawPlan plan;
   OperatorCommand cluster_operator;
+  CheckpointCommand checkpoint;
 };
 
 /// Seconds, or a number with s, m or h: "90", "1.5h".
@@ -222,6 +225,7 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   program->add_subcommand("stacks", "Show the Python stacks of all ranks of a running job")
       ->add_option("job", raw.job, "The job, or the pid of its corro run, if there are several")
       ->type_name("JOB");
+  describe_checkpoint(*program, raw.checkpoint);
   describe_operator(*program, raw.cluster_operator);
   program->add_subcommand("agent", "Run the ranks of this host for a launcher elsewhere")
       ->group("");

@@ -239,6 +239,7 @@ TEST(CommandLine, ArgumentsOfSubprogramsAreNotLookedAt) {
     EXPECT_EQ(request->subprogram, "corro-plan");
   }
   EXPECT_EQ(parse({"operator"})->subprogram, "corro-operator");
+  EXPECT_EQ(parse({"checkpoint", "ls"})->subprogram, "corro-checkpoint");
 }
 
 }  // namespace
