@@ -55,7 +55,7 @@ install(
 if(CORRO_BUILD_PYTHON)
   install(TARGETS corro_native corro LIBRARY DESTINATION corro COMPONENT python)
   install(
-    TARGETS corro_planner
+    TARGETS corro_planner corro_checkpoint_extension
     LIBRARY DESTINATION corro COMPONENT python-more
   )
   if(DEFINED SKBUILD_SCRIPTS_DIR)

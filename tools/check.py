@@ -35,6 +35,11 @@ TESTS = (
     (r"python/horovod/.*/runner/.*", ["python/tests/test_horovodrun.py"]),
     (r"python/corro/plan\w*\.py|python/src/plann\w+\.cc", ["python/tests/test_planner.py"]),
     (r"cpp/src/plan/.*|cpp/src/app/planning/.*", ["python/tests/test_plan_command.py"]),
+    (
+        r"python/corro/checkpoint\.py|python/corro/torch/checkpoint\.py|python/src/checkpoint\.cc"
+        r"|cpp/src/checkpoint/.*",
+        ["python/tests/test_checkpoint.py"],
+    ),
     (r"cpp/src/(launch|agent|screen|diagnosis|app)/.*", ["python/tests/test_run.py"]),
     (r"cpp/src/pod/.*", ["python/tests/test_pods.py"]),
     (r"python/corro/torch/.*", [*RANKS, "python/tests/test_horovod.py"]),

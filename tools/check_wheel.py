@@ -18,6 +18,7 @@ from pathlib import Path
 
 PARTS = (
     *("corro/libcorro.so", "corro/_native.*.so", "corro/_planner.*.so"),
+    "corro/_checkpoint.*.so",
     *("corro/__init__.py", "*.data/scripts/corro"),
     *("*.data/data/libexec/corro/corro-plan", "*.data/data/libexec/corro/corro-operator"),
     "*.data/data/libexec/corro/corro-checkpoint",
@@ -58,7 +59,9 @@ def problems(root: Path, promised: Version) -> Iterator[str]:
         if (needed := needed_glibc(path)) > promised:
             yield f"{name} needs GLIBC {needed}, the tag promises {promised}"
         for library in needed_libraries(path):
-            engine = library == "libcorro.so" and not name.stem.startswith("_planner")
+            engine = library == "libcorro.so" and not name.stem.startswith(
+                ("_planner", "_checkpoint")
+            )
             if not GLIBC_LIBRARY.match(library) and not engine:
                 yield f"{name} needs {library}, which not every machine has"
     for path in found["corro/libcorro.so"]:

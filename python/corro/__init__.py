@@ -143,8 +143,8 @@ def __getattr__(name: str) -> Any:
         from corro import planner
 
         return getattr(planner, name)
-    if name == "elastic":
-        return import_module("corro.elastic")
+    if name in ("checkpoint", "elastic"):
+        return import_module(f"corro.{name}")
     if name == "run":
         from corro._run import run
 

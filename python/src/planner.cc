@@ -22,6 +22,7 @@
 #include "plan/search/planner.h"
 #include "plan_files/plan_files.h"
 #include "planning.h"
+#include "raised.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -29,21 +30,12 @@ using namespace nb::literals;
 namespace {
 
 using corro::Result;
-using corro::Status;
 using corro::python::PythonPolicies;
+using corro::python::raise;
 
 /// A plan's file, the table that a terminal shows, the explanation of each term, and remarks on how
 /// the model was read.
 using Texts = std::tuple<std::string, std::string, std::string, std::vector<std::string>>;
-
-/// Needs the GIL.
-[[noreturn]] void raise(const Status& status) {
-  const nb::object exception =
-      nb::module_::import_("corro.errors")
-          .attr("make")(static_cast<int>(status.code()), status.message(), -1, "", "", false);
-  PyErr_SetObject(exception.type().ptr(), exception.ptr());
-  throw nb::python_error();
-}
 
 Result<corro::plan::Model> read_model(const std::string& text, const std::string& name,
                                       const corro::plan::ModelOptions& options) {

@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 
 import corro
-from corro import _native, _planner
+from corro import _checkpoint, _native, _planner
 
-pytestmark = pytest.mark.parametrize("module", [_native, _planner])
+pytestmark = pytest.mark.parametrize("module", [_checkpoint, _native, _planner])
 
 
 def stub_of(module: ModuleType) -> ast.Module:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from corro import _context
+from corro._contents import Contents
 from corro._context import exchange
 from corro._objects import broadcast_bytes
 from corro.errors import AbortedError, InvalidArgumentError, MismatchError
@@ -119,6 +120,26 @@ class State:
             )
         return [lambda: self._put(received)]
 
+    # -- checkpoints ------------------------------------------------------------------------------
+
+    def _tree(self) -> dict[str, Any]:
+        return {"attributes": self._contents()}
+
+    def _stored(self, tree: dict[str, Any]) -> Contents:
+        """Returns the tree as a checkpoint holds it; an empty one can read what others wrote."""
+        return Contents(tree)
+
+    def _misfit(self, tree: dict[str, Any]) -> str:
+        """Returns why a checkpoint's tree cannot be this state's; "" if it can."""
+        return differences("attributes", tree["attributes"], self._names)
+
+    def _adopt_tree(self, tree: dict[str, Any], step: int) -> None:
+        """Takes over what a checkpoint holds, which fits: the same on all ranks."""
+        self._put(tree["attributes"])
+        self._steps = step
+        self._is_synced = True
+        self._save()
+
     # -- attributes -------------------------------------------------------------------------------
 
     def _save(self) -> None:
@@ -139,6 +160,22 @@ class State:
                 value.load_state_dict(content)
             else:
                 setattr(self, name, content)
+
+
+def differences(what: str, theirs: Collection[str], ours: Collection[str]) -> str:
+    """Returns in which names a checkpoint differs from what is here; "" if in none."""
+    missing = listed([name for name in ours if name not in theirs])
+    extra = listed([name for name in theirs if name not in ours])
+    texts = [f"it has no {what} {missing}"] if missing else []
+    texts += [f"it has {what} that are not here: {extra}"] if extra else []
+    return "; ".join(texts)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns the names for a message; of a great many the first ones."""
+    most = 20
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _has_state(value: object) -> bool:

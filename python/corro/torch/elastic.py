@@ -10,11 +10,18 @@ from torch import nn
 
 from corro import _context
 from corro.elastic import ElasticSampler, State, Step, run, scale_learning_rate
-from corro.elastic._state import Adopt
+from corro.elastic._state import Adopt, differences
 from corro.errors import InvalidArgumentError, UnimplementedError
+from corro.torch.checkpoint import (
+    TorchContents,
+    loaded_optimizer,
+    misfit_of_optimizers,
+    misfit_of_tensors,
+    named_optimizer,
+)
 from corro.torch.delta_optimizer import DeltaOptimizerBase
 from corro.torch.elastic_streams import ElasticStreams
-from corro.torch.optimizer_state import receive_state
+from corro.torch.optimizer_state import load_state, receive_state
 from corro.torch.parameters import broadcast_parameters
 from corro.torch.wrapped import WrappedOptimizer
 
@@ -69,8 +76,45 @@ class TorchState(State):
 
     def sync(self) -> None:
         super().sync()
+        self._tell_steps()
+
+    def _tell_steps(self) -> None:
         if isinstance(self.optimizer, WrappedOptimizer):
             self.optimizer._steps = self._steps  # The launcher is told the next one.
+
+    def _tree(self) -> dict[str, Any]:
+        tree = super()._tree()
+        if self.model is not None:
+            tree["model"] = self.model.state_dict()
+        if self.optimizer is not None:
+            tree["optimizer"] = named_optimizer(self.optimizer, self.model)
+        return tree
+
+    def _stored(self, tree: dict[str, Any]) -> TorchContents:
+        return TorchContents(tree)
+
+    def _misfit(self, tree: dict[str, Any]) -> str:
+        parts = {"model": self.model, "optimizer": self.optimizer}
+        ours = ["attributes", *(name for name, part in parts.items() if part is not None)]
+        if text := differences("part", tree, ours):
+            return text
+        texts = [super()._misfit(tree)]
+        if self.model is not None:
+            texts.append(misfit_of_tensors(tree["model"], self.model.state_dict()))
+        if self.optimizer is not None:
+            here = named_optimizer(self.optimizer, self.model)
+            texts.append(misfit_of_optimizers(tree["optimizer"], here))
+        return "; ".join(text for text in texts if text)
+
+    def _adopt_tree(self, tree: dict[str, Any], step: int) -> None:
+        if self.model is not None:
+            self.model.load_state_dict(tree["model"])
+        if self.optimizer is not None:
+            load_state(
+                self.optimizer, loaded_optimizer(tree["optimizer"], self.optimizer, self.model)
+            )
+        super()._adopt_tree(tree, step)
+        self._tell_steps()
 
     def _steps_at_commit(self) -> int:
         return super()._steps_at_commit() if self.optimizer is None else self._steps

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -33,6 +33,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _CALLER = "broadcast_optimizer_state"
+
+
+class Received(Protocol):
+    """An optimizer's state that comes from elsewhere."""
+
+    @property
+    def object(self) -> Any:
+        """A dict: its `state_dict` and its `defaults`."""
+
+    @property
+    def on_device(self) -> set[int]:
+        """Ids of tensors in it that belong onto their parameters' device."""
 
 
 def broadcast_optimizer_state(
@@ -94,7 +106,7 @@ def receive_state(
     size, data = pickle.loads(broadcast_bytes(_CALLER, pack, root_rank, group, name))
     memory = filled[0] if root else torch.empty(size, dtype=torch.uint8, device="cpu")
     verbs.broadcast_(memory, root_rank, name and f"{name}.tensors", group=group)
-    return _nothing if root else lambda: _load(optimizer, Unpacked(data, memory))
+    return _nothing if root else lambda: load_state(optimizer, Unpacked(data, memory))
 
 
 def _nothing() -> None:
@@ -143,7 +155,8 @@ def _check_that_all_have_loaded(
 # -- loading --------------------------------------------------------------------------------------
 
 
-def _load(optimizer: torch.optim.Optimizer, received: Unpacked) -> None:
+def load_state(optimizer: torch.optim.Optimizer, received: Received) -> None:
+    """Makes it the optimizer's, in place."""
     groups, state = optimizer.param_groups, optimizer.state
     if _has_its_own_loading(optimizer):
         optimizer.load_state_dict(received.object["state_dict"])
@@ -176,7 +189,7 @@ def _has_its_own_loading(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _content(
-    groups: list[dict[str, Any]], received: Unpacked
+    groups: list[dict[str, Any]], received: Received
 ) -> tuple[list[dict[str, Any]], dict[Any, Any]]:
     """Returns the groups' options and the state, as this rank's parameters need them."""
     saved = received.object["state_dict"]
@@ -201,7 +214,7 @@ def _content(
     return options, state
 
 
-def _placed(value: Any, param: Tensor, received: Unpacked) -> Any:
+def _placed(value: Any, param: Tensor, received: Received) -> Any:
     """Returns the value for this parameter: its tensors on the device, and in the memory order."""
     if isinstance(value, torch.Tensor):
         return _placed_tensor(value, param, id(value) in received.on_device)

@@ -1,0 +1,317 @@
+"""Checkpoints: a state on disk, from which a job of any size goes on.
+
+    checkpointer = corro.checkpoint.Checkpointer("run-7", every=100)
+    checkpointer.load(state)
+
+    while state.step < 1000:
+        ...
+        optimizer.step()
+        state.step += 1
+        checkpointer.save(state)
+
+The way of one checkpoint, of step N:
+
+    save()     all ranks    say that they are at step N and write no other one
+               each rank    copies its share of the state, and goes on training
+    thread     each rank    writes its file behind, and waits for the disk
+               all ranks    say whether theirs is written, in an operation with a name
+               rank 0       writes the manifest, renames the folder: now there is a checkpoint
+               all ranks    hear of that
+
+If a rank is lost meanwhile, the operations with a name fail and the checkpoint is not finished. The
+next one is written in the next epoch. What a disk refuses is a line on stderr; training goes on,
+and older checkpoints stay.
+
+A checkpoint is read by each rank for itself. Ranks agree on which: the newest one that all of them
+can read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import secrets
+import sys
+import threading
+from typing import Any
+
+from corro import _context
+from corro._context import Group, exchange
+
+try:
+    from corro import _checkpoint
+except ImportError as error:
+    message = f"this corro was installed without checkpoints ({error}); install the whole wheel"
+    raise ImportError(message) from error
+from corro.elastic._state import State
+from corro.errors import (
+    CorroError,
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    MismatchError,
+    NotFoundError,
+)
+
+__all__ = ["Checkpointer"]
+
+_GOOD, _DAMAGED, _UNFIT = range(3)  # What a rank says of a checkpoint that it has read.
+_numbers = itertools.count()  # Of checkpointers: made in the same order on all ranks.
+
+
+class Checkpointer:
+    """Writes a state every so many steps, and reads it back. Externally synchronized::
+
+        checkpointer = corro.checkpoint.Checkpointer("run-7", every=100, keep=2)
+
+    All ranks make it, and call its methods together. The folder is the same for all of them: on
+    several hosts it lies on a file system that they share. Each job has a folder of its own.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, every: int, keep: int = 2) -> None:
+        """Makes the folder, if it is not there. Does not communicate.
+
+        Args:
+            folder: where checkpoints lie, one folder for each: `step-N`.
+            every: steps between two checkpoints, >= 1.
+            keep: how many checkpoints are left, >= 2, so that an older one is there if the newest
+                is damaged.
+
+        Raises:
+            InvalidArgumentError: a number is too small.
+            PermissionDeniedError, UnavailableError: the folder cannot be made, or written to.
+        """
+        if type(every) is not int or every < 1:
+            raise InvalidArgumentError(f"Checkpointer: every={every!r} has to be an integer >= 1")
+        if type(keep) is not int or keep < 2:
+            raise InvalidArgumentError(f"Checkpointer: keep={keep!r} has to be an integer >= 2")
+        self.folder = os.fspath(folder)
+        self.every = every
+        self.keep = keep
+        self.step: int | None = None
+        """The newest step that this object has written or read; None: none yet."""
+        self.skipped = 0
+        """Checkpoints that were left out, since the one before was still being written."""
+        self.failed = 0
+        """Checkpoints that were not finished: the disk refused, or a rank was lost."""
+        self._name = f"corro.checkpoint.{next(_numbers)}"
+        self._image = _checkpoint.Image()
+        self._lock: _checkpoint.Lock | None = None
+        self._thread: threading.Thread | None = None
+        _make_folder(self.folder)
+
+    def save(self, state: State) -> bool:
+        """Begins a checkpoint if the state comes after a multiple of `every` steps.
+
+        Returns whether one was begun. To be called by all ranks at the end of each step. Blocks
+        until this rank's share of the state is copied, and never for a disk. Begins none while the
+        one before is still being written on some rank; `skipped` counts that.
+
+        Raises:
+            InvalidArgumentError: the state has a value that is no plain one; names it.
+            FailedPreconditionError: another job writes into the folder.
+            MismatchError: ranks come after different numbers of steps.
+        """
+        step = state._steps
+        if step == 0 or step % self.every:
+            return False
+        world, refusal = _context.world(), self._take_lock()
+        row = [step, self._is_writing(), secrets.randbits(48), refusal is not None]
+        rows = exchange(world, row)
+        if {row[0] for row in rows} != {step}:
+            raise MismatchError(f"checkpoint: ranks are at steps {[row[0] for row in rows]}")
+        if rows[0][3]:
+            raise refusal or FailedPreconditionError(
+                f"checkpoint: rank 0 cannot write into {self.folder}, and says why"
+            )
+        if any(row[1] for row in rows):
+            self.skipped += 1
+            return False
+        self.wait()
+        self._begin(_Attempt(self, world, step, rows[0][2]), state)
+        return True
+
+    def load(self, state: State) -> int | None:
+        """Puts the newest checkpoint that is valid into the state. Returns its step, None: none.
+
+        To be called by all ranks; blocks. Says on stderr why it takes an older one than the newest.
+        If it fails, the state is as before. Needs memory for the state once more.
+
+        Raises:
+            InvalidArgumentError: the checkpoint is of another model; names all tensors that are
+                missing, too many, or of another shape or dtype.
+            DataLossError: there are checkpoints, and none of them is valid.
+        """
+        self.wait()
+        world, before = _context.world(), None
+        while (step := self._next_step(world, before)) is not None:
+            if self._try(state, world, step):
+                self.step = step
+                return step
+            before = step
+        if before is not None:
+            raise DataLossError(f"checkpoint: none in {self.folder} is valid; see the lines above")
+        return None
+
+    def wait(self) -> None:
+        """Blocks until a checkpoint that was begun is finished, or has failed. Raises nothing."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def close(self) -> None:
+        """Waits, and lets another job write into the folder. So does the end of the program."""
+        self.wait()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _is_writing(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _take_lock(self) -> CorroError | None:
+        """Rank 0 writes alone into the folder, from its first checkpoint on. Returns a refusal."""
+        if self._lock is not None or _context.rank() != 0:
+            return None
+        try:
+            self._lock = _checkpoint.Lock(self.folder)
+            _checkpoint.remove_partial(self.folder)
+        except CorroError as error:
+            return error
+        return None
+
+    def _begin(self, attempt: _Attempt, state: State) -> None:
+        part = attempt.copy(state)
+        # Not a daemon: the interpreter waits for the last checkpoint at its end.
+        self._thread = threading.Thread(
+            target=attempt.write, args=(part,), name="corro-checkpoint", daemon=False
+        )
+        self._thread.start()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _next_step(self, world: Group, before: int | None) -> int | None:
+        """Returns the newest step before that one of which rank 0 sees a checkpoint."""
+        mine = -1
+        if world.rank() == 0:
+            try:
+                steps = _checkpoint.steps(self.folder)
+            except NotFoundError:
+                steps = []
+            mine = next((step for step in steps if before is None or step < before), -1)
+        found = exchange(world, [mine])[0][0]
+        return None if found < 0 else found
+
+    def _try(self, state: State, world: Group, step: int) -> bool:
+        """Returns whether all ranks have read this checkpoint, and have it in their states."""
+        tree: dict[str, Any] = {}
+        problem = unfit = ""
+        try:
+            opened = _checkpoint.Opened(self.folder, step)
+            tree = state._stored({}).read(opened)
+            unfit = state._misfit(tree)
+        except CorroError as error:
+            problem = str(error)
+        said = [row[0] for row in exchange(world, [_verdict(problem, unfit)])]
+        if _DAMAGED in said:
+            if world.rank() == said.index(_DAMAGED):
+                _tell(f"the checkpoint of step {step} is passed over: {problem}")
+            return False
+        if _UNFIT in said:
+            where = f"checkpoint: {self.folder}/step-{step} does not fit"
+            if unfit:
+                raise InvalidArgumentError(f"{where}: {unfit}")
+            raise MismatchError(f"{where} the state of rank {said.index(_UNFIT)}, which says why")
+        state._adopt_tree(tree, step)
+        return True
+
+
+class _Attempt:
+    """One checkpoint while it is written; its thread's own after copy()."""
+
+    def __init__(self, owner: Checkpointer, world: Group, step: int, number: int) -> None:
+        self._owner = owner
+        self._world = world
+        self._rank = world.rank()
+        self._step = step
+        self._number = number  # Tells it from other attempts at this step.
+        self._failure: CorroError | None = None
+
+    def copy(self, state: State) -> _checkpoint.Part | None:
+        """Copies this rank's share of the state. Returns what describes it; None: no memory."""
+        contents = state._stored(state._tree())
+        share = _checkpoint.share(self._rank, self._world.size(), contents.forms())
+        part = _checkpoint.Part(
+            self._step, self._rank, self._world.size(), contents.values, contents.boxes(share)
+        )
+        image = self._owner._image
+        try:
+            image.resize(part.bytes)
+        except CorroError as error:  # The others write theirs; all hear that this one did not.
+            self._failure = error
+            return None
+        contents.copy(share, image.memory(), part.offsets)
+        return part
+
+    def write(self, part: _checkpoint.Part | None) -> None:
+        """Writes behind, and agrees with the other ranks. Raises nothing."""
+        try:
+            if part is not None:
+                self._write_file(part)
+            if self._agree():
+                self._owner.step = self._step
+                return
+        except CorroError as error:  # A rank was lost, or this one leaves.
+            self._failure = error
+        self._owner.failed += 1
+        if self._failure is not None:
+            _tell(f"the checkpoint of step {self._step} was not finished: {self._failure}")
+
+    def _write_file(self, part: _checkpoint.Part) -> None:
+        name = _checkpoint.partial_name(self._step, self._number)
+        try:
+            part.write(os.path.join(self._owner.folder, name), self._owner._image)
+        except CorroError as error:
+            self._failure = error
+
+    def _agree(self) -> bool:
+        """Returns whether the checkpoint is there; rank 0 finishes it once all have written."""
+        written = all(ok for (ok,) in self._exchange("written", self._failure is None))
+        if self._rank == 0:
+            self._finish(written)
+        return bool(self._exchange("finished", written and self._failure is None)[0][0])
+
+    def _finish(self, written: bool) -> None:
+        owner = self._owner
+        try:
+            if written:
+                _checkpoint.commit(
+                    owner.folder, self._step, self._number, self._world.size(), owner.keep
+                )
+            _checkpoint.remove_partial(owner.folder)  # Nobody writes at this moment.
+        except CorroError as error:
+            self._failure = error
+
+    def _exchange(self, what: str, value: bool) -> list[list[int]]:
+        """A disk may take as long as it takes: a rank that is lost ends the wait."""
+        return exchange(self._world, [value], math.inf, f"{self._owner._name}.{what}")
+
+
+def _verdict(problem: str, unfit: str) -> int:
+    return _DAMAGED if problem else _UNFIT if unfit else _GOOD
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(f"no right to write into {folder!r}, or it is read-only")
+    except OSError as error:
+        raise FailedPreconditionError(f"Checkpointer: {error}") from error
+
+
+def _tell(line: str) -> None:
+    print(f"corro: {line}", file=sys.stderr, flush=True)
