@@ -1,10 +1,12 @@
-"""Checkpoints of states, in a world of one."""
+"""Checkpoints of states: in a world of one, and of jobs whose ranks are killed."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import Finished, Launch
 from elastic_member import be_no_rank
 from torch import nn
 
@@ -24,6 +27,7 @@ from corro.checkpoint import Checkpointer
 from corro.elastic import State
 
 pytestmark = pytest.mark.torch22
+WORKER = Path(__file__).with_name("checkpoint_worker.py")
 
 
 @pytest.fixture(autouse=True)
@@ -358,3 +362,56 @@ def test_the_last_checkpoint_is_finished_at_the_end_of_the_program(tmp_path: Pat
     )
     subprocess.run([sys.executable, "-c", program], check=True, env=dict(os.environ), timeout=60)
     assert (tmp_path / "step-1" / "manifest.json").exists()
+
+
+# -- jobs -----------------------------------------------------------------------------------------
+
+
+def told(job: Finished, what: str) -> set[tuple[str, str]]:
+    """Returns the steps and digests that ranks have said: one, if they agree."""
+    return set(re.findall(rf"rank \d+ of \d+: {what} (\w+) (\w+)", job.output))
+
+
+def test_a_job_of_any_size_goes_on_from_the_checkpoint_of_another(
+    launch: Launch, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "run")
+    before: set[tuple[str, str]] = set()
+    for ranks, begin in ((3, 0), (1, 4), (4, 8), (2, 12)):
+        job = launch(str(WORKER), folder, str(begin), str(begin + 4), ranks=ranks).check()
+        ended = told(job, "ended")
+        assert len(ended) == 1, job.output
+        if begin:
+            assert told(job, "loaded") == before, "all ranks have what was written"
+        before = ended
+    assert {path.name for path in Path(folder).glob("step-*")} == {"step-14", "step-16"}
+
+
+@pytest.mark.faults
+def test_survivors_write_the_next_checkpoint(launch: Launch, tmp_path: Path) -> None:
+    folder = str(tmp_path / "run")
+    for victim in ("1", "0"):
+        shutil.rmtree(folder, ignore_errors=True)
+        killed = launch(
+            *(str(WORKER), folder, "0", "8", victim, "4"), ranks=3, options=("--min-np", "2")
+        ).check()
+        ended = told(killed, "ended")
+        assert len(ended) == 1, killed.output
+        job = launch(str(WORKER), folder, "8", "8", ranks=2).check()
+        assert told(job, "loaded") == ended
+        assert not list(Path(folder).glob("*.partial*"))
+
+
+@pytest.mark.faults
+def test_a_job_that_is_killed_leaves_a_checkpoint_to_go_on_from(
+    launch: Launch, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "run")
+    for number in range(4):
+        until = 2 * number + 2
+        job = launch(str(WORKER), folder, "-1", "99", str(number % 2), str(until), ranks=2)
+        assert job.code != 0
+        steps = told(job, "loaded")
+        assert len(steps) == 1, job.output
+    launch(str(WORKER), folder, "-1", "20", ranks=3).check()
+    assert {path.name for path in Path(folder).iterdir()} == {".lock", "step-18", "step-20"}

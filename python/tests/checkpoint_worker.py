@@ -1,0 +1,65 @@
+"""A rank that saves and loads checkpoints: checkpoint_worker.py FOLDER FROM UNTIL [RANK STEP].
+
+Goes on from the newest checkpoint, which has to be of step FROM (-1: any), and trains until step
+UNTIL with a checkpoint every second step. RANK kills itself after it has begun that of STEP. Prints
+the step and a digest of what it has loaded, and of what it has in the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from training import network, sgd
+
+import corro.torch as corro
+from corro.checkpoint import Checkpointer
+
+
+def digest(state: Any) -> str:
+    """Of the model, with which all ranks have to agree."""
+    found = hashlib.sha256()
+    for value in state.model.state_dict().values():
+        found.update(value.numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def tell(text: str) -> None:
+    os.write(1, f"rank {corro.rank()} of {corro.size()}: {text}\n".encode())
+
+
+def main() -> None:
+    folder, expected, until = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    victim, last = map(int, sys.argv[4:6]) if len(sys.argv) > 4 else (-1, -1)
+    corro.init()
+    model = network()
+    optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+    checkpointer = Checkpointer(folder, every=2)
+    loaded = checkpointer.load(state)
+    tell(f"loaded {loaded} {digest(state)}")
+    assert expected in (-1, loaded or 0), f"{loaded}, not {expected}"
+    me = corro.rank()
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.step < until:
+            state.optimizer.zero_grad()
+            state.model(torch.full((2, 6), 1.0 + state.step)).square().mean().backward()
+            state.optimizer.step()
+            state.step += 1
+            checkpointer.save(state)
+            if state.step == last and me == victim:
+                os.kill(os.getpid(), signal.SIGKILL)
+            checkpointer.wait()
+
+    train(state)
+    tell(f"ended {state.step} {digest(state)} skipped {checkpointer.skipped}")
+
+
+main()
