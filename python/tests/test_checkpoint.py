@@ -213,6 +213,12 @@ def test_objects_with_a_state_stay_and_get_theirs(tmp_path: Path) -> None:
     assert schedule.state_dict() == state.schedule.state_dict()
 
 
+def test_both_modules_have_the_checkpointer() -> None:
+    assert corro.checkpoint.Checkpointer is Checkpointer
+    with pytest.raises(AttributeError, match="no attribute 'Other'"):
+        _ = corro.checkpoint.Other
+
+
 def test_an_empty_or_missing_folder_is_no_checkpoint(tmp_path: Path) -> None:
     state = state_of(1)
     assert Checkpointer(tmp_path / "new" / "one", every=1).load(state) is None

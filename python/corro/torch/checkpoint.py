@@ -1,5 +1,7 @@
 """What corro.checkpoint writes of a TorchState: tensors as they are, and an optimizer by names.
 
+`corro.torch.checkpoint.Checkpointer` is that of corro.checkpoint.
+
 A state_dict() of an optimizer calls parameters by numbers. In a checkpoint they have the names that
 the model gives them, so it does not matter in which order they were given to the optimizer.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
     from corro import _checkpoint
 
 _DTYPES = {number: dtype for dtype, number in DTYPES.items()}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Checkpointer":  # Not before it is asked for: not every wheel has checkpoints.
+        return import_module("corro.checkpoint").Checkpointer
+    raise AttributeError(f"module 'corro.torch.checkpoint' has no attribute {name!r}")
 
 
 class TorchContents(Contents):

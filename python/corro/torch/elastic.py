@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -108,7 +109,10 @@ class TorchState(State):
 
     def _adopt_tree(self, tree: dict[str, Any], step: int) -> None:
         if self.model is not None:
-            self.model.load_state_dict(tree["model"])
+            weights = OrderedDict(tree["model"])
+            # The versions of modules, which some of them ask for.
+            weights._metadata = self.model.state_dict()._metadata  # type: ignore[attr-defined]
+            self.model.load_state_dict(weights)
         if self.optimizer is not None:
             load_state(
                 self.optimizer, loaded_optimizer(tree["optimizer"], self.optimizer, self.model)
