@@ -135,8 +135,9 @@ class Checkpointer:
     def load(self, state: State) -> int | None:
         """Puts the newest checkpoint that is valid into the state. Returns its step, None: none.
 
-        To be called by all ranks; blocks. Says on stderr why it takes an older one than the newest.
-        If it fails, the state is as before. Needs memory for the state once more.
+        To be called by all ranks; blocks. A rank that comes in the middle of an elastic job reads
+        none: it gets the state of the others. Says on stderr why it takes an older one than the
+        newest. If it fails, the state is as before. Needs memory for the state once more.
 
         Raises:
             InvalidArgumentError: the checkpoint is of another model; names all tensors that are
@@ -144,6 +145,8 @@ class Checkpointer:
             DataLossError: there are checkpoints, and none of them is valid.
         """
         self.wait()
+        if _context.is_outside():
+            return None
         world, before = _context.world(), None
         while (step := self._next_step(world, before)) is not None:
             if self._try(state, world, step):

@@ -330,6 +330,25 @@ def horovods() -> None:
     end(model, optimizer, begun=state.begun, total=total, set_of_two=pair.process_set_id)
 
 
+def saves() -> None:
+    """Loads a checkpoint before its function is called, as it does in each job, and saves some."""
+    model, optimizer = make()
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+    checkpointer = corro.checkpoint.Checkpointer(FILE.parent.with_name("saved"), every=4)
+    say(loaded=checkpointer.load(state))
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            train_step(state.step, model, optimizer)
+            state.step += 1
+            if checkpointer.save(state):
+                checkpointer.wait()
+
+    train(state)
+    end(model, optimizer, saved=checkpointer.step)
+
+
 def asks() -> None:
     """Who joins asks for its rank, and the others wait for the rest of what it makes."""
     say(rank=corro.rank(), size=corro.size(), local_rank=corro.local_rank())
@@ -399,7 +418,7 @@ def wrong() -> None:
 SCENARIOS: dict[str, Callable[[], None]] = {
     f.__name__: f
     for f in (
-        steps, two_passes, behind, commits, groups, samples, streams, joining, asks, talks,
+        steps, two_passes, behind, commits, groups, samples, streams, joining, saves, asks, talks,
         fails_once, asked, horovods, horovods_grow, wrong,
     )
 }  # fmt: skip

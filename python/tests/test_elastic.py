@@ -334,6 +334,12 @@ def test_the_others_wait_where_too_few_are_left(elastic: Elastic) -> None:
     assert [facts["step"] for facts in joiner if "step" in facts] == list(range(7, STEPS))
 
 
+def test_a_rank_joins_a_job_that_saves_checkpoints(elastic: Elastic) -> None:
+    ran = elastic("saves", 2, {}, "--max-np", "3", GATE="5")
+    check_joined(ran, 6, 0, 1)
+    assert ran.end(0)["saved"] == STEPS
+
+
 def test_ranks_join_together(elastic: Elastic) -> None:
     ran = elastic("steps", 1, {}, "--max-np", "3", GATE="5").check(0)
     assert len(ran.joiners) == 2
