@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import shutil
 import struct
 import subprocess
 import sys
@@ -383,29 +382,28 @@ def test_a_job_of_any_size_goes_on_from_the_checkpoint_of_another(
 ) -> None:
     folder = str(tmp_path / "run")
     before: set[tuple[str, str]] = set()
-    for ranks, begin in ((3, 0), (1, 4), (4, 8), (2, 12)):
+    for ranks, begin in ((2, 0), (1, 4), (3, 8)):
         job = launch(str(WORKER), folder, str(begin), str(begin + 4), ranks=ranks).check()
         ended = told(job, "ended")
         assert len(ended) == 1, job.output
         if begin:
             assert told(job, "loaded") == before, "all ranks have what was written"
         before = ended
-    assert {path.name for path in Path(folder).glob("step-*")} == {"step-14", "step-16"}
+    assert {path.name for path in Path(folder).glob("step-*")} == {"step-10", "step-12"}
 
 
 @pytest.mark.faults
-def test_survivors_write_the_next_checkpoint(launch: Launch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("victim", ["0", "1"])
+def test_survivors_write_the_next_checkpoint(launch: Launch, tmp_path: Path, victim: str) -> None:
     folder = str(tmp_path / "run")
-    for victim in ("1", "0"):
-        shutil.rmtree(folder, ignore_errors=True)
-        killed = launch(
-            *(str(WORKER), folder, "0", "8", victim, "4"), ranks=3, options=("--min-np", "2")
-        ).check()
-        ended = told(killed, "ended")
-        assert len(ended) == 1, killed.output
-        job = launch(str(WORKER), folder, "8", "8", ranks=2).check()
-        assert told(job, "loaded") == ended
-        assert not list(Path(folder).glob("*.partial*"))
+    killed = launch(
+        *(str(WORKER), folder, "0", "8", victim, "4"), ranks=3, options=("--min-np", "2")
+    ).check()
+    ended = told(killed, "ended")
+    assert len(ended) == 1, killed.output
+    job = launch(str(WORKER), folder, "8", "8", ranks=1).check()
+    assert told(job, "loaded") == ended
+    assert not list(Path(folder).glob("*.partial*"))
 
 
 @pytest.mark.faults
@@ -413,11 +411,11 @@ def test_a_job_that_is_killed_leaves_a_checkpoint_to_go_on_from(
     launch: Launch, tmp_path: Path
 ) -> None:
     folder = str(tmp_path / "run")
-    for number in range(4):
+    for number in range(3):
         until = 2 * number + 2
         job = launch(str(WORKER), folder, "-1", "99", str(number % 2), str(until), ranks=2)
         assert job.code != 0
         steps = told(job, "loaded")
         assert len(steps) == 1, job.output
-    launch(str(WORKER), folder, "-1", "20", ranks=3).check()
+    launch(str(WORKER), folder, "-1", "20", ranks=1).check()
     assert {path.name for path in Path(folder).iterdir()} == {".lock", "step-18", "step-20"}
