@@ -24,6 +24,7 @@ import launcher_rows
 import many_rows
 import plan_rows
 import planner_rows
+import recover_rows
 import small_rows
 import ssh_rows
 import training_rows
@@ -43,6 +44,7 @@ FAMILIES: dict[str, Family] = {
     **ssh_rows.FAMILIES,
     **agent_rows.FAMILIES,
     **hvd_rows.FAMILIES,
+    **recover_rows.FAMILIES,
 }
 
 
