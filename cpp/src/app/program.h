@@ -4,9 +4,14 @@
 // becomes one of them (subprograms.h). So who only starts ranks needs neither planner nor operator.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "base/status.h"
+#include "diagnosis/exit_status.h"
 
 namespace corro::app {
 
@@ -18,6 +23,19 @@ namespace corro::app {
 
 /// Prints one line to stderr.
 void complain(const std::string& line);
+
+/// Complains about a command line that could not be parsed, prints the help that was asked for, or
+/// calls `carry_out` with the command. Returns the exit status. `Request` has `text` and `command`.
+template <typename Request, typename CarryOut>
+[[nodiscard]] int answer(const Result<Request>& request, const CarryOut& carry_out) {
+  if (!request.ok()) {
+    complain(request.status().message());
+    return diagnosis::kUsageExit;
+  }
+  if (request->text.empty()) return carry_out(request->command);
+  fmt::print("{}", request->text);
+  return 0;
+}
 
 using Program = std::function<int(const std::vector<std::string>& arguments)>;
 

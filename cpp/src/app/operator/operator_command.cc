@@ -136,19 +136,12 @@ Status run_operator(const OperatorCommand& command, const Variables& environment
 }  // namespace
 
 int operator_program(const std::vector<std::string>& arguments) {
-  const auto request = parse_operator_line(arguments);
-  if (!request.ok()) {
-    complain(request.status().message());
-    return diagnosis::kUsageExit;
-  }
-  if (!request->text.empty()) {
-    fmt::print("{}", request->text);
-    return 0;
-  }
-  const Status status = run_operator(request->command, read_variables()).with_context(kName);
-  if (status.ok()) return 0;
-  complain(status.message());
-  return status.code() == Code::kInvalidArgument ? diagnosis::kUsageExit : 1;
+  return answer(parse_operator_line(arguments), [](const OperatorCommand& command) {
+    const Status status = run_operator(command, read_variables()).with_context(kName);
+    if (status.ok()) return 0;
+    complain(status.message());
+    return status.code() == Code::kInvalidArgument ? diagnosis::kUsageExit : 1;
+  });
 }
 
 }  // namespace corro::app

@@ -1,22 +1,13 @@
 // corro-plan: `corro plan` and `corro probe`.
-#include <fmt/format.h>
-
 #include "app/planning/planning.h"
 #include "app/program.h"
-#include "diagnosis/exit_status.h"
 
 namespace corro::app {
 namespace {
 
 int run_program(const std::vector<std::string>& arguments) {
-  const auto request = parse_plan_line(arguments);
-  if (!request.ok()) {
-    complain(request.status().message());
-    return diagnosis::kUsageExit;
-  }
-  if (request->text.empty()) return plan_command(request->command, read_variables());
-  fmt::print("{}", request->text);
-  return 0;
+  return answer(parse_plan_line(arguments),
+                [](const PlanCommand& command) { return plan_command(command, read_variables()); });
 }
 
 }  // namespace
