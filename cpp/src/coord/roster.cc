@@ -24,10 +24,10 @@ bool may_start(const State& state, const Options& options) {
          std::ranges::count_if(state.slots, &Slot::occupied) < options.most;
 }
 
+bool all_ready(const State& state) { return std::ranges::all_of(state.members, &Member::ready); }
+
 /// Joiners that wait are taken in only then.
-bool takes_joiners(const State& state) {
-  return !state.changing() || std::ranges::all_of(state.members, &Member::ready);
-}
+bool takes_joiners(const State& state) { return !state.changing() || all_ready(state); }
 
 class Decider {
  public:
@@ -217,7 +217,7 @@ void Decider::hear_joiner(const Ready& ready) {
 
 void Decider::on(const Tick& /*tick*/) {
   if (!state_.changing() || now_ < state_.until) return;
-  if (state_.at_once || std::ranges::all_of(state_.members, &Member::ready)) return fence_late();
+  if (state_.at_once || all_ready(state_)) return fence_late();
   change(fmt::format("not all ranks have come to the end of a step after {} s",
                      in_seconds(options_.step)),
          /*at_once=*/true);
@@ -259,9 +259,7 @@ void Decider::change(const std::string& why, bool at_once) {
 }
 
 void Decider::commit_if_ready() {
-  if (!state_.changing() || state_.members.empty() ||
-      !std::ranges::all_of(state_.members, &Member::ready))
-    return;
+  if (!state_.changing() || state_.members.empty() || !all_ready(state_)) return;
   const auto joining = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::invited));
   const auto ready = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::ready));
   if (ready < joining) {

@@ -97,7 +97,7 @@ Status Arrivals::advance(size_t host, Coming& coming, Time now) {
   const auto asked = others(host);
   if (!std::ranges::all_of(asked, [](AgentLink* one) { return one->routes.has_value(); }))
     return {};
-  CORRO_ASSIGN(plan_.job.hosts[host].address, choose_address(link, asked));
+  CORRO_ASSIGN(plan_.job.hosts[host].address, choose_address(link, {asked.begin(), asked.end()}));
   return {};
 }
 
@@ -110,15 +110,10 @@ void Arrivals::probe(const AgentLink& link) {
   }
 }
 
-Result<std::string> choose_address(const AgentLink& link, const std::vector<AgentLink*>& others) {
-  for (const std::string& address : link.survey->here.addresses) {
-    const bool all = std::ranges::all_of(others, [&](AgentLink* from) {
-      return std::ranges::any_of(*from->routes, [&](const agent::Route& route) {
-        return static_cast<size_t>(route.host) == link.host && route.address == address;
-      });
-    });
-    if (all) return address;
-  }
+Result<std::string> choose_address(const AgentLink& link,
+                                   const std::vector<const AgentLink*>& others) {
+  std::string address = common_address(link, others);
+  if (!address.empty()) return address;
   return Status(
       Code::kUnavailable,
       "the job's other hosts do not reach it by one address: is a firewall between them?");

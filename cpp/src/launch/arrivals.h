@@ -73,6 +73,6 @@ class Arrivals {
 /// By which address all others reach a host: the first of its own that all of them have reached.
 /// UNAVAILABLE names one that does not. Pure.
 [[nodiscard]] Result<std::string> choose_address(const AgentLink& link,
-                                                 const std::vector<AgentLink*>& others);
+                                                 const std::vector<const AgentLink*>& others);
 
 }  // namespace corro::launch

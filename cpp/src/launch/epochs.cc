@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -42,7 +43,8 @@ Epochs::Epochs(const JobFacts& job, std::vector<agent::Subject> members,
   std::iota(slot_of_.begin(), slot_of_.begin() + job.ranks, size_t{0});
   runs_.resize(members_.size());
   std::fill_n(runs_.begin(), ranks_.size(), true);
-  for (size_t place = ranks_.size(); place < members_.size(); ++place) left_.insert(place);
+  for (size_t place = ranks_.size(); place < members_.size(); ++place)
+    members_[place].epoch = agent::kNoEpochYet;
 }
 
 std::optional<size_t> Epochs::place_of(const agent::Subject& about) const {
@@ -101,7 +103,8 @@ Epochs::Orders Epochs::offer(size_t host, const std::string& name, int slots, Ti
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].host != host) continue;
     const bool usable = slots_[slot].number < slots;
-    hear(coord::Offered{.slot = slot, .usable = usable}, now, orders);
+    const bool is_new = slot >= state_.slots.size() || state_.slots[slot].usable != usable;
+    if (is_new) hear(coord::Offered{.slot = slot, .usable = usable}, now, orders);
   }
   return orders;
 }
@@ -144,7 +147,6 @@ void Epochs::begin(size_t slot, Time now, Orders& orders) {
   slot_of_[place] = slot;
   runs_[place] = true;
   stopped_[place] = 0;
-  left_.insert(place);
   orders.started.push_back(place);
   hear(coord::Started{.slot = slot, .joiner = member.member}, now, orders);
 }
@@ -170,10 +172,6 @@ void Epochs::carry_out(const coord::Commit& commit, Orders& orders) {
     agent::Subject& member = members_[ranks_.emplace_back(place_of(uuid))];
     member.epoch = commit.epoch;
     member.rank = static_cast<int32_t>(ranks_.size()) - 1;
-  }
-  left_.clear();
-  for (size_t place = 0; place < members_.size(); ++place) {
-    if (members_[place].epoch != commit.epoch) left_.insert(place);
   }
   const std::string who =
       commit.joined == 0

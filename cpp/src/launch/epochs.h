@@ -9,7 +9,6 @@
 #pragma once
 
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -61,8 +60,8 @@ class Epochs {
   [[nodiscard]] int place_of_rank(int rank) const;
   /// Who takes part in the epoch, for all agents.
   [[nodiscard]] agent::Message announce() const;
-  [[nodiscard]] bool left(size_t place) const { return left_.contains(place); }
-  /// The process in this place has never been a member.
+  [[nodiscard]] bool left(size_t place) const { return members_[place].epoch != state_.epoch; }
+  /// The process in this place has never been a member, or there was none yet.
   [[nodiscard]] bool joins(size_t place) const {
     return members_[place].epoch == agent::kNoEpochYet;
   }
@@ -110,8 +109,7 @@ class Epochs {
   std::vector<size_t> slot_of_;  ///< By place.
   std::vector<bool> runs_;       ///< By place: there is a process.
   std::vector<size_t> ranks_;    ///< By rank of the epoch: the place.
-  std::set<size_t> left_;
-  std::vector<int> stopped_;  ///< By place: looks in a row in which it was.
+  std::vector<int> stopped_;     ///< By place: looks in a row in which it was.
   bool elastic_;
   coord::Options options_;
   coord::State state_;

@@ -213,20 +213,24 @@ Status tell_hosts_apart(const std::vector<AgentLink>& links, bool may_share,
   return {};
 }
 
+std::string common_address(const AgentLink& to, const std::vector<const AgentLink*>& others) {
+  const std::vector<std::string>& own = to.survey->here.addresses;
+  const auto common = std::ranges::find_if(own, [&](const std::string& address) {
+    return std::ranges::all_of(
+        others, [&](const AgentLink* from) { return reaches(*from, to.host, address); });
+  });
+  return common == own.end() ? "" : *common;
+}
+
 Result<std::vector<std::string>> choose_addresses(const std::vector<AgentLink>& links) {
   std::vector<std::string> chosen;
   for (const AgentLink& to : links) {
     const std::vector<std::string>& own = to.survey->here.addresses;
-    const auto reached_by = [&](const std::string& address) {
-      return [&, address](const AgentLink& from) {
-        return from.host == to.host || reaches(from, to.host, address);
-      };
-    };
-    const auto common = std::ranges::find_if(own, [&](const std::string& address) {
-      return std::ranges::all_of(links, reached_by(address));
-    });
-    if (common != own.end()) {
-      chosen.push_back(*common);
+    std::vector<const AgentLink*> others;
+    for (const AgentLink& from : links)
+      if (from.host != to.host) others.push_back(&from);
+    if (const std::string common = common_address(to, others); !common.empty()) {
+      chosen.push_back(common);
       continue;
     }
     const auto cut_off = std::ranges::find_if(links, [&](const AgentLink& from) {

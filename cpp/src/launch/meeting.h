@@ -89,6 +89,11 @@ class Meeting {
 [[nodiscard]] Status narrow_addresses(agent::Surveyed& survey, const std::string& network,
                                       const std::optional<InterfaceRule>& interfaces);
 
+/// The first of the host's own addresses that all these others have reached; "": there is none.
+/// Pure.
+[[nodiscard]] std::string common_address(const AgentLink& to,
+                                         const std::vector<const AgentLink*>& others);
+
 /// By which address others reach each host: the first of its own that all of them have reached.
 /// UNAVAILABLE names two hosts that do not reach each other. Pure.
 [[nodiscard]] Result<std::vector<std::string>> choose_addresses(
