@@ -373,9 +373,10 @@ def fails_once() -> None:
 def asked() -> None:
     """Trains once the hosts were asked for again."""
     FILE.parent.with_name("gate").touch()
-    while not FILE.parent.with_name("asked").exists():
+    asked = FILE.parent.with_name("asked")
+    # Who asks once more has heard the first answer.
+    while not asked.exists() or len(asked.read_text().splitlines()) < 2:
         time.sleep(0.01)
-    time.sleep(0.5)
     steps()
 
 

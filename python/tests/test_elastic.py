@@ -401,7 +401,7 @@ def test_a_rank_leaves_a_slot_that_is_taken_away(elastic: Elastic, tmp_path: Pat
 def test_a_discovery_that_fails_harms_nobody(
     elastic: Elastic, tmp_path: Path, command: str, text: str
 ) -> None:
-    options = discovering(tmp_path, "echo localhost:2", f"touch {tmp_path}/asked; {command}")
+    options = discovering(tmp_path, "echo localhost:2", f"echo >> {tmp_path}/asked; {command}")
     ran = elastic("asked", 2, {}, *options, "--min-np", "1").check(0, 1)
     assert ran.end(0)["epoch"] == 0
     assert ran.job.output.count(text) == 1
