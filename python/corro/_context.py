@@ -208,6 +208,7 @@ _generation = 0  # In this epoch.
 _start_failed = False  # Also by an interrupt.
 _membership: Membership | None = None  # In an elastic job, from the first init() on.
 _is_guest = False  # A joiner, between init() and the call of its training function.
+_early: Context | None = None  # Of a guest that has asked for its rank: it does not train yet.
 _guests: list[ReferenceType[Carried]] = []  # What it has made for its first epoch, in order.
 _IS_NEW = "this rank is new"
 _deadlines: tuple[float | None, float | None] = (None, None)  # As init() was given them.
@@ -252,10 +253,11 @@ def arrive() -> None:
 
     Blocks until all others have come to the end of a step.
     """
-    global _is_guest
+    global _current, _early, _is_guest
     if not _is_guest:
         return
     _is_guest = False
+    _current, _early = _early, None
     member = _membership
     assert member is not None
     made = [one for known in _guests if (one := known()) is not None]
@@ -438,8 +440,8 @@ def _is_under_torchrun() -> bool:
 
 def shutdown() -> None:
     """Says goodbye to the other ranks. Runs by itself at exit; init() may follow it."""
-    global _current, _is_guest, _was_shut_down
-    context, _current = _current, None
+    global _current, _early, _is_guest, _was_shut_down
+    context, _current, _early = _current or _early, None, None
     _is_guest = False
     if context is not None:
         _was_shut_down = True
@@ -484,23 +486,28 @@ def _silence_threads() -> None:
 
 def current() -> Context:
     """Returns this process's engine and world; raises before init, and where no other rank is."""
+    if _current is not None:
+        return _current
     if _is_guest:
         raise FailedPreconditionError(
             "this rank comes in the middle of its job, and the others train: communicate inside of"
             " the function that corro.elastic.run calls"
         )
-    return _here()
+    state = "was shut down" if _was_shut_down else "has not been initialized"
+    raise FailedPreconditionError(f"corro {state}; call corro.init() first")
 
 
 def _here() -> Context:
     """Returns the same to who only asks about ranks. A joiner joins."""
-    if _is_guest and _current is None:
+    global _current, _early
+    if not _is_guest:
+        return current()
+    if _early is None:
         assert _membership is not None
         _move([], _membership, 0, _IS_NEW)
-    if _current is None:
-        state = "was shut down" if _was_shut_down else "has not been initialized"
-        raise FailedPreconditionError(f"corro {state}; call corro.init() first")
-    return _current
+        _early, _current = _current, None
+        assert _early is not None
+    return _early
 
 
 def is_initialized() -> bool:
@@ -655,7 +662,7 @@ def world_or(group: Group | None) -> Group:
 
 def native_of(group: Group | None) -> _native.Group:
     """Returns the engine's group; the world's if there is none."""
-    if group is None and _current is not None and not _is_guest:
+    if group is None and _current is not None:
         return _current.world.native
     return world_or(group).native
 
