@@ -48,7 +48,12 @@ Conclusion conclude(const JobEnd& job, const ReportContext& context) {
   }
   if (job.asked) return conclude_asked(job, context);
   const Verdict verdict = decide_culprit(job.ranks);
-  if (verdict.culprit < 0) return {};
+  if (verdict.culprit < 0 && job.no_way_on.empty()) return {};
+  if (verdict.culprit < 0) {
+    const std::string line =
+        fmt::format("corro: stopped: {}; logs in {}\n", job.no_way_on, context.log_dir);
+    return {.exit = kNoWayOnExit, .text = line, .failure = std::nullopt};
+  }
   auto report = describe_failure(verdict, job.ranks, context);
   return {.exit = report.exit, .text = format_block(report, job.width), .failure = report};
 }

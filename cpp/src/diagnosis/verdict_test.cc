@@ -329,6 +329,14 @@ TEST(Conclude, AnInterruptThatWasAskedForIsNoFailure) {
   EXPECT_FALSE(end.failure);
 }
 
+TEST(Conclude, AnElasticJobThatCannotGoOnHasFailedThoughNoRankHas) {
+  const std::vector<RankEnd> ends = {stopped(0, 5), end_of(1, 9, exited(0))};
+  const Conclusion end = conclude(
+      {.ranks = ends, .asked = {}, .timeout = {}, .no_way_on = "nobody has joined"}, kContext);
+  EXPECT_EQ(end.exit, 1);
+  EXPECT_EQ(end.text, "corro: stopped: nobody has joined; logs in corro-runs/x\n");
+}
+
 TEST(Conclude, AFailureWhileStoppingIsStillAFailure) {
   const std::vector<RankEnd> ends = {end_of(0, 5, killed(SIGTERM)),
                                      end_of(1, 9, exited(1), "OSError: checkpoint: disk full")};

@@ -257,6 +257,7 @@ class Launcher {
   Time awaited_since_{};
   bool begun_ = false;  ///< Ranks were started.
   int running_ = 0;
+  std::string no_way_on_;                   ///< Why an elastic job was stopped; "": it was not.
   Time started_ = monotonic_now();
   Stopping stopping_;
   bool suspends_ = false;  ///< Ctrl-Z: it stops once all agents are told.
@@ -764,7 +765,10 @@ void Launcher::carry_out(const Epochs::Orders& orders) {
                   .epoch = news.epoch,
                   .cause = news.why});
   }
-  if (!orders.stop.empty()) note_epochs(orders.stop);
+  if (orders.stop.empty()) return;
+  note_epochs(orders.stop);
+  no_way_on_ = orders.stop;
+  stopping_.on_no_way_on(monotonic_now());
 }
 
 /// What becomes of the members, for people.
@@ -842,6 +846,7 @@ int Launcher::finish() {
   show_wait({}, monotonic_now());
   screen_.settle(end.failure ? end.failure->rank : -1);
   screen_.flush(monotonic_now());
+                              .no_way_on = no_way_on_,
   if (end.failure) {
     events_.emit({.kind = EventKind::kFailure,
                   .host = end.failure->host,

@@ -1,8 +1,8 @@
 // Stopping: when the ranks of a job are told to stop, and how hard.
 //
 //   running    nothing is wrong
-//   failed     a rank has ended badly. For a short grace the others may end by themselves, since
-//              their own words show who is to blame
+//   failed     a rank has ended badly, or an elastic job cannot go on. For a short grace the others
+//              may end by themselves, since their own words show who is to blame
 //   looking    --timeout is over: for a moment the ranks are asked what they do
 //   stopping   TERM to whoever still runs, and half a second later KILL. A second Ctrl-C comes here
 //              directly, a third one kills
@@ -40,6 +40,8 @@ class Stopping {
   /// A rank has ended badly. `leaving`: it saw another one leave, which may need longer and knows
   /// the job's exit status. Returns whether that is news: the job was not being ended before.
   bool on_failure(bool leaving, Time now);
+  /// An elastic job cannot go on.
+  void on_no_way_on(Time now) { (void)on_failure(/*leaving=*/true, now); }
   /// A rank has given up waiting for another, which was asked to stop and does not.
   void on_given_up(Time now);
   /// Of the user. Returns whether the ranks get it. `any_run`: some rank runs.

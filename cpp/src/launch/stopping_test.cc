@@ -40,6 +40,13 @@ TEST(Stopping, GivesAFailureAGraceThenTermThenKill) {
   EXPECT_FALSE(stopping.on_failure(false, kBegin + seconds(1))) << "ranks that were stopped";
 }
 
+TEST(Stopping, EndsAnElasticJobThatCannotGoOn) {
+  Stopping stopping;
+  stopping.on_no_way_on(kBegin);
+  EXPECT_FALSE(stopping.undisturbed());
+  EXPECT_EQ(stopping.wake(), kBegin + milliseconds(400));
+}
+
 TEST(Stopping, WithoutItsCallerAJobIsStoppedAtOnce) {
   Stopping stopping;
   stopping.on_caller_gone(true, kBegin);
