@@ -71,6 +71,8 @@ struct Raw {
   std::string timeout;
   bool timestamps = false;
   std::string long_wait;
+  std::string elastic_timeout;
+  std::string back_off;
   std::string shell;
   std::string job;
   std::vector<int> pids;
@@ -106,6 +108,30 @@ std::optional<Duration> parse_duration(const std::string& text) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
+/// Of an option that is a time; none: it was not given.
+Result<std::optional<Duration>> parse_time(const CLI::App& run, const char* option,
+                                           const std::string& text, const char* or_what = "") {
+  if (run.count(option) == 0) return std::optional<Duration>();
+  const auto time = parse_duration(text);
+  if (time) return time;
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} {}: give a time such as 90, 30m or 2h{}", option, text, or_what));
+}
+
+/// None: --back-off was not given.
+Result<std::optional<std::pair<Duration, Duration>>> parse_back_off(const CLI::App& run,
+                                                                    const std::string& text) {
+  using Range = std::optional<std::pair<Duration, Duration>>;
+  if (run.count("--back-off") == 0) return Range();
+  const size_t comma = text.find(',');
+  const auto first = parse_duration(text.substr(0, comma));
+  const auto most =
+      comma == std::string::npos ? std::nullopt : parse_duration(text.substr(comma + 1));
+  if (first && most && *first <= *most) return Range({*first, *most});
+  return Status(Code::kInvalidArgument,
+                fmt::format("--back-off {}: give two times, the longer one last: 1s,5m", text));
+}
+
 /// The program and its arguments are not CLI11's business, but belong into the usage line.
 class RunFormatter final : public CLI::Formatter {
  public:
@@ -138,6 +164,17 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_option("--host-discovery", raw.run.discovery,
                  "Elastic: a command that prints the hosts, as a hostfile; asked each second")
       ->type_name("CMD");
+  run.add_option("--elastic-timeout", raw.elastic_timeout,
+                 "Elastic: wait so long for enough ranks; default: 10m")
+      ->type_name("TIME");
+  run.add_option("--reset-limit", raw.run.reset_limit,
+                 "Elastic: stop when ranks come or go more often than this")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  run.add_option("--back-off", raw.back_off,
+                 "Elastic: when a place that fails again is used again: first, and at most; "
+                 "default: 1s,5m")
+      ->type_name("MIN,MAX");
   run.add_option("-H,--hosts", raw.run.hosts,
                  "Hosts with their slots for ranks, such as a:4,b:4; reached by ssh")
       ->type_name("HOST[:N],...")
@@ -313,20 +350,11 @@ Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
   request.run.bind = raw.bind == "core"   ? launch::Bind::kCore
                      : raw.bind == "none" ? launch::Bind::kNone
                                           : launch::Bind::kAuto;
-  if (run.count("--timeout") > 0) {
-    request.run.timeout = parse_duration(raw.timeout);
-    if (!request.run.timeout) {
-      return {Code::kInvalidArgument,
-              "--timeout " + raw.timeout + ": give a time such as 90, 30m or 2h"};
-    }
-  }
-  if (run.count("--long-wait") > 0) {
-    request.run.long_wait = parse_duration(raw.long_wait);
-    if (!request.run.long_wait) {
-      return {Code::kInvalidArgument,
-              "--long-wait " + raw.long_wait + ": give a time such as 90, 30m or 2h, or 0"};
-    }
-  }
+  CORRO_ASSIGN(request.run.timeout, parse_time(run, "--timeout", raw.timeout));
+  CORRO_ASSIGN(request.run.long_wait, parse_time(run, "--long-wait", raw.long_wait, ", or 0"));
+  CORRO_ASSIGN(request.run.elastic_timeout,
+               parse_time(run, "--elastic-timeout", raw.elastic_timeout));
+  CORRO_ASSIGN(request.run.back_off, parse_back_off(run, raw.back_off));
   return {};
 }
 

@@ -113,6 +113,19 @@ TEST(CommandLine, ReadsTimes) {
   }
 }
 
+TEST(CommandLine, ReadsHowAnElasticJobWaits) {
+  const auto request =
+      parse({"run", "--elastic-timeout", "90", "--reset-limit", "0", "--back-off", "0.5,2m", "x"});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->run.elastic_timeout, std::chrono::seconds(90));
+  EXPECT_EQ(request->run.reset_limit, 0);
+  EXPECT_EQ(request->run.back_off,
+            std::pair(Duration(std::chrono::milliseconds(500)), Duration(std::chrono::minutes(2))));
+  for (const char* bad : {"", "1", "1,", "2,1", "1,2,3", "-1,2"})
+    EXPECT_FALSE(parse({"run", "--back-off", bad, "x"}).ok()) << bad;
+  EXPECT_FALSE(parse({"run", "--reset-limit", "-1", "x"}).ok());
+}
+
 TEST(CommandLine, TimesAreForLinesWithAPrefix) {
   for (const char* show : {"all", "streams", "0,3", "1"})
     EXPECT_TRUE(parse({"run", "--timestamps", "--show", show, "x"})->run.show.timestamps) << show;

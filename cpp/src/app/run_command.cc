@@ -30,13 +30,13 @@ std::string local_time() {
   return text.data();
 }
 
-constexpr Duration kHostsPatience = std::chrono::minutes(10);
-
 /// Waits for the hosts of --host-discovery; people see why.
-Result<std::vector<launch::HostSlots>> discover(const std::string& command, int slots) {
+Result<std::vector<launch::HostSlots>> discover(const std::string& command, int slots,
+                                                Duration patience, const std::string& own) {
   sigset_t mask{};
   sigprocmask(SIG_BLOCK, nullptr, &mask);
-  return launch::wait_for_hosts(command, mask, slots, kHostsPatience, [](const std::string& why) {
+  launch::HostDiscovery discovery(command, own, mask);
+  return launch::wait_for_hosts(discovery, slots, patience, [](const std::string& why) {
     fmt::print(stderr, "corro: waiting for hosts: {}\n", why);
   });
 }
@@ -44,12 +44,16 @@ Result<std::vector<launch::HostSlots>> discover(const std::string& command, int 
 }  // namespace
 
 int run_command(const launch::RunOptions& options, const Variables& environment) {
+  const agent::Machine machine = agent::read_machine(environment);
+  const auto discover_here = [&](const std::string& command, int slots, Duration patience) {
+    return discover(command, slots, patience, machine.host);
+  };
   const launch::PlanInputs inputs{.environment = environment,
-                                  .machine = agent::read_machine(environment),
+                                  .machine = machine,
                                   .files = launch::real_files(),
                                   .own_directory = own_directory(),
                                   .read_hostfile = launch::read_hostfile,
-                                  .discover = discover,
+                                  .discover = discover_here,
                                   .job_id = random_name(),
                                   .time = local_time(),
                                   .master_port = agent::find_free_port()};

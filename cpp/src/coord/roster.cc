@@ -61,6 +61,7 @@ class Decider {
   void settle();
   void change(const std::string& why, bool at_once);
   void stop(const std::string& why);
+  void stop_with_too_few(const std::string& why);
   void commit_if_ready();
   void commit(size_t joining);
   void take_in();
@@ -142,12 +143,15 @@ void Decider::settle() {
 }
 
 void Decider::stop(const std::string& why) {
-  const size_t left = state_.members.size();
   state_.stopped = true;
   state_.until = Time::never();
-  actions_.emplace_back(
-      Stop{.why = fmt::format("{}: {} {} left, at least {} are needed", why, count(left, "rank"),
-                              left == 1 ? "is" : "are", options_.least)});
+  actions_.emplace_back(Stop{.why = why});
+}
+
+void Decider::stop_with_too_few(const std::string& why) {
+  const size_t left = state_.members.size();
+  stop(fmt::format("{}: {} {} left, at least {} are needed", why, count(left, "rank"),
+                   left == 1 ? "is" : "are", options_.least));
 }
 
 // -- who is there ---------------------------------------------------------------------------------
@@ -241,12 +245,16 @@ void Decider::fence_late() {
   state_.until = now_ + options_.patience;
   commit_if_ready();
   if (state_.changing() && joiners == 0)
-    stop(fmt::format("nobody has joined for {} s", in_seconds(options_.patience)));
+    stop_with_too_few(fmt::format("nobody has joined for {} s", in_seconds(options_.patience)));
 }
 
 /// Prepares an epoch of the members that are left, and of the joiners that wait.
 void Decider::change(const std::string& why, bool at_once) {
-  if (!goes_on_with(state_.members.size())) return stop(why);
+  if (!goes_on_with(state_.members.size())) return stop_with_too_few(why);
+  if (options_.resets && state_.resets >= *options_.resets) {
+    return stop(fmt::format("{}: that would be more than {}, the limit", why,
+                            count(static_cast<size_t>(state_.resets), "reset")));
+  }
   ++state_.prepared;
   state_.at_once = at_once;
   state_.until = now_ + (at_once ? options_.patience : options_.step);
@@ -282,6 +290,7 @@ void Decider::commit(size_t joining) {
   }
   std::erase_if(state_.joiners, [](const Joiner& joiner) { return joiner.invited; });
   state_.epoch = state_.prepared;
+  ++state_.resets;
   state_.until = Time::never();
   Commit commit{.epoch = state_.epoch, .members = {}, .joined = joining};
   for (Member& member : state_.members) {

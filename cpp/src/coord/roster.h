@@ -21,7 +21,8 @@
 //
 // With fewer than the least number of members a job stops. One that may grow is *paused* instead:
 // its epoch goes on changing until enough joiners wait. A member that ends well has done its work.
-// It does not change the epoch, it counts for the least number, and nobody joins from then on.
+// It does not change the epoch, it counts for the least number, and nobody joins from then on. A job
+// whose epoch was changed as often as it may be stops, too.
 //
 // decide() has no clock and no I/O. Its caller reports what has happened, and carries out what was
 // decided, in order.
@@ -30,6 +31,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -51,6 +53,7 @@ struct Options {
   Duration back_off = std::chrono::seconds(1);    ///< After the second failure of a slot; doubled.
   Duration most_back_off = std::chrono::minutes(5);
   Duration proof = std::chrono::minutes(1);  ///< So long a slot does well to start anew with it.
+  std::optional<int> resets = std::nullopt;  ///< Epochs after the first one; none: any number.
 };
 
 struct Slot {
@@ -83,7 +86,8 @@ struct State {
   std::vector<Member> members;  ///< That have not ended, in the order of their ranks.
   std::vector<Joiner> joiners;  ///< In the order in which they were started.
   std::vector<Slot> slots;
-  int done = 0;  ///< Members that have ended well.
+  int done = 0;    ///< Members that have ended well.
+  int resets = 0;  ///< Epochs that have begun after the first one.
   bool stopped = false;
   bool at_once = false;               ///< Members leave in the middle of a step.
   Time until = Time::never();         ///< Then members that are not ready are fenced, or stopped.

@@ -114,6 +114,21 @@ TEST(Roster, SaysWhyItStops) {
             "rank 0 was killed: 1 rank is left, at least 2 are needed");
 }
 
+TEST(Roster, StopsWhenItWasResetAsOftenAsItMayBe) {
+  Told roster(4, {.least = 1, .resets = 1});
+  (void)roster.killed(3);
+  EXPECT_EQ(roster.killed(2), "prepare 2;") << "the first reset is not over";
+  (void)roster.ready(0, 2);
+  EXPECT_EQ(roster.ready(1, 2), "commit 2:01;");
+  const Decision decision =
+      decide(Time{}, roster.state(), Ended{.member = uuid(1), .how = "rank 1 was killed"},
+             {.least = 1, .resets = 1});
+  ASSERT_EQ(decision.actions.size(), 1U);
+  EXPECT_EQ(std::get<Stop>(decision.actions[0]).why,
+            "rank 1 was killed: that would be more than 1 reset, the limit");
+  EXPECT_EQ(Told(2, {.least = 1, .resets = 0}).killed(1), "stop;");
+}
+
 TEST(Roster, BeginsAgainIfAMemberEndsMeanwhile) {
   Told roster(4, {.least = 1});
   EXPECT_EQ(roster.killed(0), "prepare 1;");

@@ -97,9 +97,9 @@ void HostDiscovery::read_all() {
 HostDiscovery::Answer HostDiscovery::finish(Time now, const Status& failure) {
   next_ = now + kDiscoveryPause;
   until_ = Time::never();
-  const std::string source = "--host-discovery " + command_;
-  if (!failure.ok()) return failure.with_context(source);
-  return parse_hostfile(printed_, source);
+  if (!failure.ok()) return failure.with_context(source());
+  CORRO_ASSIGN(auto hosts, parse_hostfile(printed_, source()));
+  return under_one_name(std::move(hosts), own_);
 }
 
 /// Its children are in its process group.
@@ -110,10 +110,8 @@ void HostDiscovery::end() {
   program_.reset();
 }
 
-HostDiscovery::Answer wait_for_hosts(const std::string& command, const sigset_t& mask, int slots,
-                                     Duration patience,
+HostDiscovery::Answer wait_for_hosts(HostDiscovery& discovery, int slots, Duration patience,
                                      const std::function<void(const std::string&)>& wait) {
-  HostDiscovery discovery(command, mask);
   const Time until = monotonic_now() + patience;
   std::string last;
   while (true) {
@@ -122,10 +120,9 @@ HostDiscovery::Answer wait_for_hosts(const std::string& command, const sigset_t&
     auto answer = discovery.poll(monotonic_now());
     if (answer && answer->ok() && slots_of(**answer) >= slots) return std::move(*answer);
     if (answer) {
-      std::string why = !answer->ok()
-                            ? answer->status().message()
-                            : fmt::format("--host-discovery {}: {} slots, and {} are needed",
-                                          command, slots_of(**answer), slots);
+      std::string why = !answer->ok() ? answer->status().message()
+                                      : fmt::format("{}: {} slots, and {} are needed",
+                                                    discovery.source(), slots_of(**answer), slots);
       if (why != last) wait(why);
       last = std::move(why);
     }

@@ -28,10 +28,10 @@ class HostDiscovery {
  public:
   using Answer = Result<std::vector<HostSlots>>;
 
-  /// `command`: for /bin/sh. It prints a line for each host, as in a hostfile. `mask`: its signal
-  /// mask.
-  HostDiscovery(std::string command, const sigset_t& mask)
-      : command_(std::move(command)), mask_(mask) {}
+  /// `command`: for /bin/sh. It prints a line for each host, as in a hostfile. `own`: the name of
+  /// this machine, which may be printed under several. `mask`: the command's signal mask.
+  HostDiscovery(std::string command, std::string own, const sigset_t& mask)
+      : command_(std::move(command)), own_(std::move(own)), mask_(mask) {}
   HostDiscovery(const HostDiscovery&) = delete;
   HostDiscovery& operator=(const HostDiscovery&) = delete;
   ~HostDiscovery() { end(); }
@@ -41,6 +41,8 @@ class HostDiscovery {
   [[nodiscard]] std::optional<Answer> poll(Time now);
   /// When poll() has something to do.
   [[nodiscard]] Time due() const;
+  /// For messages.
+  [[nodiscard]] std::string source() const { return "--host-discovery " + command_; }
 
  private:
   Answer finish(Time now, const Status& failure);
@@ -49,6 +51,7 @@ class HostDiscovery {
   void end();
 
   std::string command_;
+  std::string own_;
   sigset_t mask_;
   std::optional<agent::Worker> program_;  ///< While it runs.
   std::string printed_, said_;            ///< On its two streams.
@@ -60,7 +63,7 @@ class HostDiscovery {
 /// that has too few, or of why there is none, once for several alike. The last failure, or
 /// DEADLINE_EXCEEDED with what was found.
 [[nodiscard]] HostDiscovery::Answer wait_for_hosts(
-    const std::string& command, const sigset_t& mask, int slots, Duration patience,
+    HostDiscovery& discovery, int slots, Duration patience,
     const std::function<void(const std::string&)>& wait);
 
 }  // namespace corro::launch

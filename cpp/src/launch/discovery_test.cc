@@ -31,12 +31,12 @@ HostDiscovery::Answer answer_of(HostDiscovery& discovery, Duration forwarded = {
 }
 
 Status failure_of(const std::string& command) {
-  HostDiscovery discovery(command, mask());
+  HostDiscovery discovery(command, "here", mask());
   return answer_of(discovery).status();
 }
 
 TEST(HostDiscovery, ReadsWhatTheProgramPrints) {
-  HostDiscovery discovery("echo node1:2; echo '# none'; echo; echo node2", mask());
+  HostDiscovery discovery("echo node1:2; echo '# none'; echo; echo node2", "here", mask());
   const auto answer = answer_of(discovery);
   ASSERT_TRUE(answer.ok()) << answer.status().message();
   ASSERT_EQ(answer->size(), 2U);
@@ -45,8 +45,20 @@ TEST(HostDiscovery, ReadsWhatTheProgramPrints) {
   EXPECT_EQ((*answer)[1].slots, 1);
 }
 
+TEST(HostDiscovery, HasThisHostOnceWhateverItsNames) {
+  HostDiscovery discovery(
+      "echo node2:1; echo node1:2; echo localhost:3; echo node3:1; echo "
+      "127.0.0.1:4",
+      "node1.example.org", mask());
+  const auto answer = answer_of(discovery);
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  std::vector<std::string> hosts;
+  for (const HostSlots& host : *answer) hosts.push_back(host.name + std::to_string(host.slots));
+  EXPECT_THAT(hosts, ElementsAre("node21", "node19", "node31"));
+}
+
 TEST(HostDiscovery, AsksAgainAfterASecond) {
-  HostDiscovery discovery("echo node1", mask());
+  HostDiscovery discovery("echo node1", "here", mask());
   ASSERT_TRUE(answer_of(discovery).ok());
   const Time now = monotonic_now();
   EXPECT_GT(discovery.due(), now);
@@ -70,7 +82,7 @@ TEST(HostDiscovery, WhatAreNoHostsIsAFailure) {
 
 TEST(HostDiscovery, AProgramThatHangsIsKilledWithItsChildren) {
   const std::string file = testing::TempDir() + "corro-discovery-pid";
-  HostDiscovery discovery("sleep 100 & echo $! > " + file + "; wait", mask());
+  HostDiscovery discovery("sleep 100 & echo $! > " + file + "; wait", "here", mask());
   EXPECT_FALSE(discovery.poll(monotonic_now()).has_value());
   int child = 0;
   while (child == 0) std::ifstream(file) >> child;
@@ -90,7 +102,8 @@ TEST(HostDiscovery, WaitsUntilThereAreEnoughSlots) {
     said.push_back(why);
     std::ofstream(file, std::ios::app) << "node2:2\n";
   };
-  const auto answer = wait_for_hosts("cat " + file, mask(), 3, std::chrono::seconds(60), add);
+  HostDiscovery discovery("cat " + file, "here", mask());
+  const auto answer = wait_for_hosts(discovery, 3, std::chrono::seconds(60), add);
   ASSERT_TRUE(answer.ok()) << answer.status().message();
   EXPECT_EQ(answer->size(), 2U);
   EXPECT_THAT(said, ElementsAre(HasSubstr("1 slots, and 3 are needed")));
@@ -98,7 +111,8 @@ TEST(HostDiscovery, WaitsUntilThereAreEnoughSlots) {
 
 TEST(HostDiscovery, DoesNotWaitForEver) {
   std::vector<std::string> said;
-  const auto answer = wait_for_hosts("exit 1", mask(), 1, Duration::zero(),
+  HostDiscovery discovery("exit 1", "here", mask());
+  const auto answer = wait_for_hosts(discovery, 1, Duration::zero(),
                                      [&](const std::string& why) { said.push_back(why); });
   EXPECT_EQ(answer.status().code(), Code::kDeadlineExceeded);
 }

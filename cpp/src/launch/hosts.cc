@@ -193,4 +193,15 @@ bool is_own_host(const std::string& name, const std::string& own) {
          name == own.substr(0, own.find('.'));
 }
 
+std::vector<HostSlots> under_one_name(std::vector<HostSlots> hosts, const std::string& own) {
+  const auto is_own = [&](const HostSlots& host) { return is_own_host(host.name, own); };
+  const auto first = std::ranges::find_if(hosts, is_own);
+  if (first == hosts.end()) return hosts;
+  for (auto host = first + 1; host != hosts.end(); ++host) {
+    if (is_own(*host)) first->slots += host->slots;
+  }
+  hosts.erase(std::remove_if(first + 1, hosts.end(), is_own), hosts.end());
+  return hosts;
+}
+
 }  // namespace corro::launch

@@ -49,4 +49,8 @@ using TextReader = std::function<Result<std::string>(const std::string& path)>;
 /// domain. Pure.
 [[nodiscard]] bool is_own_host(const std::string& name, const std::string& own);
 
+/// The same hosts, with this one once, under its first name, with all its slots. Pure.
+[[nodiscard]] std::vector<HostSlots> under_one_name(std::vector<HostSlots> hosts,
+                                                    const std::string& own);
+
 }  // namespace corro::launch

@@ -127,8 +127,12 @@ class Launcher {
   /// None: the job is not elastic.
   static std::optional<coord::Options> membership_options(const LaunchPlan& plan) {
     const RunOptions& run = plan.options;
-    if (!run.least && !run.most && run.discovery.empty()) return std::nullopt;
-    return coord::Options{.least = run.least.value_or(plan.job.ranks), .most = plan.job.most};
+    if (!run.elastic()) return std::nullopt;
+    coord::Options options{.least = run.least.value_or(plan.job.ranks), .most = plan.job.most};
+    options.patience = run.elastic_timeout.value_or(kElasticTimeout);
+    options.resets = run.reset_limit;
+    if (run.back_off) std::tie(options.back_off, options.most_back_off) = *run.back_off;
+    return options;
   }
   static screen::Screen::Options screen_options(const LaunchPlan& plan) {
     const bool err = isatty(STDERR_FILENO) != 0;
@@ -354,7 +358,7 @@ Status Launcher::hand_over_call() {
 Status Launcher::start() {
   if (const std::string lines = announce_plan(plan_); !lines.empty()) screen_.note(lines);
   if (!plan_.options.discovery.empty()) {
-    discovery_.emplace(plan_.options.discovery, plan_.mask);
+    discovery_.emplace(plan_.options.discovery, plan_.machine.host, plan_.mask);
     arrivals_.emplace(plan_, agents_, *meeting_);
   }
   begun_ = true;
@@ -467,7 +471,8 @@ void Launcher::take_hosts(const std::vector<HostSlots>& listed, Time now) {
 
 /// The launcher's own host has several names.
 bool Launcher::is_same_host(const JobHost& host, const HostSlots& listed) const {
-  return host.name == listed.name || (host.own && is_own_host(listed.name, plan_.machine.host));
+  return host.name == listed.name || (is_own_host(host.name, plan_.machine.host) &&
+                                      is_own_host(listed.name, plan_.machine.host));
 }
 
 void Launcher::carry_out(Stopping::Order order) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -11,6 +12,9 @@
 #include "screen/show.h"
 
 namespace corro::launch {
+
+/// Unless --elastic-timeout says otherwise.
+inline constexpr Duration kElasticTimeout = std::chrono::minutes(10);
 
 enum class Bind : uint8_t { kAuto, kNone, kCore };
 
@@ -32,8 +36,11 @@ struct RunOptions {
   std::string events;            ///< File for what happens; "": none.
   screen::Show show;
   Bind bind = Bind::kAuto;
-  std::optional<int> least;  ///< --min-np; none: every rank is needed.
-  std::optional<int> most;   ///< --max-np; none: nobody joins.
+  std::optional<int> least;                 ///< --min-np; none: every rank is needed.
+  std::optional<int> most;                  ///< --max-np; none: nobody joins.
+  std::optional<Duration> elastic_timeout;  ///< For enough ranks; none: kElasticTimeout.
+  std::optional<int> reset_limit;           ///< Epochs after the first one; none: any number.
+  std::optional<std::pair<Duration, Duration>> back_off;  ///< Of slots that fail: first and last.
   std::optional<Duration> timeout;
   std::optional<Duration> long_wait;  ///< --long-wait; zero: nobody is named.
   std::string hosts;                  ///< -H.
@@ -48,6 +55,9 @@ struct RunOptions {
   bool dry_run = false;
   bool verbose = false;
   bool quiet = false;
+
+  /// Ranks may come and go.
+  [[nodiscard]] bool elastic() const { return least || most || !discovery.empty(); }
 };
 
 }  // namespace corro::launch

@@ -29,6 +29,13 @@ struct NamedHosts {
   std::string source;
 };
 
+/// One of those that mean something to elastic jobs alone.
+std::string_view elastic_option(const RunOptions& options) {
+  if (options.elastic_timeout) return "--elastic-timeout";
+  if (options.reset_limit) return "--reset-limit";
+  return options.back_off ? "--back-off" : "";
+}
+
 Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   if (options.ranks && (*options.ranks < 1 || *options.ranks > kMaxRanks)) {
     return {Code::kInvalidArgument,
@@ -36,6 +43,11 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   }
   if (!options.discovery.empty() && !(options.hosts.empty() && options.hostfile.empty()))
     return {Code::kInvalidArgument, "--host-discovery, -H and --hostfile: give one of them"};
+  if (const auto name = elastic_option(options); !name.empty() && !options.elastic()) {
+    return {Code::kInvalidArgument,
+            fmt::format("{}: the job is not elastic: add --min-np, --max-np or --host-discovery",
+                        name)};
+  }
   if (options.timeout && *options.timeout <= Duration::zero()) {
     return {Code::kInvalidArgument, "--timeout: give a time above 0, such as 90, 30m or 2h"};
   }
@@ -134,7 +146,8 @@ Result<std::optional<NamedHosts>> find_hosts(const RunOptions& options, const Pl
   if (!options.discovery.empty()) {
     NamedHosts found;
     const int slots = options.least.value_or(options.ranks.value_or(1));
-    CORRO_ASSIGN(found.hosts, inputs.discover(options.discovery, slots));
+    CORRO_ASSIGN(found.hosts, inputs.discover(options.discovery, slots,
+                                              options.elastic_timeout.value_or(kElasticTimeout)));
     return std::optional(std::move(found));
   }
   if (options.hosts.empty() && options.hostfile.empty()) {
@@ -213,6 +226,10 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
                resolve_command(options, inputs.environment, inputs.own_directory, inputs.files));
   plan.inherited = inputs.environment;
   CORRO_ASSIGN(plan.base, apply_env_options(inputs.environment, options.env));
+  if (options.elastic_timeout) {
+    const std::chrono::duration<double> seconds = *options.elastic_timeout;
+    plan.base["CORRO_ELASTIC_TIMEOUT"] = fmt::format("{:g}", seconds.count());
+  }
   CORRO_ASSIGN(const auto named, find_hosts(options, inputs));
   if (named) {
     CORRO_ASSIGN(plan.job.hosts, spread_ranks(*named, options, inputs));

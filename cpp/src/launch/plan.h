@@ -44,8 +44,9 @@ struct PlanInputs {
   std::string own_directory;  ///< Of the corro program.
   TextReader read_hostfile;
   /// Hosts of --host-discovery, once there are enough slots.
-  std::function<Result<std::vector<HostSlots>>(const std::string& command, int slots)> discover =
-      nullptr;
+  std::function<Result<std::vector<HostSlots>>(const std::string& command, int slots,
+                                               Duration patience)>
+      discover = nullptr;
   std::string job_id;
   std::string time;  ///< "20261121-111249", for the log directory.
   int master_port = 0;

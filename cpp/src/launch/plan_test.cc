@@ -485,6 +485,18 @@ TEST(ParseShow, ReadsModesAndRanks) {
   }
 }
 
+TEST(MakePlan, TakesOptionsOfElasticJobsInThoseAlone) {
+  RunOptions options = run({"train.py"}, 2);
+  options.elastic_timeout = std::chrono::milliseconds(1500);
+  EXPECT_EQ(make_plan(options, inputs()).status().message(),
+            "--elastic-timeout: the job is not elastic: add --min-np, --max-np or "
+            "--host-discovery");
+  options.least = 1;
+  const auto plan = make_plan(options, inputs());
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->base.at("CORRO_ELASTIC_TIMEOUT"), "1.5") << "ranks wait no longer";
+}
+
 RunOptions run_on(const std::string& hosts, std::optional<int> ranks = {}) {
   RunOptions options = run({"train.py"}, ranks);
   options.hosts = hosts;
