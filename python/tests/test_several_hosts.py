@@ -721,3 +721,12 @@ def test_a_host_that_is_discovered_gets_a_rank(cluster: Cluster, tmp_path: Path)
     check_grown(lines, 3)
     assert f"host {OTHER} is there" in err
     assert "host nowhere cannot be used: " in err
+
+
+def test_the_launchers_own_host_comes_later(cluster: Cluster, tmp_path: Path) -> None:
+    """Under one of its names; no remote shell is needed for it."""
+    hosts = f"echo {OTHER}:1; if test -e {tmp_path}/gate; then echo localhost:1; fi"
+    options = ("-np", 1, "--min-np", 1, "--max-np", 2, "--host-discovery", hosts)
+    lines, err = grown(cluster, tmp_path, *options)
+    check_grown(lines, 2)
+    assert "host localhost is there" in err

@@ -14,6 +14,9 @@ namespace {
 constexpr Duration kKillPatience = std::chrono::seconds(2);
 constexpr size_t kStartingAtATime = 32;  ///< Remote shells of the launcher.
 
+/// In the place of a remote shell: $0 is the host's name, $1 the command line.
+std::vector<std::string> own_shell() { return {"/bin/sh", "-c", R"(eval "$1")"}; }
+
 }  // namespace
 
 std::vector<std::optional<size_t>> plan_tree(const std::vector<JobHost>& hosts, size_t fan_out) {
@@ -53,10 +56,10 @@ Status Agents::listen(io::Epoll& epoll, uint64_t base, Listener listener) {
   return {};
 }
 
-void Agents::add(const JobHost& host) {
+void Agents::add(const JobHost& host, bool here) {
   const size_t number = links_.size();
   links_.push_back({.host = number, .name = host.name, .heard = monotonic_now()});
-  places_.emplace_back();
+  places_.push_back({.here = here});
   waiting_.push_back(number);
   start_waiting();
 }
@@ -70,8 +73,9 @@ void Agents::start_waiting() {
          static_cast<size_t>(std::ranges::count_if(links_, starts)) < kStartingAtATime) {
     const size_t host = waiting_.front();
     waiting_.pop_front();
-    auto process = agent::AgentProcess::start_there(options_.shell, links_[host].name,
-                                                    options_.corro, options_.mask);
+    auto process =
+        agent::AgentProcess::start_there(places_[host].here ? own_shell() : options_.shell,
+                                         links_[host].name, options_.corro, options_.mask);
     Status status = process.status();
     if (status.ok()) {
       places_[host].process.emplace(std::move(*process));

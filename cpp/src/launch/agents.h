@@ -68,8 +68,9 @@ class Agents {
   Status listen(io::Epoll& epoll, uint64_t base, Listener listener);
   /// For an event of epoll: its key without `base`.
   void dispatch(uint64_t key);
-  /// Starts the agent of another host, which gets the next number.
-  void add(const JobHost& host);
+  /// Starts the agent of another host, which gets the next number. `here`: it is this machine, which
+  /// needs no remote shell.
+  void add(const JobHost& host, bool here);
   /// Writes what can be written; whether that is all there was.
   bool flush();
 
@@ -109,6 +110,7 @@ class Agents {
   struct Place {
     std::optional<agent::AgentProcess> process = {};  ///< Where the launcher has started it.
     std::optional<size_t> parent = {};                ///< Whose branch it is.
+    bool here = false;                                ///< Of this machine, though added later.
   };
 
   Agents(std::vector<AgentLink> links, std::vector<Place> places, Options options)

@@ -26,7 +26,7 @@ size_t Arrivals::invite(const HostSlots& host, Time now) {
                        .address = ""});
   plan_.bindings.emplace_back();
   coming_[number] = {.until = now + kPatience};
-  agents_.add(job.hosts.back());
+  agents_.add(job.hosts.back(), is_own_host(host.name, plan_.machine.host));
   return number;
 }
 

@@ -32,8 +32,7 @@ class Arrivals {
   Arrivals(LaunchPlan& plan, Agents& agents, Meeting& meeting)
       : plan_(plan), agents_(agents), meeting_(meeting) {}
 
-  /// Starts the agent of a host that the job has not had; returns its number. It is reached by the
-  /// remote shell even if it is the launcher's own.
+  /// Starts the agent of a host that the job has not had; returns its number.
   size_t invite(const HostSlots& host, Time now);
   /// Whether it comes: what is said of it, and its loss, is no matter of the job's yet.
   [[nodiscard]] bool expects(size_t host) const { return coming_.contains(host); }
