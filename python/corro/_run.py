@@ -264,7 +264,7 @@ class _Job:
             raise errors.make(outcome["code"], text, -1, "", "", False)
         if outcome["exit"]:
             raise self._failure(outcome["rank"], outcome["host"], text)
-        return [self._result(rank) for rank in range(outcome["ranks"])]
+        return [self._result(place) for place in outcome["places"]]
 
     def _received(self, rank: int, kind: bytes) -> memoryview | None:
         """Returns what the rank has sent of this kind, if it is complete."""

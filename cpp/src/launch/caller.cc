@@ -44,7 +44,7 @@ std::string frame_result(int rank, std::string_view bytes) { return frame(rank, 
 std::string frame_end(const CallEnd& end) {
   nlohmann::json json = {{"code", static_cast<int>(end.code)},
                          {"exit", end.exit},
-                         {"ranks", end.ranks},
+                         {"places", end.places},
                          {"text", end.text},
                          {"rank", end.failure ? end.failure->rank : -1},
                          {"host", end.failure ? end.failure->host : ""}};

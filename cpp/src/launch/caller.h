@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "diagnosis/report.h"
@@ -24,8 +25,8 @@ namespace corro::launch {
 struct CallEnd {
   Code code = Code::kOk;  ///< Else no rank was started, or the job was stopped: none is to blame.
   int exit = 0;
-  int ranks = 0;     ///< That have returned something, if all went well.
-  std::string text;  ///< What would have been the last thing on the screen.
+  std::vector<size_t> places = {};  ///< Who has returned something, by rank, if all went well.
+  std::string text;                 ///< What would have been the last thing on the screen.
   std::optional<diagnosis::FailureReport> failure = std::nullopt;
 };
 

@@ -90,7 +90,7 @@ TEST(Caller, TheEndIsJsonWhateverAProgramHasPrinted) {
   report.rank = 2;
   report.host = "node7";
   const std::string bytes =
-      frame_end({.exit = 1, .ranks = 4, .text = "bad \xFF byte", .failure = report});
+      frame_end({.exit = 1, .places = {0, 2}, .text = "bad \xFF byte", .failure = report});
   EXPECT_EQ(bytes.substr(0, 4), "\xFF\xFF\xFF\xFF");
   const auto json = nlohmann::json::parse(bytes.substr(8));
   EXPECT_EQ(json["rank"], 2);

@@ -241,6 +241,7 @@ class Launcher {
   io::Epoll epoll_;
   std::unique_ptr<screen::ScreenWriter> writer_;
   std::optional<Caller> caller_;            ///< None: somebody has typed `corro run`.
+  std::vector<std::string> call_;           ///< Its pieces, for hosts that come later.
   std::unique_ptr<ControlSocket> control_;  ///< Null if it cannot be opened.
   StackRound stacks_;
   screen::Screen screen_;
@@ -256,12 +257,12 @@ class Launcher {
   std::optional<HostDiscovery> discovery_;  ///< --host-discovery.
   std::optional<Arrivals> arrivals_;        ///< Beside it.
   std::string no_hosts_;                    ///< Why its last answer was none; "": it was one.
+  std::string no_way_on_;                   ///< Why an elastic job was stopped; "": it was not.
   diagnosis::HangWatch hang_watch_{plan_.options.long_wait};
   int awaited_ = -1;  ///< The screen says that ranks wait for it; -1: for none.
   Time awaited_since_{};
   bool begun_ = false;  ///< Ranks were started.
   int running_ = 0;
-  std::string no_way_on_;                   ///< Why an elastic job was stopped; "": it was not.
   Time started_ = monotonic_now();
   Stopping stopping_;
   bool suspends_ = false;  ///< Ctrl-Z: it stops once all agents are told.
@@ -345,6 +346,7 @@ Status Launcher::hand_over_call() {
   while (caller_) {
     CORRO_ASSIGN(std::string piece, caller_->read_call());
     if (piece.empty()) return epoll_.add(caller_->fd(), EPOLLIN, kCaller);
+    if (!plan_.options.discovery.empty()) call_.push_back(piece);
     agents_.send_all(agent::Call{.bytes = std::move(piece)});
     while (!agents_.flush()) {
       step();
@@ -443,6 +445,8 @@ void Launcher::look_for_hosts(Time now) {
     const JobHost& host = plan_.job.hosts[outcome.host];
     if (outcome.status.ok()) {
       note_epochs(fmt::format("host {} is there", host.name));
+      for (const std::string& piece : call_)
+        agents_.tell(outcome.host, agent::Call{.bytes = piece});
       carry_out(members_.offer(outcome.host, host.name, host.slots(), now));
     } else {
       note_epochs(fmt::format("host {} cannot be used: {}", host.name, outcome.status.message()));
@@ -842,6 +846,7 @@ int Launcher::finish() {
   const diagnosis::JobEnd job{.ranks = timed_out ? at_timeout_ : ends_,
                               .asked = stopping_.asked(),
                               .timeout = timed_out ? plan_.options.timeout : std::nullopt,
+                              .no_way_on = no_way_on_,
                               .width = width_of(terminal_size(STDERR_FILENO))};
   const diagnosis::Conclusion end = diagnosis::conclude(
       job, {.host = plan_.job.hosts[0].name,
@@ -851,7 +856,6 @@ int Launcher::finish() {
   show_wait({}, monotonic_now());
   screen_.settle(end.failure ? end.failure->rank : -1);
   screen_.flush(monotonic_now());
-                              .no_way_on = no_way_on_,
   if (end.failure) {
     events_.emit({.kind = EventKind::kFailure,
                   .host = end.failure->host,
@@ -870,7 +874,7 @@ int Launcher::finish() {
                                                     : Code::kOk;
   say_end({.code = code,
            .exit = end.exit,
-           .ranks = plan_.job.ranks,
+           .places = members_.ranks(),
            .text = end.text,
            .failure = end.failure});
   return end.exit;
