@@ -204,7 +204,8 @@ def test_run_says_what_a_rank_has_raised() -> None:
     [
         ({"hosts": "a:1", "hostfile": "f"}, ValueError, "only allow one"),
         ({"use_gloo": True, "use_mpi": True}, ValueError, "only allow one"),
-        ({"min_num_proc": 2}, NotImplementedError, "min_num_proc"),
+        ({"executable": "/bin/python"}, NotImplementedError, "executable"),
+        ({"num_proc": 1, "slots": 2}, ValueError, "that a script discovers"),
         ({"wrong": 1}, TypeError, "wrong"),
     ],
 )

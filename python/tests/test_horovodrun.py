@@ -14,6 +14,7 @@ from horovod.runner.common.util.hosts import (
     get_host_assignments,
     parse_host_files,
     parse_hosts,
+    under_one_name,
 )
 from horovod.runner.launch import command_of
 from horovod.runner.options import parse_args, variables_of
@@ -217,7 +218,8 @@ def test_it_becomes_a_corro_run() -> None:
         (("python",), "say how many ranks"),
         (("-np", 2), "no program"),
         (("-np", 2, "A=1"), "no program"),
-        (("-np", 2, "--min-np", 1, "x"), "elastic jobs"),
+        (("-np", 2, "--reset-limit", 1, "x"), "for elastic jobs"),
+        (("-np", 2, "--min-np", 1, "--slots-per-host", 1, "x"), "that a script discovers"),
         (("-np", 2, "--mpi", "x"), "no MPI"),
         (("-np", 2, "-H", "a", "x"), "Invalid host input"),
         (("-np", 5, "-H", "a:2,b:2", "x"), "more processes (5) than there are available slots (4)"),
@@ -259,6 +261,12 @@ def test_addresses_of_ipv6_are_hosts(tmp_path: Path) -> None:
     for wrong in ("::1:2", "[::1]", "[]:2", "[a b]:1", "a:1 ", "a:1\n"):
         with pytest.raises(ValueError, match="Invalid host input"):
             parse_hosts(wrong)
+
+
+def test_this_host_is_one_host_whatever_its_names() -> None:
+    hosts = parse_hosts("a:1,127.0.0.1:2,[fe80::7]:1,localhost:3,a:2")
+    assert under_one_name(hosts) == "a:3,127.0.0.1:5,[fe80::7]:1"
+    assert under_one_name(parse_hosts("a:1,b:2")) == "a:1,b:2"
 
 
 def test_ranks_on_an_address_of_ipv6(run: Run) -> None:

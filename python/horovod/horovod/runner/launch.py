@@ -8,19 +8,19 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from horovod import __version__
 from horovod.common.settings import stall_warning
 from horovod.common.util import extension_available
-from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts, under_one_name
+from horovod.runner.elastic.options import Elastic
 from horovod.runner.options import environment_of, parse_args
 from horovod.runner.remote_shell import remote_shell
 from horovod.runner.shell_line import split_assignments, without_builtins
 
 __all__ = ["check_build", "command_of", "parse_args", "run_commandline"]
-
-_ELASTIC = ("min_num_proc", "max_num_proc", "slots", "elastic_timeout", "reset_limit")
 
 
 class UsageError(Exception):
@@ -69,10 +69,13 @@ def command_of(args: argparse.Namespace) -> list[str]:
     environment |= assigned
     command = [_corro(), "run", "-np", str(args.num_proc), "--show", "streams"]
     if args.hosts:
-        get_host_assignments(parse_hosts(args.hosts), args.num_proc)  # They do not fit: ValueError.
-        command += ["-H", args.hosts]
+        hosts = parse_hosts(args.hosts)
+        get_host_assignments(hosts, args.num_proc)  # They do not fit: ValueError.
+        command += ["-H", under_one_name(hosts)]
     if args.hostfile:
         command += ["--hostfile", args.hostfile]
+    asked = {field.name: getattr(args, field.name) for field in fields(Elastic)}
+    command += Elastic(**asked).options(args.num_proc, args.hosts, args.hostfile)
     if args.ssh_port or args.ssh_identity_file:
         command += ["--rsh", remote_shell(args.ssh_port, args.ssh_identity_file)]
     if args.output_filename:
@@ -97,11 +100,6 @@ def launchers_environment(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _refuse(args: argparse.Namespace) -> None:
-    elastic = [name for name in _ELASTIC if getattr(args, name) is not None]
-    if elastic or args.host_discovery_script or args.cooldown_range:
-        raise UsageError(
-            "elastic jobs are not there yet: leave out --min-np, --max-np and the like"
-        )
     if args.use_mpi or args.use_jsrun:
         raise UsageError("there is no MPI and no jsrun here: leave out --mpi and --jsrun")
     if args.num_proc is None:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from horovod.runner.elastic.options import MOST
+
 LOG_HIDE_TIME = "HOROVOD_LOG_HIDE_TIME"
 STALL_CHECK_DISABLE = "HOROVOD_STALL_CHECK_DISABLE"
 ON_OFF = "on or off"  # --x and --no-x.
@@ -201,14 +203,8 @@ def make_parser() -> argparse.ArgumentParser:
     hosts = parser.add_mutually_exclusive_group()
     hosts.add_argument("-H", "--hosts", help="hosts and their slots: a:2,b:4")
     hosts.add_argument("-hostfile", "--hostfile", metavar="FILE", help="a line each: a slots=2")
-    hosts.add_argument("--host-discovery-script", metavar="FILE", help="of elastic jobs")
-    elastic = parser.add_argument_group("elastic jobs, not there yet")
-    elastic.add_argument("--min-np", "--min-num-proc", dest="min_num_proc", type=int)
-    elastic.add_argument("--max-np", "--max-num-proc", dest="max_num_proc", type=int)
-    elastic.add_argument("--slots-per-host", dest="slots", type=int)
-    elastic.add_argument("--elastic-timeout", type=int)
-    elastic.add_argument("--reset-limit", type=int)
-    elastic.add_argument("--blacklist-cooldown-range", dest="cooldown_range", type=int, nargs=2)
+    hosts.add_argument("--host-discovery-script", metavar="FILE", help="which prints such hosts")
+    _add_elastic(parser.add_argument_group("elastic jobs", "which ranks join and leave"))
     mpi = parser.add_argument_group("MPI's, which is not used here")
     mpi.add_argument("--mpi-args")
     mpi.add_argument("--tcp", dest="tcp_flag", action="store_true")
@@ -219,6 +215,36 @@ def make_parser() -> argparse.ArgumentParser:
     controller.add_argument("--jsrun", dest="use_jsrun", action="store_true", help="not there")
     add("command", nargs=argparse.REMAINDER, help="the program and its arguments")
     return parser
+
+
+def _add_elastic(group: Any) -> None:
+    group.add_argument(
+        "--min-np",
+        "--min-num-proc",
+        dest="min_num_proc",
+        type=int,
+        help="go on with so many ranks, or wait for them; -np",
+    )
+    group.add_argument(
+        "--max-np",
+        "--max-num-proc",
+        dest="max_num_proc",
+        type=int,
+        help=f"start ranks until there are so many; the slots of -H, or {MOST}",
+    )
+    group.add_argument(
+        "--slots-per-host", dest="slots", type=int, help="of hosts that the script prints without"
+    )
+    group.add_argument("--elastic-timeout", type=int, help="seconds to wait for enough ranks; 600")
+    group.add_argument("--reset-limit", type=int, help="how often ranks may come or go; no limit")
+    group.add_argument(
+        "--blacklist-cooldown-range",
+        dest="cooldown_range",
+        type=int,
+        nargs=2,
+        metavar=("MIN", "MAX"),
+        help="seconds until the place of a rank that has failed again is used again; 1 300",
+    )
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:

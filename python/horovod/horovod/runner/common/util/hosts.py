@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 _HOST = re.compile(r"(?P<name>[\w.-]+|\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]):(?P<slots>[0-9]+)")
 
+_OWN = ("localhost", "127.0.0.1", "::1")
+
 
 @dataclass
 class HostInfo:
@@ -58,6 +60,17 @@ def parse_host_files(filename: str) -> str:
                 name = words[0].strip("[]")
                 hosts.append(f"[{name}]:{slots}" if ":" in name else f"{name}:{slots}")
     return ",".join(hosts)
+
+
+def under_one_name(hosts: Sequence[HostInfo]) -> str:
+    """Returns the hosts as "a:2,b:4", with this host once: its names for itself are the same."""
+    slots: dict[str, int] = {}
+    own = next((host.hostname for host in hosts if host.hostname in _OWN), "")
+    for host in hosts:
+        name = own if host.hostname in _OWN else host.hostname
+        slots[name] = slots.get(name, 0) + host.slots
+    names = {name: f"[{name}]" if ":" in name else name for name in slots}
+    return ",".join(f"{names[name]}:{slots[name]}" for name in slots)
 
 
 def get_host_assignments(
