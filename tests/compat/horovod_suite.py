@@ -29,9 +29,21 @@ FILES = [
     "single/test_util.py",
     "single/test_run.py",
     "single/test_torch_elastic.py",
+    "single/test_elastic_run.py",
+    "single/test_elastic_discovery.py",
+    "integration/test_elastic_torch.py",
     "integration/test_interactiverun.py",
     "integration/test_static_run.py",
 ]
+SLOT = (
+    "expects that a host is left out with all its ranks when one has failed; here that rank alone "
+    "is replaced. test_elastic.py kills ranks in the same ways"
+)
+ADDED = (
+    "its script waits for at most 3 s until inner parts of Horovod's state have heard of a host; "
+    "here ranks go on until the new ones are there. test_horovodrun_elastic.py and test_elastic.py "
+    "add and remove hosts, and reach the limit of resets"
+)
 # Parts of Horovod that corro-horovod has not, by the names of their tests.
 NOT_RUN = {
     "single/test_run.py": {
@@ -47,7 +59,16 @@ NOT_RUN = {
         "test_*hash": "names that Horovod's inner launcher gives to hosts",
     },
     "integration/test_interactiverun.py": {
-        "test_happy_run_elastic": "horovod.run() starts no elastic jobs yet",
+        "test_happy_run_elastic": "an inner function of Horovod's launcher",
+    },
+    "integration/test_elastic_torch.py": {
+        "test_hosts_added_and_removed": ADDED,
+        "test_reset_limit": ADDED,
+        "test_all_hosts_blacklisted": SLOT,
+        "test_fault_tolerance_without_scaling": SLOT,
+        "test_min_hosts_timeout": "calls itself with an argument that it does not have",
+        "test_resurrecting_blacklisted_hosts_exponential_backoff": SLOT,
+        "test_single_rank_failure": SLOT,
     },
     "integration/test_static_run.py": {
         "*_gloo_*": "replaces parts of Horovod's inner launcher, and compares what that says; "
@@ -71,7 +92,8 @@ optimizer of that list with vectors, which Muon refuses. In test_adasum_pytorch,
 hvd.mpi_enabled() says True: Horovod has Adasum over MPI only, so its tests skip without; here
 Adasum needs no MPI, and mpi_enabled() stays False. Names of Horovod's launcher that the tests
 import and that are not here are stand-ins that raise NotImplementedError when they are used; tests
-of what Horovod's launcher is made of do not run, each with its reason."""
+of what Horovod's launcher is made of do not run, each with its reason. In
+test_elastic_torch the inner function _run_elastic() is horovodrun."""
 Cases = dict[str, tuple[str, str]]  # Outcome and the first line of the reason, by test.
 
 
@@ -105,6 +127,8 @@ def run_rank(file: str, report: str, arguments: Sequence[str]) -> int:
     for module, names in LACKING.items():
         for one in names:
             setattr(importlib.import_module(module), one, StandIn(one))
+    launch: Any = importlib.import_module("horovod.runner.launch")
+    launch._run_elastic = run_elastic
     settings: Any = importlib.import_module("horovod.runner.common.util.settings")
     settings.Settings = types.SimpleNamespace  # Made while tests are collected.
     if Path(file).stem == "test_adasum_pytorch":
@@ -113,6 +137,18 @@ def run_rank(file: str, report: str, arguments: Sequence[str]) -> int:
     options = [f"--junitxml={report}.{rank}.xml", "-q", "--tb=short", "-p", "no:cacheprovider"]
     deselect = Deselect(f"{report}.{rank}.json", NOT_RUN.get(file, {}))
     return pytest.main([*options, *arguments], plugins=[deselect])
+
+
+def run_elastic(args: argparse.Namespace) -> None:
+    """Runs the job, and raises what Horovod raises if it fails."""
+    launch: Any = importlib.import_module("horovod.runner.launch")
+    job = subprocess.run(
+        launch.command_of(args), env=launch.launchers_environment(args), check=False
+    )
+    if job.returncode != 0:
+        raise RuntimeError(
+            "Horovod detected that one or more processes exited with non-zero status"
+        )
 
 
 class StandIn:
