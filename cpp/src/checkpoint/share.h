@@ -1,7 +1,7 @@
 // Which rank writes what of the tensors that all ranks have alike. Each byte is written once in the
 // job, and ranks write nearly the same number of bytes.
 //
-//   for (const Shared& part : share_of(rank, world, tensors)) write(part.tensor, part.box);
+//   for (const Shared& part : share_of(rank, world, tensors)) use(part.tensor, part.box);
 #pragma once
 
 #include <cstdint>
