@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/sanitized.h"
 #include "device/reduce.h"
 #include "testing/named_support.h"
 
@@ -162,7 +163,7 @@ TEST_P(Adasum, ScalesContributionsAndResult) {
 
 /// Operations one behind the other share staging buffers and the count of what went through them.
 TEST_P(Adasum, GoesOnAmongOtherOperationsOfItsGroup) {
-  constexpr uint64_t kCount = 70'000;
+  constexpr uint64_t kCount = kSanitized ? 20'000 : 70'000;
   for (const WorldOptions& options : worlds(size())) {
     World world(options);
     World::Works works;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/sanitized.h"
 #include "testing/world.h"
 
 namespace corro::testing {
@@ -96,7 +97,7 @@ std::vector<Case> cases() {
     all.push_back({Path::kSlot, kind, 500});
     for (const Path path :
          {Path::kPrivate, Path::kStaged, Path::kArena, Path::kStreams, Path::kHosts})
-      all.push_back({path, kind, 400'000});
+      all.push_back({path, kind, kSanitized ? 100'000U : 400'000U});
   }
   return all;
 }
