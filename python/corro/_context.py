@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from corro import _arguments
-from corro._membership import Membership, is_elastic, is_joiner, patience
+from corro._membership import End, Membership, is_elastic, is_joiner, patience
 from corro.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -210,7 +210,7 @@ _membership: Membership | None = None  # In an elastic job, from the first init(
 _is_guest = False  # A joiner, between init() and the call of its training function.
 _early: Context | None = None  # Of a guest that has asked for its rank: it does not train yet.
 _guests: list[ReferenceType[Carried]] = []  # What it has made for its first epoch, in order.
-_IS_NEW = "this rank is new"
+_IS_NEW = End(0, "this rank is new")
 _deadlines: tuple[float | None, float | None] = (None, None)  # As init() was given them.
 
 
@@ -242,10 +242,10 @@ def init(*, timeout: float | None = None, join_timeout: float | None = None) -> 
     except CorroError as error:
         if _membership is None or not _membership.is_over_with(error):
             raise
-        why = str(error)
+        end = End.by(error)
     else:
         return
-    move_on(_membership, 0, why, held=())
+    move_on(_membership, end, held=())
 
 
 def arrive() -> None:
@@ -263,7 +263,7 @@ def arrive() -> None:
     made = [one for known in _guests if (one := known()) is not None]
     _guests.clear()
     if _current is None:
-        return _move(made, member, 0, _IS_NEW)
+        return _move(made, member, _IS_NEW)
     try:
         for one in made:
             one._enter_epoch()
@@ -271,8 +271,8 @@ def arrive() -> None:
     except CorroError as error:
         if not member.is_over_with(error):
             raise
-        why = str(error)
-    _move(made, member, 0, why)
+        end = End.by(error)
+    _move(made, member, end)
 
 
 def is_outside() -> bool:
@@ -380,37 +380,36 @@ def _life(member: Membership | None) -> str:
     return "/".join(parts)
 
 
-def move_on(member: Membership, steps: int, why: str, *, held: Sequence[object]) -> None:
-    """Leaves the epoch after so many steps, for the next one that all of its members join.
+def move_on(member: Membership, end: End, *, held: Sequence[object]) -> None:
+    """Leaves the epoch, for the next one that all of its members join.
 
     What the program holds goes on there: optimizers reduce gradients in the new world, beginning
     with zeros; groups are over. Blocks until all members have called it.
 
     Args:
         member: this process's part in the job.
-        steps: optimizer steps that were applied here.
-        why: what has ended the epoch here, for messages.
+        end: how the epoch has ended here.
         held: objects that the program can certainly reach, optimizers among them.
 
     Raises:
         TimeoutError: no epoch has begun in time, or a rank of it has not come in time.
         UnavailableError: the agent is gone, or has ended this member's part in the job.
     """
-    _move([] if _current is None else _current.carried(held), member, steps, why)
+    _move([] if _current is None else _current.carried(held), member, end)
 
 
-def _move(carried: Sequence[Carried], member: Membership, steps: int, why: str) -> None:
+def _move(carried: Sequence[Carried], member: Membership, end: End) -> None:
     deadline = monotonic() + patience()
     while True:
         _leave_epoch()
-        member.wait_for_next(steps, deadline, why)
+        member.wait_for_next(end, deadline)
         try:
             _enter_epoch(carried)
             return
         except CorroError as error:  # One of the epoch's members was lost meanwhile.
             if not member.is_over_with(error):
                 raise
-            why = str(error)
+            end = End.by(error, end.steps)
 
 
 def _leave_epoch() -> None:
@@ -504,7 +503,7 @@ def _here() -> Context:
         return current()
     if _early is None:
         assert _membership is not None
-        _move([], _membership, 0, _IS_NEW)
+        _move([], _membership, _IS_NEW)
         _early, _current = _current, None
         assert _early is not None
     return _early

@@ -22,6 +22,7 @@ from corro.errors import (
     CancelledError,
     InvalidArgumentError,
     RankFailedError,
+    RankLostError,
     TimeoutError,
     UnavailableError,
 )
@@ -39,6 +40,20 @@ class Place(NamedTuple):
     epoch: int
     rank: int
     size: int
+
+
+class End(NamedTuple):
+    """How an epoch has ended for a member."""
+
+    steps: int  # Of optimizers, that it has applied, in all.
+    why: str  # For people.
+    lost: int = -1  # The rank whose loss has ended it; -1: none, or nobody knows which.
+
+    @classmethod
+    def by(cls, error: BaseException, steps: int = 0) -> End:
+        """Ended by an error: corro's, or one that another library has made of that."""
+        cause = error if isinstance(error, RankLostError) else error.__context__
+        return cls(steps, str(error), cause.rank if isinstance(cause, RankLostError) else -1)
 
 
 class Membership:
@@ -70,22 +85,22 @@ class Membership:
         """
         return ends_epoch(error) or (isinstance(error, TimeoutError) and self.is_over())
 
-    def wait_for_next(self, steps: int, deadline: float, why: str) -> None:
-        """Says that the engine is closed after so many steps, and waits for the next epoch.
+    def wait_for_next(self, end: End, deadline: float) -> None:
+        """Says that the engine is closed, and waits for the next epoch.
 
         Args:
-            steps: optimizer steps that this member has applied.
+            end: how the last epoch has ended here.
             deadline: by the monotonic clock.
-            why: what has ended the last epoch here, for the message.
 
         Raises:
             TimeoutError: none has begun in time.
             UnavailableError: the agent is gone, or has ended this member's part in the job.
         """
         try:
-            self.place = Place(*self.epochs.next(steps, max(0.0, deadline - monotonic())))
+            left = max(0.0, deadline - monotonic())
+            self.place = Place(*self.epochs.next(end.steps, end.lost, left))
         except TimeoutError as error:
-            cause = self.why if self.is_over() else why
+            cause = self.why if self.is_over() else end.why
             raise TimeoutError(
                 f"corro.elastic: epoch {self.epoch} has ended ({cause}), and no other one has begun"
                 f" within {patience():g} s ({_TIMEOUT})"

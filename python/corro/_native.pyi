@@ -214,7 +214,9 @@ class Epochs:
     def prepared(self) -> int: ...
     @property
     def why(self) -> str: ...
-    def next(self, steps: int, timeout: float | None = None) -> tuple[int, int, int]:
+    def next(
+        self, steps: int, lost: int = -1, timeout: float | None = None
+    ) -> tuple[int, int, int]:
         """Blocks until an epoch begins that was not returned before: epoch, rank, size."""
 
 class BucketSet:

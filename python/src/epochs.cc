@@ -20,7 +20,7 @@ std::string Epochs::why() const {
   return text;
 }
 
-std::tuple<uint32_t, int, int> Epochs::next(uint64_t steps, const Seconds& timeout) {
+std::tuple<uint32_t, int, int> Epochs::next(uint64_t steps, int lost, const Seconds& timeout) {
   const int64_t timeout_ns = nanoseconds(timeout, -1);
   Signals signals;
   corro_epoch next{};
@@ -31,7 +31,8 @@ std::tuple<uint32_t, int, int> Epochs::next(uint64_t steps, const Seconds& timeo
   {
     const Exit::Inside inside;
     PyThreadState* const thread = PyEval_SaveThread();
-    code = corro_epochs_next(epochs_, steps, timeout_ns, &Signals::check, &signals, &next, &error);
+    code = corro_epochs_next(epochs_, steps, lost, timeout_ns, &Signals::check, &signals, &next,
+                             &error);
     if (Exit::elsewhere()) Exit::await();
     PyEval_RestoreThread(thread);
   }
@@ -45,7 +46,7 @@ void bind_epochs(nb::module_& module) {
       .def(nb::init<>())
       .def_prop_ro("prepared", &Epochs::prepared)
       .def_prop_ro("why", &Epochs::why)
-      .def("next", &Epochs::next, "steps"_a, "timeout"_a = nb::none());
+      .def("next", &Epochs::next, "steps"_a, "lost"_a = -1, "timeout"_a = nb::none());
 }
 
 }  // namespace corro::python

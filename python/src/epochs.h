@@ -25,7 +25,7 @@ class Epochs {
   [[nodiscard]] uint32_t prepared() const { return corro_epochs_prepared(epochs_); }
   [[nodiscard]] std::string why() const;
   /// Epoch, rank, size. Lets Python's handlers of signals run.
-  std::tuple<uint32_t, int, int> next(uint64_t steps, const Seconds& timeout);
+  std::tuple<uint32_t, int, int> next(uint64_t steps, int lost, const Seconds& timeout);
 
  private:
   corro_epochs* epochs_ = nullptr;

@@ -87,6 +87,16 @@ class Hosts:
         """Cuts the cable of the host, at the switch: the host keeps its own addresses."""
         sh("ip", "-n", self.switch, "link", "set", f"port{host}", "down")
 
+    def part(self, one: int, other: int) -> None:
+        """Cuts what is between two hosts, and nothing else."""
+        route = ("route", "add", "blackhole", f"{self.address(other)}/32")
+        sh("ip", "-n", self.names[one], *route)
+
+    def join(self, one: int, other: int) -> None:
+        """Undoes part()."""
+        route = ("route", "delete", "blackhole", f"{self.address(other)}/32")
+        sh("ip", "-n", self.names[one], *route)
+
     def mend(self, host: int) -> None:
         """Plugs the cable in again."""
         sh("ip", "-n", self.switch, "link", "set", f"port{host}", "up")

@@ -249,9 +249,9 @@ class Moves:
         self.steps: list[int] = []
         self.whys: list[str] = []
 
-    def __call__(self, _: object, steps: int, why: str, **__: object) -> None:
-        self.steps.append(steps)
-        self.whys.append(why)
+    def __call__(self, _: object, end: _membership.End, **__: object) -> None:
+        self.steps.append(end.steps)
+        self.whys.append(end.why)
 
 
 @pytest.fixture
@@ -400,7 +400,7 @@ def test_who_waits_in_vain_is_told_for_what(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("CORRO_ELASTIC_TIMEOUT", "0.5")
     epochs: Any = Epochs()
     with pytest.raises(corro.TimeoutError, match=r"rank 1 was lost.*0\.5 s"):
-        _membership.Membership(epochs).wait_for_next(3, 0.0, "rank 1 was lost")
+        _membership.Membership(epochs).wait_for_next(_membership.End(3, "rank 1 was lost"), 0.0)
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan"])

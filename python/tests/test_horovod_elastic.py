@@ -36,7 +36,7 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Reasons of changes of the epoch, which are none."""
     made: list[str] = []
     monkeypatch.setattr(_context, "_membership", Member())
-    monkeypatch.setattr(_context, "move_on", lambda _, __, why, **___: made.append(why))
+    monkeypatch.setattr(_context, "move_on", lambda _, end, **__: made.append(end.why))
     return made
 
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -683,6 +684,55 @@ def test_an_elastic_job_goes_on_without_ranks_of_other_hosts(
     assert [(end["size"], end["epoch"]) for end in ends] == [(2, 2), (2, 2)]
     assert ends[0]["digest"] == ends[1]["digest"]
     assert {line["step"] for line in lines if "step" in line} == set(range(16))
+
+
+def test_an_elastic_job_goes_on_without_a_host_that_is_cut_off(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Engines have lost its ranks, and the launcher has heard nothing of it for three seconds."""
+    said = tmp_path / "said"
+    said.mkdir()
+    job = cluster.start(
+        tmp_path, "-H", f"{OWN}:1,{OTHER}:1,{THIRD}:2", "--min-np", "2", "--env", "BUSY=5",
+        sys.executable, Path(__file__).with_name("elastic_worker.py"), "parted", said, "16",
+    )  # fmt: skip
+    wait_until((tmp_path / "gate").exists, "ranks communicate")
+    cluster.hosts.cut(2)
+    cut_at = time.monotonic()
+    try:
+        wait_until(lambda: '"step": 5' in "".join(p.read_text() for p in said.iterdir()), "step 5")
+        print(f"the others go on after {time.monotonic() - cut_at:.1f} s")
+        out, err = job.communicate(timeout=DEADLINE)
+    finally:
+        cluster.hosts.mend(2)
+    assert job.returncode == 0, out + err
+    lines = [json.loads(line) for path in said.iterdir() for line in path.read_text().splitlines()]
+    assert [line["size"] for line in lines if "end" in line] == [2, 2]
+    assert f"host {THIRD} was lost: nothing was heard of it for 3.0 s" in err
+
+
+def test_of_two_hosts_that_lose_each_other_one_goes_on_with_the_third(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """All of them reach the launcher."""
+    said = tmp_path / "said"
+    said.mkdir()
+    job = cluster.start(
+        tmp_path, "-H", f"{OWN}:1,{OTHER}:1,{THIRD}:1", "--min-np", "2", "--env", "BUSY=5",
+        sys.executable, Path(__file__).with_name("elastic_worker.py"), "parted", said, "16",
+    )  # fmt: skip
+    wait_until((tmp_path / "gate").exists, "ranks communicate")
+    cluster.hosts.part(1, 2)
+    try:
+        out, err = job.communicate(timeout=DEADLINE)
+    finally:
+        cluster.hosts.join(1, 2)
+    assert job.returncode == 0, out + err
+    lines = [json.loads(line) for path in said.iterdir() for line in path.read_text().splitlines()]
+    ends = [line for line in lines if "end" in line]
+    assert [end["size"] for end in ends] == [2, 2]
+    assert ends[0]["digest"] == ends[1]["digest"]
+    assert re.search(r"rank \d has lost rank \d, and both live", err), err
 
 
 def grown(cluster: Cluster, tmp_path: Path, *options: object) -> tuple[list[dict[str, Any]], str]:

@@ -158,12 +158,14 @@ CORRO_API uint32_t corro_epochs_prepared(corro_epochs* epochs);
 CORRO_API size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size);
 /* Says that this process has destroyed its engine after it has applied `steps` optimizer steps, or
  * that it is new in the job and has none, and blocks until an epoch begins that it has not seen.
+ * `lost`: the rank whose loss has ended the epoch for this process, or -1: where that rank lives, a
+ * link between the two is cut, and the job goes on without one of them.
  * DEADLINE_EXCEEDED after `timeout_ns`;
  * CANCELLED when `interrupted`, asked several times a second, says so (NULL: never); UNAVAILABLE if
  * the agent is gone, or has ended this member's part in the job. */
-CORRO_API corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int64_t timeout_ns,
-                                       int (*interrupted)(void* context), void* context,
-                                       corro_epoch* next, corro_error* error);
+CORRO_API corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost,
+                                       int64_t timeout_ns, int (*interrupted)(void* context),
+                                       void* context, corro_epoch* next, corro_error* error);
 
 /* Finds the other ranks, connects to them and starts the progress thread. Blocks until every rank
  * has joined or the deadline is over. A process may hold several engines. */

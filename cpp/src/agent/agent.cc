@@ -363,7 +363,7 @@ Status Agent::open_service(const Start& start) {
   options.on_ready = [this](const wire::WorkerReady& ready) {
     ranks_.for_each([&](const RankProcess& rank) {
       if (wire::to_hex(rank.about().member) == ready.member)
-        say(rank, ReadyForEpoch{.epoch = ready.epoch, .steps = ready.steps});
+        say(rank, ReadyForEpoch{.epoch = ready.epoch, .steps = ready.steps, .lost = ready.lost});
     });
   };
   CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));

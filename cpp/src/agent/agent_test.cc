@@ -358,11 +358,13 @@ TEST(Agent, TellsItsRanksOfEpochsAndItsCommanderWhoIsReady) {
   EXPECT_EQ(prepare->request, 1U);
   ByteWriter steps;
   steps.write(uint64_t{7});
+  steps.write(int32_t{2});
   send({.kind = wire::AgentMessageKind::kReady, .request = 1, .key = {}, .value = steps.take()});
   const auto heard = agent.hear_until<ReadyForEpoch>(1);
   EXPECT_EQ(heard.back().about, AgentProcess::subject(1));
   EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).epoch, 1U);
   EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).steps, 7U);
+  EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).lost, 2);
   agent.announce(1, {AgentProcess::subject(1)});
   const auto commit = next_packet(worker.get());
   ASSERT_TRUE(commit.has_value());

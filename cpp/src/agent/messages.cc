@@ -142,7 +142,7 @@ void fields(Is<Reset> auto&, auto&) {}
 void fields(Is<HostLost> auto& o, auto& a) { a(o.host); }
 void fields(Is<Meeting> auto& o, auto& a) { a(o.secret); }
 void fields(Is<Prepare> auto& o, auto& a) { a(o.why), a(o.at_once); }
-void fields(Is<ReadyForEpoch> auto& o, auto& a) { a(o.epoch), a(o.steps); }
+void fields(Is<ReadyForEpoch> auto& o, auto& a) { a(o.epoch), a(o.steps), a(o.lost); }
 
 class FieldWriter {
  public:

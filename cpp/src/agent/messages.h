@@ -83,7 +83,7 @@
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 4;
+inline constexpr uint32_t kMessagesVersion = 5;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -390,8 +390,9 @@ struct Prepare {
 };
 /// The member has left its engine, or is new in the job and has none.
 struct ReadyForEpoch {
-  uint32_t epoch = 0;  ///< That it waits for; 0: for any.
+  uint32_t epoch = 0;  ///< That it waits for; its last one, if it has left that unasked.
   uint64_t steps = 0;  ///< That it has applied.
+  int32_t lost = -1;   ///< The rank of its last epoch whose loss has ended that for it; -1: none.
 };
 
 /// The order is that of the kinds on the wire, from 1.

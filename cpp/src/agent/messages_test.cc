@@ -138,7 +138,7 @@ std::vector<MessageBody> one_of_each() {
       HostLost{.host = "mnist-worker-3"},
       Meeting{.secret = {std::byte{7}}},
       Prepare{.why = "rank 1 was killed by SIGKILL"},
-      ReadyForEpoch{.epoch = 2, .steps = 1'000}};
+      ReadyForEpoch{.epoch = 2, .steps = 1'000, .lost = 3}};
 }
 
 BytesView without_length(const Bytes& encoded) {

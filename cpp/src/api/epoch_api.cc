@@ -40,7 +40,7 @@ size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size) {
   return copy_text(text, size, epochs->link->why());
 }
 
-corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int64_t timeout_ns,
+corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost, int64_t timeout_ns,
                              int (*interrupted)(void* context), void* context, corro_epoch* next,
                              corro_error* error) {
   return guarded(error, [&]() -> Status {
@@ -49,7 +49,8 @@ corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int64_t timeo
     const auto asked = [&] { return interrupted != nullptr && interrupted(context) != 0; };
     const corro::Time deadline =
         timeout_ns < 0 ? corro::Time::never() : corro::monotonic_now() + Duration(timeout_ns);
-    CORRO_ASSIGN(const runtime::EpochPlace begun, epochs->link->next(steps, deadline, asked));
+    CORRO_ASSIGN(const runtime::EpochPlace begun,
+                 epochs->link->next({.steps = steps, .lost = lost}, deadline, asked));
     found = {.struct_size = next->struct_size,
              .epoch = begun.epoch,
              .rank = begun.rank,

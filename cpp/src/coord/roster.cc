@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 namespace corro::coord {
@@ -28,6 +30,61 @@ bool all_ready(const State& state) { return std::ranges::all_of(state.members, &
 
 /// Joiners that wait are taken in only then.
 bool takes_joiners(const State& state) { return !state.changing() || all_ready(state); }
+
+/// A member has lost another one, and both are there: their places among the members.
+struct Charge {
+  size_t by = 0;
+  size_t against = 0;
+};
+
+std::vector<Charge> charges_of(const State& state) {
+  std::vector<Charge> charges;
+  for (size_t by = 0; by < state.members.size(); ++by) {
+    const auto& lost = state.members[by].lost;
+    if (!lost) continue;
+    const auto against = std::ranges::find(state.members, *lost, &Member::uuid);
+    if (against == state.members.end()) continue;
+    charges.push_back({by, static_cast<size_t>(against - state.members.begin())});
+  }
+  return charges;
+}
+
+size_t host_of(const State& state, size_t member) {
+  return state.slots[state.members[member].slot].host;
+}
+
+/// Members that go together when this one is guilty of the charge.
+std::vector<size_t> side_of(const State& state, const Charge& charge, size_t one) {
+  if (host_of(state, charge.by) == host_of(state, charge.against)) return {one};
+  std::vector<size_t> side;
+  for (size_t other = 0; other < state.members.size(); ++other)
+    if (host_of(state, other) == host_of(state, one)) side.push_back(other);
+  return side;
+}
+
+/// The sides without which no charge is left.
+std::set<MemberUuid> find_guilty(const State& state, std::vector<Charge> charges) {
+  std::set<MemberUuid> guilty;
+  while (!charges.empty()) {
+    std::map<std::vector<size_t>, size_t> accusers;  // By side.
+    for (const Charge& charge : charges) {
+      ++accusers[side_of(state, charge, charge.against)];
+      accusers.try_emplace(side_of(state, charge, charge.by));
+    }
+    const auto worst = std::ranges::max_element(accusers, [](const auto& a, const auto& b) {
+      if (a.second != b.second) return a.second < b.second;
+      if (a.first.size() != b.first.size()) return a.first.size() > b.first.size();
+      return a.first.front() < b.first.front();
+    });
+    const std::vector<size_t> side = worst->first;
+    for (const size_t member : side) guilty.insert(state.members[member].uuid);
+    std::erase_if(charges, [&](const Charge& charge) {
+      return std::ranges::find(side, charge.by) != side.end() ||
+             std::ranges::find(side, charge.against) != side.end();
+    });
+  }
+  return guilty;
+}
 
 class Decider {
  public:
@@ -55,6 +112,8 @@ class Decider {
   void lose_member(const Ended& ended);
   void note_end(size_t slot, bool well, Time since);
   void hear_joiner(const Ready& ready);
+  void hear_of_loss(const Ready& ready);
+  void judge();
   void fence(const MemberUuid& member, const std::string& why);
   void fence_late();
   void finish();
@@ -195,6 +254,7 @@ void Decider::on(const Started& started) {
 void Decider::on(const Offered& offered) {
   if (offered.slot >= state_.slots.size()) state_.slots.resize(offered.slot + 1);
   Slot& slot = state_.slots[offered.slot];
+  slot.host = offered.host;
   if (offered.usable && !slot.usable) slot.failures = 0;
   slot.usable = offered.usable;
   if (slot.usable) return;
@@ -206,7 +266,8 @@ void Decider::on(const Offered& offered) {
 
 void Decider::on(const Ready& ready) {
   hear_joiner(ready);
-  if (!state_.changing() || ready.epoch != state_.prepared) return;
+  if (ready.epoch != state_.prepared) return;
+  if (!state_.changing()) return hear_of_loss(ready);
   for (Member& member : state_.members) member.ready |= member.uuid == ready.member;
   commit_if_ready();
 }
@@ -219,7 +280,37 @@ void Decider::hear_joiner(const Ready& ready) {
   joiner->ready |= joiner->invited && ready.epoch == state_.prepared;
 }
 
+/// Whoever was lost may have ended, which is known soon.
+void Decider::hear_of_loss(const Ready& ready) {
+  const auto member = std::ranges::find(state_.members, ready.member, &Member::uuid);
+  if (member == state_.members.end() || !ready.lost) return;
+  member->lost = ready.lost;
+  member->how = ready.how;
+  state_.judge_at = std::min(state_.judge_at, now_ + options_.testimony);
+}
+
+/// Members that live have lost each other. Of two hosts the one goes that more have lost, else the
+/// smaller one; of two members on one host the later one.
+void Decider::judge() {
+  state_.judge_at = Time::never();
+  const std::vector<Charge> charges = charges_of(state_);
+  if (charges.empty()) return;
+  const std::set<MemberUuid> guilty = find_guilty(state_, charges);
+  const size_t left = state_.members.size() - guilty.size();
+  const std::string why = state_.members[charges.front().by].how + ", and both live";
+  if (goes_on_with(left)) {
+    for (const MemberUuid& uuid : guilty) {
+      const auto member = std::ranges::find(state_.members, uuid, &Member::uuid);
+      fence(uuid, why);
+      note_end(member->slot, /*well=*/false, member->since);
+      state_.members.erase(member);
+    }
+  }
+  change(why, /*at_once=*/true);
+}
+
 void Decider::on(const Tick& /*tick*/) {
+  if (now_ >= state_.judge_at) return judge();
   if (!state_.changing() || now_ < state_.until) return;
   if (state_.at_once || all_ready(state_)) return fence_late();
   change(fmt::format("not all ranks have come to the end of a step after {} s",
@@ -258,7 +349,11 @@ void Decider::change(const std::string& why, bool at_once) {
   ++state_.prepared;
   state_.at_once = at_once;
   state_.until = now_ + (at_once ? options_.patience : options_.step);
-  for (Member& member : state_.members) member.ready = false;
+  state_.judge_at = Time::never();
+  for (Member& member : state_.members) {
+    member.ready = false;
+    member.lost.reset();
+  }
   for (Joiner& joiner : state_.joiners) {
     joiner.ready = false;
     joiner.invited = joiner.waits;
@@ -356,7 +451,7 @@ Decision decide(Time now, State state, const Event& event, const Options& option
 
 Time wake(const State& state, const Options& options) {
   if (state.stopped) return Time::never();
-  Time due = state.until;
+  Time due = std::min(state.until, state.judge_at);
   if (takes_joiners(state)) due = std::min(due, state.gather_until);
   if (!may_start(state, options)) return due;
   for (const Slot& slot : state.slots) {

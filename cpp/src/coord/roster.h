@@ -9,6 +9,10 @@
 //   Commit     goes to all once they are ready. The new epoch has begun, and the roster is settled
 //              again. Ranks are numbered anew: members in the old order, and joiners behind them.
 //
+// A member that has lost another one leaves unasked, and says whom. In a moment it is known that this
+// one has ended. Else both live, and the link between them is cut: the roster *judges*, and fences
+// the smaller side.
+//
 // A member that ends while the epoch changes starts the change once more, under the next number.
 // So nobody waits for it, and no two epochs have one number. A member that is not ready in time, or
 // that is frozen, is fenced: it counts as ended, and whoever has it kills it. A frozen one without
@@ -53,10 +57,12 @@ struct Options {
   Duration back_off = std::chrono::seconds(1);    ///< After the second failure of a slot; doubled.
   Duration most_back_off = std::chrono::minutes(5);
   Duration proof = std::chrono::minutes(1);  ///< So long a slot does well to start anew with it.
-  std::optional<int> resets = std::nullopt;  ///< Epochs after the first one; none: any number.
+  Duration testimony = std::chrono::seconds(2);  ///< Until the end of a lost member is known.
+  std::optional<int> resets = std::nullopt;      ///< Epochs after the first one; none: any number.
 };
 
 struct Slot {
+  size_t host = 0;        ///< Slots of one host are cut off together.
   bool usable = true;     ///< Its host is there.
   bool occupied = false;  ///< By a process that has not ended, fenced or not.
   MemberUuid occupant{};  ///< All zeros: it was not started yet.
@@ -67,8 +73,10 @@ struct Slot {
 struct Member {
   MemberUuid uuid{};
   size_t slot = 0;
-  Time since{};        ///< It is one.
-  bool ready = false;  ///< For the epoch that is prepared.
+  Time since{};                                   ///< It is one.
+  bool ready = false;                             ///< For the epoch that is prepared.
+  std::optional<MemberUuid> lost = std::nullopt;  ///< Whom it has lost: it has left the epoch.
+  std::string how = {};                           ///< For people: "rank 1 has lost rank 0".
 };
 
 struct Joiner {
@@ -92,6 +100,7 @@ struct State {
   bool at_once = false;               ///< Members leave in the middle of a step.
   Time until = Time::never();         ///< Then members that are not ready are fenced, or stopped.
   Time gather_until = Time::never();  ///< Then the joiners that wait are taken in.
+  Time judge_at = Time::never();      ///< Then those that have lost each other are judged.
 
   [[nodiscard]] bool changing() const { return prepared != epoch; }
 };
@@ -113,10 +122,13 @@ struct Frozen {
   MemberUuid member{};
   std::string how;  ///< For people: "rank 1 was stopped by a signal".
 };
-/// A member has left its engine, and waits for this epoch; a joiner waits for any.
+/// A member has left its engine, and waits for this epoch; a joiner waits for any. The epoch that
+/// is: it has left that unasked.
 struct Ready {
   MemberUuid member{};
   uint32_t epoch = 0;
+  std::optional<MemberUuid> lost = std::nullopt;  ///< Whose loss has made it leave.
+  std::string how = {};                           ///< Then: for people, "rank 1 has lost rank 0".
 };
 /// The process of a joiner was started, as Start has said.
 struct Started {
@@ -127,6 +139,7 @@ struct Started {
 struct Offered {
   size_t slot = 0;
   bool usable = true;
+  size_t host = 0;
 };
 /// Time has passed; see wake().
 struct Tick {};

@@ -56,6 +56,13 @@ class Told {
   std::string offered(size_t slot, bool usable) {
     return hear(Offered{.slot = slot, .usable = usable});
   }
+  std::string lost(int by, int member) {
+    return hear(
+        Ready{.member = uuid(by),
+              .epoch = state_.epoch,
+              .lost = uuid(member),
+              .how = "rank " + std::to_string(by) + " has lost rank " + std::to_string(member)});
+  }
   std::string wait(Duration span) {
     now = now + span;
     return hear(Tick{});
@@ -188,6 +195,42 @@ TEST(Roster, FencesAFrozenMemberUnlessTooFewWouldBeLeft) {
   EXPECT_EQ(roster.frozen(3), "") << "it may come back";
   EXPECT_EQ(roster.ready(0, 2), "");
   EXPECT_EQ(roster.ready(3, 2), "commit 2:03;");
+}
+
+TEST(Roster, WhoIsLostAndHasEndedIsNotJudged) {
+  Told roster(3, {.least = 1, .testimony = seconds(2)});
+  EXPECT_EQ(roster.lost(2, 0), "");
+  EXPECT_EQ(roster.wake(), Time{} + seconds(2));
+  EXPECT_EQ(roster.killed(0), "prepare 1;");
+  EXPECT_EQ(roster.wait(seconds(2)), "");
+}
+
+TEST(Roster, OfTwoThatHaveLostEachOtherOneIsFenced) {
+  Told both(3, {.least = 1, .testimony = seconds(2)});
+  EXPECT_EQ(both.lost(2, 0), "");
+  EXPECT_EQ(both.lost(0, 2), "");
+  EXPECT_EQ(both.wait(seconds(2)), "fence 2;prepare 1;") << "the later one";
+  Told one(3, {.least = 1, .testimony = seconds(2)});
+  EXPECT_EQ(one.lost(2, 0), "");
+  EXPECT_EQ(one.lost(1, 0), "");
+  EXPECT_EQ(one.lost(0, 2), "");
+  EXPECT_EQ(one.wait(seconds(2)), "fence 0;prepare 1;") << "whom more have lost";
+}
+
+TEST(Roster, OfTwoHostsThatHaveLostEachOtherTheSmallerOneIsFenced) {
+  Told roster(5, {.least = 1, .testimony = seconds(2)});
+  for (const size_t slot : {0U, 1U}) EXPECT_EQ(roster.hear(Offered{.slot = slot, .host = 7}), "");
+  EXPECT_EQ(roster.lost(1, 3), "");
+  EXPECT_EQ(roster.lost(3, 1), "");
+  EXPECT_EQ(roster.wait(seconds(2)), "fence 0;fence 1;prepare 1;");
+}
+
+TEST(Roster, NobodyIsFencedWhereTooFewWouldBeLeft) {
+  Told roster(2, {.least = 2, .testimony = seconds(2)});
+  EXPECT_EQ(roster.lost(0, 1), "");
+  EXPECT_EQ(roster.wait(seconds(2)), "prepare 1;") << "they may meet again";
+  EXPECT_EQ(roster.ready(0, 1), "");
+  EXPECT_EQ(roster.ready(1, 1), "commit 1:01;");
 }
 
 TEST(Roster, DropsWhatIsOfNoMember) {
@@ -368,6 +411,7 @@ class Fates {
         state_(begin(uuids(first_), static_cast<size_t>(slots_))) {
     for (int i = 0; i < first_; ++i) processes_.push_back({.slot = static_cast<size_t>(i)});
     for (const Member& member : state_.members) last_map_.push_back(member.uuid);
+    for (size_t slot = 0; slot < state_.slots.size(); ++slot) state_.slots[slot].host = slot % 3;
   }
 
   void run() {
@@ -377,8 +421,7 @@ class Fates {
       happen();
     }
     // The faults stop: whoever lives answers, and all slots are there.
-    for (int slot = 0; slot < slots_; ++slot)
-      hear(Offered{.slot = static_cast<size_t>(slot), .usable = true});
+    for (int slot = 0; slot < slots_; ++slot) offer(slot, /*usable=*/true);
     for (int i = 0; i < 20 && !state_.stopped; ++i) {
       now_ = now_ + seconds(60);
       bury();
@@ -426,9 +469,14 @@ class Fates {
       case 5:
         return hear(Frozen{.member = uuid(process), .how = "frozen"});
       case 6:
-        return hear(Offered{.slot = static_cast<size_t>(pick(slots_)), .usable = pick(4) > 0});
+        return offer(pick(slots_), pick(4) > 0);
       case 7:
         return bury();
+      case 8:
+        return hear(Ready{.member = uuid(process),
+                          .epoch = state_.epoch,
+                          .lost = uuid(pick(static_cast<int>(processes_.size()))),
+                          .how = "lost"});
       default:
         return answer(process);
     }
@@ -436,6 +484,11 @@ class Fates {
 
   [[nodiscard]] bool is_member(int process) const {
     return std::ranges::find(last_map_, uuid(process)) != last_map_.end();
+  }
+
+  void offer(int slot, bool usable) {
+    const auto number = static_cast<size_t>(slot);
+    hear(Offered{.slot = number, .usable = usable, .host = number % 3});
   }
 
   /// The end of those that were fenced is said some time.
@@ -464,7 +517,8 @@ class Fates {
     ASSERT_GE(decision.state.prepared, decision.state.epoch);
     state_ = std::move(decision.state);
     const Time due = wake(state_, options_);
-    EXPECT_TRUE(due > now_ || std::holds_alternative<Offered>(event) || due == state_.until)
+    EXPECT_TRUE(due > now_ || std::holds_alternative<Offered>(event) || due == state_.until ||
+                due == state_.judge_at)
         << "nothing is due that was done";
     for (const Action& action : decision.actions)
       std::visit([this](const auto& what) { check(what); }, action);

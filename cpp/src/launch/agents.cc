@@ -161,12 +161,18 @@ void Agents::lose(size_t host, const std::string& why) {
   start_waiting();
 }
 
+Duration silence_of(const AgentLink& link, Time now) {
+  constexpr Duration kOfSuspected = std::chrono::seconds(3);
+  const bool suspected = link.suspected != Time{} && now < link.suspected + agent::kSilence;
+  return suspected ? kOfSuspected : agent::kSilence;
+}
+
 void Agents::look_for_silence(Time now) {
   for (const AgentLink& link : links_) {
     const bool speaks = !link.own && link.greeted && !link.gone && !link.fenced;
-    if (!speaks || now < link.heard + agent::kSilence) continue;
-    lose(link.host,
-         fmt::format("nothing was heard of it for {}", diagnosis::format_span(agent::kSilence)));
+    const Duration silence = silence_of(link, now);
+    if (!speaks || now < link.heard + silence) continue;
+    lose(link.host, fmt::format("nothing was heard of it for {}", diagnosis::format_span(silence)));
   }
 }
 

@@ -36,10 +36,14 @@ struct AgentLink {
   bool fenced = false;
   bool gone = false;
   Time heard{};             ///< When it said something last.
+  Time suspected{};         ///< When ranks said last that they have lost one of this host.
   uint64_t uncredited = 0;  ///< Bytes of output that it has had no credit for yet.
   std::optional<agent::Surveyed> survey = {};
   std::optional<std::vector<agent::Route>> routes = {};
 };
+
+/// After which a host is lost. Pure.
+[[nodiscard]] Duration silence_of(const AgentLink& link, Time now);
 
 /// Loop-confined.
 class Agents {
@@ -95,8 +99,10 @@ class Agents {
   /// As much more output may come as was taken.
   void give_credit();
   /// Hosts of which nothing was heard for agent::kSilence are lost: one that was cut off sends no
-  /// end of anything.
+  /// end of anything. For one that is suspected, three looks without an answer are enough.
   void look_for_silence(Time now);
+  /// Ranks of other hosts have lost one of this host.
+  void suspect(size_t host, Time now) { links_[host].suspected = now; }
   /// For so long, until `now`, the launcher was stopped and heard nobody: that is no silence.
   void excuse_silence(Duration stopped, Time now);
   /// Nobody waits any more for those that have not said HELLO.

@@ -40,6 +40,16 @@ TEST(PlanTree, LeavesTheOwnHostOut) {
   EXPECT_EQ(parents[3], 2);
 }
 
+TEST(SilenceOf, IsShortForAHostThatRanksHaveLostALittleBefore) {
+  using std::chrono::seconds;
+  AgentLink link;
+  const Time now = Time{} + seconds(100);
+  EXPECT_EQ(silence_of(link, now), seconds(10));
+  link.suspected = now - seconds(9);
+  EXPECT_EQ(silence_of(link, now), seconds(3));
+  EXPECT_EQ(silence_of(link, now + seconds(2)), seconds(10));
+}
+
 TEST(Agents, OfNobodySilenceIsCountedWhileTheLauncherWasStopped) {
   using std::chrono::seconds;
   auto agents = Agents::create(remote_hosts(2), {}).value();

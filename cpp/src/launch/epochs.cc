@@ -39,6 +39,7 @@ Epochs::Epochs(const JobFacts& job, std::vector<agent::Subject> members,
       slots_.push_back({.host = host, .number = number});
   }
   state_.slots.resize(slots_.size());
+  for (size_t slot = 0; slot < slots_.size(); ++slot) state_.slots[slot].host = slots_[slot].host;
   slot_of_.resize(members_.size());
   std::iota(slot_of_.begin(), slot_of_.begin() + job.ranks, size_t{0});
   runs_.resize(members_.size());
@@ -89,8 +90,13 @@ Epochs::Orders Epochs::see(size_t place, bool stopped, Time now) {
   return hear(coord::Frozen{.member = members_[place].member, .how = how}, now);
 }
 
-Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, Time now) {
-  return hear(coord::Ready{.member = members_[place].member, .epoch = epoch}, now);
+Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, int lost, Time now) {
+  coord::Ready ready{.member = members_[place].member, .epoch = epoch};
+  if (lost >= 0) {
+    ready.lost = members_[static_cast<size_t>(lost)].member;
+    ready.how = fmt::format("rank {} has lost rank {}", place, lost);
+  }
+  return hear(ready, now);
 }
 
 Epochs::Orders Epochs::offer(size_t host, const std::string& name, int slots, Time now) {
@@ -104,7 +110,7 @@ Epochs::Orders Epochs::offer(size_t host, const std::string& name, int slots, Ti
     if (slots_[slot].host != host) continue;
     const bool usable = slots_[slot].number < slots;
     const bool is_new = slot >= state_.slots.size() || state_.slots[slot].usable != usable;
-    if (is_new) hear(coord::Offered{.slot = slot, .usable = usable}, now, orders);
+    if (is_new) hear(coord::Offered{.slot = slot, .usable = usable, .host = host}, now, orders);
   }
   return orders;
 }
@@ -116,7 +122,7 @@ Epochs::Orders Epochs::lose_host(size_t host, Time now) {
   Orders orders;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot].host == host && !occupied.contains(slot))
-      hear(coord::Offered{.slot = slot, .usable = false}, now, orders);
+      hear(coord::Offered{.slot = slot, .usable = false, .host = host}, now, orders);
   }
   return orders;
 }

@@ -757,7 +757,10 @@ bool Launcher::goes_on_without(const RankEnd& end) {
 }
 
 void Launcher::on(size_t rank, const agent::ReadyForEpoch& ready) {
-  carry_out(members_.ready(rank, ready.epoch, monotonic_now()));
+  const bool unasked = ready.epoch == members_.epoch();
+  const int lost = unasked ? members_.place_of_rank(ready.lost) : -1;
+  if (runs(lost)) agents_.suspect(link_of(static_cast<size_t>(lost)).host, monotonic_now());
+  carry_out(members_.ready(rank, ready.epoch, lost, monotonic_now()));
 }
 
 void Launcher::carry_out(const Epochs::Orders& orders) {

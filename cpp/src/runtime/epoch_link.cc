@@ -42,9 +42,10 @@ Status EpochLink::send(const AgentMessage& message, Time deadline) {
   }
 }
 
-Status EpochLink::say_ready(uint32_t epoch, uint64_t steps, Time deadline) {
+Status EpochLink::say_ready(uint32_t epoch, const EpochEnd& end, Time deadline) {
   ByteWriter value;
-  value.write(steps);
+  value.write(end.steps);
+  value.write(end.lost);
   return send(
       {.kind = AgentMessageKind::kReady, .request = epoch, .key = {}, .value = value.take()},
       deadline);
@@ -79,10 +80,11 @@ void EpochLink::take(const AgentMessage& message, Heard& heard) {
       EpochPlace{.epoch = epoch, .rank = message.rank, .size = static_cast<int32_t>(size)};
 }
 
-Result<EpochPlace> EpochLink::next(uint64_t steps, Time deadline,
+Result<EpochPlace> EpochLink::next(const EpochEnd& end, Time deadline,
                                    const std::function<bool()>& interrupted) {
   uint32_t answered = 0;  // The newest PREPARE that has its READY.
-  if (std::exchange(joins_, false)) CORRO_TRY(say_ready(0, steps, deadline));
+  bool unasked = end.lost >= 0;
+  if (std::exchange(joins_, false)) CORRO_TRY(say_ready(0, {}, deadline));
   while (true) {
     const bool there = poll();
     const Heard heard = *heard_.lock();
@@ -93,9 +95,11 @@ Result<EpochPlace> EpochLink::next(uint64_t steps, Time deadline,
     if (!there) return gone();
     if (heard.prepared > std::max(answered, heard.last)) {
       answered = heard.prepared;
-      CORRO_TRY(say_ready(answered, steps, deadline));
+      unasked = false;
+      CORRO_TRY(say_ready(answered, end, deadline));
       continue;
     }
+    if (std::exchange(unasked, false)) CORRO_TRY(say_ready(heard.last, end, deadline));
     const Time now = monotonic_now();
     if (now >= deadline) return Status(Code::kDeadlineExceeded, "no epoch has begun in time");
     if (interrupted && interrupted()) return Status(Code::kCancelled, "interrupted");

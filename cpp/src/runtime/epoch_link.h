@@ -5,8 +5,9 @@
 //               that epoch. At once: broken_off() is newer, and the engine fails what is in flight.
 //               At the end of a step: prepared() alone is newer, and the worker's thread leaves
 //   leaving     the worker's thread closes its engine, and calls next(): that says READY, and
-//               waits. A newer PREPARE meanwhile gets another READY. A worker that is new in the job
-//               begins here
+//               waits. A newer PREPARE meanwhile gets another READY. One that leaves since its
+//               engine has lost a rank may come before any PREPARE: it says READY of the epoch that
+//               it has left, and whom it has lost. A worker that is new in the job begins here
 //   joining     COMMIT has come: next() returns it, and the thread makes an engine of that epoch
 //
 // A worker that never comes here is ended by the agent, in time: it takes no part in the new epoch.
@@ -32,6 +33,12 @@ struct EpochPlace {
   int32_t size = 1;
 };
 
+/// How a worker has left its last epoch.
+struct EpochEnd {
+  uint64_t steps = 0;  ///< That it has applied, in all.
+  int32_t lost = -1;   ///< The rank there whose loss has ended it; -1: none.
+};
+
 /// Thread-safe.
 class EpochLink {
  public:
@@ -53,10 +60,10 @@ class EpochLink {
   /// The last epoch that next() has returned; 0: none.
   [[nodiscard]] uint32_t epoch() { return heard_.lock()->last; }
 
-  /// Says that this worker has left its engine after `steps` steps, and blocks until a newer epoch
-  /// begins than the last one. `interrupted` is asked several times a second; true ends the wait
+  /// Says that this worker has left its engine, and blocks until a newer epoch begins than the last
+  /// one. `interrupted` is asked several times a second; true ends the wait
   /// with CANCELLED. DEADLINE_EXCEEDED, or UNAVAILABLE if the agent is gone.
-  [[nodiscard]] Result<EpochPlace> next(uint64_t steps, Time deadline,
+  [[nodiscard]] Result<EpochPlace> next(const EpochEnd& end, Time deadline,
                                         const std::function<bool()>& interrupted);
 
   /// In a forked child: closes the connection. Nothing else may be called after it.
@@ -74,7 +81,7 @@ class EpochLink {
 
   EpochLink(io::Fd fd, bool joins) : fd_(std::move(fd)), joins_(joins) {}
   Status send(const wire::AgentMessage& message, Time deadline);
-  Status say_ready(uint32_t epoch, uint64_t steps, Time deadline);
+  Status say_ready(uint32_t epoch, const EpochEnd& end, Time deadline);
   static void take(const wire::AgentMessage& message, Heard& heard);
 
   io::Fd fd_;

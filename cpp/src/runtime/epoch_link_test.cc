@@ -56,7 +56,7 @@ TEST(EpochLink, LeavesWhenAnEpochIsPreparedAndGoesOnWhenItBegins) {
   Agent agent;
   const auto link = agent.follow();
   EXPECT_EQ(link->prepared(), 0U);
-  auto next = std::async(std::launch::async, [&] { return link->next(42, soon(), {}); });
+  auto next = std::async(std::launch::async, [&] { return link->next({.steps = 42}, soon(), {}); });
   agent.service().prepare(kMember, 1, true, "rank 1 was killed");
   agent.poll();
   ASSERT_EQ(agent.ready().size(), 1U);
@@ -74,10 +74,28 @@ TEST(EpochLink, LeavesWhenAnEpochIsPreparedAndGoesOnWhenItBegins) {
   EXPECT_EQ(link->epoch(), 1U);
 }
 
+TEST(EpochLink, OneThatHasLostARankSaysSoBeforeAnEpochIsPrepared) {
+  Agent agent;
+  const auto link = agent.follow();
+  auto next = std::async(std::launch::async,
+                         [&] { return link->next({.steps = 9, .lost = 2}, soon(), {}); });
+  agent.poll();
+  ASSERT_EQ(agent.ready().size(), 1U);
+  EXPECT_EQ(agent.ready()[0].epoch, 0U);
+  EXPECT_EQ(agent.ready()[0].steps, 9U);
+  EXPECT_EQ(agent.ready()[0].lost, 2);
+  agent.service().prepare(kMember, 1, true, "rank 2 was lost");
+  agent.poll();
+  ASSERT_EQ(agent.ready().size(), 2U);
+  EXPECT_EQ(agent.ready()[1].epoch, 1U);
+  agent.service().commit(kMember, 1, 1);
+  EXPECT_EQ(next.get()->epoch, 1U);
+}
+
 TEST(EpochLink, AnswersForANewerEpochThatComesMeanwhile) {
   Agent agent;
   const auto link = agent.follow();
-  auto next = std::async(std::launch::async, [&] { return link->next(7, soon(), {}); });
+  auto next = std::async(std::launch::async, [&] { return link->next({.steps = 7}, soon(), {}); });
   agent.service().prepare(kMember, 1, true, "one");
   agent.poll();
   agent.service().prepare(kMember, 2, true, "two");
@@ -94,7 +112,7 @@ TEST(EpochLink, AnEpochThatHasBegunAndIsOverIsNotJoined) {
   agent.service().prepare(kMember, 1, true, "one");
   agent.service().commit(kMember, 1, 0);
   agent.service().prepare(kMember, 2, true, "two");
-  auto next = std::async(std::launch::async, [&] { return link->next(7, soon(), {}); });
+  auto next = std::async(std::launch::async, [&] { return link->next({.steps = 7}, soon(), {}); });
   agent.poll();
   ASSERT_EQ(agent.ready().size(), 1U);
   EXPECT_EQ(agent.ready()[0].epoch, 2U);
@@ -105,7 +123,7 @@ TEST(EpochLink, AnEpochThatHasBegunAndIsOverIsNotJoined) {
 TEST(EpochLink, OneThatJoinsSaysSoAndWaitsForAnyEpoch) {
   Agent agent;
   const auto link = agent.follow(kMember, /*joins=*/true);
-  auto next = std::async(std::launch::async, [&] { return link->next(0, soon(), {}); });
+  auto next = std::async(std::launch::async, [&] { return link->next({.steps = 0}, soon(), {}); });
   agent.poll();
   ASSERT_EQ(agent.ready().size(), 1U);
   EXPECT_EQ(agent.ready()[0].epoch, 0U);
@@ -131,10 +149,11 @@ TEST(EpochLink, HearsLateWhatItHasMissed) {
 TEST(EpochLink, EndsItsWaitAtTheDeadlineWhenInterruptedAndWithTheAgent) {
   Agent agent;
   const auto link = agent.follow();
-  EXPECT_EQ(link->next(0, monotonic_now(), {}).status().code(), Code::kDeadlineExceeded);
-  EXPECT_EQ(link->next(0, soon(), [] { return true; }).status().code(), Code::kCancelled);
+  EXPECT_EQ(link->next({.steps = 0}, monotonic_now(), {}).status().code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(link->next({.steps = 0}, soon(), [] { return true; }).status().code(),
+            Code::kCancelled);
   agent.end();
-  EXPECT_EQ(link->next(0, soon(), {}).status().code(), Code::kUnavailable);
+  EXPECT_EQ(link->next({.steps = 0}, soon(), {}).status().code(), Code::kUnavailable);
   EXPECT_FALSE(link->poll());
   EXPECT_FALSE(EpochLink::connect("corro-nobody-here", kMember, false).ok());
 }

@@ -269,11 +269,12 @@ bool AgentService::Impl::follow(uint64_t id, const AgentMessage& message) {
 
 bool AgentService::Impl::hear_ready(uint64_t id, const AgentMessage& message) {
   const std::string& member = connections.at(id).member;
-  uint64_t steps = 0;
-  if (member.empty() || message.value.size() != sizeof(steps)) return false;
-  std::memcpy(&steps, message.value.data(), sizeof(steps));
+  ByteReader reader(message.value);
+  const auto steps = reader.read<uint64_t>();
+  const auto lost = reader.read<int32_t>();
+  if (member.empty() || !lost || !reader.done()) return false;
   if (options.on_ready)
-    options.on_ready({.member = member, .epoch = message.request, .steps = steps});
+    options.on_ready({.member = member, .epoch = message.request, .steps = *steps, .lost = *lost});
   return true;
 }
 

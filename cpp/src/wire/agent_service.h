@@ -37,8 +37,9 @@ struct WorkerHello {
 /// A member of an elastic job that has left its engine.
 struct WorkerReady {
   std::string member;  ///< As in CORRO_MEMBER_UUID.
-  uint32_t epoch = 0;  ///< That it waits for; 0: for any.
+  uint32_t epoch = 0;  ///< That it waits for; its last one, if it has left that unasked.
   uint64_t steps = 0;  ///< That it has applied.
+  int32_t lost = -1;   ///< The rank of its last epoch whose loss has ended that for it; -1: none.
 };
 
 /// A key-value store, greeting and hand-out of the secret for the workers of one host, over an

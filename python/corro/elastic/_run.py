@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from corro import _context
-from corro._membership import ends_epoch
+from corro._membership import End, ends_epoch
 from corro.elastic._state import State
 from corro.errors import CorroError, InvalidArgumentError
 
@@ -115,12 +115,12 @@ def keep_running(attempt: Callable[[], R], course: Course) -> R:
         except Exception as error:
             if not course.ends_epoch(error):
                 raise
-            why = str(error)
+            end = End.by(error)
             course.recover(error)
         # Behind the handler: it held the frames that have failed, and what they hold.
         member = _context.membership()
         assert member is not None
-        _context.move_on(member, course.steps(), why, held=course.held())
+        _context.move_on(member, end._replace(steps=course.steps()), held=course.held())
         is_first = False
 
 
