@@ -72,6 +72,7 @@ struct Raw {
   bool timestamps = false;
   std::string long_wait;
   std::string elastic_timeout;
+  std::string hang_timeout;
   std::string back_off;
   std::string shell;
   std::string job;
@@ -166,6 +167,9 @@ void describe_run(CLI::App& run, Raw& raw) {
       ->type_name("CMD");
   run.add_option("--elastic-timeout", raw.elastic_timeout,
                  "Elastic: wait so long for enough ranks; default: 10m")
+      ->type_name("TIME");
+  run.add_option("--hang-timeout", raw.hang_timeout,
+                 "Elastic: go on without a rank that others have waited for so long")
       ->type_name("TIME");
   run.add_option("--reset-limit", raw.run.reset_limit,
                  "Elastic: stop when ranks come or go more often than this")
@@ -354,6 +358,7 @@ Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
   CORRO_ASSIGN(request.run.long_wait, parse_time(run, "--long-wait", raw.long_wait, ", or 0"));
   CORRO_ASSIGN(request.run.elastic_timeout,
                parse_time(run, "--elastic-timeout", raw.elastic_timeout));
+  CORRO_ASSIGN(request.run.hang_timeout, parse_time(run, "--hang-timeout", raw.hang_timeout));
   CORRO_ASSIGN(request.run.back_off, parse_back_off(run, raw.back_off));
   return {};
 }

@@ -163,6 +163,7 @@ class Launcher {
   void look_for_hosts(Time now);
   void take_hosts(const std::vector<HostSlots>& listed, Time now);
   [[nodiscard]] bool is_same_host(const JobHost& host, const HostSlots& listed) const;
+  void end_hang(const diagnosis::LongWait& wait, Time now);
   void show_wait(const diagnosis::LongWait& wait, Time now);
   void on_input();
   void on_caller();
@@ -259,6 +260,7 @@ class Launcher {
   std::string no_hosts_;                    ///< Why its last answer was none; "": it was one.
   std::string no_way_on_;                   ///< Why an elastic job was stopped; "": it was not.
   diagnosis::HangWatch hang_watch_{plan_.options.long_wait};
+  diagnosis::HangWatch fatal_watch_{plan_.options.hang_timeout};
   int awaited_ = -1;  ///< The screen says that ranks wait for it; -1: for none.
   Time awaited_since_{};
   bool begun_ = false;  ///< Ranks were started.
@@ -508,12 +510,19 @@ void Launcher::look(Time now) {
   if (deadline_ != Time::never()) deadline_ = deadline_ + stopped;
   const bool goes_on = running_ > 0 && stopping_.undisturbed();
   show_wait(goes_on ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
+  if (evolves() && plan_.options.hang_timeout) end_hang(fatal_watch_.look(ends_, now), now);
   agents_.look_for_silence(now);
   input_.look(epoll_);
   // By these looks other hosts know that the launcher lives, to the end.
   look_at_ = goes_on || agents_.any_remote() ? now + kLookPause : Time::never();
   if (look_at_ != Time::never())
     agents_.send_all(agent::Look{});  // Answered long before the next look.
+}
+
+/// --hang-timeout: an elastic job goes on without a rank for which the others wait so long.
+void Launcher::end_hang(const diagnosis::LongWait& wait, Time now) {
+  if (runs(wait.awaited))
+    carry_out(members_.hang(static_cast<size_t>(wait.awaited), wait.text, now));
 }
 
 void Launcher::show_wait(const diagnosis::LongWait& wait, Time now) {

@@ -39,6 +39,7 @@ struct RunOptions {
   std::optional<int> least;                 ///< --min-np; none: every rank is needed.
   std::optional<int> most;                  ///< --max-np; none: nobody joins.
   std::optional<Duration> elastic_timeout;  ///< For enough ranks; none: kElasticTimeout.
+  std::optional<Duration> hang_timeout;     ///< For a rank that others wait for; none: for ever.
   std::optional<int> reset_limit;           ///< Epochs after the first one; none: any number.
   std::optional<std::pair<Duration, Duration>> back_off;  ///< Of slots that fail: first and last.
   std::optional<Duration> timeout;
