@@ -47,7 +47,8 @@ READS = {
 }
 # How ctest may tell whether a test passed; here its exit status alone does.
 JUDGED_BY_CTEST = {"WILL_FAIL", "PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION"}
-# A file of which every test kills or starves processes.
+# A file of which every test kills or starves processes, unless it runs beside others all the same.
+BESIDE = "pytest.mark.beside"
 ALL_FAULTS = re.compile(r"^pytestmark = (?:\[[^]]*)?pytest\.mark\.faults", re.MULTILINE)
 
 
@@ -165,7 +166,7 @@ def suite_of(venv: Path, reports: Path, markers: str, path: Path, test: str) -> 
         reads=READS.get(file, ()),
         environment={"PATH": ":".join(programs)},
         venv=venv.name,
-        alone=ALL_FAULTS.search(text) is not None,
+        alone=ALL_FAULTS.search(text) is not None and BESIDE not in text,
         kind=f"{venv.name}/{path.parent.name}",
     )
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +90,11 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@pytest.fixture
+def elastic(launch: Launch, tmp_path: Path) -> Any:
+    """Returns what runs a scenario of elastic_worker.py."""
+    from elastic_jobs import starter  # Imports torch.
+
+    return starter(launch, tmp_path)

@@ -1,4 +1,4 @@
-"""One rank of test_elastic.py: `python elastic_worker.py SCENARIO FOLDER STEPS`.
+"""One rank of an elastic job: `python elastic_worker.py SCENARIO FOLDER STEPS`.
 
 It trains the network of training.py: all ranks share a batch, so that the parameters after so many
 steps are the same, but for rounding, however many ranks there were. What it does is in FOLDER, one
@@ -6,6 +6,7 @@ file a process, as lines of JSON.
 
 KILLS says which ranks of the first epoch kill themselves, in which step, and where; SIGNAL by what.
 In the step GATE ranks wait until another epoch comes, since a rank joins; which it does not before.
+In the step BUSY they communicate, until what the scenario says.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -32,8 +34,9 @@ STEPS = int(sys.argv[3])
 FIRST = int(os.environ["CORRO_RANK"])  # In the first epoch: whom KILLS is about.
 KILLS: dict[str, list[Any]] = json.loads(os.environ.get("KILLS", "{}"))
 GATE = int(os.environ.get("GATE", "-1"))
+BUSY = int(os.environ.get("BUSY", "-1"))
 JOINS = os.environ.get("CORRO_JOINS") == "1"
-SIGNAL = signal.Signals[os.environ.get("SIGNAL", "SIGKILL")]
+SIGNAL = os.environ.get("SIGNAL", "SIGKILL")  # HANG: it does nothing any more.
 FILE = Path(sys.argv[2]) / f"{FIRST}-{os.getpid()}.jsonl"
 
 
@@ -63,7 +66,9 @@ def wait_for_gate() -> None:
 
 def die_at(step: int, place: str) -> None:
     if not JOINS and KILLS.get(str(FIRST)) == [step, place]:
-        os.kill(os.getpid(), SIGNAL)
+        while SIGNAL == "HANG":
+            time.sleep(1)
+        os.kill(os.getpid(), signal.Signals[SIGNAL])
 
 
 def digest(tensors: Any) -> str:
@@ -130,6 +135,47 @@ def steps(**options: Any) -> None:
 
     result = train(state)
     end(model, optimizer, result=result, rank=corro.rank(), size=corro.size(), epoch=epoch())
+
+
+def talking(until: Callable[[], bool]) -> None:
+    """As steps(), but that ranks communicate for a while."""
+    model, optimizer = make()
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            while state.step == BUSY and not until():
+                FILE.parent.with_name("gate").touch()
+                corro.allreduce(torch.ones(1))
+                time.sleep(0.01)
+            train_step(state.step, model, optimizer)
+            state.step += 1
+
+    train(state)
+    end(model, optimizer, size=corro.size(), epoch=epoch())
+
+
+def parted() -> None:
+    """A link is cut meanwhile."""
+    talking(lambda: epoch() > 0)
+
+
+def starved() -> None:
+    """Eight busy processes for each processor run longer than a rank that is stopped would live."""
+    seconds = 6
+    cpus = os.cpu_count() or 1
+    busy = [sys.executable, "-S", "-c", f"import time\nt = time.time() + {seconds}\n"
+            "while time.time() < t: pass"]  # fmt: skip
+    started: list[subprocess.Popen[bytes]] = []
+
+    def over() -> bool:
+        if FIRST == 0 and not started:
+            started.extend(subprocess.Popen(busy) for _ in range(8 * cpus))
+        ended = FIRST != 0 or all(process.poll() is not None for process in started)
+        return bool(corro.allreduce(torch.tensor(float(ended)), corro.Min).item())
+
+    talking(over)
 
 
 def two_passes() -> None:
@@ -420,7 +466,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     f.__name__: f
     for f in (
         steps, two_passes, behind, commits, groups, samples, streams, joining, saves, asks, talks,
-        fails_once, asked, horovods, horovods_grow, wrong,
+        fails_once, asked, horovods, horovods_grow, wrong, parted, starved,
     )
 }  # fmt: skip
 

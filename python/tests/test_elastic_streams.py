@@ -1,4 +1,4 @@
-"""Streams of elastic training, in no job; test_elastic.py has real ranks."""
+"""Streams of elastic training, in no job; test_elastic_samples.py has real ranks."""
 
 from __future__ import annotations
 

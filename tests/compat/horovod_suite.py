@@ -41,8 +41,8 @@ SLOT = (
 )
 ADDED = (
     "its script waits for at most 3 s until inner parts of Horovod's state have heard of a host; "
-    "here ranks go on until the new ones are there. test_horovodrun_elastic.py and test_elastic.py "
-    "add and remove hosts, and reach the limit of resets"
+    "here ranks go on until the new ones are there. test_horovodrun_elastic.py and "
+    "test_elastic_joins.py add and remove hosts, and reach the limit of resets"
 )
 # Parts of Horovod that corro-horovod has not, by the names of their tests.
 NOT_RUN = {
