@@ -86,6 +86,10 @@ fuzz: setup $(STAMPS)/packages-clang ## Fuzz every decoder of foreign bytes [SEC
 	@cmake --build build/asan --target corro_fuzzers
 	@$(VENV)/python tools/run_fuzz.py --seconds $(SECONDS)
 
+.PHONY: soak
+soak: setup ## Disturb an elastic job, and prove that it loses nothing [SECONDS=300]
+	@$(VENV)/python python/tests/soak.py --seconds $(if $(filter file,$(origin SECONDS)),300,$(SECONDS))
+
 .PHONY: bench
 bench: setup $(STAMPS)/packages-bench $(STAMPS)/packages-tests $(MPIS:%=build/bench/%/allreduce) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
 	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON,cmake-bench)

@@ -40,6 +40,17 @@ class Applied:
     step: int
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a history amounts to."""
+
+    begun: int  # Attempts at steps.
+    committed: int  # Steps that were applied.
+    lost: int  # Those that one who had applied them has done again.
+    samples_lost: int
+    samples_twice: int
+
+
 Event = Taken | Applied
 Attempts = dict[int, dict[int, list[Taken]]]  # By step and epoch.
 
@@ -49,6 +60,44 @@ def mistakes(history: Iterable[Event], samples: int, data_epochs: int) -> list[s
 
     `samples`: how many each of the data epochs 0 to data_epochs - 1 has: numbers from 0 on.
     """
+    attempts, appliers = _sorted_out(history)
+    found = []
+    if sorted(attempts) != list(range(len(attempts))):
+        found.append("steps are missing")
+    for (step, epoch), members in appliers.items():
+        found += _not_applied_rightly(step, epoch, members, attempts[step])
+    counted = _counted(attempts)
+    for parts in counted:
+        found += _divided_wrongly(parts)
+        if (parts[0].step, parts[0].epoch) not in appliers:
+            found.append(f"step {parts[0].step} was not applied")
+    return found + _wrong_counts(counted, samples, data_epochs)
+
+
+def count(history: Iterable[Event], samples: int, data_epochs: int) -> Counts:
+    """Returns what a whole history amounts to; arguments as of mistakes()."""
+    attempts, appliers = _sorted_out(history)
+    times = _times(_counted(attempts))
+    due = [(data_epoch, sample) for data_epoch in range(data_epochs) for sample in range(samples)]
+    lost = {
+        step
+        for (step, epoch), members in appliers.items()
+        for later, parts in attempts[step].items()
+        if later > epoch and not {part.member for part in parts}.isdisjoint(members)
+    }
+    return Counts(
+        begun=sum(map(len, attempts.values())),
+        committed=len({step for step, _ in appliers}),
+        lost=len(lost),
+        samples_lost=sum(times[key] == 0 for key in due),
+        samples_twice=sum(each > 1 for each in times.values()),
+    )
+
+
+def _sorted_out(
+    history: Iterable[Event],
+) -> tuple[Attempts, dict[tuple[int, int], list[int]]]:
+    """Returns the attempts, and by step and epoch who has applied it."""
     attempts: Attempts = defaultdict(lambda: defaultdict(list))
     appliers: dict[tuple[int, int], list[int]] = defaultdict(list)
     for event in history:
@@ -56,17 +105,12 @@ def mistakes(history: Iterable[Event], samples: int, data_epochs: int) -> list[s
             attempts[event.step][event.epoch].append(event)
         else:
             appliers[event.step, event.epoch].append(event.member)
-    found = []
-    if sorted(attempts) != list(range(len(attempts))):
-        found.append("steps are missing")
-    for (step, epoch), members in appliers.items():
-        found += _not_applied_rightly(step, epoch, members, attempts[step])
-    counted = [attempts[step][max(attempts[step])] for step in sorted(attempts) if attempts[step]]
-    for parts in counted:
-        found += _divided_wrongly(parts)
-        if (parts[0].step, parts[0].epoch) not in appliers:
-            found.append(f"step {parts[0].step} was not applied")
-    return found + _wrong_counts(counted, samples, data_epochs)
+    return attempts, appliers
+
+
+def _counted(attempts: Attempts) -> list[list[Taken]]:
+    """Returns the attempts that count, by step."""
+    return [attempts[step][max(attempts[step])] for step in sorted(attempts) if attempts[step]]
 
 
 def _not_applied_rightly(
@@ -102,9 +146,7 @@ def _divided_wrongly(parts: list[Taken]) -> list[str]:
 
 
 def _wrong_counts(counted: list[list[Taken]], samples: int, data_epochs: int) -> list[str]:
-    times: Counter[tuple[int, int]] = Counter()
-    for parts in counted:
-        times.update((part.data_epoch, sample) for part in parts for sample in part.samples)
+    times = _times(counted)
     due = [(data_epoch, sample) for data_epoch in range(data_epochs) for sample in range(samples)]
     found = [f"sample {key[1]} of data epoch {key[0]} came {times[key]} times" for key in due
              if times[key] != 1]  # fmt: skip
@@ -113,3 +155,11 @@ def _wrong_counts(counted: list[list[Taken]], samples: int, data_epochs: int) ->
     if order != sorted(order):
         found.append("a data epoch began before another one was over")
     return found
+
+
+def _times(counted: list[list[Taken]]) -> Counter[tuple[int, int]]:
+    """Returns how often each sample of a data epoch was applied."""
+    times: Counter[tuple[int, int]] = Counter()
+    for parts in counted:
+        times.update((part.data_epoch, sample) for part in parts for sample in part.samples)
+    return times
