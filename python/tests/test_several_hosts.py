@@ -686,17 +686,28 @@ def test_an_elastic_job_goes_on_without_ranks_of_other_hosts(
     assert {line["step"] for line in lines if "step" in line} == set(range(16))
 
 
+def communicating(cluster: Cluster, tmp_path: Path, hosts: str) -> subprocess.Popen[str]:
+    """Starts an elastic job, whose ranks communicate in step 5 until another epoch begins."""
+    (tmp_path / "said").mkdir()
+    job = cluster.start(
+        tmp_path, "-H", hosts, "--min-np", "2", "--env", "BUSY=5", sys.executable,
+        Path(__file__).with_name("elastic_worker.py"), "parted", tmp_path / "said", "16",
+    )  # fmt: skip
+    wait_until((tmp_path / "gate").exists, "ranks communicate")
+    return job
+
+
+def ends_in(said: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for path in said.iterdir() for line in path.read_text().splitlines()]
+    return [line for line in lines if "end" in line]
+
+
 def test_an_elastic_job_goes_on_without_a_host_that_is_cut_off(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """Engines have lost its ranks, and the launcher has heard nothing of it for three seconds."""
     said = tmp_path / "said"
-    said.mkdir()
-    job = cluster.start(
-        tmp_path, "-H", f"{OWN}:1,{OTHER}:1,{THIRD}:2", "--min-np", "2", "--env", "BUSY=5",
-        sys.executable, Path(__file__).with_name("elastic_worker.py"), "parted", said, "16",
-    )  # fmt: skip
-    wait_until((tmp_path / "gate").exists, "ranks communicate")
+    job = communicating(cluster, tmp_path, f"{OWN}:1,{OTHER}:1,{THIRD}:2")
     cluster.hosts.cut(2)
     cut_at = time.monotonic()
     try:
@@ -706,8 +717,7 @@ def test_an_elastic_job_goes_on_without_a_host_that_is_cut_off(
     finally:
         cluster.hosts.mend(2)
     assert job.returncode == 0, out + err
-    lines = [json.loads(line) for path in said.iterdir() for line in path.read_text().splitlines()]
-    assert [line["size"] for line in lines if "end" in line] == [2, 2]
+    assert [end["size"] for end in ends_in(said)] == [2, 2]
     assert f"host {THIRD} was lost: nothing was heard of it for 3.0 s" in err
 
 
@@ -715,21 +725,14 @@ def test_of_two_hosts_that_lose_each_other_one_goes_on_with_the_third(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """All of them reach the launcher."""
-    said = tmp_path / "said"
-    said.mkdir()
-    job = cluster.start(
-        tmp_path, "-H", f"{OWN}:1,{OTHER}:1,{THIRD}:1", "--min-np", "2", "--env", "BUSY=5",
-        sys.executable, Path(__file__).with_name("elastic_worker.py"), "parted", said, "16",
-    )  # fmt: skip
-    wait_until((tmp_path / "gate").exists, "ranks communicate")
+    job = communicating(cluster, tmp_path, f"{OWN}:1,{OTHER}:1,{THIRD}:1")
     cluster.hosts.part(1, 2)
     try:
         out, err = job.communicate(timeout=DEADLINE)
     finally:
         cluster.hosts.join(1, 2)
     assert job.returncode == 0, out + err
-    lines = [json.loads(line) for path in said.iterdir() for line in path.read_text().splitlines()]
-    ends = [line for line in lines if "end" in line]
+    ends = ends_in(tmp_path / "said")
     assert [end["size"] for end in ends] == [2, 2]
     assert ends[0]["digest"] == ends[1]["digest"]
     assert re.search(r"rank \d has lost rank \d, and both live", err), err
