@@ -18,8 +18,6 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +58,7 @@ def read_rank(folder: Path, mark: str) -> Rank | None:
 
 
 class Chaos:
-    """A job, and what is done to it."""
+    """A job, and what is done to it; the job is ended at the end of the block."""
 
     def __init__(
         self,
@@ -70,13 +68,10 @@ class Chaos:
         ranks: int = 3,
         most: int = 4,
         seed: int = 0,
-        env: Mapping[str, str] | None = None,
-        say: Callable[[str], object] = print,
     ) -> None:
         self.faults = 0
         self._mark = uuid.uuid4().hex
         self._random = random.Random(seed)
-        self._say = say
         self._hosts = folder / "hosts"
         self._slots, self._most = ranks, most
         self._list_slots()
@@ -85,7 +80,7 @@ class Chaos:
         options += ["--host-discovery", f"cat {self._hosts}", "--back-off", "1s,5s"]
         self.job = subprocess.Popen(
             [corro, "run", *options, "--log-dir", folder / "logs", *program],
-            env={**os.environ, **(env or {}), MARK: self._mark},
+            env={**os.environ, MARK: self._mark},
             start_new_session=True,
         )
         self._begun = time.monotonic()
@@ -156,25 +151,18 @@ class Chaos:
 
     def _note(self, text: str) -> None:
         self.faults += 1
-        self._say(f"chaos: {time.monotonic() - self._begun:.1f} s: {text}")
+        print(f"chaos: {time.monotonic() - self._begun:.1f} s: {text}", flush=True)
 
-    def end(self) -> None:
+    def __enter__(self) -> Chaos:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Leaves no process of the job."""
         if self.job.poll() is None:
             os.killpg(self.job.pid, signal.SIGTERM)
             if self._waits(10):
                 os.killpg(self.job.pid, signal.SIGKILL)
                 self.job.wait()
-
-
-@contextmanager
-def started(*arguments: object, **options: object) -> Iterator[Chaos]:
-    """As Chaos(); its job is ended at the end."""
-    chaos = Chaos(*arguments, **options)  # type: ignore[arg-type]
-    try:
-        yield chaos
-    finally:
-        chaos.end()
 
 
 def main() -> int:
@@ -189,7 +177,7 @@ def main() -> int:
     low, _, high = options.every.partition(",")
     with (
         tempfile.TemporaryDirectory(prefix="corro-chaos-") as name,
-        started(
+        Chaos(
             options.program, Path(name), ranks=options.np, most=options.most, seed=options.seed
         ) as chaos,
     ):

@@ -78,18 +78,16 @@ def count(history: Iterable[Event], samples: int, data_epochs: int) -> Counts:
     """Returns what a whole history amounts to; arguments as of mistakes()."""
     attempts, appliers = _sorted_out(history)
     times = _times(_counted(attempts))
-    due = [(data_epoch, sample) for data_epoch in range(data_epochs) for sample in range(samples)]
     lost = {
         step
         for (step, epoch), members in appliers.items()
-        for later, parts in attempts[step].items()
-        if later > epoch and not {part.member for part in parts}.isdisjoint(members)
+        if _done_again(epoch, members, attempts[step])
     }
     return Counts(
         begun=sum(map(len, attempts.values())),
         committed=len({step for step, _ in appliers}),
         lost=len(lost),
-        samples_lost=sum(times[key] == 0 for key in due),
+        samples_lost=sum(times[key] == 0 for key in _due(samples, data_epochs)),
         samples_twice=sum(each > 1 for each in times.values()),
     )
 
@@ -121,10 +119,19 @@ def _not_applied_rightly(
         found.append(f"step {step} was applied by a member that took no part in it")
     if len(set(members)) < len(members):
         found.append(f"step {step} was applied twice in epoch {epoch}")
-    for later, parts in attempts.items():
-        if later > epoch and not {part.member for part in parts}.isdisjoint(members):
-            found.append(f"step {step} was applied in epoch {epoch}, and done again in {later}")
-    return found
+    return found + [
+        f"step {step} was applied in epoch {epoch}, and done again in {later}"
+        for later in _done_again(epoch, members, attempts)
+    ]
+
+
+def _done_again(epoch: int, members: list[int], attempts: dict[int, list[Taken]]) -> list[int]:
+    """Returns the later epochs in which one of those who had applied a step began it again."""
+    return [
+        later
+        for later, parts in attempts.items()
+        if later > epoch and not {part.member for part in parts}.isdisjoint(members)
+    ]
 
 
 def _divided_wrongly(parts: list[Taken]) -> list[str]:
@@ -147,7 +154,7 @@ def _divided_wrongly(parts: list[Taken]) -> list[str]:
 
 def _wrong_counts(counted: list[list[Taken]], samples: int, data_epochs: int) -> list[str]:
     times = _times(counted)
-    due = [(data_epoch, sample) for data_epoch in range(data_epochs) for sample in range(samples)]
+    due = _due(samples, data_epochs)
     found = [f"sample {key[1]} of data epoch {key[0]} came {times[key]} times" for key in due
              if times[key] != 1]  # fmt: skip
     found += [f"there is no sample {key}" for key in times.keys() - set(due)]
@@ -155,6 +162,11 @@ def _wrong_counts(counted: list[list[Taken]], samples: int, data_epochs: int) ->
     if order != sorted(order):
         found.append("a data epoch began before another one was over")
     return found
+
+
+def _due(samples: int, data_epochs: int) -> list[tuple[int, int]]:
+    """Returns each sample of each data epoch."""
+    return [(data_epoch, sample) for data_epoch in range(data_epochs) for sample in range(samples)]
 
 
 def _times(counted: list[list[Taken]]) -> Counter[tuple[int, int]]:

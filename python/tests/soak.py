@@ -86,7 +86,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="corro-soak-") as name:
         folder = Path(name)
         program = [sys.executable, str(WORKER), name, str(SAMPLES)]
-        with chaos.started(program, folder, seed=options.seed) as job:
+        with chaos.Chaos(program, folder, seed=options.seed) as job:
             job.disturb(low, (low, low))  # All ranks have begun.
             files = descriptors(job.job.pid)
             job.disturb(options.seconds - low, (low, high))
