@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "agent/processes.h"
 #include "io/socket.h"
@@ -341,8 +342,11 @@ TEST(Agent, TellsItsRanksOfEpochsAndItsCommanderWhoIsReady) {
   AgentProcess agent;
   agent.start(0, "echo ready; sleep 1000");
   agent.start(1, "echo ready; exec sleep 1000");
-  (void)agent.hear_until<Output>(0);
-  (void)agent.hear_until<Output>(1);
+  std::set<int> ready;
+  (void)agent.hear_until([&ready](const Message& message) {
+    if (std::holds_alternative<Output>(message.body)) ready.insert(message.about.rank);
+    return ready.size() == 2;
+  });
   const io::Fd worker = io::connect_abstract(agent.name()).value();
   const std::string member = wire::to_hex(AgentProcess::subject(1).member);
   const auto send = [&worker](wire::AgentMessage message) {
