@@ -354,7 +354,12 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
     assert torch.equal(read, state.model.turned)
     assert header["model.bfloat"]["dtype"] == "BF16"
     assert "model.tied.weight" not in header, "tied weights are written once"
+
+
+def test_the_library_of_safetensors_reads_the_files(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.torch")
+    state = state_of(1)
+    saved(tmp_path, state)
     names = safetensors.load_file(tmp_path / "step-1" / "rank-0.safetensors")
     assert torch.equal(names["model.bfloat"], state.model.bfloat)
 
