@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = (ROOT / "docs/faults.md").read_text()
 FAULTS = 78
@@ -34,12 +32,10 @@ def test_every_test_that_is_named_is_there() -> None:
     assert not named - python_tests() - cpp_tests()
 
 
-@pytest.mark.parametrize("number", range(1, FAULTS + 1))
-def test_every_fault_has_a_line(number: int) -> None:
-    rows = re.findall(r"^\| ([\d, -]+) \|", TABLE, re.MULTILINE)
+def test_every_fault_has_a_line() -> None:
     covered: set[int] = set()
-    for row in rows:
+    for row in re.findall(r"^\| ([\d, -]+) \|", TABLE, re.MULTILINE):
         for part in row.split(","):
             first, _, last = part.strip().partition("-")
             covered |= set(range(int(first), int(last or first) + 1))
-    assert number in covered
+    assert set(range(1, FAULTS + 1)) <= covered
