@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -22,6 +23,8 @@ struct ScriptedAnswer {
   Status end = {};       ///< After the pieces.
   bool hangs = false;    ///< After the pieces: until the stop.
   bool was_sent = true;  ///< If there is no answer: whether the request has left.
+  /// Happens before the answer; a stop that it requests cuts the exchange off.
+  std::function<void()> meanwhile = {};
 };
 
 /// Shared by the transport and its test. Thread-safe.
@@ -47,6 +50,10 @@ class ScriptedTransport final : public Transport {
       if (answers->empty()) return {{Code::kUnavailable, "the script is over"}, true};
       answer = std::move(answers->front());
       answers->pop_front();
+    }
+    if (answer.meanwhile) {
+      answer.meanwhile();
+      if (stop.stop_requested()) return {{Code::kCancelled, "stopped"}, true};
     }
     if (answer.status == 0) return {answer.end, answer.was_sent};
     const Head head{answer.status, answer.headers};

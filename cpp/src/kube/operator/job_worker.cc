@@ -104,12 +104,14 @@ void JobWorker::look(const std::string& key, const std::stop_token& stop) {
   if (decision.look_again) look.again = time_until(*decision.look_again, wall_now());
   bool is_written = false;
   for (const Action& action : decision.actions) {
-    // Events tell of what the status counts already: an operator that ends meanwhile says it, too.
+    // Events tell of what the status counts: the operator that wrote it says so, though it ends
+    // meanwhile. A write cut off may have been made, and then nobody would.
     const bool is_event = action.kind == ActionKind::kEvent;
+    const bool is_status = action.kind == ActionKind::kStatus;
     const bool ends = !leads_() || stop.stop_requested();
     if (ends && !(is_event && is_written)) continue;
-    const bool is_done = perform(look, action, is_event ? std::stop_token() : stop);
-    is_written = is_written || (is_done && action.kind == ActionKind::kStatus);
+    const bool is_done = perform(look, action, is_event || is_status ? std::stop_token() : stop);
+    is_written = is_written || (is_done && is_status);
     if (!is_done && !stop.stop_requested()) break;
   }
   if (look.again) queue_.add_after(key, *look.again);

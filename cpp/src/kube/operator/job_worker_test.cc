@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <functional>
 
 #include "kube/client/scripted_transport.h"
 #include "kube/job/names.h"
@@ -60,14 +61,14 @@ class JobWorkers : public testing::Test {
     EXPECT_EQ(calls().size(), 3U);
   }
   /// The status as the server has it after the first write.
-  void answer_status(bool is_kept = true) {
+  void answer_status(bool is_kept = true, std::function<void()> meanwhile = {}) {
     Json job = job_;
     job["metadata"]["resourceVersion"] = "6";
     if (is_kept)
       job["status"] = {{"observedGeneration", 1},
                        {"state", "Pending"},
                        {"conditions", Json::array({{{"type", "Created"}, {"status", "True"}}})}};
-    answer(200, text_of(job));
+    script_->add({.pieces = {text_of(job)}, .meanwhile = std::move(meanwhile)});
   }
   void look() {
     queue_.add("default/u1");
@@ -160,6 +161,16 @@ TEST_F(JobWorkers, WritesNothingOnceItLeadsNoMore) {
 TEST_F(JobWorkers, SaysWhatItHasCountedThoughItLeadsNoMore) {
   leads_for_ = 1;
   answer_status();
+  answer_done();
+  look();
+  EXPECT_THAT(calls(), ElementsAre("PATCH /status", "POST Event/events"));
+}
+
+TEST_F(JobWorkers, AStopLetsTheWriteThatIsUnderWayEndAndTheEventsThatTellOfIt) {
+  answer_status(true, [this] {
+    leads_ = false;
+    stopping_.request_stop();
+  });
   answer_done();
   look();
   EXPECT_THAT(calls(), ElementsAre("PATCH /status", "POST Event/events"));
