@@ -139,6 +139,7 @@ class Context:
         self._groups: WeakSet[Group] = WeakSet((self.world,))
         self.watches: list[WaitWatch] = []
         self.left = ""  # Why this rank has left the epoch, once it has.
+        self.failure: CorroError | None = None  # The last one that a future of torch's was told.
         _open.append(self)
 
     def new_group(self, ranks: Sequence[int], name: str | None = None) -> Group:
@@ -275,6 +276,16 @@ def arrive() -> None:
     _move(made, member, end)
 
 
+def cause_of(error: Exception) -> CorroError | None:
+    """Returns the error of corro's that this one is, or was made of; None if there is none.
+
+    torch's C++ makes a RuntimeError of what a future was told, and keeps its text alone.
+    """
+    if isinstance(error, CorroError):
+        return error
+    return _current.failure if isinstance(error, RuntimeError) and _current is not None else None
+
+
 def is_outside() -> bool:
     """Returns whether this process is a joiner that does not train with the others yet."""
     return _is_guest
@@ -299,6 +310,11 @@ def end_step() -> None:
 def membership() -> Membership | None:
     """Returns this process's part in an elastic job; None in other jobs, and before init()."""
     return _membership
+
+
+def epoch() -> int:
+    """Returns which membership epoch of an elastic job this process is in; 0 in other jobs."""
+    return 0 if _membership is None else _membership.epoch
 
 
 def start(

@@ -51,9 +51,8 @@ class End(NamedTuple):
 
     @classmethod
     def by(cls, error: BaseException, steps: int = 0) -> End:
-        """Ended by an error: corro's, or one that another library has made of that."""
-        cause = error if isinstance(error, RankLostError) else error.__context__
-        return cls(steps, str(error), cause.rank if isinstance(cause, RankLostError) else -1)
+        """Ended by an error."""
+        return cls(steps, str(error), error.rank if isinstance(error, RankLostError) else -1)
 
 
 class Membership:

@@ -24,11 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
 from training import SAMPLES, batch, examples, mine, network, sgd
 
 import corro.torch as corro
 from corro import _context
+from corro.torch import backend
 
 STEPS = int(sys.argv[3])
 FIRST = int(os.environ["CORRO_RANK"])  # In the first epoch: whom KILLS is about.
@@ -94,7 +97,7 @@ def train_step(
     optimizer.zero_grad()
     loss = F.mse_loss(model(x), y)
     die_at(step, "forward")
-    hidden: Any = model[2]
+    hidden: Any = getattr(model, "module", model)[2]
     hook = hidden.weight.register_hook(lambda _: die_at(step, "backward"))
     loss.backward()
     hook.remove()
@@ -105,14 +108,18 @@ def train_step(
 
 
 def make(**options: Any) -> tuple[torch.nn.Module, Any]:
+    model, optimizer = make_apart()
+    return model, corro.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+
+
+def make_apart() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     """Returns what each rank makes for itself: sync() has to make it alike."""
     model = network()
     is_first = FIRST == 0 and not JOINS
     with torch.no_grad():
         for param in model.parameters():
             param.mul_(1 if is_first else 0)
-    optimizer = sgd(model)
-    return model, corro.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+    return model, sgd(model)
 
 
 def steps(**options: Any) -> None:
@@ -272,6 +279,51 @@ def groups() -> None:
             errors.append(str(error))
     total = corro.allreduce(torch.ones(1), corro.Sum, group=made[-1]).item()
     end(model, optimizer, errors=errors, total=total)
+
+
+def ddp() -> None:
+    """torch's own way, made once: the group and DDP go on. Buckets are small."""
+    dist.init_process_group("corro")
+    agree = backend.agree
+
+    def die_or_agree(*args: Any) -> str:
+        die_at(-1, "group")
+        return agree(*args)
+
+    backend.agree = die_or_agree
+    model, optimizer = make_apart()
+    shared = DistributedDataParallel(model, bucket_cap_mb=0.002)
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+    state.register_reset_callbacks([lambda: say(reset=True, size=dist.get_world_size())])
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        while state.step < STEPS:
+            train_step(state.step, shared, optimizer)
+            state.step += 1
+
+    train(state)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    end(model, optimizer, total=total.item(), rank=dist.get_rank(), size=dist.get_world_size())
+
+
+def ddp_anew() -> None:
+    """torch's own way, made in the function: ranks may join."""
+    model, optimizer = make_apart()
+    state = corro.elastic.TorchState(model, optimizer, step=0)
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        if not dist.is_initialized():
+            dist.init_process_group("corro")
+        shared = DistributedDataParallel(model, bucket_cap_mb=0.002)
+        while state.step < STEPS:
+            train_step(state.step, shared, optimizer)
+            state.step += 1
+
+    train(state)
+    end(model, optimizer, size=dist.get_world_size())
 
 
 def samples() -> None:
@@ -466,7 +518,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     f.__name__: f
     for f in (
         steps, two_passes, behind, commits, groups, samples, streams, joining, saves, asks, talks,
-        fails_once, asked, horovods, horovods_grow, wrong, parted, starved,
+        fails_once, asked, horovods, horovods_grow, wrong, parted, starved, ddp, ddp_anew,
     )
 }  # fmt: skip
 

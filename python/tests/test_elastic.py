@@ -114,6 +114,30 @@ def test_groups_of_an_earlier_epoch_say_so(elastic: Elastic) -> None:
         assert ran.end(rank)["total"] == 2
 
 
+@pytest.mark.parametrize(
+    ("victim", "place"),
+    [
+        pytest.param(0, "backward", marks=pytest.mark.torch22),
+        (2, "between"),
+    ],
+)
+def test_torchs_ddp_goes_on(elastic: Elastic, victim: int, place: str) -> None:
+    survivors = [rank for rank in range(3) if rank != victim]
+    ran = elastic("ddp", 3, {victim: (7, place)}, "--min-np", "2").check(*survivors)
+    for number, rank in enumerate(survivors):
+        end = ran.end(rank)
+        assert (end["rank"], end["size"], end["total"]) == (number, 2, 2)
+        assert [facts["size"] for facts in ran.of(rank, "reset")] == [2]
+
+
+def test_torchs_ddp_goes_on_although_a_rank_is_lost_while_its_group_is_made(
+    elastic: Elastic,
+) -> None:
+    kills = {1: (5, "backward"), 3: (-1, "group")}
+    ran = elastic("ddp", 4, kills, "--min-np", "2").check(0, 2)
+    assert ran.end(2)["total"] == 2
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_script_of_horovods_goes_back_to_its_last_commit(elastic: Elastic, victim: int) -> None:
     survivors = [rank for rank in range(3) if rank != victim]

@@ -80,6 +80,18 @@ def test_ranks_join_a_script_of_horovods_at_a_commit(elastic: Elastic) -> None:
     check_joined(elastic("horovods_grow", 2, {}, "--max-np", "3", GATE="5"), 8, 0, 1)
 
 
+def test_ranks_join_a_group_of_torchs(elastic: Elastic) -> None:
+    options = ("--min-np", "2", "--max-np", "3")
+    ran = elastic("ddp_anew", 3, {0: (3, "backward")}, *options, GATE="9")
+    check_joined(ran, 10, 1, 2)
+    assert ran.end(1)["size"] == 3
+
+
+def test_one_that_asks_for_torchs_store_before_it_joins_harms_nobody(elastic: Elastic) -> None:
+    ran = elastic("ddp", 2, {}, "--max-np", "3").check(0, 1)
+    assert "environment variable MASTER_ADDR expected, but not set" in ran.job.output
+
+
 # -- hosts that are discovered --------------------------------------------------------------------
 
 

@@ -308,14 +308,14 @@ def test_a_rank_that_is_lost_in_a_reset_callback_or_in_sync_is_the_next_change(
         def sync(self) -> None:
             self.fail_in("sync")
 
-        def reset(self) -> None:
-            self.fail_in("reset")
+        def enter(self, _: bool) -> None:
+            self.fail_in("enter")
 
         def recover(self, _: Exception) -> None:
             self.calls.append("recover")
 
-        def ends_epoch(self, caught: Exception) -> bool:
-            return caught is error
+        def cause(self, caught: Exception) -> Exception | None:
+            return caught if caught is error else None
 
         def steps(self) -> int:
             return len(self.calls)
@@ -326,7 +326,7 @@ def test_a_rank_that_is_lost_in_a_reset_callback_or_in_sync_is_the_next_change(
     course = Course()
     assert keep_running(lambda: "done", course) == "done"
     assert course.calls == [
-        "sync", "recover", "reset", "sync", "recover", "reset", "sync", "recover", "reset", "sync"
+        "sync", "recover", "enter", "sync", "recover", "enter", "sync", "recover", "enter", "sync"
     ]  # fmt: skip
     assert moves.steps == [2, 5, 8]
 

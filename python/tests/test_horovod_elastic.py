@@ -223,7 +223,7 @@ def as_horovods(error: corro.CorroError) -> HorovodInternalError:
 def test_a_rank_that_is_lost_takes_the_state_back(moves: list[str]) -> None:
     error = as_horovods(corro.RankLostError("rank 1 was lost", rank=1))
     assert run_with(error) == ["sync", "train", "restore", "reset", "sync", "train"]
-    assert moves == [str(error)]
+    assert moves == ["rank 1 was lost"]
 
 
 def test_an_interrupt_takes_nothing_back(moves: list[str]) -> None:

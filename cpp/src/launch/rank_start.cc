@@ -59,6 +59,8 @@ agent::Start joiner_start_of(const LaunchPlan& plan, const Seat& seat, const wir
   full.job = plan.job.full();
   agent::Start start = start_of(full, seat, secret);
   start.environment["CORRO_JOINS"] = "1";
+  // torch's store is not there any more: who asks for it is told at once, and does not wait for it.
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) start.environment.erase(name);
   start.input = agent::StandardInput::kNone;
   return start;
 }

@@ -25,8 +25,8 @@ class Course(Protocol):
     def sync(self) -> None:
         """Makes all ranks alike, before each call of the function."""
 
-    def ends_epoch(self, error: Exception, /) -> bool:
-        """Returns whether the function failed because ranks have come or gone."""
+    def cause(self, error: Exception, /) -> Exception | None:
+        """Returns how the epoch has ended, if the function failed because of that; else None."""
 
     def recover(self, error: Exception, /) -> None:
         """Puts this rank's state right after that, without communicating."""
@@ -37,8 +37,8 @@ class Course(Protocol):
     def held(self) -> Sequence[object]:
         """Returns what the state has: the program can reach that."""
 
-    def reset(self) -> None:
-        """The next epoch has begun."""
+    def enter(self, is_first: bool, /) -> None:
+        """An epoch has begun in the middle of the job: this rank's first, or its next one."""
 
 
 def run(function: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
@@ -74,8 +74,9 @@ class _Corros:
     def sync(self) -> None:
         self._state.sync()
 
-    def ends_epoch(self, error: Exception) -> bool:
-        return isinstance(error, CorroError) and is_over_with(error)
+    def cause(self, error: Exception) -> CorroError | None:
+        cause = _context.cause_of(error)
+        return cause if cause is not None and is_over_with(cause) else None
 
     def recover(self, _: Exception) -> None:
         self._state.restore()
@@ -86,8 +87,8 @@ class _Corros:
     def held(self) -> Sequence[object]:
         return tuple(vars(self._state).values())
 
-    def reset(self) -> None:
-        self._state._reset()
+    def enter(self, is_first: bool) -> None:
+        self._state._enter(is_first)
 
 
 def is_over_with(error: CorroError) -> bool:
@@ -106,16 +107,16 @@ def keep_running(attempt: Callable[[], R], course: Course) -> R:
     is_first = True
     while True:
         try:
-            if not is_first:
-                course.reset()
+            if not is_first or _context.epoch() > 0:
+                course.enter(is_first)
             course.sync()
             result = attempt()
             _wait_for_all()
             return result
         except Exception as error:
-            if not course.ends_epoch(error):
+            if (cause := course.cause(error)) is None:
                 raise
-            end = End.by(error)
+            end = End.by(cause)
             course.recover(error)
         # Behind the handler: it held the frames that have failed, and what they hold.
         member = _context.membership()

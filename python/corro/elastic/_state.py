@@ -96,8 +96,9 @@ class State:
         self._is_synced = True
         self._save()
 
-    def _reset(self) -> None:
-        for callback in self._callbacks:
+    def _enter(self, is_first: bool) -> None:
+        """An epoch has begun in the middle of the job: on all ranks, also those that are new."""
+        for callback in [] if is_first else self._callbacks:
             callback()
 
     def _steps_at_commit(self) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from corro import _native
 from corro._completion import Completions
-from corro._context import Group
+from corro._context import Context, Group
 from corro.errors import CorroError, InvalidArgumentError, RankLostError, TimeoutError
 from corro.torch import arithmetic
 from corro.torch.verbs import DTYPES, host_like, type_name
@@ -140,14 +140,14 @@ class AnySourceWork(CorroWork):
 
     def __init__(
         self,
-        completions: Completions,
+        context: Context,
         tensor: Tensor,
         posted: Posted,
         tag: int,
         sources: Sequence[int],
         seconds: float,
     ) -> None:
-        super().__init__(completions, [tensor])
+        super().__init__(context, [tensor])
         self._posted, self._tag, self._sources, self._seconds = posted, tag, sources, seconds
         self._taking = threading.RLock()
         self._end: Callable[[], None] | None = None  # Of the profiler's event.

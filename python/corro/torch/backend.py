@@ -23,6 +23,7 @@ from torch.distributed.distributed_c10d import default_pg_timeout
 from corro import _context, _native
 from corro._context import Context, Group
 from corro.torch.arithmetic import needs_newer
+from corro.torch.default_group import default_group
 from corro.torch.incarnation import agree
 from corro.torch.process_group import Collectives
 from corro.torch.store import TorchStore, timeout_of_environment
@@ -112,6 +113,8 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     ranks = list(options.global_ranks_in_group) or list(range(size))
     is_world = not options.global_ranks_in_group
     owner = False
+    if is_world:
+        default_group.timeout = options.timeout
     if is_world and not _context.is_initialized():
         _join(store, rank, size, timeout)
         owner = True

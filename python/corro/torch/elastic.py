@@ -75,6 +75,13 @@ class TorchState(State):
 
         optimizer.register_step_post_hook(count)
 
+    def _enter(self, is_first: bool) -> None:
+        if torch.distributed.is_available():  # Not in every build of torch's.
+            from corro.torch.default_group import default_group
+
+            default_group.renew()
+        super()._enter(is_first)
+
     def sync(self) -> None:
         super().sync()
         self._tell_steps()

@@ -28,7 +28,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from corro.errors import TimeoutError
+from corro import _context
+from corro.errors import AbortedError, TimeoutError
 from corro.torch.store import TorchStore
 
 _FIRST_PAUSE = 0.0005  # Seconds.
@@ -111,9 +112,14 @@ class _Member:
 
 
 def _until(condition: Callable[[], bool], timeout: float) -> bool:
-    """Asks again and again; returns False once the time is over."""
+    """Asks again and again; returns False once the time is over.
+
+    Raises AbortedError if another epoch comes: a rank of this one may have been lost.
+    """
     end, pause = time.monotonic() + timeout, _FIRST_PAUSE
     while not condition():
+        if (member := _context.membership()) is not None and member.is_over():
+            raise AbortedError(f"the epoch has ended: {member.why}")
         if time.monotonic() >= end:
             return False
         time.sleep(pause)  # torch's own wait does not listen to signals.

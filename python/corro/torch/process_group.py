@@ -266,7 +266,7 @@ class Collectives:
         self._sequence += 1
         (tensor,) = tensors
         posted, seconds = self._posted, self._seconds(None)
-        work = AnySourceWork(self._context.completions, tensor, posted, tag, sources, seconds)
+        work = AnySourceWork(self._context, tensor, posted, tag, sources, seconds)
         if profiled.is_on():
             work.note_end_with(profiled.begin(verb, tensors))
         return self._keep(work)
@@ -302,7 +302,7 @@ class Collectives:
     def start_coalescing(self, _device: Any = None) -> None:
         """Collects the operations that follow."""
         self._unit = Unit(self._group, self._seconds_if_none)
-        self._unit.work = CorroWork(self._context.completions, [])
+        self._unit.work = CorroWork(self._context, [])
 
     def end_coalescing(self, _device: Any = None) -> c10d.Work:
         """Starts what was collected as one unit."""
@@ -376,7 +376,7 @@ class Collectives:
                 ARRAYS, kind, tensor, tensor, reduce_op, root, 1.0, 1.0, seconds
             )
             if started is not None:
-                work = CorroWork(self._context.completions, tensors)
+                work = CorroWork(self._context, tensors)
                 work.begin(started[0], (), self._unfinished)
                 return self._keep(work)
         self._sequence -= 1
@@ -402,7 +402,7 @@ class Collectives:
         if unit.work is not None:
             self._unit = unit
             return unit.work
-        work = CorroWork(self._context.completions, result)
+        work = CorroWork(self._context, result)
         background = getattr(opts, "asyncOp", True)
         if profiled.is_on():
             self._submit_profiled(unit, work, verb, inputs)

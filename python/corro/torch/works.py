@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C import _distributed_c10d as c10d
 
-from corro._completion import Completions
 from corro._native import Work as NativeWork
 from corro.errors import CorroError, FailedPreconditionError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from corro._context import Context
 
 
 class CorroWork(c10d.Work):
@@ -47,9 +48,9 @@ class CorroWork(c10d.Work):
     _earlier: Sequence[CorroWork] = ()  # A barrier's: it is over when they are.
     _unfinished: dict[CorroWork, None] = {}  # noqa: RUF012  # What it is in while it is not over.
 
-    def __init__(self, completions: Completions, result: list[Tensor]) -> None:
+    def __init__(self, context: Context, result: list[Tensor]) -> None:
         super().__init__()
-        self._completions = completions
+        self._context = context
         self._result = result
 
     def begin(
@@ -83,7 +84,7 @@ class CorroWork(c10d.Work):
             end()
             ended.set()
 
-        self._completions.watch(native, note)
+        self._context.completions.watch(native, note)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Blocks until the result is there; raises what the operation failed with."""
@@ -102,7 +103,7 @@ class CorroWork(c10d.Work):
         native = self._native  # Another thread's _conclude() may take it away.
         if native is not None:
             if not native.done():
-                self._completions.hand_on()
+                self._context.completions.hand_on()
             try:
                 native.wait(seconds)
             except BaseException:
@@ -115,7 +116,7 @@ class CorroWork(c10d.Work):
             work.finish()
         self._earlier = ()
         if self._event is not None:
-            self._completions.hand_on()
+            self._context.completions.hand_on()
             self._event.wait(seconds)
 
     def _end_badly(self, native: NativeWork) -> None:
@@ -190,12 +191,16 @@ class CorroWork(c10d.Work):
         if native is None or native.done():
             done.set_result(None)
         else:
-            self._completions.hand_on()  # Who asks for it may wait for it.
-            self._completions.watch(native, lambda: done.set_result(None))
+            self._context.completions.hand_on()  # Who asks for it may wait for it.
+            self._context.completions.watch(native, lambda: done.set_result(None))
         return future
 
     def _outcome(self) -> list[Tensor]:
-        self.wait()
+        try:
+            self.wait()
+        except CorroError as error:
+            self._context.failure = error
+            raise
         return self._result
 
     def forget_result(self) -> bool:

@@ -130,12 +130,12 @@ class _Horovods:
         if not all(skips for (skips,) in told):
             self._state.sync()
 
-    def ends_epoch(self, error: Exception) -> bool:
+    def cause(self, error: Exception) -> Exception | None:
         if isinstance(error, HostsUpdatedInterrupt):
-            return _context.membership() is not None
+            return None if _context.membership() is None else error
         # corro's error, of which this one was made.
         cause = error.__context__ if isinstance(error, HorovodInternalError) else error
-        return isinstance(cause, CorroError) and is_over_with(cause)
+        return cause if isinstance(cause, CorroError) and is_over_with(cause) else None
 
     def recover(self, error: Exception) -> None:
         self._skips_sync = isinstance(error, HostsUpdatedInterrupt) and error.skip_sync
@@ -148,9 +148,10 @@ class _Horovods:
     def held(self) -> Sequence[object]:
         return self._state.held()
 
-    def reset(self) -> None:
-        self._reset()
-        self._state.on_reset()
+    def enter(self, is_first: bool) -> None:
+        if not is_first:
+            self._reset()
+            self._state.on_reset()
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], object]) -> Callable[..., Any]:
