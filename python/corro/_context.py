@@ -317,6 +317,11 @@ def epoch() -> int:
     return 0 if _membership is None else _membership.epoch
 
 
+def is_last_epoch() -> bool:
+    """Returns whether all ranks are to save what they have in this epoch, and to end."""
+    return _membership is not None and _membership.is_last
+
+
 def start(
     *,
     rank: int | None = None,
@@ -344,7 +349,7 @@ def start(
         found = import_module("corro.torch.store").store_of_environment(join_timeout or timeout)
         store, incarnation = found, found.incarnation
     if rank is None and member is not None and member.place is not None:
-        _, rank, size = member.place
+        rank, size = member.place.rank, member.place.size
     # The keys of a rendezvous are written once, so each time has a name of its own.
     life = incarnation or _life(member)
     job = f"{os.environ.get('CORRO_JOB_ID', 'corro')}/{life}" if life else None

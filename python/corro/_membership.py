@@ -40,6 +40,7 @@ class Place(NamedTuple):
     epoch: int
     rank: int
     size: int
+    is_last: bool  # All save what they have, and end.
 
 
 class End(NamedTuple):
@@ -66,6 +67,11 @@ class Membership:
     def epoch(self) -> int:
         """The epoch that this process is in."""
         return 0 if self.place is None else self.place.epoch
+
+    @property
+    def is_last(self) -> bool:
+        """Whether all members are to save what they have in that epoch, and to end."""
+        return self.place is not None and self.place.is_last
 
     @property
     def why(self) -> str:

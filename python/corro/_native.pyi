@@ -214,10 +214,16 @@ class Epochs:
     def prepared(self) -> int: ...
     @property
     def why(self) -> str: ...
+    def leave(self) -> None:
+        """Says that this process was asked to end."""
+
     def next(
         self, steps: int, lost: int = -1, timeout: float | None = None
-    ) -> tuple[int, int, int]:
-        """Blocks until an epoch begins that was not returned before: epoch, rank, size."""
+    ) -> tuple[int, int, int, bool]:
+        """Blocks until an epoch begins that was not returned before.
+
+        Returns epoch, rank, size, and whether it is the last one.
+        """
 
 class BucketSet:
     def ready(self, part: int) -> None: ...

@@ -113,9 +113,26 @@ class Checkpointer:
             FailedPreconditionError: another job writes into the folder.
             MismatchError: ranks come after different numbers of steps.
         """
+        self._keep(state)
         step = state._steps
         if step == 0 or step % self.every:
             return False
+        return self._save(state)
+
+    def _keep(self, state: State) -> None:
+        """The state is this object's to save when the job ends early."""
+        if self not in state._keepers:
+            state._keepers.append(self)
+
+    def _save_last(self, state: State) -> None:
+        """As save(), whatever the step is, and waits."""
+        self.wait()
+        if state._steps > 0 and self.step != state._steps:
+            self._save(state)
+            self.wait()
+
+    def _save(self, state: State) -> bool:
+        step = state._steps
         world, refusal = _context.world(), self._take_lock()
         row = [step, self._is_writing(), secrets.randbits(48), refusal is not None]
         rows = exchange(world, row)
@@ -144,6 +161,7 @@ class Checkpointer:
                 missing, too many, or of another shape or dtype.
             DataLossError: there are checkpoints, and none of them is valid.
         """
+        self._keep(state)
         self.wait()
         if _context.is_outside():
             return None

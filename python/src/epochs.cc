@@ -20,7 +20,14 @@ std::string Epochs::why() const {
   return text;
 }
 
-std::tuple<uint32_t, int, int> Epochs::next(uint64_t steps, int lost, const Seconds& timeout) {
+void Epochs::leave() const {
+  corro_error error{};
+  error.rank = -1;
+  if (corro_epochs_leave(epochs_, &error) != CORRO_OK) raise(error);
+}
+
+std::tuple<uint32_t, int, int, bool> Epochs::next(uint64_t steps, int lost,
+                                                  const Seconds& timeout) {
   const int64_t timeout_ns = nanoseconds(timeout, -1);
   Signals signals;
   corro_epoch next{};
@@ -36,7 +43,7 @@ std::tuple<uint32_t, int, int> Epochs::next(uint64_t steps, int lost, const Seco
     if (Exit::elsewhere()) Exit::await();
     PyEval_RestoreThread(thread);
   }
-  if (code == CORRO_OK) return {next.epoch, next.rank, next.size};
+  if (code == CORRO_OK) return {next.epoch, next.rank, next.size, next.last != 0};
   signals.rethrow();
   raise(error);
 }
@@ -46,6 +53,7 @@ void bind_epochs(nb::module_& module) {
       .def(nb::init<>())
       .def_prop_ro("prepared", &Epochs::prepared)
       .def_prop_ro("why", &Epochs::why)
+      .def("leave", &Epochs::leave)
       .def("next", &Epochs::next, "steps"_a, "lost"_a = -1, "timeout"_a = nb::none());
 }
 

@@ -24,8 +24,9 @@ class Epochs {
   [[nodiscard]] corro_epochs* get() const { return epochs_; }
   [[nodiscard]] uint32_t prepared() const { return corro_epochs_prepared(epochs_); }
   [[nodiscard]] std::string why() const;
-  /// Epoch, rank, size. Lets Python's handlers of signals run.
-  std::tuple<uint32_t, int, int> next(uint64_t steps, int lost, const Seconds& timeout);
+  void leave() const;
+  /// Epoch, rank, size, whether it is the last one. Lets Python's handlers of signals run.
+  std::tuple<uint32_t, int, int, bool> next(uint64_t steps, int lost, const Seconds& timeout);
 
  private:
   corro_epochs* epochs_ = nullptr;

@@ -11,12 +11,21 @@ class Member:
     """The membership of a job that is elastic."""
 
     epoch = 0
+    is_last = False
+    asked = 0
     why = "rank 1 was killed"
     over = False
     is_over_with = _membership.Membership.is_over_with
 
     def is_over(self) -> bool:
         return self.over
+
+    @property
+    def epochs(self) -> Member:
+        return self
+
+    def leave(self) -> None:
+        self.asked += 1
 
 
 def be_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -57,7 +58,9 @@ def wait_at_gate(step: int) -> None:
     mark = FILE.parent.with_name("gate")
     if JOINS or step != GATE:
         return
+    corro.barrier()  # None is at the end of the step before, where it would leave.
     mark.touch()
+    die_at(step, "gate")
     while not (member := _context.membership()) or not member.is_over():
         time.sleep(0.01)
 
@@ -443,8 +446,57 @@ def saves() -> None:
             if checkpointer.save(state):
                 checkpointer.wait()
 
-    train(state)
+    try:
+        train(state)
+    finally:
+        say(left=checkpointer.step)
     end(model, optimizer, saved=checkpointer.step)
+
+
+def launcher() -> int:
+    """Returns the pid of `corro run`, of which the agent is a fork."""
+    parent = os.getppid()
+    while b"run" in Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0"):
+        pid = parent
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
+def ended() -> None:
+    """The job is asked to end in the step GATE, as are the processes that read samples."""
+    x, y = examples()
+    model, optimizer = make()
+    sampler = corro.elastic.ElasticSampler(range(SAMPLES), batch_size=4, seed=5)
+    loader: Any = torch.utils.data.DataLoader(
+        range(SAMPLES),  # type: ignore[arg-type]
+        batch_sampler=sampler,
+        num_workers=1,
+    )
+    state = corro.elastic.TorchState(model, optimizer, sampler=sampler, steps=0)
+    checkpointer = corro.checkpoint.Checkpointer(FILE.parent.with_name("saved"), every=1000)
+    say(loaded=checkpointer.load(state))
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        for step in sampler.steps(loader):
+            if state.steps == GATE and FIRST == 0:
+                os.kill(launcher(), signal.SIGTERM)
+            wait_at_gate(state.steps)
+            for reader in multiprocessing.active_children() if state.steps == GATE else []:
+                reader.terminate()
+            optimizer.zero_grad()
+            for part, weight in step:
+                (F.mse_loss(model(x[part]), y[part]) * weight).backward()
+            optimizer.step()
+            step.record()
+            state.steps += 1
+            checkpointer.save(state)
+
+    try:
+        train(state)
+    finally:
+        say(left=checkpointer.step)
+    end(model, optimizer, steps=state.steps)
 
 
 def asks() -> None:
@@ -519,6 +571,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     for f in (
         steps, two_passes, behind, commits, groups, samples, streams, joining, saves, asks, talks,
         fails_once, asked, horovods, horovods_grow, wrong, parted, starved, ddp, ddp_anew,
+        ended,
     )
 }  # fmt: skip
 

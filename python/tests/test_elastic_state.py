@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -350,6 +351,48 @@ def test_other_errors_are_raised(moves: Moves, error: Exception) -> None:
         train(State())
     assert info.value is error
     assert not moves.steps
+
+
+def test_in_the_last_epoch_the_state_is_saved_and_the_function_not_called(
+    moves: Moves, member: Member
+) -> None:
+    member.is_last = True
+    state: Any = State(step=0)
+    saved: list[Any] = []
+
+    class Keeper:
+        def _save_last(self, state: Any) -> None:
+            saved.append(state)
+
+    state._keepers.append(Keeper())
+    with pytest.raises(SystemExit) as info:
+        corro.elastic.run(lambda _: pytest.fail("it is over"))(state)
+    assert (info.value.code, saved, moves.steps) == (75, [state], [])
+
+
+def test_sigterm_asks_to_leave_and_what_fails_then_is_no_error(
+    moves: Moves, member: Member
+) -> None:
+    @corro.elastic.run
+    def train(_: Any) -> str:
+        if not moves.steps:
+            signal.raise_signal(signal.SIGTERM)
+            raise RuntimeError("a process of the loader was terminated")
+        return "done"
+
+    assert train(State(step=0)) == "done"
+    assert (member.asked, moves.whys) == (1, ["a process of the loader was terminated"])
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_handler_of_the_programs_own_stays(moves: Moves, member: Member) -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        corro.elastic.run(lambda _: signal.raise_signal(signal.SIGTERM))(State(step=0))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (heard, member.asked, moves.steps) == ([signal.SIGTERM], 0, [])
 
 
 def test_a_rank_is_late_because_an_epoch_comes(moves: Moves, member: Member) -> None:

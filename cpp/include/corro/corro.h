@@ -118,6 +118,7 @@ typedef struct corro_epoch {
   uint32_t epoch;     /* 1, 2, ...; numbers may be left out */
   int32_t rank;
   int32_t size;
+  int32_t last; /* 1: all members save what they have, and end with status 75 */
 } corro_epoch;
 
 /* Zero means: from the environment (CORRO_RANK, CORRO_SIZE, ...; see docs/environment.md), else a
@@ -156,6 +157,11 @@ CORRO_API uint32_t corro_epochs_prepared(corro_epochs* epochs);
 /* Why that comes, as a line for people, cut at `size` - 1 bytes and ended with a NUL. Returns the
  * length of the whole. */
 CORRO_API size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size);
+/* Says that this process was asked to end. An epoch is prepared for the end of a step; this process
+ * has no part in it, and is killed when it begins. If the job cannot go on without it, that epoch is
+ * the last one, and all take part in it. Does not wait for that. UNAVAILABLE or DEADLINE_EXCEEDED if
+ * the agent does not hear. */
+CORRO_API corro_code corro_epochs_leave(corro_epochs* epochs, corro_error* error);
 /* Says that this process has destroyed its engine after it has applied `steps` optimizer steps, or
  * that it is new in the job and has none, and blocks until an epoch begins that it has not seen.
  * `lost`: the rank whose loss has ended the epoch for this process, or -1: where that rank lives, a

@@ -366,6 +366,11 @@ Status Agent::open_service(const Start& start) {
         say(rank, ReadyForEpoch{.epoch = ready.epoch, .steps = ready.steps, .lost = ready.lost});
     });
   };
+  options.on_leave = [this](const std::string& member) {
+    ranks_.for_each([&](const RankProcess& rank) {
+      if (wire::to_hex(rank.about().member) == member) say(rank, Leaving{});
+    });
+  };
   CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));
   for (const Record& record : std::exchange(early_, {})) service_->supply(record.key, record.value);
   return epoll_.add(service_->poll_fd(), EPOLLIN, key_of(Source::kWorkers));
@@ -416,7 +421,7 @@ void Agent::on(const Subject& about, const Members& members) {
     if (member == nullptr) return;
     rank.enter(about.epoch, member->rank);
     if (is_next && service_ != nullptr)
-      service_->commit(wire::to_hex(member->uuid), about.epoch, member->rank);
+      service_->commit(wire::to_hex(member->uuid), about.epoch, member->rank, members.last);
     // It was said in the epoch before, which the commander may have left by then.
     if (is_next && !rank.running()) say(rank, Ended{rank.describe(), monotonic_now().since_start});
   });

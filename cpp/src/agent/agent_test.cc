@@ -369,6 +369,8 @@ TEST(Agent, TellsItsRanksOfEpochsAndItsCommanderWhoIsReady) {
   EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).epoch, 1U);
   EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).steps, 7U);
   EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).lost, 2);
+  send({.kind = wire::AgentMessageKind::kLeave, .key = {}, .value = {}});
+  EXPECT_EQ(agent.hear_until<Leaving>(1).back().about, AgentProcess::subject(1));
   agent.announce(1, {AgentProcess::subject(1)});
   const auto commit = next_packet(worker.get());
   ASSERT_TRUE(commit.has_value());

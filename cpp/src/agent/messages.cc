@@ -125,7 +125,7 @@ void fields(Is<Call> auto& o, auto& a) { a(o.bytes); }
 void fields(Is<Stacks> auto&, auto&) {}
 void fields(Is<Stack> auto& o, auto& a) { a(o.text), a(o.missing); }
 void fields(Is<Member> auto& o, auto& a) { a(o.rank), a(o.uuid), a(o.incarnation), a(o.host); }
-void fields(Is<Members> auto& o, auto& a) { a(o.hosts), a(o.members); }
+void fields(Is<Members> auto& o, auto& a) { a(o.hosts), a(o.members), a(o.last); }
 void fields(Is<Release> auto&, auto&) {}
 void fields(Is<Enlist> auto& o, auto& a) {
   a(o.version), a(o.corro), a(o.program), a(o.command), a(o.directory);
@@ -143,6 +143,7 @@ void fields(Is<HostLost> auto& o, auto& a) { a(o.host); }
 void fields(Is<Meeting> auto& o, auto& a) { a(o.secret); }
 void fields(Is<Prepare> auto& o, auto& a) { a(o.why), a(o.at_once); }
 void fields(Is<ReadyForEpoch> auto& o, auto& a) { a(o.epoch), a(o.steps), a(o.lost); }
+void fields(Is<Leaving> auto& /*o*/, auto& /*a*/) {}
 
 class FieldWriter {
  public:

@@ -83,7 +83,7 @@
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 5;
+inline constexpr uint32_t kMessagesVersion = 6;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -313,6 +313,7 @@ struct Member {
 struct Members {
   std::vector<std::string> hosts;  ///< Names for people, as the user gave them.
   std::vector<Member> members;     ///< By rank.
+  bool last = false;               ///< They are to save what they have, and to end.
 };
 struct Fence {
   Duration grace{};  ///< So long what ranks have left running may go on.
@@ -395,6 +396,9 @@ struct ReadyForEpoch {
   int32_t lost = -1;   ///< The rank of its last epoch whose loss has ended that for it; -1: none.
 };
 
+/// The member was asked to end, and wants to leave at the end of a step.
+struct Leaving {};
+
 /// The order is that of the kinds on the wire, from 1.
 using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
@@ -402,7 +406,7 @@ using MessageBody =
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
                  Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members,
                  Release, Enlist, Reach, Attend, Session, Ready, Leave, Propose, Proceed, Dismiss,
-                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch>;
+                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch, Leaving>;
 
 struct Message {
   Subject about;

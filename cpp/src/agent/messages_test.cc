@@ -138,7 +138,8 @@ std::vector<MessageBody> one_of_each() {
       HostLost{.host = "mnist-worker-3"},
       Meeting{.secret = {std::byte{7}}},
       Prepare{.why = "rank 1 was killed by SIGKILL"},
-      ReadyForEpoch{.epoch = 2, .steps = 1'000, .lost = 3}};
+      ReadyForEpoch{.epoch = 2, .steps = 1'000, .lost = 3},
+      Leaving{}};
 }
 
 BytesView without_length(const Bytes& encoded) {
@@ -201,7 +202,7 @@ TEST(Messages, KindsAndValuesThatNobodyWritesAreRefused) {
 TEST(Messages, MembersAreOnTheWireAsDocumented) {
   MemberUuid uuid;
   uuid.fill(std::byte{0xEE});
-  const Members members{.hosts = {"ab"}, .members = {{4, uuid, 2, 1}}};
+  const Members members{.hosts = {"ab"}, .members = {{4, uuid, 2, 1}}, .last = true};
   const Bytes encoded = encode_message({some_subject(), members});
   constexpr size_t kFields = 49;  // after length, kind and subject
   EXPECT_EQ(encoded[4], std::byte{42});
@@ -213,6 +214,7 @@ TEST(Messages, MembersAreOnTheWireAsDocumented) {
   EXPECT_TRUE(std::ranges::equal(*in.read_bytes(uuid.size()), uuid));
   EXPECT_EQ(in.read<uint32_t>(), 2U) << "incarnation";
   EXPECT_EQ(in.read<int32_t>(), 1) << "host";
+  EXPECT_EQ(in.read<uint8_t>(), 1) << "the last epoch";
   EXPECT_TRUE(in.done());
 }
 
@@ -220,8 +222,9 @@ TEST(Messages, ALongListOfMembersThatIsNotThereCostsNothing) {
   ByteWriter lie;
   const Bytes encoded = encode_message({some_subject(), Members{}});
   const BytesView empty = without_length(encoded);
-  lie.write_bytes(empty.first(empty.size() - sizeof(uint32_t)));
+  lie.write_bytes(empty.first(empty.size() - sizeof(uint32_t) - 1));
   lie.write(uint32_t{1} << 20U);  // members, of which none comes
+  lie.write(uint8_t{0});
   EXPECT_FALSE(decode_message(lie.bytes()).ok());
 }
 

@@ -40,6 +40,10 @@ size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size) {
   return copy_text(text, size, epochs->link->why());
 }
 
+corro_code corro_epochs_leave(corro_epochs* epochs, corro_error* error) {
+  return guarded(error, [&] { return epochs->link->leave(); });
+}
+
 corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost, int64_t timeout_ns,
                              int (*interrupted)(void* context), void* context, corro_epoch* next,
                              corro_error* error) {
@@ -54,7 +58,8 @@ corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost,
     found = {.struct_size = next->struct_size,
              .epoch = begun.epoch,
              .rank = begun.rank,
-             .size = begun.size};
+             .size = begun.size,
+             .last = begun.last ? 1 : 0};
     std::memcpy(next, &found, next->struct_size);
     return {};
   });

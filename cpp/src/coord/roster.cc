@@ -22,7 +22,7 @@ bool is_free(const Slot& slot) { return slot.usable && !slot.occupied; }
 
 /// As far as numbers say.
 bool may_start(const State& state, const Options& options) {
-  return state.done == 0 && !state.stopped && !state.members.empty() &&
+  return state.done == 0 && !state.stopped && !state.last && !state.members.empty() &&
          std::ranges::count_if(state.slots, &Slot::occupied) < options.most;
 }
 
@@ -94,6 +94,7 @@ class Decider {
   void on(const Ended& ended);
   void on(const Frozen& frozen);
   void on(const Ready& ready);
+  void on(const Leaving& leaving);
   void on(const Started& started);
   void on(const Offered& offered);
   void on(const Tick& tick);
@@ -106,6 +107,7 @@ class Decider {
   [[nodiscard]] bool is_enough(size_t members) const;
   [[nodiscard]] bool goes_on_with(size_t left) const;
   [[nodiscard]] bool has_to_leave(const Member& member) const;
+  [[nodiscard]] bool is_last() const;
   [[nodiscard]] size_t staying() const;
   [[nodiscard]] size_t waiting() const;
   bool lose_joiner(const MemberUuid& uuid);
@@ -122,7 +124,9 @@ class Decider {
   void stop(const std::string& why);
   void stop_with_too_few(const std::string& why);
   void commit_if_ready();
+  void let_go();
   void commit(size_t joining);
+  void commit_last();
   void take_in();
   void start_joiners();
 
@@ -230,7 +234,18 @@ bool Decider::goes_on_with(size_t left) const {
   return is_enough(left) || (left > 0 && may_grow());
 }
 
-bool Decider::has_to_leave(const Member& member) const { return !state_.slots[member.slot].usable; }
+bool Decider::has_to_leave(const Member& member) const {
+  return member.leaves || !state_.slots[member.slot].usable;
+}
+
+/// Whether the next epoch is the last one: members were asked to end, and are needed.
+bool Decider::is_last() const {
+  if (state_.last) return true;
+  const auto goes = [this](const Member& member) { return has_to_leave(member); };
+  const auto leaving = static_cast<size_t>(std::ranges::count_if(state_.members, goes));
+  return std::ranges::any_of(state_.members, &Member::leaves) &&
+         !goes_on_with(state_.members.size() - leaving);
+}
 
 size_t Decider::staying() const {
   const auto leaving = std::ranges::count_if(
@@ -244,6 +259,15 @@ size_t Decider::staying() const {
 size_t Decider::waiting() const {
   return static_cast<size_t>(std::ranges::count_if(
       state_.joiners, [](const Joiner& joiner) { return joiner.waits && !joiner.invited; }));
+}
+
+void Decider::on(const Leaving& leaving) {
+  if (lose_joiner(leaving.member)) return fence(leaving.member, leaving.how);
+  const auto member = std::ranges::find(state_.members, leaving.member, &Member::uuid);
+  if (member == state_.members.end()) return;
+  member->leaves = true;
+  if (state_.changing()) return commit_if_ready();
+  if (!state_.last && is_last()) change(leaving.how, /*at_once=*/false);
 }
 
 void Decider::on(const Started& started) {
@@ -342,7 +366,7 @@ void Decider::fence_late() {
 /// Prepares an epoch of the members that are left, and of the joiners that wait.
 void Decider::change(const std::string& why, bool at_once) {
   if (!goes_on_with(state_.members.size())) return stop_with_too_few(why);
-  if (options_.resets && state_.resets >= *options_.resets) {
+  if (options_.resets && state_.resets >= *options_.resets && !is_last()) {
     return stop(fmt::format("{}: that would be more than {}, the limit", why,
                             count(static_cast<size_t>(state_.resets), "reset")));
   }
@@ -363,22 +387,39 @@ void Decider::change(const std::string& why, bool at_once) {
 
 void Decider::commit_if_ready() {
   if (!state_.changing() || state_.members.empty() || !all_ready(state_)) return;
+  if (is_last()) return commit_last();
   const auto joining = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::invited));
   const auto ready = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::ready));
   if (ready < joining) {
     state_.until = std::min(state_.until, now_ + options_.answer);
   } else if (is_enough(staying() + joining)) {
     commit(joining);
+  } else {
+    let_go();  // Others may come into their slots.
   }
 }
 
+/// Of those that have to leave.
+void Decider::let_go() {
+  if (staying() == state_.members.size()) return;
+  std::erase_if(state_.members, [this](const Member& member) {
+    const bool goes = has_to_leave(member);
+    const char* why = member.leaves ? "it was asked to end" : "its slot is taken away";
+    if (goes) fence(member.uuid, why);
+    return goes;
+  });
+}
+
+/// All take part: what a joiner would do has no time.
+void Decider::commit_last() {
+  for (const Joiner& joiner : state_.joiners) fence(joiner.uuid, "the job ends");
+  state_.joiners.clear();
+  state_.last = true;
+  commit(0);
+}
+
 void Decider::commit(size_t joining) {
-  if (staying() < state_.members.size()) {
-    std::erase_if(state_.members, [this](const Member& member) {
-      if (has_to_leave(member)) fence(member.uuid, "its slot is taken away");
-      return has_to_leave(member);
-    });
-  }
+  if (!state_.last) let_go();
   for (const Joiner& joiner : state_.joiners) {
     if (joiner.invited)
       state_.members.push_back({.uuid = joiner.uuid, .slot = joiner.slot, .since = now_});
@@ -387,7 +428,7 @@ void Decider::commit(size_t joining) {
   state_.epoch = state_.prepared;
   ++state_.resets;
   state_.until = Time::never();
-  Commit commit{.epoch = state_.epoch, .members = {}, .joined = joining};
+  Commit commit{.epoch = state_.epoch, .members = {}, .joined = joining, .last = state_.last};
   for (Member& member : state_.members) {
     member.ready = false;
     commit.members.push_back(member.uuid);
@@ -403,7 +444,7 @@ void Decider::follow_up() {
 
 /// Changes the epoch for joiners that wait, and for members that have to leave.
 void Decider::take_in() {
-  if (!takes_joiners(state_) || state_.members.empty() || state_.done > 0) return;
+  if (!takes_joiners(state_) || state_.members.empty() || state_.done > 0 || state_.last) return;
   const size_t leaving = state_.members.size() - staying();
   if (!state_.changing() && leaving > 0 && goes_on_with(staying())) {
     return change(

@@ -23,6 +23,10 @@
 // taken in together, if they come soon after another. A slot whose process has failed is used
 // again, but later each time.
 //
+// A member that was asked to end says so (Leaving). An epoch is planned in which it takes no part. If
+// the job cannot go on without it, that is the *last* one, and all take part in it: they are in the
+// same step then, save what they have, and end well.
+//
 // With fewer than the least number of members a job stops. One that may grow is *paused* instead:
 // its epoch goes on changing until enough joiners wait. A member that ends well has done its work.
 // It does not change the epoch, it counts for the least number, and nobody joins from then on. A job
@@ -75,6 +79,7 @@ struct Member {
   size_t slot = 0;
   Time since{};                                   ///< It is one.
   bool ready = false;                             ///< For the epoch that is prepared.
+  bool leaves = false;                            ///< It was asked to end.
   std::optional<MemberUuid> lost = std::nullopt;  ///< Whom it has lost: it has left the epoch.
   std::string how = {};                           ///< For people: "rank 1 has lost rank 0".
 };
@@ -97,6 +102,7 @@ struct State {
   int done = 0;    ///< Members that have ended well.
   int resets = 0;  ///< Epochs that have begun after the first one.
   bool stopped = false;
+  bool last = false;                  ///< The epoch that is: nobody joins or leaves any more.
   bool at_once = false;               ///< Members leave in the middle of a step.
   Time until = Time::never();         ///< Then members that are not ready are fenced, or stopped.
   Time gather_until = Time::never();  ///< Then the joiners that wait are taken in.
@@ -130,6 +136,11 @@ struct Ready {
   std::optional<MemberUuid> lost = std::nullopt;  ///< Whose loss has made it leave.
   std::string how = {};                           ///< Then: for people, "rank 1 has lost rank 0".
 };
+/// A member or joiner was asked to end.
+struct Leaving {
+  MemberUuid member{};
+  std::string how;  ///< For people: "rank 1 was asked to end".
+};
 /// The process of a joiner was started, as Start has said.
 struct Started {
   size_t slot = 0;
@@ -143,7 +154,7 @@ struct Offered {
 };
 /// Time has passed; see wake().
 struct Tick {};
-using Event = std::variant<Ended, Frozen, Ready, Started, Offered, Tick>;
+using Event = std::variant<Ended, Frozen, Ready, Leaving, Started, Offered, Tick>;
 
 // -- what is to be done ---------------------------------------------------------------------------
 
@@ -158,6 +169,7 @@ struct Commit {
   uint32_t epoch = 0;
   std::vector<MemberUuid> members;  ///< By rank.
   size_t joined = 0;                ///< So many of them, the last ones, are new.
+  bool last = false;                ///< They are to save what they have, and to end.
 };
 /// This member or joiner takes no part any more: its process has to end.
 struct Fence {

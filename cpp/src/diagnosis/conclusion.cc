@@ -31,6 +31,20 @@ Conclusion conclude_asked(const JobEnd& job, const ReportContext& context) {
   return {.exit = kSignalExit + *job.asked, .text = line, .failure = std::nullopt};
 }
 
+/// Some ranks have saved what they have: what counts is how the others ended.
+Conclusion conclude_last(const JobEnd& job, const ReportContext& context) {
+  std::vector<RankEnd> others(job.ranks.begin(), job.ranks.end());
+  std::erase_if(others, has_left);
+  JobEnd rest = job;
+  rest.ranks = others;
+  Conclusion end = conclude(rest, context);
+  if (end.exit != 0) return end;
+  const std::string line =
+      fmt::format("corro: all ranks have left after a step, as they were asked to; logs in {}\n",
+                  context.log_dir);
+  return {.exit = kLeftExit, .text = line, .failure = std::nullopt};
+}
+
 }  // namespace
 
 bool ended_as_asked(const RankEnd& end, std::optional<int> asked) {
@@ -46,6 +60,7 @@ Conclusion conclude(const JobEnd& job, const ReportContext& context) {
             .text = format_timeout_block(*job.timeout, job.ranks, context, job.width),
             .failure = report};
   }
+  if (job.last && std::ranges::any_of(job.ranks, has_left)) return conclude_last(job, context);
   if (job.asked) return conclude_asked(job, context);
   const Verdict verdict = decide_culprit(job.ranks);
   if (verdict.culprit < 0 && job.no_way_on.empty()) return {};

@@ -14,6 +14,7 @@ struct JobEnd {
   std::span<const RankEnd> ranks;
   std::optional<int> asked;         ///< The first signal by which the user asked the job to stop.
   std::optional<Duration> timeout;  ///< Set if --timeout ended the job.
+  bool last = false;                ///< It has ended with its last epoch, as it was asked to.
   std::string no_way_on = {};       ///< Why an elastic job was stopped; "": it was not.
   size_t width = 0;                 ///< Of the block's lines.
 };

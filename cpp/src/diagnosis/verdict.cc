@@ -165,6 +165,8 @@ int exit_code(int status) {
 
 bool ended_well(const RankEnd& end) { return end.ended && exit_code(end.status) == 0; }
 
+bool has_left(const RankEnd& end) { return end.ended && exit_code(end.status) == kLeftExit; }
+
 bool is_witness(const RankEnd& end) {
   if (end.ended && WIFSIGNALED(end.status)) return false;
   if (reports_loss(end.crash.error)) return true;

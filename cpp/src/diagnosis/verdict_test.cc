@@ -350,6 +350,31 @@ TEST(Conclude, RanksThatSaveAndEndWellAfterTermAreASuccess) {
   EXPECT_EQ(conclude_ends(ends, SIGTERM).exit, 0);
 }
 
+TEST(Conclude, AJobThatHasLeftWithItsLastEpochIsToBeStartedAgain) {
+  const std::vector<RankEnd> ends = {end_of(0, 5, exited(75)), end_of(1, 9, exited(0))};
+  const Conclusion end =
+      conclude({.ranks = ends, .asked = SIGTERM, .timeout = {}, .last = true}, kContext);
+  EXPECT_EQ(end.exit, 75);
+  EXPECT_EQ(
+      end.text,
+      "corro: all ranks have left after a step, as they were asked to; logs in corro-runs/x\n");
+  EXPECT_FALSE(end.failure);
+}
+
+TEST(Conclude, AFailureInTheLastEpochIsStillAFailure) {
+  const std::vector<RankEnd> ends = {end_of(0, 5, exited(75)),
+                                     end_of(1, 9, exited(1), "OSError: checkpoint: disk full")};
+  const Conclusion end = conclude(
+      {.ranks = ends, .asked = SIGTERM, .timeout = {}, .last = true, .width = 160}, kContext);
+  EXPECT_EQ(end.exit, 1);
+  EXPECT_THAT(end.text, HasSubstr("disk full"));
+}
+
+TEST(Conclude, WithoutALastEpochThatStatusIsAFailure) {
+  const std::vector<RankEnd> ends = {end_of(0, 5, exited(75)), end_of(1, 9, exited(0))};
+  EXPECT_TRUE(conclude({.ranks = ends, .asked = {}, .timeout = {}}, kContext).failure);
+}
+
 TEST(Conclude, ATimeoutNamesWhoWasStillRunningAndWhatTheyDid) {
   std::vector<RankEnd> ends = {end_of(0, 5, exited(0)), RankEnd{}, RankEnd{}};
   for (const int rank : {1, 2}) {

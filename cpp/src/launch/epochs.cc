@@ -99,6 +99,12 @@ Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, int lost, Time now) {
   return hear(ready, now);
 }
 
+Epochs::Orders Epochs::leave(size_t place, Time now) {
+  return hear(coord::Leaving{.member = members_[place].member,
+                             .how = fmt::format("rank {} was asked to end", place)},
+              now);
+}
+
 Epochs::Orders Epochs::offer(size_t host, const std::string& name, int slots, Time now) {
   // Hosts that were never there have numbers, too.
   while (job_.hosts.size() <= host) job_.hosts.push_back({.name = name, .address = ""});
@@ -180,7 +186,8 @@ void Epochs::carry_out(const coord::Commit& commit, Orders& orders) {
     member.rank = static_cast<int32_t>(ranks_.size()) - 1;
   }
   const std::string who =
-      commit.joined == 0
+      commit.last ? fmt::format("{} ranks save what they have, and end", ranks_.size())
+      : commit.joined == 0
           ? fmt::format("{} of {} ranks go on", ranks_.size(), before)
           : fmt::format("{} ranks go on, {} of them new", ranks_.size(), commit.joined);
   orders.news.push_back({.begun = true, .epoch = commit.epoch, .why = who});
@@ -194,7 +201,7 @@ agent::Message Epochs::announce() const {
     by_rank.push_back(members_[place]);
     hosts.push_back(seat(place).host);
   }
-  return announce_members(job_, by_rank, hosts);
+  return announce_members(job_, by_rank, hosts, state_.last);
 }
 
 void Epochs::carry_out(const coord::Fence& fence, Orders& orders) {

@@ -47,6 +47,8 @@ class Epochs {
   /// Whether a rank that ends may leave the others going on.
   [[nodiscard]] bool elastic() const { return elastic_; }
   [[nodiscard]] uint32_t epoch() const { return state_.epoch; }
+  /// All its members save what they have, and end.
+  [[nodiscard]] bool last() const { return state_.last; }
   [[nodiscard]] size_t places() const { return members_.size(); }
   /// Ranks of the epoch.
   [[nodiscard]] size_t size() const { return ranks_.size(); }
@@ -80,6 +82,10 @@ class Epochs {
   Orders hang(size_t place, const std::string& how, Time now) {
     return hear(coord::Frozen{.member = members_[place].member, .how = how}, now);
   }
+  /// A process was asked to end.
+  Orders leave(size_t place, Time now);
+  /// The job is to end: no more processes are started.
+  void close() { options_.most = 0; }
   /// So many slots of a host can be used from now on; 0: who is there has to leave. `host`: its
   /// number, which may be new.
   Orders offer(size_t host, const std::string& name, int slots, Time now);

@@ -213,6 +213,27 @@ TEST(Epochs, AHostWithFewerSlotsHasItsRanksLeave) {
   EXPECT_FALSE(std::get<agent::Prepare>(orders.messages[0].body).at_once);
 }
 
+TEST(Epochs, AJobWhoseRanksAreAskedToEndHasALastEpoch) {
+  Epochs members = epochs(4);
+  const Epochs::Orders plan = members.leave(2, Time{});
+  ASSERT_EQ(plan.messages.size(), 1U);
+  EXPECT_EQ(std::get<agent::Prepare>(plan.messages[0].body).why, "rank 2 was asked to end");
+  EXPECT_FALSE(std::get<agent::Prepare>(plan.messages[0].body).at_once);
+  for (const size_t place : {0U, 1U, 2U}) (void)members.ready(place, 1, -1, Time{});
+  EXPECT_FALSE(members.last());
+  const Epochs::Orders last = members.ready(3, 1, -1, Time{});
+  EXPECT_TRUE(members.last());
+  ASSERT_EQ(last.messages.size(), 1U);
+  EXPECT_TRUE(std::get<agent::Members>(last.messages[0].body).last);
+  EXPECT_EQ(last.news[0].why, "4 ranks save what they have, and end");
+}
+
+TEST(Epochs, NobodyIsStartedInAJobThatIsToEnd) {
+  Epochs members = growing();
+  members.close();
+  EXPECT_TRUE(members.tick(Time{}).started.empty());
+}
+
 TEST(Epochs, NothingIsStartedOnAHostThatIsLost) {
   Epochs members = growing();
   EXPECT_THAT(members.lose_host(1, Time{}).messages, IsEmpty());

@@ -68,6 +68,12 @@ std::string describe_status(const RankEnd& end) {
   return fmt::format("status {}", diagnosis::exit_code(end.status));
 }
 
+/// As what a rank has done.
+std::string describe_end(const RankEnd& end) {
+  if (diagnosis::ended_well(end)) return "has done its work";
+  return (WIFSIGNALED(end.status) ? "was " : "ended with ") + describe_status(end);
+}
+
 /// Where a job's output goes.
 struct Output {
   LogFiles logs;
@@ -205,12 +211,15 @@ class Launcher {
     if (refused_.empty()) refused_ = why;
   }
   void on(size_t rank, const agent::ReadyForEpoch& ready);
+  void on(size_t rank, const agent::Leaving& leaving);
   void on_rank_end(const RankEnd& end);
   bool goes_on_without(const RankEnd& end);
   void note_epochs(const std::string& line);
-  /// Ranks may come and go: the job is elastic, and nobody has ended it.
+  /// Ranks may come and go: the job is elastic, and nobody has ended it. After SIGTERM ranks go, in
+  /// their own time.
   [[nodiscard]] bool evolves() const {
-    return members_.elastic() && begun_ && stopping_.undisturbed() && !stopping_.asked();
+    return members_.elastic() && begun_ && stopping_.undisturbed() &&
+           stopping_.asked().value_or(SIGTERM) == SIGTERM;
   }
   [[nodiscard]] Time next_epoch_at() const { return evolves() ? members_.wake() : Time::never(); }
   void carry_out(const Epochs::Orders& orders);
@@ -574,6 +583,7 @@ void Launcher::on_signal(int signal) {
         agent::Resize{.out = terminal_size(STDOUT_FILENO), .err = terminal_size(STDERR_FILENO)});
   }
   if (!stopping_.on_signal(signal, running_ > 0, monotonic_now())) return;
+  if (stopping_.asked()) members_.close();
   agents_.send_all(agent::Signal{.number = signal});
   suspends_ = signal == SIGTSTP || (suspends_ && signal != SIGCONT);
 }
@@ -755,9 +765,8 @@ void Launcher::on_rank_end(const RankEnd& end) {
 bool Launcher::goes_on_without(const RankEnd& end) {
   if (!evolves()) return false;
   const auto place = static_cast<size_t>(end.rank);
-  const bool well = diagnosis::ended_well(end);
-  const char* did = well ? "has done its work" : WIFSIGNALED(end.status) ? "was " : "ended with ";
-  const std::string how = fmt::format("rank {} {}{}", end.rank, did, describe_status(end));
+  const bool well = diagnosis::ended_well(end) || (members_.last() && diagnosis::has_left(end));
+  const std::string how = fmt::format("rank {} {}", end.rank, describe_end(end));
   if (members_.joins(place)) note_epochs(how + " before it had joined");
   const Epochs::Orders orders = members_.end(place, well, end.lost.empty() ? how : end.lost,
                                              !end.lost.empty(), monotonic_now());
@@ -770,6 +779,10 @@ void Launcher::on(size_t rank, const agent::ReadyForEpoch& ready) {
   const int lost = unasked ? members_.place_of_rank(ready.lost) : -1;
   if (runs(lost)) agents_.suspect(link_of(static_cast<size_t>(lost)).host, monotonic_now());
   carry_out(members_.ready(rank, ready.epoch, lost, monotonic_now()));
+}
+
+void Launcher::on(size_t rank, const agent::Leaving& /*leaving*/) {
+  if (evolves()) carry_out(members_.leave(rank, monotonic_now()));
 }
 
 void Launcher::carry_out(const Epochs::Orders& orders) {
@@ -858,6 +871,7 @@ int Launcher::finish() {
   const diagnosis::JobEnd job{.ranks = timed_out ? at_timeout_ : ends_,
                               .asked = stopping_.asked(),
                               .timeout = timed_out ? plan_.options.timeout : std::nullopt,
+                              .last = members_.last(),
                               .no_way_on = no_way_on_,
                               .width = width_of(terminal_size(STDERR_FILENO))};
   const diagnosis::Conclusion end = diagnosis::conclude(

@@ -76,8 +76,8 @@ std::vector<agent::Subject> new_members(const wire::Digest& job, int places) {
 }
 
 agent::Message announce_members(const JobFacts& job, std::span<const agent::Subject> members,
-                                std::span<const size_t> hosts) {
-  agent::Members list;
+                                std::span<const size_t> hosts, bool last) {
+  agent::Members list{.hosts = {}, .members = {}, .last = last};
   for (const JobHost& host : job.hosts) list.hosts.push_back(host.name);
   for (size_t i = 0; i < members.size(); ++i) {
     const agent::Subject& member = members[i];

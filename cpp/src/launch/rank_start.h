@@ -23,7 +23,7 @@ namespace corro::launch {
 /// host. Pure.
 [[nodiscard]] agent::Message announce_members(const JobFacts& job,
                                               std::span<const agent::Subject> members,
-                                              std::span<const size_t> hosts);
+                                              std::span<const size_t> hosts, bool last = false);
 
 /// The size of the terminal behind `fd`; nothing if it is none.
 [[nodiscard]] std::optional<winsize> terminal_size(int fd);

@@ -50,6 +50,10 @@ bool Stopping::on_failure(bool leaving, Time now) {
   return true;
 }
 
+void Stopping::on_no_way_on(Time now) {
+  if (!stopping_) stop_at_ = std::min(stop_at_, now + kLeavingGrace);
+}
+
 void Stopping::on_given_up(Time now) {
   if (asked_ && !stopping_) stop_at_ = std::min(stop_at_, now + kFailureGrace);
 }

@@ -40,8 +40,8 @@ class Stopping {
   /// A rank has ended badly. `leaving`: it saw another one leave, which may need longer and knows
   /// the job's exit status. Returns whether that is news: the job was not being ended before.
   bool on_failure(bool leaving, Time now);
-  /// An elastic job cannot go on.
-  void on_no_way_on(Time now) { (void)on_failure(/*leaving=*/true, now); }
+  /// An elastic job cannot go on, whether it was asked to end or not.
+  void on_no_way_on(Time now);
   /// A rank has given up waiting for another, which was asked to stop and does not.
   void on_given_up(Time now);
   /// Of the user. Returns whether the ranks get it. `any_run`: some rank runs.

@@ -47,6 +47,14 @@ TEST(Stopping, EndsAnElasticJobThatCannotGoOn) {
   EXPECT_EQ(stopping.wake(), kBegin + milliseconds(400));
 }
 
+TEST(Stopping, EndsAnElasticJobThatCannotGoOnAlthoughItWasAskedToEnd) {
+  Stopping stopping;
+  (void)stopping.on_signal(SIGTERM, true, kBegin);
+  EXPECT_TRUE(stopping.undisturbed());
+  stopping.on_no_way_on(kBegin);
+  EXPECT_EQ(stopping.wake(), kBegin + milliseconds(400));
+}
+
 TEST(Stopping, WithoutItsCallerAJobIsStoppedAtOnce) {
   Stopping stopping;
   stopping.on_caller_gone(true, kBegin);

@@ -51,6 +51,11 @@ Status EpochLink::say_ready(uint32_t epoch, const EpochEnd& end, Time deadline) 
       deadline);
 }
 
+Status EpochLink::leave() {
+  return send({.kind = AgentMessageKind::kLeave, .key = {}, .value = {}},
+              monotonic_now() + kPatience);
+}
+
 bool EpochLink::poll() {
   std::array<std::byte, wire::kMaxAgentMessage> packet;
   auto heard = heard_.lock();
@@ -76,8 +81,10 @@ void EpochLink::take(const AgentMessage& message, Heard& heard) {
   if (message.kind != AgentMessageKind::kCommit || message.value.size() != sizeof(size)) return;
   std::memcpy(&size, message.value.data(), sizeof(size));
   heard.prepared = std::max(heard.prepared, epoch);
-  heard.begun =
-      EpochPlace{.epoch = epoch, .rank = message.rank, .size = static_cast<int32_t>(size)};
+  heard.begun = EpochPlace{.epoch = epoch,
+                           .rank = message.rank,
+                           .size = static_cast<int32_t>(size),
+                           .last = message.code == Code::kCancelled};
 }
 
 Result<EpochPlace> EpochLink::next(const EpochEnd& end, Time deadline,

@@ -31,6 +31,7 @@ struct EpochPlace {
   uint32_t epoch = 0;
   int32_t rank = 0;
   int32_t size = 1;
+  bool last = false;  ///< All its members are to save what they have, and to end.
 };
 
 /// How a worker has left its last epoch.
@@ -65,6 +66,10 @@ class EpochLink {
   /// with CANCELLED. DEADLINE_EXCEEDED, or UNAVAILABLE if the agent is gone.
   [[nodiscard]] Result<EpochPlace> next(const EpochEnd& end, Time deadline,
                                         const std::function<bool()>& interrupted);
+
+  /// Says that this worker was asked to end: an epoch is to come in which it takes no part. If all
+  /// are to leave, one comes with all of them. UNAVAILABLE, or DEADLINE_EXCEEDED, if nobody hears.
+  [[nodiscard]] Status leave();
 
   /// In a forked child: closes the connection. Nothing else may be called after it.
   void abandon_in_child() { fd_.reset(); }

@@ -28,6 +28,7 @@ class Agent {
   Agent() {
     wire::AgentService::Options options{.job = "job", .size = 3, .name = {}, .on_hello = {}};
     options.on_ready = [this](const wire::WorkerReady& ready) { ready_.push_back(ready); };
+    options.on_leave = [this](const std::string& member) { leaving_.push_back(member); };
     service_ = wire::AgentService::create(std::move(options)).value();
   }
 
@@ -45,11 +46,13 @@ class Agent {
   }
   [[nodiscard]] wire::AgentService& service() { return *service_; }
   [[nodiscard]] const std::vector<wire::WorkerReady>& ready() const { return ready_; }
+  [[nodiscard]] const std::vector<std::string>& leaving() const { return leaving_; }
   void end() { service_.reset(); }
 
  private:
   std::unique_ptr<wire::AgentService> service_;
   std::vector<wire::WorkerReady> ready_;
+  std::vector<std::string> leaving_;
 };
 
 TEST(EpochLink, LeavesWhenAnEpochIsPreparedAndGoesOnWhenItBegins) {
@@ -133,6 +136,19 @@ TEST(EpochLink, OneThatJoinsSaysSoAndWaitsForAnyEpoch) {
   EXPECT_EQ(agent.ready()[1].epoch, 4U);
   agent.service().commit(kMember, 4, 2);
   EXPECT_EQ(next.get()->rank, 2);
+}
+
+TEST(EpochLink, OneThatIsAskedToEndSaysSoAndHearsThatAnEpochIsTheLastOne) {
+  Agent agent;
+  const auto link = agent.follow();
+  ASSERT_TRUE(link->leave().ok());
+  agent.poll();
+  EXPECT_EQ(agent.leaving(), std::vector<std::string>{kMember});
+  auto next = std::async(std::launch::async, [&] { return link->next({.steps = 7}, soon(), {}); });
+  agent.service().prepare(kMember, 1, false, "rank 0 was asked to end");
+  agent.poll();
+  agent.service().commit(kMember, 1, 0, /*last=*/true);
+  EXPECT_TRUE(next.get()->last);
 }
 
 TEST(EpochLink, HearsLateWhatItHasMissed) {

@@ -8,6 +8,7 @@
 //      <- PREPARE     a new epoch comes: it has to leave its engine, at once or after a step
 //   READY ->          it has; or it is new in the job, and has none
 //      <- COMMIT      the epoch begins, in which it has this rank
+//   LEAVE ->          it was asked to end: an epoch without it is to come
 //
 // A member that follows late hears the last PREPARE or COMMIT that it has missed.
 #pragma once
@@ -33,7 +34,9 @@ enum class AgentMessageKind : uint8_t {
                  ///< once, OK: at the end of a step.
   kReady = 8,    ///< Worker: `request` is the epoch, 0 of one that is new, `value` the steps it has
                  ///< applied (u64).
-  kCommit = 9,   ///< Agent: `request` is the epoch, `rank` the member's, `value` the size (u32).
+  kCommit = 9,   ///< Agent: `request` is the epoch, `rank` the member's, `value` the size (u32);
+                 ///< `code` CANCELLED: it is the last one, OK: it is not.
+  kLeave = 10,   ///< Worker: it was asked to end, and wants to leave at the end of a step.
 };
 
 struct AgentMessage {

@@ -76,6 +76,7 @@ struct AgentService::Impl {
   bool greet(uint64_t id, int32_t rank, std::vector<io::Fd> descriptors);
   bool follow(uint64_t id, const AgentMessage& message);
   bool hear_ready(uint64_t id, const AgentMessage& message);
+  bool hear_leave(uint64_t id, const AgentMessage& message);
   void tell(const std::string& member, AgentMessage message);
   [[nodiscard]] size_t max_connections() const {
     return 4 * static_cast<size_t>(options.size) + 64;
@@ -227,6 +228,7 @@ bool AgentService::Impl::handle(uint64_t id, const AgentMessage& message,
     return greet(id, message.rank, std::move(descriptors));
   if (message.kind == AgentMessageKind::kFollow) return follow(id, message);
   if (message.kind == AgentMessageKind::kReady) return hear_ready(id, message);
+  if (message.kind == AgentMessageKind::kLeave) return hear_leave(id, message);
   if (!connections.at(id).greeted || !descriptors.empty()) return false;
   if (message.kind == AgentMessageKind::kPut) return put(id, message);
   if (message.kind == AgentMessageKind::kGet) return get(id, message);
@@ -278,6 +280,13 @@ bool AgentService::Impl::hear_ready(uint64_t id, const AgentMessage& message) {
   return true;
 }
 
+bool AgentService::Impl::hear_leave(uint64_t id, const AgentMessage& message) {
+  const std::string& member = connections.at(id).member;
+  if (member.empty() || !message.value.empty()) return false;
+  if (options.on_leave) options.on_leave(member);
+  return true;
+}
+
 /// What a member has to know of epochs, now and when it follows later.
 void AgentService::Impl::tell(const std::string& member, AgentMessage message) {
   std::vector<uint64_t> deaf;
@@ -307,12 +316,13 @@ void AgentService::start_epoch(int32_t size) {
   impl_->ended.clear();
 }
 
-void AgentService::commit(const std::string& member, uint32_t epoch, int32_t rank) {
+void AgentService::commit(const std::string& member, uint32_t epoch, int32_t rank, bool last) {
   ByteWriter size;
   size.write(static_cast<uint32_t>(impl_->options.size));
   impl_->tell(member, {.kind = AgentMessageKind::kCommit,
                        .request = epoch,
                        .rank = rank,
+                       .code = last ? Code::kCancelled : Code::kOk,
                        .key = {},
                        .value = size.take()});
 }

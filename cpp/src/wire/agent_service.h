@@ -58,6 +58,8 @@ class AgentService {
     std::function<void(const std::string& key, const Bytes& value)> on_put = {};
     /// Called in poll() for each READY; may be empty.
     std::function<void(WorkerReady)> on_ready = {};
+    /// Called in poll() for each LEAVE, with the member; may be empty.
+    std::function<void(const std::string& member)> on_leave = {};
     size_t max_store_bytes = 64U << 20U;  ///< Keys and values together.
   };
   struct Counters {
@@ -94,8 +96,9 @@ class AgentService {
   /// A new epoch of so many ranks begins: keys and ranks of the older one are forgotten. Its
   /// members are told by commit().
   void start_epoch(int32_t size);
-  /// The epoch has begun, and the member has this rank in it.
-  void commit(const std::string& member, uint32_t epoch, int32_t rank);
+  /// The epoch has begun, and the member has this rank in it. The last one: it is to save what it
+  /// has, and to end.
+  void commit(const std::string& member, uint32_t epoch, int32_t rank, bool last = false);
   [[nodiscard]] const Counters& counters() const;
 
  private:

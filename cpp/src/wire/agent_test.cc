@@ -275,7 +275,7 @@ TEST(AgentProtocol, ReadsBackWhatItWritesAndNothingElse) {
   }
   // kind, version, code, reserved, key length, value length
   for (const auto& [at, value] : std::vector<std::pair<size_t, uint8_t>>{
-           {0, 0}, {0, 10}, {1, 2}, {2, 17}, {3, 1}, {12, 4}, {17, 255}}) {
+           {0, 0}, {0, 11}, {1, 2}, {2, 17}, {3, 1}, {12, 4}, {17, 255}}) {
     Bytes changed = packet;
     changed[at] = std::byte{value};
     EXPECT_FALSE(decode_agent_message(changed).ok()) << "byte " << at;

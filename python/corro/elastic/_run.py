@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from corro import _context
+from corro._leaving import LEFT, Leaving, leaving_at_sigterm
 from corro._membership import End, ends_epoch
 from corro.elastic._state import State
 from corro.errors import CorroError, InvalidArgumentError
@@ -31,6 +32,9 @@ class Course(Protocol):
     def recover(self, error: Exception, /) -> None:
         """Puts this rank's state right after that, without communicating."""
 
+    def leave(self) -> None:
+        """The job ends here: saves the state, in which all ranks are after the same step."""
+
     def steps(self) -> int:
         """Returns the steps that this rank has applied."""
 
@@ -51,6 +55,10 @@ def run(function: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P],
     returned on all ranks.
 
     What the user does wrong, and what ends the whole job, is raised as it is.
+
+    In an elastic job SIGTERM asks this rank to leave at the end of a step, unless the program has a
+    handler of its own. If the others cannot go on without it, all ranks leave: what has saved the
+    state before saves it once more, and SystemExit is raised with status 75.
     """
 
     @functools.wraps(function)
@@ -81,6 +89,9 @@ class _Corros:
     def recover(self, _: Exception) -> None:
         self._state.restore()
 
+    def leave(self) -> None:
+        self._state._leave()
+
     def steps(self) -> int:
         return self._state._steps
 
@@ -104,19 +115,29 @@ def is_over_with(error: CorroError) -> bool:
 def keep_running(attempt: Callable[[], R], course: Course) -> R:
     """Returns what the attempt returns in an epoch in which all ranks' attempts return."""
     _context.arrive()
+    with leaving_at_sigterm() as leaving:
+        return _in_epochs(attempt, course, leaving)
+
+
+def _in_epochs(attempt: Callable[[], R], course: Course, leaving: Leaving) -> R:
     is_first = True
     while True:
         try:
             if not is_first or _context.epoch() > 0:
                 course.enter(is_first)
             course.sync()
+            if _context.is_last_epoch():
+                course.leave()
+                raise SystemExit(LEFT)
             result = attempt()
             _wait_for_all()
             return result
         except Exception as error:
-            if (cause := course.cause(error)) is None:
+            cause = course.cause(error)
+            # Processes of a DataLoader may have got the signal, too, and have ended.
+            if cause is None and not leaving.is_asked:
                 raise
-            end = End.by(cause)
+            end = End.by(cause or error)
             course.recover(error)
         # Behind the handler: it held the frames that have failed, and what they hold.
         member = _context.membership()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from corro import _context
 from corro._contents import Contents
@@ -23,6 +23,13 @@ from corro._objects import broadcast_bytes
 from corro.errors import AbortedError, InvalidArgumentError, MismatchError
 
 Adopt = Callable[[], None]
+
+
+class Keeper(Protocol):
+    """What saves states: a Checkpointer."""
+
+    def _save_last(self, state: State, /) -> None:
+        """Saves the state before the job ends; on all ranks, which are after the same step."""
 
 
 class State:
@@ -44,6 +51,7 @@ class State:
         self._callbacks: list[Callable[[], object]] = []
         self._steps = 0  # That this state comes after.
         self._is_synced = False  # Other ranks with as many steps have the same.
+        self._keepers: list[Keeper] = []  # In the same order on all ranks.
         self._save()
 
     if TYPE_CHECKING:  # Attributes are whatever they are.
@@ -100,6 +108,14 @@ class State:
         """An epoch has begun in the middle of the job: on all ranks, also those that are new."""
         for callback in [] if is_first else self._callbacks:
             callback()
+
+    def _leave(self) -> None:
+        """Blocks until those that have saved or loaded this state before have saved it."""
+        counts = exchange(_context.world(), [len(self._keepers)])
+        if counts.count(counts[0]) < len(counts):  # They have hardly begun.
+            return
+        for keeper in self._keepers:
+            keeper._save_last(self)
 
     def _steps_at_commit(self) -> int:
         return self._steps + 1
