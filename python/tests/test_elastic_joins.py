@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,21 @@ def test_the_others_wait_where_too_few_are_left(elastic: Elastic) -> None:
     assert {facts["size"] for facts in ran.of(0, "step")} == {2}
     (joiner,) = ran.joiners
     assert [facts["step"] for facts in joiner if "step" in facts] == list(range(7, STEPS))
+
+
+def test_the_others_wait_for_a_replacement_and_a_policy_is_asked(
+    elastic: Elastic, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.py"
+    policy.write_text(
+        "from corro.elastic import serve_policy\n"
+        "serve_policy(failure=lambda slot: (0, f'{slot.failures} failure there'))\n"
+    )
+    command = f"{sys.executable} {policy}"
+    options = ("--min-np", "1", "--max-np", "2", "--replace-wait", "1m", "--policy", command)
+    ran = elastic("steps", 2, {1: (7, "backward")}, *options).check(0)
+    assert {facts["size"] for facts in ran.of(0, "step")} == {2}
+    assert "corro: 1 failure there" in ran.job.output
 
 
 def test_a_rank_joins_a_job_that_saves_checkpoints(elastic: Elastic) -> None:

@@ -72,6 +72,7 @@ struct Raw {
   bool timestamps = false;
   std::string long_wait;
   std::string elastic_timeout;
+  std::string replace_wait;
   std::string hang_timeout;
   std::string back_off;
   std::string shell;
@@ -168,6 +169,12 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_option("--elastic-timeout", raw.elastic_timeout,
                  "Elastic: wait so long for enough ranks; default: 10m")
       ->type_name("TIME");
+  run.add_option("--replace-wait", raw.replace_wait,
+                 "Elastic: after a loss wait so long for a replacement; default: go on at once")
+      ->type_name("TIME");
+  run.add_option("--policy", raw.run.policy,
+                 "Elastic: a command that is asked how long to wait; lines of JSON")
+      ->type_name("CMD");
   run.add_option("--hang-timeout", raw.hang_timeout,
                  "Elastic: go on without a rank that others have waited for so long")
       ->type_name("TIME");
@@ -358,6 +365,7 @@ Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
   CORRO_ASSIGN(request.run.long_wait, parse_time(run, "--long-wait", raw.long_wait, ", or 0"));
   CORRO_ASSIGN(request.run.elastic_timeout,
                parse_time(run, "--elastic-timeout", raw.elastic_timeout));
+  CORRO_ASSIGN(request.run.replace_wait, parse_time(run, "--replace-wait", raw.replace_wait));
   CORRO_ASSIGN(request.run.hang_timeout, parse_time(run, "--hang-timeout", raw.hang_timeout));
   CORRO_ASSIGN(request.run.back_off, parse_back_off(run, raw.back_off));
   return {};

@@ -114,10 +114,11 @@ TEST(CommandLine, ReadsTimes) {
 }
 
 TEST(CommandLine, ReadsHowAnElasticJobWaits) {
-  const auto request =
-      parse({"run", "--elastic-timeout", "90", "--reset-limit", "0", "--back-off", "0.5,2m", "x"});
+  const auto request = parse({"run", "--elastic-timeout", "90", "--reset-limit", "0", "--back-off",
+                              "0.5,2m", "--replace-wait", "5", "x"});
   ASSERT_TRUE(request.ok()) << request.status().message();
   EXPECT_EQ(request->run.elastic_timeout, std::chrono::seconds(90));
+  EXPECT_EQ(request->run.replace_wait, std::chrono::seconds(5));
   EXPECT_EQ(request->run.reset_limit, 0);
   EXPECT_EQ(request->run.back_off,
             std::pair(Duration(std::chrono::milliseconds(500)), Duration(std::chrono::minutes(2))));

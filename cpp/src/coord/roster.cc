@@ -106,6 +106,7 @@ class Decider {
   [[nodiscard]] bool may_grow() const;
   [[nodiscard]] bool is_enough(size_t members) const;
   [[nodiscard]] bool goes_on_with(size_t left) const;
+  [[nodiscard]] bool waits_for_more(size_t members) const;
   [[nodiscard]] bool has_to_leave(const Member& member) const;
   [[nodiscard]] bool is_last() const;
   [[nodiscard]] size_t staying() const;
@@ -113,6 +114,7 @@ class Decider {
   bool lose_joiner(const MemberUuid& uuid);
   void lose_member(const Ended& ended);
   void note_end(size_t slot, bool well, Time since);
+  Time after(const Wait& wait);
   void hear_joiner(const Ready& ready);
   void hear_of_loss(const Ready& ready);
   void judge();
@@ -127,6 +129,7 @@ class Decider {
   void let_go();
   void commit(size_t joining);
   void commit_last();
+  void give_up_waiting();
   void take_in();
   void start_joiners();
 
@@ -164,19 +167,29 @@ void Decider::lose_member(const Ended& ended) {
   state_.members.erase(member);
   if (ended.well) finish();
   if (ended.well && state_.members.empty()) return settle();
+  if (!ended.well && state_.replace_until <= now_ && may_grow() && !state_.members.empty()) {
+    state_.replace_until =
+        after(options_.policy.replace({.how = ended.how,
+                                       .left = state_.members.size(),
+                                       .size = state_.size,
+                                       .least = static_cast<size_t>(options_.least)}));
+  }
   // While it changes, the others may wait for this one to be ready.
   if (!ended.well || state_.changing()) change(ended.how, /*at_once=*/true);
 }
 
-/// After a failure the slot waits, longer each time, unless it has done well for a while.
+/// After a failure the slot is left alone for a while. One that has done well begins anew.
 void Decider::note_end(size_t number, bool well, Time since) {
-  constexpr int kMostDoublings = 20;
   Slot& slot = state_.slots[number];
   if (well || now_ - since >= options_.proof) slot.failures = 0;
-  if (well || ++slot.failures == 1) return;
-  const int doublings = std::min(slot.failures - 2, kMostDoublings);
-  slot.free_at =
-      now_ + std::min(options_.back_off * (int64_t{1} << doublings), options_.most_back_off);
+  if (well) return;
+  ++slot.failures;
+  slot.free_at = after(options_.policy.quarantine({.host = slot.host, .failures = slot.failures}));
+}
+
+Time Decider::after(const Wait& wait) {
+  if (!wait.why.empty()) actions_.emplace_back(Tell{.why = wait.why});
+  return now_ + wait.span;
 }
 
 void Decider::on(const Frozen& frozen) {
@@ -232,6 +245,11 @@ bool Decider::is_enough(size_t members) const {
 /// Whether the job goes on with so many members; it may have to wait for others.
 bool Decider::goes_on_with(size_t left) const {
   return is_enough(left) || (left > 0 && may_grow());
+}
+
+/// After a loss, for replacements.
+bool Decider::waits_for_more(size_t members) const {
+  return now_ < state_.replace_until && members < state_.size && may_grow();
 }
 
 bool Decider::has_to_leave(const Member& member) const {
@@ -299,7 +317,12 @@ void Decider::on(const Ready& ready) {
 void Decider::hear_joiner(const Ready& ready) {
   const auto joiner = std::ranges::find(state_.joiners, ready.member, &Joiner::uuid);
   if (joiner == state_.joiners.end()) return;
-  if (!joiner->waits) state_.gather_until = std::min(state_.gather_until, now_ + options_.gather);
+  if (!joiner->waits && waiting() == 0) {
+    state_.gather_until =
+        after(options_.policy.gather({.size = state_.members.size(),
+                                      .coming = state_.joiners.size(),
+                                      .most = static_cast<size_t>(options_.most)}));
+  }
   joiner->waits = true;
   joiner->ready |= joiner->invited && ready.epoch == state_.prepared;
 }
@@ -392,7 +415,7 @@ void Decider::commit_if_ready() {
   const auto ready = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::ready));
   if (ready < joining) {
     state_.until = std::min(state_.until, now_ + options_.answer);
-  } else if (is_enough(staying() + joining)) {
+  } else if (is_enough(staying() + joining) && !waits_for_more(staying() + joining)) {
     commit(joining);
   } else {
     let_go();  // Others may come into their slots.
@@ -426,6 +449,8 @@ void Decider::commit(size_t joining) {
   }
   std::erase_if(state_.joiners, [](const Joiner& joiner) { return joiner.invited; });
   state_.epoch = state_.prepared;
+  state_.size = state_.members.size();
+  state_.replace_until = {};
   ++state_.resets;
   state_.until = Time::never();
   Commit commit{.epoch = state_.epoch, .members = {}, .joined = joining, .last = state_.last};
@@ -437,9 +462,17 @@ void Decider::commit(size_t joining) {
 }
 
 void Decider::follow_up() {
+  if (!state_.stopped) give_up_waiting();
   if (!state_.stopped) take_in();
   if (waiting() == 0) state_.gather_until = Time::never();
   start_joiners();
+}
+
+/// For a replacement.
+void Decider::give_up_waiting() {
+  if (state_.replace_until == Time{} || now_ < state_.replace_until) return;
+  state_.replace_until = {};
+  commit_if_ready();
 }
 
 /// Changes the epoch for joiners that wait, and for members that have to leave.
@@ -479,6 +512,7 @@ State begin(const std::vector<MemberUuid>& members, size_t slots) {
     state.slots[slot].occupant = uuid;
     state.members.push_back({.uuid = uuid, .slot = slot});
   }
+  state.size = members.size();
   return state;
 }
 
@@ -493,6 +527,7 @@ Decision decide(Time now, State state, const Event& event, const Options& option
 Time wake(const State& state, const Options& options) {
   if (state.stopped) return Time::never();
   Time due = std::min(state.until, state.judge_at);
+  if (state.changing() && state.replace_until != Time{}) due = std::min(due, state.replace_until);
   if (takes_joiners(state)) due = std::min(due, state.gather_until);
   if (!may_start(state, options)) return due;
   for (const Slot& slot : state.slots) {

@@ -21,11 +21,13 @@
 // A job that may grow has a process started in each free slot, up to its most members: a *joiner*.
 // It *waits* once it has said Ready for the first time. Joiners that were started together are
 // taken in together, if they come soon after another. A slot whose process has failed is used
-// again, but later each time.
+// again, but later each time. How long is waited, the policy says (coord/policy.h).
 //
 // A member that was asked to end says so (Leaving). An epoch is planned in which it takes no part. If
 // the job cannot go on without it, that is the *last* one, and all take part in it: they are in the
 // same step then, save what they have, and end well.
+//
+// After a loss, who is left may wait a while for a replacement before they go on with fewer.
 //
 // With fewer than the least number of members a job stops. One that may grow is *paused* instead:
 // its epoch goes on changing until enough joiners wait. A member that ends well has done its work.
@@ -45,6 +47,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "coord/policy.h"
 
 namespace corro::coord {
 
@@ -56,13 +59,11 @@ struct Options {
   int most = 0;                                   ///< Members with joiners; 0: nobody joins.
   Duration patience = std::chrono::seconds(600);  ///< For members to be ready, and to be enough.
   Duration step = std::chrono::seconds(300);      ///< For the end of a step, where nobody is lost.
-  Duration gather = std::chrono::seconds(1);      ///< For joiners, after the first one waits.
   Duration answer = std::chrono::seconds(10);     ///< For a joiner, after all members are ready.
-  Duration back_off = std::chrono::seconds(1);    ///< After the second failure of a slot; doubled.
-  Duration most_back_off = std::chrono::minutes(5);
   Duration proof = std::chrono::minutes(1);  ///< So long a slot does well to start anew with it.
   Duration testimony = std::chrono::seconds(2);  ///< Until the end of a lost member is known.
   std::optional<int> resets = std::nullopt;      ///< Epochs after the first one; none: any number.
+  Policy policy = standard_policy({});
 };
 
 struct Slot {
@@ -106,6 +107,8 @@ struct State {
   bool at_once = false;               ///< Members leave in the middle of a step.
   Time until = Time::never();         ///< Then members that are not ready are fenced, or stopped.
   Time gather_until = Time::never();  ///< Then the joiners that wait are taken in.
+  Time replace_until{};               ///< Then an epoch with fewer than `size` may begin.
+  size_t size = 0;                    ///< Members of the epoch that is, as it began.
   Time judge_at = Time::never();      ///< Then those that have lost each other are judged.
 
   [[nodiscard]] bool changing() const { return prepared != epoch; }
@@ -184,7 +187,11 @@ struct Start {
 struct Stop {
   std::string why;
 };
-using Action = std::variant<Prepare, Commit, Fence, Start, Stop>;
+/// The policy has said something.
+struct Tell {
+  std::string why;
+};
+using Action = std::variant<Prepare, Commit, Fence, Start, Stop, Tell>;
 
 struct Decision {
   State state;

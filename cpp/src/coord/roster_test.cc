@@ -93,6 +93,7 @@ class Told {
       return "start " + std::to_string(start.slot);
     }
     std::string operator()(const Stop& /*stop*/) const { return "stop"; }
+    std::string operator()(const Tell& tell) const { return tell.why; }
   };
 
   Options options_;
@@ -273,7 +274,7 @@ TEST(Roster, StartsAnotherOneInThePlaceOfOneThatWasKilled) {
 }
 
 TEST(Roster, JoinersThatAreStartedTogetherAreTakenInTogether) {
-  Told roster(1, {.least = 1, .most = 4, .gather = seconds(1)}, 4);
+  Told roster(1, {.least = 1, .most = 4, .policy = standard_policy({.gather = seconds(1)})}, 4);
   EXPECT_EQ(roster.wait(seconds(0)), "start 1;start 2;start 3;");
   for (const size_t slot : {1U, 2U, 3U}) (void)roster.started(slot, static_cast<int>(slot));
   EXPECT_EQ(roster.ready(1, 0), "");
@@ -316,7 +317,11 @@ TEST(Roster, AStepThatDoesNotEndIsBrokenOff) {
 }
 
 TEST(Roster, APlaceThatFailsWaitsLongerEachTime) {
-  Told roster(1, {.least = 1, .most = 2, .back_off = seconds(1), .most_back_off = seconds(5)}, 2);
+  Told roster(1,
+              {.least = 1,
+               .most = 2,
+               .policy = standard_policy({.back_off = seconds(1), .most_back_off = seconds(5)})},
+              2);
   EXPECT_EQ(roster.wait(seconds(0)), "start 1;");
   (void)roster.started(1, 10);
   EXPECT_EQ(roster.killed(10), "start 1;") << "once can be chance";
@@ -352,6 +357,55 @@ TEST(Roster, WaitsForJoinersWhereTooFewAreLeft) {
   EXPECT_EQ(roster.ready(7, 1), "prepare 2;");
   for (const int member : {0, 1}) EXPECT_EQ(roster.ready(member, 2), "");
   EXPECT_EQ(roster.ready(7, 2), "commit 2:017;");
+}
+
+TEST(Roster, WaitsAWhileForAReplacement) {
+  Told roster(3, {.least = 1, .most = 3, .policy = standard_policy({.replacement = seconds(10)})});
+  EXPECT_EQ(roster.killed(2), "prepare 1;start 2;");
+  for (const int member : {0, 1}) EXPECT_EQ(roster.ready(member, 1), "");
+  (void)roster.started(2, 7);
+  EXPECT_EQ(roster.wait(seconds(9)), "");
+  EXPECT_EQ(roster.wake(), Time{} + seconds(10));
+  EXPECT_EQ(roster.ready(7, 0), "prepare 2;");
+  for (const int member : {0, 1}) EXPECT_EQ(roster.ready(member, 2), "");
+  EXPECT_EQ(roster.ready(7, 2), "commit 2:017;");
+}
+
+TEST(Roster, GoesOnWithFewerWhereNoReplacementHasCome) {
+  Told roster(3, {.least = 1, .most = 3, .policy = standard_policy({.replacement = seconds(10)})});
+  (void)roster.killed(2);
+  for (const int member : {0, 1}) EXPECT_EQ(roster.ready(member, 1), "");
+  EXPECT_EQ(roster.wait(seconds(10)), "commit 1:01;");
+  EXPECT_EQ(roster.wake(), Time::never());
+}
+
+TEST(Roster, WaitsForNoReplacementWhereNobodyCanCome) {
+  Told roster(3, {.least = 1, .policy = standard_policy({.replacement = seconds(10)})});
+  (void)roster.killed(2);
+  EXPECT_EQ(roster.ready(0, 1), "");
+  EXPECT_EQ(roster.ready(1, 1), "commit 1:01;");
+}
+
+TEST(Roster, AsksThePolicyHowLongToWaitAndTellsWhy) {
+  Policy policy = standard_policy({});
+  policy.replace = [](const Loss& loss) -> Wait {
+    return {seconds(loss.left), loss.how + ": a spare one comes"};
+  };
+  policy.gather = [](const Growth& growth) -> Wait { return {seconds(10 * growth.coming), "all"}; };
+  policy.quarantine = [](const Failure& failure) -> Wait {
+    return {seconds(failure.failures), "slot of host " + std::to_string(failure.host)};
+  };
+  Told roster(3, {.least = 1, .most = 4, .policy = policy}, 4);
+  EXPECT_EQ(roster.hear(Tick{}), "start 3;");
+  EXPECT_EQ(roster.killed(2), "slot of host 0;killed: a spare one comes;prepare 1;");
+  EXPECT_EQ(roster.wait(seconds(1)), "start 2;") << "after the quarantine";
+  for (const int member : {0, 1}) EXPECT_EQ(roster.ready(member, 1), "");
+  EXPECT_EQ(roster.wait(seconds(1)), "commit 1:01;");
+  (void)roster.started(2, 6);
+  (void)roster.started(3, 7);
+  EXPECT_EQ(roster.ready(7, 0), "all;");
+  EXPECT_EQ(roster.wait(seconds(19)), "");
+  EXPECT_EQ(roster.wait(seconds(1)), "plan 2;");
 }
 
 TEST(Roster, DoesNotWaitForJoinersForEver) {
@@ -460,11 +514,12 @@ class Fates {
       : random_(seed),
         first_(1 + pick(6)),
         slots_(first_ + pick(4)),
-        asks_(pick(4) == 0),
+        asks_(pick(5) == 0),
         options_{.least = 1 + pick(first_),
                  .most = pick(3) == 0 ? 0 : first_ + pick(4),
                  .patience = seconds(60),
-                 .step = seconds(20)},
+                 .step = seconds(20),
+                 .policy = standard_policy({.replacement = seconds(pick(3) == 0 ? 10 : 0)})},
         state_(begin(uuids(first_), static_cast<size_t>(slots_))) {
     for (int i = 0; i < first_; ++i) processes_.push_back({.slot = static_cast<size_t>(i)});
     for (const Member& member : state_.members) last_map_.push_back(member.uuid);
@@ -630,6 +685,7 @@ class Fates {
     hear(Started{.slot = start.slot, .joiner = uuid(static_cast<int>(processes_.size()) - 1)});
   }
   void check(const Stop& /*stop*/) { ++stops_; }
+  void check(const Tell& /*tell*/) {}
 
   std::mt19937 random_;
   int first_;

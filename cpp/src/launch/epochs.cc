@@ -190,7 +190,7 @@ void Epochs::carry_out(const coord::Commit& commit, Orders& orders) {
       : commit.joined == 0
           ? fmt::format("{} of {} ranks go on", ranks_.size(), before)
           : fmt::format("{} ranks go on, {} of them new", ranks_.size(), commit.joined);
-  orders.news.push_back({.begun = true, .epoch = commit.epoch, .why = who});
+  orders.news.push_back({.kind = News::Kind::kBegun, .epoch = commit.epoch, .why = who});
   orders.messages.push_back(announce());
 }
 
@@ -209,5 +209,9 @@ void Epochs::carry_out(const coord::Fence& fence, Orders& orders) {
 }
 
 void Epochs::carry_out(const coord::Stop& stop, Orders& orders) { orders.stop = stop.why; }
+
+void Epochs::carry_out(const coord::Tell& tell, Orders& orders) {
+  orders.news.push_back({.kind = News::Kind::kPolicy, .epoch = state_.epoch, .why = tell.why});
+}
 
 }  // namespace corro::launch

@@ -26,7 +26,12 @@ class Epochs {
  public:
   /// What people and --events are told.
   struct News {
-    bool begun = false;  ///< A new epoch has; else one comes.
+    enum class Kind : uint8_t {
+      kComes,   ///< A new epoch.
+      kBegun,   ///< It has.
+      kPolicy,  ///< Says how long is waited.
+    };
+    Kind kind = Kind::kComes;
     uint32_t epoch = 0;
     std::string why;
   };
@@ -107,6 +112,7 @@ class Epochs {
   /// begin() does, once all else is carried out.
   void carry_out(const coord::Start& /*start*/, Orders& /*orders*/) {}
   void carry_out(const coord::Stop& stop, Orders& orders);
+  void carry_out(const coord::Tell& tell, Orders& orders);
   [[nodiscard]] size_t place_of(const coord::MemberUuid& uuid) const;
   [[nodiscard]] size_t free_place(size_t slot) const;
 

@@ -54,13 +54,13 @@ TEST(Epochs, TellsAllAgentsThatAnEpochComesAndThatItHasBegun) {
   EXPECT_EQ(prepare.messages[0].about, (agent::Subject{.job = wire::digest_of("job"), .epoch = 1}));
   EXPECT_EQ(std::get<agent::Prepare>(prepare.messages[0].body).why, "rank 1 was killed");
   ASSERT_EQ(prepare.news.size(), 1U);
-  EXPECT_FALSE(prepare.news[0].begun);
+  EXPECT_EQ(prepare.news[0].kind, Epochs::News::Kind::kComes);
   for (const size_t place : {0U, 2U})
     EXPECT_TRUE(members.ready(place, 1, -1, Time{}).messages.empty());
   const Epochs::Orders commit = members.ready(3, 1, -1, Time{});
   ASSERT_EQ(commit.messages.size(), 1U);
   ASSERT_EQ(commit.news.size(), 1U);
-  EXPECT_TRUE(commit.news[0].begun);
+  EXPECT_EQ(commit.news[0].kind, Epochs::News::Kind::kBegun);
   EXPECT_EQ(commit.news[0].why, "3 of 4 ranks go on");
   EXPECT_EQ(commit.messages[0].about.epoch, 1U);
   const auto& list = std::get<agent::Members>(commit.messages[0].body).members;

@@ -25,6 +25,7 @@ enum class EventKind : uint8_t {
   kLost,     ///< A host's agent is gone, with its ranks.
   kPrepare,  ///< A new epoch comes, of this number.
   kEpoch,    ///< It has begun.
+  kPolicy,   ///< The policy says how long is waited, and why.
   kFailure,  ///< Who is to blame, and why; the job is over.
 };
 [[nodiscard]] std::string_view name_of(EventKind kind);

@@ -30,6 +30,7 @@
 #include "launch/log_files.h"
 #include "launch/meeting.h"
 #include "launch/output_files.h"
+#include "launch/policy_command.h"
 #include "launch/rank_start.h"
 #include "launch/stack_round.h"
 #include "launch/stopping.h"
@@ -74,6 +75,12 @@ std::string describe_end(const RankEnd& end) {
   return (WIFSIGNALED(end.status) ? "was " : "ended with ") + describe_status(end);
 }
 
+EventKind kind_of(Epochs::News::Kind kind) {
+  using Kind = Epochs::News::Kind;
+  if (kind == Kind::kPolicy) return EventKind::kPolicy;
+  return kind == Kind::kBegun ? EventKind::kEpoch : EventKind::kPrepare;
+}
+
 /// Where a job's output goes.
 struct Output {
   LogFiles logs;
@@ -85,7 +92,7 @@ struct Output {
 class Launcher {
  public:
   Launcher(const LaunchPlan& plan, Agents agents, Output output, io::Epoll epoll,
-           std::optional<Caller> caller, std::string version)
+           std::optional<Caller> caller, std::shared_ptr<PolicyCommand> policy, std::string version)
       : plan_(plan),
         version_(std::move(version)),
         agents_(std::move(agents)),
@@ -100,7 +107,8 @@ class Launcher {
                                  std::move(bytes));
                 }),
         job_(wire::digest_of(plan.job.job_id)),
-        members_(plan.job, new_members(job_, plan.job.places()), membership_options(plan)),
+        policy_(std::move(policy)),
+        members_(plan.job, new_members(job_, plan.job.places()), membership_options()),
         ends_(members_.places()) {
     for (size_t place = 0; place < ends_.size(); ++place) {
       ends_[place].rank = static_cast<int>(place);
@@ -131,13 +139,19 @@ class Launcher {
 
  private:
   /// None: the job is not elastic.
-  static std::optional<coord::Options> membership_options(const LaunchPlan& plan) {
-    const RunOptions& run = plan.options;
+  [[nodiscard]] std::optional<coord::Options> membership_options() const {
+    const RunOptions& run = plan_.options;
     if (!run.elastic()) return std::nullopt;
-    coord::Options options{.least = run.least.value_or(plan.job.ranks), .most = plan.job.most};
+    coord::Options options{.least = run.least.value_or(plan_.job.ranks), .most = plan_.job.most};
     options.patience = run.elastic_timeout.value_or(kElasticTimeout);
     options.resets = run.reset_limit;
-    if (run.back_off) std::tie(options.back_off, options.most_back_off) = *run.back_off;
+    coord::PolicyOptions waits;
+    waits.replacement = run.replace_wait.value_or(Duration::zero());
+    if (run.back_off) std::tie(waits.back_off, waits.most_back_off) = *run.back_off;
+    options.policy = coord::standard_policy(waits);
+    if (policy_ == nullptr) return options;
+    options.policy = asked_policy(policy_, options.policy,
+                                  [this](size_t host) { return plan_.job.hosts[host].name; });
     return options;
   }
   static screen::Screen::Options screen_options(const LaunchPlan& plan) {
@@ -259,6 +273,7 @@ class Launcher {
   UserInput input_;
   const wire::Digest job_;
   const wire::Secret secret_ = wire::random_secret();
+  const std::shared_ptr<PolicyCommand> policy_;  ///< Null: none was given.
   Epochs members_;
   std::vector<RankEnd> ends_;  ///< By place.
 
@@ -795,9 +810,7 @@ void Launcher::carry_out(const Epochs::Orders& orders) {
   for (const size_t place : orders.started) start_rank(place);
   for (const Epochs::News& news : orders.news) {
     note_epochs(news.why);
-    events_.emit({.kind = news.begun ? EventKind::kEpoch : EventKind::kPrepare,
-                  .epoch = news.epoch,
-                  .cause = news.why});
+    events_.emit({.kind = kind_of(news.kind), .epoch = news.epoch, .cause = news.why});
   }
   if (orders.stop.empty()) return;
   note_epochs(orders.stop);
@@ -975,13 +988,19 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
   if (!epoll.ok()) return fail(epoll.status());
   auto writer = screen::ScreenWriter::create();  // a thread: after the fork
   if (!writer.ok()) return fail(writer.status());
+  std::shared_ptr<PolicyCommand> policy;
+  if (!plan.options.policy.empty()) {
+    auto started = PolicyCommand::start(plan.options.policy, signals.before);
+    if (!started.ok()) return fail(started.status().with_context("--policy"));
+    policy = std::move(*started);
+  }
   LaunchPlan settled = plan;
   settled.mask = signals.before;
   Launcher launcher(settled, std::move(agents).value(),
                     {.logs = std::move(logs).value(),
                      .files = std::move(files),
                      .writer = std::move(writer).value()},
-                    std::move(epoll).value(), std::move(caller), version);
+                    std::move(epoll).value(), std::move(caller), std::move(policy), version);
   return launcher.run(signals.heard);
 }
 

@@ -39,6 +39,8 @@ struct RunOptions {
   std::optional<int> least;                 ///< --min-np; none: every rank is needed.
   std::optional<int> most;                  ///< --max-np; none: nobody joins.
   std::optional<Duration> elastic_timeout;  ///< For enough ranks; none: kElasticTimeout.
+  std::string policy;                       ///< --policy: a command that is asked; "": none.
+  std::optional<Duration> replace_wait;     ///< For a replacement after a loss; none: no time.
   std::optional<Duration> hang_timeout;     ///< For a rank that others wait for; none: for ever.
   std::optional<int> reset_limit;           ///< Epochs after the first one; none: any number.
   std::optional<std::pair<Duration, Duration>> back_off;  ///< Of slots that fail: first and last.

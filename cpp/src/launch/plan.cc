@@ -32,6 +32,8 @@ struct NamedHosts {
 /// One of those that mean something to elastic jobs alone.
 std::string_view elastic_option(const RunOptions& options) {
   if (options.elastic_timeout) return "--elastic-timeout";
+  if (options.replace_wait) return "--replace-wait";
+  if (!options.policy.empty()) return "--policy";
   if (options.hang_timeout) return "--hang-timeout";
   if (options.reset_limit) return "--reset-limit";
   return options.back_off ? "--back-off" : "";

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from corro.elastic._learning_rate import scale_learning_rate
+from corro.elastic._policy import Failure, Growth, Loss, serve_policy
 from corro.elastic._run import run
 from corro.elastic._sampler import ElasticSampler
 from corro.elastic._state import State
@@ -28,11 +29,15 @@ from corro.elastic._step import Step
 __all__ = [
     "ElasticSampler",
     "ElasticStreams",
+    "Failure",
+    "Growth",
+    "Loss",
     "State",
     "Step",
     "TorchState",
     "run",
     "scale_learning_rate",
+    "serve_policy",
 ]
 
 

@@ -1,0 +1,78 @@
+#include "launch/policy_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace corro::launch {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+const coord::Wait kStandard{.span = seconds(7)};
+
+std::shared_ptr<PolicyCommand> run(const std::string& command) {
+  sigset_t none;
+  sigemptyset(&none);
+  return PolicyCommand::start(command, none).value();
+}
+
+coord::Wait ask(const std::string& command) { return run(command)->ask("{}", kStandard); }
+
+TEST(PolicyCommand, AnswersEachQuestionWithATimeAndAReason) {
+  const auto program =
+      run(R"(while read -r line; do echo "{\"wait\": 2.5, \"why\": \"$line\"}"; done)");
+  for (const char* question : {"one", "two"}) {
+    const coord::Wait wait = program->ask(question, kStandard);
+    EXPECT_EQ(wait.span, std::chrono::milliseconds(2500));
+    EXPECT_EQ(wait.why, question);
+  }
+}
+
+TEST(PolicyCommand, WhatAnAnswerLeavesOutIsAsItAlwaysIs) {
+  for (const char* answer : {"{}", R"({"wait": null, "why": null})"}) {
+    const coord::Wait wait = ask(std::string("read -r line; echo '") + answer + "'; sleep 1000");
+    EXPECT_EQ(wait.span, seconds(7)) << answer;
+    EXPECT_EQ(wait.why, "") << answer;
+  }
+}
+
+TEST(PolicyCommand, OneThatMakesNoSenseIsAskedNoMore) {
+  for (const char* answer : {"5", "[5]", "soon", R"({"wait": -1})", R"({"wait": "5"})",
+                             R"({"wait": 1e9})", R"({"why": 5})"}) {
+    const auto program = run(std::string("while read -r line; do echo '") + answer + "'; done");
+    const coord::Wait wait = program->ask("{}", kStandard);
+    EXPECT_EQ(wait.span, seconds(7)) << answer;
+    EXPECT_THAT(wait.why, HasSubstr(answer));
+    EXPECT_THAT(wait.why, HasSubstr("it is asked no more"));
+    EXPECT_EQ(program->ask("{}", kStandard).why, "") << "once";
+  }
+}
+
+TEST(PolicyCommand, OneThatHasEndedSaysItsLastLine) {
+  EXPECT_THAT(ask("read -r line; echo oh >&2; echo no module corro >&2; exit 1").why,
+              HasSubstr("it has ended: no module corro;"));
+}
+
+TEST(PolicyCommand, OneThatDoesNotAnswerIsNotWaitedFor) {
+  EXPECT_THAT(ask("sleep 1000").why, HasSubstr("it has not answered after 1 s"));
+}
+
+TEST(AskedPolicy, SaysWhatItIsAbout) {
+  const auto program =
+      run(R"(while read -r line; do echo "{\"why\": \"$(echo "$line" | tr '"' "'")\"}"; done)");
+  const coord::Policy policy =
+      asked_policy(program, coord::standard_policy({.replacement = seconds(3)}),
+                   [](size_t host) { return "node" + std::to_string(host); });
+  const coord::Wait wait =
+      policy.replace({.how = "rank 1 was killed", .left = 2, .size = 3, .least = 1});
+  EXPECT_EQ(wait.span, seconds(3));
+  EXPECT_EQ(wait.why, "{'about':'loss','cause':'rank 1 was killed','left':2,'size':3,'least':1}");
+  EXPECT_EQ(policy.gather({.size = 2, .coming = 1, .most = 4}).why,
+            "{'about':'growth','size':2,'coming':1,'most':4}");
+  EXPECT_EQ(policy.quarantine({.host = 7, .failures = 2}).why,
+            "{'about':'failure','host':'node7','failures':2}");
+}
+
+}  // namespace
+}  // namespace corro::launch
