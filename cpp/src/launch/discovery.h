@@ -9,14 +9,15 @@
 #include <signal.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "agent/worker.h"
 #include "base/clock.h"
 #include "launch/hosts.h"
 #include "launch/options.h"
+#include "launch/shell_program.h"
 
 namespace corro::launch {
 
@@ -34,7 +35,7 @@ class HostDiscovery {
       : command_(std::move(command)), own_(std::move(own)), mask_(mask) {}
   HostDiscovery(const HostDiscovery&) = delete;
   HostDiscovery& operator=(const HostDiscovery&) = delete;
-  ~HostDiscovery() { end(); }
+  ~HostDiscovery() = default;
 
   /// Starts the program when it is time, and returns what it has said once it has ended. The
   /// failure is one line: it ended with a status, printed what are no hosts, or takes too long.
@@ -46,16 +47,12 @@ class HostDiscovery {
 
  private:
   Answer finish(Time now, const Status& failure);
-  Status start();
-  void read_all();
-  void end();
 
   std::string command_;
   std::string own_;
   sigset_t mask_;
-  std::optional<agent::Worker> program_;  ///< While it runs.
-  std::string printed_, said_;            ///< On its two streams.
-  Time next_{};                           ///< A look at it, or its start.
+  std::unique_ptr<ShellProgram> program_;  ///< Null: it does not run.
+  Time next_{};                            ///< A look at it, or its start.
   Time until_ = Time::never();
 };
 

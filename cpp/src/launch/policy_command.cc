@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/variables.h"
 #include "io/socket.h"
 
 namespace corro::launch {
@@ -23,15 +19,6 @@ constexpr double kMostSeconds = 24 * 3600.0;
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-/// What is there to read; false at the end of the stream.
-bool read_on(int fd, std::string& text) {
-  std::array<char, 4096> buffer{};
-  ssize_t count = 0;
-  while ((count = read(fd, buffer.data(), buffer.size())) > 0)
-    text.append(buffer.data(), static_cast<size_t>(count));
-  return count < 0 && errno == EAGAIN;
 }
 
 Result<coord::Wait> read_answer(const std::string& line, const coord::Wait& otherwise) {
@@ -60,14 +47,7 @@ Result<coord::Wait> read_answer(const std::string& line, const coord::Wait& othe
 
 Result<std::shared_ptr<PolicyCommand>> PolicyCommand::start(const std::string& command,
                                                             const sigset_t& mask) {
-  const agent::WorkerSpec spec{.program = "/bin/sh",
-                               .arguments = {"sh", "-c", command},
-                               .environment = read_variables(),
-                               .processors = {},
-                               .input = agent::StandardInput::kSent,
-                               .out_terminal = std::nullopt,
-                               .err_terminal = std::nullopt};
-  CORRO_ASSIGN(agent::Worker program, agent::start_worker(spec, mask));
+  CORRO_ASSIGN(auto program, ShellProgram::start(command, agent::StandardInput::kSent, mask));
   return std::shared_ptr<PolicyCommand>(new PolicyCommand(command, std::move(program)));
 }
 
@@ -81,41 +61,29 @@ coord::Wait PolicyCommand::ask(const std::string& question, const coord::Wait& o
   } else {
     trouble = line.status();
   }
-  end();
+  program_.reset();
   return {.span = otherwise.span,
           .why = fmt::format("--policy {}: {}; it is asked no more", command_, trouble.message())};
 }
 
 Result<std::string> PolicyCommand::exchange(const std::string& question) {
-  std::string answer;
-  std::string said;
-  (void)read_on(program_->out.get(), answer);  // That nobody has asked for.
-  answer.clear();
+  (void)program_->read();
+  program_->printed.clear();  // That nobody has asked for.
   const std::string line = question + "\n";
-  if (write(program_->in.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+  if (write(program_->in(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
     return Status(Code::kUnavailable, "it reads nothing");
   const Time until = monotonic_now() + kPatience;
   while (true) {
-    const bool goes_on = read_on(program_->out.get(), answer);
-    (void)read_on(program_->err.get(), said);
+    const bool goes_on = program_->read();
+    const std::string& answer = program_->printed;
     if (const size_t end = answer.find('\n'); end != std::string::npos)
       return answer.substr(0, end);
-    if (!goes_on) {
-      while (!said.empty() && said.back() == '\n') said.pop_back();
-      said.erase(0, said.rfind('\n') + 1);
-      return Status(Code::kUnavailable, "it has ended" + (said.empty() ? "" : ": " + said));
-    }
-    if (!io::wait_ready(program_->out.get(), POLLIN, until))
+    const std::string last = program_->last_word();
+    if (!goes_on)
+      return Status(Code::kUnavailable, "it has ended" + (last.empty() ? "" : ": " + last));
+    if (!io::wait_ready(program_->out(), POLLIN, until))
       return Status(Code::kDeadlineExceeded, "it has not answered after 1 s");
   }
-}
-
-/// Its children are in its process group.
-void PolicyCommand::end() {
-  if (!program_) return;
-  (void)kill(-program_->pid, SIGKILL);
-  (void)waitpid(program_->pid, nullptr, 0);
-  program_.reset();
 }
 
 coord::Policy asked_policy(const std::shared_ptr<PolicyCommand>& program,

@@ -10,11 +10,10 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "agent/worker.h"
 #include "coord/policy.h"
+#include "launch/shell_program.h"
 
 namespace corro::launch {
 
@@ -24,9 +23,6 @@ class PolicyCommand {
   /// `command`: for /bin/sh. `mask`: its signal mask.
   static Result<std::shared_ptr<PolicyCommand>> start(const std::string& command,
                                                       const sigset_t& mask);
-  PolicyCommand(const PolicyCommand&) = delete;
-  PolicyCommand& operator=(const PolicyCommand&) = delete;
-  ~PolicyCommand() { end(); }
 
   /// `question`: a line of JSON, without its end. Blocks for the answer, at most a second. An answer
   /// without a time leaves that to `otherwise`. Why it is asked no more comes once, as the wait's
@@ -34,13 +30,12 @@ class PolicyCommand {
   [[nodiscard]] coord::Wait ask(const std::string& question, const coord::Wait& otherwise);
 
  private:
-  PolicyCommand(std::string command, agent::Worker program)
+  PolicyCommand(std::string command, std::unique_ptr<ShellProgram> program)
       : command_(std::move(command)), program_(std::move(program)) {}
   Result<std::string> exchange(const std::string& question);
-  void end();
 
   std::string command_;
-  std::optional<agent::Worker> program_;  ///< None: it is silent.
+  std::unique_ptr<ShellProgram> program_;  ///< Null: it is silent.
 };
 
 /// What the program says; where it says nothing, what `otherwise` does. `host_name`: of a number.
