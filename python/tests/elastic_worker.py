@@ -49,11 +49,6 @@ def say(**facts: object) -> None:
         file.write(json.dumps(facts) + "\n")
 
 
-def epoch() -> int:
-    member = _context.membership()
-    return 0 if member is None else member.epoch
-
-
 def wait_at_gate(step: int) -> None:
     mark = FILE.parent.with_name("gate")
     if JOINS or step != GATE:
@@ -106,7 +101,7 @@ def train_step(
     hook.remove()
     die_at(step, "step")
     optimizer.step()
-    say(step=step, epoch=epoch(), rank=corro.rank(), size=corro.size(), **facts)
+    say(step=step, epoch=_context.epoch(), rank=corro.rank(), size=corro.size(), **facts)
     die_at(step, "between")
 
 
@@ -131,7 +126,7 @@ def steps(**options: Any) -> None:
     state = corro.elastic.TorchState(model, optimizer, step=0)
 
     def renew() -> None:
-        say(reset=True, epoch=epoch(), rank=corro.rank(), size=corro.size())
+        say(reset=True, epoch=_context.epoch(), rank=corro.rank(), size=corro.size())
         die_at(-1, "reset")
 
     state.register_reset_callbacks([renew])
@@ -144,7 +139,14 @@ def steps(**options: Any) -> None:
         return "returned"
 
     result = train(state)
-    end(model, optimizer, result=result, rank=corro.rank(), size=corro.size(), epoch=epoch())
+    end(
+        model,
+        optimizer,
+        result=result,
+        rank=corro.rank(),
+        size=corro.size(),
+        epoch=_context.epoch(),
+    )
 
 
 def talking(until: Callable[[], bool]) -> None:
@@ -163,12 +165,12 @@ def talking(until: Callable[[], bool]) -> None:
             state.step += 1
 
     train(state)
-    end(model, optimizer, size=corro.size(), epoch=epoch())
+    end(model, optimizer, size=corro.size(), epoch=_context.epoch())
 
 
 def parted() -> None:
     """A link is cut meanwhile."""
-    talking(lambda: epoch() > 0)
+    talking(lambda: _context.epoch() > 0)
 
 
 def starved() -> None:
@@ -202,7 +204,7 @@ def two_passes() -> None:
                 (F.mse_loss(model(x), y) / 2).backward()
                 die_at(state.step, f"pass {half}")
             optimizer.step()
-            say(step=state.step, epoch=epoch(), size=corro.size())
+            say(step=state.step, epoch=_context.epoch(), size=corro.size())
             state.step += 1
 
     train(state)
@@ -229,7 +231,7 @@ def behind() -> None:
             if is_late:
                 corro.barrier()
             optimizer.step()
-            say(step=state.step, epoch=epoch(), size=corro.size())
+            say(step=state.step, epoch=_context.epoch(), size=corro.size())
             state.step += 1
             if not is_late:
                 if [state.step - 1, "behind"] in KILLS.values():
@@ -392,7 +394,7 @@ def two_data_epochs(source: Any, loader: Any) -> None:
 
 
 def where() -> dict[str, int]:
-    return {"epoch": epoch(), "rank": corro.rank(), "size": corro.size()}
+    return {"epoch": _context.epoch(), "rank": corro.rank(), "size": corro.size()}
 
 
 def joining() -> None:
@@ -563,7 +565,7 @@ def wrong() -> None:
     try:
         train(state)
     except corro.MismatchError as error:
-        say(error=str(error), notes=getattr(error, "__notes__", []), epoch=epoch())
+        say(error=str(error), notes=getattr(error, "__notes__", []), epoch=_context.epoch())
 
 
 SCENARIOS: dict[str, Callable[[], None]] = {

@@ -360,17 +360,16 @@ Status Agent::open_service(const Start& start) {
   options.on_put = [this](const std::string& key, const Bytes& value) {
     if (routes_ != nullptr) say(Record{.key = key, .value = value});
   };
-  options.on_ready = [this](const wire::WorkerReady& ready) {
+  const auto say_of = [this](const std::string& member, const MessageBody& body) {
     ranks_.for_each([&](const RankProcess& rank) {
-      if (wire::to_hex(rank.about().member) == ready.member)
-        say(rank, ReadyForEpoch{.epoch = ready.epoch, .steps = ready.steps, .lost = ready.lost});
+      if (wire::to_hex(rank.about().member) == member) say(rank, body);
     });
   };
-  options.on_leave = [this](const std::string& member) {
-    ranks_.for_each([&](const RankProcess& rank) {
-      if (wire::to_hex(rank.about().member) == member) say(rank, Leaving{});
-    });
+  options.on_ready = [say_of](const wire::WorkerReady& ready) {
+    say_of(ready.member,
+           ReadyForEpoch{.epoch = ready.epoch, .steps = ready.steps, .lost = ready.lost});
   };
+  options.on_leave = [say_of](const std::string& member) { say_of(member, Leaving{}); };
   CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));
   for (const Record& record : std::exchange(early_, {})) service_->supply(record.key, record.value);
   return epoll_.add(service_->poll_fd(), EPOLLIN, key_of(Source::kWorkers));
