@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
@@ -17,7 +16,6 @@
 #include <filesystem>
 
 #include "agent/branches.h"
-#include "agent/event_keys.h"
 #include "agent/membership.h"
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
@@ -25,8 +23,8 @@
 #include "agent/silence.h"
 #include "agent/stack_dump.h"
 #include "agent/sync_target.h"
-#include "io/event.h"
 #include "io/interfaces.h"
+#include "io/loop.h"
 #include "io/pipe.h"
 #include "io/process.h"
 #include "wire/agent_service.h"
@@ -75,11 +73,12 @@ std::string missing_of(const Survey& survey) {
 class Agent {
  public:
   /// `guard` ends with the process that guards this one; none: the commander is on this host.
-  Agent(MessagePipe commander, const sigset_t& worker_mask, io::Epoll epoll, io::Fd guard)
+  Agent(MessagePipe commander, const sigset_t& worker_mask, io::Loop loop, io::Fd guard)
       : commander_(std::move(commander)),
-        epoll_(std::move(epoll)),
-        ranks_(worker_mask, epoll_),
-        branches_(worker_mask, epoll_, [this](MessageBody body) { say(std::move(body)); }),
+        loop_(std::move(loop)),
+        ranks_(worker_mask, loop_,
+               [this](RankProcess& rank, io::Output stream) { on_readable(rank, stream); }),
+        branches_(worker_mask, loop_, [this](MessageBody body) { say(std::move(body)); }),
         sync_([this](MessageBody body) { say(std::move(body)); }),
         dumps_(worker_mask),
         guard_(std::move(guard)),
@@ -102,7 +101,6 @@ class Agent {
   void step();
   [[nodiscard]] Time next_timer() const;
   [[nodiscard]] Time next_state() const;
-  void dispatch(const epoll_event& event);
   void go_on(Time now);
   void fence(Time now);
 
@@ -155,6 +153,8 @@ class Agent {
 
   // What the ranks do.
   Status open_service(const Start& start);
+  void on_workers();
+  void close();
   void on_children();
   void on_rank_end(RankProcess& rank, int status);
   void expel(RankProcess& rank);
@@ -172,7 +172,7 @@ class Agent {
 
   MessagePipe commander_;
   std::deque<Message> unheard_;  ///< Of the commander.
-  io::Epoll epoll_;
+  io::Loop loop_;
   OutOfMemoryWatch out_of_memory_;
   io::Fd children_;
   std::unique_ptr<wire::AgentService> service_;  ///< For the workers; from the first START on.
@@ -207,9 +207,12 @@ Status Agent::open(const std::string& version) {
   sigemptyset(&child_signal);
   sigaddset(&child_signal, SIGCHLD);
   children_.reset(signalfd(-1, &child_signal, SFD_CLOEXEC | SFD_NONBLOCK));
-  CORRO_TRY(epoll_.add(children_.get(), EPOLLIN, key_of(Source::kChildren)));
-  CORRO_TRY(commander_.watch(epoll_, key_of(Source::kCommander)));
-  if (guard_.valid()) CORRO_TRY(epoll_.add(guard_.get(), EPOLLIN, key_of(Source::kGuard)));
+  CORRO_TRY(loop_.watch(children_.get(), EPOLLIN, [this] { on_children(); }));
+  CORRO_TRY(commander_.watch(loop_, [this] { on_commander(); }));
+  if (guard_.valid()) {
+    // It was killed, and nobody tells the commander.
+    CORRO_TRY(loop_.watch(guard_.get(), EPOLLIN, [this] { close(); }));
+  }
   say(Hello{.corro = version, .host = io::host_name(), .pid = getpid()});
   return {};
 }
@@ -217,13 +220,7 @@ Status Agent::open(const std::string& version) {
 // -- the loop -------------------------------------------------------------------------------------
 
 void Agent::step() {
-  std::array<epoll_event, 64> events{};
-  const Time wake = next_timer();
-  Duration wait = Duration(-1);
-  if (wake != Time::never()) wait = std::max(wake - monotonic_now(), Duration::zero());
-  const auto ready = epoll_.wait(events, wait);
-  const size_t count = ready.ok() ? *ready : 0;
-  for (size_t i = 0; i < count; ++i) dispatch(events[i]);
+  loop_.turn(next_timer());
   hear_some();
   if (state_ != State::kFenced) flush_input();
   go_on(monotonic_now());
@@ -235,7 +232,7 @@ void Agent::step() {
   if (sync_.busy()) sync_.advance();
   pause_or_resume();
   branches_.flush();
-  commander_.flush_on(epoll_);
+  commander_.flush_on(loop_);
 }
 
 Time Agent::next_timer() const {
@@ -251,40 +248,18 @@ Time Agent::next_state() const {
   return Time::never();
 }
 
-void Agent::dispatch(const epoll_event& event) {
-  switch (source_of(event.data.u64)) {
-    case Source::kCommander:
-      return on_commander();
-    case Source::kChildren:
-      return on_children();
-    case Source::kWorkers:
-      if (const Status status = service_->poll(); !status.ok()) {
-        say(Trouble{fmt::format("the agent has to stop: {}", status.message())});
-        epoll_.remove(service_->poll_fd());
-      }
-      return;
-    case Source::kGuard:
-      return commander_.close();  // It was killed, and nobody tells the commander.
-    case Source::kRoutes:
-      return routes_->poll();
-    case Source::kSpeedServer:
-      return speed_server_->poll();
-    case Source::kSpeedTest:
-      if (speed_test_) speed_test_->poll();
-      return;
-    case Source::kOut:
-      return on_readable(ranks_[place_of(event.data.u64)], io::Output::kOut);
-    case Source::kErr:
-      return on_readable(ranks_[place_of(event.data.u64)], io::Output::kErr);
-    case Source::kResult:
-      return on_readable(ranks_[place_of(event.data.u64)], io::Output::kResult);
-    case Source::kInput:
-      return;  // What waits is written in each step.
-    case Source::kBranch:
-      return branches_.read(place_of(event.data.u64));
-    case Source::kBranchErrors:
-      return branches_.read_errors(place_of(event.data.u64));
-  }
+void Agent::on_workers() {
+  const Status status = service_->poll();
+  if (status.ok()) return;
+  say(Trouble{fmt::format("the agent has to stop: {}", status.message())});
+  loop_.forget(service_->poll_fd());
+}
+
+/// Nobody commands it any more.
+void Agent::close() {
+  commander_.unwatch(loop_);
+  loop_.forget(guard_.get());
+  commander_.close();
 }
 
 /// Passes from one state to the next.
@@ -372,7 +347,7 @@ Status Agent::open_service(const Start& start) {
   options.on_leave = [say_of](const std::string& member) { say_of(member, Leaving{}); };
   CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));
   for (const Record& record : std::exchange(early_, {})) service_->supply(record.key, record.value);
-  return epoll_.add(service_->poll_fd(), EPOLLIN, key_of(Source::kWorkers));
+  return loop_.watch(service_->poll_fd(), EPOLLIN, [this] { on_workers(); });
 }
 
 void Agent::on(const Subject& about, const Start& start) {
@@ -488,7 +463,7 @@ void Agent::on(const Subject& /*about*/, const Stacks& /*stacks*/) {
 Status Agent::open_routes() {
   if (routes_ != nullptr) return {};
   CORRO_ASSIGN(routes_, Routes::create());
-  return epoll_.add(routes_->poll_fd(), EPOLLIN, key_of(Source::kRoutes));
+  return loop_.watch(routes_->poll_fd(), EPOLLIN, [this] { routes_->poll(); });
 }
 
 void Agent::on(const Subject& /*about*/, const Survey& survey) {
@@ -544,7 +519,7 @@ Status Agent::open_speed_server(const SpeedKey& key) {
   CORRO_TRY(open_routes());
   CORRO_ASSIGN(speed_server_, SpeedServer::create(key));
   routes_->on_caller([this](io::Fd caller) { speed_server_->add(std::move(caller)); });
-  return epoll_.add(speed_server_->poll_fd(), EPOLLIN, key_of(Source::kSpeedServer));
+  return loop_.watch(speed_server_->poll_fd(), EPOLLIN, [this] { speed_server_->poll(); });
 }
 
 void Agent::on(const Subject& /*about*/, const Examine& examine) {
@@ -558,13 +533,16 @@ void Agent::on(const Subject& /*about*/, const ReadClock& /*read*/) {
 }
 
 void Agent::on(const Subject& /*about*/, const Measure& measure) {
-  if (speed_test_) epoll_.remove(speed_test_->poll_fd());
+  if (speed_test_) loop_.forget(speed_test_->poll_fd());
   auto test = SpeedTest::create({.target = measure.target,
                                  .key = measure.key,
                                  .span = measure.span,
                                  .patience = measure.patience});
   Status status = test.status();
-  if (status.ok()) status = epoll_.add((*test)->poll_fd(), EPOLLIN, key_of(Source::kSpeedTest));
+  if (status.ok()) {
+    agent::SpeedTest* running = test->get();
+    status = loop_.watch(running->poll_fd(), EPOLLIN, [running] { running->poll(); });
+  }
   if (!status.ok())
     return say(Measured{.host = measure.target.host, .speed = {.failure = status.message()}});
   speed_test_ = std::move(test).value();
@@ -575,7 +553,7 @@ void Agent::end_speed_test(Time now) {
   if (speed_test_ && now >= speed_test_->deadline()) speed_test_->give_up();
   if (!speed_test_ || !speed_test_->done()) return;
   say(Measured{.host = speed_test_->target().host, .speed = speed_test_->result()});
-  epoll_.remove(speed_test_->poll_fd());
+  loop_.forget(speed_test_->poll_fd());
   speed_test_.reset();
 }
 
@@ -648,10 +626,11 @@ void Agent::flush_input() {
 }
 
 void Agent::on_output(RankProcess& rank, io::Output stream) {
-  if (rank.fd(stream) < 0) return;
+  const int fd = rank.fd(stream);
+  if (fd < 0) return;
   const std::string_view bytes = rank.read(stream, buffer_);
   if (rank.fd(stream) < 0) {
-    // Closed: epoll has forgotten the descriptor.
+    loop_.forget(fd);
     return say(rank, OutputEnd{.stream = stream});
   }
   if (bytes.empty() || rank.fenced()) return;
@@ -671,9 +650,9 @@ void Agent::pause_or_resume() {
 
 int run_agent(MessagePipe commander, const sigset_t& worker_mask, const std::string& version,
               io::Fd guard) {
-  auto epoll = io::Epoll::create();
-  if (!epoll.ok()) return 1;
-  Agent agent(std::move(commander), worker_mask, std::move(epoll).value(), std::move(guard));
+  auto loop = io::Loop::create();
+  if (!loop.ok()) return 1;
+  Agent agent(std::move(commander), worker_mask, std::move(loop).value(), std::move(guard));
   return agent.run(version);
 }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -144,18 +143,17 @@ Result<AgentProcess> AgentProcess::start_there(const std::vector<std::string>& s
   return process;
 }
 
-Status AgentProcess::watch(io::Epoll& epoll, uint64_t key, uint64_t errors_key) {
-  CORRO_TRY(pipe_.watch(epoll, key));
-  return remote() ? epoll.add(errors_.get(), EPOLLIN, errors_key) : Status();
+Status AgentProcess::watch(io::Loop& loop, const io::Loop::Handler& handler) {
+  CORRO_TRY(pipe_.watch(loop, handler));
+  if (!remote()) return {};
+  return loop.watch(errors_.get(), EPOLLIN, [this, &loop] {
+    if (!take_errors()) loop.forget(errors_.get());
+  });
 }
 
-void AgentProcess::unwatch(io::Epoll& epoll) {
-  pipe_.unwatch(epoll);
-  if (remote()) epoll.remove(errors_.get());
-}
-
-void AgentProcess::read_errors(io::Epoll& epoll) {
-  if (!take_errors()) epoll.remove(errors_.get());
+void AgentProcess::unwatch(io::Loop& loop) {
+  pipe_.unwatch(loop);
+  if (remote()) loop.forget(errors_.get());
 }
 
 /// False once nothing more is written.

@@ -40,11 +40,9 @@ class AgentProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] MessagePipe& pipe() { return pipe_; }
 
-  /// Watches it under these keys.
-  Status watch(io::Epoll& epoll, uint64_t key, uint64_t errors_key);
-  void unwatch(io::Epoll& epoll);
-  /// Takes what the remote shell has written to stderr, until it writes no more.
-  void read_errors(io::Epoll& epoll);
+  /// Has the handler called for its pipe. It does not move from now on, until unwatch().
+  Status watch(io::Loop& loop, const io::Loop::Handler& handler);
+  void unwatch(io::Loop& loop);
   /// The agent is there: what the shell has said until then, a banner or a warning, is no cause.
   void forget_greetings();
   /// Why there is no agent, in one line: what the remote shell has said last.

@@ -2,19 +2,15 @@
 
 #include <algorithm>
 
-#include "agent/event_keys.h"
-
 namespace corro::agent {
 
 void Branches::grow(const Grow& grow) {
   auto process = AgentProcess::start_there(grow.shell, grow.name, grow.corro, mask_);
   if (!process.ok()) return say_(Cut{.host = grow.host, .why = process.status().message()});
-  const size_t place = branches_.size();
   branches_.push_back(
       std::make_unique<Branch>(Branch{.host = grow.host, .process = std::move(*process)}));
   Branch& branch = *branches_.back();
-  const Status watched = branch.process.watch(epoll_, key_of(Source::kBranch, place),
-                                              key_of(Source::kBranchErrors, place));
+  const Status watched = branch.process.watch(loop_, [this, &branch] { read(branch); });
   if (!watched.ok()) cut(branch, watched.message());
 }
 
@@ -26,8 +22,7 @@ void Branches::forward(const Forward& forward) {
   if (message.ok()) (*found)->process.pipe().send(*message);
 }
 
-void Branches::read(size_t place) {
-  Branch& branch = *branches_[place];
+void Branches::read(Branch& branch) {
   if (branch.cut) return;
   MessagePipe& pipe = branch.process.pipe();
   pipe.flush();
@@ -42,14 +37,14 @@ void Branches::read(size_t place) {
 /// A shell that still runs ends as its input does.
 void Branches::cut(Branch& branch, const std::string& why) {
   branch.cut = true;
-  branch.process.unwatch(epoll_);
+  branch.process.unwatch(loop_);
   say_(Cut{.host = branch.host, .why = why});
   branch.process.pipe().close();
 }
 
 void Branches::flush() {
   for (const auto& branch : branches_)
-    if (!branch->cut) branch->process.pipe().flush_on(epoll_);
+    if (!branch->cut) branch->process.pipe().flush_on(loop_);
 }
 
 void Branches::take_end(pid_t pid, int status) {

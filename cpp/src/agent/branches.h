@@ -17,18 +17,15 @@
 
 namespace corro::agent {
 
-/// Loop-confined. `epoll` outlives it.
+/// Loop-confined. `loop` outlives it.
 class Branches {
  public:
   /// `say` is for the commander.
-  Branches(const sigset_t& mask, io::Epoll& epoll, std::function<void(MessageBody)> say)
-      : mask_(mask), epoll_(epoll), say_(std::move(say)) {}
+  Branches(const sigset_t& mask, io::Loop& loop, std::function<void(MessageBody)> say)
+      : mask_(mask), loop_(loop), say_(std::move(say)) {}
 
   void grow(const Grow& grow);
   void forward(const Forward& forward);
-  /// For events of epoll.
-  void read(size_t place);
-  void read_errors(size_t place) { branches_[place]->process.read_errors(epoll_); }
   void flush();
 
   /// Takes the end of a process that may be a remote shell of these.
@@ -44,10 +41,11 @@ class Branches {
     AgentProcess process;
     bool cut = false;
   };
+  void read(Branch& branch);
   void cut(Branch& branch, const std::string& why);
 
   sigset_t mask_;
-  io::Epoll& epoll_;
+  io::Loop& loop_;
   std::function<void(MessageBody)> say_;
   std::vector<std::unique_ptr<Branch>> branches_;
 };

@@ -84,27 +84,27 @@ void MessagePipe::flush() {
   if (ended_) queue_.clear(), queued_ = 0;
 }
 
-Status MessagePipe::watch(io::Epoll& epoll, uint64_t key) {
-  key_ = key;
-  return epoll.add(in(), EPOLLIN, key);
+Status MessagePipe::watch(io::Loop& loop, const io::Loop::Handler& handler) {
+  handler_ = handler;
+  return loop.watch(in(), EPOLLIN, handler);
 }
 
-void MessagePipe::flush_on(io::Epoll& epoll) {
+void MessagePipe::flush_on(io::Loop& loop) {
   flush();
   if (ended_ || stream_->awaits_room(unsent()) == awaits_room_) return;
   awaits_room_ = !awaits_room_;
   if (out() == in()) {
-    (void)epoll.modify(in(), EPOLLIN | (awaits_room_ ? EPOLLOUT : 0U), key_);
+    (void)loop.change(in(), EPOLLIN | (awaits_room_ ? EPOLLOUT : 0U));
   } else if (awaits_room_) {
-    (void)epoll.add(out(), EPOLLOUT, key_);
+    (void)loop.watch(out(), EPOLLOUT, handler_);
   } else {
-    epoll.remove(out());
+    loop.forget(out());
   }
 }
 
-void MessagePipe::unwatch(io::Epoll& epoll) {
-  epoll.remove(in());
-  if (awaits_room_ && out() != in()) epoll.remove(out());
+void MessagePipe::unwatch(io::Loop& loop) {
+  loop.forget(in());
+  if (awaits_room_ && out() != in()) loop.forget(out());
 }
 
 Status MessagePipe::read() {

@@ -5,7 +5,7 @@
 //   pipe.send({subject, Signal{.number = SIGTERM}});
 //   ... when readable: CORRO_TRY(pipe.read()); while (auto message = pipe.take()) ...
 //   ... when writable, or at once: pipe.flush();
-//   ... or: pipe.watch(epoll, key), and in the loop: pipe.flush_on(epoll);
+//   ... or: pipe.watch(loop, handler), and after each turn: pipe.flush_on(loop);
 #pragma once
 
 #include <deque>
@@ -15,8 +15,8 @@
 
 #include "agent/messages.h"
 #include "io/byte_stream.h"
-#include "io/event.h"
 #include "io/fd.h"
+#include "io/loop.h"
 
 namespace corro::agent {
 
@@ -45,11 +45,11 @@ class MessagePipe {
   [[nodiscard]] bool unsent() const { return !queue_.empty(); }
   /// So many bytes are.
   [[nodiscard]] size_t unsent_bytes() const { return queued_; }
-  /// Has epoll report under this key that there is something to read, or that more can be written.
-  Status watch(io::Epoll& epoll, uint64_t key);
-  /// Writes what can be written, and has epoll say when more can be.
-  void flush_on(io::Epoll& epoll);
-  void unwatch(io::Epoll& epoll);
+  /// Has the handler called when there is something to read, or more can be written.
+  Status watch(io::Loop& loop, const io::Loop::Handler& handler);
+  /// Writes what can be written, and has the loop say when more can be.
+  void flush_on(io::Loop& loop);
+  void unwatch(io::Loop& loop);
 
   /// Reads what is there. DATA_LOSS if it is no message, or why the stream is broken: nothing can
   /// be read any more.
@@ -71,10 +71,10 @@ class MessagePipe {
   Bytes received_;
   std::deque<Message> messages_;
   std::deque<Bytes> queue_;
-  uint64_t key_ = 0;          ///< Of watch().
-  bool awaits_room_ = false;  ///< epoll tells when out() takes more.
-  size_t written_ = 0;        ///< Of the first in the queue.
-  size_t queued_ = 0;         ///< Bytes of the queue.
+  io::Loop::Handler handler_;  ///< Of watch().
+  bool awaits_room_ = false;   ///< The loop tells when out() takes more.
+  size_t written_ = 0;         ///< Of the first in the queue.
+  size_t queued_ = 0;          ///< Bytes of the queue.
   bool ended_ = false;
   Status failure_;
   bool expects_preamble_ = false;

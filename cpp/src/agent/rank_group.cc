@@ -1,11 +1,8 @@
 #include "agent/rank_group.h"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
-
-#include "agent/event_keys.h"
 
 namespace corro::agent {
 
@@ -14,9 +11,9 @@ Result<RankProcess*> RankGroup::start(const Subject& about, const WorkerSpec& sp
   ranks_.push_back(std::make_unique<RankProcess>(about, std::move(worker)));
   // Told at the edge: while nothing waits to be written nobody asks.
   if (const int input = ranks_.back()->input_fd(); input >= 0)
-    CORRO_TRY(epoll_.add(input, EPOLLOUT, key_of(Source::kInput), io::Trigger::kEdge));
+    CORRO_TRY(loop_.watch(input, EPOLLOUT, [] {}, io::Trigger::kEdge));
   if (paused_) return ranks_.back().get();
-  for (const io::Output stream : io::kOutputs) CORRO_TRY(watch(ranks_.size() - 1, stream));
+  for (const io::Output stream : io::kOutputs) CORRO_TRY(watch(*ranks_.back(), stream));
   return ranks_.back().get();
 }
 
@@ -63,7 +60,7 @@ void RankGroup::pause() {
   paused_ = true;
   for (const auto& rank : ranks_) {
     for (const io::Output stream : io::kOutputs) {
-      if (rank->fd(stream) >= 0) epoll_.remove(rank->fd(stream));
+      if (rank->fd(stream) >= 0) loop_.forget(rank->fd(stream));
     }
   }
 }
@@ -71,22 +68,19 @@ void RankGroup::pause() {
 Status RankGroup::resume() {
   paused_ = false;
   Status first;
-  for (size_t place = 0; place < ranks_.size(); ++place) {
+  for (const auto& rank : ranks_) {
     for (const io::Output stream : io::kOutputs) {
-      const Status status = watch(place, stream);
+      const Status status = watch(*rank, stream);
       if (first.ok()) first = status;
     }
   }
   return first;
 }
 
-Status RankGroup::watch(size_t place, io::Output stream) {
-  if (ranks_[place]->fd(stream) < 0) return {};
-  const Source source = stream == io::Output::kOut   ? Source::kOut
-                        : stream == io::Output::kErr ? Source::kErr
-                                                     : Source::kResult;
-  return epoll_.add(ranks_[place]->fd(stream), EPOLLIN, key_of(source, place))
-      .with_context(fmt::format("output of rank {} is lost", ranks_[place]->rank()));
+Status RankGroup::watch(RankProcess& rank, io::Output stream) {
+  if (rank.fd(stream) < 0) return {};
+  return loop_.watch(rank.fd(stream), EPOLLIN, [this, &rank, stream] { printed_(rank, stream); })
+      .with_context(fmt::format("output of rank {} is lost", rank.rank()));
 }
 
 }  // namespace corro::agent

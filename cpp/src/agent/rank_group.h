@@ -3,24 +3,26 @@
 
 #include <signal.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "agent/rank_process.h"
-#include "io/event.h"
+#include "io/loop.h"
 
 namespace corro::agent {
 
-/// Loop-confined. `epoll` outlives it.
+/// Loop-confined. `loop` outlives it.
 class RankGroup {
  public:
-  RankGroup(const sigset_t& signal_mask, io::Epoll& epoll)
-      : signal_mask_(signal_mask), epoll_(epoll) {}
+  /// Called when a rank has printed something.
+  using Printed = std::function<void(RankProcess&, io::Output)>;
+  RankGroup(const sigset_t& signal_mask, io::Loop& loop, Printed printed)
+      : signal_mask_(signal_mask), loop_(loop), printed_(std::move(printed)) {}
 
-  /// Starts a rank and watches its output under key_of(Source::kOut or kErr, its place here); if
-  /// the others are paused, from resume() on. kInput: its standard input takes bytes again.
+  /// Starts a rank and watches its output; if the others are paused, from resume() on. The loop
+  /// turns when its standard input takes bytes again.
   Result<RankProcess*> start(const Subject& about, const WorkerSpec& spec);
-  [[nodiscard]] RankProcess& operator[](size_t place) { return *ranks_[place]; }
   /// The running rank with this pid, or null.
   [[nodiscard]] RankProcess* find(pid_t pid);
   /// Whom a message is about; null if it was started no more or not yet.
@@ -42,10 +44,11 @@ class RankGroup {
   Status resume();
 
  private:
-  Status watch(size_t place, io::Output stream);
+  Status watch(RankProcess& rank, io::Output stream);
 
   sigset_t signal_mask_;
-  io::Epoll& epoll_;
+  io::Loop& loop_;
+  Printed printed_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   bool paused_ = false;
 };

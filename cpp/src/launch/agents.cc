@@ -38,18 +38,17 @@ Result<Agents> Agents::create(const std::vector<JobHost>& hosts, Options options
         {.host = host, .name = hosts[host].name, .own = hosts[host].own, .heard = monotonic_now()});
     places[host].parent = parents[host];
     if (!hosts[host].own) continue;
-    CORRO_ASSIGN(places[host].process,
-                 agent::AgentProcess::start_here(options.mask, options.version));
+    CORRO_ASSIGN(auto process, agent::AgentProcess::start_here(options.mask, options.version));
+    places[host].process = std::make_unique<agent::AgentProcess>(std::move(process));
   }
   return Agents(std::move(links), std::move(places), std::move(options));
 }
 
-Status Agents::listen(io::Epoll& epoll, uint64_t base, Listener listener) {
-  epoll_ = &epoll;
-  base_ = base;
+Status Agents::listen(io::Loop& loop, Listener listener) {
+  loop_ = &loop;
   listener_ = std::move(listener);
   for (const AgentLink& link : links_) {
-    if (link.own) CORRO_TRY(places_[link.host].process->watch(epoll, base + 2 * link.host, 0));
+    if (link.own) CORRO_TRY(watch(link.host));
     if (!link.own && !places_[link.host].parent) waiting_.push_back(link.host);
   }
   start_waiting();
@@ -67,7 +66,7 @@ void Agents::add(const JobHost& host, bool here) {
 /// Goes on with the queue, as far as there is room.
 void Agents::start_waiting() {
   const auto starts = [this](const AgentLink& link) {
-    return !link.own && !link.greeted && !link.gone && places_[link.host].process.has_value();
+    return !link.own && !link.greeted && !link.gone && places_[link.host].process != nullptr;
   };
   while (!waiting_.empty() &&
          static_cast<size_t>(std::ranges::count_if(links_, starts)) < kStartingAtATime) {
@@ -78,9 +77,8 @@ void Agents::start_waiting() {
                                          links_[host].name, options_.corro, options_.mask);
     Status status = process.status();
     if (status.ok()) {
-      places_[host].process.emplace(std::move(*process));
-      const uint64_t key = base_ + 2 * host;
-      status = places_[host].process->watch(*epoll_, key, key + 1);
+      places_[host].process = std::make_unique<agent::AgentProcess>(std::move(*process));
+      status = watch(host);
     }
     if (!status.ok()) lose(host, status.message());
   }
@@ -88,10 +86,12 @@ void Agents::start_waiting() {
 
 // -- what agents say ------------------------------------------------------------------------------
 
-void Agents::dispatch(uint64_t key) {
-  const size_t host = key / 2;
+Status Agents::watch(size_t host) {
+  return places_[host].process->watch(*loop_, [this, host] { read(host); });
+}
+
+void Agents::read(size_t host) {
   agent::AgentProcess& process = *places_[host].process;
-  if (key % 2 == 1) return process.read_errors(*epoll_);
   agent::MessagePipe& pipe = process.pipe();
   pipe.flush();
   const Status status = pipe.read();
@@ -152,7 +152,7 @@ bool Agents::is_branch(size_t parent, int32_t host) const {
 void Agents::lose(size_t host, const std::string& why) {
   AgentLink& link = links_[host];
   link.gone = true;
-  if (auto& process = places_[host].process) process->unwatch(*epoll_);
+  if (auto& process = places_[host].process) process->unwatch(*loop_);
   if (!link.fenced) listener_.lose(link, why);
   for (const AgentLink& other : links_) {
     if (places_[other.host].parent == host && !other.gone)
@@ -221,7 +221,7 @@ bool Agents::flush() {
   for (const AgentLink& link : links_) {
     auto& process = places_[link.host].process;
     if (!process || link.gone) continue;
-    process->pipe().flush_on(*epoll_);
+    process->pipe().flush_on(*loop_);
     all = all && !process->pipe().unsent();
   }
   return all;

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "agent/agent_process.h"
-#include "io/event.h"
+#include "io/loop.h"
 #include "launch/worker_env.h"
 
 namespace corro::launch {
@@ -68,10 +68,8 @@ class Agents {
   /// in listen().
   static Result<Agents> create(const std::vector<JobHost>& hosts, Options options);
 
-  /// Starts the agents of other hosts. Events come under `base` + 2 * host and the number after it.
-  Status listen(io::Epoll& epoll, uint64_t base, Listener listener);
-  /// For an event of epoll: its key without `base`.
-  void dispatch(uint64_t key);
+  /// Starts the agents of other hosts. `loop` outlives this, which moves no more.
+  Status listen(io::Loop& loop, Listener listener);
   /// Starts the agent of another host, which gets the next number. `here`: it is this machine, which
   /// needs no remote shell.
   void add(const JobHost& host, bool here);
@@ -114,9 +112,9 @@ class Agents {
 
  private:
   struct Place {
-    std::optional<agent::AgentProcess> process = {};  ///< Where the launcher has started it.
-    std::optional<size_t> parent = {};                ///< Whose branch it is.
-    bool here = false;                                ///< Of this machine, though added later.
+    std::unique_ptr<agent::AgentProcess> process = nullptr;  ///< If the launcher has started it.
+    std::optional<size_t> parent = {};                       ///< Whose branch it is.
+    bool here = false;  ///< Of this machine, though added later.
   };
 
   Agents(std::vector<AgentLink> links, std::vector<Place> places, Options options)
@@ -125,6 +123,8 @@ class Agents {
   /// About all processes of a host, in this epoch.
   [[nodiscard]] agent::Subject all() const { return {.job = options_.job, .epoch = epoch_}; }
   void start_waiting();
+  Status watch(size_t host);
+  void read(size_t host);
   void hear(size_t host, const agent::Message& message);
   void hear_branch_end(size_t host, const agent::Cut& cut);
   void grow(size_t host);
@@ -136,8 +136,7 @@ class Agents {
   Options options_;
   uint32_t epoch_ = 0;
   Listener listener_;
-  io::Epoll* epoll_ = nullptr;
-  uint64_t base_ = 0;
+  io::Loop* loop_ = nullptr;  ///< From listen() on.
   std::deque<size_t> waiting_;
 };
 

@@ -1,7 +1,6 @@
 #include "launch/launcher.h"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@
 #include "diagnosis/exit_status.h"
 #include "diagnosis/flight_text.h"
 #include "diagnosis/hang.h"
-#include "io/event.h"
+#include "io/loop.h"
 #include "io/signals.h"
 #include "launch/agents.h"
 #include "launch/arrivals.h"
@@ -51,9 +50,6 @@ constexpr Duration kLookPause = seconds(1);           ///< Between looks at what
 constexpr Duration kHelloPatience = seconds(20);      ///< For a host's agent to answer.
 constexpr Duration kLongSync = seconds(1);            ///< So long people wait without a word.
 constexpr Duration kLastWord = milliseconds(500);     ///< For the screen, of an impatient user.
-
-/// What an event is about. From kAgents on the numbers are those of Agents.
-enum Source : uint64_t { kSignals, kRoom, kInput, kCaller, kControl, kAgents };
 
 /// Of the block and of what goes on.
 size_t width_of(const std::optional<winsize>& terminal) {
@@ -91,14 +87,14 @@ struct Output {
 /// Loop-confined.
 class Launcher {
  public:
-  Launcher(const LaunchPlan& plan, Agents agents, Output output, io::Epoll epoll,
+  Launcher(const LaunchPlan& plan, Agents agents, Output output, io::Loop loop,
            std::optional<Caller> caller, std::shared_ptr<PolicyCommand> policy, std::string version)
       : plan_(plan),
         version_(std::move(version)),
         agents_(std::move(agents)),
         logs_(std::move(output.logs)),
         output_files_(std::move(output.files)),
-        epoll_(std::move(epoll)),
+        loop_(std::move(loop)),
         writer_(std::move(output.writer)),
         caller_(std::move(caller)),
         screen_(screen_options(plan),
@@ -175,7 +171,6 @@ class Launcher {
 
   // The loop.
   void step();
-  void dispatch(uint64_t key);
   [[nodiscard]] Time next_timer() const;
   void on_timers(Time now);
   void carry_out(Stopping::Order order);
@@ -203,7 +198,7 @@ class Launcher {
   void on(size_t rank, const agent::Seen& seen);
   void on(size_t rank, const agent::Joined& joined);
   void on(size_t rank, const agent::Stack& stack) { stacks_.take(rank, stack); }
-  void on(size_t /*rank*/, const agent::Credit& credit) { input_.take(credit.bytes, epoll_); }
+  void on(size_t /*rank*/, const agent::Credit& credit) { input_.take(credit.bytes); }
   /// What only commanders say, and what hear() has taken.
   void on(size_t /*rank*/, const auto& /*other*/) {}
   void on_hello(AgentLink& link, const agent::Hello& hello);
@@ -262,7 +257,7 @@ class Launcher {
   std::optional<Meeting> meeting_;
   LogFiles logs_;
   std::optional<OutputFiles> output_files_;
-  io::Epoll epoll_;
+  io::Loop loop_;
   std::unique_ptr<screen::ScreenWriter> writer_;
   std::optional<Caller> caller_;            ///< None: somebody has typed `corro run`.
   std::vector<std::string> call_;           ///< Its pieces, for hosts that come later.
@@ -270,7 +265,7 @@ class Launcher {
   StackRound stacks_;
   screen::Screen screen_;
   io::Fd signals_;
-  UserInput input_;
+  UserInput input_{loop_};
   const wire::Digest job_;
   const wire::Secret secret_ = wire::random_secret();
   const std::shared_ptr<PolicyCommand> policy_;  ///< Null: none was given.
@@ -304,11 +299,11 @@ class Launcher {
 /// Whom the launcher hears, and who is told of what happens.
 Status Launcher::listen(const sigset_t& heard) {
   signals_.reset(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
-  CORRO_TRY(epoll_.add(signals_.get(), EPOLLIN, kSignals));
-  CORRO_TRY(epoll_.add(writer_->room().fd(), EPOLLIN, kRoom));
+  CORRO_TRY(loop_.watch(signals_.get(), EPOLLIN, [this] { on_signals(); }));
+  CORRO_TRY(loop_.watch(writer_->room().fd(), EPOLLIN, [this] { (void)writer_->room().drain(); }));
   if (auto control = ControlSocket::create(plan_.job.job_id); control.ok()) {
     control_ = std::move(*control);
-    CORRO_TRY(epoll_.add(control_->poll_fd(), EPOLLIN, kControl));
+    CORRO_TRY(loop_.watch(control_->poll_fd(), EPOLLIN, [this] { on_control(); }));
   }
   if (!plan_.options.events.empty()) {
     CORRO_ASSIGN(event_file_, EventFile::create(plan_.options.events));
@@ -326,7 +321,7 @@ Status Launcher::listen(const sigset_t& heard) {
 Status Launcher::meet() {
   Meeting& meeting = meeting_.emplace(plan_, agents_);
   CORRO_TRY(agents_.listen(
-      epoll_, kAgents,
+      loop_,
       {.hear = [this](AgentLink& link, const agent::Message& message) { hear(link, message); },
        .lose = [this](const AgentLink& link, const std::string& why) { lose(link, why); },
        .take_over =
@@ -371,7 +366,7 @@ void Launcher::show_sync() {
 Status Launcher::hand_over_call() {
   while (caller_) {
     CORRO_ASSIGN(std::string piece, caller_->read_call());
-    if (piece.empty()) return epoll_.add(caller_->fd(), EPOLLIN, kCaller);
+    if (piece.empty()) return loop_.watch(caller_->fd(), EPOLLIN, [this] { on_caller(); });
     if (!plan_.options.discovery.empty()) call_.push_back(piece);
     agents_.send_all(agent::Call{.bytes = std::move(piece)});
     while (!agents_.flush()) {
@@ -407,38 +402,20 @@ void Launcher::start_rank(size_t place) {
                                              : start_of(plan_, seat, secret_);
   if (members_.elastic())
     start.environment["CORRO_MEMBER_UUID"] = wire::to_hex(members_.subject(place).member);
-  if (start.input == agent::StandardInput::kSent) input_.start(epoll_, kInput);
+  if (start.input == agent::StandardInput::kSent) input_.start([this] { on_input(); });
   tell(place, start);
 }
 
 // -- the loop -------------------------------------------------------------------------------------
 
 void Launcher::step() {
-  std::array<epoll_event, 16> events{};
-  Duration wait = Duration(-1);
-  const Time wake = next_timer();
-  if (input_.is_file()) {
-    wait = Duration::zero();
-  } else if (wake != Time::never())
-    wait = std::max(wake - monotonic_now(), Duration::zero());
-  const auto ready = epoll_.wait(events, wait);
-  const size_t count = ready.ok() ? *ready : 0;
-  for (size_t i = 0; i < count; ++i) dispatch(events[i].data.u64);
+  loop_.turn(input_.is_file() ? monotonic_now() : next_timer());
   if (input_.is_file()) on_input();
   on_timers(monotonic_now());
   // While the screen takes nothing the agents get no credit, and read nothing from the ranks.
   if (!writer_->full()) agents_.give_credit();
   // The agents know of a stop before it: else they would take the launcher for gone.
   if (agents_.flush() && std::exchange(suspends_, false)) kill(getpid(), SIGSTOP);
-}
-
-void Launcher::dispatch(uint64_t key) {
-  if (key == kSignals) return on_signals();
-  if (key == kRoom) return (void)writer_->room().drain();
-  if (key == kInput) return on_input();
-  if (key == kCaller) return on_caller();
-  if (key == kControl) return on_control();
-  agents_.dispatch(key - kAgents);
 }
 
 Time Launcher::next_timer() const {
@@ -536,7 +513,7 @@ void Launcher::look(Time now) {
   show_wait(goes_on ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
   if (evolves() && plan_.options.hang_timeout) end_hang(fatal_watch_.look(ends_, now), now);
   agents_.look_for_silence(now);
-  input_.look(epoll_);
+  input_.look();
   // By these looks other hosts know that the launcher lives, to the end.
   look_at_ = goes_on || agents_.any_remote() ? now + kLookPause : Time::never();
   if (look_at_ != Time::never())
@@ -566,14 +543,14 @@ void Launcher::show_wait(const diagnosis::LongWait& wait, Time now) {
 }
 
 void Launcher::on_input() {
-  if (const auto bytes = input_.read(epoll_))
+  if (const auto bytes = input_.read())
     tell(0, agent::Input{.bytes = *bytes, .ends = bytes->empty()});
 }
 
 /// Without its caller nobody wants the job.
 void Launcher::on_caller() {
   if (!caller_->gone()) return;
-  epoll_.remove(caller_->fd());
+  loop_.forget(caller_->fd());
   stopping_.on_caller_gone(running_ > 0, monotonic_now());
 }
 
@@ -984,8 +961,8 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
                                                 .fan_out = plan.options.fan_out,
                                                 .mask = signals.before});
   if (!agents.ok()) return fail(agents.status());
-  auto epoll = io::Epoll::create();
-  if (!epoll.ok()) return fail(epoll.status());
+  auto loop = io::Loop::create();
+  if (!loop.ok()) return fail(loop.status());
   auto writer = screen::ScreenWriter::create();  // a thread: after the fork
   if (!writer.ok()) return fail(writer.status());
   std::shared_ptr<PolicyCommand> policy;
@@ -1000,7 +977,7 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
                     {.logs = std::move(logs).value(),
                      .files = std::move(files),
                      .writer = std::move(writer).value()},
-                    std::move(epoll).value(), std::move(caller), std::move(policy), version);
+                    std::move(loop).value(), std::move(caller), std::move(policy), version);
   return launcher.run(signals.heard);
 }
 

@@ -1,7 +1,6 @@
 #include "launch/preflight.h"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +10,7 @@
 
 #include "agent/agent_process.h"
 #include "agent/messages.h"
-#include "io/event.h"
+#include "io/loop.h"
 #include "io/random.h"
 #include "launch/agents.h"
 #include "launch/hosts.h"
@@ -47,11 +46,11 @@ struct Visit {
 /// Loop-confined.
 class Preflight {
  public:
-  Preflight(const PreflightPlan& plan, const wire::Digest& job, Agents agents, io::Epoll epoll,
+  Preflight(const PreflightPlan& plan, const wire::Digest& job, Agents agents, io::Loop loop,
             const std::function<void(const std::string&)>& progress)
       : plan_(plan),
         agents_(std::move(agents)),
-        epoll_(std::move(epoll)),
+        loop_(std::move(loop)),
         progress_(progress),
         visits_(plan.hosts.size()),
         job_(job) {
@@ -102,7 +101,7 @@ class Preflight {
 
   const PreflightPlan& plan_;
   Agents agents_;
-  io::Epoll epoll_;
+  io::Loop loop_;
   const std::function<void(const std::string&)>& progress_;
   std::vector<Visit> visits_;  ///< By host.
   const wire::Digest job_;
@@ -114,7 +113,7 @@ class Preflight {
 Result<Health> Preflight::run() {
   const Time begin = monotonic_now();
   CORRO_TRY(agents_.listen(
-      epoll_, 0,
+      loop_,
       {.hear =
            [this](const AgentLink& link, const agent::Message& message) {
              std::visit([&](const auto& body) { on(link.host, body); }, message.body);
@@ -266,11 +265,7 @@ std::vector<size_t> Preflight::answering() const {
 // -- the loop -------------------------------------------------------------------------------------
 
 void Preflight::step(Time until) {
-  std::array<epoll_event, 64> events{};
-  const Duration wait = std::max(until - monotonic_now(), Duration::zero());
-  const auto ready = epoll_.wait(events, wait);
-  const size_t count = ready.ok() ? *ready : 0;
-  for (size_t i = 0; i < count; ++i) agents_.dispatch(events[i].data.u64);
+  loop_.turn(until);
   agents_.flush();
 }
 
@@ -402,8 +397,8 @@ Result<Health> check_hosts(const PreflightPlan& plan,
                                                         .version = plan.version,
                                                         .fan_out = plan.hosts.size(),
                                                         .mask = before}));
-  CORRO_ASSIGN(auto epoll, io::Epoll::create());
-  return Preflight(plan, job, std::move(agents), std::move(epoll), progress).run();
+  CORRO_ASSIGN(auto loop, io::Loop::create());
+  return Preflight(plan, job, std::move(agents), std::move(loop), progress).run();
 }
 
 }  // namespace corro::launch

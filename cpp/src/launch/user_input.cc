@@ -1,6 +1,5 @@
 #include "launch/user_input.h"
 
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,26 +17,26 @@ bool is_in_foreground() {
 
 }  // namespace
 
-void UserInput::start(io::Epoll& epoll, uint64_t key) {
-  key_ = key;
+void UserInput::start(io::Loop::Handler handler) {
+  handler_ = std::move(handler);
   state_ = State::kBackground;
-  look(epoll);
+  look();
 }
 
-void UserInput::look(io::Epoll& epoll) {
+void UserInput::look() {
   if (state_ != State::kBackground || !is_in_foreground()) return;
   // epoll takes no files: they can always be read.
-  state_ = epoll.add(STDIN_FILENO, EPOLLIN, key_).ok() ? State::kWatched : State::kFile;
+  state_ = loop_.watch(STDIN_FILENO, EPOLLIN, handler_).ok() ? State::kWatched : State::kFile;
 }
 
-void UserInput::take(uint64_t bytes, io::Epoll& epoll) {
+void UserInput::take(uint64_t bytes) {
   untaken_ -= std::min(bytes, untaken_);
   if (state_ != State::kFull || untaken_ >= agent::kInputCredit) return;
   state_ = State::kBackground;
-  look(epoll);
+  look();
 }
 
-std::optional<std::string> UserInput::read(io::Epoll& epoll) {
+std::optional<std::string> UserInput::read() {
   if (state_ != State::kWatched && state_ != State::kFile) return std::nullopt;
   std::array<char, 4096> buffer{};
   const bool may = is_in_foreground();
@@ -45,13 +44,13 @@ std::optional<std::string> UserInput::read(io::Epoll& epoll) {
   if (count > 0) {
     untaken_ += static_cast<size_t>(count);
     if (untaken_ >= agent::kInputCredit) {
-      if (state_ == State::kWatched) epoll.remove(STDIN_FILENO);
+      if (state_ == State::kWatched) loop_.forget(STDIN_FILENO);
       state_ = State::kFull;
     }
     return std::string(buffer.data(), static_cast<size_t>(count));
   }
   if (may && count < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-  if (state_ == State::kWatched) epoll.remove(STDIN_FILENO);
+  if (state_ == State::kWatched) loop_.forget(STDIN_FILENO);
   // EIO: it went to the background just now.
   state_ = may && (count == 0 || errno != EIO) ? State::kEnded : State::kBackground;
   return state_ == State::kEnded ? std::optional<std::string>("") : std::nullopt;

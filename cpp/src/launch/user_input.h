@@ -11,28 +11,32 @@
 #include <optional>
 #include <string>
 
-#include "io/event.h"
+#include "io/loop.h"
 
 namespace corro::launch {
 
 /// Loop-confined.
 class UserInput {
  public:
-  /// Watches stdin under this key.
-  void start(io::Epoll& epoll, uint64_t key);
+  /// `loop` outlives it.
+  explicit UserInput(io::Loop& loop) : loop_(loop) {}
+
+  /// Has the handler called when there is something to read().
+  void start(io::Loop::Handler handler);
   /// Reads what is there; nothing if there is none now. "" once it has ended.
-  [[nodiscard]] std::optional<std::string> read(io::Epoll& epoll);
+  [[nodiscard]] std::optional<std::string> read();
   /// The rank has taken so many bytes of it: as many more are read.
-  void take(uint64_t bytes, io::Epoll& epoll);
-  /// Looks again whether it may be read: now and then, and always where epoll cannot tell.
-  void look(io::Epoll& epoll);
-  /// It has to be read without epoll having said so: it is a file.
+  void take(uint64_t bytes);
+  /// Looks again whether it may be read: now and then, and always where the loop cannot tell.
+  void look();
+  /// It has to be read without the loop having said so: it is a file.
   [[nodiscard]] bool is_file() const { return state_ == State::kFile; }
 
  private:
   enum class State : uint8_t { kNone, kWatched, kBackground, kFile, kFull, kEnded };
+  io::Loop& loop_;
   State state_ = State::kNone;
-  uint64_t key_ = 0;
+  io::Loop::Handler handler_;
   uint64_t untaken_ = 0;  ///< Bytes that were read, and that the rank has not taken.
 };
 

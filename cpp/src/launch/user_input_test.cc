@@ -11,8 +11,6 @@
 namespace corro::launch {
 namespace {
 
-constexpr uint64_t kKey = 7;
-
 /// Puts something else in the place of standard input.
 class StandardInput {
  public:
@@ -27,20 +25,24 @@ class StandardInput {
 
 /// The launcher's loop around it.
 struct Reader {
-  io::Epoll epoll = io::Epoll::create().value();
-  UserInput input = {};
+  io::Loop loop = io::Loop::create().value();
+  UserInput input{loop};
+  bool readable = false;
   std::string bytes = {};
   bool ended = false;
 
-  Reader() { input.start(epoll, kKey); }
+  Reader() {
+    input.start([this] { readable = true; });
+  }
   /// Has something to do without anybody's word.
   [[nodiscard]] bool ready() {
-    std::array<epoll_event, 4> events{};
-    return input.is_file() || *epoll.wait(events, Duration::zero()) > 0;
+    readable = input.is_file();
+    loop.turn(Time{});
+    return readable;
   }
   void read_all() {
     while (ready()) {
-      const auto read = input.read(epoll);
+      const auto read = input.read();
       ended = ended || (read && read->empty());
       bytes += read.value_or("");
     }
@@ -79,7 +81,7 @@ TEST(UserInput, WhoWritesWaitsUntilTheRankHasTakenWhatWasRead) {
 
   size_t taken = 0;
   while (!reader.ended) {
-    reader.input.take(reader.bytes.size() - taken, reader.epoll);
+    reader.input.take(reader.bytes.size() - taken);
     taken = reader.bytes.size();
     reader.read_all();
     (void)feed(to.get(), rest);
@@ -102,7 +104,7 @@ TEST(UserInput, AFileIsReadAsFarAsTheRankTakesIt) {
   EXPECT_LT(reader.bytes.size(), 2 * agent::kInputCredit);
   EXPECT_FALSE(reader.ended);
   while (!reader.ended) {
-    reader.input.take(agent::kInputCredit, reader.epoll);
+    reader.input.take(agent::kInputCredit);
     reader.read_all();
   }
   EXPECT_TRUE(reader.bytes == text);

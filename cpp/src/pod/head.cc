@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "agent/message_pipe.h"
 #include "agent/silence.h"
 #include "diagnosis/exit_status.h"
+#include "io/loop.h"
 #include "io/signals.h"
 #include "io/socket.h"
 #include "launch/job_signals.h"
@@ -48,12 +48,12 @@ struct Connection {
 class Head {
  public:
   Head(const HeadOptions& options, const wire::Secret& secret, io::Fd listener, secure::Tls tls,
-       io::Epoll epoll, const launch::JobSignals& signals)
+       io::Loop loop, const launch::JobSignals& signals)
       : options_(options),
         job_(wire::digest_of(options.settings.identity.job_uid)),
         listener_(std::move(listener)),
         tls_(std::move(tls)),
-        epoll_(std::move(epoll)),
+        loop_(std::move(loop)),
         signals_(signalfd(-1, &signals.heard, SFD_CLOEXEC | SFD_NONBLOCK)),
         mask_(signals.before),
         board_({.job = options.settings.job,
@@ -65,10 +65,7 @@ class Head {
   int run();
 
  private:
-  enum Source : uint64_t { kListener, kSignals, kFirstConnection };
-
   void step();
-  void dispatch(uint64_t key);
   void accept_some();
   void read(ConnectionId id);
   void on_timers(Time now);
@@ -88,20 +85,20 @@ class Head {
   const wire::Digest job_;
   io::Fd listener_;
   secure::Tls tls_;
-  io::Epoll epoll_;
+  io::Loop loop_;
   io::Fd signals_;
   sigset_t mask_;
   Switchboard board_;
   std::map<ConnectionId, Connection> connections_;
-  ConnectionId last_ = kFirstConnection;
+  ConnectionId last_ = 0;
   pid_t ranks_ = 0;  ///< `corro run`; 0: it does not run.
   Time look_at_ = monotonic_now();
   int signal_ = 0;  ///< By which the end was asked for.
 };
 
 int Head::run() {
-  (void)epoll_.add(listener_.get(), EPOLLIN, kListener);
-  (void)epoll_.add(signals_.get(), EPOLLIN, kSignals);
+  (void)loop_.watch(listener_.get(), EPOLLIN, [this] { accept_some(); });
+  (void)loop_.watch(signals_.get(), EPOLLIN, [this] { on_signals(); });
   while (signal_ == 0 || ranks_ != 0) step();
   return diagnosis::kSignalExit + signal_;
 }
@@ -112,22 +109,14 @@ void Head::step() {
   carry_out_orders();
   std::vector<ConnectionId> over;
   for (auto& [id, connection] : connections_) {
-    connection.pipe.flush_on(epoll_);
+    connection.pipe.flush_on(loop_);
     const bool closes = connection.closes_at != Time::never() &&
                         (!connection.pipe.unsent() || now >= connection.closes_at);
     if (closes || connection.pipe.ended()) over.push_back(id);
   }
   for (const ConnectionId id : over) end(id);
   if (!over.empty()) return;  // What follows from that is done first.
-  std::array<epoll_event, 64> events{};
-  const auto ready = epoll_.wait(events, std::max(look_at_ - now, Duration::zero()));
-  for (size_t i = 0; ready.ok() && i < *ready; ++i) dispatch(events[i].data.u64);
-}
-
-void Head::dispatch(uint64_t key) {
-  if (key == kListener) return accept_some();
-  if (key == kSignals) return on_signals();
-  read(key);
+  loop_.turn(look_at_);
 }
 
 void Head::accept_some() {
@@ -149,7 +138,7 @@ void Head::accept_some() {
                        .tls = tls,
                        .from = address.ok() ? address->to_string() : "somebody",
                        .since = monotonic_now()});
-    if (!place->second.pipe.watch(epoll_, id).ok()) connections_.erase(place);
+    if (!place->second.pipe.watch(loop_, [this, id] { read(id); }).ok()) connections_.erase(place);
   }
 }
 
@@ -310,7 +299,7 @@ void Head::finish(ConnectionId id) {
 void Head::end(ConnectionId id) {
   const auto found = connections_.find(id);
   const ConnectionId partner = found->second.partner;
-  found->second.pipe.unwatch(epoll_);
+  found->second.pipe.unwatch(loop_);
   connections_.erase(found);
   board_.end(id);
   if (partner != 0) finish(partner);
@@ -351,15 +340,15 @@ int run_head(const HeadOptions& options) {
   auto tls = secure::Tls::server(
       [&options](const secure::PodIdentity& who) { return find_key(options.settings, who); });
   if (!tls.ok()) return fail(tls.status());
-  auto epoll = io::Epoll::create();
-  if (!epoll.ok()) return fail(epoll.status());
+  auto loop = io::Loop::create();
+  if (!loop.ok()) return fail(loop.status());
   allow_descriptors();
   const launch::JobSignals signals = launch::block_signals();
   const auto bound = io::local_address(listener->get());
   fmt::print("corro head: listening at {}\n", bound.ok() ? bound->to_string() : options.listen);
   std::fflush(stdout);
   const auto secret = secure::derive_ranks_secret(*key, options.settings.identity.job_uid);
-  Head head(options, secret, std::move(*listener), std::move(*tls), std::move(*epoll), signals);
+  Head head(options, secret, std::move(*listener), std::move(*tls), std::move(*loop), signals);
   return head.run();
 }
 

@@ -33,7 +33,8 @@ void HeadLink::dial(Time now) {
   if (!stream.ok()) return drop(stream.status(), now);
   tls_ = stream->get();
   pipe_.emplace(std::move(*stream));
-  if (const Status watched = pipe_->watch(epoll_, key_); !watched.ok()) return drop(watched, now);
+  const Status watched = pipe_->watch(loop_, [this] { read(); });
+  if (!watched.ok()) return drop(watched, now);
   pipe_->send({{.job = options_.job}, options_.first});
 }
 
@@ -44,7 +45,7 @@ void HeadLink::drop(Status why, Time now) {
 }
 
 void HeadLink::close() {
-  if (pipe_) pipe_->unwatch(epoll_);
+  if (pipe_) pipe_->unwatch(loop_);
   tls_ = nullptr;
   pipe_.reset();
 }
@@ -66,7 +67,7 @@ void HeadLink::read() {
 std::optional<agent::Message> HeadLink::take() { return pipe_ ? pipe_->take() : std::nullopt; }
 
 void HeadLink::tick(Time now) {
-  if (pipe_) pipe_->flush_on(epoll_);
+  if (pipe_) pipe_->flush_on(loop_);
   if (pipe_ && pipe_->ended()) {
     const Status why = pipe_->failure().ok() ? why_ : pipe_->failure();
     drop(why.ok() ? Status(Code::kUnavailable, "it has ended the connection") : why, now);
@@ -95,7 +96,7 @@ void HeadLink::send(const agent::Message& message) {
 }
 
 agent::MessagePipe HeadLink::release() {
-  pipe_->unwatch(epoll_);
+  pipe_->unwatch(loop_);
   agent::MessagePipe pipe = std::move(*pipe_);
   tls_ = nullptr;
   pipe_.reset();

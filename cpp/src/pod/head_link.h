@@ -12,7 +12,7 @@
 #include <string>
 
 #include "agent/message_pipe.h"
-#include "io/event.h"
+#include "io/loop.h"
 #include "io/socket.h"
 #include "pod/settings.h"
 #include "secure/tls_stream.h"
@@ -22,7 +22,7 @@ namespace corro::pod {
 /// Between two LOOKs, by which each side knows of the other.
 inline constexpr Duration kLookPause = std::chrono::seconds(1);
 
-/// Loop-confined. `epoll` outlives it.
+/// Loop-confined; moves no more once it has dialled. `loop` outlives it.
 class HeadLink {
  public:
   struct Options {
@@ -34,11 +34,8 @@ class HeadLink {
   /// Reads the key. The failure says which variable or file is wrong. Blocks on the file.
   static Result<Options> options_of(const PodSettings& settings, agent::MessageBody first);
 
-  HeadLink(Options options, io::Epoll& epoll, uint64_t key)
-      : options_(std::move(options)), epoll_(epoll), key_(key) {}
+  HeadLink(Options options, io::Loop& loop) : options_(std::move(options)), loop_(loop) {}
 
-  /// For an event under `key`.
-  void read();
   /// Dials, sends and notices silence. To be called in each step, and by next_timer().
   void tick(Time now);
   [[nodiscard]] Time next_timer() const;
@@ -54,19 +51,19 @@ class HeadLink {
   void send(const agent::Message& message);
   [[nodiscard]] std::optional<agent::Message> take();
   [[nodiscard]] bool unsent() const { return pipe_ && pipe_->unsent(); }
-  /// Gives the connection away; only READY may have been taken of it.
+  /// Gives the connection away: only READY may have been taken of it.
   [[nodiscard]] agent::MessagePipe release();
   /// Closes the own descriptor alone: to be called in a child that this process has forked.
   void forget();
 
  private:
+  void read();
   void close();
   void dial(Time now);
   void drop(Status why, Time now);
 
   Options options_;
-  io::Epoll& epoll_;
-  uint64_t key_;
+  io::Loop& loop_;
   std::optional<agent::MessagePipe> pipe_;
   secure::TlsStream* tls_ = nullptr;  ///< That of pipe_.
   Time dialled_{}, heard_{}, dial_at_{};

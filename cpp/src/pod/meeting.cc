@@ -29,7 +29,7 @@ void Meeting::open(const wire::Secret& secret) {
     return;
   }
   service_ = std::move(*service);
-  (void)epoll_.add(service_->poll_fd(), EPOLLIN, key_);
+  (void)loop_.watch(service_->poll_fd(), EPOLLIN, [this] { poll(); });
 }
 
 void Meeting::supply(const agent::Record& record) {
@@ -37,10 +37,10 @@ void Meeting::supply(const agent::Record& record) {
 }
 
 void Meeting::poll() {
-  const Status polled = service_ == nullptr ? Status() : service_->poll();
+  const Status polled = service_->poll();
   if (polled.ok()) return;
   fmt::print(stderr, "corro agent: ranks cannot meet here any more: {}\n", polled.message());
-  epoll_.remove(service_->poll_fd());
+  loop_.forget(service_->poll_fd());
   service_.reset();
 }
 

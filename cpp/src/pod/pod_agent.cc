@@ -17,6 +17,7 @@
 #include "agent/processes.h"
 #include "agent/silence.h"
 #include "diagnosis/exit_status.h"
+#include "io/loop.h"
 #include "io/pipe.h"
 #include "io/random.h"
 #include "io/signals.h"
@@ -53,13 +54,13 @@ std::string random_run() {
 /// Loop-confined.
 class PodAgent {
  public:
-  PodAgent(const PodAgentOptions& options, HeadLink::Options link, io::Epoll epoll, io::Fd guard,
+  PodAgent(const PodAgentOptions& options, HeadLink::Options link, io::Loop loop, io::Fd guard,
            io::Fd guarding, const launch::JobSignals& signals)
       : options_(options),
         link_options_(std::move(link)),
-        epoll_(std::move(epoll)),
-        link_(link_options_, epoll_, kLink),
-        meeting_(options.settings.identity.job_uid, epoll_, kMeeting,
+        loop_(std::move(loop)),
+        link_(link_options_, loop_),
+        meeting_(options.settings.identity.job_uid, loop_,
                  [this](const agent::Record& record) { link_.send(record); }),
         hosts_(options.settings.hostfile),
         guard_(std::move(guard)),
@@ -70,7 +71,6 @@ class PodAgent {
   int run();
 
  private:
-  enum Source : uint64_t { kLink, kSignals, kMeeting };
   enum class State : uint8_t { kWorking, kAsking, kEnding };
 
   [[nodiscard]] bool has_command() const {
@@ -81,7 +81,6 @@ class PodAgent {
   }
   Status start_command();
   void step();
-  void dispatch(uint64_t key);
   void on_signals();
   void on_signal(int signal);
   void on_children();
@@ -102,7 +101,7 @@ class PodAgent {
 
   const PodAgentOptions& options_;
   HeadLink::Options link_options_;
-  io::Epoll epoll_;
+  io::Loop loop_;
   HeadLink link_;
   Meeting meeting_;
   HostfileWatch hosts_;
@@ -128,7 +127,7 @@ class PodAgent {
 };
 
 int PodAgent::run() {
-  (void)epoll_.add(signals_.get(), EPOLLIN, kSignals);
+  (void)loop_.watch(signals_.get(), EPOLLIN, [this] { on_signals(); });
   if (has_command()) {
     if (const Status started = start_command(); !started.ok()) {
       fmt::print(stderr, "corro agent: {}\n", started.message());
@@ -161,16 +160,8 @@ void PodAgent::step() {
   stop_command(now);
   Time wake = std::min(link_.next_timer(), stop_at_);
   if (state_ == State::kEnding) wake = std::min(wake, now + kEndPause);
-  std::array<epoll_event, 8> events{};
-  const auto ready = epoll_.wait(events, std::max(wake - now, Duration::zero()));
-  for (size_t i = 0; ready.ok() && i < *ready; ++i) dispatch(events[i].data.u64);
+  loop_.turn(wake);
   while (const auto message = link_.take()) hear(*message);
-}
-
-void PodAgent::dispatch(uint64_t key) {
-  if (key == kLink) return link_.read();
-  if (key == kMeeting) return meeting_.poll();
-  on_signals();
 }
 
 /// Waits for a head that was lost only so long, if anything depends on it.
@@ -401,11 +392,11 @@ int run_pod_agent(const PodAgentOptions& options) {
   }
   auto link = HeadLink::options_of(options.settings, std::move(enlist));
   if (!link.ok()) return fail(link.status());
-  auto epoll = io::Epoll::create();
-  if (!epoll.ok()) return fail(epoll.status());
+  auto loop = io::Loop::create();
+  if (!loop.ok()) return fail(loop.status());
   auto pipe = io::make_pipe();
   if (!pipe.ok()) return fail(pipe.status());
-  PodAgent agent(options, std::move(*link), std::move(*epoll), std::move(pipe->read),
+  PodAgent agent(options, std::move(*link), std::move(*loop), std::move(pipe->read),
                  std::move(pipe->write), signals);
   return agent.run();
 }

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <memory>
 #include <set>
 
 #include "agent/silence.h"
+#include "io/loop.h"
 #include "io/random.h"
 #include "io/signals.h"
 #include "launch/job_signals.h"
@@ -32,12 +32,13 @@ constexpr Duration kKeyPatience = std::chrono::seconds(10);
 class RemoteShell {
  public:
   RemoteShell(const PodSettings& settings, const SshRequest& request, HeadLink::Options link,
-              io::Epoll epoll, std::unique_ptr<screen::ScreenWriter> writer, const sigset_t& heard)
+              io::Loop loop, std::unique_ptr<screen::ScreenWriter> writer, const sigset_t& heard)
       : settings_(settings),
         request_(request),
-        epoll_(std::move(epoll)),
-        link_(std::move(link), epoll_, kLink),
+        loop_(std::move(loop)),
+        link_(std::move(link), loop_),
         writer_(std::move(writer)),
+        input_(loop_),
         signals_(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK)),
         about_{.job = wire::digest_of(settings.identity.job_uid), .rank = 0, .incarnation = 1} {
     io::fill_random(about_.member);
@@ -46,11 +47,9 @@ class RemoteShell {
   int run();
 
  private:
-  enum Source : uint64_t { kLink, kSignals, kInput, kRoom };
   enum class State : uint8_t { kWaiting, kRunning, kDraining, kOver };
 
   void step();
-  void dispatch(uint64_t key);
   void on_timers(Time now);
   void on_input();
   void on_signals();
@@ -64,7 +63,7 @@ class RemoteShell {
 
   const PodSettings& settings_;
   const SshRequest& request_;
-  io::Epoll epoll_;
+  io::Loop loop_;
   HeadLink link_;
   std::unique_ptr<screen::ScreenWriter> writer_;
   launch::UserInput input_;
@@ -81,8 +80,8 @@ class RemoteShell {
 };
 
 int RemoteShell::run() {
-  (void)epoll_.add(signals_.get(), EPOLLIN, kSignals);
-  (void)epoll_.add(writer_->room().fd(), EPOLLIN, kRoom);
+  (void)loop_.watch(signals_.get(), EPOLLIN, [this] { on_signals(); });
+  (void)loop_.watch(writer_->room().fd(), EPOLLIN, [this] { (void)writer_->room().drain(); });
   while (state_ != State::kOver) step();
   // Whoever reads the output may have gone, or may be slow: then this waits as ssh would.
   while (!writer_->empty()) step();
@@ -92,13 +91,9 @@ int RemoteShell::run() {
 void RemoteShell::step() {
   const Time now = monotonic_now();
   if (state_ != State::kOver) on_timers(now);
-  std::array<epoll_event, 8> events{};
   Time wake = state_ == State::kOver ? Time::never() : std::min(link_.next_timer(), look_at_);
   if (input_.is_file()) wake = now;
-  const Duration wait =
-      wake == Time::never() ? Duration(-1) : std::max(wake - now, Duration::zero());
-  const auto ready = epoll_.wait(events, wait);
-  for (size_t i = 0; ready.ok() && i < *ready; ++i) dispatch(events[i].data.u64);
+  loop_.turn(wake);
   if (input_.is_file()) on_input();
   while (state_ != State::kOver) {
     const auto message = link_.take();
@@ -106,13 +101,6 @@ void RemoteShell::step() {
     hear(*message);
   }
   give_credit();
-}
-
-void RemoteShell::dispatch(uint64_t key) {
-  if (key == kLink) return link_.read();
-  if (key == kSignals) return on_signals();
-  if (key == kInput) return on_input();
-  (void)writer_->room().drain();
 }
 
 void RemoteShell::on_timers(Time now) {
@@ -127,7 +115,7 @@ void RemoteShell::on_timers(Time now) {
   if (now < look_at_) return;
   look_at_ = now + kLookPause;
   link_.send(agent::Look{});
-  input_.look(epoll_);
+  input_.look();
   if (state_ != State::kWaiting || said_news_ || now < begun_ + kNewsAfter) return;
   said_news_ = true;
   const std::string why = link_.is_there()
@@ -137,8 +125,7 @@ void RemoteShell::on_timers(Time now) {
 }
 
 void RemoteShell::on_input() {
-  if (const auto bytes = input_.read(epoll_))
-    tell(agent::Input{.bytes = *bytes, .ends = bytes->empty()});
+  if (const auto bytes = input_.read()) tell(agent::Input{.bytes = *bytes, .ends = bytes->empty()});
 }
 
 void RemoteShell::on_signals() {
@@ -169,7 +156,7 @@ void RemoteShell::begin() {
       .environment = std::move(handed_on),
       .adds_environment = true,
       .input = request_.no_input ? agent::StandardInput::kNone : agent::StandardInput::kSent});
-  if (!request_.no_input) input_.start(epoll_, kInput);
+  if (!request_.no_input) input_.start([this] { on_input(); });
 }
 
 void RemoteShell::hear(const agent::Message& message) {
@@ -182,7 +169,7 @@ void RemoteShell::hear(const agent::Message& message) {
   } else if (const auto* refused = std::get_if<agent::Refused>(&body)) {
     fail(refused->why);
   } else if (const auto* credit = std::get_if<agent::Credit>(&body)) {
-    input_.take(credit->bytes, epoll_);
+    input_.take(credit->bytes);
   } else if (const auto* ended = std::get_if<agent::Ended>(&body)) {
     on_end(*ended);
   } else if (const auto* end = std::get_if<agent::OutputEnd>(&body)) {
@@ -234,11 +221,11 @@ int run_remote_shell(const PodSettings& settings, const SshRequest& request) {
   auto link = HeadLink::options_of(settings, agent::Reach{.host = request.host});
   if (!link.ok()) return refuse(link.status());
   const launch::JobSignals signals = launch::block_signals();
-  auto epoll = io::Epoll::create();
-  if (!epoll.ok()) return refuse(epoll.status());
+  auto loop = io::Loop::create();
+  if (!loop.ok()) return refuse(loop.status());
   auto writer = screen::ScreenWriter::create();
   if (!writer.ok()) return refuse(writer.status());
-  RemoteShell shell(settings, request, std::move(*link), std::move(*epoll), std::move(*writer),
+  RemoteShell shell(settings, request, std::move(*link), std::move(*loop), std::move(*writer),
                     signals.heard);
   return shell.run();
 }

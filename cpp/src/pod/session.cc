@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include "agent/agent.h"
@@ -17,15 +16,12 @@ namespace {
 
 /// The connection, once the head has joined it with that of the remote shell.
 Result<agent::MessagePipe> meet(const HeadLink::Options& options) {
-  CORRO_ASSIGN(io::Epoll epoll, io::Epoll::create());
-  HeadLink link(options, epoll, 0);
+  CORRO_ASSIGN(io::Loop loop, io::Loop::create());
+  HeadLink link(options, loop);
   const Time until = monotonic_now() + agent::kSilence;
-  std::array<epoll_event, 4> events{};
   for (Time now = monotonic_now(); now < until; now = monotonic_now()) {
     link.tick(now);
-    const Time wake = std::min(until, link.next_timer());
-    CORRO_ASSIGN(const size_t count, epoll.wait(events, std::max(wake - now, Duration::zero())));
-    if (count > 0) link.read();
+    loop.turn(std::min(until, link.next_timer()));
     while (const auto message = link.take()) {
       if (std::holds_alternative<agent::Ready>(message->body)) return link.release();
       if (const auto* refused = std::get_if<agent::Refused>(&message->body))
