@@ -1,12 +1,6 @@
-// The agent: the ranks of one host as processes. It starts them, carries their output, reaps them,
-// ends what they leave and who is no member of the epoch (membership.h), and does what its
-// commander says (messages.h); it decides nothing.
-//
-//   watching   starts ranks, reads their output while the commander gives credit, says who ended
-//   fencing    from FENCE: what ranks have left running may go on for its grace; then it is killed
-//   draining   reads the output that is still on its way: until every stream is closed, or for
-//              0.3 s with credit. RELEASE leads here at once, and what is left goes on
-//   fenced     every end was said again, and FENCED; it returns once that is written
+// The agent: the ranks of one host as processes. It starts them, carries their output while the
+// commander gives credit, reaps them, and does what its commander says (messages.h). What follows
+// from what, its course knows (agent_course.h); this carries it out.
 //
 // When the commander is gone it kills everything and returns, in whatever state it is. One on
 // another host takes a commander of whom it hears nothing for 10 s for gone (silence.h).

@@ -6,36 +6,23 @@
 
 namespace corro::agent {
 
-Result<RankProcess*> RankGroup::start(const Subject& about, const WorkerSpec& spec) {
+Result<pid_t> RankGroup::start(const WorkerSpec& spec) {
   CORRO_ASSIGN(Worker worker, start_worker(spec, signal_mask_));
-  ranks_.push_back(std::make_unique<RankProcess>(about, std::move(worker)));
+  ranks_.push_back(std::make_unique<RankProcess>(std::move(worker)));
+  const RankProcess& rank = *ranks_.back();
   // Told at the edge: while nothing waits to be written nobody asks.
-  if (const int input = ranks_.back()->input_fd(); input >= 0)
+  if (const int input = rank.input_fd(); input >= 0)
     CORRO_TRY(loop_.watch(input, EPOLLOUT, [] {}, io::Trigger::kEdge));
-  if (paused_) return ranks_.back().get();
-  for (const io::Output stream : io::kOutputs) CORRO_TRY(watch(*ranks_.back(), stream));
-  return ranks_.back().get();
+  if (paused_) return rank.pid();
+  for (const io::Output stream : io::kOutputs) CORRO_TRY(watch(ranks_.size() - 1, stream));
+  return rank.pid();
 }
 
-RankProcess* RankGroup::find(pid_t pid) {
+std::optional<size_t> RankGroup::find(pid_t pid) const {
   const auto found = std::ranges::find_if(
       ranks_, [&](const auto& rank) { return rank->running() && rank->pid() == pid; });
-  return found == ranks_.end() ? nullptr : found->get();
-}
-
-RankProcess* RankGroup::find(const Subject& about) {
-  const auto found =
-      std::ranges::find_if(ranks_, [&](const auto& rank) { return rank->about() == about; });
-  return found == ranks_.end() ? nullptr : found->get();
-}
-
-RankProcess* RankGroup::find_rank(int rank) {
-  RankProcess* found = nullptr;
-  for (const auto& one : ranks_) {
-    const bool is_newer = found == nullptr || one->about().epoch > found->about().epoch;
-    if (one->rank() == rank && one->about().epoch != kNoEpochYet && is_newer) found = one.get();
-  }
-  return found;
+  if (found == ranks_.end()) return std::nullopt;
+  return static_cast<size_t>(found - ranks_.begin());
 }
 
 bool RankGroup::any_output() const {
@@ -68,19 +55,20 @@ void RankGroup::pause() {
 Status RankGroup::resume() {
   paused_ = false;
   Status first;
-  for (const auto& rank : ranks_) {
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (const io::Output stream : io::kOutputs) {
-      const Status status = watch(*rank, stream);
+      const Status status = watch(rank, stream);
       if (first.ok()) first = status;
     }
   }
   return first;
 }
 
-Status RankGroup::watch(RankProcess& rank, io::Output stream) {
-  if (rank.fd(stream) < 0) return {};
-  return loop_.watch(rank.fd(stream), EPOLLIN, [this, &rank, stream] { printed_(rank, stream); })
-      .with_context(fmt::format("output of rank {} is lost", rank.rank()));
+Status RankGroup::watch(size_t rank, io::Output stream) {
+  const int fd = ranks_[rank]->fd(stream);
+  if (fd < 0) return {};
+  return loop_.watch(fd, EPOLLIN, [this, rank, stream] { printed_(rank, stream); })
+      .with_context(fmt::format("output of process {} is lost", ranks_[rank]->pid()));
 }
 
 }  // namespace corro::agent

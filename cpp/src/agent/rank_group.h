@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "agent/rank_process.h"
@@ -15,25 +16,18 @@ namespace corro::agent {
 /// Loop-confined. `loop` outlives it.
 class RankGroup {
  public:
-  /// Called when a rank has printed something.
-  using Printed = std::function<void(RankProcess&, io::Output)>;
+  /// Called when a rank, by its number, has printed something.
+  using Printed = std::function<void(size_t, io::Output)>;
   RankGroup(const sigset_t& signal_mask, io::Loop& loop, Printed printed)
       : signal_mask_(signal_mask), loop_(loop), printed_(std::move(printed)) {}
 
-  /// Starts a rank and watches its output; if the others are paused, from resume() on. The loop
-  /// turns when its standard input takes bytes again.
-  Result<RankProcess*> start(const Subject& about, const WorkerSpec& spec);
-  /// The running rank with this pid, or null.
-  [[nodiscard]] RankProcess* find(pid_t pid);
-  /// Whom a message is about; null if it was started no more or not yet.
-  [[nodiscard]] RankProcess* find(const Subject& about);
-  /// The rank of this number in an epoch, or null; of several that of the newest epoch.
-  [[nodiscard]] RankProcess* find_rank(int rank);
-
-  template <typename Visit>
-  void for_each(const Visit& visit) const {
-    for (const auto& rank : ranks_) visit(*rank);
-  }
+  /// Starts the next rank, watches its output, and returns its pid; if the others are paused, it is
+  /// watched from resume() on. The loop turns when its standard input takes bytes again.
+  Result<pid_t> start(const WorkerSpec& spec);
+  [[nodiscard]] RankProcess& operator[](size_t rank) { return *ranks_[rank]; }
+  [[nodiscard]] size_t size() const { return ranks_.size(); }
+  /// The running rank with this pid.
+  [[nodiscard]] std::optional<size_t> find(pid_t pid) const;
 
   [[nodiscard]] bool any_output() const;
   void send(int signal) const;
@@ -44,7 +38,7 @@ class RankGroup {
   Status resume();
 
  private:
-  Status watch(RankProcess& rank, io::Output stream);
+  Status watch(size_t rank, io::Output stream);
 
   sigset_t signal_mask_;
   io::Loop& loop_;

@@ -25,11 +25,9 @@ obs::ProcessSnapshot shortened(obs::ProcessSnapshot process) {
 
 }  // namespace
 
-RankProcess::RankProcess(const Subject& about, Worker worker)
-    : about_(about),
-      streams_{std::move(worker.out), std::move(worker.err), std::move(worker.result)},
+RankProcess::RankProcess(Worker worker)
+    : streams_{std::move(worker.out), std::move(worker.err), std::move(worker.result)},
       in_(std::move(worker.in)) {
-  end_.rank = about.rank;
   end_.pid = worker.pid;
 }
 
@@ -80,18 +78,11 @@ void RankProcess::set_terminal_size(io::Output stream, const winsize& size) cons
 void RankProcess::set_ended(int status, bool stopped) {
   end_.ended = true;
   end_.status = status;
-  end_.stopped = stopped || fenced_;
+  end_.stopped = stopped;
 }
 
-void RankProcess::enter(uint32_t epoch, int32_t rank) {
-  about_.epoch = epoch;
-  about_.rank = rank;
-  end_.rank = rank;
-}
-
-void RankProcess::fence() {
+void RankProcess::kill_all() {
   if (!running()) return;
-  fenced_ = true;
   const std::vector<pid_t> below = descendants_of(pid());
   send(SIGKILL);
   for (const pid_t process : below) kill(process, SIGKILL);

@@ -4,9 +4,6 @@
 // open. Its flight recorder comes with its hello, and can be read after its end, too. A rank for
 // which another one waited in vain is asked where it is: the error that it had printed until then
 // is kept, since what it prints while it is stopped is no cause.
-//
-// Its number and its epoch change when a new epoch begins in which it is a member. One that is none
-// is fenced: it is killed, and what it prints or how it ends is nobody's concern from then on.
 #pragma once
 
 #include <array>
@@ -26,11 +23,8 @@ namespace corro::agent {
 /// Loop-confined.
 class RankProcess {
  public:
-  RankProcess(const Subject& about, Worker worker);
+  explicit RankProcess(Worker worker);
 
-  /// For messages about it.
-  [[nodiscard]] const Subject& about() const { return about_; }
-  [[nodiscard]] int rank() const { return end_.rank; }
   [[nodiscard]] pid_t pid() const { return end_.pid; }
   [[nodiscard]] bool running() const { return !end_.ended; }
   /// The process with the engine: it may be a child of the worker, such as a shell script that
@@ -60,30 +54,25 @@ class RankProcess {
   /// asked before. What it prints about its end from now on is no cause.
   void ask();
 
-  /// A new epoch has begun, in which it has this number.
-  void enter(uint32_t epoch, int32_t rank);
-  /// It is no member: kills it, and what is below it now. A process that has left its parent is
-  /// ended with the others by FENCE.
-  void fence();
-  [[nodiscard]] bool fenced() const { return fenced_; }
+  /// Kills it, and what is below it now. A process that has left its parent is ended with the others
+  /// by FENCE.
+  void kill_all();
 
-  /// `stopped`: it had been told that the job is being ended.
+  /// `stopped`: it had been told that the job is being ended, or was killed by its agent.
   void set_ended(int status, bool stopped);
   void set_out_of_memory(std::string limit) { end_.out_of_memory = std::move(limit); }
-  /// What is known now, with the crash read from stderr and the flight recorder read again: of its
+  /// What is known now, but for its number, with the crash read from stderr and the flight recorder read again: of its
   /// operations the one that tells most and the last one.
   [[nodiscard]] diagnosis::RankEnd describe() const;
   /// The same of a rank that runs, and whether a signal has stopped it.
   [[nodiscard]] diagnosis::RankEnd look() const;
 
  private:
-  Subject about_;
   diagnosis::RankEnd end_;
   std::array<io::Fd, io::kOutputs.size()> streams_;  ///< By io::Output.
   io::Fd in_, flight_;
   std::string input_;        ///< Not written yet.
   bool input_ends_ = false;  ///< After it.
-  bool fenced_ = false;
   std::optional<Whereabouts> asked_;
   std::string stderr_tail_;
 };

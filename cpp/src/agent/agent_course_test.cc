@@ -1,0 +1,168 @@
+#include "agent/agent_course.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace corro::agent {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+const wire::Digest kJob = wire::digest_of("job");
+
+MemberUuid uuid(int number) { return {static_cast<std::byte>(number + 1)}; }
+
+Subject rank(int number, uint32_t epoch = 0) {
+  return {.job = kJob, .epoch = epoch, .rank = number, .member = uuid(number), .incarnation = 1};
+}
+
+Message to_all(uint32_t epoch, MessageBody body) {
+  return {{.job = kJob, .epoch = epoch}, std::move(body)};
+}
+
+/// Ranks 0 and 1 of a job run on this host, which has `members` in its first epoch.
+class AgentCourseTest : public testing::Test {
+ protected:
+  AgentCourseTest() {
+    EXPECT_TRUE(course_.accepts(rank(0)));
+    for (const int number : {0, 1}) course_.on_start(rank(number), 100 + number);
+    (void)told();
+  }
+
+  /// The orders in words.
+  std::string told() {
+    std::string text;
+    for (const AgentOrder& order : course_.take_orders()) text += std::visit(Words(), order) + ";";
+    return text;
+  }
+  std::string hear(const Message& message) {
+    if (!course_.accepts(message.about)) return "dropped";
+    course_.hear(message, now_);
+    return told();
+  }
+  static Members members(std::vector<int> numbers) {
+    Members list{.hosts = {"node1"}, .members = {}};
+    for (const int number : numbers) {
+      const auto place = static_cast<int32_t>(list.members.size());
+      list.members.push_back({.rank = place, .uuid = uuid(number), .incarnation = 1, .host = 0});
+    }
+    return list;
+  }
+
+  struct Words {
+    std::string operator()(const Say& say) const {
+      if (const auto* trouble = std::get_if<Trouble>(&say.message.body)) return trouble->text;
+      return "say " + std::to_string(say.message.body.index());
+    }
+    std::string operator()(const Report& report) const {
+      return (report.ended ? "ended " : "seen ") + std::to_string(report.rank);
+    }
+    std::string operator()(const SendSignal& signal) const {
+      return "signal " + std::to_string(signal.number);
+    }
+    std::string operator()(const KillRank& kill) const {
+      return "kill " + std::to_string(kill.rank);
+    }
+    std::string operator()(const KillRest&) const { return "kill rest"; }
+    std::string operator()(const PrepareWorker& prepare) const {
+      return "prepare " + std::to_string(prepare.rank);
+    }
+    std::string operator()(const StartEpoch& start) const {
+      return "epoch of " + std::to_string(start.size);
+    }
+    std::string operator()(const CommitWorker& commit) const {
+      return "commit " + std::to_string(commit.rank) + " as " + std::to_string(commit.number);
+    }
+    std::string operator()(const Supply&) const { return "supply"; }
+    std::string operator()(const EndRank& end) const { return "end " + std::to_string(end.number); }
+  };
+
+  Time now_{};
+  AgentCourse course_{"node1", /*far=*/true, now_};
+};
+
+TEST_F(AgentCourseTest, ANewEpochTellsItsMembersAndEndsWhoIsNone) {
+  EXPECT_EQ(hear(to_all(0, members({0, 1}))), "");
+  EXPECT_EQ(hear(to_all(1, Prepare{.why = "a rank is lost"})), "prepare 0;prepare 1;");
+  const std::string begun = hear(to_all(1, members({1})));
+  EXPECT_THAT(begun, HasSubstr("epoch of 1;rank 0 is not a member of epoch 1: its process 100 on "
+                               "node1 was ended;kill 0;commit 1 as 0;"));
+  EXPECT_EQ(course_.about(1).rank, 0);
+  EXPECT_EQ(course_.find_number(0), 1U) << "not the one that had this number before";
+  EXPECT_TRUE(course_.is_fenced(0));
+}
+
+TEST_F(AgentCourseTest, WhatIsOfAnOlderEpochOrAnotherJobIsDropped) {
+  (void)hear(to_all(1, members({0, 1})));
+  EXPECT_EQ(hear(to_all(0, Signal{.number = SIGKILL})), "dropped");
+  Message other = to_all(1, Signal{.number = SIGKILL});
+  other.about.job = wire::digest_of("other");
+  EXPECT_EQ(hear(other), "dropped");
+}
+
+TEST_F(AgentCourseTest, AProcessThatIsNoMemberIsNotStarted) {
+  (void)hear(to_all(1, members({0, 1})));
+  EXPECT_FALSE(course_.admit(rank(2, 1)).ok());
+  Subject joiner = rank(2);
+  joiner.epoch = kNoEpochYet;
+  EXPECT_TRUE(course_.admit(joiner).ok());
+}
+
+TEST_F(AgentCourseTest, WhoHasEndedWellAndHasNeverJoinedIsWaitedForByNobody) {
+  (void)hear(to_all(0, members({0, 1})));
+  course_.on_end(0, /*well=*/true);
+  course_.on_end(1, /*well=*/false);
+  EXPECT_EQ(told(), "ended 0;ended 1;");
+  const auto never = [](int32_t) { return false; };
+  course_.tell_departures(never, /*anything_left=*/true);
+  EXPECT_EQ(told(), "") << "what is left may join for it";
+  course_.tell_departures(never, /*anything_left=*/false);
+  EXPECT_THAT(told(), testing::StartsWith("end 0;say "));
+  course_.tell_departures(never, /*anything_left=*/false);
+  EXPECT_EQ(told(), "") << "once";
+}
+
+TEST_F(AgentCourseTest, WhatIsLeftHasItsGraceAndIsKilledThen) {
+  course_.on_end(0, true);
+  (void)told();
+  EXPECT_EQ(hear(to_all(0, Fence{.grace = milliseconds(500)})), "");
+  course_.see_rest(/*left=*/true, now_ + milliseconds(499));
+  EXPECT_EQ(told(), "");
+  course_.see_rest(true, now_ + milliseconds(500));
+  EXPECT_EQ(told(), "kill rest;");
+  EXPECT_TRUE(course_.ending());
+  course_.see_rest(false, now_ + milliseconds(510));
+  EXPECT_EQ(course_.state(), AgentCourse::State::kDraining);
+  course_.drain(/*open=*/true, /*held=*/false, now_ + milliseconds(520));
+  EXPECT_EQ(told(), "") << "output is on its way";
+  course_.drain(true, /*held=*/true, now_ + seconds(10));
+  EXPECT_EQ(told(), "") << "and nobody reads it";
+  course_.resume(now_ + seconds(10));
+  course_.drain(true, false, now_ + seconds(10) + milliseconds(300));
+  EXPECT_THAT(told(), testing::StartsWith("ended 0;say "));
+  EXPECT_EQ(course_.state(), AgentCourse::State::kFenced);
+}
+
+TEST_F(AgentCourseTest, WhatCannotBeKilledIsSaid) {
+  (void)hear(to_all(0, Fence{}));
+  course_.see_rest(true, now_ + seconds(3));
+  course_.drain(false, false, now_ + seconds(3));
+  const auto orders = course_.take_orders();
+  ASSERT_EQ(orders.size(), 1U);
+  EXPECT_TRUE(std::get<Fenced>(std::get<Say>(orders[0]).message.body).left);
+}
+
+TEST_F(AgentCourseTest, TheCommanderIsGoneAfterTenSecondsUnlessCtrlZHasStoppedIt) {
+  EXPECT_EQ(course_.silent_at(), now_ + kSilence);
+  course_.hear_life(now_ + seconds(5));
+  EXPECT_EQ(course_.silent_at(), now_ + seconds(5) + kSilence);
+  (void)hear(to_all(0, Signal{.number = SIGTSTP}));
+  EXPECT_EQ(course_.silent_at(), Time::never());
+}
+
+}  // namespace
+}  // namespace corro::agent
