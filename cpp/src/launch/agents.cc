@@ -204,9 +204,9 @@ void Agents::send_all(const agent::Message& message) {
   for (const AgentLink& link : links_) send(link.host, message);
 }
 
-void Agents::pass_on(const AgentLink& from, const agent::Message& message) {
+void Agents::pass_on(size_t from, const agent::Message& message) {
   for (const AgentLink& link : links_)
-    if (link.host != from.host) send(link.host, message);
+    if (link.host != from) send(link.host, message);
 }
 
 void Agents::give_credit() {

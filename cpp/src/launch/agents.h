@@ -93,7 +93,7 @@ class Agents {
   void send_all(const agent::MessageBody& body);
   void send_all(const agent::Message& message);
   /// To all but one.
-  void pass_on(const AgentLink& from, const agent::Message& message);
+  void pass_on(size_t from, const agent::Message& message);
   /// As much more output may come as was taken.
   void give_credit();
   /// Hosts of which nothing was heard for agent::kSilence are lost: one that was cut off sends no

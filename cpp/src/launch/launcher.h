@@ -2,8 +2,9 @@
 // on, and has all ranks stopped when one fails.
 //
 //   meeting    where other hosts take part: until all is known that their ranks need (meeting.h)
-//   running    one loop over the agents' messages, signals and timers; when ranks are told to stop,
-//              and how, is Stopping's. While the job is being ended, the ranks' stderr is held back
+//   running    one loop over the agents' messages, signals and timers. What follows from them is
+//              JobCourse's; it is carried out here. While the job is being ended, the ranks' stderr
+//              is held back
 //   fencing    no rank runs: the agents end what they left running, half a second later if nobody
 //              asked for the end, and send the output that is still on its way
 //   ended      the verdict is made and printed

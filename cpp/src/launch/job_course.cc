@@ -1,0 +1,366 @@
+#include "launch/job_course.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "diagnosis/exit_status.h"
+#include "diagnosis/flight_text.h"
+#include "io/signals.h"
+
+namespace corro::launch {
+namespace {
+
+using diagnosis::RankEnd;
+
+constexpr Duration kOrphanGrace =
+    std::chrono::milliseconds(500);  ///< For what a finished rank left running.
+
+/// How a rank's process has ended, for its event; "" if all was well.
+std::string describe_status(const RankEnd& end) {
+  if (diagnosis::ended_well(end)) return "";
+  if (WIFSIGNALED(end.status)) return "killed by " + io::signal_name(WTERMSIG(end.status));
+  return fmt::format("status {}", diagnosis::exit_code(end.status));
+}
+
+/// As what a rank has done.
+std::string describe_end(const RankEnd& end) {
+  if (diagnosis::ended_well(end)) return "has done its work";
+  return (WIFSIGNALED(end.status) ? "was " : "ended with ") + describe_status(end);
+}
+
+EventKind kind_of(Epochs::News::Kind kind) {
+  using Kind = Epochs::News::Kind;
+  if (kind == Kind::kPolicy) return EventKind::kPolicy;
+  return kind == Kind::kBegun ? EventKind::kEpoch : EventKind::kPrepare;
+}
+
+}  // namespace
+
+JobCourse::JobCourse(const JobFacts& job, std::vector<agent::Subject> members, Options options,
+                     Time now)
+    : options_(std::move(options)),
+      job_(members[0].job),
+      started_(now),
+      members_(job, std::move(members), options_.elastic),
+      ends_(members_.places()),
+      hang_watch_(options_.long_wait),
+      fatal_watch_(options_.hang_timeout) {
+  for (const JobHost& host : job.hosts) hosts_.push_back(host.name);
+  for (size_t place = 0; place < ends_.size(); ++place) {
+    ends_[place].rank = static_cast<int>(place);
+    ends_[place].ended = true;
+  }
+}
+
+void JobCourse::begin(Time now) {
+  begun_ = true;
+  for (size_t place = 0; place < members_.size(); ++place) start_rank(place);
+  order(TellAll{members_.announce()});
+  stopping_.start(options_.timeout, now);
+}
+
+void JobCourse::start_rank(size_t place) {
+  const Seat seat = members_.seat(place);
+  ends_[place] = {};
+  ends_[place].rank = seat.rank;
+  if (options_.several_hosts) ends_[place].host = hosts_[seat.host];
+  ++running_;
+  order(StartRank{members_.subject(place), seat, members_.joins(place)});
+}
+
+// -- what happens ---------------------------------------------------------------------------------
+
+std::optional<size_t> JobCourse::place_of(size_t host, const agent::Subject& about) const {
+  const auto place = members_.place_of(about);
+  return place && host_of(*place) == host ? place : std::nullopt;
+}
+
+void JobCourse::hear(size_t host, const agent::Message& message, Time now) {
+  const auto place = place_of(host, message.about);
+  if (!place) return;
+  if (std::holds_alternative<agent::Left>(message.body)) order(TellAll{message, host});
+  std::visit([&](const auto& body) { on(*place, body, now); }, message.body);
+}
+
+void JobCourse::on(size_t place, const agent::Started& started, Time /*now*/) {
+  ends_[place].pid = started.pid;
+  emit(EventKind::kStarted, place);
+  if (options_.verbose)
+    order(Note{
+        fmt::format("corro: rank {} has pid {}\n", members_.subject(place).rank, started.pid)});
+}
+
+/// A process was not started. The job does not need one that joins.
+void JobCourse::on(size_t place, const agent::Refused& refused, Time now) {
+  const std::string why = options_.several_hosts
+                              ? fmt::format("host {}: {}", hosts_[host_of(place)], refused.why)
+                              : refused.why;
+  if (!members_.joins(place)) return refuse(why);
+  RankEnd& end = ends_[place];
+  if (std::exchange(end.ended, true)) return;
+  --running_;
+  note(fmt::format("rank {} does not start: {}", place, why));
+  if (evolves()) carry_out(members_.end(place, /*well=*/false, why, false, now), now);
+}
+
+void JobCourse::on(size_t place, const agent::Joined& /*joined*/, Time now) {
+  emit(EventKind::kJoined, place);
+  const double after = std::chrono::duration<double>(now - started_).count();
+  if (options_.verbose)
+    order(Note{
+        fmt::format("corro: rank {} joins after {:.2f} s\n", members_.subject(place).rank, after)});
+}
+
+/// Takes what an agent says of a rank, whose operations have the times of the agent's clock.
+void JobCourse::learn(size_t place, const RankEnd& said, Duration clock, Time now) {
+  RankEnd& known = ends_[place];
+  const Time when = known.ended ? known.when : now;
+  const std::string host = std::move(known.host);
+  known = said;
+  known.rank = static_cast<int>(place);
+  known.when = when;
+  known.host = host;
+  if (!known.flight) return;
+  const auto ahead = (now.since_start - clock).count();
+  for (obs::OpSnapshot& op : known.flight->recent) {
+    op.waiting_for = members_.place_of_rank(op.waiting_for);
+    for (uint64_t* stamp : {&op.queued_ns, &op.started_ns, &op.done_ns})
+      if (*stamp != 0) *stamp += static_cast<uint64_t>(ahead);
+  }
+}
+
+void JobCourse::on(size_t place, const agent::Ended& ended, Time now) {
+  const bool first = !ends_[place].ended;
+  learn(place, ended.end, ended.clock, now);
+  if (!first) return;
+  --running_;
+  emit(EventKind::kEnded, place, describe_status(ends_[place]));
+  saw(place, now);
+  on_rank_end(ends_[place], now);
+}
+
+void JobCourse::on(size_t place, const agent::Seen& seen, Time now) {
+  if (ends_[place].ended) return;
+  const uint64_t before = ends_[place].flight ? ends_[place].flight->step : 0;
+  learn(place, seen.end, seen.clock, now);
+  if (ends_[place].flight && ends_[place].flight->step > before) emit(EventKind::kStep, place);
+  if (evolves()) carry_out(members_.see(place, seen.end.paused, now), now);
+  saw(place, now);
+}
+
+/// The rank has said what it does, or has ended: after all have, nothing more is waited for.
+void JobCourse::saw(size_t place, Time now) {
+  seen_.insert(place);
+  const auto is_known = [this](const RankEnd& one) {
+    return one.ended || seen_.contains(static_cast<size_t>(one.rank));
+  };
+  if (stopping_.looking() && std::ranges::all_of(ends_, is_known)) stopping_.all_seen(now);
+}
+
+void JobCourse::on(size_t place, const agent::ReadyForEpoch& ready, Time now) {
+  const bool unasked = ready.epoch == members_.epoch();
+  const int lost = unasked ? members_.place_of_rank(ready.lost) : -1;
+  if (runs(lost)) order(SuspectHost{host_of(static_cast<size_t>(lost))});
+  carry_out(members_.ready(place, ready.epoch, lost, now), now);
+}
+
+void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
+  if (evolves()) carry_out(members_.leave(place, now), now);
+}
+
+/// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its
+/// ranks are over, and so is a job that needs them.
+void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
+  if (!begun_) return refuse(fmt::format("host {}: {}", hosts_[host], why));
+  const std::string text = fmt::format("host {} was lost: {}", hosts_[host], why);
+  if (running_ == 0) return order(Note{fmt::format("corro: {}\n", text)});
+  order(Announce{{.kind = EventKind::kLost, .host = hosts_[host], .cause = text}});
+  if (evolves()) carry_out(members_.lose_host(host, now), now);
+  for (size_t place = 0; place < ends_.size(); ++place) {
+    RankEnd& end = ends_[place];
+    if (end.ended || host_of(place) != host) continue;
+    end.ended = true;
+    end.status = SIGKILL;
+    end.when = now;
+    end.stopped = stopping_.stopping();
+    end.lost = text;
+    --running_;
+    on_rank_end(end, now);
+  }
+}
+
+void JobCourse::offer_host(size_t host, const std::string& name, int slots, Time now) {
+  if (host >= hosts_.size()) hosts_.resize(host + 1);
+  hosts_[host] = name;
+  carry_out(members_.offer(host, name, slots, now), now);
+}
+
+void JobCourse::on_signal(int signal, Time now) {
+  if (!stopping_.on_signal(signal, running_ > 0, now)) return;
+  if (stopping_.asked()) members_.close();
+  tell_all(agent::Signal{.number = signal});
+}
+
+void JobCourse::ask_stacks(Time now) {
+  if (stacks_.running()) return;
+  stacks_.begin(ends_, now);
+  tell_all(agent::Stacks{});
+}
+
+Time JobCourse::wake() const {
+  return std::min({stopping_.wake(), stacks_.due(), next_epoch_at()});
+}
+
+void JobCourse::tick(Time now) {
+  if (stacks_.due() <= now) order(AnswerStacks{stacks_.finish()});
+  if (next_epoch_at() <= now) carry_out(members_.tick(now), now);
+  for (Stopping::Order what = stopping_.take(now); what != Stopping::Order::kNone;
+       what = stopping_.take(now))
+    carry_out(what);
+}
+
+void JobCourse::carry_out(Stopping::Order what) {
+  switch (what) {
+    case Stopping::Order::kLook:
+      seen_.clear();
+      return tell_all(agent::Look{});
+    case Stopping::Order::kTimedOut:
+      at_timeout_ = ends_;
+      return;
+    case Stopping::Order::kRemind:
+      if (running_ > 0 && !options_.quiet)
+        order(Note{"corro: waiting for the ranks to end; Ctrl-C once more stops them\n"});
+      return;
+    case Stopping::Order::kTerminate:
+      return tell_all(agent::Signal{.number = SIGTERM, .ends = true});
+    case Stopping::Order::kKill:
+      return tell_all(agent::Signal{.number = SIGKILL, .ends = true});
+    case Stopping::Order::kNone:
+      return;
+  }
+}
+
+void JobCourse::fence() {
+  const bool patient = !stopping_.hard() && refused_.empty();
+  tell_all(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
+}
+
+// -- ranks that end -------------------------------------------------------------------------------
+
+void JobCourse::on_rank_end(const RankEnd& end, Time now) {
+  if (goes_on_without(end, now)) return;
+  if (!diagnosis::ended_well(end) && stopping_.on_failure(is_leaving(end), now)) {
+    ask_missing(end);
+    order(HoldErrors{});
+  } else if (diagnosis::gave_up(end)) {
+    // Whom it has waited for in vain was asked to stop, too, and does not.
+    stopping_.on_given_up(now);
+  }
+}
+
+/// An elastic job begins a new epoch with the other ranks, unless too few are left, or it is being
+/// ended.
+bool JobCourse::goes_on_without(const RankEnd& end, Time now) {
+  if (!evolves()) return false;
+  const auto place = static_cast<size_t>(end.rank);
+  const bool well = diagnosis::ended_well(end) || (members_.last() && diagnosis::has_left(end));
+  const std::string how = fmt::format("rank {} {}", end.rank, describe_end(end));
+  if (members_.joins(place)) note(how + " before it had joined");
+  const Epochs::Orders orders =
+      members_.end(place, well, end.lost.empty() ? how : end.lost, !end.lost.empty(), now);
+  carry_out(orders, now);
+  return orders.stop.empty();
+}
+
+/// Whether the witness saw a rank leave that has not ended yet.
+bool JobCourse::is_leaving(const RankEnd& witness) const {
+  return diagnosis::saw_it_leave(witness) && runs(diagnosis::named_by(witness));
+}
+
+/// The rank that another one has waited for has until the end of the grace to say where it is.
+void JobCourse::ask_missing(const RankEnd& end) {
+  const int missing = diagnosis::gave_up(end) ? diagnosis::awaited_by(end) : -1;
+  if (runs(missing)) tell(static_cast<size_t>(missing), agent::Ask{});
+}
+
+void JobCourse::carry_out(const Epochs::Orders& orders, Time now) {
+  for (const agent::Message& message : orders.fenced) {
+    if (const auto place = members_.place_of(message.about))
+      order(TellHost{host_of(*place), message});
+  }
+  for (const agent::Message& message : orders.messages) order(TellAll{message});
+  for (const size_t place : orders.started) start_rank(place);
+  for (const Epochs::News& news : orders.news) {
+    note(news.why);
+    order(Announce{{.kind = kind_of(news.kind), .epoch = news.epoch, .cause = news.why}});
+  }
+  if (orders.stop.empty()) return;
+  note(orders.stop);
+  no_way_on_ = orders.stop;
+  stopping_.on_no_way_on(now);
+}
+
+// -- ranks that wait ------------------------------------------------------------------------------
+
+/// Nobody has to ask about a hang: people are told who waits for whom, as long as it lasts.
+void JobCourse::look(Time now) {
+  show_wait(goes_on() ? hang_watch_.look(ends_, now) : diagnosis::LongWait{}, now);
+  if (evolves() && options_.hang_timeout) end_hang(fatal_watch_.look(ends_, now), now);
+}
+
+/// --hang-timeout: an elastic job goes on without a rank for which the others wait so long.
+void JobCourse::end_hang(const diagnosis::LongWait& wait, Time now) {
+  if (runs(wait.awaited))
+    carry_out(members_.hang(static_cast<size_t>(wait.awaited), wait.text, now), now);
+}
+
+void JobCourse::show_wait(const diagnosis::LongWait& wait, Time now) {
+  if (awaited_ >= 0 && wait.awaited != awaited_) {
+    emit(EventKind::kWaiting, static_cast<size_t>(awaited_));
+    order(EndStatus{fmt::format("corro: nobody waits for rank {} any more, after {}", awaited_,
+                                diagnosis::format_span(now - awaited_since_))});
+  }
+  if (wait.awaited >= 0 && wait.awaited != awaited_) {
+    emit(EventKind::kWaiting, static_cast<size_t>(wait.awaited), wait.text);
+    awaited_since_ = now - wait.since;
+  }
+  awaited_ = wait.awaited;
+  if (awaited_ >= 0 && !options_.quiet) order(ShowStatus{"corro: " + wait.text});
+}
+
+// -- what others are told -------------------------------------------------------------------------
+
+void JobCourse::emit(EventKind kind, size_t place, const std::string& cause) {
+  const RankEnd& about = ends_[place];
+  const agent::Subject& member = members_.subject(place);
+  order(Announce{{.kind = kind,
+                  .epoch = members_.joins(place) ? members_.epoch() : member.epoch,
+                  .host = hosts_[host_of(place)],
+                  .rank = member.rank,
+                  .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
+                  .cause = cause}});
+}
+
+void JobCourse::note(const std::string& line) {
+  if (!options_.quiet) order(Note{fmt::format("corro: {}\n", line)});
+}
+
+JobCourse::Result JobCourse::result(Time now) {
+  show_wait({}, now);
+  Result result{.ends = at_timeout_.empty() ? ends_ : at_timeout_,
+                .timed_out = !at_timeout_.empty(),
+                .asked = stopping_.asked(),
+                .last = members_.last(),
+                .no_way_on = no_way_on_};
+  if (!result.timed_out) {
+    std::erase_if(result.ends, [this](const RankEnd& end) {
+      return members_.left(static_cast<size_t>(end.rank));
+    });
+  }
+  return result;
+}
+
+}  // namespace corro::launch

@@ -1,0 +1,220 @@
+// JobCourse: what the launcher of a job has to do when something happens: when an agent says
+// something, a host is lost, a signal comes, or time passes.
+//
+//   opening   the hosts are being prepared. Whatever fails refuses the job
+//   running   from begin() on ranks run. The roster decides who takes part (epochs.h). In a job
+//             that is not elastic the first rank that ends badly ends all (stopping.h)
+//   over      the last rank has ended. What it was all about, result() says
+//
+// It has no clock and no I/O. Its caller reports, takes the orders, and carries them out in order.
+// So a whole job, with its hosts and whatever can happen to them, is a test in one process.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "diagnosis/hang.h"
+#include "launch/epochs.h"
+#include "launch/events.h"
+#include "launch/stack_round.h"
+#include "launch/stopping.h"
+
+namespace corro::launch {
+
+// -- orders ---------------------------------------------------------------------------------------
+
+/// To the agent of a host.
+struct TellHost {
+  size_t host = 0;
+  agent::Message message;
+};
+/// To all agents, but the one that it comes from.
+struct TellAll {
+  agent::Message message;
+  std::optional<size_t> from = std::nullopt;
+};
+/// A process of this member is to be started.
+struct StartRank {
+  agent::Subject about;
+  Seat seat;
+  bool joins = false;  ///< The job has begun without it.
+};
+/// Ranks say that they have lost one of this host: it is not waited for as long as others.
+struct SuspectHost {
+  size_t host = 0;
+};
+/// For whoever listens to what happens.
+struct Announce {
+  Event event;
+};
+/// For people: a line of corro's own.
+struct Note {
+  std::string line;
+};
+/// What goes on for a while, and that it does not any more; `over`: in the place of a line that
+/// cannot be taken back.
+struct ShowStatus {
+  std::string line;
+};
+struct EndStatus {
+  std::string over;
+};
+/// A rank has failed: what others print on stderr from now on may be of no interest.
+struct HoldErrors {};
+/// To whoever has asked for the ranks' stacks.
+struct AnswerStacks {
+  std::string text;
+};
+using JobOrder = std::variant<TellHost, TellAll, StartRank, SuspectHost, Announce, Note, ShowStatus,
+                              EndStatus, HoldErrors, AnswerStacks>;
+
+// -- the course -----------------------------------------------------------------------------------
+
+/// Pure, but that the uuids of joiners are drawn. Loop-confined.
+class JobCourse {
+ public:
+  struct Options {
+    std::optional<coord::Options> elastic = std::nullopt;  ///< None: every rank is needed.
+    std::optional<Duration> timeout = std::nullopt;
+    std::optional<Duration> long_wait = std::nullopt;     ///< None: see diagnosis::kLongWait.
+    std::optional<Duration> hang_timeout = std::nullopt;  ///< None: ranks may wait for ever.
+    bool several_hosts = false;                           ///< There are, or may be.
+    bool quiet = false;
+    bool verbose = false;
+  };
+  /// How the job went.
+  struct Result {
+    std::vector<diagnosis::RankEnd> ends;  ///< Of those that count, by place.
+    bool timed_out = false;                ///< Then as they were when time was over.
+    std::optional<int> asked = {};  ///< The first signal by which the user asked for the end.
+    bool last = false;              ///< It has ended with its last epoch.
+    std::string no_way_on;          ///< Why an elastic job was stopped; "": it was not.
+  };
+
+  /// `members`: by place, as new_members() makes them.
+  JobCourse(const JobFacts& job, std::vector<agent::Subject> members, Options options, Time now);
+
+  // What happens.
+  /// All hosts are prepared.
+  void begin(Time now);
+  /// The job cannot begin. The first reason counts.
+  void refuse(const std::string& why) {
+    if (refused_.empty()) refused_ = why;
+  }
+  /// What an agent says of a rank. What is of no process of this job is dropped.
+  void hear(size_t host, const agent::Message& message, Time now);
+  void lose_host(size_t host, const std::string& why, Time now);
+  /// So many slots of a host can be used; 0: none any more. A host that is new has the next number.
+  void offer_host(size_t host, const std::string& name, int slots, Time now);
+  void on_signal(int signal, Time now);
+  /// Nobody wants the job any more.
+  void on_caller_gone(Time now) { stopping_.on_caller_gone(running_ > 0, now); }
+  /// Somebody asks for the ranks' stacks. Whoever asks meanwhile gets the same answer.
+  void ask_stacks(Time now);
+  /// Now and then, to see who waits too long for whom.
+  void look(Time now);
+  /// Time has passed.
+  void tick(Time now);
+  [[nodiscard]] Time wake() const;
+  /// Ends what ranks have left running.
+  void fence();
+
+  /// What is to be done.
+  [[nodiscard]] std::vector<JobOrder> take_orders() { return std::exchange(orders_, {}); }
+  /// A line about hosts and members.
+  void note(const std::string& line);
+
+  // What is.
+  [[nodiscard]] bool begun() const { return begun_; }
+  [[nodiscard]] int running() const { return running_; }
+  /// Why it cannot begin; "": it can.
+  [[nodiscard]] const std::string& refused() const { return refused_; }
+  /// The signal by which the user has asked for the end first.
+  [[nodiscard]] std::optional<int> asked() const { return stopping_.asked(); }
+  /// The user waits for nothing any more.
+  [[nodiscard]] bool impatient() const { return stopping_.impatient(); }
+  /// Ranks run, and nobody ends them.
+  [[nodiscard]] bool goes_on() const { return running_ > 0 && stopping_.undisturbed(); }
+  /// Ranks may come and go: the job is elastic, and nobody has ended it. After SIGTERM ranks go, in
+  /// their own time.
+  [[nodiscard]] bool evolves() const {
+    return members_.elastic() && begun_ && stopping_.undisturbed() &&
+           stopping_.asked().value_or(SIGTERM) == SIGTERM;
+  }
+  [[nodiscard]] bool elastic() const { return members_.elastic(); }
+  [[nodiscard]] uint32_t epoch() const { return members_.epoch(); }
+  /// The place of the process that an agent means; none: it is of no process of this job there.
+  [[nodiscard]] std::optional<size_t> place_of(size_t host, const agent::Subject& about) const;
+  /// The places of the epoch's members, by rank.
+  [[nodiscard]] const std::vector<size_t>& ranks() const { return members_.ranks(); }
+  [[nodiscard]] const agent::Subject& subject(size_t place) const {
+    return members_.subject(place);
+  }
+  [[nodiscard]] size_t host_of(size_t place) const { return members_.seat(place).host; }
+  /// To be called once all is over, or nothing is waited for any more.
+  [[nodiscard]] Result result(Time now);
+
+ private:
+  void on(size_t place, const agent::Started& started, Time now);
+  void on(size_t place, const agent::Refused& refused, Time now);
+  void on(size_t place, const agent::Joined& joined, Time now);
+  void on(size_t place, const agent::Ended& ended, Time now);
+  void on(size_t place, const agent::Seen& seen, Time now);
+  void on(size_t place, const agent::ReadyForEpoch& ready, Time now);
+  void on(size_t place, const agent::Leaving& leaving, Time now);
+  void on(size_t place, const agent::Stack& stack, Time /*now*/) { stacks_.take(place, stack); }
+  /// What is about a host, or for others.
+  void on(size_t /*place*/, const auto& /*other*/, Time /*now*/) {}
+
+  void start_rank(size_t place);
+  void learn(size_t place, const diagnosis::RankEnd& said, Duration clock, Time now);
+  void saw(size_t place, Time now);
+  void on_rank_end(const diagnosis::RankEnd& end, Time now);
+  [[nodiscard]] bool goes_on_without(const diagnosis::RankEnd& end, Time now);
+  [[nodiscard]] bool is_leaving(const diagnosis::RankEnd& witness) const;
+  void ask_missing(const diagnosis::RankEnd& end);
+  void end_hang(const diagnosis::LongWait& wait, Time now);
+  void show_wait(const diagnosis::LongWait& wait, Time now);
+  void carry_out(const Epochs::Orders& orders, Time now);
+  void carry_out(Stopping::Order order);
+  [[nodiscard]] Time next_epoch_at() const { return evolves() ? members_.wake() : Time::never(); }
+
+  void order(JobOrder what) { orders_.push_back(std::move(what)); }
+  void tell(size_t place, agent::MessageBody body) {
+    order(TellHost{host_of(place), {members_.subject(place), std::move(body)}});
+  }
+  void tell_all(agent::MessageBody body) {
+    order(TellAll{{{.job = job_, .epoch = members_.epoch()}, std::move(body)}});
+  }
+  void emit(EventKind kind, size_t place, const std::string& cause = "");
+  [[nodiscard]] bool runs(int place) const {
+    return place >= 0 && static_cast<size_t>(place) < ends_.size() &&
+           !ends_[static_cast<size_t>(place)].ended;
+  }
+
+  const Options options_;
+  const wire::Digest job_;
+  const Time started_;
+  std::vector<std::string> hosts_;  ///< Their names.
+  Epochs members_;
+  std::vector<diagnosis::RankEnd> ends_;  ///< By place.
+  Stopping stopping_;
+  StackRound stacks_;
+  diagnosis::HangWatch hang_watch_;
+  diagnosis::HangWatch fatal_watch_;
+  int awaited_ = -1;  ///< People were told that ranks wait for it; -1: for none.
+  Time awaited_since_{};
+  bool begun_ = false;  ///< Ranks were started.
+  int running_ = 0;
+  std::string refused_;
+  std::string no_way_on_;                       ///< Why an elastic job was stopped; "": it was not.
+  std::set<size_t> seen_;                       ///< Have said what they do since time is over.
+  std::vector<diagnosis::RankEnd> at_timeout_;  ///< As they were then.
+  std::vector<JobOrder> orders_;
+};
+
+}  // namespace corro::launch

@@ -1,0 +1,75 @@
+#include "launch/last_word.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "diagnosis/conclusion.h"
+#include "diagnosis/error_file.h"
+#include "diagnosis/exit_status.h"
+#include "io/signals.h"
+#include "launch/hint.h"
+
+namespace corro::launch {
+
+int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vector<size_t>& places,
+               Duration took, JobOutput& output) {
+  const Time now = monotonic_now();
+  if (!result.timed_out) diagnosis::read_error_files(result.ends, output.log_directory());
+  const diagnosis::JobEnd job{.ranks = result.ends,
+                              .asked = result.asked,
+                              .timeout = result.timed_out ? plan.options.timeout : std::nullopt,
+                              .last = result.last,
+                              .no_way_on = result.no_way_on,
+                              .width = screen_width()};
+  const diagnosis::Conclusion end = diagnosis::conclude(
+      job, {.host = plan.job.hosts[0].name,
+            .log_dir = output.log_directory(),
+            .now = now,
+            .hint = [&plan](const diagnosis::Crash& crash) { return hint_about(plan, crash); }});
+  output.settle(end.failure ? end.failure->rank : -1, now);
+  if (end.failure) {
+    output.emit({.kind = EventKind::kFailure,
+                 .host = end.failure->host,
+                 .rank = end.failure->rank,
+                 .step = end.failure->step,
+                 .cause = end.failure->cause,
+                 .report = &*end.failure});
+  }
+  if (plan.options.verbose) {
+    output.note(fmt::format("corro: {} ranks ended after {:.2f} s, status {}\n", result.ends.size(),
+                            std::chrono::duration<double>(took).count(), end.exit));
+  }
+  const Code code = result.timed_out                ? Code::kDeadlineExceeded
+                    : end.exit != 0 && !end.failure ? Code::kCancelled
+                                                    : Code::kOk;
+  output.say_end(
+      {.code = code, .exit = end.exit, .places = places, .text = end.text, .failure = end.failure});
+  return end.exit;
+}
+
+int say_refused(const std::string& why, std::optional<int> asked, JobOutput& output) {
+  output.end_status("");  // of --sync
+  const int exit = asked ? diagnosis::kSignalExit + *asked : diagnosis::kUsageExit;
+  output.say_end({.code = asked ? Code::kCancelled : Code::kUnavailable,
+                  .exit = exit,
+                  .text = fmt::format("corro run: {}\n", why)});
+  return exit;
+}
+
+int say_killed(int status, JobOutput& output) {
+  output.settle(-1, monotonic_now());
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
+  const std::string how =
+      WIFSIGNALED(status) ? "was killed by " + io::signal_name(signal) : "ended before its time";
+  const int exit = diagnosis::kSignalExit + signal;
+  output.say_end(
+      {.code = Code::kAborted,
+       .exit = exit,
+       .text = fmt::format("corro: the process that watched the ranks {}; every rank was stopped\n",
+                           how)});
+  return exit;
+}
+
+}  // namespace corro::launch
