@@ -110,6 +110,8 @@ class Decider {
   [[nodiscard]] bool has_to_leave(const Member& member) const;
   [[nodiscard]] bool is_last() const;
   [[nodiscard]] size_t staying() const;
+  [[nodiscard]] bool has_state(bool without_leavers) const;
+  [[nodiscard]] size_t going_on() const;
   [[nodiscard]] size_t waiting() const;
   bool lose_joiner(const MemberUuid& uuid);
   void lose_member(const Ended& ended);
@@ -265,12 +267,24 @@ bool Decider::is_last() const {
          !goes_on_with(state_.members.size() - leaving);
 }
 
+/// Whether a member has what the job has done, but for a step in flight. All are ready.
+bool Decider::has_state(bool without_leavers) const {
+  return std::ranges::any_of(state_.members, [&](const Member& member) {
+    return member.steps + 1 >= state_.steps && !(without_leavers && has_to_leave(member));
+  });
+}
+
 size_t Decider::staying() const {
   const auto leaving = std::ranges::count_if(
       state_.members, [this](const Member& member) { return has_to_leave(member); });
   // Without any other member, those that have to leave stay: they have the job's state.
   const size_t staying = state_.members.size() - static_cast<size_t>(leaving);
   return staying > 0 ? staying : state_.members.size();
+}
+
+/// Members of the next epoch, once all are ready. Who has to leave stays if nobody else has the state.
+size_t Decider::going_on() const {
+  return has_state(/*without_leavers=*/true) ? staying() : state_.members.size();
 }
 
 /// Joiners that are not invited yet.
@@ -310,7 +324,12 @@ void Decider::on(const Ready& ready) {
   hear_joiner(ready);
   if (ready.epoch != state_.prepared) return;
   if (!state_.changing()) return hear_of_loss(ready);
-  for (Member& member : state_.members) member.ready |= member.uuid == ready.member;
+  for (Member& member : state_.members) {
+    if (member.uuid != ready.member) continue;
+    member.ready = true;
+    member.steps = ready.steps;
+    state_.steps = std::max(state_.steps, ready.steps);
+  }
   commit_if_ready();
 }
 
@@ -410,12 +429,16 @@ void Decider::change(const std::string& why, bool at_once) {
 
 void Decider::commit_if_ready() {
   if (!state_.changing() || state_.members.empty() || !all_ready(state_)) return;
+  if (!has_state(/*without_leavers=*/false)) {
+    return stop(
+        fmt::format("nobody is left who has the state after {}", count(state_.steps, "step")));
+  }
   if (is_last()) return commit_last();
   const auto joining = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::invited));
   const auto ready = static_cast<size_t>(std::ranges::count_if(state_.joiners, &Joiner::ready));
   if (ready < joining) {
     state_.until = std::min(state_.until, now_ + options_.answer);
-  } else if (is_enough(staying() + joining) && !waits_for_more(staying() + joining)) {
+  } else if (is_enough(going_on() + joining) && !waits_for_more(going_on() + joining)) {
     commit(joining);
   } else {
     let_go();  // Others may come into their slots.
@@ -424,7 +447,7 @@ void Decider::commit_if_ready() {
 
 /// Of those that have to leave.
 void Decider::let_go() {
-  if (staying() == state_.members.size()) return;
+  if (going_on() == state_.members.size()) return;
   std::erase_if(state_.members, [this](const Member& member) {
     const bool goes = has_to_leave(member);
     const char* why = member.leaves ? "it was asked to end" : "its slot is taken away";
@@ -449,6 +472,8 @@ void Decider::commit(size_t joining) {
   }
   std::erase_if(state_.joiners, [](const Joiner& joiner) { return joiner.invited; });
   state_.epoch = state_.prepared;
+  state_.steps = 0;
+  for (const Member& member : state_.members) state_.steps = std::max(state_.steps, member.steps);
   state_.size = state_.members.size();
   state_.replace_until = {};
   ++state_.resets;

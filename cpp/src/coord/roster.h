@@ -23,6 +23,11 @@
 // taken in together, if they come soon after another. A slot whose process has failed is used
 // again, but later each time. How long is waited, the policy says (coord/policy.h).
 //
+// A member that is ready says how many *steps* it has applied, so it is known who has the job's state.
+// A joiner gets that in its first epoch. Before, it cannot go on alone: if those who have the state
+// have to leave, they stay for another epoch. If they are lost, the job stops, since it would begin
+// anew. (Members differ by a step: the one in which the epoch was broken off may be done by some.)
+//
 // A member that was asked to end says so (Leaving). An epoch is planned in which it takes no part. If
 // the job cannot go on without it, that is the *last* one, and all take part in it: they are in the
 // same step then, save what they have, and end well.
@@ -81,6 +86,7 @@ struct Member {
   Time since{};                                   ///< It is one.
   bool ready = false;                             ///< For the epoch that is prepared.
   bool leaves = false;                            ///< It was asked to end.
+  uint64_t steps = 0;                             ///< That it has applied, when it was ready last.
   std::optional<MemberUuid> lost = std::nullopt;  ///< Whom it has lost: it has left the epoch.
   std::string how = {};                           ///< For people: "rank 1 has lost rank 0".
 };
@@ -100,8 +106,9 @@ struct State {
   std::vector<Member> members;  ///< That have not ended, in the order of their ranks.
   std::vector<Joiner> joiners;  ///< In the order in which they were started.
   std::vector<Slot> slots;
-  int done = 0;    ///< Members that have ended well.
-  int resets = 0;  ///< Epochs that have begun after the first one.
+  int done = 0;        ///< Members that have ended well.
+  int resets = 0;      ///< Epochs that have begun after the first one.
+  uint64_t steps = 0;  ///< That the job's members have applied, by what they have said.
   bool stopped = false;
   bool last = false;                  ///< The epoch that is: nobody joins or leaves any more.
   bool at_once = false;               ///< Members leave in the middle of a step.
@@ -136,6 +143,7 @@ struct Frozen {
 struct Ready {
   MemberUuid member{};
   uint32_t epoch = 0;
+  uint64_t steps = 0;                             ///< That it has applied.
   std::optional<MemberUuid> lost = std::nullopt;  ///< Whose loss has made it leave.
   std::string how = {};                           ///< Then: for people, "rank 1 has lost rank 0".
 };

@@ -47,8 +47,8 @@ class Told {
   std::string done(int member) {
     return hear(Ended{.member = uuid(member), .well = true, .how = "done"});
   }
-  std::string ready(int member, uint32_t epoch) {
-    return hear(Ready{.member = uuid(member), .epoch = epoch});
+  std::string ready(int member, uint32_t epoch, uint64_t steps = 0) {
+    return hear(Ready{.member = uuid(member), .epoch = epoch, .steps = steps});
   }
   std::string leaving(int member) {
     return hear(Leaving{.member = uuid(member), .how = "asked to end"});
@@ -495,6 +495,31 @@ TEST(Roster, AJoinerThatIsAskedToEndIsFenced) {
   EXPECT_EQ(roster.leaving(0), "plan 1;");
   EXPECT_EQ(roster.ready(0, 1), "last 1:0;");
   EXPECT_EQ(roster.killed(1), "") << "nothing is started";
+}
+
+TEST(Roster, AMemberLeavesOnceAnotherOneHasTheState) {
+  Told roster(1, {.least = 1, .most = 2}, 2);
+  EXPECT_EQ(roster.hear(Tick{}), "start 1;");
+  (void)roster.started(1, 1);
+  EXPECT_EQ(roster.ready(1, 0), "plan 1;");
+  EXPECT_EQ(roster.ready(0, 1, 22), "");
+  EXPECT_EQ(roster.ready(1, 1), "commit 1:01;");
+  EXPECT_EQ(roster.offered(0, false), "plan 2;");
+  EXPECT_EQ(roster.ready(0, 2, 22), "");
+  EXPECT_EQ(roster.ready(1, 2, 0), "commit 2:01;plan 3;") << "it has not got it yet";
+  EXPECT_EQ(roster.ready(0, 3, 23), "");
+  EXPECT_EQ(roster.ready(1, 3, 22), "fence 0;commit 3:1;") << "but for a step";
+}
+
+TEST(Roster, StopsWhereNobodyIsLeftWhoHasTheState) {
+  Told roster(1, {.least = 1, .most = 2}, 2);
+  (void)roster.hear(Tick{});
+  (void)roster.started(1, 1);
+  (void)roster.ready(1, 0);
+  (void)roster.ready(0, 1, 22);
+  EXPECT_EQ(roster.ready(1, 1), "commit 1:01;");
+  EXPECT_EQ(roster.killed(0), "prepare 2;start 0;");
+  EXPECT_EQ(roster.ready(1, 2, 0), "stop;") << "it would begin anew";
 }
 
 TEST(Roster, NothingIsStartedOnAHostThatIsLost) {

@@ -90,8 +90,8 @@ Epochs::Orders Epochs::see(size_t place, bool stopped, Time now) {
   return hear(coord::Frozen{.member = members_[place].member, .how = how}, now);
 }
 
-Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, int lost, Time now) {
-  coord::Ready ready{.member = members_[place].member, .epoch = epoch};
+Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, uint64_t steps, int lost, Time now) {
+  coord::Ready ready{.member = members_[place].member, .epoch = epoch, .steps = steps};
   if (lost >= 0) {
     ready.lost = members_[static_cast<size_t>(lost)].member;
     ready.how = fmt::format("rank {} has lost rank {}", place, lost);

@@ -80,9 +80,9 @@ class Epochs {
   /// A look has seen whether a signal has stopped a process, which it may have done for a moment. One
   /// that was stopped in kFrozenLooks looks in a row, beside one that was not, is frozen.
   Orders see(size_t place, bool stopped, Time now);
-  /// A process has left its engine and waits for this epoch; 0: it joins. `lost`: whose loss, by
-  /// place, has made it leave the epoch that is; -1: nobody's.
-  Orders ready(size_t place, uint32_t epoch, int lost, Time now);
+  /// A process has left its engine and waits for this epoch; 0: it joins. `steps`: that it has
+  /// applied. `lost`: whose loss, by place, has made it leave the epoch that is; -1: nobody's.
+  Orders ready(size_t place, uint32_t epoch, uint64_t steps, int lost, Time now);
   /// The others have waited too long for this process.
   Orders hang(size_t place, const std::string& how, Time now) {
     return hear(coord::Frozen{.member = members_[place].member, .how = how}, now);

@@ -43,8 +43,8 @@ Epochs growing() {
 /// Rank 1 is killed, and the others are ready.
 Epochs::Orders lose_rank_1(Epochs& members) {
   (void)members.end(1, false, "rank 1 was killed", false, Time{});
-  for (const size_t place : {0U, 2U}) (void)members.ready(place, 1, -1, Time{});
-  return members.ready(3, 1, -1, Time{});
+  for (const size_t place : {0U, 2U}) (void)members.ready(place, 1, 0, -1, Time{});
+  return members.ready(3, 1, 0, -1, Time{});
 }
 
 TEST(Epochs, TellsAllAgentsThatAnEpochComesAndThatItHasBegun) {
@@ -56,8 +56,8 @@ TEST(Epochs, TellsAllAgentsThatAnEpochComesAndThatItHasBegun) {
   ASSERT_EQ(prepare.news.size(), 1U);
   EXPECT_EQ(prepare.news[0].kind, Epochs::News::Kind::kComes);
   for (const size_t place : {0U, 2U})
-    EXPECT_TRUE(members.ready(place, 1, -1, Time{}).messages.empty());
-  const Epochs::Orders commit = members.ready(3, 1, -1, Time{});
+    EXPECT_TRUE(members.ready(place, 1, 0, -1, Time{}).messages.empty());
+  const Epochs::Orders commit = members.ready(3, 1, 0, -1, Time{});
   ASSERT_EQ(commit.messages.size(), 1U);
   ASSERT_EQ(commit.news.size(), 1U);
   EXPECT_EQ(commit.news[0].kind, Epochs::News::Kind::kBegun);
@@ -95,7 +95,7 @@ TEST(Epochs, WhoIsNotInTheNewEpochHasLeft) {
   Epochs members = epochs(2);
   (void)members.end(1, false, "rank 1 was killed", false, Time{});
   EXPECT_FALSE(members.left(1)) << "not before it has begun";
-  for (const size_t place : {0U, 2U, 3U}) (void)members.ready(place, 1, -1, Time{});
+  for (const size_t place : {0U, 2U, 3U}) (void)members.ready(place, 1, 0, -1, Time{});
   EXPECT_TRUE(members.left(1));
   EXPECT_FALSE(members.left(2));
 }
@@ -147,8 +147,8 @@ TEST(Epochs, WhoIsStoppedForLongBesideOthersIsToBeKilled) {
 TEST(Epochs, WhoIsNotReadyInTimeIsToBeKilled) {
   Epochs members = epochs(1);
   (void)members.end(1, false, "rank 1 was killed", false, Time{});
-  (void)members.ready(0, 1, -1, Time{});
-  (void)members.ready(3, 1, -1, Time{});
+  (void)members.ready(0, 1, 0, -1, Time{});
+  (void)members.ready(3, 1, 0, -1, Time{});
   ASSERT_NE(members.wake(), Time::never());
   const Epochs::Orders orders = members.tick(members.wake());
   EXPECT_THAT(fenced_by(members, orders), ElementsAre(2U));
@@ -162,11 +162,11 @@ TEST(Epochs, AProcessIsStartedInAFreePlaceAndJoins) {
   EXPECT_THAT(members.tick(Time{}).started, ElementsAre(4U));
   EXPECT_TRUE(members.joins(4));
   EXPECT_EQ(members.subject(4).epoch, agent::kNoEpochYet);
-  const Epochs::Orders plan = members.ready(4, 0, -1, Time{});
+  const Epochs::Orders plan = members.ready(4, 0, 0, -1, Time{});
   ASSERT_EQ(plan.messages.size(), 1U);
   EXPECT_FALSE(std::get<agent::Prepare>(plan.messages[0].body).at_once);
-  for (const size_t place : {0U, 1U, 2U, 4U}) (void)members.ready(place, 1, -1, Time{});
-  const Epochs::Orders commit = members.ready(3, 1, -1, Time{});
+  for (const size_t place : {0U, 1U, 2U, 4U}) (void)members.ready(place, 1, 0, -1, Time{});
+  const Epochs::Orders commit = members.ready(3, 1, 0, -1, Time{});
   ASSERT_EQ(commit.news.size(), 1U);
   EXPECT_EQ(commit.news[0].why, "5 ranks go on, 1 of them new");
   const auto& list = std::get<agent::Members>(commit.messages[0].body).members;
@@ -197,9 +197,9 @@ TEST(Epochs, AHostThatComesLaterHasSlots) {
   EXPECT_THAT(growing.offer(3, "node4", 2, Time{}).started, ElementsAre(4U)) << "2 was never there";
   EXPECT_EQ(growing.seat(4).host, 3U);
   EXPECT_EQ(growing.seat(4).local_rank, 0);
-  (void)growing.ready(4, 0, -1, Time{});
-  for (const size_t place : {0U, 1U, 2U, 4U}) (void)growing.ready(place, 1, -1, Time{});
-  const Epochs::Orders commit = growing.ready(3, 1, -1, Time{});
+  (void)growing.ready(4, 0, 0, -1, Time{});
+  for (const size_t place : {0U, 1U, 2U, 4U}) (void)growing.ready(place, 1, 0, -1, Time{});
+  const Epochs::Orders commit = growing.ready(3, 1, 0, -1, Time{});
   ASSERT_EQ(commit.messages.size(), 1U);
   const auto& list = std::get<agent::Members>(commit.messages[0].body);
   EXPECT_EQ(list.members[4].host, 3);
@@ -219,9 +219,9 @@ TEST(Epochs, AJobWhoseRanksAreAskedToEndHasALastEpoch) {
   ASSERT_EQ(plan.messages.size(), 1U);
   EXPECT_EQ(std::get<agent::Prepare>(plan.messages[0].body).why, "rank 2 was asked to end");
   EXPECT_FALSE(std::get<agent::Prepare>(plan.messages[0].body).at_once);
-  for (const size_t place : {0U, 1U, 2U}) (void)members.ready(place, 1, -1, Time{});
+  for (const size_t place : {0U, 1U, 2U}) (void)members.ready(place, 1, 0, -1, Time{});
   EXPECT_FALSE(members.last());
-  const Epochs::Orders last = members.ready(3, 1, -1, Time{});
+  const Epochs::Orders last = members.ready(3, 1, 0, -1, Time{});
   EXPECT_TRUE(members.last());
   ASSERT_EQ(last.messages.size(), 1U);
   EXPECT_TRUE(std::get<agent::Members>(last.messages[0].body).last);

@@ -164,7 +164,7 @@ void JobCourse::on(size_t place, const agent::ReadyForEpoch& ready, Time now) {
   const bool unasked = ready.epoch == members_.epoch();
   const int lost = unasked ? members_.place_of_rank(ready.lost) : -1;
   if (runs(lost)) order(SuspectHost{host_of(static_cast<size_t>(lost))});
-  carry_out(members_.ready(place, ready.epoch, lost, now), now);
+  carry_out(members_.ready(place, ready.epoch, ready.steps, lost, now), now);
 }
 
 void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {

@@ -95,7 +95,8 @@ Result<EpochPlace> EpochLink::next(const EpochEnd& end, Time deadline,
   while (true) {
     const bool there = poll();
     const Heard heard = *heard_.lock();
-    if (heard.begun && heard.begun->epoch > heard.last && heard.begun->epoch == heard.prepared) {
+    // It is entered even if the next one is planned already: the others do the same.
+    if (heard.begun && heard.begun->epoch > heard.last && heard.begun->epoch >= heard.broken_off) {
       heard_.lock()->last = heard.begun->epoch;
       return *heard.begun;
     }

@@ -123,6 +123,17 @@ TEST(EpochLink, AnEpochThatHasBegunAndIsOverIsNotJoined) {
   EXPECT_EQ(next.get()->epoch, 2U);
 }
 
+TEST(EpochLink, AnEpochThatHasBegunIsJoinedWhateverIsPlannedAfterIt) {
+  Agent agent;
+  const auto link = agent.follow();
+  agent.service().prepare(kMember, 1, true, "one");
+  agent.service().commit(kMember, 1, 0);
+  agent.service().prepare(kMember, 2, false, "a rank joins");
+  EXPECT_EQ(link->next({.steps = 7}, soon(), {})->epoch, 1U) << "the others wait for it there";
+  EXPECT_EQ(link->prepared(), 2U);
+  EXPECT_EQ(link->broken_off(), 1U);
+}
+
 TEST(EpochLink, OneThatJoinsSaysSoAndWaitsForAnyEpoch) {
   Agent agent;
   const auto link = agent.follow(kMember, /*joins=*/true);

@@ -126,9 +126,10 @@ class _Horovods:
 
     def sync(self) -> None:
         # Ranks may have been interrupted by different things: all skip it, or none does.
-        told = _context.exchange(_context.world(), [self._skips_sync])
-        if not all(skips for (skips,) in told):
+        told = _context.exchange(_context.world(), [self._skips_sync, self._state._commits])
+        if not all(skips for skips, _ in told):
             self._state.sync()
+            self._state._commits = told[0][1]  # All have the state of rank 0.
 
     def cause(self, error: Exception) -> Exception | None:
         if isinstance(error, HostsUpdatedInterrupt):
