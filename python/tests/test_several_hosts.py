@@ -776,6 +776,26 @@ def test_a_host_that_is_discovered_gets_a_rank(cluster: Cluster, tmp_path: Path)
     assert "host nowhere cannot be used: " in err
 
 
+def test_a_discovered_host_that_is_refused_gets_no_rank(cluster: Cluster, tmp_path: Path) -> None:
+    """It is asked again later, and its agent does not stay: here its script is missing there."""
+    work = tmp_path / "work"
+    work.mkdir()
+    shell = tmp_path / "shell"
+    hide = f"mount -t tmpfs none {work} && echo >> {tmp_path}/tried && "
+    asked = tmp_path / "asked"
+    hosts = f"echo {OWN}:1; if test -e {asked}; then echo hidden:1; fi; touch {asked}"
+    shell.write_text(f"#!/bin/sh\nshift\nexec unshare -m sh -c '{hide}'\"$*\"\n")
+    shell.chmod(0o755)
+    code, out, err = cluster.run(
+        tmp_path, "-np", 1, "--max-np", 2, "--rsh", shell, "--host-discovery", hosts,
+        script(work, "import time; time.sleep(9)"), cwd=work,
+    )  # fmt: skip
+    assert code == 0, out + err
+    assert f"host hidden cannot be used: {work}/script.py is not there" in err
+    assert "does not start" not in err
+    assert len((tmp_path / "tried").read_text().splitlines()) == 2
+
+
 def test_the_launchers_own_host_comes_later(cluster: Cluster, tmp_path: Path) -> None:
     """Under one of its names; no remote shell is needed for it."""
     hosts = f"echo {OTHER}:1; if test -e {tmp_path}/gate; then echo localhost:1; fi"

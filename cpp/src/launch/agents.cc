@@ -63,6 +63,11 @@ void Agents::add(const JobHost& host, bool here) {
   start_waiting();
 }
 
+void Agents::dismiss(size_t host) {
+  tell(host, agent::Fence{});
+  links_[host].gone = true;
+}
+
 /// Goes on with the queue, as far as there is room.
 void Agents::start_waiting() {
   const auto starts = [this](const AgentLink& link) {
@@ -96,8 +101,9 @@ void Agents::read(size_t host) {
   pipe.flush();
   const Status status = pipe.read();
   while (const auto message = pipe.take()) hear(host, *message);
-  if (pipe.ended() && !links_[host].gone)
-    lose(host, status.ok() ? process.why() : status.message());
+  if (!pipe.ended()) return;
+  if (links_[host].gone) return process.unwatch(*loop_);
+  lose(host, status.ok() ? process.why() : status.message());
 }
 
 void Agents::hear(size_t host, const agent::Message& message) {

@@ -73,6 +73,8 @@ class Agents {
   /// Starts the agent of another host, which gets the next number. `here`: it is this machine, which
   /// needs no remote shell.
   void add(const JobHost& host, bool here);
+  /// Ends the agent of a host that is of no use: it is gone.
+  void dismiss(size_t host);
   /// Writes what can be written; whether that is all there was.
   bool flush();
 

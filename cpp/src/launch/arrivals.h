@@ -4,8 +4,8 @@
 //   surveying  it is there: --sync brings its folder, and the agent says what there is
 //   probing    the job's other hosts dial its addresses: by which one do all of them reach it?
 //   there      the plan has its address; processes can be started on it
-//   refused    it cannot be used, and why. Whoever lists it again later is heard, longer after each
-//              failure
+//   refused    it cannot be used, and why: its agent is ended. Whoever lists it again later is
+//              heard, longer after each failure
 //
 // The job goes on meanwhile, and whatever becomes of such a host.
 #pragma once
