@@ -94,7 +94,15 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
 
 @pytest.fixture
 def elastic(launch: Launch, tmp_path: Path) -> Any:
-    """Returns what runs a scenario of elastic_worker.py."""
-    from elastic_jobs import starter  # Imports torch.
+    """Returns what runs a scenario of ranks that train with numpy, which are started in no time."""
+    from elastic_jobs import WITH_NUMPY, starter
 
-    return starter(launch, tmp_path)
+    return starter(launch, tmp_path, WITH_NUMPY)
+
+
+@pytest.fixture
+def elastic_torch(launch: Launch, tmp_path: Path) -> Any:
+    """Returns what runs a scenario of ranks that train with torch."""
+    from elastic_jobs import WITH_TORCH, starter
+
+    return starter(launch, tmp_path, WITH_TORCH)

@@ -1,7 +1,8 @@
-"""Elastic jobs of tests: scenarios of elastic_worker.py, and what their processes have said."""
+"""Elastic jobs of tests: scenarios of a worker, and what their processes have said."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,18 +12,44 @@ from typing import Any
 import pytest
 from conftest import Finished, Launch
 from histories import Applied, Event, Taken
-from training import losses, network, sgd
+from numpy_training import parameters_after
 
-WORKER = Path(__file__).with_name("elastic_worker.py")
 STEPS = 16
 
 Facts = dict[str, Any]
+
+
+@functools.cache
+def after_with_numpy() -> list[float]:
+    return parameters_after(STEPS)
+
+
+@functools.cache
+def after_with_torch() -> list[float]:
+    from training import losses, network, sgd
+
+    model = network()
+    losses(model, sgd(model), STEPS, shared=False)
+    return [value for param in model.parameters() for value in param.flatten().tolist()]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A program with scenarios."""
+
+    file: str
+    parameters_of_one_process: Callable[[], list[float]]  # After all steps.
+
+
+WITH_NUMPY = Worker("elastic_worker.py", after_with_numpy)
+WITH_TORCH = Worker("elastic_torch_worker.py", after_with_torch)
 
 
 @dataclass(frozen=True)
 class Ran:
     """A job that has ended, and what each of its processes has said, by its first rank."""
 
+    worker: Worker
     job: Finished
     said: dict[int, list[Facts]]
     joiners: list[list[Facts]]  # Of processes that came later, in the order of their places.
@@ -38,9 +65,8 @@ class Ran:
     def check(self, *survivors: int) -> Ran:
         """All survivors have done all steps once, and have what one process would have."""
         self.job.check()
-        expected = parameters_of_one_process()
         for rank in survivors:
-            assert self.end(rank)["parameters"] == pytest.approx(expected, abs=1e-5)
+            self.check_parameters(rank)
         assert len({self.end(rank)["digest"] for rank in survivors}) == 1, "replicas differ"
         applied = [[facts["step"] for facts in self.of(rank, "step")] for rank in survivors]
         for own in applied:
@@ -49,17 +75,15 @@ class Ran:
         assert sorted(set().union(*applied)) == list(range(STEPS))
         return self
 
-
-def parameters_of_one_process() -> list[float]:
-    model = network()
-    losses(model, sgd(model), STEPS, shared=False)
-    return [value for param in model.parameters() for value in param.flatten().tolist()]
+    def check_parameters(self, rank: int) -> None:
+        expected = self.worker.parameters_of_one_process()
+        assert self.end(rank)["parameters"] == pytest.approx(expected, abs=1e-5)
 
 
 Elastic = Callable[..., Ran]
 
 
-def starter(launch: Launch, tmp_path: Path) -> Elastic:
+def starter(launch: Launch, tmp_path: Path, worker: Worker) -> Elastic:
     """Returns what runs a scenario; `kills`: by rank, in which step and where it kills itself."""
 
     def run(
@@ -71,7 +95,8 @@ def starter(launch: Launch, tmp_path: Path) -> Elastic:
     ) -> Ran:
         folder = tmp_path / "said"
         folder.mkdir()
-        arguments = (str(WORKER), scenario, str(folder), str(STEPS))
+        program = Path(__file__).with_name(worker.file)
+        arguments = (str(program), scenario, str(folder), str(STEPS))
         told = {str(rank): kill for rank, kill in kills.items()}
         job = launch(*arguments, ranks=ranks, options=options, KILLS=json.dumps(told), **env)
         said: dict[int, list[Facts]] = {}
@@ -84,7 +109,9 @@ def starter(launch: Launch, tmp_path: Path) -> Elastic:
                 continue
             assert rank not in said, "a rank was started again"
             said[rank] = facts
-        return Ran(job, said, [facts for _, facts in sorted(joined, key=lambda one: one[0])])
+        return Ran(
+            worker, job, said, [facts for _, facts in sorted(joined, key=lambda one: one[0])]
+        )
 
     return run
 

@@ -35,6 +35,10 @@ def test_a_rank_joins_at_the_end_of_a_step(elastic: Elastic, scenario: str, rank
     assert f"{ranks + 1} ranks go on, 1 of them new" in ran.job.output
 
 
+def test_a_rank_joins_at_the_end_of_a_step_of_torchs(elastic_torch: Elastic) -> None:
+    check_joined(elastic_torch("steps", 2, {}, "--max-np", "3", GATE="5"), 6, 0, 1)
+
+
 def test_a_killed_rank_is_replaced(elastic: Elastic) -> None:
     options = ("--min-np", "2", "--max-np", "3")
     ran = elastic("steps", 3, {1: (3, "backward")}, *options, GATE="9")
@@ -65,14 +69,14 @@ def test_the_others_wait_for_a_replacement_and_a_policy_is_asked(
     assert "corro: 1 failure there" in ran.job.output
 
 
-def test_a_rank_joins_a_job_that_saves_checkpoints(elastic: Elastic) -> None:
-    ran = elastic("saves", 2, {}, "--max-np", "3", GATE="5")
+def test_a_rank_joins_a_job_that_saves_checkpoints(elastic_torch: Elastic) -> None:
+    ran = elastic_torch("saves", 2, {}, "--max-np", "3", GATE="5")
     check_joined(ran, 6, 0, 1)
     assert ran.end(0)["saved"] == STEPS
 
 
 def test_ranks_join_together(elastic: Elastic) -> None:
-    ran = elastic("steps", 1, {}, "--max-np", "3", GATE="5").check(0)
+    ran = elastic("steps", 1, {}, "--max-np", "3", GATE="5", COMING="2").check(0)
     assert len(ran.joiners) == 2
     sizes = {facts["step"]: facts["size"] for facts in ran.of(0, "step")}
     assert sizes[5] == 1
@@ -92,19 +96,21 @@ def test_one_that_communicates_before_it_trains_harms_nobody(elastic: Elastic) -
     assert all(ran.end(rank)["epoch"] == 0 for rank in range(2))
 
 
-def test_ranks_join_a_script_of_horovods_at_a_commit(elastic: Elastic) -> None:
-    check_joined(elastic("horovods_grow", 2, {}, "--max-np", "3", GATE="5"), 8, 0, 1)
+def test_ranks_join_a_script_of_horovods_at_a_commit(elastic_torch: Elastic) -> None:
+    check_joined(elastic_torch("horovods_grow", 2, {}, "--max-np", "3", GATE="5"), 8, 0, 1)
 
 
-def test_ranks_join_a_group_of_torchs(elastic: Elastic) -> None:
+def test_ranks_join_a_group_of_torchs(elastic_torch: Elastic) -> None:
     options = ("--min-np", "2", "--max-np", "3")
-    ran = elastic("ddp_anew", 3, {0: (3, "backward")}, *options, GATE="9")
+    ran = elastic_torch("ddp_anew", 3, {0: (3, "backward")}, *options, GATE="9")
     check_joined(ran, 10, 1, 2)
     assert ran.end(1)["size"] == 3
 
 
-def test_one_that_asks_for_torchs_store_before_it_joins_harms_nobody(elastic: Elastic) -> None:
-    ran = elastic("ddp", 2, {}, "--max-np", "3").check(0, 1)
+def test_one_that_asks_for_torchs_store_before_it_joins_harms_nobody(
+    elastic_torch: Elastic,
+) -> None:
+    ran = elastic_torch("ddp_early", 2, {}, "--max-np", "3").check(0, 1)
     assert "environment variable MASTER_ADDR expected, but not set" in ran.job.output
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from elastic_jobs import STEPS, Elastic, Ran, parameters_of_one_process
+from elastic_jobs import STEPS, Elastic, Ran
 
 pytestmark = [pytest.mark.faults, pytest.mark.beside]
 
@@ -37,24 +37,26 @@ def again(elastic: Elastic, folder: Path, scenario: str) -> Ran:
     return elastic(scenario, 3, {}, "--min-np", "3")
 
 
-def test_a_job_that_needs_the_rank_ends_with_a_checkpoint(elastic: Elastic, tmp_path: Path) -> None:
+def test_a_job_that_needs_the_rank_ends_with_a_checkpoint(
+    elastic_torch: Elastic, tmp_path: Path
+) -> None:
     asked = {1: (8, "gate")}
-    step = left(elastic("saves", 3, asked, "--min-np", "3", SIGNAL="SIGTERM", GATE="8"))
+    step = left(elastic_torch("saves", 3, asked, "--min-np", "3", SIGNAL="SIGTERM", GATE="8"))
     assert step == 9
-    ran = again(elastic, tmp_path, "saves")
+    ran = again(elastic_torch, tmp_path, "saves")
     ran.job.check()
     for rank in range(3):
         assert [facts["loaded"] for facts in ran.of(rank, "loaded")] == [9]
         assert [facts["step"] for facts in ran.of(rank, "step")] == list(range(9, STEPS))
-        assert ran.end(rank)["parameters"] == pytest.approx(parameters_of_one_process(), abs=1e-5)
+        ran.check_parameters(rank)
 
 
 def test_a_job_that_is_asked_to_end_ends_with_a_checkpoint(
-    elastic: Elastic, tmp_path: Path
+    elastic_torch: Elastic, tmp_path: Path
 ) -> None:
     """Clusters send the signal to all processes, those of loaders, too."""
-    step = left(elastic("ended", 3, {}, "--min-np", "1", "--max-np", "3", GATE="3"))
-    ran = again(elastic, tmp_path, "ended")
+    step = left(elastic_torch("ended", 3, {}, "--min-np", "1", "--max-np", "3", GATE="3"))
+    ran = again(elastic_torch, tmp_path, "ended")
     ran.job.check()
     for rank in range(3):
         assert [facts["loaded"] for facts in ran.of(rank, "loaded")] == [step]
