@@ -36,7 +36,7 @@ using ::testing::IsEmpty;
 using Harm = ClusterModel::Harm;
 using std::chrono::seconds;
 
-constexpr uint64_t kSeeds = kSanitized ? 5 : 30;
+constexpr uint64_t kSeeds = kSanitized ? 2 : 30;
 constexpr ClusterModel::Faults kFaults{.crash = 0.05, .lost_answer = 0.1, .refused = 0.05};
 
 Json suspend_of(const ClusterModel& cluster, bool suspend) {
