@@ -47,9 +47,11 @@ READS = {
 }
 # How ctest may tell whether a test passed; here its exit status alone does.
 JUDGED_BY_CTEST = {"WILL_FAIL", "PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION"}
-# A file of which every test kills or starves processes, unless it runs beside others all the same.
+# A file of which every test kills or starves processes runs alone, or beside others of that kind.
 BESIDE = "pytest.mark.beside"
 ALL_FAULTS = re.compile(r"^pytestmark = (?:\[[^]]*)?pytest\.mark\.faults", re.MULTILINE)
+# Files that open the planner. Whatever ran beside them would run again after each change of it.
+OF_PLANNER = ("test_measure", "test_package", "test_plan", "test_record")
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def apart(text: str) -> list[Marked]:
 
 def python_suites(venv: Path, reports: Path, markers: str, folders: Sequence[str]) -> list[Suite]:
     """One suite a test that is to be apart, then one a file. Files whose tests kill and starve
-    processes run alone."""
+    processes run alone, unless they are marked as `beside`."""
     long, rest = [], []
     for path in sorted(each for folder in folders for each in (ROOT / folder).glob("*.py")):
         is_test = path.stem.startswith("test_") or path.stem.endswith("_test")
@@ -167,8 +169,15 @@ def suite_of(venv: Path, reports: Path, markers: str, path: Path, test: str) -> 
         environment={"PATH": ":".join(programs)},
         venv=venv.name,
         alone=ALL_FAULTS.search(text) is not None and BESIDE not in text,
-        kind=f"{venv.name}/{path.parent.name}",
+        kind=f"{venv.name}/{kind_of(path, text)}",
     )
+
+
+def kind_of(path: Path, text: str) -> str:
+    """Which other files a file's suites run beside, and share their inputs with."""
+    if ALL_FAULTS.search(text):
+        return "faults"
+    return "planner" if path.name.startswith(OF_PLANNER) else path.parent.name
 
 
 def suites_of_other_torch(reports: Path, markers: str) -> list[Suite]:

@@ -141,6 +141,25 @@ def test_a_test_that_is_apart_is_a_suite_and_no_case_is_lost_or_run_twice(
     assert sorted(apart_or_not) == sorted(cases("-m", markers, "test_x.py"))
 
 
+def test_files_run_beside_those_of_their_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    write(folder, "test_a.py", "pytestmark = pytest.mark.faults\n")
+    write(folder, "test_b.py", "pytestmark = [pytest.mark.faults, pytest.mark.beside]\n")
+    write(folder, "test_c.py", "def test_x(): ...\n")
+    write(folder, "test_planner.py", "def test_x(): ...\n")
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    suites = python_suites(tmp_path / ".venv", tmp_path, "", ["tests"])
+    assert [(suite.alone, suite.kind) for suite in suites] == [
+        (True, ".venv/faults"),
+        (False, ".venv/faults"),
+        (False, ".venv/tests"),
+        (False, ".venv/planner"),
+    ]
+
+
 def test_what_a_whole_file_is_marked_as_counts_for_its_tests() -> None:
     [long, longer] = apart(TESTS)
     assert (long.of_other_torch, longer.of_other_torch) == (True, False)
