@@ -12,6 +12,7 @@ where a host has fewer cores than ranks, computing is replaced by waiting as lon
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import importlib.util
 import json
@@ -86,6 +87,9 @@ def measure(build: Build, question: Question, device: str, output: str | None) -
     )
     if waits:
         _tell(f"{corro.local_size()} ranks on fewer cores: they wait instead of computing")
+    # Each run collects garbage. What is here now, torch above all, is none: gone through once.
+    gc.collect()
+    gc.freeze()
     ready = [each for each in found if each.planned]
     for round_ in range(ROUNDS):
         for number, each in enumerate(ready):
