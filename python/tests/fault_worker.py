@@ -1,4 +1,4 @@
-"""One rank of test_faults.py: `python fault_worker.py SCENARIO`. Prints one JSON line and exits 0.
+"""One rank of fault_jobs.py: `python fault_worker.py SCENARIO`. Prints one JSON line and exits 0.
 
 The faults are the point, so the ranks run without a launcher that would stop the survivors.
 """

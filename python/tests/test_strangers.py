@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from test_faults import Job
+from fault_jobs import Job
 
 pytestmark = pytest.mark.faults
 
