@@ -180,3 +180,11 @@ def test_a_job_that_is_not_elastic_ends_as_others_do(elastic: Elastic) -> None:
     ran = elastic("steps", 3, {1: (7, "backward")})
     assert ran.job.code == 128 + 9
     assert "rank 1 failed" in ran.job.output
+
+
+def test_a_job_whose_state_is_lost_stops_and_does_not_begin_anew(elastic: Elastic) -> None:
+    """The rank that has it is killed before the one that has joined has got it."""
+    ran = elastic("steps", 1, {0: (-1, "reset")}, "--min-np", "1", "--max-np", "2", GATE="5")
+    assert ran.job.code == 1
+    assert "nobody is left who has the state after 6 steps" in ran.job.output
+    assert not any("step" in facts for joiner in ran.joiners for facts in joiner)
