@@ -1,8 +1,8 @@
 // Loop: one thread waits for descriptors and for a time, and does what follows.
 //
 //   CORRO_ASSIGN(Loop loop, Loop::create());
-//   CORRO_TRY(loop.watch(listener.fd(), EPOLLIN, [&] { accept_some(); }));
-//   while (!over) loop.turn(next_timer());
+//   CORRO_TRY(loop.watch(listener.fd(), EPOLLIN, [&] { use(listener); }));
+//   while (!over) loop.turn(deadline);
 //
 // What is to be done at a time is the caller's: it looks at the clock after each turn.
 #pragma once

@@ -1,6 +1,6 @@
 // Meeting: where ranks that mpirun has started in this pod meet those of the other pods.
 //
-//   Meeting meeting(uid, loop, [&](const agent::Record& record) { link.send(record); });
+//   Meeting meeting(uid, loop, [&](const agent::Record& one) { head.send(one); });
 //   meeting.open(secret);    // the head's first word; a new head is told all that it has to know
 //   meeting.supply(record);  // what ranks of other pods have put
 #pragma once
