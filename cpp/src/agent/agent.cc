@@ -108,8 +108,8 @@ class Agent {
     order.rank ? ranks_[*order.rank].send(order.number) : ranks_.send(order.number);
   }
   void carry_out(const KillRank& order) { ranks_[order.rank].kill_all(); }
-  void carry_out(const KillRest& /*order*/) {
-    for (const pid_t pid : descendants_of(getpid(), branches_.shells())) kill(pid, SIGKILL);
+  void carry_out(const KillRest& order) {
+    for (const pid_t pid : order.processes) kill(pid, SIGKILL);
   }
   void carry_out(const PrepareWorker& order) {
     service_->prepare(member_of(order.rank), order.epoch, order.how.at_once, order.how.why);
@@ -218,7 +218,7 @@ Time Agent::next_timer() const {
 /// Looks at what ranks have left, where that matters.
 void Agent::go_on(Time now) {
   if (course_.state() == AgentCourse::State::kFencing)
-    course_.see_rest(!descendants_of(getpid(), branches_.shells()).empty(), now);
+    course_.see_rest(descendants_of(getpid(), branches_.shells()), now);
   course_.drain(ranks_.any_output(), paused_, now);
   carry_out_orders();
 }
@@ -400,19 +400,20 @@ void Agent::on_rank_end(size_t rank, int status) {
   for (const io::Output stream : {io::Output::kErr, io::Output::kOut, io::Output::kResult}) {
     for (int i = 0; i < kPipeReads && process.fd(stream) >= 0; ++i) on_output(rank, stream);
   }
-  course_.on_end(rank, diagnosis::ended_well(process.describe()));
+  course_.on_end(rank, diagnosis::ended_well({.ended = true, .status = status}));
   carry_out_orders();
 }
 
 /// A process that a rank has left behind may join for it.
 void Agent::tell_departures() {
   if (service_ == nullptr) return;
-  const auto shells = branches_.shells();
-  const auto is_orphan = [&](pid_t child) {
-    return !ranks_.find(child) && !shells.contains(child);
+  const auto any_orphan = [this] {
+    const auto shells = branches_.shells();
+    return std::ranges::any_of(own_children(), [&](pid_t child) {
+      return !ranks_.find(child) && !shells.contains(child);
+    });
   };
-  course_.tell_departures([this](int32_t number) { return service_->greeted(number); },
-                          std::ranges::any_of(own_children(), is_orphan));
+  course_.tell_departures([this](int32_t number) { return service_->greeted(number); }, any_orphan);
 }
 
 void Agent::flush_input() {

@@ -127,12 +127,13 @@ void AgentCourse::on_end(size_t rank, bool well) {
   order(Report{rank, /*ended=*/true});
 }
 
-void AgentCourse::tell_departures(const std::function<bool(int32_t)>& joined, bool anything_left) {
+void AgentCourse::tell_departures(const std::function<bool(int32_t)>& joined,
+                                  const std::function<bool()>& anything_left) {
   for (size_t number = 0; number < ranks_.size(); ++number) {
     Rank& rank = ranks_[number];
     if (!rank.departs) continue;
     if (joined(rank.about.rank) || !membership_.admits(rank.about)) rank.departs = false;
-    if (!rank.departs || anything_left) continue;
+    if (!rank.departs || anything_left()) continue;
     rank.departs = false;
     order(EndRank{rank.about.rank, ""});
     say(number, Left{});
@@ -163,13 +164,13 @@ void AgentCourse::drain_until(Time until) {
 }
 
 /// Waits for what is left until the grace is over, then kills it until nothing is.
-void AgentCourse::see_rest(bool left, Time now) {
+void AgentCourse::see_rest(const std::vector<pid_t>& rest, Time now) {
   if (state_ != State::kFencing) return;
-  left_ = left;
-  if (!left || now >= until_ + kRestPatience) return drain_until(now + kDrainGrace);
+  left_ = !rest.empty();
+  if (!left_ || now >= until_ + kRestPatience) return drain_until(now + kDrainGrace);
   if (now < until_) return;
   ending_ = true;
-  order(KillRest{});
+  order(KillRest{rest});
 }
 
 void AgentCourse::drain(bool open, bool held, Time now) {

@@ -45,7 +45,9 @@ struct KillRank {
   size_t rank = 0;
 };
 /// What ranks have left running is killed.
-struct KillRest {};
+struct KillRest {
+  std::vector<pid_t> processes;
+};
 /// For the worker of a rank: an epoch comes.
 struct PrepareWorker {
   size_t rank = 0;
@@ -110,11 +112,13 @@ class AgentCourse {
   void on_end(size_t rank, bool well);
   /// Tells of those that have ended well and will not join: each that has never done so, unless
   /// something is left that may do it for them. `joined`: whether the rank of the epoch has.
-  void tell_departures(const std::function<bool(int32_t)>& joined, bool anything_left);
+  /// Neither is asked unless it matters.
+  void tell_departures(const std::function<bool(int32_t)>& joined,
+                       const std::function<bool()>& anything_left);
 
   // While it fences.
-  /// Whether anything that ranks have started is left.
-  void see_rest(bool left, Time now);
+  /// What is left of all that ranks have started.
+  void see_rest(const std::vector<pid_t>& rest, Time now);
   /// `open`: some stream of a rank is not at its end; `held`: nothing is read from ranks now.
   void drain(bool open, bool held, Time now);
   /// Output is read again, after it was held: the time for it begins anew.

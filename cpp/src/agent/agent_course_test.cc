@@ -13,6 +13,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 
 const wire::Digest kJob = wire::digest_of("job");
+const std::vector<pid_t> kRest = {200, 201};
 
 MemberUuid uuid(int number) { return {static_cast<std::byte>(number + 1)}; }
 
@@ -67,7 +68,9 @@ class AgentCourseTest : public testing::Test {
     std::string operator()(const KillRank& kill) const {
       return "kill " + std::to_string(kill.rank);
     }
-    std::string operator()(const KillRest&) const { return "kill rest"; }
+    std::string operator()(const KillRest& kill) const {
+      return kill.processes == kRest ? "kill rest" : "kill others";
+    }
     std::string operator()(const PrepareWorker& prepare) const {
       return "prepare " + std::to_string(prepare.rank);
     }
@@ -118,11 +121,11 @@ TEST_F(AgentCourseTest, WhoHasEndedWellAndHasNeverJoinedIsWaitedForByNobody) {
   course_.on_end(1, /*well=*/false);
   EXPECT_EQ(told(), "ended 0;ended 1;");
   const auto never = [](int32_t) { return false; };
-  course_.tell_departures(never, /*anything_left=*/true);
+  course_.tell_departures(never, [] { return true; });
   EXPECT_EQ(told(), "") << "what is left may join for it";
-  course_.tell_departures(never, /*anything_left=*/false);
+  course_.tell_departures(never, [] { return false; });
   EXPECT_THAT(told(), testing::StartsWith("end 0;say "));
-  course_.tell_departures(never, /*anything_left=*/false);
+  course_.tell_departures(never, [] { return false; });
   EXPECT_EQ(told(), "") << "once";
 }
 
@@ -130,12 +133,12 @@ TEST_F(AgentCourseTest, WhatIsLeftHasItsGraceAndIsKilledThen) {
   course_.on_end(0, true);
   (void)told();
   EXPECT_EQ(hear(to_all(0, Fence{.grace = milliseconds(500)})), "");
-  course_.see_rest(/*left=*/true, now_ + milliseconds(499));
+  course_.see_rest(kRest, now_ + milliseconds(499));
   EXPECT_EQ(told(), "");
-  course_.see_rest(true, now_ + milliseconds(500));
+  course_.see_rest(kRest, now_ + milliseconds(500));
   EXPECT_EQ(told(), "kill rest;");
   EXPECT_TRUE(course_.ending());
-  course_.see_rest(false, now_ + milliseconds(510));
+  course_.see_rest({}, now_ + milliseconds(510));
   EXPECT_EQ(course_.state(), AgentCourse::State::kDraining);
   course_.drain(/*open=*/true, /*held=*/false, now_ + milliseconds(520));
   EXPECT_EQ(told(), "") << "output is on its way";
@@ -149,7 +152,7 @@ TEST_F(AgentCourseTest, WhatIsLeftHasItsGraceAndIsKilledThen) {
 
 TEST_F(AgentCourseTest, WhatCannotBeKilledIsSaid) {
   (void)hear(to_all(0, Fence{}));
-  course_.see_rest(true, now_ + seconds(3));
+  course_.see_rest(kRest, now_ + seconds(3));
   course_.drain(false, false, now_ + seconds(3));
   const auto orders = course_.take_orders();
   ASSERT_EQ(orders.size(), 1U);

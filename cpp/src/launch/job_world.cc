@@ -91,7 +91,6 @@ void JobWorld::run(Time until) {
     next.what();
     ASSERT_LT(order_, kMostEvents) << "it turns in circles: " << notes_;
   }
-  now_ = std::max(now_, std::min(until, now_ + seconds(0)));
 }
 
 bool JobWorld::over() const {
@@ -240,8 +239,10 @@ void JobWorld::carry_out_agent(size_t host) {
   after(milliseconds(5), [this, host] {
     Host& here = hosts_[host];
     if (!here.up || here.agent.state() == agent::AgentCourse::State::kFenced) return;
-    here.agent.see_rest(std::ranges::any_of(here.processes, [this](size_t p) { return runs(p); }),
-                        now_);
+    std::vector<pid_t> rest;
+    for (const size_t process : here.processes)
+      if (runs(process)) rest.push_back(static_cast<pid_t>(process));
+    here.agent.see_rest(rest, now_);
     here.agent.drain(/*open=*/false, /*held=*/false, now_);
     carry_out_agent(host);
   });
@@ -275,8 +276,8 @@ void JobWorld::carry_out(size_t host, const agent::KillRank& order) {
   kill(hosts_[host].processes[order.rank]);
 }
 
-void JobWorld::carry_out(size_t host, const agent::KillRest& /*order*/) {
-  for (const size_t process : hosts_[host].processes) kill(process);
+void JobWorld::carry_out(size_t /*host*/, const agent::KillRest& order) {
+  for (const pid_t process : order.processes) kill(static_cast<size_t>(process));
 }
 
 void JobWorld::carry_out(size_t host, const agent::PrepareWorker& order) {
@@ -480,7 +481,7 @@ void JobWorld::end(size_t process, int status) {
   const bool well = status == 0;
   if (hosts_[one.host].up) {
     hosts_[one.host].agent.on_end(one.rank, well);
-    hosts_[one.host].agent.tell_departures([](int32_t) { return true; }, false);
+    hosts_[one.host].agent.tell_departures([](int32_t) { return true; }, [] { return false; });
     carry_out_agent(one.host);
   }
   if (well || one.joins) return;
