@@ -108,6 +108,7 @@ Epochs::Orders Epochs::leave(size_t place, Time now) {
 Epochs::Orders Epochs::offer(size_t host, const std::string& name, int slots, Time now) {
   // Hosts that were never there have numbers, too.
   while (job_.hosts.size() <= host) job_.hosts.push_back({.name = name, .address = ""});
+  job_.hosts[host].name = name;
   int known = 0;
   for (const Slot& slot : slots_) known += slot.host == host ? 1 : 0;
   for (; known < slots; ++known) slots_.push_back({.host = host, .number = known});

@@ -59,6 +59,8 @@ class Epochs {
   [[nodiscard]] size_t size() const { return ranks_.size(); }
   /// The places of the epoch's members, by rank.
   [[nodiscard]] const std::vector<size_t>& ranks() const { return ranks_; }
+  /// As the user has named it.
+  [[nodiscard]] const std::string& host_name(size_t host) const { return job_.hosts[host].name; }
   /// Where the process in this place is, or was last.
   [[nodiscard]] Seat seat(size_t place) const;
   /// As messages name the member, in the last epoch that it was in.

@@ -48,7 +48,6 @@ JobCourse::JobCourse(const JobFacts& job, std::vector<agent::Subject> members, O
       ends_(members_.places()),
       hang_watch_(options_.long_wait),
       fatal_watch_(options_.hang_timeout) {
-  for (const JobHost& host : job.hosts) hosts_.push_back(host.name);
   for (size_t place = 0; place < ends_.size(); ++place) {
     ends_[place].rank = static_cast<int>(place);
     ends_[place].ended = true;
@@ -66,7 +65,7 @@ void JobCourse::start_rank(size_t place) {
   const Seat seat = members_.seat(place);
   ends_[place] = {};
   ends_[place].rank = seat.rank;
-  if (options_.several_hosts) ends_[place].host = hosts_[seat.host];
+  if (options_.several_hosts) ends_[place].host = members_.host_name(seat.host);
   ++running_;
   order(StartRank{members_.subject(place), seat, members_.joins(place)});
 }
@@ -95,9 +94,10 @@ void JobCourse::on(size_t place, const agent::Started& started, Time /*now*/) {
 
 /// A process was not started. The job does not need one that joins.
 void JobCourse::on(size_t place, const agent::Refused& refused, Time now) {
-  const std::string why = options_.several_hosts
-                              ? fmt::format("host {}: {}", hosts_[host_of(place)], refused.why)
-                              : refused.why;
+  const std::string why =
+      options_.several_hosts
+          ? fmt::format("host {}: {}", members_.host_name(host_of(place)), refused.why)
+          : refused.why;
   if (!members_.joins(place)) return refuse(why);
   RankEnd& end = ends_[place];
   if (std::exchange(end.ended, true)) return;
@@ -174,10 +174,10 @@ void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
 /// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its
 /// ranks are over, and so is a job that needs them.
 void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
-  if (!begun_) return refuse(fmt::format("host {}: {}", hosts_[host], why));
-  const std::string text = fmt::format("host {} was lost: {}", hosts_[host], why);
+  if (!begun_) return refuse(fmt::format("host {}: {}", members_.host_name(host), why));
+  const std::string text = fmt::format("host {} was lost: {}", members_.host_name(host), why);
   if (running_ == 0) return order(Note{fmt::format("corro: {}\n", text)});
-  order(Announce{{.kind = EventKind::kLost, .host = hosts_[host], .cause = text}});
+  order(Announce{{.kind = EventKind::kLost, .host = members_.host_name(host), .cause = text}});
   if (evolves()) carry_out(members_.lose_host(host, now), now);
   for (size_t place = 0; place < ends_.size(); ++place) {
     RankEnd& end = ends_[place];
@@ -193,8 +193,6 @@ void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
 }
 
 void JobCourse::offer_host(size_t host, const std::string& name, int slots, Time now) {
-  if (host >= hosts_.size()) hosts_.resize(host + 1);
-  hosts_[host] = name;
   carry_out(members_.offer(host, name, slots, now), now);
 }
 
@@ -338,7 +336,7 @@ void JobCourse::emit(EventKind kind, size_t place, const std::string& cause) {
   const agent::Subject& member = members_.subject(place);
   order(Announce{{.kind = kind,
                   .epoch = members_.joins(place) ? members_.epoch() : member.epoch,
-                  .host = hosts_[host_of(place)],
+                  .host = members_.host_name(host_of(place)),
                   .rank = member.rank,
                   .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
                   .cause = cause}});

@@ -199,7 +199,6 @@ class JobCourse {
   const Options options_;
   const wire::Digest job_;
   const Time started_;
-  std::vector<std::string> hosts_;  ///< Their names.
   Epochs members_;
   std::vector<diagnosis::RankEnd> ends_;  ///< By place.
   Stopping stopping_;
