@@ -7,6 +7,8 @@
 // waits for the server. A connection goes back to the idle ones only after a whole answer, and is
 // looked at before it is used again: whatever can be read from it then (an end, an alert) makes it
 // useless.
+//
+// A connection without TLS differs in Wire alone, below all that speaks HTTP, and has no Identity.
 #include "kube/client/https_transport.h"
 
 #include <netinet/tcp.h>
@@ -15,6 +17,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -38,6 +41,13 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr size_t kPieceBytes = size_t{64} << 10U;
+
+/// Writes host and port as in a URL: "api.example:6443", "[::1]:6443".
+std::string authority_of(const KubeCluster& cluster) {
+  const bool is_v6 = cluster.host.find(':') != std::string::npos;
+  return is_v6 ? fmt::format("[{}]:{}", cluster.host, cluster.port)
+               : fmt::format("{}:{}", cluster.host, cluster.port);
+}
 
 /// Who this side is: a TLS context with the client certificate in it.
 struct Identity {
@@ -72,11 +82,48 @@ Result<std::shared_ptr<Identity>> make_identity(const KubeCluster& cluster,
   return identity;
 }
 
+/// A socket that bytes go through as they are, or through TLS: a stream for Beast.
+class Wire {
+ public:
+  // NOLINTNEXTLINE(readability-identifier-naming): Asio's own name.
+  using executor_type = tcp::socket::executor_type;
+
+  /// Without an identity there is no TLS.
+  Wire(asio::io_context& context, Identity* identity) : socket_(context) {
+    if (identity != nullptr) tls_.emplace(socket_, identity->context);
+  }
+  [[nodiscard]] tcp::socket& socket() { return socket_; }
+  /// Null without TLS.
+  [[nodiscard]] asio::ssl::stream<tcp::socket&>* tls() { return tls_ ? &*tls_ : nullptr; }
+
+  executor_type get_executor() { return socket_.get_executor(); }
+  template <typename Buffers, typename Handler>
+  void async_read_some(const Buffers& buffers, Handler&& handler) {
+    if (tls_) {
+      tls_->async_read_some(buffers, std::forward<Handler>(handler));
+    } else {
+      socket_.async_read_some(buffers, std::forward<Handler>(handler));
+    }
+  }
+  template <typename Buffers, typename Handler>
+  void async_write_some(const Buffers& buffers, Handler&& handler) {
+    if (tls_) {
+      tls_->async_write_some(buffers, std::forward<Handler>(handler));
+    } else {
+      socket_.async_write_some(buffers, std::forward<Handler>(handler));
+    }
+  }
+
+ private:
+  tcp::socket socket_;
+  std::optional<asio::ssl::stream<tcp::socket&>> tls_;
+};
+
 /// Confined to the thread that holds it.
 class Connection {
  public:
   Connection(const KubeCluster& cluster, std::shared_ptr<Identity> identity)
-      : cluster_(cluster), identity_(std::move(identity)), stream_(context_, identity_->context) {}
+      : cluster_(cluster), identity_(std::move(identity)), wire_(context_, identity_.get()) {}
 
   [[nodiscard]] const std::shared_ptr<Identity>& identity() const { return identity_; }
   [[nodiscard]] bool is_open() const { return is_open_; }
@@ -105,7 +152,7 @@ class Connection {
   void close() {
     error_code ignored;
     resolver_.cancel();
-    (void)stream_.lowest_layer().close(ignored);
+    (void)wire_.socket().close(ignored);
     is_open_ = false;
   }
 
@@ -113,7 +160,7 @@ class Connection {
   const std::shared_ptr<Identity> identity_;
   asio::io_context context_{1};
   tcp::resolver resolver_{context_};
-  asio::ssl::stream<tcp::socket> stream_;
+  Wire wire_;
   boost::beast::flat_buffer buffer_;
   bool is_open_ = false;
   bool is_stopped_ = false;
@@ -194,14 +241,14 @@ Status Connection::failure(std::string_view doing, error_code error) const {
 bool Connection::is_quiet() {
   if (!is_open_) return false;
   std::array<char, 1> byte{};
-  const ssize_t got = ::recv(stream_.lowest_layer().native_handle(), byte.data(), byte.size(),
-                             MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t got =
+      ::recv(wire_.socket().native_handle(), byte.data(), byte.size(), MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
 Status Connection::connect(Time end) {
   CORRO_TRY(connect_socket(end));
-  CORRO_TRY(shake_hands(end));
+  if (wire_.tls() != nullptr) CORRO_TRY(shake_hands(end));
   is_open_ = true;
   return {};
 }
@@ -223,7 +270,7 @@ Status Connection::connect_socket(Time end) {
     });
     if (error) return failure(fmt::format("cannot find host {}", cluster_.host), error);
   }
-  tcp::socket& socket = stream_.next_layer();
+  tcp::socket& socket = wire_.socket();
   error = run(end, [&](auto handler) { asio::async_connect(socket, endpoints, handler); });
   if (error) return failure("cannot connect", error);
   (void)socket.set_option(tcp::no_delay(true), error);
@@ -238,7 +285,8 @@ Status Connection::connect_socket(Time end) {
 }
 
 Status Connection::shake_hands(Time end) {
-  SSL* ssl = stream_.native_handle();
+  asio::ssl::stream<tcp::socket&>& tls = *wire_.tls();
+  SSL* ssl = tls.native_handle();
   const std::string& name = cluster_.server_name;
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name.c_str()) != 1) {
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -247,8 +295,8 @@ Status Connection::shake_hands(Time end) {
               fmt::format("{}: {} cannot be a TLS server's name", cluster_.url, name)};
     }
   }
-  const error_code error = run(
-      end, [&](auto handler) { stream_.async_handshake(asio::ssl::stream_base::client, handler); });
+  const error_code error =
+      run(end, [&](auto handler) { tls.async_handshake(asio::ssl::stream_base::client, handler); });
   if (!error) return {};
   const long verified = SSL_get_verify_result(ssl);
   if (verified != X509_V_OK && !is_stopped_ && !is_late_) {
@@ -263,13 +311,12 @@ Status Connection::exchange(const http::request<http::string_body>& request,
                             const ExchangeLimits& limits, size_t most_head_bytes,
                             const Receive& receive) {
   const Time end = std::min(limits.deadline, monotonic_now() + limits.answer);
-  error_code error = run(end, [&](auto handler) { http::async_write(stream_, request, handler); });
+  error_code error = run(end, [&](auto handler) { http::async_write(wire_, request, handler); });
   if (error) return failure("send", error);
   Parser parser;
   parser.header_limit(static_cast<uint32_t>(most_head_bytes));
   parser.body_limit(boost::none);
-  error =
-      run(end, [&](auto handler) { http::async_read_header(stream_, buffer_, parser, handler); });
+  error = run(end, [&](auto handler) { http::async_read_header(wire_, buffer_, parser, handler); });
   if (error) return failure("receive", error);
   Head head;
   head.status = static_cast<int>(parser.get().result_int());
@@ -295,7 +342,7 @@ Status Connection::read_body(Parser& parser, const Head& head, const ExchangeLim
     parser.get().body().size = piece.size();
     const Time end = std::min(limits.deadline, monotonic_now() + limits.silence);
     error_code error =
-        run(end, [&](auto handler) { http::async_read_some(stream_, buffer_, parser, handler); });
+        run(end, [&](auto handler) { http::async_read_some(wire_, buffer_, parser, handler); });
     const size_t bytes = piece.size() - parser.get().body().size;
     if (bytes > 0) CORRO_TRY(receive(head, {piece.data(), bytes}));
     if (error == http::error::need_buffer) continue;
@@ -307,10 +354,11 @@ Status Connection::read_body(Parser& parser, const Head& head, const ExchangeLim
 class HttpsTransport final : public Transport {
  public:
   HttpsTransport(KubeCluster cluster, std::shared_ptr<Credentials> credentials,
-                 HttpsOptions options)
+                 HttpsOptions options, bool has_tls)
       : cluster_(std::move(cluster)),
         credentials_(std::move(credentials)),
-        options_(std::move(options)) {}
+        options_(std::move(options)),
+        has_tls_(has_tls) {}
 
   [[nodiscard]] Exchanged exchange(const Request& request, const ExchangeLimits& limits,
                                    const std::stop_token& stop, const Receive& receive) override;
@@ -318,7 +366,7 @@ class HttpsTransport final : public Transport {
  private:
   using Connections = std::vector<std::unique_ptr<Connection>>;
   struct State {
-    std::shared_ptr<Identity> identity = {};
+    std::shared_ptr<Identity> identity = {};  ///< Null without TLS.
     Connections idle = {};
   };
   /// The newest idle connection, or one that is not open.
@@ -330,14 +378,17 @@ class HttpsTransport final : public Transport {
   const KubeCluster cluster_;
   const std::shared_ptr<Credentials> credentials_;
   const HttpsOptions options_;
+  const bool has_tls_;
   Guarded<State> state_;
 };
 
 Result<std::unique_ptr<Connection>> HttpsTransport::take(const Credential& credential) {
   Connections useless;  // Closed after the lock is released.
   auto state = state_.lock();
-  if (!state->identity || state->identity->certificate_pem != credential.certificate_pem ||
-      state->identity->key_pem != credential.key_pem) {
+  const bool is_other = !state->identity ||
+                        state->identity->certificate_pem != credential.certificate_pem ||
+                        state->identity->key_pem != credential.key_pem;
+  if (has_tls_ && is_other) {
     CORRO_ASSIGN(state->identity, make_identity(cluster_, credential));
     useless.swap(state->idle);
   }
@@ -365,9 +416,7 @@ http::request<http::string_body> HttpsTransport::message_of(const Request& reque
   message.version(11);
   message.method_string(request.method);
   message.target(cluster_.base_path + request.target);
-  const bool is_v6 = cluster_.host.find(':') != std::string::npos;
-  message.set(http::field::host, is_v6 ? fmt::format("[{}]:{}", cluster_.host, cluster_.port)
-                                       : fmt::format("{}:{}", cluster_.host, cluster_.port));
+  message.set(http::field::host, authority_of(cluster_));
   message.set(http::field::user_agent, options_.user_agent);
   message.set(http::field::accept, "application/json");
   if (!credential.token.empty()) {
@@ -414,7 +463,24 @@ Result<std::unique_ptr<Transport>> make_https_transport(const KubeCluster& clust
                                                         HttpsOptions options) {
   CORRO_TRY(make_identity(cluster, {}).status());
   return std::unique_ptr<Transport>(
-      std::make_unique<HttpsTransport>(cluster, std::move(credentials), std::move(options)));
+      std::make_unique<HttpsTransport>(cluster, std::move(credentials), std::move(options), true));
+}
+
+Result<std::unique_ptr<Transport>> make_loopback_transport(const std::string& address,
+                                                           uint16_t port, HttpsOptions options) {
+  error_code error;
+  const auto parsed = asio::ip::make_address(address, error);
+  if (error || !parsed.is_loopback()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: without TLS only a loopback address is spoken to", address));
+  }
+  KubeCluster cluster;
+  cluster.host = address;
+  cluster.port = port;
+  cluster.url = "http://" + authority_of(cluster);
+  auto nobody = std::make_shared<UserCredentials>(KubeUser{}, cluster);
+  return std::unique_ptr<Transport>(std::make_unique<HttpsTransport>(
+      std::move(cluster), std::move(nobody), std::move(options), false));
 }
 
 }  // namespace corro::kube

@@ -1,4 +1,4 @@
-// Transport over TLS with connections that are kept (HTTP/1.1).
+// Transport over TLS with connections that are kept (HTTP/1.1); without TLS only on this machine.
 //
 //   CORRO_ASSIGN(auto transport, make_https_transport(access.cluster, credentials, {}));
 #pragma once
@@ -27,5 +27,13 @@ struct HttpsOptions {
 /// time-out. INVALID_ARGUMENT for authorities that are no PEM.
 [[nodiscard]] Result<std::unique_ptr<Transport>> make_https_transport(
     const KubeCluster& cluster, std::shared_ptr<Credentials> credentials, HttpsOptions options);
+
+/// Makes a transport without TLS and without credentials to a server on this machine: an etcd that
+/// nobody else reaches, as in tests. `address` is in 127.0.0.0/8 or ::1; INVALID_ARGUMENT for any
+/// other, and for names. What is sent there never leaves the machine, so only its administrator can
+/// read or change it on its way; anywhere else TLS alone keeps others from that.
+[[nodiscard]] Result<std::unique_ptr<Transport>> make_loopback_transport(const std::string& address,
+                                                                         uint16_t port,
+                                                                         HttpsOptions options);
 
 }  // namespace corro::kube

@@ -2,13 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "io/fd.h"
 #include "kube/client/client.h"
 #include "kube/client/loopback_server.h"
 #include "kube/client/watch.h"
@@ -234,6 +238,77 @@ TEST_F(Https, SaysThatNobodyListens) {
                                         {stop_, monotonic_now() + std::chrono::milliseconds(20)});
   EXPECT_EQ(got.status().code(), Code::kUnavailable) << got.status().message();
   EXPECT_THAT(got.status().message(), HasSubstr("cannot connect"));
+}
+
+/// Answers requests without TLS, all on one connection, until the client ends it.
+class PlainServer {
+ public:
+  PlainServer() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener_.get(), generic, bytes), 0);
+    EXPECT_EQ(::listen(listener_.get(), 1), 0);
+    ::getsockname(listener_.get(), generic, &bytes);
+    port = ntohs(address.sin_port);
+  }
+  void answer(std::string with) {
+    serving_ = std::thread([this, reply = std::move(with)] {
+      const io::Fd accepted(::accept(listener_.get(), nullptr, nullptr));
+      std::array<char, 4096> bytes{};
+      while (true) {
+        const ssize_t got = ::read(accepted.get(), bytes.data(), bytes.size());
+        if (got <= 0) return;
+        requests_.emplace_back(bytes.data(), static_cast<size_t>(got));
+        EXPECT_EQ(::write(accepted.get(), reply.data(), reply.size()), std::ssize(reply));
+      }
+    });
+  }
+  /// The requests, once the client has ended its connection.
+  std::vector<std::string> requests() {
+    serving_.join();
+    return requests_;
+  }
+  uint16_t port = 0;
+
+ private:
+  io::Fd listener_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::vector<std::string> requests_;
+  std::thread serving_;
+};
+
+TEST_F(Https, SpeaksWithoutTlsToThisMachineAlone) {
+  for (const std::string address : {"10.0.0.1", "localhost", "::", "0.0.0.0", ""}) {
+    const Status refused = make_loopback_transport(address, 2379, {}).status();
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << address;
+  }
+  EXPECT_TRUE(make_loopback_transport("127.0.0.2", 2379, {}).ok());
+  EXPECT_TRUE(make_loopback_transport("::1", 2379, {}).ok());
+}
+
+TEST_F(Https, ASecondCallWithoutTlsUsesTheSameConnection) {
+  PlainServer server;
+  server.answer(http_reply(200, "[1]"));
+  auto transport = std::move(make_loopback_transport("127.0.0.1", server.port, {})).value();
+  for (int i = 0; i < 2; ++i) {
+    std::string text;
+    const Exchanged end =
+        transport->exchange({"POST", "/v3/kv/range", "{}", "application/json"}, {}, stop_,
+                            [&](const Head& head, std::string_view piece) {
+                              EXPECT_EQ(head.status, 200);
+                              text += piece;
+                              return Status();
+                            });
+    EXPECT_TRUE(end.status.ok()) << end.status.message();
+    EXPECT_EQ(text, "[1]");
+  }
+  transport.reset();
+  const std::vector<std::string> requests = server.requests();
+  ASSERT_EQ(requests.size(), 2U);
+  EXPECT_THAT(requests[1], testing::StartsWith("POST /v3/kv/range HTTP/1.1\r\n"));
+  EXPECT_THAT(requests[1], testing::Not(HasSubstr("Authorization")));
 }
 
 }  // namespace
