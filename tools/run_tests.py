@@ -40,10 +40,14 @@ SELECTIONS = {
 OF_OTHER_TORCH = "torch22"
 BETWEEN = ("test_package.py", "test_ranks.py")
 # What a file may find built, and asks for without opening anything where it is not.
+ETCD_PROGRAMS = tuple(
+    f"build/{preset}/cpp/src/coordinator/coordinator_test" for preset in ("release", "dev")
+)
 POD_PROGRAMS = ("build/release/pod/corro", "build/dev/pod/corro")
 READS = {
     "tools/image_test.py": ("build/wheels", *POD_PROGRAMS),
     "python/tests/test_pods.py": POD_PROGRAMS,
+    "python/tests/test_etcd_store.py": ETCD_PROGRAMS,
 }
 # How ctest may tell whether a test passed; here its exit status alone does.
 JUDGED_BY_CTEST = {"WILL_FAIL", "PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION"}
