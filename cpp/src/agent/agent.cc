@@ -16,6 +16,7 @@
 
 #include "agent/agent_course.h"
 #include "agent/branches.h"
+#include "agent/commander.h"
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
 #include "agent/rank_group.h"
@@ -33,6 +34,7 @@ namespace {
 
 constexpr Duration kKillPatience = std::chrono::seconds(2);
 constexpr Duration kDumpPause = std::chrono::milliseconds(5);  ///< Between looks at stack dumps.
+constexpr int kTryLater = 75;                                  ///< EX_TEMPFAIL of sysexits.h.
 constexpr int kPipeReads = 32;                                 ///< More than a pipe holds.
 
 Variables environment_of(const Start& start) {
@@ -46,10 +48,11 @@ Variables environment_of(const Start& start) {
 class Agent {
  public:
   /// `guard` ends with the process that guards this one; none: the commander is on this host.
-  Agent(MessagePipe commander, const sigset_t& worker_mask, io::Loop loop, io::Fd guard)
+  Agent(Commander commander, const sigset_t& worker_mask, io::Loop loop, io::Fd guard)
       : commander_(std::move(commander)),
         loop_(std::move(loop)),
-        course_(io::host_name(), guard.valid(), monotonic_now()),
+        course_(commander_.dialling() ? commander_.dialling()->host : io::host_name(),
+                guard.valid(), monotonic_now()),
         ranks_(worker_mask, loop_,
                [this](size_t rank, io::Output stream) { on_readable(rank, stream); }),
         branches_(worker_mask, loop_, [this](MessageBody body) { say(std::move(body)); }),
@@ -60,26 +63,32 @@ class Agent {
 
   int run(const std::string& version) {
     if (const Status status = open(version); !status.ok()) say(Trouble{status.message()});
-    while (!commander_.ended() && monotonic_now() < course_.silent_at()) {
+    while (monotonic_now() < gives_up_at()) {
       step();
       const bool is_over = course_.state() == AgentCourse::State::kFenced;
       if (is_over && !commander_.unsent() && branches_.empty()) return 0;
     }
+    const bool gives_up = commander_.dialling() && !unguarded_;
+    if (gives_up) commander_.give_up();
     (void)kill_descendants(kKillPatience);
-    return 0;
+    return gives_up ? kTryLater : 0;
   }
 
  private:
   Status open(const std::string& version);
+  [[nodiscard]] Time gives_up_at() const;
+  [[nodiscard]] Hello hello() const;
+  void find_commander(Time now);
   void step();
   [[nodiscard]] Time next_timer() const;
   void go_on(Time now);
-  void close();
 
   // What the commander says.
   void on_commander();
   void hear_some();
   void hear(const Message& message);
+  void on_refused(const Refused& refused);
+  void follow(const Subject& about, const Lead& lead);
   void on(const Subject& about, const Start& start);
   void on(const Subject& about, const Ask& ask);
   void on(const Subject& about, const Input& input);
@@ -142,19 +151,23 @@ class Agent {
   void on_rank_end(size_t rank, int status);
   void tell_departures();
   void on_readable(size_t rank, io::Output stream) {
-    if (credit_ > 0) on_output(rank, stream);
+    if (credit_ > 0 || !commander_.met()) on_output(rank, stream);
   }
   void on_output(size_t rank, io::Output stream);
   void flush_input();
   void pause_or_resume();
 
-  MessagePipe commander_;
-  std::deque<Message> unheard_;  ///< Of the commander.
+  Commander commander_;
+  std::string version_;               ///< Of corro.
+  Time alone_since_ = Time::never();  ///< It has no commander.
+  bool unguarded_ = false;            ///< Nobody would end it.
+  std::deque<Message> unheard_;       ///< Of the commander.
   io::Loop loop_;
   AgentCourse course_;
   OutOfMemoryWatch out_of_memory_;
   io::Fd children_;
   std::unique_ptr<wire::AgentService> service_;  ///< For the workers; from the first START on.
+  std::string service_name_;                     ///< Of its socket.
   RankGroup ranks_;
   Branches branches_;
   SyncTarget sync_;
@@ -177,22 +190,51 @@ Status Agent::open(const std::string& version) {
   CORRO_TRY(commander_.watch(loop_, [this] { on_commander(); }));
   if (guard_.valid()) {
     // It was killed, and nobody tells the commander.
-    CORRO_TRY(loop_.watch(guard_.get(), EPOLLIN, [this] { close(); }));
+    CORRO_TRY(loop_.watch(guard_.get(), EPOLLIN, [this] { unguarded_ = true; }));
   }
-  say(Hello{.corro = version, .host = io::host_name(), .pid = getpid()});
+  version_ = version;
+  if (commander_.met()) say(hello());
   return {};
 }
 
-/// Nobody commands it any more.
-void Agent::close() {
-  commander_.unwatch(loop_);
-  loop_.forget(guard_.get());
-  commander_.close();
+Hello Agent::hello() const {
+  Hello hello{.corro = version_, .host = io::host_name(), .pid = getpid()};
+  if (const auto& dialling = commander_.dialling()) {
+    hello.host = dialling->host;
+    hello.slots = dialling->slots;
+    hello.term = course_.term();
+    hello.prepared = course_.prepared();
+  }
+  return hello;
+}
+
+/// Then it ends everything.
+Time Agent::gives_up_at() const {
+  const auto& dialling = commander_.dialling();
+  if (unguarded_ || (!dialling && commander_.ended())) return Time{};
+  if (!dialling) return course_.silent_at();
+  return alone_since_ == Time::never() ? alone_since_ : alone_since_ + dialling->patience;
+}
+
+/// Dials one if there is none.
+void Agent::find_commander(Time now) {
+  if (!commander_.dialling()) return;
+  const bool was_met = commander_.met();
+  if (was_met && now >= course_.silent_at())
+    commander_.drop("nothing was heard of it for 10 s", now);
+  commander_.tick({course_.here(), hello()}, now);
+  if (was_met && !commander_.met()) unheard_.clear();  // Another one may want something else.
+  if (commander_.met()) {
+    alone_since_ = Time::never();
+  } else if (alone_since_ == Time::never()) {
+    alone_since_ = now;
+  }
 }
 
 // -- the loop -------------------------------------------------------------------------------------
 
 void Agent::step() {
+  find_commander(monotonic_now());
   loop_.turn(next_timer());
   hear_some();
   if (course_.state() != AgentCourse::State::kFenced) flush_input();
@@ -211,8 +253,9 @@ Time Agent::next_timer() const {
   const Time now = monotonic_now();
   const Time at_once = sync_.busy() || !unheard_.empty() ? now : Time::never();
   const Time dumps = dumps_.empty() ? Time::never() : now + kDumpPause;
-  return std::min(
-      {course_.next_state(paused_, now), surveyor_.due(), course_.silent_at(), at_once, dumps});
+  const Time silent = commander_.met() ? course_.silent_at() : Time::never();
+  return std::min({course_.next_state(paused_, now), surveyor_.due(), silent, commander_.due(),
+                   gives_up_at(), at_once, dumps});
 }
 
 /// Looks at what ranks have left, where that matters.
@@ -226,13 +269,14 @@ void Agent::go_on(Time now) {
 // -- what the commander says ----------------------------------------------------------------------
 
 void Agent::on_commander() {
-  commander_.flush();
   if (const Status status = commander_.read(); !status.ok()) return;
   course_.hear_life(monotonic_now());
   while (auto message = commander_.take()) {
-    // The ranks that run do not wait until all others are started.
-    const bool is_credit = std::holds_alternative<Credit>(message->body);
-    is_credit ? hear(*message) : unheard_.push_back(std::move(*message));
+    // The ranks that run do not wait until all others are started, nor does who commands.
+    const bool is_urgent = std::holds_alternative<Credit>(message->body) ||
+                           std::holds_alternative<Lead>(message->body) ||
+                           std::holds_alternative<Refused>(message->body);
+    is_urgent ? hear(*message) : unheard_.push_back(std::move(*message));
   }
 }
 
@@ -240,12 +284,15 @@ void Agent::on_commander() {
 void Agent::hear_some() {
   constexpr int kHeardAtOnce = 4;
   for (int i = 0; i < kHeardAtOnce && !unheard_.empty(); ++i) {
-    hear(unheard_.front());
+    const Message message = std::move(unheard_.front());
     unheard_.pop_front();
+    hear(message);
   }
 }
 
 void Agent::hear(const Message& message) {
+  if (const auto* lead = std::get_if<Lead>(&message.body)) return follow(message.about, *lead);
+  if (const auto* refused = std::get_if<Refused>(&message.body)) return on_refused(*refused);
   if (!course_.accepts(message.about)) return;
   std::visit(
       [&](const auto& body) {
@@ -257,9 +304,33 @@ void Agent::hear(const Message& message) {
   carry_out_orders();
 }
 
+/// One that leads cannot take it. It may be that others have to come first.
+void Agent::on_refused(const Refused& refused) {
+  const bool waits = refused.code == Code::kUnavailable;
+  if (waits) alone_since_ = Time::never();
+  unheard_.clear();
+  commander_.refuse(refused.why, waits, monotonic_now());
+}
+
+/// A coordinator says that it leads. It is told all that it has to know, and gets what was kept.
+void Agent::follow(const Subject& about, const Lead& lead) {
+  const bool is_of_job = course_.accepts(about);
+  if (is_of_job && course_.follow(lead.term, monotonic_now())) {
+    commander_.meet(lead.term);
+    carry_out_orders();
+    credit_ = static_cast<int64_t>(kOutputCredit) - static_cast<int64_t>(commander_.send_kept());
+    return;
+  }
+  (void)course_.take_orders();
+  commander_.refuse(is_of_job ? fmt::format("it leads in term {}, and another one in term {}",
+                                            lead.term, course_.term())
+                              : "it is of another job than the ranks of this agent",
+                    /*waits=*/false, monotonic_now());
+}
+
 Status Agent::open_service(const Start& start) {
-  if (service_ != nullptr) return {};
   surveyor_.close_routes();
+  if (service_ != nullptr) return {};
   wire::AgentService::Options options;
   options.job = start.job;
   options.secret = start.secret;
@@ -272,7 +343,7 @@ Status Agent::open_service(const Start& start) {
     course_.on_join(*rank);
   };
   options.on_put = [this](const std::string& key, const Bytes& value) {
-    if (surveyor_.has_surveyed()) say(Record{.key = key, .value = value});
+    if (surveyor_.has_surveyed()) course_.on_put({.key = key, .value = value});
   };
   options.on_ready = [this](const wire::WorkerReady& ready) {
     const ReadyForEpoch body{.epoch = ready.epoch, .steps = ready.steps, .lost = ready.lost};
@@ -281,25 +352,28 @@ Status Agent::open_service(const Start& start) {
   options.on_leave = [this](const std::string& member) {
     for (const size_t rank : ranks_of(member)) course_.on_leave(rank);
   };
+  service_name_ = start.agent;
   CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));
   return loop_.watch(service_->poll_fd(), EPOLLIN, [this] { on_workers(); });
 }
 
 void Agent::on(const Subject& about, const Start& start) {
   if (course_.state() != AgentCourse::State::kWatching) return;
-  const WorkerSpec spec{.program = start.program,
-                        .arguments = start.arguments,
-                        .environment = environment_of(start),
-                        .directory = start.directory,
-                        .processors = {start.processors.begin(), start.processors.end()},
-                        .input = start.input,
-                        .call = call_.get(),
-                        .out_terminal = start.out_terminal,
-                        .err_terminal = start.err_terminal};
+  WorkerSpec spec{.program = start.program,
+                  .arguments = start.arguments,
+                  .environment = environment_of(start),
+                  .directory = start.directory,
+                  .processors = {start.processors.begin(), start.processors.end()},
+                  .input = start.input,
+                  .call = call_.get(),
+                  .out_terminal = start.out_terminal,
+                  .err_terminal = start.err_terminal};
   python_folder_ = std::filesystem::path(start.program).parent_path();
   Status status = course_.admit(about);
   if (status.ok()) status = open_service(start);
   if (status.ok()) {
+    // Its host may have had another number when the socket got its name.
+    if (spec.environment.contains("CORRO_AGENT")) spec.environment["CORRO_AGENT"] = service_name_;
     const auto pid = ranks_.start(spec);
     if (pid.ok()) return course_.on_start(about, *pid);
     status = pid.status();
@@ -438,7 +512,8 @@ void Agent::on_output(size_t rank, io::Output stream) {
 }
 
 void Agent::pause_or_resume() {
-  if ((credit_ <= 0) == paused_) return;
+  // Nobody has to wait until there is a commander.
+  if ((credit_ <= 0 && commander_.met()) == paused_) return;
   paused_ = !paused_;
   if (paused_) return ranks_.pause();
   course_.resume(monotonic_now());
@@ -447,7 +522,7 @@ void Agent::pause_or_resume() {
 
 }  // namespace
 
-int run_agent(MessagePipe commander, const sigset_t& worker_mask, const std::string& version,
+int run_agent(Commander commander, const sigset_t& worker_mask, const std::string& version,
               io::Fd guard) {
   auto loop = io::Loop::create();
   if (!loop.ok()) return 1;
@@ -455,7 +530,7 @@ int run_agent(MessagePipe commander, const sigset_t& worker_mask, const std::str
   return agent.run(version);
 }
 
-int run_guarded_agent(MessagePipe commander, const sigset_t& worker_mask,
+int run_guarded_agent(Commander commander, const sigset_t& worker_mask,
                       const std::string& version) {
   adopt_orphans();
   auto pipe = io::make_pipe();

@@ -3,14 +3,15 @@
 // from what, its course knows (agent_course.h); this carries it out.
 //
 // When the commander is gone it kills everything and returns, in whatever state it is. One on
-// another host takes a commander of whom it hears nothing for 10 s for gone (silence.h).
+// another host takes a commander of whom it hears nothing for 10 s for gone (silence.h). One that
+// dials its commander dials another one then, and its ranks go on meanwhile (commander.h).
 #pragma once
 
 #include <signal.h>
 
 #include <string>
 
-#include "agent/message_pipe.h"
+#include "agent/commander.h"
 #include "io/fd.h"
 
 namespace corro::agent {
@@ -19,12 +20,12 @@ namespace corro::agent {
 /// its own, in which SIGCHLD is blocked and SIGPIPE ignored. Ranks get `worker_mask` as their
 /// signal mask. `guard` ends with the process that guards this one; none: the commander is on this
 /// host.
-[[nodiscard]] int run_agent(MessagePipe commander, const sigset_t& worker_mask,
+[[nodiscard]] int run_agent(Commander commander, const sigset_t& worker_mask,
                             const std::string& version, io::Fd guard = {});
 
 /// The same on another host than the commander's: in a process of its own, below this one. Each of
 /// both ends everything when the other is killed.
-[[nodiscard]] int run_guarded_agent(MessagePipe commander, const sigset_t& worker_mask,
+[[nodiscard]] int run_guarded_agent(Commander commander, const sigset_t& worker_mask,
                                     const std::string& version);
 
 }  // namespace corro::agent

@@ -14,6 +14,27 @@ constexpr Duration kLookPause = std::chrono::milliseconds(5);  ///< At what was 
 
 }  // namespace
 
+// -- who commands ---------------------------------------------------------------------------------
+
+bool AgentCourse::follow(uint64_t term, Time now) {
+  if (term < term_) return false;
+  term_ = term;
+  silence_.hear(now);
+  for (size_t number = 0; number < ranks_.size(); ++number) {
+    const Rank& rank = ranks_[number];
+    if (!rank.runs && !membership_.admits(rank.about)) continue;
+    say(number, Started{.pid = rank.pid});
+    if (rank.joined) say(number, Joined{});
+    if (rank.ready) say(number, *rank.ready);
+    if (rank.leaves) say(number, Leaving{});
+    if (!rank.runs) order(Report{number, /*ended=*/true});
+    if (rank.left) say(number, Left{});
+  }
+  for (const Record& record : put_) say(record);
+  say(Alive{});
+  return true;
+}
+
 // -- what the commander says ----------------------------------------------------------------------
 
 bool AgentCourse::accepts(const Subject& about) {
@@ -54,6 +75,7 @@ void AgentCourse::on(const Subject& /*about*/, const Look& /*look*/, Time /*now*
 
 void AgentCourse::on(const Subject& about, const Prepare& prepare, Time /*now*/) {
   if (state_ != State::kWatching) return;
+  prepared_ = std::max(prepared_, about.epoch);
   for (size_t rank = 0; rank < ranks_.size(); ++rank)
     if (ranks_[rank].runs) order(PrepareWorker{rank, about.epoch, prepare});
 }
@@ -66,6 +88,7 @@ void AgentCourse::on(const Subject& about, const Members& members, Time /*now*/)
     return say(Trouble{status.message()});
   if (is_next) {
     early_.clear();
+    put_.clear();
     order(StartEpoch{static_cast<int32_t>(members.members.size())});
   }
   for (size_t number = 0; number < ranks_.size(); ++number) {
@@ -78,6 +101,7 @@ void AgentCourse::on(const Subject& about, const Members& members, Time /*now*/)
     if (member == nullptr) continue;
     rank.about.epoch = about.epoch;
     rank.about.rank = member->rank;
+    if (is_next) rank.ready.reset();
     if (is_next) order(CommitWorker{number, about.epoch, member->rank, members.last});
     // It was said in the epoch before, which the commander may have left by then.
     if (is_next && !rank.runs) order(Report{number, /*ended=*/true});
@@ -120,6 +144,26 @@ void AgentCourse::on_start(const Subject& about, int32_t pid) {
   for (Record& record : std::exchange(early_, {})) order(Supply{std::move(record)});
 }
 
+void AgentCourse::on_join(size_t rank) {
+  ranks_[rank].joined = true;
+  say(rank, Joined{});
+}
+
+void AgentCourse::on_ready(size_t rank, const ReadyForEpoch& ready) {
+  ranks_[rank].ready = ready;
+  say(rank, ready);
+}
+
+void AgentCourse::on_leave(size_t rank) {
+  ranks_[rank].leaves = true;
+  say(rank, Leaving{});
+}
+
+void AgentCourse::on_put(Record record) {
+  say(record);
+  put_.push_back(std::move(record));
+}
+
 void AgentCourse::on_end(size_t rank, bool well) {
   ranks_[rank].runs = false;
   // Who waits for one that has failed is stopped.
@@ -135,6 +179,7 @@ void AgentCourse::tell_departures(const std::function<bool(int32_t)>& joined,
     if (joined(rank.about.rank) || !membership_.admits(rank.about)) rank.departs = false;
     if (!rank.departs || anything_left()) continue;
     rank.departs = false;
+    rank.left = true;
     order(EndRank{rank.about.rank, ""});
     say(number, Left{});
   }

@@ -7,10 +7,14 @@
 //              0.3 s in which it may be sent. RELEASE leads here at once, and what is left goes on
 //   fenced     every end was said again, and FENCED: nothing comes after it
 //
+// Its commander may be lost, and another one come (follow()). That is told all once more: it knows
+// who the members are, and what they have said it hears from those who have heard it.
+//
 // It has no clock and no I/O. Its caller reports, takes the orders, and carries them out in order.
 // Ranks have numbers in the order in which they were started.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -86,6 +90,15 @@ class AgentCourse {
   /// `far`: the commander is on another host.
   AgentCourse(std::string host, bool far, Time now) : host_(std::move(host)), silence_(far, now) {}
 
+  // Who commands.
+  /// A coordinator says that it leads in this term. False: another one leads in a later one, or the
+  /// same in this one. Else it is told what processes there are, and what each of them has said.
+  [[nodiscard]] bool follow(uint64_t term, Time now);
+  /// Of the coordinator that it had last; 0: it had none.
+  [[nodiscard]] uint64_t term() const { return term_; }
+  /// The newest epoch that it was told of.
+  [[nodiscard]] uint32_t prepared() const { return std::max(prepared_, membership_.epoch()); }
+
   // What the commander says.
   /// Whether a message is of this job, and not of an epoch that is over; what is not is dropped. The
   /// first one says which job it is.
@@ -103,11 +116,13 @@ class AgentCourse {
   /// It was started: the next number is its own.
   void on_start(const Subject& about, int32_t pid);
   /// Its worker has met the agent.
-  void on_join(size_t rank) { say(rank, Joined{}); }
+  void on_join(size_t rank);
   /// Its worker has left its engine.
-  void on_ready(size_t rank, const ReadyForEpoch& ready) { say(rank, ready); }
+  void on_ready(size_t rank, const ReadyForEpoch& ready);
   /// Its worker was asked to end.
-  void on_leave(size_t rank) { say(rank, Leaving{}); }
+  void on_leave(size_t rank);
+  /// Some worker has put this into the bootstrap, for those of other hosts too.
+  void on_put(Record record);
   /// Its process has ended; `well`: in good order.
   void on_end(size_t rank, bool well);
   /// Tells of those that have ended well and will not join: each that has never done so, unless
@@ -149,6 +164,11 @@ class AgentCourse {
     bool runs = true;
     bool fenced = false;
     bool departs = false;  ///< It has ended well, and the workers do not know.
+    // What it has said, and nothing that came later has answered.
+    bool joined = false;
+    bool leaves = false;
+    bool left = false;
+    std::optional<ReadyForEpoch> ready = std::nullopt;
   };
 
   void on(const Subject& about, const Signal& signal, Time now);
@@ -172,6 +192,8 @@ class AgentCourse {
   const std::string host_;
   Silence silence_;
   bool has_heard_ = false;  ///< A message, which has named job and epoch.
+  uint64_t term_ = 0;
+  uint32_t prepared_ = 0;
   wire::Digest job_{};
   Membership membership_;
   std::vector<Rank> ranks_;
@@ -179,7 +201,8 @@ class AgentCourse {
   Time until_ = Time::never();  ///< Of fencing and draining.
   bool ending_ = false;
   bool left_ = false;          ///< Processes are left that should not be.
-  std::vector<Record> early_;  ///< Before a rank was started.
+  std::vector<Record> early_;  ///< Of other hosts, before a rank was started.
+  std::vector<Record> put_;    ///< In this epoch.
   std::vector<AgentOrder> orders_;
 };
 

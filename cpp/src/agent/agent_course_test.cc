@@ -115,6 +115,49 @@ TEST_F(AgentCourseTest, AProcessThatIsNoMemberIsNotStarted) {
   EXPECT_TRUE(course_.admit(joiner).ok());
 }
 
+TEST_F(AgentCourseTest, AnotherCoordinatorIsToldAllOnceMoreInALaterTermAlone) {
+  (void)hear(to_all(0, members({0, 1})));
+  course_.on_join(0);
+  course_.on_put({.key = "k", .value = {}});
+  course_.on_ready(0, {.epoch = 1, .steps = 7});
+  course_.on_leave(0);
+  course_.on_end(1, /*well=*/true);
+  (void)hear(to_all(3, Prepare{.why = "a rank is lost"}));
+  (void)told();
+  EXPECT_EQ(course_.prepared(), 3U);
+  ASSERT_TRUE(course_.follow(2, now_ + seconds(9)));
+  std::vector<size_t> said;
+  const auto orders = course_.take_orders();
+  for (const AgentOrder& order : orders)
+    if (const auto* say = std::get_if<Say>(&order)) said.push_back(say->message.body.index());
+  const std::vector<MessageBody> all = {Started{}, Joined{}, ReadyForEpoch{}, Leaving{},
+                                        Started{}, Record{}, Alive{}};
+  ASSERT_EQ(said.size(), all.size());
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(said[i], all[i].index()) << i;
+  EXPECT_TRUE(std::ranges::any_of(orders, [](const AgentOrder& order) {
+    const auto* report = std::get_if<Report>(&order);
+    return report != nullptr && report->rank == 1 && report->ended;
+  }));
+  EXPECT_EQ(course_.silent_at(), now_ + seconds(9) + kSilence);
+  EXPECT_FALSE(course_.follow(1, now_));
+  EXPECT_EQ(told(), "");
+  EXPECT_EQ(course_.term(), 2U);
+}
+
+TEST_F(AgentCourseTest, WhatAnEpochHasAnsweredIsNotSaidAgain) {
+  (void)hear(to_all(0, members({0, 1})));
+  course_.on_put({.key = "k", .value = {}});
+  course_.on_ready(0, {.epoch = 1, .steps = 7});
+  (void)hear(to_all(1, members({0, 1})));
+  EXPECT_EQ(hear(to_all(1, members({0, 1}))), "") << "the same list is nothing new";
+  ASSERT_TRUE(course_.follow(2, now_));
+  for (const AgentOrder& order : course_.take_orders()) {
+    const auto& body = std::get<Say>(order).message.body;
+    EXPECT_FALSE(std::holds_alternative<ReadyForEpoch>(body));
+    EXPECT_FALSE(std::holds_alternative<Record>(body));
+  }
+}
+
 TEST_F(AgentCourseTest, WhoHasEndedWellAndHasNeverJoinedIsWaitedForByNobody) {
   (void)hear(to_all(0, members({0, 1})));
   course_.on_end(0, /*well=*/true);

@@ -83,7 +83,7 @@ Result<AgentProcess> AgentProcess::start_here(const sigset_t& worker_mask,
     // Not "corro": killall -9 corro then ends the launcher, and what is left ends the ranks.
     prctl(PR_SET_NAME, "rank-keeper");
     adopt_orphans();  // not inherited
-    _exit(run_agent(MessagePipe(std::move(theirs)), worker_mask, version));
+    _exit(run_agent(Commander(MessagePipe(std::move(theirs))), worker_mask, version));
   }
   return AgentProcess(pid, MessagePipe(std::move(ours)), {}, "");
 }

@@ -31,23 +31,46 @@ class AgentProcess {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     io::Fd ours(ends[0]);
     io::Fd theirs(ends[1]);
-    pid_ = fork();
-    if (pid_ == 0) {
+    start_agent([&] {
       ours.reset();
-      sigset_t children;
-      sigset_t before;
-      sigemptyset(&children);
-      sigaddset(&children, SIGCHLD);
-      sigprocmask(SIG_BLOCK, &children, &before);
-      adopt_orphans();
-      _exit(run_agent(MessagePipe(std::move(theirs)), before, "test"));
-    }
+      return Commander(MessagePipe(std::move(theirs)));
+    });
     pipe_.emplace(std::move(ours));
-    agent_name_ = "corro-agent-test-" + std::to_string(pid_);
+  }
+  /// One that dials its commander; meet() has to be called.
+  explicit AgentProcess(Duration patience)
+      : listener_(io::listen_tcp(io::SocketAddress::parse("127.0.0.1:0").value()).value()) {
+    signal(SIGPIPE, SIG_IGN);
+    const auto address = io::local_address(listener_.get()).value();
+    start_agent([&] {
+      listener_.reset();
+      return Commander(Commander::Dialling{.addresses = {"here"},
+                                           .dial = [=](size_t) -> Result<MessagePipe> {
+                                             CORRO_ASSIGN(io::Fd fd, io::connect_tcp(address));
+                                             return MessagePipe(std::move(fd));
+                                           },
+                                           .note = [](const std::string&) {},
+                                           .host = "node1",
+                                           .patience = patience});
+    });
   }
   ~AgentProcess() {
     hang_up();
     if (!reaped_) (void)wait();
+  }
+
+  /// It has dialled; the connection of before is gone. Returns what it says first.
+  Hello meet() {
+    if (pipe_) hang_up();
+    EXPECT_TRUE(io::wait_ready(listener_.get(), POLLIN, monotonic_now() + std::chrono::minutes(1)));
+    pipe_.emplace(io::accept_connection(listener_.get()).value());
+    return std::get<Hello>(hear_until<Hello>().back().body);
+  }
+  /// Whether it hangs up.
+  bool hangs_up() {
+    const Time until = monotonic_now() + std::chrono::minutes(1);
+    while (!pipe_->ended() && io::wait_ready(pipe_->in(), POLLIN, until)) (void)pipe_->read();
+    return pipe_->ended();
   }
 
   void start(int rank, const std::string& script, uint32_t incarnation = 1) {
@@ -117,7 +140,9 @@ class AgentProcess {
     return poll(&ready, 1, 200) == 0;
   }
 
-  void hang_up() { pipe_->close(); }
+  void hang_up() {
+    if (pipe_) pipe_->close();
+  }
   int wait() {
     int status = -1;
     waitpid(pid_, &status, 0);
@@ -127,6 +152,20 @@ class AgentProcess {
   [[nodiscard]] const std::string& name() const { return agent_name_; }
 
  private:
+  void start_agent(const std::function<Commander()>& commander) {
+    pid_ = fork();
+    agent_name_ = "corro-agent-test-" + std::to_string(pid_);
+    if (pid_ != 0) return;
+    sigset_t children;
+    sigset_t before;
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &children, &before);
+    adopt_orphans();
+    _exit(run_agent(commander(), before, "test"));
+  }
+
+  io::Fd listener_;
   pid_t pid_ = 0;
   bool reaped_ = false;
   std::string agent_name_;
@@ -162,6 +201,43 @@ const diagnosis::RankEnd& end_of(const std::vector<Message>& heard, int rank) {
   }
   static const diagnosis::RankEnd none{.rank = -1};
   return found == nullptr ? none : *found;
+}
+
+TEST(Agent, ThatDialsGoesOnWithItsRanksUnderAnotherCoordinator) {
+  AgentProcess agent(std::chrono::minutes(1));
+  EXPECT_EQ(agent.meet().term, 0U);
+  agent.tell(AgentProcess::all(), Lead{.term = 2});
+  (void)agent.hear_until<Alive>();
+  agent.start(0, "echo begun; exec sleep 60");
+  const auto begun = agent.hear_until<Started>(0);
+  agent.announce(0, {AgentProcess::subject(0)});
+  (void)agent.hear_until<Output>(0);
+  // One of an older term is not heard, whatever it says.
+  EXPECT_EQ(agent.meet().term, 2U);
+  agent.tell(AgentProcess::all(), Lead{.term = 1});
+  agent.tell(AgentProcess::subject(0), Signal{.number = SIGKILL});
+  EXPECT_TRUE(agent.hangs_up());
+  (void)agent.meet();
+  agent.tell(AgentProcess::all(), Lead{.term = 3});
+  const auto said = agent.hear_until<Alive>();
+  EXPECT_EQ(std::get<Started>(said.at(0).body).pid, std::get<Started>(begun.back().body).pid);
+  agent.tell(AgentProcess::subject(0), Signal{.number = SIGTERM});
+  EXPECT_EQ(end_of(agent.hear_until<Ended>(0), 0).status, SIGTERM) << "it has lived until now";
+  agent.tell(AgentProcess::all(), Fence{});
+  (void)agent.hear_until<Fenced>();
+  EXPECT_EQ(agent.wait(), 0);
+}
+
+TEST(Agent, ThatDialsEndsEverythingWhenNobodyLeadsForTooLong) {
+  AgentProcess agent(std::chrono::seconds(1));
+  (void)agent.meet();
+  agent.tell(AgentProcess::all(), Lead{.term = 1});
+  agent.start(0, "sleep 60");
+  const auto started = agent.hear_until<Started>(0);
+  agent.hang_up();
+  constexpr int kTryLater = 75;
+  EXPECT_EQ(agent.wait(), W_EXITCODE(kTryLater, 0));
+  EXPECT_NE(kill(std::get<Started>(started.back().body).pid, 0), 0);
 }
 
 TEST(Agent, AReleaseLeavesWhatRanksHaveLeftRunning) {

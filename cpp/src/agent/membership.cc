@@ -25,8 +25,6 @@ Status check_member(uint32_t epoch, size_t place, const Member& member, size_t h
 
 Status Membership::announce(uint32_t epoch, const Members& members) {
   if (is_over(epoch)) return refuse(epoch, fmt::format("epoch {} has begun", epoch_));
-  if (announced_ && epoch == epoch_)
-    return {Code::kAlreadyExists, fmt::format("MEMBERS of epoch {} was said before", epoch)};
   std::map<MemberUuid, Member> listed;
   for (size_t place = 0; place < members.members.size(); ++place) {
     const Member& member = members.members[place];
@@ -36,6 +34,8 @@ Status Membership::announce(uint32_t epoch, const Members& members) {
       return refuse(epoch,
                     fmt::format("ranks {} and {} are one member", known->second.rank, member.rank));
   }
+  if (announced_ && epoch == epoch_ && listed != members_)
+    return {Code::kAlreadyExists, fmt::format("MEMBERS of epoch {} was said before", epoch)};
   epoch_ = epoch;
   announced_ = true;
   hosts_ = members.hosts;

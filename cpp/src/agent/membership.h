@@ -37,8 +37,9 @@ class Membership {
   /// Whatever is of this epoch is of another time.
   [[nodiscard]] bool is_over(uint32_t epoch) const { return epoch < epoch_; }
 
-  /// Takes the list of an epoch that is not over. ALREADY_EXISTS if there is one of this epoch,
-  /// INVALID_ARGUMENT if it is none; then nothing changes.
+  /// Takes the list of an epoch that is not over; the same one once more is nothing new.
+  /// ALREADY_EXISTS if there is another one of this epoch, INVALID_ARGUMENT if it is none; then
+  /// nothing changes.
   [[nodiscard]] Status announce(uint32_t epoch, const Members& members);
 
   /// What the list says of this process; null if it is no member, if it belongs to an epoch that is

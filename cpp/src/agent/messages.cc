@@ -69,7 +69,9 @@ void fields(Is<Processor> auto& o, auto& a) { a(o.id), a(o.core), a(o.package), 
 void fields(Is<Machine> auto& o, auto& a) { a(o.facts), a(o.processors), a(o.host); }
 void fields(Is<RouteTarget> auto& o, auto& a) { a(o.host), a(o.token), a(o.port), a(o.addresses); }
 void fields(Is<Route> auto& o, auto& a) { a(o.host), a(o.address); }
-void fields(Is<Hello> auto& o, auto& a) { a(o.version), a(o.corro), a(o.host), a(o.pid); }
+void fields(Is<Hello> auto& o, auto& a) {
+  a(o.version), a(o.corro), a(o.host), a(o.pid), a(o.slots), a(o.term), a(o.prepared);
+}
 void fields(Is<Started> auto& o, auto& a) { a(o.pid); }
 void fields(Is<Refused> auto& o, auto& a) { a(o.code), a(o.why); }
 void fields(Is<Joined> auto&, auto&) {}
@@ -144,6 +146,7 @@ void fields(Is<Meeting> auto& o, auto& a) { a(o.secret); }
 void fields(Is<Prepare> auto& o, auto& a) { a(o.why), a(o.at_once); }
 void fields(Is<ReadyForEpoch> auto& o, auto& a) { a(o.epoch), a(o.steps), a(o.lost); }
 void fields(Is<Leaving> auto& /*o*/, auto& /*a*/) {}
+void fields(Is<Lead> auto& o, auto& a) { a(o.term); }
 
 class FieldWriter {
  public:

@@ -34,6 +34,14 @@
 //      <- ENDED again, FENCED              nothing comes after it
 //   RELEASE ->                             as FENCE, but what is left goes on
 //
+// An agent may dial its commander, which is a coordinator then (docs/design/0030-coordinator.md),
+// and another one when that is gone:
+//
+//      <- HELLO                            on each connection
+//   LEAD ->                                in which term
+//      <- STARTED, JOINED, READY_FOR_EPOCH, LEAVING, ENDED, ALIVE
+//                                          what it has said of its processes, once more
+//
 // In a pod nobody listens but the job's head, which joins a commander and an agent that have
 // dialled it (docs/design/0023-pods.md), and then passes on what is above:
 //
@@ -83,7 +91,7 @@
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 6;
+inline constexpr uint32_t kMessagesVersion = 7;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -119,6 +127,10 @@ struct Hello {
   std::string corro;  ///< Version of the program.
   std::string host;
   int32_t pid = 0;
+  // Of an agent that dials:
+  int32_t slots = 0;      ///< For ranks on its host; 0: its commander knows.
+  uint64_t term = 0;      ///< Of the coordinator that it had last; 0: it had none.
+  uint32_t prepared = 0;  ///< The newest epoch that it was told of.
 };
 struct Started {
   int32_t pid = 0;
@@ -399,6 +411,13 @@ struct ReadyForEpoch {
 /// The member was asked to end, and wants to leave at the end of a step.
 struct Leaving {};
 
+// -- from a coordinator ---------------------------------------------------------------------------
+
+/// Its first word: it leads in this term. An agent that knows of a later one does not hear it.
+struct Lead {
+  uint64_t term = 0;
+};
+
 /// The order is that of the kinds on the wire, from 1.
 using MessageBody =
     std::variant<Hello, Started, Refused, Joined, Output, OutputEnd, Ended, Seen, Trouble, Fenced,
@@ -406,7 +425,7 @@ using MessageBody =
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
                  Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members,
                  Release, Enlist, Reach, Attend, Session, Ready, Leave, Propose, Proceed, Dismiss,
-                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch, Leaving>;
+                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch, Leaving, Lead>;
 
 struct Message {
   Subject about;

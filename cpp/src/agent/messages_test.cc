@@ -67,7 +67,7 @@ std::vector<MessageBody> one_of_each() {
   survey.interfaces = {"eth0", "eth1"};
   survey.host_id = "boot/net";
   return {
-      Hello{.corro = "0.1", .host = "node7", .pid = 12},
+      Hello{.corro = "0.1", .host = "node7", .pid = 12, .slots = 2, .term = 3, .prepared = 4},
       Started{.pid = 13},
       Refused{.code = Code::kNotFound, .why = "no such file"},
       Joined{},
@@ -139,7 +139,8 @@ std::vector<MessageBody> one_of_each() {
       Meeting{.secret = {std::byte{7}}},
       Prepare{.why = "rank 1 was killed by SIGKILL"},
       ReadyForEpoch{.epoch = 2, .steps = 1'000, .lost = 3},
-      Leaving{}};
+      Leaving{},
+      Lead{.term = 3}};
 }
 
 BytesView without_length(const Bytes& encoded) {

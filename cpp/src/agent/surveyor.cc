@@ -49,13 +49,17 @@ Surveyor::~Surveyor() {
 }
 
 Status Surveyor::open_routes() {
-  if (routes_ != nullptr) return {};
+  if (routes_ != nullptr && !closed_) return {};
+  if (routes_ != nullptr) loop_.forget(routes_->poll_fd());
   CORRO_ASSIGN(routes_, Routes::create());
+  closed_ = false;
   return loop_.watch(routes_->poll_fd(), EPOLLIN, [this] { routes_->poll(); });
 }
 
 void Surveyor::close_routes() {
-  if (routes_ != nullptr) routes_->close();
+  if (routes_ == nullptr) return;
+  routes_->close();
+  closed_ = true;
 }
 
 void Surveyor::hear(const Survey& survey) {

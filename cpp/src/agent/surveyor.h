@@ -36,7 +36,7 @@ class Surveyor {
   [[nodiscard]] Time due() const;
   /// SURVEY was asked: there are other hosts.
   [[nodiscard]] bool has_surveyed() const { return routes_ != nullptr; }
-  /// Ranks come now: nobody has to reach this host for a probe any more.
+  /// Ranks come now: nobody has to reach this host for a probe any more, until the next SURVEY.
   void close_routes();
 
  private:
@@ -48,6 +48,7 @@ class Surveyor {
   io::Loop& loop_;
   std::function<void(MessageBody)> say_;
   std::unique_ptr<Routes> routes_;  ///< From SURVEY or EXAMINE on.
+  bool closed_ = false;             ///< Nobody can reach them any more.
   Time probe_until_ = Time::never();
   std::unique_ptr<SpeedServer> speed_server_;  ///< From EXAMINE on.
   std::unique_ptr<SpeedTest> speed_test_;      ///< From MEASURE to MEASURED.

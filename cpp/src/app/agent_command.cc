@@ -28,7 +28,7 @@ int agent_command() {
   dup2(null.get(), STDIN_FILENO);
   dup2(null.get(), STDOUT_FILENO);
   commander.send_preamble();
-  return agent::run_guarded_agent(std::move(commander), before, CORRO_VERSION);
+  return agent::run_guarded_agent(agent::Commander(std::move(commander)), before, CORRO_VERSION);
 }
 
 }  // namespace corro::app

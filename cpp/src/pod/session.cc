@@ -39,7 +39,7 @@ Result<agent::MessagePipe> meet(const HeadLink::Options& options) {
   agent::adopt_orphans();  // What detaches goes to the pod's agent at the end.
   auto pipe = meet(options);
   if (!pipe.ok()) _exit(kNotMet);
-  _exit(agent::run_agent(std::move(*pipe), before, version, std::move(guard)));
+  _exit(agent::run_agent(agent::Commander(std::move(*pipe)), before, version, std::move(guard)));
 }
 
 }  // namespace
