@@ -96,6 +96,7 @@ class Decider {
   void on(const Ready& ready);
   void on(const Leaving& leaving);
   void on(const Started& started);
+  void on(const Resumed& resumed);
   void on(const Offered& offered);
   void on(const Tick& tick);
   /// What an event leads to beyond itself.
@@ -305,6 +306,11 @@ void Decider::on(const Leaving& leaving) {
 void Decider::on(const Started& started) {
   state_.slots[started.slot].occupant = started.joiner;
   state_.joiners.push_back({.uuid = started.joiner, .slot = started.slot});
+}
+
+void Decider::on(const Resumed& resumed) {
+  state_.prepared = std::max(state_.prepared, resumed.prepared);
+  if (state_.changing()) change("another coordinator leads", /*at_once=*/true);
 }
 
 void Decider::on(const Offered& offered) {
@@ -538,6 +544,20 @@ State begin(const std::vector<MemberUuid>& members, size_t slots) {
     state.members.push_back({.uuid = uuid, .slot = slot});
   }
   state.size = members.size();
+  return state;
+}
+
+State resume(uint32_t epoch, std::vector<Member> members, std::vector<Slot> slots) {
+  State state;
+  state.epoch = state.prepared = epoch;
+  state.size = members.size();
+  state.slots = std::move(slots);
+  for (Slot& slot : state.slots) slot.occupied = false;
+  state.members = std::move(members);
+  for (const Member& member : state.members) {
+    state.slots[member.slot].occupied = true;
+    state.slots[member.slot].occupant = member.uuid;
+  }
   return state;
 }
 

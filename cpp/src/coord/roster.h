@@ -39,6 +39,9 @@
 // It does not change the epoch, it counts for the least number, and nobody joins from then on. A job
 // whose epoch was changed as often as it may be stops, too.
 //
+// Another coordinator may go on with a job, from the epoch that has begun last. If some member was
+// told of a newer one, nobody knows who waits for it: then it changes once more.
+//
 // decide() has no clock and no I/O. Its caller reports what has happened, and carries out what was
 // decided, in order.
 #pragma once
@@ -123,6 +126,9 @@ struct State {
 
 /// A job that begins. `members`: by rank, and so by slot; further slots are free.
 [[nodiscard]] State begin(const std::vector<MemberUuid>& members, size_t slots);
+/// One whose coordinator was lost, in the last epoch that has begun. Resumed has to come before
+/// what else happens.
+[[nodiscard]] State resume(uint32_t epoch, std::vector<Member> members, std::vector<Slot> slots);
 
 // -- what happens ---------------------------------------------------------------------------------
 
@@ -157,6 +163,11 @@ struct Started {
   size_t slot = 0;
   MemberUuid joiner{};
 };
+/// Another coordinator goes on with the job. All agents have said which epochs they were told of:
+/// this is the newest one.
+struct Resumed {
+  uint32_t prepared = 0;
+};
 /// A slot can be used from now on, or cannot any more: who is there has to leave.
 struct Offered {
   size_t slot = 0;
@@ -165,7 +176,7 @@ struct Offered {
 };
 /// Time has passed; see wake().
 struct Tick {};
-using Event = std::variant<Ended, Frozen, Ready, Leaving, Started, Offered, Tick>;
+using Event = std::variant<Ended, Frozen, Ready, Leaving, Started, Resumed, Offered, Tick>;
 
 // -- what is to be done ---------------------------------------------------------------------------
 

@@ -100,6 +100,23 @@ class Told {
   State state_;
 };
 
+TEST(Roster, GoesOnUnderAnotherCoordinatorAndChangesWhatHadBegunToChange) {
+  const auto resumed = [](uint32_t prepared) {
+    State state = resume(4, {{.uuid = uuid(0), .slot = 1}, {.uuid = uuid(1), .slot = 0}},
+                         std::vector<Slot>(3));
+    Decision decision =
+        decide(Time{}, std::move(state), Resumed{.prepared = prepared}, {.least = 1, .most = 3});
+    return std::pair(decision.state, decision.actions);
+  };
+  const auto [settled, nothing] = resumed(4);
+  EXPECT_FALSE(settled.changing());
+  ASSERT_EQ(nothing.size(), 1U) << "but that the free slot is used";
+  EXPECT_EQ(std::get<Start>(nothing[0]).slot, 2U);
+  const auto [changing, actions] = resumed(6);
+  EXPECT_EQ(std::get<Prepare>(actions.at(0)).epoch, 7U) << "nobody was told of that one";
+  EXPECT_TRUE(changing.changing());
+}
+
 TEST(Roster, GoesOnWithoutAMemberThatIsKilled) {
   Told roster(3, {.least = 2});
   EXPECT_EQ(roster.killed(1), "prepare 1;");

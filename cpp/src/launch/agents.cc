@@ -13,6 +13,9 @@ namespace {
 
 constexpr Duration kKillPatience = std::chrono::seconds(2);
 constexpr size_t kStartingAtATime = 32;  ///< Remote shells of the launcher.
+/// For agents to dial: those of a coordinator that has died notice it after up to 10 s, and try
+/// some addresses in vain.
+constexpr Duration kDialPatience = std::chrono::seconds(20);
 
 /// In the place of a remote shell: $0 is the host's name, $1 the command line.
 std::vector<std::string> own_shell() { return {"/bin/sh", "-c", R"(eval "$1")"}; }
@@ -36,7 +39,7 @@ Result<Agents> Agents::create(const std::vector<JobHost>& hosts, Options options
   for (size_t host = 0; host < hosts.size(); ++host) {
     links.push_back(
         {.host = host, .name = hosts[host].name, .own = hosts[host].own, .heard = monotonic_now()});
-    places[host].parent = parents[host];
+    if (!options.dialled) places[host].parent = parents[host];
     if (!hosts[host].own) continue;
     CORRO_ASSIGN(auto process, agent::AgentProcess::start_here(options.mask, options.version));
     places[host].process = std::make_unique<agent::AgentProcess>(std::move(process));
@@ -49,7 +52,8 @@ Status Agents::listen(io::Loop& loop, Listener listener) {
   listener_ = std::move(listener);
   for (const AgentLink& link : links_) {
     if (link.own) CORRO_TRY(watch(link.host));
-    if (!link.own && !places_[link.host].parent) waiting_.push_back(link.host);
+    const bool starts = !link.own && !places_[link.host].parent && !options_.dialled;
+    if (starts) waiting_.push_back(link.host);
   }
   start_waiting();
   return {};
@@ -59,12 +63,27 @@ void Agents::add(const JobHost& host, bool here) {
   const size_t number = links_.size();
   links_.push_back({.host = number, .name = host.name, .heard = monotonic_now()});
   places_.push_back({.here = here});
+  if (options_.dialled) return;
   waiting_.push_back(number);
   start_waiting();
 }
 
-void Agents::dismiss(size_t host) {
-  tell(host, agent::Fence{});
+Status Agents::attach(size_t host, agent::MessagePipe pipe) {
+  auto& dialled = places_[host].dialled;
+  dialled = std::make_unique<agent::MessagePipe>(std::move(pipe));
+  links_[host].heard = monotonic_now();
+  return dialled->watch(*loop_, [this, host] { read(host); });
+}
+
+void Agents::dismiss(size_t host, const std::string& why) {
+  auto& dialled = places_[host].dialled;
+  if (dialled) {
+    tell(host, agent::Refused{.code = Code::kFailedPrecondition, .why = why});
+    unwatch(host);
+    dialled->close();
+  } else {
+    tell(host, agent::Fence{});
+  }
   links_[host].gone = true;
 }
 
@@ -96,14 +115,26 @@ Status Agents::watch(size_t host) {
 }
 
 void Agents::read(size_t host) {
-  agent::AgentProcess& process = *places_[host].process;
-  agent::MessagePipe& pipe = process.pipe();
+  agent::MessagePipe& pipe = *pipe_of(host);
   pipe.flush();
   const Status status = pipe.read();
   while (const auto message = pipe.take()) hear(host, *message);
   if (!pipe.ended()) return;
-  if (links_[host].gone) return process.unwatch(*loop_);
-  lose(host, status.ok() ? process.why() : status.message());
+  if (links_[host].gone) return unwatch(host);
+  const auto& process = places_[host].process;
+  const std::string ended = process ? process->why() : "its connection has ended";
+  lose(host, status.ok() ? ended : status.message());
+}
+
+/// Null: there is no connection to it.
+agent::MessagePipe* Agents::pipe_of(size_t host) const {
+  const Place& place = places_[host];
+  return place.process ? &place.process->pipe() : place.dialled.get();
+}
+
+void Agents::unwatch(size_t host) {
+  if (auto& process = places_[host].process) process->unwatch(*loop_);
+  if (auto& dialled = places_[host].dialled) dialled->unwatch(*loop_);
 }
 
 void Agents::hear(size_t host, const agent::Message& message) {
@@ -158,7 +189,7 @@ bool Agents::is_branch(size_t parent, int32_t host) const {
 void Agents::lose(size_t host, const std::string& why) {
   AgentLink& link = links_[host];
   link.gone = true;
-  if (auto& process = places_[host].process) process->unwatch(*loop_);
+  unwatch(host);
   if (!link.fenced) listener_.lose(link, why);
   for (const AgentLink& other : links_) {
     if (places_[other.host].parent == host && !other.gone)
@@ -175,8 +206,9 @@ Duration silence_of(const AgentLink& link, Time now) {
 
 void Agents::look_for_silence(Time now) {
   for (const AgentLink& link : links_) {
-    const bool speaks = !link.own && link.greeted && !link.gone && !link.fenced;
-    const Duration silence = silence_of(link, now);
+    const bool is_known = link.greeted || options_.dialled;
+    const bool speaks = !link.own && is_known && !link.gone && !link.fenced;
+    const Duration silence = link.greeted ? silence_of(link, now) : kDialPatience;
     if (!speaks || now < link.heard + silence) continue;
     lose(link.host, fmt::format("nothing was heard of it for {}", diagnosis::format_span(silence)));
   }
@@ -201,7 +233,7 @@ void Agents::send(size_t host, const agent::Message& message) {
     return send(*parent, {about, agent::Forward{.host = static_cast<int32_t>(host),
                                                 .message = encode_message(message)}});
   }
-  if (places_[host].process) places_[host].process->pipe().send(message);
+  if (agent::MessagePipe* pipe = pipe_of(host)) pipe->send(message);
 }
 
 void Agents::send_all(const agent::MessageBody& body) { send_all({all(), body}); }
@@ -225,10 +257,10 @@ void Agents::give_credit() {
 bool Agents::flush() {
   bool all = true;
   for (const AgentLink& link : links_) {
-    auto& process = places_[link.host].process;
-    if (!process || link.gone) continue;
-    process->pipe().flush_on(*loop_);
-    all = all && !process->pipe().unsent();
+    agent::MessagePipe* pipe = pipe_of(link.host);
+    if (pipe == nullptr || link.gone) continue;
+    pipe->flush_on(*loop_);
+    all = all && !pipe->unsent();
   }
   return all;
 }

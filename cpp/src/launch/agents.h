@@ -12,6 +12,8 @@
 // agent that cannot start another one says so, since keys may be on the first host only, and the
 // launcher starts that one itself. What comes from below another agent is unpacked here, what goes
 // there is packed here: nobody else knows of the tree.
+//
+// Agents of a standalone coordinator are not started: they dial it, and are given to attach().
 #pragma once
 
 #include <deque>
@@ -54,7 +56,8 @@ class Agents {
     std::string corro;               ///< The program's path on other hosts.
     std::string version;
     size_t fan_out = 32;
-    sigset_t mask{};  ///< For ranks and shells.
+    sigset_t mask{};       ///< For ranks and shells.
+    bool dialled = false;  ///< Agents dial; none is started.
   };
   struct Listener {
     std::function<void(AgentLink&, const agent::Message&)> hear;
@@ -73,8 +76,12 @@ class Agents {
   /// Starts the agent of another host, which gets the next number. `here`: it is this machine, which
   /// needs no remote shell.
   void add(const JobHost& host, bool here);
-  /// Ends the agent of a host that is of no use: it is gone.
-  void dismiss(size_t host);
+  /// The agent of this host has dialled...
+  Status attach(size_t host, agent::MessagePipe pipe);
+  /// ...and has said HELLO before.
+  void greet(size_t host, const agent::Hello& hello) { hear(host, {all(), hello}); }
+  /// Ends the agent of a host that is of no use, or hangs up on one that has dialled: it is gone.
+  void dismiss(size_t host, const std::string& why);
   /// Writes what can be written; whether that is all there was.
   bool flush();
 
@@ -115,6 +122,7 @@ class Agents {
  private:
   struct Place {
     std::unique_ptr<agent::AgentProcess> process = nullptr;  ///< If the launcher has started it.
+    std::unique_ptr<agent::MessagePipe> dialled = nullptr;   ///< If it has dialled.
     std::optional<size_t> parent = {};                       ///< Whose branch it is.
     bool here = false;  ///< Of this machine, though added later.
   };
@@ -125,6 +133,8 @@ class Agents {
   /// About all processes of a host, in this epoch.
   [[nodiscard]] agent::Subject all() const { return {.job = options_.job, .epoch = epoch_}; }
   void start_waiting();
+  [[nodiscard]] agent::MessagePipe* pipe_of(size_t host) const;
+  void unwatch(size_t host);
   Status watch(size_t host);
   void read(size_t host);
   void hear(size_t host, const agent::Message& message);

@@ -14,9 +14,11 @@ constexpr mode_t kMode = 0644;
 
 }  // namespace
 
-Result<AppendedFile> AppendedFile::create(std::string path, std::string_view option) {
+Result<AppendedFile> AppendedFile::create(std::string path, std::string_view option,
+                                          Earlier earlier) {
   AppendedFile file;
-  file.fd_.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, kMode));
+  const int empties = earlier == Earlier::kDropped ? O_TRUNC : 0;
+  file.fd_.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | empties, kMode));
   if (!file.fd_.valid())
     return status_from_errno(fmt::format("{} (choose another {})", path, option), errno);
   file.path_ = std::move(path);

@@ -46,7 +46,7 @@ void Arrivals::refuse(size_t host, const std::string& why, Time now) {
   const auto pause = kBackOff * (int64_t{1} << std::min(failed.often++, kMostDoublings));
   failed.free_at = now + std::min<Duration>(pause, kMostBackOff);
   outcomes_.push_back({.host = host, .status = {Code::kUnavailable, why}});
-  agents_.dismiss(host);
+  agents_.dismiss(host, why);
 }
 
 std::vector<Arrivals::Outcome> Arrivals::take(Time now) {

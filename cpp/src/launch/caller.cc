@@ -89,7 +89,7 @@ bool Caller::gone() const {
 }
 
 int refuse_job(const RunOptions& options, const Status& status) {
-  const std::string text = "corro run: " + status.message();
+  const std::string text = "corro " + options.command_name + ": " + status.message();
   if (options.call >= 0) {
     write_all(options.call,
               frame_end({.code = status.code(), .exit = diagnosis::kUsageExit, .text = text}));

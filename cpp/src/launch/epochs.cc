@@ -48,6 +48,66 @@ Epochs::Epochs(const JobFacts& job, std::vector<agent::Subject> members,
     members_[place].epoch = agent::kNoEpochYet;
 }
 
+void Epochs::resume(const JobRecord& record, Time now) {
+  const wire::Digest job = members_[0].job;
+  for (const JobRecord::Member& one : record.members)
+    if (one.place >= members_.size())
+      members_.resize(one.place + 1, {.job = job, .incarnation = 1});
+  for (agent::Subject& member : members_) member.epoch = agent::kNoEpochYet;
+  slot_of_.resize(members_.size());
+  stopped_.resize(members_.size());
+  runs_.assign(members_.size(), false);
+  ranks_.clear();
+  std::vector<coord::Member> members;
+  for (const JobRecord::Member& one : record.members) {
+    members_[one.place] = {.job = job,
+                           .epoch = record.epoch,
+                           .rank = static_cast<int32_t>(ranks_.size()),
+                           .member = one.uuid,
+                           .incarnation = one.incarnation};
+    slot_of_[one.place] = slot_of(one.host, one.slot);
+    runs_[one.place] = true;
+    ranks_.push_back(one.place);
+    members.push_back({.uuid = one.uuid, .slot = slot_of_[one.place], .since = now});
+  }
+  for (coord::Slot& slot : state_.slots)
+    slot.usable = slot.host >= record.hosts.size() || !record.hosts[slot.host].gone;
+  state_ = coord::resume(record.epoch, std::move(members), std::move(state_.slots));
+  state_.steps = record.steps;
+  state_.resets = record.resets;
+  state_.last = record.last;
+}
+
+/// It is there from now on.
+size_t Epochs::slot_of(size_t host, int number) {
+  const auto found = std::ranges::find_if(
+      slots_, [&](const Slot& known) { return known.host == host && known.number == number; });
+  if (found != slots_.end()) return static_cast<size_t>(found - slots_.begin());
+  slots_.push_back({.host = host, .number = number});
+  state_.slots.push_back({.host = host});
+  return slots_.size() - 1;
+}
+
+JobRecord Epochs::record() const {
+  JobRecord record{.job = job_.job_id,
+                   .ranks = job_.ranks,
+                   .epoch = state_.epoch,
+                   .steps = state_.steps,
+                   .resets = state_.resets,
+                   .last = state_.last,
+                   .hosts = {},
+                   .members = {}};
+  for (const size_t place : ranks_) {
+    const Slot& slot = slots_[slot_of_[place]];
+    record.members.push_back({.uuid = members_[place].member,
+                              .incarnation = members_[place].incarnation,
+                              .place = place,
+                              .host = slot.host,
+                              .slot = slot.number});
+  }
+  return record;
+}
+
 std::optional<size_t> Epochs::place_of(const agent::Subject& about) const {
   const auto found = std::ranges::find_if(members_, [&](const agent::Subject& member) {
     return member.job == about.job && member.member == about.member &&

@@ -14,6 +14,7 @@
 
 #include "agent/messages.h"
 #include "coord/roster.h"
+#include "launch/job_record.h"
 #include "launch/worker_env.h"
 
 namespace corro::launch {
@@ -48,6 +49,11 @@ class Epochs {
   /// every rank is needed.
   Epochs(const JobFacts& job, std::vector<agent::Subject> members,
          const std::optional<coord::Options>& options);
+
+  /// Goes on with a job that another coordinator has led: to be called at first.
+  void resume(const JobRecord& record, Time now);
+  /// For the one that goes on with this job. Hosts are the caller's to say.
+  [[nodiscard]] JobRecord record() const;
 
   /// Whether a rank that ends may leave the others going on.
   [[nodiscard]] bool elastic() const { return elastic_; }
@@ -89,6 +95,10 @@ class Epochs {
   Orders hang(size_t place, const std::string& how, Time now) {
     return hear(coord::Frozen{.member = members_[place].member, .how = how}, now);
   }
+  /// resume() is over: this is the newest epoch that an agent was told of.
+  Orders go_on(uint32_t prepared, Time now) {
+    return hear(coord::Resumed{.prepared = prepared}, now);
+  }
   /// A process was asked to end.
   Orders leave(size_t place, Time now);
   /// The job is to end: no more processes are started.
@@ -117,6 +127,7 @@ class Epochs {
   void carry_out(const coord::Tell& tell, Orders& orders);
   [[nodiscard]] size_t place_of(const coord::MemberUuid& uuid) const;
   [[nodiscard]] size_t free_place(size_t slot) const;
+  [[nodiscard]] size_t slot_of(size_t host, int number);
 
   /// Of a host.
   struct Slot {

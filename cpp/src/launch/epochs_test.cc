@@ -47,6 +47,33 @@ Epochs::Orders lose_rank_1(Epochs& members) {
   return members.ready(3, 1, 0, -1, Time{});
 }
 
+TEST(Epochs, ARecordIsAllThatAnotherCoordinatorNeedsToKnowOfTheMembers) {
+  Epochs first = growing();
+  (void)first.tick(Time{});
+  (void)first.ready(4, 0, 0, -1, Time{});
+  for (const size_t place : {0U, 1U, 2U, 3U}) (void)first.ready(place, 1, 9, -1, Time{});
+  (void)first.ready(4, 1, 0, -1, Time{});
+  (void)first.end(1, false, "rank 1 was killed", false, Time{});
+  for (const size_t place : {0U, 2U, 3U, 4U}) (void)first.ready(place, 2, 12, -1, Time{});
+  ASSERT_EQ(first.epoch(), 2U);
+  const JobRecord record = first.record();
+  EXPECT_EQ(record.steps, 12U);
+  EXPECT_EQ(record.resets, 2);
+
+  Epochs second = growing();
+  second.resume(record, Time{});
+  EXPECT_EQ(second.epoch(), 2U);
+  EXPECT_EQ(second.ranks(), first.ranks());
+  EXPECT_EQ(second.record(), record);
+  for (const size_t place : first.ranks()) {
+    EXPECT_EQ(second.subject(place), first.subject(place));
+    EXPECT_EQ(second.seat(place).host, first.seat(place).host);
+    EXPECT_EQ(second.seat(place).local_rank, first.seat(place).local_rank);
+  }
+  EXPECT_TRUE(second.joins(1)) << "nobody is there";
+  EXPECT_EQ(second.go_on(0, Time{}).started, std::vector<size_t>{1}) << "so its place is used";
+}
+
 TEST(Epochs, TellsAllAgentsThatAnEpochComesAndThatItHasBegun) {
   Epochs members = epochs(2);
   const Epochs::Orders prepare = members.end(1, false, "rank 1 was killed", false, Time{});

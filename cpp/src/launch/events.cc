@@ -43,9 +43,10 @@ std::string format_event(const Event& event, double unix_time) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Result<EventFile> EventFile::create(const std::string& path) {
+Result<EventFile> EventFile::create(const std::string& path, Earlier earlier) {
+  const int empties = earlier == Earlier::kDropped ? O_TRUNC : 0;
   // A pipe's reader that is not there, or slow, does not hold up the job.
-  io::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NONBLOCK,
+  io::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | empties,
                  kEventFileMode));
   if (!fd.valid() && errno == ENXIO)
     return Status(Code::kUnavailable, fmt::format("--events {}: nobody reads this pipe", path));

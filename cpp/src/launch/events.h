@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "diagnosis/report.h"
 #include "io/fd.h"
+#include "launch/appended_file.h"
 
 namespace corro::launch {
 
@@ -60,8 +61,8 @@ class EventStream {
 /// The file of --events: each event is in it before the next one happens. Loop-confined.
 class EventFile {
  public:
-  /// Empties the file, or makes it. The failure says what to do.
-  static Result<EventFile> create(const std::string& path);
+  /// The failure says what to do.
+  static Result<EventFile> create(const std::string& path, Earlier earlier = Earlier::kDropped);
   /// The first failure (a full disk) is returned, later ones are not.
   [[nodiscard]] Status append(const Event& event);
 

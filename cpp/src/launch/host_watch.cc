@@ -7,7 +7,7 @@
 namespace corro::launch {
 
 void HostWatch::look(JobCourse& course, Time now) {
-  if (const auto answer = discovery_.poll(now)) {
+  if (const auto answer = discovery_ ? discovery_->poll(now) : std::nullopt) {
     const std::string trouble = answer->ok() ? "" : answer->status().message();
     if (!trouble.empty() && trouble != no_hosts_) course.note(trouble);
     no_hosts_ = trouble;
@@ -24,6 +24,12 @@ void HostWatch::look(JobCourse& course, Time now) {
       course.note(fmt::format("host {} cannot be used: {}", host.name, outcome.status.message()));
     }
   }
+}
+
+Result<size_t> HostWatch::invite(const HostSlots& host) {
+  const Time now = monotonic_now();
+  if (arrivals_.may_invite(host.name, now)) return arrivals_.invite(host, now);
+  return Status(Code::kFailedPrecondition, "it could not be used a short time ago");
 }
 
 void HostWatch::take(const std::vector<HostSlots>& listed, JobCourse& course, Time now) {

@@ -1,5 +1,6 @@
-// HostWatch: --host-discovery while a job runs. Hosts that come are brought to where ranks can be
-// started on them; hosts that go are offered no more.
+// HostWatch: hosts that come and go while a job runs, by --host-discovery, or since their agents
+// dial. Those that come are brought to where ranks can be started on them; those that go are
+// offered no more.
 #pragma once
 
 #include <string>
@@ -19,16 +20,20 @@ class HostWatch {
  public:
   /// `call`: the pieces of what corro.run() has its ranks do, for hosts that come.
   HostWatch(LaunchPlan& plan, Agents& agents, Meeting& meeting, std::vector<std::string> call)
-      : plan_(plan),
-        agents_(agents),
-        discovery_(plan.options.discovery, plan.machine.host, plan.mask),
-        arrivals_(plan, agents, meeting),
-        call_(std::move(call)) {}
+      : plan_(plan), agents_(agents), arrivals_(plan, agents, meeting), call_(std::move(call)) {
+    if (!plan.options.discovery.empty())
+      discovery_.emplace(plan.options.discovery, plan.machine.host, plan.mask);
+  }
 
   /// What has become of the hosts goes to the course.
   void look(JobCourse& course, Time now);
   /// When look() has something to do, if nothing is heard before.
-  [[nodiscard]] Time due() const { return std::min(discovery_.due(), arrivals_.due()); }
+  [[nodiscard]] Time due() const {
+    return std::min(discovery_ ? discovery_->due() : Time::never(), arrivals_.due());
+  }
+  /// A host whose agent has dialled gets the next number. FAILED_PRECONDITION: it has failed a short
+  /// time ago.
+  Result<size_t> invite(const HostSlots& host);
 
   /// A host that the job does not have yet: what is said of it is no matter of the job's.
   [[nodiscard]] bool expects(size_t host) const { return arrivals_.expects(host); }
@@ -42,7 +47,7 @@ class HostWatch {
 
   LaunchPlan& plan_;
   Agents& agents_;
-  HostDiscovery discovery_;
+  std::optional<HostDiscovery> discovery_;  ///< None: agents dial.
   Arrivals arrivals_;
   std::vector<std::string> call_;
   std::string no_hosts_;  ///< Why the last answer was none; "": it was one.

@@ -56,18 +56,71 @@ JobCourse::JobCourse(const JobFacts& job, std::vector<agent::Subject> members, O
 
 void JobCourse::begin(Time now) {
   begun_ = true;
+  if (options_.remembers) order(Remember{members_.record()});
   for (size_t place = 0; place < members_.size(); ++place) start_rank(place);
   order(TellAll{members_.announce()});
   stopping_.start(options_.timeout, now);
 }
 
 void JobCourse::start_rank(size_t place) {
+  expect_rank(place);
+  order(StartRank{members_.subject(place), members_.seat(place), members_.joins(place)});
+}
+
+void JobCourse::expect_rank(size_t place) {
   const Seat seat = members_.seat(place);
   ends_[place] = {};
   ends_[place].rank = seat.rank;
   if (options_.several_hosts) ends_[place].host = members_.host_name(seat.host);
   ++running_;
-  order(StartRank{members_.subject(place), seat, members_.joins(place)});
+}
+
+// -- after another coordinator --------------------------------------------------------------------
+
+void JobCourse::resume(const JobRecord& record, Time now) {
+  begun_ = true;
+  members_.resume(record, now);
+  for (size_t place = ends_.size(); place < members_.places(); ++place) {
+    ends_.emplace_back().rank = static_cast<int>(place);
+    ends_.back().ended = true;
+  }
+  for (const size_t place : members_.ranks()) expect_rank(place);
+  for (size_t host = 0; host < record.hosts.size(); ++host)
+    if (!record.hosts[host].gone) awaited_hosts_.insert(host);
+  stopping_.start(options_.timeout, now);
+}
+
+/// All has been said.
+void JobCourse::go_on(Time now) {
+  // The record of a job that begins is written before its ranks are started.
+  const bool is_new = members_.epoch() == 0 && later_.empty() && !forgotten_;
+  if (is_new)
+    for (const size_t place : members_.ranks())
+      order(StartRank{members_.subject(place), members_.seat(place)});
+  order(TellAll{members_.announce()});
+  carry_out(members_.go_on(prepared_, now), now);
+  retold_ = true;
+  for (const auto& what : std::exchange(later_, {})) what(now);
+  retold_ = false;
+  if (is_new) return;
+  for (const size_t place : std::vector(members_.ranks())) {
+    if (!runs(static_cast<int>(place)) || ends_[place].pid != 0) continue;
+    note(fmt::format("the process of rank {} is not there any more", place));
+    lose_rank(place, now);
+  }
+}
+
+void JobCourse::hear_host(size_t host, const agent::Message& message, Time now) {
+  if (const auto* hello = std::get_if<agent::Hello>(&message.body)) {
+    prepared_ = std::max(prepared_, hello->prepared);
+    forgotten_ = forgotten_ || hello->term == 0;
+  }
+  if (std::holds_alternative<agent::Record>(message.body)) {
+    if (!resuming()) return order(TellAll{message, host});
+    later_.emplace_back([=, this](Time then) { hear_host(host, message, then); });
+  }
+  const bool all_said = std::holds_alternative<agent::Alive>(message.body);
+  if (all_said && awaited_hosts_.erase(host) > 0 && !resuming()) go_on(now);
 }
 
 // -- what happens ---------------------------------------------------------------------------------
@@ -79,13 +132,22 @@ std::optional<size_t> JobCourse::place_of(size_t host, const agent::Subject& abo
 
 void JobCourse::hear(size_t host, const agent::Message& message, Time now) {
   const auto place = place_of(host, message.about);
-  if (!place) return;
+  if (!place) {
+    if (std::holds_alternative<agent::Started>(message.body))
+      order(TellHost{host, {message.about, agent::Signal{.number = SIGKILL}}});
+    return;
+  }
+  if (resuming()) {
+    later_.emplace_back([=, this](Time then) { hear(host, message, then); });
+    return;
+  }
   if (std::holds_alternative<agent::Left>(message.body)) order(TellAll{message, host});
   std::visit([&](const auto& body) { on(*place, body, now); }, message.body);
 }
 
 void JobCourse::on(size_t place, const agent::Started& started, Time /*now*/) {
   ends_[place].pid = started.pid;
+  if (retold_) return;
   emit(EventKind::kStarted, place);
   if (options_.verbose)
     order(Note{
@@ -107,6 +169,7 @@ void JobCourse::on(size_t place, const agent::Refused& refused, Time now) {
 }
 
 void JobCourse::on(size_t place, const agent::Joined& /*joined*/, Time now) {
+  if (retold_) return;
   emit(EventKind::kJoined, place);
   const double after = std::chrono::duration<double>(now - started_).count();
   if (options_.verbose)
@@ -175,21 +238,31 @@ void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
 /// ranks are over, and so is a job that needs them.
 void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
   if (!begun_) return refuse(fmt::format("host {}: {}", members_.host_name(host), why));
+  if (resuming()) {
+    later_.emplace_back([=, this](Time then) { lose_host(host, why, then); });
+    if (awaited_hosts_.erase(host) > 0 && !resuming()) go_on(now);
+    return;
+  }
   const std::string text = fmt::format("host {} was lost: {}", members_.host_name(host), why);
   if (running_ == 0) return order(Note{fmt::format("corro: {}\n", text)});
   order(Announce{{.kind = EventKind::kLost, .host = members_.host_name(host), .cause = text}});
   if (evolves()) carry_out(members_.lose_host(host, now), now);
   for (size_t place = 0; place < ends_.size(); ++place) {
-    RankEnd& end = ends_[place];
-    if (end.ended || host_of(place) != host) continue;
-    end.ended = true;
-    end.status = SIGKILL;
-    end.when = now;
-    end.stopped = stopping_.stopping();
-    end.lost = text;
-    --running_;
-    on_rank_end(end, now);
+    if (ends_[place].ended || host_of(place) != host) continue;
+    ends_[place].lost = text;
+    lose_rank(place, now);
   }
+}
+
+/// Nobody knows how its process has ended.
+void JobCourse::lose_rank(size_t place, Time now) {
+  RankEnd& end = ends_[place];
+  end.ended = true;
+  end.status = SIGKILL;
+  end.when = now;
+  end.stopped = stopping_.stopping();
+  --running_;
+  on_rank_end(end, now);
 }
 
 void JobCourse::offer_host(size_t host, const std::string& name, int slots, Time now) {
@@ -289,7 +362,11 @@ void JobCourse::carry_out(const Epochs::Orders& orders, Time now) {
     if (const auto place = members_.place_of(message.about))
       order(TellHost{host_of(*place), message});
   }
-  for (const agent::Message& message : orders.messages) order(TellAll{message});
+  for (const agent::Message& message : orders.messages) {
+    const bool begins = std::holds_alternative<agent::Members>(message.body);
+    if (begins && options_.remembers) order(Remember{members_.record()});
+    order(TellAll{message});
+  }
   for (const size_t place : orders.started) start_rank(place);
   for (const Epochs::News& news : orders.news) {
     note(news.why);

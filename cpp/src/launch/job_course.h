@@ -4,12 +4,15 @@
 //   opening   the hosts are being prepared. Whatever fails refuses the job
 //   running   from begin() on ranks run. The roster decides who takes part (epochs.h). In a job
 //             that is not elastic the first rank that ends badly ends all (stopping.h)
+//   resuming  after resume(), in place of opening: another coordinator has led the job, whose ranks
+//             run. What is said of them waits until each host has said all, or is lost
 //   over      the last rank has ended. What it was all about, result() says
 //
 // It has no clock and no I/O. Its caller reports, takes the orders, and carries them out in order.
 // So a whole job, with its hosts and whatever can happen to them, is a test in one process.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -69,8 +72,12 @@ struct HoldErrors {};
 struct AnswerStacks {
   std::string text;
 };
+/// To be kept for whoever goes on with the job, before anything that is ordered later is done.
+struct Remember {
+  JobRecord record;  ///< Without the hosts.
+};
 using JobOrder = std::variant<TellHost, TellAll, StartRank, SuspectHost, Announce, Note, ShowStatus,
-                              EndStatus, HoldErrors, AnswerStacks>;
+                              EndStatus, HoldErrors, AnswerStacks, Remember>;
 
 // -- the course -----------------------------------------------------------------------------------
 
@@ -83,6 +90,7 @@ class JobCourse {
     std::optional<Duration> long_wait = std::nullopt;     ///< None: see diagnosis::kLongWait.
     std::optional<Duration> hang_timeout = std::nullopt;  ///< None: ranks may wait for ever.
     bool several_hosts = false;                           ///< There are, or may be.
+    bool remembers = false;                               ///< Others may go on with the job.
     bool quiet = false;
     bool verbose = false;
   };
@@ -101,12 +109,17 @@ class JobCourse {
   // What happens.
   /// All hosts are prepared.
   void begin(Time now);
+  /// Goes on with a job of this record, which has members. Its hosts are those of the job.
+  void resume(const JobRecord& record, Time now);
   /// The job cannot begin. The first reason counts.
   void refuse(const std::string& why) {
     if (refused_.empty()) refused_ = why;
   }
-  /// What an agent says of a rank. What is of no process of this job is dropped.
+  /// What an agent says of a rank. What is of no process of this job is dropped, and a process that
+  /// is none is ended.
   void hear(size_t host, const agent::Message& message, Time now);
+  /// What an agent says of its host, or has for others.
+  void hear_host(size_t host, const agent::Message& message, Time now);
   void lose_host(size_t host, const std::string& why, Time now);
   /// So many slots of a host can be used; 0: none any more. A host that is new has the next number.
   void offer_host(size_t host, const std::string& name, int slots, Time now);
@@ -130,6 +143,7 @@ class JobCourse {
 
   // What is.
   [[nodiscard]] bool begun() const { return begun_; }
+  [[nodiscard]] bool resuming() const { return !awaited_hosts_.empty(); }
   [[nodiscard]] int running() const { return running_; }
   /// Why it cannot begin; "": it can.
   [[nodiscard]] const std::string& refused() const { return refused_; }
@@ -142,7 +156,7 @@ class JobCourse {
   /// Ranks may come and go: the job is elastic, and nobody has ended it. After SIGTERM ranks go, in
   /// their own time.
   [[nodiscard]] bool evolves() const {
-    return members_.elastic() && begun_ && stopping_.undisturbed() &&
+    return members_.elastic() && begun_ && !resuming() && stopping_.undisturbed() &&
            stopping_.asked().value_or(SIGTERM) == SIGTERM;
   }
   [[nodiscard]] bool elastic() const { return members_.elastic(); }
@@ -171,6 +185,9 @@ class JobCourse {
   void on(size_t /*place*/, const auto& /*other*/, Time /*now*/) {}
 
   void start_rank(size_t place);
+  void expect_rank(size_t place);
+  void go_on(Time now);
+  void lose_rank(size_t place, Time now);
   void learn(size_t place, const diagnosis::RankEnd& said, Duration clock, Time now);
   void saw(size_t place, Time now);
   void on_rank_end(const diagnosis::RankEnd& end, Time now);
@@ -213,6 +230,11 @@ class JobCourse {
   std::string no_way_on_;                       ///< Why an elastic job was stopped; "": it was not.
   std::set<size_t> seen_;                       ///< Have said what they do since time is over.
   std::vector<diagnosis::RankEnd> at_timeout_;  ///< As they were then.
+  std::set<size_t> awaited_hosts_;              ///< Have not said all yet, since resume().
+  uint32_t prepared_ = 0;                       ///< The newest epoch that one of them was told of.
+  bool forgotten_ = false;  ///< An agent was started anew, and knows nothing of its ranks.
+  bool retold_ = false;     ///< What is heard was said before, to another coordinator.
+  std::vector<std::function<void(Time)>> later_;  ///< Once they all have.
   std::vector<JobOrder> orders_;
 };
 

@@ -135,5 +135,126 @@ TEST_F(JobCourseTest, AProcessThatJoinsAndDoesNotStartHarmsNobody) {
   EXPECT_THAT(take<Note>(one).at(0).line, HasSubstr("rank 2 does not start: no such program"));
 }
 
+// -- after another coordinator --------------------------------------------------------------------
+
+/// The record of the two ranks, and a course that goes on with it.
+class ResumedCourseTest : public JobCourseTest {
+ protected:
+  ResumedCourseTest() : one_(course(elastic())) {
+    JobCourse first = course(elastic());
+    first.begin(Time{});
+    const auto orders = first.take_orders();
+    const auto* remember = std::get_if<Remember>(&orders.at(0));
+    EXPECT_NE(remember, nullptr) << "before anybody is told anything";
+    record_ = remember->record;
+    record_.hosts.resize(2);
+    for (size_t place = 0; place < 2; ++place) members_.push_back(first.subject(place));
+    one_.resume(record_, Time{});
+  }
+  static JobCourse::Options elastic() {
+    return {.elastic = coord::Options{.least = 1}, .remembers = true};
+  }
+  void say(size_t host, agent::MessageBody body) {
+    one_.hear(host, {members_[host], std::move(body)}, Time{});
+  }
+  void say_all(size_t host) { one_.hear_host(host, {{}, agent::Alive{}}, Time{}); }
+
+  JobRecord record_;
+  std::vector<agent::Subject> members_;
+  JobCourse one_;
+};
+
+TEST_F(ResumedCourseTest, WaitsForAllHostsAndSaysOnceMoreWhoTheMembersAre) {
+  say(0, agent::Started{.pid = 7});
+  say_all(0);
+  EXPECT_TRUE(one_.resuming());
+  EXPECT_TRUE(one_.take_orders().empty());
+  say(1, agent::Started{.pid = 8});
+  say_all(1);
+  EXPECT_FALSE(one_.resuming());
+  const auto told = take<TellAll>(one_);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(std::get<agent::Members>(told[0].message.body).members.size(), 2U);
+  EXPECT_EQ(one_.running(), 2);
+  EXPECT_TRUE(one_.evolves());
+}
+
+TEST_F(ResumedCourseTest, StartsTheRanksWhereTheRecordAloneWasWritten) {
+  for (const uint64_t term : {1U, 0U}) {
+    JobCourse one = course(elastic());
+    one.resume(record_, Time{});
+    agent::Hello hello;
+    hello.term = term;
+    for (const size_t host : {0U, 1U}) {
+      one.hear_host(host, {{}, hello}, Time{});
+      one.hear_host(host, {{}, agent::Alive{}}, Time{});
+    }
+    const auto started = take<StartRank>(one);
+    EXPECT_EQ(started.size(), term == 0 ? 0U : 2U)
+        << "an agent that was started anew knows nothing";
+    EXPECT_EQ(one.running(), term == 0 ? 0 : 2);
+  }
+}
+
+TEST_F(ResumedCourseTest, AProcessThatIsNoMemberIsEnded) {
+  agent::Subject stranger = members_[0];
+  stranger.member = {std::byte{1}};
+  stranger.epoch = agent::kNoEpochYet;
+  one_.hear(0, {stranger, agent::Started{.pid = 9}}, Time{});
+  const auto told = take<TellHost>(one_);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].message.about, stranger);
+  EXPECT_EQ(std::get<agent::Signal>(told[0].message.body).number, SIGKILL);
+}
+
+TEST_F(ResumedCourseTest, WhatHasEndedOrVanishedMeanwhileIsGone) {
+  for (const bool host_is_there : {true, false}) {
+    JobCourse one = course(elastic());
+    one.resume(record_, Time{});
+    one.hear(0, {members_[0], agent::Started{.pid = 7}}, Time{});
+    one.hear_host(0, {{}, agent::Alive{}}, Time{});
+    host_is_there ? one.hear_host(1, {{}, agent::Alive{}}, Time{})
+                  : one.lose_host(1, "silence", {});
+    EXPECT_EQ(one.running(), 1);
+    const auto told = take<TellAll>(one);
+    ASSERT_EQ(told.size(), 2U);
+    EXPECT_EQ(told[1].message.about.epoch, 1U);
+    EXPECT_TRUE(std::holds_alternative<agent::Prepare>(told[1].message.body));
+  }
+}
+
+TEST_F(ResumedCourseTest, AnEpochThatSomebodyWasToldOfIsPreparedAnew) {
+  agent::Hello hello;
+  hello.prepared = 3;
+  one_.hear_host(0, {{}, hello}, Time{});
+  for (const size_t host : {0U, 1U}) {
+    say(host, agent::Started{.pid = 7});
+    say(host, agent::ReadyForEpoch{.epoch = 3, .steps = 5});
+    say_all(host);
+  }
+  auto told = take<TellAll>(one_);
+  ASSERT_EQ(told.size(), 2U) << "that they are ready for another one counts for nothing";
+  EXPECT_EQ(told[1].message.about.epoch, 4U);
+  for (const size_t host : {0U, 1U}) say(host, agent::ReadyForEpoch{.epoch = 4, .steps = 5});
+  const auto orders = one_.take_orders();
+  const auto remember = std::ranges::find_if(
+      orders, [](const JobOrder& order) { return std::holds_alternative<Remember>(order); });
+  ASSERT_NE(remember, orders.end());
+  EXPECT_EQ(std::get<Remember>(*remember).record.epoch, 4U);
+  EXPECT_TRUE(std::holds_alternative<TellAll>(*std::next(remember)));
+}
+
+TEST_F(ResumedCourseTest, WhatRanksHavePutIsPassedOnWhenAllHostsCanHearIt) {
+  one_.hear_host(0, {{}, agent::Record{.key = "k", .value = {}}}, Time{});
+  say(0, agent::Started{.pid = 7});
+  say_all(0);
+  say(1, agent::Started{.pid = 8});
+  say_all(1);
+  const auto told = take<TellAll>(one_);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(std::get<agent::Record>(told[1].message.body).key, "k");
+  EXPECT_EQ(told[1].from, 0U);
+}
+
 }  // namespace
 }  // namespace corro::launch

@@ -31,15 +31,17 @@ size_t screen_width() {
 }
 
 Result<JobOutput::Files> JobOutput::open_files(const LaunchPlan& plan) {
-  CORRO_ASSIGN(LogFiles logs, LogFiles::create(plan.job.log_dir, plan.job.places()));
+  const Earlier earlier = plan.resumed ? Earlier::kKept : Earlier::kDropped;
+  CORRO_ASSIGN(LogFiles logs, LogFiles::create(plan.job.log_dir, plan.job.places(), earlier));
   Files files{.logs = std::move(logs), .streams = {}, .events = {}};
   const RunOptions& options = plan.options;
   if (!options.output_dir.empty()) {
-    CORRO_ASSIGN(files.streams, OutputFiles::create(options.output_dir, plan.job.places(),
-                                                    file_prefix(options.show, screen::local_time)));
+    CORRO_ASSIGN(files.streams,
+                 OutputFiles::create(options.output_dir, plan.job.places(),
+                                     file_prefix(options.show, screen::local_time), earlier));
   }
   if (!options.events.empty()) {
-    CORRO_ASSIGN(files.events, EventFile::create(options.events));
+    CORRO_ASSIGN(files.events, EventFile::create(options.events, earlier));
   }
   return files;
 }

@@ -18,6 +18,7 @@ using std::chrono::seconds;
 
 constexpr Duration kLook = seconds(1);
 constexpr Duration kCutLink = milliseconds(3400);  ///< Until engines take a silent peer for lost.
+constexpr Duration kPatience = seconds(600);       ///< Of an agent that nobody leads.
 constexpr uint64_t kMostEvents = 1'000'000;
 
 std::string name_of_host(size_t host) { return fmt::format("node{}", host); }
@@ -42,7 +43,7 @@ JobFacts JobWorld::facts_of(const Options& options) {
   for (size_t host = 0; host < options.slots.size(); ++host) {
     const int ranks = std::min(options.slots[host], options.ranks - rank);
     job.hosts.push_back({.name = name_of_host(host),
-                         .own = host == 0,
+                         .own = host == 0 && !options.standalone,
                          .first_rank = rank,
                          .ranks = ranks,
                          .spare = options.most > 0 ? options.slots[host] - ranks : 0,
@@ -53,7 +54,8 @@ JobFacts JobWorld::facts_of(const Options& options) {
 }
 
 JobCourse::Options JobWorld::course_options(const Options& options) {
-  JobCourse::Options course{.several_hosts = options.slots.size() > 1};
+  JobCourse::Options course{.several_hosts = options.slots.size() > 1,
+                            .remembers = options.standalone};
   if (options.least)
     course.elastic = coord::Options{.least = *options.least,
                                     .most = options.most,
@@ -67,10 +69,17 @@ JobWorld::JobWorld(const Options& options, uint32_t seed)
       random_(seed),
       delay_us_(static_cast<int>(
           std::chrono::duration_cast<std::chrono::microseconds>(options.delay).count())),
-      course_(facts_of(options), new_members(wire::digest_of("job"), facts_of(options).places()),
-              course_options(options), now_) {
-  for (size_t host = 0; host < options.slots.size(); ++host)
-    hosts_.push_back({.agent = agent::AgentCourse(name_of_host(host), host > 0, now_)});
+      course_(new_course()) {
+  for (size_t host = 0; host < options.slots.size(); ++host) {
+    const bool far = host > 0 || options.standalone;
+    hosts_.push_back({.agent = agent::AgentCourse(name_of_host(host), far, now_)});
+  }
+}
+
+std::unique_ptr<JobCourse> JobWorld::new_course() const {
+  const JobFacts facts = facts_of(options_);
+  return std::make_unique<JobCourse>(facts, new_members(wire::digest_of("job"), facts.places()),
+                                     course_options(options_), now_);
 }
 
 void JobWorld::at(Time when, std::function<void()> what) {
@@ -78,8 +87,8 @@ void JobWorld::at(Time when, std::function<void()> what) {
 }
 
 void JobWorld::begin() {
-  course_.begin(now_);
-  carry_out_orders();
+  for (Host& host : hosts_) EXPECT_TRUE(host.agent.follow(term_, now_));
+  have([this](JobCourse& course) { course.begin(now_); });
   after(kLook, [this] { look(); });
 }
 
@@ -100,48 +109,62 @@ bool JobWorld::over() const {
 
 // -- the launcher ---------------------------------------------------------------------------------
 
-void JobWorld::look() {
-  course_.look(now_);
+void JobWorld::have(const std::function<void(JobCourse&)>& act) {
+  if (course_ == nullptr) return;
+  act(*course_);
   carry_out_orders();
-  for (size_t host = 1; host < hosts_.size(); ++host) {
-    AgentLink link;
-    link.heard = hosts_[host].heard;
-    link.suspected = hosts_[host].suspected;
-    const bool silent = now_ >= link.heard + silence_of(link, now_);
-    if (silent && !hosts_[host].gone && !hosts_[host].fenced) lose(host, "nothing was heard of it");
+}
+
+void JobWorld::look() {
+  after(kLook, [this] { look(); });
+  have([this](JobCourse& course) { course.look(now_); });
+  for (size_t host = 0; host < hosts_.size(); ++host) {
+    if (course_ != nullptr && is_far(host)) {
+      AgentLink link;
+      link.heard = hosts_[host].heard;
+      link.suspected = hosts_[host].suspected;
+      if (now_ >= link.heard + silence_of(link, now_)) lose(host, "nothing was heard of it");
+    }
     watch_agent(host);
   }
-  carry_out(TellAll{{{.job = wire::digest_of("job"), .epoch = course_.epoch()}, agent::Look{}}});
-  after(kLook, [this] { look(); });
+  if (course_ != nullptr)
+    carry_out(TellAll{{{.job = wire::digest_of("job"), .epoch = course_->epoch()}, agent::Look{}}});
 }
 
 void JobWorld::tick() {
   tick_at_ = Time::never();
-  course_.tick(now_);
-  carry_out_orders();
+  have([this](JobCourse& course) { course.tick(now_); });
 }
 
 void JobWorld::carry_out_orders() {
-  for (std::vector<JobOrder> orders = course_.take_orders(); !orders.empty();
-       orders = course_.take_orders()) {
-    for (const JobOrder& order : orders)
+  const uint64_t term = term_;
+  const auto leads = [this, term] { return course_ != nullptr && term_ == term; };
+  for (std::vector<JobOrder> orders = course_->take_orders(); !orders.empty();
+       orders = course_->take_orders()) {
+    for (const JobOrder& order : orders) {
       std::visit([this](const auto& what) { carry_out(what); }, order);
+      if (!leads()) return;
+    }
   }
-  const bool is_over = course_.running() == 0 || !course_.refused().empty();
+  const bool is_over = course_->running() == 0 || !course_->refused().empty();
   if (is_over && !std::exchange(fenced_, true)) {
-    course_.fence();
+    course_->fence();
     return carry_out_orders();
   }
-  if (course_.wake() >= tick_at_) return;
-  tick_at_ = course_.wake();
+  if (course_->wake() >= tick_at_) return;
+  tick_at_ = course_->wake();
   at(tick_at_, [this] { tick(); });
 }
 
 void JobWorld::carry_out(const TellAll& order) {
   if (const auto* members = std::get_if<agent::Members>(&order.message.body))
     note_map(order.message.about.epoch, *members);
-  for (size_t host = 0; host < hosts_.size(); ++host)
+  for (size_t host = 0; host < hosts_.size() && course_ != nullptr; ++host)
     if (order.from != host) send(host, order.message);
+}
+
+void JobWorld::carry_out(const Remember& order) {
+  if (leaves_launcher()) record_ = order.record;
 }
 
 void JobWorld::carry_out(const StartRank& order) {
@@ -151,21 +174,91 @@ void JobWorld::carry_out(const StartRank& order) {
 }
 
 void JobWorld::lose(size_t host, const std::string& why) {
-  if (std::exchange(hosts_[host].gone, true) || hosts_[host].fenced) return;
-  course_.lose_host(host, why, now_);
-  carry_out_orders();
+  if (hosts_[host].fenced || course_ == nullptr || std::exchange(hosts_[host].gone, true)) return;
+  have([&](JobCourse& course) { course.lose_host(host, why, now_); });
+}
+
+// -- one launcher after another -------------------------------------------------------------------
+
+void JobWorld::crash_launcher(int messages) {
+  if (options_.standalone && !fenced_) crash_in_ = messages;
+}
+
+bool JobWorld::leaves_launcher() {
+  if (!crash_in_ || fenced_) return true;
+  if (--*crash_in_ >= 0) return true;
+  end_lead();
+  return false;
+}
+
+/// It is gone, and so are its connections. Another one leads when the lease is over.
+void JobWorld::end_lead() {
+  crash_in_.reset();
+  course_.reset();
+  for (size_t host = 0; host < hosts_.size(); ++host) part_with(host);
+  after(milliseconds(pick(8000)), [this] { lead(); });
+}
+
+void JobWorld::lead() {
+  ++term_;
+  tick_at_ = Time::never();
+  course_ = new_course();
+  for (size_t host = 0; host < hosts_.size(); ++host) {
+    hosts_[host].gone = hosts_[host].fenced = false;
+    hosts_[host].heard = now_;
+  }
+  if (record_) {
+    record_->hosts.resize(hosts_.size());
+    course_->resume(*record_, now_);
+  }
+  for (size_t host = 0; host < hosts_.size(); ++host) dial(host);
+  have([this](JobCourse& course) {
+    if (!record_) course.begin(now_);
+  });
+}
+
+/// The agent has dialled the launcher that leads.
+void JobWorld::dial(size_t host) {
+  Host& there = hosts_[host];
+  const bool is_cut = there.up_way.cut || there.down_way.cut;
+  if (!there.up || there.met || is_cut || course_ == nullptr) return;
+  there.met = true;
+  there.alone = Time::never();
+  agent::Hello hello;
+  hello.term = there.agent.term();
+  hello.prepared = there.agent.prepared();
+  say(host, {{.job = wire::digest_of("job")}, hello});
+  send_now(host, {{.job = wire::digest_of("job"), .epoch = course_->epoch()}, agent::Lead{term_}});
+}
+
+/// What is on its way is lost.
+void JobWorld::part_with(size_t host) {
+  Host& there = hosts_[host];
+  if (!std::exchange(there.met, false)) return;
+  there.alone = now_;
+  there.up_way.queue.clear();
+  there.down_way.queue.clear();
+  if (course_ == nullptr) return;
+  after(soon(), [this, host, term = term_] {
+    if (term == term_) lose(host, "its connection has ended");
+  });
 }
 
 // -- links ----------------------------------------------------------------------------------------
 
 void JobWorld::send(size_t host, const agent::Message& message) {
-  if (hosts_[host].gone) return;
+  if (hosts_[host].gone || !hosts_[host].met || !leaves_launcher()) return;
+  send_now(host, message);
+}
+
+void JobWorld::send_now(size_t host, const agent::Message& message) {
   const bool twice = may_come_twice(message.body) && pick(100) < options_.twice;
   for (int i = 0; i < (twice ? 2 : 1); ++i) hosts_[host].down_way.queue.push_back(message);
   pump(host, /*up=*/false);
 }
 
 void JobWorld::say(size_t host, const agent::Message& message) {
+  if (!hosts_[host].met) return;
   const bool twice = may_come_twice(message.body) && pick(100) < options_.twice;
   for (int i = 0; i < (twice ? 2 : 1); ++i) hosts_[host].up_way.queue.push_back(message);
   pump(host, /*up=*/true);
@@ -191,6 +284,10 @@ void JobWorld::hear_launcher(size_t host, const agent::Message& message) {
   if (!here.up) return;
   here.agent.hear_life(now_);
   if (!here.agent.accepts(message.about)) return;
+  if (const auto* lead = std::get_if<agent::Lead>(&message.body)) {
+    EXPECT_TRUE(here.agent.follow(lead->term, now_));
+    return carry_out_agent(host);
+  }
   if (std::holds_alternative<agent::Start>(message.body)) start(host, message);
   here.agent.hear(message, now_);
   carry_out_agent(host);
@@ -198,12 +295,20 @@ void JobWorld::hear_launcher(size_t host, const agent::Message& message) {
 
 void JobWorld::hear_agent(size_t host, const agent::Message& message) {
   Host& there = hosts_[host];
+  if (there.gone && options_.standalone) return kill_stranger(host, message);
   if (there.gone) return;
   there.heard = now_;
   if (std::holds_alternative<agent::Fenced>(message.body)) there.fenced = true;
-  if (message.about.rank < 0) return;
-  course_.hear(host, message, now_);
-  carry_out_orders();
+  have([&](JobCourse& course) {
+    message.about.rank < 0 ? course.hear_host(host, message, now_)
+                           : course.hear(host, message, now_);
+  });
+}
+
+/// A host that was lost, and dials, is another one: none of its processes takes part.
+void JobWorld::kill_stranger(size_t host, const agent::Message& message) {
+  if (!std::holds_alternative<agent::Started>(message.body)) return;
+  send_now(host, {message.about, agent::Signal{.number = SIGKILL}});
 }
 
 // -- agents ---------------------------------------------------------------------------------------
@@ -248,9 +353,15 @@ void JobWorld::carry_out_agent(size_t host) {
   });
 }
 
-/// One that hears nothing of the launcher ends all it has.
+/// One that hears nothing of the launcher ends all it has, or dials it anew.
 void JobWorld::watch_agent(size_t host) {
-  if (hosts_[host].up && now_ >= hosts_[host].agent.silent_at()) crash(host);
+  const Host& here = hosts_[host];
+  if (!here.up) return;
+  const bool is_silent = here.met && now_ >= here.agent.silent_at();
+  if (!options_.standalone) return is_silent ? crash(host) : void();
+  if (is_silent) part_with(host);
+  if (here.alone != Time::never() && now_ >= here.alone + kPatience) return crash(host);
+  dial(host);
 }
 
 void JobWorld::carry_out(size_t host, const agent::Report& order) {
@@ -364,7 +475,7 @@ void JobWorld::lose_peer(size_t process, uint32_t epoch, int32_t number) {
                          one.state == State::kReducing;
   if (!in_engine || one.epoch != epoch) return;
   constexpr int kRaised = 1;
-  if (!course_.elastic()) return end(process, W_EXITCODE(kRaised, 0));
+  if (!options_.least) return end(process, W_EXITCODE(kRaised, 0));
   one.comes.value_or(0) > epoch ? leave(process, *one.comes) : leave(process, epoch, number);
 }
 
@@ -495,7 +606,7 @@ void JobWorld::end(size_t process, int status) {
 }
 
 void JobWorld::signal_rank(size_t process, int number) {
-  if (number == SIGTERM && course_.elastic()) return ask_to_end(process);
+  if (number == SIGTERM && options_.least) return ask_to_end(process);
   if (number == SIGTERM || number == SIGINT || number == SIGKILL) end(process, number);
 }
 
@@ -559,14 +670,12 @@ void JobWorld::mend() {
 }
 
 void JobWorld::offer(size_t host, int slots) {
-  if (hosts_[host].gone || !course_.evolves()) return;
-  course_.offer_host(host, name_of_host(host), slots, now_);
-  carry_out_orders();
+  if (hosts_[host].gone || course_ == nullptr || !course_->evolves()) return;
+  have([&](JobCourse& course) { course.offer_host(host, name_of_host(host), slots, now_); });
 }
 
 void JobWorld::signal(int number) {
-  course_.on_signal(number, now_);
-  carry_out_orders();
+  have([&](JobCourse& course) { course.on_signal(number, now_); });
 }
 
 // -- what holds -----------------------------------------------------------------------------------
@@ -589,7 +698,11 @@ bool JobWorld::is_parted(size_t one, size_t other) const {
 }
 
 void JobWorld::note_map(uint32_t epoch, const agent::Members& members) {
-  EXPECT_FALSE(maps_.contains(epoch)) << "two maps of epoch " << epoch;
+  if (const auto known = maps_.find(epoch); known != maps_.end()) {
+    EXPECT_TRUE(options_.standalone && known->second == members.members)
+        << "two maps of epoch " << epoch;
+    return;
+  }
   EXPECT_TRUE(maps_.empty() || epoch > maps_.rbegin()->first) << "epochs never go back";
   EXPECT_FALSE(members.members.empty());
   std::set<std::array<std::byte, 16>> uuids;
@@ -613,7 +726,7 @@ void JobWorld::check_end() {
   ASSERT_TRUE(over()) << "it does not end at " << now_.since_start / seconds(1) << " s: " << notes_;
   for (size_t process = 0; process < processes_.size(); ++process)
     EXPECT_TRUE(!runs(process) || hosts_[processes_[process].host].gone) << "a process is left";
-  const JobCourse::Result result = course_.result(now_);
+  const JobCourse::Result result = course_->result(now_);
   for (const Process& one : processes_) {
     EXPECT_TRUE(std::ranges::is_sorted(one.applied));
     EXPECT_TRUE(one.status != 0 || std::cmp_equal(one.applied.size(), options_.steps));
@@ -622,7 +735,7 @@ void JobWorld::check_end() {
     return diagnosis::ended_well(end) || (result.last && diagnosis::has_left(end));
   };
   const bool all_well = std::ranges::all_of(result.ends, is_well);
-  const bool has_reason = !result.no_way_on.empty() || !course_.elastic() || result.asked;
+  const bool has_reason = !result.no_way_on.empty() || !options_.least || result.asked;
   EXPECT_TRUE(all_well || has_reason) << "nobody says why it has ended: " << notes_;
 }
 

@@ -10,6 +10,10 @@
 //   whoever has applied most steps, and applies step after step, each once all have come to it. It
 //   leaves when it has lost another one, and when an epoch comes: at once, or at its next step.
 //
+//   A standalone launcher is a coordinator that agents have dialled. It crashes between any two of
+//   its messages, and another one leads a moment later. So is a host dialled in anew whose link was
+//   cut: to the launcher that has taken it for lost it is a stranger.
+//
 // While it goes on: an epoch has one map, ranks keep their order, epochs never go back, and a step
 // that all members of its epoch have applied is never lost. What holds in the end is in check_end().
 #pragma once
@@ -42,6 +46,7 @@ class JobWorld {
     Duration step = std::chrono::milliseconds(200);
     Duration delay = std::chrono::milliseconds(3);  ///< The longest of a message.
     int twice = 0;  ///< Of a hundred messages so many come twice, if that says nothing new.
+    bool standalone = false;
   };
   struct Begun {
     uint32_t epoch = 0;
@@ -92,17 +97,19 @@ class JobWorld {
   void mend();
   void offer(size_t host, int slots);
   void signal(int number);
+  /// Of a standalone launcher, before so many more messages, or records, have left it; once.
+  void crash_launcher(int messages);
 
   /// That it came to an end, and to a good one, or to one with a reason.
   void check_end();
 
   [[nodiscard]] Time now() const { return now_; }
-  [[nodiscard]] JobCourse& course() { return course_; }
   [[nodiscard]] size_t hosts() const { return hosts_.size(); }
   [[nodiscard]] const std::vector<Process>& processes() const { return processes_; }
   [[nodiscard]] bool is_up(size_t host) const { return hosts_[host].up; }
   [[nodiscard]] bool over() const;
   [[nodiscard]] size_t epochs() const { return maps_.size(); }
+  [[nodiscard]] uint64_t term() const { return term_; }
   /// What was noted for people.
   [[nodiscard]] const std::string& notes() const { return notes_; }
   [[nodiscard]] int pick(int below) {
@@ -120,9 +127,11 @@ class JobWorld {
   struct Host {
     agent::AgentCourse agent;
     bool up = true;     ///< Its agent runs.
+    bool met = true;    ///< It has a connection to the launcher.
     bool gone = false;  ///< For the launcher.
     bool fenced = false;
     Time heard{}, suspected{};
+    Time alone = Time::never();  ///< Since then it has no launcher.
     Direction up_way = {}, down_way = {};
     std::vector<size_t> processes = {};  ///< By number.
   };
@@ -137,24 +146,37 @@ class JobWorld {
 
   static JobFacts facts_of(const Options& options);
   static JobCourse::Options course_options(const Options& options);
+  [[nodiscard]] std::unique_ptr<JobCourse> new_course() const;
+  [[nodiscard]] bool is_far(size_t host) const { return host > 0 || options_.standalone; }
   Duration soon() { return std::chrono::microseconds(1 + pick(delay_us_)); }
 
   // The launcher.
+  void lead();
+  void end_lead();
+  void dial(size_t host);
+  void part_with(size_t host);
+  /// Nothing while there is none.
+  void have(const std::function<void(JobCourse&)>& act);
   void look();
   void tick();
   void carry_out_orders();
+  /// Something leaves the launcher; false: it does not live to see it.
+  bool leaves_launcher();
   void carry_out(const TellHost& order) { send(order.host, order.message); }
   void carry_out(const TellAll& order);
   void carry_out(const StartRank& order);
   void carry_out(const SuspectHost& order) { hosts_[order.host].suspected = now_; }
   void carry_out(const Note& order) { notes_ += order.line; }
+  void carry_out(const Remember& order);
   void carry_out(const auto& /*order*/) {}
   void lose(size_t host, const std::string& why);
 
   // Links.
   void send(size_t host, const agent::Message& message);
+  void send_now(size_t host, const agent::Message& message);
   void say(size_t host, const agent::Message& message);
   void pump(size_t host, bool up);
+  void kill_stranger(size_t host, const agent::Message& message);
   void hear_launcher(size_t host, const agent::Message& message);
   void hear_agent(size_t host, const agent::Message& message);
 
@@ -203,7 +225,10 @@ class JobWorld {
   Time now_{};
   std::priority_queue<Due> due_;
   uint64_t order_ = 0;
-  JobCourse course_;
+  std::unique_ptr<JobCourse> course_;  ///< None while nobody leads.
+  uint64_t term_ = 1;
+  std::optional<JobRecord> record_;
+  std::optional<int> crash_in_;  ///< Messages.
   std::vector<Host> hosts_;
   std::vector<Process> processes_;
   std::set<std::pair<size_t, size_t>> parted_;  ///< Hosts, the smaller one first.

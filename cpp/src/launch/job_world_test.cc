@@ -75,6 +75,43 @@ TEST(JobWorld, ARankIsReplacedOnAHostThatComesBack) {
   EXPECT_THAT(world.notes(), HasSubstr("2 ranks go on, 1 of them new"));
 }
 
+TEST(JobWorld, RanksStepOnWithoutACoordinatorAndTheNextOneKnowsThem) {
+  JobWorld world({.slots = {2, 1}, .ranks = 3, .steps = 100, .standalone = true}, 1);
+  world.begin();
+  world.at(at(seconds(2)), [&] { world.crash_launcher(0); });
+  world.run(kEnd);
+  world.check_end();
+  EXPECT_EQ(world.term(), 2U);
+  EXPECT_EQ(world.epochs(), 1U) << "nothing has changed";
+  EXPECT_LT(world.now(), at(seconds(40))) << "no step has waited: " << world.notes();
+}
+
+TEST(JobWorld, WhatHasHappenedWithoutACoordinatorTheNextOneDecides) {
+  JobWorld world({.slots = {2, 1}, .ranks = 3, .steps = 100, .standalone = true}, 1);
+  world.begin();
+  world.at(at(seconds(2)), [&] { world.crash_launcher(0); });
+  world.at(at(seconds(4)), [&] { world.kill(1); });
+  world.run(kEnd);
+  world.check_end();
+  EXPECT_EQ(world.epochs(), 2U);
+  EXPECT_THAT(world.notes(), HasSubstr("2 of 3 ranks go on"));
+}
+
+TEST(JobWorld, ACoordinatorMayCrashBetweenAnyTwoOfItsMessages) {
+  for (int messages = 0; messages < 40; ++messages) {
+    SCOPED_TRACE(messages);
+    JobWorld world({.slots = {1, 1, 1}, .ranks = 3, .most = 3, .steps = 60, .standalone = true}, 1);
+    world.crash_launcher(messages);
+    world.begin();
+    world.at(at(seconds(2)), [&] {
+      if (world.processes().size() > 1) world.kill(1);
+    });
+    world.run(kEnd);
+    world.check_end();
+    EXPECT_EQ(world.term(), 2U);
+  }
+}
+
 // -- whatever happens -----------------------------------------------------------------------------
 
 JobWorld::Options options_of(std::mt19937& random) {
@@ -93,6 +130,7 @@ JobWorld::Options options_of(std::mt19937& random) {
   options.steps = 30 + pick(60);
   options.delay = milliseconds(1 + pick(40));
   options.twice = pick(2) == 0 ? 0 : 10;
+  options.standalone = pick(3) == 0;
   return options;
 }
 
@@ -103,7 +141,7 @@ void strike(JobWorld& world) {
   const size_t started = world.processes().size();
   if (started == 0) return;
   const auto process = static_cast<size_t>(world.pick(static_cast<int>(started)));
-  switch (world.pick(12)) {
+  switch (world.pick(13)) {
     case 0:
     case 1:
     case 2:
@@ -126,6 +164,8 @@ void strike(JobWorld& world) {
     case 9:
       return world.offer(host, world.pick(4));
     case 10:
+      return world.crash_launcher(world.pick(12));
+    case 11:
       return world.pick(4) == 0 ? world.ask_to_end(process) : void();
     default:
       return world.pick(10) == 0 ? world.signal(world.pick(2) == 0 ? SIGTERM : SIGINT) : void();

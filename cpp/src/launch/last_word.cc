@@ -49,12 +49,13 @@ int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vect
   return end.exit;
 }
 
-int say_refused(const std::string& why, std::optional<int> asked, JobOutput& output) {
+int say_refused(const LaunchPlan& plan, const std::string& why, std::optional<int> asked,
+                JobOutput& output) {
   output.end_status("");  // of --sync
   const int exit = asked ? diagnosis::kSignalExit + *asked : diagnosis::kUsageExit;
   output.say_end({.code = asked ? Code::kCancelled : Code::kUnavailable,
                   .exit = exit,
-                  .text = fmt::format("corro run: {}\n", why)});
+                  .text = fmt::format("corro {}: {}\n", plan.options.command_name, why)});
   return exit;
 }
 

@@ -16,7 +16,8 @@ namespace corro::launch {
 int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vector<size_t>& places,
                Duration took, JobOutput& output);
 /// Of a job that has not begun. `asked`: the signal that has ended its start; none: `why` has.
-int say_refused(const std::string& why, std::optional<int> asked, JobOutput& output);
+int say_refused(const LaunchPlan& plan, const std::string& why, std::optional<int> asked,
+                JobOutput& output);
 /// Of a job whose only agent has ended before its time, with this status as from waitpid.
 int say_killed(int status, JobOutput& output);
 

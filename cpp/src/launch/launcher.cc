@@ -62,7 +62,8 @@ JobCourse::Options course_options(const LaunchPlan& plan,
           .timeout = run.timeout,
           .long_wait = run.long_wait,
           .hang_timeout = run.hang_timeout,
-          .several_hosts = several || !run.discovery.empty(),
+          .several_hosts = several || plan.hosts_come(),
+          .remembers = plan.dialled,
           .quiet = run.quiet,
           .verbose = run.verbose};
 }
@@ -73,8 +74,9 @@ class Launcher {
   Launcher(LaunchPlan plan, Agents agents, JobOutput::Files files,
            std::unique_ptr<screen::ScreenWriter> writer, io::Loop loop,
            std::optional<Caller> caller, const std::shared_ptr<PolicyCommand>& policy,
-           std::string version)
-      : plan_(std::move(plan)),
+           std::string version, Standalone* standalone)
+      : standalone_(standalone),
+        plan_(std::move(plan)),
         version_(std::move(version)),
         agents_(std::move(agents)),
         meeting_(plan_, agents_),
@@ -90,6 +92,7 @@ class Launcher {
   // Before ranks run.
   Status listen(const sigset_t& heard);
   Status meet();
+  Status attach(size_t host, Reception::Dialled dialled);
   void show_sync();
   Status hand_over_call();
   void start();
@@ -103,10 +106,21 @@ class Launcher {
   void on_control();
   void on_signals();
   void on_signal(int signal);
+  void on_dialled(Reception::Dialled dialled);
+  void take(size_t host, Reception::Dialled dialled);
+  [[nodiscard]] bool leads() const {
+    return standalone_ == nullptr || record_.over || standalone_->lead.holds(monotonic_now());
+  }
+  void keep_lead(Time now);
+  void remember(JobRecord record);
+  void end_record(std::optional<int> status);
+  void fence();
+  int leave();
 
   // What agents say.
   void hear(AgentLink& link, const agent::Message& message);
   void hear_host(AgentLink& link, const agent::Message& message);
+  void on_survey(AgentLink& link);
   void greet(AgentLink& link, const agent::Hello& hello);
   void on_fenced(AgentLink& link, const agent::Fenced& fenced);
   void refuse_host(const AgentLink& link, const std::string& why);
@@ -127,11 +141,14 @@ class Launcher {
   void carry_out(const EndStatus& order) { output_.end_status(order.over); }
   void carry_out(const HoldErrors& /*order*/) { output_.hold_errors(); }
   void carry_out(const AnswerStacks& order) { control_->answer(order.text); }
+  void carry_out(const Remember& order) { remember(order.record); }
 
   [[nodiscard]] int say_last_word(std::optional<int> killed);
   void flush_screen();
 
   const Time started_ = monotonic_now();
+  Standalone* const standalone_;  ///< Null: agents are started.
+  JobRecord record_;              ///< As it was written last.
   LaunchPlan plan_;
   const std::string version_;  ///< Of corro.
   Agents agents_;
@@ -143,17 +160,19 @@ class Launcher {
   JobOutput output_;
   io::Fd signals_;
   UserInput input_{loop_};
-  const wire::Secret secret_ = wire::random_secret();
+  const wire::Secret secret_ = standalone_ != nullptr ? standalone_->secret : wire::random_secret();
   JobCourse course_;
   std::optional<HostWatch> hosts_;  ///< --host-discovery, once ranks run.
   bool suspends_ = false;           ///< Ctrl-Z: it stops once all agents are told.
+  bool fences_ = false;             ///< Whoever dials ends, too.
+  bool begins_anew_ = false;        ///< A host was lost before the job has begun.
   Time look_at_ = Time::never();
   Time deadline_ = Time::never();  ///< Of hosts that have to answer, or of the last word.
 };
 
 int Launcher::run(const sigset_t& heard) {
   Status started = listen(heard);
-  if (started.ok()) started = meet();
+  if (started.ok() && !plan_.resumed) started = meet();
   if (started.ok()) started = hand_over_call();
   if (started.ok()) {
     start();
@@ -162,14 +181,35 @@ int Launcher::run(const sigset_t& heard) {
     deadline_ = Time::never();
     course_.refuse(started.message());
   }
-  while (course_.running() > 0 && course_.refused().empty()) step();
+  while (course_.running() > 0 && course_.refused().empty() && leads()) step();
+  const bool is_wanted = !course_.begun() && !course_.asked();  // By others, with other agents.
+  if (standalone_ != nullptr && leads() && !is_wanted) end_record(std::nullopt);
+  if (!leads() || (begins_anew_ && is_wanted)) return leave();
+  fence();
+  const int exit = say_last_word(agents_.end());
+  if (record_.over) end_record(exit);
+  flush_screen();
+  return exit;
+}
+
+/// Agents end what ranks have left, and themselves. Those that dial are left for a job that has not
+/// begun yet, unless the user wants none.
+void Launcher::fence() {
+  if (standalone_ != nullptr && !record_.over) return;
+  fences_ = true;
   agents_.give_up_silent();
   course_.fence();
   carry_out_orders();
-  while (!agents_.over() && !course_.impatient()) step();
-  const int exit = say_last_word(agents_.end());
+  while (!agents_.over() && !course_.impatient() && leads()) step();
+}
+
+/// Another coordinator goes on with the job, or this one once more.
+int Launcher::leave() {
+  standalone_->lead.keep(monotonic_now());
+  const std::string& lost = standalone_->lead.lost();
+  output_.note(fmt::format("corro: {}\n", lost.empty() ? course_.refused() : lost));
   flush_screen();
-  return exit;
+  return kLeadLost;
 }
 
 // -- before ranks run -----------------------------------------------------------------------------
@@ -182,7 +222,7 @@ Status Launcher::listen(const sigset_t& heard) {
     control_ = std::move(*control);
     CORRO_TRY(loop_.watch(control_->poll_fd(), EPOLLIN, [this] { on_control(); }));
   }
-  return agents_.listen(
+  CORRO_TRY(agents_.listen(
       loop_,
       {.hear = [this](AgentLink& link, const agent::Message& message) { hear(link, message); },
        .lose = [this](const AgentLink& link, const std::string& why) { lose(link, why); },
@@ -192,7 +232,19 @@ Status Launcher::listen(const sigset_t& heard) {
                output_.note(
                    fmt::format("corro: {} does not get to {} ({}); it is started from here\n",
                                by.name, link.name, why));
-           }});
+           }}));
+  if (standalone_ == nullptr) return {};
+  return standalone_->reception.watch(
+      loop_, [this](Reception::Dialled dialled) { on_dialled(std::move(dialled)); });
+}
+
+/// An agent that has dialled is that of this host.
+Status Launcher::attach(size_t host, Reception::Dialled dialled) {
+  CORRO_TRY(agents_.attach(host, std::move(dialled.pipe)));
+  agents_.tell(host, agent::Lead{.term = standalone_->lead.term()});
+  agents_.greet(host, dialled.hello);
+  if (fences_) agents_.tell(host, agent::Fence{});
+  return {};
 }
 
 /// Where other hosts take part: until all is known that their ranks need.
@@ -204,6 +256,7 @@ Status Launcher::meet() {
   while (!meeting_.done()) {
     step();
     show_sync();
+    if (!leads()) return {Code::kAborted, "somebody else leads"};
     if (course_.asked()) return {Code::kCancelled, "stopped before a rank was started"};
     if (!course_.refused().empty()) return {Code::kUnavailable, course_.refused()};
     CORRO_TRY(meeting_.advance());
@@ -232,7 +285,7 @@ Status Launcher::hand_over_call() {
   while (caller_) {
     CORRO_ASSIGN(std::string piece, caller_->read_call());
     if (piece.empty()) return loop_.watch(caller_->fd(), EPOLLIN, [this] { on_caller(); });
-    if (!plan_.options.discovery.empty()) call_.push_back(piece);
+    if (plan_.hosts_come()) call_.push_back(piece);
     agents_.send_all(agent::Call{.bytes = std::move(piece)});
     while (!agents_.flush()) {
       step();
@@ -245,8 +298,14 @@ Status Launcher::hand_over_call() {
 
 void Launcher::start() {
   if (const std::string lines = announce_plan(plan_); !lines.empty()) output_.note(lines);
-  if (!plan_.options.discovery.empty()) hosts_.emplace(plan_, agents_, meeting_, std::move(call_));
-  course_.begin(monotonic_now());
+  if (plan_.hosts_come()) hosts_.emplace(plan_, agents_, meeting_, std::move(call_));
+  if (plan_.resumed) {
+    agents_.enter(standalone_->record->epoch);
+    for (AgentLink& link : agents_.links()) link.gone = standalone_->record->hosts[link.host].gone;
+    course_.resume(*standalone_->record, monotonic_now());
+  } else {
+    course_.begin(monotonic_now());
+  }
   carry_out_orders();
   look_at_ = monotonic_now() + kLookPause;
 }
@@ -256,18 +315,54 @@ void Launcher::start() {
 void Launcher::step() {
   const bool watches_hosts = hosts_ && course_.evolves();
   const bool at_once = meeting_.busy() || input_.is_file();
-  loop_.turn(at_once ? Time{}
-                     : std::min({course_.wake(), look_at_, deadline_, output_.next_tick(),
-                                 watches_hosts ? hosts_->due() : Time::never()}));
+  Time until = std::min({course_.wake(), look_at_, deadline_, output_.next_tick(),
+                         watches_hosts ? hosts_->due() : Time::never()});
+  if (standalone_ != nullptr)
+    until = std::min({until, standalone_->lead.due(), standalone_->reception.due()});
+  loop_.turn(at_once ? Time{} : until);
+  keep_lead(monotonic_now());
   if (input_.is_file()) on_input();
   on_timers(monotonic_now());
+  if (!leads()) return;
   // While the screen takes nothing the agents get no credit, and read nothing from the ranks.
   if (!output_.full()) agents_.give_credit();
   // The agents know of a stop before it: else they would take the launcher for gone.
   if (agents_.flush() && std::exchange(suspends_, false)) kill(getpid(), SIGSTOP);
 }
 
+/// Whoever leads no more does nothing more. A job that is over, nobody else can lead.
+void Launcher::keep_lead(Time now) {
+  if (standalone_ == nullptr || record_.over) return;
+  standalone_->reception.tick(now);
+  standalone_->lead.keep(now);
+}
+
+void Launcher::remember(JobRecord record) {
+  record.hosts.clear();
+  for (const AgentLink& link : agents_.links()) {
+    const JobHost& host = plan_.job.hosts[link.host];
+    record.hosts.push_back({.name = host.name,
+                            .slots = host.slots(),
+                            .address = host.address,
+                            .id = host.id,
+                            .gone = link.gone || comes(link)});
+  }
+  record_ = std::move(record);
+  standalone_->lead.write(record_);
+}
+
+/// The job is over: nobody goes on with it.
+void Launcher::end_record(std::optional<int> status) {
+  JobRecord record = record_;
+  record.job = plan_.job.job_id;
+  record.over = true;
+  record.status = status;
+  standalone_->lead.write(record);
+  if (standalone_->lead.lost().empty()) record_ = std::move(record);
+}
+
 void Launcher::on_timers(Time now) {
+  if (!leads()) return;
   output_.tick(now);
   if (look_at_ <= now) look(now);
   if (hosts_ && course_.evolves()) hosts_->look(course_, now);
@@ -317,7 +412,35 @@ void Launcher::on_signals() {
   }
 }
 
+/// One that the job knows, and was not there yet; or that of a new host.
+void Launcher::on_dialled(Reception::Dialled dialled) {
+  if (!leads()) return;
+  const std::string name = dialled.hello.host;
+  Reception& reception = standalone_->reception;
+  if (const Status ours = dialled.check_job(wire::digest_of(plan_.job.job_id)); !ours.ok())
+    return reception.refuse(std::move(dialled), ours);
+  for (const AgentLink& link : agents_.links()) {
+    if (link.name != name || link.gone) continue;
+    if (link.greeted)
+      return reception.refuse(
+          std::move(dialled),
+          {Code::kFailedPrecondition, "an agent of host " + name + " is there already"});
+    return take(link.host, std::move(dialled));
+  }
+  const auto host = hosts_ ? hosts_->invite({.name = name, .slots = dialled.hello.slots})
+                           : Result<size_t>(Status(Code::kUnavailable, "the job begins just now"));
+  if (!host.ok()) return reception.refuse(std::move(dialled), host.status());
+  take(*host, std::move(dialled));
+}
+
+void Launcher::take(size_t host, Reception::Dialled dialled) {
+  if (const Status status = attach(host, std::move(dialled)); !status.ok())
+    lose(agents_[host], status.message());
+}
+
 void Launcher::on_signal(int signal) {
+  // Nobody would go on with the ranks' and the agents' time.
+  if (standalone_ != nullptr && signal == SIGTSTP) return;
   if (signal == SIGWINCH) {
     agents_.send_all(
         agent::Resize{.out = terminal_size(STDOUT_FILENO), .err = terminal_size(STDERR_FILENO)});
@@ -330,13 +453,15 @@ void Launcher::on_signal(int signal) {
 // -- what agents say ------------------------------------------------------------------------------
 
 void Launcher::hear(AgentLink& link, const agent::Message& message) {
+  if (!leads()) return;
   if (message.about.rank < 0) return hear_host(link, message);
   const Time now = monotonic_now();
   const auto* output = std::get_if<agent::Output>(&message.body);
   // What is of no rank that runs is dropped, but it had its credit.
   if (output != nullptr) link.uncredited += output->bytes.size();
   const auto place = course_.place_of(link.host, message.about);
-  if (!place) return;
+  const bool is_new = std::holds_alternative<agent::Started>(message.body);
+  if (!place && !is_new) return;
   if (output != nullptr) return output_.take(*place, *output, now);
   if (const auto* end = std::get_if<agent::OutputEnd>(&message.body))
     return output_.take(*place, *end, now);
@@ -351,6 +476,10 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
   if (const auto* hello = std::get_if<agent::Hello>(&message.body)) return greet(link, *hello);
   if (const auto* fenced = std::get_if<agent::Fenced>(&message.body))
     return on_fenced(link, *fenced);
+  // What a host has is known before anything is decided about it.
+  const bool is_surveyed = std::holds_alternative<agent::Surveyed>(message.body);
+  const bool is_alive = std::holds_alternative<agent::Alive>(message.body);
+  if (course_.resuming() && is_alive && !link.survey) return;
   if (const Status status = meeting_.hear(link, message); !status.ok())
     comes(link) ? refuse_host(link, status.message()) : course_.refuse(status.message());
   if (std::holds_alternative<agent::Lacking>(message.body))
@@ -359,12 +488,23 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
     refuse_host(link, refused->why);
   if (const auto* trouble = std::get_if<agent::Trouble>(&message.body))
     output_.note(fmt::format("corro: {}\n", trouble->text));
-  if (std::holds_alternative<agent::Record>(message.body)) agents_.pass_on(link.host, message);
+  if (course_.resuming() && is_surveyed) return on_survey(link);
+  course_.hear_host(link.host, message, monotonic_now());
+  carry_out_orders();
+}
+
+/// Of a host whose ranks run, and have said all there is before.
+void Launcher::on_survey(AgentLink& link) {
+  if (const Status status = meeting_.take_survey(link); !status.ok())
+    output_.note(fmt::format("corro: host {}: {}\n", link.name, status.message()));
+  course_.hear_host(link.host, {{}, agent::Alive{}}, monotonic_now());
+  carry_out_orders();
 }
 
 void Launcher::greet(AgentLink& link, const agent::Hello& hello) {
   const bool fits = hello.version == agent::kMessagesVersion && hello.corro == version_;
-  if (!comes(link)) meeting_.greet(link);
+  if (!comes(link)) plan_.resumed ? meeting_.welcome(link) : meeting_.greet(link);
+  course_.hear_host(link.host, {{}, hello}, monotonic_now());
   if (comes(link) && fits) hosts_->greet(link);
   if (fits) return;
   const std::string why =
@@ -385,6 +525,8 @@ void Launcher::refuse_host(const AgentLink& link, const std::string& why) {
 }
 
 void Launcher::lose(const AgentLink& link, const std::string& why) {
+  if (!leads()) return;
+  begins_anew_ = standalone_ != nullptr && !course_.begun();
   if (comes(link)) return hosts_->refuse(link.host, why, monotonic_now());
   course_.lose_host(link.host, why, monotonic_now());
   carry_out_orders();
@@ -396,8 +538,10 @@ void Launcher::carry_out_orders() {
   for (std::vector<JobOrder> orders = course_.take_orders(); !orders.empty();
        orders = course_.take_orders()) {
     agents_.enter(course_.epoch());
-    for (const JobOrder& order : orders)
+    for (const JobOrder& order : orders) {
+      if (!leads()) return;
       std::visit([this](const auto& what) { carry_out(what); }, order);
+    }
   }
 }
 
@@ -416,7 +560,8 @@ void Launcher::carry_out(const StartRank& order) {
 // -- the end --------------------------------------------------------------------------------------
 
 int Launcher::say_last_word(std::optional<int> killed) {
-  if (!course_.refused().empty()) return say_refused(course_.refused(), course_.asked(), output_);
+  if (!course_.refused().empty())
+    return say_refused(plan_, course_.refused(), course_.asked(), output_);
   if (killed) return say_killed(*killed, output_);
   const Time now = monotonic_now();
   JobCourse::Result result = course_.result(now);
@@ -426,8 +571,9 @@ int Launcher::say_last_word(std::optional<int> killed) {
 
 void Launcher::flush_screen() {
   const Time until = monotonic_now() + kLastWord;
-  while (!output_.empty() && (!course_.impatient() || monotonic_now() < until)) {
-    deadline_ = course_.impatient() ? until : Time::never();
+  const bool is_patient = !course_.impatient() && leads();
+  while (!output_.empty() && (is_patient || monotonic_now() < until)) {
+    deadline_ = is_patient ? Time::never() : until;
     step();
   }
   if (!output_.empty()) output_.abandon();  // its thread may hang in write() for ever
@@ -435,7 +581,7 @@ void Launcher::flush_screen() {
 
 }  // namespace
 
-int run_job(const LaunchPlan& plan, const std::string& version) {
+int run_job(const LaunchPlan& plan, const std::string& version, Standalone* standalone) {
   const auto fail = [&](const Status& status) { return refuse_job(plan.options, status); };
   std::optional<Caller> caller;
   if (plan.options.call >= 0) {
@@ -453,7 +599,8 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
                                                 .corro = plan.corro,
                                                 .version = version,
                                                 .fan_out = plan.options.fan_out,
-                                                .mask = signals.before});
+                                                .mask = signals.before,
+                                                .dialled = plan.dialled});
   if (!agents.ok()) return fail(agents.status());
   auto loop = io::Loop::create();
   if (!loop.ok()) return fail(loop.status());
@@ -466,7 +613,7 @@ int run_job(const LaunchPlan& plan, const std::string& version) {
     policy = std::move(*started);
   }
   Launcher launcher(std::move(settled), std::move(*agents), std::move(*files), std::move(*writer),
-                    std::move(*loop), std::move(caller), policy, version);
+                    std::move(*loop), std::move(caller), policy, version, standalone);
   return launcher.run(signals.heard);
 }
 

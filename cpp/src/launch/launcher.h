@@ -9,18 +9,37 @@
 //              asked for the end, and send the output that is still on its way
 //   ended      the verdict is made and printed
 //
+// A standalone coordinator is a launcher whose agents dial it (agents.h). It leads, or ends at once,
+// and leaves the job to whoever leads then (lead.h). It may go on with a job that another one has
+// led: there is no meeting then.
+//
 // While the screen takes nothing, the agents get no credit, and the ranks' pipes hold them back.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "launch/job_record.h"
+#include "launch/lead.h"
 #include "launch/plan.h"
+#include "launch/reception.h"
 
 namespace corro::launch {
+
+/// What a standalone coordinator has beside what every launcher has.
+struct Standalone {
+  Lead& lead;
+  Reception& reception;
+  wire::Secret secret{};                           ///< Of the ranks; every coordinator has it.
+  std::optional<JobRecord> record = std::nullopt;  ///< Of a job that goes on.
+};
+/// In the place of a status: a coordinator has lost its lead.
+inline constexpr int kLeadLost = -1;
 
 /// Runs the job to its end and returns the exit status for the shell: the culprit's, 124 after
 /// --timeout, 128 + signal if the user stopped it, 2 if the program could not be started. The
 /// calling process has no threads, and runs nothing else. Leaves no process behind.
-[[nodiscard]] int run_job(const LaunchPlan& plan, const std::string& version);
+[[nodiscard]] int run_job(const LaunchPlan& plan, const std::string& version,
+                          Standalone* standalone = nullptr);
 
 }  // namespace corro::launch

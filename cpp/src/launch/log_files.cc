@@ -23,9 +23,12 @@ int rank_of_file(std::string_view name) {
   return ours ? rank : -1;
 }
 
-/// An earlier job's files of ranks that this one has not would look like its own.
-void remove_files_from(const std::string& directory, int ranks) {
+/// An earlier job's files would look like this one's: those of ranks that it has not, too.
+void remove_files(const std::string& directory, int ranks) {
   std::error_code ignored;
+  unlink((directory + "/failure.json").c_str());
+  for (int rank = 0; rank < ranks; ++rank)
+    unlink(fmt::format("{}/rank-{}.error.json", directory, rank).c_str());
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     if (rank_of_file(entry.path().filename().native()) >= ranks) unlink(entry.path().c_str());
   }
@@ -33,18 +36,16 @@ void remove_files_from(const std::string& directory, int ranks) {
 
 }  // namespace
 
-Result<LogFiles> LogFiles::create(const std::string& directory, int ranks) {
+Result<LogFiles> LogFiles::create(const std::string& directory, int ranks, Earlier earlier) {
   LogFiles logs;
   logs.directory_ = directory;
   CORRO_TRY(make_directories(directory, kLogDir));
-  unlink((directory + "/failure.json").c_str());
+  if (earlier == Earlier::kDropped) remove_files(directory, ranks);
   for (int rank = 0; rank < ranks; ++rank) {
-    unlink(fmt::format("{}/rank-{}.error.json", directory, rank).c_str());
-    CORRO_ASSIGN(AppendedFile file,
-                 AppendedFile::create(fmt::format("{}/rank-{}.log", directory, rank), kLogDir));
+    const std::string path = fmt::format("{}/rank-{}.log", directory, rank);
+    CORRO_ASSIGN(AppendedFile file, AppendedFile::create(path, kLogDir, earlier));
     logs.files_.push_back(std::move(file));
   }
-  remove_files_from(directory, ranks);
   return logs;
 }
 

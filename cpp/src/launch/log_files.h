@@ -13,10 +13,10 @@ namespace corro::launch {
 /// Loop-confined.
 class LogFiles {
  public:
-  /// Makes the directory and its parents, removes an earlier job's failure.json, error files and
-  /// logs of further ranks, and opens rank-N.log for each rank, empty. The failure says what to do:
+  /// Makes the directory and its parents, and opens rank-N.log for each rank. Of an earlier job
+  /// failure.json, error files and logs of further ranks are removed. The failure says what to do:
   /// --log-dir.
-  static Result<LogFiles> create(const std::string& directory, int ranks);
+  static Result<LogFiles> create(const std::string& directory, int ranks, Earlier earlier);
 
   /// Appends to a rank's file. The first failure (a full disk) is returned, later ones are not.
   [[nodiscard]] Status append(int rank, std::string_view bytes);

@@ -126,7 +126,7 @@ Status Meeting::advance() {
 
 Status Meeting::take_survey(AgentLink& link) {
   agent::Surveyed& survey = *link.survey;
-  if (agents_.size() > 1 || !plan_.options.discovery.empty()) {
+  if (agents_.size() > 1 || plan_.hosts_come()) {
     const auto interfaces = find_interface_rule([this](const char* name) {
       const auto found = plan_.base.find(name);
       return found == plan_.base.end() ? std::nullopt : std::optional(found->second);
@@ -140,7 +140,9 @@ Status Meeting::take_survey(AgentLink& link) {
                                       : "; it has to be at the same place as here, or --sync "
                                         "brings it")};
   }
-  CORRO_TRY(check_alike(survey, *agents_[0].survey, agents_[0].name));
+  const auto first = std::ranges::find_if(
+      agents_.links(), [](const AgentLink& one) { return one.survey.has_value(); });
+  CORRO_TRY(check_alike(survey, *first->survey, first->name));
   return settle_host(plan_, link.host, survey.machine);
 }
 

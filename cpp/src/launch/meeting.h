@@ -27,11 +27,12 @@ namespace corro::launch {
 /// Loop-confined. `plan` and `agents` outlive it.
 class Meeting {
  public:
-  /// Not needed, and done at once, where the only host is the launcher's and no other can come.
+  /// Not needed, and done at once, where the only host is the launcher's and no other can come, or
+  /// where the job runs.
   Meeting(LaunchPlan& plan, Agents& agents)
       : plan_(plan),
         agents_(agents),
-        state_(agents.size() > 1 || agents.any_remote() || !plan.options.discovery.empty()
+        state_(!plan.resumed && (agents.size() > 1 || agents.any_remote() || plan.hosts_come())
                    ? State::kSurveying
                    : State::kDone) {}
 

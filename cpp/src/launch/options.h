@@ -26,6 +26,7 @@ struct MisplacedOption {
 };
 
 struct RunOptions {
+  std::string command_name = "run";  ///< Of corro, for messages.
   std::optional<int> ranks;          ///< -n, -np, --nproc-per-node; none: choose_ranks().
   bool module = false;               ///< -m: the program is a Python module.
   std::vector<std::string> command;  ///< The program and its arguments.

@@ -9,15 +9,16 @@ constexpr std::string_view kOutputDir = "--output-dir";
 
 }  // namespace
 
-Result<OutputFiles> OutputFiles::create(const std::string& directory, int ranks, Prefix prefix) {
+Result<OutputFiles> OutputFiles::create(const std::string& directory, int ranks, Prefix prefix,
+                                        Earlier earlier) {
   OutputFiles files;
   files.prefix_ = std::move(prefix);
   const size_t width = std::to_string(ranks - 1).size();
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string folder = fmt::format("{}/rank.{:0{}}", directory, rank, width);
     CORRO_TRY(make_directories(folder, kOutputDir));
-    CORRO_ASSIGN(AppendedFile out, AppendedFile::create(folder + "/stdout", kOutputDir));
-    CORRO_ASSIGN(AppendedFile err, AppendedFile::create(folder + "/stderr", kOutputDir));
+    CORRO_ASSIGN(AppendedFile out, AppendedFile::create(folder + "/stdout", kOutputDir, earlier));
+    CORRO_ASSIGN(AppendedFile err, AppendedFile::create(folder + "/stderr", kOutputDir, earlier));
     files.streams_.push_back({Stream{std::move(out)}, Stream{std::move(err)}});
   }
   return files;

@@ -22,8 +22,9 @@ class OutputFiles {
   /// Returns what stands in front of a line.
   using Prefix = std::function<std::string(int rank, io::Output stream)>;
 
-  /// Makes the folders and opens all files, empty. Null `prefix`: bytes are written as they come.
-  static Result<OutputFiles> create(const std::string& directory, int ranks, Prefix prefix);
+  /// Makes the folders and opens all files. Null `prefix`: bytes are written as they come.
+  static Result<OutputFiles> create(const std::string& directory, int ranks, Prefix prefix,
+                                    Earlier earlier = Earlier::kDropped);
 
   /// Appends to a rank's file. The first failure (a full disk) is returned; after it nothing more
   /// is written.

@@ -146,6 +146,10 @@ Result<std::optional<NamedHosts>> hosts_of_slurm(const RunOptions& options,
 
 /// The hosts of the ranks if they are not just on this one.
 Result<std::optional<NamedHosts>> find_hosts(const RunOptions& options, const PlanInputs& inputs) {
+  if (!inputs.dialled.empty()) {
+    return std::optional(
+        NamedHosts{.hosts = inputs.dialled, .source = "the agents that have dialled"});
+  }
   if (!options.discovery.empty()) {
     NamedHosts found;
     const int slots = options.least.value_or(options.ranks.value_or(1));
@@ -180,9 +184,10 @@ Status check_elastic(const RunOptions& options, int ranks) {
 Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOptions& options,
                                           const PlanInputs& inputs) {
   // Hosts that are discovered may come and go: all their slots are kept.
-  auto placed = !options.discovery.empty() ? place_ranks(named.hosts, 0)
-                : options.most             ? place_ranks(named.hosts, *options.most, "--max-np")
-                                           : place_ranks(named.hosts, options.ranks.value_or(0));
+  const bool hosts_come = !options.discovery.empty() || !inputs.dialled.empty();
+  auto placed = hosts_come     ? place_ranks(named.hosts, 0)
+                : options.most ? place_ranks(named.hosts, *options.most, "--max-np")
+                               : place_ranks(named.hosts, options.ranks.value_or(0));
   if (!placed.ok())
     return named.source.empty() ? placed.status() : placed.status().with_context(named.source);
   std::vector<JobHost> hosts;
@@ -192,7 +197,7 @@ Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOpti
     const int left = std::max(0, options.ranks.value_or(most) - place);
     const int ranks = std::min(left, host.slots);
     hosts.push_back({.name = host.name,
-                     .own = is_here(host.name, inputs),
+                     .own = inputs.dialled.empty() && is_here(host.name, inputs),
                      .first_rank = place,
                      .ranks = ranks,
                      .spare = host.slots - ranks,
@@ -200,6 +205,34 @@ Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOpti
     place += host.slots;
   }
   return hosts;
+}
+
+/// Those of a job that goes on. Whose ranks are where, its record says.
+std::vector<JobHost> hosts_of(const JobRecord& record) {
+  std::vector<JobHost> hosts;
+  int place = 0;
+  for (const JobRecord::Host& host : record.hosts) {
+    hosts.push_back({.name = host.name,
+                     .own = false,
+                     .first_rank = place,
+                     .ranks = host.slots,
+                     .address = host.address,
+                     .id = host.id});
+    place += host.slots;
+  }
+  return hosts;
+}
+
+/// Whoever goes on with a job has its options.
+Status check_places(const JobRecord& record, int places) {
+  for (const JobRecord::Member& member : record.members) {
+    if (std::cmp_less(member.place, places)) continue;
+    return {Code::kInvalidArgument,
+            fmt::format("the job has a rank {}, and this one may have {} ranks: give the -np and "
+                        "--max-np with which it has begun",
+                        member.place, places)};
+  }
+  return {};
 }
 
 /// Where the ranks of a host run, and with how many threads, for people.
@@ -233,8 +266,17 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
     const std::chrono::duration<double> seconds = *options.elastic_timeout;
     plan.base["CORRO_ELASTIC_TIMEOUT"] = fmt::format("{:g}", seconds.count());
   }
-  CORRO_ASSIGN(const auto named, find_hosts(options, inputs));
-  if (named) {
+  plan.resumed = inputs.record != nullptr;
+  plan.dialled = plan.resumed || !inputs.dialled.empty();
+  std::optional<NamedHosts> named;
+  if (!plan.resumed) {
+    CORRO_ASSIGN(named, find_hosts(options, inputs));
+  }
+  if (plan.resumed) {
+    plan.job.hosts = hosts_of(*inputs.record);
+    plan.job.ranks = inputs.record->ranks;
+    plan.hosts_source = "the job's record";
+  } else if (named) {
     CORRO_ASSIGN(plan.job.hosts, spread_ranks(*named, options, inputs));
     plan.hosts_source = named->source;
     for (plan.job.ranks = 0; const JobHost& host : plan.job.hosts) plan.job.ranks += host.ranks;
@@ -250,9 +292,10 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
                        .spare = std::max(0, options.most.value_or(0) - plan.job.ranks),
                        .address = ""}};
   }
-  plan.job.most = options.discovery.empty() ? options.most.value_or(0)
-                                            : options.most.value_or(options.ranks.value_or(0));
+  const bool refills = plan.hosts_come() && options.elastic();
+  plan.job.most = options.most.value_or(refills ? options.ranks.value_or(0) : 0);
   CORRO_TRY(check_shown_ranks(options.show, plan.job.places()));
+  if (plan.resumed) CORRO_TRY(check_places(*inputs.record, plan.job.places()));
   CORRO_TRY(check_elastic(options, plan.job.ranks));
   plan.bindings.resize(plan.job.hosts.size());
   if (plan.job.hosts.size() == 1 && plan.job.hosts[0].own)

@@ -13,6 +13,7 @@
 #include "launch/binding.h"
 #include "launch/command.h"
 #include "launch/hosts.h"
+#include "launch/job_record.h"
 #include "launch/options.h"
 #include "launch/worker_env.h"
 
@@ -34,6 +35,11 @@ struct LaunchPlan {
   std::string ranks_reason;           ///< Why so many ranks; "" if the user said how many.
   std::vector<std::string> misspelt;  ///< Lines about variables, of find_misspelt().
   sigset_t mask{};                    ///< Of programs that the launcher starts beside ranks.
+  bool dialled = false;               ///< Agents dial: the launcher is a standalone coordinator.
+  bool resumed = false;               ///< It goes on with a job that another one has led.
+
+  /// Hosts may come while the job runs.
+  [[nodiscard]] bool hosts_come() const { return dialled || !options.discovery.empty(); }
 };
 
 /// What the plan needs from outside, so that making it is pure.
@@ -47,6 +53,8 @@ struct PlanInputs {
   std::function<Result<std::vector<HostSlots>>(const std::string& command, int slots,
                                                Duration patience)>
       discover = nullptr;
+  std::vector<HostSlots> dialled = {};  ///< Hosts whose agents have dialled.
+  const JobRecord* record = nullptr;    ///< Of a job that goes on; borrowed.
   std::string job_id;
   std::string time;  ///< "20261121-111249", for the log directory.
   int master_port = 0;
