@@ -184,7 +184,8 @@ $(MPIS:%=build/bench/%/allreduce): build/bench/%/allreduce: python/requirements/
 # What starts and runs ranks, and is compiled first: `make demo` needs no more. The rest of the wheel is the planner,
 # the operator and checkpoints.
 ENGINE := corro corro_native corro_program
-MORE := corro_planner corro_plan_program corro_operator_program corro_checkpoint_extension corro_checkpoint_program
+MORE := corro_planner corro_plan_program corro_operator_program corro_checkpoint_extension corro_checkpoint_program \
+  corro_coordinator_program
 
 $(STAMPS)/engine: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@echo "corro: building engine and launcher in build/release"
@@ -194,7 +195,7 @@ $(STAMPS)/engine: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/native: $(STAMPS)/engine
-	@echo "corro: building planner, operator and checkpoints in build/release"
+	@echo "corro: building planner, operator, coordinator and checkpoints in build/release"
 	@cmake --build build/release --target $(ENGINE) $(MORE)
 	@touch $@
 

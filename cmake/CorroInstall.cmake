@@ -45,7 +45,13 @@ endif()
 
 # In a wheel `corro` goes to NAME.data/scripts, and so to bin/ as it is, with no Python in front; the programs that it
 # becomes go to NAME.data/data, and so to libexec/ beside bin/.
-set(corro_subprograms corro_plan_program corro_operator_program corro_checkpoint_program)
+set(
+  corro_subprograms
+  corro_plan_program
+  corro_operator_program
+  corro_checkpoint_program
+  corro_coordinator_program
+)
 install(TARGETS corro_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
 install(
   TARGETS ${corro_subprograms}

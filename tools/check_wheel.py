@@ -22,6 +22,7 @@ PARTS = (
     *("corro/__init__.py", "*.data/scripts/corro"),
     *("*.data/data/libexec/corro/corro-plan", "*.data/data/libexec/corro/corro-operator"),
     "*.data/data/libexec/corro/corro-checkpoint",
+    "*.data/data/libexec/corro/corro-coordinator",
 )
 PROGRAMS = ("*.data/scripts/*", "*.data/data/libexec/corro/*")
 GLIBC_LIBRARY = re.compile(r"^(libc|libm|libdl|librt|libpthread|ld-linux-.*)\.so\.\d+$")

@@ -47,6 +47,7 @@ POD_PROGRAMS = ("build/release/pod/corro", "build/dev/pod/corro")
 READS = {
     "tools/image_test.py": ("build/wheels", *POD_PROGRAMS),
     "python/tests/test_pods.py": POD_PROGRAMS,
+    "python/tests/test_coordinator.py": ETCD_PROGRAMS,
     "python/tests/test_etcd_store.py": ETCD_PROGRAMS,
 }
 # How ctest may tell whether a test passed; here its exit status alone does.

@@ -62,6 +62,27 @@ Examples:
                                  something is wrong
 )";
 
+constexpr const char* kCoordinatorExamples = R"(
+Examples:
+  corro coordinator --store /shared/job7 --listen 10.0.0.1:7078 -np 8 --min-np 4 train.py
+                                 a job of eight ranks on hosts whose agents dial in; the job goes
+                                 on when the coordinator dies, and without some of the hosts
+  corro coordinator --store etcd://10.0.0.7,10.0.0.8/job7 --listen 10.0.0.2:7078 -np 8 train.py
+                                 the same line on a second machine stands by, and takes over
+  corro agent --coordinator 10.0.0.1:7078,10.0.0.2:7078
+                                 on each host that is to take part
+
+Coordinators and agents share a secret: CORRO_SECRET_FILE, else the user's own in ~/.config/corro.
+)";
+
+constexpr const char* kAgentExamples = R"(
+Examples:
+  corro agent --coordinator 10.0.0.1:7078,10.0.0.2:7078
+                                 runs ranks of a job here, for whichever of these coordinators leads
+
+Without --coordinator it serves `corro run` on another host, which starts it.
+)";
+
 /// Options as CLI11 fills them, before they are checked.
 struct Raw {
   launch::RunOptions run;
@@ -82,6 +103,9 @@ struct Raw {
   bool json = false;
   bool metrics = false;
   RawPlan plan;
+  CoordinatorCommand coordinator;
+  AgentCommand agent;
+  std::string patience;
   OperatorCommand cluster_operator;
   CheckpointCommand checkpoint;
 };
@@ -137,8 +161,8 @@ Result<std::optional<std::pair<Duration, Duration>>> parse_back_off(const CLI::A
 /// The program and its arguments are not CLI11's business, but belong into the usage line.
 class RunFormatter final : public CLI::Formatter {
  public:
-  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
-    return "Usage: corro run [options] [--] program [arguments]\n";
+  std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
+    return fmt::format("Usage: corro {} [options] [--] program [arguments]\n", app->get_name());
   }
 };
 
@@ -151,9 +175,9 @@ CLI::Validator some_host() {
           ""};
 }
 
-void describe_run(CLI::App& run, Raw& raw) {
+/// What a job is, wherever it runs.
+void describe_job(CLI::App& run, Raw& raw) {
   run.formatter(std::make_shared<RunFormatter>());
-  run.footer(kRunExamples);
   run.add_option("-n,--np,--nproc-per-node,--nproc_per_node", raw.ranks,
                  "Ranks to start (also -np N); default: as many as the machine is good for")
       ->type_name("N");
@@ -163,9 +187,6 @@ void describe_run(CLI::App& run, Raw& raw) {
   run.add_option("--max-np,--max-num-proc", raw.run.most,
                  "Elastic: start ranks until there are so many, and others for those that are lost")
       ->type_name("N");
-  run.add_option("--host-discovery", raw.run.discovery,
-                 "Elastic: a command that prints the hosts, as a hostfile; asked each second")
-      ->type_name("CMD");
   run.add_option("--elastic-timeout", raw.elastic_timeout,
                  "Elastic: wait so long for enough ranks; default: 10m")
       ->type_name("TIME");
@@ -186,22 +207,8 @@ void describe_run(CLI::App& run, Raw& raw) {
                  "Elastic: when a place that fails again is used again: first, and at most; "
                  "default: 1s,5m")
       ->type_name("MIN,MAX");
-  run.add_option("-H,--hosts", raw.run.hosts,
-                 "Hosts with their slots for ranks, such as a:4,b:4; reached by ssh")
-      ->type_name("HOST[:N],...")
-      ->check(some_host());
-  run.add_option("--hostfile", raw.run.hostfile, "File of hosts, a line each: node7 slots=4")
-      ->type_name("FILE");
   run.add_option("--network", raw.run.network, "Reach hosts by addresses in this range only")
       ->type_name("CIDR");
-  run.add_option("--rsh", raw.run.rsh, "Another remote shell than ssh, with its options")
-      ->type_name("CMD");
-  run.add_option("--sync", raw.run.sync, "Bring this folder to the other hosts first")
-      ->type_name("DIR");
-  run.add_option("--fan-out", raw.run.fan_out,
-                 "Hosts that the launcher, and the agent of each host, starts itself")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
   run.add_flag("-m,--module", raw.run.module, "The program is a Python module");
   run.add_option("--show", raw.show,
                  "Whose output goes to the screen: different (rank 0, and others where they "
@@ -227,12 +234,66 @@ void describe_run(CLI::App& run, Raw& raw) {
       ->type_name("TIME");
   run.add_option("--long-wait", raw.long_wait, "Say who waits for whom after this time; 0: never")
       ->type_name("TIME");
+  run.add_flag("--verbose", raw.run.verbose, "Say what is done and why");
+  run.add_flag("--quiet", raw.run.quiet, "Say nothing but failures");
+}
+
+/// And on which hosts, whose agents are started.
+void describe_hosts(CLI::App& run, Raw& raw) {
+  run.add_option("--host-discovery", raw.run.discovery,
+                 "Elastic: a command that prints the hosts, as a hostfile; asked each second")
+      ->type_name("CMD");
+  run.add_option("-H,--hosts", raw.run.hosts,
+                 "Hosts with their slots for ranks, such as a:4,b:4; reached by ssh")
+      ->type_name("HOST[:N],...")
+      ->check(some_host());
+  run.add_option("--hostfile", raw.run.hostfile, "File of hosts, a line each: node7 slots=4")
+      ->type_name("FILE");
+  run.add_option("--rsh", raw.run.rsh, "Another remote shell than ssh, with its options")
+      ->type_name("CMD");
+  run.add_option("--sync", raw.run.sync, "Bring this folder to the other hosts first")
+      ->type_name("DIR");
+  run.add_option("--fan-out", raw.run.fan_out,
+                 "Hosts that the launcher, and the agent of each host, starts itself")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   run.add_option("--corro-call", raw.run.call)->group("");  // corro.run() of Python
   run.add_flag("--allow-single-node", raw.run.allow_single_node,
                "Use this host alone although a scheduler announces more");
   run.add_flag("--dry-run", raw.run.dry_run, "Show what would be started, and start nothing");
-  run.add_flag("--verbose", raw.run.verbose, "Say what is done and why");
-  run.add_flag("--quiet", raw.run.quiet, "Say nothing but failures");
+}
+
+void describe_run(CLI::App& run, Raw& raw) {
+  describe_hosts(run, raw);
+  describe_job(run, raw);
+  run.footer(kRunExamples);
+}
+
+void describe_coordinator(CLI::App& app, Raw& raw) {
+  app.add_option("--store", raw.coordinator.store,
+                 "Where the job's record is: a folder, or etcd://HOST[:PORT],.../PREFIX")
+      ->type_name("STORE");
+  app.add_option("--listen", raw.coordinator.listen, "Where agents dial it, such as 10.0.0.1:7078")
+      ->type_name("ADDRESS:PORT");
+  describe_job(app, raw);
+  app.footer(kCoordinatorExamples);
+}
+
+void describe_agent(CLI::App& app, Raw& raw) {
+  app.add_option("--coordinator", raw.agent.addresses,
+                 "Where coordinators listen, or will: ADDRESS:PORT, one or several")
+      ->type_name("ADDRESS:PORT,...")
+      ->delimiter(',');
+  app.add_option("--slots", raw.agent.slots,
+                 "Ranks that may run here; default: as many as the machine is good for")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--host", raw.agent.host, "What this host is called; default: its own name")
+      ->type_name("NAME");
+  app.add_option("--patience", raw.patience,
+                 "Go on so long without a coordinator, then end the ranks; default: 10m")
+      ->type_name("TIME");
+  app.footer(kAgentExamples);
 }
 
 void describe_doctor(CLI::App& doctor, Raw& raw) {
@@ -275,8 +336,12 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
       ->type_name("JOB");
   describe_checkpoint(*program, raw.checkpoint);
   describe_operator(*program, raw.cluster_operator);
-  program->add_subcommand("agent", "Run the ranks of this host for a launcher elsewhere")
-      ->group("");
+  describe_coordinator(
+      *program->add_subcommand("coordinator",
+                               "Run a job on hosts whose agents dial in; may die, and be replaced"),
+      raw);
+  describe_agent(
+      *program->add_subcommand("agent", "Run ranks of a job on this host, for a coordinator"), raw);
   program->add_subcommand("completion", "Print completion for bash, zsh or fish")
       ->add_option("shell", raw.shell, "bash, zsh or fish")
       ->required()
@@ -345,6 +410,7 @@ std::vector<launch::MisplacedOption> find_misplaced(const CLI::App& app,
 Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
   request.action = Action::kRun;
   request.run = std::move(raw.run);
+  request.run.command_name = run.get_name();
   if (run.count("--np") > 0) {
     CORRO_ASSIGN(request.run.ranks, parse_ranks(raw.ranks));
   }
@@ -380,7 +446,8 @@ Status parse_run(std::vector<std::string> arguments, CLI::App& run, Raw& raw, Re
   for (const std::string& word : std::span(arguments).first(options)) {
     if (!word.starts_with("-np")) continue;  // as CLI11 reads it: -n p...
     return {Code::kInvalidArgument,
-            fmt::format("corro run: unknown option {}; the number of ranks is -np N", word)};
+            fmt::format("corro {}: unknown option {}; the number of ranks is -np N", run.get_name(),
+                        word)};
   }
   // CLI11 takes its arguments from the back.
   std::vector<std::string> own(arguments.rend() - static_cast<std::ptrdiff_t>(options),
@@ -391,10 +458,39 @@ Status parse_run(std::vector<std::string> arguments, CLI::App& run, Raw& raw, Re
     request.text = run.help();
     return {};
   } catch (const CLI::ParseError& error) {
-    return usage_error(run, {run, "corro run"}, error);
+    return usage_error(run, {run, "corro " + run.get_name()}, error);
   }
   const Status status = finish_run(raw, run, request);
-  return status.with_context("corro run");
+  return status.with_context("corro " + run.get_name());
+}
+
+Status parse_coordinator(const std::vector<std::string>& arguments, CLI::App& app, Raw& raw,
+                         Request& request) {
+  CORRO_TRY(parse_run(arguments, app, raw, request));
+  if (!request.text.empty()) return {};
+  request.coordinator = raw.coordinator;
+  const char* missing = raw.coordinator.store.empty()    ? "--store: where its record is kept"
+                        : raw.coordinator.listen.empty() ? "--listen: where agents dial it"
+                        : !request.run.ranks             ? "-np: so many ranks begin"
+                                                         : nullptr;
+  if (missing == nullptr) return {};
+  return {Code::kInvalidArgument, fmt::format("corro coordinator: give {}", missing)};
+}
+
+Status parse_agent(std::vector<std::string> arguments, CLI::App& app, Raw& raw, Request& request) {
+  std::ranges::reverse(arguments);  // CLI11 takes them from the back.
+  try {
+    app.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, {app, "corro agent"}, error);
+  }
+  request.agent = raw.agent;
+  if (raw.agent.addresses.empty())
+    return {Code::kInvalidArgument, "corro agent: give --coordinator ADDRESS:PORT"};
+  const auto patience = parse_time(app, "--patience", raw.patience);
+  if (!patience.ok()) return patience.status().with_context("corro agent");
+  request.agent.patience = *patience;
+  return {};
 }
 
 Status finish_doctor(const Raw& raw, Request& request) {
@@ -446,12 +542,31 @@ Status no_command(const CLI::App& program, const std::string& word) {
                       word)};
 }
 
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  return arguments.size() > 1 && (arguments[1] == "--help" || arguments[1] == "-h");
+}
+
 }  // namespace
+
+Result<Request> parse_coordinator_line(const std::vector<std::string>& arguments) {
+  Raw raw;
+  Request request;
+  const auto program = describe_program(raw);
+  const std::vector<std::string> own(arguments.begin() + 1, arguments.end());
+  CORRO_TRY(arguments[0] == "agent"
+                ? parse_agent(own, *program->get_subcommand("agent"), raw, request)
+                : parse_coordinator(own, *program->get_subcommand("coordinator"), raw, request));
+  return request;
+}
 
 Result<Request> parse_command_line(const std::vector<std::string>& arguments,
                                    const std::string& version) {
   Request request;
   request.subprogram = subprogram_of(arguments.empty() ? std::string_view() : arguments[0]);
+  // One that a launcher has started has no options.
+  if (!arguments.empty() && arguments[0] == "agent" && arguments.size() > 1 &&
+      !asks_for_help(arguments))
+    request.subprogram = kCoordinatorProgram;
   if (!request.subprogram.empty()) {
     request.action = Action::kSubprogram;
     return request;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,24 @@ namespace corro::app {
 
 enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kStacks, kAgent, kSubprogram };
 
+struct CoordinatorCommand {
+  std::string store;
+  std::string listen;
+};
+struct AgentCommand {
+  std::vector<std::string> addresses;
+  std::string host;                                 ///< "": as the system calls it.
+  int slots = 0;                                    ///< 0: as many as the machine is good for.
+  std::optional<Duration> patience = std::nullopt;  ///< None: as it is by default.
+};
+
 struct Request {
   Action action = Action::kPrint;
   std::string text;        ///< kPrint: for stdout (help, version, completion).
   std::string subprogram;  ///< kSubprogram: takes all arguments as they are, "corro-plan".
-  launch::RunOptions run;
+  launch::RunOptions run;  ///< Of `corro coordinator`, too.
+  CoordinatorCommand coordinator;
+  AgentCommand agent;
   std::vector<pid_t> doctor_pids;      ///< Empty: every process of this user.
   launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
@@ -29,5 +43,8 @@ struct Request {
 /// says what to do.
 [[nodiscard]] Result<Request> parse_command_line(const std::vector<std::string>& arguments,
                                                  const std::string& version);
+
+/// The same for corro-coordinator: `coordinator` and its options, or `agent --coordinator`.
+[[nodiscard]] Result<Request> parse_coordinator_line(const std::vector<std::string>& arguments);
 
 }  // namespace corro::app

@@ -254,6 +254,37 @@ TEST(CommandLine, ArgumentsOfSubprogramsAreNotLookedAt) {
   }
   EXPECT_EQ(parse({"operator"})->subprogram, "corro-operator");
   EXPECT_EQ(parse({"checkpoint", "ls"})->subprogram, "corro-checkpoint");
+  EXPECT_EQ(parse({"agent", "--coordinator", "127.0.0.1:1"})->subprogram, "corro-coordinator");
+  EXPECT_EQ(parse({"agent"})->action, Action::kAgent) << "one that corro run has started";
+  EXPECT_THAT(parse({"agent", "--help"})->text, HasSubstr("--coordinator"));
+}
+
+TEST(CommandLine, ACoordinatorTakesAJobAsRunDoesButNoHosts) {
+  const auto line = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"coordinator", "--store", "s", "--listen", "127.0.0.1:1"});
+    return parse_coordinator_line(words);
+  };
+  const auto request = line({"-np", "4", "--min-np", "2", "train.py", "-np", "3"});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->coordinator.store, "s");
+  EXPECT_EQ(request->run.ranks, 4);
+  EXPECT_EQ(request->run.least, 2);
+  EXPECT_EQ(request->run.command, (std::vector<std::string>{"train.py", "-np", "3"}));
+  EXPECT_THAT(line({"train.py"}).status().message(), HasSubstr("give -np"));
+  EXPECT_THAT(line({"-np", "4", "-H", "a", "train.py"}).status().message(), HasSubstr("-H"));
+  EXPECT_THAT(line({"--help"})->text, HasSubstr("Usage: corro coordinator [options]"));
+}
+
+TEST(CommandLine, AnAgentHasSeveralCoordinators) {
+  const auto request = parse_coordinator_line(
+      {"agent", "--coordinator", "a:1,b:2", "--slots", "3", "--host", "node1", "--patience", "2m"});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->agent.addresses, (std::vector<std::string>{"a:1", "b:2"}));
+  EXPECT_EQ(request->agent.slots, 3);
+  EXPECT_EQ(request->agent.host, "node1");
+  EXPECT_EQ(request->agent.patience, Duration(std::chrono::minutes(2)));
+  EXPECT_THAT(parse_coordinator_line({"agent", "--patience", "soon"}).status().message(),
+              HasSubstr("--coordinator"));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ constexpr int kNotFound = 127;  // as shells say it
 std::string_view subprogram_of(std::string_view command) {
   if (command == "plan" || command == "probe") return "corro-plan";
   if (command == "checkpoint") return "corro-checkpoint";
+  if (command == "coordinator") return kCoordinatorProgram;
   return command == "operator" ? "corro-operator" : "";
 }
 

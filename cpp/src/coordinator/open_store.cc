@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include <utility>
 #include <vector>
 
@@ -99,6 +101,13 @@ Result<Store> open_etcd(std::string_view text, const Variables& variables) {
 }
 
 Result<Store> open_file(const std::string& path) {
+  if (path.empty()) return Status(Code::kInvalidArgument, "a store's path is empty");
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    return Status(Code::kNotFound, fmt::format("'{}' is no folder; make it first, where all "
+                                               "coordinators see it",
+                                               path));
+  }
   CORRO_ASSIGN(auto store, coord::FileStore::open(path));
   return Store(std::move(store));
 }

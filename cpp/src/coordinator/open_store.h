@@ -14,7 +14,7 @@ namespace corro::coordinator {
 
 /// Opens a store:
 ///
-///   PATH, file:PATH                        a folder, or a file in one (coord/file_store.h)
+///   PATH, file:PATH                        a folder that is there (coord/file_store.h)
 ///   etcd://HOST[:PORT][,HOST[:PORT]...]/PREFIX   an etcd v3 cluster; port 2379 if none is given
 ///
 /// etcd is spoken to with TLS, as etcdctl does it: ETCDCTL_CACERT is a file with the authorities

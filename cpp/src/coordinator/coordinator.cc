@@ -1,0 +1,173 @@
+#include "coordinator/coordinator.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "coordinator/gathering.h"
+#include "coordinator/job_secret.h"
+#include "coordinator/open_store.h"
+#include "coordinator/tls_reception.h"
+#include "diagnosis/exit_status.h"
+#include "io/interfaces.h"
+#include "launch/launcher.h"
+#include "launch/plan_inputs.h"
+
+namespace corro::coordinator {
+namespace {
+
+using launch::JobRecord;
+
+constexpr Duration kStandByPause = std::chrono::milliseconds(500);
+
+void say(const std::string& line) { fmt::print(stderr, "corro coordinator: {}\n", line); }
+
+/// Whether a store is away, and may come back.
+bool is_away(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kDeadlineExceeded;
+}
+
+/// Waits until this one leads; people see who does meanwhile. Returns the term.
+Result<uint64_t> win_lead(coord::RecordStore& store) {
+  const std::string name = fmt::format("{}, process {}", io::host_name(), getpid());
+  std::string said;
+  while (true) {
+    const auto term = store.try_lead(name);
+    if (!term.ok() && !is_away(term.status())) return term.status();
+    if (term.ok() && *term) return **term;
+    const auto leader = store.leader();
+    const std::string line =
+        !term.ok() ? term.status().message()
+                   : fmt::format("{} leads; this one stands by",
+                                 leader.ok() && !leader->empty() ? *leader : "another one");
+    if (std::exchange(said, line) != line) say(line);
+    std::this_thread::sleep_for(kStandByPause);
+  }
+}
+
+/// Asks for the record as long as this one leads.
+Result<std::string> read_record(coord::RecordStore& store, launch::Lead& lead) {
+  auto text = store.read();
+  for (; is_away(text.status()) && lead.lost().empty(); text = store.read()) {
+    std::this_thread::sleep_for(kStandByPause);
+    lead.keep(monotonic_now());
+  }
+  return text;
+}
+
+/// The record of the job that is to begin, or goes on.
+Result<JobRecord> find_record(coord::RecordStore& store, launch::Lead& lead) {
+  CORRO_ASSIGN(const std::string text, read_record(store, lead));
+  if (!text.empty()) return launch::parse_record(text);
+  JobRecord record{.job = launch::random_job_id(), .hosts = {}, .members = {}};
+  lead.write(record);
+  if (!lead.lost().empty()) return Status(Code::kAborted, lead.lost());
+  return record;
+}
+
+/// One that has ended says how; none where it did not.
+std::optional<int> status_of(const JobRecord& record, const std::string& store) {
+  if (!record.over) return std::nullopt;
+  say(record.status
+          ? fmt::format("the job in {} has ended with status {}; give another store for a new one",
+                        store, *record.status)
+          : fmt::format("the job in {} has ended; its coordinator did not come to say how", store));
+  return record.status.value_or(1);
+}
+
+/// What the user asks for before the job has begun ends it for all coordinators.
+int end_job(launch::Lead& lead, JobRecord record, int signal) {
+  record.over = true;
+  record.status = diagnosis::kSignalExit + signal;
+  lead.write(record);
+  return *record.status;
+}
+
+/// Leads the job from here on. kLeadLost: somebody else does.
+Result<int> lead_job(const CoordinatorOptions& options, launch::PlanInputs inputs,
+                     coord::RecordStore& store, TlsReception& reception, launch::Lead& lead,
+                     const wire::Secret& secret) {
+  auto found = find_record(store, lead);
+  if (!found.ok()) {
+    return found.status().with_context(fmt::format("--store {}: its record", options.store));
+  }
+  const JobRecord& record = *found;
+  if (const auto status = status_of(record, options.store)) return *status;
+  say(fmt::format("leads in term {}; agents dial {}", lead.term(), reception.address()));
+  inputs.job_id = record.job;
+  CORRO_ASSIGN(io::Loop loop, io::Loop::create());
+  launch::Standalone standalone{
+      .lead = lead, .reception = reception, .secret = ranks_secret(secret, record.job)};
+  if (record.members.empty()) {
+    std::optional<int> asked;
+    auto hosts = gather(reception, lead, loop,
+                        {.slots = options.run.ranks.value_or(1),
+                         .job = wire::digest_of(record.job),
+                         .patience = options.run.elastic_timeout},
+                        asked);
+    if (asked) return end_job(lead, record, *asked);
+    CORRO_ASSIGN(inputs.dialled, std::move(hosts));
+  } else {
+    inputs.record = &record;
+    standalone.record = record;
+  }
+  CORRO_ASSIGN(const launch::LaunchPlan plan, launch::make_plan(options.run, inputs));
+  return launch::run_job(plan, options.version, &standalone);
+}
+
+/// What is wrong with the options is said before anybody is waited for.
+Status check_options(const CoordinatorOptions& options, launch::PlanInputs inputs) {
+  inputs.dialled = {{.name = "host", .slots = options.run.ranks.value_or(1)}};
+  return launch::make_plan(options.run, inputs).status();
+}
+
+/// With the arguments that it has; as it was before signals were blocked.
+int start_anew(const CoordinatorOptions& options, const sigset_t& mask) {
+  std::vector<char*> words = {const_cast<char*>(options.program.c_str())};
+  for (const std::string& word : options.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  execv(options.program.c_str(), words.data());
+  say(fmt::format("cannot start {} once more: {}", options.program, strerror(errno)));
+  return 1;
+}
+
+}  // namespace
+
+int run_coordinator(const CoordinatorOptions& options, const Variables& environment) {
+  const auto fail = [](const Status& status) {
+    say(status.message());
+    return diagnosis::kUsageExit;
+  };
+  sigset_t mask;
+  sigprocmask(SIG_BLOCK, nullptr, &mask);
+  const auto secret = job_secret(environment);
+  if (!secret.ok()) return fail(secret.status());
+  const auto address = io::SocketAddress::parse(options.listen);
+  if (!address.ok()) return fail(address.status().with_context("--listen"));
+  auto store = open_store(options.store, environment);
+  if (!store.ok()) return fail(store.status().with_context("--store"));
+  launch::PlanInputs inputs = launch::inputs_from_here(environment, options.own_directory);
+  if (const Status fits = check_options(options, inputs); !fits.ok()) return fail(fits);
+  const auto term = win_lead(**store);
+  if (!term.ok()) return fail(term.status());
+  launch::Lead lead(**store, *term, monotonic_now());
+  // Who stands by does not listen: agents dial who leads.
+  auto reception =
+      TlsReception::create({.listen = *address, .secret = *secret, .version = options.version});
+  if (!reception.ok()) return fail(reception.status().with_context("--listen " + options.listen));
+  const auto status = lead_job(options, std::move(inputs), **store, **reception, lead, *secret);
+  lead.keep(monotonic_now());
+  const bool is_lost = status.ok() ? *status == launch::kLeadLost : !lead.lost().empty();
+  lead.resign();
+  if (is_lost) return start_anew(options, mask);
+  return status.ok() ? *status : fail(status.status());
+}
+
+}  // namespace corro::coordinator
