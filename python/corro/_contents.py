@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from corro._plain import from_text, to_text
@@ -10,10 +11,24 @@ from corro.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from corro import _checkpoint
+    from corro._context import Group
 
-Form = tuple[int, Sequence[int]]  # dtype, shape
-Share = Sequence[tuple[int, Sequence[int], Sequence[int]]]  # tensor, offsets, shape of a box
-Boxes = list[tuple[str, int, Sequence[int], Sequence[int], Sequence[int]]]
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A box of a tensor, of which this rank takes care: each element of a tensor is in one."""
+
+    name: str
+    dtype: int
+    whole: Sequence[int]  # The shape of the whole tensor.
+    offsets: Sequence[int]
+    shape: Sequence[int]
+    source: Any  # The box as its tensor has it.
+
+    @property
+    def box(self) -> tuple[str, int, Sequence[int], Sequence[int], Sequence[int]]:
+        """It as Part() takes it."""
+        return self.name, self.dtype, self.whole, self.offsets, self.shape
 
 
 class Contents:
@@ -27,22 +42,19 @@ class Contents:
         del path, value
         return None
 
-    def forms(self) -> list[Form]:
-        """Returns dtype and shape of each tensor."""
+    def pieces(self, group: Group) -> list[Piece]:
+        """Returns what this rank of the group has to write. All ranks call it."""
+        del group
         return []
 
-    def boxes(self, share: Share) -> Boxes:
-        """Returns the boxes of the share as Part() takes them."""
-        del share
-        return []
-
-    def copy(self, share: Share, memory: memoryview, offsets: Sequence[int]) -> None:
-        """Copies the boxes of the share to these offsets of the memory."""
-
-    def read(self, opened: _checkpoint.Opened) -> Any:
-        """Returns the tree of a checkpoint, with its tensors in host memory. Blocks."""
-        return from_text(opened.values, _no_tensor)
+    def copy(self, pieces: Sequence[Piece], memory: memoryview, offsets: Sequence[int]) -> None:
+        """Copies the pieces to these offsets of the memory."""
 
 
-def _no_tensor(_: object) -> Any:
+def read(opened: _checkpoint.Opened) -> Any:
+    """Returns the tree of a checkpoint that has no tensors. Blocks."""
+    return from_text(opened.values, _no_tensor)
+
+
+def _no_tensor(_: str, __: object) -> Any:
     raise InvalidArgumentError("it holds tensors: load it into a TorchState")

@@ -22,7 +22,7 @@ from typing import Any
 from corro.errors import InvalidArgumentError
 
 Take = Callable[[str, Any], "dict[str, Any] | None"]
-Give = Callable[[Mapping[str, Any]], Any]
+Give = Callable[[str, Mapping[str, Any]], Any]
 
 _MAPPINGS: Mapping[str, type[dict[Any, Any]]] = {
     "dict": dict,
@@ -46,8 +46,13 @@ def to_text(tree: Any, take: Take) -> str:
 
 
 def from_text(text: str, give: Give) -> Any:
-    """Returns the tree that to_text() has written; `give` gets the objects that `take` has made."""
-    return _unpacked(json.loads(text), give)
+    """Returns the tree that to_text() has written.
+
+    Args:
+        text: what to_text() has returned.
+        give: returns the value for an object that `take` has made, and for its path.
+    """
+    return _unpacked(json.loads(text), "", give)
 
 
 def _packed(value: Any, path: str, take: Take) -> Any:
@@ -58,7 +63,7 @@ def _packed(value: Any, path: str, take: Take) -> Any:
     if isinstance(value, float):  # numpy's float64 is one, too.
         return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
     if type(value) in (list, tuple):
-        items = [_packed(item, _inside(path, i), take) for i, item in enumerate(value)]
+        items = [_packed(item, inside(path, i), take) for i, item in enumerate(value)]
         return items if type(value) is list else {"$tuple": items}
     if type(value) in _MAPPINGS.values():
         return _packed_mapping(value, path, take)
@@ -72,7 +77,7 @@ def _packed(value: Any, path: str, take: Take) -> Any:
 
 
 def _packed_mapping(value: dict[Any, Any], path: str, take: Take) -> dict[str, Any]:
-    packed = [(key, _packed(item, _inside(path, key), take)) for key, item in value.items()]
+    packed = [(key, _packed(item, inside(path, key), take)) for key, item in value.items()]
     keys = list(value)
     is_plain = type(value) is dict and all(
         isinstance(key, str) and not key.startswith("$") for key in keys
@@ -83,26 +88,28 @@ def _packed_mapping(value: dict[Any, Any], path: str, take: Take) -> dict[str, A
     return {"$dict": rows, "$type": type(value).__name__}
 
 
-def _unpacked(value: Any, give: Give) -> Any:
+def _unpacked(value: Any, path: str, give: Give) -> Any:
     if isinstance(value, list):
-        return [_unpacked(item, give) for item in value]
+        return [_unpacked(item, inside(path, i), give) for i, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     if not any(key.startswith("$") for key in value):
-        return {key: _unpacked(item, give) for key, item in value.items()}
+        return {key: _unpacked(item, inside(path, key), give) for key, item in value.items()}
     if "$tuple" in value:
-        return tuple(_unpacked(value["$tuple"], give))
+        return tuple(_unpacked(value["$tuple"], path, give))
     if "$dict" in value:
         made = _MAPPINGS[value["$type"]]()
-        for key, item in value["$dict"]:
-            made[_unpacked(key, give)] = _unpacked(item, give)
+        for packed, item in value["$dict"]:
+            key = _unpacked(packed, f"a key of {path}", give)
+            made[key] = _unpacked(item, inside(path, key), give)
         return made
     if "$float" in value:
         return float(value["$float"])
     if "$int" in value:
         return int(value["$int"])
-    return give(value)
+    return give(path, value)
 
 
-def _inside(path: str, key: object) -> str:
+def inside(path: str, key: object) -> str:
+    """Returns the path of a part of the value at this path."""
     return f"{path}.{key}" if path else str(key)

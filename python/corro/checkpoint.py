@@ -232,7 +232,7 @@ class Checkpointer:
         problem = unfit = ""
         try:
             opened = _checkpoint.Opened(self.folder, step)
-            tree = state._stored({}).read(opened)
+            tree = state._read(opened)
             unfit = state._misfit(tree)
         except CorroError as error:
             problem = str(error)
@@ -264,17 +264,16 @@ class _Attempt:
     def copy(self, state: State) -> _checkpoint.Part | None:
         """Copies this rank's share of the state. Returns what describes it; None: no memory."""
         contents = state._stored(state._tree())
-        share = _checkpoint.share(self._rank, self._world.size(), contents.forms())
-        part = _checkpoint.Part(
-            self._step, self._rank, self._world.size(), contents.values, contents.boxes(share)
-        )
+        pieces = contents.pieces(self._world)
+        boxes = [piece.box for piece in pieces]
+        part = _checkpoint.Part(self._step, self._rank, self._world.size(), contents.values, boxes)
         image = self._owner._image
         try:
             image.resize(part.bytes)
         except CorroError as error:  # The others write theirs; all hear that this one did not.
             self._failure = error
             return None
-        contents.copy(share, image.memory(), part.offsets)
+        contents.copy(pieces, image.memory(), part.offsets)
         return part
 
     def write(self, part: _checkpoint.Part | None) -> None:

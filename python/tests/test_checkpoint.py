@@ -104,7 +104,7 @@ def check_same(a: Any, b: Any) -> None:
     ids=repr,
 )
 def test_plain_values_come_back_as_they_were(value: Any) -> None:
-    back = from_text(to_text(value, lambda *_: None), dict)
+    back = from_text(to_text(value, lambda *_: None), lambda _, mark: dict(mark))
     assert back == value
     assert type(back) is type(value)
     if isinstance(value, dict):
@@ -112,7 +112,7 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
 
 
 def test_not_a_number_comes_back() -> None:
-    assert math.isnan(from_text(to_text(math.nan, lambda *_: None), dict))
+    assert math.isnan(from_text(to_text(math.nan, lambda *_: None), lambda _, mark: dict(mark)))
 
 
 # -- saving and loading ---------------------------------------------------------------------------

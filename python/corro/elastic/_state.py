@@ -17,10 +17,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from corro import _context
-from corro._contents import Contents
+from corro._contents import Contents, read
 from corro._context import exchange
 from corro._objects import broadcast_bytes
 from corro.errors import AbortedError, InvalidArgumentError, MismatchError
+
+if TYPE_CHECKING:
+    from corro import _checkpoint
 
 Adopt = Callable[[], None]
 
@@ -143,8 +146,13 @@ class State:
         return {"attributes": self._contents()}
 
     def _stored(self, tree: dict[str, Any]) -> Contents:
-        """Returns the tree as a checkpoint holds it; an empty one can read what others wrote."""
+        """Returns the tree as a checkpoint holds it."""
         return Contents(tree)
+
+    def _read(self, opened: _checkpoint.Opened) -> dict[str, Any]:
+        """Returns a checkpoint's tree; of sharded tensors this rank's parts. Blocks."""
+        tree: dict[str, Any] = read(opened)
+        return tree
 
     def _misfit(self, tree: dict[str, Any]) -> str:
         """Returns why a checkpoint's tree cannot be this state's; "" if it can."""

@@ -16,17 +16,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from corro._contents import Boxes, Contents, Form, Share
-from corro._plain import from_text
+from corro._contents import Contents, Piece
+from corro._context import exchange
+from corro._plain import from_text, inside
 from corro.elastic._state import differences, listed
 from corro.errors import InvalidArgumentError
 from corro.torch.optimizer_state import Received
+from corro.torch.sharded import Layout, is_sharded, layout_of, layout_on, local_of
 from corro.torch.verbs import DTYPES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from corro import _checkpoint
+    from corro._context import Group
 
 _DTYPES = {number: dtype for dtype, number in DTYPES.items()}
 
@@ -38,9 +41,11 @@ def __getattr__(name: str) -> Any:
 
 
 class TorchContents(Contents):
-    """A tree with tensors, dense ones of any strides and on any device.
+    """A tree with tensors, dense ones of any strides and on any device; sharded ones, too.
 
-    Two names of the same memory, such as tied weights, are written once.
+    Two names of the same memory, such as tied weights, are written once. Of a sharded tensor each
+    rank writes the box that it has, or a part of that if others have the same. What is not sharded
+    is on all ranks, and divided among them.
     """
 
     def __init__(self, tree: Any) -> None:
@@ -53,7 +58,7 @@ class TorchContents(Contents):
             return None
         _check(path, value)
         tensor = value.detach()
-        key = (tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, tensor.stride())
+        key = _identity(value)
         name = self._names.get(key) if tensor.numel() else None
         if name is None:
             name = path
@@ -63,40 +68,167 @@ class TorchContents(Contents):
             self._tensors[name] = tensor
         return {"$tensor": name}
 
-    def forms(self) -> list[Form]:
-        return [(DTYPES[one.dtype], list(one.shape)) for one in self._tensors.values()]
+    def pieces(self, group: Group) -> list[Piece]:
+        plain: list[_Local] = []
+        sharded: dict[object, list[_Local]] = {}  # By the mesh, and how they lie on it.
+        for name, tensor in self._tensors.items():
+            layout = layout_of(tensor, name)
+            if layout is None or not tensor.numel():  # Of nothing everybody has all.
+                plain.append(_Local(name, tensor, tensor if layout is None else _empty(tensor)))
+            else:
+                local = _Local(name, tensor, local_of(tensor), layout)
+                sharded.setdefault((layout.mesh, layout.placements), []).append(local)
+        pieces = _share(plain, group.rank(), group.size())
+        if sharded:
+            pieces += _shares(list(sharded.values()), group)
+        return pieces
 
-    def boxes(self, share: Share) -> Boxes:
-        tensors = list(self._tensors.items())
-        return [
-            (name, DTYPES[tensor.dtype], list(tensor.shape), offsets, shape)
-            for index, offsets, shape in share
-            for name, tensor in (tensors[index],)
-        ]
+    def copy(self, pieces: Sequence[Piece], memory: memoryview, offsets: Sequence[int]) -> None:
+        copy_pieces(pieces, torch.frombuffer(memory, dtype=torch.uint8), offsets)
 
-    def copy(self, share: Share, memory: memoryview, offsets: Sequence[int]) -> None:
-        tensors = list(self._tensors.values())
-        whole = torch.frombuffer(memory, dtype=torch.uint8)
-        for (index, begin, shape), offset in zip(share, offsets, strict=True):
-            tensor = tensors[index]
-            box = tensor[tuple(slice(b, b + n) for b, n in zip(begin, shape, strict=True))]
-            if box.numel():
-                size = box.numel() * box.element_size()
-                whole[offset : offset + size].view(tensor.dtype).view(box.shape).copy_(box)
 
-    def read(self, opened: _checkpoint.Opened) -> Any:
-        tensors = opened.tensors
-        if unknown := [name for name, dtype, _ in tensors if dtype not in _DTYPES]:
-            raise InvalidArgumentError(f"torch has not the dtype of {listed(unknown)}")
-        made = [torch.empty(shape, dtype=_DTYPES[dtype]) for _, dtype, shape in tensors]
-        opened.read(
-            [
-                (index, [0] * len(shape), shape, made[index].data_ptr())
-                for index, (_, _, shape) in enumerate(tensors)
-            ]
-        )
-        by_name = {name: tensor for (name, _, _), tensor in zip(tensors, made, strict=True)}
-        return from_text(opened.values, lambda mark: by_name[mark["$tensor"]])
+def _identity(value: Tensor) -> object:
+    """Returns what two names of the same tensor have alike: on all ranks, if it is sharded."""
+    if is_sharded(value):
+        return id(value)  # A rank may have nothing of it, which has no address.
+    return value.data_ptr(), value.device, value.dtype, value.shape, value.stride()
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """What this rank has of a tensor."""
+
+    name: str
+    tensor: Tensor
+    value: Tensor
+    layout: Layout | None = None  # None: the whole.
+
+
+def _empty(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+
+def _shares(groups: Sequence[Sequence[_Local]], group: Group) -> list[Piece]:
+    """Returns this rank's pieces of sharded tensors, in groups that lie alike; all ranks call it.
+
+    Ranks tell each other which box of each group they have: those that have the same divide it.
+    """
+    layouts = [members[0].layout for members in groups]
+    mine = [-1 if layout is None else layout.box for layout in layouts]
+    rows = exchange(group, mine)
+    pieces: list[Piece] = []
+    for number, members in enumerate(groups):
+        if mine[number] >= 0:
+            sharers = [r for r, row in enumerate(rows) if row[number] == mine[number]]
+            pieces += _share(members, sharers.index(group.rank()), len(sharers))
+    return pieces
+
+
+def _share(locals_: Sequence[_Local], rank: int, size: int) -> list[Piece]:
+    """Returns the pieces of one of so many ranks that have the same."""
+    from corro import _checkpoint
+
+    forms = [(DTYPES[one.value.dtype], list(one.value.shape)) for one in locals_]
+    pieces = []
+    for index, begin, shape in _checkpoint.share(rank, size, forms):
+        local = locals_[index]
+        layout, dtype = local.layout, DTYPES[local.tensor.dtype]
+        source = local.value[tuple(slice(b, b + n) for b, n in zip(begin, shape, strict=True))]
+        if layout is None:
+            pieces.append(Piece(local.name, dtype, list(local.tensor.shape), begin, shape, source))
+        elif source.numel():
+            offsets = [a + b for a, b in zip(layout.offsets, begin, strict=True)]
+            pieces.append(Piece(local.name, dtype, layout.shape, offsets, shape, source))
+    return pieces
+
+
+def copy_pieces(pieces: Sequence[Piece], memory: Tensor, offsets: Sequence[int]) -> None:
+    """Copies the pieces, row-major, to these offsets of a tensor of bytes."""
+    for piece, offset in zip(pieces, offsets, strict=True):
+        box: Tensor = piece.source
+        if box.numel():
+            size = box.numel() * box.element_size()
+            memory[offset : offset + size].view(box.dtype).view(box.shape).copy_(box)
+
+
+class Layouts:
+    """Where tensors of a checkpoint go: how those of the same path lie here. Immutable."""
+
+    def __init__(
+        self,
+        tree: Mapping[str, Any],
+        optimizer: torch.optim.Optimizer | None,
+        model: nn.Module | None,
+    ) -> None:
+        """`tree`: what is here."""
+        self._known: dict[str, Layout] = {}
+        self._plain: set[str] = set()
+        self._params: dict[str, Layout] = {}
+        self._note(tree, "")
+        for group, names in _named_groups(optimizer, model):
+            for param, name in zip(group["params"], names, strict=True):
+                if (layout := layout_of(param, name)) is not None:
+                    self._params[f"optimizer.state.{name}"] = layout
+
+    def of(self, path: str, shape: tuple[int, ...]) -> Layout | None:
+        """Returns how such a tensor is to lie here; None: each rank has the whole."""
+        known = self._known.get(path)
+        if known is not None:
+            return known if known.shape == shape else None
+        return None if path in self._plain else self._of_state(path, shape)
+
+    def _of_state(self, path: str, shape: tuple[int, ...]) -> Layout | None:
+        """The optimizer has no state yet. It would lie as torch makes it from the parameter."""
+        name, _, key = path.rpartition(".")
+        param = self._params.get(name)
+        if param is None or key == "step" or (not shape and param.shape):
+            return None
+        if shape == param.shape:
+            return param
+        from torch.distributed.tensor import Replicate
+
+        return layout_on(param.mesh, [Replicate()] * param.mesh.ndim, shape, path)
+
+    def _note(self, value: Any, path: str) -> None:
+        if isinstance(value, torch.Tensor):
+            layout = layout_of(value, path)
+            if layout is None:
+                self._plain.add(path)
+            else:
+                self._known[path] = layout
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self._note(item, inside(path, key))
+        elif isinstance(value, list | tuple):
+            for number, item in enumerate(value):
+                self._note(item, inside(path, number))
+
+
+def read_tree(opened: _checkpoint.Opened, layouts: Layouts) -> Any:
+    """Returns a checkpoint's tree: of each tensor what this rank has to have. Blocks."""
+    tensors = opened.tensors
+    if unknown := [name for name, dtype, _ in tensors if dtype not in _DTYPES]:
+        raise InvalidArgumentError(f"torch has not the dtype of {listed(unknown)}")
+    numbers = {name: index for index, (name, _, _) in enumerate(tensors)}
+    made: dict[object, Tensor] = {}
+    wanted: list[tuple[int, Sequence[int], Sequence[int], int]] = []
+
+    def give(path: str, mark: Mapping[str, Any]) -> Tensor:
+        index = numbers[mark["$tensor"]]
+        _, dtype, shape = tensors[index]
+        layout = layouts.of(path, tuple(shape))
+        key = index, None if layout is None else (layout.mesh, layout.placements)
+        if key not in made:
+            offsets = [0] * len(shape) if layout is None else layout.offsets
+            lengths = shape if layout is None else layout.lengths
+            local = torch.empty(tuple(lengths), dtype=_DTYPES[dtype], device="cpu")
+            wanted.append((index, offsets, lengths, local.data_ptr()))
+            made[key] = local if layout is None else layout.wrap(local)
+        return made[key]
+
+    tree = from_text(opened.values, give)
+    opened.read(wanted)
+    return tree
 
 
 def named_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module | None) -> dict[str, Any]:
@@ -162,6 +294,14 @@ def _on_device(state: Mapping[Any, Any], groups: Sequence[Mapping[str, Any]]) ->
     }
 
 
+def _named_groups(
+    optimizer: torch.optim.Optimizer | None, model: nn.Module | None
+) -> list[tuple[dict[str, Any], list[str]]]:
+    if optimizer is None:
+        return []
+    return list(zip(optimizer.param_groups, _names(optimizer, model), strict=True))
+
+
 def _names(optimizer: torch.optim.Optimizer, model: nn.Module | None) -> list[list[str]]:
     """Returns the names of each group's parameters; one that the model has not is a number."""
     known: dict[int, str] = {}
@@ -208,7 +348,8 @@ def _form(value: Any) -> str:
 
 
 def _check(path: str, tensor: Tensor) -> None:
-    is_plain = type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout == torch.strided
+    is_plain = type(local_of(tensor)) in (torch.Tensor, nn.Parameter)
+    is_plain = is_plain and tensor.layout == torch.strided
     if not is_plain or tensor.is_quantized or tensor.is_meta:
         what = "quantized" if tensor.is_quantized else f"a {type(tensor).__name__}"
         raise InvalidArgumentError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -14,17 +14,22 @@ from corro.elastic import ElasticSampler, State, Step, run, scale_learning_rate
 from corro.elastic._state import Adopt, differences
 from corro.errors import InvalidArgumentError, UnimplementedError
 from corro.torch.checkpoint import (
+    Layouts,
     TorchContents,
     loaded_optimizer,
     misfit_of_optimizers,
     misfit_of_tensors,
     named_optimizer,
+    read_tree,
 )
 from corro.torch.delta_optimizer import DeltaOptimizerBase
 from corro.torch.elastic_streams import ElasticStreams
 from corro.torch.optimizer_state import load_state, receive_state
 from corro.torch.parameters import broadcast_parameters
 from corro.torch.wrapped import WrappedOptimizer
+
+if TYPE_CHECKING:
+    from corro import _checkpoint
 
 __all__ = [
     "ElasticSampler",
@@ -93,13 +98,19 @@ class TorchState(State):
     def _tree(self) -> dict[str, Any]:
         tree = super()._tree()
         if self.model is not None:
-            tree["model"] = self.model.state_dict()
+            # As they are, not detached: tied ones are the same object, on all ranks.
+            tree["model"] = self.model.state_dict(keep_vars=True)
         if self.optimizer is not None:
             tree["optimizer"] = named_optimizer(self.optimizer, self.model)
         return tree
 
     def _stored(self, tree: dict[str, Any]) -> TorchContents:
         return TorchContents(tree)
+
+    def _read(self, opened: _checkpoint.Opened) -> dict[str, Any]:
+        layouts = Layouts(self._tree(), self.optimizer, self.model)
+        tree: dict[str, Any] = read_tree(opened, layouts)
+        return tree
 
     def _misfit(self, tree: dict[str, Any]) -> str:
         parts = {"model": self.model, "optimizer": self.optimizer}

@@ -27,6 +27,7 @@ from corro.errors import InvalidArgumentError
 from corro.torch import verbs
 from corro.torch.memory_order import dense_strides
 from corro.torch.objects import allgather_object
+from corro.torch.sharded import is_sharded, moved
 from corro.torch.tensor_pickle import Packed, Unpacked
 
 if TYPE_CHECKING:
@@ -228,6 +229,8 @@ def _placed(value: Any, param: Tensor, received: Received) -> Any:
 
 def _placed_tensor(value: Tensor, param: Tensor, on_device: bool) -> Tensor:
     device = param.device if on_device else value.device
+    if is_sharded(value):
+        return moved(value, device)
     strides = dense_strides(param)
     as_it_lies = value.shape != param.shape or list(value.stride()) == strides
     if as_it_lies or value.layout != torch.strided or value.requires_grad:
