@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from corro import _checkpoint
     from corro._context import Group
 
-_DTYPES = {number: dtype for dtype, number in DTYPES.items()}
+DTYPES_BY_NUMBER = {number: dtype for dtype, number in DTYPES.items()}
 
 
 def __getattr__(name: str) -> Any:
@@ -204,14 +204,52 @@ class Layouts:
                 self._note(item, inside(path, number))
 
 
-def read_tree(opened: _checkpoint.Opened, layouts: Layouts) -> Any:
-    """Returns a checkpoint's tree: of each tensor what this rank has to have. Blocks."""
-    tensors = opened.tensors
-    if unknown := [name for name, dtype, _ in tensors if dtype not in _DTYPES]:
+class Wanted(NamedTuple):
+    """A box of a tensor, and the memory that it belongs into."""
+
+    tensor: int  # Its number in the source.
+    offsets: Sequence[int]
+    lengths: Sequence[int]
+    local: Tensor
+
+
+class Source(Protocol):
+    """Where a tree comes from."""
+
+    @property
+    def values(self) -> str:
+        """The tree, as to_text() has written it."""
+
+    @property
+    def tensors(self) -> list[tuple[str, int, list[int]]]:
+        """Name, dtype and shape of each tensor."""
+
+    def fill(self, wanted: Sequence[Wanted], /) -> None:
+        """Fills the boxes. Blocks."""
+
+
+class OnDisk:
+    """A checkpoint as a source."""
+
+    def __init__(self, opened: _checkpoint.Opened) -> None:
+        self._opened = opened
+        self.values = opened.values
+        self.tensors = opened.tensors
+
+    def fill(self, wanted: Sequence[Wanted]) -> None:
+        self._opened.read(
+            [(one.tensor, one.offsets, one.lengths, one.local.data_ptr()) for one in wanted]
+        )
+
+
+def read_tree(source: Source, layouts: Layouts) -> Any:
+    """Returns the source's tree: of each tensor what this rank has to have. Blocks."""
+    tensors = source.tensors
+    if unknown := [name for name, dtype, _ in tensors if dtype not in DTYPES_BY_NUMBER]:
         raise InvalidArgumentError(f"torch has not the dtype of {listed(unknown)}")
     numbers = {name: index for index, (name, _, _) in enumerate(tensors)}
     made: dict[object, Tensor] = {}
-    wanted: list[tuple[int, Sequence[int], Sequence[int], int]] = []
+    wanted: list[Wanted] = []
 
     def give(path: str, mark: Mapping[str, Any]) -> Tensor:
         index = numbers[mark["$tensor"]]
@@ -221,13 +259,13 @@ def read_tree(opened: _checkpoint.Opened, layouts: Layouts) -> Any:
         if key not in made:
             offsets = [0] * len(shape) if layout is None else layout.offsets
             lengths = shape if layout is None else layout.lengths
-            local = torch.empty(tuple(lengths), dtype=_DTYPES[dtype], device="cpu")
-            wanted.append((index, offsets, lengths, local.data_ptr()))
+            local = torch.empty(tuple(lengths), dtype=DTYPES_BY_NUMBER[dtype], device="cpu")
+            wanted.append(Wanted(index, offsets, lengths, local))
             made[key] = local if layout is None else layout.wrap(local)
         return made[key]
 
-    tree = from_text(opened.values, give)
-    opened.read(wanted)
+    tree = from_text(source.values, give)
+    source.fill(wanted)
     return tree
 
 

@@ -15,6 +15,7 @@ from corro.elastic._state import Adopt, differences
 from corro.errors import InvalidArgumentError, UnimplementedError
 from corro.torch.checkpoint import (
     Layouts,
+    OnDisk,
     TorchContents,
     loaded_optimizer,
     misfit_of_optimizers,
@@ -109,7 +110,7 @@ class TorchState(State):
 
     def _read(self, opened: _checkpoint.Opened) -> dict[str, Any]:
         layouts = Layouts(self._tree(), self.optimizer, self.model)
-        tree: dict[str, Any] = read_tree(opened, layouts)
+        tree: dict[str, Any] = read_tree(OnDisk(opened), layouts)
         return tree
 
     def _misfit(self, tree: dict[str, Any]) -> str:
