@@ -35,6 +35,11 @@ TESTS = (
     (r"python/horovod/.*/runner/.*", ["python/tests/test_horovodrun.py"]),
     (r"python/corro/plan\w*\.py|python/src/plann\w+\.cc", ["python/tests/test_planner.py"]),
     (r"cpp/src/plan/.*|cpp/src/app/planning/.*", ["python/tests/test_plan_command.py"]),
+    (r"python/corro/torch/sharded\.py", ["python/tests/test_checkpoint_sharded.py"]),
+    (
+        r"python/corro/torch/(sharded_state|copies)\.py",
+        ["python/tests/test_elastic_sharded.py"],
+    ),
     (
         r"python/corro/checkpoint\.py|python/corro/torch/checkpoint\.py|python/src/checkpoint\.cc"
         r"|cpp/src/checkpoint/.*",

@@ -567,6 +567,11 @@ def node_rank() -> int:
     return _here().engine.node_rank
 
 
+def nodes() -> list[int]:
+    """Returns the host of each rank, as a number."""
+    return list(_here().engine.node_of_ranks)
+
+
 def cross_rank() -> int:
     """Returns this host's number among the hosts that have a rank with this local_rank()."""
     return _peer_hosts().index(node_rank())

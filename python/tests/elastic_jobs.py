@@ -25,11 +25,11 @@ def after_with_numpy() -> list[float]:
 
 
 @functools.cache
-def after_with_torch() -> list[float]:
-    from training import losses, network, sgd
+def after_with_torch(optimizer: str = "sgd") -> list[float]:
+    import training
 
-    model = network()
-    losses(model, sgd(model), STEPS, shared=False)
+    model = training.network()
+    training.losses(model, getattr(training, optimizer)(model), STEPS, shared=False)
     return [value for param in model.parameters() for value in param.flatten().tolist()]
 
 
@@ -43,6 +43,7 @@ class Worker:
 
 WITH_NUMPY = Worker("elastic_worker.py", after_with_numpy)
 WITH_TORCH = Worker("elastic_torch_worker.py", after_with_torch)
+SHARDED = Worker("elastic_sharded_worker.py", functools.partial(after_with_torch, "adam"))
 
 
 @dataclass(frozen=True)

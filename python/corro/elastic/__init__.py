@@ -11,7 +11,8 @@
 
     train(state)
 
-Needs no torch; TorchState and ElasticStreams, which do, are loaded when they are asked for.
+Needs no torch. TorchState, ShardedState and ElasticStreams do; they are loaded when they are asked
+for.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "Failure",
     "Growth",
     "Loss",
+    "ShardedState",
     "State",
     "Step",
     "TorchState",
@@ -42,6 +44,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ElasticStreams", "TorchState"):
+    if name in ("ElasticStreams", "ShardedState", "TorchState"):
         return getattr(import_module("corro.torch.elastic"), name)
     raise AttributeError(f"module 'corro.elastic' has no attribute {name!r}")

@@ -36,7 +36,7 @@ class Course(Protocol):
         """The job ends here: saves the state, in which all ranks are after the same step."""
 
     def steps(self) -> int:
-        """Returns the steps that this rank has applied."""
+        """Returns how far this rank's state is: mostly, the steps that it has applied."""
 
     def held(self) -> Sequence[object]:
         """Returns what the state has: the program can reach that."""
@@ -93,7 +93,7 @@ class _Corros:
         self._state._leave()
 
     def steps(self) -> int:
-        return self._state._steps
+        return self._state._applied()
 
     def held(self) -> Sequence[object]:
         return tuple(vars(self._state).values())

@@ -31,6 +31,9 @@ Adopt = Callable[[], None]
 class Keeper(Protocol):
     """What saves states: a Checkpointer."""
 
+    def load(self, state: State, /) -> int | None:
+        """Puts the newest one that is valid into the state; returns its step, None: none."""
+
     def _save_last(self, state: State, /) -> None:
         """Saves the state before the job ends; on all ranks, which are after the same step."""
 
@@ -119,6 +122,10 @@ class State:
             return
         for keeper in self._keepers:
             keeper._save_last(self)
+
+    def _applied(self) -> int:
+        """Returns how far this rank's state is: who has most has what the job has done."""
+        return self._steps
 
     def _steps_at_commit(self) -> int:
         return self._steps + 1

@@ -48,17 +48,29 @@ class DefaultGroup:
         longest = max(row[0] for row in _context.exchange(_context.world(), [own]))
         if longest == _NONE:
             return
+        self._make_for_epoch(timedelta(microseconds=longest))
+        for one in self._ddp:
+            one._update_process_group(distributed.group.WORLD)  # type: ignore[no-untyped-call]
+        self._ddp.clear()
+
+    def ensure(self) -> None:
+        """Makes the group if there is none, on all ranks. Blocks until all have called it.
+
+        Raises:
+            CorroError: a rank was lost meanwhile.
+        """
+        if not distributed.is_initialized():
+            self._make_for_epoch(distributed_c10d.default_pg_timeout)
+
+    def _make_for_epoch(self, timeout: timedelta) -> None:
         self._is_owed = True
         try:
-            _make(timedelta(microseconds=longest))
+            _make(timeout)
         except RuntimeError as error:
             if isinstance(error, CorroError):
                 raise
             raise UnavailableError(f"torch's store of this epoch has failed: {error}") from error
         self._is_owed = False
-        for one in self._ddp:
-            one._update_process_group(distributed.group.WORLD)  # type: ignore[no-untyped-call]
-        self._ddp.clear()
 
     def _end(self) -> None:
         if not distributed.is_initialized() or distributed.get_backend() != "corro":

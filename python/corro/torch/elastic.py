@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,10 +32,12 @@ from corro.torch.wrapped import WrappedOptimizer
 
 if TYPE_CHECKING:
     from corro import _checkpoint
+    from corro.torch.sharded_state import ShardedState
 
 __all__ = [
     "ElasticSampler",
     "ElasticStreams",
+    "ShardedState",
     "State",
     "Step",
     "TorchState",
@@ -189,3 +192,9 @@ def _receive_model(model: nn.Module, root: int, in_place: bool) -> Adopt:
                 value.copy_(filled[name])  # state_dict() has detached it.
 
     return adopt
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ShardedState":  # It is made of this module's TorchState.
+        return import_module("corro.torch.sharded_state").ShardedState
+    raise AttributeError(f"module 'corro.torch.elastic' has no attribute {name!r}")
