@@ -38,10 +38,16 @@ function(corro_cold target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# corro_optimize(SOURCE...): optimised in debug builds too, for what tests run thousands of times.
+# corro_optimize(SOURCE...): optimised in debug builds too, for what tests run thousands of times; a test, in every build.
 function(corro_optimize)
-  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Debug>:-O1>)
-  set_property(SOURCE ${ARGN} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+  foreach(source IN LISTS ARGN)
+    set(options $<$<CONFIG:Debug>:-O1>)
+    if(source MATCHES "_test\\.cc$")
+      set(options -O1)
+    endif()
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${options})
+    set_property(SOURCE ${source} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+  endforeach()
 endfunction()
 
 # corro_floor_target(VARIABLE FLOOR): the target of a floor; that of collective/board is corro_collective_board.
