@@ -24,6 +24,7 @@ class Job:
         self.hosts = netns.Hosts(hosts)
         self.ranks_a_host = ranks_a_host
         self.ranks: list[subprocess.Popen[str]] = []
+        self.cut_at = 0.0
 
     def start(self, scenario: str) -> None:
         """Starts all ranks with a scenario of lost_host_worker.py; waits until they are ready."""
@@ -62,25 +63,29 @@ class Job:
         stdin.write(line + "\n")
         stdin.flush()
 
+    def cut(self, host: int) -> None:
+        """Cuts the host's cable, and keeps when."""
+        self.cut_at = time.monotonic()
+        self.hosts.cut(host)
+
     def lose_host(self, scenario: str, host: int) -> float:
         """Cuts a host off while all ranks are `in_operations` or `at_rest`; returns the seconds
         until all survivors know."""
         self.start(scenario)
-        cut_at = time.monotonic()
-        self.hosts.cut(host)
+        self.cut(host)
         for rank in self.others(host):
             self.say(rank, str(self.ranks_a_host))  # How many are lost, to those at rest.
-        return self.seconds_until_known(host, cut_at)
+        return self.seconds_until_known(host)
 
-    def seconds_until_known(self, host: int, cut_at: float) -> float:
-        """Returns when the last survivor knew of the loss. Each names a rank of the host."""
+    def seconds_until_known(self, host: int) -> float:
+        """Returns how long after the cut the last survivor knew. Each names a rank of the host."""
         slowest = 0.0
         for rank in self.others(host):
             facts = self.facts(rank)
             assert facts["error"] == "RankLostError", facts
             assert facts["culprit"] in self.on(host), facts
             assert "its host does not answer" in facts["message"], facts
-            slowest = max(slowest, facts["at"] - cut_at)
+            slowest = max(slowest, facts["at"] - self.cut_at)
         return slowest
 
     def end(self) -> None:
