@@ -20,7 +20,7 @@ import ssh
 from launcher.conftest import is_alive, wait_until
 from test_examples import EXAMPLES, needs_images, some_images
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.beside]
 OWN, OTHER, THIRD = "localhost", "10.77.0.2", "10.77.0.3"
 DEADLINE = 120
 
