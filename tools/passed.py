@@ -324,6 +324,10 @@ class Memory:
             return []
         return passes if isinstance(passes, list) else []
 
+    def newest_note(self, suite: Suite) -> dict[str, str]:
+        """What was noted when the suite passed last, with whatever inputs."""
+        return next((each["note"] for each in self._passes(suite)), {})
+
     def find(self, suite: Suite) -> dict[str, str] | None:
         """What was noted when the suite passed with inputs that are all as they were."""
         if self._full:

@@ -33,7 +33,8 @@ from passed import (
 )
 
 DRAIN_EVERY_S = 0.2
-SKIPS = "skips"  # In the note of what passed: why tests were left out.
+# In the note of what passed: why tests were left out, and how long it took.
+SKIPS, TOOK = "skips", "took"
 
 
 @dataclass(frozen=True)
@@ -96,15 +97,17 @@ class Runner:
         self._new: list[tuple[Suite, set[str], int, dict[str, str]]] = []
 
     def run(self, suites: Sequence[Suite], workers: int) -> list[Outcome]:
-        """One kind after the other; at last, one by one, those that are to be alone."""
+        """One kind after the other, of each the longest first, so that no core is idle at the end;
+        at last, one by one, those that are to be alone. What never passed comes first."""
         done = [outcome for outcome in map(self._passed_before, suites) if outcome]
         known = {id(outcome.suite) for outcome in done}
         left = [suite for suite in suites if id(suite) not in known]
+        left.sort(key=self._seconds, reverse=True)
         over = threading.Event()
         drainer = threading.Thread(target=self._drain_until, args=(over,))
         drainer.start()
         try:
-            for kind in dict.fromkeys(suite.kind for suite in left):
+            for kind in dict.fromkeys(suite.kind for suite in suites):
                 together = [each for each in left if each.kind == kind and not each.alone]
                 with ThreadPoolExecutor(workers) as pool:
                     done += pool.map(self._one, together)
@@ -120,6 +123,9 @@ class Runner:
         if self._watch.missed:
             self._say(f"what passed is not remembered: {self._watch.missed}")
         return done
+
+    def _seconds(self, suite: Suite) -> float:
+        return float(self._memory.newest_note(suite).get(TOOK, "inf"))
 
     def _drain_until(self, over: threading.Event) -> None:
         while not over.wait(DRAIN_EVERY_S):
@@ -144,7 +150,7 @@ class Runner:
         status, note = self._judge(suite, status, output)
         if status == 0:
             skips = skip_reasons(output)
-            note |= {SKIPS: "\n".join(skips)} if skips else {}
+            note = {TOOK: f"{took:.1f}"} | note | ({SKIPS: "\n".join(skips)} if skips else {})
             self._say(f"passed {took:6.1f} s  {suite.name}", *skips)
             if read is not None:
                 self._new.append((suite, read, started_ns, note))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from passed import Digests, Memory, Suite, Watch, watched_folders
-from suites import Outcome, Runner, judge_step, run_program
+from suites import TOOK, Judge, Outcome, Runner, judge_by_status, judge_step, run_program
 
 # Says who runs at the same time: each leaves a file while it is there.
 TOGETHER = """
@@ -32,13 +32,15 @@ def suite_of(name: str, program: str, *words: str, **more: object) -> Suite:
     return Suite(name, command, timeout=60, **more)  # type: ignore[arg-type]
 
 
-def run(tmp_path: Path, *suites: Suite) -> list[Outcome]:
+def run(
+    tmp_path: Path, *suites: Suite, workers: int = 2, judge: Judge = judge_by_status
+) -> list[Outcome]:
     tree = tmp_path / "tree"
     tree.mkdir(exist_ok=True)
     watch = Watch(tree, watched_folders(tree))
     memory = Memory(tmp_path / "passed", "facts", Digests(tree))
     try:
-        return Runner(memory, watch).run(suites, workers=2)
+        return Runner(memory, watch, judge).run(suites, workers)
     finally:
         watch.close()
 
@@ -55,6 +57,28 @@ def test_others_run_one_by_one(tmp_path: Path) -> None:
     suites = [suite_of(f"alone {i}", ALONE, str(tmp_path), "x", alone=True) for i in range(3)]
     suites += [suite_of(f"kind {i}", ALONE, str(tmp_path), "x", kind=str(i)) for i in range(3)]
     assert [outcome.status for outcome in run(tmp_path, *suites)] == [0] * 6
+
+
+def test_the_longest_of_what_passed_before_comes_first(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    read = f"open({str(tree / 'input')!r})"
+    suites = [suite_of(name, read) for name in ("short", "long", "longest")]
+
+    def judge(suite: Suite, status: int, output: str) -> tuple[int, dict[str, str]]:
+        del output
+        return status, {TOOK: {"short": "1", "long": "9", "longest": "10"}[suite.name]}
+
+    for text, first in (("1", "short"), ("2", "longest")):
+        (tree / "input").write_text(text)
+        outcomes = run(tmp_path, *suites, workers=1, judge=judge)
+        assert [outcome.before for outcome in outcomes] == [False] * 3
+        assert outcomes[0].suite.name == first
+    new = suite_of("new", read)
+    (tree / "input").write_text("3")
+    outcomes = run(tmp_path, *suites, new, workers=1, judge=judge_by_status)
+    names = [outcome.suite.name for outcome in outcomes]
+    assert names == ["new", "longest", "long", "short"]
 
 
 def test_what_passed_is_a_line_the_next_time(
