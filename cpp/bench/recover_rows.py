@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +24,7 @@ WORKER = BENCH / "recover_worker.py"
 RANKS = 3
 FATAL = 105
 PATIENCE = 240  # Seconds for a job.
-BARS = {"kill": 1e6, "stop": 5e6, "join": 0.5e6}  # Microseconds, of corro.
+BARS = {"kill": 1e6, "stop": 5e6, "join": 0.5e6, "coordinator": 10e6}  # Microseconds, of corro.
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,22 @@ def started(command: list[str], log: Path, **env: str) -> Iterator[subprocess.Po
         process.wait()
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def make_secret(folder: Path) -> Path:
+    path = folder / "secret"
+    path.write_text(secrets.token_hex(32))
+    path.chmod(0o600)
+    return path
+
+
 def train(folder: Path, steps: int, fate: list[str], options: list[str]) -> None:
     command = corro_run(RANKS if fate else RANKS - 1, *options, str(PYTHON), str(WORKER))
     with started([*command, str(folder), str(steps), *fate], folder / "log") as job:
@@ -152,8 +171,75 @@ def join_row(effort: Effort) -> Row:
     return timed("recover", columns, statistics.median(stalls), BARS["join"])
 
 
+def says(log: Path, text: str) -> None:
+    """Waits until a log has it."""
+    end = time.monotonic() + PATIENCE
+    while text not in log.read_text():
+        if time.monotonic() > end:
+            sys.exit(f"recover: no {text!r} in {log.name}\n{log.read_text()}")
+        time.sleep(0.002)
+
+
+def take_over(folder: Path) -> tuple[float, int]:
+    """Kills a coordinator beside one that stands by.
+
+    Microseconds until all agents have met that one, and how many steps ranks did meanwhile.
+    """
+    (folder / "store").mkdir()
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    corro = corro_run(RANKS)[0]
+    env = {"CORRO_SECRET_FILE": str(make_secret(folder))}
+    logs = [folder / name for name in ("first", "second", "node1", "node2", "node3")]
+
+    def lead(address: str, log: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        options = ["--store", str(folder / "store"), "--listen", address, "-np", str(RANKS)]
+        options += ["--min-np", "1", "--log-dir", str(folder / "logs")]
+        job = [str(PYTHON), str(WORKER), str(folder), "1500"]
+        return started([corro, "coordinator", *options, *job], log, **env)
+
+    with ExitStack() as stack:
+        first = stack.enter_context(lead(addresses[0], logs[0]))
+        for log in logs[2:]:
+            options = ["--coordinator", ",".join(addresses), "--host", log.name, "--slots", "1"]
+            stack.enter_context(started([corro, "agent", *options], log, **env))
+        for log in logs[2:]:
+            says(log, "leads in term 1")
+        while not any(History.read(folder).steps):
+            time.sleep(0.1)
+        second = stack.enter_context(lead(addresses[1], logs[1]))
+        says(logs[1], "stands by")
+        fate = time.monotonic_ns()
+        first.kill()
+        for log in logs[2:]:
+            says(log, "leads in term 2")
+        led = time.monotonic_ns()
+        if second.wait(PATIENCE) != 0:
+            sys.exit(f"recover: the job has failed\n{logs[1].read_text()}")
+    steps = History.read(folder).steps
+    between = [sum(fate < step.when < led for step in each) for each in steps]
+    return (led - fate) / 1e3, min(between)
+
+
+def coordinator_row(effort: Effort) -> Row:
+    """The coordinator is killed, beside one that stands by; `lost`: steps that were done twice."""
+    times = []
+    for _ in range(effort.of(10, 2)):
+        with tempfile.TemporaryDirectory(prefix="corro-bench-") as name:
+            took, steps = take_over(Path(name))
+            if steps == 0:
+                sys.exit("recover: no step was done while nobody led")
+            times.append(took)
+    columns = {"case": "coordinator", "ranks": RANKS, "lost": 0, "max_us": max(times)}
+    return timed("recover", columns, statistics.median(times), BARS["coordinator"])
+
+
 def measure(effort: Effort) -> list[Row]:
-    return [lost_row(effort, "kill"), lost_row(effort, "stop"), join_row(effort)]
+    return [
+        lost_row(effort, "kill"),
+        lost_row(effort, "stop"),
+        join_row(effort),
+        coordinator_row(effort),
+    ]
 
 
 FAMILIES = {"recover": Family(measure, quick=False)}
