@@ -47,7 +47,7 @@ def train(state: corro.elastic.State) -> None:
         say(state.step)
         if state.step % 10 == 0 and corro.rank() == 0:
             print(f"at step {state.step}.", flush=True)
-        time.sleep(0.02)
+        time.sleep(0.02)  # As the work of a step: the test does something meanwhile.
         state.commit()
 
 

@@ -222,7 +222,7 @@ void Agent::find_commander(Time now) {
   const bool was_met = commander_.met();
   if (was_met && now >= course_.silent_at())
     commander_.drop("nothing was heard of it for 10 s", now);
-  commander_.tick({course_.here(), hello()}, now);
+  if (!commander_.met() || commander_.ended()) commander_.tick({course_.here(), hello()}, now);
   if (was_met && !commander_.met()) unheard_.clear();  // Another one may want something else.
   if (commander_.met()) {
     alone_since_ = Time::never();
@@ -291,8 +291,11 @@ void Agent::hear_some() {
 }
 
 void Agent::hear(const Message& message) {
-  if (const auto* lead = std::get_if<Lead>(&message.body)) return follow(message.about, *lead);
-  if (const auto* refused = std::get_if<Refused>(&message.body)) return on_refused(*refused);
+  const auto* lead = std::get_if<Lead>(&message.body);
+  const auto* refused = std::get_if<Refused>(&message.body);
+  if ((lead != nullptr || refused != nullptr) && !commander_.dialling()) return;
+  if (lead != nullptr) return follow(message.about, *lead);
+  if (refused != nullptr) return on_refused(*refused);
   if (!course_.accepts(message.about)) return;
   std::visit(
       [&](const auto& body) {
@@ -321,7 +324,6 @@ void Agent::follow(const Subject& about, const Lead& lead) {
     credit_ = static_cast<int64_t>(kOutputCredit) - static_cast<int64_t>(commander_.send_kept());
     return;
   }
-  (void)course_.take_orders();
   commander_.refuse(is_of_job ? fmt::format("it leads in term {}, and another one in term {}",
                                             lead.term, course_.term())
                               : "it is of another job than the ranks of this agent",

@@ -240,6 +240,14 @@ TEST(Agent, ThatDialsEndsEverythingWhenNobodyLeadsForTooLong) {
   EXPECT_NE(kill(std::get<Started>(started.back().body).pid, 0), 0);
 }
 
+TEST(Agent, ThatHasItsCommanderFromTheBeginningOnHearsNoCoordinator) {
+  AgentProcess agent;
+  agent.tell(AgentProcess::all(), Lead{.term = 1});
+  agent.tell(AgentProcess::all(), Refused{.why = "no"});
+  agent.start(0, "exit 3");
+  EXPECT_EQ(end_of(agent.hear_until<Ended>(0), 0).status, W_EXITCODE(3, 0));
+}
+
 TEST(Agent, AReleaseLeavesWhatRanksHaveLeftRunning) {
   AgentProcess agent;
   agent.start(0, "sleep 60 >/dev/null 2>&1 </dev/null & echo $!");

@@ -11,8 +11,8 @@
 //   leaves when it has lost another one, and when an epoch comes: at once, or at its next step.
 //
 //   A standalone launcher is a coordinator that agents have dialled. It crashes between any two of
-//   its messages, and another one leads a moment later. So is a host dialled in anew whose link was
-//   cut: to the launcher that has taken it for lost it is a stranger.
+//   its messages, and another one leads a moment later. A host whose link was cut dials, too: to the
+//   launcher that has taken it for lost it is a stranger.
 //
 // While it goes on: an epoch has one map, ranks keep their order, epochs never go back, and a step
 // that all members of its epoch have applied is never lost. What holds in the end is in check_end().
