@@ -4,8 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <csignal>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -127,17 +126,6 @@ Status check_options(const CoordinatorOptions& options, launch::PlanInputs input
   return launch::make_plan(options.run, inputs).status();
 }
 
-/// With the arguments that it has; as it was before signals were blocked.
-int start_anew(const CoordinatorOptions& options, const sigset_t& mask) {
-  std::vector<char*> words = {const_cast<char*>(options.program.c_str())};
-  for (const std::string& word : options.words) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
-  execv(options.program.c_str(), words.data());
-  say(fmt::format("cannot start {} once more: {}", options.program, strerror(errno)));
-  return 1;
-}
-
 }  // namespace
 
 int run_coordinator(const CoordinatorOptions& options, const Variables& environment) {
@@ -166,7 +154,8 @@ int run_coordinator(const CoordinatorOptions& options, const Variables& environm
   lead.keep(monotonic_now());
   const bool is_lost = status.ok() ? *status == launch::kLeadLost : !lead.lost().empty();
   lead.resign();
-  if (is_lost) return start_anew(options, mask);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  if (is_lost) return kStartAnew;
   return status.ok() ? *status : fail(status.status());
 }
 

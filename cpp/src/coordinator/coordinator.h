@@ -7,11 +7,10 @@
 //                another coordinator has left it
 //   over         the job has ended, and the record says how
 //
-// Who loses its lead starts itself once more, and stands by.
+// Who loses its lead ends, and its program starts itself once more: it stands by then.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/variables.h"
 #include "launch/options.h"
@@ -22,14 +21,15 @@ struct CoordinatorOptions {
   std::string store;   ///< As open_store() reads it.
   std::string listen;  ///< "10.0.0.1:7078"; port 0 takes a free one.
   launch::RunOptions run;
-  std::vector<std::string> words;  ///< Of its command line, to start itself once more.
-  std::string program;             ///< The path of this one.
-  std::string own_directory;       ///< That of the program `corro`.
+  std::string own_directory;  ///< That of the program `corro`.
   std::string version;
 };
 
-/// Runs the job to its end; returns the job's exit status, or 2 if it cannot begin. The calling
-/// process has no threads, and runs nothing else.
+/// In the place of a status: the lead is lost.
+inline constexpr int kStartAnew = -1;
+
+/// Runs the job to its end; returns the job's exit status, 2 if it cannot begin, or kStartAnew. The
+/// calling process has no threads, and runs nothing else; its signal mask is as it was then.
 [[nodiscard]] int run_coordinator(const CoordinatorOptions& options, const Variables& environment);
 
 }  // namespace corro::coordinator

@@ -3,21 +3,22 @@
 
 #include "app/cli.h"
 #include "app/program.h"
+#include "app/subprograms.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dialling_agent.h"
 
 namespace corro::app {
 namespace {
 
-int coordinator(const Request& request, const std::vector<std::string>& words) {
-  return coordinator::run_coordinator({.store = request.coordinator.store,
-                                       .listen = request.coordinator.listen,
-                                       .run = request.run,
-                                       .words = words,
-                                       .program = own_path(),
-                                       .own_directory = own_directory(),
-                                       .version = CORRO_VERSION},
-                                      read_variables());
+int coordinator(const Request& request, const std::vector<std::string>& arguments) {
+  const int status = coordinator::run_coordinator({.store = request.coordinator.store,
+                                                   .listen = request.coordinator.listen,
+                                                   .run = request.run,
+                                                   .own_directory = own_directory(),
+                                                   .version = CORRO_VERSION},
+                                                  read_variables());
+  if (status != coordinator::kStartAnew) return status;
+  return become(own_path(), arguments[0], arguments);
 }
 
 int agent(const AgentCommand& command) {
