@@ -22,10 +22,12 @@ from torch.distributed.distributed_c10d import default_pg_timeout
 
 from corro import _context, _native
 from corro._context import Context, Group
+from corro.errors import FailedPreconditionError
 from corro.torch.arithmetic import needs_newer
 from corro.torch.default_group import default_group
 from corro.torch.incarnation import agree
 from corro.torch.process_group import Collectives
+from corro.torch.reconfigurable import ReconfigurableGroup
 from corro.torch.store import TorchStore, timeout_of_environment
 from corro.torch.works import CorroWork, complete_torchs_holder
 
@@ -109,6 +111,8 @@ class CorroProcessGroup(Collectives, c10d.ProcessGroup):  # type: ignore[misc]
 def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     """Makes a process group's object: what init_process_group and new_group call."""
     rank, size, timeout = options.group_rank, options.group_size, _timeout(options)
+    if getattr(options, "enable_reconfigure", False):
+        return _reconfigurable(options, timeout)
     store = _store_of_this_life(options, timeout)
     ranks = list(options.global_ranks_in_group) or list(range(size))
     is_world = not options.global_ranks_in_group
@@ -127,6 +131,16 @@ def create(options: Any, backend_options: Any) -> Collectives:  # noqa: ARG001
     if _backend_can_be_subclassed():
         return CorroBackend(context, group, store, timeout, owner)
     return CorroProcessGroup(context, group, store, timeout, owner, options.group_id)
+
+
+def _reconfigurable(options: Any, timeout: timedelta) -> Collectives:
+    if _context.membership() is not None:
+        raise FailedPreconditionError(
+            "corro: enable_reconfigure=True in an elastic job: corro makes the group again itself"
+            " there, in each membership epoch"
+        )
+    place = (options.group_rank, options.group_size)
+    return ReconfigurableGroup(*place, options.store, options.group_id, timeout)
 
 
 def _store_of_this_life(options: Any, timeout: timedelta) -> TorchStore:
