@@ -318,7 +318,8 @@ void Launcher::step() {
   Time until = std::min({course_.wake(), look_at_, deadline_, output_.next_tick(),
                          watches_hosts ? hosts_->due() : Time::never()});
   if (standalone_ != nullptr)
-    until = std::min({until, standalone_->lead.due(), standalone_->reception.due()});
+    until = std::min({until, standalone_->reception.due(),
+                      record_.over ? Time::never() : standalone_->lead.due()});
   loop_.turn(at_once ? Time{} : until);
   keep_lead(monotonic_now());
   if (input_.is_file()) on_input();
@@ -332,9 +333,9 @@ void Launcher::step() {
 
 /// Whoever leads no more does nothing more. A job that is over, nobody else can lead.
 void Launcher::keep_lead(Time now) {
-  if (standalone_ == nullptr || record_.over) return;
+  if (standalone_ == nullptr) return;
   standalone_->reception.tick(now);
-  standalone_->lead.keep(now);
+  if (!record_.over) standalone_->lead.keep(now);
 }
 
 void Launcher::remember(JobRecord record) {
@@ -482,7 +483,7 @@ void Launcher::hear_host(AgentLink& link, const agent::Message& message) {
   if (course_.resuming() && is_alive && !link.survey) return;
   if (const Status status = meeting_.hear(link, message); !status.ok())
     comes(link) ? refuse_host(link, status.message()) : course_.refuse(status.message());
-  if (std::holds_alternative<agent::Lacking>(message.body))
+  if (std::holds_alternative<agent::Lacking>(message.body) && !meeting_.done())
     deadline_ = monotonic_now() + kHelloPatience;
   if (const auto* refused = std::get_if<agent::Refused>(&message.body))
     refuse_host(link, refused->why);
