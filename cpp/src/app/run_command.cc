@@ -5,8 +5,8 @@
 #include "app/commands.h"
 #include "launch/caller.h"
 #include "launch/discovery.h"
-#include "launch/launcher.h"
 #include "launch/plan_inputs.h"
+#include "launch/run_job.h"
 
 namespace corro::app {
 namespace {

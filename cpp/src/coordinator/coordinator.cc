@@ -15,8 +15,8 @@
 #include "coordinator/tls_reception.h"
 #include "diagnosis/exit_status.h"
 #include "io/interfaces.h"
-#include "launch/launcher.h"
 #include "launch/plan_inputs.h"
+#include "launch/run_job.h"
 
 namespace corro::coordinator {
 namespace {

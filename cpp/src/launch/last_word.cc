@@ -12,7 +12,9 @@
 #include "launch/hint.h"
 
 namespace corro::launch {
+namespace {
 
+/// Of a job that has run. `places`: of its ranks, by rank; `took`: since its launcher was started.
 int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vector<size_t>& places,
                Duration took, JobOutput& output) {
   const Time now = monotonic_now();
@@ -49,6 +51,7 @@ int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vect
   return end.exit;
 }
 
+/// Of a job that has not begun. `asked`: the signal that has ended its start; none: `why` has.
 int say_refused(const LaunchPlan& plan, const std::string& why, std::optional<int> asked,
                 JobOutput& output) {
   output.end_status("");  // of --sync
@@ -59,6 +62,7 @@ int say_refused(const LaunchPlan& plan, const std::string& why, std::optional<in
   return exit;
 }
 
+/// Of a job whose only agent has ended before its time, with this status as from waitpid.
 int say_killed(int status, JobOutput& output) {
   output.settle(-1, monotonic_now());
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
@@ -71,6 +75,19 @@ int say_killed(int status, JobOutput& output) {
        .text = fmt::format("corro: the process that watched the ranks {}; every rank was stopped\n",
                            how)});
   return exit;
+}
+
+}  // namespace
+
+int say_last_word(Job& job, JobOrders& orders, std::optional<int> killed) {
+  JobCourse& course = job.course;
+  if (!course.refused().empty())
+    return say_refused(job.plan, course.refused(), course.asked(), job.output);
+  if (killed) return say_killed(*killed, job.output);
+  const Time now = monotonic_now();
+  JobCourse::Result result = course.result(now);
+  orders.carry_out();
+  return say_result(job.plan, std::move(result), course.ranks(), now - job.started, job.output);
 }
 
 }  // namespace corro::launch

@@ -2,23 +2,14 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "launch/job_course.h"
-#include "launch/job_output.h"
-#include "launch/plan.h"
+#include "launch/job.h"
+#include "launch/job_orders.h"
 
 namespace corro::launch {
 
-/// Of a job that has run. `places`: of its ranks, by rank; `took`: since its launcher was started.
-/// Returns the exit status.
-int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vector<size_t>& places,
-               Duration took, JobOutput& output);
-/// Of a job that has not begun. `asked`: the signal that has ended its start; none: `why` has.
-int say_refused(const LaunchPlan& plan, const std::string& why, std::optional<int> asked,
-                JobOutput& output);
-/// Of a job whose only agent has ended before its time, with this status as from waitpid.
-int say_killed(int status, JobOutput& output);
+/// `killed`: as Agents::end() says it, if the job's only agent has ended before its time. Returns
+/// the exit status.
+int say_last_word(Job& job, JobOrders& orders, std::optional<int> killed);
 
 }  // namespace corro::launch

@@ -6,8 +6,8 @@
 #include "agent/machine.h"
 #include "diagnosis/exit_status.h"
 #include "launch/caller.h"
-#include "launch/launcher.h"
 #include "launch/plan.h"
+#include "launch/run_job.h"
 #include "pod/settings.h"
 #include "wire/digest.h"
 

@@ -1,0 +1,70 @@
+#include "launch/run_job.h"
+
+#include <utility>
+
+#include "agent/agent_process.h"
+#include "launch/job.h"
+#include "launch/job_signals.h"
+#include "launch/launcher.h"
+
+namespace corro::launch {
+namespace {
+
+/// None: somebody has typed `corro run`.
+Result<std::optional<Caller>> take_caller(const RunOptions& options) {
+  std::optional<Caller> caller;
+  if (options.call >= 0) {
+    CORRO_ASSIGN(caller, Caller::create(options.call));
+  }
+  return caller;
+}
+
+/// Null: the user names no program.
+Result<std::shared_ptr<PolicyCommand>> start_policy(const std::string& command,
+                                                    const sigset_t& mask) {
+  if (command.empty()) return std::shared_ptr<PolicyCommand>();
+  auto policy = PolicyCommand::start(command, mask);
+  if (!policy.ok()) return policy.status().with_context("--policy");
+  return policy;
+}
+
+/// Opens what the job needs, and runs it. `caller` is taken once nothing can fail any more: it is
+/// told of a failure.
+Result<int> open_and_run(std::optional<Caller>& caller, const LaunchPlan& plan,
+                         const std::string& version, Standalone* standalone) {
+  const JobSignals signals = block_signals();
+  LaunchPlan settled = plan;
+  settled.mask = signals.before;
+  CORRO_ASSIGN(JobOutput::Files files, JobOutput::open_files(plan));
+  CORRO_ASSIGN(Agents agents,
+               Agents::create(plan.job.hosts, {.job = wire::digest_of(plan.job.job_id),
+                                               .shell = agent::remote_shell(plan.options.rsh),
+                                               .corro = plan.corro,
+                                               .version = version,
+                                               .fan_out = plan.options.fan_out,
+                                               .mask = signals.before,
+                                               .dialled = plan.dialled}));
+  CORRO_ASSIGN(io::Loop loop, io::Loop::create());
+  CORRO_ASSIGN(auto writer, screen::ScreenWriter::create());  // A thread: after the fork.
+  CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, signals.before));
+  Job job({.plan = std::move(settled),
+           .version = version,
+           .loop = std::move(loop),
+           .agents = std::move(agents),
+           .caller = std::move(caller),
+           .files = std::move(files),
+           .writer = std::move(writer),
+           .policy = std::move(policy)});
+  return Launcher(job, standalone).run(signals.heard);
+}
+
+}  // namespace
+
+int run_job(const LaunchPlan& plan, const std::string& version, Standalone* standalone) {
+  auto caller = take_caller(plan.options);
+  if (!caller.ok()) return refuse_job(plan.options, caller.status());
+  const auto exit = open_and_run(*caller, plan, version, standalone);
+  return exit.ok() ? *exit : refuse_job(plan.options, exit.status());
+}
+
+}  // namespace corro::launch
