@@ -1,21 +1,24 @@
-"""Runs suites, two side by side where they need not be alone, and leaves out what has passed.
+"""Runs suites, side by side where they need not be alone, and leaves out what has passed.
 
 A suite is a program of its own: a gtest program, pytest on one file, a step of CI. What passed
-before with the same inputs is one line (passed.py). What fails shows all that it printed.
+before with the same inputs is one line (passed.py). What fails shows all that it printed. It is
+remembered how many processors a suite has kept busy, so that none computes beside others that do
+(side_by_side.py); of one that is new it is not known, and it counts as one.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,10 +34,12 @@ from passed import (
     runs_all,
     watched_folders,
 )
+from side_by_side import Job, run_side_by_side
 
 DRAIN_EVERY_S = 0.2
-# In the note of what passed: why tests were left out, and how long it took.
-SKIPS, TOOK = "skips", "took"
+# In the note of what passed: why tests were left out, how long it took, and how many processors it
+# has kept busy, on average.
+SKIPS, TOOK, BUSY = "skips", "took", "busy"
 
 
 @dataclass(frozen=True)
@@ -55,26 +60,44 @@ def memory(root: Path = ROOT) -> Memory:
     return Memory(memory_folder(), facts(os.environ), Digests(root), runs_all())
 
 
-def run_program(suite: Suite) -> tuple[int, str]:
-    """Runs the suite's program to its end; returns its status, 124 for one that took too long."""
-    process = subprocess.Popen(
-        suite.command,
-        cwd=suite.folder,
-        env=os.environ | dict(suite.environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+@dataclass(frozen=True)
+class Ended:
+    status: int  # 124: it took too long.
+    output: str
+    seconds: float
+    processor_s: float  # Of all its processes that were waited for.
+
+
+def run_program(suite: Suite) -> Ended:
+    """Runs the suite's program to its end."""
+    started = time.monotonic()
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        process = subprocess.Popen(
+            suite.command,
+            cwd=suite.folder,
+            env=os.environ | dict(suite.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        is_late = not ends_within(process.pid, suite.timeout)
+        if is_late:
+            os.killpg(process.pid, signal.SIGKILL)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = 124 if is_late else os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        said = output.read() + (f"\nended after {suite.timeout:.0f} s" if is_late else "")
+    took = time.monotonic() - started
+    return Ended(process.returncode, said, took, used.ru_utime + used.ru_stime)
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    end = os.pidfd_open(pid)
     try:
-        output, _ = process.communicate(timeout=suite.timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        return 124, f"{output}\nended after {suite.timeout:.0f} s"
-    return process.returncode, output
+        return bool(select.select([end], [], [], seconds)[0])
+    finally:
+        os.close(end)
 
 
 def judge_by_status(suite: Suite, status: int, output: str) -> tuple[int, dict[str, str]]:
@@ -96,7 +119,7 @@ class Runner:
         self._print = threading.Lock()
         self._new: list[tuple[Suite, set[str], int, dict[str, str]]] = []
 
-    def run(self, suites: Sequence[Suite], workers: int) -> list[Outcome]:
+    def run(self, suites: Sequence[Suite], processors: int) -> list[Outcome]:
         """One kind after the other, of each the longest first, so that no core is idle at the end;
         at last, one by one, those that are to be alone. What never passed comes first."""
         done = [outcome for outcome in map(self._passed_before, suites) if outcome]
@@ -109,8 +132,7 @@ class Runner:
         try:
             for kind in dict.fromkeys(suite.kind for suite in suites):
                 together = [each for each in left if each.kind == kind and not each.alone]
-                with ThreadPoolExecutor(workers) as pool:
-                    done += pool.map(self._one, together)
+                done += run_side_by_side([self._job(each) for each in together], processors)
                 self._remember()
             for suite in left:
                 if suite.alone:
@@ -126,6 +148,12 @@ class Runner:
 
     def _seconds(self, suite: Suite) -> float:
         return float(self._memory.newest_note(suite).get(TOOK, "inf"))
+
+    def _busy(self, suite: Suite, default: str) -> float:
+        return float(self._memory.newest_note(suite).get(BUSY, default))
+
+    def _job(self, suite: Suite) -> Job[Outcome]:
+        return Job(self._busy(suite, "1"), lambda: self._one(suite))
 
     def _drain_until(self, over: threading.Event) -> None:
         while not over.wait(DRAIN_EVERY_S):
@@ -143,20 +171,25 @@ class Runner:
 
     def _one(self, suite: Suite) -> Outcome:
         opened = self._watch.start()
-        started_ns, started = file_clock_ns(), time.monotonic()
-        status, output = run_program(suite)
-        took = time.monotonic() - started
+        started_ns = file_clock_ns()
+        ended = run_program(suite)
         read = self._watch.stop(opened)
-        status, note = self._judge(suite, status, output)
+        status, note = self._judge(suite, ended.status, ended.output)
         if status == 0:
-            skips = skip_reasons(output)
-            note = {TOOK: f"{took:.1f}"} | note | ({SKIPS: "\n".join(skips)} if skips else {})
-            self._say(f"passed {took:6.1f} s  {suite.name}", *skips)
+            skips = skip_reasons(ended.output)
+            note = self._usage(suite, ended) | note | ({SKIPS: "\n".join(skips)} if skips else {})
+            self._say(f"passed {ended.seconds:6.1f} s  {suite.name}", *skips)
             if read is not None:
                 self._new.append((suite, read, started_ns, note))
         else:
-            self._say(f"FAILED {took:6.1f} s  {suite.name} (status {status})", output)
-        return Outcome(suite, status, took, note)
+            line = f"FAILED {ended.seconds:6.1f} s  {suite.name} (status {status})"
+            self._say(line, ended.output)
+        return Outcome(suite, status, ended.seconds, note)
+
+    def _usage(self, suite: Suite, ended: Ended) -> dict[str, str]:
+        """Beside others it keeps fewer processors busy than it would: what counts is the most."""
+        busy = max(self._busy(suite, "0"), ended.processor_s / ended.seconds)
+        return {TOOK: f"{ended.seconds:.1f}", BUSY: f"{busy:.2f}"}
 
     def _remember(self) -> None:
         for suite, read, started_ns, note in self._new:
@@ -179,11 +212,11 @@ def skip_reasons(output: str) -> list[str]:
 
 
 def run_suites(
-    suites: Sequence[Suite], judge: Judge = judge_by_status, workers: int | None = None
+    suites: Sequence[Suite], judge: Judge = judge_by_status, processors: int | None = None
 ) -> list[Outcome]:
     watch = Watch(ROOT, watched_folders(ROOT))
     try:
-        return Runner(memory(), watch, judge).run(suites, workers or os.cpu_count() or 2)
+        return Runner(memory(), watch, judge).run(suites, processors or os.cpu_count() or 2)
     finally:
         watch.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from passed import Digests, Memory, Suite, Watch, watched_folders
-from suites import TOOK, Judge, Outcome, Runner, judge_by_status, judge_step, run_program
+from suites import BUSY, TOOK, Judge, Outcome, Runner, judge_by_status, judge_step, run_program
 
 # Says who runs at the same time: each leaves a file while it is there.
 TOGETHER = """
@@ -33,14 +33,14 @@ def suite_of(name: str, program: str, *words: str, **more: object) -> Suite:
 
 
 def run(
-    tmp_path: Path, *suites: Suite, workers: int = 2, judge: Judge = judge_by_status
+    tmp_path: Path, *suites: Suite, processors: int = 2, judge: Judge = judge_by_status
 ) -> list[Outcome]:
     tree = tmp_path / "tree"
     tree.mkdir(exist_ok=True)
     watch = Watch(tree, watched_folders(tree))
     memory = Memory(tmp_path / "passed", "facts", Digests(tree))
     try:
-        return Runner(memory, watch, judge).run(suites, workers)
+        return Runner(memory, watch, judge).run(suites, processors)
     finally:
         watch.close()
 
@@ -71,12 +71,12 @@ def test_the_longest_of_what_passed_before_comes_first(tmp_path: Path) -> None:
 
     for text, first in (("1", "short"), ("2", "longest")):
         (tree / "input").write_text(text)
-        outcomes = run(tmp_path, *suites, workers=1, judge=judge)
+        outcomes = run(tmp_path, *suites, processors=1, judge=judge)
         assert [outcome.before for outcome in outcomes] == [False] * 3
         assert outcomes[0].suite.name == first
     new = suite_of("new", read)
     (tree / "input").write_text("3")
-    outcomes = run(tmp_path, *suites, new, workers=1, judge=judge_by_status)
+    outcomes = run(tmp_path, *suites, new, processors=1, judge=judge_by_status)
     names = [outcome.suite.name for outcome in outcomes]
     assert names == ["new", "longest", "long", "short"]
 
@@ -154,11 +154,45 @@ def test_that_nothing_is_remembered_is_said(
 
 def test_a_suite_that_takes_too_long_is_ended() -> None:
     program = "import subprocess; subprocess.run(['cat'], stdin=subprocess.PIPE)"
-    status, output = run_program(
+    ended = run_program(
         Suite("endless", (sys.executable, "-c", f"while True: {program!r}"), timeout=0.5)
     )
-    assert status == 124
-    assert "ended after" in output
+    assert ended.status == 124
+    assert "ended after" in ended.output
+
+
+# The first time it sleeps, the second time it waits for all the others.
+WAITS = """
+import os, sys, time
+folder, text, name, *all_names = sys.argv[1:]
+if open(text).read() == "first":
+    time.sleep(1)
+else:
+    open(os.path.join(folder, name), "w").close()
+    while not all(os.path.exists(os.path.join(folder, each)) for each in all_names):
+        time.sleep(0.01)
+"""
+COMPUTES = """
+import subprocess, sys
+for _ in range(2):
+    subprocess.run([sys.executable, "-c", "while __import__('time').process_time() < 0.4: pass"])
+"""
+
+
+def test_those_that_are_known_to_wait_run_beside_one_another(tmp_path: Path) -> None:
+    text = tmp_path / "tree/text"
+    text.parent.mkdir()
+    names = ("a", "b", "c", "d")
+    suites = [suite_of(name, WAITS, str(tmp_path), str(text), name, *names) for name in names]
+    for round_ in ("first", "second"):
+        text.write_text(round_)
+        outcomes = run(tmp_path, *suites)
+        assert [(each.status, each.before) for each in outcomes] == [(0, False)] * 4
+
+
+def test_the_time_of_a_suites_processes_counts(tmp_path: Path) -> None:
+    [outcome] = run(tmp_path, suite_of("computes", COMPUTES))
+    assert float(outcome.note[BUSY]) * outcome.seconds >= 0.75
 
 
 @pytest.mark.parametrize(
