@@ -30,7 +30,7 @@ OF_CALLS = (
     "*AfterAResignationTheNextOneLeadsAtOnce/*",
 )
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.beside]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import netns
 import pytest
 import ssh
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.beside]
 OWN, OTHER, NO_KEY = "localhost", "node2", "nokey"
 DEADLINE = 120
 

@@ -15,7 +15,7 @@ import netns
 import pytest
 from conftest import Launch
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.beside]
 
 TWO_A_HOST = """
 import os

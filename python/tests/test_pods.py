@@ -22,6 +22,7 @@ from pods import Pods, wait_for
 
 pytestmark = [
     pytest.mark.faults,
+    pytest.mark.beside,
     pytest.mark.skipif(pods.program() is None, reason="corro_pod_program was not built"),
 ]
 BIG = 32 << 20
