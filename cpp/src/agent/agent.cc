@@ -25,14 +25,12 @@
 #include "agent/sync_target.h"
 #include "io/interfaces.h"
 #include "io/loop.h"
-#include "io/pipe.h"
 #include "io/process.h"
 #include "wire/agent_service.h"
 
 namespace corro::agent {
 namespace {
 
-constexpr Duration kKillPatience = std::chrono::seconds(2);
 constexpr Duration kDumpPause = std::chrono::milliseconds(5);  ///< Between looks at stack dumps.
 constexpr int kTryLater = 75;                                  ///< EX_TEMPFAIL of sysexits.h.
 constexpr int kPipeReads = 32;                                 ///< More than a pipe holds.
@@ -530,28 +528,6 @@ int run_agent(Commander commander, const sigset_t& worker_mask, const std::strin
   if (!loop.ok()) return 1;
   Agent agent(std::move(commander), worker_mask, std::move(loop).value(), std::move(guard));
   return agent.run(version);
-}
-
-int run_guarded_agent(Commander commander, const sigset_t& worker_mask,
-                      const std::string& version) {
-  adopt_orphans();
-  auto pipe = io::make_pipe();
-  if (!pipe.ok()) return 1;
-  const pid_t agent = fork();
-  if (agent < 0) return 1;
-  if (agent == 0) {
-    pipe->write.reset();
-    setpgid(0, 0);
-    adopt_orphans();  // not inherited
-    // _exit() destroys nothing: the agent, which removes what is half done, is destroyed before it.
-    _exit(run_agent(std::move(commander), worker_mask, version, std::move(pipe->read)));
-  }
-  commander.close();
-  int status = 0;
-  while (waitpid(agent, &status, 0) < 0 && errno == EINTR) {
-  }
-  (void)kill_descendants(kKillPatience);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
 }  // namespace corro::agent

@@ -18,14 +18,9 @@ namespace corro::agent {
 
 /// Runs an agent to its end; returns the exit status of its process. To be called in a process of
 /// its own, in which SIGCHLD is blocked and SIGPIPE ignored. Ranks get `worker_mask` as their
-/// signal mask. `guard` ends with the process that guards this one; none: the commander is on this
-/// host.
+/// signal mask. `guard` ends with the process that guards this one (guarded_agent.h); none: the
+/// commander is on this host.
 [[nodiscard]] int run_agent(Commander commander, const sigset_t& worker_mask,
                             const std::string& version, io::Fd guard = {});
-
-/// The same on another host than the commander's: in a process of its own, below this one. Each of
-/// both ends everything when the other is killed.
-[[nodiscard]] int run_guarded_agent(Commander commander, const sigset_t& worker_mask,
-                                    const std::string& version);
 
 }  // namespace corro::agent

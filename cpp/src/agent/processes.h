@@ -32,6 +32,9 @@ namespace corro::agent {
 /// gets out of sight.
 void adopt_orphans();
 
+/// The agent waits so long for processes that it has killed.
+inline constexpr Duration kKillPatience = std::chrono::seconds(2);
+
 /// Sends SIGKILL to every descendant and reaps, again and again until none is left or `patience`
 /// is over. Needs adopt_orphans() before the first child. Returns false if some are left.
 bool kill_descendants(Duration patience);

@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-#include "agent/agent.h"
+#include "agent/guarded_agent.h"
 #include "app/commands.h"
 
 namespace corro::app {

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "agent/agent.h"
+#include "agent/guarded_agent.h"
 #include "agent/machine.h"
 #include "coordinator/job_secret.h"
 #include "diagnosis/exit_status.h"
