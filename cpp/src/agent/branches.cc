@@ -4,7 +4,7 @@
 
 namespace corro::agent {
 
-void Branches::grow(const Grow& grow) {
+void Branches::hear(const Grow& grow) {
   auto process = AgentProcess::start_there(grow.shell, grow.name, grow.corro, mask_);
   if (!process.ok()) return say_(Cut{.host = grow.host, .why = process.status().message()});
   branches_.push_back(
@@ -14,7 +14,7 @@ void Branches::grow(const Grow& grow) {
   if (!watched.ok()) cut(branch, watched.message());
 }
 
-void Branches::forward(const Forward& forward) {
+void Branches::hear(const Forward& forward) {
   const auto found = std::ranges::find_if(
       branches_, [&](const auto& branch) { return branch->host == forward.host && !branch->cut; });
   if (found == branches_.end() || forward.message.size() < sizeof(uint32_t)) return;

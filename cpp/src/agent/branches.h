@@ -24,8 +24,10 @@ class Branches {
   Branches(const sigset_t& mask, io::Loop& loop, std::function<void(MessageBody)> say)
       : mask_(mask), loop_(loop), say_(std::move(say)) {}
 
-  void grow(const Grow& grow);
-  void forward(const Forward& forward);
+  void hear(const Grow& grow);
+  void hear(const Forward& forward);
+  /// Branches need no other message.
+  void hear(const auto& /*other*/) {}
   void flush();
 
   /// Takes the end of a process that may be a remote shell of these.

@@ -31,6 +31,8 @@ class SyncTarget {
 
   void hear(const Sync& sync);
   void hear(const Part& part);
+  /// No other message is about files.
+  void hear(const auto& /*other*/) {}
   /// There is something to compare.
   [[nodiscard]] bool busy() const { return state_ == State::kComparing; }
   /// Compares some: at most so many files, and so many bytes of them.

@@ -1,0 +1,116 @@
+#include "agent/following.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace corro::agent {
+
+Status Following::open(const std::string& version) {
+  CORRO_TRY(station_.commander.watch(station_.loop, [this] { listen(); }));
+  if (guard_.valid()) {
+    // The guard was killed, and nobody tells the commander. So the agent ends by itself.
+    CORRO_TRY(station_.loop.watch(guard_.get(), EPOLLIN, [this] { unguarded_ = true; }));
+  }
+  version_ = version;
+  if (station_.commander.met()) station_.say(hello());
+  return {};
+}
+
+Hello Following::hello() const {
+  Hello hello{.corro = version_, .host = io::host_name(), .pid = getpid()};
+  if (const auto& dialling = station_.commander.dialling()) {
+    hello.host = dialling->host;
+    hello.slots = dialling->slots;
+    hello.term = station_.course.term();
+    hello.prepared = station_.course.prepared();
+  }
+  return hello;
+}
+
+// -- how long -------------------------------------------------------------------------------------
+
+void Following::find(Time now) {
+  Commander& commander = station_.commander;
+  if (!commander.dialling()) return;
+  const bool was_met = commander.met();
+  if (was_met && now >= station_.course.silent_at())
+    commander.drop("nothing was heard of it for 10 s", now);
+  if (!commander.met() || commander.ended()) commander.tick({station_.course.here(), hello()}, now);
+  if (was_met && !commander.met()) unheard_.clear();  // Another one may want something else.
+  if (commander.met()) {
+    alone_since_ = Time::never();
+  } else if (alone_since_ == Time::never()) {
+    alone_since_ = now;
+  }
+}
+
+Time Following::due(Time now) const {
+  const Time at_once = unheard_.empty() ? Time::never() : now;
+  const Time silent = station_.commander.met() ? station_.course.silent_at() : Time::never();
+  return std::min({at_once, silent, station_.commander.due(), ends_at()});
+}
+
+Time Following::ends_at() const {
+  const auto& dialling = station_.commander.dialling();
+  if (unguarded_ || (!dialling && station_.commander.ended())) return Time{};
+  if (!dialling) return station_.course.silent_at();
+  return alone_since_ == Time::never() ? alone_since_ : alone_since_ + dialling->patience;
+}
+
+// -- what the commander says ----------------------------------------------------------------------
+
+void Following::listen() {
+  if (const Status status = station_.commander.read(); !status.ok()) return;
+  station_.course.hear_life(monotonic_now());
+  while (auto message = station_.commander.take()) hear(std::move(*message));
+}
+
+/// Ranks that run do not wait until all others are started, nor does who commands.
+void Following::hear(Message message) {
+  const bool is_dialled = station_.commander.dialling().has_value();
+  if (const auto* lead = std::get_if<Lead>(&message.body)) {
+    if (is_dialled) follow(message.about, *lead);
+  } else if (const auto* refused = std::get_if<Refused>(&message.body)) {
+    if (is_dialled) on_refused(*refused);
+  } else if (const auto* credit = std::get_if<Credit>(&message.body)) {
+    if (station_.course.accepts(message.about)) streams_.hear(message.about, *credit);
+  } else {
+    unheard_.push_back(std::move(message));
+  }
+}
+
+std::optional<Message> Following::take() {
+  if (unheard_.empty()) return std::nullopt;
+  Message message = std::move(unheard_.front());
+  unheard_.pop_front();
+  return message;
+}
+
+/// A coordinator says that it leads. It is told all that it has to know, and gets what was kept.
+void Following::follow(const Subject& about, const Lead& lead) {
+  AgentCourse& course = station_.course;
+  Commander& commander = station_.commander;
+  const bool is_of_job = course.accepts(about);
+  if (is_of_job && course.follow(lead.term, monotonic_now())) {
+    commander.meet(lead.term);
+    orders_.carry_out();
+    return streams_.renew_credit(commander.send_kept());
+  }
+  commander.refuse(is_of_job ? fmt::format("it leads in term {}, and another one in term {}",
+                                           lead.term, course.term())
+                             : "it is of another job than the ranks of this agent",
+                   /*waits=*/false, monotonic_now());
+}
+
+/// One that leads cannot take it. It may be that others have to come first.
+void Following::on_refused(const Refused& refused) {
+  const bool waits = refused.code == Code::kUnavailable;
+  if (waits) alone_since_ = Time::never();
+  unheard_.clear();
+  station_.commander.refuse(refused.why, waits, monotonic_now());
+}
+
+}  // namespace corro::agent

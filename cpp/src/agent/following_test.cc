@@ -1,0 +1,111 @@
+#include "agent/following.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <optional>
+
+#include "agent/surveyor.h"
+#include "io/pipe.h"
+
+namespace corro::agent {
+namespace {
+
+using std::chrono::seconds;
+
+/// An agent without ranks, and a coordinator that it dials.
+class FollowingTest : public testing::Test {
+ protected:
+  FollowingTest() { EXPECT_TRUE(following_.open("1").ok()); }
+
+  Commander::Dialling dialling() {
+    return {.addresses = {"here"},
+            .dial = [this](size_t) -> Result<MessagePipe> {
+              int ends[2];
+              EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+              there_.emplace(io::Fd(ends[1]));
+              return MessagePipe(io::Fd(ends[0]));
+            },
+            .note = [](const std::string&) {},
+            .host = "node1",
+            .patience = seconds(60)};
+  }
+  void hear(MessageBody body) {
+    there_->send({{}, std::move(body)});
+    station_.loop.turn(Time{});
+  }
+  void meet() {
+    following_.find(now_);
+    hear(Lead{.term = 1});
+  }
+  /// Whether the coordinator is told that there is an agent.
+  bool is_greeted() {
+    EXPECT_TRUE(there_->read().ok());
+    const auto message = there_->take();
+    return message && std::holds_alternative<Hello>(message->body);
+  }
+
+  const sigset_t mask_{};
+  io::Pipe guard_ = io::make_pipe().value();
+  std::optional<MessagePipe> there_;
+  Time now_ = monotonic_now();
+  Station station_{Commander(dialling()), io::Loop::create().value(), true, mask_,
+                   [](size_t, io::Output) {}};
+  Surveyor surveyor_{station_.loop, station_.voice()};
+  WorkerService workers_{station_, surveyor_, [] {}};
+  CourseOrders orders_{station_, workers_};
+  RankStreams streams_{station_};
+  Following following_{station_, orders_, streams_, std::move(guard_.read)};
+};
+
+TEST_F(FollowingTest, WhatACommanderSaysWaitsAndCreditForOutputDoesNot) {
+  meet();
+  EXPECT_TRUE(is_greeted());
+  streams_.renew_credit(kOutputCredit);
+  streams_.pause_or_resume();
+  ASSERT_TRUE(streams_.paused());
+  hear(Look{});
+  hear(Credit{.bytes = 1});
+  streams_.pause_or_resume();
+  EXPECT_FALSE(streams_.paused());
+  EXPECT_EQ(following_.due(now_), now_);
+  const auto waiting = following_.take();
+  ASSERT_TRUE(waiting);
+  EXPECT_TRUE(std::holds_alternative<Look>(waiting->body));
+  EXPECT_FALSE(following_.take());
+  EXPECT_GT(following_.due(now_), now_);
+}
+
+TEST_F(FollowingTest, WhatALostCommanderHasSaidIsForgotten) {
+  meet();
+  hear(Look{});
+  there_->close();
+  station_.loop.turn(Time{});
+  following_.find(now_);
+  EXPECT_FALSE(following_.take());
+}
+
+TEST_F(FollowingTest, EndsWhenNobodyHasLedForTooLong) {
+  following_.find(now_);
+  EXPECT_EQ(following_.ends_at(), now_ + seconds(60));
+  EXPECT_TRUE(following_.waited_in_vain());
+  hear(Lead{.term = 1});
+  following_.find(now_ + seconds(1));
+  EXPECT_EQ(following_.ends_at(), Time::never());
+  there_->close();
+  station_.loop.turn(Time{});
+  following_.find(now_ + seconds(5));
+  EXPECT_EQ(following_.ends_at(), now_ + seconds(65));
+}
+
+TEST_F(FollowingTest, EndsWithItsGuardWhoeverLeads) {
+  meet();
+  following_.find(now_);
+  guard_.write.reset();
+  station_.loop.turn(Time{});
+  EXPECT_EQ(following_.ends_at(), Time{});
+  EXPECT_FALSE(following_.waited_in_vain());
+}
+
+}  // namespace
+}  // namespace corro::agent
