@@ -274,6 +274,7 @@ def test_ranks_are_ended_when_nobody_leads_for_too_long(start: Start) -> None:
 def test_a_job_that_has_ended_is_not_begun_anew(start: Start) -> None:
     job = start()
     first = job.coordinator(0)
+    first.says("leads in term", job.logs)
     job.agent("a")
     job.agent("b")
     standby = job.coordinator(1)
