@@ -776,6 +776,22 @@ def test_a_host_that_is_discovered_gets_a_rank(cluster: Cluster, tmp_path: Path)
     assert "host nowhere cannot be used: " in err
 
 
+def test_sync_brings_the_code_to_a_host_that_is_discovered(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Also where the job has begun on its own host alone."""
+    code, there = code_to_bring(tmp_path), tmp_path / "there"
+    there.mkdir()
+    shell = shell_with_own_folder(tmp_path, code, f"--bind {there}")
+    hosts = f"echo {OWN}:1; if test -e {tmp_path}/gate; then echo {OTHER}:1; fi"
+    lines, _ = grown(
+        cluster, tmp_path, "-np", 1, "--min-np", 1, "--max-np", 2, "--host-discovery", hosts,
+        "--rsh", shell, "--sync", code,
+    )  # fmt: skip
+    check_grown(lines, 2)
+    assert (there / "package" / "__init__.py").read_text() == "VALUE = 1\n"
+
+
 def test_a_discovered_host_that_is_refused_gets_no_rank(cluster: Cluster, tmp_path: Path) -> None:
     """It is asked again later, and its agent does not stay: here its script is missing there."""
     work = tmp_path / "work"

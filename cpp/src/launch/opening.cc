@@ -17,7 +17,7 @@ constexpr Duration kLongSync = std::chrono::seconds(1);  ///< So long people wai
 
 void Opening::meet(Time now) {
   if (!meets()) return;
-  if (!job_.plan.sync.empty() && job_.agents.any_remote()) {
+  if (!job_.plan.sync.empty() && (job_.agents.any_remote() || job_.plan.hosts_come())) {
     // The shells start meanwhile.
     job_.meeting.bring(SyncReader(job_.plan.sync, job_.plan.job.error_dir));
   }
