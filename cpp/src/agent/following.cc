@@ -99,6 +99,7 @@ void Following::follow(const Subject& about, const Lead& lead) {
     orders_.carry_out();
     return streams_.renew_credit(commander.send_kept());
   }
+  unheard_.clear();
   commander.refuse(is_of_job ? fmt::format("it leads in term {}, and another one in term {}",
                                            lead.term, course.term())
                              : "it is of another job than the ranks of this agent",
