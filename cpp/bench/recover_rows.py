@@ -2,112 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 
-from jobs import BENCH, PYTHON, Effort, Family, corro_run
-from rows import Row, missing, timed
+import recover_peers
+from jobs import BENCH, PYTHON, Effort, Family, corro_run, note
+from processes import PATIENCE, free_ports, says, started
+from recover_history import History, history
+from recover_peers import RANKS
+from rows import Row, compared, missing, timed
 
 WORKER = BENCH / "recover_worker.py"
-RANKS = 3
 FATAL = 105
-PATIENCE = 240  # Seconds for a job.
 BARS = {"kill": 1e6, "stop": 5e6, "join": 0.5e6, "coordinator": 10e6}  # Microseconds, of corro.
+PEER_BARS = {"kill": 1.0, "stop": 1.0}  # Corro's time by the peer's.
 
-
-@dataclass(frozen=True)
-class Step:
-    when: int  # Nanoseconds.
-    number: int
-    size: int
-
-
-@dataclass(frozen=True)
-class History:
-    """What the processes of a job have said, by process."""
-
-    steps: list[list[Step]]
-    fate: int  # When the victim's signal was sent; 0: never.
-
-    @staticmethod
-    def read(folder: Path) -> History:
-        processes, fate = [], 0
-        for path in folder.glob("*.txt"):
-            lines = [line.split() for line in path.read_text().splitlines()]
-            processes.append(
-                [Step(int(t), int(n), int(size)) for word, t, n, *rest in lines
-                 if word == "step" for size in rest]
-            )  # fmt: skip
-            fate = max([fate, *(int(line[1]) for line in lines if line[0] == "fate")])
-        return History(processes, fate)
-
-    def recovery(self) -> float:
-        """From the signal to the moment in which the slowest process has done its next step.
-
-        Microseconds. A process that came later counts like one that was there.
-        """
-        firsts = [
-            next((step.when for step in steps if step.when > self.fate), None)
-            for steps in self.steps
-        ]
-        return (max(when for when in firsts if when is not None) - self.fate) / 1e3
-
-    def lost(self) -> int:
-        """Steps that were done on all ranks before the signal, and again after it."""
-        before = [step.number for steps in self.steps for step in steps if step.when < self.fate]
-        after = [step.number for steps in self.steps for step in steps if step.when > self.fate]
-        return max(0, max(before) - min(after)) if before and after else 0
-
-    def stall(self) -> float:
-        """By how much the step in which a rank joins takes longer than others. Microseconds."""
-        worst = 0.0
-        for steps in self.steps:
-            pairs = list(pairwise(steps))
-            gaps = [(after.when - before.when) / 1e3 for before, after in pairs]
-            joins = [
-                gap
-                for gap, (before, after) in zip(gaps, pairs, strict=True)
-                if after.size > before.size
-            ]
-            if joins:
-                worst = max(worst, max(joins) - statistics.median(gaps))
-        return worst
-
-
-@contextmanager
-def started(command: list[str], log: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a group of its own, which is ended with all that it has started."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, env={**os.environ, **env}, stdout=output, stderr=output, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+Job = Callable[[Path, Sequence[str]], None]
 
 
 def make_secret(folder: Path) -> Path:
@@ -117,67 +36,93 @@ def make_secret(folder: Path) -> Path:
     return path
 
 
-def train(folder: Path, steps: int, fate: list[str], options: list[str]) -> None:
-    command = corro_run(RANKS if fate else RANKS - 1, *options, str(PYTHON), str(WORKER))
-    with started([*command, str(folder), str(steps), *fate], folder / "log") as job:
+def train(ranks: int, options: Sequence[str], folder: Path, order: Sequence[str]) -> None:
+    command = corro_run(ranks, *options, str(PYTHON), str(WORKER), str(folder), *order)
+    with started(command, folder / "log") as job:
         job.wait(PATIENCE)
 
 
-def history(run: Callable[[Path], None]) -> History | None:
-    """Runs a job; None if it did not come to its end."""
-    with tempfile.TemporaryDirectory(prefix="corro-bench-") as name:
-        try:
-            run(Path(name))
-        except subprocess.TimeoutExpired:
-            return None
-        found = History.read(Path(name))
-        if not any(found.steps):
-            sys.exit(f"recover: no step\n{(Path(name) / 'log').read_text()}")
-        return found
+@dataclass(frozen=True)
+class Figure:
+    """What a job was measured for."""
+
+    time: float | None  # Microseconds; None: there is none.
+    lost: int | str  # Steps; or what was lost as a whole.
 
 
-def lost_row(effort: Effort, case: str) -> Row:
+def recovery(found: History | None) -> Figure:
+    time = found.recovery() if found and found.fate else None
+    if found is None or time is None:
+        return Figure(None, "the job")
+    return Figure(time, found.lost()) if found.keeps_model() else Figure(None, "the model")
+
+
+def stall(found: History | None) -> Figure:
+    time = found.stall() if found else 0.0
+    return Figure(time, 0) if time else Figure(None, "the join")
+
+
+def measured(job: Job, order: Sequence[str], figure: Callable[[History | None], Figure]) -> Figure:
+    return figure(history(lambda folder: job(folder, order)))
+
+
+def in_turns(
+    rounds: int,
+    jobs: dict[str, Job],
+    order: Sequence[str],
+    figure: Callable[[History | None], Figure],
+) -> dict[str, list[Figure]]:
+    """Runs each job once a round. Who has failed is not run again: that takes minutes."""
+    figures: dict[str, list[Figure]] = {name: [] for name in jobs}
+    for number in range(rounds):
+        for name, job in jobs.items():
+            if all(one.time for one in figures[name]):
+                note(f"recover, round {number + 1}: {name}")
+                figures[name].append(measured(job, order, figure))
+    return figures
+
+
+def rows_of(case: str, figures: dict[str, list[Figure]]) -> list[Row]:
+    """Corro's row has a bar in microseconds, a peer's one has corro's time by the peer's."""
+    [own, *_] = figures.values()
+    return [row_of(case, name, own, each) for name, each in figures.items()]
+
+
+def row_of(case: str, name: str, own: Sequence[Figure], figures: Sequence[Figure]) -> Row:
+    times = [one.time for one in figures if one.time]
+    columns: dict[str, object] = {"case": case, "peer": name, "ranks": RANKS}
+    if len(times) < len(figures):
+        columns |= {"lost": figures[-1].lost, "max_us": None}
+        # That a peer does not recover is its figure.
+        return missing("recover", columns) if name == "corro" else Row("recover", columns, None)
+    columns |= {"lost": max(one.lost for one in figures), "max_us": max(times)}
+    median = statistics.median(times)
+    if name == "corro":
+        return timed("recover", columns, median, BARS[case])
+    if not all(one.time for one in own):
+        return timed("recover", columns, median)
+    ratio = statistics.median(one.time for one in own if one.time) / median
+    return compared("recover", columns, median, ratio, PEER_BARS.get(case))
+
+
+def lost_rows(effort: Effort, case: str) -> list[Row]:
     """A rank of three gets a signal."""
-    options, fate = ["--min-np", "2"], [case, str(FATAL)]
-    ended = [
-        history(lambda folder: train(folder, FATAL + 100, fate, options))
-        for _ in range(effort.of(10, 2))
-    ]
-    done = [one for one in ended if one is not None and one.fate]
-    columns = {"case": case, "ranks": RANKS}
-    if len(done) < len(ended):
-        return missing("recover", {**columns, "lost": "the job", "max_us": None})
-    times = [one.recovery() for one in done]
-    lost = max(one.lost() for one in done)
-    return timed(
-        "recover",
-        {**columns, "lost": lost, "max_us": max(times)},
-        statistics.median(times),
-        BARS[case],
-    )
+    jobs: dict[str, Job] = {
+        "corro": partial(train, RANKS, ["--min-np", "2"]),
+        "torchrun": recover_peers.torchrun,
+    }
+    if recover_peers.has_torchft():
+        jobs["torchft"] = recover_peers.torchft
+    order = [str(FATAL + 100), case, str(FATAL)]
+    return rows_of(case, in_turns(effort.of(10, 2), jobs, order, recovery))
 
 
-def join_row(effort: Effort) -> Row:
-    """A rank joins two that train."""
-    options = ["--max-np", str(RANKS)]
-    stalls = []
-    columns: dict[str, object] = {"case": "join", "ranks": RANKS}
-    for _ in range(effort.of(10, 2)):
-        found = history(lambda folder: train(folder, 1000, [], options))
-        if found is None or not found.stall():
-            return missing("recover", {**columns, "lost": "", "max_us": None})
-        stalls.append(found.stall())
-    columns |= {"lost": 0, "max_us": max(stalls)}
-    return timed("recover", columns, statistics.median(stalls), BARS["join"])
-
-
-def says(log: Path, text: str) -> None:
-    """Waits until a log has it."""
-    end = time.monotonic() + PATIENCE
-    while text not in log.read_text():
-        if time.monotonic() > end:
-            sys.exit(f"recover: no {text!r} in {log.name}\n{log.read_text()}")
-        time.sleep(0.002)
+def join_rows(effort: Effort) -> list[Row]:
+    """A rank joins two that train. Torchrun would start all of them again."""
+    jobs: dict[str, Job] = {"corro": partial(train, RANKS - 1, ["--max-np", str(RANKS)])}
+    if recover_peers.has_torchft():
+        jobs["torchft"] = recover_peers.torchft_join
+    return rows_of("join", in_turns(effort.of(10, 2), jobs, ["1000"], stall))
 
 
 def take_over(folder: Path) -> tuple[float, int]:
@@ -229,15 +174,16 @@ def coordinator_row(effort: Effort) -> Row:
             if steps == 0:
                 sys.exit("recover: no step was done while nobody led")
             times.append(took)
-    columns = {"case": "coordinator", "ranks": RANKS, "lost": 0, "max_us": max(times)}
+    own = {"case": "coordinator", "peer": "corro", "ranks": RANKS}
+    columns = {**own, "lost": 0, "max_us": max(times)}
     return timed("recover", columns, statistics.median(times), BARS["coordinator"])
 
 
 def measure(effort: Effort) -> list[Row]:
     return [
-        lost_row(effort, "kill"),
-        lost_row(effort, "stop"),
-        join_row(effort),
+        *lost_rows(effort, "kill"),
+        *lost_rows(effort, "stop"),
+        *join_rows(effort),
         coordinator_row(effort),
     ]
 
