@@ -39,6 +39,16 @@ class Departures : public ::testing::TestWithParam<bool> {
     EXPECT_THAT(work->status().message(), HasSubstr(std::to_string(rank) + " has left the job"));
     EXPECT_EQ(work->status().detail()->rank, rank);
   }
+  World::Works run_plan(const graph::Plan& plan) {
+    World::Works runs;
+    for (int32_t r = 0; r < 3; ++r) {
+      runtime::Engine& engine = world_.engine(r);
+      const auto loaded = engine.load(engine.world(), plan, {});
+      EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
+      runs.push_back((*loaded)->run_until(1));
+    }
+    return runs;
+  }
   void leave(int32_t rank) {
     world_.engine(rank).close();
     world_.stop(rank);
@@ -96,8 +106,8 @@ TEST_P(Departures, ASendToARankThatHasLeftFailsAlone) {
   for (const Work& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
 }
 
-/// The others are told that it stops: they take part in it.
-TEST_P(Departures, APlanThatNeedsTheRankStopsAndItsGroupGoesOn) {
+/// Of three ranks: rank 0 takes what rank 1 gives, and rank 2 does something of its own.
+graph::Plan giving() {
   graph::Plan plan;
   plan.ranks = 3;
   for (const uint32_t rank : {0U, 1U, 2U})
@@ -106,24 +116,37 @@ TEST_P(Departures, APlanThatNeedsTheRankStopsAndItsGroupGoesOn) {
   plan.add_service({.name = "gives", .lane = 1, .outputs = {channel}});
   plan.add_service({.name = "takes", .lane = 0, .inputs = {channel}});
   plan.add_service({.name = "apart", .lane = 2});
-  World::Works runs;
-  for (int32_t r = 0; r < 3; ++r) {
-    runtime::Engine& engine = world_.engine(r);
-    const auto loaded = engine.load(engine.world(), plan, {});
-    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
-    runs.push_back((*loaded)->run_until(1));
-  }
+  return plan;
+}
+
+/// The others are told that it stops: they take part in it.
+TEST_P(Departures, APlanThatNeedsTheRankStopsAndItsGroupGoesOn) {
+  const World::Works runs = run_plan(giving());
   std::vector<float> into(8);
   const Work waits = recv(2, 0, into);
   world_.poll_rounds(100);
+  const Time before = world_.now();
   leave(1);
   world_.run({runs[0], runs[2]});
+  EXPECT_GE(world_.now() - before, std::chrono::seconds(1)) << "STOP could have said why";
   expect_left(runs[0], 1);
   expect_left(runs[2], 1);
   EXPECT_THAT(runs[0]->status().message(), HasSubstr("service c from rank 1"));
   const World::Works works = {waits, send(0, 2)};
   world_.run(works);
   for (const Work& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+}
+
+/// STOP may still say why. Where members leave since the epoch ends, nobody says it.
+TEST_P(Departures, APlanWaitsForAReasonUnlessTheEpochEnds) {
+  const World::Works runs = run_plan(giving());
+  world_.poll_rounds(100);
+  world_.engine(0).expect_epoch_end();
+  const Time before = world_.now();
+  leave(1);
+  world_.run({runs[0]});
+  EXPECT_LT(world_.now() - before, std::chrono::milliseconds(500));
+  expect_left(runs[0], 1);
 }
 
 /// A collective needs every member of its group.

@@ -74,6 +74,7 @@ void Engine::set_selection(collective::SelectionTable table) {
 Status Engine::start_epoch(uint32_t epoch, std::vector<MemberId> members) {
   CORRO_TRY(groups_.start_epoch(epoch, std::move(members), now_));
   parts_.peers.start_epoch(epoch);
+  parts_.epoch_ends = false;
   return {};
 }
 
@@ -177,6 +178,11 @@ void Engine::fail_all(const Status& cause) {
   const Status mine(cause.code(), fmt::format("rank {}: {}", rank, cause.message()),
                     {.rank = rank});
   groups_.for_each([&](Group& group) { group.fail({mine, rank}, Group::News::kFound, now_); });
+}
+
+void Engine::expect_epoch_end() {
+  parts_.epoch_ends = true;
+  groups_.check_departed(now_);
 }
 
 void Engine::end_epoch(const std::string& why) {

@@ -86,6 +86,9 @@ class Engine final {
   void peer_ended(MemberId member, const std::string& how);
   /// This rank cannot go on: every group fails, for its other members too.
   void fail_all(const Status& cause);
+  /// A new epoch comes, and members leave this one when they are at the end of a step: who leaves
+  /// does not stop a plan for a reason that others have yet to hear.
+  void expect_epoch_end();
   /// A new epoch comes, for this reason: every group fails with ABORTED, as it does on the other
   /// members, who hear of it by themselves.
   void end_epoch(const std::string& why);

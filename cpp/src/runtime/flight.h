@@ -68,6 +68,7 @@ struct EngineParts {
   obs::TimelineLog timeline = {};
   size_t flights = 0;          ///< Submitted and not over; begin_flight(), end_flight().
   size_t message_flights = 0;  ///< Of these, started and using endpoints.
+  bool epoch_ends = false;     ///< Members leave it, each at the end of its step.
 
   void begin_flight() { metrics.set(obs::Metric::kInFlight, ++flights); }
   void end_flight() { metrics.set(obs::Metric::kInFlight, --flights); }

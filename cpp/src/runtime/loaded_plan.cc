@@ -10,12 +10,6 @@ namespace {
 /// A rank that stops a plan tells all others at once.
 constexpr Duration kTimeToSayWhy = std::chrono::seconds(1);
 
-/// Something shows that a plan has ended elsewhere: true as long as STOP may still say why.
-bool may_hear_why(Time& until, Time now) {
-  if (until == Time::never()) until = now + kTimeToSayWhy;
-  return now < until;
-}
-
 }  // namespace
 
 // -- progress -------------------------------------------------------------------------------------
@@ -62,6 +56,12 @@ void LoadedPlan::settle(Time now) {
   }
 }
 
+/// Something shows that the plan has ended elsewhere: true as long as STOP may still say why.
+bool LoadedPlan::may_hear_why(Time now) {
+  if (why_until_ == Time::never()) why_until_ = now + kTimeToSayWhy;
+  return now < why_until_ && !parts_.epoch_ends;
+}
+
 void LoadedPlan::check(Time now) {
   if (!stopped_.ok()) return;
   for (PlanLane* lane : part_.lanes()) {
@@ -69,7 +69,7 @@ void LoadedPlan::check(Time now) {
     if (failure) heard_.emplace(lane, *failure);
     if (failure && !failure->heard) break;
   }
-  if (!heard_ || (heard_->second.heard && may_hear_why(why_until_, now))) return;
+  if (!heard_ || (heard_->second.heard && may_hear_why(now))) return;
   const auto [lane, failure] = *heard_;
   lane->stop(failure.cause, now);  // first: its services are what it happened in
   end(failure, true, now);
@@ -108,7 +108,7 @@ void LoadedPlan::check_departed(Time now) {
   for (PlanLane* lane : part_.lanes()) {
     const MemberId left = lane->awaited_that_left();
     if (left < 0) continue;
-    if (may_hear_why(why_until_, now)) return;
+    if (may_hear_why(now)) return;
     const Status cause = has_left(facts_.world_rank(facts_.index_of(left)));
     lane->stop(cause, now);  // First: its services are what it happened in.
     return stop(cause, now);

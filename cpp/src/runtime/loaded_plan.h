@@ -13,8 +13,9 @@
 //           heard, stop() --> stopped
 //
 // Who finds the reason says STOP to all members. A rank may see the end before it hears why: a
-// board that was given up, a member that has left. It waits for the reason for a second. On each
-// rank what is in flight is cancelled, and all waits end with the reason: which service, which
+// board that was given up, a member that has left. It waits for the reason for a second, unless the
+// epoch ends: then members leave at the end of a step, and there is no other reason. On each rank
+// what is in flight is cancelled, and all waits end with the reason: which service, which
 // micro-batch, which rank. A stopped plan stays stopped; survivors load another one, under keys of
 // its own, from completed() on.
 #pragma once
@@ -79,6 +80,7 @@ class LoadedPlan {
     std::shared_ptr<WorkState> work;
   };
   void settle(Time now);
+  [[nodiscard]] bool may_hear_why(Time now);
   void end(const GroupFailure& failure, bool tell, Time now);
   void tell_why(const GroupFailure& failure);
 

@@ -45,6 +45,7 @@ void Mover::take_news() {
     engine_->peers().connect(joined.rank, std::move(joined.stream));
   }
   ask_readable();
+  if (watch_.epoch_ends()) engine_->expect_epoch_end();
   if (const auto why = watch_.take_epoch_end()) engine_->end_epoch(*why);
   for (const Loss& loss : watch_.take_losses()) {
     if (!loss.unmet || !engine_->peers().depart_unmet(loss.rank))

@@ -140,6 +140,8 @@ void Watch::note(std::vector<Loss> losses) {
 void Watch::look_for_epoch() {
   if (!epochs_->poll()) idle_->remove(epochs_->fd());
   const uint32_t broken_off = epochs_->broken_off();
+  if (epochs_->prepared() > epoch_ && !epoch_ends_.exchange(true, std::memory_order_acq_rel))
+    news_.store(1, std::memory_order_seq_cst);
   if (broken_off <= epoch_) return;
   epoch_ = broken_off;
   *epoch_end_.lock() = epochs_->why();

@@ -71,6 +71,8 @@ class Watch {
   [[nodiscard]] std::vector<transport::JoinedPeer> take_streams();
   /// Why the engine's epoch ends, once it does.
   [[nodiscard]] std::optional<std::string> take_epoch_end();
+  /// Another epoch is planned: members leave this one at the end of a step. Thread-safe.
+  [[nodiscard]] bool epoch_ends() const { return epoch_ends_.load(std::memory_order_acquire); }
 
   /// In a forked child: closes every descriptor. Nothing else may be called after it.
   void abandon_in_child();
@@ -97,11 +99,12 @@ class Watch {
   std::unique_ptr<LivenessLinks> liveness_;  ///< Uses the connector.
   std::shared_ptr<EpochLink> epochs_;
   uint32_t epoch_ = 0;  ///< The engine's.
+  std::atomic<bool> epoch_ends_{false};
   Guarded<std::optional<std::string>> epoch_end_;
   Guarded<std::vector<MemberId>> wanted_;
   Guarded<std::vector<Loss>> losses_;
   Guarded<std::vector<transport::JoinedPeer>> new_streams_;
-  std::atomic<uint32_t> news_{0};  ///< Not 0: there are losses or new streams.
+  std::atomic<uint32_t> news_{0};  ///< Not 0: there is something to take.
   obs::Metrics metrics_;
 };
 
