@@ -34,6 +34,7 @@ import os
 import secrets
 import sys
 import threading
+import time
 from typing import Any
 
 from corro import _context
@@ -57,6 +58,8 @@ from corro.errors import (
 __all__ = ["Checkpointer"]
 
 _GOOD, _DAMAGED, _UNFIT = range(3)  # What a rank says of a checkpoint that it has read.
+_LETS_GO = 60.0  # Seconds, for a rank that is lost, or processes that it has forked.
+_LOOKS = 0.1  # Seconds, between two looks at a lock.
 _numbers = itertools.count()  # Of checkpointers: made in the same order on all ranks.
 
 
@@ -92,12 +95,14 @@ class Checkpointer:
         self.step: int | None = None
         """The newest step that this object has written or read; None: none yet."""
         self.skipped = 0
-        """Checkpoints that were left out, since the one before was still being written."""
+        """Checkpoints that were left out: the one before was still being written, or a rank that
+        was lost had not let go of the folder."""
         self.failed = 0
         """Checkpoints that were not finished: the disk refused, or a rank was lost."""
         self._name = f"corro.checkpoint.{next(_numbers)}"
         self._image = _checkpoint.Image()
         self._lock: _checkpoint.Lock | None = None
+        self._held_since = (0, 0.0)  # In which epoch somebody else had the lock, and since when.
         self._thread: threading.Thread | None = None
         _make_folder(self.folder)
 
@@ -106,7 +111,8 @@ class Checkpointer:
 
         Returns whether one was begun. To be called by all ranks at the end of each step. Blocks
         until this rank's share of the state is copied, and never for a disk. Begins none while the
-        one before is still being written on some rank; `skipped` counts that.
+        one before is still being written on some rank, nor while a rank that was lost still holds
+        the folder, for a minute at most; `skipped` counts that.
 
         Raises:
             InvalidArgumentError: the state has a value that is no plain one; names it.
@@ -125,16 +131,22 @@ class Checkpointer:
             state._keepers.append(self)
 
     def _save_last(self, state: State) -> None:
-        """As save(), whatever the step is, and waits."""
+        """As save(), whatever the step is, and waits: also for a lost rank to let go."""
         self.wait()
-        if state._steps > 0 and self.step != state._steps:
-            self._save(state)
-            self.wait()
+        is_there = exchange(_context.world(), [state._steps in (0, self.step)])
+        if all(row[0] for row in is_there):
+            return
+        while not self._save(state):
+            time.sleep(_LOOKS)
+        self.wait()
 
     def _save(self, state: State) -> bool:
         step = state._steps
         world, refusal = _context.world(), self._take_lock()
-        row = [step, self._is_writing(), secrets.randbits(48), refusal is not None]
+        is_busy = self._is_writing()
+        if self._is_left_behind(refusal):
+            refusal, is_busy = None, True
+        row = [step, is_busy, secrets.randbits(48), refusal is not None]
         rows = exchange(world, row)
         if {row[0] for row in rows} != {step}:
             raise MismatchError(f"checkpoint: ranks are at steps {[row[0] for row in rows]}")
@@ -203,6 +215,19 @@ class Checkpointer:
         except CorroError as error:
             return error
         return None
+
+    def _is_left_behind(self, refusal: CorroError | None) -> bool:
+        """Returns whether who holds the lock may be a rank of ours that was lost.
+
+        It was fenced and has not ended, or has forked processes that outlive it: workers of a
+        DataLoader look for their parent every five seconds.
+        """
+        epoch, now = _context.epoch(), time.monotonic()
+        if not isinstance(refusal, FailedPreconditionError) or epoch == 0:
+            return False
+        if self._held_since[0] != epoch:
+            self._held_since = (epoch, now)
+        return now - self._held_since[1] < _LETS_GO
 
     def _begin(self, attempt: _Attempt, state: State) -> None:
         part = attempt.copy(state)

@@ -11,6 +11,7 @@ import hashlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def main() -> None:
             state.step += 1
             checkpointer.save(state)
             if state.step == last and me == victim:
+                if os.environ.get("LEAVES_A_CHILD") and os.fork() == 0:
+                    time.sleep(60)
                 os.kill(os.getpid(), signal.SIGKILL)
             checkpointer.wait()
 

@@ -412,6 +412,22 @@ def test_survivors_write_the_next_checkpoint(launch: Launch, tmp_path: Path, vic
 
 
 @pytest.mark.faults
+def test_a_process_that_a_lost_rank_has_left_behind_ends_nothing(
+    launch: Launch, tmp_path: Path
+) -> None:
+    """It has the lock of the folder, too: the next checkpoints are left out."""
+    folder = str(tmp_path / "run")
+    job = launch(
+        *(str(WORKER), folder, "0", "8", "0", "4"),
+        ranks=3,
+        options=("--min-np", "2"),
+        LEAVES_A_CHILD="1",
+    ).check()
+    assert len(told(job, "ended")) == 1, job.output
+    assert re.findall(r"skipped (\d+)", job.output) == ["2", "2"]
+
+
+@pytest.mark.faults
 def test_a_job_that_is_killed_leaves_a_checkpoint_to_go_on_from(
     launch: Launch, tmp_path: Path
 ) -> None:
