@@ -116,6 +116,7 @@ class Decider {
   [[nodiscard]] size_t waiting() const;
   bool lose_joiner(const MemberUuid& uuid);
   void lose_member(const Ended& ended);
+  void wait_for_replacement(const std::string& how);
   void note_end(size_t slot, bool well, Time since);
   Time after(const Wait& wait);
   void hear_joiner(const Ready& ready);
@@ -170,15 +171,19 @@ void Decider::lose_member(const Ended& ended) {
   state_.members.erase(member);
   if (ended.well) finish();
   if (ended.well && state_.members.empty()) return settle();
-  if (!ended.well && state_.replace_until <= now_ && may_grow() && !state_.members.empty()) {
-    state_.replace_until =
-        after(options_.policy.replace({.how = ended.how,
-                                       .left = state_.members.size(),
-                                       .size = state_.size,
-                                       .least = static_cast<size_t>(options_.least)}));
-  }
+  if (!ended.well) wait_for_replacement(ended.how);
   // While it changes, the others may wait for this one to be ready.
   if (!ended.well || state_.changing()) change(ended.how, /*at_once=*/true);
+}
+
+/// After a loss, if the policy wants that.
+void Decider::wait_for_replacement(const std::string& how) {
+  if (state_.replace_until > now_ || !may_grow() || state_.members.empty()) return;
+  state_.replace_until =
+      after(options_.policy.replace({.how = how,
+                                     .left = state_.members.size(),
+                                     .size = state_.size,
+                                     .least = static_cast<size_t>(options_.least)}));
 }
 
 /// After a failure the slot is left alone for a while. One that has done well begins anew.
@@ -377,6 +382,7 @@ void Decider::judge() {
       note_end(member->slot, /*well=*/false, member->since);
       state_.members.erase(member);
     }
+    wait_for_replacement(why);
   }
   change(why, /*at_once=*/true);
 }
@@ -404,7 +410,11 @@ void Decider::fence_late() {
     if (!member.ready) fence(member.uuid, why);
     return !member.ready;
   });
-  if (members > 0) return change(fmt::format("{} ranks were {}", members, why), /*at_once=*/true);
+  if (members > 0) {
+    const std::string how = fmt::format("{} {}", count(members, "rank"), why);
+    wait_for_replacement(how);
+    return change(how, /*at_once=*/true);
+  }
   state_.until = now_ + options_.patience;
   commit_if_ready();
   if (state_.changing() && joiners == 0)
