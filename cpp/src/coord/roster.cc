@@ -276,7 +276,9 @@ bool Decider::is_last() const {
 /// Whether a member has what the job has done, but for a step in flight. All are ready.
 bool Decider::has_state(bool without_leavers) const {
   return std::ranges::any_of(state_.members, [&](const Member& member) {
-    return member.steps + 1 >= state_.steps && !(without_leavers && has_to_leave(member));
+    const bool is_new = member.is_new && state_.steps > 0;
+    return member.steps + 1 >= state_.steps && !is_new &&
+           !(without_leavers && has_to_leave(member));
   });
 }
 
@@ -339,6 +341,7 @@ void Decider::on(const Ready& ready) {
     if (member.uuid != ready.member) continue;
     member.ready = true;
     member.steps = ready.steps;
+    member.is_new = member.is_new && ready.steps == 0;
     state_.steps = std::max(state_.steps, ready.steps);
   }
   commit_if_ready();
@@ -484,7 +487,8 @@ void Decider::commit(size_t joining) {
   if (!state_.last) let_go();
   for (const Joiner& joiner : state_.joiners) {
     if (joiner.invited)
-      state_.members.push_back({.uuid = joiner.uuid, .slot = joiner.slot, .since = now_});
+      state_.members.push_back(
+          {.uuid = joiner.uuid, .slot = joiner.slot, .since = now_, .is_new = true});
   }
   std::erase_if(state_.joiners, [](const Joiner& joiner) { return joiner.invited; });
   state_.epoch = state_.prepared;

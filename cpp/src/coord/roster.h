@@ -26,7 +26,8 @@
 // A member that is ready says how many *steps* it has applied, so it is known who has the job's state.
 // A joiner gets that in its first epoch. Before, it cannot go on alone: if those who have the state
 // have to leave, they stay for another epoch. If they are lost, the job stops, since it would begin
-// anew. (Members differ by a step: the one in which the epoch was broken off may be done by some.)
+// anew. (Members differ by a step: the one in which the epoch was broken off may be done by some.
+// That a new one has done no step beside one is no such difference.)
 //
 // A member that was asked to end says so (Leaving). An epoch is planned in which it takes no part. If
 // the job cannot go on without it, that is the *last* one, and all take part in it: they are in the
@@ -87,6 +88,7 @@ struct Member {
   MemberUuid uuid{};
   size_t slot = 0;
   Time since{};                                   ///< It is one.
+  bool is_new = false;                            ///< Nobody knows yet that it has the state.
   bool ready = false;                             ///< For the epoch that is prepared.
   bool leaves = false;                            ///< It was asked to end.
   uint64_t steps = 0;                             ///< That it has applied, when it was ready last.
