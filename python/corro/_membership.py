@@ -52,8 +52,9 @@ class End(NamedTuple):
 
     @classmethod
     def by(cls, error: BaseException, steps: int = 0) -> End:
-        """Ended by an error."""
-        return cls(steps, str(error), error.rank if isinstance(error, RankLostError) else -1)
+        """Ended by an error; a rank that has left while others need it is lost to them, too."""
+        lost = error.rank if isinstance(error, RankLostError | UnavailableError) else -1
+        return cls(steps, str(error), lost)
 
 
 class Membership:

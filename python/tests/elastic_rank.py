@@ -3,7 +3,8 @@
 What it does is in FOLDER, one file a process, as lines of JSON. WORKER.py is elastic_worker.py,
 which trains with numpy, or elastic_torch_worker.py.
 
-KILLS says which ranks of the first epoch kill themselves, in which step, and where; SIGNAL by what.
+KILLS says which ranks of the first epoch kill themselves, in which step, and where; SIGNAL by what,
+or EXIT, which is an end that looks good.
 In the step GATE ranks wait until another epoch comes, since a rank joins; which it does not before.
 COMING says for how many that join they wait there first.
 In the step BUSY they communicate, until what the scenario says.
@@ -30,7 +31,7 @@ GATE = int(os.environ.get("GATE", "-1"))
 COMING = int(os.environ.get("COMING", "0"))
 BUSY = int(os.environ.get("BUSY", "-1"))
 JOINS = os.environ.get("CORRO_JOINS") == "1"
-SIGNAL = os.environ.get("SIGNAL", "SIGKILL")  # HANG: it does nothing any more.
+SIGNAL = os.environ.get("SIGNAL", "SIGKILL")  # HANG: it does nothing any more. EXIT.
 FILE = Path(sys.argv[2]) / f"{FIRST}-{os.getpid()}.jsonl"
 
 
@@ -77,6 +78,8 @@ def die_at(step: int, place: str) -> None:
     if not JOINS and KILLS.get(str(FIRST)) == [step, place]:
         while SIGNAL == "HANG":
             time.sleep(1)
+        if SIGNAL == "EXIT":
+            sys.exit(0)
         os.kill(os.getpid(), signal.Signals[SIGNAL])
 
 

@@ -33,6 +33,12 @@ def test_the_others_go_on_without_a_killed_rank(elastic: Elastic, victim: int, p
     check_others_go_on(elastic, victim, place)
 
 
+def test_the_others_go_on_without_a_rank_that_has_ended_well_in_the_middle(
+    elastic: Elastic,
+) -> None:
+    elastic("steps", 3, {1: (7, "forward")}, "--min-np", "2", SIGNAL="EXIT").check(0, 2)
+
+
 @pytest.mark.parametrize(("victim", "place"), [(0, "between"), (1, "backward"), (1, "step")])
 def test_the_others_go_on_with_torch(elastic_torch: Elastic, victim: int, place: str) -> None:
     check_others_go_on(elastic_torch, victim, place)

@@ -122,6 +122,7 @@ class Decider {
   void hear_joiner(const Ready& ready);
   void hear_of_loss(const Ready& ready);
   void judge();
+  void go_on_without_the_ended();
   void fence(const MemberUuid& member, const std::string& why);
   void fence_late();
   void finish();
@@ -374,7 +375,7 @@ void Decider::hear_of_loss(const Ready& ready) {
 void Decider::judge() {
   state_.judge_at = Time::never();
   const std::vector<Charge> charges = charges_of(state_);
-  if (charges.empty()) return;
+  if (charges.empty()) return go_on_without_the_ended();
   const std::set<MemberUuid> guilty = find_guilty(state_, charges);
   const size_t left = state_.members.size() - guilty.size();
   const std::string why = state_.members[charges.front().by].how + ", and both live";
@@ -388,6 +389,14 @@ void Decider::judge() {
     wait_for_replacement(why);
   }
   change(why, /*at_once=*/true);
+}
+
+/// One that has ended well may still be needed by others, which have left the epoch then.
+void Decider::go_on_without_the_ended() {
+  const auto member =
+      std::ranges::find_if(state_.members, [](const Member& one) { return one.lost.has_value(); });
+  if (member == state_.members.end() || state_.changing()) return;
+  change(member->how + ", which has ended", /*at_once=*/true);
 }
 
 void Decider::on(const Tick& /*tick*/) {

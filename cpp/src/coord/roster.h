@@ -37,8 +37,9 @@
 //
 // With fewer than the least number of members a job stops. One that may grow is *paused* instead:
 // its epoch goes on changing until enough joiners wait. A member that ends well has done its work.
-// It does not change the epoch, it counts for the least number, and nobody joins from then on. A job
-// whose epoch was changed as often as it may be stops, too.
+// It does not change the epoch, unless others still need it and say so; it counts for the least
+// number, and nobody joins from then on. A job whose epoch was changed as often as it may be stops,
+// too.
 //
 // Another coordinator may go on with a job, from the epoch that has begun last. If some member was
 // told of a newer one, nobody knows who waits for it: then it changes once more.

@@ -255,6 +255,42 @@ TEST(Roster, NobodyIsFencedWhereTooFewWouldBeLeft) {
   EXPECT_EQ(roster.ready(1, 1), "commit 1:01;");
 }
 
+TEST(Roster, AMemberThatHasEndedWellIsMissedByThoseThatNeedIt) {
+  Told roster(3, {.least = 2, .testimony = seconds(2)});
+  EXPECT_EQ(roster.done(1), "") << "others may be about to end, too";
+  EXPECT_EQ(roster.lost(0, 1), "");
+  EXPECT_EQ(roster.lost(2, 1), "");
+  EXPECT_EQ(roster.wait(seconds(2)), "prepare 1;");
+  EXPECT_EQ(roster.ready(0, 1), "");
+  EXPECT_EQ(roster.ready(2, 1), "commit 1:02;");
+}
+
+TEST(Roster, WhoIsFencedMayBeReplacedBeforeTheOthersGoOn) {
+  Options options{.least = 1, .most = 3, .testimony = seconds(2)};
+  options.policy.replace = [](const Loss& loss) -> Wait { return {seconds(30), loss.how}; };
+  Told roster(3, options);
+  EXPECT_EQ(roster.lost(2, 0), "");
+  EXPECT_EQ(roster.wait(seconds(2)), "fence 0;rank 2 has lost rank 0, and both live;prepare 1;");
+  EXPECT_EQ(roster.ready(1, 1), "");
+  EXPECT_EQ(roster.ready(2, 1), "") << "a replacement is waited for";
+}
+
+/// Of a member that has done one step, and one that has joined, and has so many `steps`.
+std::string after_the_old_member_was_lost(uint64_t steps) {
+  Told roster(1, {.least = 1, .most = 2}, 2);
+  EXPECT_EQ(roster.started(1, 5), "start 1;");
+  EXPECT_EQ(roster.ready(5, 0), "plan 1;");
+  EXPECT_EQ(roster.ready(5, 1), "");
+  EXPECT_EQ(roster.ready(0, 1, 1), "commit 1:05;");
+  EXPECT_THAT(roster.killed(0), ::testing::StartsWith("prepare 2;"));
+  return roster.ready(5, 2, steps);
+}
+
+TEST(Roster, AJoinerThatNeverGotTheStateDoesNotGoOnAloneAfterTheFirstStep) {
+  EXPECT_THAT(after_the_old_member_was_lost(0), ::testing::HasSubstr("stop;"));
+  EXPECT_THAT(after_the_old_member_was_lost(1), ::testing::HasSubstr("commit 2:5;"));
+}
+
 TEST(Roster, DropsWhatIsOfNoMember) {
   Told roster(2, {.least = 1});
   EXPECT_EQ(roster.killed(7), "");
