@@ -64,7 +64,11 @@ void AgentCourse::on(const Subject& about, const Signal& signal, Time /*now*/) {
     silence_.hear_signal(signal.number);
     return order(SendSignal{std::nullopt, signal.number});
   }
-  if (const auto rank = find(about)) order(SendSignal{rank, signal.number});
+  const auto rank = find(about);
+  if (!rank) return;
+  // What a shell in its place has started would go on.
+  if (signal.number == SIGKILL) return order(KillRank{*rank});
+  order(SendSignal{rank, signal.number});
 }
 
 void AgentCourse::on(const Subject& /*about*/, const Look& /*look*/, Time /*now*/) {

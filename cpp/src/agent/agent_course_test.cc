@@ -99,6 +99,15 @@ TEST_F(AgentCourseTest, ANewEpochTellsItsMembersAndEndsWhoIsNone) {
   EXPECT_TRUE(course_.is_fenced(0));
 }
 
+TEST_F(AgentCourseTest, AMemberIsKilledWithAllThatIsBelowIt) {
+  (void)hear(to_all(0, members({0, 1})));
+  Message one = to_all(0, Signal{.number = SIGKILL});
+  one.about = rank(1);
+  EXPECT_EQ(hear(one), "kill 1;") << "a shell may be in its place";
+  one.body = Signal{.number = SIGTERM};
+  EXPECT_EQ(hear(one), "signal 15;");
+}
+
 TEST_F(AgentCourseTest, WhatIsOfAnOlderEpochOrAnotherJobIsDropped) {
   (void)hear(to_all(1, members({0, 1})));
   EXPECT_EQ(hear(to_all(0, Signal{.number = SIGKILL})), "dropped");
