@@ -287,6 +287,14 @@ def test_a_job_that_has_ended_is_not_begun_anew(start: Start) -> None:
     assert len(job.facts()) == 2
 
 
+def test_two_agents_of_one_name_are_told_so_before_a_job_has_begun(start: Start) -> None:
+    job = start()
+    job.coordinator(0).says("leads in term", job.logs)
+    job.agent("a")
+    twice = job.agent("a", "--patience", "30")
+    twice.says("another agent is called a, too: give one of them another --host", job.logs)
+
+
 def test_strangers_do_not_disturb_a_job(start: Start) -> None:
     job = start()
     coordinator = job.coordinator(0)

@@ -26,8 +26,15 @@ class Gathering {
     const std::string& name = dialled.hello.host;
     const auto known =
         std::ranges::find(seen_, name, [](const Seen& one) { return one.host.name; });
+    const int32_t pid = dialled.hello.pid;
+    if (known != seen_.end() && known->pid != pid) {
+      return reception_.refuse(std::move(dialled),
+                               {Code::kUnavailable, "another agent is called " + name +
+                                                        ", too: give one of them another --host"});
+    }
     Seen& one = known == seen_.end() ? seen_.emplace_back() : *known;
-    one = {.host = {.name = name, .slots = dialled.hello.slots}, .last = monotonic_now()};
+    one = {
+        .host = {.name = name, .slots = dialled.hello.slots}, .pid = pid, .last = monotonic_now()};
     reception_.refuse(std::move(dialled), {Code::kUnavailable, describe()});
   }
   /// Those of which nothing is seen any more do not count.
@@ -52,6 +59,7 @@ class Gathering {
  private:
   struct Seen {
     launch::HostSlots host;
+    int32_t pid = 0;  ///< Of the agent.
     Time last{};
   };
   [[nodiscard]] int offered() const {
