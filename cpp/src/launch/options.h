@@ -15,6 +15,8 @@ namespace corro::launch {
 
 /// Unless --elastic-timeout says otherwise.
 inline constexpr Duration kElasticTimeout = std::chrono::minutes(10);
+/// CORRO_TIMEOUT of the ranks of elastic jobs, where it is not set. As torch's.
+inline constexpr Duration kElasticDeadline = std::chrono::minutes(30);
 
 enum class Bind : uint8_t { kAuto, kNone, kCore };
 

@@ -251,6 +251,18 @@ std::string describe_binding(const Binding& binding) {
   return binding.ranks.empty() ? fmt::format("none, {}", binding.reason) : binding.reason;
 }
 
+/// In an elastic job a rank that others wait for is the launcher's matter, where --hang-timeout says
+/// so: the others do not give up before.
+void set_elastic_timeouts(const RunOptions& options, Variables& environment) {
+  const auto seconds = [](Duration span) {
+    return fmt::format("{:g}", std::chrono::duration<double>(span).count());
+  };
+  if (options.elastic_timeout)
+    environment["CORRO_ELASTIC_TIMEOUT"] = seconds(*options.elastic_timeout);
+  const Duration hang = options.hang_timeout.value_or(Duration::zero());
+  environment.try_emplace("CORRO_TIMEOUT", seconds(std::max(kElasticDeadline, 2 * hang)));
+}
+
 }  // namespace
 
 Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs) {
@@ -262,10 +274,7 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
                resolve_command(options, inputs.environment, inputs.own_directory, inputs.files));
   plan.inherited = inputs.environment;
   CORRO_ASSIGN(plan.base, apply_env_options(inputs.environment, options.env));
-  if (options.elastic_timeout) {
-    const std::chrono::duration<double> seconds = *options.elastic_timeout;
-    plan.base["CORRO_ELASTIC_TIMEOUT"] = fmt::format("{:g}", seconds.count());
-  }
+  if (options.elastic()) set_elastic_timeouts(options, plan.base);
   plan.resumed = inputs.record != nullptr;
   plan.dialled = plan.resumed || !inputs.dialled.empty();
   std::optional<NamedHosts> named;

@@ -495,6 +495,17 @@ TEST(MakePlan, TakesOptionsOfElasticJobsInThoseAlone) {
   const auto plan = make_plan(options, inputs());
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->base.at("CORRO_ELASTIC_TIMEOUT"), "1.5") << "ranks wait no longer";
+  EXPECT_EQ(plan->base.at("CORRO_TIMEOUT"), "1800") << "who evaluates for minutes does no wrong";
+}
+
+TEST(MakePlan, RanksOfElasticJobsWaitLongerThanTheLauncherForOneThatHangs) {
+  RunOptions options = run({"train.py"}, 2);
+  options.least = 1;
+  options.hang_timeout = std::chrono::hours(1);
+  EXPECT_EQ(make_plan(options, inputs())->base.at("CORRO_TIMEOUT"), "7200");
+  options.env = {"CORRO_TIMEOUT=5"};
+  EXPECT_EQ(make_plan(options, inputs())->base.at("CORRO_TIMEOUT"), "5") << "the user's";
+  EXPECT_FALSE(make_plan(run({"train.py"}, 2), inputs())->base.contains("CORRO_TIMEOUT"));
 }
 
 RunOptions run_on(const std::string& hosts, std::optional<int> ranks = {}) {
