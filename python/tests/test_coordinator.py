@@ -289,8 +289,9 @@ def test_a_job_that_has_ended_is_not_begun_anew(start: Start) -> None:
 
 def test_two_agents_of_one_name_are_told_so_before_a_job_has_begun(start: Start) -> None:
     job = start()
-    job.coordinator(0).says("leads in term", job.logs)
+    coordinator = job.coordinator(0)
     job.agent("a")
+    coordinator.says("1 of 2 slots", job.logs)
     twice = job.agent("a", "--patience", "30")
     twice.says("another agent is called a, too: give one of them another --host", job.logs)
 
