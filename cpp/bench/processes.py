@@ -47,18 +47,18 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def wait_until(true: Callable[[], bool], seconds: float) -> None:
+def wait_until(true: Callable[[], bool], seconds: float, pause: float = 0.02) -> None:
+    """Looks again after each pause, in seconds; raises TimeoutError at the end of its time."""
     end = time.monotonic() + seconds
     while not true():
         if time.monotonic() > end:
             raise TimeoutError
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 def says(log: Path, text: str) -> None:
     """Waits until a log has it."""
-    end = time.monotonic() + PATIENCE
-    while text not in log.read_text():
-        if time.monotonic() > end:
-            sys.exit(f"recover: no {text!r} in {log.name}\n{log.read_text()}")
-        time.sleep(0.002)
+    try:
+        wait_until(lambda: text in log.read_text(), PATIENCE, pause=0.002)
+    except TimeoutError:
+        sys.exit(f"recover: no {text!r} in {log.name}\n{log.read_text()}")
