@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from corro.elastic import Failure, Growth, Loss, serve_policy
+from corro.elastic import Cut, Failure, Growth, Loss, Side, serve_policy
 
 
 @pytest.fixture
@@ -27,6 +27,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 LOSS = {"about": "loss", "cause": "rank 1 was killed", "left": 2, "size": 3, "least": 1}
 GROWTH = {"about": "growth", "size": 2, "coming": 1, "most": 3}
 FAILURE = {"about": "failure", "host": "node7", "failures": 2}
+SIDES = [{"host": "a", "ranks": 1, "accusers": 2}, {"host": "b", "ranks": 4, "accusers": 1}]
+CUT = {"about": "cut", "cause": "rank 1 has lost rank 0", "sides": SIDES}
 
 
 def test_each_question_goes_to_its_function(asked: Any) -> None:
@@ -45,5 +47,16 @@ def test_each_question_goes_to_its_function(asked: Any) -> None:
     assert answers == [{}, {"wait": 2.5, "why": None}, {"wait": 60, "why": "a spot host"}]
 
 
+def test_a_policy_names_the_side_that_goes(asked: Any) -> None:
+    heard: list[Cut] = []
+
+    def cut(asked: Cut) -> tuple[int, str]:
+        heard.append(asked)
+        return 1, "the far one"
+
+    assert asked([CUT], cut=cut) == [{"fence": 1, "why": "the far one"}]
+    assert heard == [Cut("rank 1 has lost rank 0", [Side("a", 1, 2), Side("b", 4, 1)])]
+
+
 def test_what_has_no_function_is_left_to_the_options(asked: Any) -> None:
-    assert asked([LOSS, GROWTH, FAILURE]) == [{}, {}, {}]
+    assert asked([LOSS, GROWTH, FAILURE, CUT]) == [{}, {}, {}, {}]

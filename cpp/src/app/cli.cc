@@ -194,7 +194,7 @@ void describe_job(CLI::App& run, Raw& raw) {
                  "Elastic: after a loss wait so long for a replacement; default: go on at once")
       ->type_name("TIME");
   run.add_option("--policy", raw.run.policy,
-                 "Elastic: a command that is asked how long to wait; lines of JSON")
+                 "Elastic: a command that is asked how long to wait, and who goes; lines of JSON")
       ->type_name("CMD");
   run.add_option("--hang-timeout", raw.hang_timeout,
                  "Elastic: go on without a rank that others have waited for so long")

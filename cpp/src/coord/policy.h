@@ -1,10 +1,12 @@
-// Policy: how long a job waits, and for what, when its members change. The roster asks it; who takes
-// part, and with which rank, is the roster's own to decide.
+// Policy: how long a job waits, and for what, when its members change; and who goes where two sides
+// do not reach each other. The roster asks it; whether a side may go, and with which rank the others
+// take part, is the roster's own to decide.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -29,6 +31,21 @@ struct Failure {
   int failures = 0;  ///< In a row, with this one.
 };
 
+/// Members live, and do not reach each other.
+struct Cut {
+  struct Side {
+    size_t host = 0;              ///< Its members are all on this one.
+    std::vector<size_t> members;  ///< Places among those that are left, in the order of ranks.
+    size_t accusers = 0;          ///< Members that have lost one of these.
+  };
+  std::string how;          ///< For people: "rank 1 has lost rank 0".
+  std::vector<Side> sides;  ///< Two or more, by their first members.
+};
+
+struct Verdict {
+  size_t side = 0;       ///< That has to go.
+  std::string why = {};  ///< For people; "": there is nothing to say.
+};
 struct Wait {
   Duration span{};
   std::string why = {};  ///< For people; "": there is nothing to say.
@@ -42,6 +59,8 @@ struct Policy {
   std::function<Wait(const Growth&)> gather;
   /// Until another process is started in the slot.
   std::function<Wait(const Failure&)> quarantine;
+  /// Which side of a cut link goes.
+  std::function<Verdict(const Cut&)> fence;
 };
 
 struct PolicyOptions {
@@ -51,7 +70,9 @@ struct PolicyOptions {
   Duration most_back_off = std::chrono::minutes(5);
 };
 
-/// The same wait after each loss and for each growth; of a slot none after its first failure.
+/// The same wait after each loss and for each growth; of a slot none after its first failure. Of two
+/// sides the one goes that more members have lost, else the smaller one, else the one of the later
+/// ranks.
 [[nodiscard]] Policy standard_policy(const PolicyOptions& options);
 
 }  // namespace corro::coord

@@ -7,8 +7,12 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
+
 namespace corro::coord {
 namespace {
+
+constexpr const char* kNoSlot = "its slot is taken away";
 
 std::string count(size_t number, const char* of) {
   return fmt::format("{} {}{}", number, of, number == 1 ? "" : "s");
@@ -62,28 +66,17 @@ std::vector<size_t> side_of(const State& state, const Charge& charge, size_t one
   return side;
 }
 
-/// The sides without which no charge is left.
-std::set<MemberUuid> find_guilty(const State& state, std::vector<Charge> charges) {
-  std::set<MemberUuid> guilty;
-  while (!charges.empty()) {
-    std::map<std::vector<size_t>, size_t> accusers;  // By side.
-    for (const Charge& charge : charges) {
-      ++accusers[side_of(state, charge, charge.against)];
-      accusers.try_emplace(side_of(state, charge, charge.by));
-    }
-    const auto worst = std::ranges::max_element(accusers, [](const auto& a, const auto& b) {
-      if (a.second != b.second) return a.second < b.second;
-      if (a.first.size() != b.first.size()) return a.first.size() > b.first.size();
-      return a.first.front() < b.first.front();
-    });
-    const std::vector<size_t> side = worst->first;
-    for (const size_t member : side) guilty.insert(state.members[member].uuid);
-    std::erase_if(charges, [&](const Charge& charge) {
-      return std::ranges::find(side, charge.by) != side.end() ||
-             std::ranges::find(side, charge.against) != side.end();
-    });
+Cut cut_of(const State& state, const std::vector<Charge>& charges) {
+  std::map<std::vector<size_t>, size_t> accusers;  // By side.
+  for (const Charge& charge : charges) {
+    ++accusers[side_of(state, charge, charge.against)];
+    accusers.try_emplace(side_of(state, charge, charge.by));
   }
-  return guilty;
+  Cut cut{.how = state.members[charges.front().by].how, .sides = {}};
+  for (const auto& [members, number] : accusers)
+    cut.sides.push_back(
+        {.host = host_of(state, members.front()), .members = members, .accusers = number});
+  return cut;
 }
 
 class Decider {
@@ -101,7 +94,10 @@ class Decider {
   void on(const Tick& tick);
   /// What an event leads to beyond itself.
   void follow_up();
-  [[nodiscard]] Decision take() { return {std::move(state_), std::move(actions_)}; }
+  [[nodiscard]] Decision take() {
+    actions_.insert(actions_.end(), told_.begin(), told_.end());
+    return {std::move(state_), std::move(actions_)};
+  }
 
  private:
   [[nodiscard]] bool may_grow() const;
@@ -114,11 +110,12 @@ class Decider {
   [[nodiscard]] bool has_state(bool without_leavers) const;
   [[nodiscard]] size_t going_on() const;
   [[nodiscard]] size_t waiting() const;
+  std::set<MemberUuid> find_guilty(std::vector<Charge> charges);
   bool lose_joiner(const MemberUuid& uuid);
   void lose_member(const Ended& ended);
   void wait_for_replacement(const std::string& how);
   void note_end(size_t slot, bool well, Time since);
-  Time after(const Wait& wait);
+  Time after(const Wait& wait, std::optional<size_t> host = std::nullopt);
   void hear_joiner(const Ready& ready);
   void hear_of_loss(const Ready& ready);
   void judge();
@@ -142,6 +139,7 @@ class Decider {
   State state_;
   const Options& options_;
   std::vector<Action> actions_;
+  std::vector<Tell> told_;  ///< What the policy has said comes after what it is about.
 };
 
 // -- who ends -------------------------------------------------------------------------------------
@@ -193,11 +191,12 @@ void Decider::note_end(size_t number, bool well, Time since) {
   if (well || now_ - since >= options_.proof) slot.failures = 0;
   if (well) return;
   ++slot.failures;
-  slot.free_at = after(options_.policy.quarantine({.host = slot.host, .failures = slot.failures}));
+  const Failure failure{.host = slot.host, .failures = slot.failures};
+  slot.free_at = after(options_.policy.quarantine(failure), slot.host);
 }
 
-Time Decider::after(const Wait& wait) {
-  if (!wait.why.empty()) actions_.emplace_back(Tell{.why = wait.why});
+Time Decider::after(const Wait& wait, std::optional<size_t> host) {
+  if (!wait.why.empty()) told_.push_back({.why = wait.why, .host = host});
   return now_ + wait.span;
 }
 
@@ -262,7 +261,7 @@ bool Decider::waits_for_more(size_t members) const {
 }
 
 bool Decider::has_to_leave(const Member& member) const {
-  return member.leaves || !state_.slots[member.slot].usable;
+  return member.leaves.has_value() || !state_.slots[member.slot].usable;
 }
 
 /// Whether the next epoch is the last one: members were asked to end, and are needed.
@@ -270,7 +269,8 @@ bool Decider::is_last() const {
   if (state_.last) return true;
   const auto goes = [this](const Member& member) { return has_to_leave(member); };
   const auto leaving = static_cast<size_t>(std::ranges::count_if(state_.members, goes));
-  return std::ranges::any_of(state_.members, &Member::leaves) &&
+  const auto is_asked = [](const Member& member) { return member.leaves.has_value(); };
+  return std::ranges::any_of(state_.members, is_asked) &&
          !goes_on_with(state_.members.size() - leaving);
 }
 
@@ -306,7 +306,7 @@ void Decider::on(const Leaving& leaving) {
   if (lose_joiner(leaving.member)) return fence(leaving.member, leaving.how);
   const auto member = std::ranges::find(state_.members, leaving.member, &Member::uuid);
   if (member == state_.members.end()) return;
-  member->leaves = true;
+  member->leaves = leaving.how;
   if (state_.changing()) return commit_if_ready();
   if (!state_.last && is_last()) change(leaving.how, /*at_once=*/false);
 }
@@ -329,7 +329,7 @@ void Decider::on(const Offered& offered) {
   slot.usable = offered.usable;
   if (slot.usable) return;
   const MemberUuid occupant = slot.occupant;
-  if (slot.occupied && lose_joiner(occupant)) fence(occupant, "its slot is taken away");
+  if (slot.occupied && lose_joiner(occupant)) fence(occupant, kNoSlot);
 }
 
 // -- from one epoch to the next -------------------------------------------------------------------
@@ -370,13 +370,12 @@ void Decider::hear_of_loss(const Ready& ready) {
   state_.judge_at = std::min(state_.judge_at, now_ + options_.testimony);
 }
 
-/// Members that live have lost each other. Of two hosts the one goes that more have lost, else the
-/// smaller one; of two members on one host the later one.
+/// Members that live have lost each other: a host of two goes, or one of two members on a host.
 void Decider::judge() {
   state_.judge_at = Time::never();
   const std::vector<Charge> charges = charges_of(state_);
   if (charges.empty()) return go_on_without_the_ended();
-  const std::set<MemberUuid> guilty = find_guilty(state_, charges);
+  const std::set<MemberUuid> guilty = find_guilty(charges);
   const size_t left = state_.members.size() - guilty.size();
   const std::string why = state_.members[charges.front().by].how + ", and both live";
   if (goes_on_with(left)) {
@@ -389,6 +388,25 @@ void Decider::judge() {
     wait_for_replacement(why);
   }
   change(why, /*at_once=*/true);
+}
+
+/// The sides without which no charge is left.
+std::set<MemberUuid> Decider::find_guilty(std::vector<Charge> charges) {
+  std::set<MemberUuid> guilty;
+  while (!charges.empty()) {
+    const Cut cut = cut_of(state_, charges);
+    const Verdict verdict = options_.policy.fence(cut);
+    CORRO_CHECK(verdict.side < cut.sides.size(), verdict.side);
+    const std::vector<size_t>& side = cut.sides[verdict.side].members;
+    if (!verdict.why.empty())
+      told_.push_back({.why = verdict.why, .host = cut.sides[verdict.side].host});
+    for (const size_t member : side) guilty.insert(state_.members[member].uuid);
+    std::erase_if(charges, [&](const Charge& charge) {
+      return std::ranges::find(side, charge.by) != side.end() ||
+             std::ranges::find(side, charge.against) != side.end();
+    });
+  }
+  return guilty;
 }
 
 /// One that has ended well may still be needed by others, which have left the epoch then.
@@ -478,8 +496,7 @@ void Decider::let_go() {
   if (going_on() == state_.members.size()) return;
   std::erase_if(state_.members, [this](const Member& member) {
     const bool goes = has_to_leave(member);
-    const char* why = member.leaves ? "it was asked to end" : "its slot is taken away";
-    if (goes) fence(member.uuid, why);
+    if (goes) fence(member.uuid, member.leaves.value_or(kNoSlot));
     return goes;
   });
 }
@@ -534,9 +551,11 @@ void Decider::take_in() {
   if (!takes_joiners(state_) || state_.members.empty() || state_.done > 0 || state_.last) return;
   const size_t leaving = state_.members.size() - staying();
   if (!state_.changing() && leaving > 0 && goes_on_with(staying())) {
-    return change(
-        fmt::format("{} {} to leave", count(leaving, "rank"), leaving == 1 ? "has" : "have"),
-        /*at_once=*/false);
+    const auto first = std::ranges::find_if(
+        state_.members, [this](const Member& member) { return has_to_leave(member); });
+    return change(fmt::format("{} {} to leave: {}", count(leaving, "rank"),
+                              leaving == 1 ? "has" : "have", first->leaves.value_or(kNoSlot)),
+                  /*at_once=*/false);
   }
   const size_t news = waiting();
   const bool all_wait = std::ranges::all_of(state_.joiners, &Joiner::waits);

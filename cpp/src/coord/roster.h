@@ -11,7 +11,7 @@
 //
 // A member that has lost another one leaves unasked, and says whom. In a moment it is known that this
 // one has ended. Else both live, and the link between them is cut: the roster *judges*, and fences
-// the smaller side.
+// the side that the policy names: the smaller one, if it is the standard policy.
 //
 // A member that ends while the epoch changes starts the change once more, under the next number.
 // So nobody waits for it, and no two epochs have one number. A member that is not ready in time, or
@@ -91,7 +91,7 @@ struct Member {
   Time since{};                                   ///< It is one.
   bool is_new = false;                            ///< Nobody knows yet that it has the state.
   bool ready = false;                             ///< For the epoch that is prepared.
-  bool leaves = false;                            ///< It was asked to end.
+  std::optional<std::string> leaves = {};         ///< It was asked to end: for people.
   uint64_t steps = 0;                             ///< That it has applied, when it was ready last.
   std::optional<MemberUuid> lost = std::nullopt;  ///< Whom it has lost: it has left the epoch.
   std::string how = {};                           ///< For people: "rank 1 has lost rank 0".
@@ -212,6 +212,7 @@ struct Stop {
 /// The policy has said something.
 struct Tell {
   std::string why;
+  std::optional<size_t> host = std::nullopt;  ///< Of the slot that it is about.
 };
 using Action = std::variant<Prepare, Commit, Fence, Start, Stop, Tell>;
 

@@ -1,5 +1,6 @@
 #include "coord/roster.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +94,7 @@ class Told {
       return "start " + std::to_string(start.slot);
     }
     std::string operator()(const Stop& /*stop*/) const { return "stop"; }
-    std::string operator()(const Tell& tell) const { return tell.why; }
+    std::string operator()(const Tell& tell) const { return "'" + tell.why + "'"; }
   };
 
   Options options_;
@@ -247,6 +248,21 @@ TEST(Roster, OfTwoHostsThatHaveLostEachOtherTheSmallerOneIsFenced) {
   EXPECT_EQ(roster.wait(seconds(2)), "fence 0;fence 1;prepare 1;");
 }
 
+TEST(Roster, OfTwoHostsThatHaveLostEachOtherTheOneGoesThatThePolicyNames) {
+  Options options{.least = 1, .testimony = seconds(2)};
+  options.policy.fence = [](const Cut& cut) -> Verdict {
+    EXPECT_EQ(cut.how, "rank 1 has lost rank 3");
+    EXPECT_EQ(cut.sides.at(0).members, (std::vector<size_t>{0, 1}));
+    EXPECT_EQ(cut.sides.at(1).members, (std::vector<size_t>{2, 3, 4}));
+    EXPECT_EQ(cut.sides.at(1).accusers, 1U);
+    return {1, "the far one"};
+  };
+  Told roster(5, options);
+  for (const size_t slot : {0U, 1U}) EXPECT_EQ(roster.hear(Offered{.slot = slot, .host = 7}), "");
+  EXPECT_EQ(roster.lost(1, 3), "");
+  EXPECT_EQ(roster.wait(seconds(2)), "fence 2;fence 3;fence 4;prepare 1;'the far one';");
+}
+
 TEST(Roster, NobodyIsFencedWhereTooFewWouldBeLeft) {
   Told roster(2, {.least = 2, .testimony = seconds(2)});
   EXPECT_EQ(roster.lost(0, 1), "");
@@ -270,7 +286,7 @@ TEST(Roster, WhoIsFencedMayBeReplacedBeforeTheOthersGoOn) {
   options.policy.replace = [](const Loss& loss) -> Wait { return {seconds(30), loss.how}; };
   Told roster(3, options);
   EXPECT_EQ(roster.lost(2, 0), "");
-  EXPECT_EQ(roster.wait(seconds(2)), "fence 0;rank 2 has lost rank 0, and both live;prepare 1;");
+  EXPECT_EQ(roster.wait(seconds(2)), "fence 0;prepare 1;'rank 2 has lost rank 0, and both live';");
   EXPECT_EQ(roster.ready(1, 1), "");
   EXPECT_EQ(roster.ready(2, 1), "") << "a replacement is waited for";
 }
@@ -330,12 +346,12 @@ TEST(Roster, JoinersThatAreStartedTogetherAreTakenInTogether) {
   Told roster(1, {.least = 1, .most = 4, .policy = standard_policy({.gather = seconds(1)})}, 4);
   EXPECT_EQ(roster.wait(seconds(0)), "start 1;start 2;start 3;");
   for (const size_t slot : {1U, 2U, 3U}) (void)roster.started(slot, static_cast<int>(slot));
-  EXPECT_EQ(roster.ready(1, 0), "");
+  EXPECT_EQ(roster.ready(1, 0), "'3 ranks may join together within 1 s';");
   EXPECT_EQ(roster.ready(3, 0), "");
   EXPECT_EQ(roster.wake(), roster.now + seconds(1));
   EXPECT_EQ(roster.wait(seconds(1)), "plan 1;") << "not longer than that";
   EXPECT_EQ(roster.wake(), roster.now + seconds(300));
-  EXPECT_EQ(roster.ready(2, 1), "") << "it comes with the next epoch";
+  EXPECT_THAT(roster.ready(2, 1), testing::StartsWith("'")) << "it comes with the next epoch";
   for (const int member : {1, 3}) EXPECT_EQ(roster.ready(member, 1), "");
   EXPECT_EQ(roster.ready(0, 1), "commit 1:013;plan 2;");
 }
@@ -378,10 +394,12 @@ TEST(Roster, APlaceThatFailsWaitsLongerEachTime) {
   EXPECT_EQ(roster.wait(seconds(0)), "start 1;");
   (void)roster.started(1, 10);
   EXPECT_EQ(roster.killed(10), "start 1;") << "once can be chance";
-  int process = 11;
+  int failures = 2;
   for (const int pause : {1, 2, 4, 5, 5}) {
-    (void)roster.started(1, process);
-    EXPECT_EQ(roster.killed(process++), "");
+    (void)roster.started(1, 9 + failures);
+    const std::string why = fmt::format(
+        "'{} failures in a row: nothing is started in this slot for {} s';", failures, pause);
+    EXPECT_EQ(roster.killed(9 + failures++), why);
     EXPECT_EQ(roster.wake(), roster.now + seconds(pause));
     EXPECT_EQ(roster.wait(seconds(pause)), "start 1;");
   }
@@ -414,7 +432,7 @@ TEST(Roster, WaitsForJoinersWhereTooFewAreLeft) {
 
 TEST(Roster, WaitsAWhileForAReplacement) {
   Told roster(3, {.least = 1, .most = 3, .policy = standard_policy({.replacement = seconds(10)})});
-  EXPECT_EQ(roster.killed(2), "prepare 1;start 2;");
+  EXPECT_EQ(roster.killed(2), "prepare 1;start 2;'others may come in their place for 10 s';");
   for (const int member : {0, 1}) EXPECT_EQ(roster.ready(member, 1), "");
   (void)roster.started(2, 7);
   EXPECT_EQ(roster.wait(seconds(9)), "");
@@ -450,13 +468,13 @@ TEST(Roster, AsksThePolicyHowLongToWaitAndTellsWhy) {
   };
   Told roster(3, {.least = 1, .most = 4, .policy = policy}, 4);
   EXPECT_EQ(roster.hear(Tick{}), "start 3;");
-  EXPECT_EQ(roster.killed(2), "slot of host 0;killed: a spare one comes;prepare 1;");
+  EXPECT_EQ(roster.killed(2), "prepare 1;'slot of host 0';'killed: a spare one comes';");
   EXPECT_EQ(roster.wait(seconds(1)), "start 2;") << "after the quarantine";
   for (const int member : {0, 1}) EXPECT_EQ(roster.ready(member, 1), "");
   EXPECT_EQ(roster.wait(seconds(1)), "commit 1:01;");
   (void)roster.started(2, 6);
   (void)roster.started(3, 7);
-  EXPECT_EQ(roster.ready(7, 0), "all;");
+  EXPECT_EQ(roster.ready(7, 0), "'all';");
   EXPECT_EQ(roster.wait(seconds(19)), "");
   EXPECT_EQ(roster.wait(seconds(1)), "plan 2;");
 }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,32 +16,51 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Duration kPatience = std::chrono::seconds(1);
+/// Agents take a launcher for dead that says nothing for 10 s.
+constexpr Duration kMostTaken = std::chrono::seconds(3);
 constexpr double kMostSeconds = 24 * 3600.0;
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Result<coord::Wait> read_answer(const std::string& line, const coord::Wait& otherwise) {
-  const Json answer = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const auto nonsense = [&line] {
-    constexpr const char* kLike = R"({"wait": 5, "why": "..."})";
+/// Null if there is none.
+Json member_of(const Json& answer, const char* name) {
+  const auto found = answer.find(name);
+  return found == answer.end() ? Json() : *found;
+}
+
+std::optional<coord::Wait> read_wait(const Json& answer, const coord::Wait& otherwise) {
+  const Json seconds = member_of(answer, "wait");
+  if (seconds.is_null()) return otherwise;
+  if (!seconds.is_number()) return std::nullopt;
+  const double count = seconds.get<double>();
+  if (!(count >= 0 && count <= kMostSeconds)) return std::nullopt;
+  return coord::Wait{
+      .span = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(count)),
+      .why = fmt::format("{:g} s, as --policy says", count)};
+}
+
+std::optional<coord::Verdict> read_verdict(const Json& answer, const coord::Verdict& otherwise,
+                                           size_t sides) {
+  const Json side = member_of(answer, "fence");
+  if (side.is_null()) return otherwise;
+  if (!side.is_number_unsigned() || side.get<uint64_t>() >= sides) return std::nullopt;
+  return coord::Verdict{.side = side.get<size_t>(), .why = "it goes, as --policy says"};
+}
+
+/// `read`: takes the rest of it; none if that makes no sense. `like`: what does.
+template <typename Answer, typename Read>
+Result<Answer> read_answer(const std::string& line, const Read& read, const char* like) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Json why = json.is_object() ? member_of(json, "why") : Json();
+  std::optional<Answer> answer = json.is_object() ? read(json) : std::nullopt;
+  if (!answer || !(why.is_null() || why.is_string())) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("answers {:.200}, which is not like {}", line, kLike));
-  };
-  if (!answer.is_object()) return nonsense();
-  coord::Wait wait = otherwise;
-  if (const auto seconds = answer.find("wait"); seconds != answer.end() && !seconds->is_null()) {
-    if (!seconds->is_number()) return nonsense();
-    const double count = seconds->get<double>();
-    if (!(count >= 0 && count <= kMostSeconds)) return nonsense();
-    wait.span = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(count));
+                  fmt::format("answers {:.200}, which is not like {}", line, like));
   }
-  if (const auto why = answer.find("why"); why != answer.end() && !why->is_null()) {
-    if (!why->is_string()) return nonsense();
-    wait.why = why->get<std::string>();
-  }
-  return wait;
+  if (!why.is_null()) answer->why = why.template get<std::string>();
+  return *answer;
 }
 
 }  // namespace
@@ -52,18 +72,45 @@ Result<std::shared_ptr<PolicyCommand>> PolicyCommand::start(const std::string& c
 }
 
 coord::Wait PolicyCommand::ask(const std::string& question, const coord::Wait& otherwise) {
+  return ask_for(question, otherwise, [&](const std::string& line) {
+    return read_answer<coord::Wait>(
+        line, [&](const Json& json) { return read_wait(json, otherwise); },
+        R"({"wait": 5, "why": "..."})");
+  });
+}
+
+coord::Verdict PolicyCommand::ask(const std::string& question, const coord::Verdict& otherwise,
+                                  size_t sides) {
+  return ask_for(question, otherwise, [&](const std::string& line) {
+    return read_answer<coord::Verdict>(
+        line, [&](const Json& json) { return read_verdict(json, otherwise, sides); },
+        R"({"fence": 0, "why": "..."})");
+  });
+}
+
+template <typename Answer, typename Read>
+Answer PolicyCommand::ask_for(const std::string& question, const Answer& otherwise,
+                              const Read& read) {
   if (!program_) return otherwise;
-  Status trouble;
-  if (const auto line = exchange(question); line.ok()) {
-    const auto wait = read_answer(*line, otherwise);
-    if (wait.ok()) return *wait;
-    trouble = wait.status();
-  } else {
-    trouble = line.status();
-  }
+  const auto line = answer_to(question);
+  const Result<Answer> answer = line.ok() ? read(*line) : line.status();
+  if (answer.ok()) return *answer;
   program_.reset();
-  return {.span = otherwise.span,
-          .why = fmt::format("--policy {}: {}; it is asked no more", command_, trouble.message())};
+  Answer last = otherwise;
+  last.why =
+      fmt::format("--policy {}: {}; it is asked no more", command_, answer.status().message());
+  return last;
+}
+
+/// While nothing is asked the program makes up for what it has taken.
+Result<std::string> PolicyCommand::answer_to(const std::string& question) {
+  const Time asked = monotonic_now();
+  auto line = exchange(question);
+  const Time answered = monotonic_now();
+  taken_ = std::max(Duration::zero(), taken_ - (asked - taken_at_)) + (answered - asked);
+  taken_at_ = answered;
+  if (!line.ok() || taken_ <= kMostTaken) return line;
+  return Status(Code::kDeadlineExceeded, "it has taken more than 3 s for its last answers");
 }
 
 Result<std::string> PolicyCommand::exchange(const std::string& question) {
@@ -88,7 +135,7 @@ Result<std::string> PolicyCommand::exchange(const std::string& question) {
 
 coord::Policy asked_policy(const std::shared_ptr<PolicyCommand>& program,
                            const coord::Policy& otherwise,
-                           std::function<std::string(size_t host)> host_name) {
+                           const std::function<std::string(size_t host)>& host_name) {
   const auto replace = [program, standard = otherwise.replace](const coord::Loss& loss) {
     const Json question = {{"about", "loss"},
                            {"cause", loss.how},
@@ -104,13 +151,22 @@ coord::Policy asked_policy(const std::shared_ptr<PolicyCommand>& program,
                            {"most", growth.most}};
     return program->ask(text_of(question), standard(growth));
   };
-  const auto quarantine = [program, host_name = std::move(host_name),
+  const auto quarantine = [program, host_name,
                            standard = otherwise.quarantine](const coord::Failure& failure) {
     const Json question = {
         {"about", "failure"}, {"host", host_name(failure.host)}, {"failures", failure.failures}};
     return program->ask(text_of(question), standard(failure));
   };
-  return {.replace = replace, .gather = gather, .quarantine = quarantine};
+  const auto fence = [program, host_name, standard = otherwise.fence](const coord::Cut& cut) {
+    Json sides = Json::array();
+    for (const coord::Cut::Side& side : cut.sides)
+      sides.push_back({{"host", host_name(side.host)},
+                       {"ranks", side.members.size()},
+                       {"accusers", side.accusers}});
+    const Json question = {{"about", "cut"}, {"cause", cut.how}, {"sides", sides}};
+    return program->ask(text_of(question), standard(cut), cut.sides.size());
+  };
+  return {.replace = replace, .gather = gather, .quarantine = quarantine, .fence = fence};
 }
 
 }  // namespace corro::launch

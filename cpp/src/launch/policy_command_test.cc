@@ -49,6 +49,29 @@ TEST(PolicyCommand, OneThatMakesNoSenseIsAskedNoMore) {
   }
 }
 
+TEST(PolicyCommand, ATimeWithoutAReasonHasThePolicyForOne) {
+  EXPECT_EQ(ask(R"(read -r line; echo '{"wait": 2}'; sleep 1000)").why, "2 s, as --policy says");
+}
+
+TEST(PolicyCommand, NamesTheSideThatGoes) {
+  const auto program = run("while read -r line; do echo \"$line\"; done");
+  const coord::Verdict standard{.side = 1, .why = "it is smaller"};
+  EXPECT_EQ(program->ask(R"({"fence": 0, "why": "it is far"})", standard, 2).side, 0U);
+  EXPECT_EQ(program->ask(R"({"fence": 0})", standard, 2).why, "it goes, as --policy says");
+  EXPECT_EQ(program->ask("{}", standard, 2).side, 1U);
+  EXPECT_EQ(program->ask("{}", standard, 2).why, "it is smaller");
+  const coord::Verdict nonsense = program->ask(R"({"fence": 2})", standard, 2);
+  EXPECT_EQ(nonsense.side, 1U);
+  EXPECT_THAT(nonsense.why, HasSubstr(R"(answers {"fence": 2}, which is not like {"fence": 0,)"));
+}
+
+TEST(PolicyCommand, ManySlowAnswersHoldUpTheLauncherLikeALateOne) {
+  const auto program = run("while read -r line; do sleep 0.8; echo '{}'; done");
+  for (int answers = 0; answers < 3; ++answers)
+    EXPECT_EQ(program->ask("{}", kStandard).why, "") << answers;
+  EXPECT_THAT(program->ask("{}", kStandard).why, HasSubstr("more than 3 s for its last answers"));
+}
+
 TEST(PolicyCommand, OneThatHasEndedSaysItsLastLine) {
   EXPECT_THAT(ask("read -r line; echo oh >&2; echo no module corro >&2; exit 1").why,
               HasSubstr("it has ended: no module corro;"));
@@ -72,6 +95,13 @@ TEST(AskedPolicy, SaysWhatItIsAbout) {
             "{'about':'growth','size':2,'coming':1,'most':4}");
   EXPECT_EQ(policy.quarantine({.host = 7, .failures = 2}).why,
             "{'about':'failure','host':'node7','failures':2}");
+  const coord::Verdict verdict = policy.fence(
+      {.how = "rank 0 has lost rank 1",
+       .sides = {{.host = 0, .members = {0}}, {.host = 1, .members = {1, 2}, .accusers = 1}}});
+  EXPECT_EQ(verdict.side, 1U) << "as the standard policy says";
+  EXPECT_EQ(verdict.why,
+            "{'about':'cut','cause':'rank 0 has lost rank 1','sides':["
+            "{'host':'node0','ranks':1,'accusers':0},{'host':'node1','ranks':2,'accusers':1}]}");
 }
 
 }  // namespace

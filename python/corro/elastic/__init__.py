@@ -21,19 +21,21 @@ from importlib import import_module
 from typing import Any
 
 from corro.elastic._learning_rate import scale_learning_rate
-from corro.elastic._policy import Failure, Growth, Loss, serve_policy
+from corro.elastic._policy import Cut, Failure, Growth, Loss, Side, serve_policy
 from corro.elastic._run import run
 from corro.elastic._sampler import ElasticSampler
 from corro.elastic._state import State
 from corro.elastic._step import Step
 
 __all__ = [
+    "Cut",
     "ElasticSampler",
     "ElasticStreams",
     "Failure",
     "Growth",
     "Loss",
     "ShardedState",
+    "Side",
     "State",
     "Step",
     "TorchState",

@@ -1,4 +1,4 @@
-"""serve_policy(): a program that says how long an elastic job waits, for `corro run --policy`."""
+"""serve_policy(): says how long an elastic job waits, and who goes, for `corro run --policy`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,29 @@ class Failure(NamedTuple):
     """In a row, with this one."""
 
 
+class Side(NamedTuple):
+    """Ranks of one host that go together."""
+
+    host: str
+    ranks: int
+    """So many."""
+    accusers: int
+    """Ranks that have lost one of them."""
+
+
+class Cut(NamedTuple):
+    """Ranks live, and do not reach each other."""
+
+    cause: str
+    """For people: "rank 1 has lost rank 0"."""
+    sides: list[Side]
+    """Two or more."""
+
+
 Answer = float | tuple[float, str] | None
 """Seconds, and why; None: as long as without a policy."""
+Verdict = int | tuple[int, str] | None
+"""An index of the sides, and why; None: the same as without a policy."""
 
 
 def serve_policy(
@@ -49,6 +70,7 @@ def serve_policy(
     loss: Callable[[Loss], Answer] | None = None,
     growth: Callable[[Growth], Answer] | None = None,
     failure: Callable[[Failure], Answer] | None = None,
+    cut: Callable[[Cut], Verdict] | None = None,
 ) -> None:
     """Answers the launcher's questions until the job is over. Needs no torch, and no init().
 
@@ -59,21 +81,27 @@ def serve_policy(
         loss: how long the others wait for a replacement before they go on with fewer ranks.
         growth: how long those that wait to be taken in wait for the others that were started.
         failure: how long nothing is started in the slot.
+        cut: which side goes. It stays if too few ranks would be left.
     """
-    functions: dict[str, tuple[type[Any], Callable[[Any], Answer] | None]] = {
-        "loss": (Loss, loss),
-        "growth": (Growth, growth),
-        "failure": (Failure, failure),
+    functions: dict[str, tuple[str, Callable[..., Any], Callable[[Any], Any] | None]] = {
+        "loss": ("wait", Loss, loss),
+        "growth": ("wait", Growth, growth),
+        "failure": ("wait", Failure, failure),
+        "cut": ("fence", _cut_of, cut),
     }
     for line in sys.stdin:
         question = json.loads(line)
-        kind, function = functions[question.pop("about")]
+        verb, kind, function = functions[question.pop("about")]
         answer = None if function is None else function(kind(**question))
-        print(json.dumps(_as_json(answer)), flush=True)
+        print(json.dumps(_as_json(verb, answer)), flush=True)
 
 
-def _as_json(answer: Answer) -> dict[str, Any]:
+def _cut_of(cause: str, sides: list[dict[str, Any]]) -> Cut:
+    return Cut(cause, [Side(**side) for side in sides])
+
+
+def _as_json(verb: str, answer: Answer | Verdict) -> dict[str, Any]:
     if answer is None:
         return {}
-    seconds, why = answer if isinstance(answer, tuple) else (answer, None)
-    return {"wait": seconds, "why": why}
+    what, why = answer if isinstance(answer, tuple) else (answer, None)
+    return {verb: what, "why": why}
