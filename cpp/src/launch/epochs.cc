@@ -266,13 +266,17 @@ agent::Message Epochs::announce() const {
 }
 
 void Epochs::carry_out(const coord::Fence& fence, Orders& orders) {
-  orders.fenced.push_back({members_[place_of(fence.member)], agent::Signal{.number = SIGKILL}});
+  const size_t place = place_of(fence.member);
+  orders.fenced.push_back({members_[place], agent::Signal{.number = SIGKILL}});
+  orders.news.push_back(
+      {.kind = News::Kind::kFenced, .epoch = state_.epoch, .why = fence.why, .place = place});
 }
 
 void Epochs::carry_out(const coord::Stop& stop, Orders& orders) { orders.stop = stop.why; }
 
 void Epochs::carry_out(const coord::Tell& tell, Orders& orders) {
-  orders.news.push_back({.kind = News::Kind::kPolicy, .epoch = state_.epoch, .why = tell.why});
+  orders.news.push_back(
+      {.kind = News::Kind::kPolicy, .epoch = state_.epoch, .why = tell.why, .host = tell.host});
 }
 
 }  // namespace corro::launch

@@ -30,11 +30,14 @@ class Epochs {
     enum class Kind : uint8_t {
       kComes,   ///< A new epoch.
       kBegun,   ///< It has.
-      kPolicy,  ///< Says how long is waited.
+      kPolicy,  ///< Says how long is waited, or who goes.
+      kFenced,  ///< A process takes no part any more.
     };
     Kind kind = Kind::kComes;
     uint32_t epoch = 0;
     std::string why;
+    std::optional<size_t> host = std::nullopt;   ///< Of the slot that the policy speaks of.
+    std::optional<size_t> place = std::nullopt;  ///< Of the process that is fenced.
   };
   /// What the launcher has to do, in this order.
   struct Orders {
@@ -61,6 +64,10 @@ class Epochs {
   /// All its members save what they have, and end.
   [[nodiscard]] bool last() const { return state_.last; }
   [[nodiscard]] size_t places() const { return members_.size(); }
+  /// Whoever was not lost has done its work: nobody waits for an epoch without the others any more.
+  [[nodiscard]] bool done() const {
+    return state_.done > 0 && state_.members.empty() && !state_.stopped;
+  }
   /// Ranks of the epoch.
   [[nodiscard]] size_t size() const { return ranks_.size(); }
   /// The places of the epoch's members, by rank.

@@ -150,6 +150,28 @@ std::vector<size_t> fenced_by(const Epochs& members, const Epochs::Orders& order
   return places;
 }
 
+TEST(Epochs, SaysWhoIsFencedAndWhy) {
+  Epochs members = epochs(2);
+  const auto frozen = members.hang(2, "rank 2 does not answer", Time{});
+  ASSERT_FALSE(frozen.news.empty());
+  EXPECT_EQ(frozen.news[0].kind, Epochs::News::Kind::kFenced);
+  EXPECT_EQ(frozen.news[0].place, 2U);
+  EXPECT_EQ(frozen.news[0].why, "rank 2 does not answer");
+}
+
+TEST(Epochs, IsDoneOnceWhoeverWasNotLostHasDoneItsWork) {
+  Epochs members = epochs(2);
+  (void)members.end(1, false, "rank 1 was killed", false, Time{});
+  for (const size_t place : {0U, 2U}) (void)members.end(place, true, "", false, Time{});
+  EXPECT_FALSE(members.done());
+  (void)members.end(3, true, "", false, Time{});
+  EXPECT_TRUE(members.done());
+  Epochs last = epochs(1);
+  for (const size_t place : {0U, 2U, 3U}) (void)last.end(place, true, "", false, Time{});
+  (void)last.end(1, false, "rank 1 was killed", false, Time{});
+  EXPECT_FALSE(last.done()) << "its work is not";
+}
+
 /// All orders of so many looks that see these places stopped.
 std::vector<size_t> fenced_after(Epochs& members, int looks, const std::set<size_t>& stopped) {
   std::vector<size_t> fenced;

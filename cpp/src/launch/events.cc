@@ -24,9 +24,9 @@ double unix_time() {
 }  // namespace
 
 std::string_view name_of(EventKind kind) {
-  constexpr std::array<std::string_view, 10> kNames = {"started", "joined", "step",    "waiting",
+  constexpr std::array<std::string_view, 11> kNames = {"started", "joined", "step",    "waiting",
                                                        "ended",   "lost",   "prepare", "epoch",
-                                                       "policy",  "failure"};
+                                                       "policy",  "fenced", "failure"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -26,7 +26,8 @@ enum class EventKind : uint8_t {
   kLost,     ///< A host's agent is gone, with its ranks.
   kPrepare,  ///< A new epoch comes, of this number.
   kEpoch,    ///< It has begun.
-  kPolicy,   ///< The policy says how long is waited, and why.
+  kPolicy,   ///< The policy says how long is waited, or who goes, and why.
+  kFenced,   ///< This rank takes no part any more: its process is killed.
   kFailure,  ///< Who is to blame, and why; the job is over.
 };
 [[nodiscard]] std::string_view name_of(EventKind kind);

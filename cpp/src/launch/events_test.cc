@@ -37,7 +37,7 @@ TEST(Event, EachKindHasANameOfItsOwn) {
   for (int kind = 0; kind <= static_cast<int>(EventKind::kFailure); ++kind)
     names.push_back(name_of(static_cast<EventKind>(kind)));
   EXPECT_THAT(names, testing::ElementsAre("started", "joined", "step", "waiting", "ended", "lost",
-                                          "prepare", "epoch", "policy", "failure"));
+                                          "prepare", "epoch", "policy", "fenced", "failure"));
 }
 
 TEST(EventFile, HasEveryEventAtOnceAndNoneOfAnEarlierJob) {

@@ -34,6 +34,7 @@ std::string describe_end(const RankEnd& end) {
 EventKind kind_of(Epochs::News::Kind kind) {
   using Kind = Epochs::News::Kind;
   if (kind == Kind::kPolicy) return EventKind::kPolicy;
+  if (kind == Kind::kFenced) return EventKind::kFenced;
   return kind == Kind::kBegun ? EventKind::kEpoch : EventKind::kPrepare;
 }
 
@@ -368,14 +369,20 @@ void JobCourse::carry_out(const Epochs::Orders& orders, Time now) {
     order(TellAll{message});
   }
   for (const size_t place : orders.started) start_rank(place);
-  for (const Epochs::News& news : orders.news) {
-    note(news.why);
-    order(Announce{{.kind = kind_of(news.kind), .epoch = news.epoch, .cause = news.why}});
-  }
+  for (const Epochs::News& news : orders.news) tell_people(news);
   if (orders.stop.empty()) return;
   note(orders.stop);
   no_way_on_ = orders.stop;
   stopping_.on_no_way_on(now);
+}
+
+/// A fence is part of what is said of the epoch that follows: it is in the events alone.
+void JobCourse::tell_people(const Epochs::News& news) {
+  if (news.place) return emit(kind_of(news.kind), *news.place, news.why);
+  const std::string host = news.host ? members_.host_name(*news.host) : "";
+  note(host.empty() ? news.why : fmt::format("host {}: {}", host, news.why));
+  order(
+      Announce{{.kind = kind_of(news.kind), .epoch = news.epoch, .host = host, .cause = news.why}});
 }
 
 // -- ranks that wait ------------------------------------------------------------------------------

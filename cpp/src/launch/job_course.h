@@ -197,6 +197,7 @@ class JobCourse {
   void end_hang(const diagnosis::LongWait& wait, Time now);
   void show_wait(const diagnosis::LongWait& wait, Time now);
   void carry_out(const Epochs::Orders& orders, Time now);
+  void tell_people(const Epochs::News& news);
   void carry_out(Stopping::Order order);
   [[nodiscard]] Time next_epoch_at() const { return evolves() ? members_.wake() : Time::never(); }
 
