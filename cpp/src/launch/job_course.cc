@@ -333,12 +333,17 @@ void JobCourse::on_rank_end(const RankEnd& end, Time now) {
   }
 }
 
+/// Its work is done, or it has left with all others.
+bool JobCourse::ends_well(const RankEnd& end) const {
+  return diagnosis::ended_well(end) || (members_.last() && diagnosis::has_left(end));
+}
+
 /// An elastic job begins a new epoch with the other ranks, unless too few are left, or it is being
 /// ended.
 bool JobCourse::goes_on_without(const RankEnd& end, Time now) {
   if (!evolves()) return false;
   const auto place = static_cast<size_t>(end.rank);
-  const bool well = diagnosis::ended_well(end) || (members_.last() && diagnosis::has_left(end));
+  const bool well = ends_well(end);
   const std::string how = fmt::format("rank {} {}", end.rank, describe_end(end));
   if (members_.joins(place)) note(how + " before it had joined");
   const Epochs::Orders orders =
@@ -439,7 +444,8 @@ JobCourse::Result JobCourse::result(Time now) {
                 .no_way_on = no_way_on_};
   if (!result.timed_out) {
     std::erase_if(result.ends, [this](const RankEnd& end) {
-      return members_.left(static_cast<size_t>(end.rank));
+      const bool was_lost = members_.done() && !ends_well(end);
+      return was_lost || members_.left(static_cast<size_t>(end.rank));
     });
   }
   return result;

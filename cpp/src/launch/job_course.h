@@ -191,6 +191,7 @@ class JobCourse {
   void learn(size_t place, const diagnosis::RankEnd& said, Duration clock, Time now);
   void saw(size_t place, Time now);
   void on_rank_end(const diagnosis::RankEnd& end, Time now);
+  [[nodiscard]] bool ends_well(const diagnosis::RankEnd& end) const;
   [[nodiscard]] bool goes_on_without(const diagnosis::RankEnd& end, Time now);
   [[nodiscard]] bool is_leaving(const diagnosis::RankEnd& witness) const;
   void ask_missing(const diagnosis::RankEnd& end);

@@ -264,11 +264,21 @@ void JobWorld::say(size_t host, const agent::Message& message) {
   pump(host, /*up=*/true);
 }
 
+void JobWorld::after_messages(int messages, std::function<void()> what) {
+  after_messages_[messages_ + messages] = std::move(what);
+}
+
+void JobWorld::count_message() {
+  const auto what = after_messages_.extract(messages_++);
+  if (what) what.mapped()();
+}
+
 /// One message after another.
 void JobWorld::pump(size_t host, bool up) {
   Direction& way = up ? hosts_[host].up_way : hosts_[host].down_way;
   if (way.cut || way.queue.empty() || std::exchange(way.pumps, true)) return;
   after(soon(), [this, host, up] {
+    count_message();
     Direction& same = up ? hosts_[host].up_way : hosts_[host].down_way;
     same.pumps = false;
     if (same.cut || same.queue.empty()) return;
@@ -408,6 +418,7 @@ void JobWorld::tell(size_t process, std::function<void()> what) {
   Process& to = processes_[process];
   to.hears_at = std::max(to.hears_at, now_ + soon());
   at(to.hears_at, [this, process, what = std::move(what)] {
+    count_message();
     Process& one = processes_[process];
     if (!runs(process)) return;
     one.stopped ? one.unheard.push_back(what) : what();
@@ -734,6 +745,7 @@ void JobWorld::check_end() {
   const auto is_well = [&](const diagnosis::RankEnd& end) {
     return diagnosis::ended_well(end) || (result.last && diagnosis::has_left(end));
   };
+  EXPECT_FALSE(result.ends.empty()) << "somebody's end is the job's: " << notes_;
   const bool all_well = std::ranges::all_of(result.ends, is_well);
   const bool has_reason = !result.no_way_on.empty() || !options_.least || result.asked;
   EXPECT_TRUE(all_well || has_reason) << "nobody says why it has ended: " << notes_;

@@ -99,6 +99,8 @@ class JobWorld {
   void signal(int number);
   /// Of a standalone launcher, before so many more messages, or records, have left it; once.
   void crash_launcher(int messages);
+  /// Has something done once so many messages were heard, by anybody, and before the next one is.
+  void after_messages(int messages, std::function<void()> what);
 
   /// That it came to an end, and to a good one, or to one with a reason.
   void check_end();
@@ -172,6 +174,7 @@ class JobWorld {
   void lose(size_t host, const std::string& why);
 
   // Links.
+  void count_message();
   void send(size_t host, const agent::Message& message);
   void send_now(size_t host, const agent::Message& message);
   void say(size_t host, const agent::Message& message);
@@ -229,6 +232,8 @@ class JobWorld {
   uint64_t term_ = 1;
   std::optional<JobRecord> record_;
   std::optional<int> crash_in_;  ///< Messages.
+  int messages_ = 0;             ///< That were heard.
+  std::map<int, std::function<void()>> after_messages_;
   std::vector<Host> hosts_;
   std::vector<Process> processes_;
   std::set<std::pair<size_t, size_t>> parted_;  ///< Hosts, the smaller one first.

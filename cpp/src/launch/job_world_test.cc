@@ -112,6 +112,51 @@ TEST(JobWorld, ACoordinatorMayCrashBetweenAnyTwoOfItsMessages) {
   }
 }
 
+/// What a job of three hosts, one rank each, does when something strikes between any two messages
+/// that are heard. Something else has struck before.
+void strike_at_every_message(const JobWorld::Options& options,
+                             const std::function<void(JobWorld& world)>& strike) {
+  constexpr int kMessages = kSanitized ? 60 : 600;
+  for (int messages = 0; messages < kMessages && !testing::Test::HasFailure(); ++messages) {
+    SCOPED_TRACE(messages);
+    JobWorld world(options, 1);
+    world.after_messages(messages, [&] { strike(world); });
+    world.begin();
+    world.at(at(milliseconds(1500)), [&] {
+      if (world.processes().size() > 2) world.kill(2);
+    });
+    world.at(at(seconds(40)), [&world] { world.mend(); });
+    world.run(kEnd);
+    world.check_end();
+  }
+}
+
+TEST(JobWorld, AMemberMayEndOrStopBetweenAnyTwoMessages) {
+  for (const bool standalone : {false, true}) {
+    const JobWorld::Options options = {
+        .slots = {1, 1, 1}, .ranks = 3, .most = 3, .standalone = standalone};
+    strike_at_every_message(options, [](JobWorld& world) {
+      if (!world.processes().empty()) world.kill(0);
+    });
+    strike_at_every_message(options, [](JobWorld& world) {
+      if (world.processes().size() > 1) world.stop(1);
+    });
+    strike_at_every_message(options, [](JobWorld& world) {
+      if (world.processes().size() > 1) world.ask_to_end(1);
+    });
+  }
+}
+
+TEST(JobWorld, AHostMayCrashOrBeCutOffBetweenAnyTwoMessages) {
+  for (const bool standalone : {false, true}) {
+    const JobWorld::Options options = {
+        .slots = {1, 1, 1}, .ranks = 3, .most = 3, .standalone = standalone};
+    strike_at_every_message(options, [](JobWorld& world) { world.crash(1); });
+    strike_at_every_message(options, [](JobWorld& world) { world.cut(1, true, false); });
+    strike_at_every_message(options, [](JobWorld& world) { world.part(0, 1); });
+  }
+}
+
 // -- whatever happens -----------------------------------------------------------------------------
 
 JobWorld::Options options_of(std::mt19937& random) {
