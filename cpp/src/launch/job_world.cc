@@ -565,7 +565,7 @@ void JobWorld::begin_epoch(uint32_t epoch, const std::vector<size_t>& members) {
   size_t lead = members[0];
   for (const size_t peer : members)
     if (processes_[peer].applied.size() > processes_[lead].applied.size()) lead = peer;
-  const std::vector<uint32_t> state = processes_[lead].applied;
+  const std::vector<Step> state = processes_[lead].applied;
   EXPECT_GE(state.size(), committed_) << "a step that all had applied is lost: " << notes_;
   for (const size_t peer : members) {
     tell(peer, [=, this] {
@@ -582,17 +582,36 @@ void JobWorld::begin_epoch(uint32_t epoch, const std::vector<size_t>& members) {
 void JobWorld::apply(uint32_t epoch, const std::vector<size_t>& members) {
   const size_t step = processes_[members[0]].applied.size();
   if (!reduced_.insert({epoch, step}).second) return;
+  const Step done = take_samples(epoch, members);
   for (const size_t peer : members) {
     tell(peer, [=, this] {
       Process& one = processes_[peer];
       if (one.state != State::kReducing || one.epoch != epoch || one.applied.size() != step) return;
-      one.applied.push_back(epoch);
+      one.applied.push_back(done);
       if (++appliers_[{epoch, step}] == maps_[epoch].size())
         committed_ = std::max(committed_, step + 1);
       if (std::cmp_equal(one.applied.size(), options_.steps)) return end(peer, 0);
       leaves(one) ? leave(peer, *one.comes) : compute(peer);
     });
   }
+}
+
+/// Each member has taken one.
+JobWorld::Step JobWorld::take_samples(uint32_t epoch, const std::vector<size_t>& members) const {
+  const auto cursor_of = [this](size_t process) {
+    const std::vector<Step>& applied = processes_[process].applied;
+    return applied.empty() ? 0 : applied.back().cursor;
+  };
+  const uint64_t cursor = cursor_of(members[0]);
+  std::set<uint64_t> taken;
+  for (const size_t process : members) {
+    const Process& one = processes_[process];
+    EXPECT_TRUE(taken.insert(cursor_of(process) + static_cast<uint64_t>(one.number)).second)
+        << "a sample is taken twice: " << notes_;
+  }
+  EXPECT_TRUE(*taken.begin() == cursor && *taken.rbegin() + 1 - cursor == taken.size())
+      << "a sample is left out: " << notes_;
+  return {.epoch = epoch, .cursor = cursor + taken.size()};
 }
 
 void JobWorld::end(size_t process, int status) {
@@ -737,11 +756,8 @@ void JobWorld::check_end() {
   ASSERT_TRUE(over()) << "it does not end at " << now_.since_start / seconds(1) << " s: " << notes_;
   for (size_t process = 0; process < processes_.size(); ++process)
     EXPECT_TRUE(!runs(process) || hosts_[processes_[process].host].gone) << "a process is left";
+  check_histories();
   const JobCourse::Result result = course_->result(now_);
-  for (const Process& one : processes_) {
-    EXPECT_TRUE(std::ranges::is_sorted(one.applied));
-    EXPECT_TRUE(one.status != 0 || std::cmp_equal(one.applied.size(), options_.steps));
-  }
   const auto is_well = [&](const diagnosis::RankEnd& end) {
     return diagnosis::ended_well(end) || (result.last && diagnosis::has_left(end));
   };
@@ -749,6 +765,24 @@ void JobWorld::check_end() {
   const bool all_well = std::ranges::all_of(result.ends, is_well);
   const bool has_reason = !result.no_way_on.empty() || !options_.least || result.asked;
   EXPECT_TRUE(all_well || has_reason) << "nobody says why it has ended: " << notes_;
+}
+
+/// Who has ended well has done all steps, and the same as the others. Each was begun in the epoch in
+/// which its members were one world, and took the samples behind those of the one before.
+void JobWorld::check_histories() const {
+  const Process* first = nullptr;
+  for (const Process& one : processes_) {
+    EXPECT_TRUE(std::ranges::is_sorted(one.applied, {}, &Step::epoch));
+    if (one.status != 0) continue;
+    EXPECT_TRUE(std::cmp_equal(one.applied.size(), options_.steps));
+    if (first == nullptr) first = &one;
+    EXPECT_EQ(one.applied, first->applied) << "two histories: " << notes_;
+  }
+  uint64_t cursor = 0;
+  for (const Step& step : first == nullptr ? std::vector<Step>{} : first->applied) {
+    cursor += maps_.at(step.epoch).size();
+    EXPECT_EQ(step.cursor, cursor) << "samples are lost: " << notes_;
+  }
 }
 
 }  // namespace corro::launch

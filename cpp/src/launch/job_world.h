@@ -8,14 +8,16 @@
 //
 //   A rank trains as python/corro/elastic does: in an epoch it meets the others, gets the state of
 //   whoever has applied most steps, and applies step after step, each once all have come to it. It
-//   leaves when it has lost another one, and when an epoch comes: at once, or at its next step.
+//   takes one sample for a step, by its number, from where the step before has ended. It leaves when
+//   it has lost another one, and when an epoch comes: at once, or at its next step.
 //
 //   A standalone launcher is a coordinator that agents have dialled. It crashes between any two of
 //   its messages, and another one leads a moment later. A host whose link was cut dials, too: to the
 //   launcher that has taken it for lost it is a stranger.
 //
-// While it goes on: an epoch has one map, ranks keep their order, epochs never go back, and a step
-// that all members of its epoch have applied is never lost. What holds in the end is in check_end().
+// While it goes on: an epoch has one map, ranks keep their order, epochs never go back, a step that
+// all members of its epoch have applied is never lost, and members of a step take samples that follow
+// each other. What holds in the end is in check_end().
 #pragma once
 
 #include <deque>
@@ -53,6 +55,11 @@ class JobWorld {
     int32_t number = 0;
     bool last = false;
   };
+  struct Step {
+    uint32_t epoch = 0;
+    uint64_t cursor = 0;  ///< Samples that were taken once it was applied.
+    friend bool operator==(const Step&, const Step&) = default;
+  };
   struct Process {
     agent::Subject about;  ///< As it was started.
     size_t host = 0;
@@ -69,8 +76,8 @@ class JobWorld {
     Time hears_at{};                               ///< What it is told comes in order.
     std::optional<uint32_t> comes = std::nullopt;  ///< The newest epoch that is prepared.
     uint32_t broken_off = 0;  ///< The newest of those for which it leaves in the middle of a step.
-    std::optional<Begun> begun = std::nullopt;        ///< It has not entered that yet.
-    std::vector<uint32_t> applied = {};               ///< In which epoch it has applied each step.
+    std::optional<Begun> begun = std::nullopt;  ///< It has not entered that yet.
+    std::vector<Step> applied = {};
     std::vector<std::function<void()>> unheard = {};  ///< While it is stopped.
   };
 
@@ -211,6 +218,8 @@ class JobWorld {
   void try_step(uint32_t epoch);
   void begin_epoch(uint32_t epoch, const std::vector<size_t>& members);
   void apply(uint32_t epoch, const std::vector<size_t>& members);
+  [[nodiscard]] Step take_samples(uint32_t epoch, const std::vector<size_t>& members) const;
+  void check_histories() const;
   void end(size_t process, int status);
   void signal_rank(size_t process, int number);
   [[nodiscard]] std::vector<size_t> peers_of(uint32_t epoch) const;
