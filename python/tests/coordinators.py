@@ -128,8 +128,12 @@ class Job:
 
     def process_on(self, host: str) -> int:
         """Of the rank that runs on this host."""
-        mine = [pid for pid, facts in self.facts().items() if facts and facts[-1]["host"] == host]
-        return max(mine, key=lambda pid: Path(f"/proc/{pid}").exists())
+
+        def there() -> list[int]:
+            return [pid for pid, said in self.facts().items() if said and said[-1]["host"] == host]
+
+        until(f"a rank on {host}", lambda: bool(there()), self.logs)
+        return max(there(), key=lambda pid: Path(f"/proc/{pid}").exists())
 
     def finish(self) -> None:
         """Has the ranks end their work."""
