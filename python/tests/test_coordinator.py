@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -118,6 +119,40 @@ def test_a_host_that_was_lost_comes_back_as_a_new_one(start: Start) -> None:
     job.finish()
     assert coordinator.status() == 0, job.logs()
     assert "host b is there" in coordinator.log()
+
+
+def test_a_host_that_is_about_to_go_leaves_between_two_steps(start: Start) -> None:
+    job = start("--max-np", "2", "--events", "events.jsonl")
+    coordinator = job.coordinator(0)
+    job.agent("a")
+    going = job.agent("b")
+    job.size(2)
+    job.steps(5)
+    leaver = job.process_on("b")
+    going.send(signal.SIGTERM)
+    assert going.status() == 0, job.logs()
+    gone(leaver)
+    job.size(1)
+    job.agent("b")
+    job.size(2)
+    job.finish()
+    assert coordinator.status() == 0, job.logs()
+    assert "1 rank has to leave: host b is about to go" in coordinator.log()
+    assert "host b was lost" not in coordinator.log()
+    events = [json.loads(line) for line in (job.folder / "events.jsonl").read_text().splitlines()]
+    assert [event["cause"] for event in events if event["event"] == "fenced"] == [
+        "host b is about to go"
+    ]
+    steps = [fact["step"] for facts in job.facts().values() for fact in facts]
+    assert set(steps) == set(range(1, max(steps) + 1)), "no step is lost"
+
+
+def test_an_agent_that_has_nothing_ends_when_it_is_asked_to(start: Start) -> None:
+    job = start()
+    alone = job.agent("a")
+    alone.says("coordinator 127.0.0.1")
+    alone.send(signal.SIGTERM)
+    assert alone.status() == 0, job.logs()
 
 
 def test_a_host_that_came_back_is_known_to_the_next_coordinator(start: Start) -> None:

@@ -31,6 +31,7 @@ bool AgentCourse::follow(uint64_t term, Time now) {
     if (rank.left) say(number, Left{});
   }
   for (const Record& record : put_) say(record);
+  if (leaves_) say(Leaving{});
   say(Alive{});
   return true;
 }
@@ -161,6 +162,10 @@ void AgentCourse::on_ready(size_t rank, const ReadyForEpoch& ready) {
 void AgentCourse::on_leave(size_t rank) {
   ranks_[rank].leaves = true;
   say(rank, Leaving{});
+}
+
+void AgentCourse::on_leave() {
+  if (!std::exchange(leaves_, true)) say(Leaving{});
 }
 
 void AgentCourse::on_put(Record record) {

@@ -121,6 +121,9 @@ class AgentCourse {
   void on_ready(size_t rank, const ReadyForEpoch& ready);
   /// Its worker was asked to end.
   void on_leave(size_t rank);
+  /// The agent was: the host is about to go, and its ranks are to leave before.
+  void on_leave();
+  [[nodiscard]] bool leaves() const { return leaves_; }
   /// Some worker has put this into the bootstrap, for those of other hosts too.
   void on_put(Record record);
   /// Its process has ended; `well`: in good order.
@@ -200,6 +203,7 @@ class AgentCourse {
   State state_ = State::kWatching;
   Time until_ = Time::never();  ///< Of fencing and draining.
   bool ending_ = false;
+  bool leaves_ = false;        ///< The host does.
   bool left_ = false;          ///< Processes are left that should not be.
   std::vector<Record> early_;  ///< Of other hosts, before a rank was started.
   std::vector<Record> put_;    ///< In this epoch.

@@ -130,6 +130,7 @@ TEST_F(AgentCourseTest, AnotherCoordinatorIsToldAllOnceMoreInALaterTermAlone) {
   course_.on_put({.key = "k", .value = {}});
   course_.on_ready(0, {.epoch = 1, .steps = 7});
   course_.on_leave(0);
+  course_.on_leave();
   course_.on_end(1, /*well=*/true);
   (void)hear(to_all(3, Prepare{.why = "a rank is lost"}));
   (void)told();
@@ -140,7 +141,7 @@ TEST_F(AgentCourseTest, AnotherCoordinatorIsToldAllOnceMoreInALaterTermAlone) {
   for (const AgentOrder& order : orders)
     if (const auto* say = std::get_if<Say>(&order)) said.push_back(say->message.body.index());
   const std::vector<MessageBody> all = {Started{}, Joined{}, ReadyForEpoch{}, Leaving{},
-                                        Started{}, Record{}, Alive{}};
+                                        Started{}, Record{}, Leaving{},       Alive{}};
   ASSERT_EQ(said.size(), all.size());
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(said[i], all[i].index()) << i;
   EXPECT_TRUE(std::ranges::any_of(orders, [](const AgentOrder& order) {

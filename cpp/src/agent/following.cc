@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
 namespace corro::agent {
 
@@ -15,8 +17,21 @@ Status Following::open(const std::string& version) {
     CORRO_TRY(station_.loop.watch(guard_.get(), EPOLLIN, [this] { unguarded_ = true; }));
   }
   version_ = version;
+  if (station_.commander.dialling()) CORRO_TRY(listen_to_signals());
   if (station_.commander.met()) station_.say(hello());
   return {};
+}
+
+Status Following::listen_to_signals() {
+  sigset_t asking;
+  sigemptyset(&asking);
+  sigaddset(&asking, SIGTERM);
+  signals_.reset(signalfd(-1, &asking, SFD_CLOEXEC | SFD_NONBLOCK));
+  return station_.loop.watch(signals_.get(), EPOLLIN, [this] {
+    signalfd_siginfo ignored{};
+    while (read(signals_.get(), &ignored, sizeof(ignored)) > 0) station_.course.on_leave();
+    orders_.carry_out();
+  });
 }
 
 Hello Following::hello() const {
@@ -57,6 +72,8 @@ Time Following::ends_at() const {
   const auto& dialling = station_.commander.dialling();
   if (unguarded_ || (!dialling && station_.commander.ended())) return Time{};
   if (!dialling) return station_.course.silent_at();
+  const bool has_nothing = !station_.commander.met() && station_.course.size() == 0;
+  if (station_.course.leaves() && has_nothing) return Time{};
   return alone_since_ == Time::never() ? alone_since_ : alone_since_ + dialling->patience;
 }
 

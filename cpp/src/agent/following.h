@@ -4,6 +4,9 @@
 // say LEAD before it commands, and is dropped when it is silent for too long (silence.h). Most
 // messages wait here until the agent takes them. Two kinds cannot wait, and are heard at once: those
 // that say who leads, and credit for output.
+//
+// An agent that dials, and gets SIGTERM, says that its host is about to go. Its commander has the
+// ranks leave, and fences it then. Without ranks and a commander it ends at once.
 #pragma once
 
 #include <deque>
@@ -37,10 +40,13 @@ class Following {
   /// Then the agent ends everything.
   [[nodiscard]] Time ends_at() const;
   /// Why it does: it dials commanders, and none has led for too long.
-  [[nodiscard]] bool waited_in_vain() const { return station_.commander.dialling() && !unguarded_; }
+  [[nodiscard]] bool waited_in_vain() const {
+    return station_.commander.dialling() && !unguarded_ && !station_.course.leaves();
+  }
 
  private:
   [[nodiscard]] Hello hello() const;
+  Status listen_to_signals();
   void listen();
   void hear(Message message);
   void follow(const Subject& about, const Lead& lead);
@@ -52,6 +58,7 @@ class Following {
   std::string version_;
   Time alone_since_ = Time::never();  ///< It has no commander.
   io::Fd guard_;
+  io::Fd signals_;
   bool unguarded_ = false;       ///< Nobody would end it.
   std::deque<Message> unheard_;  ///< Of the commander.
 };

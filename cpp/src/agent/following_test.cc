@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <csignal>
 #include <optional>
 
 #include "agent/surveyor.h"
@@ -16,7 +17,13 @@ using std::chrono::seconds;
 /// An agent without ranks, and a coordinator that it dials.
 class FollowingTest : public testing::Test {
  protected:
-  FollowingTest() { EXPECT_TRUE(following_.open("1").ok()); }
+  FollowingTest() {
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTERM);
+    sigprocmask(SIG_BLOCK, &blocked, nullptr);
+    EXPECT_TRUE(following_.open("1").ok());
+  }
 
   Commander::Dialling dialling() {
     return {.addresses = {"here"},
@@ -96,6 +103,24 @@ TEST_F(FollowingTest, EndsWhenNobodyHasLedForTooLong) {
   station_.loop.turn(Time{});
   following_.find(now_ + seconds(5));
   EXPECT_EQ(following_.ends_at(), now_ + seconds(65));
+}
+
+TEST_F(FollowingTest, SaysThatItWasAskedToEndAndWaitsForItsCommander) {
+  meet();
+  following_.find(now_);
+  EXPECT_TRUE(is_greeted());
+  raise(SIGTERM);
+  station_.loop.turn(Time{});
+  EXPECT_TRUE(there_->read().ok());
+  std::optional<Message> said = there_->take();
+  while (said && !std::holds_alternative<Leaving>(said->body)) said = there_->take();
+  EXPECT_TRUE(said);
+  EXPECT_EQ(following_.ends_at(), Time::never());
+  there_->close();
+  station_.loop.turn(Time{});
+  following_.find(now_);
+  EXPECT_EQ(following_.ends_at(), Time{}) << "it has nothing";
+  EXPECT_FALSE(following_.waited_in_vain());
 }
 
 TEST_F(FollowingTest, EndsWithItsGuardWhoeverLeads) {

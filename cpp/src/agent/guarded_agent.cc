@@ -3,13 +3,29 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <csignal>
 
 #include "agent/agent.h"
 #include "agent/processes.h"
 #include "io/pipe.h"
 
 namespace corro::agent {
+namespace {
+
+/// Passes SIGTERM on, which people and clusters send to the process that they have started. Returns
+/// how the agent has ended, as waitpid does.
+int wait_for(pid_t agent) {
+  sigset_t heard;
+  sigemptyset(&heard);
+  for (const int signal : {SIGCHLD, SIGTERM}) sigaddset(&heard, signal);
+  int status = 0;
+  while (waitpid(agent, &status, WNOHANG) != agent) {
+    if (sigwaitinfo(&heard, nullptr) == SIGTERM) kill(agent, SIGTERM);
+  }
+  return status;
+}
+
+}  // namespace
 
 int run_guarded_agent(Commander commander, const sigset_t& worker_mask,
                       const std::string& version) {
@@ -26,9 +42,7 @@ int run_guarded_agent(Commander commander, const sigset_t& worker_mask,
     _exit(run_agent(std::move(commander), worker_mask, version, std::move(pipe->read)));
   }
   commander.close();
-  int status = 0;
-  while (waitpid(agent, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for(agent);
   (void)kill_descendants(kKillPatience);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

@@ -408,7 +408,7 @@ struct ReadyForEpoch {
   int32_t lost = -1;   ///< The rank of its last epoch whose loss has ended that for it; -1: none.
 };
 
-/// The member was asked to end, and wants to leave at the end of a step.
+/// The member was asked to end, and wants to leave at the end of a step; or all of a host do.
 struct Leaving {};
 
 // -- from a coordinator ---------------------------------------------------------------------------

@@ -303,10 +303,11 @@ size_t Decider::waiting() const {
 }
 
 void Decider::on(const Leaving& leaving) {
-  if (lose_joiner(leaving.member)) return fence(leaving.member, leaving.how);
-  const auto member = std::ranges::find(state_.members, leaving.member, &Member::uuid);
-  if (member == state_.members.end()) return;
-  member->leaves = leaving.how;
+  for (const MemberUuid& uuid : leaving.members) {
+    if (lose_joiner(uuid)) fence(uuid, leaving.how);
+    const auto member = std::ranges::find(state_.members, uuid, &Member::uuid);
+    if (member != state_.members.end()) member->leaves = leaving.how;
+  }
   if (state_.changing()) return commit_if_ready();
   if (!state_.last && is_last()) change(leaving.how, /*at_once=*/false);
 }

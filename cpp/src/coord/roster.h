@@ -156,9 +156,9 @@ struct Ready {
   std::optional<MemberUuid> lost = std::nullopt;  ///< Whose loss has made it leave.
   std::string how = {};                           ///< Then: for people, "rank 1 has lost rank 0".
 };
-/// A member or joiner was asked to end.
+/// Members or joiners were asked to end, at once.
 struct Leaving {
-  MemberUuid member{};
+  std::vector<MemberUuid> members;
   std::string how;  ///< For people: "rank 1 was asked to end".
 };
 /// The process of a joiner was started, as Start has said.

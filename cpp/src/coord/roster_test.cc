@@ -52,7 +52,7 @@ class Told {
     return hear(Ready{.member = uuid(member), .epoch = epoch, .steps = steps});
   }
   std::string leaving(int member) {
-    return hear(Leaving{.member = uuid(member), .how = "asked to end"});
+    return hear(Leaving{.members = {uuid(member)}, .how = "asked to end"});
   }
   std::string started(size_t slot, int joiner) {
     return hear(Started{.slot = slot, .joiner = uuid(joiner)});
@@ -688,7 +688,7 @@ class Fates {
                           .lost = uuid(pick(static_cast<int>(processes_.size()))),
                           .how = "lost"});
       case 9:
-        return asks_ ? hear(Leaving{.member = uuid(process), .how = "asked"}) : void();
+        return asks_ ? hear(Leaving{.members = {uuid(process)}, .how = "asked"}) : void();
       default:
         return answer(process);
     }

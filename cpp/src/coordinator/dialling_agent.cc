@@ -62,7 +62,7 @@ int run_dialling_agent(const DiallingAgentOptions& options, const Variables& env
   sigset_t blocked;
   sigset_t before;
   sigemptyset(&blocked);
-  sigaddset(&blocked, SIGCHLD);
+  for (const int signal : {SIGCHLD, SIGTERM}) sigaddset(&blocked, signal);
   sigprocmask(SIG_BLOCK, &blocked, &before);
   signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_NAME, "rank-keeper");

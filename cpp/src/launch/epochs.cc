@@ -160,9 +160,23 @@ Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, uint64_t steps, int l
 }
 
 Epochs::Orders Epochs::leave(size_t place, Time now) {
-  return hear(coord::Leaving{.member = members_[place].member,
+  return hear(coord::Leaving{.members = {members_[place].member},
                              .how = fmt::format("rank {} was asked to end", place)},
               now);
+}
+
+Epochs::Orders Epochs::leave_host(size_t host, Time now) {
+  coord::Leaving leaving{.members = {},
+                         .how = fmt::format("host {} is about to go", host_name(host))};
+  for (size_t place = 0; place < runs_.size(); ++place)
+    if (runs_[place] && seat(place).host == host) leaving.members.push_back(members_[place].member);
+  Orders orders;
+  hear(leaving, now, orders);
+  for (size_t slot = 0; slot < state_.slots.size(); ++slot) {
+    if (slots_[slot].host == host)
+      hear(coord::Offered{.slot = slot, .usable = false, .host = host}, now, orders);
+  }
+  return orders;
 }
 
 Epochs::Orders Epochs::offer(size_t host, const std::string& name, int slots, Time now) {

@@ -108,6 +108,8 @@ class Epochs {
   }
   /// A process was asked to end.
   Orders leave(size_t place, Time now);
+  /// All processes of a host were, and nobody is started on it any more.
+  Orders leave_host(size_t host, Time now);
   /// The job is to end: no more processes are started.
   void close() { options_.most = 0; }
   /// So many slots of a host can be used from now on; 0: who is there has to leave. `host`: its

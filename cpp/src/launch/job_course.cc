@@ -120,6 +120,7 @@ void JobCourse::hear_host(size_t host, const agent::Message& message, Time now) 
     if (!resuming()) return order(TellAll{message, host});
     later_.emplace_back([=, this](Time then) { hear_host(host, message, then); });
   }
+  if (std::holds_alternative<agent::Leaving>(message.body)) leave_host(host, now);
   const bool all_said = std::holds_alternative<agent::Alive>(message.body);
   if (all_said && awaited_hosts_.erase(host) > 0 && !resuming()) go_on(now);
 }
@@ -204,6 +205,7 @@ void JobCourse::on(size_t place, const agent::Ended& ended, Time now) {
   emit(EventKind::kEnded, place, describe_status(ends_[place]));
   saw(place, now);
   on_rank_end(ends_[place], now);
+  dismiss_those_that_leave();
 }
 
 void JobCourse::on(size_t place, const agent::Seen& seen, Time now) {
@@ -255,6 +257,30 @@ void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
   }
 }
 
+/// Its agent was asked to end. The ranks leave at the end of their step, and the agent then.
+void JobCourse::leave_host(size_t host, Time now) {
+  if (resuming()) {
+    later_.emplace_back([=, this](Time then) { leave_host(host, then); });
+    return;
+  }
+  if (stopping_.stopping()) return;  // All are about to end.
+  leaving_hosts_.try_emplace(host, false);
+  evolves() ? carry_out(members_.leave_host(host, now), now)
+            : lose_host(host, "its agent was asked to end", now);
+  dismiss_those_that_leave();
+}
+
+/// Once nothing runs there.
+void JobCourse::dismiss_those_that_leave() {
+  for (auto& [host, dismissed] : leaving_hosts_) {
+    bool is_used = false;
+    for (size_t place = 0; place < ends_.size(); ++place)
+      is_used = is_used || (!ends_[place].ended && host_of(place) == host);
+    if (is_used || std::exchange(dismissed, true)) continue;
+    order(TellHost{host, {{.job = job_, .epoch = members_.epoch()}, agent::Fence{}}});
+  }
+}
+
 /// Nobody knows how its process has ended.
 void JobCourse::lose_rank(size_t place, Time now) {
   RankEnd& end = ends_[place];
@@ -267,7 +293,7 @@ void JobCourse::lose_rank(size_t place, Time now) {
 }
 
 void JobCourse::offer_host(size_t host, const std::string& name, int slots, Time now) {
-  carry_out(members_.offer(host, name, slots, now), now);
+  if (!leaving_hosts_.contains(host)) carry_out(members_.offer(host, name, slots, now), now);
 }
 
 void JobCourse::on_signal(int signal, Time now) {

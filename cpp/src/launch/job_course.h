@@ -188,6 +188,8 @@ class JobCourse {
   void expect_rank(size_t place);
   void go_on(Time now);
   void lose_rank(size_t place, Time now);
+  void leave_host(size_t host, Time now);
+  void dismiss_those_that_leave();
   void learn(size_t place, const diagnosis::RankEnd& said, Duration clock, Time now);
   void saw(size_t place, Time now);
   void on_rank_end(const diagnosis::RankEnd& end, Time now);
@@ -237,6 +239,8 @@ class JobCourse {
   bool forgotten_ = false;  ///< An agent was started anew, and knows nothing of its ranks.
   bool retold_ = false;     ///< What is heard was said before, to another coordinator.
   std::vector<std::function<void(Time)>> later_;  ///< Once they all have.
+  /// Are about to go: whether the agent was told to end, since nothing runs there any more.
+  std::map<size_t, bool> leaving_hosts_;
   std::vector<JobOrder> orders_;
 };
 

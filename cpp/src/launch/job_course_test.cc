@@ -55,6 +55,22 @@ TEST_F(JobCourseTest, StartsEachRankOnItsHostAndSaysWhoTheyAre) {
   EXPECT_EQ(one.running(), 2);
 }
 
+TEST_F(JobCourseTest, AHostThatIsAboutToGoIsFencedOnceNothingRunsThere) {
+  JobCourse one = course({.elastic = coord::Options{.least = 1}});
+  one.begin(Time{});
+  (void)one.take_orders();
+  one.hear_host(1, {{}, agent::Leaving{}}, Time{});
+  EXPECT_TRUE(take<TellHost>(one).empty());
+  for (const size_t place : {0U, 1U})
+    one.hear(place, {one.subject(place), agent::ReadyForEpoch{.epoch = 1}}, Time{});
+  (void)one.take_orders();
+  one.hear(1, {one.subject(1), ended(SIGKILL)}, Time{});
+  const auto told = take<TellHost>(one);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].host, 1U);
+  EXPECT_TRUE(std::holds_alternative<agent::Fence>(told[0].message.body));
+}
+
 TEST_F(JobCourseTest, AHostThatIsLostBeforeTheStartRefusesTheJob) {
   JobCourse one = course();
   one.lose_host(1, "no route", Time{});

@@ -360,6 +360,7 @@ void JobWorld::carry_out_agent(size_t host) {
     here.agent.see_rest(rest, now_);
     here.agent.drain(/*open=*/false, /*held=*/false, now_);
     carry_out_agent(host);
+    if (here.agent.state() == agent::AgentCourse::State::kFenced) here.up = !here.agent.leaves();
   });
 }
 
@@ -656,6 +657,12 @@ void JobWorld::ask_to_end(size_t process) {
   if (!runs(process) || one.stopped || std::exchange(one.asked, true)) return;
   hosts_[one.host].agent.on_leave(one.rank);
   carry_out_agent(one.host);
+}
+
+void JobWorld::ask_host_to_end(size_t host) {
+  if (!options_.standalone || !hosts_[host].up) return;
+  hosts_[host].agent.on_leave();
+  carry_out_agent(host);
 }
 
 void JobWorld::crash(size_t host) {

@@ -95,6 +95,8 @@ class JobWorld {
   void stop(size_t process);
   void go_on(size_t process);
   void ask_to_end(size_t process);
+  /// The agent of a host that dials.
+  void ask_host_to_end(size_t host);
   void crash(size_t host);
   /// Between launcher and host; `up`: what the agent says, `down`: what the launcher says.
   void cut(size_t host, bool up, bool down);

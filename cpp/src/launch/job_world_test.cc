@@ -86,6 +86,18 @@ TEST(JobWorld, RanksStepOnWithoutACoordinatorAndTheNextOneKnowsThem) {
   EXPECT_LT(world.now(), at(seconds(40))) << "no step has waited: " << world.notes();
 }
 
+TEST(JobWorld, RanksOfAHostThatIsAboutToGoLeaveAndItsAgentEnds) {
+  JobWorld world({.slots = {1, 1, 1}, .ranks = 3, .most = 3, .steps = 100, .standalone = true}, 1);
+  world.begin();
+  world.at(at(seconds(2)), [&] { world.ask_host_to_end(1); });
+  world.at(at(seconds(4)), [&] { EXPECT_FALSE(world.is_up(1)) << world.notes(); });
+  world.run(kEnd);
+  world.check_end();
+  EXPECT_THAT(world.notes(), HasSubstr("1 rank has to leave: host node1 is about to go"));
+  EXPECT_THAT(world.notes(), HasSubstr("2 of 3 ranks go on"));
+  EXPECT_THAT(world.notes(), Not(HasSubstr("was lost")));
+}
+
 TEST(JobWorld, WhatHasHappenedWithoutACoordinatorTheNextOneDecides) {
   JobWorld world({.slots = {2, 1}, .ranks = 3, .steps = 100, .standalone = true}, 1);
   world.begin();
@@ -152,6 +164,7 @@ TEST(JobWorld, AHostMayCrashOrBeCutOffBetweenAnyTwoMessages) {
     const JobWorld::Options options = {
         .slots = {1, 1, 1}, .ranks = 3, .most = 3, .standalone = standalone};
     strike_at_every_message(options, [](JobWorld& world) { world.crash(1); });
+    strike_at_every_message(options, [](JobWorld& world) { world.ask_host_to_end(1); });
     strike_at_every_message(options, [](JobWorld& world) { world.cut(1, true, false); });
     strike_at_every_message(options, [](JobWorld& world) { world.part(0, 1); });
   }
@@ -211,6 +224,7 @@ void strike(JobWorld& world) {
     case 10:
       return world.crash_launcher(world.pick(12));
     case 11:
+      if (world.pick(4) == 0) return world.ask_host_to_end(host);
       return world.pick(4) == 0 ? world.ask_to_end(process) : void();
     default:
       return world.pick(10) == 0 ? world.signal(world.pick(2) == 0 ? SIGTERM : SIGINT) : void();
