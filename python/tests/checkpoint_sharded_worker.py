@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import without_compiler
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -24,6 +25,8 @@ from torch_version import NEW
 
 import corro.torch as corro
 from corro.checkpoint import Checkpointer
+
+without_compiler.install()
 
 BACKEND = "corro" if NEW else "gloo"  # Older torch shards over its own.
 

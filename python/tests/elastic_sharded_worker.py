@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+import without_compiler
 from elastic_rank import (
     FILE,
     FIRST,
@@ -36,6 +37,8 @@ from training import adam, batch, mine, network
 import corro.torch as corro
 from corro import _context
 from corro.checkpoint import Checkpointer
+
+without_compiler.install()
 
 COMMIT_EVERY = int(os.environ.get("COMMIT_EVERY", "1"))
 FOLDER = os.environ.get("CHECKPOINTS")
