@@ -2,8 +2,8 @@
 
     tools/run_docs.py [FILE...]
 
-Each document gets an empty folder, with .venv first on PATH. A fence says after its language what
-it is:
+Each document gets an empty folder, with .venv first on PATH. There are as many at a time as there
+are processors. A fence says after its language what it is:
 
     bash run, python run    runs; a failure fails the document
     bash hosts              runs on node1 of three hosts, which are network namespaces with an sshd
@@ -26,10 +26,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+
+from side_by_side import Job, run_side_by_side
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python" / "tests"))
@@ -78,6 +81,9 @@ class Kube:
             (folder / name).symlink_to(ROOT / name)
 
 
+MAKING_CLUSTER = threading.Lock()
+
+
 @cache
 def cluster() -> tuple[netns.Hosts, ssh.Servers]:
     reason = ssh.refusal()
@@ -99,7 +105,8 @@ def run(block: Block, folder: Path, kube: Kube) -> str:
         environment |= kube.environment or {}
     where: list[str] = []
     if block.word == "hosts":
-        hosts, servers = cluster()
+        with MAKING_CLUSTER:
+            hosts, servers = cluster()
         environment = servers.environment()
         where = list(hosts.inside(0))
     command = (
@@ -166,26 +173,34 @@ def check(path: Path, kube: Kube) -> int:
     return active
 
 
+def holds(path: Path) -> bool:
+    """Runs one document, and says in one line what came of it; returns whether nothing failed."""
+    kube = Kube()
+    try:
+        active = check(path, kube)
+    except DocumentError as error:
+        print(f"docs: {error}\n", end="", file=sys.stderr, flush=True)
+        return False
+    except RefusedError as reason:
+        said = f"not run: {reason}"
+    else:
+        said = f"{active} blocks of code hold"
+        if kube.left_out:
+            said += f", {kube.left_out} need a control plane: make test-kube"
+        elif not active:
+            return True
+    print(f"docs: {path.name}: {said}\n", end="", flush=True)  # At once, beside other documents.
+    return True
+
+
 def main() -> int:
     named = [Path(name) for name in sys.argv[1:]]
     documents = named or [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-    failed = False
-    for path in documents:
-        kube = Kube()
-        try:
-            active = check(path, kube)
-        except DocumentError as error:
-            print(f"docs: {error}", file=sys.stderr)
-            failed = True
-        except RefusedError as reason:
-            print(f"docs: {path.name}: not run: {reason}", flush=True)
-        else:
-            if kube.left_out:
-                rest = f"{kube.left_out} need a control plane: make test-kube"
-                print(f"docs: {path.name}: {active} blocks of code hold, {rest}", flush=True)
-            elif active:
-                print(f"docs: {path.name}: {active} blocks of code hold", flush=True)
-    return 1 if failed else 0
+    # The one with most to run begins first, and none of them is alone at the end.
+    documents.sort(key=lambda path: -sum(1 for _ in blocks(path.read_text())))
+    jobs = [Job(1, partial(holds, path)) for path in documents]
+    held = run_side_by_side(jobs, os.cpu_count() or 1)
+    return 0 if all(held) else 1
 
 
 if __name__ == "__main__":
