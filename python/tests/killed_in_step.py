@@ -6,8 +6,10 @@ import signal
 import sys
 from typing import Any
 
+import without_compiler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+without_compiler.install()
 _, rank, last, program, *arguments = sys.argv
 step = 0
 
