@@ -1,8 +1,8 @@
-"""A rank that saves and loads checkpoints: checkpoint_worker.py FOLDER FROM UNTIL [RANK STEP].
+"""A rank that saves and loads checkpoints: checkpoint_worker.py FOLDER FROM UNTIL [RANK STEP]...
 
 Goes on from the newest checkpoint, which has to be of step FROM (-1: any), and trains until step
-UNTIL with a checkpoint every second step. RANK kills itself after it has begun that of STEP. Prints
-the step and a digest of what it has loaded, and of what it has in the end.
+UNTIL with a checkpoint every second step. Each RANK kills itself after it has begun that of its
+STEP. Prints the step and a digest of what it has loaded, and of what it has in the end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def tell(text: str) -> None:
 
 def main() -> None:
     folder, expected, until = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    victim, last = map(int, sys.argv[4:6]) if len(sys.argv) > 4 else (-1, -1)
+    last_steps = dict(zip(sys.argv[4::2], map(int, sys.argv[5::2]), strict=True))
     corro.init()
     model = network()
     optimizer = corro.DistributedOptimizer(sgd(model), model.named_parameters())
@@ -48,7 +48,7 @@ def main() -> None:
     loaded = checkpointer.load(state)
     tell(f"loaded {loaded} {digest(state)}")
     assert expected in (-1, loaded or 0), f"{loaded}, not {expected}"
-    me = corro.rank()
+    last = last_steps.get(str(corro.rank()))
 
     @corro.elastic.run
     def train(state: Any) -> None:
@@ -58,7 +58,7 @@ def main() -> None:
             state.optimizer.step()
             state.step += 1
             checkpointer.save(state)
-            if state.step == last and me == victim:
+            if state.step == last:
                 if os.environ.get("LEAVES_A_CHILD") and os.fork() == 0:
                     time.sleep(60)
                 os.kill(os.getpid(), signal.SIGKILL)
