@@ -12,17 +12,21 @@ from elastic_jobs import STEPS, Elastic
 pytestmark = [pytest.mark.faults, pytest.mark.beside]
 
 
-def check_others_go_on(elastic: Elastic, victim: int, place: str) -> None:
-    survivors = [rank for rank in range(3) if rank != victim]
-    ran = elastic("steps", 3, {victim: (7, place)}, "--min-np", "2").check(*survivors)
+def check_others_go_on(elastic: Elastic, ranks: int, kills: dict[int, tuple[int, str]]) -> None:
+    """Kills come one after the other, each some steps after the one before."""
+    survivors = [rank for rank in range(ranks) if rank not in kills]
+    ran = elastic("steps", ranks, kills, "--min-np", str(len(survivors))).check(*survivors)
+    killed_in = [step for step, _ in kills.values()]
     for number, rank in enumerate(survivors):
-        end, (reset,) = ran.end(rank), ran.of(rank, "reset")
-        assert (end["result"], end["epoch"]) == ("returned", 1)
-        assert (end["rank"], end["size"]) == (reset["rank"], reset["size"]) == (number, 2)
-        # Nothing is repeated from further back than the step in which the rank was killed.
-        sizes = {facts["step"]: facts["size"] for facts in ran.of(rank, "step")}
-        assert all(size == 3 for step, size in sizes.items() if step < 7)
-        assert all(size == 2 for step, size in sizes.items() if step > 7)
+        end, resets = ran.end(rank), ran.of(rank, "reset")
+        assert (end["result"], end["epoch"]) == ("returned", len(kills))
+        assert [facts["size"] for facts in resets] == list(range(ranks - 1, len(survivors) - 1, -1))
+        assert (end["rank"], end["size"]) == (number, len(survivors))
+        assert (resets[-1]["rank"], resets[-1]["size"]) == (number, len(survivors))
+        # Nothing is repeated from further back than the step in which a rank was killed.
+        for facts in ran.of(rank, "step"):
+            if facts["step"] not in killed_in:
+                assert facts["size"] == ranks - sum(step < facts["step"] for step in killed_in)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +34,7 @@ def check_others_go_on(elastic: Elastic, victim: int, place: str) -> None:
     [(0, "backward"), (0, "between"), (1, "forward"), (1, "backward"), (1, "step")],
 )
 def test_the_others_go_on_without_a_killed_rank(elastic: Elastic, victim: int, place: str) -> None:
-    check_others_go_on(elastic, victim, place)
+    check_others_go_on(elastic, 3, {victim: (7, place)})
 
 
 def test_the_others_go_on_without_a_rank_that_has_ended_well_in_the_middle(
@@ -39,9 +43,8 @@ def test_the_others_go_on_without_a_rank_that_has_ended_well_in_the_middle(
     elastic("steps", 3, {1: (7, "forward")}, "--min-np", "2", SIGNAL="EXIT").check(0, 2)
 
 
-@pytest.mark.parametrize(("victim", "place"), [(0, "between"), (1, "backward"), (1, "step")])
-def test_the_others_go_on_with_torch(elastic_torch: Elastic, victim: int, place: str) -> None:
-    check_others_go_on(elastic_torch, victim, place)
+def test_the_others_go_on_with_torch(elastic_torch: Elastic) -> None:
+    check_others_go_on(elastic_torch, 5, {0: (3, "between"), 2: (7, "backward"), 3: (11, "step")})
 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
@@ -84,9 +87,9 @@ def test_the_job_ends_when_too_few_are_left(elastic: Elastic) -> None:
     assert not ran.of(0, "end")
 
 
-@pytest.mark.parametrize("place", ["pass 0", "pass 1"])
-def test_a_sum_over_passes_begins_anew(elastic_torch: Elastic, place: str) -> None:
-    elastic_torch("two_passes", 3, {1: (7, place)}, "--min-np", "2").check(0, 2)
+def test_a_sum_over_passes_begins_anew(elastic_torch: Elastic) -> None:
+    kills = {1: (5, "pass 0"), 2: (10, "pass 1")}
+    elastic_torch("two_passes", 4, kills, "--min-np", "2").check(0, 3)
 
 
 @pytest.mark.parametrize("late", [0, 2])
@@ -115,17 +118,10 @@ def test_groups_of_an_earlier_epoch_say_so(elastic: Elastic) -> None:
         assert ran.end(rank)["total"] == 2
 
 
-@pytest.mark.parametrize(
-    ("victim", "place"),
-    [
-        pytest.param(0, "backward", marks=pytest.mark.torch22),
-        (2, "between"),
-    ],
-)
-def test_torchs_ddp_goes_on(elastic_torch: Elastic, victim: int, place: str) -> None:
-    survivors = [rank for rank in range(3) if rank != victim]
-    ran = elastic_torch("ddp", 3, {victim: (7, place)}, "--min-np", "2").check(*survivors)
-    for number, rank in enumerate(survivors):
+@pytest.mark.torch22
+def test_torchs_ddp_goes_on(elastic_torch: Elastic) -> None:
+    ran = elastic_torch("ddp", 3, {0: (7, "backward")}, "--min-np", "2").check(1, 2)
+    for number, rank in enumerate((1, 2)):
         end = ran.end(rank)
         assert (end["rank"], end["size"], end["total"]) == (number, 2, 2)
         assert [facts["size"] for facts in ran.of(rank, "reset")] == [2]
@@ -134,23 +130,26 @@ def test_torchs_ddp_goes_on(elastic_torch: Elastic, victim: int, place: str) -> 
 def test_torchs_ddp_goes_on_although_a_rank_is_lost_while_its_group_is_made(
     elastic_torch: Elastic,
 ) -> None:
-    kills = {1: (5, "backward"), 3: (-1, "group")}
-    ran = elastic_torch("ddp", 4, kills, "--min-np", "2").check(0, 2)
-    assert ran.end(2)["total"] == 2
+    """Two ranks are lost so, and a third one between later steps."""
+    kills = {1: (5, "backward"), 3: (-1, "group"), 4: (10, "between")}
+    ran = elastic_torch("ddp", 5, kills, "--min-np", "2").check(0, 2)
+    for number, rank in enumerate((0, 2)):
+        end = ran.end(rank)
+        assert (end["rank"], end["size"], end["total"]) == (number, 2, 2)
+        sizes = [facts["size"] for facts in ran.of(rank, "reset")]
+        assert sizes[-2:] == [3, 2]
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_script_of_horovods_goes_back_to_its_last_commit(
-    elastic_torch: Elastic, victim: int
-) -> None:
-    survivors = [rank for rank in range(3) if rank != victim]
-    ran = elastic_torch("horovods", 3, {victim: (10, "backward")}, "--min-np", "2")
+def test_a_script_of_horovods_goes_back_to_its_last_commit(elastic_torch: Elastic) -> None:
+    kills = {0: (6, "backward"), 2: (10, "backward")}  # The first one, and one in the middle.
+    ran = elastic_torch("horovods", 4, kills, "--min-np", "2")
     ran.job.check()
-    for number, rank in enumerate(survivors):
-        end, (reset,) = ran.end(rank), ran.of(rank, "reset")
-        assert (reset["rank"], reset["size"], end["total"]) == (number, 2, 2)
-        assert (end["begun"], end["set_of_two"]) == (STEPS, None)
+    for number, rank in enumerate((1, 3)):
+        end = ran.end(rank)
+        resets = [(facts["rank"], facts["size"]) for facts in ran.of(rank, "reset")]
+        assert resets == [(2 * number, 3), (number, 2)]
+        assert (end["total"], end["begun"], end["set_of_two"]) == (2, STEPS, None)
         steps = [facts["step"] for facts in ran.of(rank, "step")]
-        assert steps == [*range(10), *range(8, STEPS)]
+        assert steps == [*range(6), *range(4, 10), *range(8, STEPS)]
         ran.check_parameters(rank)
-    assert len({ran.end(rank)["digest"] for rank in survivors}) == 1
+    assert ran.end(1)["digest"] == ran.end(3)["digest"]

@@ -46,15 +46,19 @@ def check(ran: Ran, sizes: list[int], *survivors: int, joiners: int = 0) -> None
     assert all(end["kept"] < 2 * 3 * 4 * floats for end in ends)
 
 
-@pytest.mark.parametrize(
-    ("victim", "place", "lost"), [(1, "backward", 7), (0, "stepped", 7), (2, "between", 8)]
-)
-def test_the_others_go_on_without_the_part_of_a_killed_rank(
-    elastic_sharded: Elastic, victim: int, place: str, lost: int
+def test_the_others_go_on_without_the_parts_of_killed_ranks_until_one_is_left(
+    elastic_sharded: Elastic,
 ) -> None:
-    survivors = [rank for rank in range(3) if rank != victim]
-    ran = elastic_sharded("steps", 3, {victim: (7, place)}, "--min-np", "2")
-    check(ran, [3] * lost + [2] * (STEPS - lost), *survivors)
+    """The killed one is in the middle, first, last, first, and last again."""
+    kills = {
+        1: (3, "backward"),
+        0: (5, "stepped"),
+        5: (7, "between"),  # After the commit.
+        2: (10, "step"),
+        4: (12, "forward"),
+    }
+    ran = elastic_sharded("steps", 6, kills, "--min-np", "1")
+    check(ran, [6] * 3 + [5] * 2 + [4] * 3 + [3] * 2 + [2] * 2 + [1] * (STEPS - 12), 3)
 
 
 def test_steps_behind_the_last_commit_are_done_again(elastic_sharded: Elastic) -> None:
@@ -101,12 +105,6 @@ def test_a_rank_is_lost_while_the_next_epoch_begins(elastic_sharded: Elastic) ->
     kills = {1: (5, "backward"), 3: (-1, "reset")}
     ran = elastic_sharded("steps", 4, kills, "--min-np", "2")
     check(ran, [4] * 5 + [2] * (STEPS - 5), 0, 2)
-
-
-def test_ranks_are_lost_until_one_is_left(elastic_sharded: Elastic) -> None:
-    kills = {0: (3, "step"), 2: (9, "forward")}
-    ran = elastic_sharded("steps", 3, kills, "--min-np", "1")
-    check(ran, [3] * 3 + [2] * 6 + [1] * (STEPS - 9), 1)
 
 
 def test_a_part_that_is_lost_with_its_copy_ends_the_job_with_the_reason(

@@ -8,7 +8,7 @@ from torch import nn
 
 import corro.torch as corro
 
-GLOBAL_BATCH = 24
+GLOBAL_BATCH = 120  # Up to six ranks have equal parts of it, and of each half.
 SAMPLES = 100  # Of examples().
 
 
