@@ -105,7 +105,9 @@ void JobCourse::go_on(Time now) {
   retold_ = false;
   if (is_new) return;
   for (const size_t place : std::vector(members_.ranks())) {
-    if (!runs(static_cast<int>(place)) || ends_[place].pid != 0) continue;
+    // Another one may have been started in the place of a member that is known to have ended.
+    const bool is_there = ends_[place].pid != 0 || members_.joins(place);
+    if (is_there || !runs(static_cast<int>(place))) continue;
     note(fmt::format("the process of rank {} is not there any more", place));
     lose_rank(place, now);
   }

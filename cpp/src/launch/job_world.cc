@@ -331,10 +331,12 @@ void JobWorld::start(size_t host, const agent::Message& message) {
   constexpr int kFails = 30;
   if (!admitted.ok() || (joins && pick(kFails) == 0))
     return say(host, {message.about, agent::Refused{.why = "it does not start"}});
+  if (joins) check_place(message.about);
   const size_t process = processes_.size();
   processes_.push_back({.about = message.about,
                         .host = host,
                         .rank = here.processes.size(),
+                        .term = term_,
                         .joins = joins,
                         .number = message.about.rank});
   here.processes.push_back(process);
@@ -732,6 +734,17 @@ std::vector<size_t> JobWorld::peers_of(uint32_t epoch) const {
 
 bool JobWorld::is_parted(size_t one, size_t other) const {
   return parted_.contains(std::minmax(one, other));
+}
+
+/// Nobody starts a joiner where another one is. A coordinator that leads anew does not know those of
+/// the one before.
+void JobWorld::check_place(const agent::Subject& joiner) const {
+  EXPECT_TRUE(std::ranges::none_of(processes_,
+                                   [&](const Process& one) {
+                                     return one.state != State::kOver && one.joins &&
+                                            one.term == term_ && one.about.rank == joiner.rank;
+                                   }))
+      << "two processes in place " << joiner.rank << ": " << notes_;
 }
 
 void JobWorld::note_map(uint32_t epoch, const agent::Members& members) {

@@ -63,7 +63,8 @@ class JobWorld {
   struct Process {
     agent::Subject about;  ///< As it was started.
     size_t host = 0;
-    size_t rank = 0;  ///< Its number there.
+    size_t rank = 0;    ///< Its number there.
+    uint64_t term = 0;  ///< In which it was started.
     enum class State : uint8_t { kStarting, kWaiting, kMeeting, kComputing, kReducing, kOver };
     State state = State::kStarting;
     bool stopped = false;                          ///< By a signal.
@@ -231,6 +232,7 @@ class JobWorld {
   }
 
   // What holds.
+  void check_place(const agent::Subject& joiner) const;
   void note_map(uint32_t epoch, const agent::Members& members);
 
   const Options options_;
