@@ -68,7 +68,10 @@ void AgentCourse::on(const Subject& about, const Signal& signal, Time /*now*/) {
   const auto rank = find(about);
   if (!rank) return;
   // What a shell in its place has started would go on.
-  if (signal.number == SIGKILL) return order(KillRank{*rank});
+  if (signal.number == SIGKILL) {
+    ranks_[*rank].killed = true;
+    return order(KillRank{*rank});
+  }
   order(SendSignal{rank, signal.number});
 }
 
@@ -113,11 +116,13 @@ void AgentCourse::on(const Subject& about, const Members& members, Time /*now*/)
   }
 }
 
-/// Ends a process that takes no part in the epoch, and says so.
+/// Ends a process that takes no part in the epoch, and says so, unless it is about to end.
 void AgentCourse::expel(Rank& rank, size_t number) {
   if (!rank.runs) return;
-  say(Trouble{fmt::format("{}: its process {} on {} was ended", stranger(rank.about).message(),
-                          rank.pid, host_)});
+  if (!rank.killed) {
+    say(Trouble{fmt::format("process {} on {} is not a member of epoch {}, and was ended", rank.pid,
+                            host_, membership_.epoch())});
+  }
   rank.fenced = true;
   order(KillRank{number});
 }

@@ -166,6 +166,7 @@ class AgentCourse {
     int32_t pid = 0;
     bool runs = true;
     bool fenced = false;
+    bool killed = false;   ///< By the commander, who knows why.
     bool departs = false;  ///< It has ended well, and the workers do not know.
     // What it has said, and nothing that came later has answered.
     bool joined = false;

@@ -92,11 +92,19 @@ TEST_F(AgentCourseTest, ANewEpochTellsItsMembersAndEndsWhoIsNone) {
   EXPECT_EQ(hear(to_all(0, members({0, 1}))), "");
   EXPECT_EQ(hear(to_all(1, Prepare{.why = "a rank is lost"})), "prepare 0;prepare 1;");
   const std::string begun = hear(to_all(1, members({1})));
-  EXPECT_THAT(begun, HasSubstr("epoch of 1;rank 0 is not a member of epoch 1: its process 100 on "
-                               "node1 was ended;kill 0;commit 1 as 0;"));
+  EXPECT_THAT(begun, HasSubstr("epoch of 1;process 100 on node1 is not a member of epoch 1, "
+                               "and was ended;kill 0;commit 1 as 0;"));
   EXPECT_EQ(course_.about(1).rank, 0);
   EXPECT_EQ(course_.find_number(0), 1U) << "not the one that had this number before";
   EXPECT_TRUE(course_.is_fenced(0));
+}
+
+TEST_F(AgentCourseTest, WhoWasKilledByItsCommanderIsNoStranger) {
+  (void)hear(to_all(0, members({0, 1})));
+  Message fence = to_all(0, Signal{.number = SIGKILL});
+  fence.about = rank(0);
+  EXPECT_EQ(hear(fence), "kill 0;");
+  EXPECT_THAT(hear(to_all(1, members({1}))), Not(HasSubstr("is not a member")));
 }
 
 TEST_F(AgentCourseTest, AMemberIsKilledWithAllThatIsBelowIt) {

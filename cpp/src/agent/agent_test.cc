@@ -322,8 +322,8 @@ TEST(Agent, AProcessThatIsNoMemberIsEndedAndSaid) {
       heard, [](const Message& message) { return std::holds_alternative<Trouble>(message.body); });
   ASSERT_NE(trouble, heard.end());
   EXPECT_THAT(std::get<Trouble>(trouble->body).text,
-              testing::MatchesRegex("rank 1 is not a member of epoch 0: its process [0-9]+ on .+ "
-                                    "was ended"));
+              testing::MatchesRegex("process [0-9]+ on .+ is not a member of epoch 0, and was "
+                                    "ended"));
   EXPECT_EQ(WTERMSIG(end_of(heard, 1).status), SIGKILL);
   EXPECT_TRUE(end_of(heard, 1).stopped) << "nobody's failure";
   EXPECT_EQ(end_of(heard, 1).out_of_memory, "");
