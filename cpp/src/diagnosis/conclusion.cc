@@ -70,6 +70,7 @@ Conclusion conclude(const JobEnd& job, const ReportContext& context) {
     return {.exit = kNoWayOnExit, .text = line, .failure = std::nullopt};
   }
   auto report = describe_failure(verdict, job.ranks, context);
+  report.job = job.no_way_on;
   return {.exit = report.exit, .text = format_block(report, job.width), .failure = report};
 }
 

@@ -184,6 +184,7 @@ std::string format_block(const FailureReport& report, size_t width) {
   if (report.step && *report.step > 0) who += fmt::format(", step {}", *report.step);
   Block block(who + ")", width);
   block.add("what", report.cause, kCauseLines);
+  block.add("job", report.job);
   block.add("where", report.where);
   block.add("with", report.with);
   block.add("others", describe_others(report));
@@ -207,6 +208,7 @@ std::string format_json(const FailureReport& report) {
   json["phase"] = text_or_null(report.phase);
   json["cause"] = report.cause;
   json["exit"] = report.exit;
+  json["job"] = text_or_null(report.job);
   json["where"] = text_or_null(report.where);
   json["with"] = text_or_null(report.with);
   json["log"] = report.log;

@@ -28,6 +28,7 @@ struct FailureReport {
   std::string log;    ///< Its full log.
   std::string advice;
   std::string hint;  ///< What may have been meant on the command line.
+  std::string job;   ///< Why an elastic job did not go on without it; "": it is not elastic.
   std::vector<int> alike;
   std::string alike_at;  ///< "rank 3 at ...": the first of them that was elsewhere than `where`.
   std::vector<int> victims;

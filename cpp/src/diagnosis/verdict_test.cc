@@ -337,6 +337,15 @@ TEST(Conclude, AnElasticJobThatCannotGoOnHasFailedThoughNoRankHas) {
   EXPECT_EQ(end.text, "corro: stopped: nobody has joined; logs in corro-runs/x\n");
 }
 
+TEST(Conclude, AnElasticJobSaysWhyItHasNotGoneOnWithoutTheRank) {
+  const std::vector<RankEnd> ends = {end_of(0, 5, killed(SIGKILL)), stopped(1, 9)};
+  const Conclusion end = conclude(
+      {.ranks = ends, .asked = {}, .timeout = {}, .no_way_on = "1 rank is left", .width = 80},
+      kContext);
+  EXPECT_THAT(end.text, HasSubstr("job    1 rank is left\n"));
+  EXPECT_THAT(format_json(*end.failure), HasSubstr(R"("job": "1 rank is left")"));
+}
+
 TEST(Conclude, AFailureWhileStoppingIsStillAFailure) {
   const std::vector<RankEnd> ends = {end_of(0, 5, killed(SIGTERM)),
                                      end_of(1, 9, exited(1), "OSError: checkpoint: disk full")};

@@ -159,10 +159,10 @@ Epochs::Orders Epochs::ready(size_t place, uint32_t epoch, uint64_t steps, int l
   return hear(ready, now);
 }
 
-Epochs::Orders Epochs::leave(size_t place, Time now) {
-  return hear(coord::Leaving{.members = {members_[place].member},
-                             .how = fmt::format("rank {} was asked to end", place)},
-              now);
+Epochs::Orders Epochs::leave(size_t place, bool is_all, Time now) {
+  const std::string how =
+      is_all ? "the job was asked to end" : fmt::format("rank {} was asked to end", place);
+  return hear(coord::Leaving{.members = {members_[place].member}, .how = how}, now);
 }
 
 Epochs::Orders Epochs::leave_host(size_t host, Time now) {

@@ -106,8 +106,8 @@ class Epochs {
   Orders go_on(uint32_t prepared, Time now) {
     return hear(coord::Resumed{.prepared = prepared}, now);
   }
-  /// A process was asked to end.
-  Orders leave(size_t place, Time now);
+  /// A process was asked to end; `is_all`: since the job was.
+  Orders leave(size_t place, bool is_all, Time now);
   /// All processes of a host were, and nobody is started on it any more.
   Orders leave_host(size_t host, Time now);
   /// The job is to end: no more processes are started.

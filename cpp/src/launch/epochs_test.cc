@@ -264,7 +264,7 @@ TEST(Epochs, AHostWithFewerSlotsHasItsRanksLeave) {
 
 TEST(Epochs, AJobWhoseRanksAreAskedToEndHasALastEpoch) {
   Epochs members = epochs(4);
-  const Epochs::Orders plan = members.leave(2, Time{});
+  const Epochs::Orders plan = members.leave(2, /*is_all=*/false, Time{});
   ASSERT_EQ(plan.messages.size(), 1U);
   EXPECT_EQ(std::get<agent::Prepare>(plan.messages[0].body).why, "rank 2 was asked to end");
   EXPECT_FALSE(std::get<agent::Prepare>(plan.messages[0].body).at_once);

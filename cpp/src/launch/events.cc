@@ -24,9 +24,9 @@ double unix_time() {
 }  // namespace
 
 std::string_view name_of(EventKind kind) {
-  constexpr std::array<std::string_view, 11> kNames = {"started", "joined", "step",    "waiting",
-                                                       "ended",   "lost",   "prepare", "epoch",
-                                                       "policy",  "fenced", "failure"};
+  constexpr std::array<std::string_view, 14> kNames = {
+      "started", "joined", "step",   "waiting", "ended", "lost",    "prepare",
+      "epoch",   "policy", "fenced", "host",    "lead",  "stopped", "failure"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -38,6 +38,7 @@ std::string format_event(const Event& event, double unix_time) {
   json["epoch"] = event.epoch;
   json["host"] = event.host.empty() ? Json() : Json(event.host);
   json["rank"] = event.rank < 0 ? Json() : Json(event.rank);
+  json["place"] = event.place < 0 ? Json() : Json(event.place);
   json["step"] = event.step ? Json(*event.step) : Json();
   json["cause"] = event.cause.empty() ? Json() : Json(event.cause);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -28,6 +28,9 @@ enum class EventKind : uint8_t {
   kEpoch,    ///< It has begun.
   kPolicy,   ///< The policy says how long is waited, or who goes, and why.
   kFenced,   ///< This rank takes no part any more: its process is killed.
+  kHost,     ///< A host has come, goes, or cannot be used.
+  kLead,     ///< Another coordinator goes on with the job.
+  kStopped,  ///< It cannot go on, and why; it is being ended.
   kFailure,  ///< Who is to blame, and why; the job is over.
 };
 [[nodiscard]] std::string_view name_of(EventKind kind);
@@ -36,13 +39,15 @@ struct Event {
   EventKind kind = EventKind::kStarted;
   uint32_t epoch = 0;
   std::string host = {};
-  int rank = -1;                                     ///< -1: none.
+  int rank = -1;                                     ///< Of the epoch; -1: none.
+  int place = -1;                                    ///< By which people know it; -1: none.
   std::optional<uint64_t> step = {};                 ///< None: not known.
   std::string cause = {};                            ///< One line for people.
   const diagnosis::FailureReport* report = nullptr;  ///< Of kFailure: all that is known; borrowed.
 };
 
-/// One JSON object in one line: time (seconds since 1970), event, epoch, host, rank, step, cause;
+/// One JSON object in one line: time (seconds since 1970), event, epoch, host, rank, place, step,
+/// cause;
 /// null for what there is none of. Ends with a newline.
 [[nodiscard]] std::string format_event(const Event& event, double unix_time);
 

@@ -20,15 +20,16 @@ TEST(Event, IsOneLineOfJsonWithTheFixedKeys) {
                     .epoch = 2,
                     .host = "node7",
                     .rank = 3,
+                    .place = 5,
                     .step = 17,
                     .cause = "ValueError: a\nb \xFF"};
   const std::string line = format_event(event, 1.5);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   EXPECT_THAT(line, HasSubstr(R"({"time":1.5,"event":"failure","epoch":2,"host":"node7","rank":3,)"
-                              R"("step":17,"cause":"ValueError: a\nb )"));
+                              R"("place":5,"step":17,"cause":"ValueError: a\nb )"));
   EXPECT_EQ(format_event({.kind = EventKind::kStarted}, 0),
-            R"({"time":0.0,"event":"started","epoch":0,"host":null,"rank":null,"step":null,)"
-            R"("cause":null})"
+            R"({"time":0.0,"event":"started","epoch":0,"host":null,"rank":null,"place":null,)"
+            R"("step":null,"cause":null})"
             "\n");
 }
 
@@ -37,7 +38,8 @@ TEST(Event, EachKindHasANameOfItsOwn) {
   for (int kind = 0; kind <= static_cast<int>(EventKind::kFailure); ++kind)
     names.push_back(name_of(static_cast<EventKind>(kind)));
   EXPECT_THAT(names, testing::ElementsAre("started", "joined", "step", "waiting", "ended", "lost",
-                                          "prepare", "epoch", "policy", "fenced", "failure"));
+                                          "prepare", "epoch", "policy", "fenced", "host", "lead",
+                                          "stopped", "failure"));
 }
 
 TEST(EventFile, HasEveryEventAtOnceAndNoneOfAnEarlierJob) {

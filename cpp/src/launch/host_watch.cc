@@ -1,7 +1,5 @@
 #include "launch/host_watch.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace corro::launch {
@@ -9,19 +7,19 @@ namespace corro::launch {
 void HostWatch::look(JobCourse& course, Time now) {
   if (const auto answer = discovery_ ? discovery_->poll(now) : std::nullopt) {
     const std::string trouble = answer->ok() ? "" : answer->status().message();
-    if (!trouble.empty() && trouble != no_hosts_) course.note(trouble);
+    if (!trouble.empty() && trouble != no_hosts_) course.tell_of_host("", trouble);
     no_hosts_ = trouble;
     if (answer->ok()) take(**answer, course, now);
   }
   for (const Arrivals::Outcome& outcome : arrivals_.take(now)) {
     const JobHost& host = plan_.job.hosts[outcome.host];
     if (outcome.status.ok()) {
-      course.note(fmt::format("host {} is there", host.name));
+      course.tell_of_host(host.name, "is there");
       for (const std::string& piece : call_)
         agents_.tell(outcome.host, agent::Call{.bytes = piece});
       course.offer_host(outcome.host, host.name, host.slots(), now);
     } else {
-      course.note(fmt::format("host {} cannot be used: {}", host.name, outcome.status.message()));
+      course.tell_of_host(host.name, "cannot be used: " + outcome.status.message());
     }
   }
 }

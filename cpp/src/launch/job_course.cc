@@ -98,6 +98,11 @@ void JobCourse::go_on(Time now) {
   if (is_new)
     for (const size_t place : members_.ranks())
       order(StartRank{members_.subject(place), members_.seat(place)});
+  if (!is_new) {
+    order(Announce{{.kind = EventKind::kLead,
+                    .epoch = members_.epoch(),
+                    .cause = "another coordinator goes on with the job"}});
+  }
   order(TellAll{members_.announce()});
   carry_out(members_.go_on(prepared_, now), now);
   retold_ = true;
@@ -236,7 +241,8 @@ void JobCourse::on(size_t place, const agent::ReadyForEpoch& ready, Time now) {
 }
 
 void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
-  if (evolves()) carry_out(members_.leave(place, now), now);
+  const bool is_all = stopping_.asked().has_value();
+  if (evolves()) carry_out(members_.leave(place, is_all, now), now);
 }
 
 /// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its
@@ -250,7 +256,10 @@ void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
   }
   const std::string text = fmt::format("host {} was lost: {}", members_.host_name(host), why);
   if (running_ == 0) return order(Note{fmt::format("corro: {}\n", text)});
-  order(Announce{{.kind = EventKind::kLost, .host = members_.host_name(host), .cause = text}});
+  order(Announce{{.kind = EventKind::kLost,
+                  .epoch = members_.epoch(),
+                  .host = members_.host_name(host),
+                  .cause = text}});
   if (evolves()) carry_out(members_.lose_host(host, now), now);
   for (size_t place = 0; place < ends_.size(); ++place) {
     if (ends_[place].ended || host_of(place) != host) continue;
@@ -405,6 +414,7 @@ void JobCourse::carry_out(const Epochs::Orders& orders, Time now) {
   for (const Epochs::News& news : orders.news) tell_people(news);
   if (orders.stop.empty()) return;
   note(orders.stop);
+  order(Announce{{.kind = EventKind::kStopped, .epoch = members_.epoch(), .cause = orders.stop}});
   no_way_on_ = orders.stop;
   stopping_.on_no_way_on(now);
 }
@@ -455,6 +465,7 @@ void JobCourse::emit(EventKind kind, size_t place, const std::string& cause) {
                   .epoch = members_.joins(place) ? members_.epoch() : member.epoch,
                   .host = members_.host_name(host_of(place)),
                   .rank = member.rank,
+                  .place = static_cast<int>(place),
                   .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
                   .cause = cause}});
 }
@@ -463,13 +474,20 @@ void JobCourse::note(const std::string& line) {
   if (!options_.quiet) order(Note{fmt::format("corro: {}\n", line)});
 }
 
+void JobCourse::tell_of_host(const std::string& name, const std::string& text) {
+  note(name.empty() ? text : fmt::format("host {} {}", name, text));
+  order(
+      Announce{{.kind = EventKind::kHost, .epoch = members_.epoch(), .host = name, .cause = text}});
+}
+
 JobCourse::Result JobCourse::result(Time now) {
   show_wait({}, now);
   Result result{.ends = at_timeout_.empty() ? ends_ : at_timeout_,
                 .timed_out = !at_timeout_.empty(),
                 .asked = stopping_.asked(),
                 .last = members_.last(),
-                .no_way_on = no_way_on_};
+                .no_way_on = no_way_on_,
+                .epoch = members_.epoch()};
   if (!result.timed_out) {
     std::erase_if(result.ends, [this](const RankEnd& end) {
       const bool was_lost = members_.done() && !ends_well(end);

@@ -101,6 +101,7 @@ class JobCourse {
     std::optional<int> asked = {};  ///< The first signal by which the user asked for the end.
     bool last = false;              ///< It has ended with its last epoch.
     std::string no_way_on;          ///< Why an elastic job was stopped; "": it was not.
+    uint32_t epoch = 0;             ///< The last one.
   };
 
   /// `members`: by place, as new_members() makes them.
@@ -140,6 +141,8 @@ class JobCourse {
   [[nodiscard]] std::vector<JobOrder> take_orders() { return std::exchange(orders_, {}); }
   /// A line about hosts and members.
   void note(const std::string& line);
+  /// What becomes of a host that is offered, or is not. "": of none, or of all.
+  void tell_of_host(const std::string& name, const std::string& text);
 
   // What is.
   [[nodiscard]] bool begun() const { return begun_; }

@@ -134,6 +134,29 @@ TEST_F(JobCourseTest, TheFirstSignalIsPassedOnAndTheThirdWaitsForNothing) {
   EXPECT_EQ(std::get<agent::Fence>(take<TellAll>(one).at(0).message.body).grace, Duration::zero());
 }
 
+TEST_F(JobCourseTest, EventsSayWhyAJobThatMayGoOnDoesNot) {
+  JobCourse one = course({.elastic = coord::Options{.least = 2}});
+  one.begin(Time{});
+  (void)one.take_orders();
+  one.hear(1, {one.subject(1), ended(SIGKILL)}, Time{});
+  const auto said = take<Announce>(one);
+  ASSERT_EQ(said.size(), 2U);
+  EXPECT_EQ(said[0].event.kind, EventKind::kEnded);
+  EXPECT_EQ(said[0].event.place, 1);
+  EXPECT_EQ(said[1].event.kind, EventKind::kStopped);
+  EXPECT_THAT(said[1].event.cause, HasSubstr("1 rank is left, at least 2 are needed"));
+}
+
+TEST_F(JobCourseTest, WhatBecomesOfHostsIsAnEvent) {
+  JobCourse one = course({.elastic = coord::Options{.least = 1}});
+  one.tell_of_host("node3", "is there");
+  const auto orders = one.take_orders();
+  ASSERT_EQ(orders.size(), 2U);
+  EXPECT_EQ(std::get<Note>(orders[0]).line, "corro: host node3 is there\n");
+  EXPECT_EQ(std::get<Announce>(orders[1]).event.kind, EventKind::kHost);
+  EXPECT_EQ(std::get<Announce>(orders[1]).event.host, "node3");
+}
+
 TEST_F(JobCourseTest, AProcessThatJoinsAndDoesNotStartHarmsNobody) {
   JobFacts facts = job();
   facts.most = 3;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "diagnosis/conclusion.h"
@@ -32,9 +33,12 @@ int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vect
             .hint = [&plan](const diagnosis::Crash& crash) { return hint_about(plan, crash); }});
   output.settle(end.failure ? end.failure->rank : -1, now);
   if (end.failure) {
+    const auto rank = std::ranges::find(places, static_cast<size_t>(end.failure->rank));
     output.emit({.kind = EventKind::kFailure,
+                 .epoch = result.epoch,
                  .host = end.failure->host,
-                 .rank = end.failure->rank,
+                 .rank = rank == places.end() ? -1 : static_cast<int>(rank - places.begin()),
+                 .place = end.failure->rank,
                  .step = end.failure->step,
                  .cause = end.failure->cause,
                  .report = &*end.failure});

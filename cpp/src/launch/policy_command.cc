@@ -59,7 +59,9 @@ Result<Answer> read_answer(const std::string& line, const Read& read, const char
     return Status(Code::kInvalidArgument,
                   fmt::format("answers {:.200}, which is not like {}", line, like));
   }
-  if (!why.is_null()) answer->why = why.template get<std::string>();
+  if (why.is_null()) return *answer;
+  const std::string what = answer->why.empty() ? "" : ": " + answer->why;
+  answer->why = why.template get<std::string>() + what;
   return *answer;
 }
 

@@ -28,7 +28,7 @@ class PolicyCommand {
                                                       const sigset_t& mask);
 
   /// `question`: a line of JSON, without its end. Blocks for the answer, at most a second. An answer
-  /// without a time leaves that to `otherwise`. Why it is asked no more comes once, as the wait's
+  /// without a time leaves that to `otherwise`. The reason has both. Why it is asked no more comes once, as the wait's
   /// reason.
   [[nodiscard]] coord::Wait ask(const std::string& question, const coord::Wait& otherwise);
   /// Which of so many sides goes, in the same way.

@@ -25,7 +25,7 @@ TEST(PolicyCommand, AnswersEachQuestionWithATimeAndAReason) {
   for (const char* question : {"one", "two"}) {
     const coord::Wait wait = program->ask(question, kStandard);
     EXPECT_EQ(wait.span, std::chrono::milliseconds(2500));
-    EXPECT_EQ(wait.why, question);
+    EXPECT_EQ(wait.why, std::string(question) + ": 2.5 s, as --policy says");
   }
 }
 
@@ -90,11 +90,14 @@ TEST(AskedPolicy, SaysWhatItIsAbout) {
   const coord::Wait wait =
       policy.replace({.how = "rank 1 was killed", .left = 2, .size = 3, .least = 1});
   EXPECT_EQ(wait.span, seconds(3));
-  EXPECT_EQ(wait.why, "{'about':'loss','cause':'rank 1 was killed','left':2,'size':3,'least':1}");
+  EXPECT_EQ(wait.why,
+            "{'about':'loss','cause':'rank 1 was killed','left':2,'size':3,'least':1}: "
+            "others may come in their place for 3 s");
   EXPECT_EQ(policy.gather({.size = 2, .coming = 1, .most = 4}).why,
             "{'about':'growth','size':2,'coming':1,'most':4}");
   EXPECT_EQ(policy.quarantine({.host = 7, .failures = 2}).why,
-            "{'about':'failure','host':'node7','failures':2}");
+            "{'about':'failure','host':'node7','failures':2}: "
+            "2 failures in a row: nothing is started in this slot for 1 s");
   const coord::Verdict verdict = policy.fence(
       {.how = "rank 0 has lost rank 1",
        .sides = {{.host = 0, .members = {0}}, {.host = 1, .members = {1, 2}, .accusers = 1}}});
