@@ -223,6 +223,13 @@ Result<std::string> manifest_to_text(const Manifest& manifest) {
     return Status(Code::kInvalidArgument, "a name of the checkpoint is not UTF-8");
   }
   text = fmt::format(R"({{"corro_checkpoint":{},)", kVersion) + text.substr(1, text.size() - 2);
+  if (text.size() + kSeal.size() + kDigits + kEnd.size() > plan::kMostJsonBytes) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("the manifest would have {} bytes, more than 64 MiB: it has {} tensors "
+                    "in {} files",
+                    text.size(), manifest.tensors.size(), manifest.files.size()));
+  }
   const uint32_t sum = checksum_of(text);
   return text + fmt::format("{}{:08x}{}", kSeal, sum, kEnd);
 }

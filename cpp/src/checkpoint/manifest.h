@@ -60,8 +60,8 @@ struct Manifest {
   return (bytes + kBlockBytes - 1) / kBlockBytes;
 }
 
-/// Writes the manifest. INVALID_ARGUMENT if its values are no JSON that parse_json() takes, or a
-/// name is not UTF-8.
+/// Writes the manifest. INVALID_ARGUMENT if its values are no JSON that parse_json() takes, a name is
+/// not UTF-8, or the text would have more than plan::kMostJsonBytes, which nobody could read.
 [[nodiscard]] Result<std::string> manifest_to_text(const Manifest& manifest);
 
 /// Reads what manifest_to_text() writes. DATA_LOSS "name: ..." if the text is damaged or cut;

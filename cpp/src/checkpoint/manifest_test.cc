@@ -50,6 +50,14 @@ TEST(Manifest, AnyChangedOrMissingByteIsFound) {
   }
 }
 
+TEST(Manifest, OneThatNobodyCouldReadIsNotWritten) {
+  Manifest manifest = part_of_rank(0);
+  manifest.tensors[0].name.assign(size_t{64} << 20U, 'x');
+  const auto text = manifest_to_text(manifest);
+  ASSERT_FALSE(text.ok());
+  EXPECT_THAT(text.status().message(), HasSubstr("more than 64 MiB: it has"));
+}
+
 TEST(Manifest, OneThatCannotBeIsRefused) {
   const auto refusal = [](const std::function<void(Manifest&)>& change) {
     const auto read = read_manifest(resealed(part_of_rank(0), change), "m.json");
