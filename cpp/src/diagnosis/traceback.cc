@@ -12,6 +12,16 @@ constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kTerminate = "terminate called after throwing";
 constexpr size_t kMaxDetailsLines = 6;
 
+/// Takes away one of what without_rank() does.
+std::string_view without_one_rank(std::string_view line) {
+  constexpr std::string_view kRank = "[rank";
+  constexpr std::string_view kEnd = "]: ";
+  if (!line.starts_with(kRank)) return line;
+  const size_t end = line.find_first_not_of("0123456789", kRank.size());
+  if (end == kRank.size() || end == std::string_view::npos) return line;
+  return line.substr(end).starts_with(kEnd) ? line.substr(end + kEnd.size()) : line;
+}
+
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -168,12 +178,8 @@ void read_terminate(const std::vector<std::string_view>& lines, size_t i, Crash&
 }  // namespace
 
 std::string_view without_rank(std::string_view line) {
-  constexpr std::string_view kRank = "[rank";
-  constexpr std::string_view kEnd = "]: ";
-  if (!line.starts_with(kRank)) return line;
-  const size_t end = line.find_first_not_of("0123456789", kRank.size());
-  if (end == kRank.size() || end == std::string_view::npos) return line;
-  return line.substr(end).starts_with(kEnd) ? line.substr(end + kEnd.size()) : line;
+  for (auto rest = without_one_rank(line); rest != line; rest = without_one_rank(line)) line = rest;
+  return line;
 }
 
 bool begins_other_error(std::string_view line) {

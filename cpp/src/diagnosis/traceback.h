@@ -46,7 +46,8 @@ struct Crash {
 /// to no message before it.
 [[nodiscard]] bool begins_other_error(std::string_view line);
 
-/// Takes away what torch.distributed writes in front of every line of a traceback: "[rank1]: ".
+/// Takes away what torch.distributed writes in front of every line of a traceback: "[rank1]: ", once
+/// for each time that the default process group was made.
 [[nodiscard]] std::string_view without_rank(std::string_view line);
 
 /// True if a frame's file belongs to the user and not to Python, an installed package or the

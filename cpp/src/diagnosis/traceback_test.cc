@@ -40,6 +40,17 @@ TEST(ParseCrash, ReadsWhatTorchDistributedWritesInFrontOfEachLine) {
   EXPECT_EQ(crash.where.code, "loss = step(batch)");
 }
 
+TEST(ParseCrash, ReadsThemAlsoWhereSeveralGroupsWereMade) {
+  for (const char* prefix : {"[rank1]: [rank1]: ", "[rank1]: [rank0]: [rank12]: "}) {
+    std::string prefixed;
+    std::istringstream lines(kPlain);
+    for (std::string line; std::getline(lines, line);) prefixed += prefix + line + "\n";
+    const Crash crash = parse_crash(prefixed);
+    EXPECT_EQ(crash.error, "ValueError: expected 3 channels, got 1");
+    EXPECT_EQ(crash.where.line, 12);
+  }
+}
+
 /// What a rank says that ends with `message` after kPlain's frames.
 Crash crash_with(const std::string& message) {
   return parse_crash("Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n" +

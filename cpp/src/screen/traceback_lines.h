@@ -35,7 +35,7 @@ struct Passage {
 /// too) as one passage when its end is seen, or when it has waited too long. What stands right
 /// behind an exception is taken for lines of its message: at most kMaxMessageLines that are not
 /// indented. Empty lines outside of tracebacks are left out, and so is what torch writes in front
-/// of a traceback's lines, "[rank1]: ". Loop-confined; time is injected.
+/// of a traceback's lines, "[rank1]: " once or several times. Loop-confined; time is injected.
 class TracebackLines {
  public:
   static constexpr Duration kPatience = std::chrono::milliseconds(500);

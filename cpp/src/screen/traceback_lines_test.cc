@@ -58,11 +58,13 @@ TEST(TracebackLines, TheLinesOfAMessageBelongToIt) {
 }
 
 TEST(TracebackLines, TorchsRankInFrontOfEachLineIsLeftOut) {
-  std::istringstream lines(kOne);
-  std::string text;
-  for (std::string line; std::getline(lines, line);) text += "[rank1]: " + line + "\n";
-  EXPECT_THAT(cut(text + "[rank1]: \n[rank1]:[W1122 10:00:00] leaked\n[rank1]: mine\n"),
-              ElementsAre(kOne, "[rank1]:[W1122 10:00:00] leaked", "[rank1]: mine"));
+  for (const char* prefix : {"[rank1]: ", "[rank1]: [rank1]: "}) {
+    std::istringstream lines(kOne);
+    std::string text;
+    for (std::string line; std::getline(lines, line);) text += prefix + line + "\n";
+    EXPECT_THAT(cut(text + "[rank1]: \n[rank1]:[W1122 10:00:00] leaked\n[rank1]: mine\n"),
+                ElementsAre(kOne, "[rank1]:[W1122 10:00:00] leaked", "[rank1]: mine"));
+  }
 }
 
 TEST(TracebackLines, AnErrorOfAnotherKindEndsAMessage) {
