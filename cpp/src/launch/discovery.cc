@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "diagnosis/flight_text.h"
+
 namespace corro::launch {
 namespace {
 
@@ -22,6 +24,15 @@ void sleep_for(Duration span) {
 int slots_of(const std::vector<HostSlots>& hosts) {
   return std::accumulate(hosts.begin(), hosts.end(), 0,
                          [](int sum, const HostSlots& host) { return sum + host.slots; });
+}
+
+/// `last`: why the last answer was not enough; "": there was none.
+Status given_up(const HostDiscovery& discovery, const std::string& last, Duration patience) {
+  const std::string span = diagnosis::format_span(patience);
+  return {Code::kDeadlineExceeded,
+          last.empty()
+              ? fmt::format("{}: it has not answered after {}", discovery.source(), span)
+              : fmt::format("{}, after {}", last, span)};
 }
 
 }  // namespace
@@ -79,7 +90,7 @@ HostDiscovery::Answer wait_for_hosts(HostDiscovery& discovery, int slots, Durati
       if (why != last) wait(why);
       last = std::move(why);
     }
-    if (monotonic_now() >= until) return Status(Code::kDeadlineExceeded, last);
+    if (monotonic_now() >= until) return given_up(discovery, last, patience);
   }
 }
 

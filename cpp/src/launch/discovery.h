@@ -57,8 +57,8 @@ class HostDiscovery {
 };
 
 /// Asks until there are `slots` in all: blocks for at most `patience`. `wait` hears of each answer
-/// that has too few, or of why there is none, once for several alike. The last failure, or
-/// DEADLINE_EXCEEDED with what was found.
+/// that has too few, or of why there is none, once for several alike. DEADLINE_EXCEEDED says what
+/// the last answer was, or that none has come.
 [[nodiscard]] HostDiscovery::Answer wait_for_hosts(
     HostDiscovery& discovery, int slots, Duration patience,
     const std::function<void(const std::string&)>& wait);

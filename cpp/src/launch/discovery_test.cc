@@ -109,12 +109,19 @@ TEST(HostDiscovery, WaitsUntilThereAreEnoughSlots) {
   EXPECT_THAT(said, ElementsAre(HasSubstr("1 slots, and 3 are needed")));
 }
 
-TEST(HostDiscovery, DoesNotWaitForEver) {
-  std::vector<std::string> said;
-  HostDiscovery discovery("exit 1", "here", mask());
-  const auto answer = wait_for_hosts(discovery, 1, Duration::zero(),
-                                     [&](const std::string& why) { said.push_back(why); });
+/// Why two slots were not waited for any longer.
+std::string why_given_up(const std::string& command, Duration patience) {
+  HostDiscovery discovery(command, "here", mask());
+  const auto answer = wait_for_hosts(discovery, 2, patience, [](const std::string& /*why*/) {});
   EXPECT_EQ(answer.status().code(), Code::kDeadlineExceeded);
+  return answer.status().message();
+}
+
+TEST(HostDiscovery, DoesNotWaitForEver) {
+  EXPECT_EQ(why_given_up("sleep 1000", std::chrono::milliseconds(500)),
+            "--host-discovery sleep 1000: it has not answered after 0.5 s");
+  EXPECT_EQ(why_given_up("echo node1", std::chrono::seconds(2)),
+            "--host-discovery echo node1: 1 slots, and 2 are needed, after 2.0 s");
 }
 
 }  // namespace
