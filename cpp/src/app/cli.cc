@@ -202,7 +202,7 @@ void describe_job(CLI::App& run, Raw& raw) {
   run.add_option("--reset-limit", raw.run.reset_limit,
                  "Elastic: stop when ranks come or go more often than this")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_in(0));
   run.add_option("--back-off", raw.back_off,
                  "Elastic: when a place that fails again is used again: first, and at most; "
                  "default: 1s,5m")
@@ -256,7 +256,7 @@ void describe_hosts(CLI::App& run, Raw& raw) {
   run.add_option("--fan-out", raw.run.fan_out,
                  "Hosts that the launcher, and the agent of each host, starts itself")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(number_in(1, 1024));
   run.add_option("--corro-call", raw.run.call)->group("");  // corro.run() of Python
   run.add_flag("--allow-single-node", raw.run.allow_single_node,
                "Use this host alone although a scheduler announces more");
@@ -287,7 +287,7 @@ void describe_agent(CLI::App& app, Raw& raw) {
   app.add_option("--slots", raw.agent.slots,
                  "Ranks that may run here; default: as many as the machine is good for")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(number_in(1, 1024));
   app.add_option("--host", raw.agent.host, "What this host is called; default: its own name")
       ->type_name("NAME");
   app.add_option("--patience", raw.patience,

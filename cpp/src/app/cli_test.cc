@@ -124,7 +124,17 @@ TEST(CommandLine, ReadsHowAnElasticJobWaits) {
             std::pair(Duration(std::chrono::milliseconds(500)), Duration(std::chrono::minutes(2))));
   for (const char* bad : {"", "1", "1,", "2,1", "1,2,3", "-1,2"})
     EXPECT_FALSE(parse({"run", "--back-off", bad, "x"}).ok()) << bad;
-  EXPECT_FALSE(parse({"run", "--reset-limit", "-1", "x"}).ok());
+}
+
+TEST(CommandLine, ANumberThatIsTooSmallOrTooLargeIsToldItsBounds) {
+  EXPECT_EQ(parse({"run", "--reset-limit", "-1", "x"}).status().message(),
+            "corro run: --reset-limit: give 0 or more, not -1; see corro run --help");
+  EXPECT_THAT(parse({"run", "--reset-limit", "few", "x"}).status().message(),
+              HasSubstr("give 0 or more, not few"));
+  EXPECT_THAT(parse({"run", "--fan-out", "1025", "x"}).status().message(),
+              HasSubstr("--fan-out: give 1 to 1024, not 1025"));
+  EXPECT_THAT(parse_operator_line({"operator", "--kube-api-qps", "0"}).status().message(),
+              HasSubstr("--kube-api-qps: give 0.1 to 100000, not 0;"));
 }
 
 TEST(CommandLine, TimesAreForLinesWithAPrefix) {

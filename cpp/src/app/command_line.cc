@@ -83,6 +83,18 @@ Status usage_error(const CLI::App& parsed, const Command& command, const CLI::Pa
                                               what.ends_with('?') ? "" : ";", command.words)};
 }
 
+CLI::Validator number_in(double least, std::optional<double> most) {
+  const std::string bounds =
+      most ? fmt::format("{} to {}", least, *most) : fmt::format("{} or more", least);
+  const auto check = [least, most, bounds](const std::string& word) {
+    double number = 0;
+    const bool is_number = CLI::detail::lexical_cast(word, number);
+    const bool fits = is_number && number >= least && !(most && number > *most);
+    return fits ? std::string() : fmt::format("give {}, not {}", bounds, word);
+  };
+  return {check, bounds};
+}
+
 Result<std::optional<std::string>> parse_words(CLI::App& program,
                                                const std::vector<std::string>& arguments) {
   try {

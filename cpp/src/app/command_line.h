@@ -10,6 +10,7 @@
 namespace CLI {  // NOLINT(readability-identifier-naming): the library calls itself so
 class App;
 class ParseError;
+class Validator;
 }  // namespace CLI
 
 namespace corro::app {
@@ -27,6 +28,9 @@ struct Command {
 /// to parse: the command, or one above it.
 [[nodiscard]] Status usage_error(const CLI::App& parsed, const Command& command,
                                  const CLI::ParseError& error);
+
+/// Lets numbers from `least` to `most` through; without `most` all that are not less.
+[[nodiscard]] CLI::Validator number_in(double least, std::optional<double> most = std::nullopt);
 
 /// Parses the arguments after the program's name into what the program's description fills.
 /// Returns the help if that was asked for.

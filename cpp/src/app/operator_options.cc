@@ -42,13 +42,13 @@ void describe_operator(CLI::App& program, OperatorCommand& command) {
        "Namespace of the leader's Lease; default: the operator's own");
   app.add_option("--workers,--threadiness", command.workers, "Jobs to look at at once")
       ->type_name("N")
-      ->check(CLI::Range(1, 256));
+      ->check(number_in(1, 256));
   app.add_option("--kube-api-qps", command.qps, "API calls a second, all together")
       ->type_name("N")
-      ->check(CLI::Range(0.1, 1e5));
+      ->check(number_in(0.1, 1e5));
   app.add_option("--kube-api-burst", command.burst, "API calls at once after a pause")
       ->type_name("N")
-      ->check(CLI::Range(1.0, 1e5));
+      ->check(number_in(1.0, 1e5));
   text("--listen", command.listen, "ADDR:PORT", "Address of the pages; '' for none")
       ->capture_default_str();
   text("--metrics-token", command.metrics_token, "FILE",
@@ -64,7 +64,7 @@ void describe_operator(CLI::App& program, OperatorCommand& command) {
   app.add_option("--processing-units-per-node", command.units_per_node,
                  "Units that a node has for v1alpha1's gpus and processingUnits")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(number_in(1, 1024));
 }
 
 }  // namespace corro::app
