@@ -69,6 +69,13 @@ def test_the_others_wait_for_a_replacement_and_a_policy_is_asked(
     assert ": 1 failure there" in ran.job.output
 
 
+def test_a_policy_that_is_not_there_is_said_once(elastic: Elastic) -> None:
+    options = ("--min-np", "1", "--policy", "/no/such/policy")
+    ran = elastic("steps", 2, {1: (7, "backward")}, *options).check(0)
+    assert ran.job.output.count("--policy /no/such/policy: it ended with status 127: ") == 1
+    assert ran.job.output.count("it is asked no more") == 1
+
+
 def test_a_rank_joins_a_job_that_saves_checkpoints(elastic_torch: Elastic) -> None:
     ran = elastic_torch("saves", 2, {}, "--max-np", "3", GATE="5")
     check_joined(ran, 6, 0, 1)

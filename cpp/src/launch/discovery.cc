@@ -30,9 +30,8 @@ int slots_of(const std::vector<HostSlots>& hosts) {
 Status given_up(const HostDiscovery& discovery, const std::string& last, Duration patience) {
   const std::string span = diagnosis::format_span(patience);
   return {Code::kDeadlineExceeded,
-          last.empty()
-              ? fmt::format("{}: it has not answered after {}", discovery.source(), span)
-              : fmt::format("{}, after {}", last, span)};
+          last.empty() ? fmt::format("{}: it has not answered after {}", discovery.source(), span)
+                       : fmt::format("{}, after {}", last, span)};
 }
 
 }  // namespace
@@ -58,11 +57,7 @@ std::optional<HostDiscovery::Answer> HostDiscovery::poll(Time now) {
   }
   if (!status) return finish(now, {Code::kDeadlineExceeded, "it has not ended after 30 s"});
   if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return finish(now, {});
-  const std::string how = WIFEXITED(*status) ? fmt::format("status {}", WEXITSTATUS(*status))
-                                             : fmt::format("signal {}", WTERMSIG(*status));
-  const std::string last = program_->last_word();
-  return finish(now, {Code::kUnavailable,
-                      fmt::format("it ended with {}{}{}", how, last.empty() ? "" : ": ", last)});
+  return finish(now, {Code::kUnavailable, describe_end(*status, program_->last_word())});
 }
 
 HostDiscovery::Answer HostDiscovery::finish(Time now, const Status& failure) {

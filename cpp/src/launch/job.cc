@@ -55,9 +55,10 @@ Job::Job(Opened opened)
       agents(std::move(opened.agents)),
       meeting(plan, agents),
       caller(std::move(opened.caller)),
+      policy(std::move(opened.policy)),
       control(open_control(plan.job.job_id)),
       output(plan, std::move(opened.files), std::move(opened.writer), caller ? caller->fd() : -1),
       course(plan.job, new_members(wire::digest_of(plan.job.job_id), plan.job.places()),
-             course_options(plan, opened.policy), started) {}
+             course_options(plan, policy), started) {}
 
 }  // namespace corro::launch

@@ -35,7 +35,7 @@ struct Job {
     std::optional<Caller> caller;
     JobOutput::Files files;
     std::unique_ptr<screen::ScreenWriter> writer;
-    std::shared_ptr<PolicyCommand> policy;  ///< Null: none. The membership's policy shares it.
+    std::shared_ptr<PolicyCommand> policy;  ///< Null: none.
   };
 
   explicit Job(Opened opened);
@@ -56,6 +56,7 @@ struct Job {
   Agents agents;
   Meeting meeting;
   std::optional<Caller> caller;            ///< None: somebody has typed `corro run`.
+  std::shared_ptr<PolicyCommand> policy;   ///< Null: none. The course's policy shares it.
   std::unique_ptr<ControlSocket> control;  ///< Null if it cannot be opened.
   JobOutput output;
   JobCourse course;

@@ -108,6 +108,8 @@ void Launcher::look(Time now) {
   const Duration stopped = now - look_at_;
   job_.agents.excuse_silence(stopped, now);
   opening_.excuse(stopped);
+  if (const std::string trouble = job_.policy ? job_.policy->look() : ""; !trouble.empty())
+    job_.course.note(trouble);
   const bool goes_on = job_.course.goes_on();
   job_.course.look(now);
   orders_.carry_out();

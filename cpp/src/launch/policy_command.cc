@@ -18,6 +18,8 @@ using Json = nlohmann::ordered_json;
 constexpr Duration kPatience = std::chrono::seconds(1);
 /// Agents take a launcher for dead that says nothing for 10 s.
 constexpr Duration kMostTaken = std::chrono::seconds(3);
+/// Until one whose pipes have ended has, too.
+constexpr Duration kDyingPatience = std::chrono::milliseconds(200);
 constexpr double kMostSeconds = 24 * 3600.0;
 
 std::string text_of(const Json& json) {
@@ -97,11 +99,21 @@ Answer PolicyCommand::ask_for(const std::string& question, const Answer& otherwi
   const auto line = answer_to(question);
   const Result<Answer> answer = line.ok() ? read(*line) : line.status();
   if (answer.ok()) return *answer;
-  program_.reset();
   Answer last = otherwise;
-  last.why =
-      fmt::format("--policy {}: {}; it is asked no more", command_, answer.status().message());
+  last.why = give_up(answer.status().message());
   return last;
+}
+
+std::string PolicyCommand::give_up(const std::string& why) {
+  program_.reset();
+  return fmt::format("--policy {}: {}; it is asked no more", command_, why);
+}
+
+std::string PolicyCommand::look() {
+  const auto status = program_ ? program_->status() : std::nullopt;
+  if (!status) return "";
+  (void)program_->read();
+  return give_up(describe_end(*status, program_->last_word()));
 }
 
 /// While nothing is asked the program makes up for what it has taken.
@@ -120,19 +132,27 @@ Result<std::string> PolicyCommand::exchange(const std::string& question) {
   program_->printed.clear();  // That nobody has asked for.
   const std::string line = question + "\n";
   if (write(program_->in(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    return Status(Code::kUnavailable, "it reads nothing");
+    return failure("it reads nothing");
   const Time until = monotonic_now() + kPatience;
   while (true) {
     const bool goes_on = program_->read();
     const std::string& answer = program_->printed;
     if (const size_t end = answer.find('\n'); end != std::string::npos)
       return answer.substr(0, end);
-    const std::string last = program_->last_word();
-    if (!goes_on)
-      return Status(Code::kUnavailable, "it has ended" + (last.empty() ? "" : ": " + last));
+    if (!goes_on) return failure("it has closed its standard output");
     if (!io::wait_ready(program_->out(), POLLIN, until))
       return Status(Code::kDeadlineExceeded, "it has not answered after 1 s");
   }
+}
+
+/// Of one with which nothing can be exchanged: how it has ended, unless it goes on.
+Status PolicyCommand::failure(const std::string& symptom) {
+  const Time until = monotonic_now() + kDyingPatience;
+  std::optional<int> status = program_->status();
+  for (; !status && monotonic_now() < until; status = program_->status())
+    (void)::poll(nullptr, 0, 1);
+  (void)program_->read();
+  return {Code::kUnavailable, status ? describe_end(*status, program_->last_word()) : symptom};
 }
 
 coord::Policy asked_policy(const std::shared_ptr<PolicyCommand>& program,

@@ -4,8 +4,8 @@
 //   asked     it runs beside the job. Each question is a line of JSON on its standard input, and it
 //             answers with a line of JSON on its standard output, within a second. The launcher does
 //             nothing else meanwhile, so it may not take long for many questions, either
-//   silent    it has not answered, or late, or what makes no sense: it was killed, and is asked no
-//             more. The standard policy holds
+//   silent    it has ended, or has not answered, or late, or what makes no sense: it was killed, and
+//             is asked no more. The standard policy holds
 #pragma once
 
 #include <signal.h>
@@ -31,6 +31,8 @@ class PolicyCommand {
   /// without a time leaves that to `otherwise`. The reason has both. Why it is asked no more comes once, as the wait's
   /// reason.
   [[nodiscard]] coord::Wait ask(const std::string& question, const coord::Wait& otherwise);
+  /// Why it is asked no more, once, if it has ended without a question; "" else. Never blocks.
+  [[nodiscard]] std::string look();
   /// Which of so many sides goes, in the same way.
   [[nodiscard]] coord::Verdict ask(const std::string& question, const coord::Verdict& otherwise,
                                    size_t sides);
@@ -42,6 +44,8 @@ class PolicyCommand {
   Answer ask_for(const std::string& question, const Answer& otherwise, const Read& read);
   Result<std::string> answer_to(const std::string& question);
   Result<std::string> exchange(const std::string& question);
+  Status failure(const std::string& symptom);
+  std::string give_up(const std::string& why);
 
   std::string command_;
   std::unique_ptr<ShellProgram> program_;  ///< Null: it is silent.

@@ -3,15 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <thread>
+
 namespace corro::launch {
 namespace {
 
 using std::chrono::seconds;
+using testing::AllOf;
 using testing::HasSubstr;
 
 const coord::Wait kStandard{.span = seconds(7)};
 
 std::shared_ptr<PolicyCommand> run(const std::string& command) {
+  (void)signal(SIGPIPE, SIG_IGN);  // As in the launcher.
   sigset_t none;
   sigemptyset(&none);
   return PolicyCommand::start(command, none).value();
@@ -72,9 +77,44 @@ TEST(PolicyCommand, ManySlowAnswersHoldUpTheLauncherLikeALateOne) {
   EXPECT_THAT(program->ask("{}", kStandard).why, HasSubstr("more than 3 s for its last answers"));
 }
 
-TEST(PolicyCommand, OneThatHasEndedSaysItsLastLine) {
-  EXPECT_THAT(ask("read -r line; echo oh >&2; echo no module corro >&2; exit 1").why,
-              HasSubstr("it has ended: no module corro;"));
+TEST(PolicyCommand, OneThatEndsIsSaidWithItsStatusAndLastLine) {
+  EXPECT_EQ(ask("read -r line; echo oh >&2; echo no module corro >&2; exit 1").why,
+            "--policy read -r line; echo oh >&2; echo no module corro >&2; exit 1: it ended with "
+            "status 1: no module corro; it is asked no more");
+  EXPECT_THAT(ask("/no/such/program").why, HasSubstr("it ended with status 127: "));
+  EXPECT_THAT(ask("kill -9 $$").why, HasSubstr("it ended with signal 9;"));
+}
+
+/// Why it is of no use before anything was asked; once it has said so.
+std::string trouble_of(PolicyCommand& program) {
+  while (true) {
+    if (const std::string trouble = program.look(); !trouble.empty()) return trouble;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+TEST(PolicyCommand, OneThatEndsBeforeItIsAskedIsNoticed) {
+  const auto program = run("/no/such/program");
+  EXPECT_THAT(trouble_of(*program), AllOf(HasSubstr("--policy /no/such/program: it ended with "
+                                                    "status 127: "),
+                                          HasSubstr("; it is asked no more")));
+  EXPECT_EQ(program->look(), "") << "once";
+  EXPECT_EQ(program->ask("{}", kStandard).span, seconds(7));
+  EXPECT_EQ(program->ask("{}", kStandard).why, "");
+}
+
+TEST(PolicyCommand, OneThatRunsIsLeftAlone) {
+  const auto program = run("while read -r line; do echo '{\"wait\": 1}'; done");
+  EXPECT_EQ(program->look(), "");
+  EXPECT_EQ(program->ask("{}", kStandard).span, seconds(1));
+  EXPECT_EQ(program->look(), "");
+}
+
+TEST(PolicyCommand, OneThatReadsNothingMoreAndGoesOnIsSaidSo) {
+  const auto program = run("exec <&-; while true; do echo '{}'; sleep 0.1; done");
+  std::string why;
+  while (why.empty()) why = program->ask("{}", kStandard).why;
+  EXPECT_THAT(why, HasSubstr(": it reads nothing;"));
 }
 
 TEST(PolicyCommand, OneThatDoesNotAnswerIsNotWaitedFor) {

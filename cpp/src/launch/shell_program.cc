@@ -1,5 +1,6 @@
 #include "launch/shell_program.h"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +57,14 @@ std::optional<int> ShellProgram::ended() {
   return status;
 }
 
+std::optional<int> ShellProgram::status() const {
+  siginfo_t end{};
+  const auto pid = static_cast<id_t>(program_.pid);
+  if (waitid(P_PID, pid, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0)
+    return std::nullopt;
+  return end.si_code == CLD_EXITED ? W_EXITCODE(end.si_status, 0) : end.si_status;
+}
+
 bool ShellProgram::read() {
   const bool goes_on = read_on(program_.out.get(), printed);
   (void)read_on(program_.err.get(), said_);  // Last: then it has all of one that has ended.
@@ -67,6 +76,12 @@ std::string ShellProgram::last_word() const {
   if (end == std::string::npos) return "";
   const std::string text = said_.substr(0, end + 1);
   return text.substr(text.rfind('\n') + 1);
+}
+
+std::string describe_end(int status, const std::string& last_word) {
+  const std::string how = WIFEXITED(status) ? fmt::format("status {}", WEXITSTATUS(status))
+                                            : fmt::format("signal {}", WTERMSIG(status));
+  return fmt::format("it ended with {}{}{}", how, last_word.empty() ? "" : ": ", last_word);
 }
 
 }  // namespace corro::launch

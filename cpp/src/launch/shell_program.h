@@ -25,6 +25,8 @@ class ShellProgram {
 
   /// Its status, as waitpid() has it; none while it runs.
   [[nodiscard]] std::optional<int> ended();
+  /// How one that is over has ended, as ended() says it; it is still killed with its children.
+  [[nodiscard]] std::optional<int> status() const;
   /// Takes what has come, a megabyte of each stream at most, and never blocks. False once its
   /// standard output is at its end.
   bool read();
@@ -43,5 +45,8 @@ class ShellProgram {
   std::string said_;  ///< On its standard error.
   bool reaped_ = false;
 };
+
+/// "it ended with status 1: its last word".
+[[nodiscard]] std::string describe_end(int status, const std::string& last_word);
 
 }  // namespace corro::launch
