@@ -776,6 +776,36 @@ def test_a_host_that_is_discovered_gets_a_rank(cluster: Cluster, tmp_path: Path)
     assert "host nowhere cannot be used: " in err
 
 
+def test_a_job_begins_without_a_host_that_cannot_be_used(cluster: Cluster, tmp_path: Path) -> None:
+    """It is the first one that is listed, and usable later: the last rank joins on it."""
+    hosts = f"echo away:1; echo {OWN}:1; echo {OTHER}:1"
+    shell = tmp_path / "shell"
+    shell.write_text(
+        "#!/bin/sh\n"
+        f"test $1 != away || test -e {tmp_path}/gate || {{ echo away is off >&2; exit 1; }}\n"
+        "shift\n"
+        'exec /bin/sh -c "$*"\n'
+    )
+    shell.chmod(0o755)
+    lines, err = grown(
+        cluster, tmp_path, "-np", 2, "--min-np", 2, "--max-np", 3, "--rsh", shell,
+        "--host-discovery", hosts,
+    )  # fmt: skip
+    check_grown(lines, 3)
+    assert err.count("corro: host away: away is off; the job begins without it") == 1
+    assert "host away is there" in err
+
+
+def test_a_job_does_not_begin_where_usable_hosts_have_too_few_slots(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    code, out, err = cluster.run(
+        tmp_path, "-np", 2, "--host-discovery", f"echo nowhere:1; echo {OWN}:1", "true"
+    )
+    assert (code, out) == (2, "")
+    assert err.startswith("corro run: host nowhere: ")
+
+
 def test_sync_brings_the_code_to_a_host_that_is_discovered(
     cluster: Cluster, tmp_path: Path
 ) -> None:

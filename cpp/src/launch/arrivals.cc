@@ -39,12 +39,16 @@ void Arrivals::greet(const AgentLink& link) {
   if (expects(link.host)) meeting_.welcome(link);
 }
 
-void Arrivals::refuse(size_t host, const std::string& why, Time now) {
-  if (coming_.erase(host) == 0) return;
+void Arrivals::put_off(const std::string& name, Time now) {
   constexpr int kMostDoublings = 16;
-  Failed& failed = failed_[plan_.job.hosts[host].name];
+  Failed& failed = failed_[name];
   const auto pause = kBackOff * (int64_t{1} << std::min(failed.often++, kMostDoublings));
   failed.free_at = now + std::min<Duration>(pause, kMostBackOff);
+}
+
+void Arrivals::refuse(size_t host, const std::string& why, Time now) {
+  if (coming_.erase(host) == 0) return;
+  put_off(plan_.job.hosts[host].name, now);
   outcomes_.push_back({.host = host, .status = {Code::kUnavailable, why}});
   agents_.dismiss(host, why);
 }

@@ -40,6 +40,8 @@ class Arrivals {
   [[nodiscard]] bool may_invite(const std::string& name, Time now) const;
   /// Its agent has said HELLO.
   void greet(const AgentLink& link);
+  /// A host of this name could not be used: it is not invited for a while, longer each time.
+  void put_off(const std::string& name, Time now);
   /// It cannot be used.
   void refuse(size_t host, const std::string& why, Time now);
   /// Goes on, and says what was decided.

@@ -77,7 +77,7 @@ void Hearing::greet(AgentLink& link, const agent::Hello& hello) {
   const std::string why =
       fmt::format("has corro {}, this one {}; install the same on both", hello.corro, job_.version);
   job_.awaits(link) ? job_.hosts->refuse(link.host, why, monotonic_now())
-                    : job_.course.refuse(fmt::format("host {} {}", link.name, why));
+                    : job_.course.refuse(fmt::format("host {} {}", link.name, why), link.host);
 }
 
 void Hearing::on_fenced(AgentLink& link, const agent::Fenced& fenced) {
@@ -88,7 +88,7 @@ void Hearing::on_fenced(AgentLink& link, const agent::Fenced& fenced) {
 
 void Hearing::refuse_host(const AgentLink& link, const std::string& why) {
   job_.awaits(link) ? job_.hosts->refuse(link.host, why, monotonic_now())
-                    : job_.course.refuse(fmt::format("host {}: {}", link.name, why));
+                    : job_.course.refuse(fmt::format("host {}: {}", link.name, why), link.host);
 }
 
 void Hearing::lose(const AgentLink& link, const std::string& why) {

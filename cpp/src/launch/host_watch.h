@@ -23,6 +23,7 @@ class HostWatch {
       : plan_(plan), agents_(agents), arrivals_(plan, agents, meeting), call_(std::move(call)) {
     if (!plan.options.discovery.empty())
       discovery_.emplace(plan.options.discovery, plan.machine.host, plan.mask);
+    for (const std::string& name : plan.put_off) arrivals_.put_off(name, monotonic_now());
   }
 
   /// What has become of the hosts goes to the course.

@@ -61,6 +61,8 @@ struct Job {
   JobOutput output;
   JobCourse course;
   std::optional<HostWatch> hosts;  ///< Where hosts may come, once ranks run.
+  /// Of this job without hosts that could not be used: another launcher begins it anew.
+  std::optional<LaunchPlan> others;
 };
 
 }  // namespace corro::launch

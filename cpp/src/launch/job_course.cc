@@ -248,7 +248,7 @@ void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
 /// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its
 /// ranks are over, and so is a job that needs them.
 void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
-  if (!begun_) return refuse(fmt::format("host {}: {}", members_.host_name(host), why));
+  if (!begun_) return refuse(fmt::format("host {}: {}", members_.host_name(host), why), host);
   if (resuming()) {
     later_.emplace_back([=, this](Time then) { lose_host(host, why, then); });
     if (awaited_hosts_.erase(host) > 0 && !resuming()) go_on(now);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -112,8 +113,9 @@ class JobCourse {
   void begin(Time now);
   /// Goes on with a job of this record, which has members. Its hosts are those of the job.
   void resume(const JobRecord& record, Time now);
-  /// The job cannot begin. The first reason counts.
-  void refuse(const std::string& why) {
+  /// The job cannot begin. The first reason counts. `host`: that cannot be used.
+  void refuse(const std::string& why, std::optional<size_t> host = std::nullopt) {
+    if (host && (refused_.empty() || !refused_hosts_.empty())) refused_hosts_.emplace(*host, why);
     if (refused_.empty()) refused_ = why;
   }
   /// What an agent says of a rank. What is of no process of this job is dropped, and a process that
@@ -150,6 +152,10 @@ class JobCourse {
   [[nodiscard]] int running() const { return running_; }
   /// Why it cannot begin; "": it can.
   [[nodiscard]] const std::string& refused() const { return refused_; }
+  /// Why these hosts cannot be used, if that is why.
+  [[nodiscard]] const std::map<size_t, std::string>& refused_hosts() const {
+    return refused_hosts_;
+  }
   /// The signal by which the user has asked for the end first.
   [[nodiscard]] std::optional<int> asked() const { return stopping_.asked(); }
   /// The user waits for nothing any more.
@@ -234,6 +240,7 @@ class JobCourse {
   bool begun_ = false;  ///< Ranks were started.
   int running_ = 0;
   std::string refused_;
+  std::map<size_t, std::string> refused_hosts_;
   std::string no_way_on_;                       ///< Why an elastic job was stopped; "": it was not.
   std::set<size_t> seen_;                       ///< Have said what they do since time is over.
   std::vector<diagnosis::RankEnd> at_timeout_;  ///< As they were then.

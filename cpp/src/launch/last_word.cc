@@ -81,10 +81,24 @@ int say_killed(int status, JobOutput& output) {
   return exit;
 }
 
+/// Hosts that cannot be used do not keep the others from beginning.
+void say_unusable(Job& job, JobOrders& orders) {
+  job.output.end_status("");  // of --sync
+  for (const auto& [host, why] : job.course.refused_hosts())
+    job.course.note(why + "; the job begins without it, and tries it again later");
+  orders.carry_out();
+}
+
 }  // namespace
 
-int say_last_word(Job& job, JobOrders& orders, std::optional<int> killed) {
+std::optional<int> say_last_word(Job& job, JobOrders& orders, std::optional<int> killed) {
   JobCourse& course = job.course;
+  if (!course.begun() && !course.asked())
+    job.others = plan_without(job.plan, course.refused_hosts());
+  if (job.others) {
+    say_unusable(job, orders);
+    return std::nullopt;
+  }
   if (!course.refused().empty())
     return say_refused(job.plan, course.refused(), course.asked(), job.output);
   if (killed) return say_killed(*killed, job.output);

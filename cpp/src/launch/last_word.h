@@ -9,7 +9,8 @@
 namespace corro::launch {
 
 /// `killed`: as Agents::end() says it, if the job's only agent has ended before its time. Returns
-/// the exit status.
-int say_last_word(Job& job, JobOrders& orders, std::optional<int> killed);
+/// the exit status; none: it has not begun, since some hosts cannot be used, and is to begin anew with
+/// the plan of Job::others.
+std::optional<int> say_last_word(Job& job, JobOrders& orders, std::optional<int> killed);
 
 }  // namespace corro::launch

@@ -28,7 +28,7 @@ Launcher::Launcher(Job& job, Standalone* standalone)
   if (standalone != nullptr) dialled_.emplace(job, leadership_, hearing_, *standalone);
 }
 
-int Launcher::run(const sigset_t& heard) {
+std::optional<int> Launcher::run(const sigset_t& heard) {
   if (const Status opened = open(heard); !opened.ok()) {
     user_.read_signals();  // One that has ended the start may not have been heard yet.
     job_.course.refuse(opened.message());
@@ -40,8 +40,8 @@ int Launcher::run(const sigset_t& heard) {
   const bool begins_anew = dialled_ && hearing_.lost_early() && is_wanted;
   if (!leadership_.holds() || begins_anew) return leave();
   fence();
-  const int exit = say_last_word(job_, orders_, job_.agents.end());
-  if (leadership_.over()) leadership_.end(job_.plan.job.job_id, exit);
+  const std::optional<int> exit = say_last_word(job_, orders_, job_.agents.end());
+  if (exit && leadership_.over()) leadership_.end(job_.plan.job.job_id, exit);
   flush_screen();
   return exit;
 }
@@ -115,10 +115,9 @@ void Launcher::look(Time now) {
   orders_.carry_out();
   job_.agents.look_for_silence(now);
   input_.look();
-  // By these looks other hosts know that the launcher lives, to the end.
+  // By these looks other hosts know that the launcher lives, to the end. Each is answered in time.
   look_at_ = goes_on || job_.agents.any_remote() ? now + kLookInterval : Time::never();
-  if (look_at_ != Time::never())
-    job_.agents.send_all(agent::Look{});  // Answered long before the next look.
+  if (look_at_ != Time::never()) job_.agents.send_all(agent::Look{});
 }
 
 // -- the end --------------------------------------------------------------------------------------

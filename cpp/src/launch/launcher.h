@@ -1,7 +1,8 @@
 // Launcher: runs one job: says the agents what to start, shows the ranks' output, passes the user's
 // signals on, and has all ranks stopped when one fails.
 //
-//   opening    all that is done before ranks run (opening.h)
+//   opening    all that is done before ranks run (opening.h). Where hosts that are discovered cannot
+//              be used, and the others are enough, it ends, and the next launcher begins anew
 //   running    one loop over the agents' messages, signals and timers. What follows from them is
 //              JobCourse's; it is carried out here. While the job is being ended, the ranks' stderr
 //              is held back
@@ -52,8 +53,9 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  /// Runs the job to its end; once. `heard`: of block_signals(). As run_job() returns.
-  [[nodiscard]] int run(const sigset_t& heard);
+  /// Runs the job to its end; once. `heard`: of block_signals(). As run_job() returns; none: it has
+  /// not begun, and is to begin anew with the plan of Job::others.
+  [[nodiscard]] std::optional<int> run(const sigset_t& heard);
 
  private:
   Status open(const sigset_t& heard);

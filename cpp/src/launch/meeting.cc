@@ -110,8 +110,11 @@ Status Meeting::advance() {
     state_ = State::kDone;
     return {};
   }
-  for (AgentLink& link : agents_.links())
+  for (AgentLink& link : agents_.links()) {
+    unfit_ = link.host;
     CORRO_TRY(take_survey(link).with_context("host " + link.name));
+  }
+  unfit_.reset();
   // Another shell, or a scheduler, may well start several agents on one machine.
   const bool may_share = !plan_.options.rsh.empty() || !plan_.hosts_source.empty();
   CORRO_TRY(tell_hosts_apart(agents_.links(), may_share, plan_.job.hosts));

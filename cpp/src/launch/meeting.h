@@ -53,6 +53,8 @@ class Meeting {
   /// Goes on if all have answered. Fails with the host's name: something is missing there, it is
   /// another machine than the others, or it cannot be reached; or with a file of --sync.
   [[nodiscard]] Status advance();
+  /// The host for which advance() has failed, if it is one alone.
+  [[nodiscard]] std::optional<size_t> unfit() const { return unfit_; }
   /// advance() has something to do, whatever comes.
   [[nodiscard]] bool busy() const { return reader_.has_value(); }
   [[nodiscard]] bool done() const { return state_ == State::kDone; }
@@ -72,7 +74,8 @@ class Meeting {
   std::optional<SyncReader> reader_;          ///< Until the folder of --sync is read...
   std::optional<SyncTree> tree_;              ///< ...and from then on.
   std::map<size_t, agent::Lacking> lacking_;  ///< By host.
-  std::set<size_t> synced_;                   ///< Hosts that lack nothing.
+  std::optional<size_t> unfit_;
+  std::set<size_t> synced_;  ///< Hosts that lack nothing.
 };
 
 /// FAILED_PRECONDITION if what runs on the host `name` does not run on another one. Pure.

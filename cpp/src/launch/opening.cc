@@ -43,12 +43,23 @@ Status Opening::check() const {
 Status Opening::advance_meeting() {
   show_sync();
   CORRO_TRY(check());
-  CORRO_TRY(job_.meeting.advance());
+  if (const Status met = job_.meeting.advance(); !met.ok()) {
+    job_.course.refuse(met.message(), job_.meeting.unfit());
+    return met;
+  }
   (void)job_.agents.flush();  // What it says does not wait for the next event.
   const AgentLink* silent = job_.meeting.silent();
   if (silent == nullptr || monotonic_now() < deadline_) return {};
-  return {Code::kDeadlineExceeded, fmt::format("host {}: no answer for {}", silent->name,
-                                               diagnosis::format_span(kHelloPatience))};
+  give_up(*silent);
+  for (const AgentLink& link : job_.agents.links())
+    if (!link.greeted) give_up(link);
+  return {Code::kDeadlineExceeded, job_.course.refused()};
+}
+
+void Opening::give_up(const AgentLink& silent) {
+  job_.course.refuse(
+      fmt::format("host {}: no answer for {}", silent.name, diagnosis::format_span(kHelloPatience)),
+      silent.host);
 }
 
 /// What is sent is always said; what comes before that only where it takes long, to people.

@@ -56,6 +56,7 @@ class Opening {
   [[nodiscard]] bool meets() const { return !job_.meeting.done(); }
   Status check() const;
   Status advance_meeting();
+  void give_up(const AgentLink& silent);
   Status hand_over_piece();
   void show_sync();
 

@@ -62,6 +62,7 @@ TEST(Opening, NamesAHostThatDoesNotAnswer) {
   Opened at;
   at.opening.meet(monotonic_now() - seconds(21));
   EXPECT_EQ(at.opening.advance().message(), "host a: no answer for 20 s");
+  EXPECT_EQ(at.job.course.refused_hosts().size(), 2U) << "nor does b";
 }
 
 TEST(Opening, WaitsForNobodyOnceTheJobIsRefused) {

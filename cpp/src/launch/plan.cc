@@ -144,6 +144,11 @@ Result<std::optional<NamedHosts>> hosts_of_slurm(const RunOptions& options,
       NamedHosts{.hosts = std::move(given->hosts), .source = std::move(given->source)});
 }
 
+/// Where --host-discovery says what there is.
+int slots_needed(const RunOptions& options) {
+  return options.least.value_or(options.ranks.value_or(1));
+}
+
 /// The hosts of the ranks if they are not just on this one.
 Result<std::optional<NamedHosts>> find_hosts(const RunOptions& options, const PlanInputs& inputs) {
   if (!inputs.dialled.empty()) {
@@ -152,8 +157,7 @@ Result<std::optional<NamedHosts>> find_hosts(const RunOptions& options, const Pl
   }
   if (!options.discovery.empty()) {
     NamedHosts found;
-    const int slots = options.least.value_or(options.ranks.value_or(1));
-    CORRO_ASSIGN(found.hosts, inputs.discover(options.discovery, slots,
+    CORRO_ASSIGN(found.hosts, inputs.discover(options.discovery, slots_needed(options),
                                               options.elastic_timeout.value_or(kElasticTimeout)));
     return std::optional(std::move(found));
   }
@@ -180,6 +184,20 @@ Status check_elastic(const RunOptions& options, int ranks) {
   return {};
 }
 
+/// Numbers the hosts' slots, and decides in which of them the job begins.
+void give_places(std::vector<JobHost>& hosts, const RunOptions& options) {
+  int place = 0;
+  for (JobHost& host : hosts) {
+    const int slots = host.slots();
+    const int most = options.most.value_or(options.ranks.value_or(place + slots));
+    const int left = std::max(0, options.ranks.value_or(most) - place);
+    host.first_rank = place;
+    host.ranks = std::min(left, slots);
+    host.spare = slots - host.ranks;
+    place += slots;
+  }
+}
+
 /// Which ranks are on which of these hosts.
 Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOptions& options,
                                           const PlanInputs& inputs) {
@@ -191,19 +209,13 @@ Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOpti
   if (!placed.ok())
     return named.source.empty() ? placed.status() : placed.status().with_context(named.source);
   std::vector<JobHost> hosts;
-  int place = 0;
   for (const HostSlots& host : *placed) {
-    const int most = options.most.value_or(options.ranks.value_or(place + host.slots));
-    const int left = std::max(0, options.ranks.value_or(most) - place);
-    const int ranks = std::min(left, host.slots);
     hosts.push_back({.name = host.name,
                      .own = inputs.dialled.empty() && is_here(host.name, inputs),
-                     .first_rank = place,
-                     .ranks = ranks,
-                     .spare = host.slots - ranks,
+                     .ranks = host.slots,
                      .address = ""});
-    place += host.slots;
   }
+  give_places(hosts, options);
   return hosts;
 }
 
@@ -323,6 +335,33 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
   CORRO_ASSIGN(const auto known, check_variables(environment_of(plan, plan.job.seat_of(0))));
   plan.misspelt = find_misspelt(plan.base, known);
   return plan;
+}
+
+std::optional<LaunchPlan> plan_without(const LaunchPlan& plan,
+                                       const std::map<size_t, std::string>& unusable) {
+  if (unusable.empty() || plan.options.discovery.empty()) return std::nullopt;
+  LaunchPlan others = plan;
+  JobFacts& job = others.job;
+  job.hosts.clear();
+  int slots = 0;
+  for (size_t host = 0; host < plan.job.hosts.size(); ++host) {
+    const JobHost& one = plan.job.hosts[host];
+    if (unusable.contains(host)) {
+      if (one.own) return std::nullopt;
+      others.put_off.push_back(one.name);
+      continue;
+    }
+    job.hosts.push_back({.name = one.name, .own = one.own, .ranks = one.slots(), .address = ""});
+    slots += one.slots();
+  }
+  if (job.hosts.empty() || slots < slots_needed(plan.options)) return std::nullopt;
+  give_places(job.hosts, plan.options);
+  for (job.ranks = 0; const JobHost& host : job.hosts) job.ranks += host.ranks;
+  others.bindings.assign(job.hosts.size(), {});
+  const bool here = job.hosts.size() == 1 && job.hosts[0].own;
+  const bool fits = check_shown_ranks(plan.options.show, job.places()).ok() &&
+                    (!here || settle_host(others, 0, plan.machine).ok());
+  return fits ? std::optional(std::move(others)) : std::nullopt;
 }
 
 Status settle_host(LaunchPlan& plan, size_t host, const agent::Machine& machine) {

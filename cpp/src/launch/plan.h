@@ -5,6 +5,8 @@
 #include <signal.h>
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,7 @@ struct LaunchPlan {
   std::string ranks_reason;           ///< Why so many ranks; "" if the user said how many.
   std::vector<std::string> misspelt;  ///< Lines about variables, of find_misspelt().
   sigset_t mask{};                    ///< Of programs that the launcher starts beside ranks.
+  std::vector<std::string> put_off;   ///< Hosts that could not be used at the start.
   bool dialled = false;               ///< Agents dial: the launcher is a standalone coordinator.
   bool resumed = false;               ///< It goes on with a job that another one has led.
 
@@ -62,6 +65,11 @@ struct PlanInputs {
 
 /// Every failure is a mistake on the command line or a program that is not there: exit status 2.
 [[nodiscard]] Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs);
+
+/// The same job on its other hosts, where --host-discovery may name these, which cannot be used, again
+/// later. None: too few slots are left, or one is the launcher's own. `unusable`: why, by host. Pure.
+[[nodiscard]] std::optional<LaunchPlan> plan_without(const LaunchPlan& plan,
+                                                     const std::map<size_t, std::string>& unusable);
 
 /// What is decided of a host once its agent says what there is: threads and processors of its
 /// ranks. FAILED_PRECONDITION if they do not fit.

@@ -485,6 +485,53 @@ TEST(ParseShow, ReadsModesAndRanks) {
   }
 }
 
+/// Of a job whose hosts are discovered.
+LaunchPlan discovered(const std::string& hosts, std::optional<int> ranks,
+                      std::optional<int> least = std::nullopt) {
+  RunOptions options = run({"train.py"}, ranks);
+  options.discovery = "./hosts";
+  options.least = least;
+  PlanInputs facts = inputs();
+  facts.discover = [hosts](const std::string& /*command*/, int /*slots*/, Duration /*patience*/) {
+    return parse_hosts(hosts);
+  };
+  return make_plan(options, facts).value();
+}
+
+TEST(PlanWithout, PutsTheRanksOnTheOtherHosts) {
+  const auto plan = plan_without(discovered("a:2,node7:1,b:2", 3), {{0, "it is not there"}});
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(plan->put_off, ElementsAre("a"));
+  ASSERT_EQ(plan->job.hosts.size(), 2U);
+  EXPECT_EQ(plan->job.ranks, 3);
+  EXPECT_TRUE(plan->job.hosts[0].own);
+  EXPECT_EQ(plan->job.hosts[1].name, "b");
+  EXPECT_EQ(plan->job.hosts[1].first_rank, 1);
+  EXPECT_EQ(plan->job.hosts[1].ranks, 2);
+  EXPECT_EQ(plan->bindings.size(), 2U);
+  const auto alone = plan_without(*plan, {{1, "it is not there"}});
+  EXPECT_FALSE(alone) << "three ranks are needed";
+}
+
+TEST(PlanWithout, BeginsWithFewerRanksIfThoseAreEnough) {
+  const auto plan = plan_without(discovered("node7:2,a:2", 4, 1), {{1, "it is not there"}});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->job.ranks, 2);
+  EXPECT_EQ(plan->job.places(), 4) << "it grows";
+  EXPECT_GE(plan->job.hosts[0].threads, 1);
+  EXPECT_FALSE(plan_without(discovered("node7:2,a:2", 4), {{1, ""}}));
+}
+
+TEST(PlanWithout, IsForHostsThatMayComeLater) {
+  EXPECT_FALSE(plan_without(discovered("node7:2,a:2", 2), {}));
+  EXPECT_FALSE(plan_without(discovered("node7:2,a:2", 2), {{0, "its agent was killed"}}));
+  EXPECT_FALSE(plan_without(discovered("a:2", 2), {{0, ""}}));
+  RunOptions options = run({"train.py"}, 1);
+  options.hosts = "node7:1,a:1";
+  options.most = 2;
+  EXPECT_FALSE(plan_without(*make_plan(options, inputs()), {{1, ""}}));
+}
+
 TEST(MakePlan, TakesOptionsOfElasticJobsInThoseAlone) {
   RunOptions options = run({"train.py"}, 2);
   options.elastic_timeout = std::chrono::milliseconds(1500);

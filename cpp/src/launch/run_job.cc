@@ -29,12 +29,10 @@ Result<std::shared_ptr<PolicyCommand>> start_policy(const std::string& command,
 }
 
 /// Opens what the job needs, and runs it. `caller` is taken once nothing can fail any more: it is
-/// told of a failure.
-Result<int> open_and_run(std::optional<Caller>& caller, const LaunchPlan& plan,
-                         const std::string& version, Standalone* standalone) {
-  const JobSignals signals = block_signals();
-  LaunchPlan settled = plan;
-  settled.mask = signals.before;
+/// told of a failure. None: the job is to begin anew, with what `plan` is then.
+Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPlan& plan,
+                                        const JobSignals& signals, const std::string& version,
+                                        Standalone* standalone) {
   CORRO_ASSIGN(JobOutput::Files files, JobOutput::open_files(plan));
   CORRO_ASSIGN(Agents agents,
                Agents::create(plan.job.hosts, {.job = wire::digest_of(plan.job.job_id),
@@ -47,7 +45,7 @@ Result<int> open_and_run(std::optional<Caller>& caller, const LaunchPlan& plan,
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
   CORRO_ASSIGN(auto writer, screen::ScreenWriter::create());  // A thread: after the fork.
   CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, signals.before));
-  Job job({.plan = std::move(settled),
+  Job job({.plan = plan,
            .version = version,
            .loop = std::move(loop),
            .agents = std::move(agents),
@@ -55,7 +53,22 @@ Result<int> open_and_run(std::optional<Caller>& caller, const LaunchPlan& plan,
            .files = std::move(files),
            .writer = std::move(writer),
            .policy = std::move(policy)});
-  return Launcher(job, standalone).run(signals.heard);
+  const std::optional<int> exit = Launcher(job, standalone).run(signals.heard);
+  if (exit) return exit;
+  plan = std::move(*job.others);
+  caller = std::move(job.caller);
+  return exit;
+}
+
+/// Until the job has begun, and is over: hosts that cannot be used are left out.
+Result<int> run_on_usable_hosts(std::optional<Caller>& caller, LaunchPlan plan,
+                                const std::string& version, Standalone* standalone) {
+  const JobSignals signals = block_signals();
+  plan.mask = signals.before;
+  while (true) {
+    CORRO_ASSIGN(const auto exit, open_and_run(caller, plan, signals, version, standalone));
+    if (exit) return *exit;
+  }
 }
 
 }  // namespace
@@ -63,7 +76,7 @@ Result<int> open_and_run(std::optional<Caller>& caller, const LaunchPlan& plan,
 int run_job(const LaunchPlan& plan, const std::string& version, Standalone* standalone) {
   auto caller = take_caller(plan.options);
   if (!caller.ok()) return refuse_job(plan.options, caller.status());
-  const auto exit = open_and_run(*caller, plan, version, standalone);
+  const auto exit = run_on_usable_hosts(*caller, plan, version, standalone);
   return exit.ok() ? *exit : refuse_job(plan.options, exit.status());
 }
 
