@@ -392,6 +392,7 @@ def test_a_launcher_that_waits_for_a_vanished_host_is_stopped(pair: Pods, tmp_pa
     script = f"if [ -e {runs} ]; then exit 0; fi; echo run >> {runs}; exec sleep 600"
     launcher = pair.agent("launcher", "sh", "-c", script)
     wait_for(runs.exists, "the first run")
+    pair.wait_until_there("launcher")  # Else there is nobody to be told.
     os.kill(pair.started[2].pid, signal.SIGSTOP)
     pair.agent("worker-1", generation=1)
     wait_for(lambda: launcher.poll() is not None, "the launcher ends")
