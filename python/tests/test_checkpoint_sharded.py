@@ -7,17 +7,19 @@ one has loaded.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import Finished, Launch
+from conftest import DEFAULTS, Finished, Launch, command
 from torch_version import at_least
 
 from corro.errors import InvalidArgumentError
@@ -108,38 +110,68 @@ def corro(*arguments: str) -> str:
     return done.stdout
 
 
-def test_the_same_layout_goes_on_bit_for_bit(launch: Launch, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    undisturbed = launch(str(WORKER), str(folder), "0", "8", "rows", ranks=3)
+@dataclass(frozen=True)
+class Undisturbed:
+    """A job that was never stopped: eight steps of three ranks, which share rows."""
+
+    job: Finished
+    folder: Path
+
+    def copy_to(self, folder: Path) -> Path:
+        """Returns the copy of its checkpoints, of steps 4 and 8, for a test that goes on."""
+        return shutil.copytree(self.folder, folder)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    folder = directory / "run"
+    done = subprocess.run(
+        [*command("corro", 3), str(WORKER), str(folder), "0", "8", "rows"],
+        cwd=directory,
+        env=os.environ | DEFAULTS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    return Undisturbed(Finished(done.returncode, done.stdout).check(), folder)
+
+
+def test_the_same_layout_goes_on_bit_for_bit(
+    launch: Launch, tmp_path: Path, undisturbed: Undisturbed
+) -> None:
+    folder = undisturbed.copy_to(tmp_path / "run")
     shutil.rmtree(folder / "step-8")
     resumed = launch(str(WORKER), str(folder), "4", "8", "rows", ranks=3)
-    assert told(resumed, "ended") == told(undisturbed, "ended")
+    assert told(resumed, "ended") == told(undisturbed.job, "ended")
 
 
-def test_any_layout_goes_on_from_another(launch: Launch, tmp_path: Path) -> None:
-    folder, step, before = str(tmp_path / "run"), 0, ("None", "")
+def test_any_layout_goes_on_from_another(
+    launch: Launch, tmp_path: Path, undisturbed: Undisturbed
+) -> None:
+    folder, step = undisturbed.copy_to(tmp_path / "run"), 8
+    before = told(undisturbed.job, "ended")  # The third rank has nothing of some tensors.
+    names = set(header(folder / f"step-{step}" / "rank-1.safetensors"))
+    assert {"model.0.weight[3:6,0:6]", "model.4.weight[1:2,0:6]"} <= names
+    assert "optimizer.state.0.weight.exp_avg[3:6,0:6]" in names
     for ranks, layout in [
-        (3, "rows"),  # The third rank has nothing of some tensors.
         (2, "columns"),
         (1, "whole"),
         (4, "both"),
         (4, "replicas"),
         (2, "whole"),
     ]:
-        arguments = str(WORKER), folder, str(step), str(step + 2), layout
+        arguments = str(WORKER), str(folder), str(step), str(step + 2), layout
         job = launch(*arguments, ranks=ranks)
-        if step:
-            assert told(job, "loaded") == before, (ranks, layout)
+        assert told(job, "loaded") == before, (ranks, layout)
         before, step = told(job, "ended"), step + 2
-        if layout == "rows" and ranks == 3:
-            names = set(header(Path(folder) / f"step-{step}" / "rank-1.safetensors"))
-            assert {"model.0.weight[3:6,0:6]", "model.4.weight[1:2,0:6]"} <= names
-            assert "optimizer.state.0.weight.exp_avg[3:6,0:6]" in names
         if layout == "replicas":
-            shown = corro("checkpoint", "show", folder)
+            shown = corro("checkpoint", "show", str(folder))
             # Each half of a tensor is written once, though two ranks have it.
             assert re.search(r"model.0.weight +f32 +192 +\[8, 6\]", shown)
-            assert f"step {step}: valid" in corro("checkpoint", "verify", folder)
+            assert f"step {step}: valid" in corro("checkpoint", "verify", str(folder))
 
 
 def header(path: Path) -> dict[str, object]:
