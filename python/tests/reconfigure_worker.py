@@ -14,11 +14,14 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import without_compiler
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import corro.torch  # noqa: F401  # The back end.
 from corro import RankLostError
+
+without_compiler.install()
 
 port, name, dies, *rounds = sys.argv[1:]
 store = dist.TCPStore("127.0.0.1", int(port), None, False)
