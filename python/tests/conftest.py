@@ -19,7 +19,19 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
-collect_ignore = [] if "CORRO_TEST_IN_RANKS" in os.environ else ["ranks", "horovod"]
+IN_RANKS = "CORRO_TEST_IN_RANKS" in os.environ
+collect_ignore = [] if IN_RANKS else ["ranks", "horovod"]
+
+
+def pytest_collection_finish() -> None:
+    """Ranks compile nothing, and those of numpy alone load no torch.
+
+    Those of torchrun keep the real compiler, as users have it below DDP, FSDP and optimizers.
+    """
+    if IN_RANKS and "torch" in sys.modules and "CORRO_RANK" in os.environ:
+        import without_compiler
+
+        without_compiler.install()
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,10 @@ def install() -> None:
         PACKAGE,
         disable=lambda function, *_, **__: function,
         disable_nested_graph_breaks=nullcontext,
+        # What torch.compile() returns, which no module is.
+        eval_frame=StandIn(
+            f"{PACKAGE}.eval_frame", OptimizedModule=type("OptimizedModule", (), {})
+        ),
         graph_break=lambda *_, **__: None,
         trace_rules=StandIn(f"{PACKAGE}.trace_rules", clear_lru_cache=lambda: None),
         utils=StandIn(f"{PACKAGE}.utils", get_optimize_ddp_mode=lambda: "ddp_optimizer"),
