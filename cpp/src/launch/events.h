@@ -47,8 +47,7 @@ struct Event {
 };
 
 /// One JSON object in one line: time (seconds since 1970), event, epoch, host, rank, place, step,
-/// cause;
-/// null for what there is none of. Ends with a newline.
+/// cause; null for what there is none of. Ends with a newline.
 [[nodiscard]] std::string format_event(const Event& event, double unix_time);
 
 /// Loop-confined.

@@ -95,10 +95,10 @@ void JobCourse::resume(const JobRecord& record, Time now) {
 void JobCourse::go_on(Time now) {
   // The record of a job that begins is written before its ranks are started.
   const bool is_new = members_.epoch() == 0 && later_.empty() && !forgotten_;
-  if (is_new)
+  if (is_new) {
     for (const size_t place : members_.ranks())
       order(StartRank{members_.subject(place), members_.seat(place)});
-  if (!is_new) {
+  } else {
     order(Announce{{.kind = EventKind::kLead,
                     .epoch = members_.epoch(),
                     .cause = "another coordinator goes on with the job"}});
