@@ -67,18 +67,18 @@ class History:
         return max(0, max(before) - min(after)) if before and after else 0
 
     def stall(self) -> float:
-        """By how much the step in which a rank joins takes longer than others. Microseconds."""
+        """By how much the step in which ranks join or leave takes longer than others. Microseconds."""
         worst = 0.0
         for steps in self.steps:
             pairs = list(pairwise(steps))
             gaps = [(after.when - before.when) / 1e3 for before, after in pairs]
-            joins = [
+            changes = [
                 gap
                 for gap, (before, after) in zip(gaps, pairs, strict=True)
-                if after.size > before.size
+                if after.size != before.size
             ]
-            if joins:
-                worst = max(worst, max(joins) - statistics.median(gaps))
+            if changes:
+                worst = max(worst, max(changes) - statistics.median(gaps))
         return worst
 
 

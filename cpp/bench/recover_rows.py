@@ -1,4 +1,4 @@
-"""Rows of ranks that are lost and that join: how soon the others train on."""
+"""Rows of ranks that are lost, that join and that leave: how soon the others train on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import cluster
 import recover_peers
-from jobs import BENCH, PYTHON, Effort, Family, corro_run, note
+from jobs import BENCH, CORRO, PROGRAMS, PYTHON, Effort, Family, corro_run, note, run
 from processes import PATIENCE, free_ports, says, started
 from recover_history import History, history
 from recover_peers import RANKS
@@ -23,7 +24,15 @@ from rows import Row, compared, missing, timed
 
 WORKER = BENCH / "recover_worker.py"
 FATAL = 105
-BARS = {"kill": 1e6, "stop": 5e6, "join": 0.5e6, "coordinator": 10e6}  # Microseconds, of corro.
+BARS = {
+    "kill": 1e6,
+    "stop": 5e6,
+    "host": 6e6,
+    "join": 0.5e6,
+    "leave": 0.5e6,
+    "coordinator": 10e6,
+    "members": 1e6,
+}  # Microseconds, of corro.
 PEER_BARS = {"kill": 1.0, "stop": 1.0}  # Corro's time by the peer's.
 
 Job = Callable[[Path, Sequence[str]], None]
@@ -125,6 +134,62 @@ def join_rows(effort: Effort) -> list[Row]:
     return rows_of("join", in_turns(effort.of(10, 2), jobs, ["1000"], stall))
 
 
+def wait_for_steps(folder: Path, count: int) -> None:
+    end = time.monotonic() + PATIENCE
+    while not any(len(steps) >= count for steps in History.read(folder).steps):
+        if time.monotonic() > end:
+            raise TimeoutError(f"{count} steps")
+        time.sleep(0.05)
+
+
+def cut_host(folder: Path, order: Sequence[str]) -> None:
+    """Two ranks are on this host, and one is on another, whose cable is cut."""
+    with cluster.two_hosts() as hosts:
+        options = ["--log-dir", str(folder / "logs"), "--min-np", str(RANKS - 1)]
+        where = ["-H", f"localhost:{RANKS - 1},{cluster.OTHER}:1"]
+        job = [str(PYTHON), str(WORKER), str(folder), *order]
+        command = hosts.command(str(CORRO), "run", *options, *where, *job)
+        with started(command, folder / "log", **hosts.environment) as launcher:
+            wait_for_steps(folder, FATAL)
+            (folder / "cut.txt").write_text(f"fate {time.monotonic_ns()} 0\n")
+            hosts.hosts.cut(1)
+            launcher.wait(PATIENCE)
+
+
+def host_rows(effort: Effort) -> list[Row]:
+    if refusal := cluster.netns.refusal():
+        note(f"recover: no hosts: {refusal}")
+        return []
+    jobs: dict[str, Job] = {"corro": cut_host}
+    return rows_of("host", in_turns(effort.of(5, 1), jobs, [str(FATAL + 100)], recovery))
+
+
+def take_slot(folder: Path, order: Sequence[str]) -> None:
+    """Three ranks run, and one of three slots is taken away."""
+    slots = folder / "slots"
+    slots.write_text(f"localhost:{RANKS}\n")
+    options = ["--host-discovery", f"cat {slots}", "--min-np", str(RANKS - 1)]
+    job = [str(PYTHON), str(WORKER), str(folder), *order]
+    with started(corro_run(RANKS, *options, *job), folder / "log") as launcher:
+        wait_for_steps(folder, FATAL)
+        slots.write_text(f"localhost:{RANKS - 1}\n")
+        launcher.wait(PATIENCE)
+
+
+def leave_rows(effort: Effort) -> list[Row]:
+    jobs: dict[str, Job] = {"corro": take_slot}
+    return rows_of("leave", in_turns(effort.of(10, 2), jobs, ["1000"], stall))
+
+
+def members_row() -> Row:
+    """1024 members lose one: the coordinator's own processor time until the next epoch begins."""
+    line = run([str(PROGRAMS / "members_corro")])[-1]
+    columns = {"case": "members", "peer": "corro", "ranks": line["members"], "lost": 0}
+    return timed(
+        "recover", columns | {"max_us": line["max_us"]}, line["median_us"], BARS["members"]
+    )
+
+
 def take_over(folder: Path) -> tuple[float, int]:
     """Kills a coordinator beside one that stands by.
 
@@ -183,8 +248,11 @@ def measure(effort: Effort) -> list[Row]:
     return [
         *lost_rows(effort, "kill"),
         *lost_rows(effort, "stop"),
+        *host_rows(effort),
         *join_rows(effort),
+        *leave_rows(effort),
         coordinator_row(effort),
+        members_row(),
     ]
 
 

@@ -74,6 +74,38 @@ TEST(Epochs, ARecordIsAllThatAnotherCoordinatorNeedsToKnowOfTheMembers) {
   EXPECT_EQ(second.go_on(0, Time{}).started, std::vector<size_t>{1}) << "so its place is used";
 }
 
+/// All processes that there are say that they have left their engines for this epoch.
+Epochs::Orders all_ready(Epochs& members, uint32_t epoch, Time now) {
+  Epochs::Orders last;
+  for (size_t place = 0; place < members.places(); ++place) {
+    Epochs::Orders orders = members.ready(place, epoch, members.joins(place) ? 0 : 9, -1, now);
+    if (!orders.messages.empty()) last = std::move(orders);
+  }
+  return last;
+}
+
+TEST(Epochs, SixtyFourThatJoinAtOnceAreMembersAfterTwoEpochsAtMost) {
+  JobFacts facts;
+  facts.ranks = 1;
+  facts.hosts = {{.name = "node1", .ranks = 1, .spare = 64, .address = ""}};
+  Epochs members{facts, new_members(wire::digest_of("job"), 65),
+                 coord::Options{.least = 1, .most = 65}};
+  Time now{};
+  EXPECT_EQ(members.tick(now).started.size(), 64U);
+  for (size_t place = 1; place < 65; ++place) {
+    now = now + std::chrono::milliseconds(5);  // One after another has been imported.
+    const Epochs::Orders orders = members.ready(place, 0, 0, -1, now);
+    if (!orders.messages.empty()) (void)all_ready(members, orders.messages[0].about.epoch, now);
+  }
+  for (int i = 0; i < 10 && members.size() < 65; ++i) {
+    now = std::max(now, members.wake());
+    const Epochs::Orders orders = members.tick(now);
+    if (!orders.messages.empty()) (void)all_ready(members, orders.messages[0].about.epoch, now);
+  }
+  EXPECT_EQ(members.size(), 65U);
+  EXPECT_LE(members.epoch(), 2U);
+}
+
 TEST(Epochs, TellsAllAgentsThatAnEpochComesAndThatItHasBegun) {
   Epochs members = epochs(2);
   const Epochs::Orders prepare = members.end(1, false, "rank 1 was killed", false, Time{});
