@@ -61,10 +61,15 @@ Result<std::string> read_record(coord::RecordStore& store, launch::Lead& lead) {
 }
 
 /// The record of the job that is to begin, or goes on.
-Result<JobRecord> find_record(coord::RecordStore& store, launch::Lead& lead) {
+Result<JobRecord> find_record(coord::RecordStore& store, launch::Lead& lead,
+                              const std::string& round) {
+  const std::string prefix = round.empty() ? "" : round + "-";
   CORRO_ASSIGN(const std::string text, read_record(store, lead));
-  if (!text.empty()) return launch::parse_record(text);
-  JobRecord record{.job = launch::random_job_id(), .hosts = {}, .members = {}};
+  if (!text.empty()) {
+    CORRO_ASSIGN(JobRecord found, launch::parse_record(text));
+    if (found.job.starts_with(prefix)) return found;
+  }
+  JobRecord record{.job = prefix + launch::random_job_id(), .hosts = {}, .members = {}};
   lead.write(record);
   if (!lead.lost().empty()) return Status(Code::kAborted, lead.lost());
   return record;
@@ -88,11 +93,16 @@ int end_job(launch::Lead& lead, JobRecord record, int signal) {
   return *record.status;
 }
 
+/// So many are waited for.
+int slots_to_begin(const launch::RunOptions& run) {
+  return run.ranks.value_or(run.least.value_or(1));
+}
+
 /// Leads the job from here on. kLeadLost: somebody else does.
 Result<int> lead_job(const CoordinatorOptions& options, launch::PlanInputs inputs,
                      coord::RecordStore& store, TlsReception& reception, launch::Lead& lead,
-                     const wire::Secret& secret) {
-  auto found = find_record(store, lead);
+                     const Trust& trust) {
+  auto found = find_record(store, lead, options.round);
   if (!found.ok()) {
     return found.status().with_context(fmt::format("--store {}: its record", options.store));
   }
@@ -102,11 +112,11 @@ Result<int> lead_job(const CoordinatorOptions& options, launch::PlanInputs input
   inputs.job_id = record.job;
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
   launch::Standalone standalone{
-      .lead = lead, .reception = reception, .secret = ranks_secret(secret, record.job)};
+      .lead = lead, .reception = reception, .secret = ranks_secret(trust.secret, record.job)};
   if (record.members.empty()) {
     std::optional<int> asked;
     auto hosts = gather(reception, lead, loop,
-                        {.slots = options.run.ranks.value_or(1),
+                        {.slots = slots_to_begin(options.run),
                          .job = wire::digest_of(record.job),
                          .patience = options.run.elastic_timeout},
                         asked);
@@ -122,35 +132,41 @@ Result<int> lead_job(const CoordinatorOptions& options, launch::PlanInputs input
 
 /// What is wrong with the options is said before anybody is waited for.
 Status check_options(const CoordinatorOptions& options, launch::PlanInputs inputs) {
-  inputs.dialled = {{.name = "host", .slots = options.run.ranks.value_or(1)}};
+  inputs.dialled = {{.name = "host", .slots = slots_to_begin(options.run)}};
   return launch::make_plan(options.run, inputs).status();
+}
+
+int fail(const Status& status) {
+  say(status.message());
+  return diagnosis::kUsageExit;
 }
 
 }  // namespace
 
 int run_coordinator(const CoordinatorOptions& options, const Variables& environment) {
-  const auto fail = [](const Status& status) {
-    say(status.message());
-    return diagnosis::kUsageExit;
-  };
-  sigset_t mask;
-  sigprocmask(SIG_BLOCK, nullptr, &mask);
   const auto secret = job_secret(environment);
   if (!secret.ok()) return fail(secret.status());
+  return run_coordinator(options, launch::inputs_from_here(environment, options.own_directory),
+                         {.find_key = keys_of_agents(*secret), .secret = *secret}, environment);
+}
+
+int run_coordinator(const CoordinatorOptions& options, launch::PlanInputs inputs,
+                    const Trust& trust, const Variables& environment) {
+  sigset_t mask;
+  sigprocmask(SIG_BLOCK, nullptr, &mask);
   const auto address = io::SocketAddress::parse(options.listen);
   if (!address.ok()) return fail(address.status().with_context("--listen"));
   auto store = open_store(options.store, environment);
   if (!store.ok()) return fail(store.status().with_context("--store"));
-  launch::PlanInputs inputs = launch::inputs_from_here(environment, options.own_directory);
   if (const Status fits = check_options(options, inputs); !fits.ok()) return fail(fits);
   const auto term = win_lead(**store);
   if (!term.ok()) return fail(term.status());
   launch::Lead lead(**store, *term, monotonic_now());
   // Who stands by does not listen: agents dial who leads.
-  auto reception =
-      TlsReception::create({.listen = *address, .secret = *secret, .version = options.version});
+  auto reception = TlsReception::create(
+      {.listen = *address, .find_key = trust.find_key, .version = options.version});
   if (!reception.ok()) return fail(reception.status().with_context("--listen " + options.listen));
-  const auto status = lead_job(options, std::move(inputs), **store, **reception, lead, *secret);
+  const auto status = lead_job(options, std::move(inputs), **store, **reception, lead, trust);
   lead.keep(monotonic_now());
   const bool is_lost = status.ok() ? *status == launch::kLeadLost : !lead.lost().empty();
   lead.resign();

@@ -14,6 +14,8 @@
 
 #include "base/variables.h"
 #include "launch/options.h"
+#include "launch/plan.h"
+#include "secure/tls_stream.h"
 
 namespace corro::coordinator {
 
@@ -23,6 +25,15 @@ struct CoordinatorOptions {
   launch::RunOptions run;
   std::string own_directory;  ///< That of the program `corro`.
   std::string version;
+  /// The job is of this round: one of another round, whose record is in the store, is of the past.
+  /// "": there are no rounds.
+  std::string round = "";
+};
+
+/// By what the job's agents are known, and its ranks know each other.
+struct Trust {
+  secure::Tls::FindKey find_key;  ///< Of agents.
+  wire::Secret secret{};          ///< That of the ranks follows from it.
 };
 
 /// In the place of a status: the lead is lost.
@@ -31,5 +42,9 @@ inline constexpr int kStartAnew = -1;
 /// Runs the job to its end; returns the job's exit status, 2 if it cannot begin, or kStartAnew. The
 /// calling process has no threads, and runs nothing else; its signal mask is as it was then.
 [[nodiscard]] int run_coordinator(const CoordinatorOptions& options, const Variables& environment);
+/// The same for agents of other kinds than `corro agent --coordinator`. `inputs`: for the plan, but
+/// for what is known later: hosts, job and record. `environment`: of the store.
+[[nodiscard]] int run_coordinator(const CoordinatorOptions& options, launch::PlanInputs inputs,
+                                  const Trust& trust, const Variables& environment);
 
 }  // namespace corro::coordinator

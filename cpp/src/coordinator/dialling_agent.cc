@@ -17,12 +17,6 @@
 namespace corro::coordinator {
 namespace {
 
-Result<agent::MessagePipe> dial(const io::SocketAddress& address, const secure::Tls& tls) {
-  CORRO_ASSIGN(io::Fd socket, io::connect_tcp(address));
-  CORRO_ASSIGN(auto stream, tls.open(std::move(socket)));
-  return agent::MessagePipe(std::move(stream));
-}
-
 Result<agent::Commander::Dialling> dialling_of(const DiallingAgentOptions& options,
                                                const Variables& environment) {
   std::vector<io::SocketAddress> addresses;
@@ -41,7 +35,7 @@ Result<agent::Commander::Dialling> dialling_of(const DiallingAgentOptions& optio
   const int cores = launch::choose_ranks(agent::read_machine(environment).facts).ranks;
   return agent::Commander::Dialling{
       .addresses = options.addresses,
-      .dial = [=](size_t number) { return dial(addresses[number], tls); },
+      .dial = [=](size_t number) { return dial_coordinator(addresses[number], tls); },
       .note =
           [host](const std::string& line) {
             fmt::print(stderr, "corro agent: {}: {}\n", host, line);
@@ -59,6 +53,10 @@ int run_dialling_agent(const DiallingAgentOptions& options, const Variables& env
     fmt::print(stderr, "corro agent: {}\n", dialling.status().message());
     return diagnosis::kUsageExit;
   }
+  return follow_coordinators(std::move(*dialling), options.version);
+}
+
+int follow_coordinators(agent::Commander::Dialling how, const std::string& version) {
   sigset_t blocked;
   sigset_t before;
   sigemptyset(&blocked);
@@ -66,7 +64,14 @@ int run_dialling_agent(const DiallingAgentOptions& options, const Variables& env
   sigprocmask(SIG_BLOCK, &blocked, &before);
   signal(SIGPIPE, SIG_IGN);
   prctl(PR_SET_NAME, "rank-keeper");
-  return agent::run_guarded_agent(agent::Commander(std::move(*dialling)), before, options.version);
+  return agent::run_guarded_agent(agent::Commander(std::move(how)), before, version);
+}
+
+Result<agent::MessagePipe> dial_coordinator(const io::SocketAddress& address,
+                                            const secure::Tls& tls) {
+  CORRO_ASSIGN(io::Fd socket, io::connect_tcp(address));
+  CORRO_ASSIGN(auto stream, tls.open(std::move(socket)));
+  return agent::MessagePipe(std::move(stream));
 }
 
 }  // namespace corro::coordinator

@@ -4,8 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "agent/commander.h"
 #include "base/clock.h"
 #include "base/variables.h"
+#include "io/socket.h"
+#include "secure/tls_stream.h"
 
 namespace corro::coordinator {
 
@@ -21,5 +24,11 @@ struct DiallingAgentOptions {
 /// its ranks; 2 if it cannot begin. The calling process has no threads.
 [[nodiscard]] int run_dialling_agent(const DiallingAgentOptions& options,
                                      const Variables& environment);
+
+/// The same for who knows how to dial.
+[[nodiscard]] int follow_coordinators(agent::Commander::Dialling how, const std::string& version);
+/// A connection that may not be made yet.
+[[nodiscard]] Result<agent::MessagePipe> dial_coordinator(const io::SocketAddress& address,
+                                                          const secure::Tls& tls);
 
 }  // namespace corro::coordinator

@@ -26,15 +26,15 @@ class Gathering {
     const std::string& name = dialled.hello.host;
     const auto known =
         std::ranges::find(seen_, name, [](const Seen& one) { return one.host.name; });
-    const int32_t pid = dialled.hello.pid;
-    if (known != seen_.end() && known->pid != pid) {
-      return reception_.refuse(std::move(dialled),
-                               {Code::kUnavailable, "another agent is called " + name +
-                                                        ", too: give one of them another --host"});
+    if (known != seen_.end()) {
+      if (const Status fits = known->check(dialled); !fits.ok())
+        return reception_.refuse(std::move(dialled), fits);
     }
     Seen& one = known == seen_.end() ? seen_.emplace_back() : *known;
-    one = {
-        .host = {.name = name, .slots = dialled.hello.slots}, .pid = pid, .last = monotonic_now()};
+    one = {.host = {.name = name, .slots = dialled.hello.slots},
+           .generation = dialled.generation,
+           .pid = dialled.hello.pid,
+           .last = monotonic_now()};
     reception_.refuse(std::move(dialled), {Code::kUnavailable, describe()});
   }
   /// Those of which nothing is seen any more do not count.
@@ -59,8 +59,18 @@ class Gathering {
  private:
   struct Seen {
     launch::HostSlots host;
+    uint32_t generation = 0;
     int32_t pid = 0;  ///< Of the agent.
     Time last{};
+
+    /// Whether another one that is called so may take its place.
+    [[nodiscard]] Status check(const launch::Reception::Dialled& other) const {
+      if (other.generation > generation) return {};
+      if (other.generation < generation) return {Code::kFailedPrecondition, launch::kReplaced};
+      if (other.hello.pid == pid) return {};
+      return {Code::kUnavailable,
+              "another agent is called " + host.name + ", too: give one of them another --host"};
+    }
   };
   [[nodiscard]] int offered() const {
     int all = 0;

@@ -30,6 +30,13 @@ secure::Key key_of(const wire::Secret& secret, const std::string& host) {
   return secure::derive_member_key(secret, kPurpose, host);
 }
 
+secure::Tls::FindKey keys_of_agents(const wire::Secret& secret) {
+  return [secret](const secure::PodIdentity& who) -> Result<secure::Key> {
+    if (who == identity_of(who.member)) return key_of(secret, who.member);
+    return Status(Code::kPermissionDenied, who.member + " is no host's agent");
+  };
+}
+
 wire::Secret ranks_secret(const wire::Secret& secret, const std::string& job) {
   return secure::derive_ranks_secret(secret, job);
 }

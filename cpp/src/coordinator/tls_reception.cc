@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/job_secret.h"
-
 namespace corro::coordinator {
 namespace {
 
@@ -19,12 +17,7 @@ constexpr size_t kMostCallers = 4096;
 
 Result<std::unique_ptr<TlsReception>> TlsReception::create(const Options& options) {
   CORRO_ASSIGN(io::Fd listener, io::listen_tcp(options.listen));
-  CORRO_ASSIGN(secure::Tls tls,
-               secure::Tls::server([secret = options.secret](
-                                       const secure::PodIdentity& who) -> Result<secure::Key> {
-                 if (who == identity_of(who.member)) return key_of(secret, who.member);
-                 return Status(Code::kPermissionDenied, who.member + " is no host's agent");
-               }));
+  CORRO_ASSIGN(secure::Tls tls, secure::Tls::server(options.find_key));
   return std::unique_ptr<TlsReception>(
       new TlsReception(std::move(listener), std::move(tls), options.version));
 }
@@ -78,8 +71,11 @@ void TlsReception::read(uint64_t number) {
   if (message && !caller.refused) {
     const auto* hello = std::get_if<agent::Hello>(&message->body);
     if (hello == nullptr) return close(number);
-    Dialled dialled{.hello = *hello, .job = message->about.job, .pipe = std::move(caller.pipe)};
     const Status fits = check(caller, *hello);
+    Dialled dialled{.hello = *hello,
+                    .job = message->about.job,
+                    .generation = caller.tls->peer() ? caller.tls->peer()->generation : 0,
+                    .pipe = std::move(caller.pipe)};
     dialled.pipe.unwatch(*loop_);
     callers_.erase(found);
     return fits.ok() ? listener_(std::move(dialled)) : refuse(std::move(dialled), fits);

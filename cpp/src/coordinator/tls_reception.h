@@ -4,7 +4,7 @@
 //                 whoever says HELLO for another corro, or another host than it has proved to be,
 //                 is told so
 //
-// How it is proved: secure/tls_stream.h, job_secret.h.
+// How it is proved: secure/tls_stream.h.
 #pragma once
 
 #include <map>
@@ -24,8 +24,8 @@ class TlsReception final : public launch::Reception {
  public:
   struct Options {
     io::SocketAddress listen;
-    wire::Secret secret{};
-    std::string version;  ///< Of corro: agents have the same.
+    secure::Tls::FindKey find_key;  ///< Of the agents; they are called like their hosts.
+    std::string version;            ///< Of corro: agents have the same.
   };
   /// Listens. What dials is taken from watch() on.
   static Result<std::unique_ptr<TlsReception>> create(const Options& options);

@@ -17,7 +17,7 @@ class TlsReceptionTest : public testing::Test {
   TlsReceptionTest() {
     secret_.fill(std::byte{7});
     reception_ = TlsReception::create({.listen = io::SocketAddress::parse("127.0.0.1:0").value(),
-                                       .secret = secret_,
+                                       .find_key = keys_of_agents(secret_),
                                        .version = "1.2"})
                      .value();
     EXPECT_TRUE(reception_

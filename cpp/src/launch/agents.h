@@ -33,8 +33,10 @@ namespace corro::launch {
 struct AgentLink {
   size_t host = 0;  ///< Its number in the job.
   std::string name;
-  bool own = false;  ///< The launcher's host.
+  uint32_t generation = 0;  ///< Which pod it is of those that have had the name.
+  bool own = false;         ///< The launcher's host.
   bool greeted = false;
+  bool leaves = false;  ///< It is about to go, once its ranks have left.
   bool fenced = false;
   bool gone = false;
   Time heard{};             ///< When it said something last.

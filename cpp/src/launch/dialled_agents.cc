@@ -24,15 +24,28 @@ Result<size_t> DialledAgents::host_of(const Reception::Dialled& dialled) {
   for (const AgentLink& link : job_.agents.links()) {
     if (link.name != name || link.gone) continue;
     if (!link.greeted) return link.host;
-    return Status(Code::kFailedPrecondition, "an agent of host " + name + " is there already");
+    if (dialled.generation < link.generation) return Status(Code::kFailedPrecondition, kReplaced);
+    if (dialled.generation == link.generation)
+      return Status(Code::kFailedPrecondition, "an agent of host " + name + " is there already");
+    // Its ranks leave between two steps.
+    if (link.leaves) return Status(Code::kUnavailable, "the pod before it has not left yet");
+    replace(link);
+    break;
   }
   if (!job_.hosts) return Status(Code::kUnavailable, "the job begins just now");
   return job_.hosts->invite({.name = name, .slots = dialled.hello.slots});
 }
 
+/// Its pod may be gone, or cut off, and nothing of it was heard.
+void DialledAgents::replace(const AgentLink& link) {
+  if (!job_.awaits(link)) job_.agents.dismiss(link.host, kReplaced);
+  hearing_.lose(link, kReplaced);
+}
+
 /// An agent that has dialled is that of this host.
 Status DialledAgents::attach(size_t host, Reception::Dialled dialled) {
   CORRO_TRY(job_.agents.attach(host, std::move(dialled.pipe)));
+  job_.agents[host].generation = dialled.generation;
   job_.agents.tell(host, agent::Lead{.term = standalone_.lead.term()});
   job_.agents.greet(host, dialled.hello);
   if (leadership_.over()) job_.agents.tell(host, agent::Fence{});

@@ -3,6 +3,8 @@
 //   known      the job has the host, and had no agent there yet, or one that another coordinator
 //              has led: the agent is that host's
 //   new        the job has no such host: it comes while ranks run (host_watch.h)
+//   newer      the host has an agent, and this is that of a pod that replaces its pod: the host is
+//              lost, and comes once more; or it waits for that pod's ranks to leave
 //   refused    the host has an agent, the agent has ranks of another job, or the host cannot be
 //              used now
 //
@@ -30,6 +32,7 @@ class DialledAgents {
  private:
   void receive(Reception::Dialled dialled);
   [[nodiscard]] Result<size_t> host_of(const Reception::Dialled& dialled);
+  void replace(const AgentLink& link);
   Status attach(size_t host, Reception::Dialled dialled);
 
   Job& job_;

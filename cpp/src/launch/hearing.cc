@@ -37,8 +37,9 @@ void Hearing::hear_host(AgentLink& link, const agent::Message& message) {
   if (const auto* hello = std::get_if<agent::Hello>(&message.body)) return greet(link, *hello);
   if (const auto* fenced = std::get_if<agent::Fenced>(&message.body))
     return on_fenced(link, *fenced);
-  if (std::holds_alternative<agent::Leaving>(message.body) && job_.awaits(link))
-    return refuse_host(link, "it is about to go");
+  const bool leaves = std::holds_alternative<agent::Leaving>(message.body);
+  if (leaves && job_.awaits(link)) return refuse_host(link, "it is about to go");
+  link.leaves = link.leaves || leaves;
   // What a host has is known before anything is decided about it.
   const bool is_surveyed = std::holds_alternative<agent::Surveyed>(message.body);
   const bool is_alive = std::holds_alternative<agent::Alive>(message.body);

@@ -9,6 +9,9 @@
 
 namespace corro::launch {
 
+/// What the agent of a host is told that has a newer one.
+inline constexpr const char* kReplaced = "a newer pod has its place";
+
 /// Loop-confined.
 class Reception {
  public:
@@ -17,7 +20,8 @@ class Reception {
   /// An agent that has proved the job's secret, and said HELLO.
   struct Dialled {
     agent::Hello hello;
-    wire::Digest job{};  ///< Of the ranks that it has; zero: it has had none.
+    wire::Digest job{};       ///< Of the ranks that it has; zero: it has had none.
+    uint32_t generation = 0;  ///< Which pod it is of those that have had the host's name.
     agent::MessagePipe pipe;
 
     /// FAILED_PRECONDITION if it has ranks of another job than this one.
