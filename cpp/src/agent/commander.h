@@ -20,6 +20,12 @@
 
 namespace corro::agent {
 
+/// What a host has for its ranks to run, in the directory of its agent.
+struct Program {
+  std::string path;                    ///< "": nothing.
+  std::vector<std::string> arguments;  ///< argv, the program's name first.
+};
+
 /// Between two dials, and after one that was refused.
 inline constexpr Duration kDialPause = std::chrono::milliseconds(250);
 inline constexpr Duration kRefusedPause = std::chrono::seconds(1);
@@ -34,9 +40,10 @@ class Commander {
     std::function<Result<MessagePipe>(size_t address)> dial;
     /// A line for people: what has become of the commander.
     std::function<void(const std::string& line)> note;
-    std::string host;     ///< What this one is called.
-    int slots = 1;        ///< That it offers.
-    Duration patience{};  ///< Without a commander, until everything is ended.
+    std::string host;      ///< What this one is called.
+    int slots = 1;         ///< That it offers.
+    Duration patience{};   ///< Without a commander, until everything is ended.
+    Program program = {};  ///< What ranks run where START names none.
   };
 
   explicit Commander(MessagePipe pipe) : pipe_(std::move(pipe)), met_(true) {}

@@ -242,8 +242,8 @@ struct Start {
   std::string job;         ///< Its name.
   std::string agent = {};  ///< Name of the agent's socket for workers; the same in each of these.
   wire::Secret secret = {};
-  int32_t size = 1;  ///< Ranks of the job.
-  std::string program;
+  int32_t size = 1;     ///< Ranks of the job.
+  std::string program;  ///< "": the one that the agent has, with its arguments.
   std::vector<std::string> arguments;
   std::string directory = {};  ///< "": where the agent is.
   Variables environment = {};

@@ -44,7 +44,18 @@ Result<pid_t> RankStarts::start_rank(const Subject& about, const Start& start) {
   WorkerSpec spec = spec_of(start, call_.get());
   // Its host may have had another number when the socket got its name.
   if (spec.environment.contains("CORRO_AGENT")) spec.environment["CORRO_AGENT"] = workers_.name();
+  if (spec.program.empty()) CORRO_TRY(name_program(spec));
   return station_.ranks.start(spec);
+}
+
+/// It is the host's own.
+Status RankStarts::name_program(WorkerSpec& spec) const {
+  const auto& dialling = station_.commander.dialling();
+  if (!dialling || dialling->program.path.empty())
+    return {Code::kInvalidArgument, "nobody has said which program to start"};
+  spec.program = dialling->program.path;
+  spec.arguments = dialling->program.arguments;
+  return {};
 }
 
 void RankStarts::hear(const Subject& /*about*/, const Call& call) {

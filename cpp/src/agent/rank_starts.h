@@ -21,6 +21,7 @@ class RankStarts {
 
  private:
   Result<pid_t> start_rank(const Subject& about, const Start& start);
+  Status name_program(WorkerSpec& spec) const;
 
   Station& station_;
   WorkerService& workers_;

@@ -28,7 +28,8 @@ std::string real_name_of(const std::string& path) {
 std::string missing_of(const Survey& survey) {
   const std::filesystem::path folder = survey.directory;
   std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) return survey.directory + " is not there";
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    return survey.directory + " is not there";
   for (const std::string& file : {survey.program, survey.script}) {
     const std::filesystem::path path = folder / file;  // an absolute one stays itself
     if (!file.empty() && !std::filesystem::exists(path, ignored))

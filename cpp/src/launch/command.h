@@ -27,7 +27,7 @@ struct FileFacts {
                                               const FileFacts& files);
 
 struct Command {
-  std::string program;                 ///< Path to execute.
+  std::string program;                 ///< Path to execute; "": that which the host's agent knows.
   std::vector<std::string> arguments;  ///< argv, the program's name first.
   std::string name;                    ///< "train" for train.py: names the log directory.
   bool python = false;                 ///< The interpreter was put in front.

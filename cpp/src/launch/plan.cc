@@ -282,8 +282,10 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
   LaunchPlan plan;
   plan.options = options;
   plan.machine = inputs.machine;
-  CORRO_ASSIGN(plan.command,
-               resolve_command(options, inputs.environment, inputs.own_directory, inputs.files));
+  if (!inputs.hosts_have_program) {
+    CORRO_ASSIGN(plan.command,
+                 resolve_command(options, inputs.environment, inputs.own_directory, inputs.files));
+  }
   plan.inherited = inputs.environment;
   CORRO_ASSIGN(plan.base, apply_env_options(inputs.environment, options.env));
   if (options.elastic()) set_elastic_timeouts(options, plan.base);

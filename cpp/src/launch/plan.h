@@ -57,7 +57,8 @@ struct PlanInputs {
                                                Duration patience)>
       discover = nullptr;
   std::vector<HostSlots> dialled = {};  ///< Hosts whose agents have dialled.
-  const JobRecord* record = nullptr;    ///< Of a job that goes on; borrowed.
+  bool hosts_have_program = false;    ///< Their agents know what to run; the options name nothing.
+  const JobRecord* record = nullptr;  ///< Of a job that goes on; borrowed.
   std::string job_id;
   std::string time;  ///< "20261121-111249", for the log directory.
   int master_port = 0;
