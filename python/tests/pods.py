@@ -48,12 +48,25 @@ class Pods:
     """One job. Everything that was started is ended by close()."""
 
     def __init__(
-        self, folder: Path, kind: str = "MPIJob", workers: int = 0, slots: int = 1
+        self,
+        folder: Path,
+        kind: str = "MPIJob",
+        workers: int = 0,
+        slots: int = 1,
+        limits: tuple[int, int] | None = None,
     ) -> None:
+        """`limits`: fewest and most workers of an elastic CorroJob."""
         self.folder = folder
         self.uid = secrets.token_hex(8)
         self.part = secrets.token_bytes(32)
         self.kind, self.workers, self.slots = kind, workers, slots
+        self.limits: dict[str, str] = {}
+        if limits:
+            self.limits = {
+                "CORRO_SLOTS": str(slots),
+                "CORRO_MIN_WORKERS": str(limits[0]),
+                "CORRO_MAX_WORKERS": str(limits[1]),
+            }
         self.address = ""
         self.started: list[subprocess.Popen[bytes]] = []
         self.bin = folder / "bin"
@@ -75,17 +88,21 @@ class Pods:
     def environment(self, member: str, generation: int = 0) -> dict[str, str]:
         key = self.part.hex() if member == "head" else derive(self.part, self.uid, member)
         clean = {name: value for name, value in os.environ.items() if not name.startswith("CORRO_")}
-        return clean | {
-            "CORRO_JOB": JOB,
-            "CORRO_JOB_UID": self.uid,
-            "CORRO_MEMBER": member,
-            "CORRO_MEMBER_GENERATION": str(generation),
-            "CORRO_KIND": self.kind,
-            "CORRO_HEAD": self.address,
-            "CORRO_TOKEN": str(self.token(member, key)),
-            "CORRO_TERMINATION_LOG": str(self.log(member)),
-            "TMPDIR": str(self.folder),
-        }
+        return (
+            clean
+            | {
+                "CORRO_JOB": JOB,
+                "CORRO_JOB_UID": self.uid,
+                "CORRO_MEMBER": member,
+                "CORRO_MEMBER_GENERATION": str(generation),
+                "CORRO_KIND": self.kind,
+                "CORRO_HEAD": self.address,
+                "CORRO_TOKEN": str(self.token(member, key)),
+                "CORRO_TERMINATION_LOG": str(self.log(member)),
+                "TMPDIR": str(self.folder),
+            }
+            | self.limits
+        )
 
     def log(self, member: str) -> Path:
         file = self.folder / f"termination-{member}"
@@ -111,6 +128,9 @@ class Pods:
         if self.address and not port:
             port = int(self.address.rsplit(":", 1)[1])
         more = {"CORRO_SLOTS": str(self.slots)}
+        if self.limits:
+            (self.folder / "record").mkdir(exist_ok=True)
+            more["CORRO_STORE"] = str(self.folder / "record")
         if self.workers:
             more["CORRO_WORKERS"] = str(self.workers)
         with log.open("wb") as output:
@@ -124,7 +144,8 @@ class Pods:
                 stderr=subprocess.STDOUT,
             )
         said = wait_for(
-            lambda: re.search(r"listening at (\S+)", log.read_text()), "the head listens"
+            lambda: re.search(r"(?:listening at|agents dial) (\S+)", log.read_text()),
+            "the head listens",
         )
         self.address = said.group(1)
         self.head_log = log

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import etcd_server
 import pytest
-from coordinators import Job, until
+from coordinators import Job
 from etcd_server import Etcd
+from said import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.beside]
 

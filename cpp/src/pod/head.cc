@@ -19,6 +19,7 @@
 #include "io/socket.h"
 #include "launch/job_signals.h"
 #include "pod/child.h"
+#include "pod/head_keys.h"
 #include "pod/head_link.h"
 #include "pod/ranks.h"
 #include "pod/switchboard.h"
@@ -305,14 +306,6 @@ void Head::end(ConnectionId id) {
   if (partner != 0) finish(partner);
 }
 
-/// The key of whoever dials, as its part of the Secret has it: a later part may come later.
-Result<secure::Key> find_key(const PodSettings& settings, const secure::PodIdentity& who) {
-  if (who.job_uid != settings.identity.job_uid)
-    return Status(Code::kPermissionDenied, fmt::format("{} is of job {}", who.member, who.job_uid));
-  CORRO_ASSIGN(const secure::Key part, secure::read_token(settings.token, who.part));
-  return secure::derive_member_key(part, who.job_uid, who.member);
-}
-
 /// Two for each session, one for each agent: as many as the kernel lets.
 void allow_descriptors() {
   rlimit limit{};
@@ -337,8 +330,7 @@ int run_head(const HeadOptions& options) {
   if (!address.ok()) return fail(address.status());
   auto listener = io::listen_tcp(*address);
   if (!listener.ok()) return fail(listener.status().with_context(options.listen));
-  auto tls = secure::Tls::server(
-      [&options](const secure::PodIdentity& who) { return find_key(options.settings, who); });
+  auto tls = secure::Tls::server(keys_of_members(options.settings));
   if (!tls.ok()) return fail(tls.status());
   auto loop = io::Loop::create();
   if (!loop.ok()) return fail(loop.status());

@@ -33,6 +33,17 @@ Result<std::string> require(const Variables& environment, const char* name) {
   return text;
 }
 
+/// Of an elastic job.
+Status read_limits(const Variables& environment, PodSettings& settings) {
+  CORRO_ASSIGN(settings.least_workers, read_number(environment, "CORRO_MIN_WORKERS", 0));
+  CORRO_ASSIGN(settings.most_workers, read_number(environment, "CORRO_MAX_WORKERS", 0));
+  if (settings.most_workers == 0) return {};
+  if (settings.least_workers >= 1 && settings.least_workers <= settings.most_workers) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("CORRO_MIN_WORKERS={} has to be 1 to CORRO_MAX_WORKERS={}",
+                      settings.least_workers, settings.most_workers)};
+}
+
 /// A worker's number as it is written in names.
 bool is_index(std::string_view text) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -58,6 +69,9 @@ Result<PodSettings> read_settings(const Variables& environment) {
   settings.runs_ranks = value_of(environment, "CORRO_KIND") == "CorroJob";
   CORRO_ASSIGN(settings.slots, read_number(environment, "CORRO_SLOTS", 1));
   CORRO_ASSIGN(settings.workers, read_number(environment, "CORRO_WORKERS", 0));
+  CORRO_TRY(read_limits(environment, settings));
+  settings.store = value_of(environment, "CORRO_STORE");
+  settings.round = value_of(environment, "CORRO_ROUND");
   settings.token = value_of(environment, "CORRO_TOKEN", std::string(secure::kTokenFolder));
   settings.termination_log = value_of(environment, "CORRO_TERMINATION_LOG", "/dev/termination-log");
   if (settings.is_launcher())

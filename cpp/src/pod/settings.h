@@ -26,11 +26,17 @@ struct PodSettings {
   bool runs_ranks = false;  ///< CORRO_KIND is CorroJob: the head starts ranks, not mpirun.
   int slots = 1;            ///< CORRO_SLOTS: ranks of a worker.
   int workers = 0;          ///< CORRO_WORKERS: so many are waited for; 0: any number.
+  int least_workers = 0;    ///< CORRO_MIN_WORKERS of an elastic job: fewer do not go on.
+  int most_workers = 0;     ///< CORRO_MAX_WORKERS of it; 0: the job is not elastic.
+  std::string store;        ///< CORRO_STORE: of the job's record, in the head of an elastic job.
+  std::string round;        ///< CORRO_ROUND: of the job, in which all its ranks have begun anew.
   std::string token;        ///< CORRO_TOKEN: folder of the key; secure::kTokenFolder.
   std::string termination_log;  ///< CORRO_TERMINATION_LOG: /dev/termination-log.
   std::string hostfile;         ///< CORRO_HOSTFILE: /etc/mpi/hostfile, in a launcher; "" in others.
 
   [[nodiscard]] bool is_launcher() const { return identity.member == "launcher"; }
+  /// Workers come and go while ranks run: the head is a coordinator (elastic_job.h).
+  [[nodiscard]] bool is_elastic() const { return runs_ranks && most_workers > 0; }
 };
 
 /// INVALID_ARGUMENT names the variable that is wrong or missing. Pure.

@@ -8,6 +8,7 @@
 #include "app/commands.h"
 #include "app/operator/operator_command.h"
 #include "diagnosis/exit_status.h"
+#include "pod/elastic_job.h"
 #include "pod/head.h"
 #include "pod/install.h"
 #include "pod/pod_agent.h"
@@ -39,8 +40,9 @@ int head(const Words& words) {
   if (!is_right) return refuse("corro head: give --listen ADDRESS:PORT");
   const auto settings = pod::read_settings(read_variables());
   if (!settings.ok()) return refuse("corro head: " + settings.status().message());
-  return pod::run_head(
-      {.settings = *settings, .listen = words[1], .program = own_path(), .version = CORRO_VERSION});
+  const pod::HeadOptions options{
+      .settings = *settings, .listen = words[1], .program = own_path(), .version = CORRO_VERSION};
+  return settings->is_elastic() ? pod::run_elastic_head(options) : pod::run_head(options);
 }
 
 int agent(const Words& words) {
@@ -52,7 +54,7 @@ int agent(const Words& words) {
   pod::PodAgentOptions options{
       .settings = *settings, .command = {}, .program = own_path(), .version = CORRO_VERSION};
   if (words.size() > 2) options.command.assign(words.begin() + 2, words.end());
-  return pod::run_pod_agent(options);
+  return settings->is_elastic() ? pod::run_elastic_agent(options) : pod::run_pod_agent(options);
 }
 
 int remote_shell(const Words& words) {

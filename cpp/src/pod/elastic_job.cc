@@ -1,0 +1,169 @@
+#include "pod/elastic_job.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "agent/machine.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/dialling_agent.h"
+#include "diagnosis/exit_status.h"
+#include "io/files.h"
+#include "io/socket.h"
+#include "launch/command.h"
+#include "pod/child.h"
+#include "pod/head_keys.h"
+#include "secure/token.h"
+
+namespace corro::pod {
+namespace {
+
+constexpr Duration kHeadPatience = std::chrono::minutes(10);  ///< Without a head.
+
+int fail(const char* who, const Status& status) {
+  fmt::print(stderr, "corro {}: {}\n", who, status.message());
+  return diagnosis::kUsageExit;
+}
+
+/// What the head has of its own, in a folder that its pod mounts.
+std::string folder_of(const PodSettings& settings) {
+  return fmt::format("{}/corro-{}", value_of(read_variables(), "TMPDIR", "/tmp"),
+                     settings.identity.job_uid);
+}
+
+std::string log_dir_of(const PodSettings& settings) { return folder_of(settings) + "/logs"; }
+
+coordinator::CoordinatorOptions options_of(const HeadOptions& options) {
+  const PodSettings& settings = options.settings;
+  launch::RunOptions run;
+  run.command_name = "head";
+  run.least = settings.least_workers * settings.slots;
+  run.most = settings.most_workers * settings.slots;
+  run.log_dir = log_dir_of(settings);
+  return {.store = settings.store,
+          .listen = options.listen,
+          .run = std::move(run),
+          .own_directory = options.program.substr(0, options.program.rfind('/')),
+          .version = options.version,
+          .round = settings.round};
+}
+
+/// Of the ranks' hosts nothing is to be seen here.
+launch::PlanInputs plan_inputs(const coordinator::CoordinatorOptions& options) {
+  const auto no = [](const std::string&) { return false; };
+  return {.environment = {},
+          .machine = agent::read_machine({}),
+          .files = {.directory = "",
+                    .exists = no,
+                    .executable = no,
+                    .same = [](const std::string&, const std::string&) { return false; }},
+          .own_directory = options.own_directory,
+          .read_hostfile = launch::read_hostfile,
+          .hosts_have_program = true,
+          .job_id = "",
+          .time = "",
+          .master_port = 0};
+}
+
+/// Leads whenever nobody else does, until the job is over.
+int lead(const HeadOptions& options, const secure::Key& key) {
+  const coordinator::CoordinatorOptions how = options_of(options);
+  const coordinator::Trust trust{.find_key = keys_of_members(options.settings), .secret = key};
+  int status = coordinator::kStartAnew;
+  while (status == coordinator::kStartAnew)
+    status = coordinator::run_coordinator(how, plan_inputs(how), trust, read_variables());
+  return status;
+}
+
+/// The process that leads, with the signal mask that this one had.
+pid_t start_leader(const HeadOptions& options, const secure::Key& key, const sigset_t& before) {
+  const pid_t head = getpid();
+  const pid_t leader = fork();
+  if (leader != 0) return leader;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != head) _exit(1);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  const int status = lead(options, key);
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+/// Returns the exit status of the leader, or of this head if it is asked to go.
+int wait_for(pid_t leader, const sigset_t& heard) {
+  int status = 0;
+  while (waitpid(leader, &status, WNOHANG) != leader) {
+    const int signal = sigwaitinfo(&heard, nullptr);
+    if (signal != SIGTERM && signal != SIGINT) continue;
+    kill(leader, SIGKILL);
+    waitpid(leader, nullptr, 0);
+    return diagnosis::kSignalExit + signal;
+  }
+  return shell_status(status);
+}
+
+/// Why the job has failed, where the kubelet finds it: the operator tells people.
+void say_last_word(const PodSettings& settings) {
+  const auto report = nlohmann::json::parse(
+      io::read_small_file(log_dir_of(settings) + "/failure.json"), nullptr, false);
+  if (!report.is_object()) return;
+  std::ofstream(settings.termination_log)
+      << fmt::format("corro: {} (rank {} on {})\n", report.value("cause", "?"),
+                     report.value("rank", -1), report.value("host", "?"));
+}
+
+Result<agent::Commander::Dialling> dialling_of(const PodAgentOptions& options) {
+  const PodSettings& settings = options.settings;
+  if (options.command.empty()) {
+    return Status(Code::kInvalidArgument,
+                  "the worker's first container has no command: ranks of an elastic job need one");
+  }
+  if (settings.head.empty())
+    return Status(Code::kInvalidArgument, "CORRO_HEAD is not set; corro's operator sets it");
+  CORRO_ASSIGN(const io::SocketAddress head, io::SocketAddress::parse(settings.head));
+  CORRO_ASSIGN(const secure::Key key, read_own_key(settings));
+  CORRO_ASSIGN(const secure::Tls tls, secure::Tls::client(settings.identity, key));
+  return agent::Commander::Dialling{
+      .addresses = {settings.head},
+      .dial = [=](size_t) { return coordinator::dial_coordinator(head, tls); },
+      .note = [](const std::string& line) { fmt::print(stderr, "corro agent: {}\n", line); },
+      .host = settings.identity.member,
+      .slots = settings.slots,
+      .patience = kHeadPatience,
+      .program = {.path = find_on_path(options.command[0]), .arguments = options.command}};
+}
+
+}  // namespace
+
+int run_elastic_head(const HeadOptions& options) {
+  if (options.settings.identity.member != secure::kHeadMember)
+    return fail("head", {Code::kInvalidArgument, "CORRO_MEMBER is not head"});
+  if (options.settings.store.empty())
+    return fail("head", {Code::kInvalidArgument,
+                         "CORRO_STORE is not set; corro's operator sets it in an elastic job"});
+  // What is wrong with the token is said now, and not to whoever dials first.
+  const auto key = secure::read_token(options.settings.token);
+  if (!key.ok()) return fail("head", key.status());
+  sigset_t heard;
+  sigset_t before;
+  sigemptyset(&heard);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&heard, signal);
+  sigprocmask(SIG_BLOCK, &heard, &before);
+  const pid_t leader = start_leader(options, *key, before);
+  if (leader < 0) return fail("head", status_from_errno("starting a process", errno));
+  const int status = wait_for(leader, heard);
+  if (status != 0) say_last_word(options.settings);
+  return status;
+}
+
+int run_elastic_agent(const PodAgentOptions& options) {
+  auto dialling = dialling_of(options);
+  if (!dialling.ok()) return fail("agent", dialling.status());
+  return coordinator::follow_coordinators(std::move(*dialling), options.version);
+}
+
+}  // namespace corro::pod

@@ -1,0 +1,19 @@
+#include "pod/head_keys.h"
+
+#include <fmt/format.h>
+
+#include "secure/token.h"
+
+namespace corro::pod {
+
+secure::Tls::FindKey keys_of_members(const PodSettings& settings) {
+  return [&settings](const secure::PodIdentity& who) -> Result<secure::Key> {
+    if (who.job_uid != settings.identity.job_uid)
+      return Status(Code::kPermissionDenied,
+                    fmt::format("{} is of job {}", who.member, who.job_uid));
+    CORRO_ASSIGN(const secure::Key part, secure::read_token(settings.token, who.part));
+    return secure::derive_member_key(part, who.job_uid, who.member);
+  };
+}
+
+}  // namespace corro::pod

@@ -1,0 +1,161 @@
+"""An elastic CorroJob: head and workers as processes, which come and go while ranks run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pods
+import pytest
+from said import WORKER, Said, until
+
+PATIENCE = 60.0
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.beside,
+    pytest.mark.skipif(not pods.program(), reason="the pods' program is not built"),
+]
+
+
+class ElasticJob(Said):
+    """A job of one to three workers with a rank each."""
+
+    def __init__(self, folder: Path, fewest: int) -> None:
+        super().__init__(folder)
+        self.pods = pods.Pods(folder, kind="CorroJob", limits=(fewest, 3))
+        self.head = self.pods.head()
+
+    def worker(self, index: int, generation: int = 0) -> subprocess.Popen[bytes]:
+        command = (sys.executable, WORKER, self.said)
+        log = self.folder / f"worker-{index}-{generation}.log"
+        with log.open("wb") as output:
+            return self.pods.agent(
+                f"worker-{index}",
+                *command,
+                generation=generation,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def over(self, process: subprocess.Popen[bytes]) -> int:
+        return process.wait(timeout=PATIENCE)
+
+    def head_log(self) -> str:
+        return self.pods.head_log.read_text(errors="replace")
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"--- {log.name}\n{log.read_text(errors='replace')}"
+            for log in sorted(self.folder.glob("*.log"))
+        )
+
+
+Start = Callable[[int], ElasticJob]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    jobs: list[ElasticJob] = []
+
+    def begin(fewest: int) -> ElasticJob:
+        jobs.append(ElasticJob(tmp_path, fewest))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        job.pods.close()
+        for pid in job.facts():
+            until(f"the end of process {pid}", lambda pid=pid: not Path(f"/proc/{pid}").exists())
+
+
+def kill(pod: subprocess.Popen[bytes]) -> None:
+    """As the kubelet does with all of a container."""
+    os.killpg(pod.pid, signal.SIGKILL)
+    pod.wait()
+
+
+def test_workers_are_lost_replaced_added_and_drained_while_ranks_run(start: Start) -> None:
+    job = start(2)
+    workers = [job.worker(0), job.worker(1)]
+    job.size(2)
+    # One is lost; the other one waits for its replacement: two are the fewest.
+    kill(workers[1])
+    workers[1] = job.worker(1, generation=1)
+    job.size(2)
+    job.steps(5)
+    assert "host worker-1 was lost" in job.head_log(), job.logs()
+    # One is added, and then drained: its rank leaves between two steps.
+    added = job.worker(2)
+    job.size(3)
+    added.send_signal(signal.SIGTERM)
+    assert job.over(added) == 0, job.logs()
+    job.size(2)
+    assert "host worker-2 is about to go" in job.head_log(), job.logs()
+    first = job.process_on("worker-0")
+    job.finish()
+    assert job.over(job.head) == 0, job.logs()
+    assert [job.over(worker) for worker in workers] == [0, 0], job.logs()
+    steps = [fact["step"] for fact in job.facts()[first]]
+    assert steps == sorted(steps), "worker-0's process has gone on"
+    assert len(job.facts()) == 4
+
+
+def test_a_pod_that_replaces_one_of_which_nothing_was_heard_has_its_place(start: Start) -> None:
+    job = start(1)
+    old = job.worker(0)
+    job.worker(1)
+    job.size(2)
+    new = job.worker(0, generation=1)
+    until("the newer one", lambda: "a newer pod has its place" in job.head_log(), job.logs)
+    until("its rank", lambda: len(job.facts()) == 3, job.logs)
+    job.size(2)
+    assert old.poll() is None, "who deletes pods ends it"
+    job.finish()
+    assert job.over(job.head) == 0, job.logs()
+    assert job.over(new) == 0, job.logs()
+
+
+def test_ranks_step_on_while_the_head_is_replaced(start: Start) -> None:
+    job = start(1)
+    workers = [job.worker(0), job.worker(1)]
+    job.size(2)
+    before = set(job.facts())
+    job.head.send_signal(signal.SIGTERM)
+    assert job.over(job.head) == 128 + signal.SIGTERM
+    job.steps(20)
+    job.head = job.pods.head()
+    until("a head that leads", lambda: "leads in term 2" in job.head_log(), job.logs)
+    job.steps(5)
+    job.finish()
+    assert job.over(job.head) == 0, job.logs()
+    assert [job.over(worker) for worker in workers] == [0, 0], job.logs()
+    assert set(job.facts()) == before, "no process was started again"
+
+
+def test_a_program_that_is_not_there_is_named(start: Start) -> None:
+    job = start(1)
+    worker = job.pods.agent("worker-0", "no-such-program", "--steps", "3")
+    assert job.over(job.head) not in (0, None), job.logs()
+    assert "no-such-program" in job.head_log(), job.logs()
+    assert job.over(worker) == 0
+
+
+def test_why_a_job_has_failed_stands_where_the_kubelet_finds_it(start: Start) -> None:
+    job = start(1)
+    job.pods.agent("worker-0", sys.executable, "-c", "raise ValueError('root cause here')")
+    assert job.over(job.head) == 1, job.logs()
+    told = job.pods.log("head").read_text()
+    assert told == "corro: ValueError: root cause here (rank 0 on worker-0)\n"
+
+
+def test_a_worker_without_a_command_says_so(start: Start) -> None:
+    job = start(1)
+    agent = job.pods.agent("worker-0", stderr=subprocess.PIPE)
+    _, said = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 2
+    assert b"has no command" in said
