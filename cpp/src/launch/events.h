@@ -1,14 +1,11 @@
-// What happens in a job, as one stream that whoever wants to know listens to: the screen
-// (--verbose), a file (--events), and later a dashboard.
+// What happens in a job, event by event: for a file (--events), and for those who look at its
+// progress (progress.h).
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/status.h"
 #include "diagnosis/report.h"
@@ -49,19 +46,6 @@ struct Event {
 /// One JSON object in one line: time (seconds since 1970), event, epoch, host, rank, place, step,
 /// cause; null for what there is none of. Ends with a newline.
 [[nodiscard]] std::string format_event(const Event& event, double unix_time);
-
-/// Loop-confined.
-class EventStream {
- public:
-  using Listener = std::function<void(const Event& event)>;
-  void listen(Listener listener) { listeners_.push_back(std::move(listener)); }
-  void emit(const Event& event) const {
-    for (const Listener& listener : listeners_) listener(event);
-  }
-
- private:
-  std::vector<Listener> listeners_;
-};
 
 /// The file of --events: each event is in it before the next one happens. Loop-confined.
 class EventFile {

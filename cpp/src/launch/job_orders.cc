@@ -32,6 +32,11 @@ void JobOrders::carry_out(const StartRank& order) {
   job_.agents.send(order.seat.host, {order.about, std::move(start)});
 }
 
+void JobOrders::carry_out(const Announce& order) {
+  job_.output.emit(order.event);
+  progress_.hear(order.event, job_.course.ranks().size(), monotonic_now(), wall_now());
+}
+
 /// The course knows the members, and the agents the hosts.
 void JobOrders::carry_out(const Remember& order) {
   JobRecord record = order.record;

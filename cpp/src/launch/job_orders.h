@@ -7,6 +7,7 @@
 
 #include "launch/job.h"
 #include "launch/leadership.h"
+#include "launch/progress.h"
 #include "launch/rank_input.h"
 #include "wire/secret.h"
 
@@ -16,8 +17,9 @@ namespace corro::launch {
 class JobOrders {
  public:
   /// `secret`: of the ranks.
-  JobOrders(Job& job, Leadership& leadership, RankInput& input, const wire::Secret& secret)
-      : job_(job), leadership_(leadership), input_(input), secret_(secret) {}
+  JobOrders(Job& job, Leadership& leadership, RankInput& input, ProgressWatch& progress,
+            const wire::Secret& secret)
+      : job_(job), leadership_(leadership), input_(input), progress_(progress), secret_(secret) {}
 
   void carry_out();
 
@@ -26,7 +28,7 @@ class JobOrders {
   void carry_out(const TellAll& order);
   void carry_out(const StartRank& order);
   void carry_out(const SuspectHost& order) { job_.agents.suspect(order.host, monotonic_now()); }
-  void carry_out(const Announce& order) { job_.output.emit(order.event); }
+  void carry_out(const Announce& order);
   void carry_out(const Note& order) { job_.output.note(order.line); }
   void carry_out(const ShowStatus& order) { job_.output.set_status(order.line); }
   void carry_out(const EndStatus& order) { job_.output.end_status(order.over); }
@@ -37,6 +39,7 @@ class JobOrders {
   Job& job_;
   Leadership& leadership_;
   RankInput& input_;
+  ProgressWatch& progress_;
   const wire::Secret secret_;
 };
 

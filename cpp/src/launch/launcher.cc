@@ -20,12 +20,14 @@ Launcher::Launcher(Job& job, Standalone* standalone)
     : job_(job),
       leadership_(standalone != nullptr ? &standalone->lead : nullptr),
       input_(job),
-      orders_(job, leadership_, input_,
+      orders_(job, leadership_, input_, progress_,
               standalone != nullptr ? standalone->secret : wire::random_secret()),
       opening_(job, leadership_, standalone != nullptr ? standalone->record : std::nullopt),
       hearing_(job, leadership_, orders_, input_, opening_),
       user_(job, orders_) {
-  if (standalone != nullptr) dialled_.emplace(job, leadership_, hearing_, *standalone);
+  if (standalone == nullptr) return;
+  dialled_.emplace(job, leadership_, hearing_, *standalone);
+  show_ = standalone->show;
 }
 
 std::optional<int> Launcher::run(const sigset_t& heard) {
@@ -40,6 +42,7 @@ std::optional<int> Launcher::run(const sigset_t& heard) {
   const bool begins_anew = dialled_ && hearing_.lost_early() && is_wanted;
   if (!leadership_.holds() || begins_anew) return leave();
   fence();
+  if (show_) show_(format_progress(progress_.take(monotonic_now())));
   const std::optional<int> exit = say_last_word(job_, orders_, job_.agents.end());
   if (exit && leadership_.over()) leadership_.end(job_.plan.job.job_id, exit);
   flush_screen();
@@ -91,6 +94,7 @@ Time Launcher::wake() const {
   return std::min({job_.course.wake(), look_at_, opening_.deadline(), give_up_at_,
                    job_.output.next_tick(), leadership_.due(),
                    dialled_ ? dialled_->due() : Time::never(),
+                   show_ ? progress_.due() : Time::never(),
                    job_.watches_hosts() ? job_.hosts->due() : Time::never()});
 }
 
@@ -101,6 +105,11 @@ void Launcher::on_timers(Time now) {
   if (job_.watches_hosts()) job_.hosts->look(job_.course, now);
   job_.course.tick(now);
   orders_.carry_out();
+  show_progress(now);
+}
+
+void Launcher::show_progress(Time now) {
+  if (show_ && now >= progress_.due()) show_(format_progress(progress_.take(now)));
 }
 
 void Launcher::look(Time now) {

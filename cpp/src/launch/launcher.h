@@ -31,7 +31,9 @@
 
 #include <signal.h>
 
+#include <functional>
 #include <optional>
+#include <string>
 
 #include "launch/dialled_agents.h"
 #include "launch/hearing.h"
@@ -39,6 +41,7 @@
 #include "launch/job_orders.h"
 #include "launch/leadership.h"
 #include "launch/opening.h"
+#include "launch/progress.h"
 #include "launch/rank_input.h"
 #include "launch/standalone.h"
 #include "launch/user_requests.h"
@@ -67,17 +70,20 @@ class Launcher {
   void step();
   [[nodiscard]] Time wake() const;
   void on_timers(Time now);
+  void show_progress(Time now);
   void look(Time now);
 
   // Each borrows those before it.
   Job& job_;
   Leadership leadership_;
   RankInput input_;
+  ProgressWatch progress_;
   JobOrders orders_;
   Opening opening_;
   Hearing hearing_;
   UserRequests user_;
-  std::optional<DialledAgents> dialled_;  ///< None: agents are started.
+  std::optional<DialledAgents> dialled_;          ///< None: agents are started.
+  std::function<void(const std::string&)> show_;  ///< Null: nobody looks at the progress.
   Time look_at_ = Time::never();
   Time give_up_at_ = Time::never();  ///< On a screen that takes nothing.
 };

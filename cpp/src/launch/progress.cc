@@ -1,0 +1,75 @@
+#include "launch/progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace corro::launch {
+namespace {
+
+constexpr Duration kPause = std::chrono::seconds(5);
+constexpr Duration kWindow = std::chrono::seconds(10);
+constexpr size_t kMostChanges = 8;
+
+/// Whether it says who takes part from now on, or that nobody does.
+bool is_change(EventKind kind) {
+  switch (kind) {
+    case EventKind::kEpoch:
+    case EventKind::kLead:
+    case EventKind::kStopped:
+    case EventKind::kFailure:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::string format_progress(const Progress& progress) {
+  using Json = nlohmann::ordered_json;
+  constexpr double kTenths = 10;
+  Json json{{"epoch", progress.epoch}, {"ranks", progress.ranks}, {"step", progress.step}};
+  if (progress.rate > 0) json["stepsPerSecond"] = std::round(progress.rate * kTenths) / kTenths;
+  json["changes"] = Json::array();
+  for (const Progress::Change& change : progress.changes)
+    json["changes"].push_back({{"time", rfc3339_micro(change.at)}, {"text", change.text}});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void ProgressWatch::hear(const Event& event, size_t ranks, Time now, UnixTime clock) {
+  if (event.kind == EventKind::kEpoch) steps_.clear();
+  if (event.kind == EventKind::kStep && event.step) hear_step(*event.step, now);
+  progress_.epoch = event.epoch;
+  progress_.ranks = ranks;
+  is_new_ = true;
+  if (!is_change(event.kind) || event.cause.empty()) return;
+  progress_.changes.push_back({.at = clock, .text = event.cause});
+  if (progress_.changes.size() > kMostChanges) progress_.changes.erase(progress_.changes.begin());
+  is_change_ = true;
+}
+
+/// Ranks say one after another that they have begun the same one.
+void ProgressWatch::hear_step(uint64_t step, Time now) {
+  if (!steps_.empty() && step <= steps_.back().second) return;
+  progress_.step = step;
+  steps_.emplace_back(now, step);
+  while (steps_.size() > 2 && now >= steps_[1].first + kWindow) steps_.pop_front();
+  const auto& [first_time, first_step] = steps_.front();
+  const double seconds = std::chrono::duration<double>(now - first_time).count();
+  progress_.rate = seconds > 0 ? static_cast<double>(step - first_step) / seconds : 0;
+}
+
+Time ProgressWatch::due() const {
+  if (!is_new_) return Time::never();
+  return is_change_ ? Time{} : taken_ + kPause;
+}
+
+const Progress& ProgressWatch::take(Time now) {
+  taken_ = now;
+  is_new_ = false;
+  is_change_ = false;
+  return progress_;
+}
+
+}  // namespace corro::launch

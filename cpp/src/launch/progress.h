@@ -1,0 +1,60 @@
+// Progress: what people see of a job who have not its screen, as in the status of a job of
+// Kubernetes.
+//
+//   ProgressWatch watch;
+//   watch.hear(event, ranks, now, wall_now());   // each event of the job
+//   if (now >= watch.due()) show(format_progress(watch.take(now)));
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unix_time.h"
+#include "launch/events.h"
+
+namespace corro::launch {
+
+struct Progress {
+  /// Of who takes part, and why.
+  struct Change {
+    UnixTime at{};
+    std::string text;
+  };
+
+  uint32_t epoch = 0;
+  size_t ranks = 0;             ///< Of the epoch.
+  uint64_t step = 0;            ///< The newest that a rank has begun.
+  double rate = 0;              ///< Steps a second, of the last ten; 0: not known.
+  std::vector<Change> changes;  ///< The last eight, the newest one last.
+};
+
+/// One JSON object: epoch, ranks, step, stepsPerSecond if it is known, and changes, each with its time
+/// (RFC 3339 with six digits of a second) and text.
+[[nodiscard]] std::string format_progress(const Progress& progress);
+
+/// Pure. Loop-confined.
+class ProgressWatch {
+ public:
+  /// `ranks`: of the epoch in which it happens.
+  void hear(const Event& event, size_t ranks, Time now, UnixTime clock);
+  /// When people should see it: at once after a change, else five seconds after they have seen it
+  /// last; Time::never() while they know all.
+  [[nodiscard]] Time due() const;
+  /// They see it now.
+  [[nodiscard]] const Progress& take(Time now);
+
+ private:
+  void hear_step(uint64_t step, Time now);
+
+  Progress progress_;
+  std::deque<std::pair<Time, uint64_t>> steps_;  ///< Of the epoch, of the last seconds.
+  Time taken_{};
+  bool is_new_ = false;     ///< Something is not seen yet.
+  bool is_change_ = false;  ///< It is a change.
+};
+
+}  // namespace corro::launch

@@ -1,0 +1,88 @@
+#include "launch/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace corro::launch {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr UnixTime kClock{std::chrono::sys_days{std::chrono::year{2026} / 11 / 28}};
+
+Event step_of(int rank, uint64_t step) {
+  return {.kind = EventKind::kStep, .epoch = 1, .rank = rank, .step = step};
+}
+
+TEST(Progress, IsTheNewestStepAndHowManyASecondThereAre) {
+  ProgressWatch watch;
+  Time now = monotonic_now();
+  for (uint64_t step = 10; step <= 50; step += 10, now = now + seconds(2)) {
+    watch.hear(step_of(0, step), 2, now, kClock);
+    watch.hear(step_of(1, step - 1), 2, now, kClock);
+  }
+  const Progress& progress = watch.take(now);
+  EXPECT_EQ(progress.epoch, 1U);
+  EXPECT_EQ(progress.ranks, 2U);
+  EXPECT_EQ(progress.step, 50U);
+  EXPECT_DOUBLE_EQ(progress.rate, 5);
+}
+
+TEST(Progress, CountsStepsOfTheLastTenSecondsAlone) {
+  ProgressWatch watch;
+  const Time start = monotonic_now();
+  for (int i = 0; i <= 100; ++i) {
+    const int slow = std::min(i, 50) + 10 * std::max(0, i - 50);
+    watch.hear(step_of(0, static_cast<uint64_t>(slow)), 1, start + seconds(i), kClock);
+  }
+  EXPECT_DOUBLE_EQ(watch.take(start).rate, 10);
+}
+
+TEST(Progress, MayGoBackByAStepWhenAnEpochBegins) {
+  ProgressWatch watch;
+  const Time now = monotonic_now();
+  watch.hear(step_of(0, 7), 2, now, kClock);
+  watch.hear({.kind = EventKind::kEpoch, .epoch = 2, .cause = "1 of 2 ranks go on"}, 1, now,
+             kClock);
+  watch.hear(step_of(0, 6), 1, now, kClock);
+  EXPECT_EQ(watch.take(now).step, 6U);
+}
+
+TEST(Progress, IsShownAtOnceAfterAChangeAndElseEveryFiveSeconds) {
+  ProgressWatch watch;
+  const Time now = monotonic_now();
+  EXPECT_EQ(watch.due(), Time::never());
+  watch.hear({.kind = EventKind::kEpoch, .epoch = 1, .cause = "3 ranks go on"}, 3, now, kClock);
+  EXPECT_LE(watch.due(), now);
+  (void)watch.take(now);
+  EXPECT_EQ(watch.due(), Time::never());
+  watch.hear(step_of(0, 1), 3, now, kClock);
+  EXPECT_EQ(watch.due(), now + seconds(5));
+}
+
+TEST(Progress, KeepsTheLastEightChanges) {
+  ProgressWatch watch;
+  const Time now = monotonic_now();
+  for (uint32_t epoch = 1; epoch <= 10; ++epoch) {
+    watch.hear({.kind = EventKind::kEpoch, .epoch = epoch, .cause = std::to_string(epoch)}, 3, now,
+               kClock + seconds(epoch));
+  }
+  const auto& changes = watch.take(now).changes;
+  ASSERT_EQ(changes.size(), 8U);
+  EXPECT_EQ(changes.front().text, "3");
+  EXPECT_EQ(changes.back().text, "10");
+}
+
+TEST(Progress, IsWrittenWithoutWhatIsNotKnown) {
+  EXPECT_EQ(format_progress({.epoch = 1, .ranks = 2, .step = 3, .changes = {}}),
+            R"({"epoch":1,"ranks":2,"step":3,"changes":[]})");
+  EXPECT_EQ(format_progress({.epoch = 1,
+                             .ranks = 2,
+                             .step = 30,
+                             .rate = 4.26,
+                             .changes = {{.at = kClock, .text = "3 ranks go on"}}}),
+            R"({"epoch":1,"ranks":2,"step":30,"stepsPerSecond":4.3,"changes":)"
+            R"([{"time":"2026-11-28T00:00:00.000000Z","text":"3 ranks go on"}]})");
+}
+
+}  // namespace
+}  // namespace corro::launch
