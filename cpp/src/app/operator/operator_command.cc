@@ -26,18 +26,6 @@ namespace {
 constexpr const char* kName = "corro operator";
 constexpr size_t kMostTokenBytes = 4096;
 
-/// As kubectl looks for it, a pod's service account first.
-Result<kube::KubeAccess> find_access(const OperatorCommand& command, const Variables& environment) {
-  if (!command.kubeconfig.empty())
-    return kube::load_kubeconfig(command.kubeconfig, command.context);
-  const std::string host = value_of(environment, "KUBERNETES_SERVICE_HOST");
-  if (!host.empty())
-    return kube::in_cluster_access(host, value_of(environment, "KUBERNETES_SERVICE_PORT"));
-  const std::string named = value_of(environment, "KUBECONFIG");
-  const std::string home = value_of(environment, "HOME") + "/.kube/config";
-  return kube::load_kubeconfig(named.empty() ? home : named, command.context);
-}
-
 /// Unique among all operators that ever were: the host's name and chance.
 std::string own_name() {
   char host[256] = {};
@@ -114,7 +102,8 @@ Status run_operator(const OperatorCommand& command, const Variables& environment
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  CORRO_ASSIGN(const kube::KubeAccess access, find_access(command, environment));
+  CORRO_ASSIGN(const kube::KubeAccess access,
+               kube::find_access(environment, command.kubeconfig, command.context));
   kube::ClientOptions calls;
   calls.qps = command.qps;
   calls.burst = command.burst;

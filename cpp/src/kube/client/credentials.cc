@@ -135,4 +135,16 @@ Result<KubeAccess> load_kubeconfig(const std::string& path, const std::string& c
   return access;
 }
 
+Result<KubeAccess> find_access(const Variables& environment, const std::string& kubeconfig,
+                               const std::string& context) {
+  if (!kubeconfig.empty()) return load_kubeconfig(kubeconfig, context);
+  const std::string host = value_of(environment, "KUBERNETES_SERVICE_HOST");
+  if (!host.empty()) {
+    return in_cluster_access(host, value_of(environment, "KUBERNETES_SERVICE_PORT"));
+  }
+  const std::string named = value_of(environment, "KUBECONFIG");
+  const std::string home = value_of(environment, "HOME") + "/.kube/config";
+  return load_kubeconfig(named.empty() ? home : named, context);
+}
+
 }  // namespace corro::kube

@@ -13,6 +13,7 @@
 #include "base/guarded.h"
 #include "base/status.h"
 #include "base/unix_time.h"
+#include "base/variables.h"
 #include "kube/client/kubeconfig.h"
 
 namespace corro::kube {
@@ -76,5 +77,12 @@ class UserCredentials final : public Credentials {
 /// INVALID_ARGUMENT "FILE: place: what"; NOT_FOUND if a file is missing.
 [[nodiscard]] Result<KubeAccess> load_kubeconfig(const std::string& path,
                                                  const std::string& context = "");
+
+/// Finds the server and the user as kubectl does, a pod's service account first: `kubeconfig` if
+/// that names a file, else what in_cluster_access() finds, else the file that KUBECONFIG names, else
+/// ~/.kube/config. `context` is one of the file. Blocks.
+[[nodiscard]] Result<KubeAccess> find_access(const Variables& environment,
+                                             const std::string& kubeconfig = "",
+                                             const std::string& context = "");
 
 }  // namespace corro::kube

@@ -159,5 +159,28 @@ TEST_F(CredentialFiles, KubeconfigsAreReadWithTheirAuthority) {
   EXPECT_EQ(load_kubeconfig(folder_ + "/none").status().code(), Code::kNotFound);
 }
 
+TEST_F(CredentialFiles, AccessIsLookedForAsByKubectlAndInAPodFirst) {
+  const auto config = [](const std::string& host) {
+    return "current-context: h\ncontexts: [{name: h, context: {cluster: c, user: u}}]\n"
+           "clusters: [{name: c, cluster: {server: 'https://" +
+           host + "'}}]\nusers: [{name: u}]\n";
+  };
+  const auto host = [](const Result<KubeAccess>& access) {
+    return access.ok() ? access->cluster.host : access.status().message();
+  };
+  std::filesystem::create_directory(folder_ + "/.kube");
+  write(".kube/config", config("home"));
+  const std::string named = write("named", config("named"));
+  Variables environment{{"HOME", folder_}};
+  EXPECT_EQ(host(find_access(environment)), "home");
+  environment["KUBECONFIG"] = named;
+  EXPECT_EQ(host(find_access(environment)), "named");
+  environment["KUBERNETES_SERVICE_HOST"] = "10.0.0.1";
+  environment["KUBERNETES_SERVICE_PORT"] = "not a port";
+  EXPECT_THAT(host(find_access(environment)), HasSubstr("KUBERNETES_SERVICE_HOST"));
+  EXPECT_EQ(host(find_access(environment, named)), "named");
+  EXPECT_THAT(host(find_access(environment, named, "other")), HasSubstr("contexts"));
+}
+
 }  // namespace
 }  // namespace corro::kube
