@@ -29,8 +29,9 @@
 
 namespace corro::coord {
 
-/// etcd refuses requests above 1.5 MiB.
-inline constexpr size_t kMostRecordBytes = size_t{1} << 20U;
+/// A ConfigMap holds 1 MiB, and needs some of it for more than the record; etcd refuses requests
+/// above 1.5 MiB.
+inline constexpr size_t kMostRecordBytes = size_t{1000} << 10U;
 inline constexpr Duration kLeaseTime = std::chrono::seconds(5);
 inline constexpr Duration kLeaseMargin = std::chrono::seconds(1);
 
@@ -51,7 +52,7 @@ class RecordStore {
   /// Replaces the record; it is durable when this returns. ABORTED if somebody else leads, or
   /// nobody, and RESOURCE_EXHAUSTED above kMostRecordBytes: nothing has changed then. After any
   /// other failure the record is the old one or this one, whole, and may still become this one until
-  /// the next write succeeds or the lead has ended; it may be written again.
+  /// the next write succeeds or the next lead begins; it may be written again.
   [[nodiscard]] virtual Status write(const std::string& record) = 0;
   /// To be called each second by the leader. ABORTED if the lead is lost.
   [[nodiscard]] virtual Status renew() = 0;
