@@ -69,6 +69,8 @@ Examples:
                                  on when the coordinator dies, and without some of the hosts
   corro coordinator --store etcd://10.0.0.7,10.0.0.8/job7 --listen 10.0.0.2:7078 -np 8 train.py
                                  the same line on a second machine stands by, and takes over
+  corro coordinator --store kubernetes:training/job7 --listen 10.0.0.3:7078 -np 8 train.py
+                                 the record is in a Kubernetes cluster, as that of KUBECONFIG
   corro agent --coordinator 10.0.0.1:7078,10.0.0.2:7078
                                  on each host that is to take part
 
@@ -271,7 +273,8 @@ void describe_run(CLI::App& run, Raw& raw) {
 
 void describe_coordinator(CLI::App& app, Raw& raw) {
   app.add_option("--store", raw.coordinator.store,
-                 "Where the job's record is: a folder, or etcd://HOST[:PORT],.../PREFIX")
+                 "Where the job's record is: a folder, etcd://HOST[:PORT],.../PREFIX, or "
+                 "kubernetes:[NAMESPACE/]NAME")
       ->type_name("STORE");
   app.add_option("--listen", raw.coordinator.listen, "Where agents dial it, such as 10.0.0.1:7078")
       ->type_name("ADDRESS:PORT");

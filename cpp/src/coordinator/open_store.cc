@@ -9,7 +9,9 @@
 
 #include "coord/file_store.h"
 #include "coordinator/etcd_store.h"
+#include "coordinator/kubernetes_store.h"
 #include "io/files.h"
+#include "kube/client/client.h"
 #include "kube/client/credentials.h"
 #include "kube/client/https_transport.h"
 #include "kube/client/kubeconfig.h"
@@ -19,6 +21,7 @@ namespace {
 
 constexpr std::string_view kFile = "file:";
 constexpr std::string_view kEtcd = "etcd://";
+constexpr std::string_view kKubernetes = "kubernetes:";
 constexpr std::string_view kEtcdPort = ":2379";
 constexpr size_t kMostAuthorityBytes = size_t{1} << 20U;
 
@@ -100,6 +103,21 @@ Result<Store> open_etcd(std::string_view text, const Variables& variables) {
   return Store(std::make_unique<EtcdStore>(EtcdClient(std::move(endpoints)), std::string(prefix)));
 }
 
+Result<Store> open_kubernetes(const std::string& text, const Variables& variables) {
+  const size_t slash = text.find('/');
+  const bool has_space = slash != std::string::npos;
+  kube::ObjectKey job{text.substr(0, has_space ? slash : 0),
+                      text.substr(has_space ? slash + 1 : 0)};
+  if (job.name.empty() || (has_space && job.space.empty())) {
+    return Status(Code::kInvalidArgument, "must be kubernetes:[NAMESPACE/]NAME");
+  }
+  CORRO_ASSIGN(const kube::KubeAccess access, kube::find_access(variables));
+  if (!has_space) job.space = access.space;
+  CORRO_TRY(kube::path_of(kube::kConfigMaps, {job.space, job.name + "-record"}).status());
+  CORRO_ASSIGN(auto client, kube::Client::connect(access, {}));
+  return Store(std::make_unique<KubernetesStore>(std::move(client), job));
+}
+
 Result<Store> open_file(const std::string& path) {
   if (path.empty()) return Status(Code::kInvalidArgument, "a store's path is empty");
   std::error_code ignored;
@@ -120,9 +138,15 @@ Result<Store> open_store(const std::string& text, const Variables& variables) {
     Result<Store> store = open_etcd(std::string_view(text).substr(kEtcd.size()), variables);
     return store.ok() ? std::move(store) : store.status().with_context(text);
   }
+  if (text.starts_with(kKubernetes)) {
+    Result<Store> store = open_kubernetes(text.substr(kKubernetes.size()), variables);
+    return store.ok() ? std::move(store) : store.status().with_context(text);
+  }
   if (text.find("://") != std::string::npos) {
-    return Status(Code::kInvalidArgument,
-                  text + ": a store is a PATH, file:PATH, or etcd://HOST:PORT/PREFIX");
+    return Status(Code::kInvalidArgument, text +
+                                              ": a store is a PATH, file:PATH, "
+                                              "etcd://HOST:PORT/PREFIX, or "
+                                              "kubernetes:[NAMESPACE/]NAME");
   }
   return open_file(text);
 }

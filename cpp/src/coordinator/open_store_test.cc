@@ -65,6 +65,31 @@ TEST_F(OpenStoreTest, CertificatesOfEtcdctlAreReadAtOnce) {
             Code::kInvalidArgument);
 }
 
+TEST_F(OpenStoreTest, AKubernetesClusterIsFoundAsByKubectl) {
+  // There is no token: the failure says what was asked for.
+  std::ofstream(folder_ + "/config")
+      << "current-context: h\n"
+         "contexts: [{name: h, context: {cluster: c, user: u, namespace: training}}]\n"
+         "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+         "users: [{name: u, user: {tokenFile: none}}]\n";
+  const Variables variables{{"KUBECONFIG", folder_ + "/config"}};
+  const auto asked = [&](const std::string& text) {
+    const auto store = open_store(text, variables);
+    return store.ok() ? (*store)->leader().status().message() : store.status().message();
+  };
+  EXPECT_THAT(asked("kubernetes:job7"),
+              HasSubstr("leases.coordination.k8s.io training/job7-head: "));
+  EXPECT_THAT(asked("kubernetes:other/job7"),
+              HasSubstr("leases.coordination.k8s.io other/job7-head: "));
+  for (const std::string text :
+       {"kubernetes:", "kubernetes:/", "kubernetes:/job7", "kubernetes:other/",
+        "kubernetes:other/job7/more", "kubernetes:../job7", "kubernetes:job 7"}) {
+    EXPECT_EQ(refusal(text, variables).code(), Code::kInvalidArgument) << text;
+  }
+  const Status none = refusal("kubernetes:job7", {{"KUBECONFIG", folder_ + "/none"}});
+  EXPECT_EQ(none.message(), "kubernetes:job7: " + folder_ + "/none: No such file or directory");
+}
+
 TEST_F(OpenStoreTest, WithoutCertificatesOnlyThisMachineIsSpokenToInTheClear) {
   // Nobody listens on port 1: the failure says by which protocol it was tried.
   const auto plain = open_store("etcd://localhost:1/job7", {});
