@@ -59,6 +59,9 @@ class RecordStore {
   /// Until then, by monotonic_now(), nobody else can lead; Time::never() where the lead lasts as
   /// long as the process; Time{} without the lead. Asks nobody.
   [[nodiscard]] virtual Time leads_until() const = 0;
+  /// Shows people what the job does (launch/progress.h), where the store has a place for that. Nobody
+  /// is told if that fails.
+  virtual void show(const std::string& /*progress*/) {}
   /// Gives the lead up; the next one can lead at once, or after kLeaseTime if the store cannot be
   /// reached. Does nothing without the lead. A destructor alone leaves a lease to end by itself.
   virtual void resign() = 0;

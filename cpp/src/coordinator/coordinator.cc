@@ -113,6 +113,7 @@ Result<int> lead_job(const CoordinatorOptions& options, launch::PlanInputs input
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
   launch::Standalone standalone{
       .lead = lead, .reception = reception, .secret = ranks_secret(trust.secret, record.job)};
+  standalone.show = [&store](const std::string& progress) { store.show(progress); };
   if (record.members.empty()) {
     std::optional<int> asked;
     auto hosts = gather(reception, lead, loop,

@@ -33,7 +33,9 @@ KubernetesStore::KubernetesStore(std::unique_ptr<kube::Client> client, const kub
     : where_(fmt::format("kubernetes {}/{}", job.space, job.name)),
       client_(std::move(client)),
       lease_object_(*client_, kube::kLeases, "Lease", {job.space, job.name + "-head"}),
-      record_object_(*client_, kube::kConfigMaps, "ConfigMap", {job.space, job.name + "-record"}) {}
+      record_object_(*client_, kube::kConfigMaps, "ConfigMap", {job.space, job.name + "-record"}),
+      progress_object_(*client_, kube::kConfigMaps, "ConfigMap",
+                       {job.space, job.name + "-progress"}) {}
 
 std::string KubernetesStore::wall_text() const {
   return rfc3339_micro(client_->surroundings().wall());
@@ -202,6 +204,14 @@ Status KubernetesStore::put_own_lease(const std::string& holder, Time deadline) 
     lease_ = std::move(there);
   }
   return {Code::kUnavailable, where_ + ": the Lease changes while it is written"};
+}
+
+void KubernetesStore::show(const std::string& progress) {
+  const Time deadline = now() + kMostCallTime;
+  Result<Json> there = progress_object_.get(deadline);
+  if (!there.ok()) return;
+  fields_of(*there, "data")["progress"] = progress;
+  (void)progress_object_.put(*there, deadline);
 }
 
 void KubernetesStore::resign() { resign_until(now() + kMostCallTime); }

@@ -3,13 +3,14 @@
 //   KubernetesStore store(std::move(client), {"default", "job7"});   // kube/client/client.h
 //   CORRO_ASSIGN(const auto term, store.try_lead("host1, process 4711"));
 //
-// Two objects, which are made where they are missing and that is allowed:
+// Three objects, which are made where they are missing and that is allowed:
 //
 //   Lease NAME-head         who leads, as for other programs of a cluster: holderIdentity is the
 //                           leader's name ("": it has resigned), leaseDurationSeconds is kLeaseTime,
 //                           renewTime is written each second
 //   ConfigMap NAME-record   binaryData.record, the record; data.term, the term of whoever wrote it;
 //                           data.writes, a number that each write changes
+//   ConfigMap NAME-progress data.progress, what people are shown
 //
 // Fields that others put beside these stay there.
 //
@@ -75,6 +76,7 @@ class KubernetesStore final : public coord::RecordStore {
   [[nodiscard]] Status write(const std::string& record) override;
   [[nodiscard]] Status renew() override;
   [[nodiscard]] Time leads_until() const override { return until_; }
+  void show(const std::string& progress) override;
   void resign() override;
 
  private:
@@ -116,6 +118,7 @@ class KubernetesStore final : public coord::RecordStore {
   const std::unique_ptr<kube::Client> client_;
   KubernetesObject lease_object_;
   KubernetesObject record_object_;
+  KubernetesObject progress_object_;
   kube::LeaseView seen_;  ///< The Lease as it was seen last, and since when.
 
   uint64_t term_ = 0;  ///< 0 without the lead.

@@ -102,6 +102,21 @@ class KubernetesStoreTest : public testing::Test {
   const std::unique_ptr<KubernetesStore> second_ = cluster_.open(hours(5));
 };
 
+TEST_F(KubernetesStoreTest, ShowsPeopleWhatTheJobDoesBesideWhatOthersKeepThere) {
+  const auto store = cluster_.open();
+  (void)lead(*store, "one");
+  cluster_.server->objects["configmaps/job7-progress"] =
+      Json::parse(R"({"metadata": {"labels": {"a": "b"}, "resourceVersion": "1"}})");
+  store->show(R"({"step": 1})");
+  store->show(R"({"step": 2})");
+  const Json& map = cluster_.server->objects.at("configmaps/job7-progress");
+  EXPECT_EQ(map.at("data").at("progress"), R"({"step": 2})");
+  EXPECT_EQ(map.at("metadata").at("labels").at("a"), "b");
+  next("GET configmaps/job7-progress", Fate::kForbidden);
+  store->show(R"({"step": 3})");
+  EXPECT_TRUE(store->renew().ok()) << "that nobody is shown anything ends no lead";
+}
+
 TEST_F(KubernetesStoreTest, ALeadIsALeaseThatIsRenewed) {
   EXPECT_EQ(lead(*first_, "host1, process 1"), 1U);
   const Json taken = cluster_.spec();
