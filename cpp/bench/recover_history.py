@@ -67,7 +67,7 @@ class History:
         return max(0, max(before) - min(after)) if before and after else 0
 
     def stall(self) -> float:
-        """By how much the step in which ranks join or leave takes longer than others. Microseconds."""
+        """By how much the step in which ranks join or leave takes longer than others, in us."""
         worst = 0.0
         for steps in self.steps:
             pairs = list(pairwise(steps))

@@ -101,17 +101,21 @@ def row_of(case: str, name: str, own: Sequence[Figure], figures: Sequence[Figure
     times = [one.time for one in figures if one.time]
     columns: dict[str, object] = {"case": case, "peer": name, "ranks": RANKS}
     if len(times) < len(figures):
-        columns |= {"lost": figures[-1].lost, "max_us": None}
+        columns |= {"lost": figures[-1].lost, "max_us": None, "median_ms": None}
         # That a peer does not recover is its figure.
         return missing("recover", columns) if name == "corro" else Row("recover", columns, None)
-    columns |= {"lost": max(one.lost for one in figures), "max_us": max(times)}
     median = statistics.median(times)
+    columns |= {"lost": max(one.lost for one in figures)} | of_times(times)
     if name == "corro":
         return timed("recover", columns, median, BARS[case])
     if not all(one.time for one in own):
         return timed("recover", columns, median)
     ratio = statistics.median(one.time for one in own if one.time) / median
     return compared("recover", columns, median, ratio, PEER_BARS.get(case))
+
+
+def of_times(times: Sequence[float]) -> dict[str, object]:
+    return {"max_us": max(times), "median_ms": statistics.median(times) / 1e3}
 
 
 def lost_rows(effort: Effort, case: str) -> list[Row]:
@@ -184,10 +188,9 @@ def leave_rows(effort: Effort) -> list[Row]:
 def members_row() -> Row:
     """1024 members lose one: the coordinator's own processor time until the next epoch begins."""
     line = run([str(PROGRAMS / "members_corro")])[-1]
-    columns = {"case": "members", "peer": "corro", "ranks": line["members"], "lost": 0}
-    return timed(
-        "recover", columns | {"max_us": line["max_us"]}, line["median_us"], BARS["members"]
-    )
+    own = {"case": "members", "peer": "corro", "ranks": line["members"], "lost": 0}
+    columns = own | {"max_us": line["max_us"], "median_ms": line["median_us"] / 1e3}
+    return timed("recover", columns, line["median_us"], BARS["members"])
 
 
 def take_over(folder: Path) -> tuple[float, int]:
@@ -240,7 +243,7 @@ def coordinator_row(effort: Effort) -> Row:
                 sys.exit("recover: no step was done while nobody led")
             times.append(took)
     own = {"case": "coordinator", "peer": "corro", "ranks": RANKS}
-    columns = {**own, "lost": 0, "max_us": max(times)}
+    columns = {**own, "lost": 0} | of_times(times)
     return timed("recover", columns, statistics.median(times), BARS["coordinator"])
 
 
