@@ -15,10 +15,12 @@ from crd_schema import (
     listing,
     name_of_job,
     one_of,
+    progress,
     rule,
     string,
     struct,
     version,
+    wide_columns,
 )
 
 GANGS = ("Auto", "Off", "Native", "Volcano", "SchedulerPlugins")
@@ -42,13 +44,19 @@ def definition() -> Schema:
             "kind": string(),
             "metadata": name_of_job(),
             "spec": _spec(),
-            "status": struct(job_status()),
+            "status": struct(job_status() | {"selector": string(), "progress": progress()}),
         },
         "spec",
         rules=[_name_fits()],
     )
-    scale = {"specReplicasPath": ".spec.worker.target", "statusReplicasPath": ".status.ready"}
-    return custom_resource("training.corro.dev", names, [version("v1", True, schema, scale)])
+    scale = {
+        "specReplicasPath": ".spec.worker.target",
+        "statusReplicasPath": ".status.ready",
+        "labelSelectorPath": ".status.selector",
+    }
+    return custom_resource(
+        "training.corro.dev", names, [version("v1", True, schema, scale, wide_columns())]
+    )
 
 
 def _name_fits() -> Schema:
@@ -62,8 +70,8 @@ def _name_fits() -> Schema:
 
 DESCRIPTIONS = {
     "worker": "The pods that run the ranks.",
-    "target": "Worker pods wanted. May change: the ranks start again with the new size.",
-    "min": "Fewest worker pods that train; the target if unset.",
+    "target": "Worker pods wanted. May change: the ranks start again with the new size, those of an elastic job go on.",
+    "min": "Fewest worker pods that train. If it is set, the job is elastic: workers come and go while its ranks run.",
     "max": "Most worker pods; the target if unset.",
     "slots": "Ranks of each worker pod.",
     "template": "The pod; restartPolicy Never. Container 0 runs under corro's agent.",

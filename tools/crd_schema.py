@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 Schema = dict[str, Any]
@@ -87,6 +88,15 @@ def name_of_job() -> Schema:
     return struct({"name": string(longest=54, pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$")})
 
 
+PROGRESS = [
+    ("Epoch", "integer", ".status.progress.epoch", "How often the ranks of an elastic job changed"),
+    ("Ranks", "integer", ".status.progress.ranks", "Ranks that take part"),
+    ("Step", "integer", ".status.progress.step", "The newest step of the ranks"),
+    ("Steps/s", "number", ".status.progress.stepsPerSecond", "Steps a second, of the last ten"),
+    ("Last change", "string", ".status.progress.lastChange", "Who takes part since when, and why"),
+]
+
+
 def columns() -> list[Schema]:
     """What `kubectl get` shows: both kinds have these fields in their status."""
     shown = [
@@ -163,12 +173,37 @@ def custom_resource(group: str, names: Schema, versions: list[Schema]) -> Schema
     }
 
 
-def version(name: str, stored: bool, schema: Schema, scale: Schema) -> Schema:
+def wide_columns() -> list[Schema]:
+    """What `kubectl get -o wide` shows beside, of an elastic job."""
+    return [
+        {"name": name, "type": kind, "jsonPath": path, "description": text, "priority": 1}
+        for name, kind, path, text in PROGRESS
+    ]
+
+
+def progress() -> Schema:
+    """What the head of an elastic job tells of its ranks."""
+    number = integer(maximum=INT32_MAX)
+    return struct(
+        {
+            "epoch": number,
+            "ranks": number,
+            "step": integer(),
+            "stepsPerSecond": {"type": "number"},
+            "lastChange": string(),
+            "lastChangeTime": time(),
+        }
+    )
+
+
+def version(
+    name: str, stored: bool, schema: Schema, scale: Schema, wide: Sequence[Schema] = ()
+) -> Schema:
     return {
         "name": name,
         "served": True,
         "storage": stored,
         "subresources": {"status": {}, "scale": scale},
-        "additionalPrinterColumns": columns(),
+        "additionalPrinterColumns": [*columns(), *wide],
         "schema": {"openAPIV3Schema": schema},
     }

@@ -29,6 +29,10 @@ PLACES = {
     "Secret": "/api/v1/namespaces/{}/secrets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     "PodGroup": "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups",
     "MPIJob": "/apis/kubeflow.org/v2beta1/namespaces/{}/mpijobs",
     "CorroJob": "/apis/training.corro.dev/v1/namespaces/{}/corrojobs",
@@ -60,7 +64,7 @@ def corro_manifest(name: str, target: int = 2, template: Object | None = None) -
         "kind": "CorroJob",
         "metadata": {"name": name},
         "spec": {
-            "worker": {"min": 1, "target": target, "max": 16, "template": pod},
+            "worker": {"target": target, "max": 16, "template": pod},
             "restart": {cause: dict(rule) for cause in ("userError", "lostPod", "outOfMemory")},
         },
     }

@@ -259,7 +259,6 @@ def test_a_job_grows_and_shrinks(space: Space) -> None:
 def test_a_lost_pod_of_a_smaller_job_waits_for_no_larger_gang(space: Space) -> None:
     manifest = corro_manifest("a", 3)
     manifest["spec"]["gang"] = "Native"
-    del manifest["spec"]["worker"]["min"]  # All of them.
     job = space.create(manifest)
     job.wait_for_running(job.workers(0, 0, 0))
     [group] = job.objects("PodGroup").values()

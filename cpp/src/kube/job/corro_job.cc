@@ -25,6 +25,7 @@ void read_worker(FieldReader worker, ReadJob& job) {
   spec.workers = static_cast<int>(target.value_or(1));
   spec.least_workers =
       static_cast<int>(worker.integer("min", {1, kMostWorkers}).value_or(spec.workers));
+  spec.has_least = worker.has("min");
   spec.most_workers =
       static_cast<int>(worker.integer("max", {1, kMostWorkers}).value_or(spec.workers));
   if (target && spec.least_workers > spec.workers) worker.fail("min", "must be at most target");

@@ -83,6 +83,7 @@ struct JobSpec {
   int workers = 0;
   int least_workers = 0;
   int most_workers = 0;
+  bool has_least = false;  ///< The manifest says how few workers are enough.
   int slots = 1;
   Role worker;
   std::optional<Role> launcher;
@@ -108,6 +109,10 @@ struct JobSpec {
   std::chrono::seconds restart_reset{600};
 
   [[nodiscard]] bool is_mpi() const { return kind == JobKind::kMpiJob; }
+  /// Workers come and go while its ranks run: fewer than wanted are enough.
+  [[nodiscard]] bool is_elastic() const { return !is_mpi() && has_least; }
+  /// So many workers may ever have keys of one head.
+  [[nodiscard]] int workers_with_keys() const { return is_elastic() ? most_workers : workers; }
   /// v1alpha1, v1alpha2 and v1, which came with `kubectl exec` and labels of their own.
   [[nodiscard]] bool is_old_mpi() const { return is_mpi() && version != MpiVersion::kV2beta1; }
   /// v1's launcher is a Pod, that of others a batch Job.

@@ -40,6 +40,13 @@ std::vector<Kind> kinds_of(const Served& served) {
       {"batch/v1", "Job", kJobs},
       {"networking.k8s.io/v1", "NetworkPolicy", {"networking.k8s.io", "v1", "networkpolicies"}},
       {"v1", "Secret", kSecrets, false},
+      {"v1", "ServiceAccount", {"", "v1", "serviceaccounts"}, false},
+      {"rbac.authorization.k8s.io/v1", "Role", {"rbac.authorization.k8s.io", "v1", "roles"}, false},
+      {"rbac.authorization.k8s.io/v1",
+       "RoleBinding",
+       {"rbac.authorization.k8s.io", "v1", "rolebindings"},
+       false},
+      {"coordination.k8s.io/v1", "Lease", {"coordination.k8s.io", "v1", "leases"}, false},
   };
   if (!served.native_gang.empty()) kinds.push_back(kNativeGroup);
   if (served.volcano) kinds.push_back(kVolcanoGroup);

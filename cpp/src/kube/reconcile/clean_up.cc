@@ -1,6 +1,7 @@
 #include "kube/reconcile/clean_up.h"
 
 #include "kube/reconcile/launcher_end.h"
+#include "kube/reconcile/progress.h"
 #include "kube/reconcile/report.h"
 #include "kube/reconcile/time_text.h"
 
@@ -104,6 +105,7 @@ void clean_up(JobView& view) {
     view.remove_object(*launcher);
   remove_pod_groups(view);
   count_pods(view);
+  report_progress(view);
   check_time_to_live(view);
 }
 

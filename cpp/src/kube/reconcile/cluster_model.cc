@@ -1,6 +1,7 @@
 #include "kube/reconcile/cluster_model.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,19 @@
 
 namespace corro::kube {
 namespace {
+
+/// The operator writes some kinds, and may not read them.
+bool is_watched(std::string_view kind) {
+  constexpr std::array<std::string_view, 5> kWritten = {"Secret", "ServiceAccount", "Role",
+                                                        "RoleBinding", "Lease"};
+  return std::ranges::find(kWritten, kind) == kWritten.end();
+}
+
+/// Whose end with success is that of the job's ranks.
+Member ends_with(const Json& job) {
+  if (job["kind"] == "MPIJob") return Member::kLauncher;
+  return job["spec"]["worker"].contains("min") ? Member::kHead : Member::kWorker;
+}
 
 ObjectName name_of_object(const Json& object) {
   return {text_in(object, "kind"), text_in(object_in(object, "metadata"), "name")};
@@ -75,7 +89,7 @@ bool ClusterModel::chance(double probability) {
 void ClusterModel::write(const ObjectName& name, Json object) {
   object["metadata"]["resourceVersion"] = std::to_string(++version_);
   store_[name] = object;
-  if (name.kind != "Secret") watches_[name.kind].push_back({name, std::move(object)});
+  if (is_watched(name.kind)) watches_[name.kind].push_back({name, std::move(object)});
 }
 
 void ClusterModel::erase(const ObjectName& name) {
@@ -86,7 +100,7 @@ void ClusterModel::erase(const ObjectName& name) {
   }
   const auto found = store_.find(name);
   if (found == store_.end()) return;
-  if (name.kind != "Secret") watches_[name.kind].push_back({name, found->second, true});
+  if (is_watched(name.kind)) watches_[name.kind].push_back({name, found->second, true});
   store_.erase(found);
 }
 
@@ -140,7 +154,7 @@ void ClusterModel::restart_operator() {
   view_.clear();
   watches_.clear();
   for (const auto& [name, object] : store_) {
-    if (name.kind != "Secret") see(name, object);
+    if (is_watched(name.kind)) see(name, object);
   }
 }
 
@@ -171,7 +185,7 @@ bool ClusterModel::look_up_unanswered(const Faults& faults) {
   if (!expected_.asked()) return true;
   if (chance(faults.refused)) return false;
   const auto found = store_.find(expected_.asked()->object);
-  if (found == store_.end() || found->first.kind == "Secret") {
+  if (found == store_.end() || !is_watched(found->first.kind)) {
     expected_.drop_asked();
   } else {
     expected_.answer(uid_of(found->second));
@@ -217,7 +231,7 @@ void ClusterModel::note(const Action& action, Answer answer) {
     expected_.deleted.insert(action.body["preconditions"]["uid"].get<std::string>());
   if (action.kind != ActionKind::kCreate) return;
   const Json& there = store_.at(action.object);
-  if (action.object.kind != "Secret" && !is_controlled_by(there, uid_of(job()))) {
+  if (is_watched(action.object.kind) && !is_controlled_by(there, uid_of(job()))) {
     foreign_.insert(action.object);
     expected_.drop_asked();
   } else {
@@ -505,10 +519,7 @@ void ClusterModel::finish_ranks() {
     }
     if (name.kind != "Pod" || has_ended(object)) continue;
     const auto view = view_of(object);
-    const bool is_head = view && view->member == Member::kHead;
-    const bool is_rank = job_name_.kind == "CorroJob" ? view->member == Member::kWorker
-                                                      : view->member == Member::kLauncher;
-    if (is_head || !is_rank) continue;
+    if (!view || view->member != ends_with(job())) continue;
     if (containers_of(object).size() > 1) {
       end_container(name.name, own_name(object), {{"exitCode", 0}});
       continue;

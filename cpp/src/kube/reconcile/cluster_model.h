@@ -63,8 +63,8 @@ class ClusterModel {
   void end_container(const std::string& pod, const std::string& container, const Json& terminated);
   void change_spec(const Json& merge_patch);
   void delete_job();
-  /// All running worker pods of a CorroJob, or the launcher Job, end with success; of pods with
-  /// other containers, container `main` alone.
+  /// All running worker pods of a CorroJob, the head of an elastic one, or the launcher Job, end with
+  /// success; of pods with other containers, corro's own alone.
   void finish_ranks();
   void fail_launcher(const std::string& reason);
   void put(Json object);

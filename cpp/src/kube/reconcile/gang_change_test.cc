@@ -185,7 +185,7 @@ TEST_P(GangChange, AGroupThatNoPodWaitsInGoes) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, GangChange,
     ::testing::Values(
-        Case{"Corro", sample_gang_job(3), 0}, Case{"Mpi", sample_mpi_job(3), 1},
+        Case{"Corro", sample_corro_job(3), 0}, Case{"Mpi", sample_mpi_job(3), 1},
         Case{"MpiV1", sample_mpi_job(3, "v1"), 1},
         Case{"MpiWaits",
              with(sample_mpi_job(3), R"({"launcherCreationPolicy": "WaitForWorkersReady"})"), 0}),

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "kube/reconcile/head_rights.h"
+
 namespace corro::kube {
 namespace {
 
@@ -53,7 +55,7 @@ Json token_volume(const JobSpec& spec, const std::string& member, int index) {
 /// The head sees the key of every part: what is in one is proved by that.
 Json head_token_volume(const JobSpec& spec) {
   Json sources = Json::array();
-  for (int part = 0; part < secret_parts(spec.workers); ++part) {
+  for (int part = 0; part < secret_parts(spec.workers_with_keys()); ++part) {
     const std::string path = part == 0 ? "key" : fmt::format("key-{}", part);
     Json secret =
         Json::object({{"name", secret_name(spec, part * kMembersInSecret)},
@@ -74,6 +76,12 @@ void add_identity(const JobSpec& spec, const Identity& identity, Json& container
     add_variable(container, "CORRO_PART", std::to_string(part));
   add_variable(container, "CORRO_KIND", spec.kind_name());
   if (!identity.head_address.empty()) add_variable(container, "CORRO_HEAD", identity.head_address);
+}
+
+/// Of an elastic job, whose head is a coordinator and whose workers' agents dial it.
+void add_limits(const JobSpec& spec, Json& container) {
+  add_variable(container, "CORRO_MIN_WORKERS", std::to_string(spec.least_workers));
+  add_variable(container, "CORRO_MAX_WORKERS", std::to_string(spec.most_workers));
 }
 
 bool is_blank_or_sshd(const Json& command) {
@@ -125,6 +133,9 @@ void inject_agent(const JobSpec& spec, const Identity& identity, const Options& 
   append(container, "volumeMounts", mount(kProgramVolume, kProgramPath, true));
   append(container, "volumeMounts", mount(kTokenVolume, kTokenPath, true));
   add_identity(spec, identity, container);
+  if (!spec.is_elastic()) return;
+  add_variable(container, "CORRO_SLOTS", std::to_string(spec.slots));
+  add_limits(spec, container);
 }
 
 void wrap_worker_command(const JobSpec& spec, Json& container) {
@@ -154,7 +165,7 @@ bool wrap_launcher_command(Json& container) {
   return true;
 }
 
-Json head_pod_spec(const JobSpec& spec, int generation, const Options& options) {
+Json head_pod_spec(const JobSpec& spec, int generation, int round, const Options& options) {
   Json container = Json::object(
       {{"name", "head"},
        {"image", options.agent_image},
@@ -166,13 +177,22 @@ Json head_pod_spec(const JobSpec& spec, int generation, const Options& options) 
   add_identity(spec, {Member::kHead, 0, generation, ""}, container);
   add_variable(container, "CORRO_SLOTS", std::to_string(spec.slots));
   // An MPIJob's head learns of hosts when mpirun names them; a CorroJob's starts so many.
-  if (!spec.is_mpi()) add_variable(container, "CORRO_WORKERS", std::to_string(spec.workers));
+  if (!spec.is_mpi() && !spec.is_elastic())
+    add_variable(container, "CORRO_WORKERS", std::to_string(spec.workers));
+  if (spec.is_elastic()) {
+    // Why it cannot begin stands in its log alone.
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError";
+    add_limits(spec, container);
+    add_variable(container, "CORRO_STORE", record_store(spec));
+    add_variable(container, "CORRO_ROUND", std::to_string(round));
+  }
   append(container, "volumeMounts", mount(kTokenVolume, kTokenPath, true));
   if (!spec.is_mpi()) append(container, "volumeMounts", mount(kRunVolume, kRunPath, false));
   Json pod = Json::object({{"restartPolicy", "Never"},
-                           {"automountServiceAccountToken", false},
+                           {"automountServiceAccountToken", spec.is_elastic()},
                            {"enableServiceLinks", false},
                            {"containers", Json::array({std::move(container)})}});
+  if (spec.is_elastic()) pod["serviceAccountName"] = head_rights_name(spec);
   append(pod, "volumes", head_token_volume(spec));
   if (!spec.is_mpi())
     append(pod, "volumes", Json::object({{"name", kRunVolume}, {"emptyDir", Json::object()}}));

@@ -49,8 +49,9 @@ void wrap_worker_command(const JobSpec& spec, Json& container);
 /// image's entrypoint stays, and mpirun is not started again after a loss.
 bool wrap_launcher_command(Json& container);
 
-/// The whole spec of the head's pod.
-[[nodiscard]] Json head_pod_spec(const JobSpec& spec, int generation, const Options& options);
+/// The whole spec of the head's pod, in this round of the job.
+[[nodiscard]] Json head_pod_spec(const JobSpec& spec, int generation, int round,
+                                 const Options& options);
 
 /// Adds a variable to a container, after those it has.
 void add_variable(Json& container, std::string_view name, std::string_view value);

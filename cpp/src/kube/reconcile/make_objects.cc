@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kube/reconcile/gang_change.h"
+#include "kube/reconcile/head_rights.h"
 #include "kube/reconcile/launcher_end.h"
 #include "kube/reconcile/time_text.h"
 
@@ -12,7 +13,7 @@ namespace {
 bool make_secrets(JobView& view) {
   bool made = true;
   const JobSpec& spec = view.spec;
-  const int parts = secret_parts(spec.workers);
+  const int parts = secret_parts(spec.workers_with_keys());
   for (int part = 0; part < parts; ++part) {
     made &= view.ensure(
         {"Secret", secret_name(spec, part * kMembersInSecret)},
@@ -45,6 +46,16 @@ bool make_config(JobView& view) {
   if (object_in(*there, "data") != wanted["data"])
     view.patch(*there, Json::object({{"data", wanted["data"]}}));
   return true;
+}
+
+bool make_head_rights(JobView& view) {
+  bool made = true;
+  if (!view.spec.is_elastic()) return made;
+  for (const Json& object : head_rights(view.spec)) {
+    const ObjectName name{text_in(object, "kind"), text_in(object_in(object, "metadata"), "name")};
+    made &= view.ensure(name, [&object] { return Json(object); });
+  }
+  return made;
 }
 
 bool make_pod_group(JobView& view) {
@@ -90,6 +101,7 @@ bool make_objects(JobView& view) {
   made &= view.ensure({"Service", head_service_name(spec)}, [&] { return head_service(spec); });
   made &= view.ensure({"Service", spec.name}, [&] { return host_service(spec); });
   made &= make_config(view);
+  made &= make_head_rights(view);
   if (!spec.is_mpi())
     made &= view.ensure({"NetworkPolicy", spec.name}, [&] { return network_policy(spec); });
   made &= make_pod_group(view);

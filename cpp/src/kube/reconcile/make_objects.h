@@ -5,7 +5,7 @@
 
 namespace corro::kube {
 
-/// Secrets, Services, ConfigMap, NetworkPolicy, PodGroup. False if one cannot be made, or the head
+/// Secrets, Services, ConfigMap, NetworkPolicy, the head's rights, PodGroup. False if one cannot be made, or the head
 /// has no address yet: then no pod is made.
 bool make_objects(JobView& view);
 

@@ -5,108 +5,17 @@
 #include <fmt/format.h>
 
 #include "kube/reconcile/gang_change.h"
+#include "kube/reconcile/losses.h"
 #include "kube/reconcile/time_text.h"
 
 namespace corro::kube {
 namespace {
-
-struct Loss {
-  Member member;
-  int index;
-  Cause cause;
-  std::string pod;
-  std::string why;
-  std::optional<int> round;  ///< That its pod was made in; unknown if it vanished.
-  bool lived_long = false;
-};
-
-bool ran_long(const JobView& view) {
-  const auto since = view.status.transition_of("Running");
-  return view.status.is_true("Running") && since && view.now - *since >= kLivedLong;
-}
-
-/// Newest generation of which there is a pod; -1 if there is none.
-int newest_pod(const JobView& view, Member member, int index) {
-  int newest = -1;
-  for (const PodView& pod : view.pods) {
-    if (pod.member == member && pod.index == index) newest = std::max(newest, pod.generation);
-  }
-  return newest;
-}
-
-std::optional<Loss> loss_of_vanished(const JobView& view, Member member, int index,
-                                     const MemberState& state) {
-  const std::string name = pod_name(view.spec, member, index, state.generation);
-  if (!state.seen || state.done || view.is_expected("Pod", name)) return {};
-  return Loss{member, index, Cause::kLostPod, name, "vanished", {}, ran_long(view)};
-}
-
-Loss loss_of_pod(const JobView& view, const PodView& pod) {
-  const bool lived_long = pod.created && view.now - *pod.created >= kLivedLong;
-  return {pod.member, pod.index, pod.cause, pod.name, pod.why, pod.round, lived_long};
-}
-
-/// Notes what is seen of a member, and returns its loss if there is one.
-std::optional<Loss> look_at(JobView& view, Member member, int index) {
-  MemberState state = view.state(member, index);
-  // Somebody took the status away: the pods still say how far it had come.
-  if (newest_pod(view, member, index) > state.generation)
-    state = {.generation = newest_pod(view, member, index)};
-  const PodView* pod = view.find(member, index, state.generation);
-  if (pod == nullptr) return loss_of_vanished(view, member, index, state);
-  state.seen = true;
-  state.not_before.reset();
-  // A worker that is done stays done, even if what is left of its pod is evicted.
-  if (member == Member::kWorker && pod->phase == PodPhase::kSucceeded) state.done = true;
-  view.set_state(member, index, state);
-  if (state.done) return {};
-  if (pod->is_lost()) return loss_of_pod(view, *pod);
-  if (member != Member::kHead || pod->phase != PodPhase::kSucceeded) return {};
-  Loss loss = loss_of_pod(view, *pod);
-  loss.cause = Cause::kLostPod;
-  loss.why = "ended before the job";
-  return loss;
-}
-
-void next_generation(JobView& view, Member member, int index, std::optional<KubeTime> not_before,
-                     int failures) {
-  const MemberState state = view.state(member, index);
-  const int newest = std::max(state.generation, newest_pod(view, member, index));
-  view.set_state(member, index,
-                 {.generation = newest + 1, .failures = failures, .not_before = not_before});
-}
-
-void count_restart(JobView& view, Cause cause) {
-  view.status.set("restarts", view.status.number("restarts") + 1);
-  view.status.set_count("restartCounts", name_of(cause),
-                        view.status.count("restartCounts", name_of(cause)) + 1);
-  view.status.set("lastRestartTime", time_text(view.now));
-}
 
 void report_restart(JobView& view, Cause cause, const std::string& message) {
   const std::string reason = view.reason_of("Restarting");
   view.status.set_condition("Restarting", true, reason, message);
   view.status.set_condition("Running", false, reason, message);
   view.event("Warning", reason, fmt::format("{}: {}", name_of(cause), message));
-}
-
-std::string when(const std::optional<KubeTime>& time) {
-  return time ? fmt::format("at {}", time_text(*time)) : std::string("at once");
-}
-
-/// MPIJob: this member alone.
-void replace_member(JobView& view, const Loss& loss) {
-  const int failures = loss.lived_long ? 0 : view.state(loss.member, loss.index).failures;
-  std::optional<KubeTime> not_before;
-  const auto wait = backoff_of(failures + 1, std::chrono::seconds(1), kMostBackoff);
-  if (wait.count() > 0) not_before = view.now + wait;
-  next_generation(view, loss.member, loss.index, not_before, failures + 1);
-  count_restart(view, loss.cause);
-  const int generation = view.state(loss.member, loss.index).generation;
-  report_restart(
-      view, loss.cause,
-      fmt::format("{}: {}; {} replaces it {}", loss.pod, loss.why,
-                  pod_name(view.spec, loss.member, loss.index, generation), when(not_before)));
 }
 
 /// A worker that ended well in a round that is over has to start again.
@@ -202,30 +111,22 @@ void retire_surplus(JobView& view) {
     if (pod.member == Member::kWorker) last = std::max(last, pod.index);
   }
   for (int i = view.spec.workers; i <= std::min(last, kMostWorkers); ++i) {
-    const MemberState state = view.state(Member::kWorker, i);
-    if (state.seen || newest_pod(view, Member::kWorker, i) >= state.generation)
-      next_generation(view, Member::kWorker, i, {}, 0);
+    renew(view, Member::kWorker, i);
   }
 }
 
-void replace_head(JobView& view) {
-  const MemberState head = view.state(Member::kHead, 0);
-  if (head.seen || newest_pod(view, Member::kHead, 0) >= head.generation)
-    next_generation(view, Member::kHead, 0, {}, 0);
-}
-
-/// Another number of workers: a new round of a CorroJob, with a head that knows the number. An
-/// MPIJob's head has to know the keys alone, whose Secrets a pod's volume names.
+/// Another number of workers: a new round of a CorroJob, with a head that knows the number, unless
+/// the job is elastic. An MPIJob's head has to know the keys alone, whose Secrets a pod's volume names.
 void resize(JobView& view) {
   const int64_t before = view.status.number("desired");
-  if (before == 0 || before == view.spec.workers) return;
+  if (before == 0 || before == view.spec.workers || view.spec.is_elastic()) return;
   if (view.spec.is_mpi()) {
     if (secret_parts(static_cast<int>(before)) != secret_parts(view.spec.workers))
-      replace_head(view);
+      renew(view, Member::kHead, 0);
     return;
   }
   begin_round(view);
-  replace_head(view);
+  renew(view, Member::kHead, 0);
   view.status.set_condition(
       "Restarting", true, view.reason_of("Resized"),
       fmt::format("the ranks start again: {} workers, {} before", view.spec.workers, before));
@@ -237,6 +138,26 @@ void settle_corro_job(JobView& view, const std::vector<Loss>& losses) {
   bool is_left = false;
   for (int i = 0; i < view.spec.workers; ++i) is_left = is_left || is_left_from_before(view, i);
   if (!losses.empty() || is_left) restart_round(view, losses);
+}
+
+/// The ranks have failed: all of them begin anew, with a new head.
+void restart_elastic_job(JobView& view, const Loss& loss) {
+  if (!count_failure(view, loss)) return;
+  const std::optional<KubeTime> not_before = view.status.time("nextActionTime");
+  next_generation(view, Member::kHead, 0, not_before, 0);
+  for (int i = 0; i < view.spec.workers; ++i)
+    next_generation(view, Member::kWorker, i, not_before, 0);
+}
+
+/// Whoever is lost is replaced, and the others go on; so do the ranks without their head.
+void settle_elastic_job(JobView& view, const std::vector<Loss>& losses) {
+  reset_streaks(view);
+  for (const Loss& loss : losses)
+    if (loss.member == Member::kHead && loss.cause != Cause::kLostPod)
+      return restart_elastic_job(view, loss);
+  for (const Loss& loss : losses)
+    view.event(loss.cause == Cause::kLostPod ? "Normal" : "Warning", view.reason_of("Replacing"),
+               replace_member(view, loss) + "; the others go on");
 }
 
 }  // namespace
@@ -260,7 +181,9 @@ void settle_members(JobView& view) {
   if (view.spec.launcher_is_pod()) look(Member::kLauncher, 0);
   for (int i = 0; i < view.spec.workers; ++i) look(Member::kWorker, i);
   if (view.spec.is_mpi()) {
-    for (const Loss& loss : losses) replace_member(view, loss);
+    for (const Loss& loss : losses) report_restart(view, loss.cause, replace_member(view, loss));
+  } else if (view.spec.is_elastic()) {
+    settle_elastic_job(view, losses);
   } else {
     settle_corro_job(view, losses);
   }
@@ -269,11 +192,10 @@ void settle_members(JobView& view) {
 
 void retire_all(JobView& view) {
   const auto retire = [&](Member member, int index) {
-    const MemberState state = view.state(member, index);
-    const std::string name = pod_name(view.spec, member, index, state.generation);
-    if (state.seen || view.is_expected("Pod", name) ||
-        newest_pod(view, member, index) >= state.generation)
-      next_generation(view, member, index, {}, 0);
+    const std::string name =
+        pod_name(view.spec, member, index, view.state(member, index).generation);
+    view.is_expected("Pod", name) ? next_generation(view, member, index, {}, 0)
+                                  : renew(view, member, index);
   };
   retire(Member::kHead, 0);
   if (view.spec.launcher_is_pod()) retire(Member::kLauncher, 0);
@@ -281,8 +203,12 @@ void retire_all(JobView& view) {
   retire_surplus(view);
 }
 
-bool all_workers_done(const JobView& view) {
+bool ranks_are_done(const JobView& view) {
   if (view.spec.is_mpi()) return false;
+  if (view.spec.is_elastic()) {
+    const PodView* head = view.current(Member::kHead, 0);
+    return head != nullptr && head->phase == PodPhase::kSucceeded;
+  }
   for (int i = 0; i < view.spec.workers; ++i) {
     if (!view.state(Member::kWorker, i).done) return false;
   }

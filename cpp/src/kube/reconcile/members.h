@@ -15,8 +15,9 @@
 // loss is counted once however often the operator is stopped on the way, and no generation has two
 // pods.
 //
-// MPIJob replaces the lost member alone. A CorroJob's ranks all start again, in a new *round*: what
-// is lost before all ran in it, of pods that are older than the round, is part of the same failure.
+// MPIJob replaces the lost member alone, and so does an elastic CorroJob, whose ranks go on until its
+// head ends by itself. The ranks of other CorroJobs all start again, in a new *round*: what is lost
+// before all ran in it, of pods that are older than the round, is part of the same failure.
 #pragma once
 
 #include "kube/reconcile/job_view.h"
@@ -33,8 +34,8 @@ void settle_members(JobView& view);
 /// Gives a new generation to all members that have a pod, or had: when the job is suspended.
 void retire_all(JobView& view);
 
-/// True if every worker of a CorroJob ended well.
-[[nodiscard]] bool all_workers_done(const JobView& view);
+/// True if every worker of a CorroJob ended well, or the head of an elastic one.
+[[nodiscard]] bool ranks_are_done(const JobView& view);
 
 /// Sets conditions, completionTime and state of a job that ended; `how`: "Succeeded" or "Failed".
 void end_job(JobView& view, const std::string& how, const std::string& reason,

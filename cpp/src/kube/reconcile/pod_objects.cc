@@ -170,7 +170,7 @@ Json head_pod(const PodContext& context, int generation) {
   pod["metadata"] = metadata_of(spec, pod_name(spec, Member::kHead, 0, generation),
                                 pod_labels(spec, Member::kHead, 0, generation));
   pod["metadata"]["annotations"][std::string(kRoundAnnotation)] = std::to_string(context.round);
-  pod["spec"] = head_pod_spec(spec, generation, context.options);
+  pod["spec"] = head_pod_spec(spec, generation, context.round, context.options);
   follow_workers(spec, pod["spec"]);
   leave_dead_node(pod["spec"]);
   return pod;

@@ -10,6 +10,7 @@
 #include "kube/reconcile/launcher_end.h"
 #include "kube/reconcile/make_objects.h"
 #include "kube/reconcile/members.h"
+#include "kube/reconcile/progress.h"
 #include "kube/reconcile/report.h"
 #include "kube/reconcile/status_draft.h"
 #include "kube/reconcile/time_text.h"
@@ -128,12 +129,15 @@ void end_with_launcher(JobView& view) {
 void run(JobView& view) {
   resume(view);
   check_deadline(view);
+  // The ranks of an elastic job have ended when its head has.
+  if (!view.status.is_finished() && view.spec.is_elastic() && ranks_are_done(view)) succeed(view);
   if (!view.status.is_finished()) settle_members(view);
-  if (!view.status.is_finished() && all_workers_done(view)) succeed(view);
+  if (!view.status.is_finished() && ranks_are_done(view)) succeed(view);
   if (view.status.is_finished()) return;
   if (make_objects(view)) make_pods(view);
   remove_old_pods(view);
   remove_empty_groups(view);
+  report_progress(view);
   report(view);
 }
 

@@ -297,7 +297,7 @@ class CorroGang : public ::testing::TestWithParam<GangCase> {};
 TEST_P(CorroGang, HasAPodGroupWithTheLeastNumberOfWorkers) {
   Options options;
   options.served = GetParam().served;
-  ClusterModel cluster(with(sample_corro_job(3), GetParam().gang), 1, options);
+  ClusterModel cluster(with(sample_elastic_job(3), GetParam().gang), 1, options);
   ASSERT_TRUE(cluster.settle());
   const Json* group = cluster.get("PodGroup", GetParam().group);
   ASSERT_NE(group, nullptr);

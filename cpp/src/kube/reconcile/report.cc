@@ -69,6 +69,12 @@ Block what_it_waits_for(const JobView& view, int ready) {
   return {"WaitingForPods", message + first_trouble(view)};
 }
 
+/// An elastic job runs with fewer workers than are wanted.
+bool runs_elastic(const JobView& view, int ready) {
+  const PodView* head = view.current(Member::kHead, 0);
+  return head != nullptr && head->is_ready && ready >= view.spec.least_workers;
+}
+
 bool runs(const JobView& view, int ready) {
   if (view.spec.launcher && running_launchers(view) == 0) return false;
   int done = 0;
@@ -77,9 +83,18 @@ bool runs(const JobView& view, int ready) {
   return ready + done >= view.spec.workers;
 }
 
-void report_running(JobView& view) {
+/// What an elastic job has not got of what is wanted, and why; "": nothing.
+std::string missing_workers(const JobView& view, int ready) {
+  if (!view.spec.is_elastic() || ready >= view.spec.workers) return "";
+  const Block block = what_it_waits_for(view, ready);
+  return view.blocked() ? fmt::format(" {} of {} workers run: {}: {}", ready, view.spec.workers,
+                                      block.reason, block.message)
+                        : " " + block.message;
+}
+
+void report_running(JobView& view, int ready) {
   const std::string reason = view.reason_of("Running");
-  std::string message = fmt::format("{} is running.", view.title());
+  std::string message = fmt::format("{} is running.{}", view.title(), missing_workers(view, ready));
   if (!launcher_has_command(view.spec))
     message += " Its launcher has no command, so mpirun is not started again after a loss.";
   if (view.status.set_condition("Running", true, reason, message))
@@ -107,14 +122,17 @@ void count_pods(JobView& view) {
   const int ready = static_cast<int>(ready_workers(view).size());
   view.status.set("desired", view.spec.workers);
   view.status.set("ready", ready);
-  if (view.spec.is_mpi()) count_replicas(view, ready);
+  if (view.spec.is_mpi()) return count_replicas(view, ready);
+  view.status.set("selector", fmt::format("{}={},{}={}", kUidLabel, view.spec.uid, kRoleLabel,
+                                          name_of(Member::kWorker)));
 }
 
 void report(JobView& view) {
   count_pods(view);
   const int ready = static_cast<int>(ready_workers(view).size());
-  if (!view.blocked() && runs(view, ready)) {
-    report_running(view);
+  const bool is_elastic = view.spec.is_elastic();
+  if (is_elastic ? runs_elastic(view, ready) : !view.blocked() && runs(view, ready)) {
+    report_running(view, ready);
   } else {
     report_waiting(view, ready);
   }

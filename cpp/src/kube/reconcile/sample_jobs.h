@@ -19,7 +19,6 @@ inline Json sample_corro_job(int workers) {
                              "metadata": {"name": "mnist"}, "spec": {"worker": {}}})");
   Json& worker = job["spec"]["worker"];
   worker["target"] = workers;
-  worker["min"] = 1;
   worker["max"] = 8;
   worker["template"] = sample_template();
   for (const char* cause : {"userError", "lostPod", "outOfMemory"})
@@ -40,10 +39,10 @@ inline Json with_sidecars(Json job) {
   return job;
 }
 
-/// A CorroJob whose gang is all of its workers.
-inline Json sample_gang_job(int workers) {
+/// A CorroJob that goes on with one worker.
+inline Json sample_elastic_job(int workers) {
   Json job = sample_corro_job(workers);
-  job["spec"]["worker"].erase("min");
+  job["spec"]["worker"]["min"] = 1;
   return job;
 }
 

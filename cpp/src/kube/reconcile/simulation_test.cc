@@ -225,6 +225,34 @@ TEST_P(Simulation, APodMadeAgainBehindAWatchsBackGetsNoTwin) {
   }
 }
 
+/// An elastic job's pods are let alone but for those that are lost, and those of too high numbers.
+TEST(ElasticSimulation, NoLivePodIsTakenAway) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    ClusterModel cluster(sample_elastic_job(3), seed);
+    ASSERT_TRUE(cluster.settle());
+    for (int change = 0; change < 8; ++change) {
+      const auto before = cluster.live_pods();
+      const int workers = 1 + static_cast<int>(random() % 5);
+      const std::string victim = fmt::format("mnist-worker-{}-g0", random() % 3);
+      cluster.harm_pod(victim, random() % 2 == 0 ? Harm::kEvict : Harm::kVanish);
+      cluster.change_spec(workers_of(cluster, workers));
+      while (cluster.deliver_one()) cluster.reconcile_once(kFaults);
+      ASSERT_TRUE(cluster.settle()) << cluster.last().reason;
+      expect_whole(cluster, workers);
+      const auto after = cluster.live_pods();
+      for (const std::string& pod : before) {
+        const auto view = view_of(cluster.bodies.at("Pod/" + pod));
+        const bool is_surplus = view->member == Member::kWorker && view->index >= workers;
+        EXPECT_TRUE(is_surplus || pod == victim || after.contains(pod)) << pod;
+      }
+    }
+    EXPECT_EQ(status_of(cluster, "/round"), Json()) << "no round was begun";
+    if (HasFailure()) return;
+  }
+}
+
 /// Jobs in Kubernetes' own gangs.
 class GangSimulation : public ::testing::TestWithParam<Json> {};
 
@@ -252,24 +280,28 @@ TEST_P(GangSimulation, AllPodsOfAJobThatChangesItsSizeRunInTheEnd) {
 
 std::string kind_of_case(const ::testing::TestParamInfo<Json>& test) {
   const std::string kind = test.param["kind"];
-  return kind == "CorroJob" ? kind : kind + test.param["spec"]["writtenAs"].get<std::string>();
+  if (kind == "MPIJob") return kind + test.param["spec"]["writtenAs"].get<std::string>();
+  return test.param["spec"]["worker"].contains("min") ? "ElasticJob" : kind;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Simulation,
-                         ::testing::Values(sample_corro_job(3), sample_mpi_job(3),
-                                           sample_mpi_job(3, "v1"), sample_mpi_job(3, "v1alpha2")),
+                         ::testing::Values(sample_corro_job(3), sample_elastic_job(3),
+                                           sample_mpi_job(3), sample_mpi_job(3, "v1"),
+                                           sample_mpi_job(3, "v1alpha2")),
                          kind_of_case);
 
 INSTANTIATE_TEST_SUITE_P(WithSidecars, Simulation,
                          ::testing::Values(with_sidecars(sample_corro_job(3)),
+                                           with_sidecars(sample_elastic_job(3)),
                                            with_sidecars(sample_mpi_job(3)),
                                            with_sidecars(sample_mpi_job(3, "v1")),
                                            with_sidecars(sample_mpi_job(3, "v1alpha2"))),
                          kind_of_case);
 
 INSTANTIATE_TEST_SUITE_P(Kinds, GangSimulation,
-                         ::testing::Values(sample_gang_job(3), sample_mpi_job(3),
-                                           sample_mpi_job(3, "v1"), sample_mpi_job(3, "v1alpha2")),
+                         ::testing::Values(sample_corro_job(3), sample_elastic_job(3),
+                                           sample_mpi_job(3), sample_mpi_job(3, "v1"),
+                                           sample_mpi_job(3, "v1alpha2")),
                          kind_of_case);
 
 }  // namespace

@@ -17,6 +17,8 @@ int small_number(const Json& object, std::string_view field) {
 Json without_minor(Json status) {
   for (const char* field : {"ready", "replicaStatuses", "launcherStatus", "workerReplicas"})
     status.erase(field);
+  if (status.contains("progress"))  // A change is told as an event, once.
+    status["progress"] = text_in(object_in(status, "progress"), "lastChangeTime");
   if (status.contains("conditions") && status["conditions"].is_array()) {
     for (Json& condition : status["conditions"]) {
       if (!condition.is_object()) continue;
@@ -112,6 +114,8 @@ bool StatusDraft::flag(std::string_view field) const {
 }
 
 std::string StatusDraft::text(std::string_view field) const { return text_in(status_, field); }
+
+const Json& StatusDraft::object(std::string_view field) const { return object_in(status_, field); }
 
 int64_t StatusDraft::count(std::string_view field, std::string_view name) const {
   return small_number(object_in(status_, field), name);

@@ -47,6 +47,8 @@ class StatusDraft {
   [[nodiscard]] std::optional<KubeTime> time(std::string_view field) const;
   [[nodiscard]] bool flag(std::string_view field) const;
   [[nodiscard]] std::string text(std::string_view field) const;
+  /// An empty one if there is none.
+  [[nodiscard]] const Json& object(std::string_view field) const;
   /// One of the counts in an object of counts.
   [[nodiscard]] int64_t count(std::string_view field, std::string_view name) const;
   void set_count(std::string_view field, std::string_view name, int64_t value);

@@ -76,6 +76,7 @@ void trim(Json& object) {
     object = std::move(kept);
     return;
   }
+  object.erase("binaryData");  // The record of an elastic job.
   // Of an MPIJob they say who set sshAuthMountPath.
   const bool is_job = text_in(object, "kind") == "MPIJob";
   const auto metadata = object.find("metadata");

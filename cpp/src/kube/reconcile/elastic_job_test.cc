@@ -1,0 +1,200 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kube/reconcile/cluster_model.h"
+#include "kube/reconcile/model_looks.h"
+#include "kube/reconcile/sample_jobs.h"
+
+namespace corro::kube {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+using Harm = ClusterModel::Harm;
+using std::chrono::seconds;
+
+constexpr const char* kRights = "mnist-11111111-2222-3333-4444-555555555555";
+
+std::map<std::string, std::string> variables_in(const ClusterModel& cluster,
+                                                const std::string& pod) {
+  return variables_of((*cluster.get("Pod", pod))["spec"]["containers"][0]);
+}
+
+TEST(ElasticJob, HeadAndWorkersKnowHowManyThereMayBeAndTheHeadHasRightsOfItsOwn) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"worker": {"slots": 4}})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  for (const char* pod : {"mnist-head", "mnist-worker-0-g0"}) {
+    auto variables = variables_in(cluster, pod);
+    EXPECT_EQ(variables["CORRO_SLOTS"], "4");
+    EXPECT_EQ(variables["CORRO_MIN_WORKERS"], "1");
+    EXPECT_EQ(variables["CORRO_MAX_WORKERS"], "8");
+    EXPECT_FALSE(variables.contains("CORRO_WORKERS"));
+  }
+  EXPECT_EQ(variables_in(cluster, "mnist-head")["CORRO_STORE"],
+            std::string("kubernetes:default/") + kRights);
+  EXPECT_EQ(variables_in(cluster, "mnist-head")["CORRO_ROUND"], "0");
+  const std::string name = kRights;
+  EXPECT_THAT(names_made(cluster),
+              IsSupersetOf({"ServiceAccount/" + name, "Role/" + name, "RoleBinding/" + name,
+                            "Lease/" + name + "-head", "ConfigMap/" + name + "-record",
+                            "ConfigMap/" + name + "-progress"}));
+  const Json& head = (*cluster.get("Pod", "mnist-head"))["spec"];
+  EXPECT_EQ(head["serviceAccountName"], kRights);
+  EXPECT_EQ(head["automountServiceAccountToken"], true);
+  for (const Json& rule : cluster.bodies.at("Role/" + name)["rules"])
+    for (const Json& object : rule["resourceNames"])
+      EXPECT_TRUE(object.get<std::string>().starts_with(kRights)) << rule;
+}
+
+TEST(ElasticJob, AHeadHasTheKeysOfAllWorkersThatMayCome) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"worker": {"max": 600}})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.fills.size(), 3U);
+  cluster.change_spec(workers_of(cluster, 300));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(), Contains("mnist-head"));
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(ElasticJob, ALostWorkerIsReplacedAloneAndTheJobGoesOnRunning) {
+  ClusterModel cluster(sample_elastic_job(3), 1);
+  ASSERT_TRUE(cluster.settle());
+  ASSERT_TRUE(cluster.harm_pod("mnist-worker-1-g0", Harm::kEvict));
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_EQ(cluster.state(), "Running");
+  EXPECT_FALSE(cluster.is_true("Restarting"));
+  EXPECT_THAT(message_of(cluster, "Running"), HasSubstr("2 of 3 workers run"));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(), UnorderedElementsAre("mnist-head", "mnist-worker-0-g0",
+                                                        "mnist-worker-1-g1", "mnist-worker-2-g0"));
+  EXPECT_THAT(cluster.events, Contains("Normal CorroJobReplacing"));
+  EXPECT_EQ(status_of(cluster, "/restartCounts/lostPod"), Json(1));
+  EXPECT_EQ(message_of(cluster, "Running"), "CorroJob default/mnist is running.");
+}
+
+TEST(ElasticJob, AWorkerThatLeftWellIsReplacedWhileTheJobRuns) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.end_well("mnist-worker-0-g0");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(), Contains("mnist-worker-0-g1"));
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(ElasticJob, AnotherSizeTouchesNoOtherPod) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/selector"),
+            Json("training.corro.dev/job-uid=11111111-2222-3333-4444-555555555555,"
+                 "training.corro.dev/role=worker"));
+  cluster.change_spec(workers_of(cluster, 4));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(),
+              UnorderedElementsAre("mnist-head", "mnist-worker-0-g0", "mnist-worker-1-g0",
+                                   "mnist-worker-2-g0", "mnist-worker-3-g0"));
+  cluster.change_spec(workers_of(cluster, 1));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(), UnorderedElementsAre("mnist-head", "mnist-worker-0-g0"));
+  EXPECT_EQ(status_of(cluster, "/restarts"), Json(0));
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(ElasticJob, RunsWithWhatItGotAndSaysWhatIsMissingAndWhy) {
+  ClusterModel cluster(sample_elastic_job(3), 1);
+  cluster.room = 3;  // The head and two workers.
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Running");
+  EXPECT_THAT(message_of(cluster, "Running"), HasSubstr("2 of 3 workers run"));
+}
+
+TEST(ElasticJob, HasSucceededWhenItsHeadHas) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.end_well("mnist-worker-1-g0");
+  cluster.end_well("mnist-head");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Succeeded");
+  EXPECT_THAT(names_made(cluster), Not(Contains("Pod/mnist-worker-1-g1")));
+}
+
+TEST(ElasticJob, BeginsAnewWithNewPodsWhenItsRanksHaveFailed) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  ASSERT_TRUE(cluster.harm_pod("mnist-head", Harm::kExitCode));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(),
+              UnorderedElementsAre("mnist-head-g1", "mnist-worker-0-g1", "mnist-worker-1-g1"));
+  EXPECT_EQ(variables_in(cluster, "mnist-head-g1")["CORRO_ROUND"], "1");
+  EXPECT_EQ(status_of(cluster, "/restartCounts/userError"), Json(1));
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(ElasticJob, HasFailedWhenItsRanksHaveOnceTooOften) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"restart": {"userError": {"limit": 0}}})"),
+                       1);
+  ASSERT_TRUE(cluster.settle());
+  ASSERT_TRUE(cluster.harm_pod("mnist-head", Harm::kExitCode));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Failed");
+}
+
+/// The job's head says this of its progress.
+void tell(ClusterModel& cluster, const char* progress) {
+  Json map = *cluster.get("ConfigMap", std::string(kRights) + "-progress");
+  map["data"]["progress"] = progress;
+  cluster.put(std::move(map));
+}
+
+TEST(ElasticJob, WhatItsHeadTellsIsInTheStatusAndEachChangeIsAnEventOnce) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  tell(cluster, R"({"epoch": 1, "ranks": 3, "step": 40, "stepsPerSecond": 2.5, "changes": [
+      {"time": "2026-11-28T10:00:00.000000Z", "text": "2 ranks go on"},
+      {"time": "2026-11-28T10:00:01.000000Z", "text": "3 ranks go on"}]})");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/progress"),
+            patched(R"({"epoch": 1, "ranks": 3, "step": 40, "stepsPerSecond": 2.5,
+                        "lastChange": "3 ranks go on",
+                        "lastChangeTime": "2026-11-28T10:00:01.000000Z"})"));
+  const auto told = [&cluster] {
+    return std::ranges::count(cluster.events, "Normal CorroJobMembersChanged");
+  };
+  EXPECT_EQ(told(), 2);
+  cluster.restart_operator();
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(told(), 2);
+}
+
+TEST(ElasticJob, NonsenseOfItsHeadIsLeftOut) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  for (const char* nonsense :
+       {"", "[]", "{", R"({"epoch": -1, "ranks": "3", "step": 1e30, "changes": [1, {"time": 2}]})",
+        R"({"epoch": 99999999999, "stepsPerSecond": "x", "changes": {"a": []}})"}) {
+    tell(cluster, nonsense);
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(status_of(cluster, "/progress/lastChange"), Json()) << nonsense;
+    EXPECT_EQ(cluster.state(), "Running");
+  }
+  EXPECT_THAT(status_of(cluster, "/progress").dump(), "{}");
+}
+
+TEST(ElasticJob, ALostHeadIsReplacedAndTheRanksGoOn) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  ASSERT_TRUE(cluster.harm_pod("mnist-head", Harm::kEvict));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(),
+              UnorderedElementsAre("mnist-head-g1", "mnist-worker-0-g0", "mnist-worker-1-g0"));
+  EXPECT_EQ(variables_in(cluster, "mnist-head-g1")["CORRO_ROUND"], "0");
+}
+
+}  // namespace
+}  // namespace corro::kube

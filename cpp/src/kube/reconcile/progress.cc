@@ -1,0 +1,65 @@
+#include "kube/reconcile/progress.h"
+
+#include <limits>
+
+#include "base/unix_time.h"
+#include "kube/reconcile/head_rights.h"
+
+namespace corro::kube {
+namespace {
+
+constexpr size_t kMostBytes = size_t{64} << 10U;
+constexpr size_t kMostChanges = 8;
+constexpr size_t kMostText = 1000;
+
+/// What stands in the ConfigMap; an empty object if that is nothing of use.
+Json told_by_head(const JobView& view) {
+  const Json* map = view.object("ConfigMap", progress_name(view.spec));
+  if (map == nullptr) return Json::object();
+  const std::string text = text_in(object_in(*map, "data"), "progress");
+  if (text.size() > kMostBytes) return Json::object();
+  Json told = Json::parse(text, nullptr, false);
+  return told.is_object() ? told : Json::object();
+}
+
+/// A number that is at least 0, and not above `most`.
+void take_number(const Json& told, const char* field, int64_t most, Json& progress) {
+  const auto found = told.find(field);
+  if (found == told.end() || !found->is_number_integer()) return;
+  const auto value = found->get<int64_t>();
+  if (value >= 0 && value <= most) progress[field] = value;
+}
+
+/// Those that are newer than what the status tells of become events.
+void take_changes(const Json& told, JobView& view, Json& progress) {
+  const auto changes = told.find("changes");
+  if (changes == told.end() || !changes->is_array() || changes->size() > kMostChanges) return;
+  std::string last = text_in(view.status.object("progress"), "lastChangeTime");
+  for (const Json& change : *changes) {
+    const std::string time = text_in(change, "time");
+    const std::string text = text_in(change, "text");
+    if (time <= last || !parse_rfc3339(time) || text.empty() || text.size() > kMostText) continue;
+    last = time;
+    progress["lastChange"] = text;
+    progress["lastChangeTime"] = time;
+    view.event("Normal", view.reason_of("MembersChanged"), text);
+  }
+}
+
+}  // namespace
+
+void report_progress(JobView& view) {
+  if (!view.spec.is_elastic()) return;
+  const Json told = told_by_head(view);
+  if (told.empty()) return;
+  Json progress = view.status.object("progress");
+  take_number(told, "epoch", std::numeric_limits<int32_t>::max(), progress);
+  take_number(told, "ranks", std::numeric_limits<int32_t>::max(), progress);
+  take_number(told, "step", std::numeric_limits<int64_t>::max(), progress);
+  const auto rate = told.find("stepsPerSecond");
+  if (rate != told.end() && rate->is_number()) progress["stepsPerSecond"] = *rate;
+  take_changes(told, view, progress);
+  view.status.set("progress", std::move(progress));
+}
+
+}  // namespace corro::kube

@@ -1,0 +1,91 @@
+"""An elastic CorroJob on a real node: killed, scaled and drained while it counts its samples."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from jobs import Job, Space
+from node_jobs import IMAGE, REQUESTS
+from pods_seen import head_of, kill_rank, log, measured, wait_for_line
+
+HERE = Path(__file__).resolve().parent
+SCRIPT = "/examples/script/elastic_training.py"
+EPOCHS = 12
+PATTERN = r"step (\d+) of (\d+) ranks"
+
+
+def create(space: Space) -> Job:
+    """A job of two workers, of which one is enough, and up to four take part."""
+    source = (HERE / "elastic_training.py").read_text()
+    maps = f"/api/v1/namespaces/{space.name}/configmaps"
+    space.api.post(maps, {"metadata": {"name": "script"}, "data": {"elastic_training.py": source}})
+    container = {
+        "name": "train",
+        "image": IMAGE,
+        "command": ["python", SCRIPT, str(EPOCHS)],
+        "resources": {"requests": REQUESTS, "limits": {"memory": "1Gi"}},
+        "volumeMounts": [{"name": "script", "mountPath": "/examples/script"}],
+    }
+    pod = {
+        "containers": [container],
+        "terminationGracePeriodSeconds": 20,
+        "volumes": [{"name": "script", "configMap": {"name": "script"}}],
+    }
+    worker = {"target": 2, "min": 1, "max": 4, "template": {"spec": pod}}
+    return space.create(
+        {
+            "apiVersion": "training.corro.dev/v1",
+            "kind": "CorroJob",
+            "metadata": {"name": "elastic"},
+            "spec": {"worker": worker, "gang": "Off"},
+        }
+    )
+
+
+def wait_for_size(space: Space, head: str, ranks: int, after: float) -> float:
+    return wait_for_line(space, head, rf"step \d+ of {ranks} ranks", after).when
+
+
+def test_no_sample_is_lost_while_workers_come_and_go(space: Space) -> None:
+    job = create(space)
+    head = head_of(job)
+    wait_for_size(space, head, 2, 0)
+    # A rank is killed, and then a whole pod.
+    begun = time.time()
+    kill_rank(job.pods()["elastic-worker-1-g0"])
+    measured("elastic: rank killed -> two ranks step", wait_for_size(space, head, 2, begun) - begun)
+    begun = time.time()
+    space.api.delete(space.path("Pod", "elastic-worker-1-g0"), {"gracePeriodSeconds": 0})
+    measured("elastic: pod killed -> the other steps", wait_for_size(space, head, 1, begun) - begun)
+    wait_for_size(space, head, 2, begun)
+    # Four workers are wanted, and then three.
+    for workers in (4, 3):
+        begun = time.time()
+        space.plane.kubectl("scale", "-n", space.name, "corrojob/elastic", f"--replicas={workers}")
+        taken = wait_for_size(space, head, workers, begun) - begun
+        measured(f"elastic: scale to {workers} -> so many ranks step", taken)
+    # A worker is evicted, as by a drain: its rank leaves between two steps.
+    begun = time.time()
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction"}
+    eviction["metadata"] = {"name": "elastic-worker-0-g0", "namespace": space.name}
+    space.api.post(space.path("Pod", "elastic-worker-0-g0") + "/eviction", eviction)
+    wait_for_line(space, head, "host worker-0 is about to go", begun)
+    wait_for_size(space, head, 3, begun + 1)
+    progress = job.wait(lambda s: (s.get("progress") or {}).get("ranks") == 3, "three ranks")
+    assert progress["progress"]["step"] > 0
+    # The head goes, and the ranks do not wait for the next one.
+    space.api.delete(space.path("Pod", head), {"gracePeriodSeconds": 0})
+    job.wait_for_running({"elastic-head-g1"}, role="head")
+    head = "elastic-head-g1"
+    wait_for_line(space, head, PATTERN)
+    job.wait_for_state("Succeeded")
+    last = [line.text for line in log(space, head) if "samples" in line.text]
+    found = re.search(r"samples (\d+) epochs (\d+) accuracy (\S+)", last[-1])
+    assert found
+    assert int(found[1]) == EPOCHS * 60_000, "each sample once in each epoch"
+    assert float(found[3]) > 0.8
+    reasons = {event["reason"] for event in job.events()}
+    assert {"CorroJobReplacing", "CorroJobMembersChanged"} <= reasons
+    assert "CorroJobRestarting" not in reasons
