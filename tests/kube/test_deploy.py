@@ -91,7 +91,11 @@ def is_allowed(plane: Plane, verb: str, group: str, resource: str) -> bool:
         ("delete", "", "services", False),
         ("patch", "kubeflow.org", "mpijobs/status", True),
         ("update", "kubeflow.org", "mpijobs", False),
-        ("create", "rbac.authorization.k8s.io", "roles", False),
+        ("create", "rbac.authorization.k8s.io", "roles", True),
+        ("update", "rbac.authorization.k8s.io", "roles", False),
+        ("escalate", "rbac.authorization.k8s.io", "roles", False),
+        ("bind", "rbac.authorization.k8s.io", "roles", False),
+        ("delete", "coordination.k8s.io", "leases", False),
         ("get", "", "nodes", False),
     ],
 )
@@ -99,3 +103,12 @@ def test_the_role_allows_this_and_no_more(
     deployed: Plane, verb: str, group: str, resource: str, allowed: bool
 ) -> None:
     assert is_allowed(deployed, verb, group, resource) == allowed
+
+
+def test_it_gives_no_right_that_it_has_not_itself(deployed: Plane) -> None:
+    """It makes Roles for the heads of elastic jobs."""
+    as_operator = ("-n", "default", "--as", ACCOUNT)
+    said = deployed.kubectl(
+        "create", "role", "greedy", "--verb=get", "--resource=secrets", *as_operator, fails=True
+    )
+    assert "attempting to grant RBAC permissions not currently held" in said

@@ -45,7 +45,7 @@ def test_a_job_runs_with_all_that_is_its_own(space: Space, operator: OperatorPro
         "Service": ["a", "a-head"],
         "Secret": [f"a-{job.uid}"],
         "NetworkPolicy": ["a"],
-        "PodGroup": ["a-1"],
+        "PodGroup": ["a-2"],
     }
     status = job.status()
     assert (status["desired"], status["ready"], restarts(status)) == (2, 2, (0, {}))

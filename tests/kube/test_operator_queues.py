@@ -144,7 +144,7 @@ def test_a_gang_waits_for_its_scheduler_and_its_head_does_not(
         )
         assert gang
         spec = scheduler.group(bare_space, "a")["spec"]
-        assert spec["minMember"] == 1  # The least that the job runs with.
+        assert spec["minMember"] == 3  # One that is not elastic runs with all.
         assert spec.get("queue") == ("team-a" if scheduler is VOLCANO else None)
         head = job.wait_until(lambda: job.pods("head").get("a-head"), "the head")
         assert head["spec"]["schedulerName"] == "default-scheduler"
