@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pods
 import pytest
-from said import WORKER, Said, until
-
-PATIENCE = 60.0
+from said import PATIENCE, WORKER, Said, until
 
 pytestmark = [
     pytest.mark.faults,

@@ -21,10 +21,9 @@ from jobs import Job, Object, Space, corro_manifest
 sys.path.insert(0, str(ROOT / "python/tests"))
 
 from etcd_server import free_ports
-from said import WORKER, Said
+from said import PATIENCE, WORKER, Said
 
 PROGRAM = ROOT / "build/release/pod/corro"
-PATIENCE = 60.0
 
 
 def elastic_manifest(name: str, target: int = 2, fewest: int = 1) -> Object:
