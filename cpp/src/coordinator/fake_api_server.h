@@ -162,6 +162,14 @@ class FakeApiTransport final : public kube::Transport {
     }
     return silence;
   }
+  /// No record is in a stream.
+  [[nodiscard]] kube::Exchanged upgrade(const kube::Request& /*request*/,
+                                        const kube::ExchangeLimits& /*limits*/,
+                                        const std::stop_token& /*stop*/,
+                                        const kube::Receive& /*receive*/,
+                                        std::unique_ptr<io::ByteStream>& /*stream*/) override {
+    return {.status = {Code::kUnimplemented, "no streams"}};
+  }
 
  private:
   static kube::Exchanged tell(const FakeApiServer::Answer& answer, const kube::Receive& receive) {

@@ -9,14 +9,6 @@
 namespace corro::kube {
 namespace {
 
-std::string on_one_line(std::string text) {
-  constexpr size_t kMost = 2048;
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; }, ' ');
-  return text;
-}
-
 Status failure(int http_status, const std::string& reason, const std::string& message,
                std::string_view name) {
   const Code code = code_of(http_status, reason);
@@ -26,6 +18,14 @@ Status failure(int http_status, const std::string& reason, const std::string& me
 }
 
 }  // namespace
+
+std::string on_one_line(std::string text) {
+  constexpr size_t kMost = 2048;
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7F; }, ' ');
+  return text;
+}
 
 Status error_of(const Json& status, std::string_view name) {
   const Json* code = value_at(status, {"code"});

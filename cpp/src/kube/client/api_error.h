@@ -17,4 +17,7 @@ namespace corro::kube {
 /// The same for the answer to a call: `body` may be no Status at all.
 [[nodiscard]] Status error_of_answer(int http_status, std::string_view body, std::string_view name);
 
+/// A server's text for a message: control bytes become blanks, and 2 KiB are the most.
+[[nodiscard]] std::string on_one_line(std::string text);
+
 }  // namespace corro::kube

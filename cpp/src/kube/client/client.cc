@@ -263,4 +263,31 @@ Status Client::stream(const Request& request, const std::string& name, const Exc
   return error_of_answer(status, error, name);
 }
 
+Exchanged Client::attempt_upgrade(const Request& request, Time deadline,
+                                  const std::stop_token& stop, Answer& answer, Upgraded& upgraded) {
+  answer = {};
+  const auto collect = [&](const Head& head, std::string_view piece) -> Status {
+    answer.head = head;
+    if (answer.body.size() + piece.size() <= kMostErrorBytes) answer.body += piece;
+    return {};
+  };
+  return transport_->upgrade(request, {.deadline = deadline}, stop, collect, upgraded.stream);
+}
+
+Result<Upgraded> Client::upgrade(const Request& request, const std::string& name,
+                                 const Until& until) {
+  const Time deadline = std::min(until.deadline, surroundings_.now() + options_.call_timeout);
+  Upgraded upgraded;
+  Answer answer;
+  for (int i = 0; i < 2; ++i) {
+    CORRO_TRY(wait_for_permit(deadline, name, until.stop));
+    const Exchanged end = attempt_upgrade(request, deadline, until.stop, answer, upgraded);
+    if (!end.status.ok()) return end.status.with_context(name);
+    if (answer.head.status != 401) break;
+  }
+  if (!upgraded.stream) return error_of_answer(answer.head.status, answer.body, name);
+  upgraded.headers = std::move(answer.head.headers);
+  return upgraded;
+}
+
 }  // namespace corro::kube

@@ -18,7 +18,8 @@
 //   failure   the last attempt's, if it is not to be made again or the deadline is too close
 //
 // list() makes a call for each page. stream() makes one attempt, and its caller decides what is
-// next (watch.h).
+// next (watch.h). upgrade() makes one, and another one with fresh credentials after a
+// 401 (websocket.h).
 #pragma once
 
 #include <cstdint>
@@ -84,6 +85,12 @@ struct ObjectList {
   std::vector<std::string> refused = {};  ///< Names of objects over most_object_bytes.
 };
 
+/// A connection that is no longer spoken HTTP on.
+struct Upgraded {
+  Headers headers = {};  ///< Of the answer 101.
+  std::unique_ptr<io::ByteStream> stream = {};
+};
+
 struct DeleteOptions {
   std::string uid = {};  ///< Only the object with this uid; 409 (ABORTED) for another.
   std::optional<uint32_t> grace_seconds = {};
@@ -144,6 +151,10 @@ class Client {
                               const ExchangeLimits& limits, const std::stop_token& stop,
                               const std::function<Status(std::string_view)>& receive,
                               std::optional<Duration>& retry);
+  /// Waits for the rate limit and asks for another protocol. An answer other than 101 is a failure
+  /// with the server's words. The connection must not outlive this client.
+  [[nodiscard]] Result<Upgraded> upgrade(const Request& request, const std::string& name,
+                                         const Until& until);
 
  private:
   struct Call {
@@ -163,6 +174,9 @@ class Client {
   [[nodiscard]] Result<Json> call_for_object(const Call& call, const Until& until);
   [[nodiscard]] Status wait_for_permit(Time deadline, const std::string& name,
                                        const std::stop_token& stop);
+  [[nodiscard]] Exchanged attempt_upgrade(const Request& request, Time deadline,
+                                          const std::stop_token& stop, Answer& answer,
+                                          Upgraded& upgraded);
   [[nodiscard]] Exchanged attempt(const Call& call, Time deadline, const std::stop_token& stop,
                                   Answer& answer);
   [[nodiscard]] Result<std::string> list_page(const ResourceType& type, const std::string& space,

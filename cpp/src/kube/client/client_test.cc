@@ -350,6 +350,11 @@ class LeaseServer final : public Transport {
     }
     return {receive({status, {}}, status == 200 ? text_of(*state_->lease) : "{}"), true};
   }
+  [[nodiscard]] Exchanged upgrade(const Request& request, const ExchangeLimits& limits,
+                                  const std::stop_token& stop, const Receive& receive,
+                                  std::unique_ptr<io::ByteStream>& /*stream*/) override {
+    return exchange(request, limits, stop, receive);
+  }
 
  private:
   const std::shared_ptr<State> state_;  ///< Shared with the test and the other candidate.

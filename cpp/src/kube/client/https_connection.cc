@@ -14,10 +14,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <span>
 #include <vector>
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
 
 namespace corro::kube {
@@ -26,6 +29,23 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
+
+namespace {
+
+/// Keepalive notices a server that vanished without a word within a minute, in an idle watch too.
+/// `unread` is how long sent bytes may be neither acknowledged nor taken by the server.
+void set_patience(tcp::socket& socket, std::chrono::milliseconds unread) {
+  const std::array<std::pair<int, int>, 4> options = {
+      {{TCP_KEEPIDLE, 30},
+       {TCP_KEEPINTVL, 10},
+       {TCP_KEEPCNT, 3},
+       {TCP_USER_TIMEOUT, static_cast<int>(unread.count())}}};
+  for (const auto& [name, value] : options) {
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, name, &value, sizeof value);
+  }
+}
+
+}  // namespace
 
 Result<std::shared_ptr<Identity>> make_identity(const KubeCluster& cluster,
                                                 const Credential& credential) {
@@ -91,6 +111,11 @@ void Connection::run_until(const bool& is_done, Time end) {
   }
 }
 
+void Connection::poll() {
+  context_.restart();
+  context_.poll();
+}
+
 Status Connection::failure(std::string_view doing, error_code error) const {
   const auto say = [&](Code code, std::string_view what) {
     return Status(code, fmt::format("{}: {}: {}", cluster_.url, doing, what));
@@ -149,12 +174,7 @@ Status Connection::connect_socket(Time end) {
   if (error) return failure("cannot connect", error);
   (void)socket.set_option(tcp::no_delay(true), error);
   (void)socket.set_option(asio::socket_base::keep_alive(true), error);
-  // A server that vanished without a word is noticed within a minute, in an idle watch too.
-  constexpr std::array<std::pair<int, int>, 4> kOptions = {
-      {{TCP_KEEPIDLE, 30}, {TCP_KEEPINTVL, 10}, {TCP_KEEPCNT, 3}, {TCP_USER_TIMEOUT, 60000}}};
-  for (const auto& [name, value] : kOptions) {
-    ::setsockopt(socket.native_handle(), IPPROTO_TCP, name, &value, sizeof value);
-  }
+  set_patience(socket, std::chrono::minutes(1));
   return {};
 }
 
@@ -179,6 +199,106 @@ Status Connection::shake_hands(Time end) {
                         X509_verify_cert_error_string(verified))};
   }
   return failure("TLS handshake", error);
+}
+
+namespace {
+
+/// One read and one write are started at most. Each stays with Asio until there is something to
+/// receive, or room to send; poll() ends it then. So the socket becomes ready for epoll exactly
+/// when a call here can do something, unless a write's poll() has ended a read: the caller reads
+/// after it.
+class ConnectionStream final : public io::ByteStream {
+ public:
+  explicit ConnectionStream(std::unique_ptr<Connection> connection)
+      : connection_(std::move(connection)) {}
+  /// The handlers know this object: they are called before it goes.
+  // NOLINTNEXTLINE(bugprone-exception-escape): handlers that run here note their end, no more.
+  ~ConnectionStream() override {
+    connection_->close();
+    connection_->poll();
+  }
+  ConnectionStream(const ConnectionStream&) = delete;
+  ConnectionStream& operator=(const ConnectionStream&) = delete;
+
+  [[nodiscard]] Result<size_t> read(std::span<std::byte> into) override;
+  [[nodiscard]] Result<size_t> write(BytesView bytes) override;
+  [[nodiscard]] int in() const override { return connection_->wire().socket().native_handle(); }
+  [[nodiscard]] int out() const override { return in(); }
+  [[nodiscard]] bool awaits_room(bool unsent) const override { return is_writing_ || unsent; }
+
+ private:
+  static constexpr size_t kPieceBytes = size_t{64} << 10U;
+  void start_read();
+  void start_write(BytesView bytes);
+  [[nodiscard]] size_t take(std::span<std::byte> into);
+
+  const std::unique_ptr<Connection> connection_;
+  bool is_reading_ = false;
+  bool is_writing_ = false;
+  std::string sending_;
+  error_code read_error_;
+  error_code write_error_;
+};
+
+void ConnectionStream::start_read() {
+  is_reading_ = true;
+  connection_->wire().async_read_some(connection_->received().prepare(kPieceBytes),
+                                      [this](error_code error, size_t bytes) {
+                                        connection_->received().commit(bytes);
+                                        read_error_ = error;
+                                        is_reading_ = false;
+                                      });
+}
+
+size_t ConnectionStream::take(std::span<std::byte> into) {
+  const auto there = connection_->received().data();
+  const size_t bytes = std::min(into.size(), there.size());
+  std::memcpy(into.data(), there.data(), bytes);
+  connection_->received().consume(bytes);
+  return bytes;
+}
+
+Result<size_t> ConnectionStream::read(std::span<std::byte> into) {
+  size_t taken = is_reading_ ? 0 : take(into);
+  while (taken < into.size() && !read_error_) {
+    if (!is_reading_) start_read();
+    connection_->poll();
+    if (is_reading_) break;
+    taken += take(into.subspan(taken));
+  }
+  if (taken == 0 && read_error_) return connection_->failure("receive", read_error_);
+  return taken;
+}
+
+void ConnectionStream::start_write(BytesView bytes) {
+  is_writing_ = true;
+  sending_.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  asio::async_write(connection_->wire(), asio::buffer(sending_),
+                    [this](error_code error, size_t /*bytes*/) {
+                      write_error_ = error;
+                      is_writing_ = false;
+                    });
+}
+
+Result<size_t> ConnectionStream::write(BytesView bytes) {
+  size_t taken = 0;
+  if (is_writing_) connection_->poll();
+  while (taken < bytes.size() && !is_writing_ && !write_error_) {
+    const BytesView rest = bytes.subspan(taken);
+    start_write(rest.first(std::min(rest.size(), kPieceBytes)));
+    taken += sending_.size();
+    connection_->poll();
+  }
+  if (write_error_) return connection_->failure("send", write_error_);
+  return taken;
+}
+
+}  // namespace
+
+/// A command may leave its input unread for minutes, and the server then takes none.
+std::unique_ptr<io::ByteStream> make_stream(std::unique_ptr<Connection> connection) {
+  set_patience(connection->wire().socket(), std::chrono::minutes(10));
+  return std::make_unique<ConnectionStream>(std::move(connection));
 }
 
 }  // namespace corro::kube

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "io/byte_stream.h"
 #include "kube/client/credentials.h"
 #include "kube/client/kubeconfig.h"
 
@@ -96,6 +97,8 @@ class Connection {
   /// Starts an operation and runs until it has ended. `start` is given the handler to call.
   template <typename Start>
   Error run(Time end, Start&& start);
+  /// Runs what can be run of operations that were started, without waiting.
+  void poll();
   /// Translates an operation's failure.
   [[nodiscard]] Status failure(std::string_view doing, Error error) const;
   void close();
@@ -134,6 +137,9 @@ class Connection::Watched {
   Connection& connection_;
   std::unique_ptr<Waker> waker_;
 };
+
+/// The connection as bytes, for a protocol other than HTTP. The bytes of received() come first.
+[[nodiscard]] std::unique_ptr<io::ByteStream> make_stream(std::unique_ptr<Connection> connection);
 
 template <typename Start>
 Connection::Error Connection::run(Time end, Start&& start) {

@@ -96,8 +96,15 @@ class HttpsTransport final : public Transport {
 
   [[nodiscard]] Exchanged exchange(const Request& request, const ExchangeLimits& limits,
                                    const std::stop_token& stop, const Receive& receive) override;
+  [[nodiscard]] Exchanged upgrade(const Request& request, const ExchangeLimits& limits,
+                                  const std::stop_token& stop, const Receive& receive,
+                                  std::unique_ptr<io::ByteStream>& stream) override;
 
  private:
+  struct Taken {
+    Credential credential;
+    std::unique_ptr<Connection> connection;
+  };
   struct Idle {
     std::unique_ptr<Connection> connection;
     Time since;
@@ -106,8 +113,15 @@ class HttpsTransport final : public Transport {
     std::shared_ptr<Identity> identity = {};  ///< Null without TLS.
     std::vector<Idle> idle = {};
   };
+  /// The credential of now and a connection for it.
+  [[nodiscard]] Result<Taken> take(const std::stop_token& stop, bool may_be_idle);
   /// The newest idle connection, or one that is not open.
-  [[nodiscard]] Result<std::unique_ptr<Connection>> take(const Credential& credential);
+  [[nodiscard]] Result<std::unique_ptr<Connection>> connection_for(const Credential& credential,
+                                                                   bool may_be_idle);
+  /// Connects if need be, sends the request and receives the answer.
+  [[nodiscard]] Exchanged converse(Taken& taken, const Request& request,
+                                   const ExchangeLimits& limits, const std::stop_token& stop,
+                                   const Receive& receive);
   void give_back(std::unique_ptr<Connection> connection);
   [[nodiscard]] Message message_of(const Request& request, const Credential& credential) const;
 
@@ -118,7 +132,8 @@ class HttpsTransport final : public Transport {
   Guarded<State> state_;
 };
 
-Result<std::unique_ptr<Connection>> HttpsTransport::take(const Credential& credential) {
+Result<std::unique_ptr<Connection>> HttpsTransport::connection_for(const Credential& credential,
+                                                                   bool may_be_idle) {
   std::vector<Idle> useless;  // Closed after the lock is released.
   auto state = state_.lock();
   const bool is_other = !state->identity ||
@@ -129,7 +144,7 @@ Result<std::unique_ptr<Connection>> HttpsTransport::take(const Credential& crede
     useless.swap(state->idle);
   }
   const Time now = monotonic_now();
-  while (!state->idle.empty()) {
+  while (may_be_idle && !state->idle.empty()) {
     Idle newest = std::move(state->idle.back());
     state->idle.pop_back();
     const bool is_young = now - newest.since <= options_.most_idle;
@@ -161,36 +176,62 @@ Message HttpsTransport::message_of(const Request& request, const Credential& cre
     message.set(http::field::authorization, "Bearer " + credential.token);
   }
   if (!request.content_type.empty()) message.set(http::field::content_type, request.content_type);
+  for (const auto& [name, value] : request.headers) message.set(name, value);
   message.body() = request.body;
   message.prepare_payload();
   return message;
 }
 
+Result<HttpsTransport::Taken> HttpsTransport::take(const std::stop_token& stop, bool may_be_idle) {
+  CORRO_ASSIGN(Credential credential, credentials_->current(stop));
+  CORRO_ASSIGN(auto connection, connection_for(credential, may_be_idle));
+  return Taken{std::move(credential), std::move(connection)};
+}
+
+Exchanged HttpsTransport::converse(Taken& taken, const Request& request,
+                                   const ExchangeLimits& limits, const std::stop_token& stop,
+                                   const Receive& receive) {
+  Connection& connection = *taken.connection;
+  const Connection::Watched watched(connection, stop);
+  Exchanged end;
+  if (!connection.is_open()) {
+    end.status = connection.connect(std::min(limits.deadline, monotonic_now() + limits.connect));
+    if (!end.status.ok()) return end;
+  }
+  end.sent = true;
+  int answered = 0;
+  const auto note_status = [&](const Head& head, std::string_view piece) {
+    answered = head.status;
+    return receive(head, piece);
+  };
+  end.status = exchange_over(connection, message_of(request, taken.credential), limits,
+                             options_.most_head_bytes, note_status);
+  if (answered == 401) credentials_->refused(taken.credential);
+  return end;
+}
+
 Exchanged HttpsTransport::exchange(const Request& request, const ExchangeLimits& limits,
                                    const std::stop_token& stop, const Receive& receive) {
-  Result<Credential> credential = credentials_->current(stop);
-  if (!credential.ok()) return {credential.status(), false};
-  Result<std::unique_ptr<Connection>> taken = take(*credential);
+  Result<Taken> taken = take(stop, true);
   if (!taken.ok()) return {taken.status(), false};
-  std::unique_ptr<Connection> connection = std::move(taken).value();
-  Exchanged end;
+  Exchanged end = converse(*taken, request, limits, stop, receive);
+  if (end.status.ok() && taken->connection->is_open()) give_back(std::move(taken->connection));
+  return end;
+}
+
+Exchanged HttpsTransport::upgrade(const Request& request, const ExchangeLimits& limits,
+                                  const std::stop_token& stop, const Receive& receive,
+                                  std::unique_ptr<io::ByteStream>& stream) {
+  Result<Taken> taken = take(stop, false);
+  if (!taken.ok()) return {taken.status(), false};
   int answered = 0;
-  {
-    const Connection::Watched watched(*connection, stop);
-    if (!connection->is_open()) {
-      end.status = connection->connect(std::min(limits.deadline, monotonic_now() + limits.connect));
-      if (!end.status.ok()) return end;
-    }
-    end.sent = true;
-    const auto note_status = [&](const Head& head, std::string_view piece) {
-      answered = head.status;
-      return receive(head, piece);
-    };
-    end.status = exchange_over(*connection, message_of(request, *credential), limits,
-                               options_.most_head_bytes, note_status);
-  }
-  if (answered == 401) credentials_->refused(*credential);
-  if (end.status.ok() && connection->is_open()) give_back(std::move(connection));
+  const auto note_status = [&](const Head& head, std::string_view piece) {
+    answered = head.status;
+    return receive(head, piece);
+  };
+  Exchanged end = converse(*taken, request, limits, stop, note_status);
+  const bool is_switched = answered == kSwitchingProtocols && taken->connection->is_open();
+  if (end.status.ok() && is_switched) stream = make_stream(std::move(taken->connection));
   return end;
 }
 

@@ -68,6 +68,12 @@ class ScriptedTransport final : public Transport {
     }
     return {{Code::kCancelled, "stopped"}, true};
   }
+  /// As exchange(): no answer of the script is 101.
+  [[nodiscard]] Exchanged upgrade(const Request& request, const ExchangeLimits& limits,
+                                  const std::stop_token& stop, const Receive& receive,
+                                  std::unique_ptr<io::ByteStream>& /*stream*/) override {
+    return exchange(request, limits, stop, receive);
+  }
 
  private:
   const std::shared_ptr<Script> script_;  ///< Shared with the test.

@@ -1,5 +1,6 @@
 // Transport: how one HTTP request reaches an API server and how its answer comes back, piece by
-// piece. The client stands on this alone, so tests give it scripted answers.
+// piece, and how a connection is taken over for another protocol. The client stands on this alone,
+// so tests give it scripted answers.
 //
 //   Exchanged end = transport.exchange({.method = "GET", .target = "/api/v1/pods"}, limits, stop,
 //                                      [&](const Head& head, std::string_view piece) {
@@ -11,12 +12,14 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <string_view>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "io/byte_stream.h"
 
 namespace corro::kube {
 
@@ -28,7 +31,10 @@ struct Request {
   std::string target;             ///< Path and query, encoded: "/api/v1/pods?limit=500".
   std::string body = {};          ///< May be empty.
   std::string content_type = {};  ///< Of the body.
+  Headers headers = {};           ///< Count before those that the transport writes.
 };
+
+inline constexpr int kSwitchingProtocols = 101;
 
 struct Head {
   int status = 0;  ///< 100 to 599, as the server wrote it.
@@ -65,6 +71,15 @@ class Transport {
   /// one side's certificate is refused or there is no credential; DATA_LOSS for what is no HTTP.
   [[nodiscard]] virtual Exchanged exchange(const Request& request, const ExchangeLimits& limits,
                                            const std::stop_token& stop, const Receive& receive) = 0;
+
+  /// Does what exchange() does with a request that asks for another protocol, over a connection of
+  /// its own: servers end one after they refused. If the answer is 101
+  /// Switching Protocols, `stream` is the connection: its first bytes are those behind the answer's
+  /// head, and the limits and the stop end nothing any more. It must not outlive the transport. Its
+  /// write() may receive by the way: its descriptor tells all that comes after the last read().
+  [[nodiscard]] virtual Exchanged upgrade(const Request& request, const ExchangeLimits& limits,
+                                          const std::stop_token& stop, const Receive& receive,
+                                          std::unique_ptr<io::ByteStream>& stream) = 0;
 };
 
 }  // namespace corro::kube
