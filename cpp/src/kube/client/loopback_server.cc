@@ -109,6 +109,22 @@ PemPair make_certificate(const std::string& common_name, const std::string& alte
   return {text_of_bio(first.get()), text_of_bio(second.get())};
 }
 
+std::string LoopbackPeer::read(size_t bytes) {
+  while (rest_.size() < bytes) {
+    std::string block(size_t{64} << 10U, '\0');
+    const int got = SSL_read(ssl_, block.data(), static_cast<int>(block.size()));
+    if (got <= 0) break;
+    rest_.append(block, 0, static_cast<size_t>(got));
+  }
+  std::string taken = rest_.substr(0, bytes);
+  rest_.erase(0, taken.size());
+  return taken;
+}
+
+void LoopbackPeer::write(const std::string& bytes) {
+  SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size()));
+}
+
 LoopbackServer::LoopbackServer(const PemPair& identity, Reply reply,
                                const std::string& client_authority)
     : context_(SSL_CTX_new(TLS_server_method())), reply_(std::move(reply)) {
@@ -169,6 +185,10 @@ void LoopbackServer::answer(ssl_st* ssl, int number) {
     requests_.notify_all();
     if (!reply.text.empty()) {
       SSL_write(ssl, reply.text.data(), static_cast<int>(reply.text.size()));
+    }
+    if (reply.talk) {
+      LoopbackPeer peer(ssl, std::move(rest));
+      return reply.talk(peer);
     }
     if (reply.hangs) (void)wait_for_stop(stop_, std::chrono::hours(1));
     if (reply.hangs || reply.closes) return;

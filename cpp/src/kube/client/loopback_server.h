@@ -32,10 +32,25 @@ struct LoopbackRequest {
   std::string server_name;  ///< SNI, or "".
   int connection = 0;       ///< Number of the connection, from 0.
 };
+/// A client's connection as bytes, for a protocol other than HTTP.
+class LoopbackPeer {
+ public:
+  /// `rest` came before, behind the request.
+  LoopbackPeer(ssl_st* ssl, std::string rest) : ssl_(ssl), rest_(std::move(rest)) {}
+  /// Blocks until so many bytes are there, and takes them; fewer at the end.
+  [[nodiscard]] std::string read(size_t bytes);
+  void write(const std::string& bytes);
+
+ private:
+  ssl_st* ssl_;
+  std::string rest_;
+};
 struct LoopbackReply {
   std::string text;     ///< Bytes to be sent as they are.
   bool hangs = false;   ///< Then nothing more until the server ends.
   bool closes = false;  ///< Then the connection is cut, without TLS's own end.
+  /// Then the connection is this function's, and is cut when it returns.
+  std::function<void(LoopbackPeer&)> talk = {};
 };
 
 /// Every connection has a thread. `reply` runs on those.
