@@ -18,7 +18,7 @@
 //   failure   the last attempt's, if it is not to be made again or the deadline is too close
 //
 // list() makes a call for each page. stream() makes one attempt, and its caller decides what is
-// next (watch.h). upgrade() makes one, and another one with fresh credentials after a
+// next (watch.h, pod_log.h). upgrade() makes one, and another one with fresh credentials after a
 // 401 (websocket.h).
 #pragma once
 
