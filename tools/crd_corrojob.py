@@ -70,8 +70,8 @@ def _name_fits() -> Schema:
 
 DESCRIPTIONS = {
     "worker": "The pods that run the ranks.",
-    "target": "Worker pods wanted. May change: the ranks start again with the new size, those of an elastic job go on.",
-    "min": "Fewest worker pods that train. If it is set, the job is elastic: workers come and go while its ranks run.",
+    "target": "Worker pods wanted. May change: ranks start again, unless the job is elastic.",
+    "min": "Makes the job elastic: it goes on with so few worker pods while others come and go.",
     "max": "Most worker pods; the target if unset.",
     "slots": "Ranks of each worker pod.",
     "template": "The pod; restartPolicy Never. Container 0 runs under corro's agent.",

@@ -83,6 +83,21 @@ def test_scale_adds_and_takes_pods_and_touches_no_other(space: Space) -> None:
     assert "at least worker.target" in said
 
 
+def test_an_autoscaler_sets_the_target(space: Space) -> None:
+    job = start(space)
+    before = uids(job)
+    target = {"apiVersion": "training.corro.dev/v1", "kind": "CorroJob", "name": "a"}
+    autoscaler = {
+        "metadata": {"name": "a"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 3, "maxReplicas": 4},
+    }
+    space.api.post(
+        f"/apis/autoscaling/v2/namespaces/{space.name}/horizontalpodautoscalers", autoscaler
+    )
+    job.wait_for_running(job.workers(0, 0, 0))
+    assert uids(job).items() >= before.items()
+
+
 def test_a_lost_worker_and_a_lost_head_are_replaced_alone(space: Space) -> None:
     job = start(space)
     before = uids(job)

@@ -83,6 +83,10 @@ TEST(ElasticJob, AWorkerThatLeftWellIsReplacedWhileTheJobRuns) {
   ClusterModel cluster(sample_elastic_job(2), 1);
   ASSERT_TRUE(cluster.settle());
   cluster.end_well("mnist-worker-0-g0");
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_THAT(names_made(cluster), Not(Contains("Pod/mnist-worker-0-g1")))
+      << "the job may be about to end";
   ASSERT_TRUE(cluster.settle());
   EXPECT_THAT(cluster.live_pods(), Contains("mnist-worker-0-g1"));
   EXPECT_EQ(cluster.state(), "Running");
@@ -112,6 +116,14 @@ TEST(ElasticJob, RunsWithWhatItGotAndSaysWhatIsMissingAndWhy) {
   ASSERT_TRUE(cluster.settle());
   EXPECT_EQ(cluster.state(), "Running");
   EXPECT_THAT(message_of(cluster, "Running"), HasSubstr("2 of 3 workers run"));
+}
+
+TEST(ElasticJob, KueueAdmitsItsPodsOneByOne) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"queue": "team-a"})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  const Json& metadata = (*cluster.get("Pod", "mnist-worker-0-g0"))["metadata"];
+  EXPECT_EQ(metadata["labels"]["kueue.x-k8s.io/queue-name"], "team-a");
+  EXPECT_FALSE(metadata["labels"].contains("kueue.x-k8s.io/pod-group-name"));
 }
 
 TEST(ElasticJob, HasSucceededWhenItsHeadHas) {

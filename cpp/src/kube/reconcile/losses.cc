@@ -1,6 +1,7 @@
 #include "kube/reconcile/losses.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,9 @@
 
 namespace corro::kube {
 namespace {
+
+/// The workers of an elastic job that ends leave it, too, before its head has ended.
+constexpr std::chrono::seconds kMayBeLast{5};
 
 bool ran_long(const JobView& view) {
   const auto since = view.status.transition_of("Running");
@@ -45,15 +49,20 @@ std::optional<Loss> look_at(JobView& view, Member member, int index) {
   const PodView* pod = view.find(member, index, state.generation);
   if (pod == nullptr) return loss_of_vanished(view, member, index, state);
   state.seen = true;
-  state.not_before.reset();
+  const std::optional<KubeTime> left = std::exchange(state.not_before, std::nullopt);
   const bool is_elastic = view.spec.is_elastic();
   // A worker that is done stays done, even if what is left of its pod is evicted.
   const bool has_done = member == Member::kWorker && pod->phase == PodPhase::kSucceeded;
   if (has_done && !is_elastic) state.done = true;
+  if (has_done && is_elastic) state.not_before = left.value_or(view.now + kMayBeLast);
   view.set_state(member, index, state);
   if (state.done) return {};
   if (pod->is_lost()) return loss_of_pod(view, *pod);
   if (pod->phase != PodPhase::kSucceeded || (member != Member::kHead && !is_elastic)) return {};
+  if (state.not_before && view.now < *state.not_before) {
+    view.look_again(*state.not_before);
+    return {};
+  }
   Loss loss = loss_of_pod(view, *pod);
   loss.cause = Cause::kLostPod;
   loss.why = member == Member::kHead ? "ended before the job" : "has left the job";
