@@ -24,10 +24,10 @@ BUILT = [
 SILENCE_S = 6
 # These call the store alone, and no etcd beside it.
 OF_CALLS = (
-    "*TheFirstOneLeadsAndIsNamed/*",
-    "*EverybodyReadsWhatTheLeaderWroteLast/*",
-    "*ARecordHasALimit/*",
-    "*AfterAResignationTheNextOneLeadsAtOnce/*",
+    "Etcd/RecordStoreSuite.TheFirstOneLeadsAndIsNamed/*",
+    "Etcd/RecordStoreSuite.EverybodyReadsWhatTheLeaderWroteLast/*",
+    "Etcd/RecordStoreSuite.ARecordHasALimit/*",
+    "Etcd/RecordStoreSuite.AfterAResignationTheNextOneLeadsAtOnce/*",
 )
 
 pytestmark = [pytest.mark.faults, pytest.mark.beside]
@@ -117,7 +117,11 @@ def test_lead_and_record_outlive_a_killed_etcd(program: Path, etcd: Etcd) -> Non
 def test_an_endpoint_that_is_silent_costs_a_share_of_the_time(program: Path, etcd: Etcd) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # Connects, and never answers.
         endpoints = f"127.0.0.1:{silent.getsockname()[1]},{etcd.address}"
-        check(start(program, endpoints, "*EverybodyReadsWhatTheLeaderWroteLast/*"))
+        check(
+            start(
+                program, endpoints, "Etcd/RecordStoreSuite.EverybodyReadsWhatTheLeaderWroteLast/*"
+            )
+        )
     # Nobody listens there any more.
     check(start(program, endpoints, ":".join(OF_CALLS)))
 
