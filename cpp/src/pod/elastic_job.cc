@@ -14,11 +14,10 @@
 #include "coordinator/dialling_agent.h"
 #include "diagnosis/exit_status.h"
 #include "io/files.h"
-#include "io/socket.h"
 #include "launch/command.h"
 #include "pod/child.h"
 #include "pod/head_keys.h"
-#include "secure/token.h"
+#include "pod/head_link.h"
 
 namespace corro::pod {
 namespace {
@@ -122,14 +121,10 @@ Result<agent::Commander::Dialling> dialling_of(const PodAgentOptions& options) {
     return Status(Code::kInvalidArgument,
                   "the worker's first container has no command: ranks of an elastic job need one");
   }
-  if (settings.head.empty())
-    return Status(Code::kInvalidArgument, "CORRO_HEAD is not set; corro's operator sets it");
-  CORRO_ASSIGN(const io::SocketAddress head, io::SocketAddress::parse(settings.head));
-  CORRO_ASSIGN(const secure::Key key, read_own_key(settings));
-  CORRO_ASSIGN(const secure::Tls tls, secure::Tls::client(settings.identity, key));
+  CORRO_ASSIGN(const WayToHead way, way_to_head(settings));
   return agent::Commander::Dialling{
       .addresses = {settings.head},
-      .dial = [=](size_t) { return coordinator::dial_coordinator(head, tls); },
+      .dial = [way](size_t) { return coordinator::dial_coordinator(way.address, way.tls); },
       .note = [](const std::string& line) { fmt::print(stderr, "corro agent: {}\n", line); },
       .host = settings.identity.member,
       .slots = settings.slots,
@@ -140,13 +135,10 @@ Result<agent::Commander::Dialling> dialling_of(const PodAgentOptions& options) {
 }  // namespace
 
 int run_elastic_head(const HeadOptions& options) {
-  if (options.settings.identity.member != secure::kHeadMember)
-    return fail("head", {Code::kInvalidArgument, "CORRO_MEMBER is not head"});
   if (options.settings.store.empty())
     return fail("head", {Code::kInvalidArgument,
                          "CORRO_STORE is not set; corro's operator sets it in an elastic job"});
-  // What is wrong with the token is said now, and not to whoever dials first.
-  const auto key = secure::read_token(options.settings.token);
+  const auto key = read_head_key(options.settings);
   if (!key.ok()) return fail("head", key.status());
   sigset_t heard;
   sigset_t before;

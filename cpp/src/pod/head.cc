@@ -24,7 +24,6 @@
 #include "pod/ranks.h"
 #include "pod/switchboard.h"
 #include "secure/tls_stream.h"
-#include "secure/token.h"
 
 namespace corro::pod {
 namespace {
@@ -321,10 +320,7 @@ int run_head(const HeadOptions& options) {
     fmt::print(stderr, "corro head: {}\n", status.message());
     return diagnosis::kUsageExit;
   };
-  if (options.settings.identity.member != secure::kHeadMember)
-    return fail({Code::kInvalidArgument, "CORRO_MEMBER is not head"});
-  // What is wrong with the token is said now, and not to whoever dials first.
-  const auto key = secure::read_token(options.settings.token);
+  const auto key = read_head_key(options.settings);
   if (!key.ok()) return fail(key.status());
   const auto address = io::SocketAddress::parse(options.listen);
   if (!address.ok()) return fail(address.status());

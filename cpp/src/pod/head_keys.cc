@@ -6,6 +6,12 @@
 
 namespace corro::pod {
 
+Result<secure::Key> read_head_key(const PodSettings& settings) {
+  if (settings.identity.member != secure::kHeadMember)
+    return Status(Code::kInvalidArgument, "CORRO_MEMBER is not head");
+  return secure::read_token(settings.token);
+}
+
 secure::Tls::FindKey keys_of_members(const PodSettings& settings) {
   return [&settings](const secure::PodIdentity& who) -> Result<secure::Key> {
     if (who.job_uid != settings.identity.job_uid)

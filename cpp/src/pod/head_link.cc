@@ -12,15 +12,20 @@ constexpr Duration kPatience = std::chrono::seconds(5);  ///< For connection and
 
 }  // namespace
 
-Result<HeadLink::Options> HeadLink::options_of(const PodSettings& settings,
-                                               agent::MessageBody first) {
+Result<WayToHead> way_to_head(const PodSettings& settings) {
   if (settings.head.empty())
     return Status(Code::kInvalidArgument, "CORRO_HEAD is not set; corro's operator sets it");
   CORRO_ASSIGN(const io::SocketAddress head, io::SocketAddress::parse(settings.head));
   CORRO_ASSIGN(const secure::Key key, read_own_key(settings));
   CORRO_ASSIGN(secure::Tls tls, secure::Tls::client(settings.identity, key));
-  return Options{.head = head,
-                 .tls = std::move(tls),
+  return WayToHead{.address = head, .tls = std::move(tls)};
+}
+
+Result<HeadLink::Options> HeadLink::options_of(const PodSettings& settings,
+                                               agent::MessageBody first) {
+  CORRO_ASSIGN(WayToHead way, way_to_head(settings));
+  return Options{.head = way.address,
+                 .tls = std::move(way.tls),
                  .job = wire::digest_of(settings.identity.job_uid),
                  .first = std::move(first)};
 }

@@ -22,6 +22,14 @@ namespace corro::pod {
 /// Between two LOOKs, by which each side knows of the other.
 inline constexpr Duration kLookPause = std::chrono::seconds(1);
 
+/// Where the head is, and how this pod proves itself to it.
+struct WayToHead {
+  io::SocketAddress address;
+  secure::Tls tls;
+};
+/// The failure says which variable or file is wrong. Blocks on the file.
+[[nodiscard]] Result<WayToHead> way_to_head(const PodSettings& settings);
+
 /// Loop-confined; moves no more once it has dialled. `loop` outlives it.
 class HeadLink {
  public:
