@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import corro
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Says at once what has failed: a rank that others wait for is ended before its summary."""
+    report = yield
+    screen: Any = item.config.pluginmanager.get_plugin("terminalreporter")
+    if report.failed:
+        screen.write_line(f"\n{report.nodeid}, {report.when}: {report.longreprtext}")
+    return report
 
 
 @pytest.fixture(scope="session")

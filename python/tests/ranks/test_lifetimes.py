@@ -6,6 +6,7 @@ Ranks collect garbage at different times, so each of them frees by itself.
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -45,6 +46,14 @@ def held() -> dict[str, int]:
     gc.collect()
     engine = _context.current().engine
     return {name: engine.counter(name) for name in ("groups", "plans")}
+
+
+def check_that_no_more_is_held(before: dict[str, int]) -> None:
+    """Waits for other threads, which may be the last to drop what they share with this one."""
+    end = time.monotonic() + 10
+    while any(count > before[name] for name, count in held().items()):
+        assert time.monotonic() < end, f"held before: {before}, and now: {held()}"
+        time.sleep(0.01)
 
 
 class Halves:
@@ -183,9 +192,8 @@ def test_a_model_is_freed(use: Callable[..., None], options: dict[str, Any]) -> 
     before = held()
     for _ in range(2):
         refs = dropped()
-    after = held()
+    check_that_no_more_is_held(before)
     assert [ref() for ref in refs] == [None] * len(refs)
-    assert after == before
 
 
 def test_the_arena_gets_a_models_buckets_back() -> None:
@@ -239,7 +247,7 @@ def test_groups_are_freed() -> None:
     handle.wait()
     freed = weakref.ref(group) if hasattr(type(group), "__weakref__") else None
     del group, handle
-    assert held() == before
+    check_that_no_more_is_held(before)
     assert freed is None or freed() is None
 
 
@@ -250,4 +258,4 @@ def test_torchs_groups_are_freed() -> None:
     dist.barrier()
     dist.destroy_process_group(group)
     del group
-    assert held() == before
+    check_that_no_more_is_held(before)
