@@ -9,6 +9,7 @@ The story: two threads follow services and endpoint slices and leave what they s
 change is handed to the event loop, which compares what is served with what should be. A service
 with a pod that is ready has its address on the loopback interface, and a listening socket; each
 connection is joined to one of the pods. A service without such a pod refuses, as with kube-proxy.
+The API server's own address leads to it always; its slice could not have an address of loopback.
 TCP alone. What is established stays when the pods behind a service change.
 """
 
@@ -23,6 +24,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from api import Api, follow
 
@@ -30,6 +32,7 @@ Object = dict[str, Any]
 Address = tuple[str, int]
 SERVICE_LABEL = "kubernetes.io/service-name"
 BLOCK = 1 << 16
+API_SERVICE = ("10.96.0.1", 443)  # The first one of the range that up.sh gives.
 
 
 def key_of(object_: Object) -> str:
@@ -97,11 +100,13 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 class Routes:
     """All addresses of services."""
 
-    def __init__(self) -> None:
+    def __init__(self, api_server: Address) -> None:
+        self._api_server = api_server
         self._services: dict[str, Object] = {}
         self._slices: dict[str, Object] = {}
         self._routes: dict[Address, Route] = {}
         self._changed = asyncio.Event()
+        self._changed.set()
 
     def on_service(self, kind: str, service: Object) -> None:
         self._note(self._services, kind, service)
@@ -120,7 +125,8 @@ class Routes:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            await self._align(wanted(self._services, self._slices))
+            routes = wanted(self._services, self._slices)
+            await self._align(routes | {API_SERVICE: [self._api_server]})
 
     async def _align(self, routes: dict[Address, list[Address]]) -> None:
         for address in set(self._routes) - set(routes):
@@ -138,7 +144,10 @@ class Routes:
 
 async def main() -> None:
     loop = asyncio.get_running_loop()
-    routes = Routes()
+    server = urlsplit((Path(sys.argv[1]) / "server").read_text().strip())
+    assert server.hostname is not None
+    assert server.port is not None
+    routes = Routes((server.hostname, server.port))
 
     def follow_in_thread(path: str, on_event: Callable[[str, Object], None], **query: str) -> None:
         def hand_over(kind: str, object_: Object) -> None:
