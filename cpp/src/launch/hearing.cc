@@ -71,7 +71,8 @@ void Hearing::on_survey(AgentLink& link) {
 
 void Hearing::greet(AgentLink& link, const agent::Hello& hello) {
   const bool fits = hello.version == agent::kMessagesVersion && hello.corro == job_.version;
-  if (!job_.awaits(link)) job_.plan.resumed ? job_.meeting.welcome(link) : job_.meeting.greet(link);
+  if (!job_.awaits(link))
+    job_.plan.resumed ? job_.meeting.greet_again(link) : job_.meeting.greet(link);
   job_.course.hear_host(link.host, {{}, hello}, monotonic_now());
   if (job_.awaits(link) && fits) job_.hosts->greet(link);
   if (fits) return;

@@ -27,9 +27,14 @@ void Meeting::greet(const AgentLink& link) {
 }
 
 void Meeting::welcome(const AgentLink& link) {
+  lacking_.erase(link.host);  // Of an earlier agent.
+  synced_.erase(link.host);
   if (link.own || (!tree_ && !reader_)) return survey(link);
-  if (tree_) announce(link);
+  if (tree_) return announce(link);
+  want_tree_.insert(link.host);
 }
+
+void Meeting::greet_again(const AgentLink& link) { survey(link); }
 
 void Meeting::announce(const AgentLink& link) {
   for (agent::Sync& part : tree_->announce()) agents_.tell(link.host, std::move(part));
@@ -99,7 +104,7 @@ Status Meeting::advance() {
     tree_.emplace(reader_->take());
     reader_.reset();
     for (const AgentLink& link : agents_.links())
-      if (link.greeted && !link.own) announce(link);
+      if (want_tree_.contains(link.host)) announce(link);
   }
   const auto answered = [this](const AgentLink& link) { return has_answered(link); };
   if (done() || !std::ranges::all_of(agents_.links(), answered)) return {};

@@ -42,6 +42,8 @@ class Meeting {
   void greet(const AgentLink& link);
   /// The same of one that comes when this is done.
   void welcome(const AgentLink& link);
+  /// The same of one whose ranks run, and may have changed what --sync has brought.
+  void greet_again(const AgentLink& link);
   /// What the agent has said of its host: fails where ranks could not run.
   [[nodiscard]] Status take_survey(AgentLink& link);
   /// What an agent says of its host. Fails where a file of --sync cannot be read any more.
@@ -71,8 +73,9 @@ class Meeting {
   LaunchPlan& plan_;
   Agents& agents_;
   State state_;
-  std::optional<SyncReader> reader_;          ///< Until the folder of --sync is read...
-  std::optional<SyncTree> tree_;              ///< ...and from then on.
+  std::optional<SyncReader> reader_;          ///< Until the folder of --sync is read.
+  std::set<size_t> want_tree_;                ///< Hosts that were there before.
+  std::optional<SyncTree> tree_;              ///< Once it is.
   std::map<size_t, agent::Lacking> lacking_;  ///< By host.
   std::optional<size_t> unfit_;
   std::set<size_t> synced_;  ///< Hosts that lack nothing.

@@ -16,16 +16,16 @@ constexpr Duration kLongSync = std::chrono::seconds(1);  ///< So long people wai
 }  // namespace
 
 void Opening::meet(Time now) {
-  if (!meets()) return;
   if (!job_.plan.sync.empty() && (job_.agents.any_remote() || job_.plan.hosts_come())) {
     // The shells start meanwhile.
     job_.meeting.bring(SyncReader(job_.plan.sync, job_.plan.job.error_dir));
   }
+  if (!meets()) return;
   deadline_ = now + kHelloPatience;
 }
 
 Status Opening::advance() {
-  if (meets()) return advance_meeting();
+  if (meets() || job_.meeting.busy()) return advance_meeting();
   if (!sends_) return hand_over_piece();
   CORRO_TRY(check());
   sends_ = !job_.agents.flush();

@@ -35,7 +35,7 @@ class Opening {
   void meet(Time now);
   [[nodiscard]] bool ready() const { return ready_; }
   /// advance() has something to do only after a turn of the loop.
-  [[nodiscard]] bool waits() const { return meets() || sends_; }
+  [[nodiscard]] bool waits() const { return meets() || job_.meeting.busy() || sends_; }
   /// Takes the next step. Blocks for the caller, which sends without waiting for anything. Fails
   /// where a host cannot take part, with DEADLINE_EXCEEDED for one that does not answer, with
   /// CANCELLED if the user has ended the job, and with ABORTED if the lead is lost.
