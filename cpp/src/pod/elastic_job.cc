@@ -44,6 +44,7 @@ coordinator::CoordinatorOptions options_of(const HeadOptions& options) {
   run.least = settings.least_workers * settings.slots;
   run.most = settings.most_workers * settings.slots;
   run.log_dir = log_dir_of(settings);
+  if (options.has_folder) run.sync = settings.sync;
   return {.store = settings.store,
           .listen = options.listen,
           .run = std::move(run),
@@ -52,13 +53,15 @@ coordinator::CoordinatorOptions options_of(const HeadOptions& options) {
           .round = settings.round};
 }
 
-/// Of the ranks' hosts nothing is to be seen here.
-launch::PlanInputs plan_inputs(const coordinator::CoordinatorOptions& options) {
+/// Of the ranks' hosts nothing is to be seen here. They are started in the folder that was brought,
+/// if there is one; else where their agents are.
+launch::PlanInputs plan_inputs(const coordinator::CoordinatorOptions& options,
+                               const std::string& folder) {
   const auto no = [](const std::string&) { return false; };
   return {.environment = {},
           .machine = agent::read_machine({}),
-          .files = {.directory = "",
-                    .exists = no,
+          .files = {.directory = folder,
+                    .exists = [folder](const std::string& path) { return path == folder + "/."; },
                     .executable = no,
                     .same = [](const std::string&, const std::string&) { return false; }},
           .own_directory = options.own_directory,
@@ -75,7 +78,8 @@ int lead(const HeadOptions& options, const secure::Key& key) {
   const coordinator::Trust trust{.find_key = keys_of_members(options.settings), .secret = key};
   int status = coordinator::kStartAnew;
   while (status == coordinator::kStartAnew)
-    status = coordinator::run_coordinator(how, plan_inputs(how), trust, read_variables());
+    status = coordinator::run_coordinator(how, plan_inputs(how, options.settings.sync), trust,
+                                          read_variables());
   return status;
 }
 

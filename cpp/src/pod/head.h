@@ -20,6 +20,7 @@ struct HeadOptions {
   std::string listen;   ///< "0.0.0.0:7077"; port 0 takes a free one.
   std::string program;  ///< The path of this one.
   std::string version;
+  bool has_folder = false;  ///< settings.sync is here (folder.h).
 };
 
 /// Serves until a signal asks for the end; returns 128 + signal, or 2 if it cannot begin. Says

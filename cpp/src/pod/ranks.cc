@@ -51,14 +51,16 @@ int run_ranks(const std::vector<std::string>& arguments, const std::string& prog
   const std::string id = wire::random_hex(kJobIdBytes);
   // The head may write there: the operator mounts it.
   const std::string folder = value_of(read_variables(), "TMPDIR", "/tmp");
+  const std::string sync = value_of(read_variables(), "CORRO_SYNC");
   launch::RunOptions options;
   options.command.assign(arguments.begin() + kFixed, arguments.end());
   options.hosts = arguments[1];
   options.rsh = program + " rsh";
+  options.sync = sync;
   options.log_dir = fmt::format("{}/corro-{}", folder, id);
   const launch::PlanInputs inputs{.environment = {},
                                   .machine = agent::read_machine({}),
-                                  .files = files_of_pods(arguments[3]),
+                                  .files = files_of_pods(sync.empty() ? arguments[3] : sync),
                                   .own_directory = corro.substr(0, corro.rfind('/')),
                                   .read_hostfile = launch::read_hostfile,
                                   .job_id = id,

@@ -72,6 +72,7 @@ Result<PodSettings> read_settings(const Variables& environment) {
   CORRO_TRY(read_limits(environment, settings));
   settings.store = value_of(environment, "CORRO_STORE");
   settings.round = value_of(environment, "CORRO_ROUND");
+  settings.sync = value_of(environment, "CORRO_SYNC");
   settings.token = value_of(environment, "CORRO_TOKEN", std::string(secure::kTokenFolder));
   settings.termination_log = value_of(environment, "CORRO_TERMINATION_LOG", "/dev/termination-log");
   if (settings.is_launcher())

@@ -30,6 +30,7 @@ struct PodSettings {
   int most_workers = 0;     ///< CORRO_MAX_WORKERS of it; 0: the job is not elastic.
   std::string store;        ///< CORRO_STORE: of the job's record, in the head of an elastic job.
   std::string round;        ///< CORRO_ROUND: of the job, in which all its ranks have begun anew.
+  std::string sync;         ///< CORRO_SYNC: the folder that `corro run --sync` brings; "": none.
   std::string token;        ///< CORRO_TOKEN: folder of the key; secure::kTokenFolder.
   std::string termination_log;  ///< CORRO_TERMINATION_LOG: /dev/termination-log.
   std::string hostfile;         ///< CORRO_HOSTFILE: /etc/mpi/hostfile, in a launcher; "" in others.

@@ -9,6 +9,7 @@
 #include "app/operator/operator_command.h"
 #include "diagnosis/exit_status.h"
 #include "pod/elastic_job.h"
+#include "pod/folder.h"
 #include "pod/head.h"
 #include "pod/install.h"
 #include "pod/pod_agent.h"
@@ -23,6 +24,7 @@ using Words = std::vector<std::string>;
 constexpr const char* kUsage =
     "usage: corro operator [OPTIONS]             runs the jobs of a cluster; see --help\n"
     "       corro head --listen ADDRESS:PORT     the head of a job\n"
+    "       corro receive                        takes the folder of a job, in its head\n"
     "       corro agent --pod [-- COMMAND...]    the agent of a pod\n"
     "       corro agent                          the agent of a remote shell\n"
     "       corro rsh [OPTIONS] HOST COMMAND...  a command on another host of the job; also as "
@@ -40,8 +42,14 @@ int head(const Words& words) {
   if (!is_right) return refuse("corro head: give --listen ADDRESS:PORT");
   const auto settings = pod::read_settings(read_variables());
   if (!settings.ok()) return refuse("corro head: " + settings.status().message());
-  const pod::HeadOptions options{
+  pod::HeadOptions options{
       .settings = *settings, .listen = words[1], .program = own_path(), .version = CORRO_VERSION};
+  if (!settings->sync.empty()) {
+    int signal = 0;
+    const auto is_there = pod::wait_for_folder(*settings, signal);
+    if (!is_there.ok()) return diagnosis::kSignalExit + signal;
+    options.has_folder = *is_there;
+  }
   return settings->is_elastic() ? pod::run_elastic_head(options) : pod::run_head(options);
 }
 
@@ -55,6 +63,13 @@ int agent(const Words& words) {
       .settings = *settings, .command = {}, .program = own_path(), .version = CORRO_VERSION};
   if (words.size() > 2) options.command.assign(words.begin() + 2, words.end());
   return settings->is_elastic() ? pod::run_elastic_agent(options) : pod::run_pod_agent(options);
+}
+
+int receive(const Words& words) {
+  if (!words.empty()) return refuse("corro receive: takes no arguments");
+  const auto settings = pod::read_settings(read_variables());
+  if (!settings.ok()) return refuse("corro receive: " + settings.status().message());
+  return pod::receive_folder(*settings);
 }
 
 int remote_shell(const Words& words) {
@@ -82,6 +97,7 @@ int run_pod_program(const std::string& name, Words words) {
   if (!words.empty()) words.erase(words.begin());
   if (command == "head") return head(words);
   if (command == "agent") return agent(words);
+  if (command == "receive") return receive(words);
   if (command == "rsh") return remote_shell(words);
   if (command == "install") return install(words);
   if (command == "ranks") return pod::run_ranks(words, own_path(), CORRO_VERSION);
