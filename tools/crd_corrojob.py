@@ -79,6 +79,7 @@ DESCRIPTIONS = {
     "coordinator": "Reserved.",
     "data": "Volumes with training data, mounted in every worker.",
     "checkpoint": "The volume of the script's own checkpoints, mounted in every worker.",
+    "sync": "The folder that `corro run --sync` brings to the pods before ranks start in it.",
     "name": "The volume's name; data-<i> if unset.",
     "claim": "The PersistentVolumeClaim's name.",
     "mountPath": "The absolute path of the mount.",
@@ -114,6 +115,7 @@ def _spec() -> Schema:
         "coordinator": {"type": "object"} | OPEN,
         "data": _data(),
         "checkpoint": _checkpoint(),
+        "sync": string(longest=255, pattern="^/workspace/[^/:]+$"),
         "priorityClass": string(shortest=1, longest=253, pattern=SUBDOMAIN),
         "queue": string(longest=63, pattern=LABEL_VALUE),
         "gang": one_of(*GANGS, default="Auto"),
@@ -126,7 +128,7 @@ def _spec() -> Schema:
     rules = [
         rule(f"!has(self.{name})", "is reserved", f".{name}") for name in ("server", "coordinator")
     ]
-    rules += [_fixed(name) for name in ("data", "checkpoint", "gang", "managedBy")]
+    rules += [_fixed(name) for name in ("data", "checkpoint", "sync", "gang", "managedBy")]
     rules += [_fixed_unless_suspended(name) for name in ("priorityClass", "queue")]
     rules.append(_fixed_unless_suspended("template", "worker."))
     return struct(_explain(properties), "worker", rules=rules)

@@ -75,6 +75,17 @@ void check_claims(FieldReader& fields, ReadJob& job) {
   }
 }
 
+/// Pods have a volume at its parent: there the agents, whoever they run as, can make it.
+void read_sync(FieldReader& fields, JobSpec& spec) {
+  constexpr std::string_view kParent = "/workspace/";
+  spec.sync = fields.text("sync", "", 255);
+  if (spec.sync.empty()) return;
+  const std::string name =
+      spec.sync.starts_with(kParent) ? spec.sync.substr(kParent.size()) : std::string();
+  if (name.empty() || name == "." || name == ".." || name.find_first_of("/:") != std::string::npos)
+    fields.fail("sync", "must be /workspace/NAME");
+}
+
 void read_rule(FieldReader rules, Cause cause, RestartRule fallback, ReadJob& job) {
   FieldReader fields = rules.object(name_of(cause));
   RestartRule& rule = job.spec.restart[static_cast<size_t>(cause)];
@@ -112,6 +123,7 @@ void read_corro_job(FieldReader fields, ReadJob& job) {
     spec.claims.push_back(std::move(mount));
   }
   check_claims(fields, job);
+  read_sync(fields, spec);
   spec.priority_class = fields.text("priorityClass", "", 253);
   spec.queue = fields.text("queue", "", 63);
   constexpr std::array kGangs = {Gang::kAuto, Gang::kOff, Gang::kNative, Gang::kVolcano,

@@ -102,6 +102,7 @@ struct JobSpec {
   bool suspend = false;
 
   std::vector<ClaimMount> claims;
+  std::string sync;  ///< The folder that `corro run --sync` brings, "/workspace/NAME"; "": none.
   std::string priority_class;
   std::string queue;
   Gang gang = Gang::kOff;

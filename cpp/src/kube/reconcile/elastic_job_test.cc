@@ -52,6 +52,21 @@ TEST(ElasticJob, HeadAndWorkersKnowHowManyThereMayBeAndTheHeadHasRightsOfItsOwn)
       EXPECT_TRUE(object.get<std::string>().starts_with(kRights)) << rule;
 }
 
+TEST(ElasticJob, AFolderHasAVolumeInHeadAndWorkersAndTheHeadKnowsWhich) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"sync": "/workspace/project"})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  const Json mount = {
+      {"name", "corro-workspace"}, {"mountPath", "/workspace"}, {"readOnly", false}};
+  for (const char* pod : {"mnist-head", "mnist-worker-0-g0"}) {
+    const Json& spec = (*cluster.get("Pod", pod))["spec"];
+    EXPECT_THAT(spec["containers"][0]["volumeMounts"], Contains(mount)) << pod;
+    const Json volume = {{"name", "corro-workspace"}, {"emptyDir", Json::object()}};
+    EXPECT_THAT(spec["volumes"], Contains(volume)) << pod;
+  }
+  EXPECT_EQ(variables_in(cluster, "mnist-head")["CORRO_SYNC"], "/workspace/project");
+  EXPECT_FALSE(variables_in(cluster, "mnist-worker-0-g0").contains("CORRO_SYNC"));
+}
+
 TEST(ElasticJob, AHeadHasTheKeysOfAllWorkersThatMayCome) {
   ClusterModel cluster(with(sample_elastic_job(2), R"({"worker": {"max": 600}})"), 1);
   ASSERT_TRUE(cluster.settle());

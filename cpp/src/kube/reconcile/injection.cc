@@ -22,6 +22,10 @@ constexpr int kNobody = 65532;
 constexpr const char* kRunPath = "/tmp";
 constexpr const char* kRunVolume = "corro-run";
 
+/// The folder in which that of `corro run --sync` is.
+constexpr const char* kWorkPath = "/workspace";
+constexpr const char* kWorkVolume = "corro-workspace";
+
 /// What Pod Security *restricted* asks of a container.
 Json restricted_context() {
   return Json::object({{"allowPrivilegeEscalation", false},
@@ -99,6 +103,17 @@ Json agent_command(const Json& child) {
   return command;
 }
 
+void add_empty_volume(Json& pod_spec, const char* name) {
+  append(pod_spec, "volumes", Json::object({{"name", name}, {"emptyDir", Json::object()}}));
+}
+
+/// Container 0 is the one that gets the folder, or has it.
+void add_workspace(const JobSpec& spec, Json& pod_spec) {
+  if (spec.sync.empty()) return;
+  add_empty_volume(pod_spec, kWorkVolume);
+  append(pod_spec["containers"][0], "volumeMounts", mount(kWorkVolume, kWorkPath, false));
+}
+
 Json list_in(const Json& object, const char* field) {
   const auto found = object.find(field);
   return found == object.end() || !found->is_array() ? Json::array() : *found;
@@ -119,8 +134,7 @@ void add_variable(Json& container, std::string_view name, std::string_view value
 void inject_agent(const JobSpec& spec, const Identity& identity, const Options& options,
                   Json& pod_spec) {
   const std::string member = member_key(identity.member, identity.index);
-  append(pod_spec, "volumes",
-         Json::object({{"name", kProgramVolume}, {"emptyDir", Json::object()}}));
+  add_empty_volume(pod_spec, kProgramVolume);
   append(pod_spec, "volumes", token_volume(spec, member, identity.index));
   Json init = Json::object({{"name", kInitName},
                             {"image", options.agent_image},
@@ -133,6 +147,7 @@ void inject_agent(const JobSpec& spec, const Identity& identity, const Options& 
   append(container, "volumeMounts", mount(kProgramVolume, kProgramPath, true));
   append(container, "volumeMounts", mount(kTokenVolume, kTokenPath, true));
   add_identity(spec, identity, container);
+  if (identity.member == Member::kWorker) add_workspace(spec, pod_spec);
   if (!spec.is_elastic()) return;
   add_variable(container, "CORRO_SLOTS", std::to_string(spec.slots));
   add_limits(spec, container);
@@ -186,6 +201,7 @@ Json head_pod_spec(const JobSpec& spec, int generation, int round, const Options
     add_variable(container, "CORRO_STORE", record_store(spec));
     add_variable(container, "CORRO_ROUND", std::to_string(round));
   }
+  if (!spec.sync.empty()) add_variable(container, "CORRO_SYNC", spec.sync);
   append(container, "volumeMounts", mount(kTokenVolume, kTokenPath, true));
   if (!spec.is_mpi()) append(container, "volumeMounts", mount(kRunVolume, kRunPath, false));
   Json pod = Json::object({{"restartPolicy", "Never"},
@@ -194,8 +210,8 @@ Json head_pod_spec(const JobSpec& spec, int generation, int round, const Options
                            {"containers", Json::array({std::move(container)})}});
   if (spec.is_elastic()) pod["serviceAccountName"] = head_rights_name(spec);
   append(pod, "volumes", head_token_volume(spec));
-  if (!spec.is_mpi())
-    append(pod, "volumes", Json::object({{"name", kRunVolume}, {"emptyDir", Json::object()}}));
+  if (!spec.is_mpi()) add_empty_volume(pod, kRunVolume);
+  add_workspace(spec, pod);
   return pod;
 }
 
