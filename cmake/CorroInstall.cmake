@@ -51,6 +51,7 @@ set(
   corro_operator_program
   corro_checkpoint_program
   corro_coordinator_program
+  corro_jobs_program
 )
 install(TARGETS corro_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
 install(

@@ -1,7 +1,7 @@
 // How `corro` reads its command line. parse_command_line() looks at the first word:
 //
 //   plan, probe, operator,  another program reads them (subprograms.h): all words go on unread
-//   checkpoint
+//   checkpoint, jobs, ...
 //   run                     the words are cut in two first. Options come in front. The user's
 //                           program begins at the first word that is no option or its value, or
 //                           behind "--". CLI11 sees the options alone, so it cannot take those of
@@ -11,6 +11,8 @@
 //   any other command       CLI11 reads all words, those of `corro --version` too
 //   an unknown word         one line says which command was probably meant. An option of `corro
 //                           run` without `run` gets one, too
+//
+// `corro run --on kubernetes` is read here, and once more by the program that carries it out.
 //
 // CLI11 fills Raw. finish_run() and finish_doctor() check that and move it into the Request.
 // Commands of other programs are described here as well, for help and for completion.
@@ -31,6 +33,7 @@
 #include <utility>
 
 #include "app/checkpoint_options.h"
+#include "app/cluster_options.h"
 #include "app/command_line.h"
 #include "app/completion.h"
 #include "app/operator_options.h"
@@ -47,6 +50,8 @@ Examples:
   corro run -np 4 train.py --lr 0.1      four ranks; what follows the program is the program's
   corro run -np 2 --show all python -m my.train
   corro run --dry-run -np 2 train.py     shows what would be started
+  corro run --on kubernetes --sync . -np 8 python train.py
+                                         the same on a cluster, with the files of this folder
 
 Rank 0's output goes to the screen, other ranks' where it differs; everything is in
 corro-runs/<time>-<name>/rank-N.log. One Ctrl-C asks the ranks to stop, two stop them, three kill.
@@ -105,6 +110,8 @@ struct Raw {
   bool json = false;
   bool metrics = false;
   RawPlan plan;
+  ClusterRunOptions cluster;
+  JobsCommand jobs;
   CoordinatorCommand coordinator;
   AgentCommand agent;
   std::string patience;
@@ -268,6 +275,7 @@ void describe_hosts(CLI::App& run, Raw& raw) {
 void describe_run(CLI::App& run, Raw& raw) {
   describe_hosts(run, raw);
   describe_job(run, raw);
+  describe_cluster_run(run, raw.cluster);
   run.footer(kRunExamples);
 }
 
@@ -338,6 +346,7 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
       ->add_option("job", raw.job, "The job, or the pid of its corro run, if there are several")
       ->type_name("JOB");
   describe_checkpoint(*program, raw.checkpoint);
+  describe_jobs(*program, raw.jobs);
   describe_operator(*program, raw.cluster_operator);
   describe_coordinator(
       *program->add_subcommand("coordinator",
@@ -463,8 +472,10 @@ Status parse_run(std::vector<std::string> arguments, CLI::App& run, Raw& raw, Re
   } catch (const CLI::ParseError& error) {
     return usage_error(run, {run, "corro " + run.get_name()}, error);
   }
-  const Status status = finish_run(raw, run, request);
-  return status.with_context("corro " + run.get_name());
+  CORRO_TRY(finish_run(raw, run, request).with_context("corro " + run.get_name()));
+  if (run.get_name() != "run") return {};
+  request.cluster = std::move(raw.cluster);
+  return check_cluster_run(run, request.cluster).with_context("corro run");
 }
 
 Status parse_coordinator(const std::vector<std::string>& arguments, CLI::App& app, Raw& raw,
@@ -551,6 +562,21 @@ bool asks_for_help(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
+Result<Request> parse_jobs_line(const std::vector<std::string>& arguments) {
+  Raw raw;
+  Request request;
+  const auto program = describe_program(raw);
+  if (arguments[0] == "run") {
+    CORRO_TRY(parse_run({arguments.begin() + 1, arguments.end()}, *program->get_subcommand("run"),
+                        raw, request));
+    return request;
+  }
+  CORRO_ASSIGN(auto help, parse_words(*program, arguments));
+  request.text = std::move(help).value_or("");
+  request.jobs = std::move(raw.jobs);
+  return request;
+}
+
 Result<Request> parse_coordinator_line(const std::vector<std::string>& arguments) {
   Raw raw;
   Request request;
@@ -579,6 +605,9 @@ Result<Request> parse_command_line(const std::vector<std::string>& arguments,
   if (!arguments.empty() && arguments[0] == "run") {
     CORRO_TRY(parse_run({arguments.begin() + 1, arguments.end()}, *program->get_subcommand("run"),
                         raw, request));
+    if (request.cluster.on.empty() || !request.text.empty()) return request;
+    request.action = Action::kSubprogram;
+    request.subprogram = kJobsProgram;
     return request;
   }
   if (arguments.empty() || arguments[0] == "help") {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/cluster_options.h"
 #include "launch/options.h"
 #include "launch/preflight.h"
 
@@ -30,6 +31,8 @@ struct Request {
   std::string text;        ///< kPrint: for stdout (help, version, completion).
   std::string subprogram;  ///< kSubprogram: takes all arguments as they are, "corro-plan".
   launch::RunOptions run;  ///< Of `corro coordinator`, too.
+  ClusterRunOptions cluster;
+  JobsCommand jobs;
   CoordinatorCommand coordinator;
   AgentCommand agent;
   std::vector<pid_t> doctor_pids;      ///< Empty: every process of this user.
@@ -43,6 +46,9 @@ struct Request {
 /// says what to do.
 [[nodiscard]] Result<Request> parse_command_line(const std::vector<std::string>& arguments,
                                                  const std::string& version);
+
+/// The same for corro-jobs: `run --on`, `jobs`, `logs`, `stop` or `scale`.
+[[nodiscard]] Result<Request> parse_jobs_line(const std::vector<std::string>& arguments);
 
 /// The same for corro-coordinator: `coordinator` and its options, or `agent --coordinator`.
 [[nodiscard]] Result<Request> parse_coordinator_line(const std::vector<std::string>& arguments);

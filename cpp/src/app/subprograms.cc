@@ -21,6 +21,9 @@ std::string_view subprogram_of(std::string_view command) {
   if (command == "plan" || command == "probe") return "corro-plan";
   if (command == "checkpoint") return "corro-checkpoint";
   if (command == "coordinator") return kCoordinatorProgram;
+  const bool is_of_jobs =
+      command == "jobs" || command == "logs" || command == "stop" || command == "scale";
+  if (is_of_jobs) return kJobsProgram;
   return command == "operator" ? "corro-operator" : "";
 }
 

@@ -12,6 +12,9 @@ namespace corro::app {
 /// Of `corro coordinator`, and of `corro agent` with options.
 inline constexpr std::string_view kCoordinatorProgram = "corro-coordinator";
 
+/// Of `corro run --on`, and of `corro jobs`, `logs`, `stop` and `scale`.
+inline constexpr std::string_view kJobsProgram = "corro-jobs";
+
 /// The program of a command, such as "corro-plan" of "plan" and of "probe"; "" if the command is
 /// carried out by `corro` itself, or is none.
 [[nodiscard]] std::string_view subprogram_of(std::string_view command);

@@ -1,0 +1,283 @@
+#include "kube/user/cluster_run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/guarded.h"
+#include "diagnosis/exit_status.h"
+#include "kube/client/pod_log.h"
+#include "kube/user/folder_sender.h"
+#include "kube/user/job_facts.h"
+#include "kube/user/job_watch.h"
+#include "kube/user/log_filter.h"
+#include "screen/screen.h"
+
+namespace corro::kube {
+namespace {
+
+constexpr timespec kLookPause{.tv_sec = 0, .tv_nsec = 50'000'000};
+constexpr Duration kLogPatience = std::chrono::seconds(10);  ///< For the rest of a log.
+constexpr Duration kRetryPause = std::chrono::seconds(1);
+constexpr double kMebi = 1 << 20;
+constexpr int kJobFailed = 1;
+
+void write_all(io::Output stream, std::string_view bytes) {
+  const int fd = stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO;
+  while (!bytes.empty()) {
+    const ssize_t count = write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+/// What people see. Thread-safe.
+class View {
+ public:
+  explicit View(const RunManner& manner)
+      : manner_(manner),
+        has_terminal_(isatty(STDERR_FILENO) != 0),
+        screen_(screen::Screen::Options{.out_is_terminal = isatty(STDOUT_FILENO) != 0,
+                                        .err_is_terminal = has_terminal_},
+                [](io::Output stream, const std::string& bytes) { write_all(stream, bytes); }) {}
+
+  void feed(io::Output stream, std::string_view bytes) {
+    const std::lock_guard lock(mutex_);
+    screen_.end_status("");
+    screen_.feed(0, stream, bytes, monotonic_now());
+    screen_.flush(monotonic_now());
+  }
+  /// One line, for whoever has not asked for quiet.
+  void say(const std::string& line) {
+    if (!manner_.quiet) complain(line);
+  }
+  void complain(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    screen_.end_status("");
+    screen_.note("corro: " + line + "\n");
+  }
+  /// What goes on for a while: on a terminal one line that changes, else a line for each change.
+  void progress(const std::string& line) {
+    constexpr size_t kMostColumns = 100;
+    const std::lock_guard lock(mutex_);
+    if (manner_.quiet || std::exchange(last_, line) == line) return;
+    if (has_terminal_) {
+      screen_.set_status(("corro: " + line).substr(0, kMostColumns));
+    } else {
+      screen_.note("corro: " + line + "\n");
+    }
+  }
+  [[nodiscard]] const RunManner& manner() const { return manner_; }
+
+ private:
+  const RunManner manner_;
+  const bool has_terminal_;
+  std::mutex mutex_;  ///< Of what follows; held while something is written.
+  screen::Screen screen_;
+  std::string last_;  ///< Of progress().
+};
+
+/// What is said to one head, and what it says, on a thread of its own.
+class Talk {
+ public:
+  Talk(Client& client, const ClusterRun& run, ObjectKey head,
+       const std::optional<launch::SyncTree>& tree, View& view)
+      : client_(client), run_(run), head_(std::move(head)), tree_(tree), view_(view) {
+    thread_ = std::thread([this] {
+      const Status status = talk();
+      auto outcome = outcome_.lock();
+      *outcome = status;
+    });
+  }
+  ~Talk() {
+    stop_.request_stop();
+    thread_.join();
+  }
+  Talk(const Talk&) = delete;
+  Talk& operator=(const Talk&) = delete;
+
+  [[nodiscard]] const std::string& head() const { return head_.name; }
+  /// None while it goes on.
+  [[nodiscard]] std::optional<Status> outcome() { return *outcome_.lock(); }
+
+ private:
+  Status talk() {
+    if (tree_) CORRO_TRY(bring_folder());
+    LogFilter filter(view_.manner().verbose, [this](io::Output stream, std::string_view bytes) {
+      view_.feed(stream, bytes);
+    });
+    const auto receive = [&filter](std::string_view bytes) {
+      filter.feed(bytes);
+      return Status();
+    };
+    const auto on_trouble = [this](const Status& trouble) { view_.say(trouble.message()); };
+    const Status end = follow_log(client_, {.pod = head_, .container = "head"}, receive, on_trouble,
+                                  stop_.get_token());
+    filter.finish();
+    // The pod goes when the job is over.
+    return end.code() == Code::kNotFound ? Status() : end;
+  }
+
+  Status bring_folder() {
+    const std::string root = folder_in_pods(run_.sync);
+    const auto show = [this](const FolderProgress& left) {
+      if (left.files == 0) return;
+      view_.progress(fmt::format("--sync {}: {} file{}, {:.1f} MiB to send", run_.sync, left.files,
+                                 left.files == 1 ? "" : "s",
+                                 static_cast<double>(left.bytes) / kMebi));
+    };
+    Status status = send_folder(client_, head_, *tree_, root, show, stop_.get_token());
+    while (status.code() == Code::kUnavailable || status.code() == Code::kNotFound) {
+      view_.say(fmt::format("--sync {}: {}; tries again", run_.sync, status.message()));
+      if (client_.surroundings().wait(kRetryPause, stop_.get_token())) break;
+      status = send_folder(client_, head_, *tree_, root, show, stop_.get_token());
+    }
+    return status.with_context("--sync " + run_.sync);
+  }
+
+  Client& client_;
+  const ClusterRun& run_;
+  const ObjectKey head_;
+  const std::optional<launch::SyncTree>& tree_;
+  View& view_;
+  std::stop_source stop_;
+  Guarded<std::optional<Status>> outcome_;
+  std::thread thread_;
+};
+
+/// Loop-confined.
+class Course {
+ public:
+  Course(Client& client, const ClusterRun& run, const RunManner& manner, const sigset_t& signals)
+      : client_(client), run_(run), view_(manner), signals_(signals), key_{run.space, run.name} {}
+
+  int run() {
+    if (const Status status = create(); !status.ok()) return give_up(status);
+    JobWatch watch(client_, key_, uid_);
+    std::optional<int> status;
+    while (!status) {
+      const int signal = sigtimedwait(&signals_, nullptr, &kLookPause);
+      if (signal > 0 && signal_ != 0) return leave();
+      if (signal > 0) end_job(signal);
+      status = look(watch.seen());
+    }
+    talk_.reset();
+    return *status;
+  }
+
+ private:
+  /// Reads the folder first: what cannot be sent makes no job.
+  Status create() {
+    if (!run_.sync.empty()) {
+      CORRO_ASSIGN(tree_, read_folder(run_.sync, stop_.get_token()));
+    }
+    CORRO_ASSIGN(const Json job, job_of(run_));
+    const auto made = client_.create(kCorroJobs, key_, job, stop_.get_token(), "Strict");
+    if (made.status().code() == Code::kNotFound) {
+      return {Code::kNotFound, fmt::format("{}; does this cluster have corro's operator, and the "
+                                           "namespace {}?",
+                                           made.status().message(), run_.space)};
+    }
+    CORRO_TRY(made.status());
+    uid_ = text_at(*made, {"metadata", "uid"});
+    view_.say(fmt::format("job {} in namespace {}: corro logs, stop and scale know it by this name",
+                          run_.name, run_.space));
+    return {};
+  }
+
+  int give_up(const Status& status) {
+    view_.complain(status.message());
+    return diagnosis::kUsageExit;
+  }
+
+  void end_job(int signal) {
+    signal_ = signal;
+    view_.complain(fmt::format("ends job {}; once more: does not wait for it", run_.name));
+    remove();
+  }
+
+  void remove() {
+    const Status removed = client_.remove(kCorroJobs, key_, {.uid = uid_}, stop_.get_token());
+    if (!removed.ok() && removed.code() != Code::kNotFound) view_.complain(removed.message());
+  }
+
+  int leave() const { return diagnosis::kSignalExit + signal_; }
+
+  /// Returns the exit status once there is nothing more to see.
+  std::optional<int> look(const JobWatch::Seen& seen) {
+    if (!seen.failure.ok()) {
+      view_.complain(seen.failure.message());
+      return kJobFailed;
+    }
+    if (!seen.trouble.empty()) view_.progress(seen.trouble + "; the job goes on");
+    if (const auto failed = talk_failure()) {
+      view_.complain(failed->message());
+      remove();
+      return kJobFailed;
+    }
+    talk_with(newest_head(seen.pods));
+    if (seen.is_deleted) return end_with(seen, "was deleted");
+    if (!seen.job) return std::nullopt;
+    const JobFacts facts = facts_of(*seen.job);
+    if (facts.is_over) return end_with(seen, facts.why);
+    if (!facts.waits_for.empty() && !facts.runs && signal_ == 0) view_.progress(facts.waits_for);
+    return std::nullopt;
+  }
+
+  /// What ends all of it. That a log cannot be read any more does not.
+  std::optional<Status> talk_failure() {
+    const auto outcome = talk_ ? talk_->outcome() : std::nullopt;
+    const bool has_failed = outcome && !outcome->ok() && signal_ == 0;
+    return has_failed ? outcome : std::nullopt;
+  }
+
+  void talk_with(const Json* head) {
+    if (head == nullptr) return;
+    const std::string name = text_at(*head, {"metadata", "name"});
+    if (talk_ && (talk_->head() == name || !talk_->outcome())) return;
+    if (name == talked_with_) return;
+    talked_with_ = name;
+    talk_ = std::make_unique<Talk>(client_, run_, ObjectKey{run_.space, name}, tree_, view_);
+  }
+
+  /// Waits for the rest of the log, not for ever.
+  std::optional<int> end_with(const JobWatch::Seen& seen, const std::string& why) {
+    if (over_at_ == Time::never()) over_at_ = monotonic_now();
+    const bool reads = talk_ && !talk_->outcome() && monotonic_now() < over_at_ + kLogPatience;
+    if (reads) return std::nullopt;
+    if (signal_ != 0) return leave();
+    const bool has_succeeded = seen.job && facts_of(*seen.job).has_succeeded;
+    if (has_succeeded) return 0;
+    view_.complain(fmt::format("job {}: {}", run_.name, why));
+    const auto code = seen.job ? exit_status_of(*seen.job, seen.pods) : std::nullopt;
+    return code && *code != 0 ? *code : kJobFailed;
+  }
+
+  Client& client_;
+  const ClusterRun& run_;
+  View view_;
+  const sigset_t& signals_;
+  const ObjectKey key_;
+  std::string uid_;
+  std::stop_source stop_;
+  std::optional<launch::SyncTree> tree_;
+  std::string talked_with_;
+  std::unique_ptr<Talk> talk_;
+  int signal_ = 0;  ///< By which the end was asked for.
+  Time over_at_ = Time::never();
+};
+
+}  // namespace
+
+int run_on_cluster(Client& client, const ClusterRun& run, const RunManner& manner,
+                   const sigset_t& signals) {
+  return Course(client, run, manner, signals).run();
+}
+
+}  // namespace corro::kube

@@ -1,0 +1,50 @@
+// JobWatch: a job and its pods as the API server has them now, for one who looks at them again and
+// again. Two threads of its own follow the changes.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "base/guarded.h"
+#include "kube/client/client.h"
+#include "kube/client/watch.h"
+
+namespace corro::kube {
+
+inline constexpr ResourceType kCorroJobs{"training.corro.dev", "v1", "corrojobs"};
+
+class JobWatch {
+ public:
+  struct Seen {
+    std::optional<Json> job = {};  ///< None: not seen yet, or deleted.
+    bool is_deleted = false;       ///< It was there.
+    std::map<std::string, Json> pods =
+        {};                    ///< By name; those that are gone stay as they were last.
+    std::string trouble = {};  ///< Why nothing new comes at the moment; "": it does.
+    Status failure = {};       ///< Nothing new will come.
+  };
+
+  /// `client` outlives it. `uid`: of the job.
+  JobWatch(Client& client, const ObjectKey& job, const std::string& uid);
+  ~JobWatch();
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
+
+  /// A copy. Any thread.
+  [[nodiscard]] Seen seen();
+
+ private:
+  void follow(Client& client, const WatchRequest& request);
+  void take(const WatchEvent& event);
+  void keep(const Json& object, bool is_deleted);
+
+  const std::string uid_;
+  Guarded<Seen> seen_;
+  std::stop_source stop_;
+  std::thread jobs_, pods_;
+};
+
+}  // namespace corro::kube
