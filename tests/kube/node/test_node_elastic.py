@@ -16,11 +16,16 @@ EPOCHS = 12
 PATTERN = r"step (\d+) of (\d+) ranks"
 
 
-def create(space: Space) -> Job:
-    """A job of two workers, of which one is enough, and up to four take part."""
+def add_script(space: Space) -> None:
+    """A ConfigMap that brings elastic_training.py to pods."""
     source = (HERE / "elastic_training.py").read_text()
     maps = f"/api/v1/namespaces/{space.name}/configmaps"
     space.api.post(maps, {"metadata": {"name": "script"}, "data": {"elastic_training.py": source}})
+
+
+def create(space: Space) -> Job:
+    """A job of two workers, of which one is enough, and up to four take part."""
+    add_script(space)
     container = {
         "name": "train",
         "image": IMAGE,

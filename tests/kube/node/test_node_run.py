@@ -151,7 +151,7 @@ def test_an_elastic_job_is_scaled_and_looked_at(user: User, space: Space, tmp_pa
         read_until(process, r"step \d+ of 3")
         assert re.search(r"line +Running +3/3", user.type("jobs")[1])
         assert re.search(r"step \d+ of 2", user.type("logs", "line")[1])
-        code, out, err = user.type("scale", "line", "9")
+        code, _, err = user.type("scale", "line", "9")
         assert code == 2
         assert "max" in err, err
         (tmp_path / "out/end").touch()
