@@ -110,6 +110,7 @@ start_kubelet() {
   cat >"$folder/kubelet.yaml" <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
+syncFrequency: 10s # How soon a ConfigMap's change is seen in pods; 1m by default.
 address: $node_address
 authentication: {anonymous: {enabled: false}, webhook: {enabled: false}, x509: {clientCAFile: $plane/ca.crt}}
 authorization: {mode: AlwaysAllow}

@@ -116,7 +116,7 @@ class Talk {
       filter.feed(bytes);
       return Status();
     };
-    const auto on_trouble = [this](const Status& trouble) { view_.say(trouble.message()); };
+    const auto on_trouble = [this](const Status& trouble) { view_.progress(trouble.message()); };
     const Status end = follow_log(client_, {.pod = head_, .container = "head"}, receive, on_trouble,
                                   stop_.get_token());
     filter.finish();
