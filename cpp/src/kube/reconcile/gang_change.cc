@@ -7,7 +7,7 @@
 namespace corro::kube {
 namespace {
 
-bool waits_in_group(const PodView& pod) { return !pod.is_bound && !pod.group.empty(); }
+bool waits_in_group(const PodView& pod) { return !pod.is_bound() && !pod.group.empty(); }
 
 /// True if the wanted group has this pod, or one that is made in its place.
 bool counts_for_group(const JobView& view, const PodView* pod) {

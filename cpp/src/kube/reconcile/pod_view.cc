@@ -190,7 +190,7 @@ std::optional<PodView> view_of(const Json& pod) {
   view.uid = text_in(metadata, "uid");
   view.controller = controller_of(pod);
   view.group = group_named_in(object_in(pod, "spec"));
-  view.is_bound = object_in(pod, "spec").contains("nodeName");
+  view.node = text_in(object_in(pod, "spec"), "nodeName");
   view.member = *member;
   view.index = view.member == Member::kWorker ? number_in(labels, kIndexLabel) : 0;
   view.generation = std::max(number_in(labels, kGenerationLabel), 0);
@@ -213,6 +213,9 @@ std::optional<PodView> view_of(const Json& pod) {
   view.others_that_run = own.others_that_run;
   if (view.is_lost()) read_end(status, own, view);
   if (!view.is_ready) read_trouble(status, view);
+  const Json* begun = condition_in(status, "PodReadyToStartContainers");
+  view.waits_for_volumes = view.is_bound() && view.phase == PodPhase::kPending &&
+                           begun != nullptr && text_in(*begun, "status") == "False";
   return view;
 }
 

@@ -18,7 +18,7 @@ struct PodView {
   std::string uid;
   std::string controller;  ///< Its uid: the job's, or the launcher Job's.
   std::string group;       ///< The in-tree PodGroup that it names, if any.
-  bool is_bound = false;   ///< It has a node.
+  std::string node;        ///< "" before it has one.
   Member member = Member::kWorker;
   int index = 0;
   int generation = 0;
@@ -32,12 +32,14 @@ struct PodView {
   Cause cause = Cause::kUserError;  ///< If it failed or is being deleted.
   std::string why;                  ///< How it ended: "exit code 1", "Evicted: ...".
   std::string trouble;              ///< Why it does not run: "Unschedulable: 0/3 nodes ...".
+  bool waits_for_volumes = false;   ///< Or for its network: its node has not begun with it.
   std::string status_reason;        ///< The pod's own, as the kubelet wrote them, unless stopped.
   std::string status_message;
   std::string others_that_run;  ///< Names of containers that go on after corro's own.
   std::optional<KubeTime> created;
   std::optional<KubeTime> deletion;  ///< When its grace period ends.
 
+  [[nodiscard]] bool is_bound() const { return !node.empty(); }
   [[nodiscard]] bool has_ended() const {
     return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed;
   }

@@ -981,6 +981,36 @@ TEST(Reconcile, WordsOfTheClusterComeIntoTheCondition) {
             "Insufficient cpu.");
 }
 
+TEST(Reconcile, AClaimThatAnotherNodeHasIsSuspected) {
+  ClusterModel cluster(with(sample_corro_job(2), R"({"checkpoint": {"claim": "state"}})"), 1);
+  for (int i = 0; i < 2; ++i) {
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+  }
+  const auto put_on = [&cluster](const char* name, const char* node, const char* begun) {
+    Json pod = *cluster.get("Pod", name);
+    pod["spec"]["nodeName"] = node;
+    pod["status"]["phase"] = "Pending";
+    pod["status"]["conditions"] =
+        Json::array({{{"type", "PodReadyToStartContainers"}, {"status", begun}}});
+    cluster.put(pod);
+  };
+  const auto waits_for = [&cluster] {
+    cluster.pass(seconds(2));
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+    return message_of(cluster, "Pending");
+  };
+  put_on("mnist-worker-0-g0", "a", "True");
+  put_on("mnist-worker-1-g0", "a", "False");
+  EXPECT_EQ(waits_for(), "0 of 2 workers run");
+  put_on("mnist-worker-1-g0", "b", "False");
+  EXPECT_EQ(waits_for(),
+            "0 of 2 workers run; mnist-worker-1-g0: waits on node b for its volumes: is claim "
+            "state ReadWriteOnce? One node at a time mounts such a claim, and mnist-worker-0-g0 is "
+            "on a");
+}
+
 TEST(Reconcile, CountsAreWrittenAtMostOnceASecond) {
   ClusterModel cluster(sample_mpi_job(2), 1);
   ASSERT_TRUE(cluster.settle());

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kube/reconcile/launcher_end.h"
 #include "kube/reconcile/make_objects.h"
 
@@ -52,11 +54,28 @@ void count_replicas(JobView& view, int ready) {
   view.status.set("replicaStatuses", std::move(replicas));
 }
 
+/// Nodes do not say that a claim is mounted elsewhere; they try for ever.
+std::string trouble_with_claims(const JobView& view, const PodView& pod) {
+  const auto is_elsewhere = [&pod](const PodView& other) {
+    return other.member == Member::kWorker && other.is_bound() && !other.has_ended() &&
+           other.node != pod.node;
+  };
+  const bool waits = pod.member == Member::kWorker && pod.waits_for_volumes;
+  if (!waits || view.spec.claims.empty()) return "";
+  const auto other = std::ranges::find_if(view.pods, is_elsewhere);
+  if (other == view.pods.end()) return "";
+  return fmt::format(
+      "waits on node {} for its volumes: is claim {} ReadWriteOnce? One node at a "
+      "time mounts such a claim, and {} is on {}",
+      pod.node, view.spec.claims[0].claim, other->name, other->node);
+}
+
 /// Of the pods that do not run, the first that says why.
 std::string first_trouble(const JobView& view) {
   for (const PodView& pod : view.pods) {
-    if (pod.trouble.empty() || pod.has_ended() || pod.is_deleting) continue;
-    return fmt::format("; {}: {}", pod.name, pod.trouble);
+    if (pod.has_ended() || pod.is_deleting) continue;
+    const std::string trouble = pod.trouble.empty() ? trouble_with_claims(view, pod) : pod.trouble;
+    if (!trouble.empty()) return fmt::format("; {}: {}", pod.name, trouble);
   }
   return "";
 }

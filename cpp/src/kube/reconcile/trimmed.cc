@@ -44,7 +44,8 @@ Json pod_metadata(const Json& metadata) {
 }
 
 bool is_read(const Json& condition) {
-  constexpr std::array kRead = {"Ready", "PodScheduled", "DisruptionTarget"};
+  constexpr std::array kRead = {"Ready", "PodScheduled", "PodReadyToStartContainers",
+                                "DisruptionTarget"};
   const std::string type = text_in(condition, "type");
   return std::find(kRead.begin(), kRead.end(), type) != kRead.end();
 }
