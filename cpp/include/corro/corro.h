@@ -162,6 +162,10 @@ CORRO_API size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size)
  * the last one, and all take part in it. Does not wait for that. UNAVAILABLE or DEADLINE_EXCEEDED if
  * the agent does not hear. */
 CORRO_API corro_code corro_epochs_leave(corro_epochs* epochs, corro_error* error);
+/* Says that a checkpoint of this step is durable, in this folder ("": not said), for people who look
+ * at the job. Waits for no answer. UNAVAILABLE or DEADLINE_EXCEEDED if the agent does not hear. */
+CORRO_API corro_code corro_epochs_report_checkpoint(corro_epochs* epochs, uint64_t step,
+                                                    const char* path, corro_error* error);
 /* Says that this process has destroyed its engine after it has applied `steps` optimizer steps, or
  * that it is new in the job and has none, and blocks until an epoch begins that it has not seen.
  * `lost`: the rank whose loss has ended the epoch for this process, or -1: where that rank lives, a

@@ -27,6 +27,7 @@ bool AgentCourse::follow(uint64_t term, Time now) {
     if (rank.joined) say(number, Joined{});
     if (rank.ready) say(number, *rank.ready);
     if (rank.leaves) say(number, Leaving{});
+    if (rank.checkpoint) say_checkpoint(number, now);
     if (!rank.runs) order(Report{number, /*ended=*/true});
     if (rank.left) say(number, Left{});
   }
@@ -167,6 +168,17 @@ void AgentCourse::on_ready(size_t rank, const ReadyForEpoch& ready) {
 void AgentCourse::on_leave(size_t rank) {
   ranks_[rank].leaves = true;
   say(rank, Leaving{});
+}
+
+void AgentCourse::on_checkpoint(size_t rank, uint64_t step, const std::string& path, Time now) {
+  ranks_[rank].checkpoint = {{.step = step, .path = path}, now};
+  say_checkpoint(rank, now);
+}
+
+void AgentCourse::say_checkpoint(size_t rank, Time now) {
+  auto [checkpoint, heard] = *ranks_[rank].checkpoint;
+  checkpoint.age = now - heard;
+  say(rank, std::move(checkpoint));
 }
 
 void AgentCourse::on_leave() {

@@ -162,6 +162,33 @@ TEST_F(AgentCourseTest, AnotherCoordinatorIsToldAllOnceMoreInALaterTermAlone) {
   EXPECT_EQ(course_.term(), 2U);
 }
 
+TEST_F(AgentCourseTest, AnotherCoordinatorIsToldOfTheLastCheckpointAndHowOldItIs) {
+  (void)hear(to_all(0, members({0, 1})));
+  (void)told();
+  const auto said = [this] {
+    std::vector<Checkpoint> all;
+    for (const AgentOrder& order : course_.take_orders()) {
+      const auto* say = std::get_if<Say>(&order);
+      if (say == nullptr) continue;
+      const auto* one = std::get_if<Checkpoint>(&say->message.body);
+      if (one != nullptr) all.push_back(*one);
+    }
+    return all;
+  };
+  course_.on_checkpoint(1, 10, "/run/step-10", now_);
+  course_.on_checkpoint(1, 20, "/run/step-20", now_ + seconds(1));
+  const auto first = said();
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_EQ(first[1].step, 20U);
+  EXPECT_EQ(first[1].path, "/run/step-20");
+  EXPECT_EQ(first[1].age, Duration::zero());
+  ASSERT_TRUE(course_.follow(2, now_ + seconds(9)));
+  const auto again = said();
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].step, 20U);
+  EXPECT_EQ(again[0].age, seconds(8));
+}
+
 TEST_F(AgentCourseTest, WhatAnEpochHasAnsweredIsNotSaidAgain) {
   (void)hear(to_all(0, members({0, 1})));
   course_.on_put({.key = "k", .value = {}});

@@ -455,6 +455,14 @@ TEST(Agent, TellsItsRanksOfEpochsAndItsCommanderWhoIsReady) {
   EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).lost, 2);
   send({.kind = wire::AgentMessageKind::kLeave, .key = {}, .value = {}});
   EXPECT_EQ(agent.hear_until<Leaving>(1).back().about, AgentProcess::subject(1));
+  ByteWriter made;
+  made.write(uint64_t{20});
+  made.write_bytes(std::as_bytes(std::span(std::string_view("/run/step-20"))));
+  send({.kind = wire::AgentMessageKind::kCheckpoint, .key = {}, .value = made.take()});
+  const Message checkpoint = agent.hear_until<Checkpoint>(1).back();
+  EXPECT_EQ(checkpoint.about, AgentProcess::subject(1));
+  EXPECT_EQ(std::get<Checkpoint>(checkpoint.body).step, 20U);
+  EXPECT_EQ(std::get<Checkpoint>(checkpoint.body).path, "/run/step-20");
   agent.announce(1, {AgentProcess::subject(1)});
   const auto commit = next_packet(worker.get());
   ASSERT_TRUE(commit.has_value());

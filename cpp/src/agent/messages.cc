@@ -147,6 +147,7 @@ void fields(Is<Prepare> auto& o, auto& a) { a(o.why), a(o.at_once); }
 void fields(Is<ReadyForEpoch> auto& o, auto& a) { a(o.epoch), a(o.steps), a(o.lost); }
 void fields(Is<Leaving> auto& /*o*/, auto& /*a*/) {}
 void fields(Is<Lead> auto& o, auto& a) { a(o.term); }
+void fields(Is<Checkpoint> auto& o, auto& a) { a(o.step), a(o.path), a(o.age); }
 
 class FieldWriter {
  public:

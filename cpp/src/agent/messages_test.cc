@@ -140,7 +140,8 @@ std::vector<MessageBody> one_of_each() {
       Prepare{.why = "rank 1 was killed by SIGKILL"},
       ReadyForEpoch{.epoch = 2, .steps = 1'000, .lost = 3},
       Leaving{},
-      Lead{.term = 3}};
+      Lead{.term = 3},
+      Checkpoint{.step = 200, .path = "/run/step-200", .age = clock}};
 }
 
 BytesView without_length(const Bytes& encoded) {

@@ -44,6 +44,11 @@ corro_code corro_epochs_leave(corro_epochs* epochs, corro_error* error) {
   return guarded(error, [&] { return epochs->link->leave(); });
 }
 
+corro_code corro_epochs_report_checkpoint(corro_epochs* epochs, uint64_t step, const char* path,
+                                          corro_error* error) {
+  return guarded(error, [&] { return epochs->link->report_checkpoint(step, path); });
+}
+
 corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost, int64_t timeout_ns,
                              int (*interrupted)(void* context), void* context, corro_epoch* next,
                              corro_error* error) {

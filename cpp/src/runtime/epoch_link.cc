@@ -56,6 +56,15 @@ Status EpochLink::leave() {
               monotonic_now() + kPatience);
 }
 
+Status EpochLink::report_checkpoint(uint64_t step, std::string_view path) {
+  ByteWriter value;
+  value.write(step);
+  if (sizeof(step) + path.size() <= wire::kMaxBootstrapValue)
+    value.write_bytes(std::as_bytes(std::span(path)));
+  return send({.kind = AgentMessageKind::kCheckpoint, .key = {}, .value = value.take()},
+              monotonic_now() + kPatience);
+}
+
 bool EpochLink::poll() {
   std::array<std::byte, wire::kMaxAgentMessage> packet;
   auto heard = heard_.lock();

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/guarded.h"
@@ -70,6 +71,10 @@ class EpochLink {
   /// Says that this worker was asked to end: an epoch is to come in which it takes no part. If all
   /// are to leave, one comes with all of them. UNAVAILABLE, or DEADLINE_EXCEEDED, if nobody hears.
   [[nodiscard]] Status leave();
+
+  /// Says that a checkpoint of this step is durable, for people who look at the job. A path that is
+  /// too long for a packet is left out. UNAVAILABLE, or DEADLINE_EXCEEDED, if nobody hears.
+  [[nodiscard]] Status report_checkpoint(uint64_t step, std::string_view path);
 
   /// In a forked child: closes the connection. Nothing else may be called after it.
   void abandon_in_child() { fd_.reset(); }

@@ -29,6 +29,9 @@ class Agent {
     wire::AgentService::Options options{.job = "job", .size = 3, .name = {}, .on_hello = {}};
     options.on_ready = [this](const wire::WorkerReady& ready) { ready_.push_back(ready); };
     options.on_leave = [this](const std::string& member) { leaving_.push_back(member); };
+    options.on_checkpoint = [this](wire::WorkerCheckpoint made) {
+      checkpoints_.push_back(std::move(made));
+    };
     service_ = wire::AgentService::create(std::move(options)).value();
   }
 
@@ -47,12 +50,16 @@ class Agent {
   [[nodiscard]] wire::AgentService& service() { return *service_; }
   [[nodiscard]] const std::vector<wire::WorkerReady>& ready() const { return ready_; }
   [[nodiscard]] const std::vector<std::string>& leaving() const { return leaving_; }
+  [[nodiscard]] const std::vector<wire::WorkerCheckpoint>& checkpoints() const {
+    return checkpoints_;
+  }
   void end() { service_.reset(); }
 
  private:
   std::unique_ptr<wire::AgentService> service_;
   std::vector<wire::WorkerReady> ready_;
   std::vector<std::string> leaving_;
+  std::vector<wire::WorkerCheckpoint> checkpoints_;
 };
 
 TEST(EpochLink, LeavesWhenAnEpochIsPreparedAndGoesOnWhenItBegins) {
@@ -132,6 +139,21 @@ TEST(EpochLink, AnEpochThatHasBegunIsJoinedWhateverIsPlannedAfterIt) {
   EXPECT_EQ(link->next({.steps = 7}, soon(), {})->epoch, 1U) << "the others wait for it there";
   EXPECT_EQ(link->prepared(), 2U);
   EXPECT_EQ(link->broken_off(), 1U);
+}
+
+TEST(EpochLink, TellsOfACheckpointAndOfItsPathIfThatIsNotTooLong) {
+  Agent agent;
+  const auto link = agent.follow();
+  ASSERT_TRUE(link->report_checkpoint(200, "/run/step-200").ok());
+  agent.poll();
+  ASSERT_TRUE(link->report_checkpoint(300, std::string(wire::kMaxBootstrapValue, 'p')).ok());
+  agent.poll();
+  ASSERT_EQ(agent.checkpoints().size(), 2U);
+  EXPECT_EQ(agent.checkpoints()[0].member, kMember);
+  EXPECT_EQ(agent.checkpoints()[0].step, 200U);
+  EXPECT_EQ(agent.checkpoints()[0].path, "/run/step-200");
+  EXPECT_EQ(agent.checkpoints()[1].step, 300U);
+  EXPECT_EQ(agent.checkpoints()[1].path, "");
 }
 
 TEST(EpochLink, OneThatJoinsSaysSoAndWaitsForAnyEpoch) {

@@ -77,6 +77,7 @@ struct AgentService::Impl {
   bool follow(uint64_t id, const AgentMessage& message);
   bool hear_ready(uint64_t id, const AgentMessage& message);
   bool hear_leave(uint64_t id, const AgentMessage& message);
+  bool hear_checkpoint(uint64_t id, const AgentMessage& message);
   void tell(const std::string& member, AgentMessage message);
   [[nodiscard]] size_t max_connections() const {
     return 4 * static_cast<size_t>(options.size) + 64;
@@ -229,6 +230,7 @@ bool AgentService::Impl::handle(uint64_t id, const AgentMessage& message,
   if (message.kind == AgentMessageKind::kFollow) return follow(id, message);
   if (message.kind == AgentMessageKind::kReady) return hear_ready(id, message);
   if (message.kind == AgentMessageKind::kLeave) return hear_leave(id, message);
+  if (message.kind == AgentMessageKind::kCheckpoint) return hear_checkpoint(id, message);
   if (!connections.at(id).greeted || !descriptors.empty()) return false;
   if (message.kind == AgentMessageKind::kPut) return put(id, message);
   if (message.kind == AgentMessageKind::kGet) return get(id, message);
@@ -284,6 +286,19 @@ bool AgentService::Impl::hear_leave(uint64_t id, const AgentMessage& message) {
   const std::string& member = connections.at(id).member;
   if (member.empty() || !message.value.empty()) return false;
   if (options.on_leave) options.on_leave(member);
+  return true;
+}
+
+bool AgentService::Impl::hear_checkpoint(uint64_t id, const AgentMessage& message) {
+  const std::string& member = connections.at(id).member;
+  ByteReader reader(message.value);
+  const auto step = reader.read<uint64_t>();
+  if (member.empty() || !step) return false;
+  const BytesView path = BytesView(message.value).subspan(sizeof(*step));
+  if (options.on_checkpoint)
+    options.on_checkpoint({.member = member,
+                           .step = *step,
+                           .path = {reinterpret_cast<const char*>(path.data()), path.size()}});
   return true;
 }
 

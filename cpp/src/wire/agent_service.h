@@ -42,6 +42,13 @@ struct WorkerReady {
   int32_t lost = -1;   ///< The rank of its last epoch whose loss has ended that for it; -1: none.
 };
 
+/// A checkpoint that a member of an elastic job has made durable.
+struct WorkerCheckpoint {
+  std::string member;  ///< As in CORRO_MEMBER_UUID.
+  uint64_t step = 0;
+  std::string path;  ///< As the worker says; "": not known.
+};
+
 /// A key-value store, greeting and hand-out of the secret for the workers of one host, over an
 /// abstract Unix socket that only processes of this user may use. Never blocks. Loop-confined.
 class AgentService {
@@ -60,6 +67,8 @@ class AgentService {
     std::function<void(WorkerReady)> on_ready = {};
     /// Called in poll() for each LEAVE, with the member; may be empty.
     std::function<void(const std::string& member)> on_leave = {};
+    /// Called in poll() for each CHECKPOINT; may be empty.
+    std::function<void(WorkerCheckpoint)> on_checkpoint = {};
     size_t max_store_bytes = 64U << 20U;  ///< Keys and values together.
   };
   struct Counters {

@@ -143,10 +143,12 @@ TEST(AgentService, GarbageCostsOnlyItsOwnConnection) {
       encode_agent_message({.kind = AgentMessageKind::kHello, .rank = 1, .key = {}, .value = {}});
   const Bytes early =
       encode_agent_message({.kind = AgentMessageKind::kPut, .key = "k", .value = {}});
+  const Bytes checkpoint = encode_agent_message(
+      {.kind = AgentMessageKind::kCheckpoint, .key = {}, .value = Bytes(8, std::byte{0})});
   Bytes overlong(kMaxAgentMessage + 100);
   std::copy(hello.begin(), hello.end(), overlong.begin());
-  for (const BytesView packet :
-       {std::as_bytes(std::span(http)), BytesView(early), BytesView(overlong)}) {
+  for (const BytesView packet : {std::as_bytes(std::span(http)), BytesView(early),
+                                 BytesView(checkpoint), BytesView(overlong)}) {
     const io::Fd stranger = io::connect_abstract(agent.service().name()).value();
     EXPECT_FALSE(talk(stranger, packet).has_value());
   }
@@ -155,7 +157,7 @@ TEST(AgentService, GarbageCostsOnlyItsOwnConnection) {
   EXPECT_FALSE(talk(twice, hello).has_value()) << "one HELLO a connection";
   EXPECT_TRUE(worker->put("still", {}).ok());
   agent.stop();
-  EXPECT_EQ(agent.service().counters().refused, 4U);
+  EXPECT_EQ(agent.service().counters().refused, 5U);
 }
 
 TEST(AgentService, AWorkerThatNeverReadsDoesNotDelayOthersOrGrowTheAgent) {
@@ -275,7 +277,7 @@ TEST(AgentProtocol, ReadsBackWhatItWritesAndNothingElse) {
   }
   // kind, version, code, reserved, key length, value length
   for (const auto& [at, value] : std::vector<std::pair<size_t, uint8_t>>{
-           {0, 0}, {0, 11}, {1, 2}, {2, 17}, {3, 1}, {12, 4}, {17, 255}}) {
+           {0, 0}, {0, 12}, {1, 2}, {2, 17}, {3, 1}, {12, 4}, {17, 255}}) {
     Bytes changed = packet;
     changed[at] = std::byte{value};
     EXPECT_FALSE(decode_agent_message(changed).ok()) << "byte " << at;
