@@ -24,9 +24,9 @@ double unix_time() {
 }  // namespace
 
 std::string_view name_of(EventKind kind) {
-  constexpr std::array<std::string_view, 14> kNames = {
-      "started", "joined", "step",   "waiting", "ended", "lost",    "prepare",
-      "epoch",   "policy", "fenced", "host",    "lead",  "stopped", "failure"};
+  constexpr std::array<std::string_view, 15> kNames = {
+      "started", "joined", "step",   "checkpoint", "waiting", "ended",   "lost",   "prepare",
+      "epoch",   "policy", "fenced", "host",       "lead",    "stopped", "failure"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -57,7 +57,8 @@ Result<EventFile> EventFile::create(const std::string& path, Earlier earlier) {
 
 Status EventFile::append(const Event& event) {
   if (failed_) return {};
-  const std::string line = format_event(event, unix_time());
+  const double age = std::chrono::duration<double>(event.age).count();
+  const std::string line = format_event(event, unix_time() - age);
   if (write(fd_.get(), line.data(), line.size()) == std::ssize(line)) return {};
   failed_ = true;
   return status_from_errno("writing " + path_, errno);

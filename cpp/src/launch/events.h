@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "diagnosis/report.h"
 #include "io/fd.h"
@@ -15,20 +16,21 @@
 namespace corro::launch {
 
 enum class EventKind : uint8_t {
-  kStarted,  ///< A rank's process runs.
-  kJoined,   ///< It has met its agent: it is in corro.init().
-  kStep,     ///< It has begun another step; those between two looks are left out.
-  kWaiting,  ///< Ranks wait too long for this one; without a cause: no longer.
-  kEnded,    ///< Its process has ended; the cause is "" if all was well.
-  kLost,     ///< A host's agent is gone, with its ranks.
-  kPrepare,  ///< A new epoch comes, of this number.
-  kEpoch,    ///< It has begun.
-  kPolicy,   ///< The policy says how long is waited, or who goes, and why.
-  kFenced,   ///< This rank takes no part any more: its process is killed.
-  kHost,     ///< A host has come, goes, or cannot be used.
-  kLead,     ///< Another coordinator goes on with the job.
-  kStopped,  ///< It cannot go on, and why; it is being ended.
-  kFailure,  ///< Who is to blame, and why; the job is over.
+  kStarted,     ///< A rank's process runs.
+  kJoined,      ///< It has met its agent: it is in corro.init().
+  kStep,        ///< It has begun another step; those between two looks are left out.
+  kCheckpoint,  ///< It has made a checkpoint durable; the cause is its folder, if that is known.
+  kWaiting,     ///< Ranks wait too long for this one; without a cause: no longer.
+  kEnded,       ///< Its process has ended; the cause is "" if all was well.
+  kLost,        ///< A host's agent is gone, with its ranks.
+  kPrepare,     ///< A new epoch comes, of this number.
+  kEpoch,       ///< It has begun.
+  kPolicy,      ///< The policy says how long is waited, or who goes, and why.
+  kFenced,      ///< This rank takes no part any more: its process is killed.
+  kHost,        ///< A host has come, goes, or cannot be used.
+  kLead,        ///< Another coordinator goes on with the job.
+  kStopped,     ///< It cannot go on, and why; it is being ended.
+  kFailure,     ///< Who is to blame, and why; the job is over.
 };
 [[nodiscard]] std::string_view name_of(EventKind kind);
 
@@ -40,6 +42,7 @@ struct Event {
   int place = -1;                                    ///< By which people know it; -1: none.
   std::optional<uint64_t> step = {};                 ///< None: not known.
   std::string cause = {};                            ///< One line for people.
+  Duration age = {};                                 ///< So long ago it has happened.
   const diagnosis::FailureReport* report = nullptr;  ///< Of kFailure: all that is known; borrowed.
 };
 

@@ -37,9 +37,25 @@ TEST(Event, EachKindHasANameOfItsOwn) {
   std::vector<std::string_view> names;
   for (int kind = 0; kind <= static_cast<int>(EventKind::kFailure); ++kind)
     names.push_back(name_of(static_cast<EventKind>(kind)));
-  EXPECT_THAT(names, testing::ElementsAre("started", "joined", "step", "waiting", "ended", "lost",
-                                          "prepare", "epoch", "policy", "fenced", "host", "lead",
-                                          "stopped", "failure"));
+  EXPECT_THAT(names, testing::ElementsAre("started", "joined", "step", "checkpoint", "waiting",
+                                          "ended", "lost", "prepare", "epoch", "policy", "fenced",
+                                          "host", "lead", "stopped", "failure"));
+}
+
+TEST(EventFile, TheTimeIsThatOfTheEventAndNotOfTheWord) {
+  const std::string path = testing::TempDir() + "old-events.jsonl";
+  auto file = EventFile::create(path);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(file->append({.kind = EventKind::kCheckpoint, .age = std::chrono::hours(1)}).ok());
+  ASSERT_TRUE(file->append({.kind = EventKind::kStep}).ok());
+  std::ifstream lines(path);
+  std::string first;
+  std::string second;
+  ASSERT_TRUE(std::getline(lines, first) && std::getline(lines, second));
+  const auto time_of = [](const std::string& line) {
+    return nlohmann::json::parse(line).at("time").get<double>();
+  };
+  EXPECT_NEAR(time_of(second) - time_of(first), 3600, 600);
 }
 
 TEST(EventFile, HasEveryEventAtOnceAndNoneOfAnEarlierJob) {

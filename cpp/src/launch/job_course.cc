@@ -15,6 +15,7 @@ namespace {
 
 using diagnosis::RankEnd;
 
+constexpr Duration kOldest = std::chrono::hours(24 * 365);  ///< Of what has an age.
 constexpr Duration kOrphanGrace =
     std::chrono::milliseconds(500);  ///< For what a finished rank left running.
 
@@ -29,6 +30,13 @@ std::string describe_status(const RankEnd& end) {
 std::string describe_end(const RankEnd& end) {
   if (diagnosis::ended_well(end)) return "has done its work";
   return (WIFSIGNALED(end.status) ? "was " : "ended with ") + describe_status(end);
+}
+
+/// As it would be said after it has waited so long.
+agent::Message aged(agent::Message message, Duration waited) {
+  auto* checkpoint = std::get_if<agent::Checkpoint>(&message.body);
+  if (checkpoint != nullptr) checkpoint->age = std::min(checkpoint->age, kOldest) + waited;
+  return message;
 }
 
 EventKind kind_of(Epochs::News::Kind kind) {
@@ -147,7 +155,7 @@ void JobCourse::hear(size_t host, const agent::Message& message, Time now) {
     return;
   }
   if (resuming()) {
-    later_.emplace_back([=, this](Time then) { hear(host, message, then); });
+    later_.emplace_back([=, this](Time then) { hear(host, aged(message, then - now), then); });
     return;
   }
   if (std::holds_alternative<agent::Left>(message.body)) order(TellAll{message, host});
@@ -243,6 +251,13 @@ void JobCourse::on(size_t place, const agent::ReadyForEpoch& ready, Time now) {
 void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
   const bool is_all = stopping_.asked().has_value();
   if (evolves()) carry_out(members_.leave(place, is_all, now), now);
+}
+
+void JobCourse::on(size_t place, const agent::Checkpoint& checkpoint, Time /*now*/) {
+  Event event = event_of(EventKind::kCheckpoint, place, checkpoint.path);
+  event.step = checkpoint.step;
+  event.age = std::clamp(checkpoint.age, Duration::zero(), kOldest);
+  order(Announce{std::move(event)});
 }
 
 /// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its
@@ -458,16 +473,16 @@ void JobCourse::show_wait(const diagnosis::LongWait& wait, Time now) {
 
 // -- what others are told -------------------------------------------------------------------------
 
-void JobCourse::emit(EventKind kind, size_t place, const std::string& cause) {
+Event JobCourse::event_of(EventKind kind, size_t place, const std::string& cause) const {
   const RankEnd& about = ends_[place];
   const agent::Subject& member = members_.subject(place);
-  order(Announce{{.kind = kind,
-                  .epoch = members_.joins(place) ? members_.epoch() : member.epoch,
-                  .host = members_.host_name(host_of(place)),
-                  .rank = member.rank,
-                  .place = static_cast<int>(place),
-                  .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
-                  .cause = cause}});
+  return {.kind = kind,
+          .epoch = members_.joins(place) ? members_.epoch() : member.epoch,
+          .host = members_.host_name(host_of(place)),
+          .rank = member.rank,
+          .place = static_cast<int>(place),
+          .step = about.flight ? std::optional(about.flight->step) : std::nullopt,
+          .cause = cause};
 }
 
 void JobCourse::note(const std::string& line) {

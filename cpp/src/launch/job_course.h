@@ -189,6 +189,7 @@ class JobCourse {
   void on(size_t place, const agent::Seen& seen, Time now);
   void on(size_t place, const agent::ReadyForEpoch& ready, Time now);
   void on(size_t place, const agent::Leaving& leaving, Time now);
+  void on(size_t place, const agent::Checkpoint& checkpoint, Time now);
   void on(size_t place, const agent::Stack& stack, Time /*now*/) { stacks_.take(place, stack); }
   /// What is about a host, or for others.
   void on(size_t /*place*/, const auto& /*other*/, Time /*now*/) {}
@@ -220,7 +221,10 @@ class JobCourse {
   void tell_all(agent::MessageBody body) {
     order(TellAll{{{.job = job_, .epoch = members_.epoch()}, std::move(body)}});
   }
-  void emit(EventKind kind, size_t place, const std::string& cause = "");
+  [[nodiscard]] Event event_of(EventKind kind, size_t place, const std::string& cause) const;
+  void emit(EventKind kind, size_t place, const std::string& cause = "") {
+    order(Announce{event_of(kind, place, cause)});
+  }
   [[nodiscard]] bool runs(int place) const {
     return place >= 0 && static_cast<size_t>(place) < ends_.size() &&
            !ends_[static_cast<size_t>(place)].ended;

@@ -91,6 +91,26 @@ TEST_F(JobCourseTest, AHostThatIsLostLaterEndsAJobThatNeedsIt) {
   EXPECT_EQ(std::get<agent::Signal>(told[0].message.body).number, SIGTERM);
 }
 
+TEST_F(JobCourseTest, ACheckpointIsAnEventWithItsOwnStepAndAge) {
+  JobCourse one = course();
+  one.begin(Time{});
+  (void)one.take_orders();
+  agent::Seen seen;
+  seen.end.flight = obs::ProcessSnapshot{.step = 205};
+  one.hear(1, {one.subject(1), seen}, Time{});
+  (void)one.take_orders();
+  const agent::Checkpoint made{.step = 200, .path = "/run/step-200", .age = seconds(3)};
+  one.hear(1, {one.subject(1), made}, Time{});
+  const auto said = take<Announce>(one);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].event.kind, EventKind::kCheckpoint);
+  EXPECT_EQ(said[0].event.rank, 1);
+  EXPECT_EQ(said[0].event.host, "node2");
+  EXPECT_EQ(said[0].event.step, 200U);
+  EXPECT_EQ(said[0].event.cause, "/run/step-200");
+  EXPECT_EQ(said[0].event.age, seconds(3));
+}
+
 TEST_F(JobCourseTest, WhatAnotherHostSaysOfARankIsDropped) {
   JobCourse one = course();
   one.begin(Time{});
@@ -233,6 +253,20 @@ TEST_F(ResumedCourseTest, StartsTheRanksWhereTheRecordAloneWasWritten) {
         << "an agent that was started anew knows nothing";
     EXPECT_EQ(one.running(), term == 0 ? 0 : 2);
   }
+}
+
+TEST_F(ResumedCourseTest, AnotherCoordinatorLearnsOfTheLastCheckpointAndWhenItWas) {
+  say(0, agent::Started{.pid = 7});
+  say(0, agent::Checkpoint{.step = 20, .path = "/run/step-20", .age = seconds(9)});
+  say_all(0);
+  say(1, agent::Started{.pid = 8});
+  one_.hear_host(1, {{}, agent::Alive{}}, Time{seconds(5)});
+  std::vector<Event> told;
+  for (const Announce& one : take<Announce>(one_))
+    if (one.event.kind == EventKind::kCheckpoint) told.push_back(one.event);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].step, 20U);
+  EXPECT_EQ(told[0].age, seconds(14)) << "nothing was decided before the other host had come";
 }
 
 TEST_F(ResumedCourseTest, AProcessThatIsNoMemberIsEnded) {

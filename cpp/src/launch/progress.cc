@@ -24,6 +24,12 @@ bool is_change(EventKind kind) {
   }
 }
 
+nlohmann::ordered_json json_of(const Progress::Checkpoint& checkpoint) {
+  nlohmann::ordered_json json{{"step", checkpoint.step}, {"time", rfc3339_micro(checkpoint.at)}};
+  if (!checkpoint.path.empty()) json["path"] = checkpoint.path;
+  return json;
+}
+
 }  // namespace
 
 std::string format_progress(const Progress& progress) {
@@ -31,6 +37,7 @@ std::string format_progress(const Progress& progress) {
   constexpr double kTenths = 10;
   Json json{{"epoch", progress.epoch}, {"ranks", progress.ranks}, {"step", progress.step}};
   if (progress.rate > 0) json["stepsPerSecond"] = std::round(progress.rate * kTenths) / kTenths;
+  if (progress.checkpoint) json["lastCheckpoint"] = json_of(*progress.checkpoint);
   json["changes"] = Json::array();
   for (const Progress::Change& change : progress.changes)
     json["changes"].push_back({{"time", rfc3339_micro(change.at)}, {"text", change.text}});
@@ -40,6 +47,7 @@ std::string format_progress(const Progress& progress) {
 void ProgressWatch::hear(const Event& event, size_t ranks, Time now, UnixTime clock) {
   if (event.kind == EventKind::kEpoch) steps_.clear();
   if (event.kind == EventKind::kStep && event.step) hear_step(*event.step, now);
+  if (event.kind == EventKind::kCheckpoint) hear_checkpoint(event, clock);
   progress_.epoch = event.epoch;
   progress_.ranks = ranks;
   is_new_ = true;
@@ -58,6 +66,13 @@ void ProgressWatch::hear_step(uint64_t step, Time now) {
   const auto& [first_time, first_step] = steps_.front();
   const double seconds = std::chrono::duration<double>(now - first_time).count();
   progress_.rate = seconds > 0 ? static_cast<double>(step - first_step) / seconds : 0;
+}
+
+/// When a coordinator begins to lead, agents tell it of the last one of each of their ranks.
+void ProgressWatch::hear_checkpoint(const Event& event, UnixTime clock) {
+  const UnixTime at = clock - std::chrono::floor<UnixTime::duration>(event.age);
+  if (progress_.checkpoint && at < progress_.checkpoint->at) return;
+  progress_.checkpoint = {.step = event.step.value_or(0), .at = at, .path = event.cause};
 }
 
 Time ProgressWatch::due() const {

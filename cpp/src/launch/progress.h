@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,15 +26,24 @@ struct Progress {
     std::string text;
   };
 
+  /// One that is durable.
+  struct Checkpoint {
+    uint64_t step = 0;
+    UnixTime at{};
+    std::string path;  ///< Its folder, as the rank says that has finished it; "": not known.
+  };
+
   uint32_t epoch = 0;
-  size_t ranks = 0;             ///< Of the epoch.
-  uint64_t step = 0;            ///< The newest that a rank has begun.
-  double rate = 0;              ///< Steps a second, of the last ten; 0: not known.
-  std::vector<Change> changes;  ///< The last eight, the newest one last.
+  size_t ranks = 0;   ///< Of the epoch.
+  uint64_t step = 0;  ///< The newest that a rank has begun.
+  double rate = 0;    ///< Steps a second, of the last ten; 0: not known.
+  std::optional<Checkpoint> checkpoint = std::nullopt;  ///< The last one; none: not known.
+  std::vector<Change> changes;                          ///< The last eight, the newest one last.
 };
 
-/// One JSON object: epoch, ranks, step, stepsPerSecond if it is known, and changes, each with its time
-/// (RFC 3339 with six digits of a second) and text.
+/// One JSON object: epoch, ranks, step, stepsPerSecond and lastCheckpoint (step, time, path) as far as
+/// they are known, and changes, each with its time and text. Times are RFC 3339 with six digits of a
+/// second.
 [[nodiscard]] std::string format_progress(const Progress& progress);
 
 /// Pure. Loop-confined.
@@ -49,6 +59,7 @@ class ProgressWatch {
 
  private:
   void hear_step(uint64_t step, Time now);
+  void hear_checkpoint(const Event& event, UnixTime clock);
 
   Progress progress_;
   std::deque<std::pair<Time, uint64_t>> steps_;  ///< Of the epoch, of the last seconds.

@@ -72,6 +72,32 @@ TEST(Progress, KeepsTheLastEightChanges) {
   EXPECT_EQ(changes.back().text, "10");
 }
 
+Event checkpoint_of(uint64_t step, Duration age) {
+  return {.kind = EventKind::kCheckpoint,
+          .epoch = 1,
+          .rank = 0,
+          .step = step,
+          .cause = "/run/step-" + std::to_string(step),
+          .age = age};
+}
+
+TEST(Progress, HasTheCheckpointThatWasMadeLastInWhateverOrderTheyAreTold) {
+  ProgressWatch watch;
+  const Time now = monotonic_now();
+  EXPECT_FALSE(watch.take(now).checkpoint.has_value());
+  watch.hear(checkpoint_of(200, seconds(3)), 2, now, kClock);
+  watch.hear(checkpoint_of(100, seconds(60)), 2, now, kClock);
+  EXPECT_EQ(watch.due(), now + seconds(5)) << "it is news";
+  const auto last = watch.take(now).checkpoint;
+  ASSERT_TRUE(last.has_value());
+  EXPECT_EQ(last->step, 200U);
+  EXPECT_EQ(last->at, kClock - seconds(3));
+  EXPECT_EQ(last->path, "/run/step-200");
+  watch.hear(checkpoint_of(150, {}), 2, now, kClock);
+  EXPECT_EQ(watch.take(now).checkpoint->step, 150U) << "of a job that went back";
+  EXPECT_EQ(watch.take(now).step, 0U) << "no rank has said that it is there";
+}
+
 TEST(Progress, IsWrittenWithoutWhatIsNotKnown) {
   EXPECT_EQ(format_progress({.epoch = 1, .ranks = 2, .step = 3, .changes = {}}),
             R"({"epoch":1,"ranks":2,"step":3,"changes":[]})");
@@ -82,6 +108,15 @@ TEST(Progress, IsWrittenWithoutWhatIsNotKnown) {
                              .changes = {{.at = kClock, .text = "3 ranks go on"}}}),
             R"({"epoch":1,"ranks":2,"step":30,"stepsPerSecond":4.3,"changes":)"
             R"([{"time":"2026-11-28T00:00:00.000000Z","text":"3 ranks go on"}]})");
+  Progress progress{.epoch = 1, .ranks = 2, .step = 30, .changes = {}};
+  progress.checkpoint = {.step = 20, .at = kClock, .path = "/run/step-20"};
+  EXPECT_EQ(format_progress(progress),
+            R"({"epoch":1,"ranks":2,"step":30,"lastCheckpoint":{"step":20,)"
+            R"("time":"2026-11-28T00:00:00.000000Z","path":"/run/step-20"},"changes":[]})");
+  progress.checkpoint->path.clear();
+  EXPECT_EQ(format_progress(progress),
+            R"({"epoch":1,"ranks":2,"step":30,"lastCheckpoint":{"step":20,)"
+            R"("time":"2026-11-28T00:00:00.000000Z"},"changes":[]})");
 }
 
 }  // namespace
