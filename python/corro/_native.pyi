@@ -217,6 +217,9 @@ class Epochs:
     def leave(self) -> None:
         """Says that this process was asked to end."""
 
+    def report_checkpoint(self, step: int, path: str) -> None:
+        """Says that a checkpoint is durable, for people who look at the job."""
+
     def next(
         self, steps: int, lost: int = -1, timeout: float | None = None
     ) -> tuple[int, int, int, bool]:

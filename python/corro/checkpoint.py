@@ -16,6 +16,7 @@ The way of one checkpoint, of step N:
     thread     each rank    writes its file behind, and waits for the disk
                all ranks    say whether theirs is written, in an operation with a name
                rank 0       writes the manifest, renames the folder: now there is a checkpoint
+               rank 0       says so to the launcher, in an elastic job
                all ranks    hear of that
 
 If a rank is lost meanwhile, the operations with a name fail and the checkpoint is not finished. The
@@ -28,6 +29,7 @@ can read.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -35,6 +37,7 @@ import secrets
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from corro import _context
@@ -336,9 +339,19 @@ class _Attempt:
                 _checkpoint.commit(
                     owner.folder, self._step, self._number, self._world.size(), owner.keep
                 )
+                self._report()
             _checkpoint.remove_partial(owner.folder)  # Nobody writes at this moment.
         except CorroError as error:
             self._failure = error
+
+    def _report(self) -> None:
+        """Tells who looks at the job. If nobody hears, the checkpoint is as good."""
+        member = _context.membership()
+        if member is None:
+            return
+        folder = Path(self._owner.folder).absolute() / f"step-{self._step}"
+        with contextlib.suppress(CorroError):
+            member.epochs.report_checkpoint(self._step, str(folder))
 
     def _exchange(self, what: str, value: bool) -> list[list[int]]:
         """A disk may take as long as it takes: a rank that is lost ends the wait."""

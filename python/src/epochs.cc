@@ -7,6 +7,19 @@
 using namespace nanobind::literals;
 
 namespace corro::python {
+namespace {
+
+template <typename Call>
+corro_code without_gil(const Call& call) {
+  const Exit::Inside inside;
+  PyThreadState* const thread = PyEval_SaveThread();
+  const corro_code code = call();
+  if (Exit::elsewhere()) Exit::await();
+  PyEval_RestoreThread(thread);
+  return code;
+}
+
+}  // namespace
 
 Epochs::Epochs() {
   corro_error error{};
@@ -26,6 +39,14 @@ void Epochs::leave() const {
   if (corro_epochs_leave(epochs_, &error) != CORRO_OK) raise(error);
 }
 
+void Epochs::report_checkpoint(uint64_t step, const std::string& path) const {
+  corro_error error{};
+  error.rank = -1;
+  const corro_code code = without_gil(
+      [&] { return corro_epochs_report_checkpoint(epochs_, step, path.c_str(), &error); });
+  if (code != CORRO_OK) raise(error);
+}
+
 std::tuple<uint32_t, int, int, bool> Epochs::next(uint64_t steps, int lost,
                                                   const Seconds& timeout) {
   const int64_t timeout_ns = nanoseconds(timeout, -1);
@@ -34,15 +55,10 @@ std::tuple<uint32_t, int, int, bool> Epochs::next(uint64_t steps, int lost,
   next.struct_size = sizeof next;
   corro_error error{};
   error.rank = -1;
-  corro_code code = CORRO_OK;
-  {
-    const Exit::Inside inside;
-    PyThreadState* const thread = PyEval_SaveThread();
-    code = corro_epochs_next(epochs_, steps, lost, timeout_ns, &Signals::check, &signals, &next,
+  const corro_code code = without_gil([&] {
+    return corro_epochs_next(epochs_, steps, lost, timeout_ns, &Signals::check, &signals, &next,
                              &error);
-    if (Exit::elsewhere()) Exit::await();
-    PyEval_RestoreThread(thread);
-  }
+  });
   if (code == CORRO_OK) return {next.epoch, next.rank, next.size, next.last != 0};
   signals.rethrow();
   raise(error);
@@ -54,6 +70,7 @@ void bind_epochs(nb::module_& module) {
       .def_prop_ro("prepared", &Epochs::prepared)
       .def_prop_ro("why", &Epochs::why)
       .def("leave", &Epochs::leave)
+      .def("report_checkpoint", &Epochs::report_checkpoint, "step"_a, "path"_a)
       .def("next", &Epochs::next, "steps"_a, "lost"_a = -1, "timeout"_a = nb::none());
 }
 

@@ -25,6 +25,7 @@ class Epochs {
   [[nodiscard]] uint32_t prepared() const { return corro_epochs_prepared(epochs_); }
   [[nodiscard]] std::string why() const;
   void leave() const;
+  void report_checkpoint(uint64_t step, const std::string& path) const;
   /// Epoch, rank, size, whether it is the last one. Lets Python's handlers of signals run.
   std::tuple<uint32_t, int, int, bool> next(uint64_t steps, int lost, const Seconds& timeout);
 

@@ -397,6 +397,21 @@ def test_a_job_of_any_size_goes_on_from_the_checkpoint_of_another(
     assert {path.name for path in Path(folder).glob("step-*")} == {"step-10", "step-12"}
 
 
+def test_the_launcher_of_an_elastic_job_hears_of_each_checkpoint(
+    launch: Launch, tmp_path: Path
+) -> None:
+    folder, events = tmp_path / "run", tmp_path / "events.jsonl"
+    options = ("--min-np", "1", "--events", str(events))
+    launch(str(WORKER), str(folder), "0", "4", ranks=2, options=options).check()
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    made = [
+        (line["rank"], line["step"], line["cause"])
+        for line in lines
+        if line["event"] == "checkpoint"
+    ]
+    assert made == [(0, 2, str(folder / "step-2")), (0, 4, str(folder / "step-4"))]
+
+
 @pytest.mark.faults
 def test_survivors_write_the_next_checkpoint(launch: Launch, tmp_path: Path) -> None:
     """The first rank is killed while that of step 4 is written, another one with that of 6."""
