@@ -93,6 +93,12 @@ PROGRESS = [
     ("Ranks", "integer", ".status.progress.ranks", "Ranks that take part"),
     ("Step", "integer", ".status.progress.step", "The newest step of the ranks"),
     ("Steps/s", "number", ".status.progress.stepsPerSecond", "Steps a second, of the last ten"),
+    (
+        "Checkpoint",
+        "integer",
+        ".status.progress.lastCheckpoint.step",
+        "The step of the last checkpoint that is durable",
+    ),
     ("Last change", "string", ".status.progress.lastChange", "Who takes part since when, and why"),
 ]
 
@@ -190,6 +196,7 @@ def progress() -> Schema:
             "ranks": number,
             "step": integer(),
             "stepsPerSecond": {"type": "number"},
+            "lastCheckpoint": struct({"step": integer(), "time": time(), "path": string()}),
             "lastChange": string(),
             "lastChangeTime": time(),
         }

@@ -7,7 +7,9 @@ variables, keys and rights of their pods.
 from __future__ import annotations
 
 import base64
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -81,6 +83,29 @@ def test_scale_adds_and_takes_pods_and_touches_no_other(space: Space) -> None:
     assert job.status()["restarts"] == 0
     said = space.plane.kubectl("scale", "-n", space.name, "corrojob/a", "--replicas=17", fails=True)
     assert "at least worker.target" in said
+
+
+def test_what_the_head_tells_of_the_ranks_is_in_the_status(space: Space) -> None:
+    job = start(space)
+    checkpoint = {
+        "step": 40,
+        "time": "2026-11-28T10:00:00.000000Z",
+        "path": "/checkpoint/run/step-40",
+    }
+    told = {
+        "epoch": 1,
+        "ranks": 2,
+        "step": 45,
+        "stepsPerSecond": 2.5,
+        "lastCheckpoint": checkpoint,
+    }
+    said = {"data": {"progress": json.dumps(told | {"changes": []})}}
+    space.api.patch(space.path("ConfigMap", f"a-{job.uid}-progress"), said)
+    status = job.wait(lambda status: "progress" in status, "progress")
+    assert status["progress"] == told
+    shown = space.plane.kubectl("get", "-n", space.name, "corrojob/a", "-o", "wide").splitlines()
+    cells = dict(zip(re.split(" {2,}", shown[0]), re.split(" {2,}", shown[1]), strict=False))
+    assert (cells["STEP"], cells["CHECKPOINT"]) == ("45", "40")
 
 
 def test_an_autoscaler_sets_the_target(space: Space) -> None:

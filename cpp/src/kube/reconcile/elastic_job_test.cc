@@ -199,12 +199,40 @@ TEST(ElasticJob, WhatItsHeadTellsIsInTheStatusAndEachChangeIsAnEventOnce) {
   EXPECT_EQ(told(), 2);
 }
 
+TEST(ElasticJob, TheLastCheckpointStaysInTheStatusWhenAHeadTellsOfNone) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  tell(cluster, R"({"epoch": 1, "ranks": 2, "step": 45, "changes": [], "lastCheckpoint": {
+      "step": 40, "time": "2026-11-28T10:00:00.000000Z", "path": "/checkpoint/run/step-40"}})");
+  ASSERT_TRUE(cluster.settle());
+  const Json first = patched(R"({"step": 40, "time": "2026-11-28T10:00:00.000000Z",
+                                 "path": "/checkpoint/run/step-40"})");
+  EXPECT_EQ(status_of(cluster, "/progress/lastCheckpoint"), first);
+  tell(cluster, R"({"epoch": 2, "ranks": 2, "step": 46, "changes": []})");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/progress/step"), Json(46));
+  EXPECT_EQ(status_of(cluster, "/progress/lastCheckpoint"), first);
+  tell(cluster, R"({"step": 60, "lastCheckpoint": {"step": 50,
+                    "time": "2026-11-28T10:00:10.000000Z"}})");
+  ASSERT_TRUE(cluster.settle());
+  Json endless = patched(R"({"lastCheckpoint": {"step": 60,
+                             "time": "2026-11-28T10:00:20.000000Z"}})");
+  endless["lastCheckpoint"]["path"] = std::string(4097, 'p');
+  tell(cluster, endless.dump().c_str());
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/progress/lastCheckpoint"),
+            patched(R"({"step": 50, "time": "2026-11-28T10:00:10.000000Z"})"))
+      << "the path is not that of another one";
+}
+
 TEST(ElasticJob, NonsenseOfItsHeadIsLeftOut) {
   ClusterModel cluster(sample_elastic_job(2), 1);
   ASSERT_TRUE(cluster.settle());
   for (const char* nonsense :
        {"", "[]", "{", R"({"epoch": -1, "ranks": "3", "step": 1e30, "changes": [1, {"time": 2}]})",
-        R"({"epoch": 99999999999, "stepsPerSecond": "x", "changes": {"a": []}})"}) {
+        R"({"epoch": 99999999999, "stepsPerSecond": "x", "changes": {"a": []}})",
+        R"({"lastCheckpoint": 7})", R"({"lastCheckpoint": {"step": 7, "time": "noon"}})",
+        R"({"lastCheckpoint": {"step": -7, "time": "2026-11-28T10:00:00Z"}})"}) {
     tell(cluster, nonsense);
     ASSERT_TRUE(cluster.settle());
     EXPECT_EQ(status_of(cluster, "/progress/lastChange"), Json()) << nonsense;

@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kMostBytes = size_t{64} << 10U;
 constexpr size_t kMostChanges = 8;
 constexpr size_t kMostText = 1000;
+constexpr size_t kMostPath = 4096;
 
 /// What stands in the ConfigMap; an empty object if that is nothing of use.
 Json told_by_head(const JobView& view) {
@@ -28,6 +29,19 @@ void take_number(const Json& told, const char* field, int64_t most, Json& progre
   if (found == told.end() || !found->is_number_integer()) return;
   const auto value = found->get<int64_t>();
   if (value >= 0 && value <= most) progress[field] = value;
+}
+
+/// Whole or not at all; of the path the head may know nothing.
+void take_checkpoint(const Json& told, Json& progress) {
+  const Json& said = object_in(told, "lastCheckpoint");
+  const std::string time = text_in(said, "time");
+  const std::string path = text_in(said, "path");
+  Json checkpoint = Json::object();
+  take_number(said, "step", std::numeric_limits<int64_t>::max(), checkpoint);
+  if (checkpoint.empty() || !parse_rfc3339(time) || path.size() > kMostPath) return;
+  checkpoint["time"] = time;
+  if (!path.empty()) checkpoint["path"] = path;
+  progress["lastCheckpoint"] = std::move(checkpoint);
 }
 
 /// Those that are newer than what the status tells of become events.
@@ -58,6 +72,7 @@ void report_progress(JobView& view) {
   take_number(told, "step", std::numeric_limits<int64_t>::max(), progress);
   const auto rate = told.find("stepsPerSecond");
   if (rate != told.end() && rate->is_number()) progress["stepsPerSecond"] = *rate;
+  take_checkpoint(told, progress);
   take_changes(told, view, progress);
   view.status.set("progress", std::move(progress));
 }
