@@ -54,8 +54,13 @@ class Pods:
         workers: int = 0,
         slots: int = 1,
         limits: tuple[int, int] | None = None,
+        sync: Path | None = None,
     ) -> None:
-        """`limits`: fewest and most workers of an elastic CorroJob."""
+        """Makes the folders, and starts nothing.
+
+        `limits`: fewest and most workers of an elastic CorroJob. `sync`: a folder that is brought,
+        which head and workers have in common here.
+        """
         self.folder = folder
         self.uid = secrets.token_hex(8)
         self.part = secrets.token_bytes(32)
@@ -67,6 +72,7 @@ class Pods:
                 "CORRO_MIN_WORKERS": str(limits[0]),
                 "CORRO_MAX_WORKERS": str(limits[1]),
             }
+        self.sync = sync
         self.address = ""
         self.started: list[subprocess.Popen[bytes]] = []
         self.bin = folder / "bin"
@@ -104,6 +110,10 @@ class Pods:
             | self.limits
         )
 
+    def bring_folder(self) -> None:
+        """What `corro receive` does last: from then on the head does something."""
+        (self.folder / f"corro-{self.uid}-folder").touch()
+
     def log(self, member: str) -> Path:
         file = self.folder / f"termination-{member}"
         file.touch()
@@ -131,6 +141,8 @@ class Pods:
         if self.limits:
             (self.folder / "record").mkdir(exist_ok=True)
             more["CORRO_STORE"] = str(self.folder / "record")
+        if self.sync:
+            more["CORRO_SYNC"] = str(self.sync)
         if self.workers:
             more["CORRO_WORKERS"] = str(self.workers)
         with log.open("wb") as output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,13 +24,16 @@ pytestmark = [
 class ElasticJob(Said):
     """A job of one to three workers with a rank each."""
 
-    def __init__(self, folder: Path, fewest: int) -> None:
+    def __init__(self, folder: Path, fewest: int, sync: Path | None = None) -> None:
         super().__init__(folder)
-        self.pods = pods.Pods(folder, kind="CorroJob", limits=(fewest, 3))
+        self.pods = pods.Pods(folder, kind="CorroJob", limits=(fewest, 3), sync=sync)
+        if sync:
+            self.pods.bring_folder()
         self.head = self.pods.head()
 
     def worker(self, index: int, generation: int = 0) -> subprocess.Popen[bytes]:
-        command = (sys.executable, WORKER, self.said)
+        script = WORKER if self.pods.sync is None else Path(WORKER).name
+        command = (sys.executable, script, self.said)
         log = self.folder / f"worker-{index}-{generation}.log"
         with log.open("wb") as output:
             return self.pods.agent(
@@ -53,15 +57,15 @@ class ElasticJob(Said):
         )
 
 
-Start = Callable[[int], ElasticJob]
+Start = Callable[..., ElasticJob]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     jobs: list[ElasticJob] = []
 
-    def begin(fewest: int) -> ElasticJob:
-        jobs.append(ElasticJob(tmp_path, fewest))
+    def begin(fewest: int, sync: Path | None = None) -> ElasticJob:
+        jobs.append(ElasticJob(tmp_path, fewest, sync))
         return jobs[-1]
 
     yield begin
@@ -133,6 +137,42 @@ def test_ranks_step_on_while_the_head_is_replaced(start: Start) -> None:
     assert job.over(job.head) == 0, job.logs()
     assert [job.over(worker) for worker in workers] == [0, 0], job.logs()
     assert set(job.facts()) == before, "no process was started again"
+
+
+def test_a_folder_comes_to_workers_of_the_next_head_too(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    shutil.copytree(Path(WORKER).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    job = start(1, folder)
+    workers = [job.worker(0), job.worker(1)]
+    job.size(2)
+    job.head.send_signal(signal.SIGTERM)
+    assert job.over(job.head) == 128 + signal.SIGTERM
+    job.head = job.pods.head()
+    until("a head that leads", lambda: "leads in term 2" in job.head_log(), job.logs)
+    workers.append(job.worker(2))
+    job.size(3)
+    job.finish()
+    assert job.over(job.head) == 0, job.logs()
+    assert [job.over(worker) for worker in workers] == [0, 0, 0], job.logs()
+    assert len(job.facts()) == 3, "no process was started again"
+
+
+def test_a_head_does_nothing_before_its_folder_is_there(tmp_path: Path) -> None:
+    job = pods.Pods(tmp_path, kind="CorroJob", limits=(1, 1), sync=tmp_path / "project")
+    try:
+        head = job.start(
+            "head",
+            "--listen",
+            "127.0.0.1:0",
+            env=job.environment("head") | {"CORRO_SYNC": "/workspace/project", "CORRO_HEAD": ""},
+            stderr=subprocess.PIPE,
+        )
+        assert head.stderr is not None
+        assert b"waits for /workspace/project" in head.stderr.readline()
+        head.terminate()
+        assert head.wait(timeout=PATIENCE) == 128 + signal.SIGTERM
+    finally:
+        job.close()
 
 
 def test_a_program_that_is_not_there_is_named(start: Start) -> None:
