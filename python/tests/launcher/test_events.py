@@ -12,7 +12,7 @@ from .conftest import Launcher, wait_until
 
 pytestmark = pytest.mark.faults
 
-KEYS = ["time", "event", "epoch", "host", "rank", "step", "cause"]
+KEYS = ["time", "event", "epoch", "host", "rank", "place", "step", "cause"]
 
 
 def events_in(file: Path) -> list[dict[str, Any]]:
