@@ -28,6 +28,23 @@ def images(kind: str) -> tuple[np.ndarray, np.ndarray]:
     return pixels.astype(np.float32) / 255, load(f"{kind}-labels-idx1", 8)
 
 
+class Stopwatch:
+    """The longest time between two steps since it was asked last, in seconds."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._longest = 0.0
+
+    def step(self) -> None:
+        now = time.monotonic()
+        self._longest = max(self._longest, now - self._last)
+        self._last = now
+
+    def longest(self) -> float:
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+
 def gradient(weights: np.ndarray, x: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Of the summed loss of a linear classifier."""
     scores = x @ weights
@@ -38,6 +55,7 @@ def gradient(weights: np.ndarray, x: np.ndarray, labels: np.ndarray) -> np.ndarr
 
 
 corro.init()
+stopwatch = Stopwatch()
 x, labels = images("train")
 sampler = corro.elastic.ElasticSampler(x, batch_size=100)
 state = corro.elastic.State(
@@ -61,8 +79,10 @@ def train(state: corro.elastic.State) -> None:
             corro.set_step(state.step)
             step.record()
             state.commit()
+            stopwatch.step()
             if corro.rank() == 0 and state.step % 50 == 0:
-                print(f"step {state.step} of {corro.size()} ranks", flush=True)
+                pause = f"at most {stopwatch.longest():.3f} s apart"
+                print(f"step {state.step} of {corro.size()} ranks, {pause}", flush=True)
             time.sleep(0.01)  # As the work of a larger model.
         state.epoch += 1
 

@@ -8,7 +8,16 @@ from pathlib import Path
 
 from jobs import Job, Space
 from node_jobs import IMAGE, REQUESTS
-from pods_seen import head_of, kill_rank, log, measured, wait_for_line
+from pods_seen import (
+    MEASURED,
+    head_of,
+    kill_rank,
+    log,
+    measured,
+    processes_of,
+    start_of,
+    wait_for_line,
+)
 
 HERE = Path(__file__).resolve().parent
 SCRIPT = "/examples/script/elastic_training.py"
@@ -53,6 +62,14 @@ def wait_for_size(space: Space, head: str, ranks: int, after: float) -> float:
     return wait_for_line(space, head, rf"step \d+ of {ranks} ranks", after).when
 
 
+def tell_pause(space: Space, head: str, what: str, begun: float, until: float) -> None:
+    """The longest time between two steps of rank 0 since something was done."""
+    lines = [line for line in log(space, head) if begun < line.when <= until]
+    pauses = [re.search(r"at most (\S+) s apart", line.text) for line in lines]
+    longest = max((float(pause[1]) for pause in pauses if pause), default=0.0)
+    MEASURED.append(f"measured: elastic: {what}: longest pause between two steps {longest:.2f} s")
+
+
 def test_no_sample_is_lost_while_workers_come_and_go(space: Space) -> None:
     job = create(space)
     head = head_of(job)
@@ -63,14 +80,21 @@ def test_no_sample_is_lost_while_workers_come_and_go(space: Space) -> None:
     measured("elastic: rank killed -> two ranks step", wait_for_size(space, head, 2, begun) - begun)
     begun = time.time()
     space.api.delete(space.path("Pod", "elastic-worker-1-g0"), {"gracePeriodSeconds": 0})
-    measured("elastic: pod killed -> the other steps", wait_for_size(space, head, 1, begun) - begun)
+    alone = wait_for_size(space, head, 1, begun)
+    measured("elastic: pod killed -> the other steps", alone - begun)
+    tell_pause(space, head, "pod killed", begun, alone)
     wait_for_size(space, head, 2, begun)
     # Four workers are wanted, and then three.
     for workers in (4, 3):
         begun = time.time()
         space.plane.kubectl("scale", "-n", space.name, "corrojob/elastic", f"--replicas={workers}")
-        taken = wait_for_size(space, head, workers, begun) - begun
-        measured(f"elastic: scale to {workers} -> so many ranks step", taken)
+        seen = wait_for_size(space, head, workers, begun)
+        measured(f"elastic: scale to {workers} -> so many ranks step", seen - begun)
+        tell_pause(space, head, f"scale to {workers}", begun, seen)
+        if workers == 4:
+            agents = [processes_of(pod, "corro agent --pod") for pod in job.pods().values()]
+            newest = max(start_of(pid) for pids in agents for pid in pids)
+            measured("elastic: the last added agent runs -> its rank steps, too", seen - newest)
     # A worker is evicted, as by a drain: its rank leaves between two steps.
     begun = time.time()
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction"}

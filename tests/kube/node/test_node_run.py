@@ -146,7 +146,7 @@ def test_an_elastic_job_is_scaled_and_looked_at(user: User, space: Space, tmp_pa
     words = ("--name", "line", "--sync", ".", "--volume", "out:/out", "-np", "2")
     with user.running(*words, "--min-np", "1", "--max-np", "3", "elastic.py") as process:
         read_until(process, r"step \d+ of 2")
-        code, out, err = user.type("scale", "line", "3")
+        code, _, err = user.type("scale", "line", "3")
         assert code == 0, err
         read_until(process, r"step \d+ of 3")
         assert re.search(r"line +Running +3/3", user.type("jobs")[1])
