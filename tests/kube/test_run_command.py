@@ -72,6 +72,13 @@ def test_it_ends_as_its_ranks_do(space: Space, start: Start) -> None:
         assert ("exit code 3" in err) == (code == 3)
 
 
+def test_its_time_may_be_over(start: Start) -> None:
+    process = start("--name", "late", "--timeout", "1s", "-np", "1", "train.py")
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 124, err
+    assert "job late: " in err
+
+
 def test_an_interrupt_deletes_the_job(space: Space, start: Start) -> None:
     process = start("--name", "a", "-np", "4", "--slots", "2", "train.py")
     job = job_of(space, "a")

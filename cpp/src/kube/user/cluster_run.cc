@@ -252,9 +252,10 @@ class Course {
     const bool reads = talk_ && !talk_->outcome() && monotonic_now() < over_at_ + kLogPatience;
     if (reads) return std::nullopt;
     if (signal_ != 0) return leave();
-    const bool has_succeeded = seen.job && facts_of(*seen.job).has_succeeded;
-    if (has_succeeded) return 0;
+    const JobFacts facts = seen.job ? facts_of(*seen.job) : JobFacts{};
+    if (facts.has_succeeded) return 0;
     view_.complain(fmt::format("job {}: {}", run_.name, why));
+    if (facts.was_too_long) return diagnosis::kTimeoutExit;
     const auto code = seen.job ? exit_status_of(*seen.job, seen.pods) : std::nullopt;
     return code && *code != 0 ? *code : kJobFailed;
   }

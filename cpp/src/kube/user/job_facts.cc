@@ -42,6 +42,7 @@ JobFacts facts_of(const Json& job) {
   const Json& failed = condition_of(job, "Failed");
   facts.is_over = facts.has_succeeded || !failed.empty();
   facts.why = text_at(failed, {"message"});
+  facts.was_too_long = text_at(failed, {"reason"}) == "DeadlineExceeded";
   facts.runs = text_at(job, {"status", "state"}) == "Running";
   facts.waits_for = text_at(condition_of(job, "Pending"), {"message"});
   return facts;

@@ -13,6 +13,7 @@ struct JobFacts {
   bool runs = false;     ///< Its ranks may run: enough pods do.
   bool is_over = false;  ///< For good.
   bool has_succeeded = false;
+  bool was_too_long = false;   ///< It has failed by activeDeadlineSeconds.
   std::string waits_for = {};  ///< Why it does not run, or not with all pods; "": nothing.
   std::string why = {};        ///< It has failed.
 };

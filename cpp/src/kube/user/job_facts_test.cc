@@ -43,6 +43,10 @@ TEST(JobFacts, SayHowItEnded) {
   EXPECT_TRUE(failed.is_over);
   EXPECT_FALSE(failed.has_succeeded);
   EXPECT_EQ(failed.why, "exit code 3");
+  EXPECT_FALSE(failed.was_too_long);
+  const JobFacts late = facts_of(job_with(
+      R"({"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}]})"));
+  EXPECT_TRUE(late.was_too_long);
   const JobFacts succeeded =
       facts_of(job_with(R"({"conditions": [{"type": "Succeeded", "status": "True"}]})"));
   EXPECT_TRUE(succeeded.is_over);
