@@ -65,7 +65,7 @@ faults: test-setup ## Run only the tests that kill, stop and starve processes
 	@$(VENV)/python tools/run_tests.py --select faults
 
 .PHONY: test-kube
-test-kube: setup $(STAMPS)/packages-kube ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
+test-kube: setup $(STAMPS)/packages-kube build/kfp/.ready ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
 	@tests/kube/run.sh $(ARGS)
 
 .PHONY: kube-page
@@ -143,7 +143,7 @@ clean: ## Remove what was built; .venv and the caches stay
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 $(MPIS) torchft; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' python/requirements/$$name.in \
 	  --output-file python/requirements/$$name.txt; done
 
@@ -182,6 +182,12 @@ $(MPIS:%=build/bench/%/allreduce): build/bench/%/allreduce: python/requirements/
 	@$(UV) venv --quiet --clear --python $(PYTHON) build/bench/$*
 	@$(UV) pip sync --quiet --python build/bench/$*/bin/python $<
 	@build/bench/$*/bin/mpicxx -O2 -std=c++20 -Icpp cpp/bench/allreduce_mpi.cc -o $@
+
+build/kfp/.ready: python/requirements/kfp.txt .venv/.ready
+	@echo "corro: making build/kfp: Kubeflow Pipelines' SDK; about 120 MB"
+	@$(UV) venv --quiet --clear --python $(PYTHON) $(@D)
+	@$(UV) pip sync --quiet --python $(@D)/bin/python $<
+	@touch $@
 
 build/bench/torchft/.ready: python/requirements/torchft.txt .venv/.ready
 	@echo "corro: making build/bench/torchft: torchft, with a torch of its own; about 5 GB"
