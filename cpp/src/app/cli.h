@@ -47,7 +47,7 @@ struct Request {
 [[nodiscard]] Result<Request> parse_command_line(const std::vector<std::string>& arguments,
                                                  const std::string& version);
 
-/// The same for corro-jobs: `run --on`, `jobs`, `logs`, `stop` or `scale`.
+/// The same for corro-jobs: `run --on`, `jobs`, `logs`, `stop`, `scale` or `autoscale`.
 [[nodiscard]] Result<Request> parse_jobs_line(const std::vector<std::string>& arguments);
 
 /// The same for corro-coordinator: `coordinator` and its options, or `agent --coordinator`.

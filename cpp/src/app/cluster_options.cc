@@ -115,6 +115,18 @@ void describe_jobs(CLI::App& program, JobsCommand& command) {
       ->type_name("N")
       ->required()
       ->check(number_in(1, 10000));
+  CLI::App& autoscale = add_command(
+      program, command, "autoscale",
+      "Give an elastic job on Kubernetes as many pods as are worth it, as long as this runs");
+  add_job(autoscale, command);
+  autoscale
+      .add_option("--least-gain", command.least_gain,
+                  "What a pod has to add, as a share of a lone one's throughput; 0: the fastest; "
+                  "default: 0.5")
+      ->type_name("SHARE")
+      ->check(number_in(0.0, 1.0));
+  autoscale.add_flag("--global-batch", command.has_global_batch,
+                     "A step has as many samples with any number of ranks");
 }
 
 }  // namespace corro::app

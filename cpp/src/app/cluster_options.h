@@ -1,5 +1,5 @@
 // The command line of what a user does with jobs on a cluster: options of `corro run --on
-// kubernetes`, and `corro jobs`, `logs`, `stop` and `scale`.
+// kubernetes`, and `corro jobs`, `logs`, `stop`, `scale` and `autoscale`.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct ClusterRunOptions {
 };
 
 struct JobsCommand {
-  std::string verb;  ///< "jobs", "logs", "stop" or "scale".
+  std::string verb;  ///< "jobs", "logs", "stop", "scale" or "autoscale".
   ClusterPlace place;
   std::string job;
   bool all_spaces = false;
@@ -42,6 +42,8 @@ struct JobsCommand {
   bool verbose = false;
   std::optional<uint32_t> tail;
   int workers = 0;
+  double least_gain = 0.5;
+  bool has_global_batch = false;
 };
 
 /// Adds the options to `corro run`. Borrows `options`.
@@ -51,7 +53,7 @@ void describe_cluster_run(CLI::App& run, ClusterRunOptions& options);
 /// elsewhere.
 [[nodiscard]] Status check_cluster_run(const CLI::App& run, const ClusterRunOptions& options);
 
-/// Adds the four commands to the program. Borrows `command`.
+/// Adds the five commands to the program. Borrows `command`.
 void describe_jobs(CLI::App& program, JobsCommand& command);
 
 }  // namespace corro::app

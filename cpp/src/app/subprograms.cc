@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -12,6 +14,7 @@
 namespace corro::app {
 namespace {
 
+constexpr std::array<std::string_view, 5> kOfJobs = {"jobs", "logs", "stop", "scale", "autoscale"};
 constexpr std::string_view kFolder = "/libexec/corro";
 constexpr int kNotFound = 127;  // as shells say it
 
@@ -21,9 +24,7 @@ std::string_view subprogram_of(std::string_view command) {
   if (command == "plan" || command == "probe") return "corro-plan";
   if (command == "checkpoint") return "corro-checkpoint";
   if (command == "coordinator") return kCoordinatorProgram;
-  const bool is_of_jobs =
-      command == "jobs" || command == "logs" || command == "stop" || command == "scale";
-  if (is_of_jobs) return kJobsProgram;
+  if (std::ranges::find(kOfJobs, command) != kOfJobs.end()) return kJobsProgram;
   return command == "operator" ? "corro-operator" : "";
 }
 

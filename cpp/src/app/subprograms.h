@@ -12,7 +12,7 @@ namespace corro::app {
 /// Of `corro coordinator`, and of `corro agent` with options.
 inline constexpr std::string_view kCoordinatorProgram = "corro-coordinator";
 
-/// Of `corro run --on`, and of `corro jobs`, `logs`, `stop` and `scale`.
+/// Of `corro run --on`, and of `corro jobs`, `logs`, `stop`, `scale` and `autoscale`.
 inline constexpr std::string_view kJobsProgram = "corro-jobs";
 
 /// The program of a command, such as "corro-plan" of "plan" and of "probe"; "" if the command is

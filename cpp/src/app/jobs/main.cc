@@ -1,4 +1,4 @@
-// corro-jobs: `corro run --on kubernetes`, and `corro jobs`, `logs`, `stop` and `scale`.
+// corro-jobs: `corro run --on kubernetes`, and `corro jobs`, `logs`, `stop`, `scale` and `autoscale`.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -169,6 +169,15 @@ Status carry_out(const JobsCommand& command) {
     fmt::print("job {} is to have {} pod{}\n", job.name, command.workers,
                command.workers == 1 ? "" : "s");
     return {};
+  }
+  if (command.verb == "autoscale") {
+    const auto say = [](const std::string& line) {
+      fmt::print("{}\n", line);
+      std::fflush(stdout);
+    };
+    return kube::autoscale_job(
+        *cluster.client, job,
+        {.least_gain = command.least_gain, .has_global_batch = command.has_global_batch}, say, {});
   }
   CORRO_TRY(kube::stop_job(*cluster.client, job, {}));
   fmt::print("job {} is deleted; its ranks are asked to end\n", job.name);

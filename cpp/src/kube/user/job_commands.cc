@@ -6,6 +6,7 @@
 #include <array>
 
 #include "kube/client/pod_log.h"
+#include "kube/client/watch.h"
 #include "kube/job/names.h"
 #include "kube/user/job_facts.h"
 #include "kube/user/job_watch.h"
@@ -138,6 +139,32 @@ Status scale_job(Client& client, const ObjectKey& job, int workers, const std::s
   CORRO_TRY(find_job(client, job, stop).status());
   const Json patch = {{"spec", {{"worker", {{"target", workers}}}}}};
   return client.merge_patch(kCorroJobs, job, patch, "", stop).status();
+}
+
+Status autoscale_job(Client& client, const ObjectKey& job, const AutoscalerOptions& options,
+                     const std::function<void(const std::string&)>& say,
+                     const std::stop_token& stop) {
+  constexpr Duration kPause = std::chrono::seconds(5);
+  CORRO_ASSIGN(Json seen, find_job(client, job, stop));
+  Autoscaler autoscaler(options);
+  while (!facts_of(seen).is_over) {
+    CORRO_ASSIGN(const auto sizing, autoscaler.look(seen, client.surroundings().now()));
+    if (sizing) {
+      say(sizing->why);
+      CORRO_TRY(scale_job(client, job, static_cast<int>(sizing->workers), stop));
+    }
+    if (client.surroundings().wait(kPause, stop)) return {Code::kCancelled, "stopped"};
+    auto again = client.get(kCorroJobs, job, stop);
+    if (again.ok()) {
+      seen = std::move(*again);
+    } else if (again.status().code() == Code::kNotFound ||
+               WatchCourse::is_final(again.status().code())) {
+      return again.status();
+    } else {
+      say(again.status().message());
+    }
+  }
+  return {};
 }
 
 }  // namespace corro::kube

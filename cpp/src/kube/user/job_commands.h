@@ -1,4 +1,4 @@
-// What `corro jobs`, `logs`, `stop` and `scale` do.
+// What `corro jobs`, `logs`, `stop`, `scale` and `autoscale` do.
 #pragma once
 
 #include <chrono>
@@ -12,6 +12,7 @@
 
 #include "base/unix_time.h"
 #include "kube/client/client.h"
+#include "kube/user/autoscaler.h"
 
 namespace corro::kube {
 
@@ -41,5 +42,13 @@ struct LogManner {
 /// words for one that is beyond the job's limits.
 [[nodiscard]] Status scale_job(Client& client, const ObjectKey& job, int workers,
                                const std::stop_token& stop);
+
+/// Looks at the job every five seconds and sets the number of its pods, until it ends; calls `say`
+/// with each change and its reason. Blocks. Failures of the API server that may heal are said, and
+/// it goes on.
+[[nodiscard]] Status autoscale_job(Client& client, const ObjectKey& job,
+                                   const AutoscalerOptions& options,
+                                   const std::function<void(const std::string&)>& say,
+                                   const std::stop_token& stop);
 
 }  // namespace corro::kube
