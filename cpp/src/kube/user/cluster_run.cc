@@ -48,7 +48,7 @@ class View {
                 [](io::Output stream, const std::string& bytes) { write_all(stream, bytes); }) {}
 
   void feed(io::Output stream, std::string_view bytes) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     screen_.end_status("");
     screen_.feed(0, stream, bytes, monotonic_now());
     screen_.flush(monotonic_now());
@@ -58,14 +58,14 @@ class View {
     if (!manner_.quiet) complain(line);
   }
   void complain(const std::string& line) {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     screen_.end_status("");
     screen_.note("corro: " + line + "\n");
   }
   /// What goes on for a while: on a terminal one line that changes, else a line for each change.
   void progress(const std::string& line) {
     constexpr size_t kMostColumns = 100;
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     if (manner_.quiet || std::exchange(last_, line) == line) return;
     if (has_terminal_) {
       screen_.set_status(("corro: " + line).substr(0, kMostColumns));
