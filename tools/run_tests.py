@@ -162,7 +162,7 @@ def suite_of(venv: Path, reports: Path, markers: str, path: Path, test: str) -> 
     text = path.read_text()
     if not test and apart(text):
         markers = f"({markers}) and not apart" if markers else "not apart"
-    report = reports / f"{path.stem}{f'-{test}' if test else ''}.xml"
+    report = reports / f"{path.parent.name}-{path.stem}{f'-{test}' if test else ''}.xml"
     command = [str(venv / "bin/python"), "-m", "pytest", "-q", "-m", markers, name]
     command += ["-p", "no:cacheprovider", "-rs", f"--junitxml={report}"]
     # The venv's own programs come first, as for a user who activated it.
@@ -242,7 +242,10 @@ def main(argv: Sequence[str]) -> int:
     if not options.cpp_only:
         markers = SELECTIONS[options.select][1]
         suites += python_suites(
-            ROOT / ".venv", reports / "newest", markers, ("python/tests", "tools")
+            ROOT / ".venv",
+            reports / "newest",
+            markers,
+            ("python/tests", "python/tests/launcher", "tools"),
         )
         suites += suites_of_other_torch(reports, markers)
     suites = [suite for suite in suites if re.search(options.only, suite.name)]
