@@ -25,6 +25,11 @@ inline constexpr std::string_view kRoundAnnotation = "training.corro.dev/round";
 /// What an object was made from, hashed: an annotation.
 inline constexpr std::string_view kHashAnnotation = "training.corro.dev/hash";
 
+/// Kueue's: the queue that a pod is in, and the scheduling gate that a pod has until the queue
+/// admits it.
+inline constexpr std::string_view kQueueLabel = "kueue.x-k8s.io/queue-name";
+inline constexpr std::string_view kQueueGate = "kueue.x-k8s.io/admission";
+
 /// Key of a member in status.members and in the job's Secret: "head", "launcher", "worker-3".
 [[nodiscard]] std::string member_key(Member member, int index);
 /// Host name of a worker, in each of its generations: "JOB-worker-3".

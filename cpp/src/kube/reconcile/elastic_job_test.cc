@@ -5,7 +5,9 @@
 
 #include "kube/reconcile/cluster_model.h"
 #include "kube/reconcile/model_looks.h"
+#include "kube/reconcile/pod_view.h"
 #include "kube/reconcile/sample_jobs.h"
+#include "kube/reconcile/trimmed.h"
 
 namespace corro::kube {
 namespace {
@@ -139,6 +141,38 @@ TEST(ElasticJob, KueueAdmitsItsPodsOneByOne) {
   const Json& metadata = (*cluster.get("Pod", "mnist-worker-0-g0"))["metadata"];
   EXPECT_EQ(metadata["labels"]["kueue.x-k8s.io/queue-name"], "team-a");
   EXPECT_FALSE(metadata["labels"].contains("kueue.x-k8s.io/pod-group-name"));
+}
+
+TEST(ElasticJob, SaysWhichQueueOfKueueItsWorkersWaitIn) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"queue": "team-a"})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  Json pod = *cluster.get("Pod", "mnist-worker-1-g0");
+  pod["spec"].erase("nodeName");
+  pod["spec"]["schedulingGates"] = patched(R"([{"name": "kueue.x-k8s.io/admission"}])");
+  pod["status"] = patched(R"({"phase": "Pending", "conditions": [
+      {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+       "message": "Scheduling is blocked due to non-empty scheduling gates"}]})");
+  trim(pod);
+  cluster.put(pod);
+  cluster.pass(seconds(2));
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_THAT(message_of(cluster, "Running"),
+              HasSubstr("1 of 2 workers run; mnist-worker-1-g0: waits in queue team-a of Kueue"));
+}
+
+TEST(ElasticJob, SaysWhyKueueEndedItsWorker) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  Json pod = *cluster.get("Pod", "mnist-worker-1-g0");
+  pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+  pod["status"]["conditions"] = patched(R"([{"type": "TerminationTarget", "status": "True",
+      "reason": "WorkloadEvictedDueToClusterQueueStopped",
+      "message": "The ClusterQueue is stopped"}])");
+  trim(pod);
+  EXPECT_EQ(view_of(pod)->cause, Cause::kLostPod);
+  EXPECT_EQ(view_of(pod)->why,
+            "WorkloadEvictedDueToClusterQueueStopped: The ClusterQueue is stopped");
 }
 
 TEST(ElasticJob, HasSucceededWhenItsHeadHas) {

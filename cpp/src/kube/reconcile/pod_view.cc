@@ -109,6 +109,7 @@ void read_end(const Json& status, const OwnContainer& own, PodView& view) {
   }
   view.cause = Cause::kLostPod;
   const Json* disruption = condition_in(status, "DisruptionTarget");
+  if (disruption == nullptr) disruption = condition_in(status, "TerminationTarget");  // Kueue's.
   const std::string message =
       disruption == nullptr ? text_in(status, "message") : text_in(*disruption, "message");
   view.why = !reason.empty()         ? reason
@@ -128,7 +129,20 @@ void read_phase(const Json& status, const OwnContainer& own, PodView& view) {
   view.phase = own.has_failed ? PodPhase::kFailed : PodPhase::kSucceeded;
 }
 
-void read_trouble(const Json& status, PodView& view) {
+bool waits_for_queue(const Json& pod_spec) {
+  const auto gates = pod_spec.find("schedulingGates");
+  if (gates == pod_spec.end() || !gates->is_array()) return false;
+  return std::any_of(gates->begin(), gates->end(),
+                     [](const Json& gate) { return text_in(gate, "name") == kQueueGate; });
+}
+
+void read_trouble(const Json& pod, PodView& view) {
+  const Json& status = object_in(pod, "status");
+  if (waits_for_queue(object_in(pod, "spec"))) {
+    const Json& labels = object_in(object_in(pod, "metadata"), "labels");
+    view.trouble = fmt::format("waits in queue {} of Kueue", text_in(labels, kQueueLabel));
+    return;
+  }
   const auto waits = [&](const Json& state) {
     const Json& waiting = object_in(state, "waiting");
     const std::string reason = text_in(waiting, "reason");
@@ -212,7 +226,7 @@ std::optional<PodView> view_of(const Json& pod) {
                   (own.is_ready || ready == nullptr || text_in(*ready, "status") == "True");
   view.others_that_run = own.others_that_run;
   if (view.is_lost()) read_end(status, own, view);
-  if (!view.is_ready) read_trouble(status, view);
+  if (!view.is_ready) read_trouble(pod, view);
   const Json* begun = condition_in(status, "PodReadyToStartContainers");
   view.waits_for_volumes = view.is_bound() && view.phase == PodPhase::kPending &&
                            begun != nullptr && text_in(*begun, "status") == "False";

@@ -1,7 +1,7 @@
 // PodView: of a pod, what decides about its job. Of the pod's JSON it reads metadata (name, uid,
 // labels, annotations, ownerReferences, deletionTimestamp, creationTimestamp), spec's
-// activeDeadlineSeconds, nodeName, restartPolicy, schedulingGroup and corro's own container
-// (own_container.h), and status; a cache may drop the rest.
+// activeDeadlineSeconds, nodeName, restartPolicy, schedulingGates, schedulingGroup and corro's own
+// container (own_container.h), and status; a cache may drop the rest.
 #pragma once
 
 #include <optional>

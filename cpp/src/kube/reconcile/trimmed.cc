@@ -36,8 +36,8 @@ Json only_each(const Json& object, std::string_view list, Fields fields) {
 Json pod_metadata(const Json& metadata) {
   Json kept =
       only(metadata, {"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp"});
-  kept["labels"] =
-      only(object_in(metadata, "labels"), {kUidLabel, kRoleLabel, kIndexLabel, kGenerationLabel});
+  kept["labels"] = only(object_in(metadata, "labels"),
+                        {kUidLabel, kRoleLabel, kIndexLabel, kGenerationLabel, kQueueLabel});
   kept["annotations"] = only(object_in(metadata, "annotations"), {kRoundAnnotation});
   kept["ownerReferences"] = only_each(metadata, "ownerReferences", {"uid", "controller"});
   return kept;
@@ -45,7 +45,7 @@ Json pod_metadata(const Json& metadata) {
 
 bool is_read(const Json& condition) {
   constexpr std::array kRead = {"Ready", "PodScheduled", "PodReadyToStartContainers",
-                                "DisruptionTarget"};
+                                "DisruptionTarget", "TerminationTarget"};
   const std::string type = text_in(condition, "type");
   return std::find(kRead.begin(), kRead.end(), type) != kRead.end();
 }
@@ -70,8 +70,8 @@ void trim(Json& object) {
     Json kept = only(object, {"apiVersion", "kind"});
     kept["metadata"] = pod_metadata(object_in(object, "metadata"));
     const Json& spec = object_in(object, "spec");
-    kept["spec"] =
-        only(spec, {"activeDeadlineSeconds", "nodeName", "restartPolicy", "schedulingGroup"});
+    kept["spec"] = only(spec, {"activeDeadlineSeconds", "nodeName", "restartPolicy",
+                               "schedulingGates", "schedulingGroup"});
     kept["spec"]["containers"] = trimmed_containers(spec);
     kept["status"] = pod_status(object_in(object, "status"));
     object = std::move(kept);
