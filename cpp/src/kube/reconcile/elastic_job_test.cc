@@ -135,6 +135,23 @@ TEST(ElasticJob, RunsWithWhatItGotAndSaysWhatIsMissingAndWhy) {
   EXPECT_THAT(message_of(cluster, "Running"), HasSubstr("2 of 3 workers run"));
 }
 
+TEST(ElasticJob, DoesNotRunWithFewerWorkersThanItNeeds) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  cluster.room = 1;  // The head.
+  ASSERT_TRUE(cluster.harm_pod("mnist-worker-0-g0", Harm::kEvict));
+  ASSERT_TRUE(cluster.harm_pod("mnist-worker-1-g0", Harm::kEvict));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Pending");
+  EXPECT_FALSE(cluster.is_true("Running"));
+  EXPECT_THAT(message_of(cluster, "Pending"), HasSubstr("0 of 2 workers run"));
+  cluster.room = 1000;
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Running");
+  EXPECT_FALSE(cluster.is_true("Pending"));
+  EXPECT_EQ(status_of(cluster, "/restartCounts/lostPod"), Json(2));
+}
+
 TEST(ElasticJob, KueueAdmitsItsPodsOneByOne) {
   ClusterModel cluster(with(sample_elastic_job(2), R"({"queue": "team-a"})"), 1);
   ASSERT_TRUE(cluster.settle());

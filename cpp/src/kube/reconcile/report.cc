@@ -130,6 +130,10 @@ void report_waiting(JobView& view, int ready) {
       block.reason != "WaitingForPods" && block.reason != "HeadAddressPending" &&
       block.reason != "BackOff")
     view.event("Warning", block.reason, block.message);
+  // With too few workers the ranks of an elastic job wait; without their head they go on.
+  const bool has_stopped = view.spec.is_elastic() && ready < view.spec.least_workers;
+  if (has_stopped && view.status.is_true("Running"))
+    view.status.set_condition("Running", false, block.reason, block.message);
   if (view.status.is_true("Restarting")) return view.status.set("state", "Restarting");
   // Workers that are added, or a launcher that its kubelet starts again, do not end Running.
   view.status.set("state", view.status.is_true("Running") ? "Running" : "Pending");
