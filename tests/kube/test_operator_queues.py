@@ -348,7 +348,8 @@ def test_a_corrojob_of_a_queue_has_no_pods_before_its_admission(
         # Without a gang that has queues, pods name theirs, so that Kueue's own way for pods works.
         for pod in job.pods().values():
             assert pod["metadata"]["labels"][QUEUE] == "team-a"
-            assert pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "a"
+            group = pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"]
+            assert group == f"a-{job.uid[:8]}-1"  # It was suspended for a round.
             count = pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"]
             assert count == "2"
         [head] = job.pods("head").values()

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "kube/reconcile/losses.h"
+
 namespace corro::kube {
 namespace {
 
@@ -50,6 +52,17 @@ bool can_be_filled(const JobView& view) {
 GangChoice gang_to_join(const JobView& view) {
   const bool is_native = view.gang.gang == Gang::kNative;
   return is_native && !can_be_filled(view) ? GangChoice() : view.gang;
+}
+
+void leave_earlier_rounds(JobView& view) {
+  if (!starts_by_kueue(view.spec, view.gang)) return;
+  std::optional<KubeTime> not_before = view.status.time("nextActionTime");
+  if (not_before && *not_before <= view.now) not_before.reset();
+  for (int i = 0; i < view.spec.workers; ++i) {
+    const PodView* pod = view.current(Member::kWorker, i);
+    if (pod != nullptr && pod->round < view.status.number("round"))
+      next_generation(view, Member::kWorker, i, not_before, 0);
+  }
 }
 
 void leave_other_groups(JobView& view) {

@@ -30,6 +30,11 @@ namespace corro::kube {
 /// The gang of pods that are made now; none if they would wait for ever in it.
 [[nodiscard]] GangChoice gang_to_join(const JobView& view);
 
+/// A round of a job in a queue of Kueue is a group of its own: a group that lost some pods would
+/// keep quota for others, and one that lost all of them has ended. So whoever was made in an
+/// earlier round gets the next generation.
+void leave_earlier_rounds(JobView& view);
+
 /// Gives the next generation to members whose pods wait in a group where they should not.
 void leave_other_groups(JobView& view);
 

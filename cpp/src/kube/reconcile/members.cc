@@ -187,7 +187,9 @@ void settle_members(JobView& view) {
   } else {
     settle_corro_job(view, losses);
   }
-  if (!view.status.is_finished()) leave_other_groups(view);
+  if (view.status.is_finished()) return;
+  leave_earlier_rounds(view);
+  leave_other_groups(view);
 }
 
 void retire_all(JobView& view) {

@@ -137,6 +137,26 @@ Json pod_group(const JobSpec& spec, const GangChoice& choice, const Options& opt
   return group;
 }
 
+bool starts_by_kueue(const JobSpec& spec, const GangChoice& choice) {
+  const bool is_queued = !spec.is_mpi() && !spec.queue.empty() && choice.gang != Gang::kVolcano;
+  return is_queued && !spec.is_elastic();
+}
+
+void join_queue(const JobSpec& spec, const GangChoice& choice, int round, Json& pod) {
+  if (spec.is_mpi() || spec.queue.empty() || choice.gang == Gang::kVolcano) return;
+  Json& metadata = pod["metadata"];
+  metadata["labels"][kQueueLabel] = spec.queue;
+  if (!starts_by_kueue(spec, choice)) return;
+  // A label's value has at most 63 characters. Another job of this name may be on its way out.
+  constexpr size_t kMostOfName = 40;
+  constexpr size_t kMostOfUid = 8;
+  metadata["labels"]["kueue.x-k8s.io/pod-group-name"] = fmt::format(
+      "{}-{}-{}", spec.name.substr(0, kMostOfName), spec.uid.substr(0, kMostOfUid), round);
+  metadata["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = std::to_string(spec.workers);
+  // Else Kueue keeps quota and pods until others take the place of those that have ended.
+  metadata["annotations"]["kueue.x-k8s.io/retriable-in-group"] = "false";
+}
+
 void join_gang(const GangChoice& choice, Json& pod) {
   if (choice.gang == Gang::kNative)
     pod["spec"]["schedulingGroup"] = Json::object({{"podGroupName", choice.group}});

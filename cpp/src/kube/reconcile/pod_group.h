@@ -23,6 +23,13 @@ struct GangChoice {
 
 [[nodiscard]] Json pod_group(const JobSpec& spec, const GangChoice& choice, const Options& options);
 
+/// True if the pods of each round are a group of Kueue, which admits all of them or none. Those of
+/// an elastic job are admitted one by one.
+[[nodiscard]] bool starts_by_kueue(const JobSpec& spec, const GangChoice& choice);
+
+/// Puts a worker into its queue of Kueue, and into the group of its round if there is one.
+void join_queue(const JobSpec& spec, const GangChoice& choice, int round, Json& pod);
+
 /// Makes a pod (or a Job's template) one of the gang.
 void join_gang(const GangChoice& choice, Json& pod);
 

@@ -94,12 +94,7 @@ void add_scheduling(const PodContext& context, Json& pod) {
   const JobSpec& spec = context.spec;
   if (spec.is_mpi()) return;
   if (!spec.priority_class.empty()) pod["spec"]["priorityClassName"] = spec.priority_class;
-  if (spec.queue.empty() || context.gang.gang == Gang::kVolcano) return;
-  pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = spec.queue;
-  if (spec.is_elastic()) return;  // Kueue would delete pods beyond a group's count.
-  pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = spec.name;
-  pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] =
-      std::to_string(spec.workers);
+  join_queue(spec, context.gang, context.round, pod);
 }
 
 const char* text_of(RestartPolicy policy) {
