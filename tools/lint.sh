@@ -26,7 +26,7 @@ check ruff ruff check --quiet
 check mypy mypy --no-error-summary
 MYPYPATH=python/tests check "mypy tools" mypy --no-error-summary tools
 MYPYPATH=tests/kube:tests/kube/node:tools check "mypy tests/kube" mypy --no-error-summary \
-  tests/kube/{api,pod_life,fake_nodes,harness,jobs,operator_process,pause_image,played_deployment,service_routes}.py tests/kube/node/{node_jobs,pods_seen}.py
+  tests/kube/{api,pod_life,fake_nodes,harness,jobs,kueue,operator_process,pause_image,played_deployment,service_routes}.py tests/kube/node/{node_jobs,pods_seen}.py
 check shellcheck shell
 check codespell spelling
 [[ ${1:-} == --without-tidy ]] || check clang-tidy .venv/bin/python tools/run_tidy.py
