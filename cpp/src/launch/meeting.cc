@@ -66,8 +66,7 @@ std::string Meeting::describe_sync() const {
   uint64_t bytes = 0;
   for (const auto& [host, lacking] : lacking_) files += lacking.files, bytes += lacking.bytes;
   if (files == 0) return "";
-  return fmt::format("corro: --sync {}: {} file{}, {:.1f} MiB to send", plan_.options.sync, files,
-                     files == 1 ? "" : "s", static_cast<double>(bytes) / kMebi);
+  return "corro: " + describe_lacking(plan_.options.sync, files, bytes);
 }
 
 std::string Meeting::describe_comparing() const {

@@ -1,5 +1,7 @@
 #include "launch/sync_tree.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -41,6 +43,12 @@ Result<agent::Part> SyncTree::read_part(const agent::Want& want) const {
   }
   part.bytes.resize(filled);
   return part;
+}
+
+std::string describe_lacking(const std::string& folder, uint64_t files, uint64_t bytes) {
+  constexpr double kBytesOfMebi = 1 << 20;
+  return fmt::format("--sync {}: {} file{}, {:.1f} MiB to send", folder, files,
+                     files == 1 ? "" : "s", static_cast<double>(bytes) / kBytesOfMebi);
 }
 
 }  // namespace corro::launch

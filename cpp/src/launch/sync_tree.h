@@ -28,4 +28,8 @@ class SyncTree {
   std::vector<agent::SyncedFile> files_;
 };
 
+/// "--sync FOLDER: 2 files, 0.5 MiB to send". Pure.
+[[nodiscard]] std::string describe_lacking(const std::string& folder, uint64_t files,
+                                           uint64_t bytes);
+
 }  // namespace corro::launch

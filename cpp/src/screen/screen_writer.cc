@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <set>
-#include <string_view>
 
 namespace corro::screen {
 namespace {
@@ -15,7 +14,8 @@ namespace {
 /// Lines are written together up to this: a system call for each would cost more than the line.
 constexpr size_t kMostTogether = size_t{64} << 10U;
 
-/// Writes all bytes, blocking; false if the descriptor takes no more for ever.
+}  // namespace
+
 bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
@@ -31,8 +31,6 @@ bool write_all(int fd, std::string_view bytes) {
   }
   return true;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<ScreenWriter>> ScreenWriter::create() {
   CORRO_ASSIGN(io::EventFd room, io::EventFd::create());

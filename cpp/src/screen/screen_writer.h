@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/clock.h"
@@ -14,6 +15,9 @@
 #include "io/event.h"
 
 namespace corro::screen {
+
+/// Writes all bytes, blocking; false if the descriptor takes no more for ever.
+[[nodiscard]] bool write_all(int fd, std::string_view bytes);
 
 /// write(), full() and flush() are for one thread, the launcher's loop. Bytes are written in order;
 /// a descriptor that can no longer be written to (the reader of a pipe has gone) is given up.

@@ -17,6 +17,7 @@
 #include "kube/user/job_watch.h"
 #include "kube/user/log_filter.h"
 #include "screen/screen.h"
+#include "screen/screen_writer.h"
 
 namespace corro::kube {
 namespace {
@@ -24,18 +25,7 @@ namespace {
 constexpr timespec kLookPause{.tv_sec = 0, .tv_nsec = 50'000'000};
 constexpr Duration kLogPatience = std::chrono::seconds(10);  ///< For the rest of a log.
 constexpr Duration kRetryPause = std::chrono::seconds(1);
-constexpr double kMebi = 1 << 20;
 constexpr int kJobFailed = 1;
-
-void write_all(io::Output stream, std::string_view bytes) {
-  const int fd = stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO;
-  while (!bytes.empty()) {
-    const ssize_t count = write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    bytes.remove_prefix(static_cast<size_t>(count));
-  }
-}
 
 /// What people see. Thread-safe.
 class View {
@@ -45,7 +35,10 @@ class View {
         has_terminal_(isatty(STDERR_FILENO) != 0),
         screen_(screen::Screen::Options{.out_is_terminal = isatty(STDOUT_FILENO) != 0,
                                         .err_is_terminal = has_terminal_},
-                [](io::Output stream, const std::string& bytes) { write_all(stream, bytes); }) {}
+                [](io::Output stream, const std::string& bytes) {
+                  const bool is_out = stream == io::Output::kOut;
+                  (void)screen::write_all(is_out ? STDOUT_FILENO : STDERR_FILENO, bytes);
+                }) {}
 
   void feed(io::Output stream, std::string_view bytes) {
     const std::scoped_lock lock(mutex_);
@@ -128,9 +121,7 @@ class Talk {
     const std::string root = folder_in_pods(run_.sync);
     const auto show = [this](const FolderProgress& left) {
       if (left.files == 0) return;
-      view_.progress(fmt::format("--sync {}: {} file{}, {:.1f} MiB to send", run_.sync, left.files,
-                                 left.files == 1 ? "" : "s",
-                                 static_cast<double>(left.bytes) / kMebi));
+      view_.progress(launch::describe_lacking(run_.sync, left.files, left.bytes));
     };
     Status status = send_folder(client_, head_, *tree_, root, show, stop_.get_token());
     while (status.code() == Code::kUnavailable || status.code() == Code::kNotFound) {
@@ -160,12 +151,14 @@ class Course {
   int run() {
     if (const Status status = create(); !status.ok()) return give_up(status);
     JobWatch watch(client_, key_, uid_);
+    JobWatch::Seen seen;
     std::optional<int> status;
     while (!status) {
       const int signal = sigtimedwait(&signals_, nullptr, &kLookPause);
       if (signal > 0 && signal_ != 0) return leave();
       if (signal > 0) end_job(signal);
-      status = look(watch.seen());
+      watch.take_news(seen);
+      status = look(seen);
     }
     talk_.reset();
     return *status;
@@ -241,8 +234,6 @@ class Course {
     if (head == nullptr) return;
     const std::string name = text_at(*head, {"metadata", "name"});
     if (talk_ && (talk_->head() == name || !talk_->outcome())) return;
-    if (name == talked_with_) return;
-    talked_with_ = name;
     talk_ = std::make_unique<Talk>(client_, run_, ObjectKey{run_.space, name}, tree_, view_);
   }
 
@@ -268,7 +259,6 @@ class Course {
   std::string uid_;
   std::stop_source stop_;
   std::optional<launch::SyncTree> tree_;
-  std::string talked_with_;
   std::unique_ptr<Talk> talk_;
   int signal_ = 0;  ///< By which the end was asked for.
   Time over_at_ = Time::never();

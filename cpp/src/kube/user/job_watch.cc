@@ -1,5 +1,7 @@
 #include "kube/user/job_watch.h"
 
+#include <utility>
+
 #include "kube/job/names.h"
 
 namespace corro::kube {
@@ -17,32 +19,39 @@ JobWatch::~JobWatch() {
   pods_.join();
 }
 
-JobWatch::Seen JobWatch::seen() { return *seen_.lock(); }
+void JobWatch::take_news(Seen& seen) {
+  auto news = news_.lock();
+  if (std::exchange(news->are_new, false)) seen = news->seen;
+}
 
 void JobWatch::follow(Client& client, const WatchRequest& request) {
   const Status end =
       watch(client, request, [this](const WatchEvent& event) { take(event); }, stop_.get_token());
-  if (!stop_.stop_requested()) seen_.lock()->failure = end;
+  if (stop_.stop_requested()) return;
+  auto news = news_.lock();
+  news->seen.failure = end;
+  news->are_new = true;
 }
 
 void JobWatch::take(const WatchEvent& event) {
-  seen_.lock()->trouble =
-      event.kind == WatchEvent::Kind::kTrouble ? event.trouble.message() : std::string();
+  auto news = news_.lock();
+  news->are_new = true;
+  Seen& seen = news->seen;
+  seen.trouble = event.kind == WatchEvent::Kind::kTrouble ? event.trouble.message() : std::string();
   if (event.kind == WatchEvent::Kind::kResynced) {
-    for (const Json& object : event.objects) keep(object, false);
+    for (const Json& object : event.objects) keep(object, false, seen);
   } else if (event.object.is_object()) {
-    keep(event.object, event.kind == WatchEvent::Kind::kDeleted);
+    keep(event.object, event.kind == WatchEvent::Kind::kDeleted, seen);
   }
 }
 
-void JobWatch::keep(const Json& object, bool is_deleted) {
-  auto seen = seen_.lock();
+void JobWatch::keep(const Json& object, bool is_deleted, Seen& seen) const {
   // Items of a list of pods have no kind.
   if (value_at(object, {"spec", "containers"}) != nullptr) {
-    seen->pods[text_at(object, {"metadata", "name"})] = object;
+    seen.pods[text_at(object, {"metadata", "name"})] = object;
   } else if (text_at(object, {"metadata", "uid"}) == uid_) {
-    seen->is_deleted = is_deleted;
-    seen->job = is_deleted ? std::nullopt : std::optional(object);
+    seen.is_deleted = is_deleted;
+    seen.job = is_deleted ? std::nullopt : std::optional(object);
   }
 }
 

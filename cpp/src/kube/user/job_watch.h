@@ -14,8 +14,6 @@
 
 namespace corro::kube {
 
-inline constexpr ResourceType kCorroJobs{"training.corro.dev", "v1", "corrojobs"};
-
 class JobWatch {
  public:
   struct Seen {
@@ -33,16 +31,20 @@ class JobWatch {
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
 
-  /// A copy. Any thread.
-  [[nodiscard]] Seen seen();
+  /// Copies what there is, if it has changed since the last call.
+  void take_news(Seen& seen);
 
  private:
   void follow(Client& client, const WatchRequest& request);
   void take(const WatchEvent& event);
-  void keep(const Json& object, bool is_deleted);
+  void keep(const Json& object, bool is_deleted, Seen& seen) const;
 
   const std::string uid_;
-  Guarded<Seen> seen_;
+  struct News {
+    Seen seen = {};
+    bool are_new = true;
+  };
+  Guarded<News> news_;
   std::stop_source stop_;
   std::thread jobs_, pods_;
 };
