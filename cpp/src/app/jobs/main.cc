@@ -151,10 +151,10 @@ Status show_log(const JobsCommand& command, const Cluster& cluster) {
     std::fwrite(bytes.data(), 1, bytes.size(), file);
     std::fflush(file);
   });
-  const Status end = kube::show_job_log(
-      *cluster.client, {cluster.space, command.job},
-      {.follows = command.follows, .tail_lines = command.tail, .verbose = command.verbose},
-      [&filter](std::string_view bytes) { filter.feed(bytes); }, {});
+  const Status end =
+      kube::show_job_log(*cluster.client, {cluster.space, command.job},
+                         {.follows = command.follows, .tail_lines = command.tail},
+                         [&filter](std::string_view bytes) { filter.feed(bytes); }, {});
   filter.finish();
   return end;
 }

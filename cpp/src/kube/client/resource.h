@@ -28,6 +28,7 @@ inline constexpr ResourceType kSecrets{"", "v1", "secrets"};
 inline constexpr ResourceType kNodes{"", "v1", "nodes", false};
 inline constexpr ResourceType kEvents{"events.k8s.io", "v1", "events"};
 inline constexpr ResourceType kJobs{"batch", "v1", "jobs"};
+inline constexpr ResourceType kCorroJobs{"training.corro.dev", "v1", "corrojobs"};
 inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases"};
 
 /// One object, or with an empty name all of one namespace, or with an empty namespace of all.

@@ -22,8 +22,7 @@ struct Kind {
 
 inline constexpr Kind kMpiJobKind{
     "kubeflow.org/v2beta1", "MPIJob", {"kubeflow.org", "v2beta1", "mpijobs"}, true, true};
-inline constexpr Kind kCorroJobKind{
-    "training.corro.dev/v1", "CorroJob", {"training.corro.dev", "v1", "corrojobs"}, true, true};
+inline constexpr Kind kCorroJobKind{"training.corro.dev/v1", "CorroJob", kCorroJobs, true, true};
 
 /// What a cluster with these ways to start gangs has of them: the jobs first.
 [[nodiscard]] std::vector<Kind> kinds_of(const Served& served);

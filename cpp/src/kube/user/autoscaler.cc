@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kube/user/job_facts.h"
+
 namespace corro::kube {
 namespace {
 
@@ -18,7 +20,7 @@ double number_at(const Json& job, std::initializer_list<std::string_view> path, 
 }  // namespace
 
 Result<Autoscaler::Facts> Autoscaler::read(const Json& job) {
-  if (value_at(job, {"spec", "worker", "min"}) == nullptr)
+  if (!is_elastic(job))
     return Status(Code::kFailedPrecondition,
                   "the job is not elastic: it has no worker.min (corro run --min-np)");
   const auto count = [&job](std::initializer_list<std::string_view> path, size_t otherwise) {

@@ -27,7 +27,6 @@ namespace corro::kube {
 struct LogManner {
   bool follows = false;  ///< Else what there is now.
   std::optional<uint32_t> tail_lines = {};
-  bool verbose = false;  ///< What the head says of itself, too.
 };
 /// Hands on the log of the job's newest head, whose lines are those of its ranks. Blocks; with
 /// `follows` until the head ends. NOT_FOUND if there is no such job, or no head yet.

@@ -48,6 +48,8 @@ JobFacts facts_of(const Json& job) {
   return facts;
 }
 
+bool is_elastic(const Json& job) { return value_at(job, {"spec", "worker", "min"}) != nullptr; }
+
 int generation_of(const Json& pod) {
   const std::string text = label_of(pod, kGenerationLabel);
   int generation = 0;
@@ -67,11 +69,8 @@ const Json* newest_head(const PodsByName& pods) {
   return newest;
 }
 
-bool head_runs(const Json& head) { return state_of(head, "running") != nullptr; }
-
 std::optional<int> exit_status_of(const Json& job, const PodsByName& pods) {
-  const bool is_elastic = value_at(job, {"spec", "worker", "min"}) != nullptr;
-  const std::string_view role = name_of(is_elastic ? Member::kHead : Member::kWorker);
+  const std::string_view role = name_of(is_elastic(job) ? Member::kHead : Member::kWorker);
   const Json* last = nullptr;
   int generation = -1;
   for (const auto& [name, pod] : pods) {

@@ -19,11 +19,13 @@ struct JobFacts {
 };
 [[nodiscard]] JobFacts facts_of(const Json& job);
 
+/// Workers come and go while its ranks run.
+[[nodiscard]] bool is_elastic(const Json& job);
+
 using PodsByName = std::map<std::string, Json>;
 
 /// The newest head whose container runs or has ended; null if there is none.
 [[nodiscard]] const Json* newest_head(const PodsByName& pods);
-[[nodiscard]] bool head_runs(const Json& head);
 [[nodiscard]] int generation_of(const Json& pod);
 
 /// The ranks' exit status, as far as pods tell it: an elastic job's head ends with it, and so do

@@ -63,7 +63,7 @@ TEST(JobFacts, FindTheHeadThatSpeaks) {
   };
   ASSERT_NE(newest_head(pods), nullptr);
   EXPECT_EQ(generation_of(*newest_head(pods)), 10);
-  EXPECT_TRUE(head_runs(*newest_head(pods)));
+  EXPECT_EQ(newest_head(pods), &pods.at("b"));
 }
 
 TEST(JobFacts, TakeTheExitStatusOfTheFirstWorkerThatEnded) {
