@@ -25,7 +25,7 @@ check "ruff format" ruff format --check --quiet
 check ruff ruff check --quiet
 check mypy mypy --no-error-summary
 MYPYPATH=python/tests check "mypy tools" mypy --no-error-summary tools
-MYPYPATH=tests/kube:tests/kube/node:tools check "mypy tests/kube" mypy --no-error-summary \
+MYPYPATH=tests/kube:tests/kube/node:tools:python/tests check "mypy tests/kube" mypy --no-error-summary \
   tests/kube/{api,pod_life,fake_nodes,harness,jobs,kueue,operator_process,pause_image,played_deployment,service_routes}.py tests/kube/node/{node_jobs,pods_seen}.py
 check shellcheck shell
 check codespell spelling

@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 collect_ignore = [] if "CORRO_NODE_FOLDER" in os.environ else ["node"]
 sys.path[:0] = [str(HERE)]
 
-from harness import Plane, apply_crds, start_plane, stop_plane, wait_until  # noqa: E402
+from harness import Plane, apply_crds, own_plane, wait_until  # noqa: E402
 from jobs import Space  # noqa: E402
 from operator_process import OperatorProcess  # noqa: E402
 
@@ -27,9 +27,8 @@ def plane() -> Iterator[Plane]:
     if (given / "pids").exists():
         yield Plane(given)
         return
-    folder = start_plane("--gang")
-    yield Plane(folder)
-    stop_plane(folder)
+    with own_plane("--gang") as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,14 @@ def start_plane(*options: str) -> Path:
 
 def stop_plane(folder: Path) -> None:
     subprocess.run([HERE / "down.sh", folder], check=True)
+
+
+@contextmanager
+def own_plane(*options: str) -> Iterator[Plane]:
+    """A plane that ends with the block."""
+    folder = start_plane(*options)
+    yield Plane(folder)
+    stop_plane(folder)
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = 60) -> Any:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 import subprocess
+import sys
 import urllib.request
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,11 @@ from types import TracebackType
 from typing import Any
 
 import yaml
-from harness import CRDS, HERE, Plane, is_established, wait_until
+from harness import CRDS, HERE, ROOT, Plane, is_established, wait_until
+
+sys.path.insert(0, str(ROOT / "python/tests"))
+
+from etcd_server import free_ports
 
 Object = dict[str, Any]
 
@@ -232,12 +236,3 @@ class Kueue:
     def _is_active(self, path: str) -> bool:
         conditions = (self._plane.api.get(path).get("status") or {}).get("conditions") or []
         return any(c["type"] == "Active" and c["status"] == "True" for c in conditions)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from harness import Plane, apply_crds, start_plane, stop_plane
+from harness import Plane, apply_crds, own_plane
 from jobs import Job, Object, Space, corro_manifest, mpi_manifest
 from kueue import Kueue
 
@@ -20,9 +20,8 @@ LABEL = "kueue.x-k8s.io/queue-name"
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Plane]:
     """Hides the plane of all other tests: on this one Kueue is asked about every pod."""
-    folder = start_plane()
-    yield Plane(folder)
-    stop_plane(folder)
+    with own_plane() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

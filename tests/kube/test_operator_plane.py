@@ -20,8 +20,7 @@ from harness import (
     QuietFor,
     apply_crds,
     is_established,
-    start_plane,
-    stop_plane,
+    own_plane,
     wait_until,
 )
 from jobs import DO, Job, Space, corro_manifest, mpi_manifest
@@ -33,9 +32,8 @@ Object = dict[str, Any]
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Plane]:
     """Hides the plane of all other tests. A silent node is lost after 6 s here."""
-    folder = start_plane("--node-grace", "6")
-    yield Plane(folder)
-    stop_plane(folder)
+    with own_plane("--node-grace", "6") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,7 @@ from harness import (
     Plane,
     apply_crds,
     is_established,
-    start_plane,
-    stop_plane,
+    own_plane,
     wait_until,
 )
 from jobs import Job, Space, corro_manifest, mpi_manifest
@@ -74,9 +73,8 @@ BOTH = pytest.mark.parametrize("scheduler", [VOLCANO, PLUGINS], ids=lambda s: s.
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Plane]:
     """Hides the plane of all other tests: this one has no gang of its own."""
-    folder = start_plane()
-    yield Plane(folder)
-    stop_plane(folder)
+    with own_plane() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
