@@ -27,7 +27,8 @@ bool AgentCourse::follow(uint64_t term, Time now) {
     if (rank.joined) say(number, Joined{});
     if (rank.ready) say(number, *rank.ready);
     if (rank.leaves) say(number, Leaving{});
-    if (rank.checkpoint) say_checkpoint(number, now);
+    for (const auto& [kind, told] : rank.notices)
+      say(number, Notice{.said = told.first, .age = now - told.second});
     if (!rank.runs) order(Report{number, /*ended=*/true});
     if (rank.left) say(number, Left{});
   }
@@ -170,15 +171,9 @@ void AgentCourse::on_leave(size_t rank) {
   say(rank, Leaving{});
 }
 
-void AgentCourse::on_checkpoint(size_t rank, uint64_t step, const std::string& path, Time now) {
-  ranks_[rank].checkpoint = {{.step = step, .path = path}, now};
-  say_checkpoint(rank, now);
-}
-
-void AgentCourse::say_checkpoint(size_t rank, Time now) {
-  auto [checkpoint, heard] = *ranks_[rank].checkpoint;
-  checkpoint.age = now - heard;
-  say(rank, std::move(checkpoint));
+void AgentCourse::on_notice(size_t rank, const wire::Notice& notice, Time now) {
+  say(rank, Notice{.said = notice});
+  ranks_[rank].notices[notice.kind] = {notice, now};
 }
 
 void AgentCourse::on_leave() {

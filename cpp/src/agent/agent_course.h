@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -121,8 +122,8 @@ class AgentCourse {
   void on_ready(size_t rank, const ReadyForEpoch& ready);
   /// Its worker was asked to end.
   void on_leave(size_t rank);
-  /// Its worker has made a checkpoint durable: of `step`, at `path`.
-  void on_checkpoint(size_t rank, uint64_t step, const std::string& path, Time now);
+  /// Its worker tells people.
+  void on_notice(size_t rank, const wire::Notice& notice, Time now);
   /// The agent was: the host is about to go, and its ranks are to leave before.
   void on_leave();
   [[nodiscard]] bool leaves() const { return leaves_; }
@@ -175,8 +176,8 @@ class AgentCourse {
     bool leaves = false;
     bool left = false;
     std::optional<ReadyForEpoch> ready = std::nullopt;
-    /// The last one, and when it was told of.
-    std::optional<std::pair<Checkpoint, Time>> checkpoint = std::nullopt;
+    /// The last one of each kind, and when it was told.
+    std::map<wire::NoticeKind, std::pair<wire::Notice, Time>> notices = {};
   };
 
   void on(const Subject& about, const Signal& signal, Time now);
@@ -192,7 +193,6 @@ class AgentCourse {
 
   [[nodiscard]] Status stranger(const Subject& about) const;
   void expel(Rank& rank, size_t number);
-  void say_checkpoint(size_t rank, Time now);
   void drain_until(Time until);
   void order(AgentOrder what) { orders_.push_back(std::move(what)); }
   void say(MessageBody body) { order(Say{{here(), std::move(body)}}); }

@@ -162,31 +162,35 @@ TEST_F(AgentCourseTest, AnotherCoordinatorIsToldAllOnceMoreInALaterTermAlone) {
   EXPECT_EQ(course_.term(), 2U);
 }
 
-TEST_F(AgentCourseTest, AnotherCoordinatorIsToldOfTheLastCheckpointAndHowOldItIs) {
+TEST_F(AgentCourseTest, AnotherCoordinatorIsToldOfTheLastCheckpointAndPlanAndHowOldTheyAre) {
   (void)hear(to_all(0, members({0, 1})));
   (void)told();
   const auto said = [this] {
-    std::vector<Checkpoint> all;
+    std::vector<Notice> all;
     for (const AgentOrder& order : course_.take_orders()) {
       const auto* say = std::get_if<Say>(&order);
       if (say == nullptr) continue;
-      const auto* one = std::get_if<Checkpoint>(&say->message.body);
+      const auto* one = std::get_if<Notice>(&say->message.body);
       if (one != nullptr) all.push_back(*one);
     }
     return all;
   };
-  course_.on_checkpoint(1, 10, "/run/step-10", now_);
-  course_.on_checkpoint(1, 20, "/run/step-20", now_ + seconds(1));
+  course_.on_notice(1, {.step = 10, .text = "/run/step-10"}, now_);
+  course_.on_notice(1, {.kind = wire::NoticeKind::kPlan, .text = "two stages"}, now_);
+  course_.on_notice(1, {.step = 20, .text = "/run/step-20"}, now_ + seconds(1));
   const auto first = said();
-  ASSERT_EQ(first.size(), 2U);
-  EXPECT_EQ(first[1].step, 20U);
-  EXPECT_EQ(first[1].path, "/run/step-20");
-  EXPECT_EQ(first[1].age, Duration::zero());
+  ASSERT_EQ(first.size(), 3U);
+  EXPECT_EQ(first[2].said.step, 20U);
+  EXPECT_EQ(first[2].said.text, "/run/step-20");
+  EXPECT_EQ(first[2].age, Duration::zero());
   ASSERT_TRUE(course_.follow(2, now_ + seconds(9)));
   const auto again = said();
-  ASSERT_EQ(again.size(), 1U);
-  EXPECT_EQ(again[0].step, 20U);
+  ASSERT_EQ(again.size(), 2U);
+  EXPECT_EQ(again[0].said.step, 20U);
   EXPECT_EQ(again[0].age, seconds(8));
+  EXPECT_EQ(again[1].said.kind, wire::NoticeKind::kPlan);
+  EXPECT_EQ(again[1].said.text, "two stages");
+  EXPECT_EQ(again[1].age, seconds(9));
 }
 
 TEST_F(AgentCourseTest, WhatAnEpochHasAnsweredIsNotSaidAgain) {

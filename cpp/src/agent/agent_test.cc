@@ -458,11 +458,11 @@ TEST(Agent, TellsItsRanksOfEpochsAndItsCommanderWhoIsReady) {
   ByteWriter made;
   made.write(uint64_t{20});
   made.write_bytes(std::as_bytes(std::span(std::string_view("/run/step-20"))));
-  send({.kind = wire::AgentMessageKind::kCheckpoint, .key = {}, .value = made.take()});
-  const Message checkpoint = agent.hear_until<Checkpoint>(1).back();
-  EXPECT_EQ(checkpoint.about, AgentProcess::subject(1));
-  EXPECT_EQ(std::get<Checkpoint>(checkpoint.body).step, 20U);
-  EXPECT_EQ(std::get<Checkpoint>(checkpoint.body).path, "/run/step-20");
+  send({.kind = wire::AgentMessageKind::kNotice, .key = {}, .value = made.take()});
+  const Message notice = agent.hear_until<Notice>(1).back();
+  EXPECT_EQ(notice.about, AgentProcess::subject(1));
+  EXPECT_EQ(std::get<Notice>(notice.body).said.step, 20U);
+  EXPECT_EQ(std::get<Notice>(notice.body).said.text, "/run/step-20");
   agent.announce(1, {AgentProcess::subject(1)});
   const auto commit = next_packet(worker.get());
   ASSERT_TRUE(commit.has_value());

@@ -33,6 +33,8 @@ template <>
 constexpr uint8_t kLast<DType> = kDTypeCount - 1;
 template <>
 constexpr uint8_t kLast<ReduceOp> = kReduceOpCount - 1;
+template <>
+constexpr uint8_t kLast<wire::NoticeKind> = static_cast<uint8_t>(wire::kLastNoticeKind);
 
 /// The fields of each struct in the order of the wire: one description for writing and reading.
 template <typename T, typename Like>
@@ -147,7 +149,8 @@ void fields(Is<Prepare> auto& o, auto& a) { a(o.why), a(o.at_once); }
 void fields(Is<ReadyForEpoch> auto& o, auto& a) { a(o.epoch), a(o.steps), a(o.lost); }
 void fields(Is<Leaving> auto& /*o*/, auto& /*a*/) {}
 void fields(Is<Lead> auto& o, auto& a) { a(o.term); }
-void fields(Is<Checkpoint> auto& o, auto& a) { a(o.step), a(o.path), a(o.age); }
+void fields(Is<wire::Notice> auto& o, auto& a) { a(o.kind), a(o.step), a(o.text); }
+void fields(Is<Notice> auto& o, auto& a) { a(o.said), a(o.age); }
 
 class FieldWriter {
  public:

@@ -18,7 +18,7 @@
 //   PREPARE ->                             members come or go: those of this host are to leave their
 //                                          engines. MEMBERS of that epoch follows
 //      <- READY_FOR_EPOCH                  of each member that has, and of each that is to join
-//      <- CHECKPOINT                       a rank has made a checkpoint durable
+//      <- NOTICE                           a rank tells people: of a checkpoint, or of a plan
 //   RECORD, LEFT                           both ways: what ranks of one host have to tell those of
 //                                          others before they are connected
 //   EXAMINE, READ_CLOCK, MEASURE ->        what `corro doctor` asks instead of starting ranks
@@ -40,7 +40,7 @@
 //
 //      <- HELLO                            on each connection
 //   LEAD ->                                in which term
-//      <- STARTED, JOINED, READY_FOR_EPOCH, LEAVING, CHECKPOINT, ENDED, ALIVE
+//      <- STARTED, JOINED, READY_FOR_EPOCH, LEAVING, NOTICE, ENDED, ALIVE
 //                                          what it has said of its processes, once more
 //
 // In a pod nobody listens but the job's head, which joins a commander and an agent that have
@@ -89,10 +89,11 @@
 #include "io/output.h"
 #include "wire/bootstrap.h"
 #include "wire/digest.h"
+#include "wire/notice.h"
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 8;
+inline constexpr uint32_t kMessagesVersion = 9;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -412,11 +413,10 @@ struct ReadyForEpoch {
 /// The member was asked to end, and wants to leave at the end of a step; or all of a host do.
 struct Leaving {};
 
-/// The member has made a checkpoint durable. It is said again to a coordinator that comes later.
-struct Checkpoint {
-  uint64_t step = 0;
-  std::string path;  ///< Its folder, as the rank says; "": not known.
-  Duration age{};    ///< So long ago the agent has heard of it.
+/// The member tells people. The last one of each kind is said again to a coordinator that comes later.
+struct Notice {
+  wire::Notice said;
+  Duration age{};  ///< So long ago the agent has heard of it.
 };
 
 // -- from a coordinator ---------------------------------------------------------------------------
@@ -433,7 +433,7 @@ using MessageBody =
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
                  Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members,
                  Release, Enlist, Reach, Attend, Session, Ready, Leave, Propose, Proceed, Dismiss,
-                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch, Leaving, Lead, Checkpoint>;
+                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch, Leaving, Lead, Notice>;
 
 struct Message {
   Subject about;

@@ -12,6 +12,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr size_t kFields = 49;  ///< Where they begin, after length, kind and subject.
+
 Subject some_subject() {
   Subject about{.job = wire::digest_of("job-7"), .epoch = 3, .rank = 5, .incarnation = 2};
   about.member.fill(std::byte{0xAB});
@@ -141,7 +143,7 @@ std::vector<MessageBody> one_of_each() {
       ReadyForEpoch{.epoch = 2, .steps = 1'000, .lost = 3},
       Leaving{},
       Lead{.term = 3},
-      Checkpoint{.step = 200, .path = "/run/step-200", .age = clock}};
+      Notice{{.kind = wire::NoticeKind::kPlan, .step = 200, .text = "two stages"}, clock}};
 }
 
 BytesView without_length(const Bytes& encoded) {
@@ -199,6 +201,9 @@ TEST(Messages, KindsAndValuesThatNobodyWritesAreRefused) {
   Bytes fenced = encode_message({some_subject(), Fenced{true}});
   fenced.back() = std::byte{2};
   EXPECT_FALSE(decode_message(without_length(fenced)).ok());
+  Bytes notice = encode_message({some_subject(), Notice{}});
+  notice[kFields] = std::byte{2};
+  EXPECT_FALSE(decode_message(without_length(notice)).ok());
 }
 
 TEST(Messages, MembersAreOnTheWireAsDocumented) {
@@ -206,7 +211,6 @@ TEST(Messages, MembersAreOnTheWireAsDocumented) {
   uuid.fill(std::byte{0xEE});
   const Members members{.hosts = {"ab"}, .members = {{4, uuid, 2, 1}}, .last = true};
   const Bytes encoded = encode_message({some_subject(), members});
-  constexpr size_t kFields = 49;  // after length, kind and subject
   EXPECT_EQ(encoded[4], std::byte{42});
   ByteReader in(BytesView(encoded).subspan(kFields));
   EXPECT_EQ(in.read<uint32_t>(), 1U) << "hosts";

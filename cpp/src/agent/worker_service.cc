@@ -16,7 +16,7 @@ Status WorkerService::open(const Start& start) {
   options.on_put = [this](const std::string& key, const Bytes& value) { on_put(key, value); };
   options.on_ready = [this](const wire::WorkerReady& ready) { on_ready(ready); };
   options.on_leave = [this](const std::string& member) { on_leave(member); };
-  options.on_checkpoint = [this](const wire::WorkerCheckpoint& made) { on_checkpoint(made); };
+  options.on_notice = [this](const wire::WorkerNotice& heard) { on_notice(heard); };
   name_ = start.agent;
   CORRO_ASSIGN(service_, wire::AgentService::create(std::move(options)));
   return station_.loop.watch(service_->poll_fd(), EPOLLIN, [this] { poll(); });
@@ -53,9 +53,9 @@ void WorkerService::on_leave(const std::string& member) {
   for (const size_t rank : ranks_of(member)) station_.course.on_leave(rank);
 }
 
-void WorkerService::on_checkpoint(const wire::WorkerCheckpoint& checkpoint) {
-  for (const size_t rank : ranks_of(checkpoint.member))
-    station_.course.on_checkpoint(rank, checkpoint.step, checkpoint.path, monotonic_now());
+void WorkerService::on_notice(const wire::WorkerNotice& heard) {
+  for (const size_t rank : ranks_of(heard.member))
+    station_.course.on_notice(rank, heard.notice, monotonic_now());
 }
 
 std::string WorkerService::member_of(size_t rank) const {

@@ -1,7 +1,7 @@
 // WorkerService: what the agent and the engines of its ranks tell each other, at a socket of the
-// host (wire/agent_service.h). Engines say to the course that they join, are ready for an epoch, have
-// made a checkpoint, or leave, and what they put into the bootstrap; the course orders what they are
-// told.
+// host (wire/agent_service.h). Engines say to the course that they join, are ready for an epoch, or
+// leave, what people are to know, and what they put into the bootstrap; the course orders what they
+// are told.
 #pragma once
 
 #include <functional>
@@ -44,7 +44,7 @@ class WorkerService {
   void on_put(const std::string& key, const Bytes& value);
   void on_ready(const wire::WorkerReady& ready);
   void on_leave(const std::string& member);
-  void on_checkpoint(const wire::WorkerCheckpoint& checkpoint);
+  void on_notice(const wire::WorkerNotice& heard);
   [[nodiscard]] std::string member_of(size_t rank) const;
   [[nodiscard]] std::vector<size_t> ranks_of(const std::string& member) const;
 

@@ -2,6 +2,8 @@
 #include <corro/corro.h>
 
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "api/handles.h"
@@ -13,6 +15,8 @@ using corro::Status;
 using corro::api::copy_text;
 using corro::api::guarded;
 using corro::api::read_struct;
+using corro::wire::kMaxPlanName;
+using corro::wire::NoticeKind;
 namespace runtime = corro::runtime;
 
 extern "C" {
@@ -46,7 +50,18 @@ corro_code corro_epochs_leave(corro_epochs* epochs, corro_error* error) {
 
 corro_code corro_epochs_report_checkpoint(corro_epochs* epochs, uint64_t step, const char* path,
                                           corro_error* error) {
-  return guarded(error, [&] { return epochs->link->report_checkpoint(step, path); });
+  return guarded(error, [&] {
+    return epochs->link->report({.kind = NoticeKind::kCheckpoint, .step = step, .text = path});
+  });
+}
+
+corro_code corro_epochs_report_plan(corro_epochs* epochs, const char* name, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    const std::string_view text = name;
+    if (text.empty() || text.size() > kMaxPlanName)
+      return {Code::kInvalidArgument, "the name of a plan has 1 to 63 bytes"};
+    return epochs->link->report({.kind = NoticeKind::kPlan, .text = std::string(text)});
+  });
 }
 
 corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost, int64_t timeout_ns,

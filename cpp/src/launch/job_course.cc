@@ -34,8 +34,8 @@ std::string describe_end(const RankEnd& end) {
 
 /// As it would be said after it has waited so long.
 agent::Message aged(agent::Message message, Duration waited) {
-  auto* checkpoint = std::get_if<agent::Checkpoint>(&message.body);
-  if (checkpoint != nullptr) checkpoint->age = std::min(checkpoint->age, kOldest) + waited;
+  auto* notice = std::get_if<agent::Notice>(&message.body);
+  if (notice != nullptr) notice->age = std::min(notice->age, kOldest) + waited;
   return message;
 }
 
@@ -253,10 +253,12 @@ void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
   if (evolves()) carry_out(members_.leave(place, is_all, now), now);
 }
 
-void JobCourse::on(size_t place, const agent::Checkpoint& checkpoint, Time /*now*/) {
-  Event event = event_of(EventKind::kCheckpoint, place, checkpoint.path);
-  event.step = checkpoint.step;
-  event.age = std::clamp(checkpoint.age, Duration::zero(), kOldest);
+void JobCourse::on(size_t place, const agent::Notice& notice, Time /*now*/) {
+  const bool is_plan = notice.said.kind == wire::NoticeKind::kPlan;
+  Event event =
+      event_of(is_plan ? EventKind::kPlan : EventKind::kCheckpoint, place, notice.said.text);
+  if (!is_plan) event.step = notice.said.step;
+  event.age = std::clamp(notice.age, Duration::zero(), kOldest);
   order(Announce{std::move(event)});
 }
 

@@ -189,7 +189,7 @@ class JobCourse {
   void on(size_t place, const agent::Seen& seen, Time now);
   void on(size_t place, const agent::ReadyForEpoch& ready, Time now);
   void on(size_t place, const agent::Leaving& leaving, Time now);
-  void on(size_t place, const agent::Checkpoint& checkpoint, Time now);
+  void on(size_t place, const agent::Notice& notice, Time now);
   void on(size_t place, const agent::Stack& stack, Time /*now*/) { stacks_.take(place, stack); }
   /// What is about a host, or for others.
   void on(size_t /*place*/, const auto& /*other*/, Time /*now*/) {}

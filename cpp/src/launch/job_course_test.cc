@@ -99,7 +99,7 @@ TEST_F(JobCourseTest, ACheckpointIsAnEventWithItsOwnStepAndAge) {
   seen.end.flight = obs::ProcessSnapshot{.step = 205};
   one.hear(1, {one.subject(1), seen}, Time{});
   (void)one.take_orders();
-  const agent::Checkpoint made{.step = 200, .path = "/run/step-200", .age = seconds(3)};
+  const agent::Notice made{{.step = 200, .text = "/run/step-200"}, seconds(3)};
   one.hear(1, {one.subject(1), made}, Time{});
   const auto said = take<Announce>(one);
   ASSERT_EQ(said.size(), 1U);
@@ -109,6 +109,23 @@ TEST_F(JobCourseTest, ACheckpointIsAnEventWithItsOwnStepAndAge) {
   EXPECT_EQ(said[0].event.step, 200U);
   EXPECT_EQ(said[0].event.cause, "/run/step-200");
   EXPECT_EQ(said[0].event.age, seconds(3));
+}
+
+TEST_F(JobCourseTest, APlanIsAnEventWithItsNameInTheStepThatTheRankIsIn) {
+  JobCourse one = course();
+  one.begin(Time{});
+  agent::Seen seen;
+  seen.end.flight = obs::ProcessSnapshot{.step = 205};
+  one.hear(1, {one.subject(1), seen}, Time{});
+  (void)one.take_orders();
+  const agent::Notice loaded{{.kind = wire::NoticeKind::kPlan, .text = "two stages"}};
+  one.hear(1, {one.subject(1), loaded}, Time{});
+  const auto said = take<Announce>(one);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].event.kind, EventKind::kPlan);
+  EXPECT_EQ(said[0].event.rank, 1);
+  EXPECT_EQ(said[0].event.step, 205U);
+  EXPECT_EQ(said[0].event.cause, "two stages");
 }
 
 TEST_F(JobCourseTest, WhatAnotherHostSaysOfARankIsDropped) {
@@ -257,7 +274,7 @@ TEST_F(ResumedCourseTest, StartsTheRanksWhereTheRecordAloneWasWritten) {
 
 TEST_F(ResumedCourseTest, AnotherCoordinatorLearnsOfTheLastCheckpointAndWhenItWas) {
   say(0, agent::Started{.pid = 7});
-  say(0, agent::Checkpoint{.step = 20, .path = "/run/step-20", .age = seconds(9)});
+  say(0, agent::Notice{{.step = 20, .text = "/run/step-20"}, seconds(9)});
   say_all(0);
   say(1, agent::Started{.pid = 8});
   one_.hear_host(1, {{}, agent::Alive{}}, Time{seconds(5)});

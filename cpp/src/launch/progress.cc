@@ -37,6 +37,7 @@ std::string format_progress(const Progress& progress) {
   constexpr double kTenths = 10;
   Json json{{"epoch", progress.epoch}, {"ranks", progress.ranks}, {"step", progress.step}};
   if (progress.rate > 0) json["stepsPerSecond"] = std::round(progress.rate * kTenths) / kTenths;
+  if (!progress.plan.empty()) json["plan"] = progress.plan;
   if (progress.checkpoint) json["lastCheckpoint"] = json_of(*progress.checkpoint);
   json["changes"] = Json::array();
   for (const Progress::Change& change : progress.changes)
@@ -47,7 +48,9 @@ std::string format_progress(const Progress& progress) {
 void ProgressWatch::hear(const Event& event, size_t ranks, Time now, UnixTime clock) {
   if (event.kind == EventKind::kEpoch) steps_.clear();
   if (event.kind == EventKind::kStep && event.step) hear_step(*event.step, now);
-  if (event.kind == EventKind::kCheckpoint) hear_checkpoint(event, clock);
+  const UnixTime at = clock - std::chrono::floor<UnixTime::duration>(event.age);
+  if (event.kind == EventKind::kCheckpoint) hear_checkpoint(event, at);
+  if (event.kind == EventKind::kPlan) hear_plan(event, at);
   progress_.epoch = event.epoch;
   progress_.ranks = ranks;
   is_new_ = true;
@@ -68,11 +71,17 @@ void ProgressWatch::hear_step(uint64_t step, Time now) {
   progress_.rate = seconds > 0 ? static_cast<double>(step - first_step) / seconds : 0;
 }
 
-/// When a coordinator begins to lead, agents tell it of the last one of each of their ranks.
-void ProgressWatch::hear_checkpoint(const Event& event, UnixTime clock) {
-  const UnixTime at = clock - std::chrono::floor<UnixTime::duration>(event.age);
+/// When a coordinator begins to lead, agents tell it of the last checkpoint and the last plan of each
+/// of their ranks, in any order.
+void ProgressWatch::hear_checkpoint(const Event& event, UnixTime at) {
   if (progress_.checkpoint && at < progress_.checkpoint->at) return;
   progress_.checkpoint = {.step = event.step.value_or(0), .at = at, .path = event.cause};
+}
+
+void ProgressWatch::hear_plan(const Event& event, UnixTime at) {
+  if (at < planned_at_) return;
+  progress_.plan = event.cause;
+  planned_at_ = at;
 }
 
 Time ProgressWatch::due() const {

@@ -34,16 +34,17 @@ struct Progress {
   };
 
   uint32_t epoch = 0;
-  size_t ranks = 0;   ///< Of the epoch.
-  uint64_t step = 0;  ///< The newest that a rank has begun.
-  double rate = 0;    ///< Steps a second, of the last ten; 0: not known.
+  size_t ranks = 0;       ///< Of the epoch.
+  uint64_t step = 0;      ///< The newest that a rank has begun.
+  double rate = 0;        ///< Steps a second, of the last ten; 0: not known.
+  std::string plan = {};  ///< The name of the one that was loaded last; "": not known.
   std::optional<Checkpoint> checkpoint = std::nullopt;  ///< The last one; none: not known.
   std::vector<Change> changes;                          ///< The last eight, the newest one last.
 };
 
-/// One JSON object: epoch, ranks, step, stepsPerSecond and lastCheckpoint (step, time, path) as far as
-/// they are known, and changes, each with its time and text. Times are RFC 3339 with six digits of a
-/// second.
+/// One JSON object: epoch, ranks, step, stepsPerSecond, plan and lastCheckpoint (step, time, path) as
+/// far as they are known, and changes, each with its time and text. Times are RFC 3339 with six digits
+/// of a second.
 [[nodiscard]] std::string format_progress(const Progress& progress);
 
 /// Pure. Loop-confined.
@@ -59,9 +60,11 @@ class ProgressWatch {
 
  private:
   void hear_step(uint64_t step, Time now);
-  void hear_checkpoint(const Event& event, UnixTime clock);
+  void hear_checkpoint(const Event& event, UnixTime at);
+  void hear_plan(const Event& event, UnixTime at);
 
   Progress progress_;
+  UnixTime planned_at_{};                        ///< When the plan was loaded.
   std::deque<std::pair<Time, uint64_t>> steps_;  ///< Of the epoch, of the last seconds.
   Time taken_{};
   bool is_new_ = false;     ///< Something is not seen yet.

@@ -98,6 +98,23 @@ TEST(Progress, HasTheCheckpointThatWasMadeLastInWhateverOrderTheyAreTold) {
   EXPECT_EQ(watch.take(now).step, 0U) << "no rank has said that it is there";
 }
 
+TEST(Progress, HasThePlanThatWasLoadedLastAlsoInLaterEpochs) {
+  const auto plan = [](const char* name, Duration age) {
+    return Event{.kind = EventKind::kPlan, .epoch = 1, .rank = 0, .cause = name, .age = age};
+  };
+  ProgressWatch watch;
+  const Time now = monotonic_now();
+  EXPECT_EQ(watch.take(now).plan, "");
+  watch.hear(plan("two stages", seconds(3)), 2, now, kClock);
+  watch.hear(plan("one stage", seconds(60)), 2, now, kClock);
+  EXPECT_EQ(watch.due(), now + seconds(5)) << "it is news";
+  EXPECT_EQ(watch.take(now).plan, "two stages");
+  watch.hear({.kind = EventKind::kEpoch, .epoch = 2, .cause = "1 rank goes on"}, 1, now, kClock);
+  EXPECT_EQ(watch.take(now).plan, "two stages");
+  watch.hear(plan("alone", {}), 1, now, kClock);
+  EXPECT_EQ(watch.take(now).plan, "alone");
+}
+
 TEST(Progress, IsWrittenWithoutWhatIsNotKnown) {
   EXPECT_EQ(format_progress({.epoch = 1, .ranks = 2, .step = 3, .changes = {}}),
             R"({"epoch":1,"ranks":2,"step":3,"changes":[]})");
@@ -114,8 +131,9 @@ TEST(Progress, IsWrittenWithoutWhatIsNotKnown) {
             R"({"epoch":1,"ranks":2,"step":30,"lastCheckpoint":{"step":20,)"
             R"("time":"2026-11-28T00:00:00.000000Z","path":"/run/step-20"},"changes":[]})");
   progress.checkpoint->path.clear();
+  progress.plan = "two stages";
   EXPECT_EQ(format_progress(progress),
-            R"({"epoch":1,"ranks":2,"step":30,"lastCheckpoint":{"step":20,)"
+            R"({"epoch":1,"ranks":2,"step":30,"plan":"two stages","lastCheckpoint":{"step":20,)"
             R"("time":"2026-11-28T00:00:00.000000Z"},"changes":[]})");
 }
 

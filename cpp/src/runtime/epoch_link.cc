@@ -56,12 +56,15 @@ Status EpochLink::leave() {
               monotonic_now() + kPatience);
 }
 
-Status EpochLink::report_checkpoint(uint64_t step, std::string_view path) {
+Status EpochLink::report(const wire::Notice& notice) {
   ByteWriter value;
-  value.write(step);
-  if (sizeof(step) + path.size() <= wire::kMaxBootstrapValue)
-    value.write_bytes(std::as_bytes(std::span(path)));
-  return send({.kind = AgentMessageKind::kCheckpoint, .key = {}, .value = value.take()},
+  value.write(notice.step);
+  if (sizeof(notice.step) + notice.text.size() <= wire::kMaxBootstrapValue)
+    value.write_bytes(std::as_bytes(std::span(notice.text)));
+  return send({.kind = AgentMessageKind::kNotice,
+               .request = static_cast<uint32_t>(notice.kind),
+               .key = {},
+               .value = value.take()},
               monotonic_now() + kPatience);
 }
 

@@ -17,13 +17,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/clock.h"
 #include "base/guarded.h"
 #include "base/status.h"
 #include "io/fd.h"
 #include "wire/agent_protocol.h"
+#include "wire/notice.h"
 
 namespace corro::runtime {
 
@@ -72,9 +72,9 @@ class EpochLink {
   /// are to leave, one comes with all of them. UNAVAILABLE, or DEADLINE_EXCEEDED, if nobody hears.
   [[nodiscard]] Status leave();
 
-  /// Says that a checkpoint of this step is durable, for people who look at the job. A path that is
-  /// too long for a packet is left out. UNAVAILABLE, or DEADLINE_EXCEEDED, if nobody hears.
-  [[nodiscard]] Status report_checkpoint(uint64_t step, std::string_view path);
+  /// Tells people who look at the job. A text that is too long for a packet is left out.
+  /// UNAVAILABLE, or DEADLINE_EXCEEDED, if nobody hears.
+  [[nodiscard]] Status report(const wire::Notice& notice);
 
   /// In a forked child: closes the connection. Nothing else may be called after it.
   void abandon_in_child() { fd_.reset(); }

@@ -29,9 +29,7 @@ class Agent {
     wire::AgentService::Options options{.job = "job", .size = 3, .name = {}, .on_hello = {}};
     options.on_ready = [this](const wire::WorkerReady& ready) { ready_.push_back(ready); };
     options.on_leave = [this](const std::string& member) { leaving_.push_back(member); };
-    options.on_checkpoint = [this](wire::WorkerCheckpoint made) {
-      checkpoints_.push_back(std::move(made));
-    };
+    options.on_notice = [this](wire::WorkerNotice heard) { notices_.push_back(std::move(heard)); };
     service_ = wire::AgentService::create(std::move(options)).value();
   }
 
@@ -50,16 +48,14 @@ class Agent {
   [[nodiscard]] wire::AgentService& service() { return *service_; }
   [[nodiscard]] const std::vector<wire::WorkerReady>& ready() const { return ready_; }
   [[nodiscard]] const std::vector<std::string>& leaving() const { return leaving_; }
-  [[nodiscard]] const std::vector<wire::WorkerCheckpoint>& checkpoints() const {
-    return checkpoints_;
-  }
+  [[nodiscard]] const std::vector<wire::WorkerNotice>& notices() const { return notices_; }
   void end() { service_.reset(); }
 
  private:
   std::unique_ptr<wire::AgentService> service_;
   std::vector<wire::WorkerReady> ready_;
   std::vector<std::string> leaving_;
-  std::vector<wire::WorkerCheckpoint> checkpoints_;
+  std::vector<wire::WorkerNotice> notices_;
 };
 
 TEST(EpochLink, LeavesWhenAnEpochIsPreparedAndGoesOnWhenItBegins) {
@@ -144,16 +140,31 @@ TEST(EpochLink, AnEpochThatHasBegunIsJoinedWhateverIsPlannedAfterIt) {
 TEST(EpochLink, TellsOfACheckpointAndOfItsPathIfThatIsNotTooLong) {
   Agent agent;
   const auto link = agent.follow();
-  ASSERT_TRUE(link->report_checkpoint(200, "/run/step-200").ok());
+  ASSERT_TRUE(link->report({.step = 200, .text = "/run/step-200"}).ok());
   agent.poll();
-  ASSERT_TRUE(link->report_checkpoint(300, std::string(wire::kMaxBootstrapValue, 'p')).ok());
+  ASSERT_TRUE(link->report({.step = 300, .text = std::string(wire::kMaxBootstrapValue, 'p')}).ok());
   agent.poll();
-  ASSERT_EQ(agent.checkpoints().size(), 2U);
-  EXPECT_EQ(agent.checkpoints()[0].member, kMember);
-  EXPECT_EQ(agent.checkpoints()[0].step, 200U);
-  EXPECT_EQ(agent.checkpoints()[0].path, "/run/step-200");
-  EXPECT_EQ(agent.checkpoints()[1].step, 300U);
-  EXPECT_EQ(agent.checkpoints()[1].path, "");
+  ASSERT_EQ(agent.notices().size(), 2U);
+  EXPECT_EQ(agent.notices()[0].member, kMember);
+  EXPECT_EQ(agent.notices()[0].notice.kind, wire::NoticeKind::kCheckpoint);
+  EXPECT_EQ(agent.notices()[0].notice.step, 200U);
+  EXPECT_EQ(agent.notices()[0].notice.text, "/run/step-200");
+  EXPECT_EQ(agent.notices()[1].notice.step, 300U);
+  EXPECT_EQ(agent.notices()[1].notice.text, "");
+}
+
+TEST(EpochLink, TellsOfAPlanAndNotOfWhatNobodyKnows) {
+  Agent agent;
+  const auto link = agent.follow();
+  ASSERT_TRUE(link->report({.kind = wire::NoticeKind::kPlan, .text = "two stages"}).ok());
+  agent.poll();
+  ASSERT_EQ(agent.notices().size(), 1U);
+  EXPECT_EQ(agent.notices()[0].notice.kind, wire::NoticeKind::kPlan);
+  EXPECT_EQ(agent.notices()[0].notice.text, "two stages");
+  ASSERT_TRUE(link->report({.kind = static_cast<wire::NoticeKind>(2)}).ok());
+  agent.poll();
+  EXPECT_EQ(agent.notices().size(), 1U);
+  EXPECT_FALSE(link->poll()) << "it has lost its connection";
 }
 
 TEST(EpochLink, OneThatJoinsSaysSoAndWaitsForAnyEpoch) {

@@ -58,7 +58,7 @@ Result<AgentMessage> decode_agent_message(BytesView packet) {
   RawPacket raw;
   std::memcpy(&raw, packet.data(), sizeof(raw));
   if (raw.kind < static_cast<uint8_t>(AgentMessageKind::kHello) ||
-      raw.kind > static_cast<uint8_t>(AgentMessageKind::kCheckpoint)) {
+      raw.kind > static_cast<uint8_t>(AgentMessageKind::kNotice)) {
     return refused_packet("kind", raw.kind);
   }
   if (raw.version != kPacketVersion) return refused_packet("version", raw.version);

@@ -9,7 +9,7 @@
 //   READY ->          it has; or it is new in the job, and has none
 //      <- COMMIT      the epoch begins, in which it has this rank
 //   LEAVE ->          it was asked to end: an epoch without it is to come
-//   CHECKPOINT ->     it has made a checkpoint durable, for people to know of
+//   NOTICE ->         it has made a checkpoint durable, or loaded a plan: for people to know of
 //
 // A member that follows late hears the last PREPARE or COMMIT that it has missed.
 #pragma once
@@ -38,8 +38,8 @@ enum class AgentMessageKind : uint8_t {
   kCommit = 9,   ///< Agent: `request` is the epoch, `rank` the member's, `value` the size (u32);
                  ///< `code` CANCELLED: it is the last one, OK: it is not.
   kLeave = 10,   ///< Worker: it was asked to end, and wants to leave at the end of a step.
-  kCheckpoint = 11,  ///< Worker: a checkpoint is there. `value` is its step (u64), and its path as
-                     ///< text; "": not known.
+  kNotice = 11,  ///< Worker: for people. `request` is its kind (notice.h), `value` the step (u64),
+                 ///< then the text.
 };
 
 struct AgentMessage {

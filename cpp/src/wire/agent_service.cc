@@ -77,7 +77,7 @@ struct AgentService::Impl {
   bool follow(uint64_t id, const AgentMessage& message);
   bool hear_ready(uint64_t id, const AgentMessage& message);
   bool hear_leave(uint64_t id, const AgentMessage& message);
-  bool hear_checkpoint(uint64_t id, const AgentMessage& message);
+  bool hear_notice(uint64_t id, const AgentMessage& message);
   void tell(const std::string& member, AgentMessage message);
   [[nodiscard]] size_t max_connections() const {
     return 4 * static_cast<size_t>(options.size) + 64;
@@ -230,7 +230,7 @@ bool AgentService::Impl::handle(uint64_t id, const AgentMessage& message,
   if (message.kind == AgentMessageKind::kFollow) return follow(id, message);
   if (message.kind == AgentMessageKind::kReady) return hear_ready(id, message);
   if (message.kind == AgentMessageKind::kLeave) return hear_leave(id, message);
-  if (message.kind == AgentMessageKind::kCheckpoint) return hear_checkpoint(id, message);
+  if (message.kind == AgentMessageKind::kNotice) return hear_notice(id, message);
   if (!connections.at(id).greeted || !descriptors.empty()) return false;
   if (message.kind == AgentMessageKind::kPut) return put(id, message);
   if (message.kind == AgentMessageKind::kGet) return get(id, message);
@@ -289,16 +289,19 @@ bool AgentService::Impl::hear_leave(uint64_t id, const AgentMessage& message) {
   return true;
 }
 
-bool AgentService::Impl::hear_checkpoint(uint64_t id, const AgentMessage& message) {
+bool AgentService::Impl::hear_notice(uint64_t id, const AgentMessage& message) {
   const std::string& member = connections.at(id).member;
   ByteReader reader(message.value);
   const auto step = reader.read<uint64_t>();
-  if (member.empty() || !step) return false;
-  const BytesView path = BytesView(message.value).subspan(sizeof(*step));
-  if (options.on_checkpoint)
-    options.on_checkpoint({.member = member,
-                           .step = *step,
-                           .path = {reinterpret_cast<const char*>(path.data()), path.size()}});
+  const bool is_known = message.request <= static_cast<uint32_t>(kLastNoticeKind);
+  if (member.empty() || !step || !is_known) return false;
+  const BytesView text = BytesView(message.value).subspan(sizeof(*step));
+  if (options.on_notice)
+    options.on_notice(
+        {.member = member,
+         .notice = {.kind = static_cast<NoticeKind>(message.request),
+                    .step = *step,
+                    .text = {reinterpret_cast<const char*>(text.data()), text.size()}}});
   return true;
 }
 

@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "io/fd.h"
 #include "wire/bootstrap.h"
+#include "wire/notice.h"
 #include "wire/secret.h"
 
 namespace corro::wire {
@@ -42,11 +43,10 @@ struct WorkerReady {
   int32_t lost = -1;   ///< The rank of its last epoch whose loss has ended that for it; -1: none.
 };
 
-/// A checkpoint that a member of an elastic job has made durable.
-struct WorkerCheckpoint {
+/// A notice of a member of an elastic job.
+struct WorkerNotice {
   std::string member;  ///< As in CORRO_MEMBER_UUID.
-  uint64_t step = 0;
-  std::string path;  ///< As the worker says; "": not known.
+  Notice notice;
 };
 
 /// A key-value store, greeting and hand-out of the secret for the workers of one host, over an
@@ -67,8 +67,8 @@ class AgentService {
     std::function<void(WorkerReady)> on_ready = {};
     /// Called in poll() for each LEAVE, with the member; may be empty.
     std::function<void(const std::string& member)> on_leave = {};
-    /// Called in poll() for each CHECKPOINT; may be empty.
-    std::function<void(WorkerCheckpoint)> on_checkpoint = {};
+    /// Called in poll() for each NOTICE; may be empty.
+    std::function<void(WorkerNotice)> on_notice = {};
     size_t max_store_bytes = 64U << 20U;  ///< Keys and values together.
   };
   struct Counters {

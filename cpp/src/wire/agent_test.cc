@@ -143,12 +143,12 @@ TEST(AgentService, GarbageCostsOnlyItsOwnConnection) {
       encode_agent_message({.kind = AgentMessageKind::kHello, .rank = 1, .key = {}, .value = {}});
   const Bytes early =
       encode_agent_message({.kind = AgentMessageKind::kPut, .key = "k", .value = {}});
-  const Bytes checkpoint = encode_agent_message(
-      {.kind = AgentMessageKind::kCheckpoint, .key = {}, .value = Bytes(8, std::byte{0})});
+  const Bytes notice = encode_agent_message(
+      {.kind = AgentMessageKind::kNotice, .key = {}, .value = Bytes(8, std::byte{0})});
   Bytes overlong(kMaxAgentMessage + 100);
   std::copy(hello.begin(), hello.end(), overlong.begin());
-  for (const BytesView packet : {std::as_bytes(std::span(http)), BytesView(early),
-                                 BytesView(checkpoint), BytesView(overlong)}) {
+  for (const BytesView packet :
+       {std::as_bytes(std::span(http)), BytesView(early), BytesView(notice), BytesView(overlong)}) {
     const io::Fd stranger = io::connect_abstract(agent.service().name()).value();
     EXPECT_FALSE(talk(stranger, packet).has_value());
   }
