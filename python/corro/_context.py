@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from operator import index
 from time import monotonic
@@ -310,6 +311,13 @@ def end_step() -> None:
 def membership() -> Membership | None:
     """Returns this process's part in an elastic job; None in other jobs, and before init()."""
     return _membership
+
+
+def report(say: Callable[[_native.Epochs], None]) -> None:
+    """Tells who looks at an elastic job. If nobody hears, what was done is as good."""
+    if _membership is not None:
+        with suppress(CorroError):
+            say(_membership.epochs)
 
 
 def epoch() -> int:

@@ -220,6 +220,9 @@ class Epochs:
     def report_checkpoint(self, step: int, path: str) -> None:
         """Says that a checkpoint is durable, for people who look at the job."""
 
+    def report_plan(self, name: str) -> None:
+        """Says that a plan of this name is loaded, for people who look at the job."""
+
     def next(
         self, steps: int, lost: int = -1, timeout: float | None = None
     ) -> tuple[int, int, int, bool]:

@@ -21,17 +21,18 @@ from corro.graph import Plan
 _NAME = "load_plan"
 
 
-def agree(plan: Plan, group: Group, *, goes_on: bool) -> None:
+def agree(plan: Plan, group: Group, name: str, *, goes_on: bool) -> None:
     """Blocks until all members load a plan; raises MismatchError on each if one is another.
 
     Args:
         plan: the own one.
         group: its members.
+        name: of the plan, the same on all members.
         goes_on: whether the plan comes after another one; the same on all members.
     """
     if group.size() == 1:
         return
-    text = json.dumps(plan.to_dict()).encode()
+    text = json.dumps({"name": name, **plan.to_dict()}).encode()
     digest = blake2b(text, digest_size=8).digest()
     mine = [len(text), int.from_bytes(digest, "little", signed=True), int(goes_on)]
     rows = exchange(group, mine, name=_NAME)
@@ -69,11 +70,16 @@ def _texts(group: Group, own: bytes, sizes: list[int]) -> list[bytes]:
 
 
 def describe_difference(ranks: tuple[int, int], one: dict[str, Any], other: dict[str, Any]) -> str:
-    """Returns the first difference of two plans, which are as Plan.to_dict() returns them."""
+    """Returns the first difference of two plans.
+
+    They are as Plan.to_dict() returns them, with their names.
+    """
 
     def differ(what: str, a: object, b: object) -> str:
         return f"plans differ: {what} is {a} on rank {ranks[0]} but {b} on rank {ranks[1]}"
 
+    if one["name"] != other["name"]:
+        return differ("the name", repr(one["name"]), repr(other["name"]))
     if one["ranks"] != other["ranks"]:
         return differ("the number of ranks", one["ranks"], other["ranks"])
     for kind in ("lanes", "channels", "services"):

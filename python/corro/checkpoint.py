@@ -29,7 +29,6 @@ can read.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
@@ -345,13 +344,8 @@ class _Attempt:
             self._failure = error
 
     def _report(self) -> None:
-        """Tells who looks at the job. If nobody hears, the checkpoint is as good."""
-        member = _context.membership()
-        if member is None:
-            return
         folder = Path(self._owner.folder).absolute() / f"step-{self._step}"
-        with contextlib.suppress(CorroError):
-            member.epochs.report_checkpoint(self._step, str(folder))
+        _context.report(lambda epochs: epochs.report_checkpoint(self._step, str(folder)))
 
     def _exchange(self, what: str, value: bool) -> list[list[int]]:
         """A disk may take as long as it takes: a rank that is lost ends the wait."""

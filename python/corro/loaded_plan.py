@@ -13,9 +13,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from corro import _native
+from corro import _arguments, _native
 from corro._arguments import MOST_U32, seconds, whole
-from corro._context import Group, world_or
+from corro._context import Group, report, world, world_or
 from corro._plan_agreement import agree
 from corro.errors import CorroError, InvalidArgumentError
 from corro.graph import DTYPES, KINDS, ORDERS, REDUCE_OPS, Operation, Plan
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = 2
 _CANCELLED = 1
+_MOST_NAME_BYTES = 63
 
 
 class Firing:
@@ -253,6 +254,7 @@ def load_plan(
     plan: Plan,
     group: Group | None = None,
     *,
+    name: str = "",
     after: LoadedPlan | None = None,
     timeout: float | None = None,
 ) -> LoadedPlan:
@@ -264,6 +266,9 @@ def load_plan(
     Args:
         plan: of as many ranks as the group has; rank r of the plan is group rank r.
         group: the world if None.
+        name: what people know the plan by, the same on all members: printable, and of at most 63
+            bytes. In an elastic job the launcher hears the name of a plan of all ranks, for
+            `--events` and for the status of a CorroJob.
         after: a plan that has stopped. The members agree on the least micro-batch that one of them
             has not completed in it, and all services go on from there; what that repeats is told by
             Firing.repeats. Every member gives one, or none does.
@@ -271,23 +276,34 @@ def load_plan(
             none computes, in seconds; the engine's if None. A function may take longer.
 
     Raises:
-        InvalidArgumentError: the plan is not well formed, or not for this group.
-        MismatchError: another member loads another plan, on every member; the message says in what
-            they differ.
+        InvalidArgumentError: the plan is not well formed, or not for this group; or its name is too
+            long, or not printable.
+        MismatchError: another member loads another plan, or gives it another name, on every member;
+            the message says in what they differ.
         FailedPreconditionError: it would stand still.
         ResourceExhaustedError: its slots are larger than the arena.
     """
     group = world_or(group)
     if not isinstance(plan, Plan):
         raise InvalidArgumentError(f"plan has to be a corro.Plan, not {plan!r}")
+    name = _checked_name(name)
     timeout = seconds("timeout", timeout)
     spec = _spec_of(plan)
-    agree(plan, group, goes_on=after is not None)
-    if after is None:
-        return LoadedPlan(plan, group, group.native.load(spec, 0, timeout))
-    first = _least(group, after.completed)
+    agree(plan, group, name, goes_on=after is not None)
+    first = 0 if after is None else _least(group, after.completed)
     native = group.native.load(spec, first, timeout)
-    return LoadedPlan(plan, group, native, first, after._progress())
+    if name and group.rank() == 0 and group.size() == world().size():
+        report(lambda epochs: epochs.report_plan(name))
+    return LoadedPlan(plan, group, native, first, None if after is None else after._progress())
+
+
+def _checked_name(name: str) -> str:
+    name = _arguments.name("name", name) or ""
+    if (size := len(name.encode())) > _MOST_NAME_BYTES:
+        raise InvalidArgumentError(
+            f"name has to have at most {_MOST_NAME_BYTES} bytes, and has {size}: {name!r}"
+        )
+    return name
 
 
 def _least(group: Group, value: int) -> int:

@@ -19,6 +19,13 @@ corro_code without_gil(const Call& call) {
   return code;
 }
 
+template <typename Call>
+void checked_without_gil(const Call& call) {
+  corro_error error{};
+  error.rank = -1;
+  if (without_gil([&] { return call(error); }) != CORRO_OK) raise(error);
+}
+
 }  // namespace
 
 Epochs::Epochs() {
@@ -40,11 +47,14 @@ void Epochs::leave() const {
 }
 
 void Epochs::report_checkpoint(uint64_t step, const std::string& path) const {
-  corro_error error{};
-  error.rank = -1;
-  const corro_code code = without_gil(
-      [&] { return corro_epochs_report_checkpoint(epochs_, step, path.c_str(), &error); });
-  if (code != CORRO_OK) raise(error);
+  checked_without_gil([&](corro_error& error) {
+    return corro_epochs_report_checkpoint(epochs_, step, path.c_str(), &error);
+  });
+}
+
+void Epochs::report_plan(const std::string& name) const {
+  checked_without_gil(
+      [&](corro_error& error) { return corro_epochs_report_plan(epochs_, name.c_str(), &error); });
 }
 
 std::tuple<uint32_t, int, int, bool> Epochs::next(uint64_t steps, int lost,
@@ -71,6 +81,7 @@ void bind_epochs(nb::module_& module) {
       .def_prop_ro("why", &Epochs::why)
       .def("leave", &Epochs::leave)
       .def("report_checkpoint", &Epochs::report_checkpoint, "step"_a, "path"_a)
+      .def("report_plan", &Epochs::report_plan, "name"_a)
       .def("next", &Epochs::next, "steps"_a, "lost"_a = -1, "timeout"_a = nb::none());
 }
 

@@ -26,6 +26,7 @@ class Epochs {
   [[nodiscard]] std::string why() const;
   void leave() const;
   void report_checkpoint(uint64_t step, const std::string& path) const;
+  void report_plan(const std::string& name) const;
   /// Epoch, rank, size, whether it is the last one. Lets Python's handlers of signals run.
   std::tuple<uint32_t, int, int, bool> next(uint64_t steps, int lost, const Seconds& timeout);
 

@@ -31,6 +31,7 @@ from elastic_rank import (
     where,
 )
 from numpy_training import SAMPLES, Array, Network, batch, examples
+from plans import summing
 
 import corro
 import corro.numpy
@@ -86,6 +87,23 @@ def steps() -> None:
         return "returned"
 
     end(model, result=train(state), **where())
+
+
+def planned() -> None:
+    """As steps(), with a plan of each world."""
+    model = network()
+    state = corro.elastic.State(model=model, step=0)
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        with corro.load_plan(summing(corro.size()), name=f"{corro.size()} ranks"):
+            while state.step < STEPS:
+                train_step(state.step, model)
+                state.step += 1
+                state.commit()
+
+    train(state)
+    end(model, **where())
 
 
 def talking(until: Callable[[], bool]) -> None:
@@ -276,5 +294,5 @@ def wrong() -> None:
 if __name__ == "__main__":
     run(
         steps, commits, groups, samples, joining, asks, talks, fails_once, asked, wrong, parted,
-        starved,
+        starved, planned,
     )  # fmt: skip

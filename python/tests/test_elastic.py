@@ -6,6 +6,9 @@ states, optimizers or groups have to go on.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from elastic_jobs import STEPS, Elastic
 
@@ -41,6 +44,21 @@ def test_the_others_go_on_without_a_rank_that_has_ended_well_in_the_middle(
     elastic: Elastic,
 ) -> None:
     elastic("steps", 3, {1: (7, "forward")}, "--min-np", "2", SIGNAL="EXIT").check(0, 2)
+
+
+def test_the_launcher_hears_the_name_of_the_plan_of_each_epoch(
+    elastic: Elastic, tmp_path: Path
+) -> None:
+    events = tmp_path / "events.jsonl"
+    options = ("--min-np", "2", "--events", str(events))
+    elastic("planned", 3, {0: (7, "between")}, *options).check(1, 2)
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    told = [
+        (line["epoch"], line["rank"], line["place"], line["cause"])
+        for line in lines
+        if line["event"] == "plan"
+    ]
+    assert told == [(0, 0, 0, "3 ranks"), (1, 0, 1, "2 ranks")]
 
 
 def test_the_others_go_on_with_torch(elastic_torch: Elastic) -> None:

@@ -331,6 +331,31 @@ def test_members_that_load_different_plans_are_told_in_what(turn: int) -> None:
         corro.barrier()
 
 
+def test_members_that_give_a_plan_different_names_are_told() -> None:
+    plan = chain(corro.size())
+    if corro.size() == 1:
+        pytest.skip("one rank gives one name")
+    with pytest.raises(corro.MismatchError, match="the name is 'a' on rank 0 but '' on rank 1"):
+        corro.load_plan(plan, name="" if corro.rank() == 1 else "a")
+    with corro.load_plan(plan, name="a"):  # They are in step as before.
+        corro.barrier()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (7, "name has to be a string, not 7"),
+        ("a\nb", r"name has to be printable, not 'a\\nb'"),
+        ("ü" * 32, "name has to have at most 63 bytes, and has 64: 'ü"),
+    ],
+)
+def test_names_that_a_plan_cannot_have(name: Any, said: str) -> None:
+    with pytest.raises(corro.InvalidArgumentError, match=said):
+        corro.load_plan(chain(corro.size()), name=name)
+    with corro.load_plan(chain(corro.size()), name="ü" * 31 + "x"):
+        corro.barrier()
+
+
 def test_a_member_that_goes_on_and_one_that_does_not_are_told(alone: corro.Group) -> None:
     plan = chain(corro.size())
     if corro.size() == 1:
