@@ -93,6 +93,7 @@ PROGRESS = [
     ("Ranks", "integer", ".status.progress.ranks", "Ranks that take part"),
     ("Step", "integer", ".status.progress.step", "The newest step of the ranks"),
     ("Steps/s", "number", ".status.progress.stepsPerSecond", "Steps a second, of the last ten"),
+    ("Plan", "string", ".status.progress.plan", "The name of the plan that was loaded last"),
     (
         "Checkpoint",
         "integer",
@@ -196,6 +197,7 @@ def progress() -> Schema:
             "ranks": number,
             "step": integer(),
             "stepsPerSecond": {"type": "number"},
+            "plan": string(),
             "lastCheckpoint": struct({"step": integer(), "time": time(), "path": string()}),
             "lastChange": string(),
             "lastChangeTime": time(),

@@ -97,6 +97,7 @@ def test_what_the_head_tells_of_the_ranks_is_in_the_status(space: Space) -> None
         "ranks": 2,
         "step": 45,
         "stepsPerSecond": 2.5,
+        "plan": "two stages",
         "lastCheckpoint": checkpoint,
     }
     said = {"data": {"progress": json.dumps(told | {"changes": []})}}
@@ -105,7 +106,7 @@ def test_what_the_head_tells_of_the_ranks_is_in_the_status(space: Space) -> None
     assert status["progress"] == told
     shown = space.plane.kubectl("get", "-n", space.name, "corrojob/a", "-o", "wide").splitlines()
     cells = dict(zip(re.split(" {2,}", shown[0]), re.split(" {2,}", shown[1]), strict=False))
-    assert (cells["STEP"], cells["CHECKPOINT"]) == ("45", "40")
+    assert (cells["STEP"], cells["PLAN"], cells["CHECKPOINT"]) == ("45", "two stages", "40")
 
 
 def test_an_autoscaler_sets_the_target(space: Space) -> None:

@@ -276,13 +276,29 @@ TEST(ElasticJob, TheLastCheckpointStaysInTheStatusWhenAHeadTellsOfNone) {
       << "the path is not that of another one";
 }
 
+TEST(ElasticJob, ThePlanStaysInTheStatusUntilAHeadTellsOfAnother) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  const auto plan_after = [&cluster](const Json& told) {
+    tell(cluster, told.dump().c_str());
+    EXPECT_TRUE(cluster.settle());
+    return status_of(cluster, "/progress/plan");
+  };
+  EXPECT_EQ(plan_after({{"step", 1}, {"plan", "two stages"}}), Json("two stages"));
+  EXPECT_EQ(plan_after({{"step", 2}}), Json("two stages"));
+  EXPECT_EQ(plan_after({{"step", 3}, {"plan", std::string(64, 'p')}}), Json("two stages"));
+  EXPECT_EQ(plan_after({{"step", 4}, {"plan", std::string(63, 'p')}}), Json(std::string(63, 'p')));
+  EXPECT_EQ(status_of(cluster, "/progress/step"), Json(4));
+}
+
 TEST(ElasticJob, NonsenseOfItsHeadIsLeftOut) {
   ClusterModel cluster(sample_elastic_job(2), 1);
   ASSERT_TRUE(cluster.settle());
   for (const char* nonsense :
        {"", "[]", "{", R"({"epoch": -1, "ranks": "3", "step": 1e30, "changes": [1, {"time": 2}]})",
-        R"({"epoch": 99999999999, "stepsPerSecond": "x", "changes": {"a": []}})",
-        R"({"lastCheckpoint": 7})", R"({"lastCheckpoint": {"step": 7, "time": "noon"}})",
+        R"({"epoch": 99999999999, "stepsPerSecond": "x", "changes": {"a": []}})", R"({"plan": 7})",
+        R"({"plan": ""})", R"({"lastCheckpoint": 7})",
+        R"({"lastCheckpoint": {"step": 7, "time": "noon"}})",
         R"({"lastCheckpoint": {"step": -7, "time": "2026-11-28T10:00:00Z"}})"}) {
     tell(cluster, nonsense);
     ASSERT_TRUE(cluster.settle());

@@ -12,6 +12,7 @@ constexpr size_t kMostBytes = size_t{64} << 10U;
 constexpr size_t kMostChanges = 8;
 constexpr size_t kMostText = 1000;
 constexpr size_t kMostPath = 4096;
+constexpr size_t kMostPlan = 63;
 
 /// What stands in the ConfigMap; an empty object if that is nothing of use.
 Json told_by_head(const JobView& view) {
@@ -29,6 +30,11 @@ void take_number(const Json& told, const char* field, int64_t most, Json& progre
   if (found == told.end() || !found->is_number_integer()) return;
   const auto value = found->get<int64_t>();
   if (value >= 0 && value <= most) progress[field] = value;
+}
+
+void take_plan(const Json& told, Json& progress) {
+  const std::string name = text_in(told, "plan");
+  if (!name.empty() && name.size() <= kMostPlan) progress["plan"] = name;
 }
 
 /// Whole or not at all; of the path the head may know nothing.
@@ -72,6 +78,7 @@ void report_progress(JobView& view) {
   take_number(told, "step", std::numeric_limits<int64_t>::max(), progress);
   const auto rate = told.find("stepsPerSecond");
   if (rate != told.end() && rate->is_number()) progress["stepsPerSecond"] = *rate;
+  take_plan(told, progress);
   take_checkpoint(told, progress);
   take_changes(told, view, progress);
   view.status.set("progress", std::move(progress));
