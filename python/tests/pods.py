@@ -131,9 +131,17 @@ class Pods:
         return process
 
     def head(
-        self, port: int = 0, inside: Sequence[str] = (), host: str = "127.0.0.1"
+        self,
+        port: int = 0,
+        inside: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        *,
+        listens: bool = True,
     ) -> subprocess.Popen[bytes]:
-        """Starts the head; at the port that the one before had, if there was one."""
+        """Starts the head; at the port that the one before had, if there was one.
+
+        `listens`: it is waited for that; one whose job is over ends before.
+        """
         log = self.folder / f"head-{len(self.started)}.log"
         if self.address and not port:
             port = int(self.address.rsplit(":", 1)[1])
@@ -155,12 +163,14 @@ class Pods:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
+        self.head_log = log
+        if not listens:
+            return process
         said = wait_for(
             lambda: re.search(r"(?:listening at|agents dial) (\S+)", log.read_text()),
             "the head listens",
         )
         self.address = said.group(1)
-        self.head_log = log
         return process
 
     def agent(

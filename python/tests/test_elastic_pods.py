@@ -107,6 +107,29 @@ def test_workers_are_lost_replaced_added_and_drained_while_ranks_run(start: Star
     assert len(job.facts()) == 4
 
 
+@pytest.mark.parametrize("way", ["drained", "killed"])
+def test_that_all_workers_go_is_no_failure_of_the_ranks(start: Start, way: str) -> None:
+    job = start(1)
+    workers = [job.worker(0), job.worker(1)]
+    job.size(2)
+    if way == "drained":
+        for worker in workers:
+            worker.send_signal(signal.SIGTERM)
+        assert [job.over(worker) for worker in workers] == [0, 0], job.logs()
+    else:
+        for worker in workers:
+            os.killpg(worker.pid, signal.SIGKILL)
+        for worker in workers:
+            worker.wait()
+    assert job.over(job.head) == 75, job.logs()
+    told = job.pods.log("head").read_text()
+    assert told.startswith("corro: too few workers are left: "), told
+    # Whoever replaces the head says the same.
+    job.head = job.pods.head(listens=False)
+    assert job.over(job.head) == 75, job.logs()
+    assert job.pods.log("head").read_text() == told
+
+
 def test_a_pod_that_replaces_one_of_which_nothing_was_heard_has_its_place(start: Start) -> None:
     job = start(1)
     old = job.worker(0)
@@ -188,7 +211,11 @@ def test_why_a_job_has_failed_stands_where_the_kubelet_finds_it(start: Start) ->
     job.pods.agent("worker-0", sys.executable, "-c", "raise ValueError('root cause here')")
     assert job.over(job.head) == 1, job.logs()
     told = job.pods.log("head").read_text()
-    assert told == "corro: ValueError: root cause here (rank 0 on worker-0)\n"
+    assert told == "corro: the job has failed: ValueError: root cause here (rank 0 on worker-0)\n"
+    # Whoever replaces the head says the same.
+    job.head = job.pods.head(listens=False)
+    assert job.over(job.head) == 1, job.logs()
+    assert job.pods.log("head").read_text() == told
 
 
 def test_a_worker_without_a_command_says_so(start: Start) -> None:

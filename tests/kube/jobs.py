@@ -21,6 +21,7 @@ Object = dict[str, Any]
 LABEL = "training.corro.dev/"
 UID_LABEL = LABEL + "job-uid"
 DO = "fake.corro.dev/do"
+MESSAGE = "fake.corro.dev/message"
 # Where the kinds are that the operator makes.
 PLACES = {
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -134,9 +135,10 @@ class Space:
             raise
         return {name_of(item): item for item in items}
 
-    def command(self, pod: str, do: str) -> None:
+    def command(self, pod: str, do: str, message: str = "") -> None:
         """Has the pod's fake node do something: see pod_life.py."""
-        self.api.patch(self.path("Pod", pod), {"metadata": {"annotations": {DO: do}}})
+        said = {MESSAGE: message} if message else {}
+        self.api.patch(self.path("Pod", pod), {"metadata": {"annotations": {DO: do} | said}})
 
 
 class Job:

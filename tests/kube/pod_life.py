@@ -12,6 +12,7 @@ between, tests say by annotations, on the template or later with `kubectl annota
     fake.corro.dev/do: never-start     it stays Pending, its containers wait for an image
     fake.corro.dev/do: stuck           its deletion never ends, as on a node that is gone
     fake.corro.dev/after: 1.5          seconds that a command, or the start, is put off
+    fake.corro.dev/message: TEXT       the termination message of containers that end by a command
     fake.corro.dev/stop-after: 2       seconds from the deletion's begin to the containers' end
 
 A command happens once for each value: `exit=1#2` repeats `exit=1`. A container that the pod's
@@ -185,6 +186,8 @@ def _ended(pod: Object, ends: dict[str, tuple[int, str]], now: str, forced: bool
         if "running" in status["state"] and (named or forced):
             started = status["state"]["running"].get("startedAt", now)
             end = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now}
+            if named and annotation(pod, "message"):
+                end["message"] = annotation(pod, "message")
             restarts = not forced and (policy == "Always" or (policy == "OnFailure" and code != 0))
             status = status | _after(end, restarts, status["restartCount"], now)
         elif forced and "waiting" in status["state"]:

@@ -158,11 +158,38 @@ def test_a_quota_that_refuses_a_worker_is_told_and_the_job_runs(space: Space) ->
 
 def test_the_heads_end_is_the_jobs(space: Space) -> None:
     job = start(space)
-    space.command("a-head", "exit=3")
+    space.command("a-head", "exit=3", "corro: the job has failed: ValueError (rank 0 on worker-0)")
     job.wait_for_running(job.workers(1, 1))
     job.wait_for_running({"a-head-g1"}, role="head")
+    assert job.status()["restartCounts"] == {"userError": 1}
     space.command("a-head-g1", "exit=0")
     job.wait_for_state("Succeeded")
+
+
+def test_that_too_few_workers_are_left_is_no_failure_of_the_users(space: Space) -> None:
+    manifest = elastic_manifest("a")
+    manifest["spec"]["restart"] = {"userError": {"limit": 0}}
+    job = space.create(manifest)
+    job.wait_for_running(job.workers(0, 0))
+    space.command("a-head", "exit=75", "corro: too few workers are left: all ranks have left")
+    job.wait_for_running(job.workers(1, 1))
+    job.wait_for_running({"a-head-g1"}, role="head")
+    assert job.status()["restartCounts"] == {"lostPod": 1}
+
+
+def test_a_head_that_was_killed_is_replaced_alone(space: Space) -> None:
+    manifest = elastic_manifest("a")
+    manifest["spec"]["restart"] = {"userError": {"limit": 0}, "outOfMemory": {"limit": 0}}
+    job = space.create(manifest)
+    job.wait_for_running(job.workers(0, 0))
+    before = uids(job)
+    space.command("a-head", "oom")
+    job.wait_for_running({"a-head-g1"}, role="head")
+    after = uids(job)
+    assert {name: after[name] for name in job.workers(0, 0)} == {
+        name: before[name] for name in job.workers(0, 0)
+    }
+    assert job.status()["restartCounts"] == {"lostPod": 1}
 
 
 # --- Heads and agents ----------------------------------------------------------------------------

@@ -101,6 +101,7 @@ class Decider {
 
  private:
   [[nodiscard]] bool may_grow() const;
+  [[nodiscard]] bool waits_for_hosts() const;
   [[nodiscard]] bool is_enough(size_t members) const;
   [[nodiscard]] bool goes_on_with(size_t left) const;
   [[nodiscard]] bool waits_for_more(size_t members) const;
@@ -244,6 +245,12 @@ void Decider::stop_with_too_few(const std::string& why) {
 bool Decider::may_grow() const {
   return options_.most > 0 && state_.done == 0 &&
          (!state_.joiners.empty() || std::ranges::any_of(state_.slots, &Slot::usable));
+}
+
+/// Whether what is missing are hosts. With enough of them it is processes that do not come.
+bool Decider::waits_for_hosts() const {
+  const auto usable = std::ranges::count_if(state_.slots, &Slot::usable);
+  return options_.waits_for_hosts && may_grow() && usable < options_.least;
 }
 
 bool Decider::is_enough(size_t members) const {
@@ -448,7 +455,7 @@ void Decider::fence_late() {
   }
   state_.until = now_ + options_.patience;
   commit_if_ready();
-  if (state_.changing() && joiners == 0)
+  if (state_.changing() && joiners == 0 && !waits_for_hosts())
     stop_with_too_few(fmt::format("nobody has joined for {} s", in_seconds(options_.patience)));
 }
 

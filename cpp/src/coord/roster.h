@@ -72,7 +72,9 @@ struct Options {
   Duration answer = std::chrono::seconds(10);     ///< For a joiner, after all members are ready.
   Duration proof = std::chrono::minutes(1);  ///< So long a slot does well to start anew with it.
   Duration testimony = std::chrono::seconds(2);  ///< Until the end of a lost member is known.
-  std::optional<int> resets = std::nullopt;      ///< Epochs after the first one; none: any number.
+  /// While too few slots can be used, members wait for others without an end.
+  bool waits_for_hosts = false;
+  std::optional<int> resets = std::nullopt;  ///< Epochs after the first one; none: any number.
   Policy policy = standard_policy({});
 };
 

@@ -486,6 +486,26 @@ TEST(Roster, DoesNotWaitForJoinersForEver) {
   EXPECT_EQ(roster.wait(seconds(600)), "stop;");
 }
 
+TEST(Roster, WaitsForHostsWithoutAnEndWhereItMay) {
+  Told roster(2, {.least = 2, .most = 2, .patience = seconds(600), .waits_for_hosts = true});
+  EXPECT_EQ(roster.hear(Ended{.member = uuid(1), .how = "host b was lost", .host_lost = true}),
+            "prepare 1;");
+  EXPECT_EQ(roster.ready(0, 1), "");
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(roster.wait(seconds(600)), "");
+  EXPECT_EQ(roster.offered(1, true), "start 1;");
+  EXPECT_EQ(roster.started(1, 2), "");
+  EXPECT_EQ(roster.ready(2, 0), "prepare 2;");
+  EXPECT_EQ(roster.ready(0, 2), "");
+  EXPECT_EQ(roster.ready(2, 2), "commit 2:02;");
+}
+
+TEST(Roster, WithEnoughHostsWhatDoesNotComeAreProcesses) {
+  Told roster(2, {.least = 2, .most = 2, .patience = seconds(600), .waits_for_hosts = true});
+  EXPECT_EQ(roster.killed(1), "prepare 1;start 1;");
+  EXPECT_EQ(roster.ready(0, 1), "");
+  EXPECT_EQ(roster.wait(seconds(600)), "stop;");
+}
+
 TEST(Roster, NobodyJoinsOnceTheWorkIsDone) {
   Told roster(2, {.least = 1, .most = 3}, 3);
   (void)roster.wait(seconds(0));

@@ -76,21 +76,26 @@ Result<JobRecord> find_record(coord::RecordStore& store, launch::Lead& lead,
 }
 
 /// One that has ended says how; none where it did not.
-std::optional<int> status_of(const JobRecord& record, const std::string& store) {
+std::optional<launch::Ending> ending_of(const JobRecord& record, const std::string& store) {
   if (!record.over) return std::nullopt;
-  say(record.status
+  say(record.ending
           ? fmt::format("the job in {} has ended with status {}; give another store for a new one",
-                        store, *record.status)
+                        store, record.ending->status)
           : fmt::format("the job in {} has ended; its coordinator did not come to say how", store));
-  return record.status.value_or(1);
+  // Its coordinator was lost, so no rank is blamed.
+  return record.ending.value_or(launch::Ending{
+      .status = 1, .by_hosts = true, .why = "the coordinator did not come to say how it ended"});
 }
 
+Outcome over(launch::Ending ending) { return {.status = ending.status, .job = std::move(ending)}; }
+
 /// What the user asks for before the job has begun ends it for all coordinators.
-int end_job(launch::Lead& lead, JobRecord record, int signal) {
+Outcome end_job(launch::Lead& lead, JobRecord record, int signal) {
   record.over = true;
-  record.status = diagnosis::kSignalExit + signal;
+  record.ending = launch::Ending{.status = diagnosis::kSignalExit + signal,
+                                 .why = "it was asked to end before it had begun"};
   lead.write(record);
-  return *record.status;
+  return over(*record.ending);
 }
 
 /// So many are waited for.
@@ -99,15 +104,15 @@ int slots_to_begin(const launch::RunOptions& run) {
 }
 
 /// Leads the job from here on. kLeadLost: somebody else does.
-Result<int> lead_job(const CoordinatorOptions& options, launch::PlanInputs inputs,
-                     coord::RecordStore& store, TlsReception& reception, launch::Lead& lead,
-                     const Trust& trust) {
+Result<Outcome> lead_job(const CoordinatorOptions& options, launch::PlanInputs inputs,
+                         coord::RecordStore& store, TlsReception& reception, launch::Lead& lead,
+                         const Trust& trust) {
   auto found = find_record(store, lead, options.round);
   if (!found.ok()) {
     return found.status().with_context(fmt::format("--store {}: its record", options.store));
   }
   const JobRecord& record = *found;
-  if (const auto status = status_of(record, options.store)) return *status;
+  if (auto ending = ending_of(record, options.store)) return over(std::move(*ending));
   say(fmt::format("leads in term {}; agents dial {}", lead.term(), reception.address()));
   inputs.job_id = record.job;
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
@@ -128,7 +133,8 @@ Result<int> lead_job(const CoordinatorOptions& options, launch::PlanInputs input
     standalone.record = record;
   }
   CORRO_ASSIGN(const launch::LaunchPlan plan, launch::make_plan(options.run, inputs));
-  return launch::run_job(plan, options.version, &standalone);
+  const int status = launch::run_job(plan, options.version, &standalone);
+  return Outcome{.status = status, .job = std::move(standalone.ending)};
 }
 
 /// What is wrong with the options is said before anybody is waited for.
@@ -148,32 +154,33 @@ int run_coordinator(const CoordinatorOptions& options, const Variables& environm
   const auto secret = job_secret(environment);
   if (!secret.ok()) return fail(secret.status());
   return run_coordinator(options, launch::inputs_from_here(environment, options.own_directory),
-                         {.find_key = keys_of_agents(*secret), .secret = *secret}, environment);
+                         {.find_key = keys_of_agents(*secret), .secret = *secret}, environment)
+      .status;
 }
 
-int run_coordinator(const CoordinatorOptions& options, launch::PlanInputs inputs,
-                    const Trust& trust, const Variables& environment) {
+Outcome run_coordinator(const CoordinatorOptions& options, launch::PlanInputs inputs,
+                        const Trust& trust, const Variables& environment) {
   sigset_t mask;
   sigprocmask(SIG_BLOCK, nullptr, &mask);
   const auto address = io::SocketAddress::parse(options.listen);
-  if (!address.ok()) return fail(address.status().with_context("--listen"));
+  if (!address.ok()) return {fail(address.status().with_context("--listen"))};
   auto store = open_store(options.store, environment);
-  if (!store.ok()) return fail(store.status().with_context("--store"));
-  if (const Status fits = check_options(options, inputs); !fits.ok()) return fail(fits);
+  if (!store.ok()) return {fail(store.status().with_context("--store"))};
+  if (const Status fits = check_options(options, inputs); !fits.ok()) return {fail(fits)};
   const auto term = win_lead(**store);
-  if (!term.ok()) return fail(term.status());
+  if (!term.ok()) return {fail(term.status())};
   launch::Lead lead(**store, *term, monotonic_now());
   // Who stands by does not listen: agents dial who leads.
   auto reception = TlsReception::create(
       {.listen = *address, .find_key = trust.find_key, .version = options.version});
-  if (!reception.ok()) return fail(reception.status().with_context("--listen " + options.listen));
-  const auto status = lead_job(options, std::move(inputs), **store, **reception, lead, trust);
+  if (!reception.ok()) return {fail(reception.status().with_context("--listen " + options.listen))};
+  auto outcome = lead_job(options, std::move(inputs), **store, **reception, lead, trust);
   lead.keep(monotonic_now());
-  const bool is_lost = status.ok() ? *status == launch::kLeadLost : !lead.lost().empty();
+  const bool is_lost = outcome.ok() ? outcome->status == launch::kLeadLost : !lead.lost().empty();
   lead.resign();
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  if (is_lost) return kStartAnew;
-  return status.ok() ? *status : fail(status.status());
+  if (is_lost) return {kStartAnew};
+  return outcome.ok() ? *std::move(outcome) : Outcome{fail(outcome.status())};
 }
 
 }  // namespace corro::coordinator

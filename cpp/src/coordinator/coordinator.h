@@ -10,9 +10,11 @@
 // Who loses its lead ends, and its program starts itself once more: it stands by then.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/variables.h"
+#include "launch/job_record.h"
 #include "launch/options.h"
 #include "launch/plan.h"
 #include "secure/tls_stream.h"
@@ -39,12 +41,19 @@ struct Trust {
 /// In the place of a status: the lead is lost.
 inline constexpr int kStartAnew = -1;
 
-/// Runs the job to its end; returns the job's exit status, 2 if it cannot begin, or kStartAnew. The
-/// calling process has no threads, and runs nothing else; its signal mask is as it was then.
+/// How a coordinator has ended.
+struct Outcome {
+  int status = 0;  ///< The job's exit status, 2 if it cannot begin, or kStartAnew.
+  /// The job is over, so. None: it is not; what has ended this one is trouble of its own.
+  std::optional<launch::Ending> job = std::nullopt;
+};
+
+/// Runs the job to its end; returns Outcome::status. The calling process has no threads, and runs
+/// nothing else; its signal mask is as it was then.
 [[nodiscard]] int run_coordinator(const CoordinatorOptions& options, const Variables& environment);
 /// The same for agents of other kinds than `corro agent --coordinator`. `inputs`: for the plan, but
 /// for what is known later: hosts, job and record. `environment`: of the store.
-[[nodiscard]] int run_coordinator(const CoordinatorOptions& options, launch::PlanInputs inputs,
-                                  const Trust& trust, const Variables& environment);
+[[nodiscard]] Outcome run_coordinator(const CoordinatorOptions& options, launch::PlanInputs inputs,
+                                      const Trust& trust, const Variables& environment);
 
 }  // namespace corro::coordinator

@@ -42,7 +42,7 @@ Conclusion conclude_last(const JobEnd& job, const ReportContext& context) {
   const std::string line =
       fmt::format("corro: all ranks have left after a step, as they were asked to; logs in {}\n",
                   context.log_dir);
-  return {.exit = kLeftExit, .text = line, .failure = std::nullopt};
+  return {.exit = kLeftExit, .text = line, .failure = std::nullopt, .by_hosts = true};
 }
 
 }  // namespace
@@ -67,11 +67,17 @@ Conclusion conclude(const JobEnd& job, const ReportContext& context) {
   if (verdict.culprit < 0) {
     const std::string line =
         fmt::format("corro: stopped: {}; logs in {}\n", job.no_way_on, context.log_dir);
-    return {.exit = kNoWayOnExit, .text = line, .failure = std::nullopt};
+    return {.exit = kNoWayOnExit,
+            .text = line,
+            .failure = std::nullopt,
+            .by_hosts = job.lost_host_last};
   }
   auto report = describe_failure(verdict, job.ranks, context);
   report.job = job.no_way_on;
-  return {.exit = report.exit, .text = format_block(report, job.width), .failure = report};
+  return {.exit = report.exit,
+          .text = format_block(report, job.width),
+          .failure = report,
+          .by_hosts = !find_rank(job.ranks, verdict.culprit)->lost.empty()};
 }
 
 }  // namespace corro::diagnosis

@@ -337,6 +337,37 @@ TEST(Conclude, AnElasticJobThatCannotGoOnHasFailedThoughNoRankHas) {
   EXPECT_EQ(end.text, "corro: stopped: nobody has joined; logs in corro-runs/x\n");
 }
 
+TEST(Conclude, HostsThatWereLostAreNoFailureOfARank) {
+  std::vector<RankEnd> ends = {end_of(0, 5, killed(SIGKILL)), stopped(1, 9)};
+  const auto by_hosts = [&ends](bool lost_host_last) {
+    return conclude({.ranks = ends,
+                     .asked = {},
+                     .timeout = {},
+                     .no_way_on = "0 ranks are left",
+                     .lost_host_last = lost_host_last},
+                    kContext)
+        .by_hosts;
+  };
+  EXPECT_FALSE(by_hosts(true)) << "rank 0 was killed by itself";
+  ends[0].lost = "host node7 was lost";
+  EXPECT_TRUE(by_hosts(false));
+  ends = {stopped(1, 9)};
+  EXPECT_TRUE(by_hosts(true)) << "those that were lost are of an earlier epoch";
+  EXPECT_FALSE(by_hosts(false));
+}
+
+TEST(Conclude, RanksThatHaveLeftWithTheirHostsAreNoFailure) {
+  std::vector<RankEnd> ends = {end_of(0, 5, exited(75)), end_of(1, 6, exited(75))};
+  const auto last = [&ends] {
+    return conclude({.ranks = ends, .asked = {}, .timeout = {}, .last = true}, kContext);
+  };
+  EXPECT_EQ(last().exit, 75);
+  EXPECT_TRUE(last().by_hosts);
+  ends[1] = end_of(1, 6, exited(1), "OSError: no space left");
+  EXPECT_EQ(last().exit, 1);
+  EXPECT_FALSE(last().by_hosts) << "it could not save what it has";
+}
+
 TEST(Conclude, AnElasticJobSaysWhyItHasNotGoneOnWithoutTheRank) {
   const std::vector<RankEnd> ends = {end_of(0, 5, killed(SIGKILL)), stopped(1, 9)};
   const Conclusion end = conclude(

@@ -16,6 +16,7 @@ std::optional<coord::Options> membership_options(const LaunchPlan& plan,
   if (!run.elastic()) return std::nullopt;
   coord::Options options{.least = run.least.value_or(plan.job.ranks), .most = plan.job.most};
   options.patience = run.elastic_timeout.value_or(kElasticTimeout);
+  options.waits_for_hosts = run.waits_for_hosts;
   options.resets = run.reset_limit;
   coord::PolicyOptions waits;
   waits.replacement = run.replace_wait.value_or(Duration::zero());

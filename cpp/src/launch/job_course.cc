@@ -392,6 +392,16 @@ bool JobCourse::ends_well(const RankEnd& end) const {
   return diagnosis::ended_well(end) || (members_.last() && diagnosis::has_left(end));
 }
 
+/// Of all that were lost before the job was ended, those of earlier epochs, too.
+bool JobCourse::lost_host_last() const {
+  const RankEnd* last = nullptr;
+  for (const RankEnd& end : ends_) {
+    if (!end.ended || end.stopped || ends_well(end)) continue;
+    if (last == nullptr || last->when <= end.when) last = &end;
+  }
+  return last == nullptr || !last->lost.empty();
+}
+
 /// An elastic job begins a new epoch with the other ranks, unless too few are left, or it is being
 /// ended.
 bool JobCourse::goes_on_without(const RankEnd& end, Time now) {
@@ -504,6 +514,7 @@ JobCourse::Result JobCourse::result(Time now) {
                 .asked = stopping_.asked(),
                 .last = members_.last(),
                 .no_way_on = no_way_on_,
+                .lost_host_last = lost_host_last(),
                 .epoch = members_.epoch()};
   if (!result.timed_out) {
     std::erase_if(result.ends, [this](const RankEnd& end) {

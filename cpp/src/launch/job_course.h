@@ -102,7 +102,9 @@ class JobCourse {
     std::optional<int> asked = {};  ///< The first signal by which the user asked for the end.
     bool last = false;              ///< It has ended with its last epoch.
     std::string no_way_on;          ///< Why an elastic job was stopped; "": it was not.
-    uint32_t epoch = 0;             ///< The last one.
+    bool lost_host_last =
+        false;           ///< The last rank that was lost was lost with its host, or none was.
+    uint32_t epoch = 0;  ///< The last one.
   };
 
   /// `members`: by place, as new_members() makes them.
@@ -204,6 +206,7 @@ class JobCourse {
   void saw(size_t place, Time now);
   void on_rank_end(const diagnosis::RankEnd& end, Time now);
   [[nodiscard]] bool ends_well(const diagnosis::RankEnd& end) const;
+  [[nodiscard]] bool lost_host_last() const;
   [[nodiscard]] bool goes_on_without(const diagnosis::RankEnd& end, Time now);
   [[nodiscard]] bool is_leaving(const diagnosis::RankEnd& witness) const;
   void ask_missing(const diagnosis::RankEnd& end);

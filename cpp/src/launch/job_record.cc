@@ -77,7 +77,11 @@ std::string format_record(const JobRecord& record) {
   Json json = {{"version", kVersion},   {"job", record.job},     {"ranks", record.ranks},
                {"epoch", record.epoch}, {"steps", record.steps}, {"resets", record.resets},
                {"last", record.last},   {"over", record.over}};
-  json["status"] = record.status ? Json(*record.status) : Json();
+  json["status"] = record.ending ? Json(record.ending->status) : Json();
+  if (record.ending) {
+    json["by_hosts"] = record.ending->by_hosts;
+    json["why"] = record.ending->why;
+  }
   json["hosts"] = Json::array();
   for (const JobRecord::Host& host : record.hosts) json["hosts"].push_back(json_of(host));
   json["members"] = Json::array();
@@ -99,7 +103,11 @@ Result<JobRecord> parse_record(std::string_view text) {
                      .hosts = {},
                      .members = {},
                      .over = json.at("over").get<bool>()};
-    if (!json.at("status").is_null()) record.status = json.at("status").get<int>();
+    // Those of 0.1.0 and before say no more than the status.
+    if (!json.at("status").is_null())
+      record.ending = Ending{.status = json.at("status").get<int>(),
+                             .by_hosts = json.value("by_hosts", false),
+                             .why = json.value("why", "")};
     for (const Json& host : json.at("hosts")) {
       record.hosts.push_back({.name = host.at("name").get<std::string>(),
                               .slots = host.at("slots").get<int>(),

@@ -14,6 +14,15 @@
 
 namespace corro::launch {
 
+/// How a job has ended.
+struct Ending {
+  int status = 0;         ///< Its exit status.
+  bool by_hosts = false;  ///< Too few hosts were left: no rank has failed by itself.
+  std::string why =
+      {};  ///< For people, in a line: "ValueError: ... (rank 0 on node1)"; "": no more.
+  bool operator==(const Ending&) const = default;
+};
+
 struct JobRecord {
   struct Host {
     std::string name;
@@ -39,9 +48,9 @@ struct JobRecord {
   int resets = 0;      ///< Epochs before it.
   bool last = false;   ///< Its members save what they have, and end.
   std::vector<Host> hosts;
-  std::vector<Member> members;     ///< By rank; none: no epoch has begun yet.
-  bool over = false;               ///< The job has ended...
-  std::optional<int> status = {};  ///< ...with this exit status, if its coordinator said so.
+  std::vector<Member> members;        ///< By rank; none: no epoch has begun yet.
+  bool over = false;                  ///< The job has ended...
+  std::optional<Ending> ending = {};  ///< ...so, if its coordinator came to say it.
   bool operator==(const JobRecord&) const = default;
 };
 

@@ -21,7 +21,7 @@ JobRecord some_record() {
           .members = {{.uuid = {std::byte{1}}, .place = 0, .host = 0, .slot = 1},
                       {.uuid = {std::byte{255}}, .incarnation = 2, .place = 3, .host = 2}},
           .over = true,
-          .status = 75};
+          .ending = Ending{.status = 75, .by_hosts = true, .why = "host node1 was lost"}};
 }
 
 TEST(JobRecord, IsReadAsItWasWritten) {
@@ -31,6 +31,14 @@ TEST(JobRecord, IsReadAsItWasWritten) {
     ASSERT_TRUE(read.ok()) << read.status().message();
     EXPECT_EQ(*read, record);
   }
+}
+
+TEST(JobRecord, TheEndOfOneOfAnOlderCoordinatorIsItsStatus) {
+  const auto read = parse_record(
+      R"({"version": 1, "job": "a", "ranks": 1, "epoch": 0, "steps": 0, "resets": 0, "last": false,
+          "over": true, "status": 3, "hosts": [], "members": []})");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->ending, Ending{.status = 3});
 }
 
 TEST(JobRecord, WhatIsNoneIsRefused) {

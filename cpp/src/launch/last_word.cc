@@ -15,9 +15,21 @@
 namespace corro::launch {
 namespace {
 
+/// Records are short.
+constexpr size_t kMostWhy = 300;
+
+/// For whoever has not the job's screen.
+std::string why_of(const diagnosis::Conclusion& end, const JobCourse::Result& result) {
+  const std::string all_left = result.last ? "all ranks have left, as they were asked to" : "";
+  if (!end.failure)
+    return diagnosis::fit(result.no_way_on.empty() ? all_left : result.no_way_on, kMostWhy);
+  return fmt::format("{} (rank {} on {})", diagnosis::fit(end.failure->cause, kMostWhy),
+                     end.failure->rank, end.failure->host);
+}
+
 /// Of a job that has run. `places`: of its ranks, by rank; `took`: since its launcher was started.
-int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vector<size_t>& places,
-               Duration took, JobOutput& output) {
+Ending say_result(const LaunchPlan& plan, JobCourse::Result result,
+                  const std::vector<size_t>& places, Duration took, JobOutput& output) {
   const Time now = monotonic_now();
   if (!result.timed_out) diagnosis::read_error_files(result.ends, output.log_directory());
   const diagnosis::JobEnd job{.ranks = result.ends,
@@ -25,6 +37,7 @@ int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vect
                               .timeout = result.timed_out ? plan.options.timeout : std::nullopt,
                               .last = result.last,
                               .no_way_on = result.no_way_on,
+                              .lost_host_last = result.lost_host_last,
                               .width = screen_width()};
   const diagnosis::Conclusion end = diagnosis::conclude(
       job, {.host = plan.job.hosts[0].name,
@@ -52,22 +65,22 @@ int say_result(const LaunchPlan& plan, JobCourse::Result result, const std::vect
                                                     : Code::kOk;
   output.say_end(
       {.code = code, .exit = end.exit, .places = places, .text = end.text, .failure = end.failure});
-  return end.exit;
+  return {.status = end.exit, .by_hosts = end.by_hosts, .why = why_of(end, result)};
 }
 
 /// Of a job that has not begun. `asked`: the signal that has ended its start; none: `why` has.
-int say_refused(const LaunchPlan& plan, const std::string& why, std::optional<int> asked,
-                JobOutput& output) {
+Ending say_refused(const LaunchPlan& plan, const std::string& why, std::optional<int> asked,
+                   JobOutput& output) {
   output.end_status("");  // of --sync
   const int exit = asked ? diagnosis::kSignalExit + *asked : diagnosis::kUsageExit;
   output.say_end({.code = asked ? Code::kCancelled : Code::kUnavailable,
                   .exit = exit,
                   .text = fmt::format("corro {}: {}\n", plan.options.command_name, why)});
-  return exit;
+  return {.status = exit, .why = diagnosis::fit(why, kMostWhy)};
 }
 
 /// Of a job whose only agent has ended before its time, with this status as from waitpid.
-int say_killed(int status, JobOutput& output) {
+Ending say_killed(int status, JobOutput& output) {
   output.settle(-1, monotonic_now());
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : SIGKILL;
   const std::string how =
@@ -78,7 +91,7 @@ int say_killed(int status, JobOutput& output) {
        .exit = exit,
        .text = fmt::format("corro: the process that watched the ranks {}; every rank was stopped\n",
                            how)});
-  return exit;
+  return {.status = exit};
 }
 
 /// Hosts that cannot be used do not keep the others from beginning.
@@ -91,7 +104,7 @@ void say_unusable(Job& job, JobOrders& orders) {
 
 }  // namespace
 
-std::optional<int> say_last_word(Job& job, JobOrders& orders, std::optional<int> killed) {
+std::optional<Ending> say_last_word(Job& job, JobOrders& orders, std::optional<int> killed) {
   JobCourse& course = job.course;
   if (!course.begun() && !course.asked())
     job.others = plan_without(job.plan, course.refused_hosts());

@@ -18,6 +18,7 @@ constexpr Duration kLastWord = std::chrono::milliseconds(500);  ///< For an impa
 
 Launcher::Launcher(Job& job, Standalone* standalone)
     : job_(job),
+      standalone_(standalone),
       leadership_(standalone != nullptr ? &standalone->lead : nullptr),
       input_(job),
       orders_(job, leadership_, input_, progress_,
@@ -43,10 +44,12 @@ std::optional<int> Launcher::run(const sigset_t& heard) {
   if (!leadership_.holds() || begins_anew) return leave();
   fence();
   if (show_) show_(format_progress(progress_.take(monotonic_now())));
-  const std::optional<int> exit = say_last_word(job_, orders_, job_.agents.end());
-  if (exit && leadership_.over()) leadership_.end(job_.plan.job.job_id, exit);
+  const std::optional<Ending> ending = say_last_word(job_, orders_, job_.agents.end());
+  if (ending && leadership_.over()) leadership_.end(job_.plan.job.job_id, ending);
   flush_screen();
-  return exit;
+  if (!ending) return std::nullopt;
+  if (standalone_ != nullptr) standalone_->ending = ending;
+  return ending->status;
 }
 
 // -- before ranks run -----------------------------------------------------------------------------

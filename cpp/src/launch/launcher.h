@@ -75,6 +75,7 @@ class Launcher {
 
   // Each borrows those before it.
   Job& job_;
+  Standalone* const standalone_;
   Leadership leadership_;
   RankInput input_;
   ProgressWatch progress_;

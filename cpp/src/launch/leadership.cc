@@ -18,12 +18,12 @@ void Leadership::write(JobRecord record) {
   lead_->write(record_);
 }
 
-void Leadership::end(const std::string& job_id, std::optional<int> status) {
+void Leadership::end(const std::string& job_id, const std::optional<Ending>& ending) {
   if (lead_ == nullptr) return;
   JobRecord record = record_;
   record.job = job_id;
   record.over = true;
-  record.status = status;
+  record.ending = ending;
   lead_->write(record);
   if (lead_->lost().empty()) record_ = std::move(record);
 }

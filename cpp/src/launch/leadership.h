@@ -34,9 +34,9 @@ class Leadership {
 
   /// Replaces the job's record. Where that fails, the lead is lost.
   void write(JobRecord record);
-  /// The job with this id is over: nobody goes on with it. `status`: with which one, if that is
+  /// The job with this id is over: nobody goes on with it. `ending`: how, if that is
   /// known.
-  void end(const std::string& job_id, std::optional<int> status);
+  void end(const std::string& job_id, const std::optional<Ending>& ending);
   [[nodiscard]] bool over() const { return record_.over; }
 
  private:

@@ -37,7 +37,7 @@ class LeadershipTest : public testing::Test {
 TEST_F(LeadershipTest, IsWhoseAgentsAreStarted) {
   Leadership leadership(nullptr);
   leadership.write(record_of(1));
-  leadership.end("a", 0);
+  leadership.end("a", Ending{.status = 0});
   leadership.keep(now_);
   EXPECT_TRUE(leadership.holds(now_));
   EXPECT_FALSE(leadership.over());
@@ -57,10 +57,10 @@ TEST_F(LeadershipTest, EndsWithTheLead) {
 TEST_F(LeadershipTest, EndsTheJobAsItWasWrittenLast) {
   leadership_.write(record_of(1));
   leadership_.write(record_of(2));
-  leadership_.end("a", 3);
+  leadership_.end("a", Ending{.status = 3});
   JobRecord record = record_of(2);
   record.over = true;
-  record.status = 3;
+  record.ending = Ending{.status = 3};
   EXPECT_EQ(parse_record(records_->record).value(), record);
 }
 
@@ -79,7 +79,7 @@ TEST_F(LeadershipTest, OfAJobThatIsOverNeedsNoLead) {
 
 TEST_F(LeadershipTest, OfWhoHasLostTheLeadDoesNotEndTheJob) {
   lose_lead();
-  leadership_.end("a", 0);
+  leadership_.end("a", Ending{.status = 0});
   EXPECT_FALSE(leadership_.over());
   EXPECT_FALSE(leadership_.holds(now_));
 }

@@ -15,6 +15,8 @@ namespace corro::launch {
 
 /// Unless --elastic-timeout says otherwise.
 inline constexpr Duration kElasticTimeout = std::chrono::minutes(10);
+/// CORRO_ELASTIC_TIMEOUT of ranks that wait without an end.
+inline constexpr Duration kEndless = std::chrono::hours(24 * 365 * 10);
 /// CORRO_TIMEOUT of the ranks of elastic jobs, where it is not set. As torch's.
 inline constexpr Duration kElasticDeadline = std::chrono::minutes(30);
 
@@ -42,10 +44,12 @@ struct RunOptions {
   std::optional<int> least;                 ///< --min-np; none: every rank is needed.
   std::optional<int> most;                  ///< --max-np; none: nobody joins.
   std::optional<Duration> elastic_timeout;  ///< For enough ranks; none: kElasticTimeout.
-  std::string policy;                       ///< --policy: a command that is asked; "": none.
-  std::optional<Duration> replace_wait;     ///< For a replacement after a loss; none: no time.
-  std::optional<Duration> hang_timeout;     ///< For a rank that others wait for; none: for ever.
-  std::optional<int> reset_limit;           ///< Epochs after the first one; none: any number.
+  /// Ranks wait for hosts without an end while there are too few: somebody else brings them.
+  bool waits_for_hosts = false;
+  std::string policy;                    ///< --policy: a command that is asked; "": none.
+  std::optional<Duration> replace_wait;  ///< For a replacement after a loss; none: no time.
+  std::optional<Duration> hang_timeout;  ///< For a rank that others wait for; none: for ever.
+  std::optional<int> reset_limit;        ///< Epochs after the first one; none: any number.
   std::optional<std::pair<Duration, Duration>> back_off;  ///< Of slots that fail: first and last.
   std::optional<Duration> timeout;
   std::optional<Duration> long_wait;  ///< --long-wait; zero: nobody is named.

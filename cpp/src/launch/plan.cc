@@ -271,6 +271,7 @@ void set_elastic_timeouts(const RunOptions& options, Variables& environment) {
   };
   if (options.elastic_timeout)
     environment["CORRO_ELASTIC_TIMEOUT"] = seconds(*options.elastic_timeout);
+  if (options.waits_for_hosts) environment["CORRO_ELASTIC_TIMEOUT"] = seconds(kEndless);
   const Duration hang = options.hang_timeout.value_or(Duration::zero());
   environment.try_emplace("CORRO_TIMEOUT", seconds(std::max(kElasticDeadline, 2 * hang)));
 }

@@ -20,6 +20,8 @@ struct Standalone {
   /// Shows people the job's progress (progress.h), where there is no screen. May block for some
   /// seconds; null: nobody looks.
   std::function<void(const std::string& progress)> show = nullptr;
+  /// How the job has ended: what run_job() finds out. None: it was not led to its end.
+  std::optional<Ending> ending = std::nullopt;
 };
 
 }  // namespace corro::launch

@@ -7,13 +7,11 @@
 
 #include <csignal>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "agent/machine.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dialling_agent.h"
 #include "diagnosis/exit_status.h"
-#include "io/files.h"
 #include "launch/command.h"
 #include "pod/child.h"
 #include "pod/head_keys.h"
@@ -23,6 +21,9 @@ namespace corro::pod {
 namespace {
 
 constexpr Duration kHeadPatience = std::chrono::minutes(10);  ///< Without a head.
+/// By what the operator knows a message of the head's (kube/reconcile/injection.h).
+constexpr const char* kJobFailedMark = "corro: the job has failed: ";
+constexpr const char* kLostWorkersMark = "corro: too few workers are left: ";
 
 int fail(const char* who, const Status& status) {
   fmt::print(stderr, "corro {}: {}\n", who, status.message());
@@ -43,6 +44,7 @@ coordinator::CoordinatorOptions options_of(const HeadOptions& options) {
   run.command_name = "head";
   run.least = settings.least_workers * settings.slots;
   run.most = settings.most_workers * settings.slots;
+  run.waits_for_hosts = true;  // They are made anew, and may wait in a queue.
   run.log_dir = log_dir_of(settings);
   if (options.has_folder) run.sync = settings.sync;
   return {.store = settings.store,
@@ -72,15 +74,26 @@ launch::PlanInputs plan_inputs(const coordinator::CoordinatorOptions& options,
           .master_port = 0};
 }
 
+/// Why the job has not succeeded, where the kubelet finds it: the operator goes by it, and tells
+/// people. Returns the head's exit status.
+int say_last_word(const PodSettings& settings, const launch::Ending& ending) {
+  if (ending.status == 0) return 0;
+  const std::string why =
+      ending.why.empty() ? fmt::format("it has ended with status {}", ending.status) : ending.why;
+  std::ofstream(settings.termination_log)
+      << (ending.by_hosts ? kLostWorkersMark : kJobFailedMark) << why << "\n";
+  return ending.by_hosts ? diagnosis::kLeftExit : ending.status;
+}
+
 /// Leads whenever nobody else does, until the job is over.
 int lead(const HeadOptions& options, const secure::Key& key) {
   const coordinator::CoordinatorOptions how = options_of(options);
   const coordinator::Trust trust{.find_key = keys_of_members(options.settings), .secret = key};
-  int status = coordinator::kStartAnew;
-  while (status == coordinator::kStartAnew)
-    status = coordinator::run_coordinator(how, plan_inputs(how, options.settings.sync), trust,
-                                          read_variables());
-  return status;
+  coordinator::Outcome outcome{.status = coordinator::kStartAnew};
+  while (outcome.status == coordinator::kStartAnew)
+    outcome = coordinator::run_coordinator(how, plan_inputs(how, options.settings.sync), trust,
+                                           read_variables());
+  return outcome.job ? say_last_word(options.settings, *outcome.job) : outcome.status;
 }
 
 /// The process that leads, with the signal mask that this one had.
@@ -107,16 +120,6 @@ int wait_for(pid_t leader, const sigset_t& heard) {
     return diagnosis::kSignalExit + signal;
   }
   return shell_status(status);
-}
-
-/// Why the job has failed, where the kubelet finds it: the operator tells people.
-void say_last_word(const PodSettings& settings) {
-  const auto report = nlohmann::json::parse(
-      io::read_small_file(log_dir_of(settings) + "/failure.json"), nullptr, false);
-  if (!report.is_object()) return;
-  std::ofstream(settings.termination_log)
-      << fmt::format("corro: {} (rank {} on {})\n", report.value("cause", "?"),
-                     report.value("rank", -1), report.value("host", "?"));
 }
 
 Result<agent::Commander::Dialling> dialling_of(const PodAgentOptions& options) {
@@ -151,9 +154,7 @@ int run_elastic_head(const HeadOptions& options) {
   sigprocmask(SIG_BLOCK, &heard, &before);
   const pid_t leader = start_leader(options, *key, before);
   if (leader < 0) return fail("head", status_from_errno("starting a process", errno));
-  const int status = wait_for(leader, heard);
-  if (status != 0) say_last_word(options.settings);
-  return status;
+  return wait_for(leader, heard);
 }
 
 int run_elastic_agent(const PodAgentOptions& options) {

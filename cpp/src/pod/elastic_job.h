@@ -2,7 +2,8 @@
 // coordinator (coordinator/coordinator.h), and the agent of each worker dials it, as on any host.
 //
 //   leading    a process below the head leads the job, whenever no other head does
-//   over       the job has ended, and the head ends with its status
+//   over       the job has ended, and the head ends with its status: with 75 where too few workers
+//              are left, since all were lost or drained. Its termination message says which it is
 //   leaving    SIGTERM: this pod is to go, and the job is not. What leads is killed; the ranks step
 //              on, and the next head's process leads them
 //
@@ -15,7 +16,7 @@
 
 namespace corro::pod {
 
-/// Returns the job's exit status, 128 + signal if this head was asked to go or what leads was
+/// Returns the job's exit status or 75, 128 + signal if this head was asked to go or what leads was
 /// killed, or 2 if it cannot begin. The calling process has no threads.
 [[nodiscard]] int run_elastic_head(const HeadOptions& options);
 

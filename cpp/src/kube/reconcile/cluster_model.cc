@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "kube/reconcile/injection.h"
 #include "kube/reconcile/pod_view.h"
 #include "kube/reconcile/status_draft.h"
 #include "kube/reconcile/time_text.h"
@@ -461,6 +462,9 @@ bool ClusterModel::harm_pod(const std::string& name, Harm harm) {
   const bool of_memory = harm == Harm::kOutOfMemory;
   Json ended = Json::object({{"exitCode", of_memory ? 137 : 1}});
   if (of_memory) ended["reason"] = "OOMKilled";
+  const bool is_head = view_of(pod)->member == Member::kHead;
+  if (is_head && !of_memory)
+    ended["message"] = std::string(kJobFailedMark) + "ValueError (rank 0 on worker-0)";
   end_container(name, own_name(pod), ended);
   return true;
 }

@@ -214,6 +214,50 @@ TEST(ElasticJob, BeginsAnewWithNewPodsWhenItsRanksHaveFailed) {
   EXPECT_EQ(cluster.state(), "Running");
 }
 
+/// Its head ends so.
+void end_head(ClusterModel& cluster, int code, const std::string& message) {
+  cluster.end_container("mnist-head", "head", {{"exitCode", code}, {"message", message}});
+}
+
+TEST(ElasticJob, BeginsAnewWithNoFailureOfTheUsersWhenTooFewWorkersAreLeft) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"restart": {"userError": {"limit": 0}}})"),
+                       1);
+  ASSERT_TRUE(cluster.settle());
+  end_head(cluster, 75, "corro: too few workers are left: all ranks have left");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(),
+              UnorderedElementsAre("mnist-head-g1", "mnist-worker-0-g1", "mnist-worker-1-g1"));
+  EXPECT_EQ(variables_in(cluster, "mnist-head-g1")["CORRO_ROUND"], "1");
+  EXPECT_EQ(status_of(cluster, "/restartCounts"), patched(R"({"lostPod": 1})"));
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(ElasticJob, AHeadThatHasNotLedTheJobToItsEndIsReplacedAlone) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"restart": {"userError": {"limit": 0},
+                            "outOfMemory": {"limit": 0}}})"),
+                       1);
+  ASSERT_TRUE(cluster.settle());
+  end_head(cluster, 137, "");
+  ASSERT_TRUE(cluster.settle());
+  cluster.end_container("mnist-head-g1", "head", {{"exitCode", 2}, {"message", "corro: no right"}});
+  ASSERT_TRUE(cluster.settle());
+  ASSERT_TRUE(cluster.harm_pod("mnist-head-g2", Harm::kOutOfMemory));
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_THAT(cluster.live_pods(),
+              UnorderedElementsAre("mnist-head-g3", "mnist-worker-0-g0", "mnist-worker-1-g0"));
+  EXPECT_EQ(status_of(cluster, "/restartCounts"), patched(R"({"lostPod": 3})"));
+  EXPECT_EQ(cluster.state(), "Running");
+}
+
+TEST(ElasticJob, ARankThatTheKernelKilledForItsMemoryIsCountedSo) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  end_head(cluster, 137,
+           "corro: the job has failed: out of memory: cgroup limit 1 GiB (rank 0 on worker-0)");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/restartCounts"), patched(R"({"outOfMemory": 1})"));
+}
+
 TEST(ElasticJob, HasFailedWhenItsRanksHaveOnceTooOften) {
   ClusterModel cluster(with(sample_elastic_job(2), R"({"restart": {"userError": {"limit": 0}}})"),
                        1);

@@ -24,6 +24,11 @@ inline constexpr std::string_view kOutOfMemoryMark = "corro: out of memory";
 /// One that begins so, with this exit code, says that the agent has lost the head: nobody's fault.
 inline constexpr std::string_view kLostHeadMark = "corro: the head at ";
 inline constexpr int kLostHeadExit = 75;
+/// Of an elastic job's head, whose coordinator has led the job to its end: that its ranks have
+/// failed; and that so many workers were lost or drained that nobody could go on. A head that says
+/// neither was lost itself.
+inline constexpr std::string_view kJobFailedMark = "corro: the job has failed: ";
+inline constexpr std::string_view kLostWorkersMark = "corro: too few workers are left: ";
 /// A variable of the container that the agent is in: which member it is.
 inline constexpr std::string_view kMemberVariable = "CORRO_MEMBER";
 /// What mpirun calls in place of ssh.

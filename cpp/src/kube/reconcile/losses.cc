@@ -28,7 +28,8 @@ std::optional<Loss> loss_of_vanished(const JobView& view, Member member, int ind
 
 Loss loss_of_pod(const JobView& view, const PodView& pod) {
   const bool lived_long = pod.created && view.now - *pod.created >= kLivedLong;
-  return {pod.member, pod.index, pod.cause, pod.name, pod.why, pod.round, lived_long};
+  return {pod.member, pod.index, pod.cause,  pod.name,
+          pod.why,    pod.round, lived_long, pod.ends_round};
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ struct Loss {
   std::string why;
   std::optional<int> round;  ///< That its pod was made in; unknown if it vanished.
   bool lived_long = false;
+  bool ends_round = false;  ///< As PodView has it.
 };
 
 /// Notes what is seen of a member, and returns its loss if there is one.

@@ -1,6 +1,7 @@
 #include "kube/reconcile/members.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -140,7 +141,7 @@ void settle_corro_job(JobView& view, const std::vector<Loss>& losses) {
   if (!losses.empty() || is_left) restart_round(view, losses);
 }
 
-/// The ranks have failed: all of them begin anew, with a new head.
+/// The ranks have failed, or too few workers are left: all begin anew, with a new head.
 void restart_elastic_job(JobView& view, const Loss& loss) {
   if (!count_failure(view, loss)) return;
   const std::optional<KubeTime> not_before = view.status.time("nextActionTime");
@@ -149,15 +150,18 @@ void restart_elastic_job(JobView& view, const Loss& loss) {
     next_generation(view, Member::kWorker, i, not_before, 0);
 }
 
-/// Whoever is lost is replaced, and the others go on; so do the ranks without their head.
-void settle_elastic_job(JobView& view, const std::vector<Loss>& losses) {
+/// Whoever is lost is replaced, and the others go on; so do the ranks without their head. Whatever
+/// ends a head that does not say that the ranks cannot go on, it is no failure of theirs.
+void settle_elastic_job(JobView& view, std::vector<Loss> losses) {
   reset_streaks(view);
   for (const Loss& loss : losses)
-    if (loss.member == Member::kHead && loss.cause != Cause::kLostPod)
-      return restart_elastic_job(view, loss);
-  for (const Loss& loss : losses)
-    view.event(loss.cause == Cause::kLostPod ? "Normal" : "Warning", view.reason_of("Replacing"),
+    if (loss.ends_round) return restart_elastic_job(view, loss);
+  for (Loss& loss : losses) {
+    const bool is_usual = loss.cause == Cause::kLostPod;
+    if (loss.member == Member::kHead) loss.cause = Cause::kLostPod;
+    view.event(is_usual ? "Normal" : "Warning", view.reason_of("Replacing"),
                replace_member(view, loss) + "; the others go on");
+  }
 }
 
 }  // namespace
@@ -183,7 +187,7 @@ void settle_members(JobView& view) {
   if (view.spec.is_mpi()) {
     for (const Loss& loss : losses) report_restart(view, loss.cause, replace_member(view, loss));
   } else if (view.spec.is_elastic()) {
-    settle_elastic_job(view, losses);
+    settle_elastic_job(view, std::move(losses));
   } else {
     settle_corro_job(view, losses);
   }

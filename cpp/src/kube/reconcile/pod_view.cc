@@ -73,6 +73,21 @@ bool was_disrupted(const Json& status) {
   return condition != nullptr && text_in(*condition, "status") == "True";
 }
 
+/// The agent says so of a rank, and an elastic job's head of one that nobody could go on without.
+bool is_of_memory(std::string_view message) {
+  constexpr std::string_view kCause = "out of memory";
+  return message.starts_with(kOutOfMemoryMark) ||
+         (message.starts_with(kJobFailedMark) &&
+          message.substr(kJobFailedMark.size()).starts_with(kCause));
+}
+
+/// What an elastic job's head says of the ranks, if it led them to an end.
+void read_last_word(std::string_view message, PodView& view) {
+  const bool lost_workers = message.starts_with(kLostWorkersMark);
+  if (lost_workers) view.cause = Cause::kLostPod;
+  view.ends_round = lost_workers || message.starts_with(kJobFailedMark);
+}
+
 /// What corro's own container did, or else one that had to end before it. Of a pod whose spec does
 /// not tell which one is corro's, what any did.
 void read_container_ends(const Json& status, const OwnContainer& own, PodView& view) {
@@ -81,10 +96,10 @@ void read_container_ends(const Json& status, const OwnContainer& own, PodView& v
     const auto code = ended.find("exitCode");
     if (code == ended.end() || !code->is_number_integer() || *code == 0) return false;
     const std::string message = text_in(ended, "message");
-    const bool of_memory =
-        text_in(ended, "reason") == "OOMKilled" || message.starts_with(kOutOfMemoryMark);
+    const bool of_memory = text_in(ended, "reason") == "OOMKilled" || is_of_memory(message);
     if (of_memory) view.cause = Cause::kOutOfMemory;
     if (*code == kLostHeadExit && message.starts_with(kLostHeadMark)) view.cause = Cause::kLostPod;
+    if (view.member == Member::kHead) read_last_word(message, view);
     view.why = of_memory ? "out of memory" : fmt::format("exit code {}", code->get<int64_t>());
     if (!message.empty()) view.why += ": " + cut(message);
     return of_memory;
@@ -108,6 +123,7 @@ void read_end(const Json& status, const OwnContainer& own, PodView& view) {
     return;
   }
   view.cause = Cause::kLostPod;
+  view.ends_round = false;  // The next head reads in the record what this one has said.
   const Json* disruption = condition_in(status, "DisruptionTarget");
   if (disruption == nullptr) disruption = condition_in(status, "TerminationTarget");  // Kueue's.
   const std::string message =

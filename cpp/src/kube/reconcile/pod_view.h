@@ -30,6 +30,7 @@ struct PodView {
   bool is_ready = false;
   bool is_stopped = false;          ///< By kStopSeconds: the kubelet ends it, its object stays.
   Cause cause = Cause::kUserError;  ///< If it failed or is being deleted.
+  bool ends_round = false;          ///< A head that says that the ranks cannot go on.
   std::string why;                  ///< How it ended: "exit code 1", "Evicted: ...".
   std::string trouble;              ///< Why it does not run: "Unschedulable: 0/3 nodes ...".
   bool waits_for_volumes = false;   ///< Or for its network: its node has not begun with it.
