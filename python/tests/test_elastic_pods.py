@@ -162,6 +162,30 @@ def test_ranks_step_on_while_the_head_is_replaced(start: Start) -> None:
     assert set(job.facts()) == before, "no process was started again"
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_what_leads_is_started_again_when_it_is_killed(start: Start) -> None:
+    job = start(1)
+    job.head.send_signal(signal.SIGTERM)
+    assert job.over(job.head) == 128 + signal.SIGTERM
+    job.head = job.pods.head()  # At a port that it is given, as in a pod.
+    workers = [job.worker(0), job.worker(1)]
+    job.size(2)
+    before = set(job.facts())
+    for term in (3, 4):
+        (leader,) = children(job.head.pid)
+        os.kill(leader, signal.SIGKILL)
+        until("one that leads", lambda t=term: f"leads in term {t}" in job.head_log(), job.logs)
+        job.steps(5)
+    assert "what leads was killed by SIGKILL; it begins again in 2 s" in job.head_log()
+    job.finish()
+    assert job.over(job.head) == 0, job.logs()
+    assert [job.over(worker) for worker in workers] == [0, 0], job.logs()
+    assert set(job.facts()) == before, "no process was started again"
+
+
 def test_a_folder_comes_to_workers_of_the_next_head_too(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     shutil.copytree(Path(WORKER).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -310,6 +310,31 @@ def test_ranks_step_on_while_a_head_is_replaced_that_has_its_own_rights_alone(
     assert [over(worker) for worker in workers] == [0, 0], processes.logs()
 
 
+def test_a_head_waits_for_rights_that_it_has_not(processes: Processes) -> None:
+    space = processes.job.space
+    name = processes.pod("a-head")["spec"]["serviceAccountName"]
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{space.name}/roles/{name}"
+    rules = space.api.get(roles)["rules"]
+    space.api.patch(roles, {"rules": []})
+    head = processes.head("a-head")
+    wait_until(lambda: "no right to get lease" in processes.log("a-head"), "a refusal", PATIENCE)
+    space.api.patch(roles, {"rules": rules})
+    workers = [processes.worker(pod) for pod in ("a-worker-0-g0", "a-worker-1-g0")]
+    processes.size(2)
+    # A leader is refused, too, and its ranks step on.
+    space.api.patch(roles, {"rules": []})
+    wait_until(lambda: "is lost: " in processes.log("a-head"), "a lead that is lost", PATIENCE)
+    processes.steps(5)
+    space.api.patch(roles, {"rules": rules})
+    wait_until(lambda: "leads in term 2" in processes.log("a-head"), "a lead", PATIENCE)
+    processes.steps(5)
+    processes.finish()
+    assert over(head) == 0, processes.logs()
+    assert [over(worker) for worker in workers] == [0, 0], processes.logs()
+    assert len(processes.facts()) == 2, "no process was started again"
+    assert processes.log("a-head").count("no right to get lease") == 2, "each is said once"
+
+
 def test_a_head_may_touch_what_is_its_own_alone(processes: Processes) -> None:
     job, space = processes.job, processes.job.space
     account = processes.pod("a-head")["spec"]["serviceAccountName"]

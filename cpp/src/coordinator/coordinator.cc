@@ -13,6 +13,7 @@
 #include "coordinator/job_secret.h"
 #include "coordinator/open_store.h"
 #include "coordinator/tls_reception.h"
+#include "coordinator/win_lead.h"
 #include "diagnosis/exit_status.h"
 #include "io/interfaces.h"
 #include "launch/plan_inputs.h"
@@ -27,33 +28,10 @@ constexpr Duration kStandByPause = std::chrono::milliseconds(500);
 
 void say(const std::string& line) { fmt::print(stderr, "corro coordinator: {}\n", line); }
 
-/// Whether a store is away, and may come back.
-bool is_away(const Status& status) {
-  return status.code() == Code::kUnavailable || status.code() == Code::kDeadlineExceeded;
-}
-
-/// Waits until this one leads; people see who does meanwhile. Returns the term.
-Result<uint64_t> win_lead(coord::RecordStore& store) {
-  const std::string name = fmt::format("{}, process {}", io::host_name(), getpid());
-  std::string said;
-  while (true) {
-    const auto term = store.try_lead(name);
-    if (!term.ok() && !is_away(term.status())) return term.status();
-    if (term.ok() && *term) return **term;
-    const auto leader = store.leader();
-    const std::string line =
-        !term.ok() ? term.status().message()
-                   : fmt::format("{} leads; this one stands by",
-                                 leader.ok() && !leader->empty() ? *leader : "another one");
-    if (std::exchange(said, line) != line) say(line);
-    std::this_thread::sleep_for(kStandByPause);
-  }
-}
-
 /// Asks for the record as long as this one leads.
 Result<std::string> read_record(coord::RecordStore& store, launch::Lead& lead) {
   auto text = store.read();
-  for (; is_away(text.status()) && lead.lost().empty(); text = store.read()) {
+  for (; is_away(text.status(), /*was_let_in=*/true) && lead.lost().empty(); text = store.read()) {
     std::this_thread::sleep_for(kStandByPause);
     lead.keep(monotonic_now());
   }
@@ -167,7 +145,11 @@ Outcome run_coordinator(const CoordinatorOptions& options, launch::PlanInputs in
   auto store = open_store(options.store, environment);
   if (!store.ok()) return {fail(store.status().with_context("--store"))};
   if (const Status fits = check_options(options, inputs); !fits.ok()) return {fail(fits)};
-  const auto term = win_lead(**store);
+  const auto term =
+      win_lead(**store, {.name = fmt::format("{}, process {}", io::host_name(), getpid()),
+                         .was_let_in = options.has_rights,
+                         .say = say,
+                         .pause = [] { std::this_thread::sleep_for(kStandByPause); }});
   if (!term.ok()) return {fail(term.status())};
   launch::Lead lead(**store, *term, monotonic_now());
   // Who stands by does not listen: agents dial who leads.

@@ -30,6 +30,9 @@ struct CoordinatorOptions {
   /// The job is of this round: one of another round, whose record is in the store, is of the past.
   /// "": there are no rounds.
   std::string round = "";
+  /// Somebody has given it its rights on the store: one that refuses it is waited for, as one that
+  /// is away.
+  bool has_rights = false;
 };
 
 /// By what the job's agents are known, and its ranks know each other.

@@ -5,13 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <optional>
 
 #include "agent/machine.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/dialling_agent.h"
 #include "diagnosis/exit_status.h"
+#include "io/signals.h"
 #include "launch/command.h"
 #include "pod/child.h"
 #include "pod/head_keys.h"
@@ -21,6 +24,8 @@ namespace corro::pod {
 namespace {
 
 constexpr Duration kHeadPatience = std::chrono::minutes(10);  ///< Without a head.
+constexpr Duration kFirstPause = std::chrono::seconds(1);     ///< After what leads was killed.
+constexpr Duration kMostPause = std::chrono::minutes(1);
 /// By what the operator knows a message of the head's (kube/reconcile/injection.h).
 constexpr const char* kJobFailedMark = "corro: the job has failed: ";
 constexpr const char* kLostWorkersMark = "corro: too few workers are left: ";
@@ -52,7 +57,8 @@ coordinator::CoordinatorOptions options_of(const HeadOptions& options) {
           .run = std::move(run),
           .own_directory = options.program.substr(0, options.program.rfind('/')),
           .version = options.version,
-          .round = settings.round};
+          .round = settings.round,
+          .has_rights = true};
 }
 
 /// Of the ranks' hosts nothing is to be seen here. They are started in the folder that was brought,
@@ -109,18 +115,65 @@ pid_t start_leader(const HeadOptions& options, const secure::Key& key, const sig
   _exit(status);
 }
 
-/// Returns the exit status of the leader, or of this head if it is asked to go.
-int wait_for(pid_t leader, const sigset_t& heard) {
-  int status = 0;
-  while (waitpid(leader, &status, WNOHANG) != leader) {
-    const int signal = sigwaitinfo(&heard, nullptr);
-    if (signal != SIGTERM && signal != SIGINT) continue;
-    kill(leader, SIGKILL);
-    waitpid(leader, nullptr, 0);
-    return diagnosis::kSignalExit + signal;
-  }
-  return shell_status(status);
+/// How long until what was killed leads again: longer each time, but after a minute that went well.
+Duration next_pause(Duration last, Duration lived) {
+  if (last == Duration::zero() || lived >= kMostPause) return kFirstPause;
+  return std::min(2 * last, kMostPause);
 }
+
+/// The processes that lead, one after another: the kernel may kill one for its memory, which is no
+/// end of the job. Loop-confined.
+class Leaders {
+ public:
+  Leaders(const HeadOptions& options, const secure::Key& key) : options_(options), key_(key) {
+    sigemptyset(&heard_);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&heard_, signal);
+    sigprocmask(SIG_BLOCK, &heard_, &before_);
+  }
+
+  /// Returns the exit status of the one that ends by itself, or of this head if it is asked to go.
+  int run() {
+    for (Duration pause{};;) {
+      const Time begun = monotonic_now();
+      const pid_t leader = start_leader(options_, key_, before_);
+      if (leader < 0) return fail("head", status_from_errno("starting a process", errno));
+      const int status = wait_for(leader);
+      if (asked_) return diagnosis::kSignalExit + *asked_;
+      if (!WIFSIGNALED(status)) return shell_status(status);
+      pause = next_pause(pause, monotonic_now() - begun);
+      fmt::print(stderr, "corro head: what leads was killed by {}; it begins again in {} s\n",
+                 io::signal_name(WTERMSIG(status)),
+                 std::chrono::duration_cast<std::chrono::seconds>(pause).count());
+      const Time until = monotonic_now() + pause;
+      while (!asked_ && monotonic_now() < until) hear(until - monotonic_now());
+      if (asked_) return diagnosis::kSignalExit + *asked_;
+    }
+  }
+
+ private:
+  /// As from waitpid. Whoever is asked to go kills it.
+  int wait_for(pid_t leader) {
+    int status = 0;
+    while (waitpid(leader, &status, WNOHANG) != leader) {
+      hear(kMostPause);
+      if (asked_) kill(leader, SIGKILL);
+    }
+    return status;
+  }
+  /// Blocks until a signal comes, or so long.
+  void hear(Duration patience) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
+    const auto rest = std::chrono::duration_cast<std::chrono::nanoseconds>(patience - seconds);
+    const timespec time{.tv_sec = seconds.count(), .tv_nsec = rest.count()};
+    const int signal = sigtimedwait(&heard_, nullptr, &time);
+    if (signal == SIGTERM || signal == SIGINT) asked_ = signal;
+  }
+
+  const HeadOptions& options_;
+  const secure::Key& key_;
+  sigset_t heard_{}, before_{};
+  std::optional<int> asked_;
+};
 
 Result<agent::Commander::Dialling> dialling_of(const PodAgentOptions& options) {
   const PodSettings& settings = options.settings;
@@ -147,14 +200,7 @@ int run_elastic_head(const HeadOptions& options) {
                          "CORRO_STORE is not set; corro's operator sets it in an elastic job"});
   const auto key = read_head_key(options.settings);
   if (!key.ok()) return fail("head", key.status());
-  sigset_t heard;
-  sigset_t before;
-  sigemptyset(&heard);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&heard, signal);
-  sigprocmask(SIG_BLOCK, &heard, &before);
-  const pid_t leader = start_leader(options, *key, before);
-  if (leader < 0) return fail("head", status_from_errno("starting a process", errno));
-  return wait_for(leader, heard);
+  return Leaders(options, *key).run();
 }
 
 int run_elastic_agent(const PodAgentOptions& options) {
