@@ -72,7 +72,7 @@ DESCRIPTIONS = {
     "worker": "The pods that run the ranks.",
     "target": "Worker pods wanted. May change: ranks start again, unless the job is elastic.",
     "min": "Makes the job elastic: it goes on with so few worker pods while others come and go.",
-    "max": "Most worker pods; the target if unset.",
+    "max": "Most worker pods; the target if unset. An elastic job needs it.",
     "slots": "Ranks of each worker pod.",
     "template": "The pod; restartPolicy Never. Container 0 runs under corro's agent.",
     "server": "Reserved.",
@@ -164,6 +164,8 @@ def _worker() -> Schema:
     rules = [
         rule("!has(self.min) || self.min <= self.target", "at most worker.target", ".min"),
         rule("!has(self.max) || self.max >= self.target", "at least worker.target", ".max"),
+        # The head of an elastic job gets its limit once, so a target cannot stand in for it.
+        rule("!has(self.min) || has(self.max)", "is needed with worker.min", ".max"),
         *(_fixed(name) for name in ("min", "max", "slots")),
     ]
     return struct(_explain(properties), "target", "template", rules=rules)

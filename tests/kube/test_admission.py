@@ -118,6 +118,7 @@ WRONG: list[tuple[str, str, Any] | tuple[str, str, Any, str]] = [
     (CORRO, "spec.worker.target", 10001),
     (CORRO, "spec.worker.min", 3),
     (CORRO, "spec.worker.max", 1),
+    (CORRO, "spec.worker.max", DELETE),
     (CORRO, "spec.worker.slots", 1025),
     (CORRO, "spec.worker.template.spec.restartPolicy", "Always"),
     (CORRO, "spec.worker.template.spec.containers", []),

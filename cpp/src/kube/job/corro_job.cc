@@ -30,6 +30,8 @@ void read_worker(FieldReader worker, ReadJob& job) {
       static_cast<int>(worker.integer("max", {1, kMostWorkers}).value_or(spec.workers));
   if (target && spec.least_workers > spec.workers) worker.fail("min", "must be at most target");
   if (target && spec.most_workers < spec.workers) worker.fail("max", "must be at least target");
+  // The head of an elastic job gets its limit once, so a target cannot stand in for it.
+  if (spec.has_least && !worker.has("max")) worker.fail("max", "is needed with min");
   spec.slots = static_cast<int>(worker.integer("slots", {1, kMostSlots}).value_or(1));
   spec.worker = read_role(worker, job.problems);
   FieldReader pod = worker.object("template").object("spec");

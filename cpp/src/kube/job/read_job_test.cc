@@ -129,6 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{"CorroJob", "", R"({"worker": {"target": "2"}})", "spec.worker.target"},
         BadField{"CorroJob", "", R"({"worker": {"min": 3}})", "spec.worker.min: must be at most"},
         BadField{"CorroJob", "", R"({"worker": {"max": 1}})", "spec.worker.max: must be at least"},
+        BadField{"CorroJob", "", R"({"worker": {"min": 1}})",
+                 "spec.worker.max: is needed with min"},
         BadField{"CorroJob", "", R"({"worker": {"slots": 0}})", "spec.worker.slots"},
         BadField{"CorroJob", "", R"({"worker": {"template": 7}})", "spec.worker.template"},
         BadField{"CorroJob", "", R"({"worker": {"template": {"spec": {"containers": []}}}})",
