@@ -294,6 +294,33 @@ TEST(ElasticJob, WhatItsHeadTellsIsInTheStatusAndEachChangeIsAnEventOnce) {
   EXPECT_EQ(told(), 2);
 }
 
+TEST(ElasticJob, WhatAHeadTellsWhoseClockIsLateIsNotLost) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  const auto told = [&cluster] {
+    return std::ranges::count(cluster.events, "Normal CorroJobMembersChanged");
+  };
+  tell(cluster, R"({"epoch": 1, "ranks": 2, "step": 40, "changes": [
+      {"time": "2026-11-28T10:00:00.000000Z", "text": "2 ranks go on"}]})");
+  ASSERT_TRUE(cluster.settle());
+  ASSERT_EQ(told(), 1);
+  // The next head is an hour late, and tells of its own changes alone.
+  tell(cluster, R"({"epoch": 1, "ranks": 2, "step": 41, "changes": []})");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/progress/lastChange"), "2 ranks go on");
+  tell(cluster, R"({"epoch": 2, "ranks": 1, "step": 42, "changes": [
+      {"time": "2026-11-28T09:00:00.000000Z", "text": "1 rank goes on"}]})");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(told(), 2);
+  EXPECT_EQ(status_of(cluster, "/progress/lastChange"), "1 rank goes on");
+  EXPECT_EQ(status_of(cluster, "/progress/lastChangeTime"), "2026-11-28T09:00:00.000000Z");
+  tell(cluster, R"({"epoch": 3, "ranks": 2, "step": 43, "changes": [
+      {"time": "2026-11-28T09:00:00.000000Z", "text": "1 rank goes on"},
+      {"time": "2026-11-28T09:00:01.000000Z", "text": "2 ranks go on"}]})");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(told(), 3);
+}
+
 TEST(ElasticJob, TheLastCheckpointStaysInTheStatusWhenAHeadTellsOfNone) {
   ClusterModel cluster(sample_elastic_job(2), 1);
   ASSERT_TRUE(cluster.settle());

@@ -1,5 +1,7 @@
 #include "kube/reconcile/progress.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "base/unix_time.h"
@@ -50,16 +52,22 @@ void take_checkpoint(const Json& told, Json& progress) {
   progress["lastCheckpoint"] = std::move(checkpoint);
 }
 
-/// Those that are newer than what the status tells of become events.
+/// Those that are newer than what the status tells of become events: those behind the last one that
+/// it tells of, or all, since the next head tells of its own alone. Clocks of heads need not agree.
 void take_changes(const Json& told, JobView& view, Json& progress) {
   const auto changes = told.find("changes");
   if (changes == told.end() || !changes->is_array() || changes->size() > kMostChanges) return;
-  std::string last = text_in(view.status.object("progress"), "lastChangeTime");
-  for (const Json& change : *changes) {
-    const std::string time = text_in(change, "time");
-    const std::string text = text_in(change, "text");
-    if (time <= last || !parse_rfc3339(time) || text.empty() || text.size() > kMostText) continue;
-    last = time;
+  const Json& before = view.status.object("progress");
+  const std::string last_time = text_in(before, "lastChangeTime");
+  const std::string last_text = text_in(before, "lastChange");
+  const auto last = std::ranges::find_if(*changes, [&](const Json& change) {
+    return text_in(change, "time") == last_time && text_in(change, "text") == last_text;
+  });
+  for (auto change = last == changes->end() ? changes->begin() : std::next(last);
+       change != changes->end(); ++change) {
+    const std::string time = text_in(*change, "time");
+    const std::string text = text_in(*change, "text");
+    if (!parse_rfc3339(time) || text.empty() || text.size() > kMostText) continue;
     progress["lastChange"] = text;
     progress["lastChangeTime"] = time;
     view.event("Normal", view.reason_of("MembersChanged"), text);
