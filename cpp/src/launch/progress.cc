@@ -35,8 +35,12 @@ nlohmann::ordered_json json_of(const Progress::Checkpoint& checkpoint) {
 std::string format_progress(const Progress& progress) {
   using Json = nlohmann::ordered_json;
   constexpr double kTenths = 10;
+  constexpr double kThousandths = 1000;
   Json json{{"epoch", progress.epoch}, {"ranks", progress.ranks}, {"step", progress.step}};
-  if (progress.rate > 0) json["stepsPerSecond"] = std::round(progress.rate * kTenths) / kTenths;
+  if (progress.rate) {
+    const double parts = *progress.rate < 1 ? kThousandths : kTenths;
+    json["stepsPerSecond"] = std::round(*progress.rate * parts) / parts;
+  }
   if (!progress.plan.empty()) json["plan"] = progress.plan;
   if (progress.checkpoint) json["lastCheckpoint"] = json_of(*progress.checkpoint);
   json["changes"] = Json::array();
@@ -64,11 +68,19 @@ void ProgressWatch::hear(const Event& event, size_t ranks, Time now, UnixTime cl
 void ProgressWatch::hear_step(uint64_t step, Time now) {
   if (!steps_.empty() && step <= steps_.back().second) return;
   progress_.step = step;
+  stepped_ = now;
   steps_.emplace_back(now, step);
   while (steps_.size() > 2 && now >= steps_[1].first + kWindow) steps_.pop_front();
   const auto& [first_time, first_step] = steps_.front();
   const double seconds = std::chrono::duration<double>(now - first_time).count();
-  progress_.rate = seconds > 0 ? static_cast<double>(step - first_step) / seconds : 0;
+  if (seconds > 0) progress_.rate = static_cast<double>(step - first_step) / seconds;
+}
+
+/// Then nobody believes the rate any more, unless a step comes.
+Time ProgressWatch::stands_still_at() const {
+  if (!stepped_ || progress_.rate == 0) return Time::never();
+  const std::chrono::duration<double> two_steps(progress_.rate ? 2 / *progress_.rate : 0);
+  return *stepped_ + std::max(kWindow, std::chrono::duration_cast<Duration>(two_steps));
 }
 
 /// When a coordinator begins to lead, agents tell it of the last checkpoint and the last plan of each
@@ -85,7 +97,7 @@ void ProgressWatch::hear_plan(const Event& event, UnixTime at) {
 }
 
 Time ProgressWatch::due() const {
-  if (!is_new_) return Time::never();
+  if (!is_new_) return stands_still_at();
   return is_change_ ? Time{} : taken_ + kPause;
 }
 
@@ -93,6 +105,7 @@ const Progress& ProgressWatch::take(Time now) {
   taken_ = now;
   is_new_ = false;
   is_change_ = false;
+  if (now >= stands_still_at()) progress_.rate = 0;
   return progress_;
 }
 

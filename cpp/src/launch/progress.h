@@ -34,9 +34,10 @@ struct Progress {
   };
 
   uint32_t epoch = 0;
-  size_t ranks = 0;       ///< Of the epoch.
-  uint64_t step = 0;      ///< The newest that a rank has begun.
-  double rate = 0;        ///< Steps a second, of the last ten; 0: not known.
+  size_t ranks = 0;   ///< Of the epoch.
+  uint64_t step = 0;  ///< The newest that a rank has begun.
+  /// Steps a second, of the last ten; 0: there is none any more. None: not known.
+  std::optional<double> rate = std::nullopt;
   std::string plan = {};  ///< The name of the one that was loaded last; "": not known.
   std::optional<Checkpoint> checkpoint = std::nullopt;  ///< The last one; none: not known.
   std::vector<Change> changes;                          ///< The last eight, the newest one last.
@@ -53,7 +54,8 @@ class ProgressWatch {
   /// `ranks`: of the epoch in which it happens.
   void hear(const Event& event, size_t ranks, Time now, UnixTime clock);
   /// When people should see it: at once after a change, else five seconds after they have seen it
-  /// last; Time::never() while they know all.
+  /// last, and once no step has come for ten seconds and for two steps' time; Time::never() while
+  /// they know all.
   [[nodiscard]] Time due() const;
   /// They see it now.
   [[nodiscard]] const Progress& take(Time now);
@@ -62,10 +64,12 @@ class ProgressWatch {
   void hear_step(uint64_t step, Time now);
   void hear_checkpoint(const Event& event, UnixTime at);
   void hear_plan(const Event& event, UnixTime at);
+  [[nodiscard]] Time stands_still_at() const;
 
   Progress progress_;
   UnixTime planned_at_{};                        ///< When the plan was loaded.
   std::deque<std::pair<Time, uint64_t>> steps_;  ///< Of the epoch, of the last seconds.
+  std::optional<Time> stepped_;                  ///< When the newest step was heard.
   Time taken_{};
   bool is_new_ = false;     ///< Something is not seen yet.
   bool is_change_ = false;  ///< It is a change.

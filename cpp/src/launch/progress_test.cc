@@ -24,7 +24,7 @@ TEST(Progress, IsTheNewestStepAndHowManyASecondThereAre) {
   EXPECT_EQ(progress.epoch, 1U);
   EXPECT_EQ(progress.ranks, 2U);
   EXPECT_EQ(progress.step, 50U);
-  EXPECT_DOUBLE_EQ(progress.rate, 5);
+  EXPECT_DOUBLE_EQ(progress.rate.value(), 5);
 }
 
 TEST(Progress, CountsStepsOfTheLastTenSecondsAlone) {
@@ -34,7 +34,45 @@ TEST(Progress, CountsStepsOfTheLastTenSecondsAlone) {
     const int slow = std::min(i, 50) + 10 * std::max(0, i - 50);
     watch.hear(step_of(0, static_cast<uint64_t>(slow)), 1, start + seconds(i), kClock);
   }
-  EXPECT_DOUBLE_EQ(watch.take(start).rate, 10);
+  EXPECT_DOUBLE_EQ(watch.take(start).rate.value(), 10);
+}
+
+TEST(Progress, OfAJobThatHangsThereIsNoStepASecondAndThatIsSaidOnce) {
+  ProgressWatch watch;
+  Time now = monotonic_now();
+  watch.hear(step_of(0, 1), 1, now, kClock);
+  EXPECT_FALSE(watch.take(now).rate.has_value()) << "of one step nobody knows";
+  now = now + seconds(1);
+  watch.hear(step_of(0, 3), 1, now, kClock);
+  EXPECT_DOUBLE_EQ(watch.take(now).rate.value(), 2);
+  EXPECT_EQ(watch.due(), now + seconds(10));
+  now = watch.due();
+  EXPECT_DOUBLE_EQ(watch.take(now).rate.value(), 0);
+  EXPECT_EQ(watch.due(), Time::never());
+  watch.hear(step_of(0, 4), 1, now, kClock);
+  EXPECT_GT(watch.take(now).rate.value(), 0);
+}
+
+TEST(Progress, AJobWhoseNextEpochHangsDoesNotKeepItsRate) {
+  ProgressWatch watch;
+  const Time now = monotonic_now();
+  watch.hear(step_of(0, 1), 1, now, kClock);
+  watch.hear(step_of(0, 3), 1, now + seconds(1), kClock);
+  watch.hear({.kind = EventKind::kEpoch, .epoch = 2, .cause = "1 rank goes on"}, 1,
+             now + seconds(2), kClock);
+  EXPECT_DOUBLE_EQ(watch.take(now + seconds(2)).rate.value(), 2);
+  EXPECT_EQ(watch.due(), now + seconds(11));
+  EXPECT_DOUBLE_EQ(watch.take(watch.due()).rate.value(), 0);
+}
+
+TEST(Progress, LongStepsAreNoHang) {
+  ProgressWatch watch;
+  Time now = monotonic_now();
+  watch.hear(step_of(0, 1), 1, now, kClock);
+  now = now + seconds(30);
+  watch.hear(step_of(0, 2), 1, now, kClock);
+  EXPECT_DOUBLE_EQ(watch.take(now).rate.value(), 1.0 / 30);
+  EXPECT_GE(watch.due(), now + seconds(59));
 }
 
 TEST(Progress, MayGoBackByAStepWhenAnEpochBegins) {
@@ -113,6 +151,13 @@ TEST(Progress, HasThePlanThatWasLoadedLastAlsoInLaterEpochs) {
   EXPECT_EQ(watch.take(now).plan, "two stages");
   watch.hear(plan("alone", {}), 1, now, kClock);
   EXPECT_EQ(watch.take(now).plan, "alone");
+}
+
+TEST(Progress, SaysAlsoThatThereIsNoStepAndWhatIsLessThanOneASecond) {
+  EXPECT_EQ(format_progress({.epoch = 1, .ranks = 2, .step = 3, .rate = 0, .changes = {}}),
+            R"({"epoch":1,"ranks":2,"step":3,"stepsPerSecond":0.0,"changes":[]})");
+  EXPECT_EQ(format_progress({.epoch = 1, .ranks = 2, .step = 3, .rate = 1.0 / 30, .changes = {}}),
+            R"({"epoch":1,"ranks":2,"step":3,"stepsPerSecond":0.033,"changes":[]})");
 }
 
 TEST(Progress, IsWrittenWithoutWhatIsNotKnown) {
