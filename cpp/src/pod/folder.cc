@@ -72,9 +72,9 @@ class Reception {
   void say(agent::MessageBody body) {
     if (const auto* lacking = std::get_if<agent::Lacking>(&body))
       is_over_ = is_over_ || lacking->files == 0;
-    if (const auto* trouble = std::get_if<agent::Trouble>(&body)) {
+    if (const auto* refused = std::get_if<agent::Refused>(&body)) {
       is_over_ = true;
-      outcome_ = Status(Code::kFailedPrecondition, trouble->text);
+      outcome_ = Status(refused->code, refused->why);
     }
     pipe_.send({{}, std::move(body)});
   }

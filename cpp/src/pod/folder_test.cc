@@ -1,5 +1,6 @@
 #include "pod/folder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -48,6 +49,7 @@ class FolderTest : public ::testing::Test {
       dup2(to[0], STDIN_FILENO);
       dup2(from[1], STDOUT_FILENO);
       for (const int fd : {to[0], to[1], from[0], from[1]}) close(fd);
+      dup2(open((base_ / "said").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
       _exit(receive_folder(settings_));
     }
     close(to[0]);
@@ -58,10 +60,14 @@ class FolderTest : public ::testing::Test {
     return WEXITSTATUS(status);
   }
 
+  /// What `corro receive` said on stderr.
+  std::string said() { return io::read_small_file(base_ / "said"); }
+
   void talk(const std::string& root, agent::MessagePipe pipe) {
     launch::SyncReader reader(base_ / "mine", "");
     while (!reader.done()) ASSERT_TRUE(reader.advance().ok());
     const launch::SyncTree tree = reader.take();
+    if (before_parts_) before_parts_();
     for (agent::Sync& part : tree.announce()) {
       part.root = root;
       pipe.send({{}, std::move(part)});
@@ -84,6 +90,7 @@ class FolderTest : public ::testing::Test {
   const fs::path base_ =
       fs::temp_directory_path() / ("corro-folder-test-" + std::to_string(getpid()));
   PodSettings settings_;
+  std::function<void()> before_parts_;  ///< Between the folder's list and its files.
   int parts_ = 0;
 };
 
@@ -106,6 +113,19 @@ TEST_F(FolderTest, DoesNotComeTwice) {
 TEST_F(FolderTest, GoesNowhereElse) {
   EXPECT_EQ(send(base_ / "elsewhere"), 1);
   EXPECT_FALSE(fs::exists(base_ / "elsewhere"));
+}
+
+TEST_F(FolderTest, SaysWhyItCannotBeMade) {
+  std::ofstream(base_ / "head") << "a file where the folder belongs\n";
+  EXPECT_EQ(send(settings_.sync), 1);
+  EXPECT_THAT(said(), testing::StartsWith("corro receive: "));
+  EXPECT_THAT(said(), testing::HasSubstr(base_ / "head"));
+}
+
+TEST_F(FolderTest, SaysThatAFileHasChangedWhileItWasSent) {
+  before_parts_ = [this] { std::ofstream(base_ / "mine/train.py") << "import ports\n"; };
+  EXPECT_EQ(send(settings_.sync), 1);
+  EXPECT_EQ(said(), "corro receive: train.py has changed while it was sent; start again\n");
 }
 
 TEST_F(FolderTest, IsNotExpectedWhereTheJobHasNone) {
