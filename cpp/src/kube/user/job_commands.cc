@@ -84,6 +84,12 @@ Status read_log(Client& client, const ObjectKey& head, const LogManner& manner,
   return client.stream({"GET", target}, describe(kPods, head), {}, stop, hand_on, retry);
 }
 
+/// The same request can only fail again, or there is no job any more.
+bool ends_autoscaling(const Status& status) {
+  return status.code() == Code::kNotFound || status.code() == Code::kCancelled ||
+         WatchCourse::is_final(status.code());
+}
+
 }  // namespace
 
 std::string table_of_jobs(const std::vector<Json>& jobs, bool with_space,
@@ -151,14 +157,15 @@ Status autoscale_job(Client& client, const ObjectKey& job, const AutoscalerOptio
     CORRO_ASSIGN(const auto sizing, autoscaler.look(seen, client.surroundings().now()));
     if (sizing) {
       say(sizing->why);
-      CORRO_TRY(scale_job(client, job, static_cast<int>(sizing->workers), stop));
+      const Status scaled = scale_job(client, job, static_cast<int>(sizing->workers), stop);
+      if (ends_autoscaling(scaled)) return scaled;
+      if (!scaled.ok()) say(scaled.message());
     }
     if (client.surroundings().wait(kPause, stop)) return {Code::kCancelled, "stopped"};
     auto again = client.get(kCorroJobs, job, stop);
     if (again.ok()) {
       seen = std::move(*again);
-    } else if (again.status().code() == Code::kNotFound ||
-               WatchCourse::is_final(again.status().code())) {
+    } else if (ends_autoscaling(again.status())) {
       return again.status();
     } else {
       say(again.status().message());

@@ -82,5 +82,29 @@ TEST(ScaleJob, WritesTheTarget) {
   EXPECT_EQ(server.script->asked().back().body, R"({"spec":{"worker":{"target":3}}})");
 }
 
+TEST(AutoscaleJob, GoesOnAfterAFailureThatMayHeal) {
+  const auto script = std::make_shared<Script>();
+  VirtualSurroundings time;
+  Client client(std::make_unique<ScriptedTransport>(script), {}, time.make());
+  const auto answer = [&script](int status, const Json& body) {
+    script->add({.status = status, .headers = {}, .pieces = {body.dump()}});
+  };
+  Json job = Json::parse(R"({"metadata": {"name": "line", "uid": "u-1"},
+      "spec": {"worker": {"min": 2, "target": 1, "max": 4}},
+      "status": {"progress": {"ranks": 1, "step": 9}}})");
+  const Json refusal = {{"kind", "Status"}, {"code", 409}, {"message", "written meanwhile"}};
+  answer(200, job);
+  answer(200, job);
+  answer(409, refusal);
+  job["status"]["conditions"] = Json::array({{{"type", "Succeeded"}, {"status", "True"}}});
+  answer(200, job);
+  std::vector<std::string> said;
+  const auto say = [&said](const std::string& line) { said.push_back(line); };
+  const Status end = autoscale_job(client, {"ml", "line"}, {}, say, {});
+  EXPECT_TRUE(end.ok()) << end.message();
+  ASSERT_EQ(said.size(), 2U);
+  EXPECT_THAT(said[1], HasSubstr("written meanwhile"));
+}
+
 }  // namespace
 }  // namespace corro::kube
