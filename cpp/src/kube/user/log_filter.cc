@@ -1,15 +1,26 @@
 #include "kube/user/log_filter.h"
 
 #include <algorithm>
+#include <array>
 
 namespace corro::kube {
 namespace {
 
-constexpr std::string_view kHeadWords = "corro head: ";
 constexpr std::string_view kCorroWords = "corro: ";
+/// The head of an elastic job is a coordinator.
+constexpr std::array<std::string_view, 2> kHeadWords = {"corro head: ", "corro coordinator: "};
 
 bool may_become(std::string_view begun, std::string_view words) {
   return words.starts_with(begun.substr(0, words.size()));
+}
+bool is_of_head(std::string_view begun) {
+  return std::ranges::any_of(kHeadWords,
+                             [begun](std::string_view words) { return begun.starts_with(words); });
+}
+bool may_be_of_corro(std::string_view begun) {
+  return may_become(begun, kCorroWords) ||
+         std::ranges::any_of(kHeadWords,
+                             [begun](std::string_view words) { return may_become(begun, words); });
 }
 
 }  // namespace
@@ -28,9 +39,8 @@ void LogFilter::feed(std::string_view bytes) {
     if (kind_ == Kind::kUnknown) {
       begun_ += piece;
       const bool is_corro = begun_.starts_with(kCorroWords);
-      const bool is_head = begun_.starts_with(kHeadWords);
-      const bool is_open = may_become(begun_, kHeadWords) || may_become(begun_, kCorroWords);
-      if (!ends && is_open && !is_corro && !is_head) continue;
+      const bool is_head = is_of_head(begun_);
+      if (!ends && may_be_of_corro(begun_) && !is_corro && !is_head) continue;
       kind_ = is_head ? Kind::kHead : is_corro ? Kind::kCorro : Kind::kRanks;
       pass(begun_);
       begun_.clear();

@@ -35,6 +35,16 @@ TEST(LogFilter, KnowsWhoseLinesTheyAreHoweverTheyAreCut) {
   }
 }
 
+TEST(LogFilter, TakesACoordinatorsLinesForTheHeads) {
+  const std::string log =
+      "corro coordinator: leads in term 1; agents dial 0.0.0.0:7077\ncorro coordinates\n";
+  for (size_t piece = 1; piece <= log.size(); ++piece) {
+    EXPECT_EQ(filtered(log, piece).out, "corro coordinates\n");
+    EXPECT_EQ(filtered(log, piece).err, "");
+    EXPECT_TRUE(filtered(log, piece, true).err.starts_with("corro coordinator: leads"));
+  }
+}
+
 TEST(LogFilter, ShowsAProgressBarAtOnce) {
   Shown shown;
   LogFilter filter(false, [&shown](io::Output, std::string_view bytes) { shown.out += bytes; });
