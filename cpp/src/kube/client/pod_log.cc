@@ -92,8 +92,10 @@ Status Following::stream() {
 }
 
 bool Following::is_final(const Status& status) const {
-  return !refused_.ok() || WatchCourse::is_final(status.code()) ||
-         status.code() == Code::kFailedPrecondition;
+  if (!refused_.ok() || status.code() == Code::kNotFound) return true;
+  const bool is_refusal =
+      WatchCourse::is_final(status.code()) || status.code() == Code::kFailedPrecondition;
+  return is_refusal && !request_.outlasts_refusals;
 }
 
 Duration Following::next_wait() {

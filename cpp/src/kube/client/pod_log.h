@@ -30,6 +30,9 @@ struct LogRequest {
   std::string container;                    ///< Of any kind: init containers have logs too.
   std::optional<uint32_t> tail_lines = {};  ///< Begins with the last lines alone.
   std::optional<std::chrono::sys_seconds> since = {};  ///< Without older lines.
+  /// Tries again after a refusal, too: whoever gave no right may give it, and a node that does not
+  /// serve a log may come back. Only the end of the pod ends it.
+  bool outlasts_refusals = false;
 };
 
 /// One of a pod's containers, by the pod's status.
@@ -47,8 +50,9 @@ enum class ContainerState : uint8_t {
 /// has ended; waits for a container that has not begun. A container that begins anew goes on with
 /// its next log. Runs on its caller's thread, and so do `receive` and `on_trouble`, which is told
 /// every failure after which the log goes on. Returns OK at the end of the log, CANCELLED as soon
-/// as `stop` is requested, what `receive` returns if it fails, and failures that cannot heal:
-/// NOT_FOUND (the pod is gone), INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION.
+/// as `stop` is requested, what `receive` returns if it fails, NOT_FOUND if the pod is gone, and
+/// refusals, unless they are to be outlasted: INVALID_ARGUMENT, PERMISSION_DENIED,
+/// FAILED_PRECONDITION.
 [[nodiscard]] Status follow_log(Client& client, const LogRequest& request,
                                 const LogLines::Receive& receive,
                                 const std::function<void(const Status&)>& on_trouble,

@@ -159,5 +159,19 @@ TEST(ContainerStates, AreReadFromAPodOfAnyShape) {
   EXPECT_EQ(state_of(R"({"spec":{"containers":7}})").status().code(), Code::kNotFound);
 }
 
+TEST_F(PodLogs, OutlastRefusalsWhereThatIsAsked) {
+  answer(kRunning);
+  answer(R"({"kind":"Status","code":403,"message":"no right"})", 403);
+  answer(kRunning);
+  answer(R"({"kind":"Status","code":400,"message":"not now"})", 400);
+  answer(kTerminated);
+  answer("2026-11-24T20:15:04.1Z one\n");
+  const Status end = follow({.pod = {"d", "a"}, .container = "c", .outlasts_refusals = true});
+  EXPECT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(text_, "one\n");
+  EXPECT_THAT(troubles_, ElementsAre(HasSubstr("no right"), HasSubstr("not now")));
+  EXPECT_EQ(time_.waits.size(), 2U);
+}
+
 }  // namespace
 }  // namespace corro::kube

@@ -76,16 +76,25 @@ class View {
   std::string last_;  ///< Of progress().
 };
 
-/// What is said to one head, and what it says, on a thread of its own.
+/// What is said to one head, and what it says, on a thread of its own:
+///
+///   bringing   the folder, if there is one, until it is there or a failure is final
+///   reading    the log, to its end. Failures are said, and it is tried again
+///   over       outcome(): a failure only if no folder came and none had come to an earlier head
 class Talk {
  public:
+  /// `is_first`: no head has got the folder yet, so no rank has run.
   Talk(Client& client, const ClusterRun& run, ObjectKey head,
-       const std::optional<launch::SyncTree>& tree, View& view)
-      : client_(client), run_(run), head_(std::move(head)), tree_(tree), view_(view) {
+       const std::optional<launch::SyncTree>& tree, bool is_first, View& view)
+      : client_(client),
+        run_(run),
+        head_(std::move(head)),
+        tree_(tree),
+        is_first_(is_first),
+        view_(view) {
     thread_ = std::thread([this] {
       const Status status = talk();
-      auto outcome = outcome_.lock();
-      *outcome = status;
+      state_.lock()->outcome = status;
     });
   }
   ~Talk() {
@@ -97,11 +106,24 @@ class Talk {
 
   [[nodiscard]] const std::string& head() const { return head_.name; }
   /// None while it goes on.
-  [[nodiscard]] std::optional<Status> outcome() { return *outcome_.lock(); }
+  [[nodiscard]] std::optional<Status> outcome() { return state_.lock()->outcome; }
+  /// The head has all of it, so ranks may run.
+  [[nodiscard]] bool has_folder() { return state_.lock()->has_folder; }
 
  private:
   Status talk() {
-    if (tree_) CORRO_TRY(bring_folder());
+    if (tree_) {
+      const Status brought = bring_folder();
+      if (!brought.ok() && is_first_) return brought;
+      // Ranks have run: what they have done is worth more than this head's folder.
+      if (!brought.ok())
+        view_.complain(fmt::format("{}; head {} waits for it, or goes on without it",
+                                   brought.message(), head_.name));
+    }
+    return read_log();
+  }
+
+  Status read_log() {
     LogFilter filter(view_.manner().verbose, [this](io::Output stream, std::string_view bytes) {
       view_.feed(stream, bytes);
     });
@@ -109,9 +131,15 @@ class Talk {
       filter.feed(bytes);
       return Status();
     };
-    const auto on_trouble = [this](const Status& trouble) { view_.progress(trouble.message()); };
-    const Status end = follow_log(client_, {.pod = head_, .container = "head"}, receive, on_trouble,
-                                  stop_.get_token());
+    std::string said;
+    const auto on_trouble = [this, &said](const Status& trouble) {
+      const bool is_cut = trouble.code() == Code::kUnavailable;
+      if (is_cut) return view_.progress(trouble.message());
+      if (std::exchange(said, trouble.message()) == trouble.message()) return;
+      view_.complain(trouble.message() + "; the job goes on, and so do tries to read it");
+    };
+    const LogRequest log{.pod = head_, .container = "head", .outlasts_refusals = true};
+    const Status end = follow_log(client_, log, receive, on_trouble, stop_.get_token());
     filter.finish();
     // The pod goes when the job is over.
     return end.code() == Code::kNotFound ? Status() : end;
@@ -129,16 +157,23 @@ class Talk {
       if (client_.surroundings().wait(kRetryPause, stop_.get_token())) break;
       status = send_folder(client_, head_, *tree_, root, show, stop_.get_token());
     }
+    if (status.ok()) state_.lock()->has_folder = true;
     return status.with_context("--sync " + run_.sync);
   }
+
+  struct State {
+    bool has_folder = false;
+    std::optional<Status> outcome = {};
+  };
 
   Client& client_;
   const ClusterRun& run_;
   const ObjectKey head_;
   const std::optional<launch::SyncTree>& tree_;
+  const bool is_first_;
   View& view_;
   std::stop_source stop_;
-  Guarded<std::optional<Status>> outcome_;
+  Guarded<State> state_;
   std::thread thread_;
 };
 
@@ -234,7 +269,9 @@ class Course {
     if (head == nullptr) return;
     const std::string name = text_at(*head, {"metadata", "name"});
     if (talk_ && (talk_->head() == name || !talk_->outcome())) return;
-    talk_ = std::make_unique<Talk>(client_, run_, ObjectKey{run_.space, name}, tree_, view_);
+    has_run_ = has_run_ || (talk_ && talk_->has_folder());
+    talk_ =
+        std::make_unique<Talk>(client_, run_, ObjectKey{run_.space, name}, tree_, !has_run_, view_);
   }
 
   /// Waits for the rest of the log, not for ever.
@@ -260,7 +297,8 @@ class Course {
   std::stop_source stop_;
   std::optional<launch::SyncTree> tree_;
   std::unique_ptr<Talk> talk_;
-  int signal_ = 0;  ///< By which the end was asked for.
+  bool has_run_ = false;  ///< A head has got the folder.
+  int signal_ = 0;        ///< By which the end was asked for.
   Time over_at_ = Time::never();
 };
 

@@ -2,7 +2,9 @@
 //
 //   creating    the object is made; a mistake in it is said in the API server's words
 //   starting    the reasons why it does not run yet are shown as they change
-//   talking     one head after the other: it gets the folder, if there is one, and its log is shown
+//   talking     one head after the other: it gets the folder, if there is one, and its log is
+//               shown. A folder that cannot come before ranks have run ends the job; nothing else
+//               that fails here does
 //   ending      a signal: the job is deleted, so its pods are asked to end; the log goes on meanwhile
 //   over        the job has ended, or is gone: the exit status of its ranks is this program's
 //
