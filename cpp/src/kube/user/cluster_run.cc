@@ -230,9 +230,11 @@ class Course {
     remove();
   }
 
+  /// ABORTED: another job has its name now.
   void remove() {
     const Status removed = client_.remove(kCorroJobs, key_, {.uid = uid_}, stop_.get_token());
-    if (!removed.ok() && removed.code() != Code::kNotFound) view_.complain(removed.message());
+    is_gone_ = removed.code() == Code::kNotFound || removed.code() == Code::kAborted;
+    if (!removed.ok() && !is_gone_) view_.complain(removed.message());
   }
 
   int leave() const { return diagnosis::kSignalExit + signal_; }
@@ -250,7 +252,7 @@ class Course {
       return kJobFailed;
     }
     talk_with(newest_head(seen.pods));
-    if (seen.is_deleted) return end_with(seen, "was deleted");
+    if (seen.is_deleted || is_gone_) return end_with(seen, "was deleted");
     if (!seen.job) return std::nullopt;
     const JobFacts facts = facts_of(*seen.job);
     if (facts.is_over) return end_with(seen, facts.why);
@@ -297,6 +299,7 @@ class Course {
   std::stop_source stop_;
   std::optional<launch::SyncTree> tree_;
   std::unique_ptr<Talk> talk_;
+  bool is_gone_ = false;
   bool has_run_ = false;  ///< A head has got the folder.
   int signal_ = 0;        ///< By which the end was asked for.
   Time over_at_ = Time::never();

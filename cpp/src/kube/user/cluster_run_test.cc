@@ -257,6 +257,9 @@ class ClusterRunTest : public testing::Test {
     state->job["status"]["conditions"] = Json::array({{{"type", "Succeeded"}, {"status", "True"}}});
     tell(*state, "MODIFIED", state->job, true);
   }
+  /// Watches are cut, and what has happened meanwhile is forgotten.
+  static void cut_watches(State& state) { state.oldest = ++state.version; }
+
   const std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() / ("corro-cluster-run-" + std::to_string(getpid()));
   Guarded<State> state_;
@@ -323,6 +326,28 @@ TEST_F(ClusterRunTest, AFolderThatDoesNotComeAgainEndsNothing) {
   EXPECT_EQ(end(), 0);
   EXPECT_EQ(count("DELETE "), 0);
   EXPECT_THAT(err_, HasSubstr("no pods/exec for you; head a-head-g1 waits for it"));
+}
+
+TEST_F(ClusterRunTest, ADeletionWhileTheWatchIsCutIsNoticed) {
+  start();
+  wait_for("GET /apis/training.corro.dev/v1/namespaces/ml/corrojobs");
+  {
+    auto state = state_.lock();
+    state->job = nullptr;
+    cut_watches(*state);
+  }
+  EXPECT_EQ(end(), 1);
+  EXPECT_THAT(err_, HasSubstr("job a: was deleted"));
+}
+
+TEST_F(ClusterRunTest, AJobThatIsNotThereNeedsNoDeletion) {
+  state_.lock()->remove = [](State&, const Request&) {
+    return Reply{404, refusal_of(404, "NotFound", "job is not there")};
+  };
+  start();
+  wait_for("GET /apis/training.corro.dev/v1/namespaces/ml/corrojobs");
+  kill(getpid(), SIGINT);
+  EXPECT_EQ(end(), 130);
 }
 
 }  // namespace

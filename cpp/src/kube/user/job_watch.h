@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -20,9 +21,10 @@ class JobWatch {
     std::optional<Json> job = {};  ///< None: not seen yet, or deleted.
     bool is_deleted = false;       ///< It was there.
     std::map<std::string, Json> pods =
-        {};                    ///< By name; those that are gone stay as they were last.
-    std::string trouble = {};  ///< Why nothing new comes at the moment; "": it does.
-    Status failure = {};       ///< Nothing new will come.
+        {};                           ///< By name; those that are gone stay as they were last.
+    std::set<std::string> gone = {};  ///< Names of pods that are gone.
+    std::string trouble = {};         ///< Why nothing new comes at the moment; "": it does.
+    Status failure = {};              ///< Nothing new will come.
   };
 
   /// `client` outlives it. `uid`: of the job.
@@ -35,9 +37,11 @@ class JobWatch {
   void take_news(Seen& seen);
 
  private:
-  void follow(Client& client, const WatchRequest& request);
-  void take(const WatchEvent& event);
-  void keep(const Json& object, bool is_deleted, Seen& seen) const;
+  /// What a watch is about.
+  enum class Kind : uint8_t { kJob, kPod };
+  void follow(Client& client, const WatchRequest& request, Kind kind);
+  void take(const WatchEvent& event, Kind kind);
+  void keep(const Json& object, bool is_deleted, Kind kind, Seen& seen) const;
 
   const std::string uid_;
   struct News {
