@@ -78,7 +78,8 @@ class View {
 
 /// What is said to one head, and what it says, on a thread of its own:
 ///
-///   bringing   the folder, if there is one, until it is there or a failure is final
+///   bringing   the folder, if there is one: again and again while failures may heal, until it is
+///              there, the head is gone (end_folder()), or a failure is final
 ///   reading    the log, to its end. Failures are said, and it is tried again
 ///   over       outcome(): a failure only if no folder came and none had come to an earlier head
 class Talk {
@@ -98,7 +99,8 @@ class Talk {
     });
   }
   ~Talk() {
-    stop_.request_stop();
+    folder_stop_.request_stop();
+    log_stop_.request_stop();
     thread_.join();
   }
   Talk(const Talk&) = delete;
@@ -109,11 +111,14 @@ class Talk {
   [[nodiscard]] std::optional<Status> outcome() { return state_.lock()->outcome; }
   /// The head has all of it, so ranks may run.
   [[nodiscard]] bool has_folder() { return state_.lock()->has_folder; }
+  /// Nobody is there any more to whom it could be brought.
+  void end_folder() { folder_stop_.request_stop(); }
 
  private:
   Status talk() {
     if (tree_) {
       const Status brought = bring_folder();
+      if (!brought.ok() && folder_stop_.stop_requested()) return {};
       if (!brought.ok() && is_first_) return brought;
       // Ranks have run: what they have done is worth more than this head's folder.
       if (!brought.ok())
@@ -139,7 +144,7 @@ class Talk {
       view_.complain(trouble.message() + "; the job goes on, and so do tries to read it");
     };
     const LogRequest log{.pod = head_, .container = "head", .outlasts_refusals = true};
-    const Status end = follow_log(client_, log, receive, on_trouble, stop_.get_token());
+    const Status end = follow_log(client_, log, receive, on_trouble, log_stop_.get_token());
     filter.finish();
     // The pod goes when the job is over.
     return end.code() == Code::kNotFound ? Status() : end;
@@ -151,14 +156,23 @@ class Talk {
       if (left.files == 0) return;
       view_.progress(launch::describe_lacking(run_.sync, left.files, left.bytes));
     };
-    Status status = send_folder(client_, head_, *tree_, root, show, stop_.get_token());
-    while (status.code() == Code::kUnavailable || status.code() == Code::kNotFound) {
-      view_.say(fmt::format("--sync {}: {}; tries again", run_.sync, status.message()));
-      if (client_.surroundings().wait(kRetryPause, stop_.get_token())) break;
-      status = send_folder(client_, head_, *tree_, root, show, stop_.get_token());
+    const std::stop_token stop = folder_stop_.get_token();
+    std::string said;
+    Status status = send_folder(client_, head_, *tree_, root, show, stop);
+    while (may_heal(status.code()) && !stop.stop_requested()) {
+      if (std::exchange(said, status.message()) != status.message())
+        view_.say(fmt::format("--sync {}: {}; tries again", run_.sync, status.message()));
+      if (client_.surroundings().wait(kRetryPause, stop)) break;
+      status = send_folder(client_, head_, *tree_, root, show, stop);
     }
     if (status.ok()) state_.lock()->has_folder = true;
     return status.with_context("--sync " + run_.sync);
+  }
+
+  /// NOT_FOUND: its container does not run now. INTERNAL: its node does not answer.
+  static bool may_heal(Code code) {
+    return code == Code::kUnavailable || code == Code::kNotFound || code == Code::kInternal ||
+           code == Code::kDeadlineExceeded || code == Code::kResourceExhausted;
   }
 
   struct State {
@@ -172,7 +186,7 @@ class Talk {
   const std::optional<launch::SyncTree>& tree_;
   const bool is_first_;
   View& view_;
-  std::stop_source stop_;
+  std::stop_source folder_stop_, log_stop_;
   Guarded<State> state_;
   std::thread thread_;
 };
@@ -251,7 +265,7 @@ class Course {
       remove();
       return kJobFailed;
     }
-    talk_with(newest_head(seen.pods));
+    talk_with(seen);
     if (seen.is_deleted || is_gone_) return end_with(seen, "was deleted");
     if (!seen.job) return std::nullopt;
     const JobFacts facts = facts_of(*seen.job);
@@ -267,11 +281,27 @@ class Course {
     return has_failed ? outcome : std::nullopt;
   }
 
-  void talk_with(const Json* head) {
+  static bool leaves(const JobWatch::Seen& seen, const std::string& pod) {
+    const auto found = seen.pods.find(pod);
+    return seen.gone.contains(pod) || found == seen.pods.end() ||
+           value_at(found->second, {"metadata", "deletionTimestamp"}) != nullptr;
+  }
+
+  /// The newest head is talked with; of the one before, the rest of its log is waited for.
+  void talk_with(const JobWatch::Seen& seen) {
+    if (talk_ && leaves(seen, talk_->head())) talk_->end_folder();
+    const Json* head = newest_head(seen.pods);
     if (head == nullptr) return;
     const std::string name = text_at(*head, {"metadata", "name"});
-    if (talk_ && (talk_->head() == name || !talk_->outcome())) return;
+    if (talk_ && talk_->head() == name) return;
+    if (talk_ && !talk_->outcome()) {
+      talk_->end_folder();
+      if (replaced_at_ == Time::never()) replaced_at_ = monotonic_now();
+      if (monotonic_now() < replaced_at_ + kLogPatience) return;
+    }
+    replaced_at_ = Time::never();
     has_run_ = has_run_ || (talk_ && talk_->has_folder());
+    talk_.reset();
     talk_ =
         std::make_unique<Talk>(client_, run_, ObjectKey{run_.space, name}, tree_, !has_run_, view_);
   }
@@ -279,6 +309,7 @@ class Course {
   /// Waits for the rest of the log, not for ever.
   std::optional<int> end_with(const JobWatch::Seen& seen, const std::string& why) {
     if (over_at_ == Time::never()) over_at_ = monotonic_now();
+    if (talk_) talk_->end_folder();
     const bool reads = talk_ && !talk_->outcome() && monotonic_now() < over_at_ + kLogPatience;
     if (reads) return std::nullopt;
     if (signal_ != 0) return leave();
@@ -300,8 +331,9 @@ class Course {
   std::optional<launch::SyncTree> tree_;
   std::unique_ptr<Talk> talk_;
   bool is_gone_ = false;
-  bool has_run_ = false;  ///< A head has got the folder.
-  int signal_ = 0;        ///< By which the end was asked for.
+  bool has_run_ = false;              ///< A head has got the folder.
+  int signal_ = 0;                    ///< By which the end was asked for.
+  Time replaced_at_ = Time::never();  ///< The head of talk_, whose log goes on.
   Time over_at_ = Time::never();
 };
 

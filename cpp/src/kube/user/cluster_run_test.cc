@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "agent/messages.h"
 #include "base/guarded.h"
 #include "io/event.h"
 #include "kube/client/websocket.h"
@@ -48,6 +49,12 @@ std::string end_of(int exit_code) {
   if (exit_code != 0) status["details"]["causes"] = Json::array({cause});
   return frame_of(3, status.dump());
 }
+/// `corro receive` wants a file of the folder.
+std::string want(uint32_t file) {
+  const Bytes bytes = agent::encode_message({{}, agent::Want{.file = file, .offset = 0}});
+  return frame_of(1, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
 /// A connection on which all that the server says is there; what comes is dropped.
 class PlayedStream final : public io::ByteStream {
  public:
@@ -252,6 +259,11 @@ class ClusterRunTest : public testing::Test {
     tell(*state, "DELETED", state->pods.at(name), false);
     state->pods.erase(name);
   }
+  void drop_job() {
+    auto state = state_.lock();
+    tell(*state, "DELETED", state->job, true);
+    state->job = nullptr;
+  }
   void let_job_succeed() {
     auto state = state_.lock();
     state->job["status"]["conditions"] = Json::array({{{"type", "Succeeded"}, {"status", "True"}}});
@@ -326,6 +338,56 @@ TEST_F(ClusterRunTest, AFolderThatDoesNotComeAgainEndsNothing) {
   EXPECT_EQ(end(), 0);
   EXPECT_EQ(count("DELETE "), 0);
   EXPECT_THAT(err_, HasSubstr("no pods/exec for you; head a-head-g1 waits for it"));
+}
+
+TEST_F(ClusterRunTest, AKilledReceptionIsTriedAgain) {
+  run_.sync = folder_;
+  state_.lock()->exec = [calls = 0](State&, const Request&) mutable {
+    return Reply{kSwitchingProtocols, end_of(calls++ == 0 ? 137 : 0)};
+  };
+  start();
+  wait_for("POST ");
+  put_head("a-head", 0, kRunning);
+  wait_for("/pods/a-head/log?");
+  put_head("a-head", 0, kTerminated);
+  let_job_succeed();
+  EXPECT_EQ(end(), 0);
+  EXPECT_THAT(err_, HasSubstr("corro receive was ended by signal 9; tries again"));
+}
+
+TEST_F(ClusterRunTest, AFileThatIsNotThereAnyMoreEndsTheJobBeforeItsRanksRun) {
+  run_.sync = folder_;
+  state_.lock()->exec = [this](State&, const Request&) {
+    std::filesystem::remove(folder_ / "train.py");
+    return Reply{kSwitchingProtocols, want(1)};
+  };
+  start();
+  wait_for("POST ");
+  put_head("a-head", 0, kRunning);
+  EXPECT_EQ(end(), 1);
+  EXPECT_EQ(count("DELETE "), 1);
+  EXPECT_THAT(err_, HasSubstr((folder_ / "train.py").string() + ": No such file"));
+}
+
+TEST_F(ClusterRunTest, TheHeadThatReplacesALostOneGetsTheFolder) {
+  run_.sync = folder_;
+  start();
+  wait_for("POST ");
+  put_head("a-head", 0, kRunning);
+  wait_for("/a-head/exec", 2);
+  put_head("a-head-g1", 1, kRunning);  // The lost one may stay for long.
+  wait_for("/a-head-g1/exec");
+  drop_pod("a-head");
+  drop_pod("a-head-g1");
+  put_head("a-head-g2", 2, kRunning);
+  wait_for("/a-head-g2/exec");
+  const int before = count("/a-head/exec") + count("/a-head-g1/exec");
+  wait_for("/a-head-g2/exec", 3);
+  EXPECT_EQ(count("/a-head/exec") + count("/a-head-g1/exec"), before);
+  drop_job();
+  EXPECT_EQ(end(), 1);
+  EXPECT_EQ(count("DELETE "), 0);
+  EXPECT_THAT(err_, HasSubstr("job a: was deleted"));
 }
 
 TEST_F(ClusterRunTest, ADeletionWhileTheWatchIsCutIsNoticed) {

@@ -1,11 +1,14 @@
 #include "kube/user/folder_sender.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
 
 #include "agent/message_pipe.h"
+#include "diagnosis/exit_status.h"
 #include "kube/client/pod_exec.h"
 #include "launch/sync_reader.h"
 
@@ -66,17 +69,27 @@ class Sending {
       while (const auto message = pipe.take()) CORRO_TRY(hear(message->body, pipe));
     }
     if (*exec->exit_code() == 0) return {};
+    return failure(*exec->exit_code());
+  }
+
+ private:
+  /// Whoever ends it by a signal, such as a node that lacks memory, has said nothing of the folder.
+  Status failure(int exit_code) {
+    if (exit_code >= diagnosis::kSignalExit)
+      return {Code::kUnavailable, fmt::format("corro receive was ended by signal {}",
+                                              exit_code - diagnosis::kSignalExit)};
     while (errors_.ends_with('\n')) errors_.pop_back();
     return {Code::kFailedPrecondition, errors_.empty() ? "corro receive has failed" : errors_};
   }
 
- private:
   Status hear(const agent::MessageBody& body, agent::MessagePipe& pipe) {
     if (const auto* lacking = std::get_if<agent::Lacking>(&body))
       show_({static_cast<uint32_t>(lacking->files), lacking->bytes});
     if (const auto* want = std::get_if<agent::Want>(&body)) {
-      CORRO_ASSIGN(agent::Part part, tree_.read_part(*want));
-      pipe.send({{}, std::move(part)});
+      auto part = tree_.read_part(*want);
+      // Another try reads the same file.
+      if (!part.ok()) return {Code::kFailedPrecondition, part.status().message()};
+      pipe.send({{}, std::move(*part)});
     }
     return {};
   }

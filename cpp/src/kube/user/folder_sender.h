@@ -18,7 +18,8 @@ struct FolderProgress {
 };
 
 /// Blocks until the head has the whole folder as `root`. `show` is called now and then on this
-/// thread. CANCELLED after a stop; failures of ExecStream, and what `corro receive` says.
+/// thread. CANCELLED after a stop; failures of ExecStream; UNAVAILABLE if a signal has ended `corro
+/// receive`; FAILED_PRECONDITION for what it says itself, and for a file here that cannot be read.
 [[nodiscard]] Status send_folder(Client& client, const ObjectKey& head,
                                  const launch::SyncTree& tree, const std::string& root,
                                  const std::function<void(const FolderProgress&)>& show,
