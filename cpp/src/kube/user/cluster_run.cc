@@ -4,13 +4,16 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 
 #include "base/guarded.h"
 #include "diagnosis/exit_status.h"
+#include "io/random.h"
 #include "kube/client/pod_log.h"
 #include "kube/user/folder_sender.h"
 #include "kube/user/job_facts.h"
@@ -25,7 +28,16 @@ namespace {
 constexpr timespec kLookPause{.tv_sec = 0, .tv_nsec = 50'000'000};
 constexpr Duration kLogPatience = std::chrono::seconds(10);  ///< For the rest of a log.
 constexpr Duration kRetryPause = std::chrono::seconds(1);
+constexpr Duration kFindPatience = std::chrono::seconds(5);  ///< For a job that may be there.
 constexpr int kJobFailed = 1;
+/// An annotation: by it a run knows the job that it has made.
+constexpr const char* kMark = "training.corro.dev/run";
+
+std::string chance() {
+  uint64_t number = 0;
+  io::fill_random(std::as_writable_bytes(std::span(&number, 1)));
+  return fmt::format("{:016x}", number);
+}
 
 /// What people see. Thread-safe.
 class View {
@@ -198,7 +210,11 @@ class Course {
       : client_(client), run_(run), view_(manner), signals_(signals), key_{run.space, run.name} {}
 
   int run() {
-    if (const Status status = create(); !status.ok()) return give_up(status);
+    Status made;
+    work_until_signal([this, &made] { made = create(); });
+    if (signal_ != 0) take_back(made);
+    if (signal_ != 0) return leave();
+    if (!made.ok()) return give_up(made);
     JobWatch watch(client_, key_, uid_);
     JobWatch::Seen seen;
     std::optional<int> status;
@@ -206,6 +222,7 @@ class Course {
       const int signal = sigtimedwait(&signals_, nullptr, &kLookPause);
       if (signal > 0 && signal_ != 0) return leave();
       if (signal > 0) end_job(signal);
+      if (stop_.stop_requested()) return leave();
       watch.take_news(seen);
       status = look(seen);
     }
@@ -214,12 +231,30 @@ class Course {
   }
 
  private:
+  /// Runs `work` on a thread of its own. A signal meanwhile is kept, and ends what asks stop_.
+  void work_until_signal(const std::function<void()>& work) {
+    Guarded<bool> is_done(false);
+    std::thread worker([&work, &is_done] {
+      work();
+      *is_done.lock() = true;
+    });
+    while (!*is_done.lock()) {
+      const int signal = sigtimedwait(&signals_, nullptr, &kLookPause);
+      if (signal <= 0) continue;
+      if (signal_ == 0) signal_ = signal;
+      stop_.request_stop();
+    }
+    worker.join();
+  }
+
   /// Reads the folder first: what cannot be sent makes no job.
   Status create() {
     if (!run_.sync.empty()) {
       CORRO_ASSIGN(tree_, read_folder(run_.sync, stop_.get_token()));
     }
-    CORRO_ASSIGN(const Json job, job_of(run_));
+    CORRO_ASSIGN(Json job, job_of(run_));
+    job["metadata"]["annotations"][kMark] = mark_;
+    is_asked_for_ = true;
     const auto made = client_.create(kCorroJobs, key_, job, stop_.get_token(), "Strict");
     if (made.status().code() == Code::kNotFound) {
       return {Code::kNotFound, fmt::format("{}; does this cluster have corro's operator, and the "
@@ -235,20 +270,48 @@ class Course {
 
   int give_up(const Status& status) {
     view_.complain(status.message());
+    take_back(status);
     return diagnosis::kUsageExit;
+  }
+
+  /// Nobody stays with the job: it is deleted if it was made. The server may have done what it was
+  /// asked for without an answer.
+  void take_back(const Status& made) {
+    const bool may_be_there = is_asked_for_ && (made.code() == Code::kUnavailable ||
+                                                made.code() == Code::kDeadlineExceeded ||
+                                                made.code() == Code::kCancelled);
+    if (!made.ok() && !may_be_there) return;
+    stop_ = {};
+    work_until_signal([this] {
+      if (uid_.empty()) find_own();
+      if (!uid_.empty()) remove();
+    });
+  }
+
+  /// A job of this name may be somebody else's.
+  void find_own() {
+    const Until until(stop_.get_token(), client_.surroundings().now() + kFindPatience);
+    const auto job = client_.get(kCorroJobs, key_, until);
+    if (job.ok() && text_at(*job, {"metadata", "annotations", kMark}) == mark_) {
+      uid_ = text_at(*job, {"metadata", "uid"});
+    } else if (!job.ok() && job.status().code() != Code::kNotFound) {
+      view_.complain(fmt::format("{}; if job {} was made, corro stop {} deletes it",
+                                 job.status().message(), run_.name, run_.name));
+    }
   }
 
   void end_job(int signal) {
     signal_ = signal;
     view_.complain(fmt::format("ends job {}; once more: does not wait for it", run_.name));
-    remove();
+    work_until_signal([this] { remove(); });
   }
 
   /// ABORTED: another job has its name now.
   void remove() {
     const Status removed = client_.remove(kCorroJobs, key_, {.uid = uid_}, stop_.get_token());
     is_gone_ = removed.code() == Code::kNotFound || removed.code() == Code::kAborted;
-    if (!removed.ok() && !is_gone_) view_.complain(removed.message());
+    if (!removed.ok() && !is_gone_ && removed.code() != Code::kCancelled)
+      view_.complain(removed.message());
   }
 
   int leave() const { return diagnosis::kSignalExit + signal_; }
@@ -262,8 +325,8 @@ class Course {
     if (!seen.trouble.empty()) view_.progress(seen.trouble + "; the job goes on");
     if (const auto failed = talk_failure()) {
       view_.complain(failed->message());
-      remove();
-      return kJobFailed;
+      work_until_signal([this] { remove(); });
+      return signal_ != 0 ? leave() : kJobFailed;
     }
     talk_with(seen);
     if (seen.is_deleted || is_gone_) return end_with(seen, "was deleted");
@@ -330,6 +393,8 @@ class Course {
   std::stop_source stop_;
   std::optional<launch::SyncTree> tree_;
   std::unique_ptr<Talk> talk_;
+  const std::string mark_ = chance();
+  bool is_asked_for_ = false;  ///< The job, from the API server.
   bool is_gone_ = false;
   bool has_run_ = false;              ///< A head has got the folder.
   int signal_ = 0;                    ///< By which the end was asked for.

@@ -1,6 +1,7 @@
 // `corro run --on kubernetes`: makes a CorroJob, and stays with it as `corro run` does at home.
 //
-//   creating    the object is made; a mistake in it is said in the API server's words
+//   creating    the folder is read and the object is made; a mistake in it is said in the API
+//               server's words. A signal ends this at once, and nothing is left behind
 //   starting    the reasons why it does not run yet are shown as they change
 //   talking     one head after the other: it gets the folder, if there is one, and its log is
 //               shown. A folder that cannot come before ranks have run ends the job; nothing else

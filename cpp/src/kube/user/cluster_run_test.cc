@@ -412,5 +412,49 @@ TEST_F(ClusterRunTest, AJobThatIsNotThereNeedsNoDeletion) {
   EXPECT_EQ(end(), 130);
 }
 
+TEST_F(ClusterRunTest, ASignalEndsItBeforeTheJobIsMade) {
+  state_.lock()->create = [](State&, const Request&) { return Reply{.hangs = true}; };
+  start();
+  wait_for("POST ");
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(end(), 143);
+  EXPECT_EQ(count("DELETE "), 0);
+}
+
+TEST_F(ClusterRunTest, ASignalDeletesTheJobWhoseAnswerDidNotCome) {
+  state_.lock()->create = [](State& server, const Request& request) {
+    server.job = Json::parse(request.body);
+    server.job["metadata"]["uid"] = "u-1";
+    return Reply{.hangs = true};
+  };
+  start();
+  wait_for("POST ");
+  kill(getpid(), SIGINT);
+  EXPECT_EQ(end(), 130);
+  EXPECT_EQ(count("DELETE "), 1);
+}
+
+TEST_F(ClusterRunTest, ASignalLeavesAJobOfThatNameThatSomebodyElseMade) {
+  state_.lock()->create = [](State& server, const Request&) {
+    server.job = Json::parse(R"({"metadata": {"name": "a", "uid": "u-0"}})");
+    return Reply{.hangs = true};
+  };
+  start();
+  wait_for("POST ");
+  kill(getpid(), SIGINT);
+  EXPECT_EQ(end(), 130);
+  EXPECT_EQ(count("DELETE "), 0);
+}
+
+TEST_F(ClusterRunTest, ASecondSignalDoesNotWaitForTheDeletion) {
+  state_.lock()->remove = [](State&, const Request&) { return Reply{.hangs = true}; };
+  start();
+  wait_for("GET /apis/training.corro.dev/v1/namespaces/ml/corrojobs");
+  kill(getpid(), SIGINT);
+  wait_for("DELETE ");
+  kill(getpid(), SIGINT);
+  EXPECT_EQ(end(), 130);
+}
+
 }  // namespace
 }  // namespace corro::kube
