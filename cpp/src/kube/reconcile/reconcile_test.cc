@@ -1011,6 +1011,30 @@ TEST(Reconcile, AClaimThatAnotherNodeHasIsSuspected) {
             "on a");
 }
 
+TEST(Reconcile, AClaimOfTheTemplateIsSuspectedToo) {
+  ClusterModel cluster(with(sample_corro_job(2), R"({"worker": {"template": {"spec": {"volumes": [
+      {"name": "tmp", "emptyDir": {}},
+      {"name": "data", "persistentVolumeClaim": {"claimName": "pictures"}}]}}}})"),
+                       1);
+  for (int i = 0; i < 2; ++i) {
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+  }
+  for (const auto& [name, node] :
+       {std::pair("mnist-worker-0-g0", "a"), {"mnist-worker-1-g0", "b"}}) {
+    Json pod = *cluster.get("Pod", name);
+    pod["spec"]["nodeName"] = node;
+    pod["status"]["phase"] = node[0] == 'a' ? "Running" : "Pending";
+    pod["status"]["conditions"] =
+        Json::array({{{"type", "PodReadyToStartContainers"}, {"status", "False"}}});
+    cluster.put(pod);
+  }
+  cluster.pass(seconds(2));
+  cluster.deliver_all();
+  cluster.reconcile_once({});
+  EXPECT_THAT(message_of(cluster, "Pending"), HasSubstr("is claim pictures ReadWriteOnce?"));
+}
+
 TEST(Reconcile, CountsAreWrittenAtMostOnceASecond) {
   ClusterModel cluster(sample_mpi_job(2), 1);
   ASSERT_TRUE(cluster.settle());

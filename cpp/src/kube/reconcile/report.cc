@@ -54,6 +54,19 @@ void count_replicas(JobView& view, int ready) {
   view.status.set("replicaStatuses", std::move(replicas));
 }
 
+/// A claim that the workers mount: of the job, or of their template; "": none.
+std::string first_claim(const JobSpec& spec) {
+  if (!spec.claims.empty()) return spec.claims[0].claim;
+  const Json& pod_spec = object_in(spec.worker.pod_template, "spec");
+  const auto volumes = pod_spec.find("volumes");
+  if (volumes == pod_spec.end() || !volumes->is_array()) return "";
+  for (const Json& volume : *volumes) {
+    const std::string claim = text_in(object_in(volume, "persistentVolumeClaim"), "claimName");
+    if (!claim.empty()) return claim;
+  }
+  return "";
+}
+
 /// Nodes do not say that a claim is mounted elsewhere; they try for ever.
 std::string trouble_with_claims(const JobView& view, const PodView& pod) {
   const auto is_elsewhere = [&pod](const PodView& other) {
@@ -61,13 +74,14 @@ std::string trouble_with_claims(const JobView& view, const PodView& pod) {
            other.node != pod.node;
   };
   const bool waits = pod.member == Member::kWorker && pod.waits_for_volumes;
-  if (!waits || view.spec.claims.empty()) return "";
+  const std::string claim = waits ? first_claim(view.spec) : "";
+  if (claim.empty()) return "";
   const auto other = std::ranges::find_if(view.pods, is_elsewhere);
   if (other == view.pods.end()) return "";
   return fmt::format(
       "waits on node {} for its volumes: is claim {} ReadWriteOnce? One node at a "
       "time mounts such a claim, and {} is on {}",
-      pod.node, view.spec.claims[0].claim, other->name, other->node);
+      pod.node, claim, other->name, other->node);
 }
 
 /// Of the pods that do not run, the first that says why.
