@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <utility>
 
 #include "agent/message_pipe.h"
 #include "agent/sync_target.h"
@@ -16,7 +17,7 @@
 namespace corro::pod {
 namespace {
 
-constexpr Duration kClientPatience = std::chrono::seconds(20);
+constexpr Duration kLongSilence = std::chrono::seconds(20);
 constexpr timespec kFolderPause{.tv_sec = 0, .tv_nsec = 50'000'000};
 
 /// In a folder that the head's pod mounts.
@@ -27,6 +28,26 @@ std::string mark_of(const PodSettings& settings) {
 
 bool is_there(const PodSettings& settings) { return access(mark_of(settings).c_str(), F_OK) == 0; }
 
+/// Is touched whenever something comes.
+std::string sign_of(const PodSettings& settings) { return mark_of(settings) + "-comes"; }
+
+/// When it was touched last; 0: never.
+int64_t last_sign(const PodSettings& settings) {
+  constexpr int64_t kNanoseconds = 1'000'000'000;
+  struct stat there{};
+  if (stat(sign_of(settings).c_str(), &there) != 0) return 0;
+  return there.st_mtim.tv_sec * kNanoseconds + there.st_mtim.tv_nsec;
+}
+
+void say_silence(const PodSettings& settings, bool goes_on) {
+  const char* then = goes_on ? "leads without it: workers that come now do not get it"
+                             : "starts nothing without it";
+  fmt::print(stderr,
+             "corro: nobody brings {}, as the `corro run --on kubernetes --sync` that made the job "
+             "does while it runs; the head {}\n",
+             settings.sync, then);
+}
+
 /// One conversation. Loop-confined.
 class Reception {
  public:
@@ -34,10 +55,12 @@ class Reception {
       : settings_(settings),
         pipe_(io::Fd(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
               io::Fd(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))),
+        sign_(open(sign_of(settings).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)),
         target_([this](agent::MessageBody body) { say(std::move(body)); }) {}
 
   Status run() {
     while (!is_over_ || pipe_.unsent()) {
+      (void)futimens(sign_.get(), nullptr);
       pipe_.flush();
       if (target_.busy()) {
         target_.advance();
@@ -81,6 +104,7 @@ class Reception {
 
   const PodSettings& settings_;
   agent::MessagePipe pipe_;
+  const io::Fd sign_;
   agent::SyncTarget target_;
   bool is_over_ = false;
   Status outcome_;
@@ -88,9 +112,13 @@ class Reception {
 
 }  // namespace
 
+bool Silence::is_long(Time now, int64_t sign) {
+  if (sign != std::exchange(sign_, sign)) since_ = now;
+  return now >= since_ + kLongSilence;
+}
+
 Result<bool> wait_for_folder(const PodSettings& settings, int& signal) {
   const bool is_replacement = settings.is_elastic() && settings.identity.generation > 0;
-  const Time end = is_replacement ? monotonic_now() + kClientPatience : Time::never();
   sigset_t heard;
   sigset_t before;
   sigemptyset(&heard);
@@ -100,7 +128,12 @@ Result<bool> wait_for_folder(const PodSettings& settings, int& signal) {
     fmt::print(stderr, "corro head: waits for {}, which `corro run --sync` brings\n",
                settings.sync);
   }
-  while (!is_there(settings) && monotonic_now() < end) {
+  Silence silence(monotonic_now());
+  bool was_said = false;
+  while (!is_there(settings)) {
+    const bool is_long = silence.is_long(monotonic_now(), last_sign(settings));
+    if (is_long && !std::exchange(was_said, true)) say_silence(settings, is_replacement);
+    if (is_long && is_replacement) break;
     signal = sigtimedwait(&heard, nullptr, &kFolderPause);
     if (signal > 0) return Status(Code::kCancelled, "asked to end");
   }

@@ -110,6 +110,26 @@ TEST_F(FolderTest, DoesNotComeTwice) {
   EXPECT_EQ(parts_, 0);
 }
 
+TEST(Silence, LastsWhileNothingComes) {
+  using std::chrono::seconds;
+  const Time begin = Time{} + seconds(100);
+  Silence silence(begin);
+  EXPECT_FALSE(silence.is_long(begin + seconds(19), 0));
+  EXPECT_FALSE(silence.is_long(begin + seconds(25), 7));  // Something has come.
+  EXPECT_FALSE(silence.is_long(begin + seconds(44), 7));
+  EXPECT_FALSE(silence.is_long(begin + seconds(60), 8));
+  EXPECT_TRUE(silence.is_long(begin + seconds(80), 8));
+}
+
+TEST_F(FolderTest, TheHeadSeesThatItComes) {
+  const fs::path sign = base_ / "tmp/corro-u-1-folder-comes";
+  std::ofstream(sign).put('\n');
+  const fs::file_time_type before = fs::last_write_time(sign) - std::chrono::hours(1);
+  fs::last_write_time(sign, before);
+  EXPECT_EQ(send(settings_.sync), 0);
+  EXPECT_GT(fs::last_write_time(sign), before);
+}
+
 TEST_F(FolderTest, GoesNowhereElse) {
   EXPECT_EQ(send(base_ / "elsewhere"), 1);
   EXPECT_FALSE(fs::exists(base_ / "elsewhere"));
