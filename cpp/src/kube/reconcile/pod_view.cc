@@ -176,6 +176,22 @@ void read_trouble(const Json& pod, PodView& view) {
       fmt::format("{}: {}", text_in(*scheduled, "reason"), cut(text_in(*scheduled, "message")));
 }
 
+/// Images of many gigabytes are pulled for minutes.
+std::string preparation_of(const Json& status, const PodView& view) {
+  const auto is_prepared = [](const Json& state) {
+    const std::string reason = text_in(object_in(state, "waiting"), "reason");
+    return reason == "ContainerCreating" || reason == "PodInitializing";
+  };
+  const auto is_running = [](const Json& state) { return state.contains("running"); };
+  const bool waits = view.is_bound() && view.phase == PodPhase::kPending &&
+                     any_container(status, "containerStatuses", is_prepared);
+  if (!waits || any_container(status, "initContainerStatuses", is_running)) return "";
+  const Json* begun = condition_in(status, "PodReadyToStartContainers");
+  const bool has_volumes = begun != nullptr && text_in(*begun, "status") == "True";
+  return fmt::format("its image is pulled{} on node {}",
+                     has_volumes ? "" : " or its volumes are mounted", view.node);
+}
+
 }  // namespace
 
 std::string text_in(const Json& object, std::string_view field) {
@@ -246,6 +262,7 @@ std::optional<PodView> view_of(const Json& pod) {
   const Json* begun = condition_in(status, "PodReadyToStartContainers");
   view.waits_for_volumes = view.is_bound() && view.phase == PodPhase::kPending &&
                            begun != nullptr && text_in(*begun, "status") == "False";
+  view.preparation = preparation_of(status, view);
   return view;
 }
 

@@ -34,6 +34,7 @@ struct PodView {
   std::string why;                  ///< How it ended: "exit code 1", "Evicted: ...".
   std::string trouble;              ///< Why it does not run: "Unschedulable: 0/3 nodes ...".
   bool waits_for_volumes = false;   ///< Or for its network: its node has not begun with it.
+  std::string preparation;          ///< What its node does before it starts; "" if that is over.
   std::string status_reason;        ///< The pod's own, as the kubelet wrote them, unless stopped.
   std::string status_message;
   std::string others_that_run;  ///< Names of containers that go on after corro's own.

@@ -1035,6 +1035,38 @@ TEST(Reconcile, AClaimOfTheTemplateIsSuspectedToo) {
   EXPECT_THAT(message_of(cluster, "Pending"), HasSubstr("is claim pictures ReadWriteOnce?"));
 }
 
+TEST(Reconcile, APodWhoseNodePreparesItSaysSo) {
+  ClusterModel cluster(sample_corro_job(2), 1);
+  for (int i = 0; i < 2; ++i) {
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+  }
+  const auto put = [&cluster](const char* name, const char* status) {
+    Json pod = *cluster.get("Pod", name);
+    pod["spec"]["nodeName"] = "a";
+    pod["status"] = patched(status);
+    cluster.put(pod);
+    cluster.pass(seconds(2));
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+    return message_of(cluster, "Pending");
+  };
+  constexpr const char* kCreating = R"({"phase": "Pending", "containerStatuses": [
+      {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}]})";
+  constexpr const char* kPulling = R"({"phase": "Pending",
+      "conditions": [{"type": "PodReadyToStartContainers", "status": "True"}], "containerStatuses": [
+      {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}]})";
+  constexpr const char* kRefused = R"({"phase": "Pending", "containerStatuses": [
+      {"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]})";
+  EXPECT_EQ(put("mnist-worker-0-g0", kCreating),
+            "0 of 2 workers run; mnist-worker-0-g0: its image is pulled or its volumes are mounted "
+            "on node a");
+  EXPECT_EQ(put("mnist-worker-0-g0", kPulling),
+            "0 of 2 workers run; mnist-worker-0-g0: its image is pulled on node a");
+  EXPECT_EQ(put("mnist-worker-1-g0", kRefused),
+            "0 of 2 workers run; mnist-worker-1-g0: ImagePullBackOff");
+}
+
 TEST(Reconcile, CountsAreWrittenAtMostOnceASecond) {
   ClusterModel cluster(sample_mpi_job(2), 1);
   ASSERT_TRUE(cluster.settle());

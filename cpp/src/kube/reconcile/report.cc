@@ -84,14 +84,17 @@ std::string trouble_with_claims(const JobView& view, const PodView& pod) {
       pod.node, claim, other->name, other->node);
 }
 
-/// Of the pods that do not run, the first that says why.
+/// Of the pods that do not run, the first that is in trouble, or else the first that is prepared.
 std::string first_trouble(const JobView& view) {
+  std::string prepared;
   for (const PodView& pod : view.pods) {
     if (pod.has_ended() || pod.is_deleting) continue;
     const std::string trouble = pod.trouble.empty() ? trouble_with_claims(view, pod) : pod.trouble;
     if (!trouble.empty()) return fmt::format("; {}: {}", pod.name, trouble);
+    if (prepared.empty() && !pod.preparation.empty())
+      prepared = fmt::format("; {}: {}", pod.name, pod.preparation);
   }
-  return "";
+  return prepared;
 }
 
 Block what_it_waits_for(const JobView& view, int ready) {
