@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from harness import MANIFESTS, ROOT, Plane, service_account_kubeconfig
-from jobs import Space
+from jobs import Space, corro_manifest
 from operator_process import OperatorProcess
 
 OPERATOR = ROOT / "deploy" / "operator.yaml"
@@ -59,15 +59,14 @@ def test_the_role_in_one_namespace_is_enough_for_that_one(
 ) -> None:
     space = bare_space.name
     deployed.kubectl("create", "serviceaccount", "narrow", "-n", space)
-    leases = ("--verb=create,get,update", "--resource=leases.coordination.k8s.io")
-    deployed.kubectl("create", "role", "leader", "-n", space, *leases)
-    for role in ("--clusterrole=corro-operator", "--role=leader"):
-        name = role.partition("=")[2]
-        account = f"--serviceaccount={space}:narrow"
-        deployed.kubectl("create", "rolebinding", name, "-n", space, role, account)
+    role, account = "--clusterrole=corro-operator", f"--serviceaccount={space}:narrow"
+    deployed.kubectl("create", "rolebinding", "narrow", "-n", space, role, account)
     kubeconfig = service_account_kubeconfig(deployed, tmp_path / "kubeconfig", "narrow", space)
     with OperatorProcess(kubeconfig, space).begin() as operator:
         bare_space.apply(MANIFESTS / "mpijob_v1alpha2_horovod.yaml").wait_for_state("Running")
+        elastic = corro_manifest("elastic", 1)
+        elastic["spec"]["worker"]["min"] = 1
+        bare_space.create(elastic).wait_for_state("Running")
         assert not [line for line in operator.log() if "Forbidden" in line.get("why", "")]
         operator.stop()
 
