@@ -1,12 +1,10 @@
 #include "kube/user/cluster_run.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <ctime>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
@@ -14,20 +12,16 @@
 #include "base/guarded.h"
 #include "diagnosis/exit_status.h"
 #include "io/random.h"
-#include "kube/client/pod_log.h"
 #include "kube/user/folder_sender.h"
+#include "kube/user/head_talk.h"
 #include "kube/user/job_facts.h"
 #include "kube/user/job_watch.h"
-#include "kube/user/log_filter.h"
-#include "screen/screen.h"
-#include "screen/screen_writer.h"
 
 namespace corro::kube {
 namespace {
 
 constexpr timespec kLookPause{.tv_sec = 0, .tv_nsec = 50'000'000};
 constexpr Duration kLogPatience = std::chrono::seconds(10);  ///< For the rest of a log.
-constexpr Duration kRetryPause = std::chrono::seconds(1);
 constexpr Duration kFindPatience = std::chrono::seconds(5);  ///< For a job that may be there.
 constexpr int kJobFailed = 1;
 /// An annotation: by it a run knows the job that it has made.
@@ -38,170 +32,6 @@ std::string chance() {
   io::fill_random(std::as_writable_bytes(std::span(&number, 1)));
   return fmt::format("{:016x}", number);
 }
-
-/// What people see. Thread-safe.
-class View {
- public:
-  explicit View(const RunManner& manner)
-      : manner_(manner),
-        has_terminal_(isatty(STDERR_FILENO) != 0),
-        screen_(screen::Screen::Options{.out_is_terminal = isatty(STDOUT_FILENO) != 0,
-                                        .err_is_terminal = has_terminal_},
-                [](io::Output stream, const std::string& bytes) {
-                  const bool is_out = stream == io::Output::kOut;
-                  (void)screen::write_all(is_out ? STDOUT_FILENO : STDERR_FILENO, bytes);
-                }) {}
-
-  void feed(io::Output stream, std::string_view bytes) {
-    const std::scoped_lock lock(mutex_);
-    screen_.end_status("");
-    screen_.feed(0, stream, bytes, monotonic_now());
-    screen_.flush(monotonic_now());
-  }
-  /// One line, for whoever has not asked for quiet.
-  void say(const std::string& line) {
-    if (!manner_.quiet) complain(line);
-  }
-  void complain(const std::string& line) {
-    const std::scoped_lock lock(mutex_);
-    screen_.end_status("");
-    screen_.note("corro: " + line + "\n");
-  }
-  /// What goes on for a while: on a terminal one line that changes, else a line for each change.
-  void progress(const std::string& line) {
-    constexpr size_t kMostColumns = 100;
-    const std::scoped_lock lock(mutex_);
-    if (manner_.quiet || std::exchange(last_, line) == line) return;
-    if (has_terminal_) {
-      screen_.set_status(("corro: " + line).substr(0, kMostColumns));
-    } else {
-      screen_.note("corro: " + line + "\n");
-    }
-  }
-  [[nodiscard]] const RunManner& manner() const { return manner_; }
-
- private:
-  const RunManner manner_;
-  const bool has_terminal_;
-  std::mutex mutex_;  ///< Of what follows; held while something is written.
-  screen::Screen screen_;
-  std::string last_;  ///< Of progress().
-};
-
-/// What is said to one head, and what it says, on a thread of its own:
-///
-///   bringing   the folder, if there is one: again and again while failures may heal, until it is
-///              there, the head is gone (end_folder()), or a failure is final
-///   reading    the log, to its end. Failures are said, and it is tried again
-///   over       outcome(): a failure only if no folder came and none had come to an earlier head
-class Talk {
- public:
-  /// `is_first`: no head has got the folder yet, so no rank has run.
-  Talk(Client& client, const ClusterRun& run, ObjectKey head,
-       const std::optional<launch::SyncTree>& tree, bool is_first, View& view)
-      : client_(client),
-        run_(run),
-        head_(std::move(head)),
-        tree_(tree),
-        is_first_(is_first),
-        view_(view) {
-    thread_ = std::thread([this] {
-      const Status status = talk();
-      state_.lock()->outcome = status;
-    });
-  }
-  ~Talk() {
-    folder_stop_.request_stop();
-    log_stop_.request_stop();
-    thread_.join();
-  }
-  Talk(const Talk&) = delete;
-  Talk& operator=(const Talk&) = delete;
-
-  [[nodiscard]] const std::string& head() const { return head_.name; }
-  /// None while it goes on.
-  [[nodiscard]] std::optional<Status> outcome() { return state_.lock()->outcome; }
-  /// The head has all of it, so ranks may run.
-  [[nodiscard]] bool has_folder() { return state_.lock()->has_folder; }
-  /// Nobody is there any more to whom it could be brought.
-  void end_folder() { folder_stop_.request_stop(); }
-
- private:
-  Status talk() {
-    if (tree_) {
-      const Status brought = bring_folder();
-      if (!brought.ok() && folder_stop_.stop_requested()) return {};
-      if (!brought.ok() && is_first_) return brought;
-      // Ranks have run: what they have done is worth more than this head's folder.
-      if (!brought.ok())
-        view_.complain(fmt::format("{}; head {} waits for it, or goes on without it",
-                                   brought.message(), head_.name));
-    }
-    return read_log();
-  }
-
-  Status read_log() {
-    LogFilter filter(view_.manner().verbose, [this](io::Output stream, std::string_view bytes) {
-      view_.feed(stream, bytes);
-    });
-    const auto receive = [&filter](std::string_view bytes) {
-      filter.feed(bytes);
-      return Status();
-    };
-    std::string said;
-    const auto on_trouble = [this, &said](const Status& trouble) {
-      const bool is_cut = trouble.code() == Code::kUnavailable;
-      if (is_cut) return view_.progress(trouble.message());
-      if (std::exchange(said, trouble.message()) == trouble.message()) return;
-      view_.complain(trouble.message() + "; the job goes on, and so do tries to read it");
-    };
-    const LogRequest log{.pod = head_, .container = "head", .outlasts_refusals = true};
-    const Status end = follow_log(client_, log, receive, on_trouble, log_stop_.get_token());
-    filter.finish();
-    // The pod goes when the job is over.
-    return end.code() == Code::kNotFound ? Status() : end;
-  }
-
-  Status bring_folder() {
-    const std::string root = folder_in_pods(run_.sync);
-    const auto show = [this](const FolderProgress& left) {
-      if (left.files == 0) return;
-      view_.progress(launch::describe_lacking(run_.sync, left.files, left.bytes));
-    };
-    const std::stop_token stop = folder_stop_.get_token();
-    std::string said;
-    Status status = send_folder(client_, head_, *tree_, root, show, stop);
-    while (may_heal(status.code()) && !stop.stop_requested()) {
-      if (std::exchange(said, status.message()) != status.message())
-        view_.say(fmt::format("--sync {}: {}; tries again", run_.sync, status.message()));
-      if (client_.surroundings().wait(kRetryPause, stop)) break;
-      status = send_folder(client_, head_, *tree_, root, show, stop);
-    }
-    if (status.ok()) state_.lock()->has_folder = true;
-    return status.with_context("--sync " + run_.sync);
-  }
-
-  /// NOT_FOUND: its container does not run now. INTERNAL: its node does not answer.
-  static bool may_heal(Code code) {
-    return code == Code::kUnavailable || code == Code::kNotFound || code == Code::kInternal ||
-           code == Code::kDeadlineExceeded || code == Code::kResourceExhausted;
-  }
-
-  struct State {
-    bool has_folder = false;
-    std::optional<Status> outcome = {};
-  };
-
-  Client& client_;
-  const ClusterRun& run_;
-  const ObjectKey head_;
-  const std::optional<launch::SyncTree>& tree_;
-  const bool is_first_;
-  View& view_;
-  std::stop_source folder_stop_, log_stop_;
-  Guarded<State> state_;
-  std::thread thread_;
-};
 
 /// Loop-confined.
 class Course {
@@ -365,8 +195,8 @@ class Course {
     replaced_at_ = Time::never();
     has_run_ = has_run_ || (talk_ && talk_->has_folder());
     talk_.reset();
-    talk_ =
-        std::make_unique<Talk>(client_, run_, ObjectKey{run_.space, name}, tree_, !has_run_, view_);
+    talk_ = std::make_unique<HeadTalk>(client_, run_, ObjectKey{run_.space, name}, tree_, !has_run_,
+                                       view_);
   }
 
   /// Waits for the rest of the log, not for ever.
@@ -386,13 +216,13 @@ class Course {
 
   Client& client_;
   const ClusterRun& run_;
-  View view_;
+  RunView view_;
   const sigset_t& signals_;
   const ObjectKey key_;
   std::string uid_;
   std::stop_source stop_;
   std::optional<launch::SyncTree> tree_;
-  std::unique_ptr<Talk> talk_;
+  std::unique_ptr<HeadTalk> talk_;
   const std::string mark_ = chance();
   bool is_asked_for_ = false;  ///< The job, from the API server.
   bool is_gone_ = false;

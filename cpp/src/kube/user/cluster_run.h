@@ -16,13 +16,9 @@
 
 #include "kube/client/client.h"
 #include "kube/user/manifest.h"
+#include "kube/user/run_view.h"
 
 namespace corro::kube {
-
-struct RunManner {
-  bool verbose = false;  ///< What the head says of itself, too.
-  bool quiet = false;    ///< Failures alone.
-};
 
 /// Blocks until the job is over; returns the exit status. Every thread of the process has blocked
 /// `signals`, which are those that ask for the end.
