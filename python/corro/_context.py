@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from itertools import count
 from operator import index
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from corro._waits import WaitWatch
 
 
+_WORLD = -1  # The world's number in this process.
+_numbers = count(_WORLD - 1, -1)
+
+
 class Group:
     """Ranks that run operations together, in the order of `ranks`.
 
@@ -38,12 +43,13 @@ class Group:
     everywhere once the group's membership epoch is over.
     """
 
-    __slots__ = ("__weakref__", "_index", "_is_over", "_native", "ranks")
+    __slots__ = ("__weakref__", "_index", "_is_over", "_native", "_number", "ranks")
 
     def __init__(self, ranks: Sequence[int], native: _native.Group | None) -> None:
         self.ranks = tuple(ranks)
         self._index = {rank: index for index, rank in enumerate(self.ranks)}
         self._native = native
+        self._number: int | None = None
         self._is_over = False
 
     def size(self) -> int:
@@ -66,6 +72,22 @@ class Group:
             raise InvalidArgumentError(
                 f"rank {rank!r} is not in the group {list(self.ranks)}"
             ) from None
+
+    @property
+    def number(self) -> int:
+        """By which plug-ins of frameworks find the group in this process; the world has always -1.
+
+        Numbers from 0 on are Horovod's process sets.
+        """
+        if self._number is None:
+            self.as_number(next(_numbers))
+        assert self._number is not None
+        return self._number
+
+    def as_number(self, number: int) -> None:
+        """Gives the group this number, which another group may have had."""
+        self.native.number(number)
+        self._number = number
 
     def selection_table(self) -> str:
         """Returns how operations of each size run in this group, as a text to print.
@@ -384,6 +406,7 @@ def start(
     _generation += 1
     _start_failed = False
     _current = Context(engine, store)
+    _current.world.as_number(_WORLD)
 
 
 def _member() -> Membership | None:

@@ -161,9 +161,20 @@ class Flights {
 /// happens without it.
 class EngineRef {
  public:
+  EngineRef() {
+    corro_error error{};
+    if (corro_queue_create(&queue_, &error) != CORRO_OK) raise(error);
+  }
+  EngineRef(const EngineRef&) = delete;
+  EngineRef& operator=(const EngineRef&) = delete;
+  ~EngineRef() { corro_queue_destroy(queue_); }
+
   /// Null once it is closed.
   corro_engine* engine = nullptr;
   Flights flights;
+
+  /// Of the works that Python's callbacks wait for; closed with the engine.
+  [[nodiscard]] corro_queue* queue() const { return queue_; }
 
   [[nodiscard]] corro_engine* get() const {
     if (engine == nullptr)
@@ -206,6 +217,7 @@ class EngineRef {
     PyThreadState* const thread = PyEval_SaveThread();
     const bool closed = corro_engine_close(closing) != CORRO_FAILED_PRECONDITION;  // As in a child.
     if (closed) {
+      corro_queue_close(queue_);
       for (uint32_t calls = calls_.load(); calls > 0; calls = calls_.load()) calls_.wait(calls);
       corro_engine_destroy(closing);
     }
@@ -219,6 +231,7 @@ class EngineRef {
     if (calls_.fetch_sub(1) == 1) calls_.notify_all();
   }
 
+  corro_queue* queue_ = nullptr;
   std::atomic<uint32_t> calls_{0};  ///< That have not got the GIL back yet.
 };
 using EnginePtr = std::shared_ptr<EngineRef>;
@@ -264,7 +277,7 @@ class Work {
   [[nodiscard]] bool done() { return flight_.drop_if_done() || engine_->engine == nullptr; }
   void notify(uint64_t cookie) {
     static_cast<void>(engine_->get());
-    corro_work_notify(flight_.work(), cookie);
+    corro_work_notify(flight_.work(), engine_->queue(), cookie);
   }
 
  private:

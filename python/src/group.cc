@@ -47,6 +47,7 @@ void bind_group(nb::module_& module) {
            "target"_a.none(), "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "name"_a)
       .def("start_named", &Group::start_named, "arrays"_a, "kind"_a, "source"_a.none(),
            "target"_a.none(), "reduce_op"_a, "root"_a, "prescale"_a, "postscale"_a, "name"_a)
+      .def("number", &Group::number, "number"_a)
       .def("claim", &Group::claim, "names"_a)
       .def("release", &Group::release, "names"_a)
       .def("load", &Group::load, "spec"_a, "first"_a = 0, "timeout"_a = nb::none())

@@ -180,6 +180,12 @@ class Group {
         NamedWork(engine_, work, kept(nb::make_tuple(source, target)), target, std::move(claim)));
   }
 
+  /// Plug-ins of frameworks find the group by this number.
+  void number(int32_t number) {
+    static_cast<void>(engine_->get());
+    engine_->checked([&](corro_error* error) { return corro_group_number(group_, number, error); });
+  }
+
   /// These names are in flight from now on; release() ends that. Raises ALREADY_EXISTS, and claims
   /// none, if one of them is there already.
   void claim(const nb::list& names) { names_.claim(names); }

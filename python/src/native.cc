@@ -210,12 +210,12 @@ class Engine {
   /// joined before the interpreter ends.
   std::optional<uint64_t> next_completed(const Seconds& timeout) {
     Exit::joins_this_thread();
-    corro_engine* engine = ref_->get();
+    static_cast<void>(ref_->get());
     constexpr int64_t kHour = 3'600'000'000'000;
     const int64_t timeout_ns = nanoseconds(timeout, kHour);
     uint64_t cookie = 0;
     const corro_code code =
-        ref_->without_gil([&] { return corro_engine_next_completed(engine, &cookie, timeout_ns); });
+        ref_->without_gil([&] { return corro_queue_next(ref_->queue(), &cookie, timeout_ns); });
     if (code == CORRO_DEADLINE_EXCEEDED) return std::nullopt;
     if (code != CORRO_OK) raise(code, "the engine is shutting down");
     return cookie;

@@ -97,6 +97,7 @@ typedef struct corro_engine corro_engine;
 typedef struct corro_group corro_group;
 typedef struct corro_work corro_work;
 typedef struct corro_epochs corro_epochs;
+typedef struct corro_queue corro_queue;
 
 /* A key-value store to find the other ranks with (for example a torch Store). Called on the thread
  * that creates the engine only. put and get return 0 on success. get blocks until the key exists,
@@ -245,6 +246,15 @@ CORRO_API corro_code corro_group_create(corro_engine* engine, const int32_t* ran
                                         const char* name, corro_group** group, corro_error* error);
 CORRO_API void corro_group_destroy(
     corro_group* group); /* not while it has works in flight; never the world */
+/* Gives a group a number in this process, by which a plug-in of a framework finds it that has not made
+ * it; another group of this number loses it. Numbers below 0 are corro's own. */
+CORRO_API corro_code corro_group_number(corro_group* group, int32_t number, corro_error* error);
+/* Finds it. The group and its engine are not destroyed before corro_group_let_go(), which is therefore
+ * called soon, on any thread: whoever destroys them waits. FAILED_PRECONDITION if there is none of this
+ * number, and in a forked child. */
+CORRO_API corro_code corro_group_find(int32_t number, corro_group** group, corro_error* error);
+CORRO_API void corro_group_let_go(corro_group* group);
+CORRO_API corro_engine* corro_group_engine(corro_group* group);
 CORRO_API int32_t corro_group_rank(const corro_group* group);
 CORRO_API int32_t corro_group_size(const corro_group* group);
 /* Writes at most size bytes, the terminating NUL among them, of a text that says how the group's
@@ -318,6 +328,14 @@ typedef struct corro_op {
   const corro_codec* codec; /* of an ALLREDUCE; NULL: it travels as it is */
   const char* element;      /* what the elements are if dtype is only how they are moved, such as
                                "complex64" for CORRO_U8: the ranks have to agree in it; NULL: dtype */
+  /* Not NULL: an ALLGATHER or ALLTOALL with CORRO_NAMED, of rows of `dims`, whose numbers the other
+   * ranks do not know. count is that of this rank's rows, for an ALLTOALL send_counts are those for
+   * each rank; counts and output are NULL. Called once, with the number of rows that come from each
+   * rank, unless the operation fails before; returns memory for all of them, or NULL, which fails it
+   * here. On a thread of the engine: it does not block, and calls of this library nothing but
+   * corro_arena_alloc. All operations of a corro_submit have one, or none has. */
+  void* (*allocate)(void* context, const uint64_t* rows);
+  void* allocate_context;
 } corro_op;
 
 /* How corro_submit starts operations; flags that may be combined. */
@@ -358,12 +376,19 @@ CORRO_API corro_code corro_join(corro_group* group, int32_t* last, int64_t timeo
 CORRO_API corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* error);
 CORRO_API int corro_work_done(const corro_work* work);
 CORRO_API void corro_work_release(corro_work* work); /* NULL: does nothing */
-/* Puts cookie on the engine's completion queue once the work is done (at once if it is). */
-CORRO_API void corro_work_notify(corro_work* work, uint64_t cookie);
-/* Blocks for the next cookie. DEADLINE_EXCEEDED after timeout_ns; CANCELLED once the engine is
- * being destroyed. */
-CORRO_API corro_code corro_engine_next_completed(corro_engine* engine, uint64_t* cookie,
-                                                 int64_t timeout_ns);
+/* Cookies of works that are done, for a thread that waits for many. Each client in a process, such as
+ * a plug-in of a framework, has a queue of its own, for works of any engine. */
+CORRO_API corro_code corro_queue_create(corro_queue** queue, corro_error* error);
+/* Puts cookie on the queue once the work is done (at once if it is). Once for each work; the work may
+ * be released meanwhile. */
+CORRO_API void corro_work_notify(corro_work* work, corro_queue* queue, uint64_t cookie);
+/* Blocks for the next cookie. DEADLINE_EXCEEDED after timeout_ns (negative: never); CANCELLED once the
+ * queue is closed and empty. */
+CORRO_API corro_code corro_queue_next(corro_queue* queue, uint64_t* cookie, int64_t timeout_ns);
+/* Who waits comes back once it is empty. */
+CORRO_API void corro_queue_close(corro_queue* queue);
+/* Not while another thread is in a call of it. Cookies of works that are not done are lost. */
+CORRO_API void corro_queue_destroy(corro_queue* queue);
 
 /* A plan: services on lanes, joined by channels, of all ranks of a group. docs/plan.md says what
  * its parts mean; the structs say the same as the file. Numbers of lanes, channels and services are

@@ -9,7 +9,7 @@
 // them, and the caller gets a handle. With CORRO_NOW the calling thread moves them as long as that
 // need not sleep. If they are over then, the caller gets the result and no handle, else a handle
 // for what is left. corro_work_wait() waits for a handle. After corro_work_notify()
-// corro_engine_next_completed() says when it is done, so one thread can wait for many.
+// corro_queue_next() says when it is done, so one thread can wait for many.
 #include <corro/corro.h>
 
 #include <algorithm>
@@ -25,6 +25,8 @@
 #include "api/arena_blocks.h"
 #include "api/codec.h"
 #include "api/handles.h"
+#include "api/numbered_groups.h"
+#include "api/sized_ops.h"
 #include "base/env.h"
 #include "collective/operation/element.h"
 #include "wire/store_bootstrap.h"
@@ -83,13 +85,25 @@ Status read_request(const corro_op* given, int32_t size, corro::collective::OpRe
   return {};
 }
 
-Result<std::shared_ptr<runtime::WorkState>> to_work(corro_group* group, const corro_op* ops,
-                                                    size_t n) {
+Result<std::vector<corro::collective::OpRequest>> read_requests(corro_group* group,
+                                                                const corro_op* ops, size_t n) {
   if (n == 0) return Status(Code::kInvalidArgument, "no operations given");
   std::vector<corro::collective::OpRequest> requests(n);
   for (size_t i = 0; i < n; ++i)
     CORRO_TRY(read_request(ops + i, group->group->facts().size(), requests[i]));
-  return std::make_shared<runtime::WorkState>(std::move(requests));
+  return requests;
+}
+
+/// All have it, or none has.
+Result<bool> have_allocate(const corro_op* ops, size_t n) {
+  size_t having = 0;
+  for (size_t i = 0; i < n; ++i) {
+    corro_op op;
+    CORRO_TRY(read_struct(ops + i, op));
+    having += op.allocate != nullptr ? 1 : 0;
+  }
+  if (having == 0 || having == n) return having == n;
+  return Status(Code::kInvalidArgument, "all operations have allocate, or none has");
 }
 
 /// Starts the operations on the calling thread; what is left of them, or null with their `result`.
@@ -101,7 +115,8 @@ Result<std::shared_ptr<runtime::WorkState>> submit_now(corro_group* group, const
     CORRO_TRY(read_request(ops, group->group->facts().size(), request));
     return driver.try_run(*group->group, request, result);
   }
-  CORRO_ASSIGN(auto state, to_work(group, ops, n));
+  CORRO_ASSIGN(auto requests, read_requests(group, ops, n));
+  auto state = std::make_shared<runtime::WorkState>(std::move(requests));
   state->named = state->hurry = named;
   driver.try_run(*group->group, state);
   if (!state->done()) return state;
@@ -116,8 +131,19 @@ Status submit(corro_group* group, const corro_op* ops, size_t n, uint32_t flags,
   if ((flags & ~uint32_t{CORRO_NAMED | CORRO_NOW}) != 0)
     return {Code::kInvalidArgument, fmt::format("unknown flags {:#x}", flags)};
   const bool named = (flags & CORRO_NAMED) != 0;
+  CORRO_ASSIGN(const bool sized, have_allocate(ops, n));
+  if (sized && flags != CORRO_NAMED)
+    return {Code::kInvalidArgument, "operations with allocate need CORRO_NAMED alone"};
+  if (sized) {
+    CORRO_ASSIGN(auto requests, read_requests(group, ops, n));
+    auto handle = std::make_unique<corro_work>(group->engine, nullptr);
+    CORRO_ASSIGN(handle->state, corro::api::submit_sized(group, ops, std::move(requests)));
+    *work = handle.release();
+    return {};
+  }
   if ((flags & CORRO_NOW) == 0) {
-    CORRO_ASSIGN(auto state, to_work(group, ops, n));
+    CORRO_ASSIGN(auto requests, read_requests(group, ops, n));
+    auto state = std::make_shared<runtime::WorkState>(std::move(requests));
     state->named = named;
     auto handle = std::make_unique<corro_work>(group->engine, state);
     group->engine->driver().submit(*group->group, std::move(state));
@@ -213,7 +239,6 @@ corro_code corro_engine_create(const corro_options* given, corro_engine** engine
 corro_code corro_engine_close(corro_engine* engine) {
   return guarded(nullptr, [&]() -> Status {
     CORRO_TRY(check_alive(engine));
-    engine->completions->close();
     engine->driver().close();
     return {};
   });
@@ -222,6 +247,7 @@ corro_code corro_engine_close(corro_engine* engine) {
 void corro_engine_destroy(corro_engine* engine) {
   if (corro_engine_close(engine) == CORRO_FAILED_PRECONDITION)
     return;  // in a forked child its memory is let go
+  corro::api::forget_numbers(engine);
   engine->fork_guard.reset();
   delete engine;
 }
@@ -321,12 +347,29 @@ void corro_group_destroy(corro_group* group) {
   if (group == nullptr || group == &group->engine->world) return;
   (void)guarded(nullptr, [group]() -> Status {
     if (group->engine->driver().abandoned()) return {};
+    corro::api::forget_numbers(group);
     group->engine->driver().call(
         [group](runtime::Engine& running) { (void)running.destroy_group(*group->group); });
     return {};
   });
   delete group;
 }
+
+corro_code corro_group_number(corro_group* group, int32_t number, corro_error* error) {
+  return guarded(error, [&] { return corro::api::number_group(group, number); });
+}
+
+corro_code corro_group_find(int32_t number, corro_group** group, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *group = nullptr;
+    CORRO_ASSIGN(*group, corro::api::find_group(number));
+    return {};
+  });
+}
+
+void corro_group_let_go(corro_group* group) { corro::api::let_go(group); }
+
+corro_engine* corro_group_engine(corro_group* group) { return group->engine; }
 
 int32_t corro_group_rank(const corro_group* group) { return group->group->facts().rank; }
 int32_t corro_group_size(const corro_group* group) { return group->group->facts().size(); }
@@ -370,17 +413,29 @@ corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* er
 
 int corro_work_done(const corro_work* work) { return work->state->done() ? 1 : 0; }
 void corro_work_release(corro_work* work) { delete work; }
-void corro_work_notify(corro_work* work, uint64_t cookie) {
-  work->state->notify(work->engine->completions, cookie);
-}
 
-corro_code corro_engine_next_completed(corro_engine* engine, uint64_t* cookie, int64_t timeout_ns) {
-  return guarded(nullptr, [&]() -> Status {
-    const auto completions = engine->completions;
-    CORRO_ASSIGN(*cookie, completions->pop(Duration(timeout_ns)));
+corro_code corro_queue_create(corro_queue** queue, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    *queue = nullptr;
+    *queue = new corro_queue;
     return {};
   });
 }
+
+void corro_work_notify(corro_work* work, corro_queue* queue, uint64_t cookie) {
+  work->state->notify(queue->cookies, cookie);
+}
+
+corro_code corro_queue_next(corro_queue* queue, uint64_t* cookie, int64_t timeout_ns) {
+  return guarded(nullptr, [&]() -> Status {
+    const Duration timeout = timeout_ns < 0 ? Duration::max() : Duration(timeout_ns);
+    CORRO_ASSIGN(*cookie, queue->cookies->pop(timeout));
+    return {};
+  });
+}
+
+void corro_queue_close(corro_queue* queue) { queue->cookies->close(); }
+void corro_queue_destroy(corro_queue* queue) { delete queue; }
 
 void* corro_arena_alloc(corro_engine* engine, size_t bytes, corro_error* error) {
   void* memory = nullptr;

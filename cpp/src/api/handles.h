@@ -28,12 +28,16 @@ struct corro_work {
 
 struct corro_engine {
   corro::runtime::Joined joined;
-  std::shared_ptr<corro::runtime::CompletionQueue> completions =
-      std::make_shared<corro::runtime::CompletionQueue>();
   corro_group world{};
   std::unique_ptr<corro::api::ForkGuard> fork_guard;
 
   [[nodiscard]] corro::runtime::Driver& driver() const { return *joined.driver; }
+};
+
+struct corro_queue {
+  /// Works that are not done share it.
+  std::shared_ptr<corro::runtime::CompletionQueue> cookies =
+      std::make_shared<corro::runtime::CompletionQueue>();
 };
 
 struct corro_epochs {

@@ -1,6 +1,7 @@
 #include "runtime/work.h"
 
 #include <thread>
+#include <utility>
 
 #include "io/futex.h"
 
@@ -23,7 +24,7 @@ Result<uint64_t> CompletionQueue::pop(Duration timeout) {
   const Time deadline = monotonic_now() + timeout;
   auto state = state_.lock();
   while (state->cookies.empty()) {
-    if (state->closed) return Status(Code::kCancelled, "the engine is being closed");
+    if (state->closed) return Status(Code::kCancelled, "the queue is closed");
     const Time now = monotonic_now();
     if (now >= deadline) return Status(Code::kDeadlineExceeded, "no work has completed");
     (void)state.wait_for(deadline - now);
@@ -67,6 +68,7 @@ void WorkState::finish_one(const Status& status) {
   const uint32_t before = state_.fetch_or(kDone, std::memory_order_acq_rel);
   if ((before & kNotify) != 0) queue_->push(cookie_);
   if ((before & kWaiting) != 0) io::futex_wake_all(state_);
+  if (then) std::exchange(then, {})(status_);
 }
 
 }  // namespace corro::runtime

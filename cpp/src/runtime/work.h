@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,7 +21,7 @@
 
 namespace corro::runtime {
 
-/// Cookies of finished works, for the one thread that completes a framework's futures. Thread-safe.
+/// Cookies of finished works, for the thread that completes a framework's futures. Thread-safe.
 class CompletionQueue {
  public:
   void push(uint64_t cookie);
@@ -60,6 +61,8 @@ class WorkState {
   bool named = false;  ///< Each request takes its place by its name, not by the order of calls.
   bool hurry = false;  ///< With named: the caller blocks until it is done.
   bool joins = false;  ///< With named: done once every member has joined (make_join_work()).
+  /// Called by the engine once done, unless empty. It must not block.
+  std::function<void(const Status&)> then = {};
 
  private:
   static constexpr uint32_t kDone = 1, kNotify = 2, kWaiting = 4;

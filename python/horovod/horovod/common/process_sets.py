@@ -39,6 +39,8 @@ class ProcessSet:
         self.counts = {}
         self.group = group
         self.native = group.native if group is not None and group.included() else None
+        if self.native is not None and self.process_set_id is not None:
+            self.native.number(self.process_set_id)  # Graphs know the set by it.
 
     def size(self) -> int | None:
         """Returns the number of ranks; None if it is not registered."""
@@ -102,8 +104,9 @@ def _register(one: ProcessSet) -> None:
     assert one.ranks is not None
     if one.ranks and one.ranks[-1] >= corro.size():
         raise ValueError(f"{one!r}: the ranks are 0 to {corro.size() - 1}")
-    one.serve(corro.new_group(one.ranks))  # Refuses what are no ranks.
+    group = corro.new_group(one.ranks)  # Refuses what are no ranks.
     one.process_set_id = max(_sets) + 1
+    one.serve(group)
     _sets[one.process_set_id] = one
 
 
