@@ -9,6 +9,7 @@ import corro
 from corro import _context
 from horovod.common import process_sets as sets
 from horovod.common import settings, timeline
+from horovod.common.exceptions import raised_as_horovods
 from horovod.common.process_sets import ProcessSet
 from horovod.common.variables import warn_of_unknown
 
@@ -92,6 +93,13 @@ def world() -> corro.Group:
     if group is None or not corro.is_initialized():
         raise ValueError(sets.NOT_INITIALIZED)
     return group
+
+
+def join() -> int:
+    """Says that this rank has no more batches; returns the rank that said so last."""
+    group = sets.member_group(sets.global_process_set, "join")
+    with raised_as_horovods():
+        return corro.join(group)
 
 
 def rank() -> int:

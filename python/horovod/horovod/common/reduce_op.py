@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import warnings
 
 import corro
 
@@ -52,3 +53,27 @@ def known(op: object) -> ReduceOp | corro.ReduceOp:
 def corros(op: ReduceOp | corro.ReduceOp) -> corro.ReduceOp:
     """Returns corro's reduction of the same name."""
     return op.corros if isinstance(op, ReduceOp) else op
+
+
+def reduction_of(op: object, average: bool | None) -> ReduceOp | corro.ReduceOp:
+    """Returns the reduction that a call asks for: the average, if it does not say.
+
+    Args:
+        op: a reduction, its number, or None.
+        average: how older scripts say it.
+
+    Raises:
+        ValueError: both are given.
+    """
+    if op is None and average is None:
+        return Average
+    if average is None:
+        return known(op)
+    if op is not None:
+        raise ValueError("The op parameter supersedes average. Please provide only one of them.")
+    warnings.warn(
+        "Parameter `average` has been replaced with `op` and will be removed",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return Average if average else Sum

@@ -9,7 +9,6 @@ call of the engine, which claims the name, too. All others are described to corr
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -57,6 +56,7 @@ from horovod.common.reduce_op import (
     Sum,
     corros,
     known,
+    reduction_of,
 )
 from horovod.torch.compression import Compression
 
@@ -235,23 +235,6 @@ def _data(tensor: Any) -> Tensor:
     return _checked(tensor).detach()
 
 
-def _reduction(op: Any, average: bool | None) -> ReduceOp | corro.ReduceOp:
-    if op is None and average is None:
-        return Average
-    if average is not None:
-        if op is not None:
-            raise ValueError(
-                "The op parameter supersedes average. Please provide only one of them."
-            )
-        warnings.warn(
-            "Parameter `average` has been replaced with `op` and will be removed",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return Average if average else Sum
-    return known(op)
-
-
 class _Reduction:
     """What is done to each element.
 
@@ -300,7 +283,7 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to reduce the tensor over all ranks; synchronize() of the handle returns a new one."""
-    reduction = _reduction(op, average)
+    reduction = reduction_of(op, average)
     return _start_allreduce(
         tensor, None, name, reduction, prescale_factor, postscale_factor, process_set
     )
@@ -316,7 +299,7 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to reduce the tensor over all ranks, in place."""
-    reduction = _reduction(op, average)
+    reduction = reduction_of(op, average)
     return _start_allreduce(
         tensor, tensor, name, reduction, prescale_factor, postscale_factor, process_set
     )
@@ -388,7 +371,9 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
     """Returns the tensor reduced over all ranks; differentiable."""
-    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    reduction = _Reduction(
+        reduction_of(op, average), prescale_factor, postscale_factor, process_set
+    )
     _checked(tensor)
     own = own_name("allreduce", name, process_set)
     if compression is Compression.none and not tensor.requires_grad:
@@ -433,7 +418,9 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
     """Reduces the tensor over all ranks, in place, and returns it."""
-    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    reduction = _Reduction(
+        reduction_of(op, average), prescale_factor, postscale_factor, process_set
+    )
     data = _data(tensor)
     own = own_name("allreduce", name, process_set)
     if _run_allreduce(data, data, own, reduction, process_set) is None:
@@ -452,7 +439,9 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to reduce several tensors as one unit."""
-    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    reduction = _Reduction(
+        reduction_of(op, average), prescale_factor, postscale_factor, process_set
+    )
     return _start_grouped(tensors, name, reduction, process_set, None)
 
 
@@ -466,7 +455,9 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to reduce several tensors as one unit, in place."""
-    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    reduction = _Reduction(
+        reduction_of(op, average), prescale_factor, postscale_factor, process_set
+    )
     return _start_grouped(tensors, name, reduction, process_set, tensors)
 
 
@@ -500,7 +491,9 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:
     """Returns the tensors, reduced over all ranks as one unit; differentiable."""
-    reduction = _Reduction(_reduction(op, average), prescale_factor, postscale_factor, process_set)
+    reduction = _Reduction(
+        reduction_of(op, average), prescale_factor, postscale_factor, process_set
+    )
     own = own_name("grouped_allreduce", name, process_set)
     checked = [_checked(tensor) for tensor in tensors]
     with running("allreduce", _numbered(own, len(checked)), process_set) as group:
@@ -531,7 +524,7 @@ def sparse_allreduce_async(
     tensor: Tensor, name: str, op: Any, process_set: ProcessSet = global_process_set
 ) -> Callable[[], Tensor]:
     """Starts to add up sparse tensors; returns what waits for the sum or the average."""
-    reduction = corros(_reduction(op, None))
+    reduction = corros(reduction_of(op, None))
     own = own_name("allgather", name, process_set)
     started = _start(
         "allgather",
@@ -842,9 +835,7 @@ def join(device: int = -1) -> int:
     averages, and does not count for the other reductions. `device` is taken as Horovod takes it.
     """
     del device
-    group = member_group(global_process_set, "join")
-    with raised_as_horovods():
-        return corro.join(group)
+    return basics.join()
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
