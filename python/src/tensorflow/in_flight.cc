@@ -1,0 +1,77 @@
+#include "in_flight.h"
+
+#include <thread>
+
+namespace corro::tensorflow {
+namespace {
+
+/// What the ops raise: Horovod's raise FailedPreconditionError where ranks differ, and a cancelled
+/// operation must not look as if TensorFlow had cancelled the step.
+corro_code code_for_tensorflow(corro_code code) {
+  switch (code) {
+    case CORRO_INVALID_ARGUMENT:
+      return CORRO_FAILED_PRECONDITION;
+    case CORRO_CANCELLED:
+      return CORRO_ABORTED;
+    default:
+      return code;
+  }
+}
+
+/// Never destroyed, as its thread never ends: works may end while the process exits.
+corro_queue* queue() {
+  static corro_queue* const kQueue = [] {
+    corro_queue* made = nullptr;
+    (void)corro_queue_create(&made, nullptr);
+    return made;
+  }();
+  return kQueue;
+}
+
+}  // namespace
+
+void InFlight::finish(std::unique_ptr<InFlight> call, corro_work* work) {
+  call->work_ = work;
+  if (!call->done_) {
+    (void)corro_work_wait(work, -1, nullptr);
+    return call->tell_outcome();
+  }
+  static const bool kRuns = [] {
+    std::thread(&InFlight::run).detach();
+    return true;
+  }();
+  (void)kRuns;
+  corro_work_notify(work, queue(), reinterpret_cast<uint64_t>(call.release()));
+}
+
+void InFlight::fail(std::unique_ptr<InFlight> call, const Status& status) {
+  TF_OpKernelContext_Failure(call->context_, status.get());
+  call->end();
+}
+
+void InFlight::run() {
+  while (true) {
+    uint64_t cookie = 0;
+    if (corro_queue_next(queue(), &cookie, -1) != CORRO_OK) continue;
+    const std::unique_ptr<InFlight> call(reinterpret_cast<InFlight*>(cookie));
+    call->tell_outcome();
+  }
+}
+
+void InFlight::tell_outcome() {
+  corro_error error;
+  if (corro_work_wait(work_, 0, &error) != CORRO_OK) {
+    Status status;
+    status.set(code_for_tensorflow(error.code), error.message);
+    TF_OpKernelContext_Failure(context_, status.get());
+  }
+  corro_work_release(work_);
+  end();
+}
+
+void InFlight::end() {
+  tensors_.clear();  // Before TensorFlow goes on: it may use their memory again.
+  if (done_) done_->run();
+}
+
+}  // namespace corro::tensorflow
