@@ -1,8 +1,8 @@
 """Fixtures of the Python tests.
 
-Tests under ranks/ and horovod/ run inside of every rank of a job: test_ranks.py and
-test_horovod.py start pytest there, with several numbers of ranks. All other tests are ordinary ones
-and start jobs through the fixture `launch`.
+Tests under ranks/, horovod/ and tensorflow_ranks/ run inside of every rank of a job: test_ranks.py,
+test_horovod.py and test_tensorflow.py start pytest there, with several numbers of ranks. All other
+tests are ordinary ones and start jobs through the fixture `launch`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 IN_RANKS = "CORRO_TEST_IN_RANKS" in os.environ
-collect_ignore = [] if IN_RANKS else ["ranks", "horovod"]
+collect_ignore = [] if IN_RANKS else ["ranks", "horovod", "tensorflow_ranks"]
 
 
 def pytest_collection_finish() -> None:
@@ -51,7 +51,12 @@ Launch = Callable[..., Finished]
 DEFAULTS = {"CORRO_TIMEOUT": "60", "CORRO_DETERMINISTIC": "1", "OMP_NUM_THREADS": "1"}
 
 
-def command(launcher: str, ranks: int, options: Sequence[str] = ()) -> list[str]:
+def command(
+    launcher: str,
+    ranks: int,
+    options: Sequence[str] = (),
+    python: str | os.PathLike[str] = sys.executable,
+) -> list[str]:
     """Returns what starts a Python program on so many ranks; the options are `corro run`'s."""
     if launcher == "torchrun":
         run = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1"]
@@ -61,8 +66,8 @@ def command(launcher: str, ranks: int, options: Sequence[str] = ()) -> list[str]
             "--rdzv-endpoint=127.0.0.1:0",
             f"--nproc-per-node={ranks}",
         ]
-    program = Path(sys.executable).with_name("corro")
-    return [str(program), "run", "-np", str(ranks), "--show", "all", *options, sys.executable]
+    program = Path(python).with_name("corro")
+    return [str(program), "run", "-np", str(ranks), "--show", "all", *options, str(python)]
 
 
 @pytest.fixture
@@ -75,12 +80,13 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
         ranks: int = 2,
         launcher: str = "corro",
         options: Sequence[str] = (),
+        python: str | os.PathLike[str] = sys.executable,
         inside: Sequence[str] = (),
         seconds: float = 150,
         **env: str,
     ) -> Finished:
         process = subprocess.Popen(
-            [*inside, *command(launcher, ranks, options), *arguments],
+            [*inside, *command(launcher, ranks, options, python), *arguments],
             cwd=tmp_path,
             env={**os.environ, **DEFAULTS, **env},
             stdout=subprocess.PIPE,

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_FRONT_ENDS = ("torch",)
+_FRONT_ENDS = ("torch", "tensorflow")
 
 
 def _cache(f: Callable[[], T]) -> Callable[[], T]:
@@ -37,7 +37,7 @@ def _cache(f: Callable[[], T]) -> Callable[[], T]:
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Returns whether there is a front end for "torch", and its framework is installed."""
+    """Returns whether there is a front end for "torch" or "tensorflow", and it is installed."""
     del verbose
     return ext_base_name in _FRONT_ENDS and find_spec(ext_base_name) is not None
 
@@ -56,8 +56,9 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Returns whether the framework has a GPU."""
     if not extension_available(ext_base_name, verbose):
         return False
-    available: bool = import_module("torch").cuda.is_available()
-    return available
+    if ext_base_name == "torch":
+        return bool(import_module("torch").cuda.is_available())
+    return bool(import_module("tensorflow").config.list_physical_devices("GPU"))
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def check_build() -> str:
 Horovod v{__version__}:
 
 Available Frameworks:
-    [ ] TensorFlow
+    {box(extension_available("tensorflow"))} TensorFlow
     {box(extension_available("torch"))} PyTorch
     [ ] MXNet
 

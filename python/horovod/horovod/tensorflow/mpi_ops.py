@@ -1,0 +1,412 @@
+"""Horovod's collectives on TensorFlow's tensors: each is one of corro.tensorflow's ops."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from corro.tensorflow import ops
+from corro.tensorflow.ops import Place, unconverted
+from horovod.common import basics
+from horovod.common.basics import (  # noqa: F401  # Scripts look for them here, too.
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.reduce_op import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    ReduceOp,
+    Sum,
+    corros,
+    known,
+    reduction_of,
+)
+from horovod.tensorflow.compression import Compression
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Max",
+    "Min",
+    "Product",
+    "ReduceOp",
+    "Sum",
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_broadcast",
+    "grouped_reducescatter",
+    "join",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "reducescatter",
+    "size_op",
+]
+
+
+@unconverted
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """Returns the tensor, reduced over all ranks; differentiable."""
+    return grouped_allreduce(
+        [tensor],
+        average,
+        device_dense,
+        device_sparse,
+        compression,
+        op,
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        ignore_name_scope,
+        name,
+    )[0]
+
+
+@unconverted
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: Any = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+) -> list[Any]:
+    """Returns several tensors, reduced over all ranks as one unit; differentiable.
+
+    Horovod's average is a sum, divided by the number of ranks, also of those that have joined.
+    """
+    reduction = reduction_of(op, average)
+    tensors = list(tensors)
+    dense = [i for i, one in enumerate(tensors) if not isinstance(one, tf.IndexedSlices)]
+    sparse = [i for i, one in enumerate(tensors) if isinstance(one, tf.IndexedSlices)]
+    if sparse:
+        _check_sparse(reduction, prescale_factor, postscale_factor)
+    results: dict[int, Any] = {}
+    with tf.device(device_dense):
+        given = [tf.convert_to_tensor(tensors[i]) for i in dense]
+        packed = [compression.compress(one) for one in given]
+        reduced = _reduced(
+            [one for one, _ in packed],
+            reduction,
+            prescale_factor,
+            postscale_factor,
+            process_set,
+            _name_of("HorovodAllreduce", name, given),
+            ignore_name_scope,
+        )
+        for i, one, (_, context) in zip(dense, reduced, packed, strict=True):
+            results[i] = compression.decompress(one, context)
+    with tf.device(device_sparse):
+        for i in sparse:
+            results[i] = _reduced_slices(tensors[i], reduction, name, process_set)
+    return [results[i] for i in range(len(tensors))]
+
+
+def _reduced(
+    tensors: list[Any],
+    reduction: Any,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    name: str | None,
+    ignore_name_scope: bool,
+) -> list[Any]:
+    if not tensors:
+        return []
+    return ops.reduce(
+        tensors,
+        corros(Sum if reduction is Average else reduction),
+        _number_of(process_set, "allreduce"),
+        prescale_factor=prescale,
+        postscale_factor=postscale,
+        divides_by_size=reduction is Average,
+        name=name,
+        ignore_name_scope=ignore_name_scope,
+    )
+
+
+def _check_sparse(reduction: Any, prescale: float, postscale: float) -> None:
+    if reduction not in (Average, Sum):
+        raise NotImplementedError(
+            "allreduce: tf.IndexedSlices can be added up and averaged alone; "
+            "sparse_as_dense=True makes them tensors"
+        )
+    if prescale != 1.0 or postscale != 1.0:
+        raise NotImplementedError("allreduce: tf.IndexedSlices take no factors")
+
+
+def _reduced_slices(slices: Any, reduction: Any, name: str | None, process_set: ProcessSet) -> Any:
+    """Returns the slices of all ranks: who applies them adds them up."""
+    values, indices = ops.gather(
+        [slices.values, slices.indices],
+        _number_of(process_set, "allreduce"),
+        name=_name_of("HorovodAllgather", name, [slices.values]),
+    )
+    if reduction is Average:
+        values /= tf.cast(size_op(process_set.process_set_id or 0), values.dtype)
+    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
+@unconverted
+def allgather(
+    tensor: Any,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Returns all ranks' rows, whose number may differ; differentiable."""
+    return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
+
+
+@unconverted
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Returns all ranks' rows of each tensor, gathered as one unit; differentiable."""
+    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    if not given:
+        return []
+    return ops.gather(
+        given,
+        _number_of(process_set, "allgather"),
+        name=_name_of("HorovodAllgather", name, given),
+        ignore_name_scope=ignore_name_scope,
+    )
+
+
+@unconverted
+def alltoall(
+    tensor: Any,
+    splits: Any = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends splits[r] rows to rank r and returns what came; with `splits` also how much from each.
+
+    Rows behind those for the last rank stay here. Differentiable.
+    """
+    given = tf.convert_to_tensor(tensor)
+    parts = tf.convert_to_tensor([] if splits is None else splits, dtype=tf.int32)
+    received, received_splits = ops.exchange(
+        given,
+        parts,
+        _number_of(process_set, "alltoall"),
+        name=_name_of("HorovodAlltoall", name, [given]),
+        ignore_name_scope=ignore_name_scope,
+    )
+    return received if splits is None else (received, received_splits)
+
+
+@unconverted
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: Any = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Returns this rank's rows of the reduced tensor; differentiable."""
+    return grouped_reducescatter(
+        [tensor],
+        device_dense,
+        compression,
+        op,
+        name,
+        process_set,
+        ignore_name_scope,
+        prescale_factor,
+        postscale_factor,
+    )[0]
+
+
+@unconverted
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: Any = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Any]:
+    """Returns this rank's rows of each, reduced as one unit; differentiable."""
+    reduction = known(op)
+    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    if not given:
+        return []
+    with tf.device(device_dense):
+        packed = [compression.compress(one) for one in given]
+        reduced = ops.scatter_reduced(
+            [one for one, _ in packed],
+            corros(Sum if reduction is Average else reduction),
+            _number_of(process_set, "reducescatter"),
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            divides_by_size=reduction is Average,
+            name=_name_of("HorovodReducescatter", name, given),
+            ignore_name_scope=ignore_name_scope,
+        )
+        return [
+            compression.decompress(one, context)
+            for one, (_, context) in zip(reduced, packed, strict=True)
+        ]
+
+
+@unconverted
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Returns the tensor of a rank of the world; differentiable."""
+    return grouped_broadcast([tensor], root_rank, name, ignore_name_scope, process_set)[0]
+
+
+@unconverted
+def grouped_broadcast(
+    tensors: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Returns several tensors of a rank of the world, fetched as one unit; differentiable."""
+    number = _number_of(process_set, "broadcast")
+    return ops.send(
+        tensors,
+        member_group(process_set, "broadcast").index_of(root_rank),
+        number,
+        name=_name_of("HorovodBroadcast", name, tensors),
+        ignore_name_scope=ignore_name_scope,
+    )
+
+
+@unconverted
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Gives variables the values of a rank of the world, and returns them."""
+    values = [tf.convert_to_tensor(variable) for variable in variables]
+    sent = grouped_broadcast(values, root_rank, name, False, process_set)
+    return [variable.assign(value) for variable, value in zip(variables, sent, strict=True)]
+
+
+@unconverted
+def join() -> Any:
+    """Blocks until every rank has called it; returns the rank that was the last, as int32.
+
+    Others go on meanwhile with allreduces, in which this rank counts as zeros for sums and
+    averages, and does not count for the other reductions.
+    """
+    last = tf.py_function(basics.join, [], tf.int32)
+    last.set_shape([])
+    return last
+
+
+def _number_of(process_set: ProcessSet, operation: str) -> int:
+    member_group(process_set, operation)  # Says what is wrong with it.
+    assert process_set.process_set_id is not None
+    return process_set.process_set_id
+
+
+def _name_of(kind: str, name: str | None, tensors: Sequence[Any]) -> str | None:
+    """Returns the op's name: in a graph the user's, or one that says what is reduced."""
+    if name is not None or not tensors or tf.executing_eagerly():
+        return name
+    ends = [tensors[0]] if len(tensors) == 1 else [tensors[0], tensors[-1]]
+    return re.sub(r"[^a-zA-Z0-9_]", "_", "_".join([kind, *(tensor.name for tensor in ends)]))
+
+
+@unconverted
+def rank_op(name: str | None = None) -> Any:
+    """Returns this process's rank when it runs, as an int32 tensor."""
+    return ops.place(Place.RANK, 0, name)
+
+
+@unconverted
+def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """Returns the set's number of ranks when it runs, as an int32 tensor."""
+    return ops.place(Place.SIZE, process_set_id, name)
+
+
+@unconverted
+def local_rank_op(name: str | None = None) -> Any:
+    """Returns this process's rank on its host when it runs, as an int32 tensor."""
+    return ops.place(Place.LOCAL_RANK, 0, name)
+
+
+@unconverted
+def local_size_op(name: str | None = None) -> Any:
+    """Returns the number of ranks on this host when it runs, as an int32 tensor."""
+    return ops.place(Place.LOCAL_SIZE, 0, name)
+
+
+@unconverted
+def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
+    """Returns 1 if this rank is in the set when it runs, else 0, as an int32 tensor."""
+    return ops.place(Place.INCLUDED, process_set_id, name)

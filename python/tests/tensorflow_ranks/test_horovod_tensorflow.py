@@ -1,0 +1,111 @@
+"""horovod.tensorflow: what scripts call, on every rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+import tensorflow as tf
+
+import horovod.tensorflow as hvd
+
+
+def total(value: Any) -> Any:
+    return sum(value(rank) for rank in range(hvd.size()))
+
+
+def test_training_is_that_of_one_process(run: Any) -> None:
+    """Ranks with a part of the batch each get the gradients of the whole."""
+    random = numpy.random.RandomState(7)
+    x = random.randn(hvd.size() * 4, 3).astype(numpy.float32)
+    y = (x @ [[1.0], [2.0], [3.0]]).astype(numpy.float32)
+    ours, alone = tf.Variable(tf.zeros([3, 1])), tf.Variable(tf.zeros([3, 1]))
+    part = slice(hvd.rank() * 4, hvd.rank() * 4 + 4)
+
+    def step(weights: Any, images: Any, labels: Any, distributes: bool) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((images @ weights - labels) ** 2)
+        if distributes:
+            tape = hvd.DistributedGradientTape(tape)
+        weights.assign_sub(0.1 * tape.gradient(loss, [weights])[0])
+        return loss
+
+    for _ in range(5):
+        run(lambda a, b: step(ours, a, b, True), x[part], y[part])
+        step(alone, x, y, False)
+    numpy.testing.assert_allclose(ours.numpy(), alone.numpy(), rtol=1e-5)
+
+
+def test_a_tape_keeps_structures_and_none() -> None:
+    a, b = tf.Variable(1.0 + hvd.rank()), tf.Variable(2.0)
+    with tf.GradientTape(persistent=True) as tape:
+        loss = a * a
+    tape = hvd.DistributedGradientTape(tape)
+    assert isinstance(tape, tf.GradientTape)
+    found = tape.gradient(loss, {"a": a, "b": b})
+    assert found["b"] is None
+    assert float(found["a"]) == total(lambda rank: 2.0 * (1 + rank)) / hvd.size()
+
+
+def test_sparse_gradients(run: Any) -> None:
+    table = tf.Variable(tf.zeros([4, 2]))
+
+    def gradient(as_dense: bool) -> Any:
+        with tf.GradientTape() as tape:
+            rows = tf.gather(table, [0, hvd.rank() % 4])
+            loss = tf.reduce_sum(rows)
+        tape = hvd.DistributedGradientTape(tape, sparse_as_dense=as_dense)
+        return tf.convert_to_tensor(tape.gradient(loss, table))
+
+    sparse, dense = run(lambda: gradient(False)), run(lambda: gradient(True))
+    numpy.testing.assert_allclose(sparse.numpy(), dense.numpy())
+    assert float(sparse[0, 0]) >= 1
+
+
+def test_variables_get_the_values_of_a_rank(run: Any) -> None:
+    variables = [tf.Variable([float(hvd.rank())] * 3), tf.Variable(hvd.rank())]
+
+    def give() -> None:
+        hvd.broadcast_variables(variables, hvd.size() - 1)
+
+    run(give)
+    assert variables[0].numpy().tolist() == [hvd.size() - 1.0] * 3
+    assert int(variables[1]) == hvd.size() - 1
+
+
+def test_objects() -> None:
+    own = {"rank": hvd.rank(), "some": "x" * (hvd.rank() + 1)}
+    assert hvd.broadcast_object(own, 0)["rank"] == 0
+    assert [one["rank"] for one in hvd.allgather_object(own)] == list(range(hvd.size()))
+
+
+def test_compression(run: Any) -> None:
+    found = run(lambda t: hvd.allreduce(t, compression=hvd.Compression.fp16), tf.ones([3]))
+    assert found.dtype == tf.float32
+    assert found.numpy().tolist() == [1.0] * 3
+
+
+def test_place_is_asked_for_when_it_runs(run: Any) -> None:
+    found = run(lambda: [hvd.rank_op(), hvd.size_op(), hvd.process_set_included_op(99)])
+    assert [int(one) for one in found] == [hvd.rank(), hvd.size(), 0]
+
+
+def test_a_process_set() -> None:
+    only = hvd.ProcessSet([0])
+    with pytest.raises(ValueError, match="has not been registered"):
+        hvd.allreduce(tf.ones([2]), process_set=only)
+
+
+def test_ranks_with_less_data_join() -> None:
+    for _ in range(2 if hvd.rank() else 1):
+        hvd.allreduce(tf.ones([2]), op=hvd.Sum)
+    assert 0 <= int(hvd.join()) < hvd.size()
+
+
+def test_the_average_argument_of_old_scripts() -> None:
+    with pytest.warns(DeprecationWarning, match="average"):
+        found = hvd.allreduce(tf.ones([2]), average=False)
+    assert found.numpy().tolist() == [float(hvd.size())] * 2
+    with pytest.raises(ValueError, match="supersedes"):
+        hvd.allreduce(tf.ones([2]), average=False, op=hvd.Sum)

@@ -1,0 +1,275 @@
+"""corro.tensorflow's ops: verbs, dtypes, shapes, gradients and errors, eager and in graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+import tensorflow as tf
+
+import corro
+import corro._context
+import corro.tensorflow as verbs
+from corro.tensorflow import ops
+
+NUMBERS = [tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint16, tf.uint32, tf.uint64]
+FLOATS = [tf.float16, tf.bfloat16, tf.float32, tf.float64]
+needs_threads = pytest.mark.skipif(
+    not ops.leave_their_threads, reason="ops of this TensorFlow keep their threads"
+)
+SHAPES = [(), (1,), (5,), (3, 2), (0,), (2, 0)]
+
+
+def ranks() -> range:
+    return range(corro.size())
+
+
+def of_rank(rank: int, shape: tuple[int, ...], dtype: Any = tf.float32) -> Any:
+    count = int(numpy.prod(shape))
+    return tf.cast(tf.reshape(tf.range(count) % 5 + rank + 1, shape), dtype)
+
+
+def mine(shape: tuple[int, ...], dtype: Any = tf.float32) -> Any:
+    return of_rank(corro.rank(), shape, dtype)
+
+
+def world() -> int:
+    return corro.world().number
+
+
+def same(found: Any, expected: Any) -> None:
+    found, expected = tf.convert_to_tensor(found), tf.convert_to_tensor(expected)
+    assert found.dtype == expected.dtype
+    numpy.testing.assert_array_equal(
+        tf.cast(found, tf.float64).numpy(), tf.cast(expected, tf.float64).numpy()
+    )
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, *FLOATS], ids=lambda dtype: dtype.name)
+def test_allreduce_of_each_dtype(run: Any, dtype: Any) -> None:
+    x = mine((7,), dtype)
+    total = sum(tf.cast(of_rank(rank, (7,), dtype), tf.float64) for rank in ranks())
+    same(run(lambda t: verbs.allreduce(t, verbs.Sum), x), tf.cast(total, dtype))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_verbs_of_each_shape(run: Any, shape: tuple[int, ...]) -> None:
+    x, last = mine(shape), corro.size() - 1
+    same(run(lambda t: verbs.allreduce(t, verbs.Max), x), of_rank(last, shape))
+    same(run(lambda t: verbs.broadcast(t, last), x), of_rank(last, shape))
+
+
+def test_the_other_reductions(run: Any) -> None:
+    x, count = mine((3,)), corro.size()
+    same(run(lambda t: verbs.allreduce(t, verbs.Min), x), of_rank(0, (3,)))
+    product = numpy.prod([of_rank(rank, (3,)).numpy() for rank in ranks()], axis=0)
+    same(run(lambda t: verbs.allreduce(t, verbs.Product), x), product)
+    mean = sum(of_rank(rank, (3,)) for rank in ranks()) / count
+    same(run(verbs.allreduce, x), mean)
+    scaled = run(
+        lambda t: verbs.allreduce(t, verbs.Sum, prescale_factor=2.0, postscale_factor=0.5), x
+    )
+    same(scaled, mean * count)
+
+
+def test_several_tensors_are_one_unit(run: Any) -> None:
+    xs = [mine((4,)), mine((2, 3), tf.int64), tf.constant(True)]
+    a, b, c = run(lambda *t: verbs.grouped_allreduce(list(t), verbs.Max), *xs)
+    last = corro.size() - 1
+    same(a, of_rank(last, (4,)))
+    same(b, of_rank(last, (2, 3), tf.int64))
+    assert bool(c)
+
+
+@pytest.mark.parametrize("width", [(), (3,), (0,)], ids=str)
+def test_allgather_of_different_numbers_of_rows(run: Any, width: tuple[int, ...]) -> None:
+    def part(rank: int) -> Any:
+        return of_rank(rank, (rank + 1, *width), tf.int32)
+
+    found = run(lambda t: ops.gather([t], world())[0], part(corro.rank()))
+    same(found, tf.concat([part(rank) for rank in ranks()], 0))
+
+
+def test_alltoall(run: Any) -> None:
+    rank, count = corro.rank(), corro.size()
+    splits = [(rank + to) % 3 for to in ranks()]
+    rows = [rank * 100 + to for to in ranks() for _ in range(splits[to])]
+    x = tf.reshape(tf.constant(rows, tf.int64), [-1, 1])
+    found, received = run(
+        lambda t, s: ops.exchange(t, s, world()), x, tf.constant(splits, tf.int32)
+    )
+    same(received, tf.constant([(sender + rank) % 3 for sender in ranks()], tf.int32))
+    came = [sender * 100 + rank for sender in ranks() for _ in range((sender + rank) % 3)]
+    same(found, tf.reshape(tf.constant(came, tf.int64), [-1, 1]))
+    even = tf.range(rank * count, (rank + 1) * count)
+    found, received = run(lambda t: ops.exchange(t, tf.constant([], tf.int32), world()), even)
+    same(found, tf.constant([sender * count + rank for sender in ranks()], tf.int32))
+
+
+def test_reducescatter_gives_the_first_ranks_a_row_more(run: Any) -> None:
+    rank, count = corro.rank(), corro.size()
+    rows = 2 * count + 1
+    found = run(lambda t: ops.scatter_reduced([t], verbs.Sum, world())[0], mine((rows, 2)))
+    total = sum(of_rank(other, (rows, 2)) for other in ranks())
+    sizes = [rows // count + (other < rows % count) for other in ranks()]
+    begin = sum(sizes[:rank])
+    same(found, total[begin : begin + sizes[rank]])
+
+
+def test_a_graph_knows_what_it_can_of_shapes() -> None:
+    seen = []
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def graph(x: Any) -> Any:
+        seen.append(verbs.allreduce(x).shape.as_list())
+        seen.append(ops.gather([x], world())[0].shape.as_list())
+        return x
+
+    graph(tf.zeros([2, 3]))
+    assert seen == [[None, 3], [None, 3]]
+
+
+@needs_threads
+def test_ranks_may_start_named_ops_in_different_orders() -> None:
+    rank = corro.rank()
+
+    @tf.function
+    def graph(x: Any) -> Any:
+        first, second = ("a", "b") if rank % 2 else ("b", "a")
+        one = verbs.allreduce(x, name=first)
+        with tf.control_dependencies([x]):
+            two = verbs.allreduce(x, name=second)
+        return one + two
+
+    x = mine((3,))
+    for _ in range(3):
+        same(graph(x), 2 * sum(of_rank(other, (3,)) for other in ranks()) / corro.size())
+
+
+def test_constants_are_reduced_each_time() -> None:
+    """TensorFlow runs ops of constants while it optimizes a graph, if they are not stateful."""
+
+    @tf.function
+    def graph() -> Any:
+        return verbs.allreduce(tf.constant([1.0, 2.0]), verbs.Sum, name="constant")
+
+    engine: Any = corro._context.current().engine
+    counts = []
+    for _ in range(3):
+        same(graph(), tf.constant([1.0, 2.0]) * corro.size())
+        counts.append(engine.counter("ops"))
+    assert counts[2] - counts[1] == counts[1] - counts[0] > 0
+
+
+@needs_threads
+def test_collectives_of_a_function_do_not_wait_for_each_other() -> None:
+    """They are stateful ops, between which TensorFlow would draw edges."""
+
+    @tf.function
+    def graph(x: Any) -> Any:
+        return verbs.allreduce(x, name="one"), verbs.allreduce(x, name="two")
+
+    graph_def = graph.get_concrete_function(tf.TensorSpec([3])).graph
+    collectives = [op for op in graph_def.get_operations() if op.type == "CorroAllreduce"]
+    assert len(collectives) == 2
+    assert not any(op.control_inputs for op in collectives)
+
+
+def test_gradients(run: Any) -> None:
+    rank, count = corro.rank(), corro.size()
+
+    def gradient(function: Any, x: Any) -> Any:
+        def graph(t: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(t)
+                y = function(t)
+                loss = tf.reduce_sum(y * tf.cast(rank + 1, y.dtype))
+            return tape.gradient(loss, t)
+
+        return run(graph, x)
+
+    total = sum(range(1, count + 1))
+    x = mine((count, 2))
+    ones = tf.ones_like(x)
+    same(gradient(lambda t: verbs.allreduce(t, verbs.Sum), x), total * ones)
+    same(gradient(lambda t: verbs.broadcast(t, 0), x), (rank == 0) * total / count * ones)
+    same(gradient(lambda t: ops.gather([t], world())[0], x), total / count * ones)
+    same(
+        gradient(lambda t: ops.exchange(t, tf.constant([], tf.int32), world())[0], x),
+        tf.repeat(tf.range(1.0, count + 1.0)[:, None], 2, 1),
+    )
+    scattered = gradient(lambda t: ops.scatter_reduced([t], verbs.Sum, world())[0], x)
+    same(scattered, count * tf.repeat(tf.range(1.0, count + 1.0)[:, None], 2, 1))
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["shape", "dtype", "op", "root"],
+)
+def test_what_differs_is_an_error_on_every_rank(run: Any, what: str) -> None:
+    if corro.size() == 1:
+        pytest.skip("one rank differs from nobody")
+    odd = corro.rank() == 1
+    x = tf.zeros([3 if what == "shape" and odd else 2])
+    if what == "dtype" and odd:
+        x = tf.cast(x, tf.int32)
+    reduction = verbs.Max if what == "op" and odd else verbs.Sum
+
+    def call(t: Any) -> Any:
+        if what == "root":
+            return verbs.broadcast(t, int(odd))
+        return verbs.allreduce(t, reduction)
+
+    with pytest.raises(tf.errors.FailedPreconditionError) as raised:
+        run(call, x)
+    assert "rank 1 submitted" in raised.value.message
+    same(run(lambda t: verbs.allreduce(t, verbs.Sum), tf.ones([2])), tf.ones([2]) * corro.size())
+
+
+def test_what_is_wrong_on_this_rank_is_an_error_at_once(run: Any) -> None:
+    with pytest.raises(tf.errors.FailedPreconditionError, match="at least one dim"):
+        run(lambda t: ops.gather([t], world())[0], tf.constant(1.0))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="splits have to be"):
+        run(
+            lambda t: ops.exchange(t, tf.constant([99] * corro.size()), world())[0],
+            tf.zeros([2]),
+        )
+    with pytest.raises(tf.errors.FailedPreconditionError, match="no group of the number 99"):
+        run(lambda t: ops.reduce([t], verbs.Sum, 99)[0], tf.zeros([2]))
+    with pytest.raises((tf.errors.InvalidArgumentError, TypeError), match=r"complex|T"):
+        run(verbs.allreduce, tf.zeros([2], tf.complex64))
+
+
+def test_a_group_of_some_ranks(run: Any) -> None:
+    last = corro.size() - 1
+    group = corro.new_group([last])
+    if corro.rank() == last:
+        same(run(lambda t: verbs.allreduce(t, verbs.Sum, group=group), mine((2,))), mine((2,)))
+
+
+def test_sessions_of_tensorflow_1() -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float32, [None])
+        total = verbs.allreduce(x, verbs.Sum)
+        for length in (1, 3):
+            given = numpy.full(length, corro.rank() + 1.0, numpy.float32)
+            found = session.run(total, {x: given})
+            assert found.tolist() == [sum(rank + 1.0 for rank in ranks())] * length
+
+
+def test_a_graph_outlives_its_engine() -> None:
+    @tf.function
+    def graph(x: Any) -> Any:
+        return verbs.allreduce(x, verbs.Sum, name="again")
+
+    import horovod.tensorflow as hvd
+
+    expected = sum(of_rank(rank, (2,)) for rank in ranks())
+    same(graph(mine((2,))), expected)
+    x = mine((2,))
+    hvd.shutdown()
+    with pytest.raises(tf.errors.FailedPreconditionError, match="call corro"):
+        graph(x)
+    hvd.init()
+    same(graph(x), expected)

@@ -1,0 +1,121 @@
+"""Runs TensorFlow's tests, under tensorflow_ranks/, inside of jobs, with a TensorFlow of their own.
+
+TensorFlow is in no environment but .venv-tensorflow, which `make test-setup` makes.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import HERE, Launch
+
+ROOT = HERE.parents[1]
+PYTHON = ROOT / ".venv-tensorflow/bin/python"
+OWN = ROOT / "python/src/tensorflow/c_api.h"
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
+needs_tensorflow = pytest.mark.skipif(
+    not PYTHON.exists(), reason="make test-setup makes .venv-tensorflow"
+)
+
+
+@needs_tensorflow
+@pytest.mark.apart
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_all(launch: Launch, ranks: int) -> None:
+    inside = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120"]
+    launch(
+        *inside,
+        str(HERE / "tensorflow_ranks"),
+        python=PYTHON,
+        ranks=ranks,
+        seconds=280,
+        CORRO_TEST_IN_RANKS="1",
+        **QUIET,
+    ).check()
+
+
+# A function that ranks trace in different orders, ended by a rank that is killed.
+LOST = """
+import os, signal
+import tensorflow as tf
+import horovod.tensorflow as hvd
+
+hvd.init()
+
+@tf.function
+def step(x):
+    return hvd.allreduce(x, name="step")
+
+x = tf.ones([4])
+step(x)
+if hvd.rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    while True:
+        step(x)
+except tf.errors.OpError as error:
+    print(type(error).__name__, error.message, flush=True)
+"""
+
+
+@needs_tensorflow
+def test_a_lost_rank_is_an_error_of_the_op(launch: Launch) -> None:
+    job = launch("-c", LOST, python=PYTHON, options=["--grace", "20"], **QUIET)
+    assert job.code != 0
+    assert re.search(r"UnavailableError .*rank 1", job.output), job.output
+
+
+@needs_tensorflow
+def test_what_is_declared_is_what_tensorflow_has(tmp_path: Path) -> None:
+    """One translation unit with both: functions are declared alike, and numbers are the same."""
+    include = subprocess.run(
+        [PYTHON, "-c", "import tensorflow as tf; print(tf.sysconfig.get_include())"],
+        env=QUIET,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    numbers = re.findall(r"^  (TF_\w+) = (\d+),$", OWN.read_text(), re.MULTILINE)
+    assert len(numbers) == 13
+    unit = tmp_path / "both.cc"
+    unit.write_text(
+        "#include <tensorflow/c/kernels.h>\n#include <tensorflow/c/ops.h>\n"
+        "#include <tensorflow/c/tf_status.h>\n#include <tensorflow/c/tf_tensor.h>\n"
+        f'#define CORRO_WITH_TENSORFLOW_HEADERS\n#include "{OWN}"\n'
+        + "".join(f"static_assert({name} == {number});\n" for name, number in numbers)
+    )
+    compiler = ["g++", "-std=c++20", "-fsyntax-only", "-w", "-isystem", include, str(unit)]
+    compiled = subprocess.run(compiler, capture_output=True, text=True, check=False)
+    assert compiled.returncode == 0, compiled.stderr
+
+
+@pytest.mark.parametrize("module", ["corro.tensorflow", "horovod.tensorflow"])
+def test_without_tensorflow_one_line_says_what_to_install(module: str) -> None:
+    code = f"import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == (
+        "ModuleNotFoundError: corro.tensorflow needs TensorFlow, which is not installed here:"
+        " pip install tensorflow"
+    )
+
+
+def test_an_old_tensorflow_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("__version__ = '2.11.1'\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import corro.tensorflow"],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.strip().splitlines()[-1] == (
+        "ImportError: corro.tensorflow needs TensorFlow 2.12 or newer, and 2.11.1 is installed"
+        " here: pip install --upgrade tensorflow"
+    )
