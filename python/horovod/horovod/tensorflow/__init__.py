@@ -48,6 +48,7 @@ from horovod.tensorflow.functions import (
     broadcast_variables,
 )
 from horovod.tensorflow.gradient_tape import DistributedGradientTape
+from horovod.tensorflow.hooks import BroadcastGlobalVariablesHook
 from horovod.tensorflow.mpi_ops import (
     Adasum,
     Average,
@@ -71,13 +72,16 @@ from horovod.tensorflow.mpi_ops import (
     reducescatter,
     size_op,
 )
+from horovod.tensorflow.optimizer import DistributedOptimizer
 from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
 
 __all__ = [
     "Adasum",
     "Average",
+    "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
+    "DistributedOptimizer",
     "Max",
     "Min",
     "ProcessSet",

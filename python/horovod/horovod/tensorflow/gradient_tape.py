@@ -57,31 +57,44 @@ def DistributedGradientTape(  # noqa: N802  # Its name is Horovod's.
         process_set: the ranks that take part.
     """
 
-    def reduce(gradients: Sequence[Any]) -> list[Any]:
-        if sparse_as_dense:
-            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return _reduced(
-            gradients,
-            lambda some: grouped_allreduce(
-                some,
-                device_dense=device_dense,
-                device_sparse=device_sparse,
-                compression=compression,
-                op=op,
-                process_set=process_set,
-            ),
-        )
-
     kind = type(gradtape)
     distributed: Any = type(f"Distributed{kind.__name__}", (_Reducing, kind), {})
     tape = distributed.__new__(distributed)
     tape.__dict__.update(gradtape.__dict__)
-    tape._reduce = reduce
+    tape._reduce = reducing(
+        device_dense, device_sparse, compression, sparse_as_dense, op, process_set
+    )
     return tape
 
 
-def _reduced(gradients: Sequence[Any], grouped: Reduce) -> list[Any]:
-    """In a graph each gradient is reduced as soon as it is there; eager ones are there all."""
-    if tf.executing_eagerly() or not ops.leave_their_threads:
-        return grouped(gradients)
-    return [grouped([gradient])[0] for gradient in gradients]
+def reducing(
+    device_dense: str,
+    device_sparse: str,
+    compression: Any,
+    sparse_as_dense: bool,
+    op: Any,
+    process_set: ProcessSet,
+) -> Reduce:
+    """Returns what makes a rank's gradients those of all ranks.
+
+    In a graph each is reduced as soon as it is there; eager ones are there all.
+    """
+
+    def together(gradients: Sequence[Any]) -> list[Any]:
+        return grouped_allreduce(
+            gradients,
+            device_dense=device_dense,
+            device_sparse=device_sparse,
+            compression=compression,
+            op=op,
+            process_set=process_set,
+        )
+
+    def reduce(gradients: Sequence[Any]) -> list[Any]:
+        if sparse_as_dense:
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if tf.executing_eagerly() or not ops.leave_their_threads:
+            return together(gradients)
+        return [together([gradient])[0] for gradient in gradients]
+
+    return reduce
