@@ -160,6 +160,7 @@ def job_status() -> Schema:
         "nextActionTime": time(),
         "round": number,
         "ranInRound": boolean(),
+        "agentImage": string(),
         "streaks": causes,
         "members": mapping(member),
     }

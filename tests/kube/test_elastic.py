@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from harness import ROOT, service_account_kubeconfig, wait_until
 from jobs import Job, Object, Space, corro_manifest
+from operator_process import OperatorProcess
 
 sys.path.insert(0, str(ROOT / "python/tests"))
 
@@ -83,6 +84,37 @@ def test_scale_adds_and_takes_pods_and_touches_no_other(space: Space) -> None:
     assert job.status()["restarts"] == 0
     said = space.plane.kubectl("scale", "-n", space.name, "corrojob/a", "--replicas=17", fails=True)
     assert "at least worker.target" in said
+
+
+def agent_images(job: Job) -> dict[str, str]:
+    """Of the pods that live."""
+    specs = {name: pod["spec"] for name, pod in (job.pods() | job.pods("head")).items()}
+    return {
+        name: (s.get("initContainers") or s["containers"])[-1]["image"] for name, s in specs.items()
+    }
+
+
+def test_a_job_keeps_its_agents_when_the_operator_is_upgraded(bare_space: Space) -> None:
+    space = bare_space
+    images = ("corro-agent:1", "corro-agent:2")
+    for image in images:
+        with OperatorProcess(space.kubeconfig, space.name, "--agent-image", image) as operator:
+            operator.begin()
+            if image == images[0]:
+                job = start(space)
+                operator.stop()
+                continue
+            space.command("a-worker-1-g0", "evict")
+            job.wait_for_running(job.workers(0, 1))
+            space.command("a-head", "evict")
+            job.wait_for_running({"a-head-g1"}, "head")
+            assert set(agent_images(job).values()) == {images[0]}
+            job.patch({"suspend": True})
+            job.wait_for_no_pods()
+            job.patch({"suspend": False})
+            job.wait_for_running(job.workers(1, 2))
+            assert set(agent_images(job).values()) == {images[1]}
+            operator.stop()
 
 
 def test_what_the_head_tells_of_the_ranks_is_in_the_status(space: Space) -> None:

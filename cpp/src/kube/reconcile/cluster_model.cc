@@ -31,6 +31,16 @@ ObjectName name_of_object(const Json& object) {
   return {text_in(object, "kind"), text_in(object_in(object, "metadata"), "name")};
 }
 
+/// Of a head its own image, of other pods that of the init container that brings the agent.
+std::string agent_image_of(const Json& pod) {
+  const Json& spec = object_in(pod, "spec");
+  for (const char* list : {"initContainers", "containers"})
+    for (const Json& container : spec.value(list, Json::array()))
+      if (text_in(container, "name") == "corro-agent" || text_in(container, "name") == "head")
+        return text_in(container, "image");
+  return "";
+}
+
 std::string uid_of(const Json& object) { return text_in(object_in(object, "metadata"), "uid"); }
 
 bool has_ended(const Json& pod) {
@@ -157,6 +167,11 @@ void ClusterModel::restart_operator() {
   for (const auto& [name, object] : store_) {
     if (is_watched(name.kind)) see(name, object);
   }
+}
+
+void ClusterModel::upgrade_operator(const std::string& agent_image) {
+  options_.agent_image = agent_image;
+  restart_operator();
 }
 
 Observed ClusterModel::observe() const {
@@ -300,6 +315,28 @@ void ClusterModel::check_create(const Json& object) {
     if (other->member == Member::kLauncher || other->has_ended()) continue;
     forbid(fmt::format("made beside {}, which lives", other->name));
   }
+  if (const std::string other = pod_of_another_image(object); !other.empty())
+    forbid("has another agent than " + other);
+}
+
+/// Of the pods that live and that the status counts as the current ones. A launcher's Job that is
+/// suspended is made again with another image, and its pod goes.
+std::string ClusterModel::pod_of_another_image(const Json& made) const {
+  const StatusDraft status(job(), now_);
+  const auto is_current = [&](const Json& pod) {
+    const auto view = view_of(pod);
+    const Json* launcher = get("Job", "mnist-launcher");
+    if (view && launcher != nullptr && view->controller == uid_of(*launcher) &&
+        object_in(*launcher, "spec").value("suspend", false))
+      return false;
+    return view &&
+           status.member(member_key(view->member, view->index)).generation == view->generation;
+  };
+  if (!is_current(made)) return "";
+  for (const Json* pod : list("Pod"))
+    if (is_live(*pod) && is_current(*pod) && agent_image_of(*pod) != agent_image_of(made))
+      return text_in(object_in(*pod, "metadata"), "name");
+  return "";
 }
 
 ClusterModel::Answer ClusterModel::remove(const ObjectName& name, const Json& body) {

@@ -43,6 +43,8 @@ class ClusterModel {
   bool deliver_one();
   void deliver_all();
   void restart_operator();
+  /// Another operator takes over, whose pods get their agents from this image.
+  void upgrade_operator(const std::string& agent_image);
 
   // What the cluster does.
   /// One step of a random controller: a pod starts, a deleted pod goes, a launcher Job makes its
@@ -105,6 +107,7 @@ class ClusterModel {
   Answer perform(const Action& action);
   Answer create(const Action& action);
   void check_create(const Json& object);
+  [[nodiscard]] std::string pod_of_another_image(const Json& made) const;
   Answer remove(const ObjectName& name, const Json& body);
   [[nodiscard]] std::string known_uid(const ObjectName& name) const;
   bool look_up_unanswered(const Faults& faults);

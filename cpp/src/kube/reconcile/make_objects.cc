@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kube/reconcile/agent_image.h"
 #include "kube/reconcile/gang_change.h"
 #include "kube/reconcile/head_rights.h"
 #include "kube/reconcile/launcher_end.h"
@@ -112,7 +113,9 @@ bool make_objects(JobView& view) {
 }
 
 void make_pods(JobView& view) {
-  const PodContext context{view.spec, view.options, gang_to_join(view), head_address(view),
+  Options options = view.options;
+  options.agent_image = choose_agent_image(view);
+  const PodContext context{view.spec, options, gang_to_join(view), head_address(view),
                            static_cast<int>(view.status.number("round"))};
   make_member(view, context, Member::kHead, 0);
   for (int i = 0; i < view.spec.workers; ++i) make_member(view, context, Member::kWorker, i);

@@ -15,6 +15,8 @@
 //       table: SuspendTakesThePodsAndResumeMakesNewOnes
 //   the pod's phase counts, not what corro's own container did
 //       WithSidecars/...: most
+//   a new pod has the agent's image of the operator that makes it
+//       all of LossesAndCrashes..., SpecChanges..., AllPodsOfAJobThatChangesItsSize...
 //   each end of a round counts by itself
 //       table: WhatEndsWithTheFirstLossIsOneRestart
 #include <gmock/gmock.h>
@@ -71,6 +73,7 @@ void run_wild(ClusterModel& cluster, std::mt19937_64& random, Troubles troubles)
       cluster.pass(seconds(1));
     } else if (dice < 98 && troubles.harms > 0) {
       --troubles.harms;
+      if (random() % 3 == 0) cluster.upgrade_operator(fmt::format("corro-agent:{}", step));
       harm_one(cluster, random);
     } else if (troubles.spec_changes > 0) {
       --troubles.spec_changes;
