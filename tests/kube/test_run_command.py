@@ -105,6 +105,17 @@ def test_it_says_what_it_waits_for(space: Space, start: Start) -> None:
     assert process.poll() is None
 
 
+def test_it_says_that_no_operator_has_seen_the_job(bare_space: Space) -> None:
+    words = ("run", "--on", "kubernetes", "--name", "a", "-np", "1", "train.py")
+    line = line_of(bare_space, bare_space.kubeconfig, words)
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = [next(process.stderr), next(process.stderr)]
+        process.kill()
+    assert "job a in namespace" in said[0]
+    assert said[1].startswith("corro: no operator has seen the job yet")
+
+
 def test_jobs_are_listed_scaled_and_stopped(space: Space, start: Start) -> None:
     assert typed(space, "jobs") == (
         0,

@@ -16,6 +16,7 @@
 #include "kube/user/head_talk.h"
 #include "kube/user/job_facts.h"
 #include "kube/user/job_watch.h"
+#include "kube/user/operator_hint.h"
 
 namespace corro::kube {
 namespace {
@@ -161,6 +162,8 @@ class Course {
     talk_with(seen);
     if (seen.is_deleted || is_gone_) return end_with(seen, "was deleted");
     if (!seen.job) return std::nullopt;
+    const std::string hint = operator_hint_.look(*seen.job, monotonic_now());
+    if (!hint.empty() && signal_ == 0) view_.say(hint);
     const JobFacts facts = facts_of(*seen.job);
     if (facts.is_over) return end_with(seen, facts.why);
     if (!facts.waits_for.empty() && !facts.runs && signal_ == 0) view_.progress(facts.waits_for);
@@ -229,6 +232,7 @@ class Course {
   bool has_run_ = false;              ///< A head has got the folder.
   int signal_ = 0;                    ///< By which the end was asked for.
   Time replaced_at_ = Time::never();  ///< The head of talk_, whose log goes on.
+  OperatorHint operator_hint_{monotonic_now()};
   Time over_at_ = Time::never();
 };
 
