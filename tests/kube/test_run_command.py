@@ -5,8 +5,14 @@ What pods print, and the folder of --sync: node/test_node_run.py.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pty
 import signal
+import struct
 import subprocess
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -114,6 +120,30 @@ def test_it_says_that_no_operator_has_seen_the_job(bare_space: Space) -> None:
         process.kill()
     assert "job a in namespace" in said[0]
     assert said[1].startswith("corro: no operator has seen the job yet")
+
+
+@pytest.mark.parametrize("columns", [60, 300])
+def test_a_terminal_shows_the_whole_reason(space: Space, columns: int) -> None:
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    space.api.post(f"/api/v1/namespaces/{space.name}/resourcequotas", quota)
+    words = ("run", "--on", "kubernetes", "--name", "a", "-np", "1", "train.py")
+    terminal, other_end = pty.openpty()
+    fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    line = line_of(space, space.kubeconfig, words)
+    with subprocess.Popen(line, stderr=other_end) as process:
+        os.close(other_end)
+        os.set_blocking(terminal, False)
+        shown: list[str] = []
+
+        def shows_its_end() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                shown.append(os.read(terminal, 4096).decode())
+            return "tried again at" in "".join(shown)
+
+        wait_until(shows_its_end, "the end of the reason", PATIENCE)
+        process.kill()
+    os.close(terminal)
+    assert "exceeded quota: none" in "".join(shown)
 
 
 def test_jobs_are_listed_scaled_and_stopped(space: Space, start: Start) -> None:

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "io/output.h"
+#include "kube/user/progress_line.h"
 #include "screen/screen.h"
 #include "screen/screen_writer.h"
 
@@ -50,11 +51,15 @@ class RunView {
   }
   /// What goes on for a while: on a terminal one line that changes, else a line for each change.
   void progress(const std::string& line) {
-    constexpr size_t kMostColumns = 100;
     const std::scoped_lock lock(mutex_);
     if (manner_.quiet || std::exchange(last_, line) == line) return;
     if (has_terminal_) {
-      screen_.set_status(("corro: " + line).substr(0, kMostColumns));
+      const auto shown = progress_line_.fit("corro: " + line, columns_of_terminal(STDERR_FILENO));
+      if (!shown.whole.empty()) {
+        screen_.end_status("");
+        screen_.note(shown.whole + "\n");
+      }
+      screen_.set_status(shown.status);
     } else {
       screen_.note("corro: " + line + "\n");
     }
@@ -67,6 +72,7 @@ class RunView {
   std::mutex mutex_;  ///< Of what follows; held while something is written.
   screen::Screen screen_;
   std::string last_;  ///< Of progress().
+  ProgressLine progress_line_;
 };
 
 }  // namespace corro::kube
