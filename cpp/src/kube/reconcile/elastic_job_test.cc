@@ -362,6 +362,21 @@ TEST(ElasticJob, ThePlanStaysInTheStatusUntilAHeadTellsOfAnother) {
   EXPECT_EQ(status_of(cluster, "/progress/step"), Json(4));
 }
 
+TEST(ElasticJob, IsNotPendingBetweenTheEndsOfItsWorkersAndOfItsHead) {
+  ClusterModel cluster(with(sample_elastic_job(2), R"({"worker": {"min": 2}})"), 1);
+  ASSERT_TRUE(cluster.settle());
+  for (const char* pod : {"mnist-worker-0-g0", "mnist-worker-1-g0"}) {
+    cluster.end_well(pod);
+    cluster.deliver_all();
+    cluster.reconcile_once({});
+    EXPECT_EQ(cluster.state(), "Running");
+    EXPECT_FALSE(cluster.is_true("Pending"));
+  }
+  cluster.end_well("mnist-head");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(cluster.state(), "Succeeded");
+}
+
 TEST(ElasticJob, NonsenseOfItsHeadIsLeftOut) {
   ClusterModel cluster(sample_elastic_job(2), 1);
   ASSERT_TRUE(cluster.settle());

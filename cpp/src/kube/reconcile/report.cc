@@ -105,10 +105,15 @@ Block what_it_waits_for(const JobView& view, int ready) {
   return {"WaitingForPods", message + first_trouble(view)};
 }
 
+/// Workers that have ended well and are not replaced yet: the job may be over, and its head's end
+/// not be seen.
+int workers_that_left(const JobView& view) { return count_workers(view, PodPhase::kSucceeded); }
+
 /// An elastic job runs with fewer workers than are wanted.
 bool runs_elastic(const JobView& view, int ready) {
   const PodView* head = view.current(Member::kHead, 0);
-  return head != nullptr && head->is_ready && ready >= view.spec.least_workers;
+  return head != nullptr && head->is_ready &&
+         ready + workers_that_left(view) >= view.spec.least_workers;
 }
 
 bool runs(const JobView& view, int ready) {
