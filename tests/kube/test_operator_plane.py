@@ -235,7 +235,7 @@ def test_a_wrong_manifest_that_was_let_in_is_told_with_its_path(
     for key, job in jobs.items():
         told = job.wait_for_condition("Pending", "ValidationError")
         assert told["message"].startswith(WRONG[key][1]), f"{key}: {told}"
-        assert job.status()["state"] == "Created"
+        assert job.status()["state"] == "Pending"
         assert not job.all_objects()
     # One is mended; the others stay as they are, and cost nothing.
     space.api.patch(jobs["no-target"].path, {"spec": {"worker": {"target": 1}}})

@@ -64,6 +64,7 @@ void report_problems(JobView& view) {
   view.block("ValidationError", message);
   if (view.status.set_condition("Pending", true, "ValidationError", message))
     view.event("Warning", "ValidationError", message);
+  if (view.status.text("state") == "Created") view.status.set("state", "Pending");
 }
 
 void suspend(JobView& view) {

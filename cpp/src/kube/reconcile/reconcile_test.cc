@@ -422,7 +422,7 @@ TEST(Reconcile, AnInvalidSpecShowsAConditionAndMakesNothing) {
   EXPECT_EQ(reason_of(cluster, "Pending"), "ValidationError");
   EXPECT_THAT(message_of(cluster, "Pending"), HasSubstr("spec.runPolicy.cleanPodPolicy: must be"));
   EXPECT_THAT(cluster.events, Contains("Warning ValidationError"));
-  EXPECT_EQ(cluster.state(), "Created");
+  EXPECT_EQ(cluster.state(), "Pending");
   cluster.change_spec(patched(R"({"runPolicy": {"cleanPodPolicy": "All"}})"));
   ASSERT_TRUE(cluster.settle());
   EXPECT_EQ(cluster.state(), "Running");
