@@ -71,6 +71,39 @@ def test_the_role_in_one_namespace_is_enough_for_that_one(
         operator.stop()
 
 
+def kubeconfig_without(space: Space, resource: str, verb: str, file: Path) -> Path:
+    """Of an account that has the operator's rights in the namespace but for one."""
+    plane, name = space.plane, space.name
+    plane.kubectl("create", "serviceaccount", "narrow", "-n", name)
+    documents = yaml.safe_load_all(OPERATOR.read_text())
+    rules = [rule for d in documents if d["kind"] in ("ClusterRole", "Role") for rule in d["rules"]]
+    for rule in rules:
+        if resource in rule["resources"]:
+            rule["verbs"].remove(verb)
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": rules}
+    role["metadata"] = {"name": "narrow", "namespace": name}
+    plane.kubectl("apply", "-f", "-", text=yaml.safe_dump(role))
+    account = f"--serviceaccount={name}:narrow"
+    plane.kubectl("create", "rolebinding", "narrow", "-n", name, "--role=narrow", account)
+    return service_account_kubeconfig(plane, file, "narrow", name)
+
+
+def test_a_job_whose_pods_may_not_be_deleted_is_not_suspended(
+    bare_space: Space, tmp_path: Path
+) -> None:
+    kubeconfig = kubeconfig_without(bare_space, "pods", "delete", tmp_path / "kubeconfig")
+    with OperatorProcess(kubeconfig, bare_space.name).begin() as operator:
+        job = bare_space.corro_job("a")
+        job.wait_for_running(job.workers(0, 0))
+        job.patch({"suspend": True})
+        what = 'cannot delete resource "pods"'
+        status = job.wait(lambda s: what in str(s.get("conditions")), "the right that is missing")
+        assert status["state"] == "Running"
+        assert what in job.condition("Suspended")["message"]
+        assert set(job.pods()) == job.workers(0, 0)
+        operator.stop()
+
+
 def is_allowed(plane: Plane, verb: str, group: str, resource: str) -> bool:
     attributes = {"verb": verb, "group": group, "namespace": "default"}
     attributes["resource"], _, attributes["subresource"] = resource.partition("/")

@@ -186,6 +186,8 @@ Outcome Performer::remove(const Kind& kind, const ObjectKey& key, const Json& bo
   const Status status = client_.remove(kind.type, key, options, stop);
   if (status.ok() || status.code() == Code::kNotFound) return {};
   if (status.code() == Code::kAborted) return {Ended::kStale, std::string(status.message()), {}};
+  if (status.code() == Code::kPermissionDenied)
+    return {Ended::kRefused, std::string(status.message()), {}};
   return failed(status);
 }
 

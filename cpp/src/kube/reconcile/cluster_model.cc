@@ -162,6 +162,7 @@ void ClusterModel::deliver_all() {
 void ClusterModel::restart_operator() {
   expected_ = {};
   foreign_ = {};
+  refused_ = {};
   view_.clear();
   watches_.clear();
   for (const auto& [name, object] : store_) {
@@ -178,6 +179,7 @@ Observed ClusterModel::observe() const {
   Observed observed;
   observed.expected = expected_;
   observed.foreign = foreign_;
+  observed.refused = refused_;
   observed.options = &options_;
   for (const auto& [name, object] : view_) {
     if (name == job_name_) {
@@ -223,6 +225,10 @@ size_t ClusterModel::reconcile_once(const Faults& faults) {
     }
     if (action.kind != ActionKind::kEvent) ++tried;
     if (chance(faults.refused)) return tried;
+    if (action.kind == ActionKind::kDelete && action.object.kind == "Pod" && !may_delete_pods) {
+      refused_[action.object] = {R"(403 Forbidden: cannot delete resource "pods")", now_};
+      return tried;
+    }
     if (action.kind == ActionKind::kCreate)
       expected_.ask(action.api_version, action.object, known_uid(action.object));
     const Answer answer = perform(action);

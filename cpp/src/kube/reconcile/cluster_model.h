@@ -53,6 +53,8 @@ class ClusterModel {
   void pass(std::chrono::seconds time) { now_ += time; }
   /// How many pods fit on the nodes.
   int room = 1000;
+  /// The operator's role allows it to.
+  bool may_delete_pods = true;
 
   // What users and faults do.
   enum class Harm { kExitCode, kOutOfMemory, kEvict, kDelete, kVanish };
@@ -129,6 +131,7 @@ class ClusterModel {
   std::map<ObjectName, Json> view_;
   Expectations expected_;
   std::set<ObjectName> foreign_;
+  std::map<ObjectName, Refusal> refused_;
   ObjectName job_name_;
   Options options_;
   std::mt19937_64 random_;

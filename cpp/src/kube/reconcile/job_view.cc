@@ -119,13 +119,13 @@ bool JobView::is_foreign(const ObjectName& name) const {
   });
 }
 
-bool JobView::is_refused(const ObjectName& name) {
+bool JobView::is_refused(const ObjectName& name, const char* what) {
   const auto refusal = observed.refused.find(name);
   if (refusal == observed.refused.end()) return false;
   const KubeTime next = refusal->second.at + kRetryRefused;
   if (now >= next) return false;
-  block("CreateRefused", fmt::format("{} {}: {}; tried again at {}", name.kind, name.name,
-                                     refusal->second.message, time_text(next)));
+  block(what, fmt::format("{} {}: {}; tried again at {}", name.kind, name.name,
+                          refusal->second.message, time_text(next)));
   look_again(next);
   return true;
 }
@@ -164,6 +164,7 @@ void JobView::remove_object(const Json& object) {
   const std::string uid = text_in(object_in(object, "metadata"), "uid");
   if (object_in(object, "metadata").contains("deletionTimestamp")) return;
   if (observed.expected.deleted.contains(uid)) return;
+  if (is_refused(name_in(object), "DeleteRefused")) return;
   Json body = Json::object({{"propagationPolicy", "Background"}});
   body["preconditions"]["uid"] = uid;
   deletes_.push_back({.kind = ActionKind::kDelete,
@@ -174,6 +175,7 @@ void JobView::remove_object(const Json& object) {
 
 void JobView::remove_pod(const PodView& pod) {
   if (pod.is_deleting || observed.expected.deleted.contains(pod.uid)) return;
+  if (is_refused({"Pod", pod.name}, "DeleteRefused")) return;
   Json body = Json::object();
   body["preconditions"]["uid"] = pod.uid;
   deletes_.push_back({.kind = ActionKind::kDelete,
@@ -183,6 +185,7 @@ void JobView::remove_pod(const PodView& pod) {
 }
 
 void JobView::force_remove_pod(const PodView& pod) {
+  if (is_refused({"Pod", pod.name}, "DeleteRefused")) return;
   Json body = Json::object({{"gracePeriodSeconds", 0}});
   body["preconditions"]["uid"] = pod.uid;
   deletes_.push_back({.kind = ActionKind::kDelete,

@@ -78,7 +78,7 @@ class JobView {
 
  private:
   [[nodiscard]] bool is_foreign(const ObjectName& name) const;
-  bool is_refused(const ObjectName& name);
+  bool is_refused(const ObjectName& name, const char* what = "CreateRefused");
   void patch(std::string api_version, const ObjectName& name, Json change);
 
   std::vector<Action> writes_;
@@ -88,7 +88,7 @@ class JobView {
   std::optional<KubeTime> look_again_;
 };
 
-/// A refused create is tried again so long after.
+/// A refused create or delete is tried again so long after.
 inline constexpr std::chrono::seconds kRetryRefused{10};
 /// Counts and words of a status are written at most so often.
 inline constexpr std::chrono::seconds kMinorStatusEvery{1};

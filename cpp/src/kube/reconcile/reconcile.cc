@@ -67,11 +67,25 @@ void report_problems(JobView& view) {
   if (view.status.text("state") == "Created") view.status.set("state", "Pending");
 }
 
+/// The state is Suspended once all pods have been asked to end. Of what keeps them from that the
+/// condition tells.
+void report_suspension(JobView& view) {
+  const auto& block = view.blocked();
+  const std::string message = block ? fmt::format("{} is to be suspended, and its pods run: {}: {}",
+                                                  view.title(), block->reason, block->message)
+                                    : fmt::format("{} suspended", view.spec.kind_name());
+  view.status.set_condition("Suspended", true, view.reason_of("Suspended"), message);
+  const bool has_pods = std::any_of(view.pods.begin(), view.pods.end(),
+                                    [&view](const PodView& pod) { return view.is_alive(pod); });
+  if (!has_pods) view.status.set("state", "Suspended");
+}
+
 void suspend(JobView& view) {
   const std::string reason = view.reason_of("Suspended");
-  if (view.status.set_condition("Suspended", true, reason,
-                                fmt::format("{} suspended", view.spec.kind_name()))) {
-    view.event("Normal", reason, fmt::format("{} suspended", view.spec.kind_name()));
+  if (!view.status.is_true("Suspended")) {
+    const std::string told = fmt::format("{} suspended", view.spec.kind_name());
+    view.status.set_condition("Suspended", true, reason, told);
+    view.event("Normal", reason, told);
     if (!view.spec.is_mpi()) view.status.set("round", view.status.number("round") + 1);
     view.status.erase("ranInRound");
   }
@@ -79,12 +93,12 @@ void suspend(JobView& view) {
   for (const char* type : {"Running", "Restarting", "Pending"})
     view.status.set_condition(type, false, reason, message);
   for (const char* field : {"startTime", "nextActionTime"}) view.status.erase(field);
-  view.status.set("state", "Suspended");
   retire_all(view);
   suspend_launcher(view);
   remove_old_pods(view);
   remove_pod_groups(view);
   count_pods(view);
+  report_suspension(view);
 }
 
 void resume(JobView& view) {

@@ -1132,6 +1132,33 @@ TEST(Reconcile, ARefusedPatchIsTheConditionAndHoldsNothingElseUp) {
   EXPECT_TRUE(is_patched(reconcile(read_job(job, {}), observed, now + seconds(10))));
 }
 
+TEST(Reconcile, AJobWhosePodsMayNotBeDeletedIsNotSaidToBeSuspended) {
+  for (const Json& job : {sample_corro_job(2), sample_elastic_job(2), sample_mpi_job(2, "v1")}) {
+    ClusterModel cluster(job, 1);
+    ASSERT_TRUE(cluster.settle());
+    cluster.may_delete_pods = false;
+    const Json suspend = {{"suspend", true}};
+    cluster.change_spec(job["kind"] == "CorroJob" ? suspend : Json{{"runPolicy", suspend}});
+    for (int look = 0; look < 20; ++look) {
+      cluster.deliver_all();
+      cluster.reconcile_once({});
+      EXPECT_EQ(cluster.state(), "Running");
+    }
+    cluster.pass(seconds(1));
+    cluster.reconcile_once({});
+    EXPECT_THAT(message_of(cluster, "Suspended"),
+                HasSubstr(R"(403 Forbidden: cannot delete resource "pods"; tried again at)"));
+    const auto performed = cluster.performed;
+    cluster.reconcile_once({});
+    EXPECT_EQ(cluster.performed, performed) << "nothing is tried again at once";
+    cluster.may_delete_pods = true;
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(cluster.state(), "Suspended");
+    EXPECT_THAT(cluster.live_pods(), IsEmpty());
+    EXPECT_THAT(message_of(cluster, "Suspended"), Not(HasSubstr("delete")));
+  }
+}
+
 TEST(Reconcile, AStatusThatWasTakenAwayIsFoundAgainInThePods) {
   ClusterModel cluster(sample_corro_job(1), 1);
   ASSERT_TRUE(cluster.settle());
