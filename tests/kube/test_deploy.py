@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from harness import MANIFESTS, ROOT, Plane, service_account_kubeconfig
+from harness import MANIFESTS, ROOT, Plane, service_account_kubeconfig, wait_until
 from jobs import Space, corro_manifest
 from operator_process import OperatorProcess
 
@@ -86,6 +86,17 @@ def kubeconfig_without(space: Space, resource: str, verb: str, file: Path) -> Pa
     account = f"--serviceaccount={name}:narrow"
     plane.kubectl("create", "rolebinding", "narrow", "-n", name, "--role=narrow", account)
     return service_account_kubeconfig(plane, file, "narrow", name)
+
+
+def test_who_may_not_watch_jobs_is_not_ready_and_says_so(bare_space: Space, tmp_path: Path) -> None:
+    kubeconfig = kubeconfig_without(bare_space, "corrojobs", "watch", tmp_path / "kubeconfig")
+    with OperatorProcess(kubeconfig, bare_space.name).begin() as operator:
+        operator.wait_for("cannot watch")
+        wait_until(lambda: operator.page("/readyz")[0] == 503, "unreadiness")
+        said = operator.page("/readyz")[1]
+        assert 'cannot watch resource "corrojobs"' in said
+        assert "apply operator.yaml" in said
+        operator.stop()
 
 
 def test_a_job_whose_pods_may_not_be_deleted_is_not_suspended(

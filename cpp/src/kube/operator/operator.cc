@@ -144,7 +144,20 @@ void Operator::lead(const std::stop_token& stop) {
   for (std::thread& thread : threads) thread.join();
   *queue_.lock() = nullptr;
   phase_.lock()->unlisted = 0;
+  phase_.lock()->forbidden.clear();
   table_.clear();
+}
+
+/// Of what may be listed and not watched no change is heard.
+void Operator::note_watch(const Kind& kind, const Status& status) {
+  const std::string name(kind.name);
+  auto phase = phase_.lock();
+  if (status.code() == Code::kPermissionDenied) {
+    phase->forbidden[name] =
+        fmt::format("cannot watch {}: {}; {}", name, status.message(), advice(kind, status.code()));
+  } else {
+    phase->forbidden.erase(name);
+  }
 }
 
 void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const std::stop_token& stop) {
@@ -156,6 +169,8 @@ void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const std::stop_to
   };
   const auto on_event = [&](WatchEvent event) {
     const bool is_list = event.kind == WatchEvent::Kind::kResynced;
+    const bool is_trouble = event.kind == WatchEvent::Kind::kTrouble;
+    if (!is_list && !is_trouble) note_watch(kind, {});
     for (const std::string& key : take(kind, std::move(event))) queue.add(key);
     if (is_list) note_listed();
   };
@@ -163,6 +178,7 @@ void Operator::watch_kind(const Kind& kind, WorkQueue& queue, const std::stop_to
     const WatchRequest request{kind.type, options_.space, {selector_of(kind), ""}};
     const Status ended = watch(client_, request, on_event, stop);
     if (stop.stop_requested()) return;
+    note_watch(kind, ended);
     log_.error(
         "cannot watch",
         {{"kind", kind.name}, {"why", ended.message()}, {"advice", advice(kind, ended.code())}});
@@ -203,6 +219,7 @@ void Operator::work(WorkQueue& queue, JobWorker& worker, const std::stop_token& 
 std::string Operator::why_not_ready() const {
   auto phase = phase_.lock();
   if (phase->is_over) return "the election has ended";
+  if (phase->leads && !phase->forbidden.empty()) return phase->forbidden.begin()->second;
   if (phase->leads) return phase->unlisted == 0 ? "" : "not all kinds are listed yet";
   const bool waits = client_.surroundings().now() < phase->answered + options_.lease.duration;
   return waits || phase->trouble.empty() ? "" : phase->trouble;

@@ -18,6 +18,7 @@
 // nobody. A kind of object that may not be read holds up all: without it no decision is safe.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -51,7 +52,8 @@ class Operator {
   [[nodiscard]] Status run(const std::stop_token& stop);
 
   // From any thread at any time.
-  /// "" for a follower, and for a leader that has seen the whole cluster; else why not. A
+  /// "" for a follower, and for a leader that has seen the whole cluster and hears of each change;
+  /// else why not. A
   /// candidate that cannot read or write the Lease for longer than it lasts is neither.
   [[nodiscard]] std::string why_not_ready() const;
   /// For Prometheus.
@@ -60,11 +62,12 @@ class Operator {
  private:
   struct Phase {
     bool leads = false;
-    bool is_over = false;      ///< The election has ended.
-    int unlisted = 0;          ///< Kinds that were not listed yet; of a leader.
-    Time answered{};           ///< The Lease was read or written then.
-    std::string trouble = {};  ///< Why it cannot be since.
-    Time told{};               ///< The log was told so.
+    bool is_over = false;  ///< The election has ended.
+    int unlisted = 0;      ///< Kinds that were not listed yet; of a leader.
+    std::map<std::string, std::string> forbidden = {};  ///< Kinds that may not be watched: why.
+    Time answered{};                                    ///< The Lease was read or written then.
+    std::string trouble = {};                           ///< Why it cannot be since.
+    Time told{};                                        ///< The log was told so.
   };
   Operator(Client& client, OperatorOptions options, FillSecret fill, OperatorLog& log,
            std::unique_ptr<Election> election);
@@ -77,6 +80,7 @@ class Operator {
   /// knew.
   [[nodiscard]] std::optional<Served> discover(const std::stop_token& stop);
   [[nodiscard]] Result<Served> ask_what_is_served(const std::stop_token& stop);
+  void note_watch(const Kind& kind, const Status& status);
   void watch_kind(const Kind& kind, WorkQueue& queue, const std::stop_token& stop);
   [[nodiscard]] JobTable::Touched take(const Kind& kind, WatchEvent event);
   void work(WorkQueue& queue, JobWorker& worker, const std::stop_token& stop);
