@@ -153,6 +153,15 @@ def _fixed_unless_suspended(field: str, within: str = "") -> Schema:
     )
 
 
+def _in_order(optional: str, less: str, more: str) -> Schema:
+    """`kubectl scale` changes the target alone, so the message has both fields."""
+    return rule(
+        f"!has(self.{optional}) || self.{less} <= self.{more}",
+        f"worker.{less} is more than worker.{more}",
+        f".{optional}",
+    )
+
+
 def _worker() -> Schema:
     properties = {
         "target": integer(1, 10000),
@@ -162,8 +171,8 @@ def _worker() -> Schema:
         "template": pod_template_in_detail(),
     }
     rules = [
-        rule("!has(self.min) || self.min <= self.target", "at most worker.target", ".min"),
-        rule("!has(self.max) || self.max >= self.target", "at least worker.target", ".max"),
+        _in_order("min", "min", "target"),
+        _in_order("max", "target", "max"),
         # The head of an elastic job gets its limit once, so a target cannot stand in for it.
         rule("!has(self.min) || has(self.max)", "is needed with worker.min", ".max"),
         *(_fixed(name) for name in ("min", "max", "slots")),

@@ -83,7 +83,7 @@ def test_scale_adds_and_takes_pods_and_touches_no_other(space: Space) -> None:
     assert uids(job).items() <= before.items()
     assert job.status()["restarts"] == 0
     said = space.plane.kubectl("scale", "-n", space.name, "corrojob/a", "--replicas=17", fails=True)
-    assert "at least worker.target" in said
+    assert "worker.target is more than worker.max" in said
 
 
 def agent_images(job: Job) -> dict[str, str]:
