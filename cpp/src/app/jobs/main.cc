@@ -112,16 +112,17 @@ Result<kube::ClusterRun> run_of(const Request& request) {
 int run(const Request& request) {
   auto run = run_of(request);
   if (!run.ok()) return fail("run", run.status());
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+  run->space = request.cluster.place.space;
+  // Before the cluster is asked: a mistake in the options needs no cluster.
+  const auto job = kube::job_of(*run);
+  if (!job.ok()) return fail("run", job.status());
   if (request.run.dry_run) {
-    run->space = request.cluster.place.space;
-    const auto job = kube::job_of(*run);
-    if (!job.ok()) return fail("run", job.status());
     fmt::print("{}\n", job->dump(2));
     return 0;
   }
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
   // Before the first thread: all of them inherit it.
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   const auto cluster = reach(request.cluster.place);

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 
+#include "kube/job/resource_totals.h"
+
 namespace corro::kube {
 namespace {
 
 constexpr int kKeepSeconds = 24 * 3600;  ///< What has ended, with its logs.
-constexpr size_t kMostName = 40;         ///< Of a program, within a job's name.
+constexpr Billionths kOnePiece = 1'000'000'000;
+constexpr size_t kMostName = 40;  ///< Of a program, within a job's name.
 
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -48,10 +51,19 @@ Status add_resource(const std::string& text, Json& container) {
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
     return wrong("--resource", text, "give a name and an amount, as cpu=4 or nvidia.com/gpu=1");
   const std::string name = text.substr(0, equals);
+  const std::string amount = text.substr(equals + 1);
+  const auto parsed = parse_amount(amount);
+  const bool has_digit = amount.find_first_of("0123456789") != std::string::npos;
+  if (!parsed || !has_digit)
+    return wrong("--resource", text,
+                 fmt::format("{} is no amount: give one such as 4, 0.5, 500m or 8Gi", amount));
+  // Such as GPUs.
+  if (name.find('/') != std::string::npos && *parsed % kOnePiece != 0)
+    return wrong("--resource", text, fmt::format("{} come as a whole", name));
   Json& resources = container["resources"];
-  resources["requests"][name] = text.substr(equals + 1);
+  resources["requests"][name] = amount;
   // Processors are shared where nobody else wants them.
-  if (name != "cpu") resources["limits"][name] = text.substr(equals + 1);
+  if (name != "cpu") resources["limits"][name] = amount;
   return {};
 }
 

@@ -95,6 +95,18 @@ TEST(Manifest, SaysWhatIsWrong) {
   EXPECT_EQ(why([](ClusterRun& run) { run.most = 7; }), "--max-np 7: less than -np 8");
   EXPECT_THAT(why([](ClusterRun& run) { run.volumes = {"data"}; }), HasSubstr("CLAIM:/path"));
   EXPECT_THAT(why([](ClusterRun& run) { run.resources = {"cpu"}; }), HasSubstr("cpu=4"));
+  for (const char* amount : {"lots", "4GB", "-1", ".", "1 2", "0x4"}) {
+    const auto asks = [amount](ClusterRun& run) { run.resources = {std::string("cpu=") + amount}; };
+    EXPECT_THAT(why(asks), HasSubstr(fmt::format("--resource cpu={0}: {0} is no amount", amount)));
+  }
+  EXPECT_EQ(why([](ClusterRun& run) { run.resources = {"nvidia.com/gpu=500m"}; }),
+            "--resource nvidia.com/gpu=500m: nvidia.com/gpu come as a whole");
+  for (const char* amount : {"4", "0.5", "500m", "8Gi", "1e3"}) {
+    const auto asks = [amount](ClusterRun& run) {
+      run.resources = {std::string("memory=") + amount};
+    };
+    EXPECT_EQ(why(asks), "");
+  }
 }
 
 TEST(Manifest, NamesAJobAfterItsProgram) {
