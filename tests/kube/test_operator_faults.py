@@ -236,7 +236,7 @@ def test_a_pod_that_the_api_server_refuses_is_told_with_its_path(space: Space) -
     container = manifest["spec"]["worker"]["template"]["spec"]["containers"][0]
     container["volumeMounts"] = [{"name": "nowhere", "mountPath": "/data"}]
     job = space.create(manifest)
-    told = job.wait_for_condition("Pending", "CreateRefused")
+    told = job.wait_for_condition("Pending", "CreateInvalid")
     assert 'spec.containers[0].volumeMounts[0].name: Not found: "nowhere"' in told["message"]
     del container["volumeMounts"]
     mend(job, manifest)
@@ -255,9 +255,9 @@ def test_a_misspelt_field_of_a_template_is_told_with_its_path(space: Space) -> N
     pod = manifest["spec"]["worker"]["template"]["spec"]
     pod["nodeSelecter"] = {"accelerator": "h100"}
     job = space.create(manifest)
-    told = job.wait_for_condition("Pending", "CreateRefused")
+    told = job.wait_for_condition("Pending", "CreateInvalid")
     assert 'unknown field "spec.nodeSelecter"' in told["message"]
-    assert "tried again at" in told["message"]
+    assert "or once the job is changed" in told["message"]
     pod["nodeSelecter"] = None  # A patch takes it away.
     mend(job, manifest)
 

@@ -111,6 +111,15 @@ def test_it_says_what_it_waits_for(space: Space, start: Start) -> None:
     assert process.poll() is None
 
 
+def test_a_job_whose_pods_are_wrong_is_not_waited_for(space: Space, start: Start) -> None:
+    volumes = ("--volume", "one:/data", "--volume", "two:/data")
+    process = start("--name", "a", *volumes, "-np", "1", "train.py")
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2, err
+    assert 'volumeMounts[1].mountPath: Invalid value: "/data": must be unique' in err
+    wait_until(lambda: not space.items("CorroJob"), "the job gone", PATIENCE)
+
+
 def test_it_says_that_no_operator_has_seen_the_job(bare_space: Space) -> None:
     words = ("run", "--on", "kubernetes", "--name", "a", "-np", "1", "train.py")
     line = line_of(bare_space, bare_space.kubeconfig, words)
@@ -140,8 +149,10 @@ def test_a_terminal_shows_the_whole_reason(space: Space, columns: int) -> None:
                 shown.append(os.read(terminal, 4096).decode())
             return "tried again at" in "".join(shown)
 
-        wait_until(shows_its_end, "the end of the reason", PATIENCE)
-        process.kill()
+        try:
+            wait_until(shows_its_end, "the end of the reason", PATIENCE)
+        finally:
+            process.kill()
     os.close(terminal)
     assert "exceeded quota: none" in "".join(shown)
 

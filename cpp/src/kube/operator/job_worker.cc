@@ -69,6 +69,7 @@ struct JobWorker::Look {
   GuardedJob record;
   JobIdentity job;
   Json status = {};                    ///< As it was decided on, or written since.
+  int64_t generation = 0;              ///< Of the job's manifest, as it was decided on.
   bool failed = false;                 ///< Again soon.
   std::optional<Duration> again = {};  ///< Again after so long.
 };
@@ -91,6 +92,7 @@ Decision JobWorker::decide(Look& look) const {
   if (record->job.is_null()) return {};
   const ReadJob read = kube::read_job(record->job, options_.read);
   look.status = object_in(record->job, "status");
+  look.generation = read.spec.generation;
   const KubeTime time = now();
   return reconcile(read, record->observe(options_.jobs, time), time);
 }
@@ -160,7 +162,8 @@ bool JobWorker::settle(Look& look, const Action& action, Outcome outcome,
       look.again = Duration::zero();
       return false;
     case Ended::kRefused:
-      look.record->lock()->refused[action.object] = {outcome.message, now()};
+      look.record->lock()->refused[action.object] = {outcome.message, now(),
+                                                     outcome.is_wrong ? look.generation : 0};
       look.again = Duration::zero();
       return false;
     case Ended::kDone:

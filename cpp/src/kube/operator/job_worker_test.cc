@@ -198,9 +198,18 @@ TEST_F(JobWorkers, ARefusedObjectIsNotedWithTheServersWordsAndTheJobIsLookedAtAt
   EXPECT_FALSE(record().expected.asked().has_value());
   ASSERT_EQ(record().refused.size(), 1U);
   EXPECT_THAT(record().refused.begin()->second.message, HasSubstr("exceeded quota: few"));
+  EXPECT_EQ(record().refused.begin()->second.wrong_generation, 0);
   for (const ObjectName& object : first_objects()) EXPECT_FALSE(is_created(object));
   EXPECT_TRUE(queue_.try_take().has_value());
   EXPECT_THAT(log_text(), HasSubstr("exceeded quota"));
+}
+
+TEST_F(JobWorkers, AnObjectThatIsWrongIsNotedWithTheManifestThatHasIt) {
+  answer_status();
+  answer(422, refusal(422, "Invalid", "spec: Required value"));
+  look();
+  ASSERT_EQ(record().refused.size(), 1U);
+  EXPECT_EQ(record().refused.begin()->second.wrong_generation, 1);
 }
 
 TEST_F(JobWorkers, PodsOfCorroJobsAloneMayNotHaveUnknownFields) {

@@ -149,6 +149,7 @@ Outcome Performer::create(const Kind& kind, const JobIdentity& job, const Action
     case Code::kAlreadyExists:
       return look_up(kind, job, action.object.name, stop);
     case Code::kInvalidArgument:
+      return {Ended::kRefused, std::string(answer.status().message()), {}, true};
     case Code::kPermissionDenied:
     case Code::kNotFound:  // The namespace, or the kind.
       return {Ended::kRefused, std::string(answer.status().message()), {}};

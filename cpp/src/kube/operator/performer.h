@@ -26,7 +26,8 @@ enum class Ended : uint8_t {
 struct Outcome {
   Ended ended = Ended::kDone;
   std::string message = {};
-  Json answer = {};  ///< The object as the server has it, after a create, patch or status.
+  Json answer = {};       ///< The object as the server has it, after a create, patch or status.
+  bool is_wrong = false;  ///< Refused for what it is (400, 422), and not by a quota or a role.
 };
 
 /// Whose action it is.

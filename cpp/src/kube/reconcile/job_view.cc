@@ -122,10 +122,13 @@ bool JobView::is_foreign(const ObjectName& name) const {
 bool JobView::is_refused(const ObjectName& name, const char* what) {
   const auto refusal = observed.refused.find(name);
   if (refusal == observed.refused.end()) return false;
-  const KubeTime next = refusal->second.at + kRetryRefused;
+  const bool is_wrong = refusal->second.wrong_generation != 0;
+  if (is_wrong && refusal->second.wrong_generation != spec.generation) return false;
+  const KubeTime next = refusal->second.at + (is_wrong ? kRetryWrong : kRetryRefused);
   if (now >= next) return false;
-  block(what, fmt::format("{} {}: {}; tried again at {}", name.kind, name.name,
-                          refusal->second.message, time_text(next)));
+  block(is_wrong ? "CreateInvalid" : what,
+        fmt::format("{} {}: {}; tried again at {}{}", name.kind, name.name, refusal->second.message,
+                    time_text(next), is_wrong ? ", or once the job is changed" : ""));
   look_again(next);
   return true;
 }

@@ -90,6 +90,9 @@ class JobView {
 
 /// A refused create or delete is tried again so long after.
 inline constexpr std::chrono::seconds kRetryRefused{10};
+/// An object that is wrong, unless the job's manifest changes before: a webhook that does not like
+/// it may change, too.
+inline constexpr std::chrono::seconds kRetryWrong{300};
 /// Counts and words of a status are written at most so often.
 inline constexpr std::chrono::seconds kMinorStatusEvery{1};
 

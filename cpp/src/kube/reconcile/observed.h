@@ -36,6 +36,9 @@ struct Options {
 struct Refusal {
   std::string message;
   KubeTime at;
+  /// The object itself is wrong (400, 422), as this generation of the job's manifest has it; 0: it
+  /// was not taken for another reason, such as a quota.
+  int64_t wrong_generation = 0;
 };
 
 /// Borrows all objects.

@@ -1097,6 +1097,19 @@ TEST(Reconcile, ARefusedPodIsTheConditionAndTriedAgain) {
   EXPECT_THAT(one.decide().reason, Not(HasSubstr("CreateRefused")));
 }
 
+TEST(Reconcile, APodThatIsWrongIsNotMadeAgainBeforeTheManifestChanges) {
+  OneWorker one;
+  one.job["metadata"]["generation"] = 3;
+  one.observed.refused[{"Pod", "mnist-worker-0-g0"}] = {"422 Invalid: quantities must match",
+                                                        one.now, 3};
+  one.now += seconds(299);
+  const Decision decision = one.decide();
+  EXPECT_THAT(decision.reason, HasSubstr("CreateInvalid: Pod mnist-worker-0-g0: 422 Invalid"));
+  EXPECT_EQ(decision.look_again, one.now + seconds(1));
+  one.job["metadata"]["generation"] = 4;
+  EXPECT_THAT(one.decide().reason, Not(HasSubstr("CreateInvalid")));
+}
+
 TEST(Reconcile, ARefusedPatchIsTheConditionAndHoldsNothingElseUp) {
   Json job = sample_mpi_job(1);
   job["metadata"]["uid"] = "u-1";

@@ -166,6 +166,11 @@ class Course {
     if (!hint.empty() && signal_ == 0) view_.say(hint);
     const JobFacts facts = facts_of(*seen.job);
     if (facts.is_over) return end_with(seen, facts.why);
+    if (facts.is_wrong && signal_ == 0) {
+      view_.complain(fmt::format("job {}: {}", run_.name, facts.why));
+      remove();
+      return diagnosis::kUsageExit;
+    }
     if (!facts.waits_for.empty() && !facts.runs && signal_ == 0) view_.progress(facts.waits_for);
     return std::nullopt;
   }

@@ -44,7 +44,10 @@ JobFacts facts_of(const Json& job) {
   facts.why = text_at(failed, {"message"});
   facts.was_too_long = text_at(failed, {"reason"}) == "DeadlineExceeded";
   facts.runs = text_at(job, {"status", "state"}) == "Running";
-  facts.waits_for = text_at(condition_of(job, "Pending"), {"message"});
+  const Json& pending = condition_of(job, "Pending");
+  facts.waits_for = text_at(pending, {"message"});
+  facts.is_wrong = text_at(pending, {"reason"}) == "CreateInvalid" && !facts.runs;
+  if (facts.is_wrong) facts.why = facts.waits_for.substr(0, facts.waits_for.find("; tried again"));
   return facts;
 }
 

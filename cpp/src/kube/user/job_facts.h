@@ -14,8 +14,9 @@ struct JobFacts {
   bool is_over = false;  ///< For good.
   bool has_succeeded = false;
   bool was_too_long = false;   ///< It has failed by activeDeadlineSeconds.
+  bool is_wrong = false;       ///< The API server refuses its pods for what they are.
   std::string waits_for = {};  ///< Why it does not run, or not with all pods; "": nothing.
-  std::string why = {};        ///< It has failed.
+  std::string why = {};        ///< It has failed, or is wrong.
 };
 [[nodiscard]] JobFacts facts_of(const Json& job);
 

@@ -37,6 +37,16 @@ TEST(JobFacts, SayWhyAJobDoesNotRun) {
   EXPECT_FALSE(facts.is_over);
 }
 
+TEST(JobFacts, SayThatItsPodsAreWrong) {
+  const char* status = R"({"state": "Pending", "conditions": [{"type": "Pending", "status": "True",
+      "reason": "CreateInvalid", "message": "Pod a: 422: no amount; tried again at 10:00"}]})";
+  EXPECT_TRUE(facts_of(job_with(status)).is_wrong);
+  EXPECT_EQ(facts_of(job_with(status)).why, "Pod a: 422: no amount");
+  Json running = job_with(status);
+  running["status"]["state"] = "Running";
+  EXPECT_FALSE(facts_of(running).is_wrong);
+}
+
 TEST(JobFacts, SayHowItEnded) {
   const JobFacts failed = facts_of(job_with(
       R"({"conditions": [{"type": "Failed", "status": "True", "message": "exit code 3"}]})"));
