@@ -5,14 +5,17 @@
 namespace corro::tensorflow {
 namespace {
 
-/// What the ops raise: Horovod's raise FailedPreconditionError where ranks differ, and a cancelled
-/// operation must not look as if TensorFlow had cancelled the step.
+/// What the ops raise is what Horovod's raise: FailedPreconditionError where ranks differ, and
+/// UnknownError where a rank or this one's part in the job is lost. (TensorFlow has meanings of its
+/// own for CANCELLED and UNAVAILABLE, and tells of the latter as something else.)
 corro_code code_for_tensorflow(corro_code code) {
   switch (code) {
     case CORRO_INVALID_ARGUMENT:
       return CORRO_FAILED_PRECONDITION;
     case CORRO_CANCELLED:
-      return CORRO_ABORTED;
+    case CORRO_ABORTED:
+    case CORRO_UNAVAILABLE:
+      return CORRO_UNKNOWN;
     default:
       return code;
   }
