@@ -168,8 +168,8 @@ class Course {
     if (facts.is_over) return end_with(seen, facts.why);
     if (facts.is_wrong && signal_ == 0) {
       view_.complain(fmt::format("job {}: {}", run_.name, facts.why));
-      remove();
-      return diagnosis::kUsageExit;
+      work_until_signal([this] { remove(); });
+      return signal_ != 0 ? leave() : diagnosis::kUsageExit;
     }
     if (!facts.waits_for.empty() && !facts.runs && signal_ == 0) view_.progress(facts.waits_for);
     return std::nullopt;
@@ -231,13 +231,13 @@ class Course {
   std::stop_source stop_;
   std::optional<launch::SyncTree> tree_;
   std::unique_ptr<HeadTalk> talk_;
+  OperatorHint operator_hint_{monotonic_now()};
   const std::string mark_ = chance();
   bool is_asked_for_ = false;  ///< The job, from the API server.
   bool is_gone_ = false;
   bool has_run_ = false;              ///< A head has got the folder.
   int signal_ = 0;                    ///< By which the end was asked for.
   Time replaced_at_ = Time::never();  ///< The head of talk_, whose log goes on.
-  OperatorHint operator_hint_{monotonic_now()};
   Time over_at_ = Time::never();
 };
 
