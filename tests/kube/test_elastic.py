@@ -342,6 +342,20 @@ def test_ranks_step_on_while_a_head_is_replaced_that_has_its_own_rights_alone(
     assert [over(worker) for worker in workers] == [0, 0], processes.logs()
 
 
+def test_a_head_that_waits_for_workers_says_that_nobody_steps_in_its_round(
+    processes: Processes,
+) -> None:
+    job = processes.job
+    stale = {"round": "7", "epoch": 3, "ranks": 2, "step": 45, "stepsPerSecond": 49.3}
+    said = {"data": {"progress": json.dumps(stale)}}
+    job.space.api.patch(job.space.path("ConfigMap", f"a-{job.uid}-progress"), said)
+    processes.head("a-head")
+    status = job.wait(lambda status: "ranks" in status.get("progress", {}), "progress")
+    assert status["progress"] == {"epoch": 0, "ranks": 0, "step": 0}
+    told = job.objects("ConfigMap")[f"a-{job.uid}-progress"]["data"]["progress"]
+    assert json.loads(told)["round"] == "0"
+
+
 def test_a_head_waits_for_rights_that_it_has_not(processes: Processes) -> None:
     space = processes.job.space
     name = processes.pod("a-head")["spec"]["serviceAccountName"]

@@ -16,7 +16,9 @@
 #include "coordinator/win_lead.h"
 #include "diagnosis/exit_status.h"
 #include "io/interfaces.h"
+#include "kube/client/json.h"
 #include "launch/plan_inputs.h"
+#include "launch/progress.h"
 #include "launch/run_job.h"
 
 namespace corro::coordinator {
@@ -65,6 +67,15 @@ std::optional<launch::Ending> ending_of(const JobRecord& record, const std::stri
       .status = 1, .by_hosts = true, .why = "the coordinator did not come to say how it ended"});
 }
 
+/// Adds the round to what the operator of a cluster reads: a new round begins without ranks, and the
+/// last progress of the round before may still stand.
+std::string with_round(const std::string& progress, const std::string& round) {
+  if (round.empty()) return progress;
+  kube::Json json = kube::Json::parse(progress, nullptr, false);
+  if (json.is_object()) json["round"] = round;
+  return json.dump();
+}
+
 Outcome over(launch::Ending ending) { return {.status = ending.status, .job = std::move(ending)}; }
 
 /// What the user asks for before the job has begun ends it for all coordinators.
@@ -96,7 +107,10 @@ Result<Outcome> lead_job(const CoordinatorOptions& options, launch::PlanInputs i
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
   launch::Standalone standalone{
       .lead = lead, .reception = reception, .secret = ranks_secret(trust.secret, record.job)};
-  standalone.show = [&store](const std::string& progress) { store.show(progress); };
+  standalone.show = [&store, &options](const std::string& progress) {
+    store.show(with_round(progress, options.round));
+  };
+  if (record.members.empty()) standalone.show(launch::format_progress({}));  // Nobody steps.
   if (record.members.empty()) {
     std::optional<int> asked;
     auto hosts = gather(reception, lead, loop,

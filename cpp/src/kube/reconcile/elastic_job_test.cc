@@ -347,19 +347,40 @@ TEST(ElasticJob, TheLastCheckpointStaysInTheStatusWhenAHeadTellsOfNone) {
       << "the path is not that of another one";
 }
 
-TEST(ElasticJob, ThePlanStaysInTheStatusUntilAHeadTellsOfAnother) {
+TEST(ElasticJob, ANewRoundKeepsOfItsProgressTheLastCheckpointAlone) {
+  const char* told = R"({"epoch": 3, "ranks": 2, "step": 45, "stepsPerSecond": 49.3, "round": "0",
+      "changes": [{"time": "2026-11-28T10:00:00.000000Z", "text": "2 ranks go on"}],
+      "lastCheckpoint": {"step": 40, "time": "2026-11-28T10:00:00.000000Z"}})";
+  const Json kept =
+      patched(R"({"lastCheckpoint": {"step": 40, "time": "2026-11-28T10:00:00.000000Z"}})");
+  for (const bool is_suspended : {false, true}) {
+    ClusterModel cluster(sample_elastic_job(2), 1);
+    ASSERT_TRUE(cluster.settle());
+    tell(cluster, told);
+    ASSERT_TRUE(cluster.settle());
+    ASSERT_EQ(status_of(cluster, "/progress/ranks"), Json(2));
+    if (is_suspended) {
+      cluster.change_spec(patched(R"({"suspend": true})"));
+    } else {
+      ASSERT_TRUE(cluster.harm_pod("mnist-head", Harm::kExitCode));
+    }
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(status_of(cluster, "/progress"), kept) << "what the old head has said still stands";
+    tell(cluster, R"({"epoch": 1, "ranks": 2, "step": 0, "round": "1"})");
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(status_of(cluster, "/progress/step"), Json(0));
+    EXPECT_EQ(status_of(cluster, "/progress/ranks"), Json(2));
+  }
+}
+
+TEST(ElasticJob, ANewHeadThatHasHeardOfNoStepAndRateSaysNothingOfTheStep) {
   ClusterModel cluster(sample_elastic_job(2), 1);
   ASSERT_TRUE(cluster.settle());
-  const auto plan_after = [&cluster](const Json& told) {
-    tell(cluster, told.dump().c_str());
-    EXPECT_TRUE(cluster.settle());
-    return status_of(cluster, "/progress/plan");
-  };
-  EXPECT_EQ(plan_after({{"step", 1}, {"plan", "two stages"}}), Json("two stages"));
-  EXPECT_EQ(plan_after({{"step", 2}}), Json("two stages"));
-  EXPECT_EQ(plan_after({{"step", 3}, {"plan", std::string(64, 'p')}}), Json("two stages"));
-  EXPECT_EQ(plan_after({{"step", 4}, {"plan", std::string(63, 'p')}}), Json(std::string(63, 'p')));
-  EXPECT_EQ(status_of(cluster, "/progress/step"), Json(4));
+  tell(cluster, R"({"epoch": 1, "ranks": 2, "step": 40172, "stepsPerSecond": 49.3, "round": "0"})");
+  ASSERT_TRUE(cluster.settle());
+  tell(cluster, R"({"epoch": 1, "ranks": 2, "step": 0, "round": "0"})");
+  ASSERT_TRUE(cluster.settle());
+  EXPECT_EQ(status_of(cluster, "/progress"), patched(R"({"epoch": 1, "ranks": 2, "step": 40172})"));
 }
 
 TEST(ElasticJob, IsNotPendingBetweenTheEndsOfItsWorkersAndOfItsHead) {
@@ -375,6 +396,21 @@ TEST(ElasticJob, IsNotPendingBetweenTheEndsOfItsWorkersAndOfItsHead) {
   cluster.end_well("mnist-head");
   ASSERT_TRUE(cluster.settle());
   EXPECT_EQ(cluster.state(), "Succeeded");
+}
+
+TEST(ElasticJob, ThePlanStaysInTheStatusUntilAHeadTellsOfAnother) {
+  ClusterModel cluster(sample_elastic_job(2), 1);
+  ASSERT_TRUE(cluster.settle());
+  const auto plan_after = [&cluster](const Json& told) {
+    tell(cluster, told.dump().c_str());
+    EXPECT_TRUE(cluster.settle());
+    return status_of(cluster, "/progress/plan");
+  };
+  EXPECT_EQ(plan_after({{"step", 1}, {"plan", "two stages"}}), Json("two stages"));
+  EXPECT_EQ(plan_after({{"step", 2}}), Json("two stages"));
+  EXPECT_EQ(plan_after({{"step", 3}, {"plan", std::string(64, 'p')}}), Json("two stages"));
+  EXPECT_EQ(plan_after({{"step", 4}, {"plan", std::string(63, 'p')}}), Json(std::string(63, 'p')));
+  EXPECT_EQ(status_of(cluster, "/progress/step"), Json(4));
 }
 
 TEST(ElasticJob, NonsenseOfItsHeadIsLeftOut) {

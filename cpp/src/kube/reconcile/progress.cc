@@ -52,6 +52,26 @@ void take_checkpoint(const Json& told, Json& progress) {
   progress["lastCheckpoint"] = std::move(checkpoint);
 }
 
+/// A head says in which round it leads. One of an earlier version of corro does not: it is believed.
+bool is_of_this_round(const Json& told, const JobView& view) {
+  const std::string round = text_in(told, "round");
+  return round.empty() || round == std::to_string(view.status.number("round"));
+}
+
+/// Of ranks that are no more, the checkpoint counts.
+void forget_round(JobView& view) {
+  Json kept = Json::object();
+  const Json& before = view.status.object("progress");
+  if (before.contains("lastCheckpoint")) kept["lastCheckpoint"] = before["lastCheckpoint"];
+  view.status.set("progress", std::move(kept));
+}
+
+/// A head that has just begun to lead ranks knows of no step yet.
+void take_step(const Json& told, Json& progress) {
+  if (progress.contains("step") && told.value("step", Json()) == Json(0)) return;
+  take_number(told, "step", std::numeric_limits<int64_t>::max(), progress);
+}
+
 /// Those that are newer than what the status tells of become events: those behind the last one that
 /// it tells of, or all, since the next head tells of its own alone. Clocks of heads need not agree.
 void take_changes(const Json& told, JobView& view, Json& progress) {
@@ -80,10 +100,12 @@ void report_progress(JobView& view) {
   if (!view.spec.is_elastic()) return;
   const Json told = told_by_head(view);
   if (told.empty()) return;
+  if (!is_of_this_round(told, view)) return forget_round(view);
   Json progress = view.status.object("progress");
   take_number(told, "epoch", std::numeric_limits<int32_t>::max(), progress);
   take_number(told, "ranks", std::numeric_limits<int32_t>::max(), progress);
-  take_number(told, "step", std::numeric_limits<int64_t>::max(), progress);
+  take_step(told, progress);
+  progress.erase("stepsPerSecond");
   const auto rate = told.find("stepsPerSecond");
   if (rate != told.end() && rate->is_number()) progress["stepsPerSecond"] = *rate;
   take_plan(told, progress);

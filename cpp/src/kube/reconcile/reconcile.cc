@@ -98,6 +98,7 @@ void suspend(JobView& view) {
   remove_old_pods(view);
   remove_pod_groups(view);
   count_pods(view);
+  report_progress(view);
   report_suspension(view);
 }
 
