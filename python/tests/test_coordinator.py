@@ -156,6 +156,22 @@ def test_an_agent_that_has_nothing_ends_when_it_is_asked_to(start: Start) -> Non
     assert alone.status() == 0, job.logs()
 
 
+def test_ranks_end_with_an_agent_that_is_asked_to_end_while_nobody_leads(start: Start) -> None:
+    job = start()
+    coordinator = job.coordinator(0)
+    agents = [job.agent("a"), job.agent("b")]
+    job.steps(5)
+    ranks = [job.process_on("a"), job.process_on("b")]
+    # As when a whole job is deleted: its coordinator may end first.
+    coordinator.kill()
+    for agent in agents:
+        agent.send(signal.SIGTERM)
+    assert [agent.status() for agent in agents] == [143, 143], job.logs()
+    for rank in ranks:
+        gone(rank)
+    assert "this agent was asked to end: so are its ranks" in agents[0].log()
+
+
 def test_a_host_that_came_back_is_known_to_the_next_coordinator(start: Start) -> None:
     job = start("--max-np", "2")
     first = job.coordinator(0)

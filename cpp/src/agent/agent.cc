@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "agent/branches.h"
 #include "agent/course_orders.h"
@@ -16,6 +17,7 @@
 #include "agent/surveyor.h"
 #include "agent/sync_target.h"
 #include "agent/worker_service.h"
+#include "diagnosis/exit_status.h"
 
 namespace corro::agent {
 namespace {
@@ -76,6 +78,7 @@ int Agent::run(const std::string& version) {
   const bool gives_up = following_.waited_in_vain();
   if (gives_up) station_.commander.give_up();
   (void)kill_descendants(kKillPatience);
+  if (following_.ended_ranks()) return diagnosis::kSignalExit + SIGTERM;
   return gives_up ? kTryLater : 0;
 }
 

@@ -180,6 +180,13 @@ void AgentCourse::on_leave() {
   if (!std::exchange(leaves_, true)) say(Leaving{});
 }
 
+/// A rank that leaves at the end of a step waits for the epoch after it. Before the signal comes it
+/// has to see that there is none: then it ends at once.
+void AgentCourse::end_ranks() {
+  order(EndEpochs{});
+  order(SendSignal{std::nullopt, SIGTERM});
+}
+
 void AgentCourse::on_put(Record record) {
   say(record);
   put_.push_back(std::move(record));

@@ -78,8 +78,10 @@ struct EndRank {
   int32_t number = 0;
   std::string host;  ///< "": this one.
 };
+/// For all workers: nobody leads, and no epoch comes any more.
+struct EndEpochs {};
 using AgentOrder = std::variant<Say, Report, SendSignal, KillRank, KillRest, PrepareWorker,
-                                StartEpoch, CommitWorker, Supply, EndRank>;
+                                StartEpoch, CommitWorker, Supply, EndRank, EndEpochs>;
 
 // -- the course -----------------------------------------------------------------------------------
 
@@ -127,6 +129,8 @@ class AgentCourse {
   /// The agent was: the host is about to go, and its ranks are to leave before.
   void on_leave();
   [[nodiscard]] bool leaves() const { return leaves_; }
+  /// No commander takes that up: the ranks are asked to end, and know that no epoch comes.
+  void end_ranks();
   /// Some worker has put this into the bootstrap, for those of other hosts too.
   void on_put(Record record);
   /// Its process has ended; `well`: in good order.
@@ -156,6 +160,7 @@ class AgentCourse {
   [[nodiscard]] const Subject& about(size_t rank) const { return ranks_[rank].about; }
   [[nodiscard]] size_t size() const { return ranks_.size(); }
   [[nodiscard]] bool runs(size_t rank) const { return ranks_[rank].runs; }
+  [[nodiscard]] bool any_runs() const { return std::ranges::any_of(ranks_, &Rank::runs); }
   /// It was killed, since it is no member: what it prints is nobody's concern.
   [[nodiscard]] bool is_fenced(size_t rank) const { return ranks_[rank].fenced; }
   /// Whom a message is about.

@@ -82,6 +82,7 @@ class AgentCourseTest : public testing::Test {
     }
     std::string operator()(const Supply&) const { return "supply"; }
     std::string operator()(const EndRank& end) const { return "end " + std::to_string(end.number); }
+    std::string operator()(const EndEpochs&) const { return "end epochs"; }
   };
 
   Time now_{};
@@ -114,6 +115,14 @@ TEST_F(AgentCourseTest, AMemberIsKilledWithAllThatIsBelowIt) {
   EXPECT_EQ(hear(one), "kill 1;") << "a shell may be in its place";
   one.body = Signal{.number = SIGTERM};
   EXPECT_EQ(hear(one), "signal 15;");
+}
+
+TEST_F(AgentCourseTest, RanksThatNobodyHasLeaveSeeThatNoEpochComesBeforeTheyAreAskedToEnd) {
+  EXPECT_TRUE(course_.any_runs());
+  course_.end_ranks();
+  EXPECT_EQ(told(), "end epochs;signal 15;");
+  for (const size_t rank : {0U, 1U}) course_.on_end(rank, false);
+  EXPECT_FALSE(course_.any_runs());
 }
 
 TEST_F(AgentCourseTest, WhatIsOfAnOlderEpochOrAnotherJobIsDropped) {

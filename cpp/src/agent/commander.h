@@ -64,6 +64,8 @@ class Commander {
   [[nodiscard]] Time due() const;
   /// It has said LEAD.
   void meet(uint64_t term);
+  /// A line for people; for an agent that dials.
+  void say(const std::string& line) const { how_->note(line); }
   /// Nobody has led for so long that everything is ended.
   void give_up();
   /// Sends what was kept; returns how many bytes of output that are.

@@ -9,6 +9,14 @@
 #include <csignal>
 
 namespace corro::agent {
+namespace {
+
+// An agent that was asked to end waits so long for somebody who has its ranks leave.
+constexpr Duration kTakeUpPatience = std::chrono::seconds(2);  ///< Without a commander.
+/// One that is there, and says nothing: it looks every second.
+constexpr Duration kSilentPatience = std::chrono::seconds(5);
+
+}  // namespace
 
 Status Following::open(const std::string& version) {
   CORRO_TRY(station_.commander.watch(station_.loop, [this] { listen(); }));
@@ -29,9 +37,14 @@ Status Following::listen_to_signals() {
   signals_.reset(signalfd(-1, &asking, SFD_CLOEXEC | SFD_NONBLOCK));
   return station_.loop.watch(signals_.get(), EPOLLIN, [this] {
     signalfd_siginfo ignored{};
-    while (read(signals_.get(), &ignored, sizeof(ignored)) > 0) station_.course.on_leave();
-    orders_.carry_out();
+    while (read(signals_.get(), &ignored, sizeof(ignored)) > 0) on_asked_to_end();
   });
+}
+
+void Following::on_asked_to_end() {
+  if (asked_ == Time::never()) asked_ = monotonic_now();
+  station_.course.on_leave();
+  orders_.carry_out();
 }
 
 Hello Following::hello() const {
@@ -54,7 +67,16 @@ void Following::find(Time now) {
   if (was_met && now >= station_.course.silent_at())
     commander.drop("nothing was heard of it for 10 s", now);
   if (!commander.met() || commander.ended()) commander.tick({station_.course.here(), hello()}, now);
-  if (was_met && !commander.met()) unheard_.clear();  // Another one may want something else.
+  if (was_met && !commander.met()) {
+    unheard_.clear();  // Another one may want something else.
+    lost_ = now;
+  }
+  if (now >= ends_ranks_at()) {
+    ended_ranks_ = true;
+    commander.say("nobody leads, and this agent was asked to end: so are its ranks");
+    station_.course.end_ranks();
+    orders_.carry_out();
+  }
   if (commander.met()) {
     alone_since_ = Time::never();
   } else if (alone_since_ == Time::never()) {
@@ -65,15 +87,22 @@ void Following::find(Time now) {
 Time Following::due(Time now) const {
   const Time at_once = unheard_.empty() ? Time::never() : now;
   const Time silent = station_.commander.met() ? station_.course.silent_at() : Time::never();
-  return std::min({at_once, silent, station_.commander.due(), ends_at()});
+  return std::min({at_once, silent, station_.commander.due(), ends_ranks_at(), ends_at()});
+}
+
+/// Whoever leads has the ranks leave at the end of their step, which is better.
+Time Following::ends_ranks_at() const {
+  if (asked_ == Time::never() || ended_ranks_ || !station_.course.any_runs()) return Time::never();
+  return station_.commander.met() ? std::max(asked_, heard_) + kSilentPatience
+                                  : std::max(asked_, lost_) + kTakeUpPatience;
 }
 
 Time Following::ends_at() const {
   const auto& dialling = station_.commander.dialling();
   if (unguarded_ || (!dialling && station_.commander.ended())) return Time{};
   if (!dialling) return station_.course.silent_at();
-  const bool has_nothing = !station_.commander.met() && station_.course.size() == 0;
-  if (station_.course.leaves() && has_nothing) return Time{};
+  const bool has_ranks = ended_ranks_ ? station_.course.any_runs() : station_.course.size() > 0;
+  if (station_.course.leaves() && !station_.commander.met() && !has_ranks) return Time{};
   return alone_since_ == Time::never() ? alone_since_ : alone_since_ + dialling->patience;
 }
 
@@ -82,6 +111,7 @@ Time Following::ends_at() const {
 void Following::listen() {
   if (const Status status = station_.commander.read(); !status.ok()) return;
   station_.course.hear_life(monotonic_now());
+  if (station_.commander.met()) heard_ = monotonic_now();
   while (auto message = station_.commander.take()) hear(std::move(*message));
 }
 

@@ -6,7 +6,9 @@
 // that say who leads, and credit for output.
 //
 // An agent that dials, and gets SIGTERM, says that its host is about to go. Its commander has the
-// ranks leave, and fences it then. Without ranks and a commander it ends at once.
+// ranks leave, and fences it then. Without ranks and a commander it ends at once. If the commander
+// does not live, as where a whole job is ended at once, nobody has the ranks leave: shortly after,
+// they get SIGTERM themselves, and the agent ends when they have.
 #pragma once
 
 #include <deque>
@@ -31,7 +33,8 @@ class Following {
 
   /// From now on it listens. `version`: of corro.
   Status open(const std::string& version);
-  /// Drops a commander that is silent, and dials one if there is none.
+  /// Drops a commander that is silent, and dials one if there is none. Ends the ranks of an agent
+  /// that was asked to end if nobody else does.
   void find(Time now);
   /// The next message of the commander.
   [[nodiscard]] std::optional<Message> take();
@@ -43,10 +46,14 @@ class Following {
   [[nodiscard]] bool waited_in_vain() const {
     return station_.commander.dialling() && !unguarded_ && !station_.course.leaves();
   }
+  /// Ranks were ended since the agent was asked to end, and nobody led.
+  [[nodiscard]] bool ended_ranks() const { return ended_ranks_; }
 
  private:
   [[nodiscard]] Hello hello() const;
   Status listen_to_signals();
+  void on_asked_to_end();
+  [[nodiscard]] Time ends_ranks_at() const;
   void listen();
   void hear(Message message);
   void follow(const Subject& about, const Lead& lead);
@@ -57,6 +64,10 @@ class Following {
   RankStreams& streams_;
   std::string version_;
   Time alone_since_ = Time::never();  ///< It has no commander.
+  Time asked_ = Time::never();        ///< To end.
+  Time heard_{};                      ///< The last word of a commander that was met.
+  Time lost_{};                       ///< When the last one was.
+  bool ended_ranks_ = false;
   io::Fd guard_;
   io::Fd signals_;
   bool unguarded_ = false;       ///< Nobody would end it.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <csignal>
 #include <optional>
@@ -44,6 +45,22 @@ class FollowingTest : public testing::Test {
   void meet() {
     following_.find(now_);
     hear(Lead{.term = 1});
+  }
+  /// Starts a process that ends by a signal alone.
+  pid_t start_rank() {
+    const Subject about{.rank = 0};
+    EXPECT_TRUE(station_.course.accepts(about));
+    WorkerSpec spec;
+    spec.program = "/bin/sleep";
+    spec.arguments = {"sleep", "600"};
+    const auto pid = station_.ranks.start(spec);
+    EXPECT_TRUE(pid.ok()) << pid.status().message();
+    station_.course.on_start(about, *pid);
+    return *pid;
+  }
+  void ask_to_end() {
+    raise(SIGTERM);
+    station_.loop.turn(Time{});
   }
   /// Whether the coordinator is told that there is an agent.
   bool is_greeted() {
@@ -121,6 +138,41 @@ TEST_F(FollowingTest, SaysThatItWasAskedToEndAndWaitsForItsCommander) {
   following_.find(now_);
   EXPECT_EQ(following_.ends_at(), Time{}) << "it has nothing";
   EXPECT_FALSE(following_.waited_in_vain());
+}
+
+TEST_F(FollowingTest, EndsTheRanksItselfIfNobodyLeadsWhenItIsAskedToEnd) {
+  meet();
+  following_.find(now_);
+  const pid_t rank = start_rank();
+  there_->close();
+  station_.loop.turn(Time{});
+  following_.find(now_);
+  ask_to_end();
+  following_.find(now_);
+  EXPECT_FALSE(following_.ended_ranks()) << "somebody else may come and lead";
+  EXPECT_LE(following_.due(now_), now_ + seconds(10));
+  following_.find(now_ + seconds(10));
+  EXPECT_TRUE(following_.ended_ranks());
+  EXPECT_GT(following_.ends_at(), now_ + seconds(30)) << "the rank may do what it likes";
+  int status = 0;
+  EXPECT_EQ(waitpid(rank, &status, 0), rank);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+  station_.course.on_end(0, false);
+  EXPECT_EQ(following_.ends_at(), Time{});
+  EXPECT_FALSE(following_.waited_in_vain());
+}
+
+TEST_F(FollowingTest, LeavesTheRanksToACommanderThatLives) {
+  meet();
+  following_.find(now_);
+  const pid_t rank = start_rank();
+  ask_to_end();
+  hear(Look{});
+  following_.find(now_ + seconds(4));
+  EXPECT_FALSE(following_.ended_ranks());
+  following_.find(now_ + seconds(9));
+  EXPECT_TRUE(following_.ended_ranks()) << "it says nothing any more";
+  EXPECT_EQ(waitpid(rank, nullptr, 0), rank);
 }
 
 TEST_F(FollowingTest, EndsWithItsGuardWhoeverLeads) {

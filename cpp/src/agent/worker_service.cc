@@ -91,4 +91,8 @@ void WorkerService::carry_out(const EndRank& order) {
   if (service_ != nullptr) service_->end_rank(order.number, order.host);
 }
 
+void WorkerService::carry_out(const EndEpochs& /*order*/) {
+  if (service_ != nullptr) service_->end_epochs();
+}
+
 }  // namespace corro::agent

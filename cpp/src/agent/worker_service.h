@@ -37,6 +37,7 @@ class WorkerService {
   void carry_out(const CommitWorker& order);
   void carry_out(const Supply& order);
   void carry_out(const EndRank& order);
+  void carry_out(const EndEpochs& order);
 
  private:
   void poll();

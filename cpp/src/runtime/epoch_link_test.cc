@@ -195,6 +195,16 @@ TEST(EpochLink, OneThatIsAskedToEndSaysSoAndHearsThatAnEpochIsTheLastOne) {
   EXPECT_TRUE(next.get()->last);
 }
 
+TEST(EpochLink, OneThatIsAskedToEndWhenNoEpochComesAnyMoreKnows) {
+  Agent agent;
+  const auto link = agent.follow();
+  agent.service().end_epochs();
+  EXPECT_EQ(link->leave().code(), Code::kUnavailable);
+  EXPECT_FALSE(link->poll());
+  const auto late = agent.follow("another");
+  EXPECT_FALSE(late->poll());
+}
+
 TEST(EpochLink, HearsLateWhatItHasMissed) {
   Agent agent;
   agent.service().prepare(kMember, 3, true, "early");

@@ -96,6 +96,7 @@ struct AgentService::Impl {
   io::Fd listener;
   io::Epoll epoll;
   uint64_t next_id = kListener + 1;
+  bool epochs_over = false;  ///< Nobody may follow.
   std::map<uint64_t, Connection> connections;
   std::map<std::string, Bytes> store;
   std::multimap<std::string, Waiter> waiters;
@@ -265,7 +266,7 @@ bool AgentService::Impl::greet(uint64_t id, int32_t rank, std::vector<io::Fd> de
 bool AgentService::Impl::follow(uint64_t id, const AgentMessage& message) {
   Connection& connection = connections.at(id);
   const bool is_first = !connection.greeted && connection.member.empty();
-  if (!is_first || connection.proven >= 0 || message.key.empty()) return false;
+  if (!is_first || connection.proven >= 0 || message.key.empty() || epochs_over) return false;
   connection.member = message.key;
   const auto last = last_words.find(message.key);
   return last == last_words.end() || send(id, last->second);
@@ -343,6 +344,14 @@ void AgentService::commit(const std::string& member, uint32_t epoch, int32_t ran
                        .code = last ? Code::kCancelled : Code::kOk,
                        .key = {},
                        .value = size.take()});
+}
+
+void AgentService::end_epochs() {
+  impl_->epochs_over = true;
+  std::vector<uint64_t> followers;
+  for (const auto& [id, connection] : impl_->connections)
+    if (!connection.member.empty()) followers.push_back(id);
+  for (const uint64_t id : followers) impl_->drop(id);
 }
 
 bool AgentService::Impl::put(uint64_t id, const AgentMessage& message) {

@@ -108,6 +108,8 @@ class AgentService {
   /// The epoch has begun, and the member has this rank in it. The last one: it is to save what it
   /// has, and to end.
   void commit(const std::string& member, uint32_t epoch, int32_t rank, bool last = false);
+  /// No epoch comes any more: members that follow lose that connection, now and later.
+  void end_epochs();
   [[nodiscard]] const Counters& counters() const;
 
  private:
