@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from etcd_server import free_ports
+
 HERE = Path(__file__).resolve().parents[2]
 JOB = "mnist"
 PATIENCE = 60.0
@@ -74,6 +76,7 @@ class Pods:
             }
         self.sync = sync
         self.address = ""
+        self.patience: dict[str, str] = {}
         self.started: list[subprocess.Popen[bytes]] = []
         self.bin = folder / "bin"
         self.bin.mkdir()
@@ -130,6 +133,11 @@ class Pods:
         self.started.append(process)
         return process
 
+    def nobody_listens(self, patience: int) -> None:
+        """Has agents dial an address where there is no head, for so many seconds."""
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self.patience = {"CORRO_HEAD_PATIENCE": str(patience)}
+
     def head(
         self,
         port: int = 0,
@@ -184,7 +192,7 @@ class Pods:
     ) -> subprocess.Popen[bytes]:
         """`inside`: the beginning of a command line that runs it in a cgroup."""
         words = ["agent", "--pod", *(["--", *command] if command else [])]
-        env = self.environment(member, generation)
+        env = self.environment(member, generation) | self.patience
         if hostfile:
             env["CORRO_HOSTFILE"] = str(hostfile)
         return self.start(*words, env=env, inside=inside, **popen)

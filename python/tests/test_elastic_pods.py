@@ -242,6 +242,18 @@ def test_why_a_job_has_failed_stands_where_the_kubelet_finds_it(start: Start) ->
     assert job.pods.log("head").read_text() == told
 
 
+def test_a_worker_that_never_reaches_its_head_says_why_and_ends(start: Start) -> None:
+    job = start(1)
+    job.pods.nobody_listens(7)
+    worker = job.worker(0)
+    assert job.over(worker) == 75, job.logs()
+    at = job.pods.address
+    assert f"cannot reach the head at {at}: " in job.logs()
+    word = job.pods.log("worker-0").read_text()
+    assert word.startswith(f"corro: the head at {at} was never reached for 7.0 s: "), word
+    assert "refused" in word
+
+
 def test_a_worker_without_a_command_says_so(start: Start) -> None:
     job = start(1)
     agent = job.pods.agent("worker-0", stderr=subprocess.PIPE)

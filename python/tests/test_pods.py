@@ -410,6 +410,18 @@ def corro_job(tmp_path: Path) -> Iterator[Pods]:
     started.close()
 
 
+def test_a_worker_that_never_reaches_its_head_says_why_and_ends(tmp_path: Path) -> None:
+    job = Pods(tmp_path, kind="CorroJob", workers=1)
+    job.nobody_listens(7)
+    agent = job.agent("worker-0", "true", stderr=subprocess.PIPE)
+    _, said = agent.communicate(timeout=pods.PATIENCE)
+    assert agent.returncode == 75
+    assert f"cannot reach the head at {job.address}: ".encode() in said
+    word = job.log("worker-0").read_text()
+    assert word.startswith(f"corro: the head at {job.address} was never reached for 7.0 s: "), word
+    assert "refused" in word
+
+
 def test_ranks_of_one_worker_run(tmp_path: Path) -> None:
     one = Pods(tmp_path, kind="CorroJob", workers=1, slots=2)
     try:

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "diagnosis/flight_text.h"
+
 namespace corro::agent {
 namespace {
 
@@ -48,10 +50,24 @@ void Commander::dial(const Message& hello, Time now) {
 
 void Commander::meet(uint64_t term) {
   met_ = true;
+  was_met_ = true;
   note(fmt::format("leads in term {}", term));
 }
 
+std::string Commander::all_addresses() const {
+  return fmt::format("{}", fmt::join(how_->addresses, ", "));
+}
+
+void Commander::remind() const {
+  how_->note(fmt::format("cannot reach the {} at {}: {}", how_->called, all_addresses(), lost_by_));
+}
+
 void Commander::give_up() {
+  if (how_->on_give_up) {
+    how_->on_give_up(fmt::format("the {} at {} {} for {}: {}", how_->called, all_addresses(),
+                                 was_met_ ? "was lost and did not come back" : "was never reached",
+                                 diagnosis::format_span(how_->patience), lost_by_));
+  }
   how_->note(fmt::format("nobody has led for {} s: all ranks of this host are ended",
                          std::chrono::duration_cast<std::chrono::seconds>(how_->patience).count()));
 }
@@ -72,13 +88,14 @@ void Commander::hang_up(const std::string& why) {
   if (pipe_) pipe_->unwatch(*loop_);
   pipe_.reset();
   met_ = false;
+  lost_by_ = why;
   note(why);
 }
 
 /// The same is not said twice.
 void Commander::note(const std::string& line) {
   if (std::exchange(noted_[address()], line) != line)
-    how_->note(fmt::format("coordinator {}: {}", how_->addresses[address()], line));
+    how_->note(fmt::format("{} {}: {}", how_->called, how_->addresses[address()], line));
 }
 
 Status Commander::read() {

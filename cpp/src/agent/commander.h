@@ -40,10 +40,13 @@ class Commander {
     std::function<Result<MessagePipe>(size_t address)> dial;
     /// A line for people: what has become of the commander.
     std::function<void(const std::string& line)> note;
-    std::string host;      ///< What this one is called.
-    int slots = 1;         ///< That it offers.
-    Duration patience{};   ///< Without a commander, until everything is ended.
-    Program program = {};  ///< What ranks run where START names none.
+    std::string host;                    ///< What this one is called.
+    int slots = 1;                       ///< That it offers.
+    Duration patience{};                 ///< Without a commander, until everything is ended.
+    Program program = {};                ///< What ranks run where START names none.
+    std::string called = "coordinator";  ///< What people call a commander.
+    /// Told why, in the end, if nobody has led for `patience`; may be empty.
+    std::function<void(const std::string& why)> on_give_up = {};
   };
 
   explicit Commander(MessagePipe pipe) : pipe_(std::move(pipe)), met_(true) {}
@@ -66,6 +69,8 @@ class Commander {
   void meet(uint64_t term);
   /// A line for people; for an agent that dials.
   void say(const std::string& line) const { how_->note(line); }
+  /// Says why nobody is there.
+  void remind() const;
   /// Nobody has led for so long that everything is ended.
   void give_up();
   /// Sends what was kept; returns how many bytes of output that are.
@@ -93,6 +98,7 @@ class Commander {
   void hang_up(const std::string& why);
   void keep(const Message& message);
   void note(const std::string& line);
+  [[nodiscard]] std::string all_addresses() const;
   [[nodiscard]] size_t address() const { return dials_ % how_->addresses.size(); }
 
   std::optional<MessagePipe> pipe_;
@@ -100,6 +106,8 @@ class Commander {
   io::Loop* loop_ = nullptr;
   io::Loop::Handler handler_;
   bool met_ = false;
+  bool was_met_ = false;
+  std::string lost_by_ = "it does not answer";  ///< Why the last one is not there.
   Time due_{};                           ///< Of the next dialling, or until LEAD has to come.
   size_t dials_ = 0;                     ///< That were given up.
   std::map<size_t, std::string> noted_;  ///< Said last, by address.

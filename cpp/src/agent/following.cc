@@ -81,13 +81,17 @@ void Following::find(Time now) {
     alone_since_ = Time::never();
   } else if (alone_since_ == Time::never()) {
     alone_since_ = now;
+    reminder_.reset(now);
+  } else if (reminder_.take(now)) {
+    commander.remind();
   }
 }
 
 Time Following::due(Time now) const {
   const Time at_once = unheard_.empty() ? Time::never() : now;
   const Time silent = station_.commander.met() ? station_.course.silent_at() : Time::never();
-  return std::min({at_once, silent, station_.commander.due(), ends_ranks_at(), ends_at()});
+  const Time reminds = alone_since_ == Time::never() ? Time::never() : reminder_.due();
+  return std::min({at_once, silent, station_.commander.due(), reminds, ends_ranks_at(), ends_at()});
 }
 
 /// Whoever leads has the ranks leave at the end of their step, which is better.

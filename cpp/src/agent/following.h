@@ -17,6 +17,7 @@
 
 #include "agent/course_orders.h"
 #include "agent/rank_streams.h"
+#include "agent/reminder.h"
 #include "agent/station.h"
 #include "io/fd.h"
 
@@ -63,10 +64,11 @@ class Following {
   CourseOrders& orders_;
   RankStreams& streams_;
   std::string version_;
-  Time alone_since_ = Time::never();  ///< It has no commander.
-  Time asked_ = Time::never();        ///< To end.
-  Time heard_{};                      ///< The last word of a commander that was met.
-  Time lost_{};                       ///< When the last one was.
+  Time alone_since_ = Time::never();                            ///< It has no commander.
+  Reminder reminder_{kUnreachedFirst, kReminderPause, Time{}};  ///< Of that.
+  Time asked_ = Time::never();                                  ///< To end.
+  Time heard_{};  ///< The last word of a commander that was met.
+  Time lost_{};   ///< When the last one was.
   bool ended_ranks_ = false;
   io::Fd guard_;
   io::Fd signals_;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <optional>
 
@@ -34,9 +35,11 @@ class FollowingTest : public testing::Test {
               there_.emplace(io::Fd(ends[1]));
               return MessagePipe(io::Fd(ends[0]));
             },
-            .note = [](const std::string&) {},
+            .note = [this](const std::string& line) { notes_.push_back(line); },
             .host = "node1",
-            .patience = seconds(60)};
+            .patience = seconds(60),
+            .called = "head",
+            .on_give_up = [this](const std::string& why) { given_up_ = why; }};
   }
   void hear(MessageBody body) {
     there_->send({{}, std::move(body)});
@@ -70,6 +73,8 @@ class FollowingTest : public testing::Test {
   }
 
   const sigset_t mask_{};
+  std::vector<std::string> notes_;
+  std::string given_up_;
   io::Pipe guard_ = io::make_pipe().value();
   std::optional<MessagePipe> there_;
   Time now_ = monotonic_now();
@@ -120,6 +125,27 @@ TEST_F(FollowingTest, EndsWhenNobodyHasLedForTooLong) {
   station_.loop.turn(Time{});
   following_.find(now_ + seconds(5));
   EXPECT_EQ(following_.ends_at(), now_ + seconds(65));
+}
+
+TEST_F(FollowingTest, SaysSeldomThatNobodyIsReachedAndWhyInTheEnd) {
+  const auto reminders = [this] {
+    return std::ranges::count_if(notes_, [](const std::string& line) {
+      return line.starts_with("cannot reach the head at here: ");
+    });
+  };
+  following_.find(now_);
+  there_->close();
+  station_.loop.turn(Time{});
+  following_.find(now_ + seconds(4));
+  EXPECT_EQ(reminders(), 0);
+  following_.find(now_ + seconds(5));
+  EXPECT_EQ(reminders(), 1);
+  following_.find(now_ + seconds(64));
+  EXPECT_EQ(reminders(), 1);
+  following_.find(now_ + seconds(65));
+  EXPECT_EQ(reminders(), 2);
+  station_.commander.give_up();
+  EXPECT_EQ(given_up_.find("the head at here was never reached for 60 s: "), 0U) << given_up_;
 }
 
 TEST_F(FollowingTest, SaysThatItWasAskedToEndAndWaitsForItsCommander) {

@@ -116,7 +116,8 @@ Result<Outcome> lead_job(const CoordinatorOptions& options, launch::PlanInputs i
     auto hosts = gather(reception, lead, loop,
                         {.slots = slots_to_begin(options.run),
                          .job = wire::digest_of(record.job),
-                         .patience = options.run.elastic_timeout},
+                         .patience = options.run.elastic_timeout,
+                         .expected = options.expected},
                         asked);
     if (asked) return end_job(lead, record, *asked);
     CORRO_ASSIGN(inputs.dialled, std::move(hosts));

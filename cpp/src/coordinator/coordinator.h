@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/variables.h"
 #include "launch/job_record.h"
@@ -33,6 +34,8 @@ struct CoordinatorOptions {
   /// Somebody has given it its rights on the store: one that refuses it is waited for, as one that
   /// is away.
   bool has_rights = false;
+  /// Hosts of which people are told when they do not come.
+  std::vector<std::string> expected = {};
 };
 
 /// By what the job's agents are known, and its ranks know each other.

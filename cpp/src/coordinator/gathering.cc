@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "agent/reminder.h"
+
 namespace corro::coordinator {
 namespace {
 
@@ -41,10 +43,13 @@ class Gathering {
   void forget_late(Time now) {
     std::erase_if(seen_, [now](const Seen& one) { return now >= one.last + kSeenLately; });
   }
-  /// What has changed, for people.
-  void say() {
+  /// What has changed, for people; and seldom, what has not.
+  void say(Time now) {
     std::string line = describe();
     if (std::exchange(said_, line) != line) fmt::print(stderr, "corro coordinator: {}\n", line);
+    const auto missing = absent();
+    if (missing.empty()) return absent_.reset(now);
+    if (absent_.take(now)) fmt::print(stderr, "corro coordinator: {}\n", describe_absent(missing));
   }
   [[nodiscard]] bool enough() const { return offered() >= options_.slots; }
   [[nodiscard]] std::string describe() const {
@@ -72,6 +77,14 @@ class Gathering {
               "another agent is called " + host.name + ", too: give one of them another --host"};
     }
   };
+  [[nodiscard]] std::vector<std::string> absent() const {
+    std::vector<std::string> names = options_.expected;
+    std::erase_if(names, [this](const std::string& name) {
+      return std::ranges::find(seen_, name, [](const Seen& one) { return one.host.name; }) !=
+             seen_.end();
+    });
+    return names;
+  }
   [[nodiscard]] int offered() const {
     int all = 0;
     for (const Seen& one : seen_) all += one.host.slots;
@@ -82,6 +95,7 @@ class Gathering {
   const GatheringOptions& options_;
   std::vector<Seen> seen_;
   std::string said_;
+  agent::Reminder absent_{agent::kAbsentFirst, agent::kReminderPause, monotonic_now()};
 };
 
 /// SIGINT and SIGTERM are read while this is there, and do what they did after it.
@@ -112,6 +126,16 @@ class StopSignals {
 
 }  // namespace
 
+std::string describe_absent(const std::vector<std::string>& names) {
+  constexpr size_t kNamed = 8;
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kNamed)));
+  const std::string more =
+      names.size() > kNamed ? fmt::format(" and {} more", names.size() - kNamed) : "";
+  return fmt::format("still waiting for {}{}; the log of each says what it cannot reach",
+                     fmt::join(first, ", "), more);
+}
+
 Result<std::vector<launch::HostSlots>> gather(launch::Reception& reception, launch::Lead& lead,
                                               io::Loop& loop, const GatheringOptions& options,
                                               std::optional<int>& asked) {
@@ -122,7 +146,7 @@ Result<std::vector<launch::HostSlots>> gather(launch::Reception& reception, laun
   CORRO_TRY(reception.watch(
       loop, [&](launch::Reception::Dialled dialled) { gathering.take(std::move(dialled)); }));
   while (!gathering.enough()) {
-    gathering.say();
+    gathering.say(monotonic_now());
     // Once a second those are looked for that have gone.
     loop.turn(std::min({lead.due(), reception.due(), until}));
     const Time now = monotonic_now();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "launch/hosts.h"
@@ -17,7 +18,12 @@ struct GatheringOptions {
   int slots = 1;       ///< So many are waited for.
   wire::Digest job{};  ///< Agents with ranks of another one are not counted.
   std::optional<Duration> patience = std::nullopt;  ///< None: for ever.
+  std::vector<std::string> expected =
+      {};  ///< Hosts of which people are told when they do not come.
 };
+
+/// For people: who has not come, by name. Pure.
+[[nodiscard]] std::string describe_absent(const std::vector<std::string>& names);
 
 /// Hosts in the order in which they came. Blocks; `loop` outlives the reception's next watch().
 /// ABORTED: the lead is lost; DEADLINE_EXCEEDED after the patience; CANCELLED by SIGINT or SIGTERM,

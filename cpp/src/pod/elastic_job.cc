@@ -23,7 +23,6 @@
 namespace corro::pod {
 namespace {
 
-constexpr Duration kHeadPatience = std::chrono::minutes(10);  ///< Without a head.
 constexpr Duration kFirstPause = std::chrono::seconds(1);     ///< After what leads was killed.
 constexpr Duration kMostPause = std::chrono::minutes(1);
 /// By what the operator knows a message of the head's (kube/reconcile/injection.h).
@@ -58,7 +57,8 @@ coordinator::CoordinatorOptions options_of(const HeadOptions& options) {
           .own_directory = options.program.substr(0, options.program.rfind('/')),
           .version = options.version,
           .round = settings.round,
-          .has_rights = true};
+          .has_rights = true,
+          .expected = worker_names(settings.least_workers)};
 }
 
 /// Of the ranks' hosts nothing is to be seen here. They are started in the folder that was brought,
@@ -188,8 +188,13 @@ Result<agent::Commander::Dialling> dialling_of(const PodAgentOptions& options) {
       .note = [](const std::string& line) { fmt::print(stderr, "corro agent: {}\n", line); },
       .host = settings.identity.member,
       .slots = settings.slots,
-      .patience = kHeadPatience,
-      .program = {.path = find_on_path(options.command[0]), .arguments = options.command}};
+      .patience = settings.head_patience,
+      .program = {.path = find_on_path(options.command[0]), .arguments = options.command},
+      .called = "head",
+      .on_give_up =
+          [settings](const std::string& why) {
+            write_last_word(settings, fmt::format("corro: {}", why));
+          }};
 }
 
 }  // namespace

@@ -12,7 +12,9 @@
 #include <memory>
 
 #include "agent/message_pipe.h"
+#include "agent/reminder.h"
 #include "agent/silence.h"
+#include "coordinator/gathering.h"
 #include "diagnosis/exit_status.h"
 #include "io/loop.h"
 #include "io/signals.h"
@@ -69,6 +71,7 @@ class Head {
   void accept_some();
   void read(ConnectionId id);
   void on_timers(Time now);
+  void remind_of_missing(Time now);
   void on_signals();
   void on_children();
   void hear(ConnectionId id, Connection& connection, const agent::Message& message);
@@ -93,6 +96,7 @@ class Head {
   ConnectionId last_ = 0;
   pid_t ranks_ = 0;  ///< `corro run`; 0: it does not run.
   Time look_at_ = monotonic_now();
+  agent::Reminder absent_{agent::kAbsentFirst, agent::kReminderPause, monotonic_now()};
   int signal_ = 0;  ///< By which the end was asked for.
 };
 
@@ -158,10 +162,18 @@ void Head::on_timers(Time now) {
   if (now < look_at_) return;
   look_at_ = now + kLookPause;
   board_.tick(now);
+  remind_of_missing(now);
   for (auto& [id, connection] : connections_) {
     const bool is_late = !connection.has_begun && now >= connection.since + kProofPatience;
     if (is_late) connection.closes_at = now;
   }
+}
+
+/// Their own logs say why, and nobody looks there before it is known whose.
+void Head::remind_of_missing(Time now) {
+  const auto missing = board_.missing();
+  if (missing.empty()) return absent_.reset(now);
+  if (absent_.take(now)) log(coordinator::describe_absent(missing));
 }
 
 void Head::on_signals() {

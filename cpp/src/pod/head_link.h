@@ -76,7 +76,7 @@ class HeadLink {
   secure::TlsStream* tls_ = nullptr;  ///< That of pipe_.
   Time dialled_{}, heard_{}, dial_at_{};
   std::optional<Time> last_there_;
-  Status why_{Code::kUnavailable, "it was not dialled yet"};
+  Status why_{Code::kUnavailable, "it does not answer"};
 };
 
 }  // namespace corro::pod

@@ -1,6 +1,5 @@
 #include "pod/pod_agent.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -15,8 +14,10 @@
 
 #include "agent/out_of_memory.h"
 #include "agent/processes.h"
+#include "agent/reminder.h"
 #include "agent/silence.h"
 #include "diagnosis/exit_status.h"
+#include "diagnosis/flight_text.h"
 #include "io/loop.h"
 #include "io/pipe.h"
 #include "io/random.h"
@@ -86,6 +87,7 @@ class PodAgent {
   void on_children();
   void on_command_end(int status);
   void watch_head(Time now);
+  void wait_for_head(Time now);
   void stop_command(Time now);
   void ask();
   void look_at_hosts();
@@ -119,10 +121,12 @@ class PodAgent {
   bool was_commanded_ = false;
   /// The last loss of the head or of a named host since the command was started.
   Time saw_loss_ = Time::never();
+  Time started_ = monotonic_now();
   bool was_there_ = false;  ///< The head, in the step before.
-  bool asked_ = false;      ///< PROPOSE was said on this connection.
-  int status_ = 0;          ///< Of the command, and then of the pod.
-  std::string why_;         ///< The pod ends.
+  agent::Reminder unreached_{agent::kUnreachedFirst, agent::kReminderPause, monotonic_now()};
+  bool asked_ = false;  ///< PROPOSE was said on this connection.
+  int status_ = 0;      ///< Of the command, and then of the pod.
+  std::string why_;     ///< The pod ends.
   Time until_ = Time::never();
 };
 
@@ -159,6 +163,7 @@ void PodAgent::step() {
   watch_head(now);
   stop_command(now);
   Time wake = std::min(link_.next_timer(), stop_at_);
+  if (!link_.is_there()) wake = std::min(wake, unreached_.due());
   if (state_ == State::kEnding) wake = std::min(wake, now + kEndPause);
   loop_.turn(wake);
   while (const auto message = link_.take()) hear(*message);
@@ -174,6 +179,7 @@ void PodAgent::watch_head(Time now) {
                link_.why().message());
   }
   was_there_ = is_there;
+  wait_for_head(now);
   if (state_ == State::kAsking && is_there && !asked_) ask();
   const bool depends = was_commanded_ || has_command();
   const bool is_over =
@@ -188,6 +194,25 @@ void PodAgent::watch_head(Time now) {
     return;
   }
   end(kLostHeadExit, why, now + kLastGrace);
+  tell_others(SIGTERM);
+}
+
+/// Says why it waits. A worker that waits for too long ends, so that the operator tells people; a
+/// launcher does not, since its Job would count that.
+void PodAgent::wait_for_head(Time now) {
+  if (link_.is_there()) return unreached_.reset(now);
+  if (state_ == State::kEnding) return;
+  const std::string& head = options_.settings.head;
+  const std::string& why = link_.why().message();
+  if (unreached_.take(now))
+    fmt::print(stderr, "corro agent: cannot reach the head at {}: {}\n", head, why);
+  const Duration patience = options_.settings.head_patience;
+  if (is_launcher() || now < link_.last_there().value_or(started_) + patience) return;
+  end(kLostHeadExit,
+      fmt::format("the head at {} {} for {}: {}", head,
+                  link_.last_there() ? "was lost and did not come back" : "was never reached",
+                  diagnosis::format_span(patience), why),
+      now + kLastGrace);
   tell_others(SIGTERM);
 }
 
@@ -356,9 +381,7 @@ void PodAgent::say_last_word() {
   // Of the machine the watch guesses alone, which may mean another pod.
   if (memory_.empty() && word.empty()) memory_ = out_of_memory_.explain(getpid()).value_or("");
   if (status_ != 0 && !memory_.empty()) word = "corro: " + memory_;
-  if (word.empty()) return;
-  const io::Fd log(open(options_.settings.termination_log.c_str(), O_WRONLY | O_CLOEXEC));
-  if (log.valid()) (void)!write(log.get(), word.data(), word.size());
+  if (!word.empty()) write_last_word(options_.settings, word);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include "pod/settings.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 
+#include "io/fd.h"
 #include "io/socket.h"
 #include "secure/token.h"
 
@@ -12,6 +15,7 @@ namespace corro::pod {
 namespace {
 
 constexpr std::string_view kWorker = "worker-";
+constexpr int kHeadPatienceSeconds = 600;
 
 template <typename T>
 Result<T> read_number(const Variables& environment, const char* name, T otherwise) {
@@ -74,6 +78,9 @@ Result<PodSettings> read_settings(const Variables& environment) {
   settings.round = value_of(environment, "CORRO_ROUND");
   settings.sync = value_of(environment, "CORRO_SYNC");
   settings.token = value_of(environment, "CORRO_TOKEN", std::string(secure::kTokenFolder));
+  CORRO_ASSIGN(const int patience,
+               read_number(environment, "CORRO_HEAD_PATIENCE", kHeadPatienceSeconds));
+  settings.head_patience = std::chrono::seconds(patience);
   settings.termination_log = value_of(environment, "CORRO_TERMINATION_LOG", "/dev/termination-log");
   if (settings.is_launcher())
     settings.hostfile = value_of(environment, "CORRO_HOSTFILE", "/etc/mpi/hostfile");
@@ -87,6 +94,11 @@ Result<secure::Key> read_own_key(const PodSettings& settings) {
   return secure::derive_member_key(key, identity.job_uid, identity.member);
 }
 
+void write_last_word(const PodSettings& settings, const std::string& word) {
+  const io::Fd log(open(settings.termination_log.c_str(), O_WRONLY | O_CLOEXEC));
+  if (log.valid()) (void)!write(log.get(), word.data(), word.size());
+}
+
 std::optional<std::string> member_of_host(std::string_view job, std::string_view host) {
   host.remove_prefix(host.rfind('@') + 1);  // npos + 1 is 0.
   host = host.substr(0, host.find('.'));
@@ -96,6 +108,13 @@ std::optional<std::string> member_of_host(std::string_view job, std::string_view
   const bool is_worker = member.starts_with(kWorker) && is_index(member.substr(kWorker.size()));
   if (!is_worker && member != "launcher") return std::nullopt;
   return std::string(member);
+}
+
+std::vector<std::string> worker_names(int count) {
+  std::vector<std::string> names;
+  for (int worker = 0; worker < count; ++worker)
+    names.push_back(fmt::format("{}{}", kWorker, worker));
+  return names;
 }
 
 std::string host_of_member(std::string_view job, std::string_view member) {

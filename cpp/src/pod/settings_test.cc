@@ -31,6 +31,7 @@ TEST(PodSettingsTest, AWorkersVariablesAreRead) {
   EXPECT_EQ(settings.token, "/corro/token");
   EXPECT_EQ(settings.termination_log, "/dev/termination-log");
   EXPECT_EQ(settings.hostfile, "");
+  EXPECT_EQ(settings.head_patience, std::chrono::minutes(10));
 }
 
 TEST(PodSettingsTest, ALauncherHasAHostfile) {
@@ -54,10 +55,16 @@ TEST(PodSettingsTest, TheHeadsVariablesAreRead) {
 }
 
 TEST(PodSettingsTest, WhatIsWrongIsNamed) {
-  const std::vector<std::pair<std::string, std::string>> all = {
-      {"CORRO_JOB", ""},       {"CORRO_JOB_UID", ""},     {"CORRO_MEMBER", ""},
-      {"CORRO_MEMBER", "w 1"}, {"CORRO_HEAD", "mnist:1"}, {"CORRO_MEMBER_GENERATION", "-1"},
-      {"CORRO_SLOTS", "many"}, {"CORRO_WORKERS", "-2"},   {"CORRO_PART", "1x"}};
+  const std::vector<std::pair<std::string, std::string>> all = {{"CORRO_JOB", ""},
+                                                                {"CORRO_JOB_UID", ""},
+                                                                {"CORRO_MEMBER", ""},
+                                                                {"CORRO_MEMBER", "w 1"},
+                                                                {"CORRO_HEAD", "mnist:1"},
+                                                                {"CORRO_MEMBER_GENERATION", "-1"},
+                                                                {"CORRO_HEAD_PATIENCE", "long"},
+                                                                {"CORRO_SLOTS", "many"},
+                                                                {"CORRO_WORKERS", "-2"},
+                                                                {"CORRO_PART", "1x"}};
   for (const auto& [name, value] : all) {
     Variables environment = of_worker();
     environment[name] = value;

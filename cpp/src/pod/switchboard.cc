@@ -51,6 +51,21 @@ const agent::Enlist* Switchboard::enlisted() const {
   return first == 0 ? nullptr : &agents_.at(first).enlist;
 }
 
+std::vector<std::string> Switchboard::missing() const {
+  std::vector<std::string> names;
+  const auto wait_for = [&](const std::string& member) {
+    if (agent_of(member) == 0 && std::ranges::find(names, member) == names.end())
+      names.push_back(member);
+  };
+  if (is_over_) return names;
+  if (options_.runs_ranks) {
+    for (const std::string& worker : worker_names(options_.workers)) wait_for(worker);
+  } else {
+    for (const Shell& shell : shells_) wait_for(shell.member);
+  }
+  return names;
+}
+
 // -- agents ---------------------------------------------------------------------------------------
 
 void Switchboard::enlist(ConnectionId from, const secure::PodIdentity& who,
@@ -76,6 +91,7 @@ void Switchboard::enlist(ConnectionId from, const secure::PodIdentity& who,
   agents_[from] = {
       .member = who.member, .generation = who.generation, .enlist = enlist, .heard = now};
   by_member_[who.member] = from;
+  is_over_ = false;
   if (!options_.runs_ranks) tell_of_meeting(from);
   serve_waiting();
   go_on();
@@ -305,8 +321,8 @@ bool Switchboard::settle(const Failure& failure) {
 // -- the ranks of a CorroJob ----------------------------------------------------------------------
 
 bool Switchboard::all_there() const {
-  for (int worker = 0; worker < options_.workers; ++worker)
-    if (agent_of(fmt::format("worker-{}", worker)) == 0) return false;
+  for (const std::string& worker : worker_names(options_.workers))
+    if (agent_of(worker) == 0) return false;
   return options_.workers > 0;
 }
 
@@ -338,6 +354,7 @@ void Switchboard::dismiss_all(int status, const std::string& why) {
   agents_.clear();
   by_member_.clear();
   lost_.clear();
+  is_over_ = true;
 }
 
 }  // namespace corro::pod

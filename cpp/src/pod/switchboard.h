@@ -99,6 +99,9 @@ class Switchboard {
   [[nodiscard]] std::vector<Order> take_orders() { return std::exchange(orders_, {}); }
   /// Of the agent of worker 0; what ranks run.
   [[nodiscard]] const agent::Enlist* enlisted() const;
+  /// Members that something waits for, and that are not there: of a CorroJob its workers, else those
+  /// that remote shells want to reach.
+  [[nodiscard]] std::vector<std::string> missing() const;
   [[nodiscard]] size_t agents() const { return agents_.size(); }
 
  private:
@@ -160,6 +163,7 @@ class Switchboard {
   std::list<Shell> shells_;           ///< Not joined yet.
   std::map<std::string, Time> lost_;  ///< Workers, since something was started last, and when.
   std::vector<Failure> failures_;
+  bool is_over_ = false;    ///< All agents were dismissed, and none has come since.
   bool ranks_run_ = false;  ///< Or have failed, and it is not settled what follows.
   uint64_t sessions_ = 0;   ///< So many were named.
 };

@@ -6,7 +6,9 @@
 namespace corro::pod {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Kind = Order::Kind;
 
 constexpr Duration kSilence = std::chrono::seconds(10);
@@ -103,6 +105,33 @@ TEST_F(SwitchboardTest, AShellWaitsForAnAgentThatIsNotThereYet) {
   EXPECT_TRUE(said<agent::Attend>().empty());
   enlist(2, "worker-1");
   EXPECT_EQ(said<agent::Attend>().size(), 1U);
+}
+
+TEST_F(SwitchboardTest, ItIsKnownForWhomShellsWait) {
+  EXPECT_THAT(board_.missing(), IsEmpty());
+  reach(3, "mnist-worker-1");
+  reach(4, "mnist-worker-1");
+  EXPECT_THAT(board_.missing(), ElementsAre("worker-1"));
+  enlist(2, "worker-1");
+  EXPECT_THAT(board_.missing(), IsEmpty());
+}
+
+TEST(SwitchboardOfRanks, ItIsKnownWhichWorkersHaveNotComeUntilAllAreDismissed) {
+  Switchboard board{{.job = "mnist", .runs_ranks = true, .workers = 3, .silence = kSilence}};
+  const agent::Enlist enlist{.command = {"/bin/train"}, .directory = "/work"};
+  const auto come = [&](ConnectionId from, const std::string& member) {
+    board.enlist(from, {.job_uid = "u", .member = member}, enlist, Time{});
+  };
+  come(1, "worker-1");
+  EXPECT_THAT(board.missing(), ElementsAre("worker-0", "worker-2"));
+  come(2, "worker-0");
+  come(3, "worker-2");
+  EXPECT_THAT(board.missing(), IsEmpty());
+  board.end(1);
+  EXPECT_THAT(board.missing(), ElementsAre("worker-1"));
+  come(4, "worker-1");
+  board.end_ranks(0, Time{});
+  EXPECT_THAT(board.missing(), IsEmpty()) << "nobody waits for them any more";
 }
 
 TEST_F(SwitchboardTest, AHostOfNobodyIsRefused) {

@@ -267,18 +267,23 @@ TEST(Reconcile, TheHeadHasTheWorkersPriorityAndPullSecrets) {
   }
 }
 
-TEST(Reconcile, AgentsThatLostTheHeadAreNoErrorOfTheUser) {
-  ClusterModel cluster(with(sample_corro_job(1), R"({"restart": {"userError": {"limit": 0}}})"), 1);
-  ASSERT_TRUE(cluster.settle());
-  Json lost = *cluster.get("Pod", "mnist-worker-0-g0");
-  lost["status"]["phase"] = "Failed";
-  lost["status"]["containerStatuses"] =
-      patched(R"([{"name": "main", "state": {"terminated": {"exitCode": 75,
-      "message": "corro: the head at 10.96.0.7:7077 was lost and did not come back"}}}])");
-  cluster.put(lost);
-  ASSERT_TRUE(cluster.settle());
-  EXPECT_EQ(cluster.state(), "Running");
-  EXPECT_EQ(status_of(cluster, "/restartCounts"), patched(R"({"lostPod": 1})"));
+TEST(Reconcile, AgentsThatLostTheHeadOrNeverReachedItAreNoErrorOfTheUser) {
+  for (const std::string why :
+       {"was lost and did not come back", "was never reached for 10 min: it does not answer"}) {
+    ClusterModel cluster(with(sample_corro_job(1), R"({"restart": {"userError": {"limit": 0}}})"),
+                         1);
+    ASSERT_TRUE(cluster.settle());
+    Json lost = *cluster.get("Pod", "mnist-worker-0-g0");
+    lost["status"]["phase"] = "Failed";
+    lost["status"]["containerStatuses"] =
+        patched(R"([{"name": "main", "state": {"terminated": {"exitCode": 75}}}])");
+    lost["status"]["containerStatuses"][0]["state"]["terminated"]["message"] =
+        "corro: the head at 10.96.0.7:7077 " + why;
+    cluster.put(lost);
+    ASSERT_TRUE(cluster.settle());
+    EXPECT_EQ(cluster.state(), "Running");
+    EXPECT_EQ(status_of(cluster, "/restartCounts"), patched(R"({"lostPod": 1})"));
+  }
 }
 
 // ---- gangs -------------------------------------------------------------------------------------
