@@ -52,6 +52,8 @@ std::string advise_by_error(const std::string& error) {
   if (raised("ResourceExhaustedError")) {
     return "use a smaller batch or fewer ranks, or raise the limit";
   }
+  if (has(error, "corro has message version"))
+    return "install the corro of the agent, or of the operator's image, where the ranks run";
   if (has(error, "ranks have different parameters")) return "build the same model on every rank";
   if (raised("MismatchError")) {
     return "make every rank call the same operation with the same shape and type";

@@ -160,6 +160,14 @@ TEST(FailureBlock, SaysWhichRankHasAStandardInput) {
   }
 }
 
+TEST(FailureBlock, OfARankOfAnotherReleaseThanItsAgentTheScriptIsNotBlamed) {
+  auto ends = four_ranks();
+  ends[2].crash.error =
+      "corro.errors.FailedPreconditionError: agent @corro-1: this rank's corro has message version "
+      "2, its agent 1: install the same corro in the image";
+  EXPECT_THAT(report_of(ends).advice, HasSubstr("install the corro of the agent"));
+}
+
 TEST(FailureBlock, OfARankThatRaisedAndWasStoppedTheErrorIsTheCause) {
   auto ends = four_ranks();
   for (RankEnd& end : ends) {

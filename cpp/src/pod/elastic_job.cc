@@ -23,7 +23,7 @@
 namespace corro::pod {
 namespace {
 
-constexpr Duration kFirstPause = std::chrono::seconds(1);     ///< After what leads was killed.
+constexpr Duration kFirstPause = std::chrono::seconds(1);  ///< After what leads was killed.
 constexpr Duration kMostPause = std::chrono::minutes(1);
 /// By what the operator knows a message of the head's (kube/reconcile/injection.h).
 constexpr const char* kJobFailedMark = "corro: the job has failed: ";

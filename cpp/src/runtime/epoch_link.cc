@@ -83,6 +83,11 @@ bool EpochLink::poll() {
 }
 
 void EpochLink::take(const AgentMessage& message, Heard& heard) {
+  if (message.kind == AgentMessageKind::kReply && message.code != Code::kOk) {
+    heard.refused = {message.code,
+                     {reinterpret_cast<const char*>(message.value.data()), message.value.size()}};
+    return;
+  }
   const uint32_t epoch = message.request;
   if (message.kind == AgentMessageKind::kPrepare && epoch > heard.prepared) {
     heard.prepared = epoch;
@@ -112,7 +117,7 @@ Result<EpochPlace> EpochLink::next(const EpochEnd& end, Time deadline,
       heard_.lock()->last = heard.begun->epoch;
       return *heard.begun;
     }
-    if (!there) return gone();
+    if (!there) return heard.refused.ok() ? gone() : heard.refused;
     if (heard.prepared > std::max(answered, heard.last)) {
       answered = heard.prepared;
       unasked = false;

@@ -87,6 +87,7 @@ class EpochLink {
     std::optional<EpochPlace> begun;  ///< The newest.
     uint32_t last = 0;                ///< That next() has returned.
     bool gone = false;
+    Status refused;  ///< The agent is of another release.
   };
 
   EpochLink(io::Fd fd, bool joins) : fd_(std::move(fd)), joins_(joins) {}

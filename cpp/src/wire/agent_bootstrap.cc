@@ -19,8 +19,24 @@ Status gone(const std::string& name) {
           fmt::format("agent {}: the connection is closed: is the launcher still running?", name)};
 }
 
+/// Older agents say nothing to a rank whose messages are of another version.
+Status turned_away(const std::string& name) {
+  return {Code::kUnavailable,
+          fmt::format("agent {}: it has ended the connection without an answer: has the launcher "
+                      "ended, or is its corro another one than this rank's, which has message "
+                      "version {}?",
+                      name, kAgentMessagesVersion)};
+}
+
 Status late(const std::string& name) {
   return {Code::kDeadlineExceeded, fmt::format("agent {}: no answer in time", name)};
+}
+
+/// What an agent says, who may be of another release.
+Result<AgentMessage> decode(BytesView packet) {
+  if (const auto version = other_version_of(packet))
+    return different_versions(kAgentMessagesVersion, *version);
+  return decode_agent_message(packet);
 }
 
 std::string text_of(BytesView bytes) {
@@ -66,7 +82,9 @@ Result<std::unique_ptr<AgentBootstrap>> AgentBootstrap::greet_over(io::Fd connec
 Status AgentBootstrap::greet(const Options& options) {
   CORRO_TRY(send({.kind = AgentMessageKind::kHello, .rank = options.rank, .key = {}, .value = {}},
                  options.descriptors, options.deadline));
-  CORRO_ASSIGN(const AgentMessage answer, receive(options.deadline));
+  const auto answered = receive(options.deadline);
+  if (answered.status().code() == Code::kUnavailable) return turned_away(name_);
+  CORRO_ASSIGN(const AgentMessage answer, answered);
   if (answer.kind == AgentMessageKind::kReply && answer.code != Code::kOk) {
     return {answer.code, fmt::format("agent {}: {}", name_, text_of(answer.value))};
   }
@@ -105,7 +123,7 @@ Status AgentBootstrap::send_stream(BytesView packet, Time deadline) {
 Result<std::optional<AgentMessage>> AgentBootstrap::take_arrived() {
   CORRO_ASSIGN(const size_t wanted, agent_packet_bytes(arrived_));
   if (arrived_.size() < wanted) return std::optional<AgentMessage>();
-  CORRO_ASSIGN(auto message, decode_agent_message(BytesView(arrived_).first(wanted)));
+  CORRO_ASSIGN(auto message, decode(BytesView(arrived_).first(wanted)));
   arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(wanted));
   return std::optional(std::move(message));
 }
@@ -126,7 +144,7 @@ Result<std::optional<AgentMessage>> AgentBootstrap::receive_now() {
       arrived_.insert(arrived_.end(), bytes.begin(), bytes.end());
       continue;
     }
-    CORRO_ASSIGN(auto message, decode_agent_message(bytes));
+    CORRO_ASSIGN(auto message, decode(bytes));
     return std::optional(std::move(message));
   }
 }

@@ -7,12 +7,10 @@
 namespace corro::wire {
 namespace {
 
-constexpr uint8_t kPacketVersion = 1;
-
 /// The fixed part of a packet, little-endian; key and value follow.
 struct RawPacket {
   uint8_t kind = 0;
-  uint8_t version = kPacketVersion;
+  uint8_t version = kAgentMessagesVersion;
   uint8_t code = 0;
   uint8_t reserved = 0;
   uint32_t request = 0;
@@ -28,6 +26,23 @@ Status refused_packet(const char* what, uint64_t value) {
 
 }  // namespace
 
+std::optional<int> other_version_of(BytesView packet) {
+  if (packet.size() < kAgentHeaderBytes) return std::nullopt;
+  RawPacket raw;
+  std::memcpy(&raw, packet.data(), sizeof(raw));
+  const uint64_t bytes = uint64_t{kAgentHeaderBytes} + raw.key_bytes + raw.value_bytes;
+  const bool is_packet = raw.reserved == 0 && packet.size() == bytes;
+  if (!is_packet || raw.version == kAgentMessagesVersion) return std::nullopt;
+  return raw.version;
+}
+
+Status different_versions(int of_rank, int of_agent) {
+  return {Code::kFailedPrecondition,
+          fmt::format("this rank's corro has message version {}, its agent {}: install the same "
+                      "corro in the image",
+                      of_rank, of_agent)};
+}
+
 Result<size_t> agent_packet_bytes(BytesView begin) {
   if (begin.size() < kAgentHeaderBytes) return kAgentHeaderBytes;
   RawPacket raw;
@@ -37,10 +52,11 @@ Result<size_t> agent_packet_bytes(BytesView begin) {
   return kAgentHeaderBytes + raw.key_bytes + raw.value_bytes;
 }
 
-Bytes encode_agent_message(const AgentMessage& message) {
+Bytes encode_agent_message(const AgentMessage& message, int version) {
   CORRO_CHECK(message.key.size() <= kMaxBootstrapKey, message.key.size());
   CORRO_CHECK(message.value.size() <= kMaxBootstrapValue, message.value.size());
   const RawPacket raw{.kind = static_cast<uint8_t>(message.kind),
+                      .version = static_cast<uint8_t>(version),
                       .code = static_cast<uint8_t>(message.code),
                       .request = message.request,
                       .rank = message.rank,
@@ -57,11 +73,11 @@ Result<AgentMessage> decode_agent_message(BytesView packet) {
   if (packet.size() < kAgentHeaderBytes) return refused_packet("size", packet.size());
   RawPacket raw;
   std::memcpy(&raw, packet.data(), sizeof(raw));
+  if (raw.version != kAgentMessagesVersion) return refused_packet("version", raw.version);
   if (raw.kind < static_cast<uint8_t>(AgentMessageKind::kHello) ||
       raw.kind > static_cast<uint8_t>(AgentMessageKind::kNotice)) {
     return refused_packet("kind", raw.kind);
   }
-  if (raw.version != kPacketVersion) return refused_packet("version", raw.version);
   if (raw.code > static_cast<uint8_t>(Code::kUnauthenticated))
     return refused_packet("code", raw.code);
   if (raw.reserved != 0) return refused_packet("reserved byte", raw.reserved);

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -55,11 +56,21 @@ inline constexpr size_t kAgentHeaderBytes = 20;
 inline constexpr size_t kMaxAgentMessage =
     kAgentHeaderBytes + kMaxBootstrapKey + kMaxBootstrapValue;
 
+/// Of these messages: a rank's corro and its agent's may be of different releases.
+inline constexpr uint8_t kAgentMessagesVersion = 1;
+/// The version of a whole packet if it is another one; none of what is no packet of any version.
+[[nodiscard]] std::optional<int> other_version_of(BytesView packet);
+/// FAILED_PRECONDITION: a rank and its agent have different versions.
+[[nodiscard]] Status different_versions(int of_rank, int of_agent);
+
 /// Of a connection without packets: how many bytes the packet has that begins so; what a header has
 /// where there is not even that much. INVALID_ARGUMENT if it would be too long.
 [[nodiscard]] Result<size_t> agent_packet_bytes(BytesView begin);
 
-[[nodiscard]] Bytes encode_agent_message(const AgentMessage& message);
+/// `version`: that of who is to read it. All versions have the same header, HELLO and REPLY, so that
+/// one can tell the other that it is a stranger.
+[[nodiscard]] Bytes encode_agent_message(const AgentMessage& message,
+                                         int version = kAgentMessagesVersion);
 /// Reads one whole packet. INVALID_ARGUMENT unless it is exactly what encode_agent_message writes.
 [[nodiscard]] Result<AgentMessage> decode_agent_message(BytesView packet);
 

@@ -70,6 +70,7 @@ struct AgentService::Impl {
   void receive_from(uint64_t id);
   void receive_stream(uint64_t id);
   bool handle_arrived(uint64_t id);
+  void tell_stranger(uint64_t id, BytesView packet);
   Result<bool> send_first(Connection& connection);
   /// Handles one packet; false if the connection has to go.
   bool handle(uint64_t id, const AgentMessage& message, std::vector<io::Fd> descriptors);
@@ -203,9 +204,25 @@ bool AgentService::Impl::handle_arrived(uint64_t id) {
       return true;
     }
     const auto message = decode_agent_message(rest.first(*wanted));
+    if (!message.ok()) tell_stranger(id, rest.first(*wanted));
     if (!message.ok() || !handle(id, *message, {})) return false;
     done += *wanted;
   }
+}
+
+/// A worker of another release is told, in its own version, before it loses its connection.
+void AgentService::Impl::tell_stranger(uint64_t id, BytesView packet) {
+  const auto version = other_version_of(packet);
+  if (!version) return;
+  const Status why = different_versions(*version, kAgentMessagesVersion);
+  const BytesView text = std::as_bytes(std::span(why.message()));
+  Connection& connection = connections.at(id);
+  connection.unsent.push_back(encode_agent_message({.kind = AgentMessageKind::kReply,
+                                                    .code = why.code(),
+                                                    .key = {},
+                                                    .value = Bytes(text.begin(), text.end())},
+                                                   *version));
+  (void)flush(id);
 }
 
 void AgentService::Impl::receive_from(uint64_t id) {
@@ -216,6 +233,7 @@ void AgentService::Impl::receive_from(uint64_t id) {
     if (received.would_block) return;
     if (received.closed) return drop(id);
     const auto message = decode_agent_message(std::span(packet).first(received.bytes));
+    if (!message.ok()) tell_stranger(id, std::span(packet).first(received.bytes));
     if (received.truncated || !message.ok() ||
         !handle(id, *message, std::move(received.descriptors))) {
       ++counters.refused;

@@ -5,13 +5,16 @@
 
 #include <array>
 #include <stop_token>
+#include <thread>
 
 #include "base/guarded.h"
 #include "io/event.h"
 #include "io/socket.h"
 #include "wire/agent_bootstrap.h"
+#include "wire/agent_protocol.h"
 #include "wire/agent_service.h"
 #include "wire/bootstrap_conformance.h"
+#include "wire/digest.h"
 
 namespace corro::wire {
 namespace {
@@ -226,6 +229,51 @@ TEST(AgentService, NobodyWaitsForARankThatEndedWithoutJoining) {
   for (const char* other : {"job/tcp/3", "job/tcp/11", "job/tcp/1x", "job/tcp/", "1/x"}) {
     EXPECT_EQ(worker->get(other, moment).status().code(), Code::kDeadlineExceeded) << other;
   }
+}
+
+TEST(AgentBootstrap, AWorkerOfAnotherReleaseIsToldBothVersions) {
+  RunningAgent agent;
+  const io::Fd worker = connect_to_agent(agent.service().name()).value();
+  constexpr int kOther = 9;
+  const AgentMessage hello{.kind = AgentMessageKind::kHello, .rank = 0, .key = {}, .value = {}};
+  ASSERT_TRUE(io::send_message(worker.get(), encode_agent_message(hello, kOther)).value());
+  ASSERT_TRUE(io::wait_ready(worker.get(), POLLIN, soon()));
+  std::array<std::byte, kMaxAgentMessage> packet{};
+  const io::Received received = io::receive_message(worker.get(), packet);
+  const auto answer = std::span(packet).first(received.bytes);
+  EXPECT_EQ(other_version_of(answer), kOther) << "it reads no other one";
+  packet[1] = std::byte{kAgentMessagesVersion};
+  const AgentMessage refused = decode_agent_message(answer).value();
+  EXPECT_EQ(refused.kind, AgentMessageKind::kReply);
+  EXPECT_EQ(refused.code, Code::kFailedPrecondition);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(refused.value.data()), refused.value.size()),
+            "this rank's corro has message version 9, its agent 1: install the same corro in the "
+            "image");
+}
+
+/// What a worker says of an agent that answers its HELLO with these packets, and ends.
+Status greeted_by(const std::vector<Bytes>& packets) {
+  const std::string name = "corro-test-" + random_hex(12);
+  const io::Fd listener = io::listen_abstract(name).value();
+  std::jthread agent([&] {
+    (void)io::wait_ready(listener.get(), POLLIN, soon());
+    const io::Fd worker = io::accept_connection(listener.get()).value();
+    std::array<std::byte, kMaxAgentMessage> hello{};
+    (void)io::wait_ready(worker.get(), POLLIN, soon());
+    (void)io::receive_message(worker.get(), hello);
+    for (const Bytes& packet : packets) (void)io::send_message(worker.get(), packet);
+  });
+  return AgentBootstrap::connect({.name = name, .rank = 0, .deadline = soon()}).status();
+}
+
+TEST(AgentBootstrap, AnAgentOfAnotherReleaseIsNamedWithBothVersions) {
+  const AgentMessage welcome{.kind = AgentMessageKind::kWelcome, .key = "job", .value = {}};
+  const Status other = greeted_by({encode_agent_message(welcome, 7)});
+  EXPECT_EQ(other.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(other.message(), HasSubstr("corro has message version 1, its agent 7"));
+  const Status silent = greeted_by({});
+  EXPECT_EQ(silent.code(), Code::kUnavailable);
+  EXPECT_THAT(silent.message(), HasSubstr("which has message version 1?"));
 }
 
 TEST(AgentBootstrap, SaysThatTheLauncherIsGone) {
