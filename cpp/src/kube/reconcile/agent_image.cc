@@ -29,7 +29,7 @@ bool has_any_pod(const JobView& view) {
 
 std::string choose_agent_image(JobView& view) {
   constexpr const char* kField = "agentImage";
-  const std::string noted = view.status.text(kField);
+  std::string noted = view.status.text(kField);
   if (!noted.empty() && has_any_pod(view)) return noted;
   view.status.set(kField, view.options.agent_image);
   return view.options.agent_image;

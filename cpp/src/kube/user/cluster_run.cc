@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <thread>
 
 #include "base/guarded.h"
@@ -162,8 +163,8 @@ class Course {
     talk_with(seen);
     if (seen.is_deleted || is_gone_) return end_with(seen, "was deleted");
     if (!seen.job) return std::nullopt;
-    const std::string hint = operator_hint_.look(*seen.job, monotonic_now());
-    if (!hint.empty() && signal_ == 0) view_.say(hint);
+    const std::string_view hint = operator_hint_.look(*seen.job, monotonic_now());
+    if (!hint.empty() && signal_ == 0) view_.say(std::string(hint));
     const JobFacts facts = facts_of(*seen.job);
     if (facts.is_over) return end_with(seen, facts.why);
     if (facts.is_wrong && signal_ == 0) {

@@ -40,9 +40,10 @@ HeadTalk::~HeadTalk() {
   log_stop_.request_stop();
   thread_.join();
 }
+
 Status HeadTalk::talk() {
   if (tree_) {
-    const Status brought = bring_folder();
+    Status brought = bring_folder();
     if (!brought.ok() && folder_stop_.stop_requested()) return {};
     if (!brought.ok() && is_first_) return brought;
     // Ranks have run: what they have done is worth more than this head's folder.

@@ -2,7 +2,7 @@
 
 namespace corro::kube {
 
-std::string OperatorHint::look(const Json& job, Time now) {
+std::string_view OperatorHint::look(const Json& job, Time now) {
   constexpr Duration kPatience = std::chrono::seconds(5);
   const Json* conditions = value_at(job, {"status", "conditions"});
   is_settled_ = is_settled_ || (conditions != nullptr && !conditions->empty());

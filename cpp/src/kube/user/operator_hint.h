@@ -3,7 +3,7 @@
 // would be nothing to tell.
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "kube/client/json.h"
@@ -17,7 +17,7 @@ class OperatorHint {
 
   /// Returns a line for people, once: after five seconds in which the job has got no condition; ""
   /// otherwise.
-  [[nodiscard]] std::string look(const Json& job, Time now);
+  [[nodiscard]] std::string_view look(const Json& job, Time now);
 
  private:
   const Time created_;
