@@ -47,9 +47,7 @@ namespace {
 
 constexpr int32_t kMostDims = 1024;
 
-Status read_request(const corro_op* given, int32_t size, corro::collective::OpRequest& request) {
-  corro_op op;
-  CORRO_TRY(read_struct(given, op));
+Status read_request(const corro_op& op, int32_t size, corro::collective::OpRequest& request) {
   if (op.kind >= corro::kOpKindCount || op.dtype >= corro::kDTypeCount ||
       op.reduce_op >= corro::kReduceOpCount) {
     return Status(Code::kInvalidArgument, fmt::format("unknown kind {}, dtype {} or reduce_op {}",
@@ -85,25 +83,28 @@ Status read_request(const corro_op* given, int32_t size, corro::collective::OpRe
   return {};
 }
 
-Result<std::vector<corro::collective::OpRequest>> read_requests(corro_group* group,
-                                                                const corro_op* ops, size_t n) {
-  if (n == 0) return Status(Code::kInvalidArgument, "no operations given");
-  std::vector<corro::collective::OpRequest> requests(n);
-  for (size_t i = 0; i < n; ++i)
-    CORRO_TRY(read_request(ops + i, group->group->facts().size(), requests[i]));
-  return requests;
-}
+struct Requests {
+  std::vector<corro::collective::OpRequest> all;
+  bool sized = false;  ///< They have `allocate`.
+};
 
-/// All have it, or none has.
-Result<bool> have_allocate(const corro_op* ops, size_t n) {
+Result<Requests> read_requests(corro_group* group, const corro_op* ops, size_t n) {
+  if (n == 0) return Status(Code::kInvalidArgument, "no operations given");
+  Requests requests{.all = std::vector<corro::collective::OpRequest>(n)};
   size_t having = 0;
   for (size_t i = 0; i < n; ++i) {
     corro_op op;
     CORRO_TRY(read_struct(ops + i, op));
+    CORRO_TRY(read_request(op, group->group->facts().size(), requests.all[i]));
     having += op.allocate != nullptr ? 1 : 0;
   }
-  if (having == 0 || having == n) return having == n;
+  requests.sized = having > 0;
+  if (having == 0 || having == n) return requests;
   return Status(Code::kInvalidArgument, "all operations have allocate, or none has");
+}
+
+Status refuse_allocate() {
+  return {Code::kInvalidArgument, "operations with allocate need CORRO_NAMED alone"};
 }
 
 /// Starts the operations on the calling thread; what is left of them, or null with their `result`.
@@ -111,12 +112,16 @@ Result<std::shared_ptr<runtime::WorkState>> submit_now(corro_group* group, const
                                                        size_t n, bool named, Status& result) {
   runtime::Driver& driver = group->engine->driver();
   if (n == 1 && !named) {
+    corro_op op;
+    CORRO_TRY(read_struct(ops, op));
+    if (op.allocate != nullptr) return refuse_allocate();
     corro::collective::OpRequest request;
-    CORRO_TRY(read_request(ops, group->group->facts().size(), request));
+    CORRO_TRY(read_request(op, group->group->facts().size(), request));
     return driver.try_run(*group->group, request, result);
   }
   CORRO_ASSIGN(auto requests, read_requests(group, ops, n));
-  auto state = std::make_shared<runtime::WorkState>(std::move(requests));
+  if (requests.sized) return refuse_allocate();
+  auto state = std::make_shared<runtime::WorkState>(std::move(requests.all));
   state->named = state->hurry = named;
   driver.try_run(*group->group, state);
   if (!state->done()) return state;
@@ -131,19 +136,16 @@ Status submit(corro_group* group, const corro_op* ops, size_t n, uint32_t flags,
   if ((flags & ~uint32_t{CORRO_NAMED | CORRO_NOW}) != 0)
     return {Code::kInvalidArgument, fmt::format("unknown flags {:#x}", flags)};
   const bool named = (flags & CORRO_NAMED) != 0;
-  CORRO_ASSIGN(const bool sized, have_allocate(ops, n));
-  if (sized && flags != CORRO_NAMED)
-    return {Code::kInvalidArgument, "operations with allocate need CORRO_NAMED alone"};
-  if (sized) {
-    CORRO_ASSIGN(auto requests, read_requests(group, ops, n));
-    auto handle = std::make_unique<corro_work>(group->engine, nullptr);
-    CORRO_ASSIGN(handle->state, corro::api::submit_sized(group, ops, std::move(requests)));
-    *work = handle.release();
-    return {};
-  }
   if ((flags & CORRO_NOW) == 0) {
     CORRO_ASSIGN(auto requests, read_requests(group, ops, n));
-    auto state = std::make_shared<runtime::WorkState>(std::move(requests));
+    if (requests.sized && !named) return refuse_allocate();
+    if (requests.sized) {
+      auto handle = std::make_unique<corro_work>(group->engine, nullptr);
+      CORRO_ASSIGN(handle->state, corro::api::submit_sized(group, ops, std::move(requests.all)));
+      *work = handle.release();
+      return {};
+    }
+    auto state = std::make_shared<runtime::WorkState>(std::move(requests.all));
     state->named = named;
     auto handle = std::make_unique<corro_work>(group->engine, state);
     group->engine->driver().submit(*group->group, std::move(state));
