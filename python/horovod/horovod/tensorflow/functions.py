@@ -12,7 +12,7 @@ import tensorflow as tf
 import corro
 from corro.tensorflow.ops import unconverted
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow.mpi_ops import allgather, broadcast, grouped_broadcast
+from horovod.tensorflow.mpi_ops import allgather, broadcast, broadcast_
 
 
 @unconverted
@@ -34,9 +34,7 @@ def broadcast_variables(
     known = list(variables)
     if not known:
         return tf.no_op()
-    values = [tf.convert_to_tensor(variable) for variable in known]
-    sent = grouped_broadcast(values, root_rank, None, False, process_set)
-    return tf.group(*(variable.assign(value) for variable, value in zip(known, sent, strict=True)))
+    return tf.group(*broadcast_(known, root_rank, None, process_set))
 
 
 @unconverted

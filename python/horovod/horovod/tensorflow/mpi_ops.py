@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -133,19 +133,19 @@ def grouped_allreduce(
         _check_sparse(reduction, prescale_factor, postscale_factor)
     results: dict[int, Any] = {}
     with tf.device(device_dense):
-        given = [tf.convert_to_tensor(tensors[i]) for i in dense]
-        packed = [compression.compress(one) for one in given]
         reduced = _reduced(
-            [one for one, _ in packed],
+            ops.reduce,
+            "Allreduce",
+            [tensors[i] for i in dense],
+            compression,
             reduction,
             prescale_factor,
             postscale_factor,
             process_set,
-            _name_of("HorovodAllreduce", name, given),
             ignore_name_scope,
+            name,
         )
-        for i, one, (_, context) in zip(dense, reduced, packed, strict=True):
-            results[i] = compression.decompress(one, context)
+        results.update(zip(dense, reduced, strict=True))
     with tf.device(device_sparse):
         for i in sparse:
             results[i] = _reduced_slices(tensors[i], reduction, name, process_set)
@@ -153,26 +153,36 @@ def grouped_allreduce(
 
 
 def _reduced(
-    tensors: list[Any],
+    reduce: Callable[..., list[Any]],
+    kind: str,
+    tensors: Sequence[Any],
+    compression: Any,
     reduction: Any,
     prescale: float,
     postscale: float,
     process_set: ProcessSet,
-    name: str | None,
     ignore_name_scope: bool,
+    name: str | None,
 ) -> list[Any]:
-    if not tensors:
+    """Returns what ops.reduce(), or another one of its form, makes of the compressed tensors."""
+    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    if not given:
         return []
-    return ops.reduce(
-        tensors,
+    packed = [compression.compress(one) for one in given]
+    reduced = reduce(
+        [one for one, _ in packed],
         corros(Sum if reduction is Average else reduction),
-        _number_of(process_set, "allreduce"),
+        _number_of(process_set, kind.lower()),
         prescale_factor=prescale,
         postscale_factor=postscale,
         divides_by_size=reduction is Average,
-        name=name,
+        name=_name_of(f"Horovod{kind}", name, given),
         ignore_name_scope=ignore_name_scope,
     )
+    return [
+        compression.decompress(one, context)
+        for one, (_, context) in zip(reduced, packed, strict=True)
+    ]
 
 
 def _check_sparse(reduction: Any, prescale: float, postscale: float) -> None:
@@ -290,26 +300,19 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Any]:
     """Returns this rank's rows of each, reduced as one unit; differentiable."""
-    reduction = known(op)
-    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
-    if not given:
-        return []
     with tf.device(device_dense):
-        packed = [compression.compress(one) for one in given]
-        reduced = ops.scatter_reduced(
-            [one for one, _ in packed],
-            corros(Sum if reduction is Average else reduction),
-            _number_of(process_set, "reducescatter"),
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-            divides_by_size=reduction is Average,
-            name=_name_of("HorovodReducescatter", name, given),
-            ignore_name_scope=ignore_name_scope,
+        return _reduced(
+            ops.scatter_reduced,
+            "Reducescatter",
+            tensors,
+            compression,
+            known(op),
+            prescale_factor,
+            postscale_factor,
+            process_set,
+            ignore_name_scope,
+            name,
         )
-        return [
-            compression.decompress(one, context)
-            for one, (_, context) in zip(reduced, packed, strict=True)
-        ]
 
 
 @unconverted
