@@ -164,7 +164,7 @@ def test_an_elastic_job_is_scaled_and_looked_at(user: User, space: Space, tmp_pa
 
 def test_what_cannot_run_says_so_and_leaves_nothing(user: User, space: Space) -> None:
     code, _, err = user.run("-np", "3", "--slots", "2", "train.py")
-    assert (code, err) == (2, "corro: -np 3: no multiple of --slots 2\n")
+    assert (code, err) == (2, "corro run: -np 3: no multiple of --slots 2\n")
     code, out, _ = user.run("--dry-run", "-np", "2", "train.py")
     assert code == 0
     assert json.loads(out)["spec"]["worker"]["target"] == 2
