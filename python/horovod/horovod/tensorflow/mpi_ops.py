@@ -11,6 +11,7 @@ import tensorflow as tf
 from corro.tensorflow import ops
 from corro.tensorflow.ops import Place, unconverted
 from horovod.common import basics
+from horovod.common import basics as _basics  # noqa: F401  # Horovod's name.
 from horovod.common.basics import (  # noqa: F401  # Scripts look for them here, too.
     ccl_built,
     cross_rank,
