@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import corro
 from corro.tensorflow import ops
 from corro.tensorflow.ops import Place, unconverted
 from horovod.common import basics
@@ -340,7 +341,7 @@ def grouped_broadcast(
     number = _number_of(process_set, "broadcast")
     return ops.send(
         tensors,
-        member_group(process_set, "broadcast").index_of(root_rank),
+        _members(process_set, "broadcast").index_of(root_rank),
         number,
         name=_name_of("HorovodBroadcast", name, tensors),
         ignore_name_scope=ignore_name_scope,
@@ -373,9 +374,19 @@ def join() -> Any:
 
 
 def _number_of(process_set: ProcessSet, operation: str) -> int:
-    member_group(process_set, operation)  # Says what is wrong with it.
+    _members(process_set, operation)  # Says what is wrong with it.
     assert process_set.process_set_id is not None
     return process_set.process_set_id
+
+
+def _members(process_set: ProcessSet, operation: str) -> corro.Group:
+    """As member_group(), but who is not in the set gets the error that an op would give."""
+    try:
+        return member_group(process_set, operation)
+    except ValueError as error:
+        if process_set.included() is not False:
+            raise
+        raise tf.errors.InvalidArgumentError(None, None, str(error)) from None
 
 
 def _name_of(kind: str, name: str | None, tensors: Sequence[Any]) -> str | None:
