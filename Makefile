@@ -145,7 +145,7 @@ clean: ## Remove what was built; .venv and the caches stay
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 tensorflow $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 tensorflow tensorflow212 $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' python/requirements/$$name.in \
 	  --output-file python/requirements/$$name.txt; done
 
