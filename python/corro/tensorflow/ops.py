@@ -8,6 +8,7 @@ one after another, have the name of their kind.
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import CDLL, RTLD_GLOBAL
@@ -55,6 +56,10 @@ def _need_no_order() -> None:
 
 if leave_their_threads:
     _need_no_order()
+else:
+    # A session runs its collectives in no order: with all threads of a rank taken by some, and by
+    # others on the next, none would end. If nothing is said there are as many as processors.
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", "128")
 
 
 @unconverted
