@@ -97,6 +97,17 @@ def test_a_process_set() -> None:
         hvd.allreduce(tf.ones([2]), process_set=only)
 
 
+def test_all_ranks_know_the_size_of_a_process_set(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
+    if hvd.size() == 1:
+        pytest.skip("every set has its only rank")
+    first = hvd.add_process_set([0])
+    assert int(run(lambda: hvd.size_op(first.process_set_id))) == 1
+    hvd.remove_process_set(first)
+
+
 def test_who_is_not_in_a_process_set_gets_the_error_of_an_op(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

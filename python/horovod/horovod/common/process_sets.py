@@ -114,6 +114,11 @@ def _register(one: ProcessSet) -> None:
     _sets[one.process_set_id] = one
 
 
+def registered(number: int) -> ProcessSet | None:
+    """Returns the set of this number, if there is one."""
+    return _sets.get(number)
+
+
 def ranks_by_number() -> dict[int, list[int]]:
     """Returns the ranks of each registered set, the world's first."""
     return {number: list(one.ranks or []) for number, one in _sets.items()}

@@ -37,7 +37,13 @@ from horovod.common.basics import (  # noqa: F401  # Scripts look for them here,
     start_timeline,
     stop_timeline,
 )
-from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.process_sets import (
+    ProcessSet,
+    global_process_set,
+    member_group,
+    ranks_by_number,
+    registered,
+)
 from horovod.common.reduce_op import (
     Adasum,
     Average,
@@ -406,7 +412,13 @@ def rank_op(name: str | None = None) -> Any:
 @unconverted
 def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """Returns the set's number of ranks when it runs, as an int32 tensor."""
-    return ops.place(Place.SIZE, process_set_id, name)
+    known = registered(process_set_id)
+    if known is None or known.included() is not False:
+        return ops.place(Place.SIZE, process_set_id, name)
+    # The engine has no group for who is not in it.
+    count = tf.py_function(lambda: len(ranks_by_number()[process_set_id]), [], tf.int32, name)
+    count.set_shape([])
+    return count
 
 
 @unconverted
