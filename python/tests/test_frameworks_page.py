@@ -20,6 +20,8 @@ PAGE = ROOT / "docs/frameworks.md"
     ("framework", "environment"),
     [
         ("tensorflow", ".venv-tensorflow"),
+        ("keras", ".venv-tensorflow"),
+        ("jax", ".venv-jax"),
     ],
 )
 def test_a_script_of_the_page_trains(
