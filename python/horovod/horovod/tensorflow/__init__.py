@@ -47,7 +47,10 @@ from horovod.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
-from horovod.tensorflow.gradient_tape import DistributedGradientTape
+from horovod.tensorflow.gradient_tape import (
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
 from horovod.tensorflow.hooks import BroadcastGlobalVariablesHook
 from horovod.tensorflow.mpi_ops import (
     Adasum,
@@ -59,6 +62,7 @@ from horovod.tensorflow.mpi_ops import (
     allgather,
     allreduce,
     alltoall,
+    barrier,
     broadcast,
     broadcast_,
     grouped_allgather,
@@ -84,6 +88,7 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
     "ProcessSet",
     "Product",
     "Sum",
@@ -92,6 +97,7 @@ __all__ = [
     "allgather_object",
     "allreduce",
     "alltoall",
+    "barrier",
     "broadcast",
     "broadcast_",
     "broadcast_global_variables",

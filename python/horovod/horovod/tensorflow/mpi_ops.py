@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import corro
 from corro.tensorflow import ops
 from corro.tensorflow.ops import Place, unconverted
 from horovod.common import basics
@@ -35,6 +36,7 @@ from horovod.common.basics import (  # noqa: F401  # Scripts look for them here,
     start_timeline,
     stop_timeline,
 )
+from horovod.common.exceptions import raised_as_horovods
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import (
     Adasum,
@@ -61,6 +63,7 @@ __all__ = [
     "allgather",
     "allreduce",
     "alltoall",
+    "barrier",
     "broadcast",
     "broadcast_",
     "grouped_allgather",
@@ -369,6 +372,17 @@ def join() -> Any:
     last = tf.py_function(basics.join, [], tf.int32)
     last.set_shape([])
     return last
+
+
+@unconverted
+def barrier(process_set: ProcessSet = global_process_set) -> Any:
+    """Blocks until every rank of the set has called it; in a graph, returns the op that does."""
+
+    def wait() -> None:
+        with raised_as_horovods():
+            corro.barrier(member_group(process_set, "barrier"), name="HorovodBarrier")
+
+    return wait() if tf.executing_eagerly() else tf.py_function(wait, [], [])
 
 
 def _number_of(process_set: ProcessSet, operation: str) -> int:
