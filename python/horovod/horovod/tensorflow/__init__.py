@@ -8,6 +8,8 @@ with tf.GradientTape() as tape:
 tape = hvd.DistributedGradientTape(tape)
 """
 
+from typing import Any
+
 import corro.tensorflow as _verbs  # noqa: F401  # First: it says what is wrong with TensorFlow.
 from horovod.common.basics import (
     ccl_built,
@@ -92,6 +94,7 @@ __all__ = [
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNormalization",
     "add_process_set",
     "allgather",
     "allgather_object",
@@ -140,3 +143,12 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports Keras when it is asked for what needs it."""
+    if name == "SyncBatchNormalization":
+        from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
+
+        return SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
