@@ -57,6 +57,18 @@ if leave_their_threads:
     _need_no_order()
 
 
+def refuse_xla(verb: str) -> None:
+    """Raises NotImplementedError in a function that XLA is to compile: it has none of the ops.
+
+    XLA itself says so in many lines, once for each function that calls the one with the op.
+    """
+    if tf.__internal__.get_enclosing_xla_context() is not None:
+        raise NotImplementedError(
+            f"{verb}: no op of corro can be in a tf.function with jit_compile=True, which XLA"
+            " compiles; leave jit_compile to functions without such ops"
+        )
+
+
 @unconverted
 def reduce(
     tensors: Sequence[Any],
@@ -81,6 +93,7 @@ def reduce(
         name: of the op; behind a number, if others of the graph have it, too.
         ignore_name_scope: the name scopes in which the op is made say nothing.
     """
+    refuse_xla("allreduce")
     reduced: list[Any] = _library.corro_allreduce(
         tensors,
         reduce_op=int(op),
@@ -104,6 +117,7 @@ def send(
     ignore_name_scope: bool = False,
 ) -> list[Any]:
     """Returns the tensors of the root, which is a rank of the group; otherwise as reduce()."""
+    refuse_xla("broadcast")
     sent: list[Any] = _library.corro_broadcast(
         tensors,
         root_rank=root,
@@ -130,6 +144,7 @@ def scatter_reduced(
 
     Otherwise as reduce().
     """
+    refuse_xla("reducescatter")
     reduced = _library.corro_reducescatter(
         tensors,
         reduce_op=int(op),
@@ -152,6 +167,7 @@ def gather(
     ignore_name_scope: bool = False,
 ) -> list[Any]:
     """Returns all ranks' rows of each tensor; how many there are may differ by rank."""
+    refuse_xla("allgather")
     gathered = _library.corro_allgather(
         tensors, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
     )
@@ -171,6 +187,7 @@ def exchange(
 
     Without splits, an empty int32 tensor, each gets as many.
     """
+    refuse_xla("alltoall")
     received, received_splits = _library.corro_alltoall(
         tensor, splits, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
     )
@@ -200,6 +217,7 @@ class Place(enum.IntEnum):
 @unconverted
 def place(what: Place, group: int, name: str | None = None) -> Any:
     """Returns it as an int32 scalar that is asked for when it runs, in whatever epoch."""
+    refuse_xla(what.name.lower())
     return _library.corro_place(what=int(what), process_set_id=group, name=name)
 
 

@@ -273,3 +273,37 @@ def test_a_graph_outlives_its_engine() -> None:
         graph(x)
     hvd.init()
     same(graph(x), expected)
+
+
+@pytest.mark.parametrize("where", ["directly", "in_a_function", "in_a_branch", "gradient"])
+def test_what_xla_compiles_is_refused_before_it_runs(where: str) -> None:
+    def reduced(x: Any) -> Any:
+        return verbs.allreduce(x, verbs.Sum, name="compiled")
+
+    @tf.function(jit_compile=True)
+    def compiled(x: Any) -> Any:
+        if where == "directly":
+            return reduced(x)
+        if where == "in_a_function":
+            return tf.function(reduced)(x)
+        if where == "in_a_branch":
+            return tf.cond(tf.reduce_sum(x) > 0, lambda: reduced(x), lambda: x)
+        return tf.gradients(reduced(x), x)[0]
+
+    with pytest.raises(NotImplementedError) as raised:
+        compiled(tf.ones([2]))
+    lines = [line for line in str(raised.value).splitlines() if "jit_compile=True, which" in line]
+    assert len(lines) == 1
+    assert "allreduce: no op of corro can be in a tf.function with jit_compile=True" in lines[0]
+
+
+def test_a_function_with_a_collective_calls_one_that_xla_compiles() -> None:
+    @tf.function(jit_compile=True)
+    def compiled(x: Any) -> Any:
+        return x * 2.0
+
+    @tf.function
+    def graph(x: Any) -> Any:
+        return compiled(verbs.allreduce(compiled(x), verbs.Sum))
+
+    same(graph(tf.ones([2])), tf.ones([2]) * 4.0 * corro.size())

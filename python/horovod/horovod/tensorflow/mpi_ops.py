@@ -369,6 +369,7 @@ def join() -> Any:
     Others go on meanwhile with allreduces, in which this rank counts as zeros for sums and
     averages, and does not count for the other reductions.
     """
+    ops.refuse_xla("join")
     last = tf.py_function(basics.join, [], tf.int32)
     last.set_shape([])
     return last
@@ -382,6 +383,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> Any:
         with raised_as_horovods():
             corro.barrier(member_group(process_set, "barrier"), name="HorovodBarrier")
 
+    ops.refuse_xla("barrier")
     return wait() if tf.executing_eagerly() else tf.py_function(wait, [], [])
 
 
