@@ -41,6 +41,7 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from horovod.tensorflow import elastic
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     allgather_object,
@@ -112,6 +113,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
