@@ -168,7 +168,7 @@ def _reduced(
     name: str | None,
 ) -> list[Any]:
     """Returns what ops.reduce(), or another one of its form, makes of the compressed tensors."""
-    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    given = ops.tensors_for(kind.lower(), tensors)
     if not given:
         return []
     packed = [compression.compress(one) for one in given]
@@ -229,7 +229,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Returns all ranks' rows of each tensor, gathered as one unit; differentiable."""
-    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    given = ops.tensors_for("allgather", tensors)
     if not given:
         return []
     return ops.gather(
@@ -252,7 +252,7 @@ def alltoall(
 
     Rows behind those for the last rank stay here. Differentiable.
     """
-    given = tf.convert_to_tensor(tensor)
+    given = ops.tensors_for("alltoall", [tensor])[0]
     parts = tf.convert_to_tensor([] if splits is None else splits, dtype=tf.int32)
     received, received_splits = ops.exchange(
         given,
@@ -340,11 +340,14 @@ def grouped_broadcast(
 ) -> list[Any]:
     """Returns several tensors of a rank of the world, fetched as one unit; differentiable."""
     number = _number_of(process_set, "broadcast")
+    given = ops.tensors_for("broadcast", tensors)
+    if not given:
+        return []
     return ops.send(
-        tensors,
+        given,
         member_group(process_set, "broadcast").index_of(root_rank),
         number,
-        name=_name_of("HorovodBroadcast", name, tensors),
+        name=_name_of("HorovodBroadcast", name, given),
         ignore_name_scope=ignore_name_scope,
     )
 
@@ -357,8 +360,7 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Gives variables the values of a rank of the world, and returns them."""
-    values = [tf.convert_to_tensor(variable) for variable in variables]
-    sent = grouped_broadcast(values, root_rank, name, False, process_set)
+    sent = grouped_broadcast(variables, root_rank, name, False, process_set)
     return [variable.assign(value) for variable, value in zip(variables, sent, strict=True)]
 
 
