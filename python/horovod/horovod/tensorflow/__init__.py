@@ -8,6 +8,8 @@ with tf.GradientTape() as tape:
 tape = hvd.DistributedGradientTape(tape)
 """
 
+from typing import Any
+
 import corro.tensorflow as _verbs  # noqa: F401  # First: it says what is wrong with TensorFlow.
 from horovod.common.basics import (
     ccl_built,
@@ -40,6 +42,7 @@ from horovod.common.process_sets import (
     remove_process_set,
 )
 from horovod.common.util import gpu_available
+from horovod.tensorflow import elastic
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     allgather_object,
@@ -48,7 +51,10 @@ from horovod.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
-from horovod.tensorflow.gradient_tape import DistributedGradientTape
+from horovod.tensorflow.gradient_tape import (
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
 from horovod.tensorflow.hooks import BroadcastGlobalVariablesHook
 from horovod.tensorflow.mpi_ops import (
     Adasum,
@@ -60,6 +66,7 @@ from horovod.tensorflow.mpi_ops import (
     allgather,
     allreduce,
     alltoall,
+    barrier,
     broadcast,
     broadcast_,
     grouped_allgather,
@@ -85,14 +92,17 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNormalization",
     "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
     "alltoall",
+    "barrier",
     "broadcast",
     "broadcast_",
     "broadcast_global_variables",
@@ -104,6 +114,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
@@ -136,3 +147,12 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports Keras when it is asked for what needs it."""
+    if name == "SyncBatchNormalization":
+        from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
+
+        return SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

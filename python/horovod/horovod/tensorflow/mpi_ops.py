@@ -37,6 +37,7 @@ from horovod.common.basics import (  # noqa: F401  # Scripts look for them here,
     start_timeline,
     stop_timeline,
 )
+from horovod.common.exceptions import raised_as_horovods
 from horovod.common.process_sets import (
     ProcessSet,
     global_process_set,
@@ -69,6 +70,7 @@ __all__ = [
     "allgather",
     "allreduce",
     "alltoall",
+    "barrier",
     "broadcast",
     "broadcast_",
     "grouped_allgather",
@@ -173,7 +175,7 @@ def _reduced(
     name: str | None,
 ) -> list[Any]:
     """Returns what ops.reduce(), or another one of its form, makes of the compressed tensors."""
-    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    given = ops.tensors_for(kind.lower(), tensors)
     if not given:
         return []
     packed = [compression.compress(one) for one in given]
@@ -234,7 +236,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Returns all ranks' rows of each tensor, gathered as one unit; differentiable."""
-    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    given = ops.tensors_for("allgather", tensors)
     if not given:
         return []
     return ops.gather(
@@ -257,7 +259,7 @@ def alltoall(
 
     Rows behind those for the last rank stay here. Differentiable.
     """
-    given = tf.convert_to_tensor(tensor)
+    given = ops.tensors_for("alltoall", [tensor])[0]
     parts = tf.convert_to_tensor([] if splits is None else splits, dtype=tf.int32)
     received, received_splits = ops.exchange(
         given,
@@ -345,11 +347,14 @@ def grouped_broadcast(
 ) -> list[Any]:
     """Returns several tensors of a rank of the world, fetched as one unit; differentiable."""
     number = _number_of(process_set, "broadcast")
+    given = ops.tensors_for("broadcast", tensors)
+    if not given:
+        return []
     return ops.send(
-        tensors,
+        given,
         _members(process_set, "broadcast").index_of(root_rank),
         number,
-        name=_name_of("HorovodBroadcast", name, tensors),
+        name=_name_of("HorovodBroadcast", name, given),
         ignore_name_scope=ignore_name_scope,
     )
 
@@ -362,8 +367,7 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Gives variables the values of a rank of the world, and returns them."""
-    values = [tf.convert_to_tensor(variable) for variable in variables]
-    sent = grouped_broadcast(values, root_rank, name, False, process_set)
+    sent = grouped_broadcast(variables, root_rank, name, False, process_set)
     return [variable.assign(value) for variable, value in zip(variables, sent, strict=True)]
 
 
@@ -374,9 +378,22 @@ def join() -> Any:
     Others go on meanwhile with allreduces, in which this rank counts as zeros for sums and
     averages, and does not count for the other reductions.
     """
+    ops.refuse_xla("join")
     last = tf.py_function(basics.join, [], tf.int32)
     last.set_shape([])
     return last
+
+
+@unconverted
+def barrier(process_set: ProcessSet = global_process_set) -> Any:
+    """Blocks until every rank of the set has called it; in a graph, returns the op that does."""
+
+    def wait() -> None:
+        with raised_as_horovods():
+            corro.barrier(member_group(process_set, "barrier"), name="HorovodBarrier")
+
+    ops.refuse_xla("barrier")
+    return wait() if tf.executing_eagerly() else tf.py_function(wait, [], [])
 
 
 def _number_of(process_set: ProcessSet, operation: str) -> int:
