@@ -88,6 +88,8 @@ def test_several_passes_a_step_while_training() -> None:
     fit(model, x, y)
     rows = everyones(model.get_weights())
     assert rows[-1] == pytest.approx(rows[0], abs=0.0)
+    of_optimizer = {id(one) for one in variables_of(model.optimizer)}
+    assert of_optimizer.isdisjoint(id(one) for one in model.weights)
 
 
 def test_mixed_precision() -> None:

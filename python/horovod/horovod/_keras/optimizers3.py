@@ -39,6 +39,19 @@ class _EachStep(Distributed):
         return super().apply(reduced, given)  # type: ignore[misc]
 
 
+class _EachScaledStep(_EachStep):
+    """As that, for a LossScaleOptimizer, whose stateless_apply() does not call apply()."""
+
+    def stateless_apply(
+        self, optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
+    ) -> Any:
+        """Returns the variables as the gradients of all ranks make them; for JAX."""
+        reduced = self._reduce(list(grads), self._trainable_variables)
+        return super().stateless_apply(  # type: ignore[misc]
+            optimizer_variables, reduced, trainable_variables
+        )
+
+
 class _EveryFewSteps(Distributed):
     """Has Keras add up the gradients of some steps, and reduces the sum before it is clipped.
 
@@ -52,7 +65,9 @@ class _EveryFewSteps(Distributed):
 
     @BACK_END.unconverted
     def _backend_apply_gradients(self, grads: Sequence[Any], trainable_variables: Any) -> Any:
-        self._updated = trainable_variables  # Of _clip_gradients(), which it calls.
+        # For _clip_gradients(), which it calls. What Keras sees assigned it takes for the
+        # optimizer's own variables.
+        object.__setattr__(self, "_updated", trainable_variables)
         return super()._backend_apply_gradients(grads, trainable_variables)  # type: ignore[misc]
 
     @BACK_END.unconverted
@@ -82,7 +97,8 @@ def distribute(optimizer: Any, reduce: GradientReducer, passes: int, averages: b
     if keras.config.dtype_policy().name == "mixed_float16" and not is_scaling(optimizer):
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     if passes == 1:
-        extend(optimizer, _EachStep, {"_reduce": reduce})
+        kind = _EachScaledStep if is_scaling(optimizer) else _EachStep
+        extend(optimizer, kind, {"_reduce": reduce})
         return optimizer
     _check_can_add_up(optimizer)
     optimizer.gradient_accumulation_steps = passes
