@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from horovod._keras.reduction import Reduction
+from horovod.common import basics
+from horovod.common.elastic import run_fn
 from horovod.common.process_sets import ProcessSet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -60,6 +62,10 @@ class BackEnd(ABC):
             "hvd.broadcast_global_variables() is for graphs of TensorFlow 1: give fit() a"
             " hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank)"
         )
+
+    def elastic(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a training function that goes on when ranks come or go."""
+        return run_fn(function, basics.enter_epoch)
 
     @abstractmethod
     def unconverted(self, function: Function) -> Function:

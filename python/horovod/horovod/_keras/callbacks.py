@@ -75,7 +75,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         _enter(self, is_only_one=True)
         check_order(self.model.optimizer)
         self.broadcast_done = False
-        if objects.all_ranks_say(build_optimizer(self.model)):
+        if objects.all_ranks_say(build_optimizer(self.model, self.model.optimizer)):
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
@@ -86,7 +86,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 
     def _broadcast(self) -> None:
         synchronize(self.model)
-        variables = weights_of(self.model)
+        variables = weights_of(self.model, self.model.optimizer)
         shared = [variable for variable in variables if id(variable) not in self._local]
         broadcast_variables(shared, self.root_rank)
         self.broadcast_done = True

@@ -37,7 +37,10 @@ def _imported(name: str) -> Any:
             f" install {error.name}, or set KERAS_BACKEND to another of {', '.join(BACK_ENDS)}",
             name=error.name,
         ) from None
-    return import_module(name)
+    module: Any = import_module(name)
+    if name == "keras" and str(module.__version__).startswith("2."):
+        return import_module("tensorflow").keras  # The same classes, under their public names.
+    return module
 
 
 def _back_end() -> str:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
+import cloudpickle
 import numpy
 
 import corro.numpy
 from corro._context import exchange
+from corro._objects import broadcast_bytes
 from horovod.common import basics
 from horovod.common.exceptions import raised_as_horovods
 
@@ -39,6 +41,15 @@ def averaged(caller: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
             )
     means = {name: numpy.mean([one[name] for one in everyone], axis=0) for name in own}
     return {name: float(mean) if mean.ndim == 0 else mean for name, mean in means.items()}
+
+
+def of_rank_0(value: Any) -> Any:
+    """Returns rank 0's object, sent with cloudpickle; every rank calls it."""
+    with raised_as_horovods():
+        data = broadcast_bytes(
+            "broadcast_object", lambda: cloudpickle.dumps(value), 0, basics.world()
+        )
+    return cloudpickle.loads(data)
 
 
 def _gathered(text: str) -> list[str]:

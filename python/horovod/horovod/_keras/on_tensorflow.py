@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import tensorflow as tf
@@ -81,6 +82,10 @@ class _Tensorflow(BackEnd):
 
     def broadcast_global_variables(self, root_rank: int) -> Any:
         return _now(broadcast_global_variables(root_rank))
+
+    def elastic(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        of_tensorflow: Any = import_module("horovod.tensorflow.elastic")  # Knows its errors.
+        return of_tensorflow.run(function)  # type: ignore[no-any-return]
 
     def unconverted(self, function: Function) -> Function:
         return unconverted(function)

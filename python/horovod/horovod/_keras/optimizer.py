@@ -123,7 +123,7 @@ def _check_optimizer(optimizer: Any) -> None:
         )
     if not isinstance(optimizer, _kinds.CLASSES):
         raise TypeError(
-            f"DistributedOptimizer takes an optimizer of {keras.__name__} {keras.__version__}, and"
+            f"DistributedOptimizer takes an optimizer of Keras {keras.__version__}, and"
             f" {optimizer!r} is none"
         )
 

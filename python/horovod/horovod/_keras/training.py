@@ -7,9 +7,13 @@ from typing import Any
 from horovod._keras.framework import is_keras_3, keras
 
 
-def build_optimizer(model: Any) -> bool:
-    """Makes the optimizer's variables; returns False if the model has not made its own yet."""
-    optimizer = getattr(model, "optimizer", None)
+def build_optimizer(model: Any, optimizer: Any) -> bool:
+    """Makes an optimizer's variables; returns False if the model has not made its own yet.
+
+    Args:
+        model: whose variables it updates.
+        optimizer: None if there is none.
+    """
     if not model.built or optimizer is None:
         return bool(model.built)
     variables = model.trainable_variables
@@ -20,9 +24,9 @@ def build_optimizer(model: Any) -> bool:
     return True
 
 
-def weights_of(model: Any) -> list[Any]:
-    """Returns the variables of the model and of its optimizer, without random seeds."""
-    return [*model.weights, *variables_of(getattr(model, "optimizer", None))]
+def weights_of(model: Any, optimizer: Any) -> list[Any]:
+    """Returns the variables of a model, without random seeds, and of an optimizer, if it is one."""
+    return [*model.weights, *variables_of(optimizer)]
 
 
 def variables_of(optimizer: Any) -> list[Any]:

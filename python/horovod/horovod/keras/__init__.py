@@ -50,7 +50,7 @@ from horovod.common.process_sets import (
     remove_process_set,
 )
 from horovod.common.reduce_op import Adasum, Average, Sum
-from horovod.keras import callbacks
+from horovod.keras import callbacks, elastic
 
 Compression = _BACK_END.compression
 
@@ -73,6 +73,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
