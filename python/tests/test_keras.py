@@ -6,6 +6,7 @@ Keras 3 with torch is in .venv itself; the others are in .venv-tensorflow and .v
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ KERASES = {
     "keras3-jax": Keras(JAX, {"KERAS_BACKEND": "jax"}),
     "tf_keras": Keras(TENSORFLOW, {"TF_USE_LEGACY_KERAS": "1"}),
 }
+IMAGES = Path("/usr/share/datasets/fashion-mnist")
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CORRO_TEST_IN_RANKS": "1"}
 
 
@@ -60,6 +62,34 @@ def test_all(launch: Launch, name: str, ranks: int) -> None:
         **keras.variables,
         **QUIET,
     ).check()
+
+
+@pytest.mark.apart
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not IMAGES.exists(), reason="needs dataset-fashion-mnist")
+@pytest.mark.parametrize("back_end", ["tensorflow", "torch", "jax"])
+def test_the_example_trains_on_real_images(launch: Launch, back_end: str) -> None:
+    keras = the(f"keras3-{back_end}")
+    job = launch(
+        str(ROOT / "examples/keras_mnist.py"),
+        "--images=6000",
+        python=keras.python,
+        seconds=280,
+        **keras.variables,
+        **QUIET,
+    ).check()
+    found = re.search(
+        r"demo: back_end=(\w+) ranks=2 accuracy=([\d.]+) first_loss=([\d.]+) last_loss=([\d.]+)"
+        r" apart=([\d.]+)",
+        job.output,
+    )
+    assert found, job.output
+    accuracy, first, last, apart = (float(number) for number in found.groups()[1:])
+    assert found[1] == back_end
+    assert accuracy > 0.6
+    assert last < first
+    assert apart == 0.0
+    assert job.output.count("Epoch 1/2") == 1  # One progress bar.
 
 
 def last_line(name: str, code: str, **variables: str) -> str:
