@@ -143,11 +143,14 @@ install-test: setup wheel build/dist-engine/.built ## Use what is installed from
 clean: ## Remove what was built; .venv and the caches stay
 	@rm -rf build
 
+# What a requirement's own requirements are not to be, if there is such a file.
+overrides = $$(test ! -e $(1) || echo --override $(1))
+
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 tensorflow $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
-	  --custom-compile-command 'make lock' python/requirements/$$name.in \
-	  --output-file python/requirements/$$name.txt; done
+	@for name in dev torch22 torch28 tensorflow tensorflow212 $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	  --custom-compile-command 'make lock' $(call overrides,python/requirements/$$name.override.txt) \
+	  python/requirements/$$name.in --output-file python/requirements/$$name.txt; done
 
 # --- What they stand on ----------------------------------------------------------------------------------
 

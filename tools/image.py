@@ -29,6 +29,7 @@ from oci_archive import Image
 ROOT = Path(__file__).resolve().parent.parent
 VERSION = (ROOT / "python/corro/VERSION").read_text().strip()
 # In /examples. Horovod's image has its MNIST script under the second name; manifests start that.
+# There is no TensorFlow in this image, so numpy's script stands for examples/tensorflow_mnist.py.
 EXAMPLES = {
     "numpy_mnist.py": ROOT / "examples/numpy_mnist.py",
     "tensorflow_mnist.py": ROOT / "examples/numpy_mnist.py",

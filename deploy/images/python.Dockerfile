@@ -10,7 +10,7 @@ RUN apt-get update \
 COPY build/wheels /tmp/wheels
 RUN pip install --no-cache-dir --no-deps --no-index --break-system-packages /tmp/wheels/*.whl && rm -r /tmp/wheels
 COPY examples/numpy_mnist.py /examples/
-# Horovod's image has its script under this name; manifests start that.
+# Horovod's image has its script under this name; manifests start that. Without TensorFlow numpy's stands for it.
 COPY examples/numpy_mnist.py /examples/tensorflow_mnist.py
 USER 1000:1000
 WORKDIR /home/corro

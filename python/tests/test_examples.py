@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from conftest import Finished, Launch
+from test_tensorflow import PYTHON as TENSORFLOW
+from test_tensorflow import QUIET, needs_tensorflow
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -193,3 +196,31 @@ def test_a_script_of_horovods_documentation(
     found = re.search(r"^\[0\]<stdout>:demo: .*accuracy=([\d.]+)", job.stdout, re.MULTILINE)
     assert found, job.stdout
     assert float(found[1]) > 0.6
+
+
+@needs_images
+@needs_tensorflow
+@pytest.mark.apart
+def test_the_script_that_horovod_became_known_by(tmp_path: Path) -> None:
+    """Started as it always was. Rank 0 alone has a checkpoint, whose accuracy it says."""
+    script = tmp_path / "train.py"
+    script.write_text((EXAMPLES / "tensorflow_mnist.py").read_text())
+    horovodrun = [str(TENSORFLOW.with_name("horovodrun")), "-np", "4", "-H", "localhost:4"]
+    job = subprocess.run(
+        [*horovodrun, str(TENSORFLOW), "train.py", "--steps", "800"],
+        cwd=tmp_path,
+        env=os.environ | QUIET,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert job.returncode == 0, job.stderr
+    losses = re.findall(r"^\[(\d)\]<stdout>:step \d+ loss ([\d.]+)", job.stdout, re.MULTILINE)
+    assert {rank for rank, _ in losses} == {"0"}
+    assert float(losses[-1][1]) < float(losses[0][1]) / 2
+    found = re.search(r"demo: accuracy=([\d.]+) ranks=4 steps=200$", job.stdout, re.MULTILINE)
+    assert found, job.stdout
+    assert float(found[1]) > 0.7
+    # A second writer would have left events of its own.
+    assert len(list((tmp_path / "checkpoints").glob("events.out.tfevents.*"))) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -388,5 +389,8 @@ Available Tensor Operations:
 def test_check_build_has_horovods_layout(run: Run) -> None:
     job = run("--check-build")
     assert job.returncode == 0
-    assert job.stdout.strip("\n") == BUILD.strip("\n")
+    block, _, tried = job.stdout.partition("\nTried here:\n")
+    assert block.strip("\n") == BUILD.strip("\n")
+    assert re.search(r"^    PyTorch 2\.\S+: works$", tried, re.MULTILINE)
+    assert re.search(r"^    TensorFlow: does not work: .*pip install", tried, re.MULTILINE)
     assert run("--version").stdout == "0.28.1\n"

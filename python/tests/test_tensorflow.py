@@ -74,6 +74,56 @@ def test_a_lost_rank_is_an_error_of_the_op(launch: Launch) -> None:
     assert re.search(r"rank 0.*: rank 1 .*was lost: its process has ended", job.output), job.output
 
 
+# The first rank of three is killed in the sixth step; each step takes 1 off, on all ranks.
+ELASTIC = """
+import os, signal, sys
+import tensorflow as tf
+import horovod.tensorflow as hvd
+
+hvd.init()
+first = hvd.rank()
+made = []
+
+weights = tf.Variable([0.0, 0.0])
+
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(weights)
+    tape = hvd.DistributedGradientTape(tape)
+    weights.assign_sub(tape.gradient(loss, [weights])[0])
+
+if sys.argv[1] == "function":
+    step = tf.function(step)
+
+@hvd.elastic.run
+def train(state):
+    while state.step < 10:
+        if state.step == 5 and first == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        step()
+        state.step += 1
+        made.append(state.step)
+        if state.step % 4 == 0:
+            state.commit()
+
+state = hvd.elastic.TensorFlowState([weights], step=0)
+state.register_reset_callbacks([lambda: made.append("reset")])
+train(state)
+total = hvd.allreduce(tf.ones([1]), op=hvd.Sum)
+print("end", hvd.rank(), weights.numpy().tolist(), total.numpy().tolist(), made, flush=True)
+"""
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("kind", ["eager", "function"])
+def test_ranks_go_on_without_one_that_is_killed(launch: Launch, kind: str) -> None:
+    options = ("--min-np", "2")
+    job = launch("-c", ELASTIC, kind, python=PYTHON, ranks=3, options=options, **QUIET).check()
+    made = "[1, 2, 3, 4, 5, 'reset', 5, 6, 7, 8, 9, 10]"
+    for rank in range(2):
+        assert f"end {rank} [-10.0, -10.0] [2.0] {made}" in job.output, job.output
+
+
 @needs_tensorflow
 def test_what_is_declared_is_what_tensorflow_has(tmp_path: Path) -> None:
     """One translation unit with both: functions are declared alike, and numbers are the same."""

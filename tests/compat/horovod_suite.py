@@ -1,5 +1,7 @@
 """Runs Horovod's own tests with corro's package horovod, and prints what passes.
 
+With torch and with TensorFlow, each in the versions that the command line names.
+
 Each file of test/parallel is one job of 2 ranks that run its tests in step, as Horovod's own CI
 does it; a test has passed if it has on both. Other files run in one process. What is done to the
 tests is in HOW, which of them do not run, and why, in NOT_RUN; the report repeats both.
@@ -17,24 +19,40 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[2]
-PARALLEL = ["test_torch", "test_common", "test_timeline", "test_adasum_pytorch"]
-FILES = [
-    *(f"parallel/{name}.py" for name in PARALLEL),
-    "single/test_util.py",
-    "single/test_run.py",
-    "single/test_torch_elastic.py",
-    "single/test_elastic_run.py",
-    "single/test_elastic_discovery.py",
-    "integration/test_elastic_torch.py",
-    "integration/test_interactiverun.py",
-    "integration/test_static_run.py",
-]
+# By the framework with which they run.
+FILES = {
+    "torch": [
+        "parallel/test_torch.py",
+        "parallel/test_common.py",
+        "parallel/test_timeline.py",
+        "parallel/test_adasum_pytorch.py",
+        "single/test_util.py",
+        "single/test_run.py",
+        "single/test_torch_elastic.py",
+        "single/test_elastic_run.py",
+        "single/test_elastic_discovery.py",
+        "integration/test_elastic_torch.py",
+        "integration/test_interactiverun.py",
+        "integration/test_static_run.py",
+    ],
+    "tensorflow": [
+        "parallel/test_tensorflow.py",
+        "parallel/test_tensorflow_process_sets.py",
+        "parallel/test_tensorflow_process_sets_dynamic.py",
+        "parallel/test_process_sets_static.py",
+        "parallel/test_tensorflow2_keras.py",
+        "parallel/test_tensorflow2_keras_process_sets.py",
+        "parallel/test_adasum_tensorflow.py",
+    ],
+}
+# Keras 2 for Horovod's tests, which are of it: TensorFlow's own, or tf_keras.
+ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"}
 SLOT = (
     "expects that a host is left out with all its ranks when one has failed; here that rank alone "
     "is replaced. test_elastic.py kills ranks in the same ways"
@@ -88,12 +106,13 @@ LACKING = {
 HOW = """\
 corro run starts the ranks; HOROVOD_RANK and HOROVOD_SIZE, which the tests read, are RANK and
 WORLD_SIZE. torch.optim.Muon is hidden from Optimizer.__subclasses__(): three tests make each
-optimizer of that list with vectors, which Muon refuses. In test_adasum_pytorch, and there alone,
-hvd.mpi_enabled() says True: Horovod has Adasum over MPI only, so its tests skip without; here
-Adasum needs no MPI, and mpi_enabled() stays False. Names of Horovod's launcher that the tests
-import and that are not here are stand-ins that raise NotImplementedError when they are used; tests
-of what Horovod's launcher is made of do not run, each with its reason. In
-test_elastic_torch the inner function _run_elastic() is horovodrun."""
+optimizer of that list with vectors, which Muon refuses. In test_adasum_pytorch and
+test_adasum_tensorflow, and there alone, hvd.mpi_enabled() says True: Horovod has Adasum over MPI
+only, so its tests skip without; here Adasum needs no MPI, and mpi_enabled() stays False. Names of
+Horovod's launcher that the tests import and that are not here are stand-ins that raise
+NotImplementedError when they are used; tests of what Horovod's launcher is made of do not run, each
+with its reason. In test_elastic_torch the inner function _run_elastic() is horovodrun. With
+TensorFlow, Keras is Keras 2: TF_USE_LEGACY_KERAS=1, and tf_keras from TensorFlow 2.16 on."""
 Cases = dict[str, tuple[str, str]]  # Outcome and the first line of the reason, by test.
 
 
@@ -122,7 +141,8 @@ def run_rank(file: str, report: str, arguments: Sequence[str]) -> int:
 
     for name, of in (("HOROVOD_RANK", "RANK"), ("HOROVOD_SIZE", "WORLD_SIZE")):
         os.environ.setdefault(name, os.environ.get(of, "-1"))
-    hide_muon()
+    if file in FILES["torch"]:
+        hide_muon()
     sys.meta_path.append(Absent())
     for module, names in LACKING.items():
         for one in names:
@@ -131,8 +151,8 @@ def run_rank(file: str, report: str, arguments: Sequence[str]) -> int:
     launch._run_elastic = run_elastic
     settings: Any = importlib.import_module("horovod.runner.common.util.settings")
     settings.Settings = types.SimpleNamespace  # Made while tests are collected.
-    if Path(file).stem == "test_adasum_pytorch":
-        lift_skip_without_mpi()
+    if "adasum" in file:
+        lift_skip_without_mpi("torch" if file in FILES["torch"] else "tensorflow")
     rank = os.environ.get("RANK", "0")
     options = [f"--junitxml={report}.{rank}.xml", "-q", "--tb=short", "-p", "no:cacheprovider"]
     deselect = Deselect(f"{report}.{rank}.json", NOT_RUN.get(file, {}))
@@ -190,9 +210,8 @@ def hide_muon() -> None:
     )
 
 
-def lift_skip_without_mpi() -> None:
-    import horovod.torch as hvd
-
+def lift_skip_without_mpi(framework: str) -> None:
+    hvd: Any = importlib.import_module(f"horovod.{framework}")
     hvd.mpi_enabled = lambda: True
 
 
@@ -230,7 +249,7 @@ def merge(ranks: Sequence[Cases]) -> Cases:
     }
 
 
-def run_file(python: Path, torch: str, file: str, options: argparse.Namespace) -> dict[str, Any]:
+def run_file(python: Path, version: str, file: str, options: argparse.Namespace) -> dict[str, Any]:
     """Runs one file; a job that leaves no report counts as one failure."""
     path = options.checkout.resolve() / "test" / file
     if not path.exists():
@@ -241,11 +260,12 @@ def run_file(python: Path, torch: str, file: str, options: argparse.Namespace) -
         report = Path(folder) / "report"
         rank = [str(python), __file__, "--rank", file, str(report), str(path)]
         rank += [f"--timeout={options.timeout}", *(["-k", options.k] if options.k else [])]
-        log = options.out.with_suffix(f".{torch}.{path.stem}.log")
+        log = options.out.with_suffix(f".{version.replace(' ', '-')}.{path.stem}.log")
         with log.open("w") as output:
             job = subprocess.run(
                 [*(corro if ranks > 1 else []), *rank],
                 cwd=folder,
+                env=os.environ | (ENVIRONMENT if version.startswith("tensorflow") else {}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -267,11 +287,11 @@ def summary(file: str, cases: Cases, not_run: dict[str, str]) -> dict[str, Any]:
     return {"file": file, **counts, "failures": failures, "not_run": not_run}
 
 
-def table(torch: str, files: Sequence[dict[str, Any]]) -> str:
-    lines = [f"{'torch ' + torch:36} {'passed':>7} {'failed':>7} {'skipped':>8} {'not run':>8}"]
+def table(version: str, files: Sequence[dict[str, Any]]) -> str:
+    lines = [f"{version:48} {'passed':>7} {'failed':>7} {'skipped':>8} {'not run':>8}"]
     for one in files:
         counts = f"{one['passed']:7} {one['failed']:7} {one['skipped']:8} {len(one['not_run']):8}"
-        lines.append(f"{one['file']:36} {counts}")
+        lines.append(f"{one['file']:48} {counts}")
     lines += [
         f"{one['file']}: {name} failed: {reason}"
         for one in files
@@ -290,22 +310,42 @@ def describe_not_run(files: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def version_of_torch(python: Path) -> str:
-    command = [str(python), "-c", "import torch; print(torch.__version__)"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+def version_of(framework: str, python: Path) -> str:
+    """Returns "torch 2.13.0"."""
+    command = [str(python), "-c", f"import {framework} as one; print(one.__version__)"]
+    quiet = os.environ | ENVIRONMENT
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=quiet)
+    return f"{framework} {done.stdout.strip()}"
+
+
+def runs_asked_for(options: argparse.Namespace) -> Iterator[tuple[str, Path, list[str]]]:
+    """Yields (framework and version, Python, files) for the Pythons that have any to run."""
+    pythons = {"torch": options.python, "tensorflow": options.tensorflow}
+    for framework, files in FILES.items():
+        chosen = [file for file in options.files or files if file in files]
+        for python in pythons[framework] if chosen else []:
+            yield version_of(framework, python), python, chosen
 
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkout", type=Path, help="a checkout of Horovod's repository")
-    parser.add_argument("files", nargs="*", default=FILES, help="such as parallel/test_torch.py")
+    parser.add_argument("files", nargs="*", help="such as parallel/test_torch.py; default: all")
     parser.add_argument("-k", default="", help="only tests that fit, as pytest has it")
     parser.add_argument("--timeout", type=int, default=60, help="seconds for one test")
     parser.add_argument("--out", type=Path, default=ROOT / "build/compat/upstream.json")
-    parser.add_argument(
-        "--python", type=Path, action="append", help="with which torch; may be given several times"
-    )
+    for option, what in (("--python", "torch"), ("--tensorflow", "TensorFlow")):
+        parser.add_argument(
+            option,
+            type=Path,
+            action="append",
+            default=[],
+            help=f"with which {what}; may be given several times",
+        )
     options = parser.parse_args(argv)
+    unknown = set(options.files) - {file for files in FILES.values() for file in files}
+    if unknown:
+        sys.exit(f"run_upstream: no such file in FILES: {', '.join(sorted(unknown))}")
     if not (options.checkout / "test/parallel").is_dir():
         sys.exit(
             f"run_upstream: {options.checkout} has no test/parallel: is it Horovod's checkout?"
@@ -314,17 +354,17 @@ def main(argv: Sequence[str]) -> int:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     runs: list[dict[str, Any]] = []
     report = {"how": HOW, "k": options.k, "runs": runs}
-    for python in options.python or [Path(sys.executable)]:
-        torch = version_of_torch(python)
+    for version, python, chosen in runs_asked_for(options):
         files: list[dict[str, Any]] = []
-        runs.append({"torch": torch, "files": files})
-        for file in options.files:
-            print(f"run_upstream: torch {torch}: {file}", flush=True)
-            files.append(run_file(python.absolute(), torch, file, options))
+        runs.append({"version": version, "files": files})
+        for file in chosen:
+            print(f"run_upstream: {version}: {file}", flush=True)
+            files.append(run_file(python.absolute(), version, file, options))
             options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"\n{HOW}\n\n{describe_not_run(runs[0]['files'])}")
+    left_out = [one for run in runs for one in run["files"]]
+    print(f"\n{HOW}\n\n{describe_not_run(left_out)}")
     for run in runs:
-        print(f"\n{table(run['torch'], run['files'])}")
+        print(f"\n{table(run['version'], run['files'])}")
     print(f"written: {options.out}")
     return 0
 

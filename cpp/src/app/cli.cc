@@ -62,6 +62,7 @@ Examples:
   corro doctor                   what the ranks on this host are doing
   corro doctor 4711              the same of one process, or of the ranks below a launcher
   corro doctor --metrics         what the ranks count, for Prometheus
+  corro doctor --frameworks      which front ends work here, and why others do not
   corro doctor -H node1,node2    checks hosts in some seconds: can they be reached, and both ways;
                                  clocks, versions, memory, round trips and bandwidths. Status 1 if
                                  something is wrong
@@ -109,6 +110,7 @@ struct Raw {
   launch::PreflightOptions preflight;
   bool json = false;
   bool metrics = false;
+  bool frameworks = false;
   RawPlan plan;
   ClusterRunOptions cluster;
   JobsCommand jobs;
@@ -329,6 +331,10 @@ void describe_doctor(CLI::App& doctor, Raw& raw) {
       ->excludes(json)
       ->excludes(hosts)
       ->excludes(doctor.get_option("--hostfile"));
+  CLI::Option* frameworks = doctor.add_flag("--frameworks", raw.frameworks,
+                                            "Try torch, TensorFlow and so on: do they work here?");
+  for (CLI::Option* other : doctor.get_options())
+    if (other != frameworks && other != doctor.get_help_ptr()) frameworks->excludes(other);
 }
 
 std::unique_ptr<CLI::App> describe_program(Raw& raw) {
@@ -514,7 +520,9 @@ Status finish_doctor(const Raw& raw, Request& request) {
     return {Code::kInvalidArgument,
             "corro doctor: --network and --rsh are for hosts: give them with -H or --hostfile"};
   }
-  request.action = checks_hosts ? Action::kPreflight : Action::kDoctor;
+  request.action = checks_hosts     ? Action::kPreflight
+                   : raw.frameworks ? Action::kFrameworks
+                                    : Action::kDoctor;
   request.doctor_pids.assign(raw.pids.begin(), raw.pids.end());
   request.preflight = hosts;
   request.doctor_json = raw.json;

@@ -13,7 +13,16 @@
 
 namespace corro::app {
 
-enum class Action : uint8_t { kPrint, kRun, kDoctor, kPreflight, kStacks, kAgent, kSubprogram };
+enum class Action : uint8_t {
+  kPrint,
+  kRun,
+  kDoctor,
+  kPreflight,
+  kFrameworks,
+  kStacks,
+  kAgent,
+  kSubprogram
+};
 
 struct CoordinatorCommand {
   std::string store;

@@ -201,6 +201,18 @@ TEST(CommandLine, ReadsDoctorsArguments) {
   EXPECT_TRUE(parse({"doctor", "--metrics"})->doctor_metrics);
 }
 
+TEST(CommandLine, TheDoctorTriesFrameworksAndNothingElse) {
+  EXPECT_EQ(parse({"doctor", "--frameworks"})->action, Action::kFrameworks);
+  for (const auto& mistake : std::vector<std::vector<std::string>>{
+           {"doctor", "--frameworks", "12"},
+           {"doctor", "--frameworks", "--json"},
+           {"doctor", "--metrics", "--frameworks"},
+           {"doctor", "--frameworks", "-H", "a"},
+       }) {
+    EXPECT_THAT(parse(mistake).status().message(), HasSubstr("--frameworks"));
+  }
+}
+
 TEST(CommandLine, TheDoctorTakesHostsInPlaceOfProcesses) {
   const auto request =
       parse({"doctor", "-H", "a:4,b", "--rsh", "rsh -q", "--network", "10.0.0.0/8", "--json"});

@@ -15,6 +15,10 @@ namespace corro::app {
 /// Prints what the ranks on this host are doing. Status 1 if there are none.
 [[nodiscard]] int doctor_command(const Request& request);
 
+/// Tries the front ends of the Python that ranks would have, and prints which work. Status 1 if
+/// none does.
+[[nodiscard]] int frameworks_command(const Variables& environment);
+
 /// Prints the Python stacks of a running job's ranks. Status 1 if there is no such job.
 [[nodiscard]] int stacks_command(const std::string& job);
 

@@ -21,6 +21,8 @@ int run_program(const std::vector<std::string>& arguments) {
       return doctor_command(*request);
     case Action::kPreflight:
       return preflight_command(*request, read_variables());
+    case Action::kFrameworks:
+      return frameworks_command(read_variables());
     case Action::kStacks:
       return stacks_command(request->stacks_job);
     case Action::kAgent:

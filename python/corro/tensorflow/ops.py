@@ -8,8 +8,9 @@ one after another, have the name of their kind.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from ctypes import CDLL, RTLD_GLOBAL
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +56,63 @@ def _need_no_order() -> None:
 
 if leave_their_threads:
     _need_no_order()
+else:
+    # A session runs its collectives in no order: with all threads of a rank taken by some, and by
+    # others on the next, none would end. If nothing is said there are as many as processors.
+    os.environ.setdefault("TF_NUM_INTEROP_THREADS", "128")
+
+
+# What the engine has.
+_DTYPES = frozenset(
+    {
+        *(tf.bool, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.uint32, tf.int32, tf.uint64),
+        *(tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64),
+    }
+)
+
+
+def tensors_for(verb: str, given: Sequence[Any]) -> list[Any]:
+    """Returns what is given as tensors; TypeError, which names the verb, for what no verb takes."""
+    tensors = []
+    for one in given:
+        if isinstance(one, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
+            raise TypeError(
+                f"{verb}: a {type(one).__name__} is no tensor; give the tensors that it has"
+            )
+        tensor = tf.convert_to_tensor(one)
+        if tensor.dtype.base_dtype not in _DTYPES:
+            raise TypeError(
+                f"{verb}: a tensor of dtype {tensor.dtype.name} is given; numbers and bools alone"
+                " can be sent"
+            )
+        tensors.append(tensor)
+    return tensors
+
+
+@contextmanager
+def _placed(verb: str) -> Iterator[None]:
+    """An op is made in here, on the CPU: other devices give it their tensors, and take them.
+
+    In a graph that is said: sessions refuse an op where it has no kernel. Eager ones move.
+    """
+    refuse_xla(verb)
+    if tf.executing_eagerly():
+        yield
+    else:
+        with tf.device("CPU:0"):
+            yield
+
+
+def refuse_xla(verb: str) -> None:
+    """Raises NotImplementedError in a function that XLA is to compile: it has none of the ops.
+
+    XLA itself says so in many lines, once for each function that calls the one with the op.
+    """
+    if tf.__internal__.get_enclosing_xla_context() is not None:
+        raise NotImplementedError(
+            f"{verb}: no op of corro can be in a tf.function with jit_compile=True, which XLA"
+            " compiles; leave jit_compile to functions without such ops"
+        )
 
 
 @unconverted
@@ -81,16 +139,18 @@ def reduce(
         name: of the op; behind a number, if others of the graph have it, too.
         ignore_name_scope: the name scopes in which the op is made say nothing.
     """
-    reduced: list[Any] = _library.corro_allreduce(
-        tensors,
-        reduce_op=int(op),
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-        process_set_id=group,
-        divides_by_size=divides_by_size,
-        ignore_name_scope=ignore_name_scope,
-        name=name,
-    )
+    tensors = tensors_for("allreduce", tensors)
+    with _placed("allreduce"):
+        reduced: list[Any] = _library.corro_allreduce(
+            tensors,
+            reduce_op=int(op),
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            process_set_id=group,
+            divides_by_size=divides_by_size,
+            ignore_name_scope=ignore_name_scope,
+            name=name,
+        )
     return reduced
 
 
@@ -104,13 +164,15 @@ def send(
     ignore_name_scope: bool = False,
 ) -> list[Any]:
     """Returns the tensors of the root, which is a rank of the group; otherwise as reduce()."""
-    sent: list[Any] = _library.corro_broadcast(
-        tensors,
-        root_rank=root,
-        process_set_id=group,
-        ignore_name_scope=ignore_name_scope,
-        name=name,
-    )
+    tensors = tensors_for("broadcast", tensors)
+    with _placed("broadcast"):
+        sent: list[Any] = _library.corro_broadcast(
+            tensors,
+            root_rank=root,
+            process_set_id=group,
+            ignore_name_scope=ignore_name_scope,
+            name=name,
+        )
     return sent
 
 
@@ -130,16 +192,18 @@ def scatter_reduced(
 
     Otherwise as reduce().
     """
-    reduced = _library.corro_reducescatter(
-        tensors,
-        reduce_op=int(op),
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-        process_set_id=group,
-        divides_by_size=divides_by_size,
-        ignore_name_scope=ignore_name_scope,
-        name=name,
-    )
+    tensors = tensors_for("reducescatter", tensors)
+    with _placed("reducescatter"):
+        reduced = _library.corro_reducescatter(
+            tensors,
+            reduce_op=int(op),
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            process_set_id=group,
+            divides_by_size=divides_by_size,
+            ignore_name_scope=ignore_name_scope,
+            name=name,
+        )
     return _with_rows(reduced, tensors)
 
 
@@ -152,9 +216,11 @@ def gather(
     ignore_name_scope: bool = False,
 ) -> list[Any]:
     """Returns all ranks' rows of each tensor; how many there are may differ by rank."""
-    gathered = _library.corro_allgather(
-        tensors, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
-    )
+    tensors = tensors_for("allgather", tensors)
+    with _placed("allgather"):
+        gathered = _library.corro_allgather(
+            tensors, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
+        )
     return _with_rows(gathered, tensors)
 
 
@@ -171,9 +237,11 @@ def exchange(
 
     Without splits, an empty int32 tensor, each gets as many.
     """
-    received, received_splits = _library.corro_alltoall(
-        tensor, splits, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
-    )
+    tensor = tensors_for("alltoall", [tensor])[0]
+    with _placed("alltoall"):
+        received, received_splits = _library.corro_alltoall(
+            tensor, splits, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
+        )
     return _with_rows([received], [tensor])[0], received_splits
 
 
@@ -200,7 +268,8 @@ class Place(enum.IntEnum):
 @unconverted
 def place(what: Place, group: int, name: str | None = None) -> Any:
     """Returns it as an int32 scalar that is asked for when it runs, in whatever epoch."""
-    return _library.corro_place(what=int(what), process_set_id=group, name=name)
+    with _placed(what.name.lower()):
+        return _library.corro_place(what=int(what), process_set_id=group, name=name)
 
 
 # -- gradients: as Horovod defines them -----------------------------------------------------------

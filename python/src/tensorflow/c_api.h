@@ -45,6 +45,7 @@ struct TF_StringView {
 TF_Status* TF_NewStatus();
 void TF_DeleteStatus(TF_Status* status);
 void TF_SetStatus(TF_Status* status, TF_Code code, const char* message);
+void TF_SetPayload(TF_Status* status, const char* key, const char* value);
 TF_Code TF_GetCode(const TF_Status* status);
 const char* TF_Message(const TF_Status* status);
 

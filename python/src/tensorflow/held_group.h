@@ -11,8 +11,7 @@ class HeldGroup {
   /// Fills `status` if there is none of this number.
   HeldGroup(int32_t number, Status& status) {
     corro_error error;
-    const corro_code code = corro_group_find(number, &group_, &error);
-    if (code != CORRO_OK) status.set(code, error.message);
+    if (corro_group_find(number, &group_, &error) != CORRO_OK) status.set(error);
   }
   ~HeldGroup() {
     if (group_ != nullptr) corro_group_let_go(group_);

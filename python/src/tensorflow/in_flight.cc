@@ -5,22 +5,6 @@
 namespace corro::tensorflow {
 namespace {
 
-/// What the ops raise is what Horovod's raise: FailedPreconditionError where ranks differ, and
-/// UnknownError where a rank or this one's part in the job is lost. (TensorFlow has meanings of its
-/// own for CANCELLED and UNAVAILABLE, and tells of the latter as something else.)
-corro_code code_for_tensorflow(corro_code code) {
-  switch (code) {
-    case CORRO_INVALID_ARGUMENT:
-      return CORRO_FAILED_PRECONDITION;
-    case CORRO_CANCELLED:
-    case CORRO_ABORTED:
-    case CORRO_UNAVAILABLE:
-      return CORRO_UNKNOWN;
-    default:
-      return code;
-  }
-}
-
 /// Never destroyed, as its thread never ends: works may end while the process exits.
 corro_queue* queue() {
   static corro_queue* const kQueue = [] {
@@ -65,7 +49,11 @@ void InFlight::tell_outcome() {
   corro_error error;
   if (corro_work_wait(work_, 0, &error) != CORRO_OK) {
     Status status;
-    status.set(code_for_tensorflow(error.code), error.message);
+    // Ranks differ: what is wrong on this one alone is refused at once.
+    if (error.code == CORRO_INVALID_ARGUMENT)
+      status.set(CORRO_FAILED_PRECONDITION, error.message);
+    else
+      status.set(error);
     TF_OpKernelContext_Failure(context_, status.get());
   }
   corro_work_release(work_);

@@ -52,7 +52,7 @@ void Kernel::start(std::unique_ptr<InFlight> call) const {
   const corro_code code =
       corro_submit(group.get(), ops.data(), ops.size(), CORRO_NAMED, &work, &error);
   if (code == CORRO_OK) return InFlight::finish(std::move(call), work);
-  status.set(code, error.message);
+  status.set(error);
   InFlight::fail(std::move(call), status);
 }
 

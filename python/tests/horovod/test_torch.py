@@ -398,8 +398,11 @@ def test_sync_batch_norm() -> None:
 def test_process_sets() -> None:
     last = hvd.size() - 1
     members = [0, last] if last > 1 else [last]
-    ends = hvd.add_process_set(list(reversed(members)))
+    ends = hvd.add_process_set(reversed(members))  # Also what can be read only once.
     assert (ends.process_set_id, ends.ranks, ends.size()) == (1, members, len(members))
+    everyone = list(range(hvd.size()))
+    assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: everyone, 1: members}
+    assert str(ends) == f"ProcessSet(process_set_id=1, ranks={members}, mpi_comm=None)"
     assert ends.included() == (hvd.rank() in members)
     with pytest.raises(ValueError, match="duplicate process set"):
         hvd.add_process_set(hvd.ProcessSet(members))

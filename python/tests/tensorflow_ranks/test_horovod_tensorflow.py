@@ -97,6 +97,35 @@ def test_a_process_set() -> None:
         hvd.allreduce(tf.ones([2]), process_set=only)
 
 
+def test_all_ranks_know_the_size_of_a_process_set(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
+    if hvd.size() == 1:
+        pytest.skip("every set has its only rank")
+    first = hvd.add_process_set([0])
+    assert int(run(lambda: hvd.size_op(first.process_set_id))) == 1
+    hvd.remove_process_set(first)
+
+
+def test_who_is_not_in_a_process_set_gets_the_error_of_an_op(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
+    if hvd.size() == 1:
+        pytest.skip("every set has its only rank")
+    first = hvd.add_process_set([0])
+    if hvd.rank() == 0:
+        assert hvd.allreduce(tf.ones([2]), op=hvd.Sum, process_set=first).numpy().tolist() == [1, 1]
+    else:
+        for call in (hvd.allreduce, hvd.allgather, hvd.alltoall, hvd.reducescatter):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="not a member"):
+                call(tf.ones([2]), process_set=first)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not a member"):
+            hvd.broadcast(tf.ones([2]), 0, process_set=first)
+    hvd.remove_process_set(first)
+
+
 def test_ranks_with_less_data_join() -> None:
     for _ in range(2 if hvd.rank() else 1):
         hvd.allreduce(tf.ones([2]), op=hvd.Sum)

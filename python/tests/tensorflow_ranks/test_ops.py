@@ -237,8 +237,6 @@ def test_what_is_wrong_on_this_rank_is_an_error_at_once(run: Any) -> None:
         )
     with pytest.raises(tf.errors.FailedPreconditionError, match="no group of the number 99"):
         run(lambda t: ops.reduce([t], verbs.Sum, 99)[0], tf.zeros([2]))
-    with pytest.raises((tf.errors.InvalidArgumentError, TypeError), match=r"complex|T"):
-        run(verbs.allreduce, tf.zeros([2], tf.complex64))
 
 
 def test_a_group_of_some_ranks(run: Any) -> None:
@@ -273,3 +271,79 @@ def test_a_graph_outlives_its_engine() -> None:
         graph(x)
     hvd.init()
     same(graph(x), expected)
+
+
+@pytest.mark.parametrize("where", ["directly", "in_a_function", "in_a_branch", "gradient"])
+def test_what_xla_compiles_is_refused_before_it_runs(where: str) -> None:
+    def reduced(x: Any) -> Any:
+        return verbs.allreduce(x, verbs.Sum, name="compiled")
+
+    @tf.function(jit_compile=True)
+    def compiled(x: Any) -> Any:
+        if where == "directly":
+            return reduced(x)
+        if where == "in_a_function":
+            return tf.function(reduced)(x)
+        if where == "in_a_branch":
+            return tf.cond(tf.reduce_sum(x) > 0, lambda: reduced(x), lambda: x)
+        return tf.gradients(reduced(x), x)[0]
+
+    with pytest.raises(NotImplementedError) as raised:
+        compiled(tf.ones([2]))
+    lines = [line for line in str(raised.value).splitlines() if "jit_compile=True, which" in line]
+    assert len(lines) == 1
+    assert "allreduce: no op of corro can be in a tf.function with jit_compile=True" in lines[0]
+
+
+def test_a_function_with_a_collective_calls_one_that_xla_compiles() -> None:
+    @tf.function(jit_compile=True)
+    def compiled(x: Any) -> Any:
+        return x * 2.0
+
+    @tf.function
+    def graph(x: Any) -> Any:
+        return compiled(verbs.allreduce(compiled(x), verbs.Sum))
+
+    same(graph(tf.ones([2])), tf.ones([2]) * 4.0 * corro.size())
+
+
+CALLS = {
+    "allreduce": verbs.allreduce,
+    "broadcast": verbs.broadcast,
+    "allgather": lambda t: ops.gather([t], world())[0],
+    "reducescatter": lambda t: ops.scatter_reduced([t], verbs.Sum, world())[0],
+    "alltoall": lambda t: ops.exchange(t, tf.constant([], tf.int32), world())[0],
+}
+OTHERS = {
+    "string": (lambda: tf.constant(["a", "b"]), "a tensor of dtype string is given"),
+    "complex": (lambda: tf.zeros([2], tf.complex64), "a tensor of dtype complex64 is given"),
+    "ragged": (lambda: tf.ragged.constant([[1.0], []]), "RaggedTensor is no tensor"),
+    "sparse": (lambda: tf.sparse.from_dense([[1.0]]), "SparseTensor is no tensor"),
+}
+
+
+@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_cannot_be_sent_is_refused_in_one_line(run: Any, verb: str, what: str) -> None:
+    make, text = OTHERS[what]
+    given = make()
+    with pytest.raises(TypeError) as raised:
+        run(CALLS[verb], given)
+    lines = [line for line in str(raised.value).splitlines() if f"{verb}: a" in line]
+    assert len(lines) == 1
+    assert text in lines[0]
+
+
+@pytest.mark.parametrize("verb", ["allgather", "reducescatter", "alltoall"])
+def test_verbs_of_rows_refuse_scalars(run: Any, verb: str) -> None:
+    with pytest.raises(tf.errors.FailedPreconditionError, match=f"{verb}: at least one dim"):
+        run(CALLS[verb], tf.constant(1.0))
+
+
+def test_ops_are_on_the_cpu_whatever_device_is_asked_for() -> None:
+    """A session refuses an op on a device where it has no kernel, or that is not there."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.constant([1.0])
+        with tf.device("/gpu:0"):
+            total = verbs.allreduce(x, verbs.Sum)
+        assert session.run(total).tolist() == [corro.size()]

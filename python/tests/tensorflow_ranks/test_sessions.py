@@ -44,6 +44,24 @@ def train(steps: int, folder: str | None) -> Any:
     return found, int(at)
 
 
+def test_a_session_starts_many_collectives_in_another_order_on_each_rank() -> None:
+    """More than there are processors; those that a slow op holds back are others on each rank."""
+    numbers = range(40)
+    with tf.Graph().as_default():
+        slow = tf.random.normal([400, 400])
+        for _ in range(20):
+            slow = tf.tanh(slow @ slow)
+        gathered = []
+        for i in numbers:
+            late = i % hvd.size() == hvd.rank()
+            with tf.control_dependencies([slow] if late else []):
+                value = tf.fill([1], float(i))
+            gathered.append(hvd.allgather(value, name=f"gathered{i}"))
+        with v1.Session() as session:
+            found = session.run(gathered)
+    assert [one.tolist() for one in found] == [[i] * hvd.size() for i in numbers]
+
+
 def test_a_monitored_session_trains_and_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     folder = hvd.broadcast_object(str(tmp_path), 0)
     found, at = train(20, folder)

@@ -15,7 +15,7 @@ Object = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = (ROOT / "python/corro/VERSION").read_text().strip()
 IMAGE = f"corro-python:{VERSION}"
-# In the image: examples/numpy_mnist.py.
+# In the image, which has no TensorFlow: examples/numpy_mnist.py.
 SCRIPT = "/examples/tensorflow_mnist.py"
 # Much longer than whatever happens to it meanwhile. An epoch is about a second.
 LONG = ("--epochs", "2000")
@@ -38,6 +38,23 @@ def users_job(*more: str, grace: int = 30) -> Object:
             role["template"]["spec"]["terminationGracePeriodSeconds"] = grace
     launcher(manifest)["args"] += more
     return manifest
+
+
+def bring_tensorflow(manifest: Object, packages: Path) -> None:
+    """Mounts TensorFlow, which the image lacks, and the script that the manifest means."""
+    folders = {"packages": packages, "script": ROOT / "examples" / Path(SCRIPT).name}
+    for role in manifest["spec"]["mpiReplicaSpecs"].values():
+        pod = role["template"]["spec"]
+        pod["volumes"] = [
+            {"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()
+        ]
+        pod["containers"][0] |= {
+            "env": [{"name": "PYTHONPATH", "value": "/packages"}],
+            "volumeMounts": [
+                {"name": "packages", "mountPath": "/packages", "readOnly": True},
+                {"name": "script", "mountPath": SCRIPT, "readOnly": True},
+            ],
+        }
 
 
 def launcher(manifest: Object) -> Object:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from harness import wait_until
 from jobs import Job, Space
-from node_jobs import LONG, SCRIPT, launcher, users_job
+from node_jobs import LONG, ROOT, SCRIPT, bring_tensorflow, launcher, users_job
 from pods_seen import kill_rank, launcher_of, log, measured, wait_for_line, wait_for_ranks
 
 NAME = "tensorflow-mnist"
 WORKERS = {f"{NAME}-worker-0", f"{NAME}-worker-1"}
+# The image's Python is Debian's, as that of this environment.
+TENSORFLOW = ROOT / ".venv-tensorflow/lib/python3.11/site-packages"
 
 
 def start(space: Space, grace: int = 30) -> tuple[Job, str]:
@@ -37,6 +40,17 @@ def test_the_manifest_trains_as_it_is(space: Space) -> None:
     assert "ranks=2 " in last
     assert job.status().get("restarts", 0) == 0
     wait_until(lambda: not job.pods(), "the end of workers, by its cleanPodPolicy Running")
+
+
+@pytest.mark.skipif(not TENSORFLOW.exists(), reason="make test-setup makes .venv-tensorflow")
+def test_the_manifest_trains_with_tensorflow(space: Space) -> None:
+    """Its own script, examples/tensorflow_mnist.py, with a session and Horovod's hook."""
+    manifest = users_job("--steps", "400")
+    bring_tensorflow(manifest, TENSORFLOW)
+    said = said_by_launcher(space, space.apply(manifest))
+    [last] = [line for line in said if line.startswith("demo: ")]
+    assert float(last.split("accuracy=")[1].split()[0]) > 0.7
+    assert last.endswith(" ranks=2 steps=200")
 
 
 def test_a_deleted_worker_is_replaced_and_ranks_step_again(space: Space) -> None:

@@ -95,6 +95,12 @@ def world() -> corro.Group:
     return group
 
 
+def _get_process_set_ids_and_ranks() -> dict[int, list[int]]:
+    """Returns the ranks of each process set; scripts find it as mpi_ops._basics._get_..."""
+    world()
+    return sets.ranks_by_number()
+
+
 def join() -> int:
     """Says that this rank has no more batches; returns the rank that said so last."""
     group = sets.member_group(sets.global_process_set, "join")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from corro import _front_ends
 from horovod import __version__
 from horovod.common.settings import stall_warning
-from horovod.common.util import extension_available
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts, under_one_name
 from horovod.runner.elastic.options import Elastic
 from horovod.runner.options import environment_of, parse_args
@@ -28,18 +28,24 @@ class UsageError(Exception):
 
 
 def check_build() -> str:
-    """Returns what --check-build prints, in Horovod's layout."""
+    """Returns what --check-build prints: Horovod's block, then why frameworks do not work.
 
-    def box(there: bool) -> str:
-        return "[X]" if there else "[ ]"
+    Blocks for seconds: each framework is tried, in a process of its own.
+    """
+    answers = {one.title: one for one in _front_ends.examine()}
+
+    def box(framework: str) -> str:
+        return "[X]" if answers[framework].works else "[ ]"
+
+    lines = "\n".join(f"    {one}" for one in answers.values())
 
     return f"""\
 Horovod v{__version__}:
 
 Available Frameworks:
-    {box(extension_available("tensorflow"))} TensorFlow
-    {box(extension_available("torch"))} PyTorch
-    [ ] MXNet
+    {box("TensorFlow")} TensorFlow
+    {box("PyTorch")} PyTorch
+    {box("MXNet")} MXNet
 
 Available Controllers:
     [ ] MPI
@@ -51,6 +57,9 @@ Available Tensor Operations:
     [ ] CCL
     [ ] MPI
     [X] Gloo
+
+Tried here:
+{lines}
 """
 
 

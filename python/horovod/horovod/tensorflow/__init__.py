@@ -8,6 +8,8 @@ with tf.GradientTape() as tape:
 tape = hvd.DistributedGradientTape(tape)
 """
 
+from typing import Any
+
 import corro.tensorflow as _verbs  # noqa: F401  # First: it says what is wrong with TensorFlow.
 from horovod.common.basics import (
     ccl_built,
@@ -39,6 +41,8 @@ from horovod.common.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from horovod.common.util import gpu_available
+from horovod.tensorflow import elastic
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     allgather_object,
@@ -47,7 +51,10 @@ from horovod.tensorflow.functions import (
     broadcast_object_fn,
     broadcast_variables,
 )
-from horovod.tensorflow.gradient_tape import DistributedGradientTape
+from horovod.tensorflow.gradient_tape import (
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
 from horovod.tensorflow.hooks import BroadcastGlobalVariablesHook
 from horovod.tensorflow.mpi_ops import (
     Adasum,
@@ -59,6 +66,7 @@ from horovod.tensorflow.mpi_ops import (
     allgather,
     allreduce,
     alltoall,
+    barrier,
     broadcast,
     broadcast_,
     grouped_allgather,
@@ -84,14 +92,17 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNormalization",
     "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
     "alltoall",
+    "barrier",
     "broadcast",
     "broadcast_",
     "broadcast_global_variables",
@@ -103,9 +114,11 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
+    "gpu_available",
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_reducescatter",
@@ -134,3 +147,12 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports Keras when it is asked for what needs it."""
+    if name == "SyncBatchNormalization":
+        from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
+
+        return SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

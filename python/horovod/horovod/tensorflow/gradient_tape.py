@@ -2,37 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
-from corro.tensorflow import ops
 from corro.tensorflow.ops import unconverted
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.mpi_ops import Average, grouped_allreduce
-
-Reduce = Callable[[Sequence[Any]], list[Any]]
+from horovod.tensorflow.gradients import GradientReducer, Options, groups_of
+from horovod.tensorflow.mpi_ops import Average
 
 
 class _Reducing:
     """Comes before a tape's own class."""
 
-    _reduce: Reduce
+    _reduce: GradientReducer
+    _local_layers: list[Any]
+
+    def register_local_source(self, source: Any) -> None:
+        """Has gradients for this source stay this rank's own."""
+        self._reduce.keep_local(source)
 
     @unconverted
     def gradient(
-        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+        **options: Any,
     ) -> Any:
         """Returns the gradients of all ranks for the sources, in their structure."""
         own = super().gradient(target, sources, output_gradients, **options)  # type: ignore[misc]
-        flat = tf.nest.flatten(own)  # None among them: a source on which nothing depends.
-        there = [gradient for gradient in flat if gradient is not None]
-        reduced = iter(self._reduce(there))
-        return tf.nest.pack_sequence_as(
-            own, [None if gradient is None else next(reduced) for gradient in flat]
-        )
+        # Layers may have got their weights only now, while the tape has recorded.
+        for layer in self._local_layers:
+            for weight in layer.trainable_weights:
+                self.register_local_source(weight)
+        reduced = self._reduce(tf.nest.flatten(own), tf.nest.flatten(sources), use_generic_names)
+        return tf.nest.pack_sequence_as(own, reduced)
+
+    @unconverted
+    def get_local_and_global_gradients(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+    ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+        """Returns pairs of source and gradient: of this rank's own sources, and of the others."""
+        gradients = self.gradient(target, sources, output_gradients, use_generic_names)
+        pairs: tuple[list[Any], list[Any]] = ([], [])
+        for source, gradient in zip(
+            tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=True
+        ):
+            pairs[0 if self._reduce.is_local(source) else 1].append((source, gradient))
+        return pairs
 
 
 @unconverted
@@ -43,58 +68,94 @@ def DistributedGradientTape(  # noqa: N802  # Its name is Horovod's.
     compression: Any = Compression.none,
     sparse_as_dense: bool = False,
     op: Any = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
     process_set: ProcessSet = global_process_set,
-) -> tf.GradientTape:
+    scale_local_gradients: bool = True,
+) -> Any:
     """Returns a tape whose gradient() is that of all ranks; the given one is not to be used again.
+
+    Gradients of what is given to its register_local_source() stay this rank's own.
 
     Args:
         gradtape: the tape that has recorded, or will.
-        device_dense: where dense gradients are reduced.
-        device_sparse: where sparse ones are.
-        compression: what gradients travel as.
-        sparse_as_dense: makes tf.IndexedSlices tensors first.
-        op: how ranks' gradients become one.
-        process_set: the ranks that take part.
-    """
+        num_groups: what `groups` was called before.
 
+    The other arguments are those of horovod.tensorflow.gradients.Options.
+    """
     kind = type(gradtape)
     distributed: Any = type(f"Distributed{kind.__name__}", (_Reducing, kind), {})
     tape = distributed.__new__(distributed)
     tape.__dict__.update(gradtape.__dict__)
-    tape._reduce = reducing(
-        device_dense, device_sparse, compression, sparse_as_dense, op, process_set
+    tape._local_layers = []
+    tape._reduce = GradientReducer(
+        Options(
+            device_dense=device_dense,
+            device_sparse=device_sparse,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            op=op,
+            gradient_predivide_factor=gradient_predivide_factor,
+            groups=groups_of(num_groups, groups),
+            process_set=process_set,
+            scale_local_gradients=scale_local_gradients,
+        )
     )
     return tape
 
 
-def reducing(
-    device_dense: str,
-    device_sparse: str,
-    compression: Any,
-    sparse_as_dense: bool,
-    op: Any,
-    process_set: ProcessSet,
-) -> Reduce:
-    """Returns what makes a rank's gradients those of all ranks.
+@unconverted
+def PartialDistributedGradientTape(  # noqa: N802  # Its name is Horovod's.
+    gradtape: tf.GradientTape,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: Any = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Returns a DistributedGradientTape that leaves the gradients of some layers alone.
 
-    In a graph each is reduced as soon as it is there; eager ones are there all.
+    Args:
+        gradtape: the tape that has recorded, or will.
+        local_layers: a layer of Keras, or several, whose weights are this rank's own.
+
+    The other arguments are DistributedGradientTape's.
+
+    Raises:
+        ValueError: what is no layer is among `local_layers`.
     """
+    tape = DistributedGradientTape(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+    tape._local_layers = _layers(local_layers)
+    return tape
 
-    def together(gradients: Sequence[Any]) -> list[Any]:
-        return grouped_allreduce(
-            gradients,
-            device_dense=device_dense,
-            device_sparse=device_sparse,
-            compression=compression,
-            op=op,
-            process_set=process_set,
-        )
 
-    def reduce(gradients: Sequence[Any]) -> list[Any]:
-        if sparse_as_dense:
-            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        if tf.executing_eagerly() or not ops.leave_their_threads:
-            return together(gradients)
-        return [together([gradient])[0] for gradient in gradients]
-
-    return reduce
+def _layers(given: Any) -> list[Any]:
+    """Returns the layers: one, several, or none is given."""
+    several = isinstance(given, Iterable) and not hasattr(given, "trainable_weights")
+    layers = [] if given is None else list(given) if several else [given]
+    for layer in layers:  # Of one Keras or of the other.
+        if not hasattr(layer, "trainable_weights"):
+            raise ValueError(
+                "All local layers must be of tf.keras.layers.Layer type, not"
+                f" {type(layer).__name__}"
+            )
+    return layers

@@ -8,9 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
+import corro
 from corro.tensorflow import ops
 from corro.tensorflow.ops import Place, unconverted
 from horovod.common import basics
+from horovod.common import basics as _basics  # noqa: F401  # Horovod's name.
 from horovod.common.basics import (  # noqa: F401  # Scripts look for them here, too.
     ccl_built,
     cross_rank,
@@ -35,7 +37,14 @@ from horovod.common.basics import (  # noqa: F401  # Scripts look for them here,
     start_timeline,
     stop_timeline,
 )
-from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.exceptions import raised_as_horovods
+from horovod.common.process_sets import (
+    ProcessSet,
+    global_process_set,
+    member_group,
+    ranks_by_number,
+    registered,
+)
 from horovod.common.reduce_op import (
     Adasum,
     Average,
@@ -61,6 +70,7 @@ __all__ = [
     "allgather",
     "allreduce",
     "alltoall",
+    "barrier",
     "broadcast",
     "broadcast_",
     "grouped_allgather",
@@ -165,7 +175,7 @@ def _reduced(
     name: str | None,
 ) -> list[Any]:
     """Returns what ops.reduce(), or another one of its form, makes of the compressed tensors."""
-    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    given = ops.tensors_for(kind.lower(), tensors)
     if not given:
         return []
     packed = [compression.compress(one) for one in given]
@@ -226,7 +236,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Returns all ranks' rows of each tensor, gathered as one unit; differentiable."""
-    given = [tf.convert_to_tensor(tensor) for tensor in tensors]
+    given = ops.tensors_for("allgather", tensors)
     if not given:
         return []
     return ops.gather(
@@ -249,7 +259,7 @@ def alltoall(
 
     Rows behind those for the last rank stay here. Differentiable.
     """
-    given = tf.convert_to_tensor(tensor)
+    given = ops.tensors_for("alltoall", [tensor])[0]
     parts = tf.convert_to_tensor([] if splits is None else splits, dtype=tf.int32)
     received, received_splits = ops.exchange(
         given,
@@ -337,11 +347,14 @@ def grouped_broadcast(
 ) -> list[Any]:
     """Returns several tensors of a rank of the world, fetched as one unit; differentiable."""
     number = _number_of(process_set, "broadcast")
+    given = ops.tensors_for("broadcast", tensors)
+    if not given:
+        return []
     return ops.send(
-        tensors,
-        member_group(process_set, "broadcast").index_of(root_rank),
+        given,
+        _members(process_set, "broadcast").index_of(root_rank),
         number,
-        name=_name_of("HorovodBroadcast", name, tensors),
+        name=_name_of("HorovodBroadcast", name, given),
         ignore_name_scope=ignore_name_scope,
     )
 
@@ -354,8 +367,7 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Gives variables the values of a rank of the world, and returns them."""
-    values = [tf.convert_to_tensor(variable) for variable in variables]
-    sent = grouped_broadcast(values, root_rank, name, False, process_set)
+    sent = grouped_broadcast(variables, root_rank, name, False, process_set)
     return [variable.assign(value) for variable, value in zip(variables, sent, strict=True)]
 
 
@@ -366,15 +378,38 @@ def join() -> Any:
     Others go on meanwhile with allreduces, in which this rank counts as zeros for sums and
     averages, and does not count for the other reductions.
     """
+    ops.refuse_xla("join")
     last = tf.py_function(basics.join, [], tf.int32)
     last.set_shape([])
     return last
 
 
+@unconverted
+def barrier(process_set: ProcessSet = global_process_set) -> Any:
+    """Blocks until every rank of the set has called it; in a graph, returns the op that does."""
+
+    def wait() -> None:
+        with raised_as_horovods():
+            corro.barrier(member_group(process_set, "barrier"), name="HorovodBarrier")
+
+    ops.refuse_xla("barrier")
+    return wait() if tf.executing_eagerly() else tf.py_function(wait, [], [])
+
+
 def _number_of(process_set: ProcessSet, operation: str) -> int:
-    member_group(process_set, operation)  # Says what is wrong with it.
+    _members(process_set, operation)  # Says what is wrong with it.
     assert process_set.process_set_id is not None
     return process_set.process_set_id
+
+
+def _members(process_set: ProcessSet, operation: str) -> corro.Group:
+    """As member_group(), but who is not in the set gets the error that an op would give."""
+    try:
+        return member_group(process_set, operation)
+    except ValueError as error:
+        if process_set.included() is not False:
+            raise
+        raise tf.errors.InvalidArgumentError(None, None, str(error)) from None
 
 
 def _name_of(kind: str, name: str | None, tensors: Sequence[Any]) -> str | None:
@@ -394,7 +429,13 @@ def rank_op(name: str | None = None) -> Any:
 @unconverted
 def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """Returns the set's number of ranks when it runs, as an int32 tensor."""
-    return ops.place(Place.SIZE, process_set_id, name)
+    known = registered(process_set_id)
+    if known is None or known.included() is not False:
+        return ops.place(Place.SIZE, process_set_id, name)
+    # The engine has no group for who is not in it.
+    count = tf.py_function(lambda: len(ranks_by_number()[process_set_id]), [], tf.int32, name)
+    count.set_shape([])
+    return count
 
 
 @unconverted

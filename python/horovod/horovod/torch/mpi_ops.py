@@ -23,6 +23,7 @@ from corro.errors import CorroError
 from corro.torch.differentiable import scaled_allgather, scaled_broadcast, scaled_reducescatter
 from corro.torch.verbs import ARRAYS
 from horovod.common import basics
+from horovod.common import basics as _basics  # noqa: F401  # Horovod's name.
 from horovod.common.basics import (  # noqa: F401  # Scripts look for them here, too.
     ccl_built,
     cross_rank,

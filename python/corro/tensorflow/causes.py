@@ -1,0 +1,25 @@
+"""Which of corro's errors TensorFlow has made one of its own of."""
+
+from __future__ import annotations
+
+from corro.errors import CorroError, make
+
+_PAYLOAD = b"corro"  # What the plug-in's status.h calls it: "CODE RANK TEXT".
+
+
+def cause_of(error: BaseException) -> CorroError | None:
+    """Returns corro's error, if one of the ops has failed because of it; else None.
+
+    A session makes another error of what its ops raise, which is that one's context.
+
+    Args:
+        error: one of tf.errors, or any other.
+    """
+    one: BaseException | None = error
+    while one is not None:
+        told = getattr(one, "experimental_payloads", {}).get(_PAYLOAD)
+        if told is not None:
+            code, rank, text = told.decode(errors="replace").split(" ", 2)
+            return make(int(code), text, int(rank), "", "", False)
+        one = one.__context__
+    return None

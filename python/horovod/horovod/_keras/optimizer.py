@@ -1,0 +1,142 @@
+"""DistributedOptimizer: an optimizer of Keras, with the gradients of all ranks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from horovod._keras.chosen import BACK_END
+from horovod._keras.framework import is_keras_3, keras
+from horovod._keras.gradients import GradientReducer
+from horovod._keras.reduction import Reduction
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.reduce_op import Average
+
+_kinds: Any = import_module(f"horovod._keras.optimizers{3 if is_keras_3 else 2}")
+
+
+def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
+    optimizer: Any,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = BACK_END.compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: Any = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: int | Sequence[Sequence[Any]] | None = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """Makes an optimizer of Keras apply the gradients of all ranks, and returns it.
+
+    It keeps its class, its settings and its variables: saved models load without Horovod.
+
+    Args:
+        optimizer: one that no other call has been given.
+        name: as Horovod takes it; nothing differs.
+        device_dense: where TensorFlow reduces dense gradients.
+        device_sparse: where it reduces sparse ones.
+        compression: what gradients travel as.
+        sparse_as_dense: makes tf.IndexedSlices tensors first.
+        gradient_predivide_factor: an average's terms are divided by it before they are added up,
+            and the sum by the rest after.
+        op: hvd.Average or hvd.Sum.
+        backward_passes_per_step: how many gradients are added up here before they are reduced and
+            applied.
+        average_aggregated_gradients: their sum is divided by their number.
+        num_groups: what older scripts call `groups`.
+        groups: as Horovod takes it; all gradients of a step are reduced as one unit in any case.
+        process_set: the ranks that take part; others keep their own gradients.
+        scale_local_gradients: gradients of register_local_var()'s variables are divided by the
+            number of ranks.
+
+    Raises:
+        TypeError: it is no optimizer of the Keras that is used.
+        ValueError: it was given before, init() was not called, or arguments do not fit together.
+    """
+    del name
+    _check_optimizer(optimizer)
+    _check_groups(num_groups, groups)
+    if isinstance(backward_passes_per_step, bool) or backward_passes_per_step < 1:
+        raise ValueError("backward_passes_per_step must be > 0")
+    how = Reduction(
+        compression=compression,
+        op=op,
+        predivide_factor=gradient_predivide_factor,
+        device_dense=device_dense,
+        device_sparse=device_sparse,
+        sparse_as_dense=sparse_as_dense,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )
+    return _kinds.distribute(
+        optimizer, GradientReducer(how), backward_passes_per_step, average_aggregated_gradients
+    )
+
+
+def PartialDistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
+    optimizer: Any,
+    *args: Any,
+    local_layers: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """As DistributedOptimizer, but gradients of some layers stay each rank's own.
+
+    Args:
+        optimizer: as DistributedOptimizer's.
+        args: as DistributedOptimizer's.
+        local_layers: a layer, or several, which have been built.
+        kwargs: as DistributedOptimizer's.
+    """
+    layer = keras.layers.Layer
+    layers = [local_layers] if isinstance(local_layers, layer) else list(local_layers or [])
+    if not all(isinstance(one, layer) for one in layers):
+        raise ValueError("All local layers must be of tf.keras.layers.Layer type.")
+    distributed = DistributedOptimizer(optimizer, *args, **kwargs)
+    for one in layers:
+        for variable in one.trainable_weights:
+            distributed.register_local_var(variable)
+    return distributed
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Returns whether an optimizer is one that DistributedOptimizer has returned."""
+    return isinstance(optimizer, _kinds.Distributed)
+
+
+def check_order(optimizer: Any) -> None:
+    """Raises ValueError if a model's optimizer has a distributed one where it cannot be."""
+    _kinds.check_order(optimizer)
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if is_distributed(optimizer):
+        raise ValueError(
+            f"DistributedOptimizer: this {type(optimizer).__name__} is one already: give it an"
+            " optimizer once"
+        )
+    if not isinstance(optimizer, _kinds.CLASSES):
+        raise TypeError(
+            f"DistributedOptimizer takes an optimizer of Keras {keras.__version__}, and"
+            f" {optimizer!r} is none"
+        )
+
+
+def _check_groups(num_groups: int, groups: Any) -> None:
+    if num_groups != 0:
+        warnings.warn(
+            "Parameter `num_groups` has been replaced by `groups` and will be removed",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        groups = num_groups if groups is None else groups
+    if groups is not None and not (isinstance(groups, list) or groups > 0):
+        raise ValueError(
+            "groups should be a non-negative integer or a list of list of tf.Variable."
+        )

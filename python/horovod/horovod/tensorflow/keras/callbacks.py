@@ -1,0 +1,4 @@
+"""What model.fit() calls."""
+
+from horovod.keras.callbacks import *  # noqa: F403
+from horovod.keras.callbacks import __all__ as __all__

@@ -1,0 +1,170 @@
+"""Runs Keras's tests, under keras_ranks/, inside of jobs: the same ones with each Keras.
+
+Keras 3 with torch is in .venv itself; the others are in .venv-tensorflow and .venv-jax.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import HERE, Launch
+
+ROOT = HERE.parents[1]
+TENSORFLOW = ROOT / ".venv-tensorflow/bin/python"
+JAX = ROOT / ".venv-jax/bin/python"
+
+
+@dataclass(frozen=True)
+class Keras:
+    """Where it is, and how it is chosen."""
+
+    python: Path
+    variables: dict[str, str]
+
+
+KERASES = {
+    "keras3-tensorflow": Keras(TENSORFLOW, {"KERAS_BACKEND": "tensorflow"}),
+    "keras3-torch": Keras(Path(sys.executable), {"KERAS_BACKEND": "torch"}),
+    "keras3-jax": Keras(JAX, {"KERAS_BACKEND": "jax"}),
+    "tf_keras": Keras(TENSORFLOW, {"TF_USE_LEGACY_KERAS": "1"}),
+}
+IMAGES = Path("/usr/share/datasets/fashion-mnist")
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CORRO_TEST_IN_RANKS": "1"}
+
+
+def the(name: str) -> Keras:
+    """Returns a Keras; skips the test where its environment was not made."""
+    keras = KERASES[name]
+    if not keras.python.exists():
+        pytest.skip(f"make test-setup makes {keras.python.parents[1].name}")
+    return keras
+
+
+@pytest.mark.apart
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", KERASES)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_all(launch: Launch, name: str, ranks: int) -> None:
+    keras = the(name)
+    inside = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120"]
+    launch(
+        *inside,
+        str(HERE / "keras_ranks"),
+        python=keras.python,
+        ranks=ranks,
+        seconds=280,
+        **keras.variables,
+        **QUIET,
+    ).check()
+
+
+@pytest.mark.apart
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not IMAGES.exists(), reason="needs dataset-fashion-mnist")
+@pytest.mark.parametrize("back_end", ["tensorflow", "torch", "jax"])
+def test_the_example_trains_on_real_images(launch: Launch, back_end: str) -> None:
+    keras = the(f"keras3-{back_end}")
+    job = launch(
+        str(ROOT / "examples/keras_mnist.py"),
+        "--images=6000",
+        python=keras.python,
+        seconds=280,
+        **keras.variables,
+        **QUIET,
+    ).check()
+    found = re.search(
+        r"demo: back_end=(\w+) ranks=2 accuracy=([\d.]+) first_loss=([\d.]+) last_loss=([\d.]+)"
+        r" apart=([\d.]+)",
+        job.output,
+    )
+    assert found, job.output
+    accuracy, first, last, apart = (float(number) for number in found.groups()[1:])
+    assert found[1] == back_end
+    assert accuracy > 0.6
+    assert last < first
+    assert apart == 0.0
+    assert job.output.count("Epoch 1/2") == 1  # One progress bar.
+
+
+def last_line(name: str, code: str, **variables: str) -> str:
+    """Returns the last line that a program says which has failed."""
+    keras = the(name)
+    done = subprocess.run(
+        [keras.python, "-c", code],
+        env={**os.environ, **keras.variables, **QUIET, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0, done.stdout
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", KERASES)
+def test_without_init_one_line_says_so(name: str) -> None:
+    code = """
+import horovod.keras as hvd
+from horovod._keras.framework import keras
+hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
+"""
+    assert last_line(name, code) == (
+        "ValueError: Horovod has not been initialized; use hvd.init()."
+    )
+
+
+def test_without_tensorflow_its_package_is_not_imported() -> None:
+    code = """
+import sys
+import keras
+import horovod.keras as hvd
+hvd.init()
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+begin = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+model.fit(keras.ops.ones((4, 2)), keras.ops.ones((4, 1)), verbose=0, callbacks=[begin])
+assert "tensorflow" not in sys.modules and "jax" not in sys.modules
+sys.exit("none of them")
+"""
+    assert last_line("keras3-torch", code) == "none of them"
+
+
+def test_a_back_end_that_cannot_train_is_refused() -> None:
+    assert last_line("keras3-torch", "import horovod.keras", KERAS_BACKEND="numpy") == (
+        "ImportError: horovod.keras cannot train with Keras's back end numpy: set KERAS_BACKEND to"
+        " one of tensorflow, torch, jax before keras is imported"
+    )
+
+
+def test_a_back_end_that_is_not_installed_is_named() -> None:
+    assert last_line("keras3-torch", "import horovod.keras", KERAS_BACKEND="tensorflow") == (
+        "ModuleNotFoundError: horovod.keras needs Keras's back end, tensorflow, which is not"
+        " installed here: pip install tensorflow, or set KERAS_BACKEND to another of tensorflow,"
+        " torch, jax"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "raise ModuleNotFoundError('none', name='keras')",
+            "ModuleNotFoundError: horovod.keras needs Keras, which is not installed here: pip"
+            " install keras",
+        ),
+        (
+            "__version__ = '2.11.0'",
+            "ImportError: horovod.keras needs Keras 2.12 or newer, and 2.11.0 is installed here:"
+            " pip install --upgrade keras",
+        ),
+    ],
+)
+def test_no_keras_and_an_old_one_are_named(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "keras.py").write_text(text)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import horovod.keras"
+    assert last_line("keras3-torch", code) == says
