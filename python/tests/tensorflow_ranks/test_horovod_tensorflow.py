@@ -97,6 +97,23 @@ def test_a_process_set() -> None:
         hvd.allreduce(tf.ones([2]), process_set=only)
 
 
+def test_ranks_of_a_set_may_be_an_iterator() -> None:
+    assert hvd.ProcessSet(reversed(range(3))).ranks == [0, 1, 2]
+
+
+def test_a_rank_that_is_not_in_the_set_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    if hvd.size() == 1:
+        pytest.skip("one rank is in every set")
+    monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
+    only = hvd.add_process_set([0])
+    if hvd.rank() == 0:
+        assert hvd.allreduce(tf.ones([1]), process_set=only).numpy().tolist() == [1.0]
+    else:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="is not a member of"):
+            hvd.allreduce(tf.ones([1]), process_set=only)
+    assert hvd.remove_process_set(only)
+
+
 def test_ranks_with_less_data_join() -> None:
     for _ in range(2 if hvd.rank() else 1):
         hvd.allreduce(tf.ones([2]), op=hvd.Sum)

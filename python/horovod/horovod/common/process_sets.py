@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import corro
@@ -26,10 +26,11 @@ class ProcessSet:
     ranks: list[int] | None = None
     mpi_comm = None
 
-    def __init__(self, ranks_or_comm: Sequence[int]) -> None:
-        if not all(isinstance(rank, int) for rank in ranks_or_comm):
+    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+        ranks = list(ranks_or_comm)  # It may be read once.
+        if not all(isinstance(rank, int) for rank in ranks):
             raise ValueError("ProcessSet: expected the ranks, as a list of whole numbers")
-        self.ranks = sorted(ranks_or_comm)
+        self.ranks = sorted(ranks)
         self.group: corro.Group | None = None
         self.native: _native.Group | None = None  # The engine's; of a registered set's members.
         self.counts: dict[str, Iterator[int]] = {}  # By kind, of operations without a name.
@@ -59,7 +60,10 @@ class ProcessSet:
         return None if self.group is None else self.group.included()
 
     def __repr__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+        return (
+            f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks},"
+            f" mpi_comm={self.mpi_comm})"
+        )
 
 
 class _World(ProcessSet):
@@ -132,6 +136,11 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     process_set.process_set_id = None
     process_set.serve(None)
     return True
+
+
+def ids_and_ranks() -> dict[int, list[int]]:
+    """Returns the ranks of every registered set, by its number."""
+    return {number: list(one.ranks or []) for number, one in _sets.items()}
 
 
 def _need_dynamic() -> None:

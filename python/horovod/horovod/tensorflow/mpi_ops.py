@@ -12,6 +12,7 @@ import corro
 from corro.tensorflow import ops
 from corro.tensorflow.ops import Place, unconverted
 from horovod.common import basics
+from horovod.common import basics as _basics  # noqa: F401  # Horovod's tests look for it.
 from horovod.common.basics import (  # noqa: F401  # Scripts look for them here, too.
     ccl_built,
     cross_rank,
@@ -392,7 +393,13 @@ def barrier(process_set: ProcessSet = global_process_set) -> Any:
 
 
 def _number_of(process_set: ProcessSet, operation: str) -> int:
-    member_group(process_set, operation)  # Says what is wrong with it.
+    """Returns the number of a set in which this rank is; else raises what Horovod's ops raise."""
+    try:
+        member_group(process_set, operation)
+    except ValueError as error:
+        if process_set.included() is False:
+            raise tf.errors.InvalidArgumentError(None, None, str(error)) from None
+        raise
     assert process_set.process_set_id is not None
     return process_set.process_set_id
 
