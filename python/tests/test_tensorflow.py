@@ -74,6 +74,33 @@ def test_a_lost_rank_is_an_error_of_the_op(launch: Launch) -> None:
     assert re.search(r"rank 0.*: rank 1 .*was lost: its process has ended", job.output), job.output
 
 
+# As that, while the other rank has joined.
+LOST_IN_JOIN = """
+import os, signal
+import tensorflow as tf
+import horovod.tensorflow as hvd
+from horovod.common.exceptions import HorovodInternalError
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+hvd.init()
+hvd.allreduce(tf.ones([4]))
+if hvd.rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    hvd.join()
+except HorovodInternalError as error:
+    print("HorovodInternalError", error, flush=True)
+"""
+
+
+@needs_tensorflow
+def test_a_rank_that_is_lost_while_others_have_joined_is_horovods_error(launch: Launch) -> None:
+    job = launch("-c", LOST_IN_JOIN, python=PYTHON, **QUIET)
+    assert re.search(r"^HorovodInternalError .*rank 1 .*was lost", job.output, re.MULTILINE), (
+        job.output
+    )
+
+
 # The first rank of three is killed in the sixth step; each step takes 1 off, on all ranks.
 ELASTIC = """
 import os, signal, sys

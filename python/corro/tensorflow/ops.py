@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from ctypes import CDLL, RTLD_GLOBAL
 from importlib import import_module
 from pathlib import Path
@@ -89,18 +89,18 @@ def tensors_for(verb: str, given: Sequence[Any]) -> list[Any]:
     return tensors
 
 
-@contextmanager
-def _placed(verb: str) -> Iterator[None]:
+def _placed(verb: str) -> AbstractContextManager[Any]:
     """An op is made in here, on the CPU: other devices give it their tensors, and take them.
 
     In a graph that is said: sessions refuse an op where it has no kernel. Eager ones move.
     """
-    refuse_xla(verb)
     if tf.executing_eagerly():
-        yield
-    else:
-        with tf.device("CPU:0"):
-            yield
+        return _ANYWHERE
+    refuse_xla(verb)
+    return tf.device("CPU:0")  # type: ignore[no-any-return]
+
+
+_ANYWHERE: AbstractContextManager[Any] = nullcontext()
 
 
 def refuse_xla(verb: str) -> None:

@@ -97,6 +97,10 @@ def test_a_process_set() -> None:
         hvd.allreduce(tf.ones([2]), process_set=only)
 
 
+def test_ranks_of_a_set_may_be_an_iterator() -> None:
+    assert hvd.ProcessSet(reversed(range(3))).ranks == [0, 1, 2]
+
+
 def test_all_ranks_know_the_size_of_a_process_set(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
