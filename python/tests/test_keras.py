@@ -92,6 +92,56 @@ def test_the_example_trains_on_real_images(launch: Launch, back_end: str) -> Non
     assert job.output.count("Epoch 1/2") == 1  # One progress bar.
 
 
+# One of three ranks is killed in the middle of an epoch. Each commits after each batch.
+ELASTIC = """
+import os, signal
+import horovod.keras as hvd
+from horovod._keras.framework import keras
+import numpy as np
+
+hvd.init()
+first = hvd.rank()
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+x = np.ones((64, 4), "float32")
+
+class Killed(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if state.epoch == 1 and batch == 1 and first == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+@hvd.elastic.run
+def train(state):
+    callbacks = [
+        hvd.elastic.UpdateEpochStateCallback(state),
+        hvd.elastic.CommitStateCallback(state),
+        Killed(),
+    ]
+    model.fit(
+        x, x[:, :1], batch_size=16, epochs=3 - state.epoch, verbose=0, callbacks=callbacks
+    )
+
+state = hvd.elastic.KerasState(model, epoch=0)
+state.register_reset_callbacks([lambda: print("reset with", hvd.size(), flush=True)])
+train(state)
+weights = np.concatenate([one.ravel() for one in model.get_weights()])
+same = np.allclose(weights, np.asarray(hvd.broadcast(weights, 0)))
+print("end", hvd.rank(), hvd.size(), state.epoch, same, flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", KERASES)
+def test_training_goes_on_without_a_rank_that_is_killed(launch: Launch, name: str) -> None:
+    keras = the(name)
+    options = ("--min-np", "2")
+    job = launch(
+        "-c", ELASTIC, python=keras.python, ranks=3, options=options, **keras.variables, **QUIET
+    ).check()
+    assert job.output.count("reset with 2") == 2
+    for rank in range(2):
+        assert f"end {rank} 2 3 True" in job.output, job.output
+
+
 def last_line(name: str, code: str, **variables: str) -> str:
     """Returns the last line that a program says which has failed."""
     keras = the(name)

@@ -111,6 +111,8 @@ def test_the_gradients_of_some_layers_stay_local() -> None:
 
 
 def test_ranks_outside_of_a_process_set_are_alone() -> None:
+    if hvd.size() == 1:
+        pytest.skip("one rank is all of them")
     first = hvd.add_process_set([0])
     try:
         variable = ones(1)

@@ -67,6 +67,9 @@ class BackEnd(ABC):
         """Returns a training function that goes on when ranks come or go."""
         return run_fn(function, basics.enter_epoch)
 
+    def on_reset(self) -> None:  # noqa: B027  # Most have nothing to do.
+        """Ranks have come or gone: forgets what depends on how many there are."""
+
     @abstractmethod
     def unconverted(self, function: Function) -> Function:
         """Returns the function, as the framework is to call it in what it makes a graph of."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from horovod._keras import objects
+from horovod._keras.chosen import BACK_END
 from horovod._keras.framework import keras
 from horovod._keras.training import build_optimizer, synchronize, weights_of
 from horovod._keras.values import broadcast_variables
@@ -47,6 +48,9 @@ class KerasState(ObjectState):
         for variable, value in self._values_of_variables:
             variable.assign(value)
         super().restore()
+
+    def reset(self) -> None:
+        BACK_END.on_reset()
 
     def sync(self) -> None:
         synchronize(self.model)

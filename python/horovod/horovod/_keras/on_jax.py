@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import re
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from corro.errors import CorroError, make
 from horovod._keras.on_arrays import ArrayBackEnd
 from horovod._keras.reduction import Reduction
 from horovod.common.exceptions import raised_as_horovods
@@ -32,6 +35,34 @@ class _Jax(ArrayBackEnd):
                     compression=how.compression,
                 )
             )
+
+    def elastic(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def train(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except (RuntimeError, ValueError) as error:
+                cause = _cause_of(error)
+                if cause is None:
+                    raise
+                with raised_as_horovods():
+                    raise cause from error
+
+        return super().elastic(train)
+
+    def on_reset(self) -> None:
+        import_module("jax").clear_caches()  # The number of ranks is in what was compiled.
+
+
+# What the end of an epoch is told with, by the names that JAX puts in front of an error's text.
+_CODES = {"CANCELLED": 1, "DEADLINE_EXCEEDED": 4, "ABORTED": 10, "UNAVAILABLE": 14}
+_TOLD = re.compile(rf"({'|'.join(_CODES)}): (.*on rank \d+.*)", re.DOTALL)
+
+
+def _cause_of(error: Exception) -> CorroError | None:
+    """Returns corro's error, if XLA has made this one of it; else None."""
+    told = None if isinstance(error, CorroError) else _TOLD.match(str(error))
+    return told and make(_CODES[told[1]], told[2], -1, "", "", False)
 
 
 BACK_END = _Jax()

@@ -1,4 +1,4 @@
-"""What these tests need to be the same with each Keras, and what they train."""
+"""What the tests under keras_ranks/ need to be the same with each Keras, and what they train."""
 
 from __future__ import annotations
 
