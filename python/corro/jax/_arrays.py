@@ -26,8 +26,8 @@ def host(x: Any, verb: str) -> Array:
     """Returns what is in the array, to be read only; blocks until that is computed."""
     if isinstance(x, jax.core.Tracer):
         raise InvalidArgumentError(
-            f"corro.jax.{verb}: cannot be a part of a compiled or differentiated function; call it"
-            " outside of jit"
+            f"corro.jax.{verb}: this array has no value yet, but is a part of a function that JAX"
+            " compiles or differentiates: only verbs that wait for their result can be used there"
         )
     if isinstance(x, jax.Array):
         _check_device(x, verb)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from corro._frameworks import check_framework
 
-OLDEST = (0, 6)
+OLDEST = (0, 7)
 
 check_framework("corro.jax", "jax", "JAX", "JAX", OLDEST)

@@ -282,13 +282,10 @@ def _batch(arrays: Sequence[Any], dims: Sequence[Any], **how: Any) -> tuple[list
         raise InvalidArgumentError("allreduce: Adasum looks at an array as a whole; not in vmap")
     if how["kind"] in _WITH_ROWS:  # Dim 0 stays what it is.
         arrays = [
-            x if dim is batching.not_mapped else jax.numpy.moveaxis(x, dim, -1)
+            x if dim is None else jax.numpy.moveaxis(x, dim, -1)
             for x, dim in zip(arrays, dims, strict=True)
         ]
-        dims = [
-            dim if dim is batching.not_mapped else x.ndim - 1
-            for x, dim in zip(arrays, dims, strict=True)
-        ]
+        dims = [dim if dim is None else x.ndim - 1 for x, dim in zip(arrays, dims, strict=True)]
     return _collective.bind(*arrays, **how), list(dims)
 
 

@@ -2,94 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from corro import _native
-from corro._context import Group
-from corro._reduce_op import Average, ReduceOp
-from corro.errors import InvalidArgumentError
-from corro.jax import primitives
-from corro.jax._arrays import home, host, is_traced
-from corro.jax._eager import homes
-from corro.jax._eager import verbs as _verbs
-from corro.jax.compression import CastCodec, Compression, checked
+from corro._calls import running, starting
+from corro._context import Group, world_or
+from corro._objects import broadcast_bytes, is_root
+from corro.jax import _eager, _traced
+from corro.jax._arrays import is_traced
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def allreduce(
-    x: Any,
-    op: ReduceOp = Average,
-    name: str | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    group: Group | None = None,
-    compression: CastCodec | None = Compression.none,
-) -> jax.Array:
-    codec = checked(compression)
-    if is_traced([x]):
-        return primitives.collective(
-            _native.ALLREDUCE,
-            [x],
-            op=op,
-            prescale=prescale_factor,
-            postscale=postscale_factor,
-            group=group,
-            codec=codec,
-            name=name,
-        )[0]
-    return home(
-        _verbs.run_allreduce(
-            host(x, "allreduce"),
-            op,
-            name,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-            group=group,
-            compression=codec if codec.address else None,
-        )
-    )
+def _either(run: Callable[P, R], trace: Callable[P, Any]) -> Callable[P, R]:
+    """Makes the function that does the one with values, and the other with what is traced."""
+
+    @functools.wraps(run)
+    def verb(*args: P.args, **kwargs: P.kwargs) -> R:
+        traced = args and is_traced(jax.tree.leaves(args[0]))
+        chosen = trace if traced else run
+        return chosen(*args, **kwargs)
+
+    verb.__name__ = verb.__qualname__ = run.__name__.removeprefix("run_")
+    return verb
 
 
-def grouped_allreduce(
-    tree: Any,
-    op: ReduceOp = Average,
-    name: str | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    group: Group | None = None,
-    compression: CastCodec | None = Compression.none,
+def _traced_allreduce(x: Any, *args: Any, **how: Any) -> Any:
+    return _traced.grouped_allreduce([x], *args, **how)[0]
+
+
+def _traced_broadcast(x: Any, *args: Any, **how: Any) -> Any:
+    return _traced.broadcast_parameters([x], *args, **how)[0]
+
+
+allreduce = _either(_eager.run_allreduce, _traced_allreduce)
+grouped_allreduce = _either(running(_eager.grouped_allreduce), _traced.grouped_allreduce)
+allgather = _either(running(_eager.allgather), _traced.allgather)
+broadcast = _either(running(_eager.broadcast), _traced_broadcast)
+broadcast_parameters = _either(running(_eager.broadcast_parameters), _traced.broadcast_parameters)
+reducescatter = _either(running(_eager.reducescatter), _traced.reducescatter)
+alltoall = _either(running(_eager.alltoall), _traced.alltoall)
+
+allreduce_async = starting(_eager.allreduce)
+grouped_allreduce_async = starting(_eager.grouped_allreduce)
+allgather_async = starting(_eager.allgather)
+broadcast_async = starting(_eager.broadcast)
+reducescatter_async = starting(_eager.reducescatter)
+alltoall_async = starting(_eager.alltoall)
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: str | None = None, *, group: Group | None = None
 ) -> Any:
-    """Returns a pytree of arrays, such as a list of them, reduced as one unit."""
-    xs, shape = jax.tree.flatten(tree)
-    if not xs:
-        raise InvalidArgumentError("grouped_allreduce: no arrays given")
-    codec = checked(compression)
-    if is_traced(xs):
-        made = primitives.collective(
-            _native.ALLREDUCE,
-            xs,
-            op=op,
-            prescale=prescale_factor,
-            postscale=postscale_factor,
-            group=group,
-            codec=codec,
-            name=name,
-        )
-    else:
-        made = (
-            _verbs.grouped_allreduce(
-                [host(x, "grouped_allreduce") for x in xs],
-                op,
-                name,
-                prescale_factor=prescale_factor,
-                postscale_factor=postscale_factor,
-                group=group,
-                compression=codec,
-            )
-            .mapped(homes)
-            .run()
-        )
-    return jax.tree.unflatten(shape, made)
+    """Returns the root's object on every rank; in any order, if it has a name.
+
+    InvalidArgumentError on every rank if it cannot be pickled.
+    """
+    group = world_or(group)
+    data = broadcast_bytes("broadcast_object", lambda: pickle.dumps(obj), root_rank, group, name)
+    return obj if is_root(group, root_rank) else pickle.loads(data)
