@@ -1,7 +1,7 @@
 """Trains on the 60 000 images of Fashion-MNIST: corro run -np 2 python jax_fashion_mnist.py
 
-The images are Debian's package dataset-fashion-mnist. What corro adds is marked with (corro). Needs JAX and
-Optax.
+The images are Debian's package dataset-fashion-mnist. What corro adds is marked with (corro).
+It needs JAX and Optax.
 """
 
 import argparse
