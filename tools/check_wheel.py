@@ -18,7 +18,7 @@ from pathlib import Path
 
 PARTS = (
     *("corro/libcorro.so", "corro/_native.*.so", "corro/_planner.*.so"),
-    *("corro/_checkpoint.*.so", "corro/libcorro_tensorflow.so"),
+    *("corro/_checkpoint.*.so", "corro/libcorro_tensorflow.so", "corro/libcorro_jax.so"),
     *("corro/__init__.py", "*.data/scripts/corro"),
     *("*.data/data/libexec/corro/corro-plan", "*.data/data/libexec/corro/corro-operator"),
     "*.data/data/libexec/corro/corro-checkpoint",

@@ -1,9 +1,9 @@
 """Fixtures of the Python tests.
 
-Tests under ranks/, horovod/, tensorflow_ranks/ and keras_ranks/ run inside of every rank of a job:
-test_ranks.py, test_horovod.py, test_tensorflow.py and test_keras.py start pytest there, with
-several numbers of ranks. All other tests are ordinary ones and start jobs through the fixture
-`launch`.
+Tests under ranks/, horovod/, tensorflow_ranks/, keras_ranks/ and jax_ranks/ run inside of every
+rank of a job: test_ranks.py, test_horovod.py, test_tensorflow.py, test_keras.py and test_jax.py
+start pytest there, with several numbers of ranks. All other tests are ordinary ones and start jobs
+through the fixture `launch`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 IN_RANKS = "CORRO_TEST_IN_RANKS" in os.environ
-collect_ignore = [] if IN_RANKS else ["ranks", "horovod", "tensorflow_ranks", "keras_ranks"]
+RANKS = ["ranks", "horovod", "tensorflow_ranks", "keras_ranks", "jax_ranks"]
+collect_ignore = [] if IN_RANKS else RANKS
 
 
 def pytest_collection_finish() -> None:

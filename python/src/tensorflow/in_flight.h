@@ -1,9 +1,7 @@
 // A kernel whose operations are on their way, and the thread that ends it when they are over.
 //
-// TensorFlow calls a kernel on one of its own few threads, which must not wait. So a kernel starts
-// its operations and returns; one thread of this plug-in waits for all of them on a queue of its
-// own, and runs what TensorFlow wants to be told (`done`), which may run the ops behind. It is never
-// an engine's thread: those ops may be kernels that start operations.
+// A kernel starts its operations and returns; the thread (plugin/waiting.h) runs what TensorFlow
+// wants to be told (`done`), which may run the ops behind.
 //
 // In TensorFlow 2.12 a kernel of the C API cannot but wait. There is no `done`, and the call ends on
 // the thread that began it.
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "../plugin/waiting.h"
 #include "c_api.h"
 #include "corro/corro.h"
 #include "done.h"
@@ -27,7 +26,7 @@ struct DeleteTensor {
 using Tensor = std::unique_ptr<TF_Tensor, DeleteTensor>;
 
 /// One call of a kernel. Whoever has it ends it: end() or fail(), once.
-class InFlight {
+class InFlight : public plugin::Waiting {
  public:
   /// `done`: null if the kernel waits.
   InFlight(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) : context_(context) {
@@ -57,17 +56,15 @@ class InFlight {
   /// The call fails with what the status says.
   static void fail(std::unique_ptr<InFlight> call, const Status& status);
 
+  void over(corro_code code, const corro_error& error) override;
+
  private:
-  static void run();
-  /// The work is done.
-  void tell_outcome();
   void end();
 
   TF_OpKernelContext* context_;
   std::optional<Done> done_;
   std::vector<Tensor> tensors_;
   std::vector<std::unique_ptr<Attachment>> attachments_;
-  corro_work* work_ = nullptr;
 };
 
 }  // namespace corro::tensorflow

@@ -2,24 +2,12 @@
 
 #include <utility>
 
-#include "held_group.h"
+#include "../plugin/held_group.h"
 
 namespace corro::tensorflow {
 namespace {
 
 std::string without_scope(const std::string& name) { return name.substr(name.rfind('/') + 1); }
-
-/// The pointers of an operation whose description has its place.
-void point(Description& description) {
-  corro_op& op = description.op;
-  op.struct_size = sizeof op;
-  op.name = description.name.c_str();
-  description.dims.reserve(1);  // A scalar's dims are an address too.
-  op.dims = description.dims.data();
-  op.ndim = static_cast<int32_t>(description.dims.size());
-  if (!description.counts.empty()) op.counts = description.counts.data();
-  if (!description.send_counts.empty()) op.send_counts = description.send_counts.data();
-}
 
 }  // namespace
 
@@ -34,23 +22,22 @@ Kernel::Kernel(TF_OpKernelConstruction* op, const Status& status) {
 
 void Kernel::start(std::unique_ptr<InFlight> call) const {
   Status status;
-  const HeldGroup group(group_, status);
-  if (!status.ok()) return InFlight::fail(std::move(call), status);
+  corro_error error;
+  const plugin::HeldGroup group(group_, error);
+  if (group.get() == nullptr) {
+    status.set(error);
+    return InFlight::fail(std::move(call), status);
+  }
   const int count = tensors(*call);
   std::vector<Description> descriptions(static_cast<size_t>(count));
-  std::vector<corro_op> ops;
   for (int i = 0; i < count; ++i) {
     Description& description = descriptions[static_cast<size_t>(i)];
-    description.name = count == 1 ? name_ : name_ + "." + std::to_string(i);
+    description.name = plugin::name_of(name_, i, count);
     describe(*call, i, group.get(), description, status);
     if (!status.ok()) return InFlight::fail(std::move(call), status);
-    point(description);
-    ops.push_back(description.op);
   }
   corro_work* work = nullptr;
-  corro_error error;
-  const corro_code code =
-      corro_submit(group.get(), ops.data(), ops.size(), CORRO_NAMED, &work, &error);
+  const corro_code code = plugin::submit(group.get(), descriptions, &work, &error);
   if (code == CORRO_OK) return InFlight::finish(std::move(call), work);
   status.set(error);
   InFlight::fail(std::move(call), status);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../plugin/description.h"
 #include "c_api.h"
 #include "corro/corro.h"
 #include "in_flight.h"
@@ -14,12 +15,7 @@
 
 namespace corro::tensorflow {
 
-/// An operation, and what its pointers point to until it is submitted.
-struct Description {
-  corro_op op{};
-  std::string name;
-  std::vector<uint64_t> dims, counts, send_counts;
-};
+using plugin::Description;
 
 /// What is known of an op before it is called, and how its operations are described.
 class Kernel {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "../plugin/held_group.h"
 #include "corro/corro.h"
-#include "held_group.h"
 #include "in_flight.h"
 
 namespace corro::tensorflow {
@@ -51,8 +51,12 @@ void tell_place(void* kernel, TF_OpKernelContext* context) {
   Status status;
   int32_t value = 0;
   {
-    const HeldGroup group(place.group, status);
-    if (group.get() != nullptr) value = answer(what, group.get());
+    corro_error error;
+    const plugin::HeldGroup group(place.group, error);
+    if (group.get() != nullptr)
+      value = answer(what, group.get());
+    else
+      status.set(error);
   }
   const Status of_output;
   if (status.ok() || what == What::kIncluded) {

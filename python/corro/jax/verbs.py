@@ -1,0 +1,68 @@
+"""The verbs: on arrays with values by the engine itself, on traced ones as a part of a program."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+
+from corro._calls import running, starting
+from corro._context import Group, world_or
+from corro._objects import broadcast_bytes, is_root
+from corro.jax import _eager, _traced
+from corro.jax._arrays import is_traced
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _either(run: Callable[P, R], trace: Callable[P, Any]) -> Callable[P, R]:
+    """Makes the function that does the one with values, and the other with what is traced."""
+
+    @functools.wraps(run)
+    def verb(*args: P.args, **kwargs: P.kwargs) -> R:
+        traced = args and is_traced(jax.tree.leaves(args[0]))
+        chosen = trace if traced else run
+        return chosen(*args, **kwargs)
+
+    verb.__name__ = verb.__qualname__ = run.__name__.removeprefix("run_")
+    return verb
+
+
+def _traced_allreduce(x: Any, *args: Any, **how: Any) -> Any:
+    return _traced.grouped_allreduce([x], *args, **how)[0]
+
+
+def _traced_broadcast(x: Any, *args: Any, **how: Any) -> Any:
+    return _traced.broadcast_parameters([x], *args, **how)[0]
+
+
+allreduce = _either(_eager.run_allreduce, _traced_allreduce)
+grouped_allreduce = _either(running(_eager.grouped_allreduce), _traced.grouped_allreduce)
+allgather = _either(running(_eager.allgather), _traced.allgather)
+broadcast = _either(running(_eager.broadcast), _traced_broadcast)
+broadcast_parameters = _either(running(_eager.broadcast_parameters), _traced.broadcast_parameters)
+reducescatter = _either(running(_eager.reducescatter), _traced.reducescatter)
+alltoall = _either(running(_eager.alltoall), _traced.alltoall)
+
+allreduce_async = starting(_eager.allreduce)
+grouped_allreduce_async = starting(_eager.grouped_allreduce)
+allgather_async = starting(_eager.allgather)
+broadcast_async = starting(_eager.broadcast)
+reducescatter_async = starting(_eager.reducescatter)
+alltoall_async = starting(_eager.alltoall)
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: str | None = None, *, group: Group | None = None
+) -> Any:
+    """Returns the root's object on every rank; in any order, if it has a name.
+
+    InvalidArgumentError on every rank if it cannot be pickled.
+    """
+    group = world_or(group)
+    data = broadcast_bytes("broadcast_object", lambda: pickle.dumps(obj), root_rank, group, name)
+    return obj if is_root(group, root_rank) else pickle.loads(data)

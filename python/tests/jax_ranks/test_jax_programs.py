@@ -1,0 +1,145 @@
+"""corro.jax's verbs as parts of programs: order, control flow, derivatives, vmap, optimizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+import optax
+import pytest
+
+import corro
+import corro.jax as cj
+
+
+def summed(x: Any) -> Any:
+    return cj.allreduce(x, cj.Sum)
+
+
+def same(found: Any, expected: Any) -> None:
+    numpy.testing.assert_allclose(numpy.asarray(found), numpy.asarray(expected), rtol=1e-6)
+
+
+def test_runs_of_a_program_keep_their_order() -> None:
+    """Several are on their way at a time, and none depends on another."""
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        busy = jax.lax.fori_loop(0, 3 + corro.rank(), lambda _, y: jnp.tanh(y @ y.T), x)
+        return summed(x + 0 * busy)
+
+    for _ in range(5):
+        found = [program(jnp.full((100, 100), float(i))) for i in range(20)]
+        for i, one in enumerate(found):
+            same(one[0, 0], i * corro.size())
+
+
+def test_many_in_one_program() -> None:
+    found = jax.jit(lambda x: [summed(x * i) for i in range(30)])(jnp.ones(3))
+    for i, one in enumerate(found):
+        same(one, jnp.full(3, i * corro.size()))
+
+
+def test_a_part_that_is_used_twice() -> None:
+    part = jax.jit(summed)
+    found = jax.jit(lambda a, b: (part(a), part(b)))(jnp.ones(3), jnp.full(3, 5.0))
+    same(found[0], jnp.full(3, corro.size()))
+    same(found[1], jnp.full(3, 5.0 * corro.size()))
+
+
+@pytest.mark.parametrize("unroll", [1, 2])
+@pytest.mark.parametrize("length", [1, 2, 3, 8])
+def test_scan(length: int, unroll: int) -> None:
+    def loss(x: Any) -> Any:
+        def body(carried: Any, y: Any) -> Any:
+            return carried + summed(x * y), summed(y)
+
+        return jax.lax.scan(body, 0.0, jnp.arange(length, dtype=x.dtype), unroll=unroll)
+
+    carried, ys = jax.jit(loss)(jnp.float64(1))
+    same(ys, jnp.arange(length) * corro.size())
+    same(carried, sum(range(length)) * corro.size())
+    gradient = jax.jit(jax.grad(lambda x: loss(x)[0]))(jnp.float64(1))
+    same(gradient, sum(range(length)) * corro.size())
+
+
+def test_other_control_flow() -> None:
+    chosen = jax.jit(lambda x: jax.lax.cond(x > 0, summed, lambda y: y, x))
+    same(chosen(jnp.float64(2)), 2 * corro.size())
+    same(chosen(jnp.float64(-2)), -2)
+    again = jax.jit(jax.grad(jax.checkpoint(lambda x: jnp.sin(summed(x)))))
+    same(again(jnp.float64(1)), corro.size() * numpy.cos(corro.size()))
+
+
+def test_vmap(run: Any) -> None:
+    x = jnp.arange(6.0).reshape(2, 3)
+    same(run(jax.vmap(summed), x), x * corro.size())
+    rows = jnp.arange(4.0 * corro.size()).reshape(2, 2 * corro.size())
+    alone = jnp.stack([cj.reducescatter(row, cj.Sum) for row in rows])
+    same(run(jax.vmap(lambda row: cj.reducescatter(row, cj.Sum)), rows), alone)
+    with pytest.raises(corro.InvalidArgumentError, match="not in vmap"):
+        run(jax.vmap(lambda x: cj.allreduce(x, cj.Adasum)), x)
+
+
+def test_gradients_are_horovods(run: Any) -> None:
+    rank, count = corro.rank(), corro.size()
+    weights = jnp.arange(1.0, 2 * count + 1)  # What this rank's loss says of each result.
+    mine = weights * (rank + 1)
+    of_all = sum(weights * (other + 1) for other in range(count))
+
+    def gradient(verb: Any, given: Any, says: Any) -> Any:
+        return run(jax.grad(lambda x: (verb(x) * says).sum()), given)
+
+    same(gradient(summed, mine, mine), of_all)
+    same(gradient(cj.allreduce, mine, mine), of_all / count)
+    of_root = of_all / count if rank == 0 else 0 * of_all
+    same(gradient(cj.broadcast, mine, mine), of_root)
+    same(gradient(cj.allgather, jnp.ones(2), mine), (of_all / count)[2 * rank : 2 * rank + 2])
+    parts = jnp.repeat(jnp.arange(1.0, count + 1), 2)  # Each rank says its number of its part.
+    says = jnp.full(2, rank + 1.0)
+    same(gradient(lambda x: cj.reducescatter(x, cj.Sum), mine, says), parts * count)
+    same(gradient(cj.reducescatter, mine, says), parts)
+    same(gradient(lambda x: cj.alltoall(x)[0], mine, jnp.full(2 * count, rank + 1.0)), parts)
+
+
+def test_some_gradients_of_a_group_are_zero(run: Any) -> None:
+    def loss(tree: Any) -> Any:
+        return cj.grouped_allreduce(tree, cj.Sum)["a"].sum()
+
+    found = run(jax.grad(loss), {"a": jnp.ones(2), "b": jnp.ones(3)})
+    same(found["a"], jnp.full(2, corro.size()))
+    same(found["b"], jnp.zeros(3))
+
+
+def test_forward_and_second_derivatives(run: Any) -> None:
+    _, tangent = run(lambda x: jax.jvp(summed, (x,), (x,)), jnp.ones(2))
+    same(tangent, jnp.full(2, corro.size()))
+    second = run(jax.grad(jax.grad(lambda x: summed(x) ** 3)), jnp.float64(1))
+    same(second, 6 * corro.size() ** 3)
+
+
+def test_the_greatest_has_no_gradient(run: Any) -> None:
+    with pytest.raises(corro.InvalidArgumentError, match="only sums and averages"):
+        run(jax.grad(lambda x: cj.allreduce(x, cj.Max)), jnp.float64(1))
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_an_optimizer_averages_gradients(run: Any, passes: int) -> None:
+    optimizer = cj.DistributedOptimizer(optax.sgd(1.0), backward_passes_per_step=passes)
+    weights = {"a": jnp.zeros(3), "b": jnp.float64(0)}
+    state = optimizer.init(weights)
+    gradients = {"a": jnp.full(3, float(corro.rank())), "b": jnp.float64(1)}
+    for _ in range(passes):
+        updates, state = run(optimizer.update, gradients, state, weights)
+        weights = optax.apply_updates(weights, updates)
+    same(weights["a"], jnp.full(3, -(corro.size() - 1) / 2))
+    same(weights["b"], -1.0)
+
+
+def test_what_is_no_optimizer() -> None:
+    with pytest.raises(corro.InvalidArgumentError, match=r"such as optax.sgd\(0.1\), not 3"):
+        cj.DistributedOptimizer(3)
+    with pytest.raises(corro.InvalidArgumentError, match="at least 1, not 0"):
+        cj.DistributedOptimizer(optax.sgd(1.0), backward_passes_per_step=0)
