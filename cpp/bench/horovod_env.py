@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+FRAMEWORKS = ("torch", "tensorflow")
+
 
 def horovod_run(environment: Path, ranks: int, *script: str) -> list[str]:
     """Returns the command of a job; `script` is one of Python, and its arguments."""
@@ -14,22 +16,25 @@ def horovod_run(environment: Path, ranks: int, *script: str) -> list[str]:
     return [*launcher, str(programs / "python"), *script]
 
 
-def checked(environment: Path) -> Path:
-    """Returns the absolute path; ends this program unless Horovod for torch can be used there."""
-    environment = environment.absolute()
-    problem = problem_of(environment)
-    if problem:
-        what = f"HOROVOD_ENV={environment} has no Horovod for torch: {problem}"
-        sys.exit(f'bench: {what}; docs/benchmarks.md, "Horovod", says how to make one that has')
-    return environment
+def by_framework(environments: str) -> dict[str, Path]:
+    """Returns the absolute paths of environments, given with colons between, by the framework whose
+    Horovod is there: `torch`, `tensorflow`. Ends this program if one has neither."""
+    found: dict[str, Path] = {}
+    for environment in (Path(each).absolute() for each in environments.split(":")):
+        problems = {name: problem_of(environment, name) for name in FRAMEWORKS}
+        if all(problems.values()):
+            what = f"HOROVOD_ENV={environment} has no Horovod: {problems['torch']}"
+            sys.exit(f'bench: {what}; docs/benchmarks.md, "Horovod", says how to make one that has')
+        found |= {name: environment for name, problem in problems.items() if not problem}
+    return found
 
 
-def problem_of(environment: Path) -> str:
+def problem_of(environment: Path, framework: str) -> str:
     """Returns what is wrong, in a line; nothing if all is well."""
     for program in ("python", "horovodrun"):
         if not (environment / "bin" / program).is_file():
             return f"bin/{program} is missing"
-    command = [str(environment / "bin/python"), "-c", "import horovod.torch"]
+    command = [str(environment / "bin/python"), "-c", f"import horovod.{framework}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode == 0:
         return ""

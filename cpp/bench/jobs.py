@@ -27,12 +27,13 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Effort:
-    """What is asked for: how long to measure, a checkout to compare with, and an environment of
-    Python that has Horovod."""
+    """What is asked for: how long to measure, a checkout to compare with, and environments of
+    Python that have Horovod for torch and for TensorFlow."""
 
     quick: bool
     base: Path | None = None
     horovod: Path | None = None
+    horovod_tensorflow: Path | None = None
 
     def of(self, often: int, seldom: int) -> int:
         return seldom if self.quick else often
@@ -89,3 +90,8 @@ def note(text: str) -> None:
     """One line of progress, on a terminal over the one before."""
     end = "\r" if sys.stderr.isatty() else "\n"
     print(f"bench: {text:<70}", end=end, file=sys.stderr, flush=True)
+
+
+def skipped(text: str) -> None:
+    """One line that stays, of rows that are left out."""
+    print(f"bench: {text}", file=sys.stderr, flush=True)

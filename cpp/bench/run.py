@@ -1,6 +1,6 @@
 """Runs corro beside its peers, interleaved, and writes build/bench/results.{json,md}.
 
-    cpp/bench/run.py [--only PATTERN] [--quick] [--base CHECKOUT] [--horovod-env ENVIRONMENT]
+    cpp/bench/run.py [--only PATTERN] [--quick] [--base CHECKOUT] [--horovod-env ENVIRONMENTS]
 
 docs/benchmarks.md says what is measured and how, and what the columns of a row mean. Each family
 of rows is measured by a module beside this one.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import agent_rows
 import allreduce_rows
+import compiled_rows
 import engine_rows
 import horovod_env
 import host_rows
@@ -44,6 +45,7 @@ FAMILIES: dict[str, Family] = {
     **ssh_rows.FAMILIES,
     **agent_rows.FAMILIES,
     **hvd_rows.FAMILIES,
+    **compiled_rows.FAMILIES,
     **recover_rows.FAMILIES,
 }
 
@@ -69,14 +71,15 @@ def main() -> None:
         "--base", type=Path, help="another checkout, benchmarked before: the allreduce of its corro"
     )
     parser.add_argument(
-        "--horovod-env", type=Path, help="an environment of Python with torch and Horovod: a peer"
+        "--horovod-env",
+        help="environments of Python with Horovod for torch or TensorFlow, colons between: peers",
     )
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     base = options.base and options.base.absolute()
-    horovod = options.horovod_env and horovod_env.checked(options.horovod_env)
-    effort = Effort(options.quick, base, horovod)
+    horovod = horovod_env.by_framework(options.horovod_env) if options.horovod_env else {}
+    effort = Effort(options.quick, base, horovod.get("torch"), horovod.get("tensorflow"))
     for name, family in chosen(options.only, options.quick).items():
         note(name)
         rows += family.measure(effort)

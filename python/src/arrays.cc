@@ -1,13 +1,14 @@
 #include "arrays.h"
 
 #include <corro/corro.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
+
+#include "huge_pages.h"
 
 namespace nb = nanobind;
 
@@ -151,21 +152,6 @@ bool read_tensor(nb::handle tensor, nb::handle dtypes, ArrayFacts& facts) {
 
 constexpr std::array<uint64_t, CORRO_U64 + 1> kItemBytes = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 2, 4, 8};
 
-/// A new array of this size or more is memory that the system has still to hand out: below it
-/// malloc keeps what is freed.
-constexpr uint64_t kFreshBytes = uint64_t{32} << 20U;
-
-/// Asks for huge pages in a new array, all of which is going to be written: with small ones, most
-/// of the time of a large operation would go into handing them out.
-void ask_for_huge_pages(const ArrayFacts& made) {
-  constexpr uintptr_t kPage = 4096;
-  const uint64_t bytes = made.count * kItemBytes[made.dtype];
-  if (bytes < kFreshBytes) return;
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(made.data) / kPage * kPage;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(made.data) + bytes;
-  static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
-}
-
 }  // namespace
 
 bool ArrayFacts::same_kind_as(const ArrayFacts& other) const {
@@ -194,7 +180,7 @@ ArrayOp::ArrayOp(const Arrays& arrays, const nb::object& source, nb::object& tar
   if (made) target = arrays.empty_like(source);
   ArrayFacts out;
   if (!in_place && !(arrays.read(target, true, out) && out.same_kind_as(in))) return;
-  if (made) ask_for_huge_pages(out);
+  if (made) ask_for_huge_pages(out.data, out.count * kItemBytes[out.dtype]);
   op.input = in.data;
   op.output = in_place ? in.data : out.data;
   usable = true;

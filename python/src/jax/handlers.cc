@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "../huge_pages.h"
 #include "../plugin/description.h"
 #include "../plugin/held_group.h"
 #include "../plugin/waiting.h"
@@ -161,6 +162,7 @@ plugin::Description describe(const Call& call, const std::string& name, int i) {
   op.root = static_cast<int32_t>(call.whole("root"));
   op.input = input.data;
   op.output = output.data;
+  ask_for_huge_pages(output.data, bytes_of(output, input));
   const bool has_parts = op.kind == CORRO_REDUCESCATTER || op.kind == CORRO_ALLTOALL;
   op.count = count_of(input) / (has_parts ? static_cast<uint64_t>(call.whole("size")) : 1);
   if (const int64_t codec = call.whole("codec"); codec >= 0)
