@@ -8,7 +8,7 @@ import cloudpickle
 import torch
 
 import corro.torch as verbs
-from corro.torch.objects import allgather_pickled, broadcast_pickled
+from corro._objects import allgather_pickled, broadcast_pickled
 from corro.torch.optimizer_state import broadcast_state
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch.mpi_ops import own_name, running
