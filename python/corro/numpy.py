@@ -104,7 +104,8 @@ class _Numpy(Frontend[Array]):
         dtype = _array(x).dtype
         if dtype.hasobject:
             raise InvalidArgumentError(
-                "an array of Python objects cannot be sent; use corro.torch's *_object verbs"
+                "an array of Python objects cannot be sent; there are corro.broadcast_object and"
+                " corro.allgather_object"
             )
         return _DTYPES.get(dtype)
 
@@ -142,6 +143,10 @@ class _Numpy(Frontend[Array]):
 
     def empty(self, shape: Sequence[int], like: Array) -> Array:
         return numpy.empty(shape, _array(like).dtype)
+
+    def of_memory(self, memory: memoryview, shape: Sequence[int], like: Array) -> Array:
+        host: Array = numpy.ndarray(shape, _array(like).dtype, memory)
+        return host
 
     def assign(self, target: Array, host: Array) -> None:
         numpy.copyto(target, host)

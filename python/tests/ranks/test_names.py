@@ -99,7 +99,7 @@ def test_rows_of_another_length_are_an_error_on_every_rank(background: bool) -> 
     if corro.size() == 1:
         pytest.skip("one rank agrees with itself")
     x = numpy.zeros((2, 3 if corro.rank() == 0 else 4))
-    with pytest.raises(corro.MismatchError, match="allgather: a row has 3 elements on rank 0"):
+    with pytest.raises(corro.MismatchError, match="dimension 1 equal to"):
         _ = cn.allgather_async(x, "rows").wait() if background else cn.allgather(x, "rows")
     assert cn.allgather(numpy.zeros((1, 2)), "rows").shape == (corro.size(), 2)
 
