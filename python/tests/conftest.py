@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("conformance.verbs")
+
 HERE = Path(__file__).resolve().parent
 IN_RANKS = "CORRO_TEST_IN_RANKS" in os.environ
 collect_ignore = [] if IN_RANKS else ["ranks", "horovod", "tensorflow_ranks"]
