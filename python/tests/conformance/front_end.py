@@ -29,6 +29,7 @@ class FrontEnd:
     differs: type[Exception] = corro.MismatchError  # Ranks have called differently.
     refusals: tuple[type[Exception], ...] = (ValueError,)  # What cannot be, on this rank.
     takes_strides = True  # Arrays that are not contiguous.
+    takes_uneven_rows = True  # Ranks may have different numbers of rows.
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -64,10 +65,14 @@ class FrontEnd:
             return self.run(lambda *xs: function(list(xs), **how), *x)
         return self.run(lambda one: function(one, **how), x)
 
+    def has(self, verb: str) -> bool:
+        """Returns whether there is such a verb."""
+        return hasattr(self.module, verb)
+
     @property
     def starts(self) -> bool:
         """Whether there are handles."""
-        return hasattr(self.module, "allreduce_async")
+        return self.has("allreduce_async")
 
     def start(self, verb: str, x: Any, **how: Any) -> Any:
         """Returns a handle."""
