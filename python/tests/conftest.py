@@ -1,8 +1,8 @@
 """Fixtures of the Python tests.
 
-Tests under ranks/, horovod/ and tensorflow_ranks/ run inside of every rank of a job: test_ranks.py,
-test_horovod.py and test_tensorflow.py start pytest there, with several numbers of ranks. All other
-tests are ordinary ones and start jobs through the fixture `launch`.
+Tests under ranks/, horovod/, tensorflow_ranks/ and jax_ranks/ run inside of every rank of a job:
+test_ranks.py, test_horovod.py, test_tensorflow.py and test_jax.py start pytest there, with several
+numbers of ranks. All other tests are ordinary ones and start jobs through the fixture `launch`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytest.register_assert_rewrite("conformance.verbs")
 
 HERE = Path(__file__).resolve().parent
 IN_RANKS = "CORRO_TEST_IN_RANKS" in os.environ
-collect_ignore = [] if IN_RANKS else ["ranks", "horovod", "tensorflow_ranks"]
+collect_ignore = [] if IN_RANKS else ["ranks", "horovod", "tensorflow_ranks", "jax_ranks"]
 
 
 def pytest_collection_finish() -> None:
