@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
@@ -92,6 +93,26 @@ def test_sizes_that_differ_by_rank_in_another_order_on_each() -> None:
         cn.allgather(rows_of(1, rank), "gather"),
         numpy.concatenate([rows_of(1, r) for r in range(n)]),
     )
+
+
+def test_rows_that_come_outlive_their_handle() -> None:
+    """The last rank starts once all others have dropped what they have started."""
+    n, late = corro.size(), corro.rank() == corro.size() - 1
+    x = numpy.full((1 << 12, 2), corro.rank())
+    if late:
+        corro.barrier()
+    cn.allgather_async(x, "dropped")
+    gc.collect()
+    if not late:
+        corro.barrier()
+    handle = cn.allgather_async(x, "kept")
+    part = handle.wait()[-1:]
+    numpy.testing.assert_array_equal(handle.wait()[-1:], part)
+    del handle
+    gc.collect()
+    others = [cn.allgather(x, f"other.{i}") for i in range(4)]
+    assert part.tolist() == [[n - 1, n - 1]]
+    assert all(one.shape == (n << 12, 2) for one in others)
 
 
 @pytest.mark.parametrize("background", [False, True])
