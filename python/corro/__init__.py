@@ -92,7 +92,9 @@ __all__ = [
     "UnimplementedError",
     "UnknownError",
     "__version__",
+    "allgather_object",
     "barrier",
+    "broadcast_object",
     "cross_rank",
     "cross_size",
     "init",
@@ -117,6 +119,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from corro._objects import allgather_object, broadcast_object
     from corro._run import run
     from corro.graph import Plan
     from corro.loaded_plan import Firing, LoadedPlan, load_plan
@@ -145,6 +148,10 @@ def __getattr__(name: str) -> Any:
         return getattr(planner, name)
     if name in ("checkpoint", "elastic"):
         return import_module(f"corro.{name}")
+    if name in ("allgather_object", "broadcast_object"):
+        from corro import _objects
+
+        return getattr(_objects, name)
     if name == "run":
         from corro._run import run
 

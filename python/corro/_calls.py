@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from corro import _arguments, _context, _native
-from corro._context import Exchange, Group
+from corro import _arguments, _native
+from corro._context import Group
 
 R = TypeVar("R")
 Q = TypeVar("Q")
@@ -68,8 +67,6 @@ class Call(Generic[R]):
     @staticmethod
     def joined(calls: Sequence[Call[R]]) -> Call[list[R]]:
         """Returns calls of one kind and one group as one unit."""
-        if isinstance(calls[0], StagedCall):
-            return StagedCall.of([call for call in calls if isinstance(call, StagedCall)])
         return Call(
             calls[0].group,
             [op for call in calls for op in call.ops],
@@ -92,81 +89,6 @@ class Call(Generic[R]):
         """Starts the operations and returns at once."""
         work = self.group.native.submit(self.ops, self.buffers, self.named)
         return Handle(work, finish=self.finish)
-
-
-class StagedCall(Call[R]):
-    """Named operations before which the ranks tell each other their sizes, under names as well.
-
-    The second stage, which `then` makes, starts when the first is over, whoever waits for what:
-    ranks may wait for several of them in different orders.
-    """
-
-    __slots__ = ("sizes", "then")
-
-    def __init__(
-        self, group: Group, sizes: Sequence[Exchange], then: Callable[[], Call[R]]
-    ) -> None:
-        self.group = group
-        self.sizes = sizes
-        self.then = then
-
-    @staticmethod
-    def of(calls: Sequence[StagedCall[R]]) -> StagedCall[list[R]]:
-        """Returns calls of one group as one unit: all sizes first."""
-        return StagedCall(
-            calls[0].group,
-            [sizes for call in calls for sizes in call.sizes],
-            lambda: Call.joined([call.then() for call in calls]),
-        )
-
-    def mapped(self, make: Callable[[R], Q]) -> Call[Q]:
-        """Returns the same operations, whose result is make(result)."""
-        return StagedCall(self.group, self.sizes, lambda: self.then().mapped(make))
-
-    def run(self) -> R:
-        """Carries both stages out on this thread."""
-        self.group.native.run([sizes.op for sizes in self.sizes], self.sizes, True)
-        return self.then().run()
-
-    def start(self) -> Handle[R]:
-        """Starts the first stage and returns at once."""
-        return _StagedHandle(self)
-
-
-class _StagedHandle(Handle[R]):
-    __slots__ = ("_begun", "_call", "_failure", "_second")
-
-    def __init__(self, call: StagedCall[R]) -> None:
-        ops = [sizes.op for sizes in call.sizes]
-        super().__init__(call.group.native.submit(ops, call.sizes, True))
-        self._call = call
-        self._begun = threading.Event()  # The second stage, or it never will.
-        self._second: Handle[R] | None = None
-        self._failure: Exception | None = None
-        _context.current().completions.watch(self._work, self._go_on)
-
-    def _go_on(self) -> None:
-        try:
-            self._work.wait(None)
-            self._second = self._call.then().start()
-        except Exception as failure:
-            self._failure = failure
-        self._begun.set()
-
-    def done(self) -> bool:
-        """Returns whether wait() would return at once."""
-        return self._begun.is_set() and (self._second is None or self._second.done())
-
-    def wait(self, timeout: float | None = None) -> R:
-        """Blocks until both stages are done and returns the result; raises what one failed with."""
-        if timeout is not None:
-            timeout = _arguments.seconds("timeout", timeout)
-        self._work.wait(timeout)
-        self._begun.wait()
-        if self._failure is not None:
-            raise self._failure
-        assert self._second is not None
-        return self._second.wait(timeout)
 
 
 def _name_as_called(build: Callable[..., Any]) -> None:

@@ -49,7 +49,8 @@ class HostArrays(Frontend[Array]):
         dtype = _array(x).dtype
         if dtype.hasobject:
             raise InvalidArgumentError(
-                "an array of Python objects cannot be sent; use corro.torch's *_object verbs"
+                "an array of Python objects cannot be sent; there are corro.broadcast_object and"
+                " corro.allgather_object"
             )
         return _native.BF16 if dtype.name == "bfloat16" else _DTYPES.get(dtype)
 
@@ -87,6 +88,10 @@ class HostArrays(Frontend[Array]):
 
     def empty(self, shape: Sequence[int], like: Array) -> Array:
         return numpy.empty(shape, _array(like).dtype)
+
+    def of_memory(self, memory: memoryview, shape: Sequence[int], like: Array) -> Array:
+        host: Array = numpy.ndarray(shape, _array(like).dtype, memory)
+        return host
 
     def assign(self, target: Array, host: Array) -> None:
         numpy.copyto(target, host)

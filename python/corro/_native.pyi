@@ -46,6 +46,16 @@ class Store(Protocol):
     def put(self, key: str, value: bytes) -> None: ...
     def get(self, key: str, timeout: float) -> bytes: ...
 
+class LateOutput:
+    """Where the result of an Op goes that is of rows whose number the ranks tell each other."""
+
+    def __init__(self, row: int, size: int, ranks: int) -> None:
+        """`row`: elements of a row of this rank, `size`: bytes of an element."""
+
+    @property
+    def rows(self) -> list[int]: ...
+    def memory(self) -> memoryview: ...
+
 class Op:
     def __init__(
         self,
@@ -67,6 +77,7 @@ class Op:
         dims: Sequence[int] | None = None,
         codec: int = 0,
         element: str | None = None,
+        late: LateOutput | None = None,
     ) -> None: ...
 
 def cast_codec(dtype: int) -> int:

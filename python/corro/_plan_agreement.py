@@ -8,12 +8,11 @@ first. Only if these differ do they exchange the plans, to say what the differen
 from __future__ import annotations
 
 import json
-from array import array
 from hashlib import blake2b
 from typing import Any
 
-from corro import _native
 from corro._context import Group, exchange
+from corro._objects import gathered
 from corro.errors import MismatchError
 from corro.graph import Plan
 
@@ -45,28 +44,10 @@ def agree(plan: Plan, group: Group, name: str, *, goes_on: bool) -> None:
         with_one, without = ranks if first[2] else reversed(ranks)
         what = f"rank {with_one} gave a plan as `after`, but rank {without} none"
     else:
-        plans = [json.loads(one) for one in _texts(group, text, [row[0] for row in rows])]
+        texts = gathered(text, [row[0] for row in rows], group, f"{_NAME}.plans")
+        plans = [json.loads(one) for one in texts]
         what = describe_difference(ranks, plans[0], plans[other])
     raise MismatchError(f"load_plan: {what}", rank=ranks[1], op="load_plan")
-
-
-def _texts(group: Group, own: bytes, sizes: list[int]) -> list[bytes]:
-    """Returns every member's text."""
-    mine, every = array("B", own), array("B", bytes(sum(sizes)))
-    op = _native.Op(
-        kind=_native.ALLGATHER,
-        input=mine.buffer_info()[0],
-        output=every.buffer_info()[0],
-        count=len(own),
-        counts=sizes,
-        name=f"{_NAME}.plans",
-    )
-    group.native.run([op], (mine, every), True)
-    whole, start, texts = every.tobytes(), 0, []
-    for size in sizes:
-        texts.append(whole[start : start + size])
-        start += size
-    return texts
 
 
 def describe_difference(ranks: tuple[int, int], one: dict[str, Any], other: dict[str, Any]) -> str:

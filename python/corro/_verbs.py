@@ -12,13 +12,14 @@ error, is the description's.
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from operator import index
+from operator import index, itemgetter
 from typing import Any, Generic, TypeVar
 
 from corro import _arguments, _context, _native, _rules
-from corro._calls import Call, Handle, StagedCall, present_as
+from corro._calls import Call, Handle, present_as
 from corro._context import Exchange, Group, exchange
 from corro._reduce_op import Average, ReduceOp
 from corro.errors import InvalidArgumentError, MismatchError
@@ -75,6 +76,12 @@ class Frontend(ABC, Generic[T]):
     @abstractmethod
     def empty(self, shape: Sequence[int], like: T) -> T:
         """Returns a new host array of like's dtype."""
+
+    def of_memory(self, memory: memoryview, shape: Sequence[int], like: T) -> T:
+        """Returns a host array of like's dtype whose bytes are those of the memory: a copy."""
+        host = self.empty(shape, like)
+        ctypes.memmove(self.pointer(host), _native.address(memory), len(memory))
+        return host
 
     @abstractmethod
     def assign(self, target: T, host: T) -> None:
@@ -273,19 +280,15 @@ class Verbs(Generic[T]):
         group = _context.world_or(group)
         rows, row, shape = self._rows(x, "allgather")
         source, name = self._of.readable(x), _arguments.name("name", name)
-
-        def of(sizes: Sequence[int]) -> Call[T]:
-            counts = [size * row for size in sizes]
-            return self._joined(
-                _native.ALLGATHER, x, source, counts, sizes, shape, group, name=name
-            )
-
         if sizes is not None:
-            return of(_checked_sizes(sizes, group, rows, row))
-        if name is None:
-            return of(self._sizes(group, rows, row, "allgather"))
-        told = Exchange(group, [rows, row], name=f"{name}.sizes")
-        return StagedCall(group, [told], lambda: of(self._agreed_sizes(group, told, "allgather")))
+            sizes = _checked_sizes(sizes, group, rows, row)
+        elif name is not None:
+            late = self._late(_native.ALLGATHER, x, source, row, shape, group, name, count=rows)
+            return late.mapped(itemgetter(0))
+        else:
+            sizes = self._sizes(group, rows, row, "allgather")
+        counts = [size * row for size in sizes]
+        return self._joined(_native.ALLGATHER, x, source, counts, sizes, shape, group, name=name)
 
     def grouped_allgather(
         self, xs: Sequence[T], name: str | None = None, *, group: Group | None = None
@@ -483,32 +486,26 @@ class Verbs(Generic[T]):
         rows, row, shape = self._rows(x, "alltoall")
         parts = _rules.splits("alltoall", splits, group.size(), rows)
         source, name = self._of.readable(x), _arguments.name("name", name)
-
-        def known(table: list[list[int]]) -> Call[tuple[T, list[int]]]:
-            self._same_rows(group, row, [line[0] for line in table], "alltoall")
-            received = [line[1 + group.rank()] for line in table]
-            target, finish = self._target(x, None, (sum(received), *shape))
-            dtype, width = self._unit(x)
-            native = _native.Op(
-                kind=_native.ALLTOALL,
-                dtype=dtype,
-                input=self._of.pointer(source),
-                output=self._of.pointer(target),
-                counts=[n * row * width for n in received],
-                send_counts=[n * row * width for n in parts],
-                name=name,
-                dims=shape,
-                element=self._element(x),
+        if name is not None:
+            return self._late(
+                _native.ALLTOALL, x, source, row, shape, group, name, send_counts=parts
             )
-            buffers = (source, target)
-            return Call(
-                group, [native], buffers, lambda: (finish(), received), named=name is not None
-            )
-
-        if name is None:
-            return known(exchange(group, [row, *parts]))
-        told = Exchange(group, [row, *parts], name=f"{name}.sizes")
-        return StagedCall(group, [told], lambda: known(told.rows()))
+        table = exchange(group, [row, *parts])
+        self._same_rows(group, [line[0] for line in table], "alltoall")
+        received = [line[1 + group.rank()] for line in table]
+        target, finish = self._target(x, None, (sum(received), *shape))
+        dtype, width = self._unit(x)
+        native = _native.Op(
+            kind=_native.ALLTOALL,
+            dtype=dtype,
+            input=self._of.pointer(source),
+            output=self._of.pointer(target),
+            counts=[n * row * width for n in received],
+            send_counts=[n * row * width for n in parts],
+            dims=shape,
+            element=self._element(x),
+        )
+        return Call(group, [native], (source, target), lambda: (finish(), received))
 
     def gather(self, x: T, root_rank: int = 0, *, group: Group | None = None) -> Call[T | None]:
         """Returns every rank's x on the root, joined along dim 0, and None elsewhere."""
@@ -594,6 +591,42 @@ class Verbs(Generic[T]):
         )
         return Call(group, [native], target, finish)
 
+    def _late(
+        self,
+        kind: int,
+        x: T,
+        source: T,
+        row: int,
+        shape: tuple[int, ...],
+        group: Group,
+        name: str,
+        **rows: Any,
+    ) -> Call[tuple[T, list[int]]]:
+        """Returns a named operation before which the ranks tell each other how many rows they have.
+
+        `row` is the number of elements of a row, `rows` say how many this rank has. The result is
+        what comes, and how many rows came from each rank.
+        """
+        dtype, width = self._unit(x)
+        late = _native.LateOutput(row * width, self._of.itemsize(x) // width, group.size())
+        native = _native.Op(
+            kind=kind,
+            dtype=dtype,
+            input=self._of.pointer(source),
+            name=name,
+            dims=shape,
+            element=self._element(x),
+            late=late,
+            **rows,
+        )
+
+        def finish() -> tuple[T, list[int]]:
+            received = late.rows
+            host = self._of.of_memory(late.memory(), (sum(received), *shape), x)
+            return self._of.home(host, x), received
+
+        return Call(group, [native], (source, late), finish, named=True)
+
     def _joined(
         self,
         kind: int,
@@ -667,15 +700,21 @@ class Verbs(Generic[T]):
     def rows_of(
         self, group: Group, xs: Sequence[T], names: Sequence[str | None], verb: str
     ) -> list[list[int]]:
-        """Returns every rank's dim 0 of each; MismatchError unless the other dims make equal rows.
+        """Returns every rank's dim 0 of each. All have a name, or none has.
 
-        All have a name, or none has.
+        MismatchError unless the other dims make equal rows; if they have names, the operation that
+        comes next raises it. Named, it is the first stage of what _late() describes: other ranks
+        may have called that.
         """
+        named = names[0] is not None
+        rows = [self._rows(x, verb) for x in xs]
         told = [
-            Exchange(group, self._rows(x, verb)[:2], name=name and f"{name}.sizes")
-            for x, name in zip(xs, names, strict=True)
+            Exchange(group, [own] if named else [own, row], name=name and f"{name}.sizes")
+            for (own, row, _), name in zip(rows, names, strict=True)
         ]
-        group.native.run([one.op for one in told], told, names[0] is not None)
+        group.native.run([one.op for one in told], told, named)
+        if named:
+            return [[line[0] for line in one.rows()] for one in told]
         return [self._agreed_sizes(group, one, verb) for one in told]
 
     def _sizes(self, group: Group, rows: int, row: int, verb: str) -> list[int]:
@@ -686,17 +725,17 @@ class Verbs(Generic[T]):
     def _agreed_sizes(self, group: Group, told: Exchange, verb: str) -> list[int]:
         """Returns every rank's dim 0, once the ranks have told each other."""
         table = told.rows()
-        self._same_rows(group, table[group.rank()][1], [line[1] for line in table], verb)
+        self._same_rows(group, [line[1] for line in table], verb)
         return [line[0] for line in table]
 
-    def _same_rows(self, group: Group, row: int, rows: Sequence[int], verb: str) -> None:
+    def _same_rows(self, group: Group, rows: Sequence[int], verb: str) -> None:
         for rank, other in zip(group.ranks, rows, strict=True):
             if other != rows[0]:
                 raise MismatchError(
                     f"Mismatched {verb.upper()} tensor shapes: One rank sent a tensor with rows of"
                     f" {rows[0]} elements, but another rank sent a tensor with rows of {other}."
                     f" {verb}: a row has {rows[0]} elements on rank {group.ranks[0]} but {other} on"
-                    f" rank {rank} ({row} here)",
+                    f" rank {rank}",
                     rank=rank,
                     op=verb,
                 )

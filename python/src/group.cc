@@ -1,5 +1,6 @@
 #include "group.h"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
 namespace corro::python {
@@ -7,16 +8,22 @@ namespace corro::python {
 using namespace nb::literals;
 
 void bind_group(nb::module_& module) {
+  nb::class_<LateOutput>(module, "LateOutput")
+      .def(nb::init<uint64_t, size_t, size_t>(), "row"_a, "size"_a, "ranks"_a)
+      .def_prop_ro("rows", &LateOutput::rows)
+      .def("memory", &LateOutput::memory, nb::sig("def memory(self) -> memoryview"));
+
   nb::class_<Op>(module, "Op")
       .def(nb::init<uint8_t, uint8_t, uint8_t, int, uint32_t, uintptr_t, uintptr_t, uint64_t,
                     std::optional<std::vector<uint64_t>>, std::optional<std::vector<uint64_t>>,
                     double, double, Seconds, std::optional<std::string>,
-                    std::optional<std::vector<uint64_t>>, uintptr_t, std::optional<std::string>>(),
+                    std::optional<std::vector<uint64_t>>, uintptr_t, std::optional<std::string>,
+                    LateOutput*>(),
            nb::kw_only(), "kind"_a, "dtype"_a = static_cast<int>(CORRO_U8),
            "reduce_op"_a = static_cast<int>(CORRO_SUM), "root"_a = 0, "tag"_a = 0, "input"_a = 0,
            "output"_a = 0, "count"_a = 0, "counts"_a = nb::none(), "send_counts"_a = nb::none(),
            "prescale"_a = 1.0, "postscale"_a = 1.0, "timeout"_a = nb::none(), "name"_a = nb::none(),
-           "dims"_a = nb::none(), "codec"_a = 0, "element"_a = nb::none());
+           "dims"_a = nb::none(), "codec"_a = 0, "element"_a = nb::none(), "late"_a = nb::none());
 
   nb::class_<Arrays>(module, "Arrays")
       .def(nb::init<nb::object, nb::object, nb::object>(), "type"_a, "empty_like"_a,

@@ -17,24 +17,28 @@
 #include "arrays.h"
 #include "buckets.h"
 #include "engine_ref.h"
+#include "late_output.h"
 #include "names_in_flight.h"
 #include "plans.h"
 
 namespace corro::python {
 
-/// One operation. Immutable; may be submitted again once it is done (buckets are).
+/// One operation. Immutable; may be submitted again once it is done (buckets are), but for one with
+/// a LateOutput, which has to live until then.
 class Op {
  public:
   Op(uint8_t kind, uint8_t dtype, uint8_t reduce_op, int root, uint32_t tag, uintptr_t input,
      uintptr_t output, uint64_t count, std::optional<std::vector<uint64_t>> counts,
      std::optional<std::vector<uint64_t>> send_counts, double prescale, double postscale,
      const Seconds& timeout, std::optional<std::string> name,
-     std::optional<std::vector<uint64_t>> dims, uintptr_t codec, std::optional<std::string> element)
+     std::optional<std::vector<uint64_t>> dims, uintptr_t codec, std::optional<std::string> element,
+     LateOutput* late)
       : counts_(std::move(counts)),
         send_counts_(std::move(send_counts)),
         name_(std::move(name)),
         dims_(std::move(dims)),
-        element_(std::move(element)) {
+        element_(std::move(element)),
+        late_(late) {
     op_.struct_size = sizeof op_;
     op_.kind = kind;
     op_.dtype = dtype;
@@ -53,6 +57,11 @@ class Op {
     op_.name = name_ ? name_->c_str() : nullptr;
     op_.codec = reinterpret_cast<const corro_codec*>(codec);
     op_.element = element_ ? element_->c_str() : nullptr;
+    if (late != nullptr) {
+      op_.allocate = &LateOutput::allocate;
+      op_.allocate_context = late;
+      op_.row = late->row();
+    }
     if (!dims_) return;
     op_.ndim = static_cast<int32_t>(dims_->size());
     dims_->reserve(1);  // A scalar's dims are an address too.
@@ -64,7 +73,8 @@ class Op {
   [[nodiscard]] const corro_op& get() const { return op_; }
   [[nodiscard]] bool fits(size_t group_size) const {
     return (!counts_ || counts_->size() == group_size) &&
-           (!send_counts_ || send_counts_->size() == group_size);
+           (!send_counts_ || send_counts_->size() == group_size) &&
+           (late_ == nullptr || late_->ranks() == group_size);
   }
 
  private:
@@ -74,6 +84,7 @@ class Op {
   std::optional<std::string> name_;
   std::optional<std::vector<uint64_t>> dims_;
   std::optional<std::string> element_;
+  const LateOutput* late_;
 };
 
 class Group {

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("conformance.verbs")
+
 HERE = Path(__file__).resolve().parent
 IN_RANKS = "CORRO_TEST_IN_RANKS" in os.environ
 RANKS = ["ranks", "horovod", "tensorflow_ranks", "keras_ranks", "jax_ranks"]

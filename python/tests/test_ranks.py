@@ -49,12 +49,12 @@ def test_torch_back_end_under_torchrun(launch: Launch, ranks: int) -> None:
 
 
 def test_verbs_over_tcp(launch: Launch) -> None:
-    files = inside("test_names.py", "test_numpy.py")
+    files = inside("test_names.py", "test_numpy.py", "test_conformance_numpy.py")
     launch(*files, ranks=3, CORRO_TRANSPORT="tcp", CORRO_TEST_IN_RANKS="1").check()
 
 
 def test_verbs_with_closing_rounds(launch: Launch) -> None:
-    files = inside("test_names.py", "test_numpy.py")
+    files = inside("test_names.py", "test_numpy.py", "test_conformance_numpy.py")
     launch(*files, ranks=2, CORRO_COMMIT="1", CORRO_TEST_IN_RANKS="1").check()
 
 

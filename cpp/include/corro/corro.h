@@ -332,10 +332,12 @@ typedef struct corro_op {
    * ranks do not know. count is that of this rank's rows, for an ALLTOALL send_counts are those for
    * each rank; counts and output are NULL. Called once, with the number of rows that come from each
    * rank, unless the operation fails before; returns memory for all of them, or NULL, which fails it
-   * here. On a thread of the engine: it does not block, and calls of this library nothing but
-   * corro_arena_alloc. All operations of a corro_submit have one, or none has. */
+   * here. On a thread of the engine, or with CORRO_NOW on the calling one: it does not block, and
+   * calls of this library nothing but corro_arena_alloc. All operations of a corro_submit have one,
+   * or none has. */
   void* (*allocate)(void* context, const uint64_t* rows);
   void* allocate_context;
+  uint64_t row; /* with allocate: the elements of a row; 0: the product of dims */
 } corro_op;
 
 /* How corro_submit starts operations; flags that may be combined. */

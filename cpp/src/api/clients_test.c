@@ -37,11 +37,22 @@ static void* make_nothing(void* context, const uint64_t* rows) {
   return NULL;
 }
 
-/* Starts the operation, and waits for it on the queue. */
+/* Runs the operation on this thread as far as it can. */
+static corro_code run_now(corro_group* group, corro_op* op) {
+  corro_work* work = NULL;
+  corro_code code = corro_submit(group, op, 1, CORRO_NAMED | CORRO_NOW, &work, &error);
+  if (work == NULL) return code;
+  code = corro_work_wait(work, -1, &error);
+  corro_work_release(work);
+  return code;
+}
+
+/* Starts the operation, and waits for it on the queue if there is one. */
 static corro_code run(corro_group* group, corro_queue* queue, corro_op* op) {
   corro_work* work = NULL;
   op->struct_size = sizeof *op;
   op->dtype = CORRO_F32;
+  if (queue == NULL) return run_now(group, op);
   corro_code code = corro_submit(group, op, 1, CORRO_NAMED, &work, &error);
   if (code != CORRO_OK) return code;
   corro_work_notify(work, queue, COOKIE);
@@ -117,6 +128,7 @@ int main(void) {
 
   const int rank = corro_engine_rank(engine);
   wrong += gather(group, queue, rank) + exchange(group, queue, rank) + refuse(group, queue);
+  wrong += gather(group, NULL, rank) + exchange(group, NULL, rank) + refuse(group, NULL);
 
   corro_group_let_go(group);
   corro_engine_destroy(engine);

@@ -104,7 +104,7 @@ Result<Requests> read_requests(corro_group* group, const corro_op* ops, size_t n
 }
 
 Status refuse_allocate() {
-  return {Code::kInvalidArgument, "operations with allocate need CORRO_NAMED alone"};
+  return {Code::kInvalidArgument, "operations with allocate need CORRO_NAMED"};
 }
 
 /// Starts the operations on the calling thread; what is left of them, or null with their `result`.
@@ -120,10 +120,15 @@ Result<std::shared_ptr<runtime::WorkState>> submit_now(corro_group* group, const
     return driver.try_run(*group->group, request, result);
   }
   CORRO_ASSIGN(auto requests, read_requests(group, ops, n));
-  if (requests.sized) return refuse_allocate();
-  auto state = std::make_shared<runtime::WorkState>(std::move(requests.all));
-  state->named = state->hurry = named;
-  driver.try_run(*group->group, state);
+  if (requests.sized && !named) return refuse_allocate();
+  std::shared_ptr<runtime::WorkState> state;
+  if (requests.sized) {
+    CORRO_ASSIGN(state, corro::api::run_sized(group, ops, std::move(requests.all)));
+  } else {
+    state = std::make_shared<runtime::WorkState>(std::move(requests.all));
+    state->named = state->hurry = named;
+    driver.try_run(*group->group, state);
+  }
   if (!state->done()) return state;
   result = state->status();
   return std::shared_ptr<runtime::WorkState>();

@@ -27,6 +27,7 @@ struct Stages {
   corro_group* group;
   std::vector<Sized> ops;
   std::shared_ptr<runtime::WorkState> whole;
+  bool hurry = false;  ///< The caller blocks until they are over.
 
   void finish(const Status& status) const {
     for (size_t i = 0; i < ops.size(); ++i) whole->finish_one(status);
@@ -82,14 +83,14 @@ void begin_second(const std::shared_ptr<Stages>& stages) {
   }
   auto second = std::make_shared<runtime::WorkState>(std::move(requests));
   second->named = true;
+  second->hurry = stages->hurry;
   second->then = [stages](const Status& status) { stages->finish(status); };
-  stages->group->engine->driver().submit(*stages->group->group, std::move(second));
+  stages->group->engine->driver().submit_next(*stages->group->group, std::move(second));
 }
 
-}  // namespace
+using Requests = std::vector<OpRequest>;
 
-Result<std::shared_ptr<runtime::WorkState>> submit_sized(corro_group* group, const corro_op* ops,
-                                                         std::vector<OpRequest> requests) {
+Result<std::shared_ptr<Stages>> read(corro_group* group, const corro_op* ops, Requests requests) {
   const auto ranks = static_cast<size_t>(group->group->facts().size());
   auto stages = std::make_shared<Stages>();
   stages->group = group;
@@ -100,6 +101,7 @@ Result<std::shared_ptr<runtime::WorkState>> submit_sized(corro_group* group, con
     CORRO_TRY(check(op, requests[i]));
     Sized& sized = stages->ops.emplace_back();
     for (int32_t dim = 0; op.dims != nullptr && dim < op.ndim; ++dim) sized.row *= op.dims[dim];
+    if (op.row != 0) sized.row = op.row;
     sized.sent = requests[i].kind == OpKind::kAlltoall ? std::exchange(requests[i].send_counts, {})
                                                        : std::vector{op.count};
     sized.come.resize(ranks);
@@ -107,15 +109,37 @@ Result<std::shared_ptr<runtime::WorkState>> submit_sized(corro_group* group, con
     sized.context = op.allocate_context;
     sized.request = std::move(requests[i]);
   }
-  std::vector<OpRequest> sizes;
+  return stages;
+}
+
+/// The first stage, which begins the second one.
+std::shared_ptr<runtime::WorkState> make_first(const std::shared_ptr<Stages>& stages) {
+  Requests sizes;
   for (Sized& op : stages->ops) sizes.push_back(tell_sizes(op));
   auto first = std::make_shared<runtime::WorkState>(std::move(sizes));
   first->named = true;
+  first->hurry = stages->hurry;
   first->then = [stages](const Status& status) {
     if (status.ok()) return begin_second(stages);
     stages->finish(status);
   };
-  group->engine->driver().submit(*group->group, std::move(first));
+  return first;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<runtime::WorkState>> submit_sized(corro_group* group, const corro_op* ops,
+                                                         Requests requests) {
+  CORRO_ASSIGN(const auto stages, read(group, ops, std::move(requests)));
+  group->engine->driver().submit(*group->group, make_first(stages));
+  return stages->whole;
+}
+
+Result<std::shared_ptr<runtime::WorkState>> run_sized(corro_group* group, const corro_op* ops,
+                                                      Requests requests) {
+  CORRO_ASSIGN(const auto stages, read(group, ops, std::move(requests)));
+  stages->hurry = true;
+  group->engine->driver().try_run(*group->group, make_first(stages), *stages->whole);
   return stages->whole;
 }
 

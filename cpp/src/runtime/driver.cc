@@ -110,6 +110,11 @@ void Driver::submit(Group& group, std::shared_ptr<WorkState> work) {
   progress_->unpark();
 }
 
+/// Nobody has to be woken: who calls a WorkState::then has the baton, and looks at posts after it.
+void Driver::submit_next(Group& group, std::shared_ptr<WorkState> work) {
+  mover_->post(group, std::move(work));
+}
+
 /// Moves the engine until `over` says so, or it would have to sleep. With the baton.
 template <typename Over>
 void Driver::move_until(const Over& over) {
@@ -124,11 +129,15 @@ void Driver::move_until(const Over& over) {
 }
 
 void Driver::try_run(Group& group, const std::shared_ptr<WorkState>& work) {
+  try_run(group, work, *work);
+}
+
+void Driver::try_run(Group& group, const std::shared_ptr<WorkState>& work, const WorkState& until) {
   if (!baton_.try_take()) return submit(group, work);
   const Holder holder(*progress_);
   mover_->run_posts();
   mover_->submit(group, work);
-  move_until([&work] { return work->done(); });
+  move_until([&until] { return until.done(); });
 }
 
 std::shared_ptr<WorkState> Driver::try_run(Group& group, const collective::OpRequest& request,

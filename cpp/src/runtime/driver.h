@@ -61,9 +61,13 @@ class Driver {
 
   /// Starts the work on the progress thread. Does not block.
   void submit(Group& group, std::shared_ptr<WorkState> work);
+  /// submit() for a WorkState::then: the thread that has called it starts the work, or hands it on.
+  void submit_next(Group& group, std::shared_ptr<WorkState> work);
   /// Starts the work and moves it on the calling thread as long as that need not sleep; what is
   /// left then is the progress thread's.
   void try_run(Group& group, const std::shared_ptr<WorkState>& work);
+  /// The same, until another work is done, which ends after `work` does.
+  void try_run(Group& group, const std::shared_ptr<WorkState>& work, const WorkState& until);
   /// The same for one operation. Null: it is over, with `status`. One that is small and whose peers
   /// are there costs no memory and no hand-off.
   std::shared_ptr<WorkState> try_run(Group& group, const collective::OpRequest& request,

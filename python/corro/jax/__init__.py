@@ -25,6 +25,7 @@ from typing import Any
 from corro import Adasum, Average, Group, Max, Min, Product, ReduceOp, Sum
 from corro._calls import Handle, poll, synchronize
 from corro._context import barrier, join
+from corro._objects import allgather_object, broadcast_object
 from corro.jax import _required as _required
 from corro.jax.compression import Compression
 from corro.jax.verbs import (
@@ -36,7 +37,6 @@ from corro.jax.verbs import (
     alltoall_async,
     broadcast,
     broadcast_async,
-    broadcast_object,
     broadcast_parameters,
     grouped_allreduce,
     grouped_allreduce_async,
@@ -58,6 +58,7 @@ __all__ = [
     "Sum",
     "allgather",
     "allgather_async",
+    "allgather_object",
     "allreduce",
     "allreduce_async",
     "alltoall",

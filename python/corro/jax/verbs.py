@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-import pickle
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import jax
 
 from corro._calls import running, starting
-from corro._context import Group, world_or
-from corro._objects import broadcast_bytes, is_root
 from corro.jax import _eager, _traced
 from corro.jax._arrays import is_traced
 
@@ -54,15 +51,3 @@ allgather_async = starting(_eager.allgather)
 broadcast_async = starting(_eager.broadcast)
 reducescatter_async = starting(_eager.reducescatter)
 alltoall_async = starting(_eager.alltoall)
-
-
-def broadcast_object(
-    obj: Any, root_rank: int = 0, name: str | None = None, *, group: Group | None = None
-) -> Any:
-    """Returns the root's object on every rank; in any order, if it has a name.
-
-    InvalidArgumentError on every rank if it cannot be pickled.
-    """
-    group = world_or(group)
-    data = broadcast_bytes("broadcast_object", lambda: pickle.dumps(obj), root_rank, group, name)
-    return obj if is_root(group, root_rank) else pickle.loads(data)

@@ -57,6 +57,7 @@ from corro import (
     world,
 )
 from corro._autoload import register
+from corro._objects import allgather_object, broadcast_object
 from corro.torch import _required as _required
 from corro.torch import elastic as elastic
 from corro.torch.compression import Compression, Compressor, EngineCodec
@@ -70,7 +71,6 @@ from corro.torch.differentiable import (
     grouped_reducescatter,
     reducescatter,
 )
-from corro.torch.objects import allgather_object, broadcast_object
 from corro.torch.optimizer import DistributedOptimizer
 from corro.torch.optimizer_state import broadcast_optimizer_state
 from corro.torch.parameters import broadcast_parameters

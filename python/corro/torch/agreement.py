@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from corro._agreement import check_same_lines, digest, raise_difference
 from corro._context import Exchange, Group, exchange
-from corro.errors import MismatchError
+from corro._objects import allgather_object
 from corro.torch.memory_order import Order, memory_order
-from corro.torch.objects import allgather_object
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -43,36 +41,11 @@ def agreed_orders(group: Group, caller: str, sets: NamedSets) -> dict[int, Order
     orders = [memory_order(tensor) for members in sets for _, tensor in members]
     words = exchange(group, [digest("\n".join(lines)), digest(repr(orders))])
     if len({row[0] for row in words}) > 1:
-        _raise_difference(group, f"{caller}: ranks have different parameters", lines, None)
+        raise_difference(group, f"{caller}: ranks have different parameters", lines, None)
     if len({row[1] for row in words}) > 1:
         orders = allgather_object(orders, group=group)[0]
     tensors = [tensor for members in sets for _, tensor in members]
     return {id(tensor): order for tensor, order in zip(tensors, orders, strict=True)}
-
-
-def check_same_lines(group: Group, what: str, lines: list[str], name: str | None = None) -> None:
-    """Raises MismatchError on every rank, beginning with `what`, unless all have the same lines.
-
-    Blocks until every rank of the group has called it. One allgather of 8 bytes; the lines travel
-    only to say which differ.
-    """
-    words = exchange(group, [digest("\n".join(lines))], name=name and f"{name}.digest")
-    if len({row[0] for row in words}) == 1:
-        return
-    _raise_difference(group, what, lines, name)
-
-
-def _raise_difference(group: Group, what: str, lines: list[str], name: str | None) -> None:
-    """Raises MismatchError, which says which lines differ."""
-    everyone = allgather_object(lines, name and f"{name}.lines", group=group)
-    for rank, theirs in zip(group.ranks, everyone, strict=True):
-        for first, other in zip_longest(everyone[0], theirs, fillvalue="nothing"):
-            if first != other:
-                numbers = f"{len(everyone[0])} and {len(theirs)}; "
-                raise MismatchError(
-                    f"{what}: {numbers if len(everyone[0]) != len(theirs) else ''}"
-                    f"rank {group.ranks[0]} has {first} where rank {rank} has {other}"
-                )
 
 
 class ValueCheck:
@@ -144,11 +117,6 @@ def users_level() -> int:
 
 def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__")).partition(".")[0]
-
-
-def digest(text: str) -> int:
-    """Returns 64 bits of a hash, with a sign."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
 
 
 def _lines(sets: NamedSets) -> list[str]:

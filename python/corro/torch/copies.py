@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from corro import _context
+from corro._objects import allgather_object, broadcast_object
 from corro.torch import verbs
 from corro.torch.checkpoint import DTYPES_BY_NUMBER, Wanted, copy_pieces
-from corro.torch.objects import allgather_object, broadcast_object
 
 if TYPE_CHECKING:
     from torch import Tensor

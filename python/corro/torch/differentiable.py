@@ -133,6 +133,8 @@ def scaled_allgather(
 ) -> list[Tensor]:
     """allgather() of each, under its name; gradients are multiplied by `scale`."""
     group, xs = world_or(group), list(xs)
+    if not _requires_grad(xs):
+        return verbs.calls.gathered(xs, names, group).run()
     sizes = verbs.calls.rows_of(group, xs, names, "allgather")
     return applied(Allgather(sizes, group), xs, names, scale=scale)
 

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from corro._context import Group, exchange, world_or
-from corro._objects import broadcast_bytes, is_root
+from corro._objects import allgather_object, broadcast_bytes, is_root
 from corro.errors import InvalidArgumentError
 from corro.torch import verbs
 from corro.torch.memory_order import dense_strides
-from corro.torch.objects import allgather_object
 from corro.torch.sharded import is_sharded, moved
 from corro.torch.tensor_pickle import Packed, Unpacked
 

@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from corro import _context
+from corro._agreement import check_same_lines, digest
 from corro._context import Group
 from corro.errors import CorroError, FailedPreconditionError, MismatchError
-from corro.torch.agreement import ValueCheck, agreed_orders, check_same_lines, digest
+from corro.torch.agreement import ValueCheck, agreed_orders
 from corro.torch.buckets import BucketOptions, Buckets, cut
 from corro.torch.slot import Slot
 

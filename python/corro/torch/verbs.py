@@ -156,6 +156,11 @@ class _Torch(Frontend["Tensor"]):
     def empty(self, shape: Sequence[int], like: Tensor) -> Tensor:
         return host_like(like, shape)
 
+    def of_memory(self, memory: memoryview, shape: Sequence[int], like: Tensor) -> Tensor:
+        if not memory:
+            return host_like(like, shape)
+        return torch.frombuffer(memory, dtype=like.dtype).view(tuple(shape))
+
     def assign(self, target: Tensor, host: Tensor) -> None:
         target.detach().copy_(host)
 

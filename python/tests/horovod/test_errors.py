@@ -72,11 +72,6 @@ DIFFERENCES: Calls = {
         "Mismatched data types: One rank had type {}, but another rank had type {}. | uint8 | "
         "float16",
     ),
-    "allgather rows": (
-        lambda first: hvd.allgather(torch.ones(2, 3 if first else 4)),
-        "Mismatched ALLGATHER tensor shapes: One rank sent a tensor with rows of {} elements, but "
-        "another rank sent a tensor with rows of {}. | 3 | 4",
-    ),
     "allgather dims": (
         lambda first: hvd.allgather(torch.ones(2, *((3, 4) if first else (4, 3)))),
         "Mismatched ALLGATHER tensor shapes: One rank sent a tensor with dimension 1 equal to {}, "
@@ -87,10 +82,10 @@ DIFFERENCES: Calls = {
         "Mismatched ALLGATHER tensor shapes: One rank sent a tensor of rank {}, but another rank "
         "sent a tensor of rank {}. | 2 | 3",
     ),
-    "alltoall rows": (
+    "alltoall dims": (
         lambda first: hvd.alltoall(torch.ones(hvd.size(), 3 if first else 4)),
-        "Mismatched ALLTOALL tensor shapes: One rank sent a tensor with rows of {} elements, but "
-        "another rank sent a tensor with rows of {}. | 3 | 4",
+        "Mismatched ALLTOALL tensor shapes: One rank sent a tensor with dimension 1 equal to {}, "
+        "but another rank sent a tensor with dimension 1 equal to {}. | 3 | 4",
     ),
 }
 
@@ -143,8 +138,7 @@ def test_what_stops_at_a_joined_rank_begins_with_the_operation() -> None:
         ("Allgather", lambda: hvd.allgather(x, name="x")),
         ("Broadcast", lambda: hvd.broadcast(x, 1, name="x")),
         ("Reducescatter", lambda: hvd.reducescatter(x, name="x")),
-        # It gathers the splits first.
-        ("Allgather", lambda: hvd.alltoall(x, [4, *[0] * (hvd.size() - 1)], name="x")),
+        ("Alltoall", lambda: hvd.alltoall(x, [4, *[0] * (hvd.size() - 1)], name="x")),
     ]
     for name, call in calls:
         begin = f"^{name} is not supported with Join at this time"

@@ -132,12 +132,6 @@ def test_what_comes_in_is_left_alone() -> None:
     assert (x == n).all()
 
 
-def test_rows_of_an_allgather_may_be_none() -> None:
-    assert hvd.allgather(torch.ones(0, 3)).shape == (0, 3)
-    only_last = mine(2 if hvd.rank() == hvd.size() - 1 else 0, 3)
-    assert (hvd.allgather(only_last) == torch.full((2, 3), hvd.size())).all()
-
-
 def test_splits_may_leave_rows_behind_and_may_be_empty() -> None:
     n = hvd.size()
     x = torch.arange(n + 5.0)

@@ -71,6 +71,14 @@ def test_allgather_of_different_rows(known: bool, name: str | None) -> None:
     assert torch.allclose(x.grad, all_weights(sum(sizes), 2)[first : first + sizes[corro.rank()]])
 
 
+@pytest.mark.parametrize("name", [None, "x"])
+def test_one_rank_alone_may_want_gradients_of_rows(name: str | None) -> None:
+    x = weights(corro.rank(), 2, 3).requires_grad_(corro.rank() == 0)
+    expected = torch.cat([weights(rank, 2, 3) for rank in range(corro.size())])
+    assert torch.equal(corro.allgather(x, name).detach(), expected)
+    assert torch.equal(corro.grouped_allgather([x, x], name)[1].detach(), expected)
+
+
 def test_broadcast_gives_the_root_all_gradients() -> None:
     root = corro.size() - 1
     x = leaf(3)

@@ -12,7 +12,7 @@ import horovod.tensorflow as hvd
 @pytest.fixture(scope="session", autouse=True)
 def job() -> Iterator[None]:
     """Joins the job before the first test and leaves it after the last."""
-    hvd.init()
+    hvd.init(process_sets="dynamic")
     yield
     hvd.shutdown()
 

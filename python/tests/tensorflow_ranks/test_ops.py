@@ -1,4 +1,4 @@
-"""corro.tensorflow's ops: verbs, dtypes, shapes, gradients and errors, eager and in graphs."""
+"""corro.tensorflow's ops: gradients, graphs, sessions. test_conformance.py has the verbs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ import corro._context
 import corro.tensorflow as verbs
 from corro.tensorflow import ops
 
-NUMBERS = [tf.uint8, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint16, tf.uint32, tf.uint64]
-FLOATS = [tf.float16, tf.bfloat16, tf.float32, tf.float64]
 needs_threads = pytest.mark.skipif(
     not ops.leave_their_threads, reason="ops of this TensorFlow keep their threads"
 )
-SHAPES = [(), (1,), (5,), (3, 2), (0,), (2, 0)]
 
 
 def ranks() -> range:
@@ -46,20 +43,6 @@ def same(found: Any, expected: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [*NUMBERS, *FLOATS], ids=lambda dtype: dtype.name)
-def test_allreduce_of_each_dtype(run: Any, dtype: Any) -> None:
-    x = mine((7,), dtype)
-    total = sum(tf.cast(of_rank(rank, (7,), dtype), tf.float64) for rank in ranks())
-    same(run(lambda t: verbs.allreduce(t, verbs.Sum), x), tf.cast(total, dtype))
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_verbs_of_each_shape(run: Any, shape: tuple[int, ...]) -> None:
-    x, last = mine(shape), corro.size() - 1
-    same(run(lambda t: verbs.allreduce(t, verbs.Max), x), of_rank(last, shape))
-    same(run(lambda t: verbs.broadcast(t, last), x), of_rank(last, shape))
-
-
 def test_the_other_reductions(run: Any) -> None:
     x, count = mine((3,)), corro.size()
     same(run(lambda t: verbs.allreduce(t, verbs.Min), x), of_rank(0, (3,)))
@@ -80,41 +63,6 @@ def test_several_tensors_are_one_unit(run: Any) -> None:
     same(a, of_rank(last, (4,)))
     same(b, of_rank(last, (2, 3), tf.int64))
     assert bool(c)
-
-
-@pytest.mark.parametrize("width", [(), (3,), (0,)], ids=str)
-def test_allgather_of_different_numbers_of_rows(run: Any, width: tuple[int, ...]) -> None:
-    def part(rank: int) -> Any:
-        return of_rank(rank, (rank + 1, *width), tf.int32)
-
-    found = run(lambda t: ops.gather([t], world())[0], part(corro.rank()))
-    same(found, tf.concat([part(rank) for rank in ranks()], 0))
-
-
-def test_alltoall(run: Any) -> None:
-    rank, count = corro.rank(), corro.size()
-    splits = [(rank + to) % 3 for to in ranks()]
-    rows = [rank * 100 + to for to in ranks() for _ in range(splits[to])]
-    x = tf.reshape(tf.constant(rows, tf.int64), [-1, 1])
-    found, received = run(
-        lambda t, s: ops.exchange(t, s, world()), x, tf.constant(splits, tf.int32)
-    )
-    same(received, tf.constant([(sender + rank) % 3 for sender in ranks()], tf.int32))
-    came = [sender * 100 + rank for sender in ranks() for _ in range((sender + rank) % 3)]
-    same(found, tf.reshape(tf.constant(came, tf.int64), [-1, 1]))
-    even = tf.range(rank * count, (rank + 1) * count)
-    found, received = run(lambda t: ops.exchange(t, tf.constant([], tf.int32), world()), even)
-    same(found, tf.constant([sender * count + rank for sender in ranks()], tf.int32))
-
-
-def test_reducescatter_gives_the_first_ranks_a_row_more(run: Any) -> None:
-    rank, count = corro.rank(), corro.size()
-    rows = 2 * count + 1
-    found = run(lambda t: ops.scatter_reduced([t], verbs.Sum, world())[0], mine((rows, 2)))
-    total = sum(of_rank(other, (rows, 2)) for other in ranks())
-    sizes = [rows // count + (other < rows % count) for other in ranks()]
-    begin = sum(sizes[:rank])
-    same(found, total[begin : begin + sizes[rank]])
 
 
 def test_a_graph_knows_what_it_can_of_shapes() -> None:
@@ -201,30 +149,6 @@ def test_gradients(run: Any) -> None:
     )
     scattered = gradient(lambda t: ops.scatter_reduced([t], verbs.Sum, world())[0], x)
     same(scattered, count * tf.repeat(tf.range(1.0, count + 1.0)[:, None], 2, 1))
-
-
-@pytest.mark.parametrize(
-    "what",
-    ["shape", "dtype", "op", "root"],
-)
-def test_what_differs_is_an_error_on_every_rank(run: Any, what: str) -> None:
-    if corro.size() == 1:
-        pytest.skip("one rank differs from nobody")
-    odd = corro.rank() == 1
-    x = tf.zeros([3 if what == "shape" and odd else 2])
-    if what == "dtype" and odd:
-        x = tf.cast(x, tf.int32)
-    reduction = verbs.Max if what == "op" and odd else verbs.Sum
-
-    def call(t: Any) -> Any:
-        if what == "root":
-            return verbs.broadcast(t, int(odd))
-        return verbs.allreduce(t, reduction)
-
-    with pytest.raises(tf.errors.FailedPreconditionError) as raised:
-        run(call, x)
-    assert "rank 1 submitted" in raised.value.message
-    same(run(lambda t: verbs.allreduce(t, verbs.Sum), tf.ones([2])), tf.ones([2]) * corro.size())
 
 
 def test_what_is_wrong_on_this_rank_is_an_error_at_once(run: Any) -> None:

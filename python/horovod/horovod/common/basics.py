@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import corro
 from corro import _context
+from horovod.common import handles, settings, timeline
 from horovod.common import process_sets as sets
-from horovod.common import settings, timeline
 from horovod.common.exceptions import raised_as_horovods
 from horovod.common.process_sets import ProcessSet
 from horovod.common.variables import warn_of_unknown
@@ -58,7 +58,8 @@ def _observe() -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job; init() may follow."""
+    """Leaves the job, and forgets all handles; init() may follow."""
+    handles.forget()
     sets.end()
     corro.shutdown()
 

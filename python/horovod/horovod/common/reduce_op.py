@@ -55,6 +55,15 @@ def corros(op: ReduceOp | corro.ReduceOp) -> corro.ReduceOp:
     return op.corros if isinstance(op, ReduceOp) else op
 
 
+def without_average(op: ReduceOp | corro.ReduceOp) -> tuple[corro.ReduceOp, bool]:
+    """Returns corro's reduction, and whether its result is to be divided by the number of ranks.
+
+    Horovod's average is a sum, divided by the number of all ranks; corro's, by that of those that
+    have not joined.
+    """
+    return (Sum.corros, True) if op is Average else (corros(op), False)
+
+
 def reduction_of(op: object, average: bool | None) -> ReduceOp | corro.ReduceOp:
     """Returns the reduction that a call asks for: the average, if it does not say.
 

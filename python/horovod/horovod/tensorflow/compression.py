@@ -6,22 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-
-class Compressor:
-    """Makes a tensor smaller before it is reduced, and as it was after."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Returns the smaller form, and what decompress() has to know."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns the tensor in its own dtype."""
-        raise NotImplementedError
+from horovod.common.compression import Compressor
 
 
-class NoneCompressor(Compressor):
+class NoneCompressor(Compressor[Any]):
     """Leaves it as it is."""
 
     @staticmethod
@@ -36,7 +24,7 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-class FP16Compressor(Compressor):
+class FP16Compressor(Compressor[Any]):
     """Floating-point numbers travel as float16."""
 
     @staticmethod

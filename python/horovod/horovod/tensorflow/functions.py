@@ -1,18 +1,16 @@
-"""What is sent from one rank to all: variables."""
+"""What is sent from one rank to all: variables and objects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import cloudpickle
-import numpy
 import tensorflow as tf
 
-import corro
 from corro.tensorflow.ops import unconverted
+from horovod.common import objects
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow.mpi_ops import allgather, broadcast, broadcast_
+from horovod.tensorflow.mpi_ops import broadcast_
 
 
 @unconverted
@@ -59,21 +57,20 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Returns the object of a rank of the world, sent with cloudpickle; others may give None.
+    """Returns the object of a rank of the world on every rank; others may give None. Blocks.
 
     Args:
-        obj: any object that can be sent.
+        obj: what cloudpickle can write.
         root_rank: whose it is.
-        session: runs what is put into a graph; not needed where tensors are eager.
+        session: as Horovod takes it; none is needed: nothing is put into a graph.
         name: of the operation.
         process_set: the ranks that take part.
+
+    Raises:
+        InvalidArgumentError: on every rank, if the object cannot be pickled.
     """
-    name = name or type(obj).__name__
-    own = _packed(obj) if corro.rank() == root_rank else numpy.empty(0, numpy.uint8)
-    run = _runner(session)
-    size = run(lambda: broadcast([len(own)], root_rank, f"{name}.size", False, process_set))
-    data = own if len(own) else numpy.zeros(int(size[0]), numpy.uint8)
-    return _unpacked(run(lambda: broadcast(data, root_rank, name, False, process_set)))
+    del session
+    return objects.broadcast_object(obj, root_rank, name, process_set)
 
 
 def broadcast_object_fn(
@@ -93,26 +90,5 @@ def allgather_object(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Returns the objects of all ranks, in order; otherwise as broadcast_object()."""
-    name = name or type(obj).__name__
-    own = _packed(obj)
-    run = _runner(session)
-    sizes = run(lambda: allgather([len(own)], f"{name}.sizes", False, process_set))
-    data = run(lambda: allgather(own, name, False, process_set))
-    ends = numpy.cumsum(sizes)
-    return [_unpacked(data[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
-
-
-def _packed(obj: Any) -> Any:
-    return numpy.frombuffer(cloudpickle.dumps(obj), numpy.uint8)
-
-
-def _unpacked(data: Any) -> Any:
-    return cloudpickle.loads(numpy.asarray(data).tobytes())
-
-
-def _runner(session: Any) -> Callable[[Callable[[], Any]], Any]:
-    """Returns what makes a tensor's content: now, or in a session."""
-    if tf.executing_eagerly():
-        return lambda make: make().numpy()
-    used = session or tf.compat.v1.keras.backend.get_session()
-    return lambda make: used.run(make())
+    del session
+    return objects.allgather_object(obj, name, process_set)

@@ -13,31 +13,8 @@ from corro.tensorflow import ops
 from corro.tensorflow.ops import Place, unconverted
 from horovod.common import basics
 from horovod.common import basics as _basics  # noqa: F401  # Horovod's name.
-from horovod.common.basics import (  # noqa: F401  # Scripts look for them here, too.
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
 from horovod.common.exceptions import raised_as_horovods
+from horovod.common.exported import *  # noqa: F403  # Scripts look for them here, too.
 from horovod.common.process_sets import (
     ProcessSet,
     global_process_set,
@@ -53,9 +30,9 @@ from horovod.common.reduce_op import (
     Product,
     ReduceOp,
     Sum,
-    corros,
     known,
     reduction_of,
+    without_average,
 )
 from horovod.tensorflow.compression import Compression
 
@@ -131,10 +108,7 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[Any]:
-    """Returns several tensors, reduced over all ranks as one unit; differentiable.
-
-    Horovod's average is a sum, divided by the number of ranks, also of those that have joined.
-    """
+    """Returns several tensors, reduced over all ranks as one unit; differentiable."""
     reduction = reduction_of(op, average)
     tensors = list(tensors)
     dense = [i for i, one in enumerate(tensors) if not isinstance(one, tf.IndexedSlices)]
@@ -179,13 +153,14 @@ def _reduced(
     if not given:
         return []
     packed = [compression.compress(one) for one in given]
+    engines, divides = without_average(reduction)
     reduced = reduce(
         [one for one, _ in packed],
-        corros(Sum if reduction is Average else reduction),
+        engines,
         _number_of(process_set, kind.lower()),
         prescale_factor=prescale,
         postscale_factor=postscale,
-        divides_by_size=reduction is Average,
+        divides_by_size=divides,
         name=_name_of(f"Horovod{kind}", name, given),
         ignore_name_scope=ignore_name_scope,
     )

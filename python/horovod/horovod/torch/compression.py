@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from corro.torch import Compression as _Codecs
 from corro.torch.compression import EngineCodec as _Codec
+from horovod.common.compression import Compressor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
-class Compressor:
-    """What users' own compressors derive from; both methods are static, as in Horovod."""
-
-    @staticmethod
-    def compress(tensor: Tensor) -> tuple[Tensor, Any]:
-        """Returns what travels, and what decompress() needs."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Tensor, ctx: Any) -> Tensor:
-        """Returns the tensor as it was."""
-        raise NotImplementedError
-
-
-Codec = _Codec | Compressor | type[Compressor]
+Codec = _Codec | Compressor[Any] | type[Compressor[Any]]
 
 
 class Compression:

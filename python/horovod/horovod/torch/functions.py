@@ -1,4 +1,4 @@
-"""Making ranks equal, and sending objects."""
+"""Making ranks equal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ import cloudpickle
 import torch
 
 import corro.torch as verbs
-from corro.torch.objects import allgather_pickled, broadcast_pickled
 from corro.torch.optimizer_state import broadcast_state
+from horovod.common.objects import allgather_object, broadcast_object
+from horovod.common.operations import own_name, running
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch.mpi_ops import own_name, running
 
 if TYPE_CHECKING:
     from torch.nn import Module
+
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+]
 
 
 def broadcast_parameters(
@@ -42,24 +49,3 @@ def broadcast_optimizer_state(
     own = own_name("broadcast_optimizer_state", None, process_set)
     with running("broadcast_optimizer_state", [own], process_set) as group:
         broadcast_state(optimizer, root_rank, own, group, cloudpickle.Pickler)
-
-
-def broadcast_object(
-    obj: Any,
-    root_rank: int = 0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Returns the root's object on every rank; whatever cloudpickle can write."""
-    own = own_name("broadcast_object", name, process_set)
-    with running("broadcast_object", [own], process_set) as group:
-        return broadcast_pickled(obj, root_rank, own, group, cloudpickle.dumps)
-
-
-def allgather_object(
-    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[Any]:
-    """Returns every rank's object, in rank order; whatever cloudpickle can write."""
-    own = own_name("allgather_object", name, process_set)
-    with running("allgather_object", [own], process_set) as group:
-        return allgather_pickled(obj, own, group, cloudpickle.dumps)

@@ -1,18 +1,13 @@
 """Horovod's collectives on torch tensors: each is one call into corro.torch.
 
-Every operation has a name, the user's or one that counts the calls of its kind, and takes its place
-by it. Its group knows which names are in flight: one that is there twice is the caller's mistake.
-
 An allreduce is what training is made of: one of tensors that the engine can use as they lie is one
 call of the engine, which claims the name, too. All others are described to corro.torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,28 +19,10 @@ from corro.torch.differentiable import scaled_allgather, scaled_broadcast, scale
 from corro.torch.verbs import ARRAYS
 from horovod.common import basics
 from horovod.common import basics as _basics  # noqa: F401  # Horovod's name.
-from horovod.common.basics import (  # noqa: F401  # Scripts look for them here, too.
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    size,
-)
-from horovod.common.exceptions import HorovodInternalError, raise_as_horovods, raised_as_horovods
+from horovod.common.exceptions import HorovodInternalError, raise_as_horovods
+from horovod.common.exported import *  # noqa: F403  # Scripts look for them here, too.
+from horovod.common.handles import Started, handles, numbers, poll, synchronize
+from horovod.common.operations import Finish, Reduction, numbered, own_name, running, start
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import (
     Adasum,
@@ -104,121 +81,6 @@ __all__ = [
 ]
 
 Name = str | None
-Finish = Callable[[Any], Any]
-
-
-# -- names and handles ----------------------------------------------------------------------------
-
-
-class _Started(Protocol):
-    """What a handle stands for."""
-
-    def done(self) -> bool: ...
-    def wait(self) -> Any: ...
-
-
-class _Pending:
-    """What was started, under names that are claimed until somebody has waited for it."""
-
-    def __init__(
-        self,
-        handle: corro.torch.Handle[Any],
-        finish: Finish,
-        group: Group,
-        names: list[str],
-    ) -> None:
-        self._handle = handle
-        self._finish = finish
-        self._group = group
-        self._names = names
-
-    def done(self) -> bool:
-        return self._handle.done()
-
-    def wait(self) -> Any:
-        try:
-            result = self._handle.wait()
-        finally:
-            self._group.native.release(self._names)
-        return self._finish(result)
-
-
-_handle_map: dict[int, _Started] = {}
-_numbers = count()
-
-
-def shutdown() -> None:
-    """Leaves the job, and forgets all handles; init() may follow."""
-    _handle_map.clear()
-    basics.shutdown()
-
-
-def own_name(kind: str, name: Name, process_set: ProcessSet) -> str:
-    """Returns the operation's own name: the user's, or one that counts those of the set."""
-    if name is not None:
-        return f"{kind}.{name}"
-    return f"{kind}.noname.{next(process_set.counts.setdefault(kind, count(1)))}"
-
-
-def _into(out: Any) -> Finish:
-    """Makes an operation's result the user's own tensors, if they are what it writes to."""
-    return lambda result: result if out is None else out
-
-
-def _handle_of(started: _Started) -> int:
-    number = next(_numbers)
-    _handle_map[number] = started
-    return number
-
-
-def _start(
-    kind: str,
-    names: list[str],
-    process_set: ProcessSet,
-    start: Callable[[Group], corro.torch.Handle[Any]],
-    finish: Finish = lambda result: result,
-) -> int:
-    """Starts operations, of these names, behind one handle."""
-    group = member_group(process_set, kind)
-    group.native.claim(names)
-    try:
-        with raised_as_horovods():
-            handle = start(group)
-    except BaseException:
-        group.native.release(names)
-        raise
-    return _handle_of(_Pending(handle, finish, group, names))
-
-
-@contextmanager
-def running(kind: str, names: list[str], process_set: ProcessSet) -> Iterator[Group]:
-    """Operations of these names run within it."""
-    group = member_group(process_set, kind)
-    group.native.claim(names)
-    try:
-        with raised_as_horovods():
-            yield group
-    finally:
-        group.native.release(names)
-
-
-def poll(handle: int) -> bool:
-    """Returns whether synchronize(handle), once, would return at once."""
-    started = _handle_map.get(handle)
-    if started is None:
-        raise ValueError(f"Handle {handle} was not created or has been cleared.")
-    return started.done()
-
-
-def synchronize(handle: int) -> Any:
-    """Waits for what was started and returns its result; None for a handle that is not known."""
-    started = _handle_map.pop(handle, None)
-    if started is None:
-        return None
-    try:
-        return started.wait()
-    except CorroError as error:
-        raise_as_horovods(error)
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -236,39 +98,9 @@ def _data(tensor: Any) -> Tensor:
     return _checked(tensor).detach()
 
 
-class _Reduction:
-    """What is done to each element.
-
-    Horovod's average is a sum, divided by the number of ranks; corro's, by that of those that have
-    not joined.
-    """
-
-    def __init__(
-        self,
-        op: ReduceOp | corro.ReduceOp,
-        prescale: float,
-        postscale: float,
-        process_set: ProcessSet,
-    ) -> None:
-        self.op = corros(Sum if op is Average else op)
-        self.prescale = prescale
-        self.postscale = postscale
-        if op is Average:
-            self.postscale = postscale / len(process_set.ranks or [0])
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {
-            "op": self.op,
-            "prescale_factor": self.prescale,
-            "postscale_factor": self.postscale,
-        }
-
-
-def _numbered(name: str, count: int) -> list[str]:
-    if count == 0:
-        raise ValueError(f"{name}: no tensors given")
-    return [f"{name}.{i}" for i in range(count)]
+def _into(out: Any) -> Finish:
+    """Makes an operation's result the user's own tensors, if they are what it writes to."""
+    return lambda result: result if out is None else out
 
 
 # -- allreduce ------------------------------------------------------------------------------------
@@ -316,14 +148,14 @@ def _start_allreduce(
     process_set: ProcessSet,
 ) -> int:
     native = process_set.native or member_group(process_set, "allreduce").native
-    if op is Average:
+    if op is Average:  # As Reduction, which takes longer.
         op, postscale = Sum, postscale / len(process_set.ranks or [0])
     reduction = corros(op)
     if name is None:
         _checked(tensor)  # What is refused does not count.
     own = f"allreduce.{name}" if name is not None else own_name("allreduce", None, process_set)
     try:
-        started: _Started | None = native.start_named(
+        started: Started | None = native.start_named(
             ARRAYS, ALLREDUCE, tensor, out, reduction, 0, prescale, postscale, own
         )
     except CorroError as error:
@@ -332,8 +164,8 @@ def _start_allreduce(
         return _start_described(
             _data(tensor), out, own, (reduction, prescale, postscale), process_set
         )
-    number = next(_numbers)
-    _handle_map[number] = started
+    number = next(numbers)  # As handle_of(), which takes longer.
+    handles[number] = started
     return number
 
 
@@ -347,7 +179,7 @@ def _start_described(
     """Starts to reduce what has to be copied first."""
     op, prescale, postscale = reduction
 
-    def start(group: Group) -> corro.torch.Handle[Tensor]:
+    def begin(group: Group) -> corro.torch.Handle[Tensor]:
         return verbs.allreduce_async(
             data,
             op,
@@ -358,7 +190,7 @@ def _start_described(
             group=group,
         )
 
-    return _start("allreduce", [own], process_set, start, _into(out))
+    return start("allreduce", [own], process_set, begin, _into(out))
 
 
 def allreduce(
@@ -372,9 +204,7 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
     """Returns the tensor reduced over all ranks; differentiable."""
-    reduction = _Reduction(
-        reduction_of(op, average), prescale_factor, postscale_factor, process_set
-    )
+    reduction = Reduction(reduction_of(op, average), prescale_factor, postscale_factor, process_set)
     _checked(tensor)
     own = own_name("allreduce", name, process_set)
     if compression is Compression.none and not tensor.requires_grad:
@@ -388,7 +218,7 @@ def allreduce(
 
 
 def _run_allreduce(
-    tensor: Tensor, out: Tensor | None, own: str, reduction: _Reduction, process_set: ProcessSet
+    tensor: Tensor, out: Tensor | None, own: str, reduction: Reduction, process_set: ProcessSet
 ) -> Tensor | None:
     """Reduces a tensor that the engine can use as it lies; None if it cannot."""
     native = process_set.native or member_group(process_set, "allreduce").native
@@ -419,9 +249,7 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
     """Reduces the tensor over all ranks, in place, and returns it."""
-    reduction = _Reduction(
-        reduction_of(op, average), prescale_factor, postscale_factor, process_set
-    )
+    reduction = Reduction(reduction_of(op, average), prescale_factor, postscale_factor, process_set)
     data = _data(tensor)
     own = own_name("allreduce", name, process_set)
     if _run_allreduce(data, data, own, reduction, process_set) is None:
@@ -440,9 +268,7 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to reduce several tensors as one unit."""
-    reduction = _Reduction(
-        reduction_of(op, average), prescale_factor, postscale_factor, process_set
-    )
+    reduction = Reduction(reduction_of(op, average), prescale_factor, postscale_factor, process_set)
     return _start_grouped(tensors, name, reduction, process_set, None)
 
 
@@ -456,29 +282,27 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts to reduce several tensors as one unit, in place."""
-    reduction = _Reduction(
-        reduction_of(op, average), prescale_factor, postscale_factor, process_set
-    )
+    reduction = Reduction(reduction_of(op, average), prescale_factor, postscale_factor, process_set)
     return _start_grouped(tensors, name, reduction, process_set, tensors)
 
 
 def _start_grouped(
     tensors: Sequence[Tensor],
     name: Name,
-    reduction: _Reduction,
+    reduction: Reduction,
     process_set: ProcessSet,
     outs: Sequence[Tensor] | None,
 ) -> int:
     data = [_data(tensor) for tensor in tensors]
     own = own_name("grouped_allreduce", name, process_set)
 
-    def start(group: Group) -> corro.torch.Handle[list[Tensor]]:
+    def begin(group: Group) -> corro.torch.Handle[list[Tensor]]:
         targets = None if outs is None else data
         return verbs.grouped_allreduce_async(
             data, name=own, outs=targets, group=group, **reduction.arguments
         )
 
-    return _start("allreduce", _numbered(own, len(data)), process_set, start, _into(outs))
+    return start("allreduce", numbered(own, len(data)), process_set, begin, _into(outs))
 
 
 def grouped_allreduce(
@@ -492,12 +316,10 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:
     """Returns the tensors, reduced over all ranks as one unit; differentiable."""
-    reduction = _Reduction(
-        reduction_of(op, average), prescale_factor, postscale_factor, process_set
-    )
+    reduction = Reduction(reduction_of(op, average), prescale_factor, postscale_factor, process_set)
     own = own_name("grouped_allreduce", name, process_set)
     checked = [_checked(tensor) for tensor in tensors]
-    with running("allreduce", _numbered(own, len(checked)), process_set) as group:
+    with running("allreduce", numbered(own, len(checked)), process_set) as group:
         return verbs.grouped_allreduce(
             checked, name=own, group=group, compression=compression, **reduction.arguments
         )
@@ -527,7 +349,7 @@ def sparse_allreduce_async(
     """Starts to add up sparse tensors; returns what waits for the sum or the average."""
     reduction = corros(reduction_of(op, None))
     own = own_name("allgather", name, process_set)
-    started = _start(
+    started = start(
         "allgather",
         [f"{own}.indices", f"{own}.values"],
         process_set,
@@ -545,7 +367,7 @@ def allgather_async(
     """Starts to gather all ranks' tensors along dim 0, which may differ between ranks."""
     own = own_name("allgather", name, process_set)
     [data] = _gatherable([tensor])
-    return _start(
+    return start(
         "allgather",
         [own],
         process_set,
@@ -566,9 +388,9 @@ def grouped_allgather_async(
     """Starts to gather several tensors as one unit."""
     own = own_name("grouped_allgather", name, process_set)
     data = _gatherable(tensors)
-    return _start(
+    return start(
         "allgather",
-        _numbered(own, len(data)),
+        numbered(own, len(data)),
         process_set,
         lambda group: verbs.grouped_allgather_async(data, own, group=group),
     )
@@ -578,7 +400,7 @@ def grouped_allgather(
     tensors: Sequence[Tensor], name: Name = None, process_set: ProcessSet = global_process_set
 ) -> list[Tensor]:
     """Returns all ranks' tensors for each; differentiable."""
-    names = _numbered(own_name("grouped_allgather", name, process_set), len(tensors))
+    names = numbered(own_name("grouped_allgather", name, process_set), len(tensors))
     return _run_allgather(tensors, names, process_set)
 
 
@@ -629,11 +451,11 @@ def _start_broadcast(
     data = _data(tensor)
     own = own_name("broadcast", name, process_set)
 
-    def start(group: Group) -> corro.torch.Handle[Tensor]:
+    def begin(group: Group) -> corro.torch.Handle[Tensor]:
         target = None if out is None else data
         return verbs.broadcast_async(data, root_rank, own, out=target, group=group)
 
-    return _start("broadcast", [own], process_set, start, _into(out))
+    return start("broadcast", [own], process_set, begin, _into(out))
 
 
 def broadcast(
@@ -673,7 +495,7 @@ def alltoall_async(
     rows = _rows_for(_checked(tensor), splits, process_set)
     data = tensor.detach()[: sum(rows)]
     own = own_name("alltoall", name, process_set)
-    return _start(
+    return start(
         "alltoall",
         [own],
         process_set,
@@ -730,11 +552,11 @@ def _rows_for(tensor: Tensor, splits: Any, process_set: ProcessSet) -> list[int]
 # -- reducescatter --------------------------------------------------------------------------------
 
 
-def _scattering(op: Any, prescale: float, postscale: float, process_set: ProcessSet) -> _Reduction:
+def _scattering(op: Any, prescale: float, postscale: float, process_set: ProcessSet) -> Reduction:
     reduction = known(op)
     if corros(reduction) not in (corro.Average, corro.Sum):
         raise HorovodInternalError("Reducescatter: only hvd.Average and hvd.Sum are supported")
-    return _Reduction(reduction, prescale, postscale, process_set)
+    return Reduction(reduction, prescale, postscale, process_set)
 
 
 def reducescatter_async(
@@ -749,7 +571,7 @@ def reducescatter_async(
     reduction = _scattering(op, prescale_factor, postscale_factor, process_set).arguments
     own = own_name("reducescatter", name, process_set)
     data = _data(tensor)
-    return _start(
+    return start(
         "reducescatter",
         [own],
         process_set,
@@ -769,9 +591,9 @@ def grouped_reducescatter_async(
     reduction = _scattering(op, prescale_factor, postscale_factor, process_set).arguments
     own = own_name("grouped_reducescatter", name, process_set)
     data = [_data(tensor) for tensor in tensors]
-    return _start(
+    return start(
         "reducescatter",
-        _numbered(own, len(data)),
+        numbered(own, len(data)),
         process_set,
         lambda group: verbs.grouped_reducescatter_async(data, name=own, group=group, **reduction),
     )
@@ -803,7 +625,7 @@ def grouped_reducescatter(
 ) -> list[Tensor]:
     """Returns this rank's part of each; differentiable."""
     reduction = _scattering(op, prescale_factor, postscale_factor, process_set)
-    names = _numbered(own_name("grouped_reducescatter", name, process_set), len(tensors))
+    names = numbered(own_name("grouped_reducescatter", name, process_set), len(tensors))
     return _run_reducescatter(tensors, names, compression, reduction, process_set)
 
 
@@ -811,7 +633,7 @@ def _run_reducescatter(
     tensors: Sequence[Tensor],
     names: list[str],
     compression: Codec,
-    reduction: _Reduction,
+    reduction: Reduction,
     process_set: ProcessSet,
 ) -> list[Tensor]:
     checked = [_checked(tensor) for tensor in tensors]
