@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import corro.jax
 import jax
 import numpy
 from conformance.front_end import FLOATS, Corro, FrontEnd, Values
 from conformance.verbs import Verbs
 
 import corro
+import corro.jax
 
 
 class Jax(Corro):
