@@ -55,7 +55,7 @@ __all__ = [
     "DistributedGradientTape",
     "DistributedOptimizer",
     "PartialDistributedGradientTape",
-    "SyncBatchNormalization",
+    "SyncBatchNormalization",  # noqa: F405  # Of __getattr__().
     "allgather",
     "allgather_object",
     "allreduce",
