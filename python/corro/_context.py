@@ -236,6 +236,12 @@ _early: Context | None = None  # Of a guest that has asked for its rank: it does
 _guests: list[ReferenceType[Carried]] = []  # What it has made for its first epoch, in order.
 _IS_NEW = End(0, "this rank is new")
 _deadlines: tuple[float | None, float | None] = (None, None)  # As init() was given them.
+_before_goodbye: list[Callable[[], None]] = []
+
+
+def before_goodbye(finish: Callable[[], None]) -> None:
+    """Has shutdown() call it first: it blocks until what a framework runs by itself is over."""
+    _before_goodbye.append(finish)
 
 
 def init(*, timeout: float | None = None, join_timeout: float | None = None) -> None:
@@ -492,6 +498,9 @@ def _is_under_torchrun() -> bool:
 def shutdown() -> None:
     """Says goodbye to the other ranks. Runs by itself at exit; init() may follow it."""
     global _current, _early, _is_guest, _was_shut_down
+    if _current is not None:
+        for finish in _before_goodbye:
+            finish()
     context, _current, _early = _current or _early, None, None
     _is_guest = False
     if context is not None:

@@ -64,6 +64,35 @@ def test_a_lost_rank_is_an_error_of_the_program(launch: Launch) -> None:
     assert re.search(lost, job.output), job.output
 
 
+# Nobody waits for the steps, in which rank 0 is late. They are large: JAX runs small ones at once.
+UNREAD = """
+import time
+import jax, corro, corro.jax
+
+def late(x):
+    time.sleep(1)
+    return x
+
+@jax.jit
+def step(x):
+    if corro.rank() == 0:
+        x = jax.pure_callback(late, x, x)
+    return corro.jax.allreduce(x @ weights)
+
+corro.init()
+weights = jax.numpy.eye(1000)
+x = step(step(jax.numpy.ones([1000, 1000])))
+if corro.rank() == 0:
+    print("sum", int(x.sum()), flush=True)
+"""
+
+
+@needs_jax
+def test_a_rank_leaves_after_the_last_step(launch: Launch) -> None:
+    job = launch("-c", UNREAD, python=PYTHON).check()
+    assert "sum 1000000" in job.output
+
+
 # Not initialised; a program of two ranks in a world of one; two devices in one rank.
 OUT_OF_PLACE = """
 import jax, corro, corro.jax

@@ -9,6 +9,7 @@ not depend on each other as it likes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from ctypes import CDLL
 from itertools import count
 from pathlib import Path
@@ -194,6 +195,17 @@ def _place(module_context: Any) -> tuple[str, int, int]:
         kept[_TARGET] = (next(_serials.setdefault(program, count())), count())
     serial, numbers = kept[_TARGET]
     return program, serial, next(numbers)
+
+
+def _finish() -> None:
+    """Python goes on while JAX computes; a rank that has left is one that the others wait for."""
+    if _serials:
+        for x in jax.live_arrays("cpu"):
+            with suppress(Exception):  # Who reads the array is told.
+                x.block_until_ready()
+
+
+_context.before_goodbye(_finish)
 
 
 def _refuse(ctx: Any, *_arrays: Any, **_: Any) -> Any:
