@@ -6,22 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod.common.compression import Compressor
-
-
-class NoneCompressor(Compressor[Any]):
-    """Leaves it as it is."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Returns the tensor."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Returns the tensor."""
-        del ctx
-        return tensor
+from horovod.common.compression import Compressor, NoneCompressor
 
 
 class FP16Compressor(Compressor[Any]):
