@@ -69,6 +69,10 @@ test-all: test-setup $(STAMPS)/packages-launchers $(STAMPS)/packages-images $(ST
 faults: test-setup ## Run only the tests that kill, stop and starve processes
 	@$(VENV)/python tools/run_tests.py --select faults
 
+.PHONY: test-mxnet
+test-mxnet: setup .venv-mxnet/.corro $(STAMPS)/packages-data ## Test horovod.mxnet with MXNet 1.9.1, its last: no other command does
+	@$(VENV)/python -m pytest -q -rs -p no:cacheprovider python/tests/test_mxnet.py
+
 .PHONY: test-kube
 test-kube: setup $(STAMPS)/packages-kube build/kfp/.ready ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
 	@tests/kube/run.sh $(ARGS)
@@ -151,7 +155,7 @@ overrides = $$(test ! -e $(1) || echo --override $(1))
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 tensorflow tensorflow212 jax $(MPIS) mpi4jax torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 tensorflow tensorflow212 jax mxnet $(MPIS) mpi4jax torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' $(call overrides,python/requirements/$$name.override.txt) \
 	  python/requirements/$$name.in --output-file python/requirements/$$name.txt; done
 
@@ -179,7 +183,7 @@ $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 
 .PRECIOUS: .venv-%/.ready
 .venv-%/.ready: python/requirements/%.txt .venv/.ready
-	@echo "corro: making .venv-$*: another framework that is tested; 1 to 5 GB"
+	@echo "corro: making .venv-$*: another framework that is tested; up to 5 GB"
 	@$(UV) venv --quiet --clear --python $(PYTHON) .venv-$*
 	@$(UV) pip sync --quiet --python .venv-$*/bin/python $<
 	@touch $@

@@ -79,7 +79,15 @@ corro.init()
 assert front_end.allreduce(jax.numpy.ones(2), corro.Sum).tolist() == [1, 1]
 print(jax.__version__)""",
     ),
-    FrontEnd("MXNet", "horovod.mxnet", ""),
+    FrontEnd(
+        "MXNet",
+        "horovod.mxnet",
+        """\
+import mxnet
+front_end.init()
+assert front_end.allreduce(mxnet.nd.ones(2), op=front_end.Sum).asnumpy().tolist() == [1, 1]
+print(mxnet.__version__)""",
+    ),
     FrontEnd(
         "numpy",
         "corro.numpy",

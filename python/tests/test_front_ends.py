@@ -39,7 +39,10 @@ def test_what_works_has_its_version_and_the_rest_a_reason() -> None:
         "TensorFlow: does not work: corro.tensorflow needs TensorFlow, which is not installed here:"
         " pip install tensorflow"
     )
-    assert lines["MXNet"] == "MXNet: does not work: there is no horovod.mxnet in this version"
+    assert lines["MXNet"] == (
+        "MXNet: does not work: horovod.mxnet needs MXNet, which is not installed here:"
+        " pip install mxnet"
+    )
 
 
 def test_a_framework_that_is_too_old_or_crashes_is_told(tmp_path: Path) -> None:

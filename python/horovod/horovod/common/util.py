@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_FRONT_ENDS = ("torch", "tensorflow")
+_FRONT_ENDS = ("torch", "tensorflow", "mxnet")
 
 
 def _cache(f: Callable[[], T]) -> Callable[[], T]:
@@ -37,7 +37,7 @@ def _cache(f: Callable[[], T]) -> Callable[[], T]:
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Returns whether there is a front end for "torch" or "tensorflow", and it is installed."""
+    """Returns whether there is a front end of this name, and its framework is installed."""
     del verbose
     return ext_base_name in _FRONT_ENDS and find_spec(ext_base_name) is not None
 
@@ -58,6 +58,8 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
         return False
     if ext_base_name == "torch":
         return bool(import_module("torch").cuda.is_available())
+    if ext_base_name == "mxnet":
+        return bool(import_module("mxnet").context.num_gpus() > 0)
     return bool(import_module("tensorflow").config.list_physical_devices("GPU"))
 
 
