@@ -24,22 +24,24 @@ from typing import Any
 
 from corro import Adasum, Average, Group, Max, Min, Product, ReduceOp, Sum
 from corro._calls import Handle, poll, synchronize
-from corro._context import barrier, join
-from corro._objects import allgather_object, broadcast_object
 from corro.jax import _required as _required
 from corro.jax.compression import Compression
 from corro.jax.verbs import (
     allgather,
     allgather_async,
+    allgather_object,
     allreduce,
     allreduce_async,
     alltoall,
     alltoall_async,
+    barrier,
     broadcast,
     broadcast_async,
+    broadcast_object,
     broadcast_parameters,
     grouped_allreduce,
     grouped_allreduce_async,
+    join,
     reducescatter,
     reducescatter_async,
 )

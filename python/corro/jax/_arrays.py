@@ -5,7 +5,6 @@ Traced arrays, which a compiled function will have when it runs, are not here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -15,11 +14,6 @@ from corro._host_arrays import Array, HostArrays
 from corro.errors import InvalidArgumentError
 
 _frontend = HostArrays()
-
-
-def is_traced(arrays: Iterable[Any]) -> bool:
-    """Returns whether one of them has no value yet."""
-    return any(isinstance(x, jax.core.Tracer) for x in arrays)
 
 
 def host(x: Any, verb: str) -> Array:

@@ -245,7 +245,7 @@ def _of_some(
     some = [x for x in given if type(x) is not ad.Zero]
     made = iter(run(some) if some else [])
     return [
-        ad.Zero.from_primal_value(one) if type(x) is ad.Zero else next(made)
+        ad.Zero(jax.typeof(one).to_tangent_aval()) if type(x) is ad.Zero else next(made)
         for x, one in zip(given, like, strict=True)
     ]
 

@@ -113,6 +113,52 @@ def test_some_gradients_of_a_group_are_zero(run: Any) -> None:
     same(found["b"], jnp.zeros(3))
 
 
+def test_a_group_of_which_one_array_depends_on_nothing(run: Any) -> None:
+    fixed, whole = jnp.ones(3), jnp.arange(2)
+    found = run(
+        jax.grad(lambda x: cj.grouped_allreduce([x, fixed, whole], cj.Sum)[0].sum()), jnp.ones(2)
+    )
+    same(found, jnp.full(2, corro.size()))
+
+
+def test_an_array_that_is_no_argument_is_reduced_in_each_run() -> None:
+    own = jnp.ones(2) * (corro.rank() + 1)
+    program = jax.jit(lambda x: x.sum() * cj.allreduce(own, cj.Sum))
+    if corro.rank() == 0:
+        jax.make_jaxpr(program)(jnp.ones(5))  # Looks at it, and runs nothing.
+    assert "corro_collective" in str(jax.make_jaxpr(program)(jnp.ones(3)))
+    total = corro.size() * (corro.size() + 1) / 2
+    same(program(jnp.ones(3)), jnp.full(2, 3 * total))
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        cj.barrier,
+        cj.join,
+        lambda: cj.broadcast_object(1),
+        lambda: cj.allgather_object(1),
+        lambda: cj.allreduce_async(jnp.ones(2)),
+    ],
+)
+def test_what_a_program_cannot_have_is_refused(verb: Any) -> None:
+    def step(x: Any) -> Any:
+        verb()
+        return x
+
+    with pytest.raises(corro.InvalidArgumentError, match="not in a function that JAX compiles"):
+        jax.jit(step)(jnp.ones(2))
+
+
+def test_verbs_take_keywords(run: Any) -> None:
+    same(run(lambda x: cj.allreduce(x=x, op=cj.Sum), jnp.ones(2)), jnp.full(2, corro.size()))
+
+
+def test_a_state_without_arrays_is_sent() -> None:
+    state = optax.sgd(0.1).init(jnp.ones(2))
+    assert cj.broadcast_parameters(state) == state
+
+
 def test_forward_and_second_derivatives(run: Any) -> None:
     _, tangent = run(lambda x: jax.jvp(summed, (x,), (x,)), jnp.ones(2))
     same(tangent, jnp.full(2, corro.size()))

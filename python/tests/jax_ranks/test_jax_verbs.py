@@ -87,6 +87,10 @@ def test_parameters_become_the_roots(run: Any) -> None:
 def test_compression(run: Any) -> None:
     found = run(lambda x: cj.allreduce(x, cj.Sum, compression=cj.Compression.bf16), mine((5,)))
     same(found, total((5,)))  # Small whole numbers.
+    if corro.size() == 2:
+        third = jnp.float32(1 / 3)
+        found = run(lambda x: cj.allreduce(x, compression=cj.Compression.bf16), third)
+        same(found, third.astype(jnp.bfloat16).astype(jnp.float32))  # As it has travelled.
 
 
 def test_rows(run: Any) -> None:
@@ -144,7 +148,7 @@ def test_what_cannot_be_reduced(run: Any) -> None:
 
 
 def test_what_a_compiled_function_cannot_have() -> None:
-    with pytest.raises(corro.InvalidArgumentError, match="no value yet"):
+    with pytest.raises(corro.InvalidArgumentError, match="not in a function that JAX"):
         jax.jit(lambda x: cj.allreduce_async(x).wait())(jnp.ones(2))
     with pytest.raises(corro.InvalidArgumentError, match="leave splits out"):
         jax.jit(lambda x: cj.alltoall(x, [1] * corro.size()))(jnp.ones(corro.size()))
@@ -159,7 +163,7 @@ def test_ranks_that_differ() -> None:
         pytest.skip("needs ranks that differ")
     refused = (ValueError, jax.errors.JaxRuntimeError)  # JAX's, of an INVALID_ARGUMENT.
     differs = mine((3 + corro.rank() % 2,))
-    with pytest.raises(refused, match=r"shape \[3\].* shape \[4\]"):
+    with pytest.raises(refused, match=r"shape \[[34]\].* shape \[[34]\]"):
         jax.block_until_ready(jax.jit(cj.allreduce)(differs))
     op = cj.Max if corro.rank() % 2 else cj.Min
     with pytest.raises(refused, match="INVALID_ARGUMENT"):
