@@ -62,6 +62,29 @@ else:
     os.environ.setdefault("TF_NUM_INTEROP_THREADS", "128")
 
 
+def _loop_bodies() -> type[Any]:
+    """Returns the class of graphs that run again before they have ended; of all that may be one."""
+    with suppress(ImportError, AttributeError):
+        graphs: Any = import_module("tensorflow.python.ops.control_flow_v2_func_graphs")
+        found: type[Any] = graphs.WhileBodyFuncGraph
+        return found
+    return tf.Graph  # type: ignore[no-any-return]
+
+
+_LOOP_BODIES = _loop_bodies()
+
+
+def _collective(verb: str) -> Callable[..., Any]:
+    """Returns what makes its op. In a loop that is the one that waits for the run before it.
+
+    TensorFlow begins a run of the body before the last one has ended, in any order, and an op has
+    one name in all of them.
+    """
+    in_order = isinstance(tf.compat.v1.get_default_graph(), _LOOP_BODIES)
+    made: Callable[..., Any] = getattr(_library, f"corro_{verb}" + "_in_order" * in_order)
+    return made
+
+
 # What the engine has.
 _DTYPES = frozenset(
     {
@@ -141,7 +164,7 @@ def reduce(
     """
     tensors = tensors_for("allreduce", tensors)
     with _placed("allreduce"):
-        reduced: list[Any] = _library.corro_allreduce(
+        reduced: list[Any] = _collective("allreduce")(
             tensors,
             reduce_op=int(op),
             prescale_factor=prescale_factor,
@@ -166,7 +189,7 @@ def send(
     """Returns the tensors of the root, which is a rank of the group; otherwise as reduce()."""
     tensors = tensors_for("broadcast", tensors)
     with _placed("broadcast"):
-        sent: list[Any] = _library.corro_broadcast(
+        sent: list[Any] = _collective("broadcast")(
             tensors,
             root_rank=root,
             process_set_id=group,
@@ -194,7 +217,7 @@ def scatter_reduced(
     """
     tensors = tensors_for("reducescatter", tensors)
     with _placed("reducescatter"):
-        reduced = _library.corro_reducescatter(
+        reduced = _collective("reducescatter")(
             tensors,
             reduce_op=int(op),
             prescale_factor=prescale_factor,
@@ -218,7 +241,7 @@ def gather(
     """Returns all ranks' rows of each tensor; how many there are may differ by rank."""
     tensors = tensors_for("allgather", tensors)
     with _placed("allgather"):
-        gathered = _library.corro_allgather(
+        gathered = _collective("allgather")(
             tensors, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
         )
     return _with_rows(gathered, tensors)
@@ -239,7 +262,7 @@ def exchange(
     """
     tensor = tensors_for("alltoall", [tensor])[0]
     with _placed("alltoall"):
-        received, received_splits = _library.corro_alltoall(
+        received, received_splits = _collective("alltoall")(
             tensor, splits, process_set_id=group, ignore_name_scope=ignore_name_scope, name=name
         )
     return _with_rows([received], [tensor])[0], received_splits
@@ -275,6 +298,7 @@ def place(what: Place, group: int, name: str | None = None) -> Any:
 # -- gradients: as Horovod defines them -----------------------------------------------------------
 
 
+@tf.RegisterGradient("CorroAllreduceInOrder")  # type: ignore[untyped-decorator]
 @tf.RegisterGradient("CorroAllreduce")  # type: ignore[untyped-decorator]
 def _gradient_of_reduce(op: Any, *gradients: Any) -> list[Any]:
     """Of a sum, what all ranks' losses say of it: their gradients' sum, scaled the same way."""
@@ -289,6 +313,7 @@ def _gradient_of_reduce(op: Any, *gradients: Any) -> list[Any]:
     )
 
 
+@tf.RegisterGradient("CorroBroadcastInOrder")  # type: ignore[untyped-decorator]
 @tf.RegisterGradient("CorroBroadcast")  # type: ignore[untyped-decorator]
 def _gradient_of_send(op: Any, *gradients: Any) -> list[Any]:
     """The average of all ranks' for the root, and nothing for the others."""
@@ -308,6 +333,7 @@ def _averaged(gradients: Sequence[Any], op: Any) -> list[Any]:
     )
 
 
+@tf.RegisterGradient("CorroReducescatterInOrder")  # type: ignore[untyped-decorator]
 @tf.RegisterGradient("CorroReducescatter")  # type: ignore[untyped-decorator]
 def _gradient_of_scatter(op: Any, *gradients: Any) -> list[Any]:
     """All ranks' rows, as the sum of the losses of all ranks has them."""
@@ -320,6 +346,7 @@ def _gradient_of_scatter(op: Any, *gradients: Any) -> list[Any]:
     return [tf.cast(size, one.dtype) * one for one in gathered]
 
 
+@tf.RegisterGradient("CorroAllgatherInOrder")  # type: ignore[untyped-decorator]
 @tf.RegisterGradient("CorroAllgather")  # type: ignore[untyped-decorator]
 def _gradient_of_gather(op: Any, *gradients: Any) -> list[Any]:
     """This rank's rows of the average of all ranks'."""
@@ -335,6 +362,7 @@ def _gradient_of_gather(op: Any, *gradients: Any) -> list[Any]:
     ]
 
 
+@tf.RegisterGradient("CorroAlltoallInOrder")  # type: ignore[untyped-decorator]
 @tf.RegisterGradient("CorroAlltoall")  # type: ignore[untyped-decorator]
 def _gradient_of_exchange(op: Any, gradient: Any, _of_splits: Any) -> tuple[Any, None]:
     """Each row's gradient goes back to where the row has come from."""
@@ -342,7 +370,10 @@ def _gradient_of_exchange(op: Any, gradient: Any, _of_splits: Any) -> tuple[Any,
     back, _ = exchange(
         gradient, op.outputs[1], op.get_attr("process_set_id"), ignore_name_scope=scope
     )
-    return back, None
+    given = tf.shape(op.inputs[0])
+    kept = given[:1] - tf.shape(back)[:1]  # Rows that went nowhere: no loss depends on them.
+    zeros = tf.zeros(tf.concat([kept, given[1:]], 0), back.dtype)
+    return tf.concat([back, zeros], 0), None
 
 
 tf.no_gradient("CorroPlace")

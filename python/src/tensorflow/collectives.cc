@@ -262,14 +262,17 @@ void run_to_the_end(void* kernel, TF_OpKernelContext* context) { run(kernel, con
 void destroy(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
 template <typename Made>
-void register_kernel(const char* op) {
+void register_kernel(const std::string& collective) {
   const Status status;
   const bool waits = TF_NewAsyncKernelBuilder == nullptr;
-  TF_RegisterKernelBuilder(
-      op,
-      waits ? TF_NewKernelBuilder(op, "CPU", &create<Made>, &run_to_the_end, &destroy)
-            : TF_NewAsyncKernelBuilder(op, "CPU", &create<Made>, &run, &destroy),
-      status.get());
+  for (const std::string& name : {collective, collective + kInOrder}) {
+    const char* const op = name.c_str();
+    TF_RegisterKernelBuilder(
+        op,
+        waits ? TF_NewKernelBuilder(op, "CPU", &create<Made>, &run_to_the_end, &destroy)
+              : TF_NewAsyncKernelBuilder(op, "CPU", &create<Made>, &run, &destroy),
+        status.get());
+  }
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ class Kernel {
   int32_t group_ = 0;
 };
 
+/// Behind the name of a collective that runs in the order of the program.
+constexpr const char* kInOrder = "InOrder";
+
 /// Registers them all.
 void register_kernels();
 

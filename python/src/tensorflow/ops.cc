@@ -13,8 +13,11 @@
 // come and go, graphs stay.
 //
 // They are stateful: else TensorFlow would run one of constants while it optimizes a graph, on some
-// ranks or on all, and two that look the same as one. ops.py says that they need no order.
+// ranks or on all, and two that look the same as one. ops.py says that they need no order, but for
+// those of loops, which are on their way under one name: each collective is there a second time, as
+// CorroAllreduceInOrder and so on.
 #include <initializer_list>
+#include <string>
 
 #include "kernels.h"
 #include "place_kernel.h"
@@ -53,7 +56,7 @@ void make_scalar(TF_ShapeInferenceContext* context, TF_Status* status) {
 
 /// Parts of an op's definition, in TensorFlow's own words.
 struct Definition {
-  const char* name;
+  std::string name;
   std::initializer_list<const char*> inputs;
   std::initializer_list<const char*> outputs;
   std::initializer_list<const char*> attributes;
@@ -61,7 +64,7 @@ struct Definition {
 };
 
 void register_op(const Definition& definition) {
-  TF_OpDefinitionBuilder* const op = TF_NewOpDefinitionBuilder(definition.name);
+  TF_OpDefinitionBuilder* const op = TF_NewOpDefinitionBuilder(definition.name.c_str());
   for (const char* input : definition.inputs) TF_OpDefinitionBuilderAddInput(op, input);
   for (const char* output : definition.outputs) TF_OpDefinitionBuilderAddOutput(op, output);
   for (const char* attribute : definition.attributes) TF_OpDefinitionBuilderAddAttr(op, attribute);
@@ -72,6 +75,12 @@ void register_op(const Definition& definition) {
   TF_RegisterOpDefinition(op, status.get());
 }
 
+void register_collective(Definition definition) {
+  register_op(definition);
+  definition.name += kInOrder;
+  register_op(definition);
+}
+
 constexpr const char* kIgnoresScope = "ignore_name_scope: bool = false";
 constexpr const char* kReduceOp = "reduce_op: int";
 constexpr const char* kPrescale = "prescale_factor: float = 1.0";
@@ -79,31 +88,33 @@ constexpr const char* kPostscale = "postscale_factor: float = 1.0";
 constexpr const char* kDivides = "divides_by_size: bool = false";
 
 void register_ops() {
-  register_op({.name = "CorroAllreduce",
-               .inputs = {"tensors: T"},
-               .outputs = {"reduced: T"},
-               .attributes = {kTypes, kIgnoresScope, kReduceOp, kPrescale, kPostscale, kDivides},
-               .shapes = &keep_shapes});
-  register_op({.name = "CorroBroadcast",
-               .inputs = {"tensors: T"},
-               .outputs = {"sent: T"},
-               .attributes = {kTypes, kIgnoresScope, "root_rank: int"},
-               .shapes = &keep_shapes});
-  register_op({.name = "CorroReducescatter",
-               .inputs = {"tensors: T"},
-               .outputs = {"reduced: T"},
-               .attributes = {kTypes, kIgnoresScope, kReduceOp, kPrescale, kPostscale, kDivides},
-               .shapes = &know_no_shapes});
-  register_op({.name = "CorroAllgather",
-               .inputs = {"tensors: T"},
-               .outputs = {"gathered: T"},
-               .attributes = {kTypes, kIgnoresScope},
-               .shapes = &know_no_shapes});
-  register_op({.name = "CorroAlltoall",
-               .inputs = {"tensor: T", "splits: int32"},
-               .outputs = {"received: T", "received_splits: int32"},
-               .attributes = {kType, kIgnoresScope},
-               .shapes = &know_no_shapes});
+  register_collective(
+      {.name = "CorroAllreduce",
+       .inputs = {"tensors: T"},
+       .outputs = {"reduced: T"},
+       .attributes = {kTypes, kIgnoresScope, kReduceOp, kPrescale, kPostscale, kDivides},
+       .shapes = &keep_shapes});
+  register_collective({.name = "CorroBroadcast",
+                       .inputs = {"tensors: T"},
+                       .outputs = {"sent: T"},
+                       .attributes = {kTypes, kIgnoresScope, "root_rank: int"},
+                       .shapes = &keep_shapes});
+  register_collective(
+      {.name = "CorroReducescatter",
+       .inputs = {"tensors: T"},
+       .outputs = {"reduced: T"},
+       .attributes = {kTypes, kIgnoresScope, kReduceOp, kPrescale, kPostscale, kDivides},
+       .shapes = &know_no_shapes});
+  register_collective({.name = "CorroAllgather",
+                       .inputs = {"tensors: T"},
+                       .outputs = {"gathered: T"},
+                       .attributes = {kTypes, kIgnoresScope},
+                       .shapes = &know_no_shapes});
+  register_collective({.name = "CorroAlltoall",
+                       .inputs = {"tensor: T", "splits: int32"},
+                       .outputs = {"received: T", "received_splits: int32"},
+                       .attributes = {kType, kIgnoresScope},
+                       .shapes = &know_no_shapes});
   register_op({.name = "CorroPlace",
                .inputs = {},
                .outputs = {"value: int32"},

@@ -238,6 +238,42 @@ CALLS = {
     "reducescatter": lambda t: ops.scatter_reduced([t], verbs.Sum, world())[0],
     "alltoall": lambda t: ops.exchange(t, tf.constant([], tf.int32), world())[0],
 }
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_loop_whose_runs_do_not_depend_on_each_other(verb: str) -> None:
+    """TensorFlow begins several at a time, and the op has one name."""
+    count = corro.size()
+
+    @tf.function
+    def loop(x: Any) -> Any:
+        rows = tf.TensorArray(tf.float32, 16)
+        for i in tf.range(16):
+            busy = tf.tanh(tf.ones([50, 50]) @ tf.ones([50, 50]))[0, 0]
+            rows = rows.write(i, CALLS[verb](x[i] * busy + 0.0 * busy))
+        return rows.stack()
+
+    x = tf.range(16.0)[:, None] * tf.ones([count])
+    for _ in range(5):
+        found = loop(x)[:, 0].numpy()
+        factor = count if verb == "reducescatter" else 1  # Sums; allreduce averages.
+        assert found.tolist() == [i * factor for i in range(16)]
+
+
+def test_the_gradient_of_rows_that_go_nowhere_is_zero(run: Any) -> None:
+    count = corro.size()
+    x = tf.ones([count + 3, 2])
+
+    def gradient(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            received, _ = ops.exchange(x, tf.ones([count], tf.int32), world())
+            loss = tf.reduce_sum(received) + 0.0 * tf.reduce_sum(x)
+        return tape.gradient(loss, x)
+
+    assert run(gradient, x).numpy().tolist() == [[1, 1]] * count + [[0, 0]] * 3
+
+
 OTHERS = {
     "string": (lambda: tf.constant(["a", "b"]), "a tensor of dtype string is given"),
     "complex": (lambda: tf.zeros([2], tf.complex64), "a tensor of dtype complex64 is given"),
