@@ -49,6 +49,15 @@ def test_options_of_the_reduction(options: dict[str, Any], factor: Any) -> None:
     assert array(variable) == pytest.approx(full(3, 1 - factor() * mean()))
 
 
+def test_groups_are_lists_of_variables() -> None:
+    variables = [ones(n) for n in (1, 2, 3)]
+    groups = [[variables[2], variables[0]]]
+    optimizer = hvd.DistributedOptimizer(sgd(), groups=groups, op=hvd.Sum)
+    step(optimizer, variables, [mine(n, n) for n in (1, 2, 3)])
+    for n, variable in zip((1, 2, 3), variables, strict=True):
+        assert array(variable) == pytest.approx(full(n, 1 - n * mean() * hvd.size()))
+
+
 def test_it_clips_what_all_ranks_have() -> None:
     variable = ones(1)
     step(hvd.DistributedOptimizer(sgd(clipvalue=1.25)), [variable], [mine(1.0, 1)])

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from horovod._keras.reduction import Reduction
 from horovod.common import basics
 from horovod.common.elastic import run_fn
+from horovod.common.gradients import GradientReducer, Options
 from horovod.common.process_sets import ProcessSet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -28,12 +28,8 @@ class BackEnd(ABC):
         """Returns the value as a tensor; floats of Python have Keras's floatx."""
 
     @abstractmethod
-    def reduced(self, gradients: Sequence[Any], how: Reduction) -> list[Any]:
-        """Returns the gradients of all ranks, reduced as one unit; may be called in a graph."""
-
-    @abstractmethod
-    def divided(self, gradient: Any, by: int) -> Any:
-        """Returns a gradient, divided by a number."""
+    def reducer(self, options: Options) -> GradientReducer:
+        """Returns what reduces an optimizer's gradients; it may be called in a graph."""
 
     @abstractmethod
     def allreduce(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -11,30 +12,49 @@ import corro
 import corro.numpy
 from horovod._keras.back_end import BackEnd, Function
 from horovod._keras.framework import keras
-from horovod._keras.reduction import Reduction
 from horovod.common.exceptions import raised_as_horovods
+from horovod.common.gradients import GradientReducer, Options
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import corros, known
+
+
+class _Reducer(GradientReducer):
+    def __init__(
+        self, options: Options, reduce: Callable[[Sequence[Any], Options], list[Any]]
+    ) -> None:
+        super().__init__(options)
+        self._reduce = reduce
+
+    def _reduced(self, gradients: Sequence[Any], number: int, generic_names: bool) -> list[Any]:
+        del number, generic_names  # There are no graphs.
+        return self._reduce(gradients, self.options)
+
+    def _divided(self, gradient: Any, by: Any) -> Any:
+        return gradient / by
 
 
 class ArrayBackEnd(BackEnd):
     """Gradients, which are many, are reduced as the framework has them, by a subclass."""
 
+    @abstractmethod
+    def reduced(self, gradients: Sequence[Any], options: Options) -> list[Any]:
+        """Returns the gradients of all ranks, reduced as one unit."""
+
+    def reducer(self, options: Options) -> GradientReducer:
+        return _Reducer(options, self.reduced)
+
     def tensor(self, value: Any) -> Any:
         return keras.ops.convert_to_tensor(value)
-
-    def divided(self, gradient: Any, by: int) -> Any:
-        return gradient / by
 
     def allreduce(
         self, tensor: Any, name: str | None, op: Any, factors: tuple[float, float], compression: Any
     ) -> Any:
         del name
         before, after = factors
-        how = Reduction(compression=compression, op=op)
+        options = Options(compression=compression, op=op)
         if before != 1.0:
             tensor = tensor * before
-        reduced = self.reduced([tensor], how)[0]
+        reduced = self.reduced([tensor], options)[0]
         return reduced if after == 1.0 else reduced * after
 
     def allgather(self, tensor: Any, name: str | None) -> Any:

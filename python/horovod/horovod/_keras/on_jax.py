@@ -10,8 +10,8 @@ from typing import Any
 
 from corro.errors import CorroError, make
 from horovod._keras.on_arrays import ArrayBackEnd
-from horovod._keras.reduction import Reduction
 from horovod.common.exceptions import raised_as_horovods
+from horovod.common.gradients import Options
 from horovod.common.process_sets import member_group
 from horovod.common.reduce_op import corros, known
 
@@ -23,16 +23,16 @@ class _Jax(ArrayBackEnd):
 
     compression = _verbs.Compression
 
-    def reduced(self, gradients: Sequence[Any], how: Reduction) -> list[Any]:
+    def reduced(self, gradients: Sequence[Any], options: Options) -> list[Any]:
         with raised_as_horovods():
             return list(
                 _verbs.grouped_allreduce(
                     list(gradients),
-                    corros(known(how.op)),
-                    prescale_factor=1.0 / how.predivide_factor,
-                    postscale_factor=how.predivide_factor,
-                    group=member_group(how.process_set, "allreduce"),
-                    compression=how.compression,
+                    corros(known(options.op)),
+                    prescale_factor=1.0 / options.gradient_predivide_factor,
+                    postscale_factor=options.gradient_predivide_factor,
+                    group=member_group(options.process_set, "allreduce"),
+                    compression=options.compression,
                 )
             )
 

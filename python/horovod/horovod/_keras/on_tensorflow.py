@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from corro.tensorflow.ops import unconverted
 from horovod._keras.back_end import BackEnd, Function
-from horovod._keras.reduction import Reduction
+from horovod.common.gradients import Options
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import broadcast_global_variables
+from horovod.tensorflow.gradients import GradientReducer
 
 # Gradients' own names come from those of Keras's layers, which count what a process has made: on a
 # rank that has loaded its model they are other ones.
@@ -29,27 +30,8 @@ class _Tensorflow(BackEnd):
     def tensor(self, value: Any) -> Any:
         return tf.convert_to_tensor(value)
 
-    @unconverted
-    def reduced(self, gradients: Sequence[Any], how: Reduction) -> list[Any]:
-        if how.sparse_as_dense:
-            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return mpi_ops.grouped_allreduce(
-            gradients,
-            device_dense=how.device_dense,
-            device_sparse=how.device_sparse,
-            compression=how.compression,
-            op=how.op,
-            prescale_factor=1.0 / how.predivide_factor,
-            postscale_factor=how.predivide_factor,
-            process_set=how.process_set,
-            name=_NAME,
-        )
-
-    @unconverted
-    def divided(self, gradient: Any, by: int) -> Any:
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(gradient.values / by, gradient.indices, gradient.dense_shape)
-        return gradient / by
+    def reducer(self, options: Options) -> GradientReducer:
+        return GradientReducer(options, _NAME)
 
     def allreduce(
         self, tensor: Any, name: str | None, op: Any, factors: tuple[float, float], compression: Any

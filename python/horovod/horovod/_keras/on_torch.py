@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from horovod._keras.on_arrays import ArrayBackEnd
-from horovod._keras.reduction import Reduction
+from horovod.common.gradients import Options
 from horovod.torch import mpi_ops
 from horovod.torch.compression import Compression
 
@@ -16,14 +16,14 @@ class _Torch(ArrayBackEnd):
 
     compression = Compression
 
-    def reduced(self, gradients: Sequence[Any], how: Reduction) -> list[Any]:
+    def reduced(self, gradients: Sequence[Any], options: Options) -> list[Any]:
         return mpi_ops.grouped_allreduce(
             [gradient.contiguous() for gradient in gradients],
-            compression=how.compression,
-            op=how.op,
-            prescale_factor=1.0 / how.predivide_factor,
-            postscale_factor=how.predivide_factor,
-            process_set=how.process_set,
+            compression=options.compression,
+            op=options.op,
+            prescale_factor=1.0 / options.gradient_predivide_factor,
+            postscale_factor=options.gradient_predivide_factor,
+            process_set=options.process_set,
         )
 
 

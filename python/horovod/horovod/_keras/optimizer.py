@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 from horovod._keras.chosen import BACK_END
 from horovod._keras.framework import is_keras_3, keras
-from horovod._keras.gradients import GradientReducer
-from horovod._keras.reduction import Reduction
-from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.common.reduce_op import Average
+from horovod.common.gradients import Options, groups_of
+from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.reduce_op import Average, Sum, known
 
 _kinds: Any = import_module(f"horovod._keras.optimizers{3 if is_keras_3 else 2}")
 
@@ -40,21 +38,14 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
     Args:
         optimizer: one that no other call has been given.
         name: as Horovod takes it; nothing differs.
-        device_dense: where TensorFlow reduces dense gradients.
-        device_sparse: where it reduces sparse ones.
-        compression: what gradients travel as.
-        sparse_as_dense: makes tf.IndexedSlices tensors first.
-        gradient_predivide_factor: an average's terms are divided by it before they are added up,
-            and the sum by the rest after.
         op: hvd.Average or hvd.Sum.
         backward_passes_per_step: how many gradients are added up here before they are reduced and
             applied.
         average_aggregated_gradients: their sum is divided by their number.
         num_groups: what older scripts call `groups`.
-        groups: as Horovod takes it; all gradients of a step are reduced as one unit in any case.
-        process_set: the ranks that take part; others keep their own gradients.
-        scale_local_gradients: gradients of register_local_var()'s variables are divided by the
-            number of ranks.
+
+    The other arguments are those of horovod.common.gradients.Options. Variables that are given to
+    the optimizer's register_local_var() have this rank's own gradients.
 
     Raises:
         TypeError: it is no optimizer of the Keras that is used.
@@ -62,21 +53,25 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
     """
     del name
     _check_optimizer(optimizer)
-    _check_groups(num_groups, groups)
+    if known(op) not in (Average, Sum):
+        raise ValueError("op currently only supports Average and Sum")
     if isinstance(backward_passes_per_step, bool) or backward_passes_per_step < 1:
         raise ValueError("backward_passes_per_step must be > 0")
-    how = Reduction(
+    options = Options(
         compression=compression,
         op=op,
-        predivide_factor=gradient_predivide_factor,
+        gradient_predivide_factor=gradient_predivide_factor,
+        groups=groups_of(num_groups, groups),
         device_dense=device_dense,
         device_sparse=device_sparse,
         sparse_as_dense=sparse_as_dense,
         process_set=process_set,
         scale_local_gradients=scale_local_gradients,
     )
+    if options.takes_part():
+        member_group(process_set, "DistributedOptimizer")  # Says what is wrong with it.
     return _kinds.distribute(
-        optimizer, GradientReducer(how), backward_passes_per_step, average_aggregated_gradients
+        optimizer, BACK_END.reducer(options), backward_passes_per_step, average_aggregated_gradients
     )
 
 
@@ -125,18 +120,4 @@ def _check_optimizer(optimizer: Any) -> None:
         raise TypeError(
             f"DistributedOptimizer takes an optimizer of Keras {keras.__version__}, and"
             f" {optimizer!r} is none"
-        )
-
-
-def _check_groups(num_groups: int, groups: Any) -> None:
-    if num_groups != 0:
-        warnings.warn(
-            "Parameter `num_groups` has been replaced by `groups` and will be removed",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        groups = num_groups if groups is None else groups
-    if groups is not None and not (isinstance(groups, list) or groups > 0):
-        raise ValueError(
-            "groups should be a non-negative integer or a list of list of tf.Variable."
         )

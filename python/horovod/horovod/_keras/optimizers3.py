@@ -9,8 +9,8 @@ from typing import Any
 
 from horovod._keras.chosen import BACK_END
 from horovod._keras.framework import back_end, keras
-from horovod._keras.gradients import GradientReducer
 from horovod._keras.kept_class import extend
+from horovod.common.gradients import GradientReducer
 
 CLASSES: Any = (keras.optimizers.Optimizer,)
 

@@ -8,9 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from corro.tensorflow.ops import unconverted
+from horovod.common.gradients import Options, groups_of
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.gradients import GradientReducer, Options, groups_of
+from horovod.tensorflow.gradients import GradientReducer
 from horovod.tensorflow.mpi_ops import Average
 
 
@@ -82,7 +83,7 @@ def DistributedGradientTape(  # noqa: N802  # Its name is Horovod's.
         gradtape: the tape that has recorded, or will.
         num_groups: what `groups` was called before.
 
-    The other arguments are those of horovod.tensorflow.gradients.Options.
+    The other arguments are those of horovod.common.gradients.Options.
     """
     kind = type(gradtape)
     distributed: Any = type(f"Distributed{kind.__name__}", (_Reducing, kind), {})

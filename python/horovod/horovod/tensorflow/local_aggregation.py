@@ -24,6 +24,9 @@ class LocalAggregation:
         averages: the sum over the passes is divided by their number.
         sparse_as_dense: makes tf.IndexedSlices tensors first.
 
+    Attributes:
+        counter: a variable, of how many passes of the next step there were; None before the first.
+
     Raises:
         ValueError: a step would have no pass.
     """
@@ -37,7 +40,7 @@ class LocalAggregation:
         self._reduce = reduce
         self._averages = averages
         self._sparse_as_dense = sparse_as_dense
-        self._counter: Any = None  # Passes of this step.
+        self.counter: Any = None
         self._sums: dict[int, Any] = {}  # By the gradient's number in the list.
 
     @unconverted
@@ -55,9 +58,9 @@ class LocalAggregation:
         self._make_sums(there, given, variables)
         added = [self._sums[i].assign_add(given[i]) for i in there]
         with tf.control_dependencies(added):
-            count = self._counter.assign_add(1)
+            count = self.counter.assign_add(1)
         with tf.control_dependencies([count]):
-            is_last = tf.equal(self._counter, self._passes)
+            is_last = tf.equal(self.counter, self._passes)
         results = tf.cond(
             is_last,
             lambda: self._of_all_ranks(there, variables),
@@ -87,7 +90,7 @@ class LocalAggregation:
                 return tf.constant(True)
 
         with tf.control_dependencies([one for one in gradients if one is not None]):
-            is_complete = tf.equal(self._counter, 0)
+            is_complete = tf.equal(self.counter, 0)
         return tf.group(tf.cond(is_complete, lambda: ran(apply), lambda: ran(skip)))
 
     def _of_all_ranks(self, there: Sequence[int], variables: Sequence[Any]) -> list[Any]:
@@ -98,15 +101,15 @@ class LocalAggregation:
             reduced = [one / tf.cast(self._passes, one.dtype) for one in reduced]
         with tf.control_dependencies(sums + reduced):
             cleared = [self._sums[i].assign(tf.zeros_like(self._sums[i])) for i in there]
-            cleared.append(self._counter.assign(0))
+            cleared.append(self.counter.assign(0))
         with tf.control_dependencies(cleared):
             return [tf.identity(one) for one in reduced]
 
     def _make_sums(
         self, there: Sequence[int], gradients: Sequence[Any], variables: Sequence[Any]
     ) -> None:
-        if self._counter is None:
-            self._counter = local_zeros([], tf.int64)
+        if self.counter is None:
+            self.counter = local_zeros([], tf.int64)
             for i in there:
                 shape = gradients[i].shape
                 known = shape if shape.is_fully_defined() else variables[i].shape
@@ -131,9 +134,10 @@ class LocalAggregation:
 
 def local_zeros(shape: Any, dtype: Any) -> Any:
     """Returns a variable of this process alone, which is in no checkpoint of a session."""
-    return tf.compat.v1.Variable(
-        lambda: tf.zeros(shape, dtype),
-        trainable=False,
-        collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
-        use_resource=True,
-    )
+    with tf.init_scope():  # A tf.function makes no variables when it is traced again.
+        return tf.compat.v1.Variable(
+            lambda: tf.zeros(shape, dtype),
+            trainable=False,
+            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+            use_resource=True,
+        )

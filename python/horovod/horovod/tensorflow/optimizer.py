@@ -7,10 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod.common.gradients import Options, groups_of
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.adasum_optimizer import AdasumOptimizer
 from horovod.tensorflow.compression import Compression
-from horovod.tensorflow.gradients import GradientReducer, Options, groups_of
+from horovod.tensorflow.gradients import GradientReducer
 from horovod.tensorflow.local_aggregation import LocalAggregation
 from horovod.tensorflow.mpi_ops import Adasum, Average
 from horovod.tensorflow.wrapped_optimizer import V1, WrappedOptimizer
@@ -105,7 +106,7 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
         average_aggregated_gradients: they are divided by their number.
         num_groups: what `groups` was called before.
 
-    The other arguments are those of horovod.tensorflow.gradients.Options.
+    The other arguments are those of horovod.common.gradients.Options.
 
     Raises:
         ValueError: arguments do not fit together.
