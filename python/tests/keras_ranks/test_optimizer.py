@@ -58,6 +58,26 @@ def test_groups_are_lists_of_variables() -> None:
         assert array(variable) == pytest.approx(full(n, 1 - n * mean() * hvd.size()))
 
 
+@pytest.mark.skipif(back_end != "tensorflow", reason="horovod.tensorflow needs TensorFlow")
+@pytest.mark.parametrize("passes", [1, 2])
+def test_horovod_tensorflow_has_the_same(passes: int) -> None:
+    import horovod.tensorflow as hvd_tensorflow
+
+    own = sgd()
+    optimizer = hvd_tensorflow.DistributedOptimizer(
+        own, op=hvd.Sum, backward_passes_per_step=passes, groups=2, scale_local_gradients=False
+    )
+    assert optimizer is own
+    shared, local = variables = [ones(3), ones(2)]
+    optimizer.register_local_var(local)
+    for _ in range(passes):
+        step(optimizer, variables, [mine(1.0, 3), mine(1.0, 2)])
+    assert array(shared) == pytest.approx(full(3, 1 - passes * mean() * hvd.size()))
+    assert array(local) == pytest.approx(full(2, 1 - passes * (1 + hvd.rank())))
+    with pytest.raises(ValueError, match="only supports Average and Sum"):
+        hvd_tensorflow.DistributedOptimizer(sgd(), op=hvd.Adasum)
+
+
 def test_it_clips_what_all_ranks_have() -> None:
     variable = ones(1)
     step(hvd.DistributedOptimizer(sgd(clipvalue=1.25)), [variable], [mine(1.0, 1)])

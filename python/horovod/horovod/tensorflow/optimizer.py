@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 import tensorflow as tf
@@ -92,10 +93,12 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """Returns an optimizer of tf.compat.v1 whose gradients are those of all ranks.
+    """Returns an optimizer whose gradients are those of all ranks.
 
-    Gradients of what is given to its register_local_var() stay this rank's own. With hvd.Adasum the
-    optimizer steps with this rank's gradients, and what it has changed is combined.
+    For an optimizer of tf.compat.v1 it is a new one. One of Keras is itself returned, by
+    horovod.keras. Gradients of what is given to its register_local_var() stay this rank's own. With
+    hvd.Adasum the optimizer steps with this rank's gradients, and what it has changed is combined;
+    horovod.keras has no Adasum.
 
     Args:
         optimizer: computes the own gradients and applies those of all.
@@ -109,9 +112,27 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
     The other arguments are those of horovod.common.gradients.Options.
 
     Raises:
+        TypeError: what is given is no optimizer of either.
         ValueError: arguments do not fit together.
-        NotImplementedError: the optimizer is one of Keras's, which come with horovod.keras.
     """
+    if not isinstance(optimizer, V1):
+        of_keras: Any = import_module("horovod.keras")  # Imports Keras.
+        return of_keras.DistributedOptimizer(
+            optimizer,
+            name,
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            gradient_predivide_factor,
+            op,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            num_groups,
+            groups,
+            process_set,
+            scale_local_gradients,
+        )
     options = Options(
         device_dense=device_dense,
         device_sparse=device_sparse,
@@ -123,12 +144,6 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
         process_set=process_set,
         scale_local_gradients=scale_local_gradients,
     )
-    if not isinstance(optimizer, V1):
-        raise NotImplementedError(
-            f"DistributedOptimizer takes an optimizer of tf.compat.v1.train, and a"
-            f" {type(optimizer).__name__} is none: with one of Keras, reduce the gradients in the"
-            " step with DistributedGradientTape"
-        )
     if op == Adasum:
         return _adasum(
             optimizer,
