@@ -37,14 +37,16 @@ def test_a_state_of_a_session() -> None:
         weights = v1.get_variable("weights", initializer=[float(hvd.rank())], use_resource=True)
         more = v1.assign_add(weights, [1.0])
         session.run(v1.global_variables_initializer())
-        state: Any = hvd.elastic.TensorFlowState(session=session)
+        state: Any = hvd.elastic.TensorFlowState(session=session, batch=hvd.rank())
         graph.finalize()  # No op is made from here on.
-        for _ in range(2):
-            state._variables.sync()
-            state.save()
+        for batch in range(2):
+            state.sync()
+            assert state.batch == batch
             found = session.run(more)
+            state.batch += 5
             state.restore()
-            assert (session.run(weights), found) == ([0.0], [1.0])
+            assert (session.run(weights), found, state.batch) == ([0.0], [1.0], batch)
+            state.batch += 1 + hvd.rank()
 
 
 def model_of(value: float) -> Any:

@@ -24,7 +24,7 @@ from horovod.common import basics
 from horovod.common.basics import rank
 from horovod.common.elastic import ObjectState, State, run_fn
 from horovod.common.exceptions import raised_as_horovods
-from horovod.tensorflow.functions import broadcast_object_fn, broadcast_variables
+from horovod.tensorflow.functions import broadcast_object, broadcast_variables
 
 __all__ = ["ObjectState", "State", "TensorFlowKerasState", "TensorFlowState", "run"]
 
@@ -122,9 +122,9 @@ class _InSession:
 class _TensorFlowsState(ObjectState):
     """A state of variables, and of plain attributes."""
 
-    def __init__(self, variables: _Variables, session: Any, **kwargs: Any) -> None:
+    def __init__(self, variables: _Variables, **kwargs: Any) -> None:
         self._variables = variables
-        super().__init__(broadcast_object_fn(session=session, name="elastic"), rank, **kwargs)
+        super().__init__(broadcast_object, rank, **kwargs)
 
     def save(self) -> None:
         self._variables.save()
@@ -160,12 +160,12 @@ class TensorFlowState(_TensorFlowsState):
         self.variables = known
         self.session = session
         if tf.executing_eagerly():
-            super().__init__(_Eager(lambda: known), None, **kwargs)
+            super().__init__(_Eager(lambda: known), **kwargs)
             return
         self.session = session or tf.compat.v1.get_default_session()
         if self.session is None:
             raise ValueError("TensorFlowState: variables of a graph need the argument `session`")
-        super().__init__(_InSession(known, self.session), self.session, **kwargs)
+        super().__init__(_InSession(known, self.session), **kwargs)
 
 
 class TensorFlowKerasState(_TensorFlowsState):
@@ -195,14 +195,13 @@ class TensorFlowKerasState(_TensorFlowsState):
             )
         _build(self.optimizer, model.trainable_variables)
         if tf.executing_eagerly():
-            super().__init__(_Eager(self._of_both), None, **kwargs)
+            super().__init__(_Eager(self._of_both), **kwargs)
             return
         if backend is None:
             raise ValueError(
                 "TensorFlowKerasState: a model in a graph needs the argument `backend`"
             )
-        session = backend.get_session()
-        super().__init__(_InSession(self._of_both(), session), session, **kwargs)
+        super().__init__(_InSession(self._of_both(), backend.get_session()), **kwargs)
 
     def _of_both(self) -> list[Any]:
         of_optimizer = self.optimizer.variables  # A list, or a function in older versions.
