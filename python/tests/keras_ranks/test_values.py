@@ -18,6 +18,12 @@ def test_allreduce() -> None:
     assert float(hvd.allreduce(float(hvd.rank()), name="number")) == total / hvd.size()
 
 
+def test_other_reductions() -> None:
+    own = numpy.full(2, 1.0 + hvd.rank(), "float32")
+    assert array(hvd.allreduce(own, op=hvd.Max)) == pytest.approx(hvd.size())
+    assert array(hvd.allreduce(own, op=hvd.Min)) == pytest.approx(1.0)
+
+
 def test_allgather_of_rows_of_different_numbers() -> None:
     own = numpy.full((hvd.rank() + 1, 2), hvd.rank())
     expected = [[rank, rank] for rank in range(hvd.size()) for _ in range(rank + 1)]

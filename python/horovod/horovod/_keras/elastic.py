@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from horovod._keras import objects
 from horovod._keras.chosen import BACK_END
 from horovod._keras.framework import keras
 from horovod._keras.training import build_optimizer, synchronize, weights_of
 from horovod._keras.values import broadcast_variables
 from horovod.common.basics import rank
 from horovod.common.elastic import ObjectState
+from horovod.common.objects import broadcast_object
 
 Logs = dict[str, Any] | None
 
@@ -36,7 +36,7 @@ class KerasState(ObjectState):
                 "KerasState: the model has no variables yet: call model.build(input_shape) first"
             )
         self._save_variables()
-        super().__init__(objects.of_rank_0, rank, **kwargs)
+        super().__init__(broadcast_object, rank, **kwargs)
 
     def save(self) -> None:
         synchronize(self.model)

@@ -1,26 +1,18 @@
-"""What ranks tell each other that is no tensor."""
+"""What ranks tell each other that is no tensor: by names, beside whatever a step still does."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from itertools import accumulate
 from typing import Any
 
-import cloudpickle
 import numpy
 
-import corro.numpy
-from corro._context import exchange
-from corro._objects import broadcast_bytes
-from horovod.common import basics
-from horovod.common.exceptions import raised_as_horovods
+from horovod.common.objects import allgather_object
 
 
 def all_ranks_say(yes: bool) -> bool:
     """Returns whether all ranks do; every rank calls it."""
-    with raised_as_horovods():
-        return all(said for (said,) in exchange(basics.world(), [int(yes)]))
+    return all(allgather_object(yes, "all_ranks_say"))
 
 
 def averaged(caller: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +22,7 @@ def averaged(caller: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: on every rank, if the names are not the same on all.
     """
     own = {name: numpy.asarray(value).tolist() for name, value in numbers.items()}
-    everyone = [json.loads(text) for text in _gathered(json.dumps(own))]
+    everyone = allgather_object(own, caller)
     for rank, of_rank in enumerate(everyone):
         lacking = sorted(everyone[0].keys() ^ of_rank.keys())
         if lacking:
@@ -41,25 +33,3 @@ def averaged(caller: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
             )
     means = {name: numpy.mean([one[name] for one in everyone], axis=0) for name in own}
     return {name: float(mean) if mean.ndim == 0 else mean for name, mean in means.items()}
-
-
-def of_rank_0(value: Any) -> Any:
-    """Returns rank 0's object, sent with cloudpickle; every rank calls it."""
-    with raised_as_horovods():
-        data = broadcast_bytes(
-            "broadcast_object", lambda: cloudpickle.dumps(value), 0, basics.world()
-        )
-    return cloudpickle.loads(data)
-
-
-def _gathered(text: str) -> list[str]:
-    """Returns the texts of all ranks, in order."""
-    group = basics.world()
-    data = numpy.frombuffer(text.encode(), numpy.uint8)
-    with raised_as_horovods():
-        sizes = [size for (size,) in exchange(group, [len(data)])]
-        joined = corro.numpy.allgather(data, sizes=sizes, group=group)
-    ends = list(accumulate(sizes))
-    return [
-        joined[end - size : end].tobytes().decode() for size, end in zip(sizes, ends, strict=True)
-    ]
