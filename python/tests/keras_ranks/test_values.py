@@ -7,6 +7,7 @@ import pytest
 from kerases import array, back_end
 
 import horovod.keras as hvd
+from horovod.common.exceptions import HorovodInternalError
 
 
 def test_allreduce() -> None:
@@ -41,6 +42,11 @@ def test_reducescatter() -> None:
     assert array(hvd.reducescatter(own)) == pytest.approx(numpy.full((1, 2), average))
     summed = numpy.full((1, 2), average * hvd.size())
     assert array(hvd.reducescatter(own, op=hvd.Sum)) == pytest.approx(summed)
+
+
+def test_reducescatter_adds_up_alone() -> None:
+    with pytest.raises(HorovodInternalError, match=r"only hvd\.Average and hvd\.Sum"):
+        hvd.reducescatter(numpy.ones(4, "float32"), op=hvd.Max)
 
 
 def test_global_variables_are_those_of_a_graph() -> None:

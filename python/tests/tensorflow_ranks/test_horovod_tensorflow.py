@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from horovod.common.exceptions import HorovodInternalError
 
 
 def total(value: Any) -> Any:
@@ -73,6 +74,12 @@ def test_variables_get_the_values_of_a_rank(run: Any) -> None:
     run(give)
     assert variables[0].numpy().tolist() == [hvd.size() - 1.0] * 3
     assert int(variables[1]) == hvd.size() - 1
+
+
+@pytest.mark.parametrize("op", [hvd.Min, hvd.Max, hvd.Product, hvd.Adasum])
+def test_reducescatter_adds_up_alone(op: Any) -> None:
+    with pytest.raises(HorovodInternalError, match=r"only hvd\.Average and hvd\.Sum"):
+        hvd.reducescatter(tf.ones([4]), op=op)
 
 
 def test_objects() -> None:

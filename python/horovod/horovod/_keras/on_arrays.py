@@ -14,8 +14,9 @@ from horovod._keras.back_end import BackEnd, Function
 from horovod._keras.framework import keras
 from horovod.common.exceptions import raised_as_horovods
 from horovod.common.gradients import GradientReducer, Options
+from horovod.common.operations import reduction_of_reducescatter
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
-from horovod.common.reduce_op import corros, known
+from horovod.common.reduce_op import corros
 
 
 class _Reducer(GradientReducer):
@@ -64,7 +65,7 @@ class ArrayBackEnd(BackEnd):
 
     def reducescatter(self, tensor: Any, name: str | None, op: Any) -> Any:
         group = member_group(global_process_set, "reducescatter")
-        reduction = known(op)
+        reduction = reduction_of_reducescatter(op)
         with raised_as_horovods():
             part = corro.numpy.reducescatter(
                 _array(tensor), corros(reduction), name=name, group=group

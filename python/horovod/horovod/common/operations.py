@@ -13,10 +13,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import corro
-from horovod.common.exceptions import raised_as_horovods
+from horovod.common.exceptions import HorovodInternalError, raised_as_horovods
 from horovod.common.handles import Started, handle_of
 from horovod.common.process_sets import ProcessSet, member_group
-from horovod.common.reduce_op import ReduceOp, without_average
+from horovod.common.reduce_op import ReduceOp, corros, known, without_average
 
 if TYPE_CHECKING:
     from corro import Group
@@ -95,6 +95,14 @@ def running(kind: str, names: list[str], process_set: ProcessSet) -> Iterator[Gr
             yield group
     finally:
         group.native.release(names)
+
+
+def reduction_of_reducescatter(op: object) -> ReduceOp | corro.ReduceOp:
+    """Returns the reduction that is asked for; HorovodInternalError if it is none that adds up."""
+    reduction = known(op)
+    if corros(reduction) not in (corro.Average, corro.Sum):
+        raise HorovodInternalError("Reducescatter: only hvd.Average and hvd.Sum are supported")
+    return reduction
 
 
 class Reduction:

@@ -15,6 +15,7 @@ from horovod.common import basics
 from horovod.common import basics as _basics  # noqa: F401  # Horovod's name.
 from horovod.common.exceptions import raised_as_horovods
 from horovod.common.exported import *  # noqa: F403  # Scripts look for them here, too.
+from horovod.common.operations import reduction_of_reducescatter
 from horovod.common.process_sets import (
     ProcessSet,
     global_process_set,
@@ -30,7 +31,6 @@ from horovod.common.reduce_op import (
     Product,
     ReduceOp,
     Sum,
-    known,
     reduction_of,
     without_average,
 )
@@ -291,7 +291,7 @@ def grouped_reducescatter(
             "Reducescatter",
             tensors,
             compression,
-            known(op),
+            reduction_of_reducescatter(op),
             prescale_factor,
             postscale_factor,
             process_set,

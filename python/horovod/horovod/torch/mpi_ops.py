@@ -22,7 +22,15 @@ from horovod.common import basics as _basics  # noqa: F401  # Horovod's name.
 from horovod.common.exceptions import HorovodInternalError, raise_as_horovods
 from horovod.common.exported import *  # noqa: F403  # Scripts look for them here, too.
 from horovod.common.handles import Started, handles, numbers, poll, synchronize
-from horovod.common.operations import Finish, Reduction, numbered, own_name, running, start
+from horovod.common.operations import (
+    Finish,
+    Reduction,
+    numbered,
+    own_name,
+    reduction_of_reducescatter,
+    running,
+    start,
+)
 from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import (
     Adasum,
@@ -33,7 +41,6 @@ from horovod.common.reduce_op import (
     ReduceOp,
     Sum,
     corros,
-    known,
     reduction_of,
 )
 from horovod.torch.compression import Compression
@@ -553,10 +560,7 @@ def _rows_for(tensor: Tensor, splits: Any, process_set: ProcessSet) -> list[int]
 
 
 def _scattering(op: Any, prescale: float, postscale: float, process_set: ProcessSet) -> Reduction:
-    reduction = known(op)
-    if corros(reduction) not in (corro.Average, corro.Sum):
-        raise HorovodInternalError("Reducescatter: only hvd.Average and hvd.Sum are supported")
-    return Reduction(reduction, prescale, postscale, process_set)
+    return Reduction(reduction_of_reducescatter(op), prescale, postscale, process_set)
 
 
 def reducescatter_async(
