@@ -151,6 +151,38 @@ def test_ranks_go_on_without_one_that_is_killed(launch: Launch, kind: str) -> No
         assert f"end {rank} [-10.0, -10.0] [2.0] {made}" in job.output, job.output
 
 
+# The first rank of three is killed while the others wait for it, in a graph.
+ELASTIC_WAIT = """
+import os, signal, sys
+import tensorflow as tf
+import horovod.tensorflow as hvd
+
+hvd.init()
+first = hvd.rank()
+
+@tf.function
+def wait():
+    getattr(hvd, sys.argv[1])()
+
+@hvd.elastic.run
+def train(state):
+    if first == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    wait()
+
+train(hvd.elastic.TensorFlowState([tf.Variable(0.0)]))
+print("end", hvd.rank(), hvd.size(), flush=True)
+"""
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("verb", ["barrier", "join"])
+def test_who_waits_in_a_graph_goes_on_without_one_that_is_killed(launch: Launch, verb: str) -> None:
+    options = ("--min-np", "2")
+    job = launch("-c", ELASTIC_WAIT, verb, python=PYTHON, ranks=3, options=options, **QUIET).check()
+    assert {f"end {rank} 2" for rank in range(2)} <= set(re.findall(r"end \d \d", job.output))
+
+
 @needs_tensorflow
 def test_what_is_declared_is_what_tensorflow_has(tmp_path: Path) -> None:
     """One translation unit with both: functions are declared alike, and numbers are the same."""

@@ -5,6 +5,12 @@ from __future__ import annotations
 from corro.errors import CorroError, make
 
 _PAYLOAD = b"corro"  # What the plug-in's status.h calls it: "CODE RANK TEXT".
+_of_functions: list[CorroError] = []  # The last one: TensorFlow keeps its text alone.
+
+
+def remember(error: CorroError) -> None:
+    """Has cause_of() find an error that a Python function raises while a graph runs."""
+    _of_functions[:] = [error]
 
 
 def cause_of(error: BaseException) -> CorroError | None:
@@ -21,5 +27,8 @@ def cause_of(error: BaseException) -> CorroError | None:
         if told is not None:
             code, rank, text = told.decode(errors="replace").split(" ", 2)
             return make(int(code), text, int(rank), "", "", False)
+        for remembered in _of_functions:
+            if str(remembered) in str(getattr(one, "message", "")):
+                return remembered
         one = one.__context__
     return None

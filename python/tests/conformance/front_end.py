@@ -108,6 +108,10 @@ class FrontEnd:
         """Returns the rank that was the last to call it."""
         return int(self.module.join())
 
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self.module.barrier()
+
 
 class Corro(FrontEnd):
     """corro.numpy, corro.torch and others of their form."""

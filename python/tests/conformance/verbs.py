@@ -277,7 +277,7 @@ class Verbs:
         came = Path(corro.broadcast_object(str(tmp_path))) / "came"
         if corro.rank() == corro.size() - 1:
             came.touch()
-        self.front.module.barrier()
+        self.front.barrier()
         assert came.exists()
 
     # -- mistakes ---------------------------------------------------------------------------------

@@ -42,6 +42,15 @@ class InFunctions(TensorFlow):
     def run(self, function: Callable[..., Any], *arrays: Any) -> Any:
         return tf.function(function)(*arrays)
 
+    def join(self) -> int:
+        return int(self.run(self.module.join))
+
+    def barrier(self) -> None:
+        def wait() -> None:
+            self.module.barrier()  # In a graph it returns an op, which a tf.function cannot.
+
+        self.run(wait)
+
 
 class TestEager(Verbs):
     front = TensorFlow(hvd)

@@ -9,11 +9,13 @@ from typing import Any
 import tensorflow as tf
 
 import corro
+from corro.errors import CorroError
 from corro.tensorflow import ops
+from corro.tensorflow.causes import remember
 from corro.tensorflow.ops import Place, unconverted
 from horovod.common import basics
 from horovod.common import basics as _basics  # noqa: F401  # Horovod's name.
-from horovod.common.exceptions import raised_as_horovods
+from horovod.common.exceptions import HorovodInternalError, raised_as_horovods
 from horovod.common.exported import *  # noqa: F403  # Scripts look for them here, too.
 from horovod.common.operations import reduction_of_reducescatter
 from horovod.common.process_sets import (
@@ -356,7 +358,7 @@ def join() -> Any:
     ops.refuse_xla("join")
     if tf.executing_eagerly():
         return tf.constant(basics.join(), tf.int32)
-    last = tf.py_function(basics.join, [], tf.int32)
+    last = tf.py_function(_in_graph(basics.join), [], tf.int32)
     last.set_shape([])
     return last
 
@@ -370,7 +372,21 @@ def barrier(process_set: ProcessSet = global_process_set) -> Any:
             corro.barrier(member_group(process_set, "barrier"), name="HorovodBarrier")
 
     ops.refuse_xla("barrier")
-    return wait() if tf.executing_eagerly() else tf.py_function(wait, [], [])
+    return wait() if tf.executing_eagerly() else tf.py_function(_in_graph(wait), [], [])
+
+
+def _in_graph(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Returns a function that py_function() calls, and elastic training then knows its errors."""
+
+    def call() -> Any:
+        try:
+            return function()
+        except HorovodInternalError as error:
+            if isinstance(error.__context__, CorroError):
+                remember(error.__context__)
+            raise
+
+    return call
 
 
 def _number_of(process_set: ProcessSet, operation: str) -> int:
