@@ -64,6 +64,14 @@ def test_an_average_is_divided_before_and_after(run: Any) -> None:
     sources = three()
     found = run(lambda: gradients(sources, gradient_predivide_factor=4.0)[1])
     numpy.testing.assert_allclose(found, mean(lambda rank: rank + 1) * tf.ones([2]))
+    averaging = tf.function(lambda: gradients(sources, gradient_predivide_factor=4.0))
+    ops = averaging.get_concrete_function().graph.get_operations()
+    factors = {
+        (op.get_attr("prescale_factor"), op.get_attr("postscale_factor"))
+        for op in ops
+        if op.type == "CorroAllreduce"
+    }
+    assert factors == {(0.25, 4.0)}
     with pytest.raises(ValueError, match="gradient_predivide_factor"):
         gradients(three(), gradient_predivide_factor=4.0, op=hvd.Sum)
 
