@@ -555,8 +555,15 @@ def test_ranks_of_mpirun_meet_where_no_rank_is_beside_it(
 ) -> None:
     """Pods without a home, or a name, that they share; mpirun's has no rank."""
     job.head(inside=hosts.inside(0), host=hosts.address(0))
+
+    def inside(host: int) -> list[str]:
+        """A folder for all, which no pods have, makes daemons of mpirun's fail at times."""
+        own = tmp_path / f"tmp-{host}"
+        own.mkdir()
+        return [*hosts.inside(host), "env", f"TMPDIR={own}"]
+
     for worker in range(2):
-        job.agent(f"worker-{worker}", inside=hosts.inside(worker + 1))
+        job.agent(f"worker-{worker}", inside=inside(worker + 1))
         job.wait_until_there(f"worker-{worker}")
     script, hostfile, out = (tmp_path / name for name in ("script.py", "hostfile", "out"))
     script.write_text(MEETS)
@@ -569,7 +576,7 @@ def test_ranks_of_mpirun_meet_where_no_rank_is_beside_it(
     words = ["sh", "-c", f"{shlex.join(mpirun)} && {shlex.join(mpirun)}"]
     with out.open("wb") as file:
         launcher = job.agent(
-            "launcher", *words, inside=hosts.inside(0), stdout=file, stderr=subprocess.STDOUT
+            "launcher", *words, inside=inside(0), stdout=file, stderr=subprocess.STDOUT
         )
         assert launcher.wait(timeout=pods.PATIENCE) == 0, out.read_text()
     for rank in range(4):
