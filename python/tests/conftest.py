@@ -128,3 +128,12 @@ def elastic_torch(launch: Launch, tmp_path: Path) -> Any:
     from elastic_jobs import WITH_TORCH, starter
 
     return starter(launch, tmp_path, WITH_TORCH)
+
+
+def pass_in_ranks(
+    launch: Launch, folder: str, python: str | os.PathLike[str], ranks: int, **env: str
+) -> None:
+    """Runs a framework's tests on every rank of a job, with its own Python; they have to pass."""
+    inside = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120"]
+    env |= {"CORRO_TEST_IN_RANKS": "1"}
+    launch(*inside, str(HERE / folder), python=python, ranks=ranks, seconds=280, **env).check()

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import HERE, Launch
+from conftest import HERE, Launch, pass_in_ranks
 from test_examples import EXAMPLES, figures, needs_images, some_images
 
 ROOT = HERE.parents[1]
@@ -26,15 +26,7 @@ needs_jax = pytest.mark.skipif(not PYTHON.exists(), reason="make test-setup make
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_all(launch: Launch, ranks: int) -> None:
-    inside = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120"]
-    launch(
-        *inside,
-        str(HERE / "jax_ranks"),
-        python=PYTHON,
-        ranks=ranks,
-        seconds=280,
-        CORRO_TEST_IN_RANKS="1",
-    ).check()
+    pass_in_ranks(launch, "jax_ranks", PYTHON, ranks)
 
 
 # Rank 1 is killed. The launcher asks the other one to end, who has to say first what it has seen.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import HERE, Launch
+from conftest import HERE, Launch, pass_in_ranks
 
 ROOT = HERE.parents[1]
 TENSORFLOW = ROOT / ".venv-tensorflow/bin/python"
@@ -52,16 +52,7 @@ def the(name: str) -> Keras:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_all(launch: Launch, name: str, ranks: int) -> None:
     keras = the(name)
-    inside = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120"]
-    launch(
-        *inside,
-        str(HERE / "keras_ranks"),
-        python=keras.python,
-        ranks=ranks,
-        seconds=280,
-        **keras.variables,
-        **QUIET,
-    ).check()
+    pass_in_ranks(launch, "keras_ranks", keras.python, ranks, **keras.variables, **QUIET)
 
 
 @pytest.mark.apart

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import HERE, Launch
+from conftest import HERE, Launch, pass_in_ranks
 
 ROOT = HERE.parents[1]
 PYTHON = ROOT / ".venv-tensorflow/bin/python"
@@ -28,16 +28,7 @@ needs_tensorflow = pytest.mark.skipif(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_all(launch: Launch, ranks: int) -> None:
-    inside = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120"]
-    launch(
-        *inside,
-        str(HERE / "tensorflow_ranks"),
-        python=PYTHON,
-        ranks=ranks,
-        seconds=280,
-        CORRO_TEST_IN_RANKS="1",
-        **QUIET,
-    ).check()
+    pass_in_ranks(launch, "tensorflow_ranks", PYTHON, ranks, **QUIET)
 
 
 # Rank 1 is killed. The launcher asks the other one to end, who has to say first what it has seen.
