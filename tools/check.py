@@ -47,6 +47,10 @@ TESTS = (
     ),
     (r"cpp/src/(launch|agent|screen|diagnosis|app)/.*", ["python/tests/test_run.py"]),
     (r"cpp/src/pod/.*", ["python/tests/test_pods.py"]),
+    (
+        r"python/corro/torch/parallel/(masks|draws|random\w+)\.py",
+        ["python/tests/test_parallel_randomness.py"],
+    ),
     (r"python/corro/torch/.*", [*RANKS, "python/tests/test_horovod.py"]),
     (r"python/(corro|src)/.*", RANKS),
 )

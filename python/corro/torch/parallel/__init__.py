@@ -1,0 +1,1 @@
+"""Trains a model by a plan: micro-batches over ranks, layers over stages."""
